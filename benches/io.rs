@@ -165,8 +165,8 @@ fn against_cp(name: &str, command: &mut Command, out: &Path, file: &Path, dir: &
     ]
 }
 
-/// Speed as a part of `cp`'s of a file, the two in turn into the same folder, and peak MiB; the command is still to get its
-/// output.
+/// Speed as a part of `cp`'s of a file, the two in turn into the same folder, and peak MiB; the command is still to get
+/// its output.
 fn figures(command: &mut Command, out: &Path, file: &Path, dir: &Path) -> [f64; 2] {
     let copy = dir.join("copy");
     command.arg("-o").arg(out);

@@ -1,5 +1,5 @@
-//! Large files, the same bytes every time: a model of VGG-16's size and layers, a gigabyte of MXNet parameters, a blob and
-//! a net of NeoML's.
+//! Large files, the same bytes every time: a model of VGG-16's size and layers, a gigabyte of MXNet parameters, a blob
+//! and a net of NeoML's.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

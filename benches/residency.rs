@@ -1,8 +1,8 @@
 //! What coherence costs: accesses, windows, zeroed memory, copies. `cargo bench -p blob-benches --bench residency`.
 //!
 //! The device is the loopback: figures of device tokens are those of our bookkeeping, not of a GPU. What is short is a
-//! ratio to a mutex's lock and unlock in this run, and its nanoseconds stand beside, with the ratio to an allocation and its
-//! end. Copies are ratios to memcpy of the same bytes in this run, the two in turn. Medians of eleven rounds.
+//! ratio to a mutex's lock and unlock in this run, and its nanoseconds stand beside, with the ratio to an allocation
+//! and its end. Copies are ratios to memcpy of the same bytes in this run, the two in turn. Medians of eleven rounds.
 
 mod table;
 

@@ -1,4 +1,5 @@
-//! Files within archives, and files beside a file: a member is read as if it lay there alone, whatever stands around it.
+//! Files within archives, and files beside a file: a member is read as if it lay there alone, whatever stands around
+//! it.
 //!
 //! The archives are Python's and tar(1)'s (`data/archives/make.py`), larger ones the `tar` and `zip` crates'.
 

@@ -1,6 +1,6 @@
 //! Shapes, axes, counts and offsets against tables of the real Caffe, and NeoML's dims against the real NeoML.
-//! Where the original takes what is out of bounds, or dies of its 32-bit counts, the answer asserted is ours: such rows are
-//! counted apart. So are those where Caffe dies of a negative extent, index or start, which no `usize` can be.
+//! Where the original takes what is out of bounds, or dies of its 32-bit counts, the answer asserted is ours: such rows
+//! are counted apart. So are those where Caffe dies of a negative extent, index or start, which no `usize` can be.
 
 use blob_core::{BlobDim, Dims7, Error, Shape};
 

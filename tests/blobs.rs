@@ -1,5 +1,6 @@
 //! Blobs against tables of the real Caffe: what reshaping, sharing and copying leave, and every operation on blobs
-//! that are empty, untouched or of five axes. Where Caffe dies, crashes or outgrows a buffer, the answer asserted is ours.
+//! that are empty, untouched or of five axes. Where Caffe dies, crashes or outgrows a buffer, the answer asserted is
+//! ours.
 
 use std::sync::Arc;
 

@@ -122,8 +122,8 @@ fn a_datum_of_floats_is_written_as_caffe_wrote_it() {
         let expected = Datum { channels, height, width, label, float_data: values.clone(), ..Datum::default() };
         let written = std::fs::read(&path).expect("written");
         assert!(written == expected.encode_to_vec(), "{count}");
-        // A conversion writes the same, to a file and to a pipe. A BlobProto's values begin at an odd byte, so that the pieces
-        // of the pass end within values.
+        // A conversion writes the same, to a file and to a pipe. A BlobProto's values begin at an odd byte, so that the
+        // pieces of the pass end within values.
         let source = Checkpoint::from_bytes("x.datum", written).expect("opens");
         let unlabelled = Datum { label: None, ..expected }.encode_to_vec();
         for (format, carrier) in [(Format::Npz, "x.npz"), (Format::BlobProto, "x.binaryproto")] {

@@ -1,4 +1,5 @@
-//! The tool from outside: tables keep to the terminal's width, and to bounded memory and output whatever a name's length.
+//! The tool from outside: tables keep to the terminal's width, and to bounded memory and output whatever a name's
+//! length.
 
 use std::fs;
 use std::process::Command;

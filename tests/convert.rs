@@ -1,4 +1,5 @@
-//! Conversions: every readable golden to every written format, bit for bit, by other readers too; receipts; hostile names.
+//! Conversions: every readable golden to every written format, bit for bit, by other readers too; receipts; hostile
+//! names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! What blob promises of GPUs, on a CUDA driver that needs none: the real backend on `fake-cuda`, in a process of its own.
-//! What is tested is order, memory, failures and results; no figure here says anything of speed.
+//! What blob promises of GPUs, on a CUDA driver that needs none: the real backend on `fake-cuda`, in a process of its
+//! own. What is tested is order, memory, failures and results; no figure here says anything of speed.
 
 #![cfg(all(test, target_os = "linux"))]
 

@@ -1,4 +1,5 @@
-//! `blob devices` on a machine without a driver, on drivers that serve no one, and on the driver of `fake-cuda` with GPUs.
+//! `blob devices` on a machine without a driver, on drivers that serve no one, and on the driver of `fake-cuda` with
+//! GPUs.
 
 use std::path::Path;
 use std::process::Command;

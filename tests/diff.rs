@@ -1,4 +1,5 @@
-//! `blob diff`: its figures against NumPy's, tensors under other names, shapes, dtypes; what it prints and how it exits.
+//! `blob diff`: its figures against NumPy's, tensors under other names, shapes, dtypes; what it prints and how it
+//! exits.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! A fold into a `.caffemodel` takes the folded layers out of the net's description too, and changes nothing else in it.
+//! A fold into a `.caffemodel` takes the folded layers out of the net's description too, and changes nothing else in
+//! it.
 
 use blob_convert::Options;
 use blob_convert::transform::{Bound, Fold};

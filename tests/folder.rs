@@ -1,5 +1,5 @@
-//! A folder that several write at once: one of them has it whole at the end, and nothing else is left. A folder that was
-//! written is read like a file, and what is not ours in it is never lost.
+//! A folder that several write at once: one of them has it whole at the end, and nothing else is left. A folder that
+//! was written is read like a file, and what is not ours in it is never lost.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

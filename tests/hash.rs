@@ -1,4 +1,5 @@
-//! `blob hash`: digests of files as b3sum and sha256sum have them, and of tensors: equal in two files exactly if the tensors are.
+//! `blob hash`: digests of files as b3sum and sha256sum have them, and of tensors: equal in two files exactly if the
+//! tensors are.
 //!
 //! The definition in docs/content-hash.md is carried out a second time in Python, from the bytes of safetensors files.
 

@@ -1,5 +1,5 @@
-//! HDF5 files: Caffe's weights against its protobuf files of the same nets, tensor by tensor; solver states; every layout
-//! and filter that h5py writes; links that lead in circles.
+//! HDF5 files: Caffe's weights against its protobuf files of the same nets, tensor by tensor; solver states; every
+//! layout and filter that h5py writes; links that lead in circles.
 
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Format, Kind, Reason};

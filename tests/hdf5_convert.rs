@@ -1,5 +1,5 @@
-//! Caffe's HDF5 weights in every command of the tool and in every conversion: what they come to is compared with Caffe's
-//! protobuf file of the same net.
+//! Caffe's HDF5 weights in every command of the tool and in every conversion: what they come to is compared with
+//! Caffe's protobuf file of the same net.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! HDF5 as it is written: what this crate's reader finds in it, Caffe's form against Caffe's own files, what is refused.
-//! `cargo xtask interop` has h5py and Caffe read it.
+//! HDF5 as it is written: what this crate's reader finds in it, Caffe's form against Caffe's own files, what is
+//! refused. `cargo xtask interop` has h5py and Caffe read it.
 
 use std::path::Path;
 

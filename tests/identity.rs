@@ -123,7 +123,8 @@ fn a_broken_file_is_not_copied() {
     assert_eq!(Checkpoint::open(&out).expect("opens").faults().len(), 0);
 }
 
-/// The archive with another first byte in this array, and with the checksum that the member then has, wherever it stood.
+/// The archive with another first byte in this array, and with the checksum that the member then has, wherever it
+/// stood.
 fn with_other_values(bytes: &[u8], entry: &Entry) -> Vec<u8> {
     let at = entry.offset().expect("stored") as usize;
     let (begin, end) = (find_back(bytes, at, b"\x93NUMPY"), at + entry.byte_len() as usize);
@@ -143,8 +144,8 @@ fn find_back(bytes: &[u8], at: usize, text: &[u8]) -> usize {
     bytes[..at].windows(text.len()).rposition(|window| window == text).expect("it is there")
 }
 
-/// The way back gives an npz the checksums of the values that it gets, where its writer stored them: before a member or, as in
-/// a stream, behind it.
+/// The way back gives an npz the checksums of the values that it gets, where its writer stored them: before a member
+/// or, as in a stream, behind it.
 #[test]
 fn an_npz_comes_back_and_other_values_have_their_checksums() {
     for file in ["other/numpy_savez.npz", "other/numpy_stream.npz"] {

@@ -1,5 +1,5 @@
-//! Every small golden file to every written format: what is written opens again as that format, `verify` finds it equal to
-//! its source, and the digest of its tensors is the same exactly if they are; what does not fit leaves no file.
+//! Every small golden file to every written format: what is written opens again as that format, `verify` finds it equal
+//! to its source, and the digest of its tensors is the same exactly if they are; what does not fit leaves no file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
-//! Property "bytes moved": exactly how many transfers of how many bytes the usual sequences of Caffe cost, and that none
-//! is wasted, on a loopback device that defers its work. NeoML's are in `moved/neoml`, random accesses in `moved/model`.
-//! Numbers are asserted, not times; Caffe's own are in the comments, from `caffe.md` and the tables there.
+//! Property "bytes moved": exactly how many transfers of how many bytes the usual sequences of Caffe cost, and that
+//! none is wasted, on a loopback device that defers its work. NeoML's are in `moved/neoml`, random accesses in
+//! `moved/model`. Numbers are asserted, not times; Caffe's own are in the comments, from `caffe.md` and the tables
+//! there.
 
 mod model;
 mod neoml;
@@ -112,7 +113,8 @@ fn a_forward_pass_moves_its_input_up_and_its_result_down() {
     assert_eq!(device.meter().stats().uploads.bytes, 1200);
 }
 
-/// Parameters go up once; iterations of `diff = …; data -= diff` on the device move nothing; the snapshot comes down once.
+/// Parameters go up once; iterations of `diff = …; data -= diff` on the device move nothing; the snapshot comes down
+/// once.
 #[test]
 fn an_update_on_the_device_moves_nothing() {
     let (_device, queue) = machine();

@@ -240,8 +240,8 @@ fn a_real_array_equals_its_raw_copy() {
     assert!(*view == std::fs::read(folder.join(raw)).unwrap());
 }
 
-/// `OUTCOMES.tsv` states an error with its place or a documented acceptance with its reason. What real MXNet does with these
-/// files (it crashes, hangs, or takes gigabytes) stands beside their originals, in RESULTS-*.tsv.
+/// `OUTCOMES.tsv` states an error with its place or a documented acceptance with its reason. What real MXNet does with
+/// these files (it crashes, hangs, or takes gigabytes) stands beside their originals, in RESULTS-*.tsv.
 #[test]
 fn every_malformed_file_has_its_stated_outcome() {
     let folder = data("mxnet/malformed");

@@ -1,5 +1,5 @@
-//! Malformed NeoML files: every file that was tried on the real library (`malformed_release.jsonl`, "load: …") has a stated
-//! outcome, and what breaks a net is named with its layer.
+//! Malformed NeoML files: every file that was tried on the real library (`malformed_release.jsonl`, "load: …") has a
+//! stated outcome, and what breaks a net is named with its layer.
 
 use blob_io::{Checkpoint, Error, Format, OpenOptions};
 

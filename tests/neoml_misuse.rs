@@ -1,5 +1,6 @@
-//! What NeoML does wrong with windows, buffers, indices and copies (`malformed_release.jsonl`), and what becomes of each
-//! here: it cannot be written down, it is a typed error, or it is ordinary. Every row of these subjects is in the table.
+//! What NeoML does wrong with windows, buffers, indices and copies (`malformed_release.jsonl`), and what becomes of
+//! each here: it cannot be written down, it is a typed error, or it is ordinary. Every row of these subjects is in the
+//! table.
 
 mod windows;
 

@@ -1,5 +1,5 @@
-//! NeoML files read: every golden blob has the values it was stored with, and every net the parameters that NeoML itself
-//! finds in it (`params_truth.jsonl`, written by the library layer by layer).
+//! NeoML files read: every golden blob has the values it was stored with, and every net the parameters that NeoML
+//! itself finds in it (`params_truth.jsonl`, written by the library layer by layer).
 
 use std::path::{Path, PathBuf};
 
@@ -161,8 +161,8 @@ fn the_layers_inside_a_composite_have_its_name_in_front() {
     assert_eq!(names, ["lstm/InputHidden/0", "lstm/InputHidden/1", "lstm/RecurHidden/0", "lstm/RecurHidden/1"]);
 }
 
-/// A layer as NeoML stores it: class, versions of it and its bases, name, input, its one blob if it has one, then what the
-/// class stores.
+/// A layer as NeoML stores it: class, versions of it and its bases, name, input, its one blob if it has one, then what
+/// the class stores.
 fn layer(class: &str, versions: usize, names: [&str; 2], has_blob: bool, own: &[u8]) -> Vec<u8> {
     let string = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     let [name, input] = names;

@@ -207,7 +207,8 @@ fn metadata_that_are_broken_leave_the_arrays_whole() {
     let tensors = [Tensor::new("w", DType::U8, &[3], &[1, 2, 3])];
     let bytes = written(Format::Npz, &tensors, &metadata);
     let (mark, json) = (find(&bytes, b"blob metadata 1\0"), find(&bytes, b"{\"blob.receipt"));
-    // The first mark, its length's lowest and highest byte, the JSON's first and last byte, the last length, the last mark.
+    // The first mark, its length's lowest and highest byte, the JSON's first and last byte, the last length, the last
+    // mark.
     let end = json + 21;
     assert_eq!(&bytes[end - 1..end], b"}");
     for at in [mark, mark + 16, mark + 23, json, end - 1, end, end + 7, end + 8] {

@@ -1,4 +1,5 @@
-//! Receipts whose frame is a crafted npz: the way back writes the tensors to their places in it, or writes the npz anew.
+//! Receipts whose frame is a crafted npz: the way back writes the tensors to their places in it, or writes the npz
+//! anew.
 
 use blob_convert::{Options, RECEIPT_KEY};
 use blob_core::{AnyBlob, DType, Shape};
@@ -9,8 +10,8 @@ use crate::support::archive::npy;
 use crate::support::receipt::deflated;
 use crate::there_and_back::{convert, read};
 
-/// A member of a zip: its name, how many bytes its local header has of extra fields, its checksum, its content, and how many
-/// bytes the directory says that it has.
+/// A member of a zip: its name, how many bytes its local header has of extra fields, its checksum, its content, and how
+/// many bytes the directory says that it has.
 struct Member<'a> {
     name: &'a str,
     extra: usize,
@@ -45,7 +46,8 @@ fn zip(members: &[Member<'_>]) -> Vec<u8> {
     file
 }
 
-/// What the way back by a frame of this npz gives, whose first hole has 4 bytes and whose second has 32, and what is noted.
+/// What the way back by a frame of this npz gives, whose first hole has 4 bytes and whose second has 32, and what is
+/// noted.
 fn back(npz: &[u8], holes: [usize; 2]) -> (Checkpoint, Vec<String>) {
     let folder = tempfile::tempdir().expect("a folder");
     let kept = [&npz[..holes[0]], &npz[holes[0] + 4..holes[1]], &npz[holes[1] + 32..]].concat();

@@ -1,4 +1,5 @@
-//! What we write, read by NumPy itself, as the README tells its users to; and by other tools for zips, where they are at hand.
+//! What we write, read by NumPy itself, as the README tells its users to; and by other tools for zips, where they are
+//! at hand.
 //!
 //! `BLOB_PYTHON` names a Python that has NumPy, which `cargo xtask ci` installs; otherwise `python3` is tried.
 

@@ -1,5 +1,5 @@
-//! `blob merge` and `blob split`: values against NumPy's, files against their digests, what a failed split leaves. What is
-//! refused is in `sessions/regroup.txt`.
+//! `blob merge` and `blob split`: values against NumPy's, files against their digests, what a failed split leaves. What
+//! is refused is in `sessions/regroup.txt`.
 
 use std::fs;
 use std::path::Path;

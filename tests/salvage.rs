@@ -1,4 +1,5 @@
-//! Files that break off: what stands before the break can be listed, the error names the layer, and none passes for whole.
+//! Files that break off: what stands before the break can be listed, the error names the layer, and none passes for
+//! whole.
 
 use blob_convert::{Options, Silent, Target, plan, verify};
 use blob_io::{Bytes, Checkpoint, Error, Format, OpenOptions};

@@ -1,8 +1,9 @@
-//! Sessions with the tool, as its users type them: `tests/sessions/NAME.txt` has lines for the shell and all that each prints.
+//! Sessions with the tool, as its users type them: `tests/sessions/NAME.txt` has lines for the shell and all that each
+//! prints.
 //!
 //! A line `$ …` runs in `sh`, in a folder that is new for each file and has the goldens in it (`caffe/`, `mxnet/`, …).
-//! Below it stands, two columns in, what standard output and standard error show together, and `[2]` for a status that is
-//! not 0. `UPDATE_EXPECT=1 cargo test -p blob-tests sessions` writes it anew; read the difference before it goes in.
+//! Below it stands, two columns in, what standard output and standard error show together, and `[2]` for a status that
+//! is not 0. `UPDATE_EXPECT=1 cargo test -p blob-tests sessions` writes it anew; read the difference before it goes in.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -76,8 +76,8 @@ pub(crate) fn trouble(name: &str, bytes: &[u8]) -> String {
     opened.and_then(|file| file.load(&file.entries()[0]).map(drop)).expect_err("it is broken").to_string()
 }
 
-/// Goes through a file of cases, one a line, below which stands, two columns in, what comes of it; lines of `#` and empty ones
-/// are for readers. `UPDATE_EXPECT=1` writes what comes of them anew; read the difference before it goes in.
+/// Goes through a file of cases, one a line, below which stands, two columns in, what comes of it; lines of `#` and
+/// empty ones are for readers. `UPDATE_EXPECT=1` writes what comes of them anew; read the difference before it goes in.
 pub(crate) fn retell(file: &str, tell: impl Fn(&str) -> String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));

@@ -1,4 +1,5 @@
-//! `SyncedMem` and `SharedMem` against tables of the real Caffe's `SyncedMemory`: every state, every operation, and what each costs.
+//! `SyncedMem` and `SharedMem` against tables of the real Caffe's `SyncedMemory`: every state, every operation, and
+//! what each costs.
 //!
 //! Device 0 is a loopback device, "another device" one beside it. Each row prepares its state, runs its operation and
 //! compares the head, the blocks, the transfers and the newest byte. Where we differ, [`Why`] says why, and the row
@@ -17,8 +18,8 @@ use crate::support::{data, report, rows};
 /// Every deliberate difference, with its reason.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Why {
-    /// Caffe dies of a failed allocation; here it is [`Error::OutOfMemory`] or [`Error::DeviceOutOfMemory`], and nothing
-    /// has changed.
+    /// Caffe dies of a failed allocation; here it is [`Error::OutOfMemory`] or [`Error::DeviceOutOfMemory`], and
+    /// nothing has changed.
     OutOfMemory,
     /// `set_*_data(NULL)`: nothing that can be adopted is null. The nearest mistake is memory of another length, which
     /// is [`Error::WrongLength`] and changes nothing.
@@ -268,8 +269,8 @@ fn check_bytes(row: &Row, rig: &mut Rig, why: Option<Why>) {
     }
 }
 
-/// The answer depends neither on when queues work nor on the shell, but for when host bytes are freed; of the three modes
-/// the reason is that of a device that works later.
+/// The answer depends neither on when queues work nor on the shell, but for when host bytes are freed; of the three
+/// modes the reason is that of a device that works later.
 fn check_everywhere(row: &Row) -> Option<Why> {
     let modes = [Mode::Immediate, Mode::Deferred, Mode::Random(1)];
     let check_both = |mode| [Shell::Sole, Shell::Shared].map(|shell| check(row, mode, shell));

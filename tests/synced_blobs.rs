@@ -1,6 +1,6 @@
-//! Blobs on a device against a table of the real Caffe: for every head of data and of diff, what an operation leaves and
-//! what it moves. Where we differ, [`Why`] says why; transfers over the bus are never more than Caffe's.
-//! Sums, scaling, updates and messages are other crates', and Caffe's device mirror of the shape has no counterpart.
+//! Blobs on a device against a table of the real Caffe: for every head of data and of diff, what an operation leaves
+//! and what it moves. Where we differ, [`Why`] says why; transfers over the bus are never more than Caffe's. Sums,
+//! scaling, updates and messages are other crates', and Caffe's device mirror of the shape has no counterpart.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -136,7 +136,8 @@ fn costs(stats: Stats) -> [u64; 4] {
     [stats.allocations, up, down, stats.device_copies].map(|traffic| traffic.count)
 }
 
-/// Runs an operation; the head of the other blob's part where a copy went to it. None for an operation of another crate.
+/// Runs an operation; the head of the other blob's part where a copy went to it. None for an operation of another
+/// crate.
 fn run(row: &Row, b: &mut Blob<f32>, c: &mut Blob<f32>) -> Option<Option<Head>> {
     let mut other = None;
     match row.op.as_str() {

@@ -1,4 +1,5 @@
-//! There and back: a file that went through safetensors, npz or a folder comes back byte for byte, by the receipt's frame.
+//! There and back: a file that went through safetensors, npz or a folder comes back byte for byte, by the receipt's
+//! frame.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -92,7 +93,8 @@ pub(crate) fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).expect("readable")
 }
 
-/// A net of Caffe's with all that tensors do not say, as safetensors with its receipt: its path, its bytes, and a folder.
+/// A net of Caffe's with all that tensors do not say, as safetensors with its receipt: its path, its bytes, and a
+/// folder.
 fn lenet() -> (PathBuf, Vec<u8>, tempfile::TempDir) {
     let (path, folder) = (data("caffe/net/f32_v2_diff.caffemodel"), tempfile::tempdir().expect("a folder"));
     let carrier = folder.path().join("x.safetensors");
@@ -147,7 +149,8 @@ fn other_tensors_are_written_anew_and_it_is_said() {
     }
 }
 
-/// A receipt is text of unknown origin: whatever its frame says, the net has the tensors of the file, or is not written.
+/// A receipt is text of unknown origin: whatever its frame says, the net has the tensors of the file, or is not
+/// written.
 #[test]
 fn a_frame_that_lies_is_not_used() {
     let (path, bytes, folder) = lenet();

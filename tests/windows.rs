@@ -1,6 +1,6 @@
-//! Windows: what upstream tests of them, how they move, nest and conflict. The real NeoML's table is in `windows/table`,
-//! and a plain vector for a model in `windows/model`.
-//! What NeoML does with windows that are wrong is in `neoml_misuse`, what windows move in `moved`.
+//! Windows: what upstream tests of them, how they move, nest and conflict. The real NeoML's table is in
+//! `windows/table`, and a plain vector for a model in `windows/model`. What NeoML does with windows that are wrong is
+//! in `neoml_misuse`, what windows move in `moved`.
 
 mod model;
 mod table;

@@ -1,7 +1,7 @@
 //! What is measured beside the peers: names, shapes, operations on f32, and the bars. Pure.
 //!
-//! Our bench and `cargo xtask peers` both compile this file; `benches/peers/ops.py` has the same list in Python. The bars
-//! are the project's own, times of one thread over memcpy's.
+//! Our bench and `cargo xtask peers` both compile this file; `benches/peers/ops.py` has the same list in Python. The
+//! bars are the project's own, times of one thread over memcpy's.
 
 /// The seven extents of the two tensors, 256 MiB of f32 each.
 const A: [usize; 7] = [8, 8, 8, 16, 16, 8, 64];

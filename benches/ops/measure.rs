@@ -76,7 +76,8 @@ impl Bench {
         })
     }
 
-    /// The rounds, and how many runs each of their times is. One more is made: it touches the memory for the first time.
+    /// The rounds, and how many runs each of their times is. One more is made: it touches the memory for the first
+    /// time.
     fn rounds(&self, whole: &AnyBlob, mut op: impl FnMut() + Send) -> (Vec<Round>, usize) {
         let mut copy = run::blob(whole.shape().dims(), whole.dtype());
         let mut copy = copy.data_mut().bytes().expect("memory");

@@ -1,6 +1,6 @@
 //! `cargo xtask record FILE [ARGS]`: our operations and their peers measured one after another, as one table in FILE.
-//! It relies on the fields that the programs print with `--tsv`, and on a Python with numpy, and torch where there is one,
-//! in `BLOB_PEERS_PYTHON`. It measures nothing itself.
+//! It relies on the fields that the programs print with `--tsv`, and on a Python with numpy, and torch where there is
+//! one, in `BLOB_PEERS_PYTHON`. It measures nothing itself.
 
 mod table;
 

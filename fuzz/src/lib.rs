@@ -1,5 +1,5 @@
-//! What every fuzz target does with its bytes: opens them as one format, reads all there is to read, and where the format
-//! is written too, writes the tensors and reads them again. Of a net's description, what it says of its values.
+//! What every fuzz target does with its bytes: opens them as one format, reads all there is to read, and where the
+//! format is written too, writes the tensors and reads them again. Of a net's description, what it says of its values.
 //!
 //! The targets differ in the format only; `cargo xtask fuzz` runs them from the golden files.
 

@@ -1,5 +1,6 @@
 //! Backends that each break one promise of `Queue`, made of a loopback that runs nothing before it must.
-//! They rely on the suite to keep blocks and host bytes alive when it fails, so that what they do too late harms nothing.
+//! They rely on the suite to keep blocks and host bytes alive when it fails, so that what they do too late harms
+//! nothing.
 
 mod block;
 mod queue;

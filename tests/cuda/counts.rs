@@ -78,7 +78,8 @@ fn transpositions() {
     });
 }
 
-/// Bytes that begin between two words cannot be moved as words: 32 lanes then have 32 or 64 bytes that reach into one sector more.
+/// Bytes that begin between two words cannot be moved as words: 32 lanes then have 32 or 64 bytes that reach into one
+/// sector more.
 #[test]
 fn transpositions_of_bytes_at_no_word() {
     for (dtype, past, kernel, loads) in [(DType::U8, 1, "tile_1", 1.0 / 2.0), (DType::F16, 2, "tile_2", 2.0 / 3.0)] {
@@ -111,8 +112,9 @@ fn permutations_with_a_short_side() {
     });
 }
 
-/// Where one side is too short for tiles, and the other for stretches, a warp goes along it, and on the longer side its 32 words lie in as many rows as the short
-/// side has entries: each row's share may be less than a sector, or end within one.
+/// Where one side is too short for tiles, and the other for stretches, a warp goes along it, and on the longer side its
+/// 32 words lie in as many rows as the short side has entries: each row's share may be less than a sector, or end
+/// within one.
 #[test]
 fn permutations_without_tiles() {
     const ALL: f64 = 0.95;
@@ -137,7 +139,8 @@ fn permutations_without_tiles() {
     }
 }
 
-/// A warp writes in order, and reads runs that may begin and end within a sector. What it does not use of one, the next warp does.
+/// A warp writes in order, and reads runs that may begin and end within a sector. What it does not use of one, the next
+/// warp does.
 #[test]
 fn permutations_of_runs() {
     for (dtype, run, kernel, loads) in [

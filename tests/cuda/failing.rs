@@ -1,5 +1,5 @@
-//! Failures: each call of the driver in turn, memory that runs out, contexts that are lost. An error each time; no panic, no
-//! leak, and what was there before is still there.
+//! Failures: each call of the driver in turn, memory that runs out, contexts that are lost. An error each time; no
+//! panic, no leak, and what was there before is still there.
 
 use std::sync::Arc;
 

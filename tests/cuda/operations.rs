@@ -1,4 +1,5 @@
-//! Every operation on a device gives the host's bytes: ragged shapes, all dtypes, NaN payloads, addresses of every alignment.
+//! Every operation on a device gives the host's bytes: ragged shapes, all dtypes, NaN payloads, addresses of every
+//! alignment.
 //!
 //! The tests compile this file for the driver of `fake-cuda`, and `benches/gpu` for a GPU. It knows neither.
 

@@ -1,4 +1,5 @@
-//! The operations of `operations.rs` on the driver of `fake-cuda`: the host's bits in 32 orders of streams, blocks and warps.
+//! The operations of `operations.rs` on the driver of `fake-cuda`: the host's bits in 32 orders of streams, blocks and
+//! warps.
 
 use blob_core::{AnyBlob, DType, Part, Shape};
 
@@ -72,7 +73,8 @@ fn nothing_to_do() {
     in_every_order(operations::nothing_to_do);
 }
 
-/// Work that is longer than a launch is cut. 2³⁰ words take too long here, so a process is told that a launch takes less.
+/// Work that is longer than a launch is cut. 2³⁰ words take too long here, so a process is told that a launch takes
+/// less.
 #[test]
 fn work_in_many_launches_has_the_same_bits() {
     const SWITCH: &str = "BLOB_OPS_LAUNCH";

@@ -1,5 +1,5 @@
-//! Gives the library the name by which programs ask for a CUDA driver: once it is loaded by its path, the loader answers a later
-//! `dlopen("libcuda.so")` with it and looks at no file, even where a real driver is installed.
+//! Gives the library the name by which programs ask for a CUDA driver: once it is loaded by its path, the loader
+//! answers a later `dlopen("libcuda.so")` with it and looks at no file, even where a real driver is installed.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -66,8 +66,8 @@ fn a_backward_pass_through_time_stays_on_the_device() {
     assert!(!states.memory(Part::Data).is_initialized());
 }
 
-/// `GetBuffer` at an offset, in each mode, of a blob whose newest bytes are on the device. NeoML's CUDA engine copies in
-/// from the start of the blob instead, so an update there corrupts.
+/// `GetBuffer` at an offset, in each mode, of a blob whose newest bytes are on the device. NeoML's CUDA engine copies
+/// in from the start of the blob instead, so an update there corrupts.
 #[test]
 fn buffers_move_their_range_and_honour_their_offset() {
     let (_device, queue) = machine();

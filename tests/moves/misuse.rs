@@ -1,5 +1,5 @@
-//! What NeoML's library does when merge, split and transpose are misused: here each row is a typed error, named beside the
-//! call, before a byte of the output changes.
+//! What NeoML's library does when merge, split and transpose are misused: here each row is a typed error, named beside
+//! the call, before a byte of the output changes.
 
 use super::{blob, long, seven};
 use crate::support::blobs::shape;

@@ -1,5 +1,5 @@
-//! Whether a line of JSON is what its schema says: reads the words of JSON Schema that `blob schemas --json` prints, and refuses
-//! any other.
+//! Whether a line of JSON is what its schema says: reads the words of JSON Schema that `blob schemas --json` prints,
+//! and refuses any other.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

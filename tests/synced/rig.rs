@@ -1,5 +1,5 @@
-//! The bench that rows of `SyncedMemory`'s tables run on: a memory in either shell, two devices, and what each step costs.
-//! It relies on the loopback backend, and on the tests' allocator to refuse a host block.
+//! The bench that rows of `SyncedMemory`'s tables run on: a memory in either shell, two devices, and what each step
+//! costs. It relies on the loopback backend, and on the tests' allocator to refuse a host block.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! Windows against the table that the real NeoML wrote: reads at every position, a fill through a window, another through
-//! a window of it, and the blob after that. Bit for bit.
+//! Windows against the table that the real NeoML wrote: reads at every position, a fill through a window, another
+//! through a window of it, and the blob after that. Bit for bit.
 
 use blob_core::{Element, Part, Window};
 use serde_json::Value;

@@ -1,7 +1,8 @@
-//! `cargo xtask ci`: everything that must hold, in order, up to the first failure; then what was and what was not tested.
-//! The tests append lines to the file that `BLOB_TEST_REPORT` names, one for each promise (`caffe: 78 files, 14 real`);
-//! a line that begins with `NOT TESTED:` joins the list of gaps. `BLOB_REAL_DATA` names the folder of real files.
-//! It publishes nothing, installs neither toolchains nor targets, and of other programs those that `tests/tools.txt` pins.
+//! `cargo xtask ci`: everything that must hold, in order, up to the first failure; then what was and what was not
+//! tested. The tests append lines to the file that `BLOB_TEST_REPORT` names, one for each promise (`caffe: 78 files, 14
+//! real`); a line that begins with `NOT TESTED:` joins the list of gaps. `BLOB_REAL_DATA` names the folder of real
+//! files. It publishes nothing, installs neither toolchains nor targets, and of other programs those that
+//! `tests/tools.txt` pins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -27,7 +28,8 @@ const STEPS: &[(&str, &str)] = &[
     ("codegen", "cargo xtask codegen --check"),
     ("kernels", "cargo xtask kernels --check"),
     ("tests", "BLOB_TEST_REPORT={report} BLOB_REAL_DATA={real} BLOB_PYTHON={python} cargo test --workspace --all-features"),
-    // Every interleaving of a few threads. In a target folder of its own, because everything is built with another flag.
+    // Every interleaving of a few threads. In a target folder of its own, because everything is built with another
+    // flag.
     ("loom", "RUSTFLAGS=--cfg=loom CARGO_TARGET_DIR={target}/loom cargo test -p synced-mem --test loom"),
     // The memories under threads and failures: another run each time, which says its seed.
     ("soak", SOAK),
@@ -39,7 +41,8 @@ const STEPS: &[(&str, &str)] = &[
         -p synced-mem -p blob-core -p blob-ops -p blob-io -p blob-convert"),
     ("{library} alone", "CC={none} CXX={none} NVCC={none} cargo check -p {library}"),
     ("{library} alone, all features", "cargo check -p {library} --all-features"),
-    // An application may have the bindings linked instead of loaded, which takes functions away. Nothing is linked here.
+    // An application may have the bindings linked instead of loaded, which takes functions away. Nothing is linked
+    // here.
     ("CUDA linked", "cargo check -p synced-mem --features cuda,cudarc/dynamic-linking"),
     // The other target's code and tests, compiled and linted; nothing is run.
     ("aarch64", "cargo clippy --target {aarch64} -p synced-mem -p blob-core -p blob-ops -p blob-io --all-targets -- -D warnings"),

@@ -1,6 +1,6 @@
 //! `cargo xtask dist`: the tool as it is released, with completions for the shells and its man pages, in `target/dist`.
-//! It is one static program where the standard library of musl's target is installed, with the host's beside it, because a
-//! static one loads no CUDA driver; else the host's alone. It says which libraries each needs. It relies on
+//! It is one static program where the standard library of musl's target is installed, with the host's beside it,
+//! because a static one loads no CUDA driver; else the host's alone. It says which libraries each needs. It relies on
 //! `blob completions SHELL`, `blob man -o FOLDER` and `readelf`. It packs and uploads nothing.
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
-//! `cargo xtask fuzz [--seconds N] [TARGET ...]`: the targets of `fuzz/`, each from the golden files, under the address sanitizer.
-//! It needs a nightly compiler and cargo-fuzz, which it installs below `target`. What a target finds lies in `fuzz/artifacts`;
-//! minimise it (`cargo fuzz tmin`) and make it a test.
+//! `cargo xtask fuzz [--seconds N] [TARGET ...]`: the targets of `fuzz/`, each from the golden files, under the address
+//! sanitizer. It needs a nightly compiler and cargo-fuzz, which it installs below `target`. What a target finds lies in
+//! `fuzz/artifacts`; minimise it (`cargo fuzz tmin`) and make it a test.
 
 use std::path::Path;
 
@@ -54,8 +54,8 @@ fn targets() -> Result<Vec<String>> {
     Ok(files.filter_map(name).collect())
 }
 
-/// Every small golden file of every format: what another reader takes is a good beginning for this one's refusals. A reader
-/// of text begins with the texts of its kind.
+/// Every small golden file of every format: what another reader takes is a good beginning for this one's refusals. A
+/// reader of text begins with the texts of its kind.
 fn seed(target: &str, corpus: &Path) -> Result<usize> {
     std::fs::create_dir_all(corpus).with_context(|| corpus.display().to_string())?;
     let root = shell::root();

@@ -1,5 +1,5 @@
-//! `cargo xtask mutants [FILTER]`: breaks a copy of the workspace on purpose, one place at a time, and runs the test that must fail.
-//! It relies on `breakages` for the rows, and on cargo.
+//! `cargo xtask mutants [FILTER]`: breaks a copy of the workspace on purpose, one place at a time, and runs the test
+//! that must fail. It relies on `breakages` for the rows, and on cargo.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -62,8 +62,8 @@ impl Laboratory {
             let (from, to) = (root.join(&file), self.tree.join(&file));
             std::fs::create_dir_all(to.parent().context("a file without a folder")?)?;
             std::fs::copy(&from, &to).with_context(|| format!("cannot copy {file}"))?;
-            // Otherwise cargo would take every file for changed; but what an earlier run broke is built anew, or its last
-            // breakage would be taken for the whole.
+            // Otherwise cargo would take every file for changed; but what an earlier run broke is built anew, or its
+            // last breakage would be taken for the whole.
             let modified = match all.iter().any(|mutant| mutant.file == file) {
                 true => SystemTime::now(),
                 false => from.metadata()?.modified()?,

@@ -1,6 +1,7 @@
 //! `cargo xtask report-check`: the pages of `blob report` in headless Chromium, light and dark.
-//! A page's own policy forbids every request and script, and the browser's console tells each attempt: so the console stays empty.
-//! Where there is no browser, that is said. `BLOB_BROWSER` names another one. It is no step of `cargo xtask ci`.
+//! A page's own policy forbids every request and script, and the browser's console tells each attempt: so the console
+//! stays empty. Where there is no browser, that is said. `BLOB_BROWSER` names another one. It is no step of `cargo
+//! xtask ci`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
 //! `cargo xtask sanitize`: the memory crates' tests under the address and the thread sanitizer, where a nightly is.
-//! Each sanitizer has a target folder of its own. The thread sanitizer wants a standard library built with it, so it needs
-//! the sources of std; what cannot run here is said, and is no failure.
+//! Each sanitizer has a target folder of its own. The thread sanitizer wants a standard library built with it, so it
+//! needs the sources of std; what cannot run here is said, and is no failure.
 
 use std::path::Path;
 use std::process::Command;

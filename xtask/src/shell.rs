@@ -30,8 +30,9 @@ pub(crate) fn cargo(arguments: &str) -> Command {
     command
 }
 
-/// The command that a line spells: variables, program, arguments, with one space between them. `{name}` in a word stands for
-/// the value of that name. A variable without a value is removed; a program or an argument without one leaves no command.
+/// The command that a line spells: variables, program, arguments, with one space between them. `{name}` in a word
+/// stands for the value of that name. A variable without a value is removed; a program or an argument without one
+/// leaves no command.
 pub(crate) fn command(line: &str, value: impl Fn(&str) -> Option<String>) -> Option<Command> {
     let fill = |word: &str| match word.split_once('{') {
         None => Some(word.to_string()),

@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of style and architecture that a program can check, one function each.
-//! It relies on git for the list of files, on rustfmt for the look of the lines, on cargo for what it knows of the packages.
-//! What rustc, clippy and rustfmt hold themselves is left to them: stub macros, the length of functions, undocumented unsafe.
+//! It relies on git for the list of files, on rustfmt for the look of the lines, on cargo for what it knows of the
+//! packages. What rustc, clippy and rustfmt hold themselves is left to them: stub macros, the length of functions,
+//! undocumented unsafe.
 
 mod doors;
 mod layers;
@@ -39,6 +40,7 @@ const RULES: &[Rule] = &[
     ("cfg (5)", doors::cfg),
     ("head (7)", text::head),
     ("file-size (8)", text::size),
+    ("margin", text::margin),
     ("one-name (11)", text::names),
     ("unsafe (14)", doors::unsafe_code),
     ("switched-off (23)", text::switches),
@@ -136,6 +138,16 @@ mod tests {
         ("!cfg", "crates/blob-io/tests/real.rs", &["#[cfg(unix)]\nfn f() {}"]),
         ("mutants", "xtask/breakages/a.txt", &["a\nb.rs -p a\n- c\n"]),
     ];
+
+    #[test]
+    fn a_comment_ends_at_the_margin_and_a_row_of_a_table_may_not() {
+        let text = |begin: &str, len: usize| format!("{begin}{}\n", "a".repeat(len - begin.len()));
+        for (begin, len, expected) in
+            [("// ", 121, vec![1]), ("    /// ", 121, vec![1]), ("// ", 120, vec![]), ("//! | ", 200, vec![])]
+        {
+            assert_eq!(lines("margin", FILE, &text(begin, len)), expected, "{begin} {len}");
+        }
+    }
 
     #[test]
     fn each_breach_is_found_and_nothing_else() {

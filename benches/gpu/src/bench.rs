@@ -1,5 +1,5 @@
-//! Each case on the GPU: its time beside the driver's copy and our own, in turn; and, apart from that, its result beside the host's.
-//! It prints a line for each time, which `report` reads; it judges nothing.
+//! Each case on the GPU: its time beside the driver's copy and our own, in turn; and, apart from that, its result
+//! beside the host's. It prints a line for each time, which `report` reads; it judges nothing.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,7 +39,8 @@ pub(crate) fn bits(sizes: &Sizes, from: usize) -> Result<()> {
     })
 }
 
-/// Each case until one fails. An error of a GPU may stay in its context, so a new process goes on behind the case that was named last.
+/// Each case until one fails. An error of a GPU may stay in its context, so a new process goes on behind the case that
+/// was named last.
 fn each(sizes: &Sizes, from: usize, gpu: &Cuda, work: impl Fn(&Case) -> Result<()>) -> Result<()> {
     for (index, case) in cases::all(sizes.bytes).iter().enumerate().skip(from) {
         println!("case\t{index}");
@@ -103,7 +104,8 @@ impl Time {
     }
 }
 
-/// The times of rounds in which all take turns, each `batch` times and then waited for, once the clocks of the GPU are up.
+/// The times of rounds in which all take turns, each `batch` times and then waited for, once the clocks of the GPU are
+/// up.
 pub(crate) fn in_turn(runs: &mut [Run<'_>], sizes: &Sizes, batch: usize) -> Result<Vec<Time>> {
     let begin = Instant::now();
     loop {
@@ -214,7 +216,8 @@ fn compare(case: &Case, queue: &Arc<dyn Queue>) -> Result<()> {
 
 /// Bytes without a pattern, or long stretches of them over and over; of floats, fractions that are finite.
 fn noise(shape: &Shape, dtype: DType) -> Result<AnyBlob> {
-    /// No power of two, so that no stride of a tensor leads from an element to an equal one; whole elements of any dtype.
+    /// No power of two, so that no stride of a tensor leads from an element to an equal one; whole elements of any
+    /// dtype.
     const STRETCH: usize = (1 << 24) - 24;
     let len = shape.count() * dtype.size();
     let mut bytes = stretch(len.min(STRETCH).next_multiple_of(8), dtype)?;

@@ -1,4 +1,5 @@
-//! What is measured on a GPU: names, operations, shapes, and the least ratio to a copy. Pure; knows no GPU and no clock.
+//! What is measured on a GPU: names, operations, shapes, and the least ratio to a copy. Pure; knows no GPU and no
+//! clock.
 //!
 //! `gpu.py` gets the same cases as lines of text. The bars are the project's own.
 

@@ -1,5 +1,5 @@
-//! What must hold on a GPU: the promises of a backend, and the host's bits from every operation; and what the first use of each
-//! kernel file takes.
+//! What must hold on a GPU: the promises of a backend, and the host's bits from every operation; and what the first use
+//! of each kernel file takes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;

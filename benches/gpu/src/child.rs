@@ -1,4 +1,5 @@
-//! A child process with a limit of time: what it prints, and why it ended badly. It knows nothing of what the child does.
+//! A child process with a limit of time: what it prints, and why it ended badly. It knows nothing of what the child
+//! does.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -10,8 +11,8 @@ use anyhow::Result;
 /// How the reason begins where the time was over.
 pub(crate) const TOOK: &str = "it took over ";
 
-/// What a command prints, given this input, and why it ended badly where it did: killed, with its own children, when it takes
-/// too long.
+/// What a command prints, given this input, and why it ended badly where it did: killed, with its own children, when it
+/// takes too long.
 pub(crate) fn said(command: &mut Command, input: &str, limit: Duration) -> Result<(String, Option<String>)> {
     let file = |text: &str| -> Result<File> {
         let mut file = tempfile::tempfile()?;

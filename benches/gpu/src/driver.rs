@@ -1,5 +1,5 @@
-//! The driver's own copies and fills, called by hand: what ours are compared with. The door to the library; it relies on a
-//! context that is current, which every call of a queue leaves behind.
+//! The driver's own copies and fills, called by hand: what ours are compared with. The door to the library; it relies
+//! on a context that is current, which every call of a queue leaves behind.
 //!
 //! Each function waits for what it has enqueued, failed or not, so nothing that it was lent is used after it returns.
 
@@ -38,8 +38,9 @@ impl Driver {
         let queue = gpu.queue()?;
         queue.synchronize()?;
         let mut stream = ptr::null_mut();
-        // SAFETY: each name is that of CUDA 12.0's driver API, with its signature; addresses are numbers of 64 bits there and
-        // pointers of the host are as long. The library was loaded by the backend and stays: it is never closed.
+        // SAFETY: each name is that of CUDA 12.0's driver API, with its signature; addresses are numbers of 64 bits
+        // there and pointers of the host are as long. The library was loaded by the backend and stays: it is never
+        // closed.
         unsafe {
             let library = Library::new("libcuda.so").or_else(|_| Library::new("libcuda.so.1"))?;
             let library: &'static Library = Box::leak(Box::new(library));
@@ -113,7 +114,8 @@ impl Driver {
         }
     }
 
-    /// Calls as often as is said, and waits for the stream, whatever has failed: in a context that cannot be waited for nothing runs.
+    /// Calls as often as is said, and waits for the stream, whatever has failed: in a context that cannot be waited for
+    /// nothing runs.
     fn enqueue(&self, call: &str, times: usize, once: impl Fn() -> u32) -> Result<()> {
         let enqueued = (0..times).try_for_each(|_| answer(call, once()));
         // SAFETY: the stream lives.
@@ -121,7 +123,8 @@ impl Driver {
         enqueued.and(waited)
     }
 
-    /// A call that waits; an upload may return when the driver has its own copy of the bytes, which is not yet all that ours does.
+    /// A call that waits; an upload may return when the driver has its own copy of the bytes, which is not yet all that
+    /// ours does.
     fn at_once(&self, call: &str, once: impl Fn() -> u32) -> Result<()> {
         let done = answer(call, once());
         // SAFETY: a context is current.

@@ -1,9 +1,10 @@
-//! Everything about a GPU that needs one, in one command of at most ten minutes: `./blob-gpu [FILE]`, made by `cargo xtask gpu`.
+//! Everything about a GPU that needs one, in one command of at most ten minutes: `./blob-gpu [FILE]`, made by `cargo
+//! xtask gpu`.
 //!
 //! `--only PART` prints the times of the rows with this part of a name alone: for trying a kernel.
-//! Each phase is a process of its own, so that a context that is lost takes no other with it. What they print becomes one page.
-//! Without a GPU the page says that nothing was run. It relies on `gpu.py` beside it for the peers, and leaves them out where
-//! there is no Python.
+//! Each phase is a process of its own, so that a context that is lost takes no other with it. What they print becomes
+//! one page. Without a GPU the page says that nothing was run. It relies on `gpu.py` beside it for the peers, and
+//! leaves them out where there is no Python.
 
 mod bench;
 mod cases;

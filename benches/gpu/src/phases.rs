@@ -94,7 +94,8 @@ pub(crate) fn record(file: &str, is_tiny: bool) -> Result<bool> {
     Ok(!page.found.has_failed())
 }
 
-/// The page while it grows. It is written before each phase, so what stops this program takes nothing that was found before.
+/// The page while it grows. It is written before each phase, so what stops this program takes nothing that was found
+/// before.
 struct Page<'a> {
     file: &'a str,
     begin: Instant,

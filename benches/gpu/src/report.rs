@@ -1,7 +1,8 @@
 //! What the phases print, gathered into one page: each row with its bar, its figure, and whether the bar is met. Pure.
 //!
-//! Lines of fields with tabs between: `about TEXT`, `check NAME RESULT WORDS`, `case INDEX`, `figure NAME VALUE`, and `time CASE WHO
-//! SECONDS`, with the least and the most behind them. A figure that is not there is "not run", never left out.
+//! Lines of fields with tabs between: `about TEXT`, `check NAME RESULT WORDS`, `case INDEX`, `figure NAME VALUE`, and
+//! `time CASE WHO SECONDS`, with the least and the most behind them. A figure that is not there is "not run", never
+//! left out.
 
 use blob_core::DType;
 
@@ -109,7 +110,8 @@ impl Found {
         (!values.is_empty()).then(|| (median(values.iter().copied()), values.len()))
     }
 
-    /// The whole page, for cases of `bytes`. `label` says why the figures are none of a GPU, and then nothing is judged.
+    /// The whole page, for cases of `bytes`. `label` says why the figures are none of a GPU, and then nothing is
+    /// judged.
     pub(crate) fn markdown(&self, title: &str, bytes: usize, label: Option<&str>) -> String {
         let mut page = format!("# {title}\n\n");
         let mut line = |text: &str| {

@@ -1,5 +1,5 @@
-//! The program that is carried to a GPU, here: on the driver of `fake-cuda` with tiny tensors, and without a driver. What is tested is
-//! that it comes to its end and says what it has run; its figures say nothing.
+//! The program that is carried to a GPU, here: on the driver of `fake-cuda` with tiny tensors, and without a driver.
+//! What is tested is that it comes to its end and says what it has run; its figures say nothing.
 
 #![cfg(target_os = "linux")]
 
@@ -15,7 +15,8 @@ static ALONE: Mutex<()> = Mutex::new(());
 fn page(prepare: impl FnOnce(&mut Command, &Path)) -> (bool, String) {
     let folder = tempfile::tempdir().unwrap();
     let [file, packed, script] = ["page.md", "blob-gpu", "gpu.py"].map(|name| folder.path().join(name));
-    // A process that another test starts meanwhile would hold the program open for writing, which then cannot be started.
+    // A process that another test starts meanwhile would hold the program open for writing, which then cannot be
+    // started.
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // As `cargo xtask gpu` packs it.
     std::fs::copy(env!("CARGO_BIN_EXE_blob-gpu"), &packed).unwrap();

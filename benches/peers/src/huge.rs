@@ -1,7 +1,7 @@
 //! The system's allocator, which asks for huge pages for large blocks, as our blobs and numpy do.
 //!
-//! So it is kernels that are compared, not pages. glibc's tunable `malloc.hugetlb` would do the same, but of glibc 2.36 it
-//! takes effect in some runs and not in others.
+//! So it is kernels that are compared, not pages. glibc's tunable `malloc.hugetlb` would do the same, but of glibc 2.36
+//! it takes effect in some runs and not in others.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -10,8 +10,8 @@ const LARGE: usize = 4 << 20;
 
 pub(crate) struct Huge;
 
-// SAFETY: every block is the system's, given back to it with the layout that it was asked for; the advice changes neither
-// contents nor protection.
+// SAFETY: every block is the system's, given back to it with the layout that it was asked for; the advice changes
+// neither contents nor protection.
 unsafe impl GlobalAlloc for Huge {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise is the one that the system asks for.
@@ -42,7 +42,8 @@ fn advised(block: *mut u8, size: usize) -> *mut u8 {
     if size >= LARGE && !block.is_null() {
         let skip = block.addr().next_multiple_of(PAGE) - block.addr();
         let start = block.wrapping_add(skip).cast();
-        // SAFETY: the range lies within the block of `size` bytes, which is longer than a page. A refusal costs time only.
+        // SAFETY: the range lies within the block of `size` bytes, which is longer than a page. A refusal costs time
+        // only.
         unsafe { libc::madvise(start, (size - skip) & !(PAGE - 1), libc::MADV_HUGEPAGE) };
     }
     block

@@ -43,7 +43,8 @@ pub(crate) struct Figure {
     pub(crate) ratio: f64,
 }
 
-/// Medians of this many pairs, of fewer where the work is slow; the first pair is not counted. Small work is repeated within a pair.
+/// Medians of this many pairs, of fewer where the work is slow; the first pair is not counted. Small work is repeated
+/// within a pair.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! What each operation must give, by index loops that a reader can check at a glance. Pure, slow, and the oracle of the check.
+//! What each operation must give, by index loops that a reader can check at a glance. Pure, slow, and the oracle of the
+//! check.
 
 use crate::cases::{Case, Op};
 

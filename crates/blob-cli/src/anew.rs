@@ -95,7 +95,8 @@ pub(crate) fn check_stdout(output: &Path, context: &Context) -> Result<(), Failu
     }
 }
 
-/// Refuses files that cannot be written or that are also read. `folder` is the output folder if it must still be created.
+/// Refuses files that cannot be written or that are also read. `folder` is the output folder if it must still be
+/// created.
 pub(crate) fn check(
     files: &[File<'_>],
     sources: &[&Checkpoint],
@@ -206,8 +207,8 @@ impl<'a> File<'a> {
     }
 }
 
-/// Writes the files. Existing files are replaced once all new ones are complete. If one cannot be written, existing files stay as
-/// they were and new ones are removed.
+/// Writes the files. Existing files are replaced once all new ones are complete. If one cannot be written, existing
+/// files stay as they were and new ones are removed.
 pub(crate) fn write(files: &[File<'_>], to: Format, if_exists: IfExists, watch: &dyn Watch) -> Result<(), Failure> {
     let mut new: Vec<&Path> = Vec::new();
     let done = put(files, to, if_exists, watch, &mut new);

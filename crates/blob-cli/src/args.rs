@@ -134,8 +134,9 @@ pub(crate) enum Command {
     Rename(Rename),
     /// List the supported formats
     ///
-    /// A gzip file of any of them is read as what it unpacks to, and a tar or zip archive (.tar.gz, .mar) as the one file of
-    /// a format in it. Where there are several, a path goes on behind the archive: model.tar.gz/net-0000.params.
+    /// A gzip file of any of them is read as what it unpacks to, and a tar or zip archive (.tar.gz, .mar) as the one
+    /// file of a format in it. Where there are several, a path goes on behind the archive:
+    /// model.tar.gz/net-0000.params.
     #[command(before_help = "\
 Examples:
   blob formats                                what is read and written
@@ -249,15 +250,15 @@ pub(crate) struct Verify {
     /// Fail on warnings
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Compare names, dtypes, shapes and values bit for bit with this file of any format. The transforms in FILE's receipt are
-    /// repeated with OTHER's tensors
+    /// Compare names, dtypes, shapes and values bit for bit with this file of any format. The transforms in FILE's
+    /// receipt are repeated with OTHER's tensors
     #[arg(long, value_name = "OTHER")]
     pub(crate) against: Option<PathBuf>,
     /// Print the transforms in FILE's receipt, one per line
     #[arg(long)]
     pub(crate) replay: bool,
-    /// Compare with MXNet's symbol file of the net: missing and extra arrays, shapes, dtypes. If there is no such file, it is
-    /// searched beside FILE, also in its archive
+    /// Compare with MXNet's symbol file of the net: missing and extra arrays, shapes, dtypes. If there is no such file,
+    /// it is searched beside FILE, also in its archive
     #[arg(long, value_name = "JSON")]
     pub(crate) symbol: Option<PathBuf>,
     /// Print all findings, not only the first 20 per file

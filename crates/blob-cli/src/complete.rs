@@ -1,8 +1,8 @@
 //! Shell completion: `blob __complete LINE [BREAKS]`, called by the scripts of `blob completions`.
 //!
 //! Prints `files`, where the shell completes paths itself, `words`, or `both`, and below it a candidate a line: with
-//! BREAKS, readline's, what bash puts in as it is; without them whole words, each with a tab and its help. It never fails
-//! and never waits long: a file that cannot be read within a moment has no tensors to offer.
+//! BREAKS, readline's, what bash puts in as it is; without them whole words, each with a tab and its help. It never
+//! fails and never waits long: a file that cannot be read within a moment has no tensors to offer.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -133,8 +133,8 @@ fn target(args: &Convert) -> Result<Target<'_>, Failure> {
     }
 }
 
-/// The format to write. The source's format is kept if it is one of several with the output's extension, as for NeoML, or if
-/// input and output have the same unknown extension.
+/// The format to write. The source's format is kept if it is one of several with the output's extension, as for NeoML,
+/// or if input and output have the same unknown extension.
 fn format_of(args: &Convert, target: &Target<'_>, source: Format) -> Result<Format, Failure> {
     if let Some(format) = args.to {
         return Ok(format);

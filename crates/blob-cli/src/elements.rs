@@ -1,7 +1,7 @@
 //! Fetches single elements of a stored tensor without reading the rest, and formats them as text.
 //!
-//! A plain array is read at the places asked for. One that is packed, reordered or inflated is read from its beginning up
-//! to the last requested element, and loaded whole only if an earlier element is requested afterwards.
+//! A plain array is read at the places asked for. One that is packed, reordered or inflated is read from its beginning
+//! up to the last requested element, and loaded whole only if an earlier element is requested afterwards.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -84,8 +84,8 @@ impl<'a> Elements<'a> {
         Ok(())
     }
 
-    /// Hands over rows as CSV, piece by piece, with the number of bytes that were read for it: a line a row, or, where the
-    /// tensor is no table, a line a value.
+    /// Hands over rows as CSV, piece by piece, with the number of bytes that were read for it: a line a row, or, where
+    /// the tensor is no table, a line a value.
     pub(crate) fn csv<E: From<Error>>(
         &mut self,
         rows: impl Iterator<Item = Row>,

@@ -1,8 +1,8 @@
 //! Escapes text from a file for a terminal: no name can move the cursor, break the line or look like another name.
 //!
-//! The rule, as `blob --help` states it: a backslash is `\\`; a character that is invisible, moves other text or ends the line is
-//! escaped: `\0`, `\n`, `\r`, `\t`, `\x1b`, `\u{200b}`. So different names print differently, and each can be read
-//! back.
+//! The rule, as `blob --help` states it: a backslash is `\\`; a character that is invisible, moves other text or ends
+//! the line is escaped: `\0`, `\n`, `\r`, `\t`, `\x1b`, `\u{200b}`. So different names print differently, and each can
+//! be read back.
 
 use std::borrow::Cow;
 
@@ -137,8 +137,8 @@ mod tests {
         assert_eq!(escape("\u{9b}31m\u{202e}"), r"\u{9b}31m\u{202e}");
     }
 
-    /// One of each kind that Unicode has: bidirectional controls, joiners, soft hyphen, tags, variation selectors, fillers,
-    /// spaces, private use, not assigned.
+    /// One of each kind that Unicode has: bidirectional controls, joiners, soft hyphen, tags, variation selectors,
+    /// fillers, spaces, private use, not assigned.
     #[test]
     fn what_cannot_be_seen_is_spelled_out() {
         let unseen = "\u{61c}\u{200b}\u{200e}\u{2060}\u{2066}\u{ad}\u{feff}\u{fff9}\u{e0001}\u{e0041}\u{fe0f}\u{e0100}\

@@ -93,7 +93,8 @@ impl Text for Line<'_> {
     }
 }
 
-/// A name as coreutils print it: `\\`, newline and carriage return are escaped, and the line then begins with a backslash.
+/// A name as coreutils print it: `\\`, newline and carriage return are escaped, and the line then begins with a
+/// backslash.
 fn checkable(name: &[u8]) -> (&'static str, Vec<u8>) {
     let mut escaped = Vec::with_capacity(name.len());
     for byte in name {

@@ -218,8 +218,8 @@ impl Fields for Largest<'_> {
     }
 }
 
-/// The unsupported dtypes with their numbers of tensors. A hostile file can name a different one for each array, so only the
-/// first few are listed and the rest are counted as "other".
+/// The unsupported dtypes with their numbers of tensors. A hostile file can name a different one for each array, so
+/// only the first few are listed and the rest are counted as "other".
 fn foreign_dtypes(entries: &[Entry]) -> Vec<(&str, u64)> {
     let mut found: Vec<(&str, u64)> = Vec::new();
     let mut other = 0;

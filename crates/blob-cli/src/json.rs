@@ -1,8 +1,8 @@
 //! JSON for programs: one object per line, streamed, beginning with the name of its schema.
 //!
 //! Each field is described once: its name, type, meaning and value. The lines, their JSON Schema and `docs/json.md` are
-//! made from that. Besides what JSON requires, DEL, the C1 control characters and those that reorder text are escaped as
-//! `\u009b`, so that no name in a line can control a terminal.
+//! made from that. Besides what JSON requires, DEL, the C1 control characters and those that reorder text are escaped
+//! as `\u009b`, so that no name in a line can control a terminal.
 
 use std::io::{self, Write};
 use std::vec;
@@ -207,7 +207,8 @@ pub(crate) fn real(value: f64) -> Value {
     }
 }
 
-/// Escapes control characters that serde_json does not. serde_json writes whole characters, and these occur only in strings.
+/// Escapes control characters that serde_json does not. serde_json writes whole characters, and these occur only in
+/// strings.
 struct Guarded<'a>(&'a mut dyn Write);
 
 impl Write for Guarded<'_> {

@@ -1,7 +1,7 @@
 //! The tool `blob`: arguments in, tables and files out.
 //!
-//! One file a command; `blob FILE` means `blob info FILE`. Knows arguments, terminals and exit codes. Does **not** know formats, kernels, or what a
-//! conversion changes: `blob_io` and `blob_convert` do.
+//! One file a command; `blob FILE` means `blob info FILE`. Knows arguments, terminals and exit codes. Does **not** know
+//! formats, kernels, or what a conversion changes: `blob_io` and `blob_convert` do.
 
 #![forbid(unsafe_code)]
 
@@ -155,7 +155,8 @@ fn with_command(mut words: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
     Ok(words)
 }
 
-/// The index of the first word that is neither a flag nor a flag's value; `None` if the user asks for help or the version.
+/// The index of the first word that is neither a flag nor a flag's value; `None` if the user asks for help or the
+/// version.
 fn first_positional(words: &[OsString], with_value: &[String]) -> Option<usize> {
     let mut at = 1;
     while at < words.len() {

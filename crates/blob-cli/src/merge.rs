@@ -91,8 +91,8 @@ fn union<'a>(
     Err(failure.help("`blob diff` says whether they are equal; files of which one has them merge"))
 }
 
-/// The tensors of a file with the chosen ones merged into one. If all of them have diffs, the diffs are merged too; otherwise a
-/// warning says that they are lost.
+/// The tensors of a file with the chosen ones merged into one. If all of them have diffs, the diffs are merged too;
+/// otherwise a warning says that they are lost.
 fn along<'a>(
     args: &Merge,
     axis: i64,

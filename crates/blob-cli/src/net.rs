@@ -1,5 +1,5 @@
-//! Finds the description of the net that a file of weights belongs to: a file named on the command line, the one inside the
-//! weights, or MXNet's symbol file beside them.
+//! Finds the description of the net that a file of weights belongs to: a file named on the command line, the one inside
+//! the weights, or MXNet's symbol file beside them.
 
 use std::fs::File;
 use std::io::Read;

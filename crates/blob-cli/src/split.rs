@@ -145,8 +145,8 @@ fn groups<'a>(
     groups.into_iter().map(file).collect()
 }
 
-/// Splits one tensor: each part into its own file, or all parts into one file in place of the tensor. Its diff is split too, if
-/// the format can hold it.
+/// Splits one tensor: each part into its own file, or all parts into one file in place of the tensor. Its diff is split
+/// too, if the format can hold it.
 fn parts<'a>(
     args: &Split,
     axis: i64,

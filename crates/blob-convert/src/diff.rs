@@ -1,7 +1,8 @@
-//! The differences between two files of any formats: tensors that only one has, that differ in name, shape or dtype, or whose
-//! values differ by more than a tolerance.
+//! The differences between two files of any formats: tensors that only one has, that differ in name, shape or dtype, or
+//! whose values differ by more than a tolerance.
 //!
-//! `pairing` pairs the tensors, `diff/values` measures. `verify` answers whether files differ, this answers by how much.
+//! `pairing` pairs the tensors, `diff/values` measures. `verify` answers whether files differ, this answers by how
+//! much.
 
 mod values;
 
@@ -92,16 +93,17 @@ impl Tally {
     }
 }
 
-/// Compares two files and calls `tell` for each tensor: pairs in the order of the first file, then the tensors that only the
-/// first file has, then those that only the second has.
+/// Compares two files and calls `tell` for each tensor: pairs in the order of the first file, then the tensors that
+/// only the first file has, then those that only the second has.
 ///
-/// Ones in a shape do not count unless the tolerance is [`Tolerance::Exact`]: an old Caffe file has 1×1×1×20 where a new one
-/// has 20. A tensor without a partner is compared with those of the other file by its content; one that is equal bit for bit
-/// is a renamed one. `note` gets what is worth with_change of the pairing. Memory stays at two pieces, and a few words for each
-/// tensor without a partner.
+/// Ones in a shape do not count unless the tolerance is [`Tolerance::Exact`]: an old Caffe file has 1×1×1×20 where a
+/// new one has 20. A tensor without a partner is compared with those of the other file by its content; one that is
+/// equal bit for bit is a renamed one. `note` gets what is worth with_change of the pairing. Memory stays at two
+/// pieces, and a few words for each tensor without a partner.
 ///
 /// # Errors
-/// A file that breaks off; what reading returns, but for one broken tensor; [`Error::Interrupted`] where `watch` says so.
+/// A file that breaks off; what reading returns, but for one broken tensor; [`Error::Interrupted`] where `watch` says
+/// so.
 pub fn diff(
     ours: &Checkpoint,
     theirs: &Checkpoint,

@@ -1,7 +1,7 @@
 //! Digests of a file, or of its tensors independent of the format: what `blob hash` prints.
 //!
-//! `docs/content-hash.md` defines the digest of the tensors. Each byte is read once; memory stays at a few pieces and 40 bytes a
-//! tensor.
+//! `docs/content-hash.md` defines the digest of the tensors. Each byte is read once; memory stays at a few pieces and
+//! 40 bytes a tensor.
 
 use std::io::{ErrorKind, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -113,16 +113,16 @@ pub enum Subject<'a> {
     },
     /// The tensors: the same for equal names, dtypes, shapes and bytes in any format and order.
     ///
-    /// A place without an array does not count; each part of a sparse array counts as a tensor. bf16 that a receipt says is
-    /// kept as the bits of a u16 counts as bf16.
+    /// A place without an array does not count; each part of a sparse array counts as a tensor. bf16 that a receipt
+    /// says is kept as the bits of a u16 counts as bf16.
     Tensors(&'a Checkpoint),
 }
 
 /// The digest of a file, a stream or tensors.
 ///
 /// # Errors
-/// What the operating system says while reading; an array that cannot be read, as none is left out; [`Error::Interrupted`]
-/// where `watch` says so.
+/// What the operating system says while reading; an array that cannot be read, as none is left out;
+/// [`Error::Interrupted`] where `watch` says so.
 pub fn digest(subject: Subject<'_>, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
     match subject {
         Subject::File { name, source } => file(name, source, algorithm, watch),

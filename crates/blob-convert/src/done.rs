@@ -1,4 +1,5 @@
-//! The transforms that a file's receipt says were done: they are read, and those that must not be done twice are refused.
+//! The transforms that a file's receipt says were done: they are read, and those that must not be done twice are
+//! refused.
 
 use std::sync::Arc;
 

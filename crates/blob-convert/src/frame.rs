@@ -1,7 +1,8 @@
-//! A file without its tensors' bytes, its frame: a receipt keeps the source's, so that the way back gives the same file.
+//! A file without its tensors' bytes, its frame: a receipt keeps the source's, so that the way back gives the same
+//! file.
 //!
-//! Relies on the formats' readers: a frame counts only if the file that it makes opens as its format, and has the tensors
-//! in its holes. The text of a receipt is `receipt`'s.
+//! Relies on the formats' readers: a frame counts only if the file that it makes opens as its format, and has the
+//! tensors in its holes. The text of a receipt is `receipt`'s.
 
 mod base64;
 
@@ -200,8 +201,8 @@ impl Frame {
         is_whole.then(|| Self::new(format, text.bytes, holes, kept))
     }
 
-    /// The file with zeros for its tensors, if these have the names, dtypes and shapes of those of `checkpoint`, and lie in the
-    /// holes.
+    /// The file with zeros for its tensors, if these have the names, dtypes and shapes of those of `checkpoint`, and
+    /// lie in the holes.
     fn open(self, checkpoint: &Checkpoint, bits: &KeptBits) -> Result<Checkpoint, &'static str> {
         let (holes, format) = (self.holes.clone(), self.format);
         let options = OpenOptions::new().from(self.format).limits(checkpoint.limits().clone());

@@ -1,7 +1,7 @@
 //! BLAKE3 of streams whose bytes come in parts, in any order and from several threads; SHA-256 beside it.
 //!
-//! BLAKE3 is a tree over chunks of 1,024 bytes: aligned runs of a power of two of them are hashed where they come and joined
-//! as section 2.1 of the BLAKE3 paper says. A chunk that comes in parts waits for the rest of it.
+//! BLAKE3 is a tree over chunks of 1,024 bytes: aligned runs of a power of two of them are hashed where they come and
+//! joined as section 2.1 of the BLAKE3 paper says. A chunk that comes in parts waits for the rest of it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -102,8 +102,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The level of the largest subtree that begins at `pos` and ends by `end`: it has two to the power of it chunks. A short
-/// last chunk is one of level 0.
+/// The level of the largest subtree that begins at `pos` and ends by `end`: it has two to the power of it chunks. A
+/// short last chunk is one of level 0.
 fn level_at(pos: u64, end: u64) -> u32 {
     let chunks = ((end - pos) / CHUNK).max(1);
     (pos / CHUNK).trailing_zeros().min(chunks.ilog2())

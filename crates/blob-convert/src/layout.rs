@@ -16,8 +16,8 @@ use crate::options::{Options, refuse};
 use crate::planned::Planned;
 use crate::receipt::Receipt;
 
-/// The layout of an output with these tensors: the base with other values in it and without the layers that are gone, or a new
-/// file, which goes to `path` where it has one.
+/// The layout of an output with these tensors: the base with other values in it and without the layers that are gone,
+/// or a new file, which goes to `path` where it has one.
 pub(crate) fn of(
     checkpoint: &Checkpoint,
     base: &Base<'_>,
@@ -112,7 +112,8 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
     Ok(list)
 }
 
-/// Refuses names that would get lost: the file has one name for a sparse array, which its parts have before their own `#`.
+/// Refuses names that would get lost: the file has one name for a sparse array, which its parts have before their own
+/// `#`.
 fn renamed_as_one(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<(), Error> {
     let entry = |tensor: &Planned| &checkpoint.entries()[tensor.entry];
     let is_renamed = |tensor: &Planned| *tensor.spec.name != *entry(tensor).name();

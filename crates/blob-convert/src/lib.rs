@@ -1,7 +1,7 @@
 //! What a conversion of one tensor file to another changes, and the receipt that proves it.
 //!
-//! First [`plan`] decides, from headers alone, what goes where; then [`Plan::run`] does it in one pass over the source's
-//! bytes, hashing each of them. This crate does not know arguments or terminals.
+//! First [`plan`] decides, from headers alone, what goes where; then [`Plan::run`] does it in one pass over the
+//! source's bytes, hashing each of them. This crate does not know arguments or terminals.
 //!
 //! ```
 //! use blob_convert::{Options, Silent, Target, plan};

@@ -22,8 +22,8 @@ pub struct Options {
     pub dense: bool,
     /// Puts the source's SHA-256 beside its BLAKE3: into the receipt, where the output has one, and the summary.
     pub sha256: bool,
-    /// Writes MXNet records of this version; otherwise they are the source's, or V2 where the source has none. Other formats
-    /// ignore it.
+    /// Writes MXNet records of this version; otherwise they are the source's, or V2 where the source has none. Other
+    /// formats ignore it.
     pub params_version: Option<Version>,
     /// Stores Caffe's blobs in this form; otherwise it is the source's, where that is a file of the same message. Other
     /// formats ignore it.
@@ -31,9 +31,9 @@ pub struct Options {
     /// Writes a new file from the tensors alone. Otherwise, where the source's receipt keeps the bytes around the
     /// tensors of an earlier file of the output's format, these are written again.
     pub anew: bool,
-    /// Writes safetensors in shards of at most this many bytes of tensors, where one is not enough, and the index of them:
-    /// `model-00001-of-00002.safetensors` and `model.safetensors.index.json` for `model.safetensors`. A larger tensor has a
-    /// shard of its own. The receipt is in the index.
+    /// Writes safetensors in shards of at most this many bytes of tensors, where one is not enough, and the index of
+    /// them: `model-00001-of-00002.safetensors` and `model.safetensors.index.json` for `model.safetensors`. A larger
+    /// tensor has a shard of its own. The receipt is in the index.
     pub shard_size: Option<u64>,
     /// Refuses to lose values: what a transform counts as lost is an error, and nothing is written.
     pub strict: bool,

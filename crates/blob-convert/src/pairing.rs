@@ -1,5 +1,5 @@
-//! Which tensors of two files belong together: those of one name, a sparse array and the dense one of its name, and where a
-//! file stores no names, those in one place.
+//! Which tensors of two files belong together: those of one name, a sparse array and the dense one of its name, and
+//! where a file stores no names, those in one place.
 //!
 //! Reads headers only. `verify` and `diff` compare the pairs.
 
@@ -171,8 +171,8 @@ fn arrays(file: &Checkpoint) -> impl Iterator<Item = &Entry> {
     file.entries().iter().filter(|entry| entry.kind() != Kind::None)
 }
 
-/// The tensors of two files in their order. Where both store sparse arrays, parts of one kind make a pair: each format has
-/// its own order of them.
+/// The tensors of two files in their order. Where both store sparse arrays, parts of one kind make a pair: each format
+/// has its own order of them.
 fn pairs<'a>(ours: &'a Checkpoint, theirs: &'a Checkpoint) -> Vec<(&'a Entry, &'a Entry)> {
     let mut both: [Vec<&Entry>; 2] = [arrays(ours).collect(), arrays(theirs).collect()];
     if both.iter().all(|entries| entries.iter().any(|entry| entry.sparse().is_some())) {

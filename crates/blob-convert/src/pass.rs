@@ -268,8 +268,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Reads every byte of the source once, hashes it, and hands each piece to `write`. Returns BLAKE3 and SHA-256 of the
-    /// file as it is stored: a gzip file or an archive is read once more for them.
+    /// Reads every byte of the source once, hashes it, and hands each piece to `write`. Returns BLAKE3 and SHA-256 of
+    /// the file as it is stored: a gzip file or an archive is read once more for them.
     fn pass<W>(self, threads: usize, write: &W) -> Result<(String, Option<String>), Error>
     where
         W: Fn(u64, &[u8]) -> Result<(), Error> + Sync,

@@ -1,5 +1,5 @@
-//! What a conversion will do, decided from headers alone: which tensors go out, under which names, what the transforms and
-//! the output's format change about them, and where each goes.
+//! What a conversion will do, decided from headers alone: which tensors go out, under which names, what the transforms
+//! and the output's format change about them, and where each goes.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -125,7 +125,8 @@ impl Plan<'_> {
         }
     }
 
-    /// Whether the output says where it came from: files of Caffe and MXNet and a single `.npy` have no place for a receipt.
+    /// Whether the output says where it came from: files of Caffe and MXNet and a single `.npy` have no place for a
+    /// receipt.
     #[must_use]
     pub fn has_receipt(&self) -> bool {
         match self.output {
@@ -168,8 +169,8 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     Ok(plan)
 }
 
-/// Decides how the tensors of `checkpoint` replace those of the same names and shapes in the file `base` of Caffe's or NeoML's,
-/// or of HDF5, of which every other byte is kept. The options' format is that of `base`.
+/// Decides how the tensors of `checkpoint` replace those of the same names and shapes in the file `base` of Caffe's or
+/// NeoML's, or of HDF5, of which every other byte is kept. The options' format is that of `base`.
 ///
 /// # Errors
 /// As [`plan`]; [`Error::Request`] with the list of the tensors that have no place in `base`.

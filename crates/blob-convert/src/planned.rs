@@ -16,8 +16,8 @@ use crate::watch::{Watch, Watched};
 pub struct Planned {
     /// Its name, dtype and shape in the output.
     pub spec: TensorSpec,
-    /// The source's entry that the data come from, as an index into [`Checkpoint::entries`](blob_io::Checkpoint::entries);
-    /// the first one, where they are computed of several.
+    /// The source's entry that the data come from, as an index into
+    /// [`Checkpoint::entries`](blob_io::Checkpoint::entries); the first one, where they are computed of several.
     pub entry: usize,
     pub(crate) how: How,
     /// The dtype of the values as they are read or computed.
@@ -93,7 +93,8 @@ impl Planned {
         }
     }
 
-    /// What the sparse array is called whose part this is: as its parts are before their `#`, so that they may be renamed.
+    /// What the sparse array is called whose part this is: as its parts are before their `#`, so that they may be
+    /// renamed.
     pub(crate) fn whole_name<'a>(&'a self, sparse: &'a Sparse) -> &'a str {
         self.spec.name.rsplit_once('#').map_or(&*sparse.name, |(whole, _)| whole)
     }

@@ -226,7 +226,8 @@ fn changes(tensors: &[Planned]) -> Vec<Value> {
     changed.map(change).collect()
 }
 
-/// The receipt of an npz that is written without a conversion, if any of its tensors keep bf16 as u16: only what says so.
+/// The receipt of an npz that is written without a conversion, if any of its tensors keep bf16 as u16: only what says
+/// so.
 pub(crate) fn of_kept_bits<'t>(tensors: impl Iterator<Item = (&'t str, DType)>) -> Option<(String, String)> {
     let kept: Vec<&str> = tensors.filter(|(_, dtype)| *dtype == DType::BF16).map(|(name, _)| name).collect();
     if kept.is_empty() {

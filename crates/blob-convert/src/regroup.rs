@@ -1,7 +1,8 @@
 //! Tensors made of others, and which of them go into one file: what `blob merge` and `blob split` write.
 //!
-//! Nothing is loaded: a tensor's bytes are gathered while it is written. Memory stays at some 8 MiB, but for 4 KiB for each
-//! tensor that is joined along an axis behind the first, and for an array that is cut and is not stored as it is read.
+//! Nothing is loaded: a tensor's bytes are gathered while it is written. Memory stays at some 8 MiB, but for 4 KiB for
+//! each tensor that is joined along an axis behind the first, and for an array that is cut and is not stored as it is
+//! read.
 
 mod array;
 mod gather;
@@ -65,7 +66,8 @@ impl<'a> Gatherer<'a> {
     /// Tensors of one dtype, one behind the other along an axis, in which alone their shapes may differ.
     ///
     /// # Errors
-    /// As [`Checkpoint::array`]; no tensor, an axis that they do not have, another dtype or shape, a part of a sparse array.
+    /// As [`Checkpoint::array`]; no tensor, an axis that they do not have, another dtype or shape, a part of a sparse
+    /// array.
     pub fn merged(&self, entries: &[&'a Entry], axis: i64) -> Result<Gathered<'a>, Error> {
         let Some((first, others)) = entries.split_first() else {
             return Err(refuse(self.checkpoint, "there is no tensor to merge".to_owned()));
@@ -92,11 +94,12 @@ impl<'a> Gatherer<'a> {
         Ok(self.gathered(dtype, shape, axis, entries.iter().map(whole).collect()))
     }
 
-    /// A tensor in parts of these sizes along an axis. A checksum that its file has is compared where the last part ends.
+    /// A tensor in parts of these sizes along an axis. A checksum that its file has is compared where the last part
+    /// ends.
     ///
     /// # Errors
-    /// As [`Checkpoint::array`]; an axis that it does not have, sizes that are not its extent together, a part of a sparse
-    /// array.
+    /// As [`Checkpoint::array`]; an axis that it does not have, sizes that are not its extent together, a part of a
+    /// sparse array.
     pub fn split(&self, entry: &'a Entry, axis: i64, sizes: &[usize]) -> Result<Vec<Gathered<'a>>, Error> {
         let dtype = self.dtype(entry)?;
         let axis = self.axis_of(entry, axis)?;
@@ -163,8 +166,8 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// What an npz of these tensors has to say so that their bf16, which it stores as u16, is read as bf16 again: the key and the
-/// text of a receipt. `None` where there is no bf16.
+/// What an npz of these tensors has to say so that their bf16, which it stores as u16, is read as bf16 again: the key
+/// and the text of a receipt. `None` where there is no bf16.
 #[must_use]
 pub fn receipt(tensors: &[(String, Gathered<'_>)]) -> Option<(String, String)> {
     of_kept_bits(tensors.iter().map(|(name, tensor)| (&**name, tensor.dtype)))

@@ -1,7 +1,8 @@
 //! A safetensors file in shards: which tensor goes into which, and the index that says so, as huggingface_hub's
 //! `save_torch_state_dict` has it.
 //!
-//! The receipt stands in the index, with what else is said of the whole; each shard says that it is PyTorch's, as theirs do.
+//! The receipt stands in the index, with what else is said of the whole; each shard says that it is PyTorch's, as
+//! theirs do.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -146,8 +147,8 @@ fn metadata() -> Vec<(String, String)> {
     METADATA.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Which files in the target's folder look like an earlier output of the same name and are not replaced: its shards, its
-/// index, or the one file that it was.
+/// Which files in the target's folder look like an earlier output of the same name and are not replaced: its shards,
+/// its index, or the one file that it was.
 fn staying(path: &Path, shards: Option<&Shards>) -> Option<String> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_new = |name: &OsStr| match shards {
@@ -218,8 +219,8 @@ impl Shards {
         Ok(outputs)
     }
 
-    /// Writes the headers, and gives all files their names: the index last, so that what it names is there. An index that is
-    /// replaced goes first: of an old set and a new one that are half and half, none names the files.
+    /// Writes the headers, and gives all files their names: the index last, so that what it names is there. An index
+    /// that is replaced goes first: of an old set and a new one that are half and half, none names the files.
     pub(crate) fn finish(
         &self,
         mut outputs: Vec<Output>,

@@ -171,8 +171,8 @@ fn broken(
     }
 }
 
-/// Finds the tensors that hold NaN or Inf, each with their numbers and the place of the first. An array that is broken is
-/// skipped: [`arrays`] reports it.
+/// Finds the tensors that hold NaN or Inf, each with their numbers and the place of the first. An array that is broken
+/// is skipped: [`arrays`] reports it.
 ///
 /// # Errors
 /// As [`arrays`]; [`Error::Unsupported`] at the end, where the values of an array cannot be read.

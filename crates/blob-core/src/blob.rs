@@ -43,7 +43,8 @@ pub struct AnyBlob {
 }
 
 impl AnyBlob {
-    /// A blob of zeros. Allocates nothing until it is touched. Of another blob's shape and dtype it is NeoML's `GetClone`.
+    /// A blob of zeros. Allocates nothing until it is touched. Of another blob's shape and dtype it is NeoML's
+    /// `GetClone`.
     ///
     /// # Errors
     /// [`Error::BlobTooLarge`] when no memory can be that long.

@@ -5,8 +5,8 @@ use std::fmt;
 
 use half::{bf16, f16};
 
-/// Writes the enum, its tables, the trait's implementations and `with_dtype!` from one list, in the order of `DType::ALL`.
-/// `$d` is a dollar sign, for the macro that this one writes.
+/// Writes the enum, its tables, the trait's implementations and `with_dtype!` from one list, in the order of
+/// `DType::ALL`. `$d` is a dollar sign, for the macro that this one writes.
 macro_rules! dtypes {
     (@types $($variant:ident $element:ty, $name:literal, $doc:literal;)*) => {
         /// The type of a blob's elements.
@@ -45,8 +45,8 @@ macro_rules! dtypes {
         /// Runs an expression with a name for the type of a dtype's elements: [`f32`] for [`DType::F32`]. For
         /// [`DType::Bool`], which is no number, there may be another expression.
         ///
-        /// It is compiled for every dtype, so the compiler names what a new one lacks. A crate that uses this depends on
-        /// the crate `half`, which has the types of two dtypes.
+        /// It is compiled for every dtype, so the compiler names what a new one lacks. A crate that uses this depends
+        /// on the crate `half`, which has the types of two dtypes.
         ///
         /// ```
         /// use blob_core::{DType, with_dtype};

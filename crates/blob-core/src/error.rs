@@ -9,8 +9,8 @@ use crate::extents::{MAX_AXES, Shape};
 use crate::names::{BlobDim, Nchw};
 use crate::part::Part;
 
-/// A failed blob operation. Whatever failed, the blob is as it was before, but for copies of both parts: the data may have
-/// been copied when the diff fails.
+/// A failed blob operation. Whatever failed, the blob is as it was before, but for copies of both parts: the data may
+/// have been copied when the diff fails.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -109,8 +109,8 @@ pub enum Error {
     /// Steps of the outermost axis that a blob or a window does not have, or whose start lies behind their end.
     #[non_exhaustive]
     StepsOutOfRange {
-        /// The first step asked for; below zero where a window was shifted too far back. Steps that an `i64` cannot hold
-        /// are the last that it can.
+        /// The first step asked for; below zero where a window was shifted too far back. Steps that an `i64` cannot
+        /// hold are the last that it can.
         start: i64,
         /// The step behind the last.
         end: i64,

@@ -260,11 +260,12 @@ mod tests {
 
     #[test]
     fn a_misaligned_write_is_refused_before_the_device_becomes_stale() {
-        // No vector of ours starts at an odd address, so the memory is a part of another blob's bytes, lent by raw parts.
+        // No vector of ours starts at an odd address, so the memory is a part of another blob's bytes, lent by raw
+        // parts.
         let mut words = vec![0u64; 4];
         let start = NonNull::new(words.as_mut_ptr().cast::<u8>().wrapping_add(1)).unwrap();
-        // SAFETY: eight bytes from the second on lie within the 32 of `words`, which lives to the end of this test, behind
-        // the memory's last use, and is not touched otherwise.
+        // SAFETY: eight bytes from the second on lie within the 32 of `words`, which lives to the end of this test,
+        // behind the memory's last use, and is not touched otherwise.
         let memory = unsafe { HostBuffer::from_raw(start, 8, Access::Write, Box::new(())) };
         let memory = SharedMem::from(memory);
         let shape = Shape::new([2]).unwrap();

@@ -4,7 +4,7 @@
 //!
 //! * [`Shape`]: 0 to 32 extents, row-major, with a count that fits.
 //! * [`Axis`]: how an axis is named: by number, from the end, by Caffe's names ([`Nchw`]) or NeoML's ([`BlobDim`]).
-//! * [`Dims7`]: the seven extents of a NeoML blob. [`DType`] and [`Element`]: what one element is, at run time and at compile time.
+//! * [`Dims7`]: the seven extents of a NeoML blob. [`DType`], [`Element`]: what one element is.
 //! * [`AnyBlob`], [`Blob`]: a shape, a dtype, data and diff. [`Window`]: some steps of one, in place.
 //! * [`View`], [`ViewMut`]: the elements of any of these, of the data or the diff ([`Part`]), all or a range.
 //! * `strategies`, behind feature `proptest`: shapes, dims, dtypes, blobs and windows for property tests.
@@ -26,10 +26,11 @@
 //! A [`Blob`] is an [`AnyBlob`] whose dtype the compiler knows, and derefs to it. [`WindowRef`] and [`WindowMut`] are
 //! borrowed windows, [`Window`] is one that keeps its blob alive and moves.
 //!
-//! Each of them gives [`View`]s of its data and diff to read and [`ViewMut`]s to write, and a view gives what is wanted of
-//! it: elements as [`Ref`] and [`RefMut`], bytes, a range, one element, or a token for a device. Where all is written and
-//! nothing read, `overwrite` moves nothing. Blobs can share memory, so each of these can fail with a conflict. A `Blob`'s
-//! own [`data`](Blob::data), [`data_mut`](Blob::data_mut) and [`data_overwrite`](Blob::data_overwrite) are the elements.
+//! Each of them gives [`View`]s of its data and diff to read and [`ViewMut`]s to write, and a view gives what is wanted
+//! of it: elements as [`Ref`] and [`RefMut`], bytes, a range, one element, or a token for a device. Where all is
+//! written and nothing read, `overwrite` moves nothing. Blobs can share memory, so each of these can fail with a
+//! conflict. A `Blob`'s own [`data`](Blob::data), [`data_mut`](Blob::data_mut) and
+//! [`data_overwrite`](Blob::data_overwrite) are the elements.
 //!
 //! # For those who know Caffe's `Blob`
 //!
@@ -58,7 +59,8 @@
 //! | `MergeByDim`, `SplitByDim`, `GetTransposed`, `Add`, `Fill`, `Clear` | crate `blob-ops` |
 #![deny(unsafe_code)]
 
-// From the ground up: `dtype`, `extents`, `names`, `part`; `error`; `parse`, `shape`; `guards`; `view`; `blob`; `typed`, `window`.
+// From the ground up: `dtype`, `extents`, `names`, `part`; `error`; `parse`, `shape`; `guards`; `view`; `blob`;
+// `typed`, `window`.
 mod blob;
 mod dtype;
 mod error;

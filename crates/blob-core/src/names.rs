@@ -5,7 +5,8 @@ use std::fmt;
 /// Caffe's names for the axes of a blob of up to four axes, from the left: in a shape of two axes they are
 /// [`Num`](Nchw::Num) and [`Channels`](Nchw::Channels), and the others are not there.
 ///
-/// Where Caffe's accessors answer 1 for an axis that is not there, see [`Shape::legacy_pad_right`](crate::Shape::legacy_pad_right).
+/// Where Caffe's accessors answer 1 for an axis that is not there, see
+/// [`Shape::legacy_pad_right`](crate::Shape::legacy_pad_right).
 // Exhaustive: the legacy blob will only ever have these four names, and a `match` over them should need no wildcard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Nchw {

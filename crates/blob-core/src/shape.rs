@@ -1,5 +1,6 @@
 //! Shapes: extents of a tensor, row-major, with a count that is known to fit; what can fail of them stands here.
-//! It relies on `extents` for the type and on `axis` for the ways to name an axis; it knows no element type and no memory.
+//! It relies on `extents` for the type and on `axis` for the ways to name an axis; it knows no element type and no
+//! memory.
 
 pub(crate) mod axis;
 pub(crate) mod dims7;

@@ -1,6 +1,6 @@
 //! `View` and `ViewMut`: some neighbouring elements of a blob's data or diff, and every way to read and write them.
-//! Blobs and windows make them. They rely on `typed` for the guards and on `synced-mem` for the bytes; an access borrows,
-//! and moves, the bytes of the view and no others.
+//! Blobs and windows make them. They rely on `typed` for the guards and on `synced-mem` for the bytes; an access
+//! borrows, and moves, the bytes of the view and no others.
 
 use std::fmt;
 use std::ops::{Range, RangeBounds};
@@ -47,7 +47,8 @@ pub struct View<'a> {
 /// Elements of a blob's data, or of its diff, for writing. To read through it, see [`view`](Self::view).
 ///
 /// `elements`, `bytes` and `device` keep what is there; their twins that begin with `overwrite` are for a caller who
-/// writes all of it, and move nothing. Each takes the view; [`reborrow`](Self::reborrow) gives one to use and keep this.
+/// writes all of it, and move nothing. Each takes the view; [`reborrow`](Self::reborrow) gives one to use and keep
+/// this.
 #[derive(Debug)]
 pub struct ViewMut<'a> {
     /// Invariant: it was made from a blob that is borrowed exclusively for `'a`.
@@ -135,7 +136,8 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// [`Error::IndexOutOfRange`], [`Error::TooManyIndices`]; [`Error::OffsetOutOfRange`] when there are no elements;
-    /// [`Error::WrongDType`]; [`Error::InvalidBool`] for that element; [`Error::Memory`] as [`elements`](Self::elements).
+    /// [`Error::WrongDType`]; [`Error::InvalidBool`] for that element; [`Error::Memory`] as
+    /// [`elements`](Self::elements).
     pub fn at<T: Element>(self, index: &[usize]) -> Result<T, Error> {
         self.expect(T::DTYPE)?;
         if index.len() > self.dims.len() {
@@ -152,7 +154,8 @@ impl<'a> View<'a> {
             .map_err(|_| Error::InvalidBool { index: offset, byte: bytes[0] })
     }
 
-    /// The elements' bytes on the queue's device, for work on that queue that reads them. Uploads what is missing there.
+    /// The elements' bytes on the queue's device, for work on that queue that reads them. Uploads what is missing
+    /// there.
     ///
     /// # Errors
     /// [`Error::Memory`]: a conflict with a guard of another blob or window, no room on the device, or a failed device.
@@ -232,7 +235,8 @@ impl<'a> ViewMut<'a> {
         RefMut::overwrite(self.view.memory, self.view.byte_range())
     }
 
-    /// The elements' bytes on the queue's device, to be written by work on that queue: no other copy is valid afterwards.
+    /// The elements' bytes on the queue's device, to be written by work on that queue: no other copy is valid
+    /// afterwards.
     ///
     /// ```
     /// use blob_core::{AnyBlob, DType, Shape};

@@ -1,5 +1,5 @@
-//! Windows: some steps of a blob along its outermost axis, in place. Borrowed ones lie in `window/borrowed.rs`; here are
-//! the blob's doors to them, and `Window`, which keeps its blob alive and moves (NeoML's `CreateWindowBlob`).
+//! Windows: some steps of a blob along its outermost axis, in place. Borrowed ones lie in `window/borrowed.rs`; here
+//! are the blob's doors to them, and `Window`, which keeps its blob alive and moves (NeoML's `CreateWindowBlob`).
 //! Positions of nested windows are added up at each access, so none goes stale. It relies on the memory for conflicts.
 
 mod borrowed;
@@ -60,8 +60,8 @@ impl AnyBlob {
         Windows::new(self, len)
     }
 
-    /// A window of `len` steps at position 0, which moves and keeps the memories of this blob alive. What happens to this
-    /// blob's own shape or memories later (`reshape`, `share_data`, …) does not reach it.
+    /// A window of `len` steps at position 0, which moves and keeps the memories of this blob alive. What happens to
+    /// this blob's own shape or memories later (`reshape`, `share_data`, …) does not reach it.
     ///
     /// # Errors
     /// As [`window`](Self::window).
@@ -159,8 +159,8 @@ impl Window {
         Ok(Window::new(outer, len))
     }
 
-    /// The window that this one lies in, if it does not lie in a blob: another handle to the same window, so that to move
-    /// one is to move the other.
+    /// The window that this one lies in, if it does not lie in a blob: another handle to the same window, so that to
+    /// move one is to move the other.
     pub fn parent(&self) -> Option<Window> {
         match &self.frame.outer {
             Outer::Window(frame) => Some(Window { frame: Arc::clone(frame) }),
@@ -168,8 +168,8 @@ impl Window {
         }
     }
 
-    /// The window where it is now, for reading. Its owner, at whatever depth, is a blob over the memories of the one that
-    /// the first window was made from, with the shape that it had then; its steps are counted in that.
+    /// The window where it is now, for reading. Its owner, at whatever depth, is a blob over the memories of the one
+    /// that the first window was made from, with the shape that it had then; its steps are counted in that.
     pub fn as_ref(&self) -> WindowRef<'_> {
         let (owner, pos) = self.frame.owner_and_pos();
         WindowRef::trusted(owner, pos, self.frame.len)

@@ -1,7 +1,7 @@
 //! Files within a tar or zip archive: which of them hold tensors, and the bytes of one.
 //!
-//! A stored member is a range of the archive, a deflated one is unpacked into a spool; the CRC-32 that a zip has of either is
-//! compared when it is opened. An archive within an archive is left alone, and an npz is a format of its own.
+//! A stored member is a range of the archive, a deflated one is unpacked into a spool; the CRC-32 that a zip has of
+//! either is compared when it is opened. An archive within an archive is left alone, and an npz is a format of its own.
 
 use crate::entry::Checksum;
 use crate::error::{Error, Fault, FaultKind, ReadError, Reason, check_limit, shown};

@@ -121,8 +121,8 @@ impl Checkpoint {
         &self.warnings
     }
 
-    /// What is wrong with the file although every array can be loaded: bytes after the tensors of a safetensors file, which
-    /// the reference reader refuses; broken blobs that Caffe ignores. The first twenty.
+    /// What is wrong with the file although every array can be loaded: bytes after the tensors of a safetensors file,
+    /// which the reference reader refuses; broken blobs that Caffe ignores. The first twenty.
     #[must_use]
     pub fn faults(&self) -> &[Fault] {
         &self.faults
@@ -238,7 +238,8 @@ impl Checkpoint {
     /// Loads an array into a blob of its shape and dtype. The diff, if one is stored, is left out.
     ///
     /// # Errors
-    /// [`Entry::fault`] as an error; bytes that do not match the stored checksum; an entry without elements; what reading and allocating return.
+    /// [`Entry::fault`] as an error; bytes that do not match the stored checksum; an entry without elements; what
+    /// reading and allocating return.
     pub fn load(&self, entry: &Entry) -> Result<AnyBlob, Error> {
         payload::load(&self.input, &self.name, (entry, None), &self.limits)
     }
@@ -319,8 +320,8 @@ impl Checkpoint {
     }
 
     /// Compares an array with the checksum that the file stores for it, if any: the CRC-32 of an npz member, of
-    /// its npy header too. A deflated member must also inflate to its length and end where the zip says. The chunks of an
-    /// HDF5 dataset must pass their filters, checksums among them.
+    /// its npy header too. A deflated member must also inflate to its length and end where the zip says. The chunks of
+    /// an HDF5 dataset must pass their filters, checksums among them.
     ///
     /// Reads the whole member in pieces; `step` is called with the length of each, and its error ends the check.
     /// The member of an array without elements is read too, that of an array with a fault is not.

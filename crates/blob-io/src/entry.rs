@@ -63,8 +63,8 @@ impl Entry {
         &self.name
     }
 
-    /// The element type; `None` for an array without elements ([`Kind::None`]), with a fault, or of a dtype that blobs do
-    /// not have ([`Entry::foreign_dtype`]).
+    /// The element type; `None` for an array without elements ([`Kind::None`]), with a fault, or of a dtype that blobs
+    /// do not have ([`Entry::foreign_dtype`]).
     #[must_use]
     pub fn dtype(&self) -> Option<DType> {
         self.dtype
@@ -196,8 +196,8 @@ impl Entry {
         Error::Request { file: file.to_owned(), message: format!("{} {message}", subject(self)) }
     }
 
-    /// How many bytes [`Checkpoint::check`](crate::Checkpoint::check) reads: those that the array's checksum covers, its
-    /// header included, or those of its filtered chunks; `None` if there is nothing to compare.
+    /// How many bytes [`Checkpoint::check`](crate::Checkpoint::check) reads: those that the array's checksum covers,
+    /// its header included, or those of its filtered chunks; `None` if there is nothing to compare.
     #[must_use]
     pub fn checked_len(&self) -> Option<u64> {
         match &self.payload {

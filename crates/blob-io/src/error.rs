@@ -221,8 +221,8 @@ impl Error {
         }
     }
 
-    /// The refusal of a [`Layout`](crate::Layout), which knows the name of its format alone, as one about a file; other errors
-    /// stay as they are.
+    /// The refusal of a [`Layout`](crate::Layout), which knows the name of its format alone, as one about a file; other
+    /// errors stay as they are.
     #[must_use]
     pub fn about(mut self, name: &str) -> Self {
         if let Self::Request { file, message } | Self::Misfit { file, message, .. } = &mut self
@@ -311,7 +311,8 @@ impl From<blob_core::Error> for Error {
     }
 }
 
-/// Why reading stopped: the operating system, the bytes, or a file of another kind. The file's name is added at the top.
+/// Why reading stopped: the operating system, the bytes, or a file of another kind. The file's name is added at the
+/// top.
 #[derive(Debug)]
 pub(crate) enum ReadError {
     Io {

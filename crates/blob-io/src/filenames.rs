@@ -16,8 +16,8 @@ pub(crate) const RECEIPT: &str = "blob.receipt.json";
 /// something else is percent-encoded.
 ///
 /// * Encoded: `.` and `..`, a dot or space at a component's end, control characters, `\ : * ? " < > |`, `%` itself, the
-///   device names of Windows (`aux` becomes `%61ux`), a folder's `.npy` ending, the first letter of a first folder called
-///   `blob.receipt.json` in any case; an empty component is `%`.
+///   device names of Windows (`aux` becomes `%61ux`), a folder's `.npy` ending, the first letter of a first folder
+///   called `blob.receipt.json` in any case; an empty component is `%`.
 /// * A component over 200 bytes, or a path over 1024, is cut and gets `~` and its CRC-32.
 /// * A name that is taken, also one that differs in case only, gets `~2`, `~3`, ….
 ///

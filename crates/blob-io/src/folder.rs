@@ -1,7 +1,8 @@
 //! A folder that a conversion wrote, read as one file: its receipt says which tensor lies in which npy file.
 //!
 //! The files are read as if they were one, each after the other; a file is opened when its bytes are needed, and only a
-//! few stay open. Nothing outside of the folder is read, whatever the receipt says and wherever links lead; shards may be links.
+//! few stay open. Nothing outside of the folder is read, whatever the receipt says and wherever links lead; shards may
+//! be links.
 
 pub(crate) mod listing;
 

@@ -1,6 +1,7 @@
 //! A tensor whose values have other bytes between them, as the unpacked numbers of a protobuf message each have a key.
 //!
-//! Says what is written for a part of the values. Knows no format: the bytes between are those of an existing file, or one key.
+//! Says what is written for a part of the values. Knows no format: the bytes between are those of an existing file, or
+//! one key.
 
 use std::ops::Range;
 
@@ -59,7 +60,8 @@ impl Interleaved {
         begin..self.runs.last().map_or(0, |run| end(run, self.width))
     }
 
-    /// Whole values that begin `at` bytes within the tensor, with what follows each of them, and where they go within the span.
+    /// Whole values that begin `at` bytes within the tensor, with what follows each of them, and where they go within
+    /// the span.
     pub(crate) fn stored(&self, at: u64, values: &[u8]) -> (u64, Vec<u8>) {
         let (mut index, mut place) = (at / self.width, 0);
         while let Some(run) = self.runs.get(place).filter(|run| index >= run.count) {

@@ -64,14 +64,15 @@ enum Plan {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Frame<'a> {
-    /// A safetensors file: the data 64-byte aligned and without holes, the tensors of the largest elements first, then in the
-    /// order of the specs. Refused: a tensor called `__metadata__`, a header over 100 MB, a dtype unknown to the format.
+    /// A safetensors file: the data 64-byte aligned and without holes, the tensors of the largest elements first, then
+    /// in the order of the specs. Refused: a tensor called `__metadata__`, a header over 100 MB, a dtype unknown to the
+    /// format.
     Safetensors {
         /// Its `__metadata__`.
         metadata: &'a [(String, String)],
     },
-    /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of the specs; then the metadata, between
-    /// the last member and the central directory, where NumPy and the tools for zips pass over them.
+    /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of the specs; then the metadata,
+    /// between the last member and the central directory, where NumPy and the tools for zips pass over them.
     ///
     /// The members are called as [`member_names`](crate::member_names) says; a name that this changes is kept beside,
     /// where this crate's reader finds it. Refused: a name of over 65,000 bytes.
@@ -79,9 +80,9 @@ pub enum Frame<'a> {
         /// What the file says about itself.
         metadata: &'a [(String, String)],
     },
-    /// An HDF5 file. Each array's data are 64-byte aligned, in the order of the specs, behind the structure. There are no
-    /// times in it, so the same tensors give the same bytes. Refused: metadata with a NUL, or with keys of over 60 KiB
-    /// together.
+    /// An HDF5 file. Each array's data are 64-byte aligned, in the order of the specs, behind the structure. There are
+    /// no times in it, so the same tensors give the same bytes. Refused: metadata with a NUL, or with keys of over 60
+    /// KiB together.
     Hdf5 {
         /// How tensors become datasets.
         form: hdf5::Form,
@@ -90,12 +91,13 @@ pub enum Frame<'a> {
     },
     /// One npy file of one tensor, whose name is not stored.
     Npy,
-    /// An MXNet list, as `mx.nd.save` writes it, with the list's names. Refused: an array that the version of its record
-    /// cannot hold, a name with a NUL.
+    /// An MXNet list, as `mx.nd.save` writes it, with the list's names. Refused: an array that the version of its
+    /// record cannot hold, a name with a NUL.
     MxnetList(&'a mxnet::List),
     /// The one array of a list without the list around it, as pickles hold it; it has no name.
     MxnetRecord(&'a mxnet::List),
-    /// A Caffe message, as Caffe writes it, with the message's names. Refused: a file of over 2 GiB, which no Caffe reads.
+    /// A Caffe message, as Caffe writes it, with the message's names. Refused: a file of over 2 GiB, which no Caffe
+    /// reads.
     Caffe {
         /// The message.
         message: &'a caffe::Message,
@@ -104,9 +106,9 @@ pub enum Frame<'a> {
     },
     /// A Caffe file with changes: all bytes that no change touches are those of the file, at [`Layout::copies`].
     Spliced(&'a Splice<'a>),
-    /// A NeoML blob, an array of them, or an archive around them, as NeoML writes it, without names. A shape of under seven
-    /// axes gets ones behind, as NeoML's `CreateTensor` aligns it. Refused: another number of tensors than the archive has
-    /// blobs, over 2^31 - 1 bytes in one blob, another shape in a pickle.
+    /// A NeoML blob, an array of them, or an archive around them, as NeoML writes it, without names. A shape of under
+    /// seven axes gets ones behind, as NeoML's `CreateTensor` aligns it. Refused: another number of tensors than the
+    /// archive has blobs, over 2^31 - 1 bytes in one blob, another shape in a pickle.
     Neoml(&'a neoml::Archive),
 }
 
@@ -114,8 +116,8 @@ impl Layout {
     /// The layout of a file with these tensors in this frame.
     ///
     /// # Errors
-    /// [`Error::Request`] for a repeated name or key, a tensor that the frame names twice or not at all, sizes over 63 bits, and
-    /// what the format refuses; [`Error::Misfit`] with the list of the tensors that it cannot hold.
+    /// [`Error::Request`] for a repeated name or key, a tensor that the frame names twice or not at all, sizes over 63
+    /// bits, and what the format refuses; [`Error::Misfit`] with the list of the tensors that it cannot hold.
     pub fn new(specs: &[TensorSpec], frame: Frame<'_>) -> Result<Self, Error> {
         let (plan, offsets, len) = match frame {
             Frame::Safetensors { metadata } => {
@@ -147,13 +149,13 @@ impl Layout {
         Ok(Self { plan, offsets, copies: Vec::new(), len, interleaved: HashMap::new() })
     }
 
-    /// The file `base` with other bytes for the tensors that these entries of it are, in their order; all bytes around them
-    /// are the file's own: those between a tensor's values in [`Layout::stored`], the others at [`Layout::copies`]. The
-    /// checksums that an npz has of them are made anew.
+    /// The file `base` with other bytes for the tensors that these entries of it are, in their order; all bytes around
+    /// them are the file's own: those between a tensor's values in [`Layout::stored`], the others at
+    /// [`Layout::copies`]. The checksums that an npz has of them are made anew.
     ///
     /// # Errors
-    /// [`Error::Request`] for entries that share bytes or leave the file; what reading the bytes between values, or an npz's
-    /// directory, returns.
+    /// [`Error::Request`] for entries that share bytes or leave the file; what reading the bytes between values, or an
+    /// npz's directory, returns.
     pub fn refilled(base: &Checkpoint, entries: &[&Entry]) -> Result<Self, Error> {
         let mut interleaved = HashMap::new();
         for (place, entry) in entries.iter().enumerate() {
@@ -188,8 +190,8 @@ impl Layout {
         self.interleaved.contains_key(&tensor)
     }
 
-    /// Where whole values of a tensor, which begin `at` bytes within it, are stored from its offset on, and as what: the
-    /// floats of Caffe's Datum with the next one's key behind each.
+    /// Where whole values of a tensor, which begin `at` bytes within it, are stored from its offset on, and as what:
+    /// the floats of Caffe's Datum with the next one's key behind each.
     #[must_use]
     pub fn stored<'b>(&self, tensor: usize, at: u64, values: &'b [u8]) -> (u64, Cow<'b, [u8]>) {
         match self.interleaved.get(&tensor) {
@@ -201,14 +203,15 @@ impl Layout {
         }
     }
 
-    /// Where each tensor's bytes begin in the file, in the order of the specs: row-major, little-endian, without gaps unless
-    /// [`Layout::is_interleaved`].
+    /// Where each tensor's bytes begin in the file, in the order of the specs: row-major, little-endian, without gaps
+    /// unless [`Layout::is_interleaved`].
     #[must_use]
     pub fn offsets(&self) -> &[u64] {
         &self.offsets
     }
 
-    /// The bytes that come from the existing file that is changed, in ascending order of their places; none in a new file.
+    /// The bytes that come from the existing file that is changed, in ascending order of their places; none in a new
+    /// file.
     #[must_use]
     pub fn copies(&self) -> &[Copied] {
         &self.copies
@@ -232,8 +235,8 @@ impl Layout {
     }
 
     /// All bytes around the tensors, as (offset, bytes) in ascending order. `metadata` has the keys and the lengths
-    /// that the layout was made with; `crcs` has the CRC-32 of each tensor's data alone, in the order of the specs, and is
-    /// ignored unless [`Layout::wants_crc`].
+    /// that the layout was made with; `crcs` has the CRC-32 of each tensor's data alone, in the order of the specs, and
+    /// is ignored unless [`Layout::wants_crc`].
     ///
     /// # Errors
     /// [`Error::Request`] for metadata of other keys or another length, or a wrong number of CRCs.

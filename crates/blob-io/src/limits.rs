@@ -6,8 +6,8 @@ pub(crate) const LONGEST_NAME: u64 = 1 << 16;
 /// Bounds on what opening and reading a file may cost.
 ///
 /// A length is believed when the remaining bytes of the file cover it; these limits are for what the file's size
-/// does not bound by itself. Fixed ones are not listed here: a name has at most 64 KiB, all names together 8 MiB and 16 bytes
-/// an array, all shapes together 524,288 axes and 8 an array.
+/// does not bound by itself. Fixed ones are not listed here: a name has at most 64 KiB, all names together 8 MiB and 16
+/// bytes an array, all shapes together 524,288 axes and 8 an array.
 ///
 /// ```
 /// use blob_io::{Limits, OpenOptions};
@@ -21,8 +21,9 @@ pub struct Limits {
     pub max_arrays: u64,
     /// How many bytes may be produced from fewer stored ones, by inflating, reordering or densifying: 1 GiB by default.
     pub max_alloc: u64,
-    /// How many bytes of a stream are kept, and how many a gzip file may unpack to, the first 8 MiB in memory and more in the
-    /// temporary folder: by default 4 GiB, twice the longest protobuf message and so the longest file of Caffe's.
+    /// How many bytes of a stream are kept, and how many a gzip file may unpack to, the first 8 MiB in memory and more
+    /// in the temporary folder: by default 4 GiB, twice the longest protobuf message and so the longest file of
+    /// Caffe's.
     pub max_spool: u64,
     /// How many separate runs of bytes may make up one array: 65,536 by default.
     pub max_segments: usize,

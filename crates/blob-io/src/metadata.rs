@@ -16,7 +16,8 @@ pub(crate) const LEFT_OUT: &str = "metadata beyond 4 MiB are left out";
 pub(crate) struct Kept(u64);
 
 impl Kept {
-    /// What a key costs: 48 bytes is what a pair takes beside its texts, so a header of a million empty ones is bounded too.
+    /// What a key costs: 48 bytes is what a pair takes beside its texts, so a header of a million empty ones is bounded
+    /// too.
     fn cost(key: &str) -> u64 {
         key.len() as u64 + 48
     }

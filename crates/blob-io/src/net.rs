@@ -180,8 +180,8 @@ impl Net {
         self.layers.get(number.get() as usize - 1)
     }
 
-    /// Whether two layers write values of this one's name, and neither works in place on the other's: as one for training and
-    /// one for use do.
+    /// Whether two layers write values of this one's name, and neither works in place on the other's: as one for
+    /// training and one for use do.
     #[must_use]
     pub fn has_rival(&self, value: usize) -> bool {
         self.rivals.contains(&value)
@@ -208,8 +208,8 @@ impl Net {
 }
 
 impl Layer {
-    /// Its tensors, as (role, name): names of the file that the net was read from, or those that a file of its weights would
-    /// have; MXNet's without `arg:` and `aux:`.
+    /// Its tensors, as (role, name): names of the file that the net was read from, or those that a file of its weights
+    /// would have; MXNet's without `arg:` and `aux:`.
     pub fn tensors(&self) -> impl Iterator<Item = (Role, &str)> {
         self.tensors.iter().map(|(role, name)| (*role, &**name))
     }

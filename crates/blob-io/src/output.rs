@@ -59,7 +59,8 @@ impl Output {
     /// Begins the file `path`. A symbolic link is followed: what it points to is replaced.
     ///
     /// # Errors
-    /// [`Error::Exists`] for a file or a disk that is not to be replaced; [`Error::Request`] for a folder; [`Error::Io`].
+    /// [`Error::Exists`] for a file or a disk that is not to be replaced; [`Error::Request`] for a folder;
+    /// [`Error::Io`].
     pub fn create(path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -74,7 +75,8 @@ impl Output {
         Ok(Self::new(name, backing))
     }
 
-    /// Checks that [`Output::create`] would succeed, and removes what it makes for that. A pipe or a device is not opened.
+    /// Checks that [`Output::create`] would succeed, and removes what it makes for that. A pipe or a device is not
+    /// opened.
     ///
     /// # Errors
     /// As [`Output::create`].
@@ -170,8 +172,8 @@ impl Output {
     /// Gives the file its name. A file that replaces another is synced to the disk first.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Request`] where the length is not the promised one; [`Error::Exists`] where another process
-    /// has made the target meanwhile and it is not to be replaced. The target is then as it was.
+    /// [`Error::Io`]; [`Error::Request`] where the length is not the promised one; [`Error::Exists`] where another
+    /// process has made the target meanwhile and it is not to be replaced. The target is then as it was.
     pub fn finish(self) -> Result<(), Error> {
         let Self { name, backing, pos, len } = self;
         let actual = match &backing {

@@ -1,4 +1,5 @@
-//! Changes to an existing Caffe file: blobs replaced, added, removed, layers renamed, and every other byte copied as it is.
+//! Changes to an existing Caffe file: blobs replaced, added, removed, layers renamed, and every other byte copied as it
+//! is.
 //!
 //! What is to be changed is gathered here, with the headers that it needs; what becomes of the bytes is `splice/plan`.
 
@@ -26,7 +27,8 @@ use removal::Wires;
 
 /// An existing Caffe file, and what is to be changed about it.
 ///
-/// Arrays are called as in the file. A change names the tensor of a [`Layout`](crate::Layout) that it takes, by its index there.
+/// Arrays are called as in the file. A change names the tensor of a [`Layout`](crate::Layout) that it takes, by its
+/// index there.
 ///
 /// ```
 /// use blob_core::{DType, Shape};
@@ -139,12 +141,13 @@ impl<'a> Splice<'a> {
         Ok(())
     }
 
-    /// Takes layers out of a net's description, with their blobs, one after the other. The layer before each then writes what
-    /// that one wrote, under the same name, so that the layers behind need no change.
+    /// Takes layers out of a net's description, with their blobs, one after the other. The layer before each then
+    /// writes what that one wrote, under the same name, so that the layers behind need no change.
     ///
     /// # Errors
-    /// [`Error::Request`] with every layer that is not there once, or that is not between exactly two others: in some phases only,
-    /// with values that other layers read too, with fields beside those of a normalisation, of a net of before 2014.
+    /// [`Error::Request`] with every layer that is not there once, or that is not between exactly two others: in some
+    /// phases only, with values that other layers read too, with fields beside those of a normalisation, of a net of
+    /// before 2014.
     pub fn remove_layers<'n>(&mut self, layers: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
         let mut wires = match self.wires.take() {
             Some(wires) => wires,
@@ -160,12 +163,12 @@ impl<'a> Splice<'a> {
         Err(self.refuse(format!("layers cannot be taken out of the net: {}", stay.join("; "))))
     }
 
-    /// Adds a tensor as the next blob of a layer, or of a new layer at the end, or as the diff of a blob that has none. A layer
-    /// that is said to have no bias is said to have one after its second blob.
+    /// Adds a tensor as the next blob of a layer, or of a new layer at the end, or as the diff of a blob that has none.
+    /// A layer that is said to have no bias is said to have one after its second blob.
     ///
     /// # Errors
-    /// [`Error::Request`] for a name that is not `<layer>/<index>` with the next index, or `<layer>/<index>.diff`; a file
-    /// without layers, but for a diff.
+    /// [`Error::Request`] for a name that is not `<layer>/<index>` with the next index, or `<layer>/<index>.diff`; a
+    /// file without layers, but for a diff.
     pub fn add(&mut self, name: &str, tensor: usize) -> Result<(), Error> {
         if let Some(data) = name.strip_suffix(".diff").and_then(|data| self.base.entry(data)) {
             if self.base.diff_of(data).is_some() {
@@ -233,8 +236,8 @@ impl<'a> Splice<'a> {
         true
     }
 
-    /// Calls a layer otherwise, and so its blobs. Of layers that share a name, the one that is meant has its place behind it
-    /// (`conv1@7`), as in the names of its arrays.
+    /// Calls a layer otherwise, and so its blobs. Of layers that share a name, the one that is meant has its place
+    /// behind it (`conv1@7`), as in the names of its arrays.
     ///
     /// # Errors
     /// [`Error::Request`] for a layer that is not in the file.
@@ -248,8 +251,8 @@ impl<'a> Splice<'a> {
         }
     }
 
-    /// Whether a tensor of this shape is one for this array: the shapes are equal, or the array's four dimensions from before 2015
-    /// are, with extents of 1 in front (`ShapeEquals`).
+    /// Whether a tensor of this shape is one for this array: the shapes are equal, or the array's four dimensions from
+    /// before 2015 are, with extents of 1 in front (`ShapeEquals`).
     ///
     /// # Errors
     /// As [`Splice::replace`].

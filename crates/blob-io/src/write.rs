@@ -53,8 +53,8 @@ struct Whole {
 }
 
 impl<'a> Writer<'a> {
-    /// A file of this format, without tensors yet. `npy`, a bare MXNet record and a NeoML blob take exactly one; these, an
-    /// array of NeoML blobs and MXNet's lists, which are of V2, take no metadata. What Caffe's messages take,
+    /// A file of this format, without tensors yet. `npy`, a bare MXNet record and a NeoML blob take exactly one; these,
+    /// an array of NeoML blobs and MXNet's lists, which are of V2, take no metadata. What Caffe's messages take,
     /// [`Message::named`] says. An HDF5 file has Caffe's form where it is called as [`hdf5::Form::of_name`] says.
     pub fn new(format: Format) -> Self {
         Self { format, tensors: Vec::new(), sparse: Vec::new(), metadata: Vec::new() }
@@ -84,7 +84,8 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`Error::Request`] where the format cannot hold the tensors, or one gives more or fewer bytes than its dtype and
-    /// shape say, or other bytes when npz reads it again; [`Error::Exists`]; [`Error::Io`]; what a tensor's own reader returns.
+    /// shape say, or other bytes when npz reads it again; [`Error::Exists`]; [`Error::Io`]; what a tensor's own reader
+    /// returns.
     pub fn write(&self, path: impl AsRef<Path>, if_exists: IfExists) -> Result<(), Error> {
         let path = path.as_ref();
         let (specs, layout) = self.planned(path)?;
@@ -93,8 +94,8 @@ impl<'a> Writer<'a> {
         output.finish()
     }
 
-    /// Writes the file's bytes to an output, which is left for [`Output::finish`]: standard output, or one of several files that
-    /// are to appear together.
+    /// Writes the file's bytes to an output, which is left for [`Output::finish`]: standard output, or one of several
+    /// files that are to appear together.
     ///
     /// # Errors
     /// As [`Writer::write`].

@@ -16,11 +16,11 @@ use synced_mem::Queue;
 
 /// A blob of the same shape in another dtype, data and diff; a part that was never touched stays so.
 ///
-/// Everything becomes the nearest element: rounded to nearest even, once, on the way to a float, cut towards zero on the
-/// way from a float to an integer. What is out of range becomes the nearest end: Inf for floats, the least or greatest
-/// integer. NaN stays NaN (its sign and the upper bits of its payload too, made quiet); integers have none, so there it
-/// is 0. From a bool comes 0 or 1; to a bool, everything but 0 is true, NaN too. To the same dtype, bytes
-/// are copied; bools become 0 or 1 there too.
+/// Everything becomes the nearest element: rounded to nearest even, once, on the way to a float, cut towards zero on
+/// the way from a float to an integer. What is out of range becomes the nearest end: Inf for floats, the least or
+/// greatest integer. NaN stays NaN (its sign and the upper bits of its payload too, made quiet); integers have none, so
+/// there it is 0. From a bool comes 0 or 1; to a bool, everything but 0 is true, NaN too. To the same dtype, bytes are
+/// copied; bools become 0 or 1 there too.
 ///
 /// ```
 /// use blob_core::{Blob, DType, Shape};
@@ -43,8 +43,8 @@ pub fn convert(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
     Ok(out)
 }
 
-/// As [`convert`], if every element survives: nothing is out of range and, on the way to integers and bools, nothing has
-/// a fraction or is NaN. Rounding to a float is no loss, and neither are Inf and NaN between floats.
+/// As [`convert`], if every element survives: nothing is out of range and, on the way to integers and bools, nothing
+/// has a fraction or is NaN. Rounding to a float is no loss, and neither are Inf and NaN between floats.
 ///
 /// # Errors
 /// As [`convert`]; [`Error::Lost`] names the first element that does not survive.
@@ -73,8 +73,8 @@ pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
 /// nothing; see [Memory](crate#memory).
 ///
 /// # Errors
-/// [`Error::Mismatch`] for another shape; [`Error::Memory`] for a conflict, as when both share the memory, or out of memory. `out` is as
-/// it was then.
+/// [`Error::Mismatch`] for another shape; [`Error::Memory`] for a conflict, as when both share the memory, or out of
+/// memory. `out` is as it was then.
 pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
     Argument::In.of(CONVERT).check_dims(out.shape().dims(), blob)?;
     if place::is_untouched(blob, part) {

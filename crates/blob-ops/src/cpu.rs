@@ -91,8 +91,8 @@ pub(crate) enum Isa {
 }
 
 impl Isa {
-    /// The best of this machine, not above what [`ISA_SWITCH`] names; read once. An unknown name is reported on stderr, and
-    /// the plainest set runs: the switch is set by those who want less than the best.
+    /// The best of this machine, not above what [`ISA_SWITCH`] names; read once. An unknown name is reported on stderr,
+    /// and the plainest set runs: the switch is set by those who want less than the best.
     pub(crate) fn detect() -> Isa {
         #[cfg(test)]
         if let Some(isa) = forced::isa() {
@@ -108,8 +108,8 @@ impl Isa {
         })
     }
 
-    /// The best one not above the `ceiling`, which is the plainest where another kind of machine has that; `None` where it
-    /// is no name of an instruction set.
+    /// The best one not above the `ceiling`, which is the plainest where another kind of machine has that; `None` where
+    /// it is no name of an instruction set.
     pub(crate) fn choose(ceiling: &str) -> Option<Isa> {
         NAMES.iter().find_map(|all| {
             let top = all.iter().position(|name| *name == ceiling)?;

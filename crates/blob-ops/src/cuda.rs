@@ -92,7 +92,8 @@ impl Kernels {
         for each in launches(work, &spans(inputs), &spans(outputs), limits()) {
             let kernel = self.0.kernel(each.kernel)?;
             let grid = Grid { blocks: [each.blocks, 1, 1], threads: [THREADS, 1, 1] };
-            // SAFETY: `launches` gives no address outside the spans, and writes to outputs only; the kernels touch what their structs name, which the tests interpret access by access.
+            // SAFETY: `launches` gives no address outside the spans, and writes to outputs only; the kernels touch what
+            // their structs name, which the tests interpret access by access.
             unsafe { launch(queue, &kernel, grid, uses, &each.params.bytes())? };
         }
         Ok(())

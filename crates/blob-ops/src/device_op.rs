@@ -1,7 +1,7 @@
 //! Operations on a device: tokens in place of guards, in the order of the host's way, then the launches.
 //!
-//! Kernels are loaded first, inputs borrowed next, outputs asked and then taken: what fails before the last of these leaves
-//! every operand as it was. Relies on `device/` for what is launched and on `cuda.rs` to launch it.
+//! Kernels are loaded first, inputs borrowed next, outputs asked and then taken: what fails before the last of these
+//! leaves every operand as it was. Relies on `device/` for what is launched and on `cuda.rs` to launch it.
 
 use crate::argument::Argument;
 use crate::cpu::lanes::BLOCK;

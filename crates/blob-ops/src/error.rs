@@ -114,8 +114,8 @@ pub enum Error {
         /// The shape.
         shape: Shape,
     },
-    /// The memory of an argument could not be borrowed: another guard of it is held (a conflict, as where an output shares
-    /// memory with an input), there is no room for its bytes, or a device failed.
+    /// The memory of an argument could not be borrowed: another guard of it is held (a conflict, as where an output
+    /// shares memory with an input), there is no room for its bytes, or a device failed.
     #[non_exhaustive]
     Memory {
         /// The function.
@@ -133,8 +133,8 @@ pub enum Error {
         /// What people call the device.
         device: String,
     },
-    /// A device's kernels could not be loaded, or refused their work. What was to be written is unspecified where a launch
-    /// was refused, and as it was where nothing was loaded.
+    /// A device's kernels could not be loaded, or refused their work. What was to be written is unspecified where a
+    /// launch was refused, and as it was where nothing was loaded.
     #[non_exhaustive]
     Device {
         /// The function.

@@ -20,8 +20,8 @@ use std::ops::Range;
 /// Float dtypes take any number, rounded to nearest even; others only what they hold, bools 0 and 1.
 ///
 /// # Errors
-/// [`Error::Value`] if the dtype does not hold the value, or a float dtype only as Inf; [`Error::Memory`] for a conflict
-/// with a guard of another blob, or out of memory. The blob is as it was then.
+/// [`Error::Value`] if the dtype does not hold the value, or a float dtype only as Inf; [`Error::Memory`] for a
+/// conflict with a guard of another blob, or out of memory. The blob is as it was then.
 pub fn fill(blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
     let op = "fill";
     let element = element(op, blob, value.into())?;
@@ -38,7 +38,8 @@ pub fn fill(blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<
     Ok(())
 }
 
-/// Sets all elements of one object of a blob of seven axes to a value: NeoML's `FillObject`, and with 0 its `ClearObject`.
+/// Sets all elements of one object of a blob of seven axes to a value: NeoML's `FillObject`, and with 0 its
+/// `ClearObject`.
 ///
 /// The axes are BatchLength, BatchWidth, ListSize, Height, Width, Depth, Channels. The first three count objects, in
 /// row-major order; the last four are the elements of each.

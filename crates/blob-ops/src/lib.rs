@@ -25,8 +25,9 @@
 //! | sum and describe | [`asum`], [`sumsq`], [`stats`]; over bytes [`StatsAccumulator`], [`Histogram`], [`count_nonfinite`] |
 //! | change the dtype | [`convert`], [`convert_checked`]; of bytes [`convert_bytes`] |
 //!
-//! **Threads.** Large work is shared among the threads of the current rayon pool: `pool.install(|| merge(..))` runs it on
-//! the caller's. Below 1 MiB it stays on the calling thread, and so does everything where the system starts no threads.
+//! **Threads.** Large work is shared among the threads of the current rayon pool: `pool.install(|| merge(..))` runs it
+//! on the caller's. Below 1 MiB it stays on the calling thread, and so does everything where the system starts no
+//! threads.
 //!
 //! **Bits.** Every result has the same bits on every machine, for every number of threads, every instruction set and
 //! every way to cut the bytes. The environment variable `BLOB_OPS_ISA=portable|avx2|avx512|neon` lowers the instruction
@@ -35,24 +36,25 @@
 //! are written, past the caches or through them; by itself each processor takes what was measured to suit it.
 //!
 //! **Untouched** memory reads as zeros. [`asum`], [`sumsq`], [`update`], [`convert`] and [`fill`] with 0 leave a part
-//! that was never touched so; whatever else reads it allocates it, and [`has_diff`](blob_core::AnyBlob::has_diff) is true then.
+//! that was never touched so; whatever else reads it allocates it, and [`has_diff`](blob_core::AnyBlob::has_diff) is
+//! true then.
 //!
-//! **Sums** are taken in f64. The relative error of [`asum`] and [`sumsq`] is proven to be below 10⁻¹⁴ for anything that
-//! fits in memory: d·u/(1 − d·u) with u = 2⁻⁵³ and d = 35 + ⌈log₂ B⌉ at most, for B blocks of 4096 elements. For
+//! **Sums** are taken in f64. The relative error of [`asum`] and [`sumsq`] is proven to be below 10⁻¹⁴ for anything
+//! that fits in memory: d·u/(1 − d·u) with u = 2⁻⁵³ and d = 35 + ⌈log₂ B⌉ at most, for B blocks of 4096 elements. For
 //! [`sumsq`] of f64 that holds while no square leaves f64's normal range: for magnitudes of 0 and 10⁻¹⁵³ to 10¹⁵³.
 //!
 //! # Memory
-//! What works in place, sums or writes into a blob that is there (`_into`) allocates nothing of its own, on any number of
-//! threads. Merges and splits of more than 16 parts are the exception: they list the parts, 64 bytes each, and a split once
-//! more those whose memory has other handles. What else there may be is not theirs: a blob's memory on its first use, what
-//! a memory notes of its first borrow, and what rayon keeps of work that comes from outside its pool. A thread needs
-//! 192 KiB of stack, 512 KiB where this crate is built without optimisation.
+//! What works in place, sums or writes into a blob that is there (`_into`) allocates nothing of its own, on any number
+//! of threads. Merges and splits of more than 16 parts are the exception: they list the parts, 64 bytes each, and a
+//! split once more those whose memory has other handles. What else there may be is not theirs: a blob's memory on its
+//! first use, what a memory notes of its first borrow, and what rayon keeps of work that comes from outside its pool. A
+//! thread needs 192 KiB of stack, 512 KiB where this crate is built without optimisation.
 //!
-//! **Devices.** With the feature `cuda`, an operation works where the fewest bytes of its inputs are missing, on the host
-//! or on a GPU; of equals where its output is; else on the host. What is missing is brought there and stays valid where it
-//! was; an output is written there and nothing of it is moved. [`on`] and [`on_host`] say where instead. Only [`stats`]
-//! has no kernels: it runs on the host. The bits are the same at every place. `BLOB_OPS_LAUNCH=WORDS,PARTS` cuts work into
-//! smaller launches, for tests.
+//! **Devices.** With the feature `cuda`, an operation works where the fewest bytes of its inputs are missing, on the
+//! host or on a GPU; of equals where its output is; else on the host. What is missing is brought there and stays valid
+//! where it was; an output is written there and nothing of it is moved. [`on`] and [`on_host`] say where instead. Only
+//! [`stats`] has no kernels: it runs on the host. The bits are the same at every place. `BLOB_OPS_LAUNCH=WORDS,PARTS`
+//! cuts work into smaller launches, for tests.
 #![deny(unsafe_code)] // except in `cuda.rs`, `cpu/x86.rs`, `cpu/x86/moves.rs`, `cpu/aarch64.rs` and `cpu/tiles.rs`
 
 mod argument;

@@ -21,8 +21,8 @@ use smallvec::SmallVec;
 /// Any number of parts, one at least. Their diffs do not come along: the result has none.
 ///
 /// # Errors
-/// [`Error::NoParts`]; an axis that it does not have; a part of another dtype than the first, or of another shape outside
-/// `axis`; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
+/// [`Error::NoParts`]; an axis that it does not have; a part of another dtype than the first, or of another shape
+/// outside `axis`; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn merge(parts: &[&AnyBlob], axis: impl Axis) -> Result<AnyBlob, Error> {
     let merged = Merged::of(parts, axis)?;
     let mut out = Argument::Out.of(MERGE).create(&merged.dims, merged.dtype)?;
@@ -30,8 +30,8 @@ pub fn merge(parts: &[&AnyBlob], axis: impl Axis) -> Result<AnyBlob, Error> {
     Ok(out)
 }
 
-/// As [`merge`], into the data of a blob that is already there, whose diff stays. Of up to 16 parts it allocates nothing,
-/// of more two lists, 64 bytes a part together; see [Memory](crate#memory).
+/// As [`merge`], into the data of a blob that is already there, whose diff stays. Of up to 16 parts it allocates
+/// nothing, of more two lists, 64 bytes a part together; see [Memory](crate#memory).
 ///
 /// # Errors
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with a part. Then no
@@ -43,12 +43,12 @@ pub fn merge_into(parts: &[&AnyBlob], axis: impl Axis, out: &mut AnyBlob) -> Res
     merge_rows(MERGE, parts, merged.split.outer, out)
 }
 
-/// Blobs of `blob`'s data, cut along `axis` into parts of these extents. What [`merge`] puts together, this takes apart.
-/// The diff does not come along: the parts have none.
+/// Blobs of `blob`'s data, cut along `axis` into parts of these extents. What [`merge`] puts together, this takes
+/// apart. The diff does not come along: the parts have none.
 ///
 /// # Errors
-/// [`Error::NoParts`]; an axis that it does not have; [`Error::PartsSum`] where the extents do not add up to the axis's;
-/// [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
+/// [`Error::NoParts`]; an axis that it does not have; [`Error::PartsSum`] where the extents do not add up to the
+/// axis's; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<AnyBlob>, Error> {
     let axis = Argument::In.of(SPLIT).axis(blob, axis)?;
     let split = Split::new(blob.shape().dims(), axis);
@@ -64,13 +64,13 @@ pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<A
     Ok(parts)
 }
 
-/// As [`split`], into the data of blobs that are already there, whose diffs stay. Of up to 16 parts it allocates nothing,
-/// of more two lists, 64 bytes a part together; see [Memory](crate#memory).
+/// As [`split`], into the data of blobs that are already there, whose diffs stay. Of up to 16 parts it allocates
+/// nothing, of more two lists, 64 bytes a part together; see [Memory](crate#memory).
 ///
 /// # Errors
 /// Also a part of another dtype than `blob`'s, or of another shape outside `axis`, or one that shares memory with
-/// `blob` or another part. Then no byte of any part has changed, unless another thread borrows a part just then or there
-/// is no memory for it on the host: then what only a device had of the parts before it is lost.
+/// `blob` or another part. Then no byte of any part has changed, unless another thread borrows a part just then or
+/// there is no memory for it on the host: then what only a device had of the parts before it is lost.
 pub fn split_into(blob: &AnyBlob, axis: impl Axis, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
     let axis = Argument::In.of(SPLIT).axis(blob, axis)?;
     let split = Split::new(blob.shape().dims(), axis);
@@ -90,8 +90,8 @@ pub fn split_into(blob: &AnyBlob, axis: impl Axis, parts: &mut [&mut AnyBlob]) -
 /// from part to part and become one, `[BatchLength, BatchWidth, ListSize, 1, 1, 1, sum]`. NeoML's `MergeByObject`.
 ///
 /// # Errors
-/// [`Error::NoParts`]; [`Error::Mismatch`] for a part without seven axes, of another dtype than the first or with another
-/// number of objects; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
+/// [`Error::NoParts`]; [`Error::Mismatch`] for a part without seven axes, of another dtype than the first or with
+/// another number of objects; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn merge_objects(parts: &[&AnyBlob]) -> Result<AnyBlob, Error> {
     let (objects, sum) = merged_objects(parts)?;
     let mut out = Argument::Out.of(MERGE_OBJECTS).create(&of_objects(&objects, sum), parts[0].dtype())?;
@@ -121,8 +121,8 @@ pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), E
 /// [`merge_objects`] puts together, this takes apart.
 ///
 /// # Errors
-/// [`Error::NoParts`]; [`Error::Mismatch`] for a `blob` without seven axes; [`Error::PartsSum`] where the sizes do not add
-/// up to an object's; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
+/// [`Error::NoParts`]; [`Error::Mismatch`] for a `blob` without seven axes; [`Error::PartsSum`] where the sizes do not
+/// add up to an object's; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Error> {
     let objects = Argument::In.of(SPLIT_OBJECTS).seven(blob)?;
     check_sum(SPLIT_OBJECTS, None, objects.object_size(), sizes.iter().copied())?;

@@ -1,9 +1,10 @@
 //! The host's place to work: the one place where bytes are borrowed for it. Whether that is where an operation works is
 //! decided in `place/choice.rs`.
 //!
-//! Inputs whose newest copy is on a device are brought here by their memory, which counts the transfer in its statistics
-//! and keeps the device's copy valid; the bytes of an output are written over and not moved. Relies on the memory's guards: what cannot be borrowed is an error before a byte changes, which names the
-//! operation and its argument.
+//! Inputs whose newest copy is on a device are brought here by their memory, which counts the transfer in its
+//! statistics and keeps the device's copy valid; the bytes of an output are written over and not moved. Relies on the
+//! memory's guards: what cannot be borrowed is an error before a byte changes, which names the operation and its
+//! argument.
 
 mod choice;
 
@@ -60,8 +61,8 @@ pub(crate) fn overwrite<'a>(
 /// The guard of [`read`], and an error that names nothing.
 ///
 /// Not inlined, nor is [`overwrite_bytes`]: a caller would move the guard through a copy for every layer of results, 40
-/// to 60 ns each guard (AMD EPYC Zen 4, merge of 16 parts of 64 bytes: 1.6 to 2.0 µs, 1.0 to 1.2 so). For the same reason
-/// the lists below name the argument themselves.
+/// to 60 ns each guard (AMD EPYC Zen 4, merge of 16 parts of 64 bytes: 1.6 to 2.0 µs, 1.0 to 1.2 so). For the same
+/// reason the lists below name the argument themselves.
 #[inline(never)]
 fn bytes(blob: &AnyBlob, part: Part) -> Result<Ref<'_, [u8]>, blob_core::Error> {
     blob.part(part).bytes()
@@ -99,8 +100,8 @@ pub(crate) fn read_all<'a>(
     Ok(guards)
 }
 
-/// As [`overwrite`], of several outputs: all of them, or an error and all as they were. More than [`INLINE_GUARDS`] take one list
-/// on the heap.
+/// As [`overwrite`], of several outputs: all of them, or an error and all as they were. More than [`INLINE_GUARDS`]
+/// take one list on the heap.
 ///
 /// A guard to overwrite gives up what only a device has, so all are asked before the first is taken. Another thread
 /// that borrows one between the two, or a host without room for its bytes, is an error with those before it lost.

@@ -29,8 +29,8 @@ const PIECE_BLOCKS: usize = 64;
 /// **Accuracy.** As no term is negative, the relative error is at most d·u/(1 − d·u) with u = 2⁻⁵³ and
 /// d = 34 + ⌈log₂ B⌉ for B blocks of 4096 elements: 15 additions in a lane of a group of 256, 15 between groups, 4
 /// between 16 lanes, the rest between blocks (Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd ed., §4.2).
-/// That is 6·10⁻¹⁵ for four billion elements and below 10⁻¹⁴ for anything that fits in memory; in practice, as the tests
-/// measure, it is below 10⁻¹⁵.
+/// That is 6·10⁻¹⁵ for four billion elements and below 10⁻¹⁴ for anything that fits in memory; in practice, as the
+/// tests measure, it is below 10⁻¹⁵.
 ///
 /// # Errors
 /// [`Error::NoArithmetic`] for bools; [`Error::Overflow`] if an integer sum is no u64; [`Error::Memory`] for a conflict
@@ -42,7 +42,8 @@ pub fn asum(blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
 /// Σx² over one part of a blob, Caffe's `sumsq_data` and `sumsq_diff`.
 ///
 /// As [`asum`], with the square of an f32, f16 or bf16 exact before it is added and one more rounding for f64: d is
-/// one greater there. The squares of f64 beyond about ±10¹⁵⁴ are Inf, those below 10⁻¹⁵⁴ lose bits, and below 10⁻¹⁶² are 0.
+/// one greater there. The squares of f64 beyond about ±10¹⁵⁴ are Inf, those below 10⁻¹⁵⁴ lose bits, and below 10⁻¹⁶²
+/// are 0.
 ///
 /// # Errors
 /// As [`asum`].

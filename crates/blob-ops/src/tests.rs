@@ -41,8 +41,8 @@ impl Random {
     }
 }
 
-/// Integers of all bit patterns, floats of seven sizes and some that f32 holds as subnormals. Every tenth element is ±0,
-/// with `holes` three in a hundred are NaN or ±Inf.
+/// Integers of all bit patterns, floats of seven sizes and some that f32 holds as subnormals. Every tenth element is
+/// ±0, with `holes` three in a hundred are NaN or ±Inf.
 fn tensor(dtype: DType, len: usize, seed: u64, holes: bool) -> Vec<u8> {
     let mut random = Random(seed | 1);
     let mut bytes = Vec::with_capacity(len * dtype.size());

@@ -86,8 +86,8 @@ pub(crate) fn slices(
     }
 }
 
-/// The results of `work` on `count` pieces, joined in the order and shape of a [`Tree`](crate::tree::Tree); `None` where
-/// there are no pieces.
+/// The results of `work` on `count` pieces, joined in the order and shape of a [`Tree`](crate::tree::Tree); `None`
+/// where there are no pieces.
 pub(crate) fn fold<T: Send>(
     count: usize,
     work: impl Fn(usize) -> T + Sync,
@@ -97,8 +97,8 @@ pub(crate) fn fold<T: Send>(
     (count > 0).then(|| halve(0..count, (), &|(), _, _| ((), ()), &work, &join))
 }
 
-/// Runs `work` on each of at least one piece with its share of the data. `cut(share, first, middle)` divides a share that
-/// begins at piece `first` into what lies before piece `middle` and the rest.
+/// Runs `work` on each of at least one piece with its share of the data. `cut(share, first, middle)` divides a share
+/// that begins at piece `first` into what lies before piece `middle` and the rest.
 ///
 /// The left half has the greatest power of two of pieces that is not all of them. So the halves are those of a binary
 /// counter, however many threads there are.

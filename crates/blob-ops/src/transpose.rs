@@ -51,8 +51,8 @@ pub fn transpose_into(blob: &AnyBlob, one: impl Axis, other: impl Axis, out: &mu
 /// thread does it all, as threads would fetch each other's lines.
 ///
 /// # Errors
-/// [`Error::Order`] where `order` does not name each axis once; [`Error::Memory`] for a conflict with a guard of another
-/// blob, or out of memory.
+/// [`Error::Order`] where `order` does not name each axis once; [`Error::Memory`] for a conflict with a guard of
+/// another blob, or out of memory.
 pub fn permute(blob: &AnyBlob, order: &[usize]) -> Result<AnyBlob, Error> {
     let dims = permuted(blob.shape(), order)?;
     let mut out = Argument::Out.of(PERMUTE).create(&dims, blob.dtype())?;

@@ -3,7 +3,8 @@
 use crate::plan::Permutation;
 use blob_core::DType;
 
-/// One piece of work, from some inputs to some outputs. Arithmetic and squares are done in place: their output is read too.
+/// One piece of work, from some inputs to some outputs. Arithmetic and squares are done in place: their output is read
+/// too.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, on the stack")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Work {
@@ -21,8 +22,8 @@ pub(crate) enum Work {
     Convert { source: DType, target: DType },
     /// The least index that is out of bounds, as a u64 that is there already and only becomes less.
     Check { dtype: DType, bounds: Bounds },
-    /// The sum of each block: an f64, or the low and the high half of the terms of integers, each summed, all ones where
-    /// a term does not fit.
+    /// The sum of each block: an f64, or the low and the high half of the terms of integers, each summed, all ones
+    /// where a term does not fit.
     Sums { dtype: DType, square: bool },
 }
 
@@ -41,8 +42,8 @@ pub(crate) enum Op {
     Scale,
 }
 
-/// What a dtype holds of another, as bits of the type that this one is compared in: whole numbers from `low` to `high`, of
-/// floats without `high` itself; or, of floats, with fractions, every magnitude below `high`.
+/// What a dtype holds of another, as bits of the type that this one is compared in: whole numbers from `low` to `high`,
+/// of floats without `high` itself; or, of floats, with fractions, every magnitude below `high`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Bounds {
     pub(crate) low: u64,

@@ -1,8 +1,9 @@
 //! What allocates: no `_into` form, nothing that works in place and no sum, whatever the size, the dtype, the number of
 //! threads; but for a list of the parts where there are more than sixteen.
 //!
-//! Relies on an allocator that counts what marked threads ask for. The first run of an operation is not counted: it makes
-//! the blobs' memory. Then one run of a few must allocate nothing: in the others rayon's queues may allocate, at any time.
+//! Relies on an allocator that counts what marked threads ask for. The first run of an operation is not counted: it
+//! makes the blobs' memory. Then one run of a few must allocate nothing: in the others rayon's queues may allocate, at
+//! any time.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -68,7 +68,8 @@ pub fn run_pair(first: &dyn Device, second: &dyn Device) -> Result<usize, Failur
     run_all(PAIR, first, second)
 }
 
-/// Tests a device whose queues run code of the host (kernels, callbacks), which `launch` enqueues. It has passed [`run`].
+/// Tests a device whose queues run code of the host (kernels, callbacks), which `launch` enqueues. It has passed
+/// [`run`].
 ///
 /// # Errors
 /// As [`run`].

@@ -1,4 +1,5 @@
-//! NVIDIA GPUs: memory, queues and kernels, through the driver alone. No toolkit is needed, neither to build nor to run.
+//! NVIDIA GPUs: memory, queues and kernels, through the driver alone. No toolkit is needed, neither to build nor to
+//! run.
 //!
 //! The driver is looked for when [`list`] or [`Cuda::open`] is called, and not before: where there is none, that is an
 //! [`Absent`] and nothing else happens.
@@ -21,28 +22,29 @@
 //!
 //! # What is asynchronous
 //!
-//! Kernels, copies between GPUs, fills, and transfers of pinned host memory, which comes from a [`HostPool::of`] the GPU.
-//! Other host memory is uploaded through pinned chunks: the call returns when its bytes have been read, and a download
-//! when they have been written. So [`prefetch_host`](crate::SharedMem::prefetch_host) runs in the background with pinned
-//! memory only, and other accesses to the same memory wait while such a transfer runs.
+//! Kernels, copies between GPUs, fills, and transfers of pinned host memory, which comes from a [`HostPool::of`] the
+//! GPU. Other host memory is uploaded through pinned chunks: the call returns when its bytes have been read, and a
+//! download when they have been written. So [`prefetch_host`](crate::SharedMem::prefetch_host) runs in the background
+//! with pinned memory only, and other accesses to the same memory wait while such a transfer runs.
 //!
 //! # Memory
 //!
-//! Blocks come from a pool of this crate's own on each GPU, which keeps what is freed; [`Cuda::trim`] gives it back, and so
-//! does an allocation that finds no room, before it is tried once more. Between GPUs bytes are copied directly; no GPU is
-//! given access to another's memory.
+//! Blocks come from a pool of this crate's own on each GPU, which keeps what is freed; [`Cuda::trim`] gives it back,
+//! and so does an allocation that finds no room, before it is tried once more. Between GPUs bytes are copied directly;
+//! no GPU is given access to another's memory.
 //!
 //! # Building
 //!
-//! No toolkit is needed, but cudarc's build script asks an installed nvcc for its version, and fails where that is newer than
-//! it knows. An application turns on the feature `cuda-newest`, which asks nothing; a library leaves the choice to it, because
-//! versions exclude each other. The environment variable `CUDARC_CUDA_VERSION=13040` does the same for one build.
+//! No toolkit is needed, but cudarc's build script asks an installed nvcc for its version, and fails where that is
+//! newer than it knows. An application turns on the feature `cuda-newest`, which asks nothing; a library leaves the
+//! choice to it, because versions exclude each other. The environment variable `CUDARC_CUDA_VERSION=13040` does the
+//! same for one build.
 //!
 //! # Other users of the GPU
 //!
-//! The GPU's primary context is used, as the CUDA runtime and everything built on it do. It is made current on the calling
-//! thread by each call and left so. A kernel that fails, even another library's, ends the context: every queue of that GPU, and
-//! every queue that waited for one, fails from then on.
+//! The GPU's primary context is used, as the CUDA runtime and everything built on it do. It is made current on the
+//! calling thread by each call and left so. A kernel that fails, even another library's, ends the context: every queue
+//! of that GPU, and every queue that waited for one, fails from then on.
 //!
 //! [`HostPool::of`]: crate::HostPool::of
 
@@ -126,7 +128,8 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// The GPU with this ordinal. As long as anything of a GPU lives, it is one device: opening it again gives the same.
+    /// The GPU with this ordinal. As long as anything of a GPU lives, it is one device: opening it again gives the
+    /// same.
     ///
     /// # Errors
     /// Why there is no such GPU.
@@ -164,9 +167,9 @@ impl Cuda {
         self.context.run("memory", || self.context.memory())
     }
 
-    /// Waits for the GPU's work in this process, and gives the memory that waits to be used again back to the driver: the GPU's,
-    /// and the pinned chunks that pageable bytes pass through (8 MiB for each transfer, or for each thread of a long one, that ran at
-    /// the same time).
+    /// Waits for the GPU's work in this process, and gives the memory that waits to be used again back to the driver:
+    /// the GPU's, and the pinned chunks that pageable bytes pass through (8 MiB for each transfer, or for each thread
+    /// of a long one, that ran at the same time).
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -179,8 +182,8 @@ impl Cuda {
     }
 }
 
-// SAFETY: a context's id is drawn once, and there is one context for each GPU (`open`). `CudaQueue` keeps the promises of
-// `Queue`, as stated there.
+// SAFETY: a context's id is drawn once, and there is one context for each GPU (`open`). `CudaQueue` keeps the promises
+// of `Queue`, as stated there.
 unsafe impl Device for Cuda {
     fn id(&self) -> DeviceId {
         self.context.id

@@ -68,8 +68,8 @@ pub unsafe trait HostBlock: Any + Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Host {
-    /// It does not. Of a download, they also hold what they should: everything that it comes after has taken effect, and
-    /// none of it has failed.
+    /// It does not. Of a download, they also hold what they should: everything that it comes after has taken effect,
+    /// and none of it has failed.
     Done,
     /// It may, until a `synchronize` of the queue has returned `Ok`.
     Pending,
@@ -95,15 +95,16 @@ pub enum Host {
 ///    after the call that said [`Host::Done`], nor after a `synchronize` that returned `Ok`.
 /// 7. **Allocation.** `alloc` gives a block of at least `len` bytes that no other block overlaps. Dropping it frees it
 ///    not before everything enqueued so far on the queue that allocated it has taken effect.
-/// 8. **Errors.** A call that fails may have enqueued its work or not, but breaks no promise of this list. A queue on which
-///    work was lost fails at every later `synchronize`, and so does every queue that was made to wait for it since. Once
-///    it is known to have failed, `wait_for` it fails and enqueues nothing, so that the failure goes no further.
-/// 9. **Innocence.** No call uses a memory of this crate, nor panics. Only `synchronize` and `wait_for` wait for code that
-///    uses one, such as a kernel; all others may be called with the memory locked.
+/// 8. **Errors.** A call that fails may have enqueued its work or not, but breaks no promise of this list. A queue on
+///    which work was lost fails at every later `synchronize`, and so does every queue that was made to wait for it
+///    since. Once it is known to have failed, `wait_for` it fails and enqueues nothing, so that the failure goes no
+///    further.
+/// 9. **Innocence.** No call uses a memory of this crate, nor panics. Only `synchronize` and `wait_for` wait for code
+///    that uses one, such as a kernel; all others may be called with the memory locked.
 /// 10. **Ways.** `reaches` answers the same for a device at any time, by every queue of this one's device, and yes for
-///     that device itself. It enqueues nothing and touches no block. Where it says yes, `copy` takes blocks of that device.
-/// 11. **Deadlocks.** A call fails with [`Error::Deadlock`] where it would have to wait for the very work that calls it (a
-///     kernel or a callback of the backend's user), and nowhere else. No work is lost by that.
+///     that device itself. It enqueues nothing and touches no block. Where it says yes, `copy` takes blocks of it.
+/// 11. **Deadlocks.** A call fails with [`Error::Deadlock`] where it would have to wait for the very work that calls it
+///     (a kernel or a callback of the backend's user), and nowhere else. No work is lost by that.
 ///
 /// Every function may be called from any thread. Moving 0 bytes is no error and does nothing.
 pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
@@ -134,8 +135,8 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     ///
     /// # Safety
     /// `to` is a block of this queue's device and `at + len` within it. The bytes at `from` are readable and unchanged
-    /// during the call and, unless it says [`Host::Done`], until a `synchronize` has returned `Ok`. The block lives until
-    /// then, or until it is dropped in order.
+    /// during the call and, unless it says [`Host::Done`], until a `synchronize` has returned `Ok`. The block lives
+    /// until then, or until it is dropped in order.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -156,8 +157,8 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// Enqueues a copy of `len` bytes from a block of this device, or of one that this queue reaches.
     ///
     /// # Safety
-    /// `to` is a block of this queue's device, `from` one of a device that it [`reaches`](Self::reaches); both ranges lie
-    /// within them.
+    /// `to` is a block of this queue's device, `from` one of a device that it [`reaches`](Self::reaches); both ranges
+    /// lie within them.
     ///
     /// # Errors
     /// [`Error::Device`].

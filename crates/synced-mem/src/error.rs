@@ -34,8 +34,9 @@ pub enum Error {
         /// What the backend says.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A wait was refused because it would never end: the work that it would have to wait for is what called it, such as a
-    /// kernel of [`loopback`](crate::loopback) that synchronises its own queue. No work was lost; the queue works on.
+    /// A wait was refused because it would never end: the work that it would have to wait for is what called it, such
+    /// as a kernel of [`loopback`](crate::loopback) that synchronises its own queue. No work was lost; the queue works
+    /// on.
     Deadlock {
         /// The queue that was called.
         queue: QueueId,

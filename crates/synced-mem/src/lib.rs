@@ -33,10 +33,10 @@
 //! | evict | what only this copy holds: to the host, or from the host to a device | V(copy) ∖ range | `&mut self`, or no borrow there |
 //! | adopt | nothing | everything in V(adopted) alone | as a write of everything |
 //!
-//! A set has at most 256 ranges, and fewer in a memory of less than 16 KiB (16 up to 1 KiB). Up to there nothing moves but
-//! what is asked for. Beyond that a range on the host is given up that another copy holds too; where plain slices forbid
-//! that, and on a device, the smallest gap is closed by moving its bytes, or, where they are being written, a range given
-//! up there. [`SyncedMem::head`] is Caffe's view of it.
+//! A set has at most 256 ranges, and fewer in a memory of less than 16 KiB (16 up to 1 KiB). Up to there nothing moves
+//! but what is asked for. Beyond that a range on the host is given up that another copy holds too; where plain slices
+//! forbid that, and on a device, the smallest gap is closed by moving its bytes, or, where they are being written, a
+//! range given up there. [`SyncedMem::head`] is Caffe's view of it.
 //!
 //! A state changes only after its action has succeeded, and every byte ever written is valid in some copy.
 //!
@@ -52,11 +52,11 @@
 //! # When a queue fails
 //!
 //! A queue is taken for broken when synchronising it has failed twice in a row. The error names it, and it is refused
-//! work. Nothing else waits for it: bytes that are valid in another copy stay usable everywhere. Where it may still use a
-//! copy, that copy is given up if others hold its bytes, or, on the host, replaced unless a guard writes there; what
+//! work. Nothing else waits for it: bytes that are valid in another copy stay usable everywhere. Where it may still use
+//! a copy, that copy is given up if others hold its bytes, or, on the host, replaced unless a guard writes there; what
 //! is left to the queue is leaked once and counted in [`Stats::leaks`]. Bytes that it alone was to deliver are an error
-//! until they are overwritten. What no access has asked for, such as merging ranges and giving memory back, may fail too:
-//! nothing is lost by it, it is counted in [`Stats::failures`], and an observer is told.
+//! until they are overwritten. What no access has asked for, such as merging ranges and giving memory back, may fail
+//! too: nothing is lost by it, it is counted in [`Stats::failures`], and an observer is told.
 //!
 //! # Who may call what from where
 //!
@@ -70,14 +70,15 @@
 //! | all else of a [`Device`] or a [`Queue`] | with the memory's lock held | use none, nor wait for code that does |
 //! | a kernel of the loopback | see [`loopback::launch`] | use any, but not wait for its own end |
 //!
-//! Nothing of this runs while a borrow is being checked, but a call that waits has entered its own borrow before: what is
-//! in conflict with that gets [`Error::Conflict`] at once. The work of a memory's end is done by the thread that drops the last handle.
+//! Nothing of this runs while a borrow is being checked, but a call that waits has entered its own borrow before: what
+//! is in conflict with that gets [`Error::Conflict`] at once. The work of a memory's end is done by the thread that
+//! drops the last handle.
 //!
 //! # GPUs
 //!
 //! With the feature `cuda` the module `cuda` is a backend for NVIDIA's: `Cuda::open(0)` gives a [`Device`], and
-//! `cuda::launch` runs kernels of PTX text on what tokens borrow. It loads the driver when it is asked for, and needs no
-//! toolkit. Without a driver (of CUDA 12.0 at least) opening is an error that says why; nothing else changes.
+//! `cuda::launch` runs kernels of PTX text on what tokens borrow. It loads the driver when it is asked for, and needs
+//! no toolkit. Without a driver (of CUDA 12.0 at least) opening is an error that says why; nothing else changes.
 //!
 //! # For those who know Caffe
 //!
@@ -95,10 +96,10 @@
 //! | `gpu_shape()` of a blob | left out: kernels take plans as parameters |
 //!
 //! Different on purpose: failures are errors, not aborts. `async_gpu_push` leaves Caffe in the state SYNCED before the
-//! copy has happened; here an access that needs the bytes waits for them. Adopted bytes are read-only unless adopted otherwise.
-//! Several devices are coherent, where Caffe reads another device's memory or dies. A device that is not the current one
-//! does not matter, because every access names its queue. There is no mode of the thread: code that wants the device asks
-//! for it.
+//! copy has happened; here an access that needs the bytes waits for them. Adopted bytes are read-only unless adopted
+//! otherwise. Several devices are coherent, where Caffe reads another device's memory or dies. A device that is not the
+//! current one does not matter, because every access names its queue. There is no mode of the thread: code that wants
+//! the device asks for it.
 //!
 //! # For those who know NeoML
 //!

@@ -116,7 +116,8 @@ impl SyncedMem {
     #[inline]
     pub fn host(&self, range: impl RangeBounds<usize>) -> Result<&[u8], Error> {
         let range = resolve(range, self.len);
-        // Acquire: with the Release below, a thread that sees the pointer sees the bytes that were moved before it was set.
+        // Acquire: with the Release below, a thread that sees the pointer sees the bytes that were moved before it was
+        // set.
         if let Some(start) = NonNull::new(self.fast.load(Ordering::Acquire)) {
             // SAFETY: the pointer is set when all `len` bytes there are valid and no queue writes them, and reset under
             // `&mut self` before that changes; the bytes are initialised, and no valid byte is written under `&self`.
@@ -146,8 +147,8 @@ impl SyncedMem {
         Ok(unsafe { slice::from_raw_parts(start.as_ptr(), range.len()) })
     }
 
-    /// Bytes on the host, for writing: no other copy of them is valid afterwards, and the others stay valid wherever they
-    /// are.
+    /// Bytes on the host, for writing: no other copy of them is valid afterwards, and the others stay valid wherever
+    /// they are.
     ///
     /// # Errors
     /// As [`host`](Self::host); the memory is then unchanged.
@@ -182,8 +183,8 @@ impl SyncedMem {
 
     // ---- devices ----
 
-    /// Bytes on the queue's device, for work on that queue: `..` for all of them. Uploads what is missing there, and waits
-    /// for nothing: to bring bytes ahead of time (Caffe's `async_gpu_push`), drop the token.
+    /// Bytes on the queue's device, for work on that queue: `..` for all of them. Uploads what is missing there, and
+    /// waits for nothing: to bring bytes ahead of time (Caffe's `async_gpu_push`), drop the token.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`]; [`Error::DeviceOutOfMemory`], [`Error::Device`]; no copy is lost.
@@ -196,8 +197,8 @@ impl SyncedMem {
         Ok(DeviceRef::new(span, None))
     }
 
-    /// Bytes on the queue's device, to be written by work on that queue: no other copy of them is valid afterwards, and the
-    /// others stay valid wherever they are.
+    /// Bytes on the queue's device, to be written by work on that queue: no other copy of them is valid afterwards, and
+    /// the others stay valid wherever they are.
     ///
     /// # Errors
     /// As [`device`](Self::device).
@@ -255,7 +256,8 @@ impl SyncedMem {
         self.with(|state| state.head())
     }
 
-    /// Whether all these bytes are valid at a location. Of no bytes, all are; bytes outside the memory are valid nowhere.
+    /// Whether all these bytes are valid at a location. Of no bytes, all are; bytes outside the memory are valid
+    /// nowhere.
     pub fn valid_on(&self, location: Location, range: impl RangeBounds<usize>) -> bool {
         let range = check(resolve(range, self.len), self.len);
         range.is_ok_and(|range| range.is_empty() || self.with(|state| state.is_valid_at(location, &range)))

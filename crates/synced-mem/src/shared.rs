@@ -32,7 +32,8 @@ use crate::stats::{Observer, Stats};
 /// A handle to a memory of a fixed length; cloning it shares the memory (Caffe's `ShareData`).
 ///
 /// Any number of readers may overlap; a writer that overlaps another borrow, of any copy, gets [`Error::Conflict`].
-/// Disjoint and empty ranges never conflict. A guard that is leaked keeps its range borrowed until the process ends, which is safe.
+/// Disjoint and empty ranges never conflict. A guard that is leaked keeps its range borrowed until the process ends,
+/// which is safe.
 ///
 /// ```
 /// use synced_mem::SharedMem;
@@ -120,8 +121,8 @@ impl SharedMem {
                 lease.borrow.writes_host = true;
                 state.host_writers += 1;
             } else if range == (0..self.len()) {
-                // All bytes are valid there and no queue writes them, and this borrow keeps writers away until the lock is
-                // released; from then on a writer closes the way first.
+                // All bytes are valid there and no queue writes them, and this borrow keeps writers away until the lock
+                // is released; from then on a writer closes the way first.
                 self.inner.readers.open(start);
             }
             Ok(start)
@@ -183,8 +184,8 @@ impl SharedMem {
         Ok((span, Some(lease)))
     }
 
-    /// Tries again what is in conflict, each time that a borrow of this memory has ended, until the time is over: a borrow
-    /// in the way is waited for. What is in conflict then is the error.
+    /// Tries again what is in conflict, each time that a borrow of this memory has ended, until the time is over: a
+    /// borrow in the way is waited for. What is in conflict then is the error.
     ///
     /// A thread that waits for a guard of its own, or for one of another memory, waits until the time is over.
     ///
@@ -248,7 +249,8 @@ impl SharedMem {
         self.take_away(location, range, Dirty::Move)
     }
 
-    /// Takes bytes away from a location if other copies hold all of them. See [`SyncedMem::evict_clean`](crate::SyncedMem::evict_clean).
+    /// Takes bytes away from a location if other copies hold all of them. See
+    /// [`SyncedMem::evict_clean`](crate::SyncedMem::evict_clean).
     ///
     /// # Errors
     /// [`Error::Conflict`] when bytes there are borrowed; as [`SyncedMem::evict_clean`](crate::SyncedMem::evict_clean).
@@ -309,7 +311,8 @@ impl SharedMem {
 
 /// # For wrappers
 ///
-/// What a type that is made of memories asks of them before it borrows any, such as a tensor or an operation on several.
+/// What a type that is made of memories asks of them before it borrows any, such as a tensor or an operation on
+/// several.
 impl SharedMem {
     /// An order of memories, the same as long as they live: handles that lead to one memory are equal.
     pub fn ptr_cmp(&self, other: &Self) -> Ordering {
@@ -321,8 +324,8 @@ impl SharedMem {
         Arc::strong_count(&self.inner)
     }
 
-    /// How many bytes of a range would have to be moved to the host, and to each device that this memory has been on. Bytes
-    /// that were never written are moved to no place.
+    /// How many bytes of a range would have to be moved to the host, and to each device that this memory has been on.
+    /// Bytes that were never written are moved to no place.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`].
@@ -331,8 +334,8 @@ impl SharedMem {
         Ok(self.inner.with(|state| state.lacking_by_place(&range)))
     }
 
-    /// Whether a write borrow of these bytes would be refused now. Nothing changes, so a caller that needs several borrows can
-    /// ask for all before the first takes effect; another thread may still come in between.
+    /// Whether a write borrow of these bytes would be refused now. Nothing changes, so a caller that needs several
+    /// borrows can ask for all before the first takes effect; another thread may still come in between.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::Conflict`].
@@ -345,8 +348,8 @@ impl SharedMem {
         }
     }
 
-    /// The address that writers of the bytes from `at` on get, if the host has memory of its own already. Without it they
-    /// get fresh memory, which starts at a multiple of 64.
+    /// The address that writers of the bytes from `at` on get, if the host has memory of its own already. Without it
+    /// they get fresh memory, which starts at a multiple of 64.
     pub fn write_address(&self, at: usize) -> Option<usize> {
         self.inner.with(|state| {
             let start = state.host.as_ref()?.buffer.ptr().addr().get();

@@ -44,8 +44,8 @@ pub struct Stats {
     pub avoided: Traffic,
     /// Copies of the memory that were leaked, because a queue that failed may still use them. They stay allocated.
     pub leaks: Traffic,
-    /// Failures of what no access asked for: merging ranges, waiting for the queues of memory that is given back. Nothing is
-    /// lost by them, and an observer is told the error of each.
+    /// Failures of what no access asked for: merging ranges, waiting for the queues of memory that is given back.
+    /// Nothing is lost by them, and an observer is told the error of each.
     pub failures: Traffic,
     /// Bytes allocated now.
     pub in_use: u64,
@@ -190,8 +190,8 @@ impl Meter {
         }
     }
 
-    /// What has been counted so far, over all memories on the device. Accesses that found their bytes in place are counted
-    /// by each memory alone, so that threads which only read share no counter.
+    /// What has been counted so far, over all memories on the device. Accesses that found their bytes in place are
+    /// counted by each memory alone, so that threads which only read share no counter.
     pub fn stats(&self) -> Stats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut stats = Stats { in_use: load(&self.in_use), peak: load(&self.peak), ..Stats::default() };

@@ -1,8 +1,8 @@
 //! Every interleaving of two threads, by loom: the lock-free read of a `SyncedMem`, and the dynamic borrows of a
 //! `SharedMem`. Run by `RUSTFLAGS="--cfg loom" cargo test -p synced-mem --test loom`; `cargo xtask ci` does.
 //!
-//! loom does not see raw bytes, so what a transfer writes is stood for by a relaxed counter: a thread that has the bytes must
-//! see the counter without having taken the lock for it.
+//! loom does not see raw bytes, so what a transfer writes is stood for by a relaxed counter: a thread that has the
+//! bytes must see the counter without having taken the lock for it.
 #![cfg(loom)]
 
 use std::ptr::NonNull;
@@ -64,8 +64,8 @@ unsafe impl Block for SpyBlock {
     }
 }
 
-// SAFETY: all work takes effect at once, or, of a late one, the only work that has any effect does so in order when it is
-// synchronised; a download writes the named bytes, and nothing else is kept.
+// SAFETY: all work takes effect at once, or, of a late one, the only work that has any effect does so in order when it
+// is synchronised; a download writes the named bytes, and nothing else is kept.
 unsafe impl Queue for Spy {
     fn id(&self) -> QueueId {
         self.id

@@ -1,6 +1,6 @@
 //! A backend of a user's own: a device whose memory is a part of the host's, and whose work is done within the call.
-//! It relies on the public traits of `synced-mem` alone, and does not know kernels. Nothing is ever pending, so order and waiting
-//! come by themselves.
+//! It relies on the public traits of `synced-mem` alone, and does not know kernels. Nothing is ever pending, so order
+//! and waiting come by themselves.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -102,8 +102,8 @@ impl RamQueue {
     }
 }
 
-// SAFETY: each call does its work before it returns, under a lock, on exactly the bytes that are named; so the work of a
-// queue is ordered, nothing is left to synchronise, and host bytes are touched during the call only. What waits for a
+// SAFETY: each call does its work before it returns, under a lock, on exactly the bytes that are named; so the work of
+// a queue is ordered, nothing is left to synchronise, and host bytes are touched during the call only. What waits for a
 // queue of another backend synchronises it, and remembers where that failed.
 unsafe impl Queue for RamQueue {
     fn id(&self) -> QueueId {

@@ -1,5 +1,6 @@
-//! The tests' side: loads the driver under its name and steers it. A [`Session`] holds a lock, so tests of one process take turns.
-//! When it ends, reports that the test has not taken make the test fail. Load before anything asks for a driver.
+//! The tests' side: loads the driver under its name and steers it. A [`Session`] holds a lock, so tests of one process
+//! take turns. When it ends, reports that the test has not taken make the test fail. Load before anything asks for a
+//! driver.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::mem;
@@ -51,8 +52,9 @@ impl Session {
         (self.library.reseed)(seed);
     }
 
-    /// Makes the `nth` call of an entry point from now on, 1 being the next, answer with a code; of all calls where `name` is empty.
-    /// What gives something back still does so. Codes from 700 on mostly are those that a context never recovers from.
+    /// Makes the `nth` call of an entry point from now on, 1 being the next, answer with a code; of all calls where
+    /// `name` is empty. What gives something back still does so. Codes from 700 on mostly are those that a context
+    /// never recovers from.
     pub fn fail(&self, name: &str, nth: u64, code: u32) {
         (self.library.fail)(name.as_ptr(), name.len(), nth, code);
     }
@@ -188,7 +190,8 @@ pub fn without(name: &str, folder: &Path) -> std::io::Result<PathBuf> {
     Ok(file)
 }
 
-/// Makes a child process find no driver, even on a machine that has one: the first files of that name are not libraries.
+/// Makes a child process find no driver, even on a machine that has one: the first files of that name are not
+/// libraries.
 ///
 /// # Errors
 /// Where the folder cannot be written to.

@@ -1,6 +1,7 @@
-//! The driver's state behind its entry points: devices with their memory, streams, events, modules, and what the tests want to know.
-//! One lock guards all of it; kernels run while a synchronising call holds it. Each entry point comes in through [`call`], which
-//! counts it, lets a planned failure happen, and refuses it where the driver, the context or the device is not fit for it.
+//! The driver's state behind its entry points: devices with their memory, streams, events, modules, and what the tests
+//! want to know. One lock guards all of it; kernels run while a synchronising call holds it. Each entry point comes in
+//! through [`call`], which counts it, lets a planned failure happen, and refuses it where the driver, the context or
+//! the device is not fit for it.
 
 mod calls;
 mod context;
@@ -96,7 +97,8 @@ impl Guard {
     }
 }
 
-/// Runs an entry point: counted, perhaps failing as planned, refused where the state does not allow it. The result is C's.
+/// Runs an entry point: counted, perhaps failing as planned, refused where the state does not allow it. The result is
+/// C's.
 pub(crate) fn call(name: &'static str, kind: Kind, body: impl FnOnce(&mut Driver) -> Result<(), Code>) -> u32 {
     let mut guard = lock();
     let driver = guard.driver();

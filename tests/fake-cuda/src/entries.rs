@@ -1,5 +1,6 @@
-//! The driver's entry points, as C calls them: exported names, arguments checked for null, the rest left to [`crate::driver`].
-//! Only names of CUDA 12.0 are here, so that a program that needs a newer driver is found out. Pointers are behind [`crate::host`].
+//! The driver's entry points, as C calls them: exported names, arguments checked for null, the rest left to
+//! [`crate::driver`]. Only names of CUDA 12.0 are here, so that a program that needs a newer driver is found out.
+//! Pointers are behind [`crate::host`].
 #![allow(non_snake_case, reason = "the names are C's")]
 
 mod copies;

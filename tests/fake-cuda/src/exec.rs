@@ -1,6 +1,7 @@
-//! Runs kernels: blocks one after the other, within a block its warps by turns, in orders that the seed decides. A warp's threads at
-//! the same instruction go together, those furthest behind first, so that they meet again after a branch. Every access is checked
-//! against memory, alignment, what was written, and the accesses of other threads. It knows no time, no caches, no weak order.
+//! Runs kernels: blocks one after the other, within a block its warps by turns, in orders that the seed decides. A
+//! warp's threads at the same instruction go together, those furthest behind first, so that they meet again after a
+//! branch. Every access is checked against memory, alignment, what was written, and the accesses of other threads. It
+//! knows no time, no caches, no weak order.
 
 mod access;
 mod block;

@@ -1,5 +1,5 @@
-//! The door to the caller's memory: arguments that C passes as pointers, pinned blocks, and the address range that stands for a
-//! device's memory, which no access may touch. Each function says what its caller has promised.
+//! The door to the caller's memory: arguments that C passes as pointers, pinned blocks, and the address range that
+//! stands for a device's memory, which no access may touch. Each function says what its caller has promised.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::{CStr, c_char};
@@ -62,7 +62,8 @@ impl In<c_char> {
         if self.0.is_null() {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: the C interface has its caller pass a text that ends with a zero byte; it is used within the call only.
+        // SAFETY: the C interface has its caller pass a text that ends with a zero byte; it is used within the call
+        // only.
         unsafe { CStr::from_ptr(self.0) }.to_str().map_err(|_| Code::INVALID_VALUE)
     }
 }
@@ -71,8 +72,8 @@ impl In<c_char> {
 pub(crate) fn bytes<'a>(address: usize, len: usize) -> &'a [u8] {
     match len {
         0 => &[],
-        // SAFETY: the C interface has its caller pass a readable range, which stays until the copy is done: a pageable one
-        // until the call returns, a pinned one until it is freed, which reports a copy that is still under way.
+        // SAFETY: the C interface has its caller pass a readable range, which stays until the copy is done: a pageable
+        // one until the call returns, a pinned one until it is freed, which reports a copy that is still under way.
         _ => unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(address), len) },
     }
 }
@@ -136,8 +137,8 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 fn name_the_cause() {
     extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         const TEXT: &[u8] = b"fake-cuda: the host touches device memory\n";
-        // SAFETY: the system passes a valid record; `write` and `sigaction` may be called in a handler. The access is then tried
-        // again and meets the handler that was there before, which ends the process.
+        // SAFETY: the system passes a valid record; `write` and `sigaction` may be called in a handler. The access is
+        // then tried again and meets the handler that was there before, which ends the process.
         unsafe {
             let address = (*info).si_addr() as usize;
             if (FIRST.load(Relaxed)..LAST.load(Relaxed)).contains(&address) {
@@ -146,8 +147,8 @@ fn name_the_cause() {
             libc::sigaction(signal, BEFORE.get().map_or(ptr::null(), ptr::from_ref), ptr::null_mut());
         }
     }
-    // SAFETY: all fields of the record may be zero; the handler has the signature that `SA_SIGINFO` asks for, and runs on the
-    // stack that Rust's own handler has set up.
+    // SAFETY: all fields of the record may be zero; the handler has the signature that `SA_SIGINFO` asks for, and runs
+    // on the stack that Rust's own handler has set up.
     unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigaction(libc::SIGSEGV, ptr::null(), &raw mut before);

@@ -1,6 +1,6 @@
-//! The memory of the devices. A block has an address in a range that no access may touch, and bytes that only the driver sees.
-//! Addresses are handed out upwards and never again, so the address of a freed block is known for what it was. Of each byte it is
-//! known whether anything was written to it.
+//! The memory of the devices. A block has an address in a range that no access may touch, and bytes that only the
+//! driver sees. Addresses are handed out upwards and never again, so the address of a freed block is known for what it
+//! was. Of each byte it is known whether anything was written to it.
 
 mod bits;
 

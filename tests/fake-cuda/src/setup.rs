@@ -1,4 +1,5 @@
-//! What a test asks the driver to be, and what it asks about it: passed through exported functions, so both sides agree on the layout.
+//! What a test asks the driver to be, and what it asks about it: passed through exported functions, so both sides agree
+//! on the layout.
 
 /// The driver and its GPUs, as a test wants them.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +28,8 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// For a program that the driver is preloaded into and no session steers: the default, but for what the variable `FAKE_CUDA`
-    /// says: `devices=0`, `version=11080`, `init=34`, `memory=1000000`.
+    /// For a program that the driver is preloaded into and no session steers: the default, but for what the variable
+    /// `FAKE_CUDA` says: `devices=0`, `version=11080`, `init=34`, `memory=1000000`.
     pub(crate) fn from_environment() -> Setup {
         let mut setup = Setup::default();
         let said = std::env::var("FAKE_CUDA").unwrap_or_default();

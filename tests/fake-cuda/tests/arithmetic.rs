@@ -281,7 +281,8 @@ fn floats() {
 
 #[test]
 fn conversions() {
-    // Rust takes the nearest number too, but 0 for what is not a number; the ISA does so only where nothing has 64 bits.
+    // Rust takes the nearest number too, but 0 for what is not a number; the ISA does so only where nothing has 64
+    // bits.
     const TOP: u64 = 1 << 63;
     check(&cases! {
         "cvt.rzi.s32.f32 d32, a32" 32 |a, b, c| f(a) as i32;
@@ -327,7 +328,8 @@ fn half_precision() {
         bench.run(kernel, [1, 1, 1], [1, 1, 1], &[Arg::U64(from), Arg::U64(to)]);
         bench.download_u64(to, 1)[0]
     };
-    // The greatest number; the tie that becomes infinite; subnormals with ties to even; a tie at 1; what is not a number.
+    // The greatest number; the tie that becomes infinite; subnormals with ties to even; a tie at 1; what is not a
+    // number.
     let pairs = [
         (65504.0, 0x7bff),
         (65519.9, 0x7bff),

@@ -1,4 +1,5 @@
-//! Planted faults: each is one edit of a sound kernel's PTX, or a wrong launch of it, and must be found with the right words.
+//! Planted faults: each is one edit of a sound kernel's PTX, or a wrong launch of it, and must be found with the right
+//! words.
 
 use crate::kernels::noise;
 use crate::launch::{Arg, Bench, SAMPLES, edited};

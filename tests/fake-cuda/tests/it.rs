@@ -1,4 +1,5 @@
-//! What the driver for tests promises, called as a program would call it: by name, in the library that answers to `libcuda.so`.
+//! What the driver for tests promises, called as a program would call it: by name, in the library that answers to
+//! `libcuda.so`.
 
 #![cfg(target_os = "linux")]
 

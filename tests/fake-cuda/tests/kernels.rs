@@ -1,4 +1,5 @@
-//! The sample kernels, run whole: right results on ragged sizes, no reports, and the counts that tell a fast one from a slow one.
+//! The sample kernels, run whole: right results on ragged sizes, no reports, and the counts that tell a fast one from a
+//! slow one.
 
 use fake_cuda::control::Counts;
 

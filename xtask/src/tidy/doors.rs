@@ -1,6 +1,6 @@
-//! Rules 4, 5 and 14: foreign things stand behind doors. `unsafe` stands in the files that the README names, `cudarc` in two,
-//! and a `cfg` at a door: on a module or an import, on test code, or in a file that is itself the door to the machine.
-//! The lists below are those of the README's invariants; a new door is added there first.
+//! Rules 4, 5 and 14: foreign things stand behind doors. `unsafe` stands in the files that the README names, `cudarc`
+//! in two, and a `cfg` at a door: on a module or an import, on test code, or in a file that is itself the door to the
+//! machine. The lists below are those of the README's invariants; a new door is added there first.
 
 use super::source::{Source, has_word, is_cfg_test, next_item};
 use super::{Finding, Tree};
@@ -74,8 +74,9 @@ pub(super) fn cudarc(tree: &Tree) -> Vec<Finding> {
     named.map(|(source, number, _)| Finding::new(&source.path, number, "`cudarc` is named outside its doors")).collect()
 }
 
-/// No `cfg` in the main flow. Allowed are: an attribute of a module, an import or a whole file; everything that is compiled
-/// only for tests; `cfg_attr(docsrs, …)`; and the doors. A function, a field, an arm or an expression is main flow.
+/// No `cfg` in the main flow. Allowed are: an attribute of a module, an import or a whole file; everything that is
+/// compiled only for tests; `cfg_attr(docsrs, …)`; and the doors. A function, a field, an arm or an expression is main
+/// flow.
 pub(super) fn cfg(tree: &Tree) -> Vec<Finding> {
     let message = "a `cfg` in the main flow; put it on a module or an import, or move the code behind a door";
     let inside = tree.sources.iter().filter(|source| !source.is_test() && !source.is_one_of(CFG));

@@ -1,6 +1,6 @@
-//! Rules 1 and 4 as cargo's metadata shows them: which package depends on which, whatever the kind: normal, dev or build.
-//! The table is the drawing of the architecture page. A new package, or a new edge upwards, is a finding until it stands here.
-//! A library has no build script: it would run a foreign program, or look at the machine.
+//! Rules 1 and 4 as cargo's metadata shows them: which package depends on which, whatever the kind: normal, dev or
+//! build. The table is the drawing of the architecture page. A new package, or a new edge upwards, is a finding until
+//! it stands here. A library has no build script: it would run a foreign program, or look at the machine.
 
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! `ndarray`: everything into warm memory, by `assign` and its kin on one thread, by its parallel iterators on several:
 //! over elements where it computes, over chunks of an outer axis where it copies.
 //!
-//! `concatenate` and `stack` allocate their result, so a merge assigns each part to its slice of the destination instead.
-//! There is no sum of magnitudes: one pass writes them into warm scratch, `sum` adds them up.
+//! `concatenate` and `stack` allocate their result, so a merge assigns each part to its slice of the destination
+//! instead. There is no sum of magnitudes: one pass writes them into warm scratch, `sum` adds them up.
 
 use anyhow::Result;
 use ndarray::parallel::prelude::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
@@ -106,7 +106,8 @@ impl NdArray {
         match &self.pool {
             None => out.assign(&from),
             Some(pool) => pool.install(|| {
-                // Element by element, the parallel `Zip` is several times slower than `assign` where the last axis is short.
+                // Element by element, the parallel `Zip` is several times slower than `assign` where the last axis is
+                // short.
                 let threads = pool.current_num_threads();
                 let axis = out.shape().iter().position(|&side| side >= threads);
                 let axis = Axis(axis.unwrap_or(0));

@@ -1,5 +1,6 @@
-//! `strided-perm`: its one operation, a copy between strided views, into warm memory. A merge copies each part into a view
-//! of the destination, a split copies views of the source. It computes nothing, so the element-wise cases are not its own.
+//! `strided-perm`: its one operation, a copy between strided views, into warm memory. A merge copies each part into a
+//! view of the destination, a split copies views of the source. It computes nothing, so the element-wise cases are not
+//! its own.
 
 use anyhow::Result;
 use strided_perm::copy_into;

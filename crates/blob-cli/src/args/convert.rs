@@ -15,12 +15,12 @@ use crate::units;
 /// Convert to safetensors, npz, npy, hdf5, MXNet's params or mxnet-record, Caffe's caffemodel, binaryproto,
 /// blobprotovector, solverstate or datum, NeoML's neoml, neoml-array or neoml-net
 ///
-/// A folder gets one npy file per tensor. Values and shapes are kept bit for bit unless a transform is requested; transforms
-/// are applied in the order listed here. Safetensors, npz, HDF5 and folders get a receipt, which records where the tensors came
-/// from and what was changed, and lets blob restore the original file. A Caffe file written as the same message keeps all other
-/// bytes; a new one gets its layers from names of the form `<layer>/<index>`. HDF5 is written in Caffe's form if the source is
-/// Caffe's or OUT ends in .caffemodel.h5 or .solverstate.h5. A NeoML net can only be written from a NeoML net or by a receipt.
-/// Writing to `-` (standard output) reads the file twice.
+/// A folder gets one npy file per tensor. Values and shapes are kept bit for bit unless a transform is requested;
+/// transforms are applied in the order listed here. Safetensors, npz, HDF5 and folders get a receipt, which records
+/// where the tensors came from and what was changed, and lets blob restore the original file. A Caffe file written as
+/// the same message keeps all other bytes; a new one gets its layers from names of the form `<layer>/<index>`. HDF5 is
+/// written in Caffe's form if the source is Caffe's or OUT ends in .caffemodel.h5 or .solverstate.h5. A NeoML net can
+/// only be written from a NeoML net or by a receipt. Writing to `-` (standard output) reads the file twice.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -41,14 +41,15 @@ pub(crate) struct Convert {
     /// Output format [default: from OUT's extension]
     #[arg(long, value_name = "FMT", value_parser = format(|_| true))]
     pub(crate) to: Option<Format>,
-    /// Replace the arrays of the same names in a copy of this Caffe, NeoML or HDF5 file, keep all other bytes, and write it to OUT
+    /// Replace the arrays of the same names in a copy of this Caffe, NeoML or HDF5 file, keep all other bytes, and
+    /// write it to OUT
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["to", "dense", "anew"])]
     pub(crate) into: Option<PathBuf>,
     /// How to store Caffe's blobs: `legacy` (four dimensions, before 2015), `raw` (NVCaffe's), `v1` (layers of 2014)
     #[arg(long, value_name = "FORM", value_delimiter = ',')]
     pub(crate) form: Vec<CaffeForm>,
-    /// Split safetensors into shards of at most this many bytes of tensors, with an index OUT.index.json, which every command
-    /// reads
+    /// Split safetensors into shards of at most this many bytes of tensors, with an index OUT.index.json, which every
+    /// command reads
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub(crate) shard_size: Option<u64>,
     /// Expand sparse arrays instead of writing their parts
@@ -115,19 +116,21 @@ pub(crate) struct Transforms {
     /// Reverse the three input channels of the first convolution, so that a net for BGR takes RGB images
     #[arg(long)]
     pub(crate) rgb: bool,
-    /// Permute the columns of inner products after a CxHxW output to height, width, channels, the order in which TensorFlow
-    /// flattens
+    /// Permute the columns of inner products after a CxHxW output to height, width, channels, the order in which
+    /// TensorFlow flattens
     #[arg(long, value_name = "C,H,W", value_parser = fc_from)]
     pub(crate) fc_from: Option<FcFrom>,
-    /// Permute the weights of convolutions from `oihw` (outputs, inputs, height, width). With `hwio`, depthwise ones become height,
-    /// width, channels, outputs per channel; they are recognized only by a net in FILE itself, not by --net
+    /// Permute the weights of convolutions from `oihw` (outputs, inputs, height, width). With `hwio`, depthwise ones
+    /// become height, width, channels, outputs per channel; they are recognized only by a net in FILE itself, not by
+    /// --net
     #[arg(long, value_name = "AXES", value_parser = layout())]
     pub(crate) layout: Option<Layout>,
     /// Convert floats to this dtype, rounding each value once; integers and bools are kept
     #[arg(long, value_name = "DTYPE", value_parser = dtype())]
     pub(crate) dtype: Option<DType>,
-    /// Rename tensors: `raw` keeps the names, `torch` gives PyTorch's and implies --squeeze-legacy, --bn fold-factor and --fix-gamma
-    /// auto; or a file of lines `OLD NEW`, where `*` in OLD matches any text and `$1` in NEW is the text that the first `*` matched
+    /// Rename tensors: `raw` keeps the names, `torch` gives PyTorch's and implies --squeeze-legacy, --bn fold-factor
+    /// and --fix-gamma auto; or a file of lines `OLD NEW`, where `*` in OLD matches any text and `$1` in NEW is the
+    /// text that the first `*` matched
     #[arg(long, value_name = "NAMES", default_value = "raw", hide_default_value = true)]
     pub(crate) names: PathBuf,
     #[command(flatten)]

@@ -6,12 +6,13 @@ use blob_convert::diff::Tolerance;
 
 /// Compare the tensors of two files of any formats
 ///
-/// Values are compared as numbers: NaN equals NaN, 0 equals -0. Ones in shapes are ignored. Renamed tensors are found by their
-/// content. Exits with 0 if all tensors are equal, 1 if not, 2 if something cannot be read.
+/// Values are compared as numbers: NaN equals NaN, 0 equals -0. Ones in shapes are ignored. Renamed tensors are found
+/// by their content. Exits with 0 if all tensors are equal, 1 if not, 2 if something cannot be read.
 ///
-/// To a pipe or a file it prints one line per tensor that differs, without a header: `~` changed, `-` only in A, `+` only
-/// in B, `>` renamed, `!` not read; then name, the name in B, elements changed, elements, largest absolute and relative
-/// difference, root mean square, separated by tabs, `-` where there is none. These fields are stable; new ones come at the end.
+/// To a pipe or a file it prints one line per tensor that differs, without a header: `~` changed, `-` only in A, `+`
+/// only in B, `>` renamed, `!` not read; then name, the name in B, elements changed, elements, largest absolute and
+/// relative difference, root mean square, separated by tabs, `-` where there is none. These fields are stable; new ones
+/// come at the end.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:

@@ -8,10 +8,10 @@ use super::format;
 
 /// Fold BatchNorms and the Scale after them into the convolution, deconvolution or fully connected layer before
 ///
-/// A Scale without a BatchNorm is folded too. Only layers that leave the net's results unchanged are folded; the others are listed
-/// with the reason. The net's layers are read from the .caffemodel itself, a prototxt, or MXNet's symbol. OUT is a new file without
-/// the folded tensors; a layer without a bias gets one. The folded layers are removed from a .caffemodel; a prototxt must be edited
-/// by hand.
+/// A Scale without a BatchNorm is folded too. Only layers that leave the net's results unchanged are folded; the others
+/// are listed with the reason. The net's layers are read from the .caffemodel itself, a prototxt, or MXNet's symbol.
+/// OUT is a new file without the folded tensors; a layer without a bias gets one. The folded layers are removed from a
+/// .caffemodel; a prototxt must be edited by hand.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 /// Print digests of files, or of the tensors in them: BLAKE3, or SHA-256
 ///
-/// Hashes the bytes of any file. If the output is not a terminal, the lines are those that b3sum and sha256sum print and check.
-/// With --content it hashes the tensors: the digest is equal for equal names, dtypes, shapes and values in any format and order,
-/// and marked `content-1:`; docs/content-hash.md defines it.
+/// Hashes the bytes of any file. If the output is not a terminal, the lines are those that b3sum and sha256sum print
+/// and check. With --content it hashes the tensors: the digest is equal for equal names, dtypes, shapes and values in
+/// any format and order, and marked `content-1:`; docs/content-hash.md defines it.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:

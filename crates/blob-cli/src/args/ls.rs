@@ -8,10 +8,10 @@ use super::Selection;
 ///
 /// Reads headers only.
 ///
-/// To a pipe or a file it prints one line per tensor without a header: name, dtype, shape (20x1x5x5, `scalar`), bytes and
-/// offset, separated by tabs; a place without an array has dtype `none`, a broken array `error`, and both shape `-`. With
-/// -l follow kind, layer type, number of pieces, and warnings; with -r the file comes before the name. These fields are stable;
-/// new ones come at the end.
+/// To a pipe or a file it prints one line per tensor without a header: name, dtype, shape (20x1x5x5, `scalar`), bytes
+/// and offset, separated by tabs; a place without an array has dtype `none`, a broken array `error`, and both shape
+/// `-`. With -l follow kind, layer type, number of pieces, and warnings; with -r the file comes before the name. These
+/// fields are stable; new ones come at the end.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -28,8 +28,8 @@ pub(crate) struct Ls {
     /// Show a tree, by the parts of the names between slashes
     #[arg(long, conflicts_with = "long")]
     pub(crate) tree: bool,
-    /// List every file in the folder FILE and its subfolders. Links to folders, hidden files, indexes of shards and files without
-    /// tensors are skipped
+    /// List every file in the folder FILE and its subfolders. Links to folders, hidden files, indexes of shards and
+    /// files without tensors are skipped
     #[arg(short, long, conflicts_with = "tree")]
     pub(crate) recursive: bool,
     /// Sort by name, size (largest first) or offset [default: order of the file]

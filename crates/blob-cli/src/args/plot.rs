@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 /// Draw a tensor: its histogram, a heat map, its filters, an image; in the terminal, as PNG or SVG
 ///
-/// The default is a histogram in the terminal and as SVG, and a heat map as PNG. In the terminal, pictures are coloured if the output
-/// is, and made of characters otherwise. The rows of a heat map are the first axis longer than 1, its columns all other axes; if
-/// there are too many, each point is the mean of several values. Blue is negative, red positive.
+/// The default is a histogram in the terminal and as SVG, and a heat map as PNG. In the terminal, pictures are coloured
+/// if the output is, and made of characters otherwise. The rows of a heat map are the first axis longer than 1, its
+/// columns all other axes; if there are too many, each point is the mean of several values. Blue is negative, red
+/// positive.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -28,7 +29,8 @@ pub(crate) struct Plot {
     /// Draw each value as a colour
     #[arg(long)]
     pub(crate) heatmap: bool,
-    /// Draw the filters of a convolution, N×C×H×W: in colour if they have three channels, otherwise one square per channel
+    /// Draw the filters of a convolution, N×C×H×W: in colour if they have three channels, otherwise one square per
+    /// channel
     #[arg(long)]
     pub(crate) filters: bool,
     /// Draw an image, C×H×W or 1×C×H×W with one or three channels; values outside 0 to 255 are scaled

@@ -9,9 +9,9 @@ use super::format;
 
 /// Rename tensors and change nothing else
 ///
-/// Fails if two tensors would get the same name, and lists them. OUT has FILE's format, or that of its extension; in a .caffemodel
-/// the layers are renamed and all other bytes are kept. The receipt, if OUT's format has one, records the old names: `blob verify
-/// OUT --against FILE` repeats the renaming and compares.
+/// Fails if two tensors would get the same name, and lists them. OUT has FILE's format, or that of its extension; in a
+/// .caffemodel the layers are renamed and all other bytes are kept. The receipt, if OUT's format has one, records the
+/// old names: `blob verify OUT --against FILE` repeats the renaming and compares.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -29,11 +29,12 @@ pub(crate) struct Rename {
     /// Output format [default: from OUT's extension]
     #[arg(long, value_name = "FMT", value_parser = format(|_| true))]
     pub(crate) to: Option<Format>,
-    /// A file of lines `OLD NEW`, where `*` in OLD matches any text and `$1` in NEW is the text that the first `*` matched
+    /// A file of lines `OLD NEW`, where `*` in OLD matches any text and `$1` in NEW is the text that the first `*`
+    /// matched
     #[arg(long, value_name = "MAP")]
     pub(crate) map: Option<PathBuf>,
-    /// Replace matches of a regular expression, like sed: `s/OLD/NEW/` replaces the first match, `s/OLD/NEW/g` all; in NEW, `\1` is
-    /// the text that the first group matched, `&` the whole match. Several are applied in order
+    /// Replace matches of a regular expression, like sed: `s/OLD/NEW/` replaces the first match, `s/OLD/NEW/g` all; in
+    /// NEW, `\1` is the text that the first group matched, `&` the whole match. Several are applied in order
     #[arg(long, value_name = "S/OLD/NEW/", value_parser = sed)]
     pub(crate) sed: Vec<Sed>,
     /// Replace OUT if it exists; FILE itself is never replaced

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-/// Write an HTML report of a file: summary, tensors with statistics and histograms, warnings, receipt; with OTHER, differences
+/// Write an HTML report of a file: summary, tensors with statistics and histograms, warnings, receipt; with OTHER,
+/// differences
 ///
-/// The page is a single HTML file without scripts or external resources, light or dark as the browser prefers. It lists the first
-/// 4096 tensors; all tensors are measured, and those with NaN or Inf are listed.
+/// The page is a single HTML file without scripts or external resources, light or dark as the browser prefers. It lists
+/// the first 4096 tensors; all tensors are measured, and those with NaN or Inf are listed.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:

@@ -10,8 +10,8 @@ use super::format;
 
 /// Permute the axes of tensors and change nothing else
 ///
-/// OUT has FILE's format, or that of its extension. If that has a receipt, `blob verify OUT --against FILE` repeats the permutation
-/// and compares.
+/// OUT has FILE's format, or that of its extension. If that has a receipt, `blob verify OUT --against FILE` repeats the
+/// permutation and compares.
 #[derive(Debug, clap::Args)]
 #[command(
     visible_alias = "permute",

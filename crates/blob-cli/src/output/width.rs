@@ -61,8 +61,8 @@ pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// Wraps a message to `most` columns and indents all lines but the first by `hang`. A longer word is not broken: a path that
-/// the terminal wraps can still be copied in one piece.
+/// Wraps a message to `most` columns and indents all lines but the first by `hang`. A longer word is not broken: a path
+/// that the terminal wraps can still be copied in one piece.
 pub(crate) fn paragraph(text: &str, most: Option<usize>, hang: usize) -> String {
     let body = text.trim_start_matches(' ');
     let lead = text.len() - body.len();

@@ -1,7 +1,8 @@
 //! Tables for people: a header, columns two spaces apart, numbers to the right.
 //!
-//! Where the width is known a table obeys it: columns leave in the order that `Column::leaves` gives them, names are cut
-//! in their middle, the last column wraps. A table is printed in parts, so that a million rows do not fill the memory.
+//! Where the width is known a table obeys it: columns leave in the order that `Column::leaves` gives them, names are
+//! cut in their middle, the last column wraps. A table is printed in parts, so that a million rows do not fill the
+//! memory.
 
 use std::io::{self, Write};
 

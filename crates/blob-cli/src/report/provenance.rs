@@ -1,4 +1,5 @@
-//! Where a page's file came from, if its receipt says so: the source, what was changed, of which tensors, and what was before.
+//! Where a page's file came from, if its receipt says so: the source, what was changed, of which tensors, and what was
+//! before.
 
 use blob_convert::{Account, Origin, RECEIPT_KEY, Step};
 use blob_io::{Checkpoint, Error};

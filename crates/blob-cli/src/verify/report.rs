@@ -1,6 +1,7 @@
 //! The report of `verify` on one file: the findings, then the verdict.
 //!
-//! Findings are counted. Without --all the first ones are printed below the verdict, with --all each is printed at once.
+//! Findings are counted. Without --all the first ones are printed below the verdict, with --all each is printed at
+//! once.
 
 use std::io::{self, Write};
 

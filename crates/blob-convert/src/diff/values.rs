@@ -9,8 +9,8 @@ use half::{bf16, f16};
 pub enum Tolerance {
     /// Not at all: the same bits. Shapes must be the same, too.
     Exact,
-    /// `|a - b| <= absolute + relative * |b|`, as `numpy.isclose` has it, where `b` is the second file's. NaN is equal to
-    /// NaN, -0 to 0, an infinity to itself only.
+    /// `|a - b| <= absolute + relative * |b|`, as `numpy.isclose` has it, where `b` is the second file's. NaN is equal
+    /// to NaN, -0 to 0, an infinity to itself only.
     Close {
         /// `rtol` of NumPy.
         relative: f64,

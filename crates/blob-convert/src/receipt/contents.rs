@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::planned::Planned;
 
-/// A longer list is left out of a file, because our readers accept 4 MiB of metadata; the digest of all tensors stays. A
-/// folder's receipt is a file of its own and always has the list, which says which file holds which tensor.
+/// A longer list is left out of a file, because our readers accept 4 MiB of metadata; the digest of all tensors stays.
+/// A folder's receipt is a file of its own and always has the list, which says which file holds which tensor.
 const LONGEST: usize = 3 << 20;
 /// A digest in hexadecimal.
 const WIDTH: usize = 64;

@@ -1,4 +1,5 @@
-//! A receipt's text as it is read: untrusted, so that only what is asked for stays in memory, and no text is longer than a limit.
+//! A receipt's text as it is read: untrusted, so that only what is asked for stays in memory, and no text is longer
+//! than a limit.
 //!
 //! Where tensors came from, file by file, with the transforms of each conversion.
 
@@ -35,7 +36,8 @@ pub struct Origin {
     /// The tool that converted it. For the source itself, the receipt has this one level up.
     #[serde(default)]
     tool: String,
-    /// What the conversion changed about its tensors; also one level up for the source itself. `null` settings were too long.
+    /// What the conversion changed about its tensors; also one level up for the source itself. `null` settings were too
+    /// long.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transforms: Vec<Step>,
 }

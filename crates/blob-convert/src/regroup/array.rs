@@ -29,8 +29,8 @@ impl<'a> Array<'a> {
         Self { checkpoint, entry, unpacked: OnceCell::new() }
     }
 
-    /// Unpacks an array that is deflated, in chunks or in another order, since each part would begin it again. One that is
-    /// larger than the limits allow is read from its beginning for each part.
+    /// Unpacks an array that is deflated, in chunks or in another order, since each part would begin it again. One that
+    /// is larger than the limits allow is read from its beginning for each part.
     pub(super) fn unpack(&self, watch: &dyn Watch) -> Result<(), Error> {
         let is_held = self.entry.is_plain() || self.unpacked.get().is_some();
         if !is_held && self.entry.byte_len() <= self.checkpoint.limits().max_alloc {

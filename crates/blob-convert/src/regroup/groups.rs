@@ -11,10 +11,12 @@ use crate::shards;
 const PARAMETERS: [&str; 9] =
     ["weight", "bias", "gamma", "beta", "alpha", "moving_mean", "moving_var", "running_mean", "running_var"];
 
-/// The tensors of a layer, as indices into [`Checkpoint::entries`], with the layer's name; the layers in the file's order.
+/// The tensors of a layer, as indices into [`Checkpoint::entries`], with the layer's name; the layers in the file's
+/// order.
 ///
-/// A layer's name is that of its tensors without the last part: behind the last `/`, else the last `.`; of MXNet's names
-/// without `arg:` or `aux:` and without `_weight` and the like. A tensor whose name has one part is a layer of its own.
+/// A layer's name is that of its tensors without the last part: behind the last `/`, else the last `.`; of MXNet's
+/// names without `arg:` or `aux:` and without `_weight` and the like. A tensor whose name has one part is a layer of
+/// its own.
 #[must_use]
 pub fn by_layer(checkpoint: &Checkpoint) -> Vec<(String, Vec<usize>)> {
     let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
@@ -40,8 +42,8 @@ pub fn by_size(checkpoint: &Checkpoint, groups: &[Vec<usize>], most: u64) -> Vec
     filled.collect()
 }
 
-/// Each tensor alone, as an index into [`Checkpoint::entries`]; the parts of a sparse array together, and a Caffe blob with its
-/// diff.
+/// Each tensor alone, as an index into [`Checkpoint::entries`]; the parts of a sparse array together, and a Caffe blob
+/// with its diff.
 #[must_use]
 pub fn singles(checkpoint: &Checkpoint) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();

@@ -1,7 +1,7 @@
 //! `bn`: Caffe's means and variances divided by the factor that is stored beside them, as Caffe does when it computes.
 //!
-//! The factor is then left out or set to 1. A factor of 0 makes both 0, as in `BatchNormLayer::Forward_cpu` of BVLC/caffe
-//! `9b891540`.
+//! The factor is then left out or set to 1. A factor of 0 makes both 0, as in `BatchNormLayer::Forward_cpu` of
+//! BVLC/caffe `9b891540`.
 
 use blob_core::DType;
 use blob_io::Error;

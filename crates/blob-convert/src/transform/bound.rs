@@ -34,7 +34,8 @@ const MAX_LISTED: usize = 5;
 const NORMS: [&str; 3] = ["gamma", "moving_mean", "running_mean"];
 
 impl<'a> Bound<'a> {
-    /// Looks for the tensors of `net` among those of a file. MXNet's are called `arg:NAME` and `aux:NAME` there, or NAME.
+    /// Looks for the tensors of `net` among those of a file. MXNet's are called `arg:NAME` and `aux:NAME` there, or
+    /// NAME.
     #[must_use]
     pub fn new(net: &'a Net, checkpoint: &'a Checkpoint) -> Self {
         let wanted: HashSet<&str> = net.layers().iter().flat_map(Layer::tensors).map(|(_, name)| name).collect();
@@ -52,7 +53,8 @@ impl<'a> Bound<'a> {
         Self { net, names, clashes, uncovered }
     }
 
-    /// Conflicts, one sentence each: a tensor that two layers of the same name use in different roles. It is paired with neither.
+    /// Conflicts, one sentence each: a tensor that two layers of the same name use in different roles. It is paired
+    /// with neither.
     #[must_use]
     pub fn clashes(&self) -> &[String] {
         &self.clashes
@@ -86,8 +88,8 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// Tensors that two layers of the same name use in different roles. Layers that share a tensor use it in the same role, as the
-/// train and test versions of a layer do.
+/// Tensors that two layers of the same name use in different roles. Layers that share a tensor use it in the same role,
+/// as the train and test versions of a layer do.
 fn clashes(net: &Net) -> BTreeMap<&str, String> {
     let mut owners: HashMap<&str, (&Layer, Role)> = HashMap::new();
     let mut clashes = BTreeMap::new();

@@ -9,8 +9,9 @@ use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
 /// Converts floats of every width to one dtype.
 ///
-/// A value is rounded to the nearest value of the dtype, ties to even. Values that overflow become infinite: they are counted in
-/// [`Summary::found`](crate::Summary::found), and [`Options::strict`](crate::Options::strict) refuses them. NaN stays NaN.
+/// A value is rounded to the nearest value of the dtype, ties to even. Values that overflow become infinite: they are
+/// counted in [`Summary::found`](crate::Summary::found), and [`Options::strict`](crate::Options::strict) refuses them.
+/// NaN stays NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct Dtype(DType);
 

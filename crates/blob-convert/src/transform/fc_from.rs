@@ -1,4 +1,5 @@
-//! `fc-from`: permutes the columns of a fully connected layer after a flattening, for frameworks that flatten channels last.
+//! `fc-from`: permutes the columns of a fully connected layer after a flattening, for frameworks that flatten channels
+//! last.
 //!
 //! Caffe, MXNet and torch flatten channels × height × width; TensorFlow and Keras flatten height × width × channels.
 
@@ -15,8 +16,8 @@ use super::wires::{Source, sources, wired};
 
 /// Permutes the columns of inner products with channels × height × width inputs to height × width × channels.
 ///
-/// If the file describes its net, the ones after a convolution or a pooling are permuted; otherwise only one matrix in the file may
-/// have that many columns.
+/// If the file describes its net, the ones after a convolution or a pooling are permuted; otherwise only one matrix in
+/// the file may have that many columns.
 #[derive(Clone, Debug)]
 pub struct FcFrom {
     extents: [usize; 3],
@@ -115,8 +116,8 @@ fn has_columns(spec: &Spec<'_>, inputs: usize) -> bool {
     matches!(*spec.tensor.shape.dims(), [_, columns] | [1, 1, _, columns] if columns == inputs)
 }
 
-/// Among the inner products with this many inputs: the places of those that stay because they follow another inner product, and
-/// those that cannot be permuted, with the reason.
+/// Among the inner products with this many inputs: the places of those that stay because they follow another inner
+/// product, and those that cannot be permuted, with the reason.
 fn of_net(net: &Net, tensors: &[Spec<'_>], inputs: usize) -> (Vec<usize>, Vec<Misfit>) {
     let (mut stay, mut misfits) = (Vec::new(), Vec::new());
     let places: HashMap<&str, usize> =

@@ -1,7 +1,8 @@
 //! `fold`: merges a BatchNorm and the Scale after it, or a Scale alone, into the weights and bias of the layer before.
 //!
 //! With scale = gamma / sqrt(variance / factor + eps) for each channel, weights become weight · scale, and the bias
-//! (bias − mean / factor) · scale + beta. Computed in f64, each value rounded once. `find` decides where folding is valid.
+//! (bias − mean / factor) · scale + beta. Computed in f64, each value rounded once. `find` decides where folding is
+//! valid.
 
 mod find;
 
@@ -274,8 +275,8 @@ fn channels(side: Side, shape: &Shape) -> Option<usize> {
     }
 }
 
-/// How the channels lie in the weights: a channel has runs of `inner` values, `per` channels take turns, and each `group` of values
-/// has other channels.
+/// How the channels lie in the weights: a channel has runs of `inner` values, `per` channels take turns, and each
+/// `group` of values has other channels.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     inner: usize,

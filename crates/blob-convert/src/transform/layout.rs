@@ -10,11 +10,13 @@ use super::reorder::Reorder;
 use super::role::{By, Role, guessed, role};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
-/// Permutes the weights of convolutions, which Caffe, MXNet and PyTorch store as outputs × inputs/groups × height × width.
+/// Permutes the weights of convolutions, which Caffe, MXNet and PyTorch store as outputs × inputs/groups × height ×
+/// width.
 ///
-/// Weights of deconvolutions, inputs × outputs/groups × height × width, are permuted by the same axes: `hwio` is then height ×
-/// width × outputs × inputs, as in TensorFlow. If the file's own net says that a convolution is depthwise, `hwio` is TensorFlow's
-/// height × width × channels × outputs per channel. Weights that do not have four axes are left alone.
+/// Weights of deconvolutions, inputs × outputs/groups × height × width, are permuted by the same axes: `hwio` is then
+/// height × width × outputs × inputs, as in TensorFlow. If the file's own net says that a convolution is depthwise,
+/// `hwio` is TensorFlow's height × width × channels × outputs per channel. Weights that do not have four axes are left
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Layout {
@@ -99,8 +101,8 @@ impl Transform for Layout {
     }
 }
 
-/// Maps the names of grouped convolutions' weights to the number of groups, from the file's own net; `None` if the layer's type
-/// implies one group per channel.
+/// Maps the names of grouped convolutions' weights to the number of groups, from the file's own net; `None` if the
+/// layer's type implies one group per channel.
 fn depthwise(context: &Context<'_>) -> Result<HashMap<String, Option<usize>>, Vec<Misfit>> {
     let net = context.checkpoint().net().map_err(|e| vec![Misfit::about_all(e.to_string())])?.unwrap_or_default();
     let layers = net.layers().iter().filter(|layer| layer.kind == LayerKind::Convolution);

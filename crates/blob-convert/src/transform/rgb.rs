@@ -10,7 +10,8 @@ use super::wires::{Source, sources, wired};
 
 /// Reverses the three input channels of the first convolution: Caffe loads images by OpenCV, as BGR.
 ///
-/// If the file describes its net, this applies to every convolution that reads the net's input; otherwise to the first in the file.
+/// If the file describes its net, this applies to every convolution that reads the net's input; otherwise to the first
+/// in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Rgb;
 

@@ -1,6 +1,7 @@
 //! The role of a tensor in its layer: weights of a convolution, weights of an inner product, or other.
 //!
-//! Known by the layer's type if the file has it, otherwise guessed from name and shape; the caller adds a note about guesses.
+//! Known by the layer's type if the file has it, otherwise guessed from name and shape; the caller adds a note about
+//! guesses.
 
 use super::step::Spec;
 
@@ -34,7 +35,8 @@ pub(crate) fn role(spec: &Spec<'_>) -> (Role, By) {
     (role, By::Type)
 }
 
-/// Whether a layer type is a convolution or deconvolution, in forks too: `DepthwiseConvolution`, `ConvolutionDepthwise`.
+/// Whether a layer type is a convolution or deconvolution, in forks too: `DepthwiseConvolution`,
+/// `ConvolutionDepthwise`.
 pub(crate) fn is_convolution(layer: &str) -> bool {
     layer.contains("Convolution") || layer.contains("Deconvolution")
 }

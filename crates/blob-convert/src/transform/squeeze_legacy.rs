@@ -1,7 +1,7 @@
 //! `squeeze-legacy`: removes the leading ones from blobs of Caffe before 2015.
 //!
-//! At that time every blob had four axes: a bias was 1×1×1×N, the weights of an inner product 1×1×O×I. Caffe still accepts
-//! these shapes (`ShapeEquals`); other frameworks do not.
+//! At that time every blob had four axes: a bias was 1×1×1×N, the weights of an inner product 1×1×O×I. Caffe still
+//! accepts these shapes (`ShapeEquals`); other frameworks do not.
 
 use blob_core::Shape;
 use serde_json::{Value, json};
@@ -62,7 +62,8 @@ fn of_layer(layer: &str, spec: &Spec<'_>) -> Option<Vec<usize>> {
     }
 }
 
-/// The same if the layer's type is unknown. A small square is left alone: it may be the kernel of a one-channel convolution.
+/// The same if the layer's type is unknown. A small square is left alone: it may be the kernel of a one-channel
+/// convolution.
 fn of_name(spec: &Spec<'_>) -> Option<Vec<usize>> {
     const LARGEST_KERNEL: usize = 11;
     let name = spec.tensor.name.strip_suffix(".diff").unwrap_or(&spec.tensor.name);

@@ -40,8 +40,8 @@ pub trait Transform: fmt::Debug + Send + Sync {
 pub struct Spec<'a> {
     /// Its name, dtype and shape after the transforms before.
     pub tensor: TensorSpec,
-    /// The entry of the source that its values come from, the first if there are several: its name in the file, its layer's type
-    /// and its position.
+    /// The entry of the source that its values come from, the first if there are several: its name in the file, its
+    /// layer's type and its position.
     pub entry: &'a Entry,
 }
 

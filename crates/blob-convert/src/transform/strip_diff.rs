@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
-/// Leaves out the diffs that training stores beside the data of Caffe's blobs; in formats without diffs, tensors called like another
-/// one plus `.diff`.
+/// Leaves out the diffs that training stores beside the data of Caffe's blobs; in formats without diffs, tensors called
+/// like another one plus `.diff`.
 #[derive(Clone, Copy, Debug)]
 pub struct StripDiff;
 

@@ -79,7 +79,8 @@ impl Tally {
         self.lock().iter().map(found).collect()
     }
 
-    /// A poisoned lock is taken all the same: the panic of the thread that held it is reported when the thread is joined.
+    /// A poisoned lock is taken all the same: the panic of the thread that held it is reported when the thread is
+    /// joined.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, Cow<'static, str>), Amount>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

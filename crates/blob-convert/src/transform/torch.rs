@@ -1,8 +1,8 @@
 //! `torch-layout`: puts values into the order of PyTorch's modules.
 //!
-//! The gates of Caffe's LSTM are input, forget, output, cell (`lstm_unit_layer.cpp` in BVLC/caffe `9b891540`), PyTorch's input,
-//! forget, cell, output; and PyTorch has a second bias, which becomes 0. Weights of fully connected layers stored as input ×
-//! output become output × input. A scalar slope gets an axis.
+//! The gates of Caffe's LSTM are input, forget, output, cell (`lstm_unit_layer.cpp` in BVLC/caffe `9b891540`),
+//! PyTorch's input, forget, cell, output; and PyTorch has a second bias, which becomes 0. Weights of fully connected
+//! layers stored as input × output become output × input. A scalar slope gets an axis.
 
 use std::collections::HashSet;
 

@@ -11,8 +11,8 @@ use super::tally::{Amount, Tally};
 
 /// The values of a tensor, row-major and little-endian, read piece by piece.
 pub trait Stream {
-    /// Fills `out`, whose length is a whole number of elements, and returns the number of bytes written: less than its length only
-    /// at the end of the tensor.
+    /// Fills `out`, whose length is a whole number of elements, and returns the number of bytes written: less than its
+    /// length only at the end of the tensor.
     ///
     /// # Errors
     /// What reading and computing return.
@@ -103,8 +103,8 @@ impl<'a> Inputs<'a> {
         Error::Memory { file: self.file.to_owned(), message }
     }
 
-    /// Reports what was found while the values were computed, in words that follow the amount. Lost values of one kind are
-    /// added up, of other numbers the largest is kept.
+    /// Reports what was found while the values were computed, in words that follow the amount. Lost values of one kind
+    /// are added up, of other numbers the largest is kept.
     pub fn report(&self, amount: Amount, what: impl Into<Cow<'static, str>>) {
         match amount {
             Amount::Lost(count) => self.tally.lost(self.name, count, what),

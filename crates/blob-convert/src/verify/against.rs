@@ -1,8 +1,8 @@
 //! Two files tensor by tensor, bit for bit, whatever their formats.
 //!
-//! `pairing` pairs the tensors; dtype, shape and bytes are compared here. Accepts what a conversion may change without losing
-//! anything: names, places without an array, bf16 as the bits of a u16, sparse arrays made dense, the ones behind a shape in
-//! NeoML's seven axes.
+//! `pairing` pairs the tensors; dtype, shape and bytes are compared here. Accepts what a conversion may change without
+//! losing anything: names, places without an array, bf16 as the bits of a u16, sparse arrays made dense, the ones
+//! behind a shape in NeoML's seven axes.
 
 use blob_core::{DType, Dims7, Shape};
 use blob_io::{Checkpoint, Entry, Error, Format, Kind};
@@ -28,13 +28,13 @@ pub struct Compared {
 
 /// Compares two files tensor by tensor, bit for bit, whatever their formats.
 ///
-/// A place without an array may be missing from the other file; bf16 may be kept as u16 in an npy file and where a receipt
-/// says so; a sparse array is equal to the dense one of its name that holds the same values; where one of the files stores
-/// no names, tensors are paired in their order. Each of these is a note. Memory stays at a few
-/// pieces and 8 bytes a tensor, but for arrays that must be reordered or inflated as a whole.
+/// A place without an array may be missing from the other file; bf16 may be kept as u16 in an npy file and where a
+/// receipt says so; a sparse array is equal to the dense one of its name that holds the same values; where one of the
+/// files stores no names, tensors are paired in their order. Each of these is a note. Memory stays at a few pieces and
+/// 8 bytes a tensor, but for arrays that must be reordered or inflated as a whole.
 ///
-/// Where the receipt of `ours` has transforms, and not the same ones stand in one of `theirs`, they are done again with the
-/// tensors of `theirs`, and the outcome is compared.
+/// Where the receipt of `ours` has transforms, and not the same ones stand in one of `theirs`, they are done again with
+/// the tensors of `theirs`, and the outcome is compared.
 ///
 /// # Errors
 /// What reading returns; [`Error::Interrupted`] where `watch` says so.

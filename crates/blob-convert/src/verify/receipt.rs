@@ -61,10 +61,10 @@ impl<'de> Deserialize<'de> for Items {
 /// Checks a file that a conversion wrote against the receipt in it: that it holds the tensors that were written, with
 /// their names, dtypes and shapes, and that each one's bytes have the digest that the receipt has of them.
 ///
-/// Hands each finding over as it comes, and returns how many digests were right; `None` for a file without a receipt, or
-/// with one that has no digests. A receipt that cannot be read is a finding, and so is an array that it lists and that has
-/// a fault; [`arrays`](super::arrays) reports wrong checksums. Over some 20,000 tensors the receipt has one digest of
-/// all, and the finding cannot say which one differs. A finding about no single tensor has an empty name.
+/// Hands each finding over as it comes, and returns how many digests were right; `None` for a file without a receipt,
+/// or with one that has no digests. A receipt that cannot be read is a finding, and so is an array that it lists and
+/// that has a fault; [`arrays`](super::arrays) reports wrong checksums. Over some 20,000 tensors the receipt has one
+/// digest of all, and the finding cannot say which one differs. A finding about no single tensor has an empty name.
 ///
 /// # Errors
 /// What reading returns; [`Error::Interrupted`] where `watch` says so.
@@ -194,8 +194,9 @@ fn short(text: &str) -> &str {
     text.char_indices().nth(64).map_or(text, |(at, _)| &text[..at])
 }
 
-/// The tensors that are not what the file's own receipt says was written; an empty name where the receipt has one digest of all.
-/// A conversion has taken digests of what it copied as it is; the other arrays are read again for theirs.
+/// The tensors that are not what the file's own receipt says was written; an empty name where the receipt has one
+/// digest of all. A conversion has taken digests of what it copied as it is; the other arrays are read again for
+/// theirs.
 pub(crate) fn contradicted(
     checkpoint: &Checkpoint,
     tensors: &[Planned],

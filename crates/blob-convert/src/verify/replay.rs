@@ -1,7 +1,8 @@
-//! Compares a converted file with its source: repeats the transforms of its receipt and compares the result bit for bit.
+//! Compares a converted file with its source: repeats the transforms of its receipt and compares the result bit for
+//! bit.
 //!
-//! The receipt is untrusted text: what is missing, unknown or cannot be done is a finding. Memory stays at a few pieces, but
-//! for what a transform holds.
+//! The receipt is untrusted text: what is missing, unknown or cannot be done is a finding. Memory stays at a few
+//! pieces, but for what a transform holds.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ const MAX_LISTED: usize = 200;
 /// At most this many tensors of a step are named.
 const NAMED: usize = 3;
 
-/// Reports the transforms in a file's receipt in order, each as a note; unreadable ones are findings. Returns their number.
+/// Reports the transforms in a file's receipt in order, each as a note; unreadable ones are findings. Returns their
+/// number.
 pub fn replay(checkpoint: &Checkpoint, tell: &mut dyn FnMut(Remark)) -> usize {
     let steps = match steps(checkpoint) {
         Ok(steps) => steps,
@@ -52,7 +54,8 @@ fn unknown(step: &Step, why: &str) -> String {
     format!("the transform {name:?} of the receipt {why}")
 }
 
-/// Applies the steps to the tensors of `source` and compares the result with `file`; returns the number of equal tensors.
+/// Applies the steps to the tensors of `source` and compares the result with `file`; returns the number of equal
+/// tensors.
 pub(crate) fn against_source(
     file: &Checkpoint,
     source: &Checkpoint,

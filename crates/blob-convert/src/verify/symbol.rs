@@ -13,8 +13,8 @@ const NAMED: usize = 20;
 
 /// Compares the arrays of `checkpoint` with what `symbol` says of them. Returns how many have their variable.
 ///
-/// Names are compared without `arg:` and `aux:`, which are compared with the kind of the variable where they are there. A
-/// variable without an array is missing where it is learnt, and otherwise taken for an input, which is a note.
+/// Names are compared without `arg:` and `aux:`, which are compared with the kind of the variable where they are there.
+/// A variable without an array is missing where it is learnt, and otherwise taken for an input, which is a note.
 pub fn symbol(checkpoint: &Checkpoint, symbol: &Symbol, tell: &mut dyn FnMut(Remark)) -> u64 {
     let mut arrays = HashMap::new();
     // A sparse array is one, called as its parts but for what they end with.

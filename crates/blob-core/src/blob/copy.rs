@@ -7,16 +7,17 @@ use crate::extents::Shape;
 use crate::part::Part;
 
 impl AnyBlob {
-    /// Copies the data, the diff or both ([`Part::BOTH`]) of a blob of the same shape and dtype (`CopyFrom` of Caffe and NeoML).
+    /// Copies the data, the diff or both ([`Part::BOTH`]) of a blob of the same shape and dtype (`CopyFrom` of Caffe
+    /// and NeoML).
     ///
-    /// Each is copied where its newest bytes are: on the host, or on a device that holds them when the host does not, or
-    /// when this blob is there already. What is overwritten is not moved for it. A memory that was never touched copies
-    /// as zeros and stays untouched. Copying a memory onto itself changes nothing.
+    /// Each is copied where its newest bytes are: on the host, or on a device that holds them when the host does not,
+    /// or when this blob is there already. What is overwritten is not moved for it. A memory that was never touched
+    /// copies as zeros and stays untouched. Copying a memory onto itself changes nothing.
     ///
     /// # Errors
-    /// [`Error::WrongDType`]; [`Error::ShapeMismatch`], which names the first axis that differs; [`Error::Memory`] for a
-    /// conflict with a guard of another blob, out of memory, or a failed device. The blob is then as it was, but that of
-    /// [`Part::BOTH`] the data may have been copied when the diff fails.
+    /// [`Error::WrongDType`]; [`Error::ShapeMismatch`], which names the first axis that differs; [`Error::Memory`] for
+    /// a conflict with a guard of another blob, out of memory, or a failed device. The blob is then as it was, but that
+    /// of [`Part::BOTH`] the data may have been copied when the diff fails.
     #[doc(alias = "CopyFrom")]
     pub fn copy_from(&mut self, source: &AnyBlob, parts: impl AsRef<[Part]>) -> Result<(), Error> {
         source.expect_dtype(self.dtype)?;
@@ -39,8 +40,8 @@ impl AnyBlob {
     }
 
     /// Makes the data, the diff or both the very memory of another blob's, with its capacity (Caffe's `ShareData` and
-    /// `ShareDiff`): what either blob writes, both read. The shapes may differ. Reshaping one of them beyond the capacity
-    /// ends it.
+    /// `ShareDiff`): what either blob writes, both read. The shapes may differ. Reshaping one of them beyond the
+    /// capacity ends it.
     ///
     /// ```
     /// use blob_core::{Blob, Part, Shape};
@@ -67,8 +68,8 @@ impl AnyBlob {
         Ok(())
     }
 
-    /// A blob of the same shape, dtype and elements, in memories of its own, without spare capacity (NeoML's `GetCopy`).
-    /// What is untouched here is untouched there.
+    /// A blob of the same shape, dtype and elements, in memories of its own, without spare capacity (NeoML's
+    /// `GetCopy`). What is untouched here is untouched there.
     ///
     /// # Errors
     /// [`Error::Memory`], as [`copy_from`](Self::copy_from).

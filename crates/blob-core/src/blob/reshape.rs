@@ -15,9 +15,10 @@ impl AnyBlob {
 
     /// Gives the blob another shape (Caffe's `Reshape`).
     ///
-    /// Up to the [`capacity`](Self::capacity) both memories stay: their elements are the same in the new shape, and what
-    /// a lesser shape has hidden is seen again. Where either memory is too short for it, *both* are replaced by untouched
-    /// ones, which read as zeros; blobs that shared them keep the old ones. Nothing is allocated or moved by it.
+    /// Up to the [`capacity`](Self::capacity) both memories stay: their elements are the same in the new shape, and
+    /// what a lesser shape has hidden is seen again. Where either memory is too short for it, *both* are replaced by
+    /// untouched ones, which read as zeros; blobs that shared them keep the old ones. Nothing is allocated or moved by
+    /// it.
     ///
     /// ```
     /// use blob_core::{Blob, Shape};

@@ -22,8 +22,8 @@ pub trait Axis: sealed::Sealed + Copy + fmt::Debug {
     /// The axis as a number from the left; [`Shape::axis`] is the usual way to call this.
     ///
     /// # Errors
-    /// [`Error::AxisOutOfRange`], [`Error::NoNchwAxis`], [`Error::TooManyAxesForLegacy`] or [`Error::NotSevenAxes`]: the
-    /// shape has no such axis.
+    /// [`Error::AxisOutOfRange`], [`Error::NoNchwAxis`], [`Error::TooManyAxesForLegacy`] or [`Error::NotSevenAxes`]:
+    /// the shape has no such axis.
     fn resolve(self, shape: &Shape) -> Result<usize, Error>;
 }
 

@@ -9,9 +9,9 @@ use crate::names::Nchw;
 const LEGACY_AXES: usize = Nchw::ALL.len();
 
 impl Shape {
-    /// The extents with ones put behind them: `num()`, `channels()`, `height()` and `width()` of a Caffe blob. Of a shape
-    /// of these [`offset`](Self::offset) is Caffe's `offset(n, c, h, w)`, but every index must lie inside: Caffe also
-    /// takes negative ones and one past the end of an axis. Where code walks with that, as `offset(0, 1)` does,
+    /// The extents with ones put behind them: `num()`, `channels()`, `height()` and `width()` of a Caffe blob. Of a
+    /// shape of these [`offset`](Self::offset) is Caffe's `offset(n, c, h, w)`, but every index must lie inside: Caffe
+    /// also takes negative ones and one past the end of an axis. Where code walks with that, as `offset(0, 1)` does,
     /// [`stride`](Self::stride) is meant.
     ///
     /// ```

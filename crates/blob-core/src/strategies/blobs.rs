@@ -1,6 +1,6 @@
 //! Strategies for blobs with contents, and for windows of them.
-//! They rely on `shapes` for the extents, and make the contents from a seed, so that a blob is drawn and shrunk quickly;
-//! the least contents are zeros. Devices are left out: the bytes are on the host.
+//! They rely on `shapes` for the extents, and make the contents from a seed, so that a blob is drawn and shrunk
+//! quickly; the least contents are zeros. Devices are left out: the bytes are on the host.
 
 use std::ops::Range;
 

@@ -103,8 +103,8 @@ impl<'a> WindowRef<'a> {
         self.blob.part(part).steps(self.pos, self.len)
     }
 
-    /// A new blob with a copy of the elements, each part copied where its newest bytes are. A part that was never touched
-    /// is not copied: it stays untouched in the new blob.
+    /// A new blob with a copy of the elements, each part copied where its newest bytes are. A part that was never
+    /// touched is not copied: it stays untouched in the new blob.
     ///
     /// # Errors
     /// [`Error::Memory`].

@@ -1,5 +1,5 @@
-//! Which Caffe message a file is: messages carry no mark, so their top-level fields must tell, and where no file name suggests
-//! Caffe a value or a layer as well: TensorFlow, ONNX and Core ML use the same numbers for other things.
+//! Which Caffe message a file is: messages carry no mark, so their top-level fields must tell, and where no file name
+//! suggests Caffe a value or a layer as well: TensorFlow, ONNX and Core ML use the same numbers for other things.
 
 use crate::caffe::protobuf::{self, Span, Wire};
 use crate::caffe::read::{self, whole};

@@ -47,8 +47,8 @@ pub fn decode_blob(bytes: &[u8]) -> Result<AnyBlob, Error> {
 
 /// Whether a serialised BlobProto's shape equals `shape`, as Caffe's `ShapeEquals` decides when it loads weights.
 ///
-/// With legacy dimensions the shape must have at most four axes, and they must equal the legacy ones aligned at the end:
-/// `3×2` equals `(1,1,3,2)`, a scalar equals `(1,1,1,1)`. Otherwise all axes must be equal.
+/// With legacy dimensions the shape must have at most four axes, and they must equal the legacy ones aligned at the
+/// end: `3×2` equals `(1,1,3,2)`, a scalar equals `(1,1,1,1)`. Otherwise all axes must be equal.
 ///
 /// # Errors
 /// [`Error::Malformed`] where the bytes are no BlobProto, or a dimension is negative or over `i32` (Caffe cuts it).

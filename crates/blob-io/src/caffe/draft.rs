@@ -29,8 +29,8 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Takes a field of the message `of`: the layer itself, whose name is empty, the V0 layer in it, or one of its parameters.
-    /// Errors with what was expected.
+    /// Takes a field of the message `of`: the layer itself, whose name is empty, the V0 layer in it, or one of its
+    /// parameters. Errors with what was expected.
     pub(super) fn set(&mut self, of: &str, field: &str, value: &str) -> Result<(), &'static str> {
         self.is_conditional |= matches!(of, "include" | "exclude");
         let settings = &mut self.settings;
@@ -80,8 +80,8 @@ impl Fields {
         self.type_name.clear();
     }
 
-    /// The layer, which was called `layers` or, if it is of V2, `layer`. `names` are those of its tensors in the file, in their
-    /// order; without them they are called as a file of weights would have them.
+    /// The layer, which was called `layers` or, if it is of V2, `layer`. `names` are those of its tensors in the file,
+    /// in their order; without them they are called as a file of weights would have them.
     pub(super) fn into_draft(self, is_v2: bool, names: Option<Vec<String>>) -> Draft<String> {
         let generation = match (is_v2, self.is_v0) {
             (true, _) => Generation::V2,

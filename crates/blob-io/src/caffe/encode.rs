@@ -1,5 +1,5 @@
-//! One BlobProto as Caffe's `ToProto` writes it (BVLC/caffe `9b891540`, `blob.cpp`), in floats or doubles; with the four
-//! dimensions from before 2015; or with the raw bytes that NVCaffe writes.
+//! One BlobProto as Caffe's `ToProto` writes it (BVLC/caffe `9b891540`, `blob.cpp`), in floats or doubles; with the
+//! four dimensions from before 2015; or with the raw bytes that NVCaffe writes.
 //!
 //! Fields stand in the order of their numbers, as protobuf writes them. What is no field of these stays behind them.
 
@@ -10,8 +10,8 @@ use crate::parts::{Part, varint};
 /// How blobs are stored. The default is what Caffe writes since 2015: a shape of any number of axes, floats or doubles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form {
-    /// With `num`, `channels`, `height` and `width` as Caffe stored them before March 2015: at most four axes, filled up in
-    /// front with extents of 1, as `ShapeEquals` compares them.
+    /// With `num`, `channels`, `height` and `width` as Caffe stored them before March 2015: at most four axes, filled
+    /// up in front with extents of 1, as `ShapeEquals` compares them.
     pub legacy: bool,
     /// With `raw_data`, as NVCaffe stores them, in floats, doubles or halves. No other Caffe reads these.
     pub raw: bool,

@@ -51,7 +51,8 @@ pub enum Message {
         /// The solver's history, in the order of the net's parameters.
         history: Vec<Pair>,
     },
-    /// A Datum of u8 or f32 values of three axes: channels, height and width. Caffe stores floats one by one, each a field.
+    /// A Datum of u8 or f32 values of three axes: channels, height and width. Caffe stores floats one by one, each a
+    /// field.
     Datum {
         /// The tensor of its values.
         tensor: usize,

@@ -1,5 +1,5 @@
-//! Which Caffe message names spell: layers by the rule for raw names, `<layer>/<index>`, with `.diff` behind a diff's; lists by
-//! `@<index>`.
+//! Which Caffe message names spell: layers by the rule for raw names, `<layer>/<index>`, with `.diff` behind a diff's;
+//! lists by `@<index>`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,12 +9,14 @@ use crate::format::Format;
 use crate::spec::{self, NAMED, quoted};
 
 impl Message {
-    /// The message of a format that holds tensors of these names: in a net `<layer>/<index>`, in a vector and a solver's history
-    /// `@<index>`, each with `.diff` where it is a diff; any name where the message holds one tensor. `metadata` has what the
-    /// message says beside them: a net's `name`, a solver's `iter`, `learned_net` and `current_step`, a Datum's `label`.
+    /// The message of a format that holds tensors of these names: in a net `<layer>/<index>`, in a vector and a
+    /// solver's history `@<index>`, each with `.diff` where it is a diff; any name where the message holds one tensor.
+    /// `metadata` has what the message says beside them: a net's `name`, a solver's `iter`, `learned_net` and
+    /// `current_step`, a Datum's `label`.
     ///
     /// # Errors
-    /// [`Error::Request`] with the names that do not fit; metadata that have no place there; a format that is not Caffe's.
+    /// [`Error::Request`] with the names that do not fit; metadata that have no place there; a format that is not
+    /// Caffe's.
     pub fn named<'n>(
         format: Format,
         names: impl IntoIterator<Item = &'n str>,

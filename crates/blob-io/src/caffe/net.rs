@@ -1,7 +1,7 @@
 //! The topology in a `.caffemodel`: Caffe writes the description of each layer beside its blobs.
 //!
-//! Reads the fields that say what a layer is, of every generation; passes over blobs and all other fields. The numbers are
-//! those of BVLC/caffe `9b891540`, and 137 also that of `bn_param` in the forks which PSPNet was trained with.
+//! Reads the fields that say what a layer is, of every generation; passes over blobs and all other fields. The numbers
+//! are those of BVLC/caffe `9b891540`, and 137 also that of `bn_param` in the forks which PSPNet was trained with.
 
 use crate::caffe::draft::Fields;
 use crate::caffe::layer::take;

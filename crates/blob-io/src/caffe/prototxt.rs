@@ -17,8 +17,8 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Tensors are called as those of a file of the net's weights: `conv1/0`, `conv1/1`.
 ///
 /// # Errors
-/// [`Error::Malformed`](crate::Error::Malformed) with the line and the column, where the bytes are not the text of a message,
-/// or have no layer.
+/// [`Error::Malformed`](crate::Error::Malformed) with the line and the column, where the bytes are not the text of a
+/// message, or have no layer.
 pub fn prototxt(name: &str, bytes: &[u8]) -> Result<Net, Error> {
     read(bytes).map_err(|fault| Error::of_fault(name, fault, None))
 }

@@ -200,8 +200,8 @@ impl Datum {
         crate::caffe::values::append(&mut self.floats, run, table.limits())
     }
 
-    /// Caffe's DatumToBlob takes the bytes where there are any, else the floats. Where there are neither, an empty field of
-    /// bytes says what they were.
+    /// Caffe's DatumToBlob takes the bytes where there are any, else the floats. Where there are neither, an empty
+    /// field of bytes says what they were.
     fn describe(self, entry: &mut Entry) -> Result<(), Fault> {
         let bytes = self.bytes.filter(|span| span.len() > 0 || self.floats.is_empty());
         if bytes.is_some() && !self.floats.is_empty() {

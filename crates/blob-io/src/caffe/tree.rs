@@ -1,4 +1,5 @@
-//! Where the blobs of an existing Caffe file lie, and the layers around them: what a change of one of them must rewrite.
+//! Where the blobs of an existing Caffe file lie, and the layers around them: what a change of one of them must
+//! rewrite.
 //!
 //! Reads what `read` reads once more, with the place of every field that may change. Leaves the entries to `read`.
 
@@ -128,7 +129,8 @@ fn layer(cursor: &mut Cursor<'_>, field: Field, limits: &Limits) -> Result<Layer
         Some(nested) => Some((nested, find(cursor, nested.content, 1, 50)?)),
         None => None,
     };
-    // As the reader has it: what only one of the two layers has is taken from there, what both have from the nested one.
+    // As the reader has it: what only one of the two layers has is taken from there, what both have from the nested
+    // one.
     let mut made = Layer {
         field: Some(field),
         nested: None,

@@ -37,8 +37,8 @@ impl Home {
 
 impl Checkpoint {
     /// The bytes of the file called `name` that lies beside this one, in the same folder, also in that of an archive:
-    /// `net-symbol.json` beside `net-0000.params`. `None` where there is no such file, where `name` leads to another folder, and where the checkpoint
-    /// was read from a stream or a source of the caller's.
+    /// `net-symbol.json` beside `net-0000.params`. `None` where there is no such file, where `name` leads to another
+    /// folder, and where the checkpoint was read from a stream or a source of the caller's.
     ///
     /// # Errors
     /// A file of more than 64 MiB, or one that cannot be read.

@@ -1,5 +1,5 @@
-//! How a file becomes a checkpoint: it is opened, its format is found, its arrays are listed. Streams are spooled first,
-//! gzip files unpacked, and of an archive its one tensor file is taken.
+//! How a file becomes a checkpoint: it is opened, its format is found, its arrays are listed. Streams are spooled
+//! first, gzip files unpacked, and of an archive its one tensor file is taken.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -57,18 +57,18 @@ impl OpenOptions {
         self
     }
 
-    /// Takes this member of a tar or zip archive: its path within the archive. Without it, the archive must hold one tensor
-    /// file, whatever else is in it.
+    /// Takes this member of a tar or zip archive: its path within the archive. Without it, the archive must hold one
+    /// tensor file, whatever else is in it.
     #[must_use]
     pub fn member(mut self, name: impl Into<String>) -> Self {
         self.member = Some(name.into());
         self
     }
 
-    /// Opens a file, or a folder of npy files that a conversion wrote: its receipt says which tensor lies in which. A pipe
-    /// or another file without positions is a stream. A path that goes on behind an archive names its member:
-    /// `model.tar.gz/net-0000.params`. An index of safetensors shards (`model.safetensors.index.json`), or a folder with
-    /// exactly one, is opened as one file: the shards beside it, each after the other.
+    /// Opens a file, or a folder of npy files that a conversion wrote: its receipt says which tensor lies in which. A
+    /// pipe or another file without positions is a stream. A path that goes on behind an archive names its member:
+    /// `model.tar.gz/net-0000.params`. An index of safetensors shards (`model.safetensors.index.json`), or a folder
+    /// with exactly one, is opened as one file: the shards beside it, each after the other.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -141,8 +141,9 @@ impl OpenOptions {
         Ok(Checkpoint { home: Home::Folder(path.to_owned()), ..opened })
     }
 
-    /// Opens a stream (standard input, a pipe): reads it to its end and keeps it, the first 8 MiB in memory, a longer one
-    /// in an unnamed temporary file. A stream that cannot be a tensor file by its beginning is refused before that file is made.
+    /// Opens a stream (standard input, a pipe): reads it to its end and keeps it, the first 8 MiB in memory, a longer
+    /// one in an unnamed temporary file. A stream that cannot be a tensor file by its beginning is refused before that
+    /// file is made.
     ///
     /// # Errors
     /// As [`Checkpoint::open`]; a stream of more than [`Limits::max_spool`] bytes; where the temporary file cannot be
@@ -156,8 +157,8 @@ impl OpenOptions {
     }
 
     /// Opens a source; `name` is what errors and the extension's hint call it. A gzip file is unpacked first, within
-    /// [`Limits::max_spool`], and its CRC-32 and length are checked. Of a tar or zip archive, or what a gzip file unpacks to
-    /// such, the one tensor file is opened.
+    /// [`Limits::max_spool`], and its CRC-32 and length are checked. Of a tar or zip archive, or what a gzip file
+    /// unpacks to such, the one tensor file is opened.
     ///
     /// # Errors
     /// As [`Checkpoint::open`]; an archive with several tensor files or none.

@@ -33,8 +33,8 @@ impl Checkpoint {
         self.packed.as_ref()?.member.as_deref()
     }
 
-    /// The names of the files beside the index that the tensors lie in, where the file is an index of shards; their bytes, each
-    /// file after the other, are what offsets count.
+    /// The names of the files beside the index that the tensors lie in, where the file is an index of shards; their
+    /// bytes, each file after the other, are what offsets count.
     #[must_use]
     pub fn shards(&self) -> &[String] {
         &self.shards
@@ -53,8 +53,8 @@ impl Checkpoint {
         self.input.bytes_read() + packed
     }
 
-    /// The bytes that all offsets count, for a pass over all of them: the file's, what a gzip file unpacks to, or those of
-    /// an archive's member.
+    /// The bytes that all offsets count, for a pass over all of them: the file's, what a gzip file unpacks to, or those
+    /// of an archive's member.
     #[must_use]
     pub fn source(&self) -> &dyn Source {
         &self.input

@@ -8,9 +8,9 @@ use crate::payload::Elements;
 
 /// The bytes of one array, row-major and little-endian, pulled piece by piece.
 ///
-/// Memory stays small however large the array is, except for column-major arrays, which are reordered as a whole. If the
-/// file stores a checksum of the array, the last bytes come only if it matches: a reader that reached its end has returned
-/// the right bytes. After an error a reader fails for good.
+/// Memory stays small however large the array is, except for column-major arrays, which are reordered as a whole. If
+/// the file stores a checksum of the array, the last bytes come only if it matches: a reader that reached its end has
+/// returned the right bytes. After an error a reader fails for good.
 pub struct Reader<'a> {
     file: &'a str,
     entry: &'a Entry,
@@ -32,7 +32,8 @@ impl<'a> Reader<'a> {
         self.elements.left() + self.rest().len() as u64
     }
 
-    /// Fills the beginning of `out` with the next bytes and returns their number; 0 at the end, and if `out` is empty. The same as [`Read::read`], with this crate's error.
+    /// Fills the beginning of `out` with the next bytes and returns their number; 0 at the end, and if `out` is empty.
+    /// The same as [`Read::read`], with this crate's error.
     ///
     /// # Errors
     /// What reading returns; with the last bytes, a checksum that does not match.
@@ -55,8 +56,8 @@ impl<'a> Reader<'a> {
         Ok(n)
     }
 
-    /// Passes over the next `bytes` bytes, at most all that are left: at once where the file stores them as they are; a deflated
-    /// array is inflated up to there, in pieces.
+    /// Passes over the next `bytes` bytes, at most all that are left: at once where the file stores them as they are; a
+    /// deflated array is inflated up to there, in pieces.
     ///
     /// # Errors
     /// As [`Reader::pull`].

@@ -32,8 +32,8 @@ impl Checkpoint {
         Ok(blob)
     }
 
-    /// The bytes of a whole sparse array, of which `entry` is any part, made dense, as [`Checkpoint::reader`] gives those
-    /// of a dense one.
+    /// The bytes of a whole sparse array, of which `entry` is any part, made dense, as [`Checkpoint::reader`] gives
+    /// those of a dense one.
     ///
     /// Memory stays at the index arrays and a piece of the values.
     ///

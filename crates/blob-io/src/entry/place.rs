@@ -1,4 +1,5 @@
-//! Where an array's bytes lie in a file, and what was done to them: runs, deflate streams, chunks; the checksum of them.
+//! Where an array's bytes lie in a file, and what was done to them: runs, deflate streams, chunks; the checksum of
+//! them.
 
 /// In which order the stored elements run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,8 @@ pub(crate) struct Deflated {
     pub(crate) skip: u64,
 }
 
-/// An array in chunks on a grid, as HDF5 has it: each is stored on its own, filtered, or missing and then all fill values.
+/// An array in chunks on a grid, as HDF5 has it: each is stored on its own, filtered, or missing and then all fill
+/// values.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunked {
     /// A chunk's shape; those at the array's end have values beyond it.

@@ -1,5 +1,5 @@
-//! The root's attributes that are texts, as metadata: single ones of any length, which lie in a heap of values, or of a fixed
-//! one. Other attributes, and those of newer files that lie outside of the root's header, are passed over.
+//! The root's attributes that are texts, as metadata: single ones of any length, which lie in a heap of values, or of a
+//! fixed one. Other attributes, and those of newer files that lie outside of the root's header, are passed over.
 
 use hdf5_reader::messages::HdfMessage;
 use hdf5_reader::messages::attribute::AttributeMessage;

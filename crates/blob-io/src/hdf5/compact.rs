@@ -1,7 +1,8 @@
-//! Where a compact dataset's values lie: within its layout message, of which `hdf5-reader` gives the bytes and not the place.
+//! Where a compact dataset's values lie: within its layout message, of which `hdf5-reader` gives the bytes and not the
+//! place.
 //!
-//! Walks the object's header once more, as the HDF5 File Format Specification 3.0, IV.A.1 has it; what it finds must hold
-//! the bytes that are known.
+//! Walks the object's header once more, as the HDF5 File Format Specification 3.0, IV.A.1 has it; what it finds must
+//! hold the bytes that are known.
 
 use std::ops::Range;
 

@@ -163,7 +163,8 @@ fn payload(
             }
             let offset = compact::place(structure, header.at, data)?;
             let dims = header.space.dims.iter().copied().collect();
-            // One chunk that is not filtered. It is no run: a header may have a checksum, so that other values have no place there.
+            // One chunk that is not filtered. It is no run: a header may have a checksum, so that other values have no
+            // place there.
             let chunk = Chunk { index: 0, offset, packed: needed as u32, mask: 0 };
             let (chunks, filters) = (Box::new([chunk]), Box::default());
             Ok(Payload::Chunked(Box::new(Chunked { dims, size: needed, chunks, filters, fill: [0; 8] })))

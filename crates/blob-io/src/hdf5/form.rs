@@ -1,4 +1,5 @@
-//! The tree of groups and datasets that an HDF5 file to be written has: Caffe's, or the one that the tensors' names spell.
+//! The tree of groups and datasets that an HDF5 file to be written has: Caffe's, or the one that the tensors' names
+//! spell.
 //!
 //! Pure: it sees names, dtypes and shapes. Caffe's trees: `Net::ToHDF5` and `SGDSolver::SnapshotSolverStateToHDF5` of
 //! BVLC/caffe `9b891540`. The bytes are `write`'s.

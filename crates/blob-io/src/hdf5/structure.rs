@@ -16,8 +16,8 @@ use crate::limits::Limit;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Input, Source};
 
-/// How many bytes one call may read. The reader keeps some seventeen bytes for each, of hostile headers; Caffe's header of a
-/// dataset has 272 bytes, so a group may hold 2,800 of them.
+/// How many bytes one call may read. The reader keeps some seventeen bytes for each, of hostile headers; Caffe's header
+/// of a dataset has 272 bytes, so a group may hold 2,800 of them.
 const MOST_READ: u64 = 768 << 10;
 /// After this many bytes the reader is opened anew, which empties its caches.
 const MOST_KEPT: u64 = 128 << 10;

@@ -1,7 +1,8 @@
 //! The layout of an HDF5 file: the structure in front, then each dataset in one run.
 //!
-//! It is what libhdf5 writes by default, which every version of it reads: superblock 0, groups with symbol tables, headers of
-//! version 1; without times, so the same tensors give the same bytes. Source: HDF5 File Format Specification 3.0.
+//! It is what libhdf5 writes by default, which every version of it reads: superblock 0, groups with symbol tables,
+//! headers of version 1; without times, so the same tensors give the same bytes. Source: HDF5 File Format Specification
+//! 3.0.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! MXNet's symbol files (`-symbol.json`): the variables of a net, which of them are auxiliary states, and what the file
 //! says of their shapes and dtypes; its operators as a net's layers.
 //!
-//! Of every generation: nodes as nnvm writes them (MXNet 0.9 and newer), and those from before it, which leave auxiliary
-//! states out. Evaluates no operator; what its attributes alone say of a shape is `operator`'s.
+//! Of every generation: nodes as nnvm writes them (MXNet 0.9 and newer), and those from before it, which leave
+//! auxiliary states out. Evaluates no operator; what its attributes alone say of a shape is `operator`'s.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -67,11 +67,11 @@ pub struct Variable {
     pub name: Arc<str>,
     /// Whether it is an auxiliary state, as the running mean of a BatchNorm is: an operator changes it.
     pub is_auxiliary: bool,
-    /// Whether its place at an operator or its name says that it is learnt, and so that a file of parameters has it. Data and
-    /// labels are not, nor what has a name of its own and is used by operators alone that are not known here.
+    /// Whether its place at an operator or its name says that it is learnt, and so that a file of parameters has it.
+    /// Data and labels are not, nor what has a name of its own and is used by operators alone that are not known here.
     pub is_parameter: bool,
-    /// Its shape: as it is declared, else what the operator's attributes say; `None` for an axis, or all of it, that depends
-    /// on the net's input.
+    /// Its shape: as it is declared, else what the operator's attributes say; `None` for an axis, or all of it, that
+    /// depends on the net's input.
     pub dims: Option<Box<[Option<usize>]>>,
     /// Its dtype, where it is declared.
     pub dtype: Option<DType>,

@@ -1,7 +1,8 @@
 //! The layout of an MXNet list or bare record.
 //!
-//! Byte for byte what `mx.nd.save` writes (`NDArray::Save` of apache/mxnet, `src/ndarray/ndarray.cc`): records one after the
-//! other, each its head and its values, then the keys. Nothing is aligned, and there is no place for metadata.
+//! Byte for byte what `mx.nd.save` writes (`NDArray::Save` of apache/mxnet, `src/ndarray/ndarray.cc`): records one
+//! after the other, each its head and its values, then the keys. Nothing is aligned, and there is no place for
+//! metadata.
 
 use blob_core::Shape;
 

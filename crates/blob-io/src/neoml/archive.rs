@@ -78,8 +78,8 @@ impl Archive {
         Self { parts, is_fixed: false }
     }
 
-    /// The archive of a file that gives these of its blobs only, by their index, for the tensors of a layout in their order;
-    /// the others stay as the file has them, at [`Layout::copies`](crate::Layout::copies).
+    /// The archive of a file that gives these of its blobs only, by their index, for the tensors of a layout in their
+    /// order; the others stay as the file has them, at [`Layout::copies`](crate::Layout::copies).
     #[must_use]
     pub fn replacing(mut self, blobs: &[usize]) -> Self {
         let given: HashMap<usize, usize> = blobs.iter().enumerate().map(|(tensor, blob)| (*blob, tensor)).collect();

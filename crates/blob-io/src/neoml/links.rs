@@ -13,9 +13,11 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Layer {
-    /// The layer's name, with those of the layers that it is in joined by `/` in front: what its arrays' names begin with.
+    /// The layer's name, with those of the layers that it is in joined by `/` in front: what its arrays' names begin
+    /// with.
     pub path: String,
-    /// The name under which NeoML knows the class (`FmlCnnFullyConnectedLayer`); the class's own parameters are not read.
+    /// The name under which NeoML knows the class (`FmlCnnFullyConnectedLayer`); the class's own parameters are not
+    /// read.
     pub class: Option<String>,
     /// The layers of the same net whose outputs it takes, each with the output's number.
     pub inputs: Vec<(String, u32)>,

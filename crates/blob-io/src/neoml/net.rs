@@ -172,7 +172,8 @@ fn find_version(bytes: &[u8]) -> Option<usize> {
     };
     let (mut from, end) = (0, bytes.len());
     while let Some(block) = bytes.get(from..from + BLOCK + 4) {
-        // Without an early end, so that the compiler uses vectors: a search byte by byte takes twice the time of `read()`.
+        // Without an early end, so that the compiler uses vectors: a search byte by byte takes twice the time of
+        // `read()`.
         let marks = block[..BLOCK].iter().zip(&block[3..]).zip(&block[4..]);
         if marks.fold(false, |any, ((mark, third), fourth)| any | ((*mark == LONG) & (*third | *fourth == 0)))
             && let Some(at) = (from..from + BLOCK).find(may_begin)

@@ -13,9 +13,9 @@ pub(crate) const LONGEST: usize = 65_000;
 /// The name of each tensor's member in an npz, without its `.npy`: the tensor's own name wherever a zip can hold it, as
 /// `arg:w`, `conv1/0`, `100%`, `a b` or `größe`.
 ///
-/// * Percent-encoded: control characters and `\`, the dots of a part that is `..`, the `/` of an absolute path, the colon of
-///   a drive letter (`C:/x`, `x/C:`), and the dot of an ending `.npy` that NumPy would take off because the name before it
-///   is a tensor's too.
+/// * Percent-encoded: control characters and `\`, the dots of a part that is `..`, the `/` of an absolute path, the
+///   colon of a drive letter (`C:/x`, `x/C:`), and the dot of an ending `.npy` that NumPy would take off because the
+///   name before it is a tensor's too.
 /// * A name over 65,000 bytes, once encoded, is cut and gets `~` and its CRC-32.
 /// * An encoded name that is taken gets `~2`, `~3`, ….
 ///
@@ -68,7 +68,8 @@ fn member<'n>(name: &'n str, all: &HashSet<&str>) -> Cow<'n, str> {
     }
 }
 
-/// Whether a part could lead to another drive, where names are joined on Windows. `a:w` stays: NumPy's users ask for it.
+/// Whether a part could lead to another drive, where names are joined on Windows. `a:w` stays: NumPy's users ask for
+/// it.
 fn names_drive(part: &str, first: bool, last: bool) -> bool {
     match part.as_bytes() {
         [letter, b':', rest @ ..] if letter.is_ascii_alphabetic() => {

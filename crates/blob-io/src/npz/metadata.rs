@@ -1,8 +1,8 @@
 //! Our metadata in an npz, where NumPy does not take them for an array: between the last member and the central
 //! directory, where Android keeps the signatures of packages. Readers of zips follow the directory and skip them.
 //!
-//! `MAGIC`, the length of the JSON in 8 bytes, little-endian, the JSON, its length again, `MAGIC`. The JSON is an object of
-//! strings, as safetensors has it for its `__metadata__`.
+//! `MAGIC`, the length of the JSON in 8 bytes, little-endian, the JSON, its length again, `MAGIC`. The JSON is an
+//! object of strings, as safetensors has it for its `__metadata__`.
 
 use crate::error::{Fault, FaultKind, ReadError};
 use crate::metadata;
@@ -38,8 +38,8 @@ pub(crate) fn block(metadata: &[(String, String)], at: u64) -> Vec<u8> {
     block
 }
 
-/// Reads the block that ends at `end` and begins at `begin` or later; returns whether there is one. One that is broken is
-/// a warning: the arrays are whole without it.
+/// Reads the block that ends at `end` and begins at `begin` or later; returns whether there is one. One that is broken
+/// is a warning: the arrays are whole without it.
 pub(crate) fn read(
     cursor: &mut Cursor<'_>,
     (begin, end): (u64, u64),

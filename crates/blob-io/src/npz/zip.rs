@@ -77,8 +77,8 @@ pub(crate) fn directory(cursor: &mut Cursor<'_>) -> Result<Directory, ReadError>
     Ok(found)
 }
 
-/// The end record's place, and where the archive ends with its comment. The last one whose comment ends at the file's end,
-/// else the last one whose comment fits.
+/// The end record's place, and where the archive ends with its comment. The last one whose comment ends at the file's
+/// end, else the last one whose comment fits.
 fn find_end(cursor: &mut Cursor<'_>) -> Result<(u64, u64), ReadError> {
     let len = cursor.file_len();
     let from = len.saturating_sub(END_LEN + MOST_COMMENT);

@@ -11,8 +11,8 @@ use crate::output::sibling::{remove_stale, resolve, temp_path, temporary};
 use crate::output::survey::{Foreign, Found, Snapshot, survey};
 use crate::output::{IfExists, Output, exists, failed, lock_folder, parent, request, sync_folder};
 
-/// How often [`OutputDir::finish`] tries to take a name that other processes want too, and the pause between tries. Each
-/// time, one of the processes succeeds.
+/// How often [`OutputDir::finish`] tries to take a name that other processes want too, and the pause between tries.
+/// Each time, one of the processes succeeds.
 const SWAPS: usize = 200;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -35,9 +35,9 @@ pub struct OutputDir {
 }
 
 impl OutputDir {
-    /// Begins the folder `path`. If it exists, it must be empty; or, with [`IfExists::Replace`], everything in it must be
-    /// listed, with its length, in the `blob.receipt.json` that a conversion wrote into it. No other file is ever replaced
-    /// or removed, nor the current folder.
+    /// Begins the folder `path`. If it exists, it must be empty; or, with [`IfExists::Replace`], everything in it must
+    /// be listed, with its length, in the `blob.receipt.json` that a conversion wrote into it. No other file is ever
+    /// replaced or removed, nor the current folder.
     ///
     /// # Errors
     /// [`Error::Request`] where the folder cannot be replaced or the name is taken by a file; [`Error::Io`].
@@ -48,8 +48,8 @@ impl OutputDir {
         Ok(begun)
     }
 
-    /// As [`OutputDir::create`], but without removing what a crash left beside the target: a dry run, which leaves no trace
-    /// once it is dropped.
+    /// As [`OutputDir::create`], but without removing what a crash left beside the target: a dry run, which leaves no
+    /// trace once it is dropped.
     ///
     /// # Errors
     /// As [`OutputDir::create`].
@@ -84,7 +84,8 @@ impl OutputDir {
         self.there.is_some()
     }
 
-    /// Whether the folder that was there at the beginning is gone: another conversion has put its own there, or is about to.
+    /// Whether the folder that was there at the beginning is gone: another conversion has put its own there, or is
+    /// about to.
     #[must_use]
     pub fn is_overtaken(&self) -> bool {
         self.there.as_ref().is_some_and(|there| !there.stands(&self.target))
@@ -201,8 +202,8 @@ impl Drop for OutputDir {
     }
 }
 
-/// Locks a new temporary folder. `Some(None)` on a file system without locks, where no other process can lock it either;
-/// `None` if another process was faster and takes it for a stale one.
+/// Locks a new temporary folder. `Some(None)` on a file system without locks, where no other process can lock it
+/// either; `None` if another process was faster and takes it for a stale one.
 fn hold(temp: &Path) -> Option<Option<File>> {
     let lock = match lock_folder(temp) {
         Ok(lock) => Some(lock),

@@ -89,7 +89,8 @@ impl Sibling {
                 Ok(())
             }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(exists(name, Existing::File)),
-            // A file system without links: only a file that appears between this check and the rename would be replaced.
+            // A file system without links: only a file that appears between this check and the rename would be
+            // replaced.
             Err(_) if fs::symlink_metadata(&self.target).is_ok() => Err(exists(name, Existing::File)),
             Err(_) => fs::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename to the target", e)),
         }
@@ -149,8 +150,8 @@ pub(super) fn temp_path(target: &Path) -> PathBuf {
 /// What every temporary of a target begins with.
 fn prefix(target: &Path) -> OsString {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
-    // At most 255 bytes with the rest. Two targets with long names may share their temporaries, which does no harm: only
-    // an unlocked one is removed.
+    // At most 255 bytes with the rest. Two targets with long names may share their temporaries, which does no harm:
+    // only an unlocked one is removed.
     let name = &name[..floor(&name, 200)];
     OsString::from(format!(".{name}.blob-tmp-"))
 }

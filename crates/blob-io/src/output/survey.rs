@@ -64,8 +64,8 @@ impl Snapshot {
         receipt.map(|meta| Stamp::of(&meta)) == self.0.get(RECEIPT).cloned()
     }
 
-    /// Removes these files and the folders that become empty. The receipt goes last, so that what an interruption leaves
-    /// is still recognised as ours.
+    /// Removes these files and the folders that become empty. The receipt goes last, so that what an interruption
+    /// leaves is still recognised as ours.
     pub(super) fn remove(&self, root: &Path) {
         let mut folders = HashSet::new();
         for file in self.0.keys().filter(|file| *file != RECEIPT) {

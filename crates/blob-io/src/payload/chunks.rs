@@ -1,7 +1,7 @@
 //! An array in chunks, pulled piece by piece: one band of chunks along the first axis is held at a time.
 //!
-//! Relies on the reader having checked that each chunk lies within the file and has its place in the grid. The filters are
-//! those of the HDF5 File Format Specification 3.0, IV.A.2.l.
+//! Relies on the reader having checked that each chunk lies within the file and has its place in the grid. The filters
+//! are those of the HDF5 File Format Specification 3.0, IV.A.2.l.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
@@ -173,8 +173,8 @@ fn inflated(at: u64, packed: &[u8], most: usize) -> Result<Vec<u8>, ReadError> {
     }
 }
 
-/// First all first bytes of the elements, then all second ones, and so on: the other way round. What is left over at the
-/// end stays there.
+/// First all first bytes of the elements, then all second ones, and so on: the other way round. What is left over at
+/// the end stays there.
 fn unshuffled(bytes: &[u8], width: usize) -> Vec<u8> {
     let count = bytes.len() / width;
     let mut out = bytes.to_vec();

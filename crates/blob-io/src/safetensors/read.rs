@@ -11,8 +11,8 @@ use crate::safetensors::{DTYPES, FOREIGN, LONGEST_HEADER};
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::{Literal, Numbers};
 
-/// How deep a value of a key that we do not know may nest; serde_json, and with it the reference implementation, goes to
-/// 128 with the two objects around it.
+/// How deep a value of a key that we do not know may nest; serde_json, and with it the reference implementation, goes
+/// to 128 with the two objects around it.
 const MOST_NESTED: u32 = 126;
 
 /// Lists the tensors in the order of their data.

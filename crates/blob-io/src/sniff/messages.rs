@@ -46,8 +46,8 @@ fn graph_def(head: &[u8]) -> Option<()> {
     (named && is_op && more.len() > 1).then_some(())
 }
 
-/// A version (1, varint) and a message (2) that begins with a message (1): Core ML's description of an input, which begins
-/// with its name (1), or a SavedModel's meta graph. The key of the innermost field.
+/// A version (1, varint) and a message (2) that begins with a message (1): Core ML's description of an input, which
+/// begins with its name (1), or a SavedModel's meta graph. The key of the innermost field.
 fn versioned(head: &[u8]) -> Option<u8> {
     let [0x08, 1..=15, rest @ ..] = head else {
         return None;

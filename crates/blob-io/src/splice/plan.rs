@@ -1,7 +1,7 @@
 //! Which bytes a changed file has: ranges of the old one, values in their places, messages whose lengths are made anew.
 //!
-//! Values of the same dtype and shape go where the old ones lie; any other change writes its BlobProto anew, and the keys and
-//! lengths of the messages around it. Pure.
+//! Values of the same dtype and shape go where the old ones lie; any other change writes its BlobProto anew, and the
+//! keys and lengths of the messages around it. Pure.
 
 use std::collections::BTreeSet;
 

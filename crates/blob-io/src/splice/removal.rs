@@ -1,7 +1,8 @@
-//! Layers taken out of a net's description: the layer before writes what they wrote, so that those behind read the same names.
+//! Layers taken out of a net's description: the layer before writes what they wrote, so that those behind read the same
+//! names.
 //!
-//! Relies on the layers that `caffe/tree` finds and reads what each one's fields name; the bytes are `plan`'s. Layers of 2013 and
-//! 2014 are not taken out, nor those whose place in the net is not certain.
+//! Relies on the layers that `caffe/tree` finds and reads what each one's fields name; the bytes are `plan`'s. Layers
+//! of 2013 and 2014 are not taken out, nor those whose place in the net is not certain.
 
 use crate::caffe::protobuf::{self, Span, Wire};
 use crate::caffe::tree::{self, Field, Layer};
@@ -18,8 +19,8 @@ const BOTTOM: u32 = 3;
 pub(super) const TOP: u32 = 4;
 const INCLUDE: u32 = 8;
 const EXCLUDE: u32 = 9;
-/// What a layer may have that is lost with it: its type, parameters' rates, blobs, the phase that Caffe writes into every layer,
-/// `propagate_down`, and the messages of BN, BatchNorm and Scale.
+/// What a layer may have that is lost with it: its type, parameters' rates, blobs, the phase that Caffe writes into
+/// every layer, `propagate_down`, and the messages of BN, BatchNorm and Scale.
 const LOST: &[u32] = &[NAME, 2, BOTTOM, TOP, 6, 7, 10, 11, 137, 139, 142];
 /// Convolutions' and fully connected layers' messages, and the number of `bias_term` in both.
 const WITH_BIAS: &[u32] = &[106, 117];
@@ -171,7 +172,8 @@ fn wired(cursor: &mut Cursor<'_>, layer: &Layer) -> Result<Wired, ReadError> {
     Ok(wired)
 }
 
-/// Where a layer of V2 says that it has no bias: the first byte of that number, which is 0, and the byte that makes it 1.
+/// Where a layer of V2 says that it has no bias: the first byte of that number, which is 0, and the byte that makes it
+/// 1.
 pub(super) fn without_bias(cursor: &mut Cursor<'_>, layer: &Layer) -> Result<Option<(Span, u8)>, ReadError> {
     let Some(field) = layer.field.filter(|field| field.number == LAYER) else {
         return Ok(None);

@@ -1,7 +1,7 @@
 //! A gzip file (RFC 1952) is unpacked before it is read, each member's CRC-32 and length checked.
 //!
-//! Relies on `flate2` for the deflate stream and on [`Spool`] for the bound. Offsets in the errors here are those of the
-//! packed bytes; those of what is read afterwards, of the unpacked ones.
+//! Relies on `flate2` for the deflate stream and on [`Spool`] for the bound. Offsets in the errors here are those of
+//! the packed bytes; those of what is read afterwards, of the unpacked ones.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
@@ -88,7 +88,8 @@ pub(crate) fn beginning(source: &dyn Source, most: usize, out: &mut Vec<u8>) -> 
     Ok(())
 }
 
-/// Skips zeros after a member: files written in whole blocks of a tape or a disk end so; gzip(1) and Python skip them too.
+/// Skips zeros after a member: files written in whole blocks of a tape or a disk end so; gzip(1) and Python skip them
+/// too.
 fn padding(cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
     while cursor.left() > 0 {
         let bytes = cursor.at_hand(cursor.file_len())?;

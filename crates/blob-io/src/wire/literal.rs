@@ -210,9 +210,9 @@ impl<'c, 's> Literal<'c, 's> {
         number.filter(|_| !leading).ok_or_else(|| ReadError::fault(start, FaultKind::words(expected, found)))
     }
 
-    /// Numbers with commas between them up to `close`; the opening bracket is already taken. Behind the last one a comma
-    /// may stand before a parenthesis, as in Python, but not before a bracket, as in JSON. What is beyond one more than a
-    /// shape may have is counted, not kept.
+    /// Numbers with commas between them up to `close`; the opening bracket is already taken. Behind the last one a
+    /// comma may stand before a parenthesis, as in Python, but not before a bracket, as in JSON. What is beyond one
+    /// more than a shape may have is counted, not kept.
     pub(crate) fn numbers(&mut self, close: u8, expected: &'static str) -> Result<Numbers, ReadError> {
         let mut numbers = Numbers::default();
         while numbers.comma && close == b']' || !self.take(close)? {

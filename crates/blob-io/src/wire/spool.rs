@@ -53,8 +53,8 @@ impl<'a> Spool<'a> {
     /// Keeps the next bytes.
     ///
     /// # Errors
-    /// More bytes than the limit; a long stream that begins as no tensor file does; a temporary file that cannot be made
-    /// or written.
+    /// More bytes than the limit; a long stream that begins as no tensor file does; a temporary file that cannot be
+    /// made or written.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.len += bytes.len() as u64;
         check_limit(self.limit, Limit::Spool, "the length of the stream", self.len, self.limit)

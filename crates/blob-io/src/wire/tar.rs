@@ -37,7 +37,8 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// Whether bytes look like the beginning of a tar archive: by the mark, which values may have by chance, or by the checksum.
+/// Whether bytes look like the beginning of a tar archive: by the mark, which values may have by chance, or by the
+/// checksum.
 pub(crate) fn has_mark(head: &[u8]) -> bool {
     head.get(257..).is_some_and(|mark| mark.starts_with(b"ustar")) || is_tar(head)
 }
@@ -204,7 +205,8 @@ fn without_nul(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or(text)
 }
 
-/// Whether the header has the sum of its bytes, where the sum's own eight count as blanks. Old tars summed signed bytes.
+/// Whether the header has the sum of its bytes, where the sum's own eight count as blanks. Old tars summed signed
+/// bytes.
 fn has_checksum(block: &[u8; BLOCK as usize]) -> bool {
     let of = |byte: fn(u8) -> i64| -> i64 {
         let blanks = 8 * i64::from(b' ');

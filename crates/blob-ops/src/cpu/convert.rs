@@ -195,7 +195,8 @@ impl Holds {
         with_element!(dtype, E => E::holds())
     }
 
-    /// Below the middle between the greatest number of so wide a fraction and the next that a wider exponent would have.
+    /// Below the middle between the greatest number of so wide a fraction and the next that a wider exponent would
+    /// have.
     fn below(fraction_bits: i32, exponent: i32) -> Holds {
         Holds::Below((2.0 - 2f64.powi(-fraction_bits)) * 2f64.powi(exponent))
     }

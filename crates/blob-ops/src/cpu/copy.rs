@@ -120,8 +120,8 @@ impl CopyKind {
     }
 }
 
-/// Rows that move one way or the other. Each kind of copy is a kernel of its own: in one, the buffers of all would be on
-/// the stack together where nothing is optimised, a megabyte of them.
+/// Rows that move one way or the other. Each kind of copy is a kernel of its own: in one, the buffers of all would be
+/// on the stack together where nothing is optimised, a megabyte of them.
 trait MoveRows {
     fn interleave<M: Machine, const W: usize, const N: usize>(self);
     fn direct<M: Machine>(self, short: Store);

@@ -80,8 +80,8 @@ macro_rules! integer {
 }
 integer!(i8 u8 i16 u16 i32 u32 i64 u64);
 
-/// Which NaN an operation gives: the first operand that is NaN, made quiet, else x86's own, which is negative. x86 does so
-/// by itself as long as the compiler leaves the operands in their order.
+/// Which NaN an operation gives: the first operand that is NaN, made quiet, else x86's own, which is negative. x86 does
+/// so by itself as long as the compiler leaves the operands in their order.
 trait Settle {
     fn settle(self, a: Self, b: Self) -> Self;
 }

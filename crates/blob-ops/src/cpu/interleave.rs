@@ -1,12 +1,13 @@
-//! Blocks of a permutation with a side of two to four entries: a few rows zipped into one, one unzipped into a few, or both.
+//! Blocks of a permutation with a side of two to four entries: a few rows zipped into one, one unzipped into a few, or
+//! both.
 //!
 //! ```text
 //! planes[j][i] = of row i of the source every `outs`-th entry, from the j-th on      i < ins, j < outs
 //! row j of the destination = an entry of planes[j][0], one of planes[j][1], …, again and again
 //! ```
 //! In parts that stay in the first-level cache, so that each line of source and destination is touched once; tiles end
-//! within a line at every step. 256 MiB of f32 over memcpy's time, one thread of an AMD EPYC Zen 4: B (0, 6), four entries
-//! each, 4.4 in tiles and 1.5 here; B (5, 6), 16 × 4 again and again, 1.9 a matrix at a time and 1.3 here.
+//! within a line at every step. 256 MiB of f32 over memcpy's time, one thread of an AMD EPYC Zen 4: B (0, 6), four
+//! entries each, 4.4 in tiles and 1.5 here; B (5, 6), 16 × 4 again and again, 1.9 a matrix at a time and 1.3 here.
 
 use super::machine::{MIN_STREAMED_RUN, Machine, Store};
 use super::zip::{unzip, zip};
@@ -22,8 +23,8 @@ const PLANE_BYTES: usize = 512;
 /// Bytes of a row that are handled at a time where no planes are needed, in the first-level cache.
 const ROW_BYTES: usize = 8 << 10;
 
-/// Scratch that begins with a cache line. Registers that straddle two cost a third more where the stack happens to lie so:
-/// 0.72 to 0.97 of memcpy's time for NHWC to NCHW with three channels (AMD EPYC, AVX-512, 37 MiB).
+/// Scratch that begins with a cache line. Registers that straddle two cost a third more where the stack happens to lie
+/// so: 0.72 to 0.97 of memcpy's time for NHWC to NCHW with three channels (AMD EPYC, AVX-512, 37 MiB).
 #[repr(align(64))]
 struct Lines<T>(T);
 

@@ -25,7 +25,8 @@ pub(crate) const GROUP: usize = ROWS * LANES;
 pub(crate) const BLOCK: usize = 4096;
 
 /// Room for the lanes of one block, of any type: 32 KiB, kept on the stack by each worker. Cleared only when a dtype
-/// is not stored as its lanes: clearing it for a sum of 64 KiB of f32, which has no need of it, took a fifth of the time.
+/// is not stored as its lanes: clearing it for a sum of 64 KiB of f32, which has no need of it, took a fifth of the
+/// time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch(Option<[u64; BLOCK]>);
 

@@ -42,11 +42,11 @@ impl Machine for Portable {
     fn prefetch(_: &[u8]) {}
 }
 
-/// A block of a permutation. Entry `(x, y)`, of `W` bytes, is at `from[y] + x · W` in the source and at `to[x] + y · W` in
-/// the destination.
+/// A block of a permutation. Entry `(x, y)`, of `W` bytes, is at `from[y] + x · W` in the source and at `to[x] + y · W`
+/// in the destination.
 ///
-/// The lines that begin at `to` do not overlap: where they are stored past the caches no byte is written twice before the
-/// fence. They are those of a plan, whose strides keep them apart.
+/// The lines that begin at `to` do not overlap: where they are stored past the caches no byte is written twice before
+/// the fence. They are those of a plan, whose strides keep them apart.
 pub(crate) struct Block<'a> {
     pub(crate) src: &'a [u8],
     pub(crate) dst: &'a mut [u8],

@@ -4,7 +4,7 @@
 //! one run in all:               copy
 //! runs of 1 KiB and more:       for each run of the destination: copy it, and ask for one that comes later
 //! others: for each entry of the outer axes: for each block of 256 × 256 entries:
-//!     entries of a register:    tiles (transpose.rs), or where a side is short rows zipped and unzipped (interleave.rs)
+//!     entries of a register:    tiles (transpose.rs), or where a side is short rows zipped, unzipped (interleave.rs)
 //!     others:                   for each y: for each x: copy src[from[y] + x · run] to dst[to[x] + y · run]
 //! ```
 //! Relies on the plan for every place; knows no threads.
@@ -18,9 +18,9 @@ use crate::plan::{Blocks, LINE, Permutation, Strides, Walk};
 /// Entries of a block along each side, at most: two tables of 2 KiB.
 const ENTRIES: usize = 256;
 
-/// Runs from here on are copied in the destination's order and asked for ahead, shorter ones in the source's. Thread CPU
-/// time over memcpy's, 256 MiB, AMD EPYC Zen 4: runs of 2 KiB 0.70 and 0.84 in this way, 1.26 and 1.55 without asking;
-/// runs of 256 bytes 1.02 to 1.32 in this way, 0.53 to 0.83 in the source's order.
+/// Runs from here on are copied in the destination's order and asked for ahead, shorter ones in the source's. Thread
+/// CPU time over memcpy's, 256 MiB, AMD EPYC Zen 4: runs of 2 KiB 0.70 and 0.84 in this way, 1.26 and 1.55 without
+/// asking; runs of 256 bytes 1.02 to 1.32 in this way, 0.53 to 0.83 in the source's order.
 const MIN_ORDERED_RUN: usize = 1 << 10;
 
 /// Bytes that are asked for before they are copied.
@@ -110,8 +110,8 @@ impl Moves<'_> {
         }
     }
 
-    /// Runs in the destination's order, each asked for [`PREFETCHED_BYTES`] bytes before it is copied: no machine guesses where the
-    /// next one is read.
+    /// Runs in the destination's order, each asked for [`PREFETCHED_BYTES`] bytes before it is copied: no machine
+    /// guesses where the next one is read.
     #[inline(always)]
     fn in_order<M: Machine>(&mut self) {
         let run = self.blocks.run;

@@ -15,18 +15,19 @@
 use super::machine::{Block, Store};
 use crate::plan::LINE;
 
-/// How many tiles ahead a source is asked for: a tile touches as many pages as it has rows, and no machine guesses them.
+/// How many tiles ahead a source is asked for: a tile touches as many pages as it has rows, and no machine guesses
+/// them.
 const PREFETCHED_TILES: usize = 4;
 
-/// Lines that are written past the caches in parts, at a time: with 32 of them 256 MiB of bytes, 4096² each, took 4.7 of
-/// memcpy's time, and 3.5 through the caches (AMD EPYC Zen 4).
+/// Lines that are written past the caches in parts, at a time: with 32 of them 256 MiB of bytes, 4096² each, took 4.7
+/// of memcpy's time, and 3.5 through the caches (AMD EPYC Zen 4).
 const MAX_PARTIAL_LINES: usize = 8;
 
 /// A register of an instruction set. Its methods are `#[inline(always)]`, or they would be calls in every tile.
 ///
 /// # Safety
-/// The methods run only on a machine that has the instruction set; `load`, `store` and `stream` only where `BYTES` bytes
-/// from the place on can be read or written, `stream` only at a multiple of `BYTES`.
+/// The methods run only on a machine that has the instruction set; `load`, `store` and `stream` only where `BYTES`
+/// bytes from the place on can be read or written, `stream` only at a multiple of `BYTES`.
 pub(super) trait Vector: Copy {
     /// Bytes of a register.
     const BYTES: usize = size_of::<Self>();
@@ -46,7 +47,8 @@ pub(super) trait Vector: Copy {
     /// The lower halves of the lanes of two registers, interleaved by entries of `W` bytes, and the upper halves.
     unsafe fn unpack<const W: usize>(self, other: Self) -> (Self, Self);
 
-    /// Of L lanes, lane `l` of row `g · N/L + c` becomes lane `g` of row `l · N/L + c`: nothing where there is one lane.
+    /// Of L lanes, lane `l` of row `g · N/L + c` becomes lane `g` of row `l · N/L + c`: nothing where there is one
+    /// lane.
     #[inline(always)]
     unsafe fn exchange<const N: usize>(rows: [Self; N]) -> [Self; N] {
         rows
@@ -77,18 +79,18 @@ pub(super) unsafe fn tiles<V: Vector, const W: usize, const N: usize>(block: &mu
         let to: &[usize; N] = block.to[x..].first_chunk().expect("N entries from x");
         for y in starts(ys, N) {
             let from: &[usize; N] = block.from[y..].first_chunk().expect("N entries from y");
-            // SAFETY: the machine has the set. `check` has seen that each of `from` plus `xs · W` bytes lies within `src`,
-            // and the `BYTES` bytes, N entries, from entry `x` on are among them.
+            // SAFETY: the machine has the set. `check` has seen that each of `from` plus `xs · W` bytes lies within
+            // `src`, and the `BYTES` bytes, N entries, from entry `x` on are among them.
             let lines = unsafe { turn::<V, W, N>(load(src.add(x * W), from)) };
             prefetch_ahead::<V, W, N>(block.src, block.from, x, y);
             let alone = is_alone(x, xs, N) && is_alone(y, ys, N);
             for i in 0..N {
                 let at = to[i] + y * W;
                 match past && alone {
-                    // SAFETY: as for the rows, with `ys` and `dst`, which is borrowed for writing. A tile that is `alone`
-                    // starts at whole tiles, so the place is a multiple of `BYTES`, as `places` and `y · W` are. No other
-                    // tile of the block touches its bytes, other blocks have others, and a token whose stores go past
-                    // the caches fences before the kernel's bytes are anyone's.
+                    // SAFETY: as for the rows, with `ys` and `dst`, which is borrowed for writing. A tile that is
+                    // `alone` starts at whole tiles, so the place is a multiple of `BYTES`, as `places` and `y · W`
+                    // are. No other tile of the block touches its bytes, other blocks have others, and a token whose
+                    // stores go past the caches fences before the kernel's bytes are anyone's.
                     true => unsafe { lines[i].stream(dst.add(at)) },
                     // SAFETY: as above, and any alignment will do.
                     false => unsafe { lines[i].store(dst.add(at)) },
@@ -180,7 +182,8 @@ pub(super) fn starts(len: usize, n: usize) -> impl Iterator<Item = usize> {
     (0..len.div_ceil(n)).map(move |tile| (tile * n).min(len - n))
 }
 
-/// Whether the tile that starts there overlaps no other: it is not the last of a ragged side, nor reaches into that one.
+/// Whether the tile that starts there overlaps no other: it is not the last of a ragged side, nor reaches into that
+/// one.
 pub(super) fn is_alone(start: usize, len: usize, n: usize) -> bool {
     len.is_multiple_of(n) || start + 2 * n <= len
 }

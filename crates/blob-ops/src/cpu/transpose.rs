@@ -85,8 +85,8 @@ const TILE_ROW: usize = 2 * LINE;
 /// A tile in the first-level cache, row by row.
 type Tile = [[u8; TILE_ROW]; TILE_SIDE];
 
-/// Tiles change places with their mirror images, those on the diagonal with themselves. Both are copied into buffers first
-/// and transposed on the way back.
+/// Tiles change places with their mirror images, those on the diagonal with themselves. Both are copied into buffers
+/// first and transposed on the way back.
 #[inline(always)]
 fn square<M: Machine, const W: usize>(matrix: &mut [u8], side: usize) {
     let (step, stride) = ((TILE_ROW / W).min(TILE_SIDE), side * W);

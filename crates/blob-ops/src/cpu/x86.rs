@@ -1,9 +1,9 @@
 //! AVX2 and AVX-512 on x86-64: the same kernels, compiled once more with wider registers.
 //!
 //! A token exists only where its instruction set runs.
-//! `x86/moves.rs` holds the intrinsics that move bytes. The one intrinsic here is the prefetch: statistics of 256 MiB of
-//! f32 take 0.53 of memcpy's rate without and 0.65 with it (AMD EPYC Zen 3, 1 of 2 cores, AVX2, thread CPU time, medians
-//! of 9). Anything else the vectoriser makes of the portable loops.
+//! `x86/moves.rs` holds the intrinsics that move bytes. The one intrinsic here is the prefetch: statistics of 256 MiB
+//! of f32 take 0.53 of memcpy's rate without and 0.65 with it (AMD EPYC Zen 3, 1 of 2 cores, AVX2, thread CPU time,
+//! medians of 9). Anything else the vectoriser makes of the portable loops.
 
 #![allow(unsafe_code)]
 
@@ -130,7 +130,8 @@ impl Machine for OnAvx512 {
 
     #[inline(always)]
     fn stream(dst: &mut [u8], src: &[u8]) {
-        // SAFETY: safe except that it needs AVX-512 with F and BW, which this machine has: only the token's `run` names this type.
+        // SAFETY: safe except that it needs AVX-512 with F and BW, which this machine has: only the token's `run` names
+        // this type.
         unsafe { moves::stream_avx512(dst, src) }
     }
 

@@ -1,4 +1,5 @@
-//! Interleaving: from N rows of entries to one row of N-tuples, and back. Small merges, splits, and NCHW to NHWC are these.
+//! Interleaving: from N rows of entries to one row of N-tuples, and back. Small merges, splits, and NCHW to NHWC are
+//! these.
 //!
 //! ```text
 //! zip:   row[i] = (part0[i], part1[i], …)            unzip: (part0[i], part1[i], …) = row[i]

@@ -1,7 +1,7 @@
 //! From a piece of work, the addresses of its operands and the limits of a launch to launches: pure, without a device.
 //!
-//! The width of a word follows from addresses, lengths and strides. Within a launch indices have 32 bits; what is longer
-//! is cut. Relies on plans for the geometry and on `params.rs` for what kernels are told.
+//! The width of a word follows from addresses, lengths and strides. Within a launch indices have 32 bits; what is
+//! longer is cut. Relies on plans for the geometry and on `params.rs` for what kernels are told.
 
 mod elements;
 mod limits;

@@ -80,7 +80,8 @@ pub(crate) struct Tiles {
     pub(crate) y: Vec<Axis>,
 }
 
-/// A short side and a long one, for every entry of the outer axes: without gaps in the source (`gather`) or the destination.
+/// A short side and a long one, for every entry of the outer axes: without gaps in the source (`gather`) or the
+/// destination.
 #[derive(Clone, Debug)]
 pub(crate) struct Narrow {
     pub(crate) from: u64,

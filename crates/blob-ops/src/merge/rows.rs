@@ -1,4 +1,5 @@
-//! Rows of runs to threads: many rows are shared out by rows, few by pieces of their runs, those of many parts by parts.
+//! Rows of runs to threads: many rows are shared out by rows, few by pieces of their runs, those of many parts by
+//! parts.
 //!
 //! Relies on parts whose runs make up the row; `cpu/copy.rs` moves what is in a piece. Nothing here allocates.
 

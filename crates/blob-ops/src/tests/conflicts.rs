@@ -1,4 +1,5 @@
-//! A guard that is in the way: every operation names itself and the argument that it could not have, and changes nothing.
+//! A guard that is in the way: every operation names itself and the argument that it could not have, and changes
+//! nothing.
 
 use super::blob;
 use crate::{Argument, Error, Scalar};

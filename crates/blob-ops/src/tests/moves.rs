@@ -121,7 +121,8 @@ fn runs_longer_than_the_tables_reach() {
     }
 }
 
-/// Rows of the destination start at lines, and the last tile along them does not: it may not be written past the caches.
+/// Rows of the destination start at lines, and the last tile along them does not: it may not be written past the
+/// caches.
 #[test]
 fn a_tile_between_two_lines_is_written_through_the_caches() {
     let dims = [273, 16, 257];

@@ -180,8 +180,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Against a list of all borrows, of which each question reads every one. Most steps want to read, and little is
-        /// in their way, so that many cases fill the list, go on in the trees, and come back.
+        /// Against a list of all borrows, of which each question reads every one. Most steps want to read, and little
+        /// is in their way, so that many cases fill the list, go on in the trees, and come back.
         #[test]
         fn the_table_answers_as_a_list_of_borrows_does(
             steps in proptest::collection::vec(proptest::prelude::any::<(u8, u8, u8, u8)>(), 0..200),

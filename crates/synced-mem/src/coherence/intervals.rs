@@ -46,7 +46,8 @@ impl Intervals {
         while let Some(link) = at {
             let node = &self.nodes[link];
             if self.last(node.left) > range.start {
-                // If none of the left ones overlaps, the one that ends last there starts above, and so do all further on.
+                // If none of the left ones overlaps, the one that ends last there starts above, and so do all further
+                // on.
                 at = node.left;
             } else if node.range.start >= range.end {
                 return None;

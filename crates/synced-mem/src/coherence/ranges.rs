@@ -220,7 +220,8 @@ mod tests {
         ranges.iter().collect()
     }
 
-    /// Compares with the definition, and with the same set made in another way: equality rests on a set having one form.
+    /// Compares with the definition, and with the same set made in another way: equality rests on a set having one
+    /// form.
     fn check(ranges: &Ranges, mask: u32) {
         assert_eq!(listed(ranges), runs(mask));
         assert_eq!(*ranges, set(mask), "the form of a set is unique");

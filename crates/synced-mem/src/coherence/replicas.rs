@@ -36,8 +36,8 @@ pub(crate) enum Action {
     },
 }
 
-/// The most ranges that a copy keeps, by the length of the memory: they take at most a quarter of the room of its bytes,
-/// except in a small memory, whose gaps cost little to close.
+/// The most ranges that a copy keeps, by the length of the memory: they take at most a quarter of the room of its
+/// bytes, except in a small memory, whose gaps cost little to close.
 const MOST_RANGES: usize = 256;
 const FEWEST_RANGES: usize = 16;
 const BYTES_A_RANGE: usize = 4 * size_of::<Range<usize>>();
@@ -94,9 +94,9 @@ impl Replicas {
         self.valid.iter().any(|ranges| !ranges.is_empty())
     }
 
-    /// What must happen so that `range` of `to` is valid, in order of position: a copy for each run of missing bytes with
-    /// one source, a fill for each run that no copy holds. A byte comes from the first copy of `order` that holds it;
-    /// copies that `order` leaves out come after it, by number. Nothing missing: nothing to do, and no allocation.
+    /// What must happen so that `range` of `to` is valid, in order of position: a copy for each run of missing bytes
+    /// with one source, a fill for each run that no copy holds. A byte comes from the first copy of `order` that holds
+    /// it; copies that `order` leaves out come after it, by number. Nothing missing: nothing to do, and no allocation.
     pub(crate) fn read(&self, to: Slot, range: &Range<usize>, order: &[Slot]) -> Vec<Action> {
         debug_assert!(range.is_empty() || range.end <= self.span);
         let mut actions = Vec::new();
@@ -193,7 +193,8 @@ impl Replicas {
         Some(self.valid(slot)).filter(|valid| valid.len() > self.most)
     }
 
-    /// The source of the first bytes of `rest`, and how far it goes: to its end, or to where a more preferred one begins.
+    /// The source of the first bytes of `rest`, and how far it goes: to its end, or to where a more preferred one
+    /// begins.
     fn run(&self, rest: &Range<usize>, order: &[Slot]) -> (Option<Slot>, usize) {
         let mut run = rest.clone();
         let others = (0..self.slots()).map(Slot);

@@ -1,8 +1,8 @@
 //! Which queues may still be using a copy, and for which a new access has to wait. Pure: it waits for nothing itself.
 //! It relies on two facts: a queue works in order, and "q waits for p" covers all that p was given before that moment.
 //! So no event is kept here, only which queue uses which bytes how; what was launched under a guard counts until the
-//! guard is gone. A guard that was leaked counts until the memory ends: it cannot be told from one under which more will
-//! be launched. So there is one entry for each leaked guard, as there is one in the borrow table and one handle.
+//! guard is gone. A guard that was leaked counts until the memory ends: it cannot be told from one under which more
+//! will be launched. So there is one entry for each leaked guard, as there is one in the borrow table and one handle.
 //! Waiting takes place outside the lock, while others enter more: a wait ends what was entered before it began.
 
 use std::mem;
@@ -15,8 +15,8 @@ use crate::coherence::ranges::Ranges;
 /// How many ranges of past accesses are kept for each queue and kind of access, at most. Joining two costs only waits.
 const MOST_RANGES: usize = 16;
 
-/// Numbers the moments at which uses are entered and waits begin, and knows which waits are under way. One for all copies
-/// of a memory, because waiting for a queue concerns all of them.
+/// Numbers the moments at which uses are entered and waits begin, and knows which waits are under way. One for all
+/// copies of a memory, because waiting for a queue concerns all of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
     now: u64,
@@ -110,8 +110,8 @@ struct Entry<Q> {
     past: Ranges,
     /// Where guards live, under which more work may be launched at any time.
     live: Vec<Live>,
-    /// What tokens without a guard hold a share of, for `past`: more may be launched under one until it is dropped, which
-    /// nothing tells. Seldom more than one.
+    /// What tokens without a guard hold a share of, for `past`: more may be launched under one until it is dropped,
+    /// which nothing tells. Seldom more than one.
     holds: Vec<Arc<()>>,
 }
 
@@ -139,8 +139,8 @@ impl<Q> Uses<Q> {
         self.entries.len()
     }
 
-    /// The queues of the oldest entries, of as many as there are more than `most`. Those under which more may be launched
-    /// are passed over, and those that do not work.
+    /// The queues of the oldest entries, of as many as there are more than `most`. Those under which more may be
+    /// launched are passed over, and those that do not work.
     pub(crate) fn oldest_past(&self, most: usize, works: impl Fn(&Q) -> bool) -> impl Iterator<Item = &Q> {
         let is_held = |entry: &Entry<Q>| entry.holds.iter().any(|hold| Arc::strong_count(hold) > 1);
         let goes = move |entry: &&Entry<Q>| entry.live.is_empty() && !is_held(entry) && works(&entry.queue);
@@ -149,7 +149,8 @@ impl<Q> Uses<Q> {
         past.take(too_many).map(|entry| &entry.queue)
     }
 
-    /// Finds out which tokens without a guard are gone. A wait that begins from now on ends what was launched under them.
+    /// Finds out which tokens without a guard are gone. A wait that begins from now on ends what was launched under
+    /// them.
     pub(crate) fn release_holds(&mut self, clock: &Clock) {
         for entry in self.entries.iter_mut().filter(|entry| !entry.holds.is_empty()) {
             entry.holds.retain_mut(|hold| Arc::get_mut(hold).is_none());
@@ -169,8 +170,8 @@ impl<Q> Uses<Q> {
 
 impl<Q: Clone + PartialEq> Uses<Q> {
     /// The queues to wait for before `access` to `range`, each once: those with an entry that overlaps and conflicts,
-    /// because one of the two writes, and that this operation has not `waited` for. `by` is the queue that wants it, which
-    /// need not wait for itself; `None` is the host. Allocates nothing when there are none.
+    /// because one of the two writes, and that this operation has not `waited` for. `by` is the queue that wants it,
+    /// which need not wait for itself; `None` is the host. Allocates nothing when there are none.
     pub(crate) fn waits(&self, by: Option<&Q>, range: &Range<usize>, access: Access, waited: &Waited<Q>) -> Vec<Q> {
         let entries = self.entries.iter();
         each_once(entries.filter(|entry| entry.is_waited_for(by, range, access, waited)))
@@ -178,7 +179,8 @@ impl<Q: Clone + PartialEq> Uses<Q> {
 
     /// Enters an access of `by` whose waits have been enqueued. With a guard, more may be launched until its release.
     ///
-    /// A write supersedes what it covers of the past, because it waited for that, and later accesses wait for the write. A read supersedes nothing: later readers do not wait for it. What is live always stays.
+    /// A write supersedes what it covers of the past, because it waited for that, and later accesses wait for the
+    /// write. A read supersedes nothing: later readers do not wait for it. What is live always stays.
     pub(crate) fn enter(&mut self, by: &Q, range: Range<usize>, access: Access, guard: Option<u64>, clock: &Clock) {
         if range.is_empty() || (guard.is_none() && self.is_entered(by, &range, access, clock)) {
             return;

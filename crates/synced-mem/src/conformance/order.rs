@@ -1,6 +1,6 @@
-//! Checks of the order in which work takes effect: promises 2, 3 and 4, and that any thread may call; innocence; deadlocks.
-//! They rely on slow work to make a missing order show: chains of large copies, which a device takes a while for.
-//! They look at the middle of their bytes only, so that a flaw of exactness is left to the checks of that.
+//! Checks of the order in which work takes effect: promises 2, 3 and 4, and that any thread may call; innocence;
+//! deadlocks. They rely on slow work to make a missing order show: chains of large copies, which a device takes a while
+//! for. They look at the middle of their bytes only, so that a flaw of exactness is left to the checks of that.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -11,8 +11,8 @@ use super::probe::{Bench, Probe, Region, UNTOUCHED};
 use super::{Flaw, ensure};
 use crate::{Error, Queue};
 
-/// The bytes of a slow copy: enough for a driver to enqueue it in less time than it takes to perform. The second length is
-/// for devices that make short work of the first: an H200 has 60 MB of cache, which would hold two such blocks.
+/// The bytes of a slow copy: enough for a driver to enqueue it in less time than it takes to perform. The second length
+/// is for devices that make short work of the first: an H200 has 60 MB of cache, which would hold two such blocks.
 const LARGE: [usize; 2] = [8 << 20, 32 << 20];
 
 /// How long slow work takes, about. A check that misses an order sees it as long as its calls return sooner than this.

@@ -1,8 +1,7 @@
 //! Queues, blocks and host bytes as the checks use them: bounds checked, and alive until the device is done with them.
-//! It relies on the checks for one rule: they touch host bytes before they enqueue work on them, and after a call has said
-//! that it is done with them, or a synchronisation; a device that is then still at work on them is broken, and the check
-//! about to say so.
-//! It leaves out what the checks look for.
+//! It relies on the checks for one rule: they touch host bytes before they enqueue work on them, and after a call has
+//! said that it is done with them, or a synchronisation; a device that is then still at work on them is broken, and the
+//! check about to say so. It leaves out what the checks look for.
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;

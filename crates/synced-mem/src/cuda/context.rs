@@ -1,5 +1,5 @@
-//! One GPU as the driver knows it: its primary context, a memory pool of our own, and what belongs to the context: staging
-//! memory and modules. It relies on the probe. A context that has failed is remembered, and asked nothing more.
+//! One GPU as the driver knows it: its primary context, a memory pool of our own, and what belongs to the context:
+//! staging memory and modules. It relies on the probe. A context that has failed is remembered, and asked nothing more.
 
 use std::fmt;
 use std::mem::size_of;
@@ -35,8 +35,8 @@ pub(super) struct Context {
     pool: CUmemoryPool,
     /// Why it never works again.
     lost: OnceLock<Failure>,
-    /// How often something could not be given back. The calls at hand do not fail for that; at the end of a process it is
-    /// usual, because the driver may be gone first.
+    /// How often something could not be given back. The calls at hand do not fail for that; at the end of a process it
+    /// is usual, because the driver may be gone first.
     not_given_back: AtomicU64,
 }
 
@@ -131,7 +131,8 @@ impl Context {
             security: ptr::null_mut(),
             reserved: [0; 8],
         };
-        // SAFETY: the properties have the layout that the driver reads, and it writes a handle, which `drop` gives back.
+        // SAFETY: the properties have the layout that the driver reads, and it writes a handle, which `drop` gives
+        // back.
         answer("cuMemPoolCreate", unsafe { sys::cuMemPoolCreate(&mut self.pool, (&raw const props).cast()) })?;
         let mut most = u64::MAX;
         let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
@@ -148,7 +149,8 @@ impl Context {
         }
     }
 
-    /// Makes even a lost context the calling thread's, to give something back: tried twice, as that is not to be left out.
+    /// Makes even a lost context the calling thread's, to give something back: tried twice, as that is not to be left
+    /// out.
     pub(super) fn enter_to_give_back(&self) -> Result<(), Failure> {
         self.enter_even_lost().or_else(|_| self.enter_even_lost())
     }
@@ -196,7 +198,8 @@ impl Context {
         memory_here()
     }
 
-    /// Waits for all work of the GPU in this process, and gives the memory that waits in the pool, and idle chunks, back to the driver.
+    /// Waits for all work of the GPU in this process, and gives the memory that waits in the pool, and idle chunks,
+    /// back to the driver.
     pub(super) fn trim(&self) -> Result<(), Failure> {
         self.enter()?;
         wait_for_all()?;
@@ -235,8 +238,8 @@ impl Drop for Context {
             self.given_back(answer("cuModuleUnload", unsafe { sys::cuModuleUnload(module) }));
         }
         if let Some(pool) = self.pool() {
-            // SAFETY: it is destroyed once. Blocks hold the context, so all were freed; what is still freeing is waited for by
-            // the driver.
+            // SAFETY: it is destroyed once. Blocks hold the context, so all were freed; what is still freeing is waited
+            // for by the driver.
             self.given_back(answer("cuMemPoolDestroy", unsafe { sys::cuMemPoolDestroy(pool) }));
         }
         // No thread is left in a context that may be gone; a library that shares it enters it again by itself.

@@ -1,4 +1,5 @@
-//! Calls of the driver about a GPU, or in the calling thread's context, as functions of Rust. It knows no context of ours.
+//! Calls of the driver about a GPU, or in the calling thread's context, as functions of Rust. It knows no context of
+//! ours.
 
 use std::ptr::{self, NonNull};
 

@@ -1,5 +1,5 @@
-//! A call of the driver that has failed, and whether its context is lost with it. It asks the driver nothing: a name comes
-//! from the bindings, because a driver that is in trouble is the wrong one to ask.
+//! A call of the driver that has failed, and whether its context is lost with it. It asks the driver nothing: a name
+//! comes from the bindings, because a driver that is in trouble is the wrong one to ask.
 
 use std::fmt;
 

@@ -1,5 +1,6 @@
-//! Kernels: programs of PTX text, loaded once for each GPU, and the one function that launches them. It relies on tokens for
-//! what a kernel may touch, and on the text for how long a kernel's parameters are, which the driver does not tell.
+//! Kernels: programs of PTX text, loaded once for each GPU, and the one function that launches them. It relies on
+//! tokens for what a kernel may touch, and on the text for how long a kernel's parameters are, which the driver does
+//! not tell.
 
 use std::ffi::{CString, c_void};
 use std::ptr;
@@ -63,7 +64,8 @@ impl Program {
         Self { name, ptx }
     }
 
-    /// The program on the queue's GPU, which compiles it the first time and keeps it; `None` for a queue of another backend.
+    /// The program on the queue's GPU, which compiles it the first time and keeps it; `None` for a queue of another
+    /// backend.
     ///
     /// Do this before any token is taken: a program that cannot be loaded then leaves all memories as they are.
     ///
@@ -119,16 +121,16 @@ impl Loaded {
 
 /// Enqueues a kernel. `params` are the bytes of its parameters, laid out as its PTX declares them; they are copied.
 ///
-/// Launch in order to write memories through tokens: make the tokens, put the addresses of their [`Arg`]s into the parameters,
-/// and pass the arguments as `uses`. Where it is refused nothing was enqueued.
+/// Launch in order to write memories through tokens: make the tokens, put the addresses of their [`Arg`]s into the
+/// parameters, and pass the arguments as `uses`. Where it is refused nothing was enqueued.
 ///
 /// # Safety
-/// The kernel touches only the bytes of `uses`, each as its [`Arg::access`] says, and whatever else it is given lives until
-/// the queue is synchronised.
+/// The kernel touches only the bytes of `uses`, each as its [`Arg::access`] says, and whatever else it is given lives
+/// until the queue is synchronised.
 ///
 /// # Errors
-/// [`Error::WrongQueue`] for an argument of another queue. [`Error::Device`] for a queue that is not of the kernel's GPU, a grid
-/// beyond the GPU's limits or without threads, or parameters of another length than the kernel has.
+/// [`Error::WrongQueue`] for an argument of another queue. [`Error::Device`] for a queue that is not of the kernel's
+/// GPU, a grid beyond the GPU's limits or without threads, or parameters of another length than the kernel has.
 pub unsafe fn launch(
     queue: &dyn Queue,
     kernel: &Kernel,
@@ -158,8 +160,8 @@ pub unsafe fn launch(
     let extra = if params.is_empty() { ptr::null_mut() } else { extra.as_mut_ptr() };
     kernel.context.run("launch", || {
         let (function, stream) = (kernel.found.function, queue.stream().raw());
-        // SAFETY: function and stream live and are of one context. The parameters are as long as the kernel reads and are
-        // copied during the call. What the kernel touches is the caller's promise.
+        // SAFETY: function and stream live and are of one context. The parameters are as long as the kernel reads and
+        // are copied during the call. What the kernel touches is the caller's promise.
         let code = unsafe { sys::cuLaunchKernel(function, x, y, z, i, j, k, 0, stream, ptr::null_mut(), extra) };
         answer("cuLaunchKernel", code)
     })

@@ -1,5 +1,6 @@
-//! The modules of a context: compiled programs, each kept until the context ends, and the kernels of them that were asked for,
-//! because finding one means searching the program's text. It knows programs by their text's address and length.
+//! The modules of a context: compiled programs, each kept until the context ends, and the kernels of them that were
+//! asked for, because finding one means searching the program's text. It knows programs by their text's address and
+//! length.
 
 use std::error::Error;
 use std::ffi::{CStr, c_void};
@@ -98,8 +99,8 @@ pub(super) fn compile(text: &CStr) -> Result<Module, Refused> {
     let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
     // The driver takes the length itself in place of a pointer.
     let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(log.len())];
-    // SAFETY: the text ends with a zero byte, and is read during the call; it writes a handle, at most the given number of bytes of
-    // the log, and into the values, one for each option.
+    // SAFETY: the text ends with a zero byte, and is read during the call; it writes a handle, at most the given number
+    // of bytes of the log, and into the values, one for each option.
     let code = unsafe {
         let (count, image) = (options.len() as u32, text.as_ptr().cast());
         sys::cuModuleLoadDataEx(&mut module, image, count, options.as_mut_ptr(), values.as_mut_ptr())

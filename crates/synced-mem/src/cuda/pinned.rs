@@ -1,5 +1,5 @@
-//! Pinned host memory: what a device reads and writes where it lies, while the host does something else. Which addresses are
-//! pinned is kept here, so that no transfer has to ask the driver. It is pinned for every GPU.
+//! Pinned host memory: what a device reads and writes where it lies, while the host does something else. Which
+//! addresses are pinned is kept here, so that no transfer has to ask the driver. It is pinned for every GPU.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;

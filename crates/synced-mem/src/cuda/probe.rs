@@ -1,5 +1,6 @@
-//! Whether there is a CUDA driver, asked before anything else of it is: the bindings panic where a library or a function is
-//! missing. It looks for some of the names that the bindings look for, so that what is found here they find too.
+//! Whether there is a CUDA driver, asked before anything else of it is: the bindings panic where a library or a
+//! function is missing. It looks for some of the names that the bindings look for, so that what is found here they find
+//! too.
 
 use std::fmt;
 use std::sync::OnceLock;

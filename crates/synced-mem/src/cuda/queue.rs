@@ -1,5 +1,5 @@
-//! Queues and blocks of a GPU: the backend's side of `Queue` and `Block`. It relies on `stream` for the order, on `staging`
-//! for pageable host bytes and on `pinned` to know which host bytes are not. It decides nothing.
+//! Queues and blocks of a GPU: the backend's side of `Queue` and `Block`. It relies on `stream` for the order, on
+//! `staging` for pageable host bytes and on `pinned` to know which host bytes are not. It decides nothing.
 
 use std::any::Any;
 use std::fmt;
@@ -135,8 +135,10 @@ impl CudaQueue {
 // 5: one length for both sides of each copy, within blocks checked here.
 // 6: pinned bytes are named by copies on the stream alone; others are touched during the call.
 // 7: the driver's own, freed in the order of the stream, or after it was synchronised.
-// 8: a context that has failed fails every call in it; what waits for another GPU's stream asks for that GPU's context when
-//    it is synchronised (`Stream::check_foreign`). A call fails before it enqueues, or has enqueued a part of its copies.
+// 8: a context that has failed fails every call in it; what waits for another GPU's stream asks for that GPU's context
+// when
+//    it is synchronised (`Stream::check_foreign`). A call fails before it enqueues, or has enqueued a part of its
+//    copies.
 // 9: nothing here names `SyncedMem` or `SharedMem`, and no host function is ever enqueued.
 // 10: every GPU is reached from every other, by a copy that needs no access between them.
 // 11: no code of the host runs on a queue, so no call is made from one.
@@ -285,8 +287,8 @@ impl fmt::Debug for CudaQueue {
     }
 }
 
-// SAFETY: address and length are set once; the memory is this block's alone until it is freed, or belongs to whom it was
-// adopted from.
+// SAFETY: address and length are set once; the memory is this block's alone until it is freed, or belongs to whom it
+// was adopted from.
 unsafe impl Block for CudaBlock {
     fn address(&self) -> u64 {
         self.address

@@ -1,5 +1,5 @@
-//! Chunks of pinned memory that copies pass through, used in turn. An event of each tells when it is free again. It relies on
-//! its user to be in the context that it was made in.
+//! Chunks of pinned memory that copies pass through, used in turn. An event of each tells when it is free again. It
+//! relies on its user to be in the context that it was made in.
 
 use std::collections::BTreeSet;
 use std::ptr::NonNull;
@@ -17,8 +17,8 @@ pub(super) const CHUNKS: usize = 8;
 /// From this number of streams on that have idle rings, one of another stream is taken instead of pinning more memory.
 const STREAMS: usize = 4;
 
-/// The rings of one context that no transfer has at the moment, the one that was used last at the end; each with the stream
-/// that used it.
+/// The rings of one context that no transfer has at the moment, the one that was used last at the end; each with the
+/// stream that used it.
 #[derive(Default)]
 pub(super) struct Rings(Vec<(CUstream, Ring)>);
 
@@ -26,8 +26,8 @@ pub(super) struct Rings(Vec<(CUstream, Ring)>);
 unsafe impl Send for Rings {}
 
 impl Rings {
-    /// A ring for a transfer on a stream: the stream's own, whose chunks come free in its order, or of many the one whose last
-    /// use was longest ago. `None` where one is to be made.
+    /// A ring for a transfer on a stream: the stream's own, whose chunks come free in its order, or of many the one
+    /// whose last use was longest ago. `None` where one is to be made.
     pub(super) fn take(&mut self, stream: CUstream) -> Option<Ring> {
         let own = self.0.iter().rposition(|(user, _)| *user == stream);
         let others: BTreeSet<CUstream> = self.0.iter().map(|(user, _)| *user).collect();

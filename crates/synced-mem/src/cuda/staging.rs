@@ -1,6 +1,6 @@
-//! Transfers between a device and pageable host memory, through chunks of pinned memory: the host copies one chunk while the
-//! device moves the next; of a long transfer several threads copy, because one is slower than the bus. They have left the host
-//! bytes when they return. It relies on `ring` for the chunks.
+//! Transfers between a device and pageable host memory, through chunks of pinned memory: the host copies one chunk
+//! while the device moves the next; of a long transfer several threads copy, because one is slower than the bus. They
+//! have left the host bytes when they return. It relies on `ring` for the chunks.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -28,7 +28,8 @@ fn with_ring<R>(stream: &Stream, work: impl FnOnce(&mut Ring) -> Result<R, Failu
     result
 }
 
-/// What the driver copies in one go. Through a chunk the device would be waited for twice: for its work, and for the copy.
+/// What the driver copies in one go. Through a chunk the device would be waited for twice: for its work, and for the
+/// copy.
 const SHORT: usize = 64 << 10;
 
 /// The parts of a range that fit in a chunk: where each starts, and its length.
@@ -105,7 +106,8 @@ pub(super) unsafe fn upload(stream: &Stream, to: u64, from: NonNull<u8>, len: us
                 // SAFETY: the part lies within the caller's bytes, and the chunk, which nothing uses, holds as many.
                 unsafe { ring.chunk(index).copy_from_nonoverlapping(from.at(at), part) };
                 ring.enqueue(index, stream.raw(), "cuMemcpyHtoDAsync", |chunk| {
-                    // SAFETY: the chunk keeps its bytes until its event is over, and the target is the caller's promise.
+                    // SAFETY: the chunk keeps its bytes until its event is over, and the target is the caller's
+                    // promise.
                     unsafe { sys::cuMemcpyHtoDAsync_v2(to + at as u64, chunk.as_ptr().cast(), part, stream.raw()) }
                 })?;
             }
@@ -114,8 +116,8 @@ pub(super) unsafe fn upload(stream: &Stream, to: u64, from: NonNull<u8>, len: us
     })
 }
 
-/// Copies from a device address. The host bytes have been written when it returns, after all that was enqueued before, which is
-/// waited for without the ring: other transfers need it meanwhile.
+/// Copies from a device address. The host bytes have been written when it returns, after all that was enqueued before,
+/// which is waited for without the ring: other transfers need it meanwhile.
 ///
 /// # Safety
 /// `len` bytes at `to` are writable and ours alone, and as many at `from` are memory of the stream's device.
@@ -137,7 +139,8 @@ pub(super) unsafe fn download(stream: &Stream, from: u64, to: NonNull<u8>, len: 
                 {
                     let index = ring.take()?;
                     ring.enqueue(index, stream.raw(), "cuMemcpyDtoHAsync", |chunk| {
-                        // SAFETY: nothing else uses the chunk until its event is over, and the source is the caller's promise.
+                        // SAFETY: nothing else uses the chunk until its event is over, and the source is the caller's
+                        // promise.
                         unsafe {
                             sys::cuMemcpyDtoHAsync_v2(chunk.as_ptr().cast(), from + at as u64, part, stream.raw())
                         }

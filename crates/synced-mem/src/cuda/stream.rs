@@ -1,6 +1,6 @@
-//! A stream of the driver, with its one event: an event is captured when another stream is told to wait for it, so it can be
-//! recorded again at once. It relies on `context`. What streams of other GPUs it waits for is remembered, because the driver
-//! lets it go on when one of those fails.
+//! A stream of the driver, with its one event: an event is captured when another stream is told to wait for it, so it
+//! can be recorded again at once. It relies on `context`. What streams of other GPUs it waits for is remembered,
+//! because the driver lets it go on when one of those fails.
 
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,8 +27,8 @@ struct Event(CUevent);
 
 /// The contexts of other GPUs that this stream relies on, as `C`.
 struct Foreign<C> {
-    /// The contexts of streams that were waited for, by this one or by one that it waited for, and whose work is not known to
-    /// have ended well. Each with the number of the last wait for it.
+    /// The contexts of streams that were waited for, by this one or by one that it waited for, and whose work is not
+    /// known to have ended well. Each with the number of the last wait for it.
     waited: Vec<(Arc<C>, u64)>,
     /// How many waits there have been.
     waits: u64,
@@ -51,8 +51,8 @@ impl<C> Foreign<C> {
         }
     }
 
-    /// After the work that came behind the first `before` waits has come to an end. Another thread may have enqueued a wait
-    /// since, whose work goes on: only the earlier ones are forgotten.
+    /// After the work that came behind the first `before` waits has come to an end. Another thread may have enqueued a
+    /// wait since, whose work goes on: only the earlier ones are forgotten.
     fn check(
         &mut self,
         before: WaitCount,
@@ -108,8 +108,8 @@ impl Stream {
         WaitCount(self.foreign().waits)
     }
 
-    /// After this stream's work behind the first `before` waits has come to an end: fails if it was not allowed to, because what it waited
-    /// for on another GPU has failed.
+    /// After this stream's work behind the first `before` waits has come to an end: fails if it was not allowed to,
+    /// because what it waited for on another GPU has failed.
     pub(super) fn check_foreign(&self, before: WaitCount) -> Result<(), Failure> {
         self.foreign().check(before, has_failed)
     }

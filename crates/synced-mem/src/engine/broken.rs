@@ -99,7 +99,8 @@ impl State {
         })
     }
 
-    /// Stops until the working queues have delivered what other copies hold of this one's bytes, but for the `spare` ones.
+    /// Stops until the working queues have delivered what other copies hold of this one's bytes, but for the `spare`
+    /// ones.
     fn finish_working_queues(&self, slot: Slot, spare: &Range<usize>) -> Result<(), Stop> {
         let mut queues = Vec::new();
         for held in self.replicas.valid(slot).iter() {
@@ -130,8 +131,8 @@ impl State {
         Ok(Some(self.devices[index].home.alloc(self.len)?))
     }
 
-    /// Puts a block from [`alloc_past_broken`](Self::alloc_past_broken) in the place of the one that is there, when nothing
-    /// can fail any more. Only `range` is valid in it, and only there.
+    /// Puts a block from [`alloc_past_broken`](Self::alloc_past_broken) in the place of the one that is there, when
+    /// nothing can fail any more. Only `range` is valid in it, and only there.
     pub(crate) fn replace_block(&mut self, index: usize, block: Box<dyn Block>, range: &Range<usize>) {
         let (slot, whole) = (Self::slot_at(index), self.whole());
         self.free_device(slot);
@@ -142,9 +143,9 @@ impl State {
         }
     }
 
-    /// Where an access to the host's own memory would have to wait for a broken queue: puts a copy of the valid bytes in
-    /// its place. The `spare` bytes are about to be overwritten. Changes nothing while a guard writes there, or where bytes
-    /// would be lost that only that queue could have delivered.
+    /// Where an access to the host's own memory would have to wait for a broken queue: puts a copy of the valid bytes
+    /// in its place. The `spare` bytes are about to be overwritten. Changes nothing while a guard writes there, or
+    /// where bytes would be lost that only that queue could have delivered.
     pub(crate) fn renew_host(
         &mut self,
         by: Option<&QueueHandle>,

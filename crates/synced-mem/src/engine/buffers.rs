@@ -142,7 +142,8 @@ impl State {
             return;
         };
         let users = mem::replace(&mut copy.uses, Uses::new()).queues();
-        // The order of its own queue holds even where that has failed, but not against a token under which others launch.
+        // The order of its own queue holds even where that has failed, but not against a token under which others
+        // launch.
         let own = match Arc::strong_count(&memory.block) {
             1 if memory.owner.is_none() => Some(&memory.queue),
             _ => None,

@@ -1,5 +1,6 @@
-//! Keeps the sets of valid ranges short, so that asking them stays cheap. `replicas` says which gap to close or which range
-//! to give up; this does it. Where it fails, the bound is exceeded until the next access, and the failure is counted.
+//! Keeps the sets of valid ranges short, so that asking them stays cheap. `replicas` says which gap to close or which
+//! range to give up; this does it. Where it fails, the bound is exceeded until the next access, and the failure is
+//! counted.
 
 use std::ops::Range;
 
@@ -16,8 +17,8 @@ impl State {
         self.slots_from_the_last().try_for_each(|slot| self.close_gaps_of(slot, &(0..0)))
     }
 
-    /// Keeps the number of valid ranges of each copy bounded, for a caller who knows that there are no plain slices but of
-    /// the `busy` bytes: those that it is about to write. Borrowed bytes stay as they are.
+    /// Keeps the number of valid ranges of each copy bounded, for a caller who knows that there are no plain slices but
+    /// of the `busy` bytes: those that it is about to write. Borrowed bytes stay as they are.
     pub(crate) fn coalesce(&mut self, busy: &Range<usize>) -> Result<(), Stop> {
         if self.replicas.is_bounded() {
             return Ok(());
@@ -65,8 +66,8 @@ impl State {
         self.try_drop_ranges(slot, busy).or_else(|stop| self.tolerate(stop))
     }
 
-    /// Gives up the smallest ranges of a copy that still has too many, where another copy holds them too and they are not
-    /// borrowed. Adopted bytes cannot be written, so what they alone hold is first copied to our own memory.
+    /// Gives up the smallest ranges of a copy that still has too many, where another copy holds them too and they are
+    /// not borrowed. Adopted bytes cannot be written, so what they alone hold is first copied to our own memory.
     fn try_drop_ranges(&mut self, slot: Slot, busy: &Range<usize>) -> Result<(), Stop> {
         let is_free = |state: &Self, range: &Range<usize>| !meet(range, busy) && !state.borrows.touches(range);
         while self.replicas.crowded(slot).is_some() {

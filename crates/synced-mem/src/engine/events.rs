@@ -1,5 +1,5 @@
-//! What has happened to a memory: each event is counted here once, for the memory, its device and its observer; and what
-//! is left to do when the lock has been released, because it is user code.
+//! What has happened to a memory: each event is counted here once, for the memory, its device and its observer; and
+//! what is left to do when the lock has been released, because it is user code.
 
 use std::any::Any;
 use std::ops::Range;
@@ -28,8 +28,8 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Counts an event of `bytes` bytes for the memory, for the device of `queue` if there is one, and for the observer.
-    /// Inlined, because each access counts: as a call it was a twentieth of a host borrow.
+    /// Counts an event of `bytes` bytes for the memory, for the device of `queue` if there is one, and for the
+    /// observer. Inlined, because each access counts: as a call it was a twentieth of a host borrow.
     #[inline]
     pub(crate) fn count(
         &mut self,

@@ -89,8 +89,8 @@ impl State {
         alone
     }
 
-    /// To the first device that takes them, those that hold the most already before the others, and those whose queue has
-    /// failed last.
+    /// To the first device that takes them, those that hold the most already before the others, and those whose queue
+    /// has failed last.
     fn move_to_some_device(&mut self, parts: &[Range<usize>]) -> Result<(), Stop> {
         let mut devices: Vec<_> = self.device_slots().zip(&self.devices).collect();
         devices.sort_by_key(|(slot, copy)| {

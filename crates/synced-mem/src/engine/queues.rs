@@ -1,5 +1,5 @@
-//! Which queues an operation must wait for, and what the end of a wait means: uses that are over, bytes that have arrived,
-//! and bytes that are not to be trusted after a failure. It relies on `uses` for what conflicts.
+//! Which queues an operation must wait for, and what the end of a wait means: uses that are over, bytes that have
+//! arrived, and bytes that are not to be trusted after a failure. It relies on `uses` for what conflicts.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ use crate::engine::state::{ADOPTED, HOST, State};
 use crate::engine::waits::Stop;
 use crate::error::Error;
 
-/// At most this many uses a device copy has, by queue and kind of access, before the queues of the oldest are waited for.
-/// Otherwise a queue for each request would be kept until the next write, and asked at each access.
+/// At most this many uses a device copy has, by queue and kind of access, before the queues of the oldest are waited
+/// for. Otherwise a queue for each request would be kept until the next write, and asked at each access.
 const MOST_USERS: usize = 64;
 /// How many host buffers are kept until their queues are idle, at most, unless a queue is broken.
 const MOST_RETIRED: usize = 2;
@@ -106,7 +106,8 @@ impl State {
     }
 
     /// A queue has failed: what it was to download may not have arrived, so the host does not hold it, wherever another
-    /// copy does. There is no slice of these bytes yet, because none is handed out before the queue has been synchronised.
+    /// copy does. There is no slice of these bytes yet, because none is handed out before the queue has been
+    /// synchronised.
     pub(crate) fn invalidate_after_error(&mut self, queue: &QueueHandle) {
         self.retire_staged(|staged| staged.copy.uses.queues().contains(queue));
         let Some(copy) = &mut self.host else { return };

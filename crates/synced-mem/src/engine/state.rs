@@ -195,8 +195,8 @@ impl State {
         held.map(|(_, copy)| copy.device).collect()
     }
 
-    /// The home queue of the device that lacks the fewest bytes of `range`, how many these are, and whether it is one of
-    /// the preferred ones, which come first among equals.
+    /// The home queue of the device that lacks the fewest bytes of `range`, how many these are, and whether it is one
+    /// of the preferred ones, which come first among equals.
     pub(crate) fn home_with(
         &self,
         range: &Range<usize>,

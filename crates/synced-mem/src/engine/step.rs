@@ -21,7 +21,8 @@ use crate::sync::{Mutex, MutexGuard};
 struct WaitPlan {
     by: Option<QueueHandle>,
     began: u64,
-    /// Each queue, and whether it is known to have failed: then the host waits, since a queue that waited would fail too.
+    /// Each queue, and whether it is known to have failed: then the host waits, since a queue that waited would fail
+    /// too.
     queues: Vec<(QueueHandle, bool)>,
 }
 
@@ -116,8 +117,8 @@ impl WithState for &mut State {
     }
 }
 
-/// A lock that is held already when the operation begins: what was found under it is still true in the first step. Later
-/// steps take the lock again.
+/// A lock that is held already when the operation begins: what was found under it is still true in the first step.
+/// Later steps take the lock again.
 pub(crate) struct Locked<'a> {
     pub(crate) state: &'a Mutex<State>,
     pub(crate) lock: Option<MutexGuard<'a, State>>,
@@ -130,8 +131,8 @@ impl WithState for Locked<'_> {
     }
 }
 
-/// Runs one step under the lock, and what it left to do, which is user code, after the lock is released. Entered even when
-/// poisoned: a state changes only after its action succeeded, so a panic leaves a valid one.
+/// Runs one step under the lock, and what it left to do, which is user code, after the lock is released. Entered even
+/// when poisoned: a state changes only after its action succeeded, so a panic leaves a valid one.
 pub(crate) fn with_lock<R>(state: &Mutex<State>, step: impl FnOnce(&mut State) -> R) -> R {
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     let result = step(&mut state);
@@ -244,8 +245,8 @@ impl State {
         WaitPlan { by, began, queues }
     }
 
-    /// After a wait, successful or not: forgets what it has ended, and nothing else. A lasting failure is noted and the step
-    /// taken again, since it may do without that queue; of a queue that was known to have failed, it could not.
+    /// After a wait, successful or not: forgets what it has ended, and nothing else. A lasting failure is noted and the
+    /// step taken again, since it may do without that queue; of a queue that was known to have failed, it could not.
     fn resume(&mut self, ended: EndedWait, waited: &mut Waited<QueueHandle>) -> Result<(), Error> {
         self.waits.clock.end(ended.began);
         for (queue, synchronized) in ended.finished {
@@ -271,8 +272,8 @@ impl State {
         Err(error)
     }
 
-    /// The blocks that the tidying thread is to give back. Without any, tidying is over. That is decided under the lock under
-    /// which they were looked for, because a thread that frees a block meanwhile leaves it to the tidying one.
+    /// The blocks that the tidying thread is to give back. Without any, tidying is over. That is decided under the lock
+    /// under which they were looked for, because a thread that frees a block meanwhile leaves it to the tidying one.
     fn take_freed(&mut self) -> Vec<FreedBlock> {
         let freed = mem::take(&mut self.freed);
         self.is_tidying = !freed.is_empty();

@@ -1,6 +1,6 @@
 //! Moves bytes between the copies of a memory: decided by `replicas`, each ordered before it is enqueued.
-//! A range becomes valid after its action has succeeded. It calls no user code and waits for nothing: a transfer that has
-//! to wait stops its step.
+//! A range becomes valid after its action has succeeded. It calls no user code and waits for nothing: a transfer that
+//! has to wait stops its step.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -91,9 +91,9 @@ impl State {
         self.finish_on_host(ADOPTED, range, Access::Read)?;
         self.finish_on_host(HOST, range, Access::Write)?;
         let (from, to) = (self.host_ptr(ADOPTED, range.start), self.host_ptr(HOST, range.start));
-        // SAFETY: both lie in buffers of `len` bytes, and `range` is within that. They are two buffers, the second writable
-        // (slot HOST holds no other kind). No queue writes the first or uses the second (waited for above). There is no
-        // reference into this range of HOST: it is not valid there, and references are formed to valid bytes only.
+        // SAFETY: both lie in buffers of `len` bytes, and `range` is within that. They are two buffers, the second
+        // writable (slot HOST holds no other kind). No queue writes the first or uses the second (waited for above).
+        // No reference points into this range of HOST: it is not valid there, and only valid bytes are referred to.
         unsafe { to.copy_from_nonoverlapping(from, range.len()) };
         Ok(())
     }
@@ -103,9 +103,10 @@ impl State {
         assert!(self.len <= to.len(), "a buffer for all bytes");
         for range in self.replicas.valid(HOST).iter() {
             let (from, to) = (self.host_ptr(HOST, range.start), to.ptr().as_ptr());
-            // SAFETY: `range` lies within both buffers, of which the second is new and writable. No valid byte is written
-            // of the first meanwhile: no guard (`renew_host` has asked) or `&mut` slice does, and no queue, because those
-            // that work were waited for, and what the others were to deliver is not valid here or about to be overwritten.
+            // SAFETY: `range` lies within both buffers, of which the second is new and writable. No valid byte is
+            // written of the first meanwhile: no guard (`renew_host` has asked) or `&mut` slice does, and no queue,
+            // because those that work were waited for, and what the others were to deliver is not valid here or about
+            // to be overwritten.
             unsafe { from.copy_to_nonoverlapping(NonNull::new_unchecked(to.add(range.start)), range.len()) };
         }
     }
@@ -129,8 +130,8 @@ impl State {
             return Ok(());
         };
         // SAFETY: the block is of this queue's device and has `len` bytes of the memory, `range` within them. The host
-        // bytes stay readable, and are unchanged during the call because no queue writes them any more (above). After it,
-        // unless it is done with them, their copy has an entry for this read, and each write or free waits for it.
+        // bytes stay readable, and are unchanged during the call because no queue writes them any more (above). After
+        // it, unless it is done with them, their copy has an entry for this read, and each write or free waits for it.
         let host = unsafe { queue.upload(&*memory.block, range.start, ptr, len) };
         let copy = match from {
             ADOPTED => &mut self.adopted,
@@ -273,8 +274,8 @@ impl State {
             let (start, from, len) = (to.start, source.range().start, to.len());
             // SAFETY: both ranges lie within their blocks (checked by the caller, and by the token), and both blocks on
             // this queue's device. The source's entry was made when the token was, on this queue. The destination's was
-            // made above, unless it is new: then it has no other user, and gets its entry below, under the same lock, or
-            // is dropped in the order of this queue, which allocated it.
+            // made above, unless it is new: then it has no other user, and gets its entry below, under the same lock,
+            // or is dropped in the order of this queue, which allocated it.
             let enqueued = unsafe { queue.copy(block, start, source_block, from, len) };
             if let Err(error) = enqueued {
                 match new {
@@ -292,8 +293,7 @@ impl State {
         Ok(true)
     }
 
-    /// A copy that failed may have been enqueued all the same: the device no longer holds these bytes where another copy
-    /// does.
+    /// A copy that failed may have been enqueued all the same: the device's bytes count no more where another has them.
     fn invalidate_range_after_error(&mut self, slot: Slot, range: &Range<usize>) {
         let only = self.replicas.only_in(slot, range);
         for shared in only.missing(range).iter() {
@@ -320,7 +320,7 @@ impl State {
         // SAFETY: `range` lies within the source; the buffer is new and has `len` bytes. No queue uses lent bytes.
         unsafe { staged.copy_from_nonoverlapping(lent, len) };
         let host = match &self.devices[index].memory {
-            // SAFETY: as in `upload`; the buffer gets an entry for this read, and is kept until the queue is synchronised.
+            // SAFETY: as in `upload`; the buffer gets an entry for this read, and is kept until a synchronisation.
             Some(memory) => unsafe { queue.upload(&*memory.block, range.start, staged, len) },
             None => Ok(Host::Done),
         };
@@ -347,8 +347,8 @@ impl State {
         Ok(start)
     }
 
-    /// The transfer of the last staged buffer has been enqueued, or refused. Even then it may have been enqueued: unless
-    /// it is done with, the buffer is kept until its queue has been synchronised.
+    /// The transfer of the last staged buffer has been enqueued, or refused. Even then it may have been enqueued:
+    /// unless it is done with, the buffer is kept until its queue has been synchronised.
     fn end_staging(
         &mut self,
         to: Slot,
@@ -368,7 +368,7 @@ impl State {
         self.take_staged(to, range).map(drop)
     }
 
-    /// Ends a staged transfer once its queue has been synchronised, which it stops for. False: there is none for `range`.
+    /// Ends a staged transfer once its queue has been synchronised, which it stops for. False: `range` has none.
     fn take_staged(&mut self, to: Slot, range: &Range<usize>) -> Result<bool, Stop> {
         let found = self.staged.iter().position(|staged| staged.to == to && staged.range == *range);
         let Some(index) = found else {

@@ -1,5 +1,5 @@
-//! What a memory knows of its queues: which waits are under way, what has been waited for, which queues have failed; and
-//! how a step says that it must wait. It relies on `uses` for whom to wait for, and waits for nothing itself.
+//! What a memory knows of its queues: which waits are under way, what has been waited for, which queues have failed;
+//! and how a step says that it must wait. It relies on `uses` for whom to wait for, and waits for nothing itself.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,7 +49,8 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Enters an access of `by`, once it has waited for every access that conflicts. A queue that has failed gets no work.
+    /// Enters an access of `by`, once it has waited for every access that conflicts. A queue that has failed gets no
+    /// work.
     ///
     /// The entry stands before the work is enqueued: whatever an enqueuing call did before it failed, it is waited for.
     pub(crate) fn order(
@@ -86,8 +87,8 @@ impl Waits {
     }
 }
 
-/// The queues whose failure lasts, as far as they are known, each with the error that names it. The list saves waits and
-/// stops a failure from spreading; no soundness rests on it.
+/// The queues whose failure lasts, as far as they are known, each with the error that names it. The list saves waits
+/// and stops a failure from spreading; no soundness rests on it.
 #[derive(Default)]
 pub(crate) struct Broken {
     known: Vec<(QueueHandle, Error)>,

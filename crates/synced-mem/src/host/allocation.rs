@@ -11,12 +11,12 @@ pub(crate) const ALIGN: usize = 64;
 const ALIGN_LARGE: usize = 256;
 /// From this length a block counts as large: a page, so the padding is at most 6 %.
 const LARGE: usize = 4096;
-/// The size of a huge page on x86-64: blocks of at least one begin in the first bytes of one. First touch of 256 MiB took 26 ms
-/// in huge pages and 139 ms in small ones; 300 arrays of 3.2 MiB were read in 0.24 s, and in 0.50 s where half of each lay in
-/// huge pages.
+/// The size of a huge page on x86-64: blocks of at least one begin in the first bytes of one. First touch of 256 MiB
+/// took 26 ms in huge pages and 139 ms in small ones; 300 arrays of 3.2 MiB were read in 0.24 s, and in 0.50 s where
+/// half of each lay in huge pages.
 pub(crate) const HUGE: usize = 2 << 20;
-/// Where in its first page such a block begins: at one of this many multiples of a page and a large block's alignment. If all
-/// began at the same place, streams through several of them would meet in the same sets of a cache.
+/// Where in its first page such a block begins: at one of this many multiples of a page and a large block's alignment.
+/// If all began at the same place, streams through several of them would meet in the same sets of a cache.
 const PLACES: usize = 16;
 const PLACE: usize = 4096 + ALIGN_LARGE;
 /// The alignment asked of the allocator. Above 16, std's `alloc_zeroed` takes aligned memory and clears it
@@ -84,8 +84,9 @@ fn padded(capacity: usize, align: usize) -> Option<Layout> {
     Layout::from_size_align(padded, ALIGN_ALLOCATOR).ok()
 }
 
-/// How many of these bytes, the first of which begins a huge page, are to lie in huge pages: also those of the last page if they
-/// fill half of it, and then the rest of it is taken as well. A tail in small pages costs a page fault for every 4 KiB.
+/// How many of these bytes, the first of which begins a huge page, are to lie in huge pages: also those of the last
+/// page if they fill half of it, and then the rest of it is taken as well. A tail in small pages costs a page fault for
+/// every 4 KiB.
 fn in_huge_pages(bytes: usize) -> usize {
     let tail = bytes % HUGE;
     let whole = bytes - tail;
@@ -105,7 +106,8 @@ fn place(page: NonNull<u8>) -> usize {
 /// Asks for huge pages. A refusal costs time only, so it is not an error.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn advise_huge_pages(start: NonNull<u8>, len: usize) {
-    // SAFETY: the range begins with a page and lies within our block; this advice changes no contents and no protection.
+    // SAFETY: the range begins with a page and lies within our block; this advice changes no contents and no
+    // protection.
     unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
 }
 

@@ -306,7 +306,8 @@ mod tests {
 
     impl HostBuffer {
         pub(crate) fn as_slice(&self) -> &[u8] {
-            // SAFETY: `ptr` starts `len` initialised bytes of one block, alive while `self` is; no test writes them meanwhile.
+            // SAFETY: `ptr` starts `len` initialised bytes of one block, alive while `self` is; no test writes them
+            // meanwhile.
             unsafe { slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
         }
 

@@ -23,8 +23,8 @@ const CLASSES: usize = 2 * (usize::BITS - 1 - SMALLEST.trailing_zeros()) as usiz
 /// A new block of some megabytes costs a page fault for every page that is touched; a used one costs none: to take and
 /// touch 16 MiB took 499 µs and 27 µs (two shared cores). So blocks come back here when the memory that had them is
 /// dropped or evicted, and no queue may still use them.
-/// To the next memory, a used block counts as never written, and its bytes are zero. To take and overwrite a block lasts
-/// 1.2 times as long with that as without for 8 KiB, 2 times for 1 MiB, 1.3 times for 16 MiB; a pool made by
+/// To the next memory, a used block counts as never written, and its bytes are zero. To take and overwrite a block
+/// lasts 1.2 times as long with that as without for 8 KiB, 2 times for 1 MiB, 1.3 times for 16 MiB; a pool made by
 /// [`unzeroed`](Self::unzeroed) does not clear.
 ///
 /// Blocks have the sizes of their classes: 4 KiB, 6 KiB, 8 KiB, 12 KiB, and so on, each power of two and one and a half
@@ -132,16 +132,17 @@ impl HostPool {
         Self::with(cap_bytes, true, None)
     }
 
-    /// A pool that does not clear used blocks. A caller of [`SyncedMem::host_overwrite`](crate::SyncedMem::host_overwrite)
-    /// then sees, before it writes, what another owner has left there. Nothing else shows it: what is read is zero where
-    /// it was never written.
+    /// A pool that does not clear used blocks. A caller of
+    /// [`SyncedMem::host_overwrite`](crate::SyncedMem::host_overwrite) then sees, before it writes, what another owner
+    /// has left there. Nothing else shows it: what is read is zero where it was never written.
     pub fn unzeroed(cap_bytes: usize) -> Self {
         Self::with(cap_bytes, false, None)
     }
 
     /// A pool as [`new`](Self::new) makes it, of the device's own kind of host memory where it has one, such as pinned
-    /// memory: transfers then use the bytes where they lie, and do not wait. Such memory is scarce and slow to allocate;
-    /// where the device refuses more, and for lengths that the pool does not keep, the host's allocator is asked.
+    /// memory: transfers then use the bytes where they lie, and do not wait. Such memory is scarce and slow to
+    /// allocate; where the device refuses more, and for lengths that the pool does not keep, the host's allocator is
+    /// asked.
     pub fn of(device: &Arc<dyn Device>, cap_bytes: usize) -> Self {
         Self::with(cap_bytes, true, Some(Arc::clone(device)))
     }

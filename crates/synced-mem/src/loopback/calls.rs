@@ -42,8 +42,8 @@ impl Operation {
     }
 }
 
-/// A device's limit until another is set: more memory than any host has, but less than the conformance suite requests in
-/// order to be refused. So such a request never reaches the host's allocator.
+/// A device's limit until another is set: more memory than any host has, but less than the conformance suite requests
+/// in order to be refused. So such a request never reaches the host's allocator.
 const LIMIT: usize = usize::MAX / 8;
 
 /// What is counted for one device.
@@ -67,9 +67,9 @@ pub enum Fault {
     Refused,
     /// With [`Error::Device`], after it has enqueued its work, or done what it waits for.
     Reported,
-    /// Its work ends half-way: an upload, a download, a copy or a fill moves the first half of its bytes, a kernel does not
-    /// run. The call itself succeeds, if it does not run the work; the queue fails from then on. For calls that enqueue no
-    /// bytes it does nothing.
+    /// Its work ends half-way: an upload, a download, a copy or a fill moves the first half of its bytes, a kernel does
+    /// not run. The call itself succeeds, if it does not run the work; the queue fails from then on. For calls that
+    /// enqueue no bytes it does nothing.
     BrokenOff,
 }
 

@@ -1,6 +1,6 @@
 //! Kernels of a loopback device: closures over the bytes of their parameters.
-//! It relies on `memory` for these bytes, of which a kernel gets copies: it runs with nothing locked, and what it wrote is
-//! stored when it has ended. It knows no queue.
+//! It relies on `memory` for these bytes, of which a kernel gets copies: it runs with nothing locked, and what it wrote
+//! is stored when it has ended. It knows no queue.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -81,7 +81,8 @@ impl Launch {
         Self { params, kernel }
     }
 
-    /// A kernel that fails at once, in the place of this one. This one is dropped when it would run, with nothing locked.
+    /// A kernel that fails at once, in the place of this one. This one is dropped when it would run, with nothing
+    /// locked.
     pub(super) fn broken_off(self, message: String) -> Self {
         let Launch { params, kernel } = self;
         let kernel = Box::new(move |_: &mut [KernelArg<'_>]| {

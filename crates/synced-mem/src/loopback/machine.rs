@@ -1,6 +1,6 @@
-//! A loopback machine: its lock, and how its work runs: what the mode runs after a call, and what a synchronisation needs.
-//! It relies on `schedule` for the order, and on `turns` to say when a thread would wait for itself.
-//! The lock is held but for the run of a kernel; meanwhile other threads enqueue, and run what does not wait for it.
+//! A loopback machine: its lock, and how its work runs: what the mode runs after a call, and what a synchronisation
+//! needs. It relies on `schedule` for the order, and on `turns` to say when a thread would wait for itself. The lock is
+//! held but for the run of a kernel; meanwhile other threads enqueue, and run what does not wait for it.
 
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,9 +10,9 @@ use super::task::{Entry, Task};
 use super::turns::Turn;
 use crate::QueueId;
 
-/// When enqueued work runs. A kernel runs only within [`launch`](super::launch), [`Queue::wait_for`](crate::Queue::wait_for)
-/// and [`Queue::synchronize`](crate::Queue::synchronize), which a memory never calls with its lock held; other calls leave
-/// it, and what lies behind it on its queue, pending.
+/// When enqueued work runs. A kernel runs only within [`launch`](super::launch),
+/// [`Queue::wait_for`](crate::Queue::wait_for) and [`Queue::synchronize`](crate::Queue::synchronize), which a memory
+/// never calls with its lock held; other calls leave it, and what lies behind it on its queue, pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
@@ -50,8 +50,8 @@ impl Machine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs what the mode runs after an entry got a position of a queue. Fails where this thread would have to wait for a
-    /// kernel that it runs; the entry is pending then. With [`Kernels::Leave`] it waits for nothing and cannot fail.
+    /// Runs what the mode runs after an entry got a position of a queue. Fails where this thread would have to wait for
+    /// a kernel that it runs; the entry is pending then. With [`Kernels::Leave`] it waits for nothing and cannot fail.
     pub(super) fn after_call<'a>(
         &'a self,
         state: MutexGuard<'a, State>,

@@ -29,8 +29,8 @@ use crate::{Arg, Block, Device, DeviceId, Error, Host, Queue, QueueId};
 /// | wait for its own end: synchronise its queue or one that waits for it, or what waits for such a queue, through any number of machines and of kernels that wait for each other | an error of the call: [`Error::Deadlock`] |
 /// | hand such waiting to another thread, and wait for that thread | it hangs, because that cannot be seen |
 ///
-/// With [`Mode::Immediate`](super::Mode::Immediate) a launch waits for the kernel, and so in a kernel of the same queue is
-/// an [`Error::Deadlock`]; the work is enqueued all the same.
+/// With [`Mode::Immediate`](super::Mode::Immediate) a launch waits for the kernel, and so in a kernel of the same queue
+/// is an [`Error::Deadlock`]; the work is enqueued all the same.
 ///
 /// A kernel that panics fails its queue. If it ran within this call, this call reports it. Otherwise every later
 /// `synchronize` does, of the queue and of any queue that waited for the kernel; other work still runs.
@@ -59,7 +59,8 @@ pub fn launch<'a>(
         let piece = arg.block().map(|block| call.piece(block, start, end - start)).transpose()?;
         params.push(Param::new(arg.access(), piece));
     }
-    // A kernel that is refused has not been moved, and so is dropped last of all, with nothing locked: it may own a memory.
+    // A kernel that is refused has not been moved, and so is dropped last of all, with nothing locked: it may own a
+    // memory.
     if Param::conflict(&params) {
         return Err(call.misuse("an argument that is written overlaps another"));
     }
@@ -184,12 +185,13 @@ impl Call<'_> {
 //    calling thread or on one that has released the lock since.
 // 5: a task moves `Piece`s and host bytes of equal length, made here from one `len`, within blocks checked here.
 // 6: host bytes are named by tasks only, and a task is gone once it has run, which is asked before a call says `Done`.
-// 7: a slot is a vector of its own; its free is an entry of the lane, or happens when the lane has nothing left to do, or
+// 7: a slot is a vector of its own; its free is an entry of the lane, or happens when the lane has nothing left to do,
+// or
 //    it is given out again by that lane only, whose work on the new block comes later.
-// 8: an error returns before something is enqueued, or after all of it is; a wait asks first whether the other has failed.
-// 9: nothing here names `SyncedMem` or `SharedMem`. A kernel may (`launch`), and is the caller's code.
-// 10: which machine a device belongs to is set once, and is all that is asked.
-// 11: `Turn` knows which thread runs which kernel and what each thread waits for.
+// 8: an error returns before something is enqueued, or after all of it is; a wait asks first whether the other has
+// failed. 9: nothing here names `SyncedMem` or `SharedMem`. A kernel may (`launch`), and is the caller's code. 10:
+// which machine a device belongs to is set once, and is all that is asked. 11: `Turn` knows which thread runs which
+// kernel and what each thread waits for.
 unsafe impl Queue for LoopQueue {
     fn id(&self) -> QueueId {
         self.id

@@ -1,5 +1,6 @@
-//! The schedule of a loopback machine: what is pending on its queues, in which order it may take effect, and what failed.
-//! It relies on its caller to hold the machine's lock, and on `machine` to run what it chooses. It runs nothing.
+//! The schedule of a loopback machine: what is pending on its queues, in which order it may take effect, and what
+//! failed. It relies on its caller to hold the machine's lock, and on `machine` to run what it chooses. It runs
+//! nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -90,7 +91,8 @@ impl State {
         lanes.map(|lane| lane.pending.len()).sum()
     }
 
-    /// A slot for a block of a queue: one that it freed, or a fresh one. `None` beyond the limit of the device or the host.
+    /// A slot for a block of a queue: one that it freed, or a fresh one. `None` beyond the limit of the device or the
+    /// host.
     pub(super) fn allocate(&mut self, queue: QueueId, len: usize) -> Option<u64> {
         let device = self.lane(queue).device;
         let account = self.account(device);
@@ -103,7 +105,8 @@ impl State {
         Some(slot)
     }
 
-    /// A block of a queue was dropped. Returns the entry that frees its slot in the order of the queue, unless it is free now.
+    /// A block of a queue was dropped. Returns the entry that frees its slot in the order of the queue, unless it is
+    /// free now.
     pub(super) fn release(&mut self, device: DeviceId, queue: QueueId, slot: u64, len: usize) -> Option<Entry> {
         let account = self.account(device);
         account.in_use -= len;

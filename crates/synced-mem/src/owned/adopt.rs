@@ -58,8 +58,9 @@ impl From<SyncedMem> for SharedMem {
 type Owned = (Box<dyn Block>, Box<dyn Any + Send + Sync>);
 
 impl SyncedMem {
-    /// Puts these bytes in the place of what there was, newer bytes on devices included (Caffe's `set_cpu_data`): a vector,
-    /// which is written in place, or bytes with an [owner](HostBuffer::from_owner), of which a write copies what it needs.
+    /// Puts these bytes in the place of what there was, newer bytes on devices included (Caffe's `set_cpu_data`): a
+    /// vector, which is written in place, or bytes with an [owner](HostBuffer::from_owner), of which a write copies
+    /// what it needs.
     ///
     /// # Errors
     /// [`Error::WrongLength`]; the bytes are then dropped.

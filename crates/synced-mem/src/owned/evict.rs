@@ -15,8 +15,8 @@ impl SyncedMem {
     /// device to the host, from the host to a device that has been used before. A copy without bytes is freed.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; [`Error::OnlyCopy`] when there is nowhere to move them; as [`host`](Self::host). Nothing is
-    /// lost.
+    /// [`Error::OutOfBounds`]; [`Error::OnlyCopy`] when there is nowhere to move them; as [`host`](Self::host). Nothing
+    /// is lost.
     pub fn evict(&mut self, location: Location, range: impl RangeBounds<usize>) -> Result<(), Error> {
         self.take_away(location, range, Dirty::Move)
     }

@@ -1,8 +1,9 @@
 //! Memories over borrowed slices, for as long as a closure runs.
 //!
-//! No queue ever sees a lent slice: its bytes go to and from devices through a buffer of our own, and each such transfer
-//! is finished before the call returns. So nothing is left to settle when the scope ends, not even after a panic or a
-//! leak. The scope owns its memories and hands out references; it leaves out everything that would let one escape.
+//! No queue ever sees a lent slice: its bytes go to and from devices through a buffer of our own, and each such
+//! transfer is finished before the call returns. So nothing is left to settle when the scope ends, not even after a
+//! panic or a leak. The scope owns its memories and hands out references; it leaves out everything that would let one
+//! escape.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -54,8 +55,8 @@ use crate::owned::SyncedMem;
 /// ```
 ///
 /// # Errors
-/// [`Error::Device`], [`Error::OutOfMemory`] when the newest bytes of a slice lent for writing cannot be brought back; `work` has run, and the
-/// slice holds older bytes there.
+/// [`Error::Device`], [`Error::OutOfMemory`] when the newest bytes of a slice lent for writing cannot be brought back;
+/// `work` has run, and the slice holds older bytes there.
 pub fn scope<'env, R>(work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R) -> Result<R, Error> {
     let owned = Owned::default();
     let scope = Scope { owned: &owned, scope: PhantomData, env: PhantomData };

@@ -25,14 +25,14 @@ enum Side {
 impl SharedMem {
     /// Copies `source[range]` to `self[at..]`.
     ///
-    /// Where the source lacks the fewest bytes: on a device or on the host; of equals, on a device that the destination is
-    /// on already, else on the host. The destination's old bytes are not moved for it. Copying a range onto
-    /// itself changes nothing.
+    /// Where the source lacks the fewest bytes: on a device or on the host; of equals, on a device that the destination
+    /// is on already, else on the host. The destination's old bytes are not moved for it. Copying a range onto itself
+    /// changes nothing.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] in either memory; [`Error::Conflict`] when another borrow writes the source or borrows the
-    /// destination, or when they overlap; [`Error::OutOfMemory`], [`Error::Device`]. The destination is then unchanged,
-    /// but for a device that failed in the midst of the copy and alone held the old bytes.
+    /// [`Error::OutOfBounds`] in either memory; [`Error::Conflict`] when another borrow writes the source or borrows
+    /// the destination, or when they overlap; [`Error::OutOfMemory`], [`Error::Device`]. The destination is then
+    /// unchanged, but for a device that failed in the midst of the copy and alone held the old bytes.
     pub fn copy_from(&self, at: usize, source: &Self, range: impl RangeBounds<usize>) -> Result<(), Error> {
         let range = check(resolve(range, source.len()), source.len())?;
         let to = check(at..at.saturating_add(range.len()), self.len())?;

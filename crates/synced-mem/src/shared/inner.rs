@@ -47,7 +47,8 @@ impl Inner {
         Ok((brought, lease))
     }
 
-    /// Refuses a borrow that is in conflict with another. For a writer it closes the way of the readers that take no lock.
+    /// Refuses a borrow that is in conflict with another. For a writer it closes the way of the readers that take no
+    /// lock.
     pub(crate) fn check(&self, state: &State, range: &Range<usize>, access: Access) -> Result<(), Error> {
         state.borrows.check(range, access)?;
         match access == Access::Read || self.readers.close() {

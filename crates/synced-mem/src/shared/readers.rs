@@ -1,8 +1,8 @@
 //! Readers of all bytes of a memory on the host that take no lock: a count, and a way in that the writers close.
 //!
-//! The way is open only while all bytes are valid at `start`, no queue writes them, and nothing is borrowed to be written.
-//! It is opened and closed under the memory's lock. Whatever ends such a state closes it first, which fails while there is
-//! a reader. This file holds the orderings and their proof; the callers say when it is open.
+//! The way is open only while all bytes are valid at `start`, no queue writes them, and nothing is borrowed to be
+//! written. It is opened and closed under the memory's lock. Whatever ends such a state closes it first, which fails
+//! while there is a reader. This file holds the orderings and their proof; the callers say when it is open.
 
 use std::ptr::{self, NonNull};
 
@@ -22,13 +22,14 @@ const MOST: usize = usize::MAX / 2;
 ///
 /// * *A reader and a writer never meet.* A reader that enters before the way is closed makes the closing fail, until it
 ///   leaves; behind the closing, no reader enters before the way is opened, by then for readers only.
-/// * *A reader sees the bytes.* Its Acquire reads the Release of the opening or something later in its release sequence, so
-///   what was done before the opening, to the bytes and to `start`, happens before its reads. A later store of `start`
-///   happens after a closing, and that after the reader has left, so the reader does not load it.
-/// * *A writer disturbs no read.* The Acquire of its closing reads the Release of every reader that has left, so their reads
-///   happen before its writes. One that finds the way closed has the lock from the thread that closed it.
-/// * *No waiter sleeps through the end it waits for.* It sets `AWAITED` under the lock and then tries once more. A last reader that left before that
-///   is not in the way of this try; one that leaves behind it sees the bit, and counts its end under the lock.
+/// * *A reader sees the bytes.* Its Acquire reads the Release of the opening or something later in its release
+///   sequence, so what was done before the opening, to the bytes and to `start`, happens before its reads. A later
+///   store of `start` happens after a closing, and that after the reader has left, so the reader does not load it.
+/// * *A writer disturbs no read.* The Acquire of its closing reads the Release of every reader that has left, so their
+///   reads happen before its writes. One that finds the way closed has the lock from the thread that closed it.
+/// * *No waiter sleeps through the end it waits for.* It sets `AWAITED` under the lock and then tries once more. A last
+///   reader that left before that is not in the way of this try; one that leaves behind it sees the bit, and counts its
+///   end under the lock.
 pub(crate) struct Readers {
     word: AtomicUsize,
     /// Set while the way is closed; where all bytes are while it is open.

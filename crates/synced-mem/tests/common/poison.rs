@@ -11,8 +11,8 @@ const MOST: usize = 1 << 16;
 
 pub(crate) struct Poisoning;
 
-// SAFETY: every call is passed on to the system's allocator as it is; a block is overwritten within its size, while it is
-// still ours. What grows or shrinks is allocated anew (the default), so the old block is overwritten too.
+// SAFETY: every call is passed on to the system's allocator as it is; a block is overwritten within its size, while it
+// is still ours. What grows or shrinks is allocated anew (the default), so the old block is overwritten too.
 unsafe impl GlobalAlloc for Poisoning {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises are those of this call.

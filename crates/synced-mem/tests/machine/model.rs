@@ -351,7 +351,8 @@ pub(crate) fn copy(
     Ok(())
 }
 
-/// The device that a copy runs on, if not the host: who lacks the fewest cells, then who has the destination, then the first.
+/// The device that a copy runs on, if not the host: who lacks the fewest cells, then who has the destination, then the
+/// first.
 fn device_of_copy(models: &[Model], to: usize, from: usize, range: &Range<usize>) -> Option<usize> {
     let (source, target) = (&models[from], &models[to]);
     let lacking = |has: &dyn Fn(usize) -> bool| range.clone().filter(|cell| !has(*cell)).count();

@@ -265,7 +265,8 @@ impl World {
                 }
             }
             (Ok(()), Ok(())) | (Err(Error::Conflict { .. }), Err(Refusal::Conflict)) => self.models = models,
-            // The model does not know whether bytes that were never written have been read; then ranges that overlap matter.
+            // The model does not know whether bytes that were never written have been read; then ranges that overlap
+            // matter.
             (Err(Error::Conflict { .. }), Ok(())) if !self.rules.exact && to == from => {}
             (result, predicted) => panic!("{result:?}, but the model says {predicted:?}"),
         }

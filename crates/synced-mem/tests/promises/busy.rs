@@ -66,8 +66,8 @@ fn bring(memory: &SharedMem, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'static
     memory.device(queue, 0..100)
 }
 
-/// A few batches on a queue; the kernel of the last brings more. In a kernel they may be in conflict with the borrow of the
-/// call that waits for it.
+/// A few batches on a queue; the kernel of the last brings more. In a kernel they may be in conflict with the borrow of
+/// the call that waits for it.
 fn batches(memory: SharedMem, queue: Arc<dyn Queue>, chain: Chain) {
     let token = bring(&memory, &queue);
     let arg = token.as_ref().map(DeviceRef::arg);

@@ -1,5 +1,5 @@
-//! Host bytes that a transfer is done with are free at once, whatever else its queue has to do; and what a transfer may read
-//! during its call has arrived before.
+//! Host bytes that a transfer is done with are free at once, whatever else its queue has to do; and what a transfer may
+//! read during its call has arrived before.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Giving a copy back: it goes only where every byte is somewhere else for certain, and readers never see what has gone.
+//! Giving a copy back: it goes only where every byte is somewhere else for certain, and readers never see what has
+//! gone.
 
 use std::sync::mpsc;
 use std::thread;

@@ -5,8 +5,8 @@ use synced_mem::{Device, SharedMem};
 
 use super::{break_queue, device, expect, fill};
 
-/// Both memories are valid on the device, the target on the host too. The copy is enqueued and then reported as failed, so
-/// the device's copy of the target may hold anything.
+/// Both memories are valid on the device, the target on the host too. The copy is enqueued and then reported as failed,
+/// so the device's copy of the target may hold anything.
 #[test]
 fn a_copy_that_fails_late_leaves_what_another_place_holds() {
     let (device, queue) = device();
@@ -62,7 +62,8 @@ fn a_copy_takes_the_place_of_what_a_broken_queue_was_to_write() {
     assert_eq!(device.report().misuses, [""; 0]);
 }
 
-/// The bytes that the host holds, those that a queue which works wrote, and those that only the broken one was to deliver.
+/// The bytes that the host holds, those that a queue which works wrote, and those that only the broken one was to
+/// deliver.
 #[test]
 fn a_copy_that_fails_beside_a_broken_queue_changes_nothing() {
     for fault in [Fault::Refused, Fault::Reported] {

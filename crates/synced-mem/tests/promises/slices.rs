@@ -1,5 +1,5 @@
-//! `&self` only adds valid copies: what is valid somewhere stays so while plain slices and tokens live, and a slice stays
-//! where it is, however scattered the reads beside it are and whatever fails meanwhile.
+//! `&self` only adds valid copies: what is valid somewhere stays so while plain slices and tokens live, and a slice
+//! stays where it is, however scattered the reads beside it are and whatever fails meanwhile.
 
 use std::ops::Range;
 use std::sync::Arc;

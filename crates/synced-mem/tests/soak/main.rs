@@ -1,9 +1,9 @@
 //! The stress machine: threads that use shared and owned memories on several devices at once, with failures, against a
 //! shadow of every byte, and a watchdog that says what every thread was doing when one of them stands still.
 //!
-//! `cargo xtask soak --seconds N --seed S` runs it; without the variables that this sets it runs for a moment. It works in
-//! rounds of a fixed number of steps, each drawn from a seed of its own, so `--seed` of a failing round begins with it;
-//! only how the threads interleave differs, and not even that with `--threads 1`.
+//! `cargo xtask soak --seconds N --seed S` runs it; without the variables that this sets it runs for a moment. It works
+//! in rounds of a fixed number of steps, each drawn from a seed of its own, so `--seed` of a failing round begins with
+//! it; only how the threads interleave differs, and not even that with `--threads 1`.
 
 mod draw;
 mod owned;

@@ -1,5 +1,5 @@
-//! Steps on a memory with a single owner: the same accesses, and readers on two threads under `&self` whose plain slices
-//! must stay as they are whatever the others bring.
+//! Steps on a memory with a single owner: the same accesses, and readers on two threads under `&self` whose plain
+//! slices must stay as they are whatever the others bring.
 
 use std::ops::Range;
 use std::thread;

@@ -1,4 +1,5 @@
-//! Steps on a memory as a whole, and on two: copies, adoption, eviction, the end of a memory, lent slices, broken queues.
+//! Steps on a memory as a whole, and on two: copies, adoption, eviction, the end of a memory, lent slices, broken
+//! queues.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -50,7 +51,8 @@ impl Worker<'_> {
         }
     }
 
-    /// From one memory to another, or within one. Both ranges are reserved, because no borrow of ours protects the shadow.
+    /// From one memory to another, or within one. Both ranges are reserved, because no borrow of ours protects the
+    /// shadow.
     fn copy(&mut self, draw: &mut Draw) {
         let (from, to) = (self.world.memory(draw), self.world.memory(draw));
         let range = draw.range(from.shadow.len().min(to.shadow.len()));

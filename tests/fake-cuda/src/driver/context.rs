@@ -1,4 +1,5 @@
-//! Devices and their primary contexts: which is current on a thread, which has failed, and what an entry point may still do.
+//! Devices and their primary contexts: which is current on a thread, which has failed, and what an entry point may
+//! still do.
 
 use std::cell::Cell;
 

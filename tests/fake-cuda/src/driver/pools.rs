@@ -1,5 +1,5 @@
-//! Memory pools and the limit of each device. A pool keeps what was freed, up to its release threshold, and gives it again to
-//! allocations that fit; what it keeps counts against the device until it is trimmed.
+//! Memory pools and the limit of each device. A pool keeps what was freed, up to its release threshold, and gives it
+//! again to allocations that fit; what it keeps counts against the device until it is trimmed.
 
 use std::collections::BTreeMap;
 
@@ -145,7 +145,8 @@ impl Driver {
         Ok(self.memory.allocate(device, len, charge, None))
     }
 
-    /// Allocates in the order of a stream: the address is known at once, the memory is there when the stream comes to it.
+    /// Allocates in the order of a stream: the address is known at once, the memory is there when the stream comes to
+    /// it.
     pub(crate) fn allocate_in_order(&mut self, pool: usize, len: usize, stream: usize) -> Result<u64, Code> {
         let device = self.stream_device(stream)?;
         if !self.setup.has_pools {

@@ -1,6 +1,6 @@
-//! Streams and events. What is enqueued waits; a call that synchronises lets the heads of all streams go on, one at a time, in an
-//! order that the seed decides, until what it waits for is done. Every piece of work has a ticket; an event holds that of its last
-//! record, and a stream that waits for it takes the ticket over at the call.
+//! Streams and events. What is enqueued waits; a call that synchronises lets the heads of all streams go on, one at a
+//! time, in an order that the seed decides, until what it waits for is done. Every piece of work has a ticket; an event
+//! holds that of its last record, and a stream that waits for it takes the ticket over at the call.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -226,7 +226,8 @@ impl Driver {
         self.devices[device].failed.map_or(Ok(()), Err)
     }
 
-    /// Whether a stream has nothing left to do. A question lets one piece of work go on, so that who keeps asking gets on.
+    /// Whether a stream has nothing left to do. A question lets one piece of work go on, so that who keeps asking gets
+    /// on.
     pub(crate) fn query(&mut self, handle: usize) -> Result<(), Code> {
         let key = self.stream_key(handle)?;
         let device = self.streams.streams[&key].device;

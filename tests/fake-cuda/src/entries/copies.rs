@@ -1,5 +1,5 @@
-//! Entry points: copies and fills. Bytes of pageable memory are taken over during the call, as a driver does; those of pinned memory
-//! are read when the copy runs. A copy into pageable memory is over when the call returns.
+//! Entry points: copies and fills. Bytes of pageable memory are taken over during the call, as a driver does; those of
+//! pinned memory are read when the copy runs. A copy into pageable memory is over when the call returns.
 
 use std::ffi::{c_uchar, c_uint, c_ushort};
 

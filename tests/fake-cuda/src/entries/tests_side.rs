@@ -1,4 +1,5 @@
-//! Exported functions for the tests, which [`crate::control`] finds in the loaded library. They are no part of a CUDA driver.
+//! Exported functions for the tests, which [`crate::control`] finds in the loaded library. They are no part of a CUDA
+//! driver.
 
 use super::memory::leaks;
 use crate::abi::Code;

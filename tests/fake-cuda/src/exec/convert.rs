@@ -1,5 +1,6 @@
-//! Conversions between types. A float out of a whole type's range becomes the nearest number of it. What is not a number becomes 0
-//! where the source has less than 64 bits and the target too, else the number whose top bit alone is set (PTX ISA 9.0, `cvt`).
+//! Conversions between types. A float out of a whole type's range becomes the nearest number of it. What is not a
+//! number becomes 0 where the source has less than 64 bits and the target too, else the number whose top bit alone is
+//! set (PTX ISA 9.0, `cvt`).
 
 use super::float;
 use crate::ptx::{Kind, Rounding, Type};

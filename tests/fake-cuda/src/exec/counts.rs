@@ -9,7 +9,8 @@ const BANK_BYTES: u64 = 4;
 /// The bytes that shared memory serves at once.
 const SHARED_BYTES: usize = 128;
 
-/// Notes one access to global memory. Each is aligned to its length, so no two overlap in part and none lies in two sectors.
+/// Notes one access to global memory. Each is aligned to its length, so no two overlap in part and none lies in two
+/// sectors.
 pub(super) fn note_global(traffic: &mut Traffic, addresses: &mut [u64], len: usize) {
     traffic.accesses += addresses.len() as u64;
     traffic.bytes += (addresses.len() * len) as u64;
@@ -22,8 +23,8 @@ pub(super) fn note_global(traffic: &mut Traffic, addresses: &mut [u64], len: usi
     }
 }
 
-/// In how many parts shared memory has to serve one access: each bank gives one word at a time, and wide accesses go by halves
-/// or quarters of a warp.
+/// In how many parts shared memory has to serve one access: each bank gives one word at a time, and wide accesses go by
+/// halves or quarters of a warp.
 pub(super) fn bank_conflict(addresses: &[u64], len: usize) -> u64 {
     let group = SHARED_BYTES / len.max(BANK_BYTES as usize);
     let parts = addresses.chunks(group).map(|addresses| {

@@ -1,5 +1,5 @@
-//! Arithmetic on floats, rounded to nearest, subnormals kept. A result that is not a number has one pattern whatever its operands
-//! were, so code that counts on a payload, which a GPU does not promise, is found out.
+//! Arithmetic on floats, rounded to nearest, subnormals kept. A result that is not a number has one pattern whatever
+//! its operands were, so code that counts on a payload, which a GPU does not promise, is found out.
 
 use crate::ptx::{Binary, Ternary, Test, Type, Unary};
 

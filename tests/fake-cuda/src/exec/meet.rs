@@ -1,4 +1,5 @@
-//! Instructions for which threads of a warp wait for each other: shuffles, votes, the warp's barrier. Each names its members.
+//! Instructions for which threads of a warp wait for each other: shuffles, votes, the warp's barrier. Each names its
+//! members.
 
 use super::block::Team;
 use super::warp::{Now, Warp, each};

@@ -1,5 +1,6 @@
-//! Who touched each byte last, and whether two threads were in each other's way: different threads, one of them writing, no barrier
-//! between them. Blocks of a grid are never ordered; atomic accesses are not in each other's way. The last two readers are kept.
+//! Who touched each byte last, and whether two threads were in each other's way: different threads, one of them
+//! writing, no barrier between them. Blocks of a grid are never ordered; atomic accesses are not in each other's way.
+//! The last two readers are kept.
 
 /// The accesses to one byte; thread 0 is none.
 #[derive(Clone, Copy, Default)]

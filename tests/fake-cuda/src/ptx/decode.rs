@@ -1,5 +1,5 @@
-//! One instruction's text as an [`Op`]. Every part of the opcode must be known: a part that is left over is an error, so that no
-//! rounding, saturation or order of memory is passed over in silence.
+//! One instruction's text as an [`Op`]. Every part of the opcode must be known: a part that is left over is an error,
+//! so that no rounding, saturation or order of memory is passed over in silence.
 
 use super::body::Scope;
 use super::op::{Address, Op, Operand, Place, Reg, Space, Special, Type};

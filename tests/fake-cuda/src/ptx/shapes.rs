@@ -147,7 +147,8 @@ fn binary(r: &mut Reader<'_>) -> Result<Op> {
         _ => Binary::CopySign,
     };
     let is_rounded = matches!(f, Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide);
-    // Without a rounding a multiplication and an addition may be fused when the text is assembled, which changes the result.
+    // Without a rounding a multiplication and an addition may be fused when the text is assembled, which changes the
+    // result.
     if ty.is_float() && is_rounded && !r.take("rn") {
         return Err("only rounded to nearest, and written so: otherwise it may be fused with another".to_string());
     }

@@ -1,4 +1,5 @@
-//! The text as words and marks, each with its line, and a cursor over them. Dots, dollars and per cents belong to words.
+//! The text as words and marks, each with its line, and a cursor over them. Dots, dollars and per cents belong to
+//! words.
 
 /// A word or a mark.
 #[derive(Clone, Debug, PartialEq)]

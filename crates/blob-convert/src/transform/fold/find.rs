@@ -25,8 +25,8 @@ impl fmt::Display for Refusal {
 }
 
 impl Fold {
-    /// Finds the normalisations that can be folded into the convolution, deconvolution or fully connected layer before them,
-    /// and those that cannot. A Scale that follows no BatchNorm counts as one.
+    /// Finds the normalisations that can be folded into the convolution, deconvolution or fully connected layer before
+    /// them, and those that cannot. A Scale that follows no BatchNorm counts as one.
     #[must_use]
     pub fn of(net: &Bound<'_>) -> (Self, Vec<Refusal>) {
         let (mut fold, mut refused) = (Self::default(), Vec::new());

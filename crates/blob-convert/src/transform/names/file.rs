@@ -1,4 +1,5 @@
-//! Parses a file of names: lines `OLD NEW`, where `*` in OLD matches any text and `$1` in NEW is the text that the first `*` matched.
+//! Parses a file of names: lines `OLD NEW`, where `*` in OLD matches any text and `$1` in NEW is the text that the
+//! first `*` matched.
 
 use std::collections::HashMap;
 
@@ -7,9 +8,9 @@ use super::Names;
 impl Names {
     /// Reads a file of names and applies it to the tensors `names`: the first matching line wins.
     ///
-    /// A line has an old and a new name, separated by blanks, or by a tab if the names contain blanks. `*` in the old name matches
-    /// any text, `$1` to `$9` in the new name are the texts that the first to ninth `*` matched, `$$` is a dollar. Empty lines and
-    /// lines that begin with `#` are skipped. A note lists the lines that match no tensor.
+    /// A line has an old and a new name, separated by blanks, or by a tab if the names contain blanks. `*` in the old
+    /// name matches any text, `$1` to `$9` in the new name are the texts that the first to ninth `*` matched, `$$` is a
+    /// dollar. Empty lines and lines that begin with `#` are skipped. A note lists the lines that match no tensor.
     ///
     /// ```
     /// use blob_convert::transform::{Names, Transform};

@@ -24,7 +24,8 @@ const ENDINGS: [(&str, &str); 8] = [
 ];
 
 impl Names {
-    /// The names that PyTorch would give. A tensor that no layer and no suffix identifies keeps its name, and a note says so.
+    /// The names that PyTorch would give. A tensor that no layer and no suffix identifies keeps its name, and a note
+    /// says so.
     #[must_use]
     pub fn torch(net: Option<&Bound<'_>>, checkpoint: &Checkpoint) -> Self {
         let mut map = BTreeMap::new();

@@ -139,8 +139,8 @@ pub(crate) fn sum_len(dtype: DType) -> usize {
     if dtype.is_float() { 8 } else { 16 }
 }
 
-/// The sums of many blocks become as many as this: one for each [`THREADS`] of them, in the host's tree. Few are left as they
-/// are, `None`: a launch takes longer than the host's additions.
+/// The sums of many blocks become as many as this: one for each [`THREADS`] of them, in the host's tree. Few are left
+/// as they are, `None`: a launch takes longer than the host's additions.
 pub(crate) fn joined(blocks: usize) -> Option<usize> {
     (blocks > THREADS as usize).then(|| blocks.div_ceil(THREADS as usize))
 }

@@ -1,7 +1,8 @@
-//! Launches of permutations: in tiles where both sides are long, through a stretch where one is short, else word by word.
+//! Launches of permutations: in tiles where both sides are long, through a stretch where one is short, else word by
+//! word.
 //!
-//! Which of these a plan is for follows from the plan alone, because the kernels are loaded before there are addresses. A launch
-//! whose addresses or extents do not fit falls back to words, which each file of kernels has.
+//! Which of these a plan is for follows from the plan alone, because the kernels are loaded before there are addresses.
+//! A launch whose addresses or extents do not fit falls back to words, which each file of kernels has.
 
 use super::super::params::{Axis, Launch, Narrow, Params, Strided, Tiles};
 use super::{ITEMS, Limits, Span, blocks, of_width, rows, width};
@@ -33,8 +34,9 @@ const STEP: usize = 128;
 /// Entries that are worth a block.
 const MIN_STRETCH: usize = 1024;
 
-/// Entries along each side from which on the widest tiles pay. Measured on an H100, of a copy: 4 bytes 0.95 in narrow tiles and 0.97
-/// in wide ones, 2 bytes 0.92 and 0.97, 1 byte 0.90 and 0.94; but with 64 entries on a side 1.00 and 0.78.
+/// Entries along each side from which on the widest tiles pay. Measured on an H100, of a copy: 4 bytes 0.95 in narrow
+/// tiles and 0.97 in wide ones, 2 bytes 0.92 and 0.97, 1 byte 0.90 and 0.94; but with 64 entries on a side 1.00 and
+/// 0.78.
 const MIN_WIDE: u32 = 256;
 
 pub(crate) fn form(plan: &Permutation) -> Form {
@@ -63,7 +65,8 @@ pub(super) fn permute(plan: &Permutation, from: Span, to: Span, limits: Limits) 
     launches
 }
 
-/// Halves along the longest axis, and the halves again, until each has at most as many bytes. A run is an axis of bytes.
+/// Halves along the longest axis, and the halves again, until each has at most as many bytes. A run is an axis of
+/// bytes.
 fn cut(plan: Permutation, from: u64, to: u64, most: usize, launch: &mut impl FnMut(&Permutation, u64, u64)) {
     if plan.bytes() <= most {
         return launch(&plan, from, to);
@@ -152,8 +155,9 @@ fn is_multiple(of: u64, places: [u64; 2], [outer, x, y]: [&[Axis]; 3], width: us
     places.into_iter().chain(ends).chain(strides).chain(rows).all(|place| place.is_multiple_of(of))
 }
 
-/// The short side and the long one, where each is one axis and the entries of both together lie without a gap: `true` in the
-/// source, `false` in the destination. Entries of less than four bytes move as words of four: each row has to hold whole ones.
+/// The short side and the long one, where each is one axis and the entries of both together lie without a gap: `true`
+/// in the source, `false` in the destination. Entries of less than four bytes move as words of four: each row has to
+/// hold whole ones.
 fn short(sides: &Blocks) -> Option<(Stride, Stride, bool)> {
     let (&[x], &[y]) = (sides.x.as_slice(), sides.y.as_slice()) else {
         return None;
@@ -192,7 +196,8 @@ fn narrow(sides: &Blocks, from: u64, to: u64, width: usize) -> Option<Launch> {
         len: long.len as u32,
         chunk: chunk as u32,
         words: (chunk / in_word) as u32,
-        // With an odd number of entries apart all lanes find banks of their own; with an even one every 128 bytes are moved on.
+        // With an odd number of entries apart all lanes find banks of their own; with an even one every 128 bytes are
+        // moved on.
         shift: if short.len % 2 == 1 { TO_ZERO } else { (128 / width.max(4)).ilog2() },
         gather,
         outer,

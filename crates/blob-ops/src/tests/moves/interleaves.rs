@@ -1,4 +1,5 @@
-//! Permutations with short sides, which are interleaved: around the ends of planes and of rows, and several rows at a time.
+//! Permutations with short sides, which are interleaved: around the ends of planes and of rows, and several rows at a
+//! time.
 
 use super::{all_execs, check_permutation};
 use crate::cpu::Exec;

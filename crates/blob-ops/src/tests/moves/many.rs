@@ -2,7 +2,8 @@
 
 use super::{all_execs, check_rows};
 
-/// Rows of more parts than are listed on the stack, rows that are fewer than the pieces, and parts that are most of a row.
+/// Rows of more parts than are listed on the stack, rows that are fewer than the pieces, and parts that are most of a
+/// row.
 #[test]
 fn rows_of_many_and_of_unequal_parts() {
     let execs = all_execs();

@@ -1,5 +1,5 @@
-//! Naive twins of the kernels over bytes at addresses: every byte of an output is written once, with the right value, by aligned
-//! words within the operands.
+//! Naive twins of the kernels over bytes at addresses: every byte of an output is written once, with the right value,
+//! by aligned words within the operands.
 
 use super::super::{ITEMS, Launch, Limits, Span};
 use crate::device::params::{Axis, Fill, Narrow, Params, Rows, Squares, Strided, THREADS, Tiles};
