@@ -253,6 +253,12 @@ fn no_transform_loses_a_tensor_or_a_name_in_silence() {
         outcome
     };
     assert_eq!(refused(nothing), "x.npz: does not allow wrong: \"a\" is made of no tensor that there is");
+    let beyond = |all: &[Spec<'_>]| {
+        let mut outcome: Outcome = all.iter().enumerate().map(|(i, spec)| Made::same(i, spec)).collect();
+        outcome.left_out.push((99, "x".to_owned()));
+        outcome
+    };
+    assert_eq!(refused(beyond), "x.npz: does not allow wrong: tensor 99, which is left out, is not one of the 2");
 }
 
 proptest! {

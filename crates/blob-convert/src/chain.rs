@@ -118,7 +118,10 @@ fn problems(outcome: &Outcome, specs: &[Spec<'_>]) -> Vec<String> {
         }
     }
     for (place, _) in &outcome.left_out {
-        used.get_mut(*place).into_iter().for_each(|used| *used = true);
+        match used.get_mut(*place) {
+            Some(used) => *used = true,
+            None => problems.push(format!("tensor {place}, which is left out, is not one of the {}", specs.len())),
+        }
     }
     let lost = specs.iter().zip(used).filter(|(_, used)| !used);
     problems.extend(lost.map(|(spec, _)| format!("{:?} is lost", spec.tensor.name)));

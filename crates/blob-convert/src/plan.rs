@@ -158,7 +158,7 @@ impl Plan<'_> {
 /// Decides what a conversion of `checkpoint` to `target` will do. Reads no tensor and writes nothing.
 ///
 /// # Errors
-/// The fault of an entry, an output format that cannot hold the tensors, or one that this crate does not write.
+/// The fault of an entry, or an output format that cannot hold the tensors.
 pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'a>) -> Result<Plan<'a>, Error> {
     let is_folder = matches!(target, Target::Folder { .. });
     let options = &to_do(checkpoint, options)?;

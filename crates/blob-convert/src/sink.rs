@@ -44,7 +44,7 @@ impl<'a> Moves<'a> {
         for (tensor, planned) in plan.tensors.iter().enumerate() {
             match planned.how {
                 How::Kept => {}
-                How::Copy if goes_by(plan, planned) => {
+                How::Copy if is_in_pass_order(plan, planned) => {
                     let mut to = 0;
                     for run in plan.checkpoint.entries()[planned.entry].segments() {
                         let (from, len) = (run.offset, run.count * run.stride);
@@ -145,8 +145,8 @@ fn all_casts(tensor: &Planned, bytes: &[u8], tally: &Tally) -> Vec<u8> {
     tensor.casts.iter().fold((bytes.to_vec(), tensor.read_as), round).0
 }
 
-/// Whether the pass can handle a tensor's bytes in the order in which it meets them.
-fn goes_by(plan: &Plan<'_>, planned: &Planned) -> bool {
+/// Whether a tensor's bytes can be moved in the order in which the pass reads them.
+fn is_in_pass_order(plan: &Plan<'_>, planned: &Planned) -> bool {
     let entry = &plan.checkpoint.entries()[planned.entry];
     // Checksums run along a tensor, so its runs must come in their order.
     let ordered = entry.segments().is_sorted_by_key(|run| run.offset);

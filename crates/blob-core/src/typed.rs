@@ -36,7 +36,7 @@ use crate::guards::{Ref, RefMut};
 /// drop(data);
 /// ```
 pub struct Blob<T> {
-    /// Of dtype `T::DTYPE`, unless its user has put another blob here: every access checks it.
+    /// Of dtype `T::DTYPE`, unless its user has put another blob here: each access to the elements checks it.
     any: AnyBlob,
     element: PhantomData<T>,
 }

@@ -180,10 +180,10 @@ impl Net {
         self.layers.get(number.get() as usize - 1)
     }
 
-    /// Whether two layers write values of this one's name, and neither works in place on the other's: as one for
-    /// training and one for use do.
+    /// Whether two layers write a value of this name and neither works in place on the other's, as where one is for
+    /// training and one for inference.
     #[must_use]
-    pub fn has_rival(&self, value: usize) -> bool {
+    pub fn is_written_twice(&self, value: usize) -> bool {
         self.rivals.contains(&value)
     }
 

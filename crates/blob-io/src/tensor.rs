@@ -111,8 +111,9 @@ impl Tensor for AnyBlob {
 
 /// A blob's data, not its diff.
 impl<T: Element> Tensor for Blob<T> {
+    /// That of the blob that it derefs to: its user may have put one of another dtype there.
     fn dtype(&self) -> DType {
-        T::DTYPE
+        (**self).dtype()
     }
 
     fn shape(&self) -> Result<Shape, Error> {

@@ -68,6 +68,9 @@ impl<'a> Inputs<'a> {
     /// # Errors
     /// As [`Checkpoint::reader`](blob_io::Checkpoint::reader), and what the steps before return.
     pub fn open(&self, input: usize) -> Result<Box<dyn Stream + 'a>, Error> {
+        if input >= self.specs.len() {
+            return Err(self.error(format!("has no input {input}")));
+        }
         (self.open)(input)
     }
 
@@ -77,7 +80,8 @@ impl<'a> Inputs<'a> {
     /// # Errors
     /// As [`Inputs::open`]; a tensor that is too large.
     pub fn whole(&self, input: usize) -> Result<Vec<u8>, Error> {
-        let len = self.specs[input].byte_len();
+        let spec = self.specs.get(input).ok_or_else(|| self.error(format!("has no input {input}")))?;
+        let len = spec.byte_len();
         self.fits(len)?;
         let mut values = Vec::new();
         values.try_reserve_exact(len as usize).map_err(|_| self.memory(len, "which are not there"))?;
@@ -91,7 +95,7 @@ impl<'a> Inputs<'a> {
     ///
     /// # Errors
     /// [`Error::Memory`] if not.
-    pub(crate) fn fits(&self, bytes: u64) -> Result<(), Error> {
+    pub fn fits(&self, bytes: u64) -> Result<(), Error> {
         match bytes > self.most_bytes {
             false => Ok(()),
             true => Err(self.memory(bytes, &format!("and at most {} are allowed", self.most_bytes))),

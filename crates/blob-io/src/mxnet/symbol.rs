@@ -68,7 +68,7 @@ pub struct Variable {
     /// Whether it is an auxiliary state, as the running mean of a BatchNorm is: an operator changes it.
     pub is_auxiliary: bool,
     /// Whether its place at an operator or its name says that it is learnt, and so that a file of parameters has it.
-    /// Data and labels are not, nor what has a name of its own and is used by operators alone that are not known here.
+    /// Data and labels are not, nor is a variable with a name of its own that only unknown operators use.
     pub is_parameter: bool,
     /// Its shape: as it is declared, else what the operator's attributes say; `None` for an axis, or all of it, that
     /// depends on the net's input.

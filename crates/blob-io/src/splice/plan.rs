@@ -31,7 +31,7 @@ pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, 
         edits.extend(layer(specs, splice, place, &mut problems));
     }
     let whole = Span { start: 0, end: splice.base.file_len() };
-    let mut parts = weave(whole, edits);
+    let mut parts = with_edits(whole, edits);
     let is_v1 = splice.layers.last().and_then(|layer| layer.field).is_some_and(|field| field.number == 2);
     for (name, blobs) in &splice.added {
         let form = Form { v1: is_v1, ..splice.form.unwrap_or_default() };
@@ -44,7 +44,7 @@ pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, 
 }
 
 /// The parts of a message whose bytes are kept but for the edits, which lie in it in ascending order.
-fn weave(span: Span, edits: Vec<Edit>) -> Vec<Part> {
+fn with_edits(span: Span, edits: Vec<Edit>) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut at = span.start;
     for (range, new) in edits {
@@ -110,15 +110,15 @@ fn layer(specs: &[TensorSpec], splice: &Splice<'_>, place: usize, problems: &mut
 /// A layer's message with edits in it, and the nested one where there are some in that.
 fn contained(field: Field, nested: Option<Field>, edits: Vec<Edit>) -> Edit {
     let Some(nested) = nested else {
-        return (field.whole, vec![Part::Field(field.number, weave(field.content, edits))]);
+        return (field.whole, vec![Part::Field(field.number, with_edits(field.content, edits))]);
     };
     let within = |edit: &Edit| nested.content.start <= edit.0.start && edit.0.end <= nested.content.end;
     let (inner, mut outer): (Vec<Edit>, Vec<Edit>) = edits.into_iter().partition(within);
     if !inner.is_empty() {
-        outer.push((nested.whole, vec![Part::Field(nested.number, weave(nested.content, inner))]));
+        outer.push((nested.whole, vec![Part::Field(nested.number, with_edits(nested.content, inner))]));
         outer.sort_by_key(|(range, _)| range.start);
     }
-    (field.whole, vec![Part::Field(field.number, weave(field.content, outer))])
+    (field.whole, vec![Part::Field(field.number, with_edits(field.content, outer))])
 }
 
 /// The entries of a stored blob: its data, and its diff where there is one.

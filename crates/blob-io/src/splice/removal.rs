@@ -113,7 +113,7 @@ impl Wires {
         Ok(())
     }
 
-    /// The layer that alone writes what the layer at `place` alone reads.
+    /// The one layer that writes what the layer at `place` reads; an error where another layer reads or writes it too.
     fn writer(&self, place: usize, bottom: &[u8], top: &[u8]) -> Result<usize, String> {
         let text = |name: &[u8]| format!("{:?}", name_from_bytes(name));
         let others = || self.0.iter().enumerate().filter(|(other, layer)| *other != place && !layer.is_gone);

@@ -167,7 +167,7 @@ fn check_place(net: &Bound<'_>, layer: &Layer) -> Result<(), String> {
     if layer.is_conditional {
         return stays("is in some phases of the net only".to_owned());
     }
-    if net.net().has_rival(top) {
+    if net.net().is_written_twice(top) {
         return stays("writes what another layer writes too".to_owned());
     }
     Ok(())
