@@ -139,6 +139,21 @@ mod tests {
         ("mutants", "xtask/breakages/a.txt", &["a\nb.rs -p a\n- c\n"]),
     ];
 
+    /// What tidy leaves to clippy is refused there, in every crate.
+    #[test]
+    fn clippy_holds_the_length_of_functions_and_stub_macros() {
+        let text = |file: &str| std::fs::read_to_string(shell::root().join(file)).unwrap();
+        assert!(text("clippy.toml").contains("\ntoo-many-lines-threshold = 70\n"));
+        let workspace = text("Cargo.toml");
+        for lint in ["todo", "unimplemented", "too_many_lines", "undocumented_unsafe_blocks", "dbg_macro"] {
+            assert!(workspace.contains(&format!("\n{lint} = \"deny\"\n")), "{lint}");
+        }
+        let files = shell::files(&shell::root()).unwrap();
+        for file in files.iter().filter(|file| file.starts_with("crates/") && file.ends_with("Cargo.toml")) {
+            assert!(text(file).contains("\n[lints]\nworkspace = true\n"), "{file}");
+        }
+    }
+
     #[test]
     fn a_comment_ends_at_the_margin_and_a_row_of_a_table_may_not() {
         let text = |begin: &str, len: usize| format!("{begin}{}\n", "a".repeat(len - begin.len()));

@@ -258,7 +258,7 @@ pub(crate) struct Verify {
     #[arg(long)]
     pub(crate) replay: bool,
     /// Compare with MXNet's symbol file of the net: missing and extra arrays, shapes, dtypes. If there is no such file,
-    /// it is searched beside FILE, also in its archive
+    /// it is searched for beside FILE, also in its archive
     #[arg(long, value_name = "JSON")]
     pub(crate) symbol: Option<PathBuf>,
     /// Print all findings, not only the first 20 per file

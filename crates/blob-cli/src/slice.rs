@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Python's rule in words: from a start, as long as the end is not reached, whatever lies inside.
+    /// Python's rule, step by step: from the start on until the end is reached; indices out of range are passed over.
     fn walked(from: Option<i64>, to: Option<i64>, step: i64, n: i64) -> Vec<i64> {
         let wrap = |b: i64| if b < 0 { b + n } else { b };
         let up = step > 0;

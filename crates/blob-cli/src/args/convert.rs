@@ -102,7 +102,8 @@ pub(crate) struct Transforms {
     /// Leave out the diffs of Caffe's blobs
     #[arg(long)]
     pub(crate) strip_diff: bool,
-    /// Remove the leading ones of Caffe blobs from before 2015: 1x1xOxI becomes OxI, a bias of 1x1x1xN becomes N
+    /// Remove the leading ones of Caffe blobs from before 2015: 1x1xOxI of an inner product becomes OxI, a bias of
+    /// 1x1x1xN becomes N
     #[arg(long)]
     pub(crate) squeeze_legacy: bool,
     /// Divide the means and variances of Caffe's BatchNorms by their factor and leave that out, or keep all three

@@ -33,7 +33,7 @@ pub(crate) struct Plot {
     /// channel
     #[arg(long)]
     pub(crate) filters: bool,
-    /// Draw an image, C×H×W or 1×C×H×W with one or three channels; values outside 0 to 255 are scaled
+    /// Draw an image, C×H×W or 1×C×H×W with one or three channels; one with values outside 0 to 255 is scaled to that
     #[arg(long)]
     pub(crate) image: bool,
     /// The three channels are blue, green, red, as Caffe has them [default for files of Caffe]

@@ -129,10 +129,12 @@ fn nan_and_inf_take_part() {
             for at in [0, 4095, 4096, 5000] {
                 let mut data = vec![1.0f32; 5001];
                 data[at] = hole;
-                let blob = blob(DType::F32, bytemuck::cast_slice(&data));
-                for what in TERMS {
-                    let got = sum_on(isa, what, &blob).unwrap().as_f64();
-                    assert_eq!(got.to_bits(), want.to_bits(), "{hole} at {at}");
+                let doubles: Vec<f64> = data.iter().map(|&value| f64::from(value)).collect();
+                let single = blob(DType::F32, bytemuck::cast_slice(&data));
+                let double = blob(DType::F64, bytemuck::cast_slice(&doubles));
+                for (what, blob) in TERMS.into_iter().flat_map(|what| [(what, &single), (what, &double)]) {
+                    let got = sum_on(isa, what, blob).unwrap().as_f64();
+                    assert_eq!(got.to_bits(), want.to_bits(), "{hole} at {at} of {}", blob.dtype());
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! The live borrows of a shared memory: which byte ranges, for what, on which copy.
-//! Pure bookkeeping over `intervals`. No entry is empty, and no writer overlaps another entry, whatever copies the
-//! two are. A few stand in a list, which costs no allocation once it has grown; those that find it full stand in trees,
-//! and stay where they are until they end. With n of them on c copies a question costs O(c log n), a change O(log n).
+//! Pure bookkeeping over `intervals`. No entry is empty, and no writer overlaps another entry, whatever copies the two
+//! are. A few stand in a list, which costs no allocation once it has grown. When it is full, further ones go into
+//! trees, and each stays where it is until it ends. With n of them on c copies a question costs O(c log n), a change
+//! O(log n).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -219,7 +219,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
         entry.holds.first().cloned()
     }
 
-    /// The guard is gone: no more is launched under it, and what was becomes past.
+    /// The guard was dropped: no more is launched under it, and what was launched counts as past.
     pub(crate) fn release(&mut self, guard: u64, clock: &Clock) {
         let mut gone = Vec::new();
         for Entry { queue, access, live, .. } in &mut self.entries {

@@ -37,7 +37,7 @@ pub(crate) struct ClaimedRange {
     pub(crate) block: Option<Arc<dyn Block>>,
     pub(crate) range: Range<usize>,
     pub(crate) queue: Arc<dyn Queue>,
-    /// Of a memory with one owner: tells that the token is not gone.
+    /// For a memory with one owner: held as long as the token lives.
     pub(crate) _hold: Option<Arc<()>>,
 }
 

@@ -1,6 +1,6 @@
 //! The memory of copies, from its allocation or adoption to its end. What a queue may still use is put aside and given
 //! back later; where it can never be known to be unused, it is leaked, counted and reported.
-//! Callers make sure that there are no slices of what goes.
+//! Callers make sure that no slices of what is freed are left.
 
 use std::any::Any;
 use std::mem;

@@ -1,5 +1,5 @@
 //! Evicting: what a copy alone holds goes elsewhere first, and only then is it given up.
-//! It waits for every queue that still uses what it frees. Callers make sure that there are no slices of what goes.
+//! It waits for every queue that still uses what it frees. Callers make sure that no slices of it are left.
 
 use std::ops::Range;
 

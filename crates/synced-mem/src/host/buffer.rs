@@ -519,4 +519,12 @@ mod tests {
         drop(buffer);
         assert_eq!(*found.lock().unwrap(), Some(vec![]));
     }
+    #[test]
+    fn a_pools_block_is_as_long_as_promised() {
+        let pool = crate::HostPool::new(1 << 20);
+        let mut buffer = pool.take(4097).unwrap();
+        assert!(buffer.is_writable() && buffer.is_clean() && !buffer.is_lent());
+        buffer.as_mut_slice().fill(1);
+        assert_eq!((buffer.len(), buffer.allocated()), (4097, 6144));
+    }
 }

@@ -52,6 +52,8 @@ fn a_memory_of_no_bytes_answers_every_access_and_touches_nothing() {
     let shared = SharedMem::from(owned);
     let guards = (shared.host_mut(..).unwrap(), shared.host_overwrite(..).unwrap(), shared.host(0..0).unwrap());
     assert_eq!((guards.0.len(), guards.1.len(), guards.2.len()), (0, 0, 0));
+    let addresses = [guards.0.as_ptr().addr(), guards.1.as_ptr().addr(), guards.2.as_ptr().addr()];
+    assert!(addresses.iter().all(|address| address % 64 == 0), "{addresses:?}");
     assert!(shared.device_overwrite(&queue, ..).unwrap().arg().block().is_none());
     shared.adopt(HostBuffer::from_owner(Counted(ended.clone()))).unwrap();
     // SAFETY: as above.
