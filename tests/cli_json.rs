@@ -4,9 +4,29 @@ use serde_json::{Value, json};
 use zip::CompressionMethod::{Deflated, Stored};
 
 use crate::support::archive::{ints, npy, theirs};
-use crate::support::blob;
+use crate::support::{Folder, blob};
 
 const NET: &str = "caffe/net/v1.caffemodel";
+
+/// The sessions mask these numbers, which a receipt and a clock change.
+#[test]
+fn a_conversion_says_how_long_its_files_are() {
+    let folder = Folder::new();
+    let source = folder.with("a.npy", npy("'<f4'", "(3,)", &[0; 12]));
+    for (to, anew) in [("x.npz", false), ("y.npy", true)] {
+        let out = folder.file(to);
+        let run = |more: &str| blob(&["convert", &source, "-o", &out, "--force", more]).ok();
+        let line = &run("--json").json()[0];
+        let len = |file: &str| std::fs::metadata(folder.file(file)).unwrap().len();
+        assert_eq!((&line["bytes_in"], &line["bytes_out"]), (&json!(len("a.npy")), &json!(len(to))), "{line}");
+        assert!(line["seconds"].as_f64().is_some_and(|seconds| (0.0..600.0).contains(&seconds)), "{line}");
+        if anew {
+            let said = run("--anew").err;
+            assert!(said.contains(&format!("{} B → {} B  in ", len("a.npy"), len(to))), "{said}");
+        }
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_read_is_a_line_for_every_command() {
     let folder = tempfile::tempdir().unwrap();

@@ -2,8 +2,9 @@
 //! prints.
 //!
 //! A line `$ …` runs in `sh`, in a folder that is new for each file and has the goldens in it (`caffe/`, `mxnet/`, …).
-//! Below it stands, two columns in, what standard output and standard error show together, and `[2]` for a status that
-//! is not 0. `UPDATE_EXPECT=1 cargo test -p blob-tests sessions` writes it anew; read the difference before it goes in.
+//! Below it stands, two columns in, what standard output shows, then standard error, each line after `! `, and `[2]`
+//! for each `blob` whose status is not 0 (or for the line's). `UPDATE_EXPECT=1 cargo test -p blob-tests sessions`
+//! writes it anew; read the difference before it goes in.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -31,24 +32,36 @@ fn play(name: &str, prepare: impl FnOnce(&Folder)) {
     });
 }
 
+/// `blob` with its status noted in a file if it is not 0: of a pipe or a list the shell tells the last one's alone.
+const BLOB: &str = r#"blob() { command blob "$@"; s=$?; [ $s = 0 ] || echo "[$s]" >> "$STATUSES"; return $s; }"#;
+
 /// What a line for the shell shows.
 fn shown(folder: &Folder, line: &str) -> String {
-    let mut shell = Command::new("sh");
+    let (mut shell, notes) = (Command::new("sh"), Folder::new());
+    let statuses = notes.path().join("statuses");
     let path = format!("{}:{}", tool().parent().unwrap().display(), std::env::var("PATH").unwrap());
-    shell.args(["-c", &format!("{{ {line}\n}} 2>&1")]).current_dir(folder.path()).env("PATH", path);
+    shell
+        .args(["-c", &format!("{BLOB}\n{line}")])
+        .current_dir(folder.path())
+        .env("PATH", path)
+        .env("STATUSES", &statuses);
     in_locale(&mut shell);
     let ran = ran(shell, b"");
     assert!(!ran.out.contains("panicked"), "{line}: {}", ran.out);
     let mut shown = String::new();
-    for line in ran.out.lines() {
-        if line.starts_with("{\"schema\":") {
-            schemas::check(&serde_json::from_str(line).unwrap());
+    for (mark, text) in [("", &ran.out), ("! ", &ran.err)] {
+        for line in text.split_inclusive('\n') {
+            let (line, end) = line.strip_suffix('\n').map_or((line, "\n\\ no newline\n"), |line| (line, "\n"));
+            if line.starts_with("{\"schema\":") {
+                schemas::check(&serde_json::from_str(line).unwrap());
+            }
+            shown += &format!("{mark}{}{end}", masked(line));
         }
-        shown += &format!("{}\n", masked(line));
     }
-    match ran.code {
-        Some(0) => shown,
-        code => shown + &format!("[{}]\n", code.unwrap()),
+    match (fs::read_to_string(statuses), ran.code.unwrap()) {
+        (Ok(noted), _) => shown + &noted,
+        (Err(_), 0) => shown,
+        (Err(_), status) => shown + &format!("[{status}]\n"),
     }
 }
 

@@ -85,8 +85,10 @@ pub(crate) fn retell(file: &str, tell: impl Fn(&str) -> String) {
     for line in text.lines().filter(|line| !line.starts_with("  ")) {
         told += &format!("{line}\n");
         if !line.is_empty() && !line.starts_with('#') {
-            told.extend(tell(line).lines().map(|said| match said.trim_end() {
-                "" => "  .\n".to_owned(),
+            // A mark shows blanks at an end, and an empty line.
+            told.extend(tell(line).split_terminator('\n').map(|said| match said.trim_end() {
+                "" if said.is_empty() => "  .\n".to_owned(),
+                text if text.len() < said.len() => format!("  {said}⏎\n"),
                 said => format!("  {said}\n"),
             }));
         }
