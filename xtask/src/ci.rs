@@ -152,8 +152,7 @@ fn libraries(metadata: &serde_json::Value) -> Vec<String> {
 fn steps(values: &Values, libraries: &[String]) -> Vec<Step> {
     let step = |name: String, line: String| {
         let is_absent = |name: &str| line.contains(&format!("{{{name}}}")) && !values.contains_key(name);
-        let why =
-            || ABSENT.iter().find(|(name, _)| is_absent(name)).map_or("a word of it is not known", |(_, why)| why);
+        let why = || ABSENT.iter().find(|(name, _)| is_absent(name)).map_or("a word is not known", |(_, why)| why);
         let mut command = shell::command(&line, |name| values.get(name).cloned()).ok_or_else(why);
         let _ = command.as_mut().map(|command| command.env("PROTOC", NO_PROGRAM));
         (name, command)
@@ -170,8 +169,7 @@ fn steps(values: &Values, libraries: &[String]) -> Vec<Step> {
 /// The durations in seconds, and their sum.
 fn table(durations: &[(String, Duration)]) -> String {
     let total: Duration = durations.iter().map(|(_, duration)| *duration).sum();
-    let rows = durations.iter().map(|(name, duration)| (name.as_str(), duration));
-    let rows = rows.chain([("total", &total)]);
+    let rows = durations.iter().map(|(name, duration)| (name.as_str(), duration)).chain([("total", &total)]);
     rows.map(|(name, duration)| format!("  {:>7.1} s  {name}\n", duration.as_secs_f64())).collect()
 }
 
@@ -197,9 +195,9 @@ mod tests {
 
     /// The commands, or why there is none, on a machine that has everything, or nothing that can be absent.
     fn lines(has: bool) -> Vec<String> {
-        let names =
-            ["none", "report", "target"].into_iter().chain(ABSENT.iter().map(|(name, _)| *name).filter(|_| has));
-        let values = names.map(|name| (name, format!("/{name}"))).collect();
+        let absent = ABSENT.iter().map(|(name, _)| *name).filter(|_| has);
+        let values =
+            ["none", "report", "target"].into_iter().chain(absent).map(|name| (name, format!("/{name}"))).collect();
         let steps = steps(&values, &["blob-io".to_string(), "blob-ops".to_string()]);
         steps.iter().map(|(_, command)| command.as_ref().map_or_else(|why| why.to_string(), shell::line)).collect()
     }
@@ -209,8 +207,8 @@ mod tests {
         let (here, elsewhere) = (lines(true), lines(false));
         assert_eq!((here.len(), elsewhere.len()), (STEPS.len() + 2, STEPS.len() + 2));
         assert!(here.iter().all(|line| line.contains("PROTOC=/nonexistent") && !line.contains(['{', '}'])), "{here:?}");
-        let has =
-            |lines: &[String], words: &[&str]| lines.iter().any(|line| words.iter().all(|word| line.contains(word)));
+        let is_one = |line: &String, words: &[&str]| words.iter().all(|word| line.contains(word));
+        let has = |lines: &[String], words: &[&str]| lines.iter().any(|line| is_one(line, words));
         assert!(has(&here, &["BLOB_REAL_DATA=/real", "BLOB_PYTHON=/python", "cargo test --workspace"]), "{here:?}");
         assert!(has(&here, &["CC=/none", "cargo check -p blob-ops"]), "{here:?}");
         for (_, why) in &ABSENT[2..] {
@@ -238,8 +236,8 @@ mod tests {
 
     #[test]
     fn the_report_is_split_into_promises_and_gaps() {
-        let (promises, gaps) =
-            read_report("mxnet: 9 files\n\ncaffe: 78 files\nNOT TESTED: cuda: no device\ncaffe: 78 files\n");
+        let report = "mxnet: 9 files\n\ncaffe: 78 files\nNOT TESTED: cuda: no device\ncaffe: 78 files\n";
+        let (promises, gaps) = read_report(report);
         assert_eq!(promises, ["caffe: 78 files", "mxnet: 9 files"]);
         assert_eq!(gaps, ["cuda: no device"]);
         assert_eq!(list("not tested", &gaps, "nothing"), "not tested: cuda: no device");

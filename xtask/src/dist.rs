@@ -3,7 +3,7 @@
 //! because a static one loads no CUDA driver; else the host's alone. It says which libraries each needs. It relies on
 //! `blob completions SHELL`, `blob man -o FOLDER` and `readelf`. It packs and uploads nothing.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -30,7 +30,8 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
     // The target whose programs need nothing of the system but its kernel.
     let musl = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let has_musl = std::env::consts::OS == "linux" && shell::has_target(&musl).unwrap_or(false);
-    let mut programs = vec![(has_musl.then_some(&musl), program())];
+    let program = format!("blob{}", std::env::consts::EXE_SUFFIX);
+    let mut programs = vec![(has_musl.then_some(&musl), program.clone())];
     programs.extend(has_musl.then(|| (None, LOADS_DRIVERS.to_string())));
     for (target, name) in programs {
         let tool = dist.join(&name);
@@ -45,25 +46,20 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
     if !has_musl {
         println!("dist: not static, the std of {musl} is not installed (rustup target add {musl})");
     }
-    let pages = documents(&dist.join(program()), &dist)?;
+    let pages = documents(&dist.join(program), &dist)?;
     println!("dist: {} completions, {pages} man pages in {}", COMPLETIONS.len(), dist.display());
     Ok(())
 }
 
-fn program() -> String {
-    format!("blob{}", std::env::consts::EXE_SUFFIX)
-}
-
 /// Builds for this target, or for the host, and copies the program.
 fn build(target: Option<&String>, to: &Path) -> Result<()> {
-    let mut cargo = shell::cargo("build --release -p blob-cli");
-    let mut folder: PathBuf = shell::target_directory()?;
+    let (mut cargo, mut folder) = (shell::cargo("build --release -p blob-cli"), shell::target_directory()?);
     if let Some(target) = target {
         cargo.args(["--target", target]);
         folder.push(target);
     }
     shell::run(&mut cargo)?;
-    let built = folder.join("release").join(program());
+    let built = folder.join(format!("release/blob{}", std::env::consts::EXE_SUFFIX));
     std::fs::copy(&built, to).with_context(|| format!("cannot copy {}", built.display())).map(drop)
 }
 

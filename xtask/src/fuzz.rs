@@ -28,8 +28,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
         let mut install = shell::cargo("install --quiet --locked cargo-fuzz --version ^0.13 --root");
         shell::run(install.arg(&target).env_remove("CARGO"))?;
     }
-    let chosen = all.iter().filter(|name| named.is_empty() || named.contains(&name.as_str()));
-    for name in chosen {
+    for name in all.iter().filter(|name| named.is_empty() || named.contains(&name.as_str())) {
         let corpus = target.join("corpus").join(name);
         let seeds = seed(name, &corpus)?;
         println!("{name}: {seconds} s from {seeds} golden files");
@@ -58,17 +57,15 @@ fn targets() -> Result<Vec<String>> {
 /// reader of text begins with the texts of its kind.
 fn seed(target: &str, corpus: &Path) -> Result<usize> {
     std::fs::create_dir_all(corpus).with_context(|| corpus.display().to_string())?;
-    let root = shell::root();
-    let files = shell::files(&root)?.into_iter().filter(|file| file.starts_with("tests/data/"));
-    let mut seeds = 0;
-    for file in files {
-        let small = root.join(&file).metadata()?.len() <= LONGEST_SEED;
+    let (root, mut seeds) = (shell::root(), 0);
+    for file in shell::files(&root)?.into_iter().filter(|file| file.starts_with("tests/data/")) {
+        let is_small = root.join(&file).metadata()?.len() <= LONGEST_SEED;
         let fits = match target {
             "prototxt" => file.ends_with(".prototxt"),
             "symbol" => file.ends_with(".json"),
             _ => ![".json", ".jsonl", ".tsv", ".md"].iter().any(|end| file.ends_with(end)),
         };
-        if small && fits {
+        if is_small && fits {
             std::fs::copy(root.join(&file), corpus.join(file.replace('/', "-")))?;
             seeds += 1;
         }

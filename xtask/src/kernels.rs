@@ -122,8 +122,8 @@ fn manifest(hashes: &BTreeSet<String>, registers: &BTreeMap<String, Vec<String>>
 fn check(committed: &str, hashes: &BTreeSet<String>) -> Result<()> {
     let lines = committed.lines().filter(|line| !line.starts_with('#') && !line.starts_with("registers "));
     let noted: BTreeSet<String> = lines.map(str::to_string).collect();
-    let stale: BTreeSet<&str> =
-        noted.symmetric_difference(hashes).filter_map(|line| Some(line.split_once(' ')?.1)).collect();
+    let changed = noted.symmetric_difference(hashes);
+    let stale: BTreeSet<&str> = changed.filter_map(|line| Some(line.split_once(' ')?.1)).collect();
     ensure!(
         stale.is_empty(),
         "{FOLDER}: {stale:?} changed since `cargo xtask kernels` ran: run it and commit the result"
@@ -141,14 +141,10 @@ mod tests {
         let written = hashes(&["12 a.cu", "34 a.ptx"]);
         let text = manifest(&written, &BTreeMap::from([("a.ptx k".to_string(), vec!["sm_70=8".to_string()])]));
         assert!(check(&text, &written).is_ok());
-        for (now, stale) in [
-            (&["12 a.cu", "35 a.ptx"][..], "{\"a.ptx\"}"),
-            (&["12 a.cu", "34 a.ptx", "56 b.cu"], "{\"b.cu\"}"),
-            (&["34 a.ptx"], "{\"a.cu\"}"),
-        ] {
-            let error = check(&text, &hashes(now)).unwrap_err().to_string();
-            assert!(error.contains(stale), "{error}");
-        }
+        let refused = |now: &[&str]| check(&text, &hashes(now)).unwrap_err().to_string();
+        assert!(refused(&["12 a.cu", "35 a.ptx"]).contains("{\"a.ptx\"}"));
+        assert!(refused(&["12 a.cu", "34 a.ptx", "56 b.cu"]).contains("{\"b.cu\"}"));
+        assert!(refused(&["34 a.ptx"]).contains("{\"a.cu\"}"));
     }
 
     #[test]

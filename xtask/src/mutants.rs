@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::SystemTime;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::breakages::{LISTS, Mutant, rows, stale};
 use crate::shell;
@@ -17,11 +17,8 @@ const LOOM: &str = "loom";
 
 /// Runs the chosen rows, and fails where one survives.
 pub(crate) fn run(arguments: &[&str]) -> Result<()> {
-    let filter = match arguments {
-        [] => "",
-        [filter] => filter,
-        _ => bail!("mutants takes one filter, and got {arguments:?}"),
-    };
+    ensure!(arguments.len() < 2, "mutants takes one filter, and got {arguments:?}");
+    let filter = arguments.first().copied().unwrap_or_default();
     let root = shell::root();
     let tree = Tree::read(&root)?;
     let all = rows(tree.texts());

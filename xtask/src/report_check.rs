@@ -35,8 +35,8 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
     shell::run(&mut shell::cargo("build -q -p blob-cli"))?;
     let target = shell::target_directory()?;
     let folder = target.join("report-check");
-    std::fs::create_dir_all(&folder)?;
     let control = folder.join("control.html");
+    std::fs::create_dir_all(&folder)?;
     std::fs::write(&control, CONTROL)?;
     let (said, _) = opened(&browser, &control, "1", &folder)?;
     ensure!(said.len() == 2, "the console of a page that loads an image and runs a script says {said:?}");
@@ -73,8 +73,8 @@ fn opened(browser: &Path, page: &Path, scheme: &str, folder: &Path) -> Result<(V
     command.arg(format!("--user-data-dir={}", folder.join("profile").display()));
     command.arg(format!("--blink-settings=preferredColorScheme={scheme}"));
     command.arg(format!("--screenshot={}", picture.display())).arg(format!("file://{}", page.display()));
-    let output =
-        command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {}", browser.display()))?;
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot start {}", browser.display()))?;
     ensure!(output.status.success(), "{} ends with {}", browser.display(), output.status);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let said = text.lines().filter(|line| line.contains(":CONSOLE")).map(str::to_owned).collect();

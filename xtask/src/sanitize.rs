@@ -30,8 +30,7 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
         let mut command = Command::new("cargo");
         command.args(TESTS).args(["--target", &host]).args(more).current_dir(shell::root());
         // Cargo tells what it runs which toolchain it is; the nightly is another.
-        command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
-        command.env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"));
+        command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN").env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"));
         command.env("CARGO_TARGET_DIR", shell::target_directory()?.join(sanitizer));
         // Tests ask for more than there is, and leak guards on purpose.
         command.env("ASAN_OPTIONS", "allocator_may_return_null=1:detect_leaks=0");

