@@ -4,7 +4,6 @@
 //! A net's description is read from a NetParameter or a prototxt. Leaves HDF5 out.
 
 mod blob;
-pub(crate) mod classify;
 mod decode;
 mod draft;
 pub(crate) mod encode;
@@ -19,6 +18,7 @@ pub(crate) mod read;
 mod text;
 pub(crate) mod tree;
 mod types;
+mod unnamed;
 mod values;
 
 pub use decode::{decode_blob, shape_matches};

@@ -81,6 +81,14 @@ impl NameTable {
         Ok(position)
     }
 
+    /// Adds metadata. Of a key that comes again the last value counts, as in protobuf.
+    pub(crate) fn note(&mut self, key: &str, value: String) {
+        match self.metadata.iter_mut().find(|(k, _)| k == key) {
+            Some((_, old)) => *old = value,
+            None => self.metadata.push((key.to_owned(), value)),
+        }
+    }
+
     /// Checks that `n` arrays are within the limit.
     pub(crate) fn check_count(&self, n: u64, offset: u64) -> Result<(), ReadError> {
         Ok(check_limit(offset, Limit::Arrays, "the number of arrays", n, self.limits.max_arrays)?)

@@ -17,7 +17,8 @@ use crate::wire::source::{Bytes, Input, Source};
 use crate::wire::tar;
 use crate::{hdf5, npy, npz, safetensors};
 
-/// Reads the headers of a file into `table`; returns its format and its dialect.
+/// Reads the headers of a file into `table`; returns its format and its dialect. `name` is what its extension is taken
+/// from, `from` a format that need not be found.
 pub(crate) fn read(
     source: &Input,
     name: &str,
@@ -27,15 +28,22 @@ pub(crate) fn read(
     let mut cursor = Cursor::new(source);
     let format = match from {
         Some(format) => format,
-        None => detect(source, &mut cursor, name)?,
+        None => {
+            let first = First::of(source, name)?;
+            match first.marked {
+                Some(format) => format,
+                None => match caffe::read::any(&mut cursor, first.suggested, table)? {
+                    Some(read) => return Ok(read),
+                    None => first.promised()?,
+                },
+            }
+        }
     };
     cursor.seek(0);
     let dialect = match format {
-        Format::CaffeModel => caffe::read::net(&mut cursor, table)?,
-        Format::BlobProto => caffe::read::blob(&mut cursor, table)?,
-        Format::BlobProtoVector => caffe::read::vector(&mut cursor, table)?,
-        Format::SolverState => caffe::read::solver(&mut cursor, table)?,
-        Format::Datum => caffe::read::datum(&mut cursor, table)?,
+        Format::CaffeModel | Format::BlobProto | Format::BlobProtoVector | Format::SolverState | Format::Datum => {
+            caffe::read::message(&mut cursor, format, table)?
+        }
         Format::MxnetList => mxnet::read::list(&mut cursor, table)?,
         Format::MxnetRecord => mxnet::read::record(&mut cursor, table)?,
         Format::NeomlBlob => neoml::read::blob(&mut cursor, table)?,
@@ -51,42 +59,59 @@ pub(crate) fn read(
 
 /// The format of a file, as [`read`] would find it.
 pub(crate) fn format(source: &dyn Source, name: &str) -> Option<Format> {
-    detect(source, &mut Cursor::new(source), name).ok()
+    let first = First::of(source, name).ok()?;
+    if first.marked.is_some() {
+        return first.marked;
+    }
+    let message = caffe::read::classify(&mut Cursor::new(source), first.suggested).ok()?;
+    message.or_else(|| first.promised().ok())
 }
 
 /// How much of a file's beginning tells what it is: a tar's mark lies at byte 257, HTML may follow a comment.
 const HEAD: u64 = 1024;
 
-fn detect(source: &dyn Source, cursor: &mut Cursor<'_>, name: &str) -> Result<Format, ReadError> {
-    let len = source.len();
-    if len == 0 {
-        let help = "the download or the copy failed; fetch the file again";
-        let what = "empty (0 bytes)".to_owned();
-        return Err(ReadError::Other(Reason::Empty, what, Some(help)));
+/// What a file's first bytes and its name tell of its format.
+struct First {
+    bytes: Vec<u8>,
+    /// The format whose mark the bytes begin with; Caffe's messages have none.
+    marked: Option<Format>,
+    /// The format that the name suggests.
+    suggested: Option<Format>,
+}
+
+impl First {
+    /// Reads the first bytes, and refuses an empty file and one that is known not to hold tensors.
+    fn of(source: &dyn Source, name: &str) -> Result<Self, ReadError> {
+        let len = source.len();
+        if len == 0 {
+            let help = "the download or the copy failed; fetch the file again";
+            let what = "empty (0 bytes)".to_owned();
+            return Err(ReadError::Other(Reason::Empty, what, Some(help)));
+        }
+        let mut bytes = vec![0; len.min(HEAD) as usize];
+        source.read_at(0, &mut bytes).map_err(|source| {
+            let offset = 0;
+            ReadError::Io { offset, source }
+        })?;
+        let extension = extension(name);
+        let marked = magic(&bytes);
+        if marked.is_none()
+            && let Some(refusal) = foreign::name(&bytes, len, extension.as_deref())
+        {
+            return Err(refusal);
+        }
+        let suggested = extension.as_deref().and_then(Format::from_extension);
+        Ok(Self { bytes, marked, suggested })
     }
-    let mut head = vec![0; len.min(HEAD) as usize];
-    source.read_at(0, &mut head).map_err(|source| {
-        let offset = 0;
-        ReadError::Io { offset, source }
-    })?;
-    let extension = extension(name);
-    if let Some(format) = magic(&head) {
-        return Ok(format);
-    }
-    if let Some(refusal) = foreign::name(&head, len, extension.as_deref()) {
-        return Err(refusal);
-    }
-    let hint = extension.as_deref().and_then(Format::from_extension);
-    if let Some(format) = caffe::classify::classify(cursor, hint)? {
-        return Ok(format);
-    }
-    if let Some(refusal) = messages::message(&head) {
-        return Err(refusal);
-    }
-    // If the name promises a format, that format's reader says what is wrong.
-    match hint {
-        Some(format) => Ok(format),
-        None => Err(foreign::unknown(&head)),
+
+    /// The format of a file without a mark that is none of Caffe's messages: the one that the name suggests, whose
+    /// reader then says what is wrong.
+    fn promised(&self) -> Result<Format, ReadError> {
+        match (messages::message(&self.bytes), self.suggested) {
+            (Some(refusal), _) => Err(refusal),
+            (None, Some(format)) => Ok(format),
+            (None, None) => Err(foreign::unknown(&self.bytes)),
+        }
     }
 }
 
@@ -108,7 +133,7 @@ pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
         // A name that promises one of Caffe's messages lets the reader say what is wrong, unless it breaks at once.
         let part = if hint.is_some() { &head[..1] } else { begin };
         let source = Bytes(part.to_vec());
-        let damaged = caffe::classify::is_damaged(&mut Cursor::new(&source));
+        let damaged = caffe::read::is_damaged(&mut Cursor::new(&source));
         damaged.then(|| foreign::unknown(head))
     })
 }

@@ -36,6 +36,11 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// The whole file.
+    pub(crate) fn whole(cursor: &Cursor<'_>) -> Self {
+        Self { start: 0, end: cursor.file_len() }
+    }
+
     pub(crate) fn len(self) -> u64 {
         self.end - self.start
     }

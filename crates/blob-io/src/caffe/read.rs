@@ -1,22 +1,52 @@
 //! Caffe files as entries: which message a file is, and the walk over it.
 //!
-//! The walk reads tags, lengths and names; payloads are passed over.
+//! Messages carry no mark, so their top-level fields must tell, and where no file name suggests Caffe a value or a
+//! layer as well: TensorFlow, ONNX and Core ML use the same numbers for other things. The walk reads tags, lengths and
+//! names; payloads are passed over.
 
 use crate::caffe::layer::{self, Generation};
 use crate::caffe::protobuf::{self, Span, Wire};
-use crate::entry::{Entry, Kind, Payload, Runs, Segment};
-use crate::error::{Fault, FaultKind, ReadError};
-use crate::names::{NameTable, faulty, name_from_bytes};
+use crate::caffe::{blob, unnamed};
+use crate::error::{FaultKind, ReadError};
+use crate::format::Format;
+use crate::limits::Limits;
+use crate::names::{NameTable, name_from_bytes};
 use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
-use blob_core::{DType, Shape};
 
 /// Caffe's own reader refuses a longer file.
 const CAFFE_LIMIT: u64 = i32::MAX as u64;
 
+/// The longest name or type that counts as a sign of a layer.
+const LONGEST_TEXT: u64 = 1 << 10;
+
+/// Lists the arrays of a file that is one of Caffe's messages; returns which, and its dialect. `None` for other bytes.
+/// `hint` is the format that the file's name suggests.
+pub(crate) fn any(
+    cursor: &mut Cursor<'_>,
+    hint: Option<Format>,
+    table: &mut NameTable,
+) -> Result<Option<(Format, String)>, ReadError> {
+    match classify(cursor, hint)? {
+        Some(format) => Ok(Some((format, message(cursor, format, table)?))),
+        None => Ok(None),
+    }
+}
+
+/// Lists the arrays of a message of a known format; returns its dialect.
+pub(crate) fn message(cursor: &mut Cursor<'_>, format: Format, table: &mut NameTable) -> Result<String, ReadError> {
+    match format {
+        Format::BlobProto => unnamed::one(cursor, table),
+        Format::BlobProtoVector => unnamed::vector(cursor, table),
+        Format::SolverState => unnamed::solver(cursor, table),
+        Format::Datum => unnamed::datum(cursor, table),
+        _ => net(cursor, table),
+    }
+}
+
 /// Lists a NetParameter's blobs. Returns the generations found, in words.
-pub(crate) fn net(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
-    let whole = whole(cursor);
+fn net(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
+    let whole = Span::whole(cursor);
     let (mut v0, mut v1, mut v2) = (false, false, false);
     cursor.seek(0);
     while let Some(tag) = protobuf::tag(cursor, whole.end)? {
@@ -24,7 +54,7 @@ pub(crate) fn net(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Stri
             (1, Wire::Len) => {
                 let span = layer::take(cursor, whole, "the net's name")?;
                 let name = layer::text(cursor, Some(span), "the net's name")?;
-                note(table, "name", name_from_bytes(&name).into_owned());
+                table.note("name", name_from_bytes(&name).into_owned());
                 cursor.seek(span.end);
             }
             (2 | 100, Wire::Len) => {
@@ -60,191 +90,228 @@ pub(crate) fn net(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Stri
     })
 }
 
-/// Lists a bare BlobProto: `@0`, and its diff `@0.diff`.
-pub(crate) fn blob(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
-    let whole = whole(cursor);
-    table.next_position(0)?;
-    let fields = match crate::caffe::blob::walk(cursor, whole, table.limits()) {
-        Ok(fields) => fields,
-        // The message is whole; the array is in more pieces than are allowed.
-        Err(ReadError::Fault(fault)) if matches!(fault.kind, FaultKind::Limit { .. }) => {
-            table.push(faulty(0, 0, Kind::Data, fault), "@0", 0)?;
-            return Ok(String::new());
+/// Which top-level fields a message has, by number and wire type.
+#[derive(Default)]
+struct Seen {
+    varint: u64,
+    len: u64,
+    fixed: u64,
+    hundred: bool,
+    /// How many length-delimited fields 1 there are.
+    ones: u32,
+    /// The first length-delimited field 1, 2 and 3.
+    first: [Option<Span>; 3],
+    /// The first layer of a net of today.
+    layer: Option<Span>,
+    /// Whether the walk ended at bytes that are not protobuf, rather than at the end of a cut file.
+    damaged: bool,
+}
+
+impl Seen {
+    fn varint(&self, numbers: &[u32]) -> bool {
+        numbers.iter().any(|n| self.varint & 1 << n != 0)
+    }
+
+    fn len(&self, numbers: &[u32]) -> bool {
+        numbers.iter().any(|n| self.len & 1 << n != 0)
+    }
+
+    fn any(&self, numbers: &[u32]) -> bool {
+        self.len(numbers) || numbers.iter().any(|n| self.fixed & 1 << n != 0)
+    }
+}
+
+/// Tells which Caffe message the bytes are, by the fields at its top; `hint` decides where they leave it open.
+/// `None` for other bytes. Reading stops at the first broken field, which the walk will report.
+pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<Option<Format>, ReadError> {
+    let seen = survey(cursor)?;
+    let hint = hint.filter(|format| format.is_caffe());
+    // Any bytes begin with something like a field: unless the file's name suggests Caffe, all of them must be fields.
+    if seen.damaged && hint.is_none() {
+        return Ok(None);
+    }
+    let Some(format) = by_fields(cursor, &seen, hint)? else {
+        return Ok(None);
+    };
+    // Other frameworks use the same numbers: unless the file's name suggests Caffe, the content must.
+    let is_clear = hint.is_some() || has_content(cursor, format, seen.first, seen.layer)?;
+    Ok(is_clear.then_some(format))
+}
+
+/// The message that has such fields.
+fn by_fields(cursor: &mut Cursor<'_>, seen: &Seen, hint: Option<Format>) -> Result<Option<Format>, ReadError> {
+    let values = seen.any(&[5, 8, 9]) || seen.len(&[7, 10, 11, 12, 13]);
+    Ok(if seen.hundred {
+        Some(Format::CaffeModel)
+    } else if seen.varint(&[1]) {
+        if seen.len(&[7]) && seen.len(&[2, 8]) {
+            None // ONNX: ir_version, producer_name, graph, opset_import
+        } else if seen.len(&[2, 3]) {
+            Some(Format::SolverState)
+        } else if values {
+            Some(Format::BlobProto)
+        } else if seen.len(&[4]) || seen.varint(&[5, 7]) {
+            Some(Format::Datum)
+        } else if seen.any(&[6]) {
+            hint.or(Some(Format::Datum))
+        } else if seen.varint(&[2, 3]) {
+            hint.or(Some(Format::BlobProto))
+        } else {
+            hint.or(Some(Format::SolverState))
         }
+    } else if seen.len(&[2]) {
+        Some(Format::CaffeModel)
+    } else if seen.ones > 0 {
+        let vector = seen.ones > 1 || looks_like_blob(cursor, seen.first[0])?;
+        Some(if vector && !seen.len(&[3]) { Format::BlobProtoVector } else { Format::CaffeModel })
+    } else if values || seen.any(&[6]) {
+        Some(Format::BlobProto)
+    } else if seen.len(&[4]) {
+        Some(Format::Datum)
+    } else if seen.len(&[3]) {
+        Some(Format::CaffeModel)
+    } else {
+        hint
+    })
+}
+
+/// Whether the bytes stop being protobuf before their end; the end itself may come too early.
+pub(crate) fn is_damaged(cursor: &mut Cursor<'_>) -> bool {
+    survey(cursor).is_ok_and(|seen| seen.damaged)
+}
+
+fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, ReadError> {
+    let mut seen = Seen::default();
+    let whole = Span::whole(cursor);
+    cursor.seek(0);
+    loop {
+        let step = protobuf::tag(cursor, whole.end).and_then(|tag| {
+            let Some(tag) = tag else { return Ok(None) };
+            let at = cursor.pos();
+            protobuf::skip(cursor, tag, whole.end)?;
+            Ok(Some((tag, at)))
+        });
+        let (tag, at) = match step {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(seen),
+            Err(ReadError::Fault(fault)) => {
+                seen.damaged = !matches!(fault.kind, FaultKind::Truncated { .. });
+                return Ok(seen);
+            }
+            Err(stop) => return Err(stop),
+        };
+        let bit = if tag.number < 64 { 1 << tag.number } else { 0 };
+        match tag.wire {
+            Wire::Varint => seen.varint |= bit,
+            Wire::Len => seen.len |= bit,
+            _ => seen.fixed |= bit,
+        }
+        seen.ones += u32::from(tag.number == 1 && tag.wire == Wire::Len);
+        if let (1..=3 | 100, Wire::Len) = (tag.number, tag.wire) {
+            let end = cursor.pos();
+            cursor.seek(at);
+            let span = protobuf::span(cursor, whole.end, "a field")?;
+            cursor.seek(end);
+            let slot = match tag.number {
+                100 => &mut seen.layer,
+                n => &mut seen.first[n as usize - 1],
+            };
+            slot.get_or_insert(span);
+        }
+        // One layer is proof enough, and a large model has many.
+        if tag.number == 100 && tag.wire == Wire::Len {
+            seen.hundred = true;
+            return Ok(seen);
+        }
+    }
+}
+
+/// Whether the bytes of a field 1 are a blob and not a net's name.
+fn looks_like_blob(cursor: &mut Cursor<'_>, span: Option<Span>) -> Result<bool, ReadError> {
+    let Some(span) = span else { return Ok(false) };
+    match blob::walk(cursor, span, &Limits::default()) {
+        Ok(fields) => Ok(fields.has_values()),
+        Err(ReadError::Fault(_)) => Ok(false),
+        Err(stop) => Err(stop),
+    }
+}
+
+/// Whether the message has an array with values, or a layer. `first` are the first fields 1 to 3, `layer` is field 100.
+fn has_content(
+    cursor: &mut Cursor<'_>,
+    format: Format,
+    first: [Option<Span>; 3],
+    layer: Option<Span>,
+) -> Result<bool, ReadError> {
+    let all = Span::whole(cursor);
+    let shown = match format {
+        Format::BlobProto => has_blob(cursor, Some(all)),
+        Format::BlobProtoVector => has_blob(cursor, first[0]),
+        Format::SolverState => has_blob(cursor, first[2]),
+        Format::Datum => has_datum(cursor),
+        _ => match (layer, first[1]) {
+            (Some(span), _) => has_layer(cursor, span, 100),
+            (None, Some(span)) => has_layer(cursor, span, 2),
+            (None, None) => Ok(false),
+        },
+    };
+    match shown {
+        Err(ReadError::Fault(_)) => Ok(false),
+        other => other,
+    }
+}
+
+/// A BlobProto with a shape and as many values.
+fn has_blob(cursor: &mut Cursor<'_>, span: Option<Span>) -> Result<bool, ReadError> {
+    let Some(span) = span else { return Ok(false) };
+    let fields = match blob::walk(cursor, span, &Limits::default()) {
+        Ok(fields) => fields,
+        // Values in too many pieces are still values.
+        Err(ReadError::Fault(fault)) => return Ok(matches!(fault.kind, FaultKind::Limit { .. })),
         Err(stop) => return Err(stop),
     };
-    let dialect = if fields.is_legacy() { "legacy dimensions" } else { "" };
-    let (data, diff) = fields.into_entries(0, 0);
-    push_pair(table, data, diff, "@0", 0)?;
-    Ok(dialect.to_owned())
+    if !fields.has_shape() {
+        return Ok(false);
+    }
+    let (data, _) = fields.into_entries(0, 0);
+    Ok(data.fault.is_none() && data.byte_len() > 0)
 }
 
-/// Lists the blobs of a BlobProtoVector (field 1): `@0`, `@1`, ….
-pub(crate) fn vector(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
-    let whole = whole(cursor);
-    cursor.seek(0);
-    while let Some(tag) = protobuf::tag(cursor, whole.end)? {
-        match (tag.number, tag.wire) {
-            (1, Wire::Len) => record(cursor, table, whole)?,
-            _ => protobuf::skip(cursor, tag, whole.end)?,
+/// A Datum whose values are as many as its dimensions say, or that is an encoded image.
+fn has_datum(cursor: &mut Cursor<'_>) -> Result<bool, ReadError> {
+    let mut table = NameTable::new(&Limits::default());
+    unnamed::datum(cursor, &mut table)?;
+    let [entry] = &table.into_entries()[..] else { return Ok(false) };
+    let Some(at) = entry.offset().filter(|_| entry.fault.is_none()) else { return Ok(false) };
+    cursor.seek(at);
+    let is_image = matches!(cursor.at_hand(at + 2)?, [0xFF, 0xD8, ..] | [0x89, b'P', ..]);
+    Ok(is_image || !entry.flags.has(Flag::Encoded))
+}
+
+/// A layer with a name or a type; one of before 2015 also with a blob that has values.
+fn has_layer(cursor: &mut Cursor<'_>, span: Span, number: u32) -> Result<bool, ReadError> {
+    let mut table = NameTable::new(&Limits::default());
+    let (_, draft) = layer::draft(cursor, &mut table, number, span)?;
+    for span in [draft.name, draft.type_name].into_iter().flatten() {
+        if is_text(cursor, span)? {
+            return Ok(true);
         }
     }
-    Ok(String::new())
-}
-
-/// Lists a SolverState's history (field 3): `@0`, `@1`, ….
-pub(crate) fn solver(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
-    let whole = whole(cursor);
-    cursor.seek(0);
-    while let Some(tag) = protobuf::tag(cursor, whole.end)? {
-        match (tag.number, tag.wire) {
-            (n @ (1 | 4), Wire::Varint) => {
-                let value = protobuf::varint(cursor, whole.end, "a counter")? as i32;
-                let key = if n == 1 { "iter" } else { "current_step" };
-                note(table, key, value.to_string());
-            }
-            (2, Wire::Len) => {
-                let span = layer::take(cursor, whole, "learned_net")?;
-                let path = layer::text(cursor, Some(span), "learned_net")?;
-                note(table, "learned_net", name_from_bytes(&path).into_owned());
-                cursor.seek(span.end);
-            }
-            (3, Wire::Len) => record(cursor, table, whole)?,
-            _ => protobuf::skip(cursor, tag, whole.end)?,
+    for span in draft.blobs.iter().filter(|_| number != 100) {
+        if has_blob(cursor, Some(*span))? {
+            return Ok(true);
         }
     }
-    Ok(String::new())
+    Ok(false)
 }
 
-/// One unnamed blob of a list.
-fn record(cursor: &mut Cursor<'_>, table: &mut NameTable, whole: Span) -> Result<(), ReadError> {
-    let span =
-        layer::take(cursor, whole, "a blob").map_err(|stop| stop.within(format!("blob #{}", table.positions)))?;
-    let position = table.next_position(span.start)?;
-    let (data, diff) = layer::entries(cursor, table, span, position, 0)?;
-    push_pair(table, data, diff, &format!("@{position}"), span.start)?;
-    cursor.seek(span.end);
-    Ok(())
-}
-
-fn push_pair(
-    table: &mut NameTable,
-    data: Entry,
-    diff: Option<Entry>,
-    name: &str,
-    offset: u64,
-) -> Result<(), ReadError> {
-    table.push(data, name, offset)?;
-    match diff {
-        Some(diff) => table.push(diff, &format!("{name}.diff"), offset),
-        None => Ok(()),
+/// A text of a character or more, none of which controls a terminal.
+fn is_text(cursor: &mut Cursor<'_>, span: Span) -> Result<bool, ReadError> {
+    if span.len() == 0 || span.len() > LONGEST_TEXT {
+        return Ok(false);
     }
-}
-
-/// What a Datum holds, field by field.
-#[derive(Default)]
-struct Datum {
-    /// channels, height, width
-    dims: [i32; 3],
-    bytes: Option<Span>,
-    floats: Vec<Segment>,
-    encoded: bool,
-}
-
-/// Lists a Datum's one array: its bytes as u8, or its floats.
-pub(crate) fn datum(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
-    let whole = whole(cursor);
-    let position = table.next_position(0)?;
-    let mut datum = Datum::default();
-    cursor.seek(0);
-    while let Some(tag) = protobuf::tag(cursor, whole.end)? {
-        match (tag.number, tag.wire) {
-            (n @ 1..=3, Wire::Varint) => {
-                datum.dims[n as usize - 1] = protobuf::varint(cursor, whole.end, "a dimension")? as i32;
-            }
-            (4, Wire::Len) => datum.bytes = Some(layer::take(cursor, whole, "data")?),
-            (5, Wire::Varint) => {
-                let label = protobuf::varint(cursor, whole.end, "label")? as i32;
-                note(table, "label", label.to_string());
-            }
-            (6, Wire::Len | Wire::Fixed32) => datum.float(cursor, tag.wire, whole, table)?,
-            (7, Wire::Varint) => datum.encoded = protobuf::varint(cursor, whole.end, "encoded")? != 0,
-            _ => protobuf::skip(cursor, tag, whole.end)?,
-        }
-    }
-    let dialect = if datum.encoded { "encoded image" } else { "" };
-    let mut entry = Entry::new(position, 0, Kind::Data);
-    if let Err(fault) = datum.describe(&mut entry) {
-        entry.fault = Some(Box::new(fault));
-    }
-    table.push(entry, "@0", 0)?;
-    Ok(dialect.to_owned())
-}
-
-impl Datum {
-    fn float(&mut self, cursor: &mut Cursor<'_>, wire: Wire, whole: Span, table: &NameTable) -> Result<(), ReadError> {
-        let run = if wire == Wire::Len {
-            let span = layer::take(cursor, whole, "float_data")?;
-            if span.len() % 4 != 0 {
-                let len = span.len();
-                let what = FaultKind::Multiple { field: "float_data", len, width: 4 };
-                return Err(ReadError::fault(span.start, what));
-            }
-            Segment { offset: span.start, count: span.len() / 4, stride: 4 }
-        } else {
-            let offset = cursor.pos();
-            cursor.need(4, whole.end, "float_data")?;
-            cursor.seek(offset + 4);
-            Segment { offset, count: 1, stride: 4 }
-        };
-        crate::caffe::values::append(&mut self.floats, run, table.limits())
-    }
-
-    /// Caffe's DatumToBlob takes the bytes where there are any, else the floats. Where there are neither, an empty
-    /// field of bytes says what they were.
-    fn describe(self, entry: &mut Entry) -> Result<(), Fault> {
-        let bytes = self.bytes.filter(|span| span.len() > 0 || self.floats.is_empty());
-        if bytes.is_some() && !self.floats.is_empty() {
-            entry.flags.set(Flag::SeveralSources);
-        }
-        let floats: u64 = self.floats.iter().map(|run| run.count).sum();
-        let (field, count, dtype, runs) = match bytes {
-            Some(span) => {
-                let run = Segment { offset: span.start, count: span.len(), stride: 1 };
-                ("data", span.len(), DType::U8, Runs::One(run))
-            }
-            None => ("float_data", floats, DType::F32, Runs::from_vec(self.floats)),
-        };
-        let shape = if self.encoded {
-            entry.flags.set(Flag::Encoded);
-            Shape::new([count as usize])
-        } else {
-            if let Some(axis) = self.dims.iter().position(|d| *d < 0) {
-                let what = FaultKind::Dim { axis: axis as u32, found: self.dims[axis].into(), max: i32::MAX as u64 };
-                return Err(Fault::new(0, what));
-            }
-            Shape::new(self.dims.map(|d| d as usize))
-        };
-        let shape = shape.map_err(|_| Fault::new(0, FaultKind::Overflow { axes: 3 }))?;
-        if shape.count() as u64 != count {
-            let what = FaultKind::Count { field, expected: shape.count() as u64, found: count };
-            return Err(Fault::new(0, what));
-        }
-        entry.shape = shape;
-        entry.dtype = Some(dtype);
-        entry.payload = Payload::Runs(if count == 0 { Runs::None } else { runs });
-        Ok(())
-    }
-}
-
-pub(crate) fn whole(cursor: &Cursor<'_>) -> Span {
-    Span { start: 0, end: cursor.file_len() }
-}
-
-/// Scalars: the last one stored counts, as in protobuf.
-fn note(table: &mut NameTable, key: &str, value: String) {
-    match table.metadata.iter_mut().find(|(k, _)| k == key) {
-        Some((_, old)) => *old = value,
-        None => table.metadata.push((key.to_owned(), value)),
-    }
+    cursor.seek(span.start);
+    let bytes = cursor.bytes(span.len(), span.end, LONGEST_TEXT, "a text")?;
+    let text = std::str::from_utf8(&bytes);
+    Ok(text.is_ok_and(|text| !text.chars().any(char::is_control)))
 }

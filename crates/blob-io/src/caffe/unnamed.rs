@@ -1,0 +1,188 @@
+//! Caffe's messages whose blobs have no names: BlobProto, BlobProtoVector, SolverState, Datum. An array is called `@0`,
+//! `@1`, … by its position.
+
+use crate::caffe::protobuf::{self, Span, Wire};
+use crate::caffe::{blob, layer, values};
+use crate::entry::{Entry, Kind, Payload, Runs, Segment};
+use crate::error::{Fault, FaultKind, ReadError};
+use crate::names::{NameTable, faulty, name_from_bytes};
+use crate::warning::Flag;
+use crate::wire::cursor::Cursor;
+use blob_core::{DType, Shape};
+
+/// Lists a bare BlobProto: `@0`, and its diff `@0.diff`.
+pub(crate) fn one(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
+    let whole = Span::whole(cursor);
+    table.next_position(0)?;
+    let fields = match blob::walk(cursor, whole, table.limits()) {
+        Ok(fields) => fields,
+        // The message is whole; the array is in more pieces than are allowed.
+        Err(ReadError::Fault(fault)) if matches!(fault.kind, FaultKind::Limit { .. }) => {
+            table.push(faulty(0, 0, Kind::Data, fault), "@0", 0)?;
+            return Ok(String::new());
+        }
+        Err(stop) => return Err(stop),
+    };
+    let dialect = if fields.is_legacy() { "legacy dimensions" } else { "" };
+    let (data, diff) = fields.into_entries(0, 0);
+    push_pair(table, data, diff, "@0", 0)?;
+    Ok(dialect.to_owned())
+}
+
+/// Lists the blobs of a BlobProtoVector (field 1): `@0`, `@1`, ….
+pub(crate) fn vector(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
+    let whole = Span::whole(cursor);
+    cursor.seek(0);
+    while let Some(tag) = protobuf::tag(cursor, whole.end)? {
+        match (tag.number, tag.wire) {
+            (1, Wire::Len) => record(cursor, table, whole)?,
+            _ => protobuf::skip(cursor, tag, whole.end)?,
+        }
+    }
+    Ok(String::new())
+}
+
+/// Lists a SolverState's history (field 3): `@0`, `@1`, ….
+pub(crate) fn solver(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
+    let whole = Span::whole(cursor);
+    cursor.seek(0);
+    while let Some(tag) = protobuf::tag(cursor, whole.end)? {
+        match (tag.number, tag.wire) {
+            (n @ (1 | 4), Wire::Varint) => {
+                let value = protobuf::varint(cursor, whole.end, "a counter")? as i32;
+                let key = if n == 1 { "iter" } else { "current_step" };
+                table.note(key, value.to_string());
+            }
+            (2, Wire::Len) => {
+                let span = layer::take(cursor, whole, "learned_net")?;
+                let path = layer::text(cursor, Some(span), "learned_net")?;
+                table.note("learned_net", name_from_bytes(&path).into_owned());
+                cursor.seek(span.end);
+            }
+            (3, Wire::Len) => record(cursor, table, whole)?,
+            _ => protobuf::skip(cursor, tag, whole.end)?,
+        }
+    }
+    Ok(String::new())
+}
+
+/// One unnamed blob of a list.
+fn record(cursor: &mut Cursor<'_>, table: &mut NameTable, whole: Span) -> Result<(), ReadError> {
+    let span =
+        layer::take(cursor, whole, "a blob").map_err(|stop| stop.within(format!("blob #{}", table.positions)))?;
+    let position = table.next_position(span.start)?;
+    let (data, diff) = layer::entries(cursor, table, span, position, 0)?;
+    push_pair(table, data, diff, &format!("@{position}"), span.start)?;
+    cursor.seek(span.end);
+    Ok(())
+}
+
+fn push_pair(
+    table: &mut NameTable,
+    data: Entry,
+    diff: Option<Entry>,
+    name: &str,
+    offset: u64,
+) -> Result<(), ReadError> {
+    table.push(data, name, offset)?;
+    match diff {
+        Some(diff) => table.push(diff, &format!("{name}.diff"), offset),
+        None => Ok(()),
+    }
+}
+
+/// What a Datum holds, field by field.
+#[derive(Default)]
+struct Datum {
+    /// channels, height, width
+    dims: [i32; 3],
+    bytes: Option<Span>,
+    floats: Vec<Segment>,
+    encoded: bool,
+}
+
+/// Lists a Datum's one array: its bytes as u8, or its floats.
+pub(crate) fn datum(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
+    let whole = Span::whole(cursor);
+    let position = table.next_position(0)?;
+    let mut datum = Datum::default();
+    cursor.seek(0);
+    while let Some(tag) = protobuf::tag(cursor, whole.end)? {
+        match (tag.number, tag.wire) {
+            (n @ 1..=3, Wire::Varint) => {
+                datum.dims[n as usize - 1] = protobuf::varint(cursor, whole.end, "a dimension")? as i32;
+            }
+            (4, Wire::Len) => datum.bytes = Some(layer::take(cursor, whole, "data")?),
+            (5, Wire::Varint) => {
+                let label = protobuf::varint(cursor, whole.end, "label")? as i32;
+                table.note("label", label.to_string());
+            }
+            (6, Wire::Len | Wire::Fixed32) => datum.float(cursor, tag.wire, whole, table)?,
+            (7, Wire::Varint) => datum.encoded = protobuf::varint(cursor, whole.end, "encoded")? != 0,
+            _ => protobuf::skip(cursor, tag, whole.end)?,
+        }
+    }
+    let dialect = if datum.encoded { "encoded image" } else { "" };
+    let mut entry = Entry::new(position, 0, Kind::Data);
+    if let Err(fault) = datum.describe(&mut entry) {
+        entry.fault = Some(Box::new(fault));
+    }
+    table.push(entry, "@0", 0)?;
+    Ok(dialect.to_owned())
+}
+
+impl Datum {
+    fn float(&mut self, cursor: &mut Cursor<'_>, wire: Wire, whole: Span, table: &NameTable) -> Result<(), ReadError> {
+        let run = if wire == Wire::Len {
+            let span = layer::take(cursor, whole, "float_data")?;
+            if span.len() % 4 != 0 {
+                let len = span.len();
+                let what = FaultKind::Multiple { field: "float_data", len, width: 4 };
+                return Err(ReadError::fault(span.start, what));
+            }
+            Segment { offset: span.start, count: span.len() / 4, stride: 4 }
+        } else {
+            let offset = cursor.pos();
+            cursor.need(4, whole.end, "float_data")?;
+            cursor.seek(offset + 4);
+            Segment { offset, count: 1, stride: 4 }
+        };
+        values::append(&mut self.floats, run, table.limits())
+    }
+
+    /// Caffe's DatumToBlob takes the bytes where there are any, else the floats. Where there are neither, an empty
+    /// field of bytes says what they were.
+    fn describe(self, entry: &mut Entry) -> Result<(), Fault> {
+        let bytes = self.bytes.filter(|span| span.len() > 0 || self.floats.is_empty());
+        if bytes.is_some() && !self.floats.is_empty() {
+            entry.flags.set(Flag::SeveralSources);
+        }
+        let floats: u64 = self.floats.iter().map(|run| run.count).sum();
+        let (field, count, dtype, runs) = match bytes {
+            Some(span) => {
+                let run = Segment { offset: span.start, count: span.len(), stride: 1 };
+                ("data", span.len(), DType::U8, Runs::One(run))
+            }
+            None => ("float_data", floats, DType::F32, Runs::from_vec(self.floats)),
+        };
+        let shape = if self.encoded {
+            entry.flags.set(Flag::Encoded);
+            Shape::new([count as usize])
+        } else {
+            if let Some(axis) = self.dims.iter().position(|d| *d < 0) {
+                let what = FaultKind::Dim { axis: axis as u32, found: self.dims[axis].into(), max: i32::MAX as u64 };
+                return Err(Fault::new(0, what));
+            }
+            Shape::new(self.dims.map(|d| d as usize))
+        };
+        let shape = shape.map_err(|_| Fault::new(0, FaultKind::Overflow { axes: 3 }))?;
+        if shape.count() as u64 != count {
+            let what = FaultKind::Count { field, expected: shape.count() as u64, found: count };
+            return Err(Fault::new(0, what));
+        }
+        entry.shape = shape;
+        entry.dtype = Some(dtype);
+        entry.payload = Payload::Runs(if count == 0 { Runs::None } else { runs });
+        Ok(())
+    }
+}
