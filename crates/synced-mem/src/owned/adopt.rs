@@ -8,9 +8,10 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::device::{Block, Queue};
+use crate::device::Queue;
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
+use crate::engine::waits::Stop;
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;
 use crate::owned::SyncedMem;
@@ -54,9 +55,6 @@ impl From<SyncedMem> for SharedMem {
     }
 }
 
-/// A block of a device, with the owner of its memory.
-type Owned = (Box<dyn Block>, Box<dyn Any + Send + Sync>);
-
 impl SyncedMem {
     /// Puts these bytes in the place of what there was, newer bytes on devices included (Caffe's `set_cpu_data`): a
     /// vector, which is written in place, or bytes with an [owner](HostBuffer::from_owner), of which a write copies
@@ -65,17 +63,10 @@ impl SyncedMem {
     /// # Errors
     /// [`Error::WrongLength`]; the bytes are then dropped.
     pub fn adopt(&mut self, bytes: impl Into<HostBuffer>) -> Result<(), Error> {
-        let buffer = bytes.into();
-        check_length(self.len(), buffer.len())?;
-        if buffer.is_empty() {
-            return Ok(());
+        match host_adoption(self.len(), bytes.into())? {
+            Some(adopt) => self.act_mut(&(0..0), adopt),
+            None => Ok(()),
         }
-        let mut offered = Some(buffer);
-        let adopt = |state: &mut State| {
-            offered.take().into_iter().for_each(|buffer| state.adopt_host(buffer));
-            Ok(())
-        };
-        self.act_mut(&(0..0), adopt)
     }
 
     /// Puts device memory that `owner` keeps in the place of what there was, newer bytes on the host included (Caffe's
@@ -94,17 +85,10 @@ impl SyncedMem {
         owner: Box<dyn Any + Send + Sync>,
     ) -> Result<(), Error> {
         // SAFETY: the caller's promise.
-        let Some((block, owner)) = (unsafe { owned_block(self.len(), ready_on, address, len, owner)? }) else {
-            return Ok(());
-        };
-        let mut offered = Some((block, owner));
-        let adopt = |state: &mut State| {
-            if let Some((block, owner)) = offered.take() {
-                state.adopt_device(&QueueHandle::new(ready_on), block, owner);
-            }
-            Ok(())
-        };
-        self.act_mut(&(0..0), adopt)
+        match unsafe { device_adoption(self.len(), ready_on, address, len, owner)? } {
+            Some(adopt) => self.act_mut(&(0..0), adopt),
+            None => Ok(()),
+        }
     }
 }
 
@@ -114,18 +98,7 @@ impl SharedMem {
     /// # Errors
     /// [`Error::WrongLength`]; [`Error::Conflict`] when any byte is borrowed. The bytes are then dropped.
     pub fn adopt(&self, bytes: impl Into<HostBuffer>) -> Result<(), Error> {
-        let buffer = bytes.into();
-        check_length(self.len(), buffer.len())?;
-        if buffer.is_empty() {
-            return Ok(());
-        }
-        // What is refused is dropped here, outside the lock: its owner's destructor is user code.
-        let mut offered = Some(buffer);
-        self.inner.act(|state| {
-            self.inner.check(state, &state.whole(), Access::Write)?;
-            offered.take().into_iter().for_each(|buffer| state.adopt_host(buffer));
-            Ok(())
-        })
+        host_adoption(self.len(), bytes.into())?.map_or(Ok(()), |adopt| self.replace(adopt))
     }
 
     /// Puts device memory in the place of what there was; all handles see it. See [`SyncedMem::adopt_device`].
@@ -143,38 +116,57 @@ impl SharedMem {
         owner: Box<dyn Any + Send + Sync>,
     ) -> Result<(), Error> {
         // SAFETY: the caller's promise.
-        let Some((block, owner)) = (unsafe { owned_block(self.len(), ready_on, address, len, owner)? }) else {
-            return Ok(());
-        };
-        // As above.
-        let mut offered = Some((block, owner));
+        let adoption = unsafe { device_adoption(self.len(), ready_on, address, len, owner)? };
+        adoption.map_or(Ok(()), |adopt| self.replace(adopt))
+    }
+
+    /// Adopts where nothing is borrowed. What is refused is dropped with `adopt`, outside the lock: its owner's
+    /// destructor is user code.
+    fn replace(&self, mut adopt: impl FnMut(&mut State) -> Result<(), Stop>) -> Result<(), Error> {
         self.inner.act(|state| {
             self.inner.check(state, &state.whole(), Access::Write)?;
-            if let Some((block, owner)) = offered.take() {
-                state.adopt_device(&QueueHandle::new(ready_on), block, owner);
-            }
-            Ok(())
+            adopt(state)
         })
     }
 }
 
-/// Device memory to adopt, with its owner; none for a memory of `wanted` bytes that has none.
+/// The step that adopts bytes; none for a memory that has none.
+fn host_adoption(
+    wanted: usize,
+    buffer: HostBuffer,
+) -> Result<Option<impl FnMut(&mut State) -> Result<(), Stop>>, Error> {
+    check_length(wanted, buffer.len())?;
+    Ok((!buffer.is_empty()).then(|| once(buffer, State::adopt_host)))
+}
+
+/// The step that adopts device memory, with its owner; none for a memory that has no bytes.
 ///
 /// # Safety
 /// As for [`Queue::adopt`], until the owner is dropped, which is kept until no queue uses the block.
-unsafe fn owned_block(
+unsafe fn device_adoption(
     wanted: usize,
     ready_on: &Arc<dyn Queue>,
     address: u64,
     len: usize,
     owner: Box<dyn Any + Send + Sync>,
-) -> Result<Option<Owned>, Error> {
+) -> Result<Option<impl FnMut(&mut State) -> Result<(), Stop>>, Error> {
     check_length(wanted, len)?;
     if len == 0 {
         return Ok(None);
     }
     // SAFETY: the caller's promise.
-    Ok(Some((unsafe { ready_on.adopt(address, len)? }, owner)))
+    let block = unsafe { ready_on.adopt(address, len)? };
+    let adopt = |state: &mut State, (block, owner)| state.adopt_device(&QueueHandle::new(ready_on), block, owner);
+    Ok(Some(once((block, owner), adopt)))
+}
+
+/// A step that may be tried again until it hands over what it holds.
+fn once<T>(held: T, adopt: impl Fn(&mut State, T)) -> impl FnMut(&mut State) -> Result<(), Stop> {
+    let mut held = Some(held);
+    move |state| {
+        held.take().into_iter().for_each(|held| adopt(state, held));
+        Ok(())
+    }
 }
 
 fn check_length(wanted: usize, got: usize) -> Result<(), Error> {
