@@ -84,7 +84,8 @@ pub(crate) fn processor() -> Option<Processor> {
     Some(Processor::new([name.ebx, name.edx, name.ecx], about.eax))
 }
 
-/// A machine with AVX2. Private, and only `Avx2::run` names it, so that its methods run where a token exists.
+/// A machine with AVX2. Private, and only `Avx2::run` and `OnAvx512` name it, so that its methods run where a token
+/// exists: `Avx512::detect` has asked for AVX2 too.
 enum OnAvx2 {}
 
 impl Machine for OnAvx2 {
@@ -97,7 +98,7 @@ impl Machine for OnAvx2 {
 
     #[inline(always)]
     fn stream(dst: &mut [u8], src: &[u8]) {
-        // SAFETY: safe except that it needs AVX2, which this machine has: only the token's `run` names this type.
+        // SAFETY: safe except that it needs AVX2, which this machine has: see the type.
         unsafe { moves::stream_avx2(dst, src) }
     }
 
@@ -137,33 +138,17 @@ impl Machine for OnAvx512 {
 
     #[inline(always)]
     fn tiles<const W: usize>(block: &mut Block<'_>) -> bool {
-        // SAFETY: as for `stream`: `Avx512::detect` has asked for AVX2 too, and every x86-64 has SSE2.
-        unsafe {
+        // SAFETY: as for `stream`.
+        let wide = unsafe {
             match W {
-                1 => moves::tiles_avx2::<1, 32>(block) || moves::tiles_sse2::<1, 16>(block),
-                2 => {
-                    moves::tiles_avx512::<2, 32>(block)
-                        || moves::tiles_avx2::<2, 16>(block)
-                        || moves::tiles_sse2::<2, 8>(block)
-                }
-                4 => {
-                    moves::tiles_avx512::<4, 16>(block)
-                        || moves::tiles_avx2::<4, 8>(block)
-                        || moves::tiles_sse2::<4, 4>(block)
-                }
-                8 => {
-                    moves::tiles_avx512::<8, 8>(block)
-                        || moves::tiles_avx2::<8, 4>(block)
-                        || moves::tiles_sse2::<8, 2>(block)
-                }
-                16 => {
-                    moves::tiles_avx512::<16, 4>(block)
-                        || moves::tiles_avx2::<16, 2>(block)
-                        || moves::tiles_sse2::<16, 1>(block)
-                }
+                2 => moves::tiles_avx512::<2, 32>(block),
+                4 => moves::tiles_avx512::<4, 16>(block),
+                8 => moves::tiles_avx512::<8, 8>(block),
+                16 => moves::tiles_avx512::<16, 4>(block),
                 _ => false,
             }
-        }
+        };
+        wide || OnAvx2::tiles::<W>(block)
     }
 }
 
