@@ -132,6 +132,11 @@ fn spy() -> Arc<Spy> {
     spy_that_is(false)
 }
 
+/// One that is waited for with the lock released.
+fn late_spy() -> Arc<Spy> {
+    spy_that_is(true)
+}
+
 fn spy_that_is(late: bool) -> Arc<Spy> {
     Arc::new(Spy {
         late,
@@ -153,47 +158,30 @@ fn at_device(spy: &Arc<Spy>) -> SyncedMem {
 
 #[test]
 fn two_readers_cause_one_transfer_and_both_see_it() {
-    loom::model(|| {
-        let spy = spy();
-        let memory = Arc::new(at_device(&spy));
-        let read = |memory: &SyncedMem, spy: &Spy| {
-            let bytes = memory.host(..).unwrap();
+    for spy in [spy, late_spy] {
+        loom::model(move || {
+            let spy = spy();
+            let memory = Arc::new(at_device(&spy));
+            let read = |memory: &SyncedMem, spy: &Spy| {
+                let bytes = memory.host(..).unwrap();
+                assert_eq!(spy.downloads.load(Ordering::Relaxed), 1);
+                assert_eq!(bytes, [7; 4]);
+            };
+            let other = {
+                let (memory, spy) = (memory.clone(), spy.clone());
+                thread::spawn(move || read(&memory, &spy))
+            };
+            read(&memory, &spy);
+            other.join().unwrap();
             assert_eq!(spy.downloads.load(Ordering::Relaxed), 1);
-            assert_eq!(bytes, [7; 4]);
-        };
-        let other = {
-            let (memory, spy) = (memory.clone(), spy.clone());
-            thread::spawn(move || read(&memory, &spy))
-        };
-        read(&memory, &spy);
-        other.join().unwrap();
-        assert_eq!(spy.downloads.load(Ordering::Relaxed), 1);
-    });
-}
-
-#[test]
-fn two_readers_that_wait_with_the_lock_released_both_see_the_transfer() {
-    loom::model(|| {
-        let spy = spy_that_is(true);
-        let memory = Arc::new(at_device(&spy));
-        let read = |memory: &SyncedMem, spy: &Spy| {
-            let bytes = memory.host(..).unwrap();
-            assert_eq!(spy.downloads.load(Ordering::Relaxed), 1);
-            assert_eq!(bytes, [7; 4]);
-        };
-        let other = {
-            let (memory, spy) = (memory.clone(), spy.clone());
-            thread::spawn(move || read(&memory, &spy))
-        };
-        read(&memory, &spy);
-        other.join().unwrap();
-    });
+        });
+    }
 }
 
 #[test]
 fn a_wait_ends_only_what_was_entered_before_it() {
     loom::model(|| {
-        let spy = spy_that_is(true);
+        let spy = late_spy();
         let memory = SharedMem::from(at_device(&spy));
         let other = {
             let memory = memory.clone();
