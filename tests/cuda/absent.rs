@@ -1,21 +1,9 @@
 //! No GPU, in each way: an error that says why, never a panic, and everything else of the process goes on.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
-use fake_cuda::control::{self, Session, Setup};
+use fake_cuda::control::{self, Session, Setup, child};
 use synced_mem::cuda::{Absent, Cuda, list};
-
-/// Runs one test of this binary in a process of its own; `None` in that process itself.
-pub(crate) fn child(test: &str, prepare: impl FnOnce(&mut Command)) -> Option<Output> {
-    const VARIABLE: &str = "BLOB_CUDA_CHILD";
-    if std::env::var(VARIABLE).as_deref() == Ok(test) {
-        return None;
-    }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env(VARIABLE, test);
-    prepare(&mut command);
-    Some(command.output().unwrap())
-}
 
 pub(crate) fn expect_success(output: &Output) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

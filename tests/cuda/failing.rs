@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use fake_cuda::control::{Leaks, Session, Setup};
+use fake_cuda::control::{Leaks, Session, Setup, child};
 use synced_mem::cuda::{Cuda, Failure};
 use synced_mem::{Device, Error, HostPool, Location, Queue, SharedMem, SyncedMem};
 
-use crate::absent::{child, expect_success};
+use crate::absent::expect_success;
 use crate::{expect_no_leaks, gpu, seed};
 
 /// More than one chunk of the staging memory.

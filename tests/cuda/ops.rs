@@ -2,8 +2,9 @@
 //! warps.
 
 use blob_core::{AnyBlob, DType, Part, Shape};
+use fake_cuda::control::child;
 
-use crate::absent::{child, expect_success};
+use crate::absent::expect_success;
 use crate::operations::{self, There};
 use crate::{expect_no_leaks, gpu, seed};
 

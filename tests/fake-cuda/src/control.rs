@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub use crate::setup::{Counts, Leaks, Setup, Traffic};
@@ -201,4 +201,19 @@ pub fn hide(child: &mut Command, folder: &Path) -> std::io::Result<()> {
     }
     child.env("LD_LIBRARY_PATH", OsStr::new(folder));
     Ok(())
+}
+
+/// Runs one test of the test binary in a process of its own; `None` in that process itself.
+///
+/// # Panics
+/// Where the process cannot be started.
+pub fn child(test: &str, prepare: impl FnOnce(&mut Command)) -> Option<Output> {
+    const VARIABLE: &str = "FAKE_CUDA_CHILD";
+    if std::env::var(VARIABLE).as_deref() == Ok(test) {
+        return None;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(VARIABLE, test);
+    prepare(&mut command);
+    Some(command.output().unwrap())
 }

@@ -3,9 +3,9 @@
 use std::ffi::{CStr, CString};
 use std::process::Command;
 
-use fake_cuda::control::{self, Session, Setup};
+use fake_cuda::control::{self, Session, Setup, child};
 
-use crate::support::{Gpu, child, cu};
+use crate::support::{Gpu, cu};
 
 /// The address of a name in what the loader gives for `libcuda.so`.
 fn in_driver(library: &CStr, name: &str) -> Option<usize> {

@@ -1,7 +1,6 @@
 //! Calls of the loaded driver, and a child process for what ends a process.
 
 use std::ffi::CString;
-use std::process::{Command, Output};
 
 use fake_cuda::control::{self, Session, Setup};
 
@@ -102,16 +101,4 @@ impl Gpu {
         ok!(cuMemcpyDtoH_v2(bytes.as_mut_ptr(), address, len));
         bytes
     }
-}
-
-/// Runs one test of this binary in a process of its own, which sees the variable; `None` in that process itself.
-pub(crate) fn child(test: &str, prepare: impl FnOnce(&mut Command)) -> Option<Output> {
-    const VARIABLE: &str = "FAKE_CUDA_CHILD";
-    if std::env::var(VARIABLE).as_deref() == Ok(test) {
-        return None;
-    }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env(VARIABLE, test);
-    prepare(&mut command);
-    Some(command.output().unwrap())
 }
