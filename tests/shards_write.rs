@@ -16,7 +16,7 @@ fn written(folder: &Path, if_exists: IfExists) -> Result<PathBuf, Error> {
     let source = Checkpoint::open(data("shards").join(INDEX))?;
     let path = folder.join("model.safetensors");
     let target = Target::File { path: &path, if_exists };
-    let options = Options::new(Format::Safetensors).with(|o| o.shard_size = Some(120));
+    let options = shards_of(120);
     let plan = plan(&source, &options, &target)?;
     let (index, count) = plan.index().expect("shards");
     assert_eq!((index, count), (&*folder.join(INDEX), 3));
@@ -24,6 +24,11 @@ fn written(folder: &Path, if_exists: IfExists) -> Result<PathBuf, Error> {
     let done = plan.run(&Silent)?;
     assert_eq!(done.bytes_out, bytes_of(folder).values().map(|bytes| bytes.len() as u64).sum::<u64>());
     Ok(index.to_owned())
+}
+
+/// Into shards of this many bytes.
+fn shards_of(size: u64) -> Options {
+    Options::new(Format::Safetensors).with(|o| o.shard_size = Some(size))
 }
 
 /// Every file of a folder.
@@ -79,8 +84,7 @@ fn one_shard_is_the_plain_file() {
     let mut written = Vec::new();
     for (name, size) in [("a", Some(329)), ("b", None)] {
         let path = folder.path().join(format!("{name}.safetensors"));
-        let options = Options::new(Format::Safetensors);
-        let options = size.map_or(options.clone(), |size| options.with(|o| o.shard_size = Some(size)));
+        let options = size.map_or(Options::new(Format::Safetensors), shards_of);
         let target = Target::File { path: &path, if_exists: IfExists::Refuse };
         let plan = plan(&source, &options, &target).expect("planned");
         assert!(plan.index().is_none());
@@ -108,7 +112,7 @@ fn nothing_is_lost_where_shards_are_written() {
     }
     let plain = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
     let path = folder.path().join("model.safetensors");
-    let options = Options::new(Format::Safetensors).with(|o| o.shard_size = Some(120));
+    let options = shards_of(120);
     let target = Target::File { path: &path, if_exists: IfExists::Replace };
     plan(&plain, &options, &target).and_then(|plan| plan.run(&Silent)).expect("written");
     let after = bytes_of(folder.path());
@@ -151,8 +155,7 @@ fn links_pipes_and_devices_are_no_places_for_shards() {
         // Opened, it would wait for a reader.
         let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
         let target = Target::File { path: &folder.path().join("model.safetensors"), if_exists: IfExists::Replace };
-        let planned = plan(&source, &Options::new(Format::Safetensors).with(|o| o.shard_size = Some(120)), &target)
-            .expect("planned");
+        let planned = plan(&source, &shards_of(120), &target).expect("planned");
         for error in [planned.check(&Silent).expect_err("a pipe"), planned.run(&Silent).expect_err("a pipe")] {
             assert!(error.to_string().contains("is a pipe or a device"), "{error}");
         }
@@ -168,13 +171,7 @@ fn old_files_of_the_same_name_are_told_or_refused() {
     }
     let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
     let path = folder.path().join("model.safetensors");
-    let planned = |size: u64, if_exists| {
-        plan(
-            &source,
-            &Options::new(Format::Safetensors).with(|o| o.shard_size = Some(size)),
-            &Target::File { path: &path, if_exists },
-        )
-    };
+    let planned = |size: u64, if_exists| plan(&source, &shards_of(size), &Target::File { path: &path, if_exists });
     let notes = |size: u64| planned(size, IfExists::Replace).expect("planned").notes().to_vec();
     // In one file: the old index would lead to the old tensors.
     let error = planned(1000, IfExists::Refuse).expect_err("an index").to_string();
@@ -194,9 +191,7 @@ fn what_an_index_cannot_name_is_refused() {
     let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
     let refused = |path: &Path, size: u64| {
         let target = Target::File { path, if_exists: IfExists::Refuse };
-        plan(&source, &Options::new(Format::Safetensors).with(|o| o.shard_size = Some(size)), &target)
-            .expect_err("refused")
-            .to_string()
+        plan(&source, &shards_of(size), &target).expect_err("refused").to_string()
     };
     assert!(refused(Path::new("x.safetensors"), 0).contains("cannot be written as shards of no bytes"));
     #[cfg(unix)]
@@ -224,8 +219,7 @@ fn what_is_no_file_of_safetensors_is_not_written_in_shards() {
     let path = folder.path().join("many.safetensors");
     fs::write(&path, safetensors(&format!("{{{}}}", many.join(",")), &[0; 501])).expect("written");
     let source = Checkpoint::open(&path).expect("opens");
-    let error = plan(&source, &Options::new(Format::Safetensors).with(|o| o.shard_size = Some(1)), &target)
-        .expect_err("too many");
+    let error = plan(&source, &shards_of(1), &target).expect_err("too many");
     assert!(error.to_string().contains("would be 501 shards; at most 500 are written"), "{error}");
 }
 
@@ -236,7 +230,7 @@ fn a_killed_or_failed_conversion_leaves_nothing_under_the_names() {
     let out = tempfile::tempdir().expect("a folder");
     let path = out.path().join("model.safetensors");
     let target = Target::File { path: &path, if_exists: IfExists::Refuse };
-    let options = Options::new(Format::Safetensors).with(|o| o.shard_size = Some(120));
+    let options = shards_of(120);
     let planned = plan(&source, &options, &target).expect("planned");
     fs::write(folder.path().join("model-00003-of-00003.safetensors"), "cut").expect("written");
     planned.run(&Silent).expect_err("a source that was cut");
@@ -265,7 +259,7 @@ fn a_set_that_is_replaced_in_part_has_no_index() {
     let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
     let path = folder.path().join("model.safetensors");
     let target = Target::File { path: &path, if_exists: IfExists::Replace };
-    let options = Options::new(Format::Safetensors).with(|o| o.shard_size = Some(120));
+    let options = shards_of(120);
     let second = folder.path().join("model-00002-of-00003.safetensors");
     let planned = plan(&source, &options, &target).expect("planned");
     let error = planned.run(&Spoils(second.clone())).expect_err("a folder is in the way").to_string();
