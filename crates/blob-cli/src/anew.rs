@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::args::is_written;
 use crate::context::Context;
 use crate::failure::{Failure, help};
-use crate::json::{Field, Fields, Is, field};
+use crate::json::{Field, Fields, Type, field};
 use crate::source;
 use crate::units;
 
@@ -55,9 +55,9 @@ impl File<'_> {
 impl Fields for File<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("path", Is::Text, "the file", |f| json!(f.path.to_string_lossy())),
-            field("tensors", Is::Whole, "how many tensors it has", |f| json!(f.tensors.len())),
-            field("bytes", Is::Whole, "the bytes of its tensors", |f| json!(f.bytes())),
+            field("path", Type::String, "the file", |f| json!(f.path.to_string_lossy())),
+            field("tensors", Type::Integer, "how many tensors it has", |f| json!(f.tensors.len())),
+            field("bytes", Type::Integer, "the bytes of its tensors", |f| json!(f.bytes())),
         ]
     }
 }

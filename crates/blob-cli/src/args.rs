@@ -257,7 +257,7 @@ pub(crate) struct Verify {
     /// Print the transforms in FILE's receipt, one per line
     #[arg(long)]
     pub(crate) replay: bool,
-    /// Compare with MXNet's symbol file of the net: missing and extra arrays, shapes, dtypes. If there is no such file,
+    /// Compare with MXNet's symbol file of the net: missing and extra arrays, properties, dtypes. If there is no such file,
     /// it is searched for beside FILE, also in its archive
     #[arg(long, value_name = "JSON")]
     pub(crate) symbol: Option<PathBuf>,

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::args::Global;
 use crate::broken::Broken;
 use crate::failure::{Failure, Problem, Status};
-use crate::json::{self, Document, Field, Fields, Is, field, or_null, shapes};
+use crate::json::{self, Document, Field, Fields, Type, field, nullable, properties};
 use crate::output::Terminal;
 
 /// The context of a command.
@@ -57,15 +57,15 @@ pub(crate) struct Failed<'a> {
 impl Document for Failed<'_> {
     const SCHEMA: &'static str = "blob.error/1";
     const COMMAND: &'static str = "any command --json";
-    const WHAT: &'static str = "in place of a command's own line, where it has no answer for a file";
+    const DESCRIPTION: &'static str = "in place of a command's own line, where it has no answer for a file";
 }
 
 impl Fields for Failed<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("command", Is::Text, "the command's name", |f| json!(f.command)),
-            or_null("file", Is::Text, "the file, where it is about one", |f| json!(f.file)),
-            field("error", Is::Object(shapes::<Problem>), "what went wrong", |f| json::value(f.problem)),
+            field("command", Type::String, "the command's name", |f| json!(f.command)),
+            nullable("file", Type::String, "the file, where it is about one", |f| json!(f.file)),
+            field("error", Type::Object(properties::<Problem>), "what went wrong", |f| json::value(f.problem)),
         ]
     }
 }

@@ -16,7 +16,7 @@ use crate::args::{CaffeForm, Convert, Global, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
 use crate::info::odd;
-use crate::json::{self, Document, FILE, Field, Fields, Is, NAME, TEXTS, field, or_null, shapes, sometimes};
+use crate::json::{self, Document, FILE, Field, Fields, NAME, STRINGS, Type, field, nullable, optional, properties};
 use crate::open::open;
 use crate::output::progress::Progress;
 use crate::output::{Out, Terminal};
@@ -209,49 +209,52 @@ pub(crate) struct Converted<'a> {
 impl Document for Converted<'_> {
     const SCHEMA: &'static str = "blob.convert/1";
     const COMMAND: &'static str = "blob convert --json IN -o OUT";
-    const WHAT: &'static str = "what was written";
+    const DESCRIPTION: &'static str = "what was written";
 }
 
 impl Fields for Converted<'_> {
     fn fields() -> Vec<Field<Self>> {
         const BLAKE3: &str = "the input's BLAKE3; not in a dry run";
         vec![
-            field("file", Is::Text, FILE, |f| json!(f.checkpoint.name())),
-            field("output", Is::Text, "where to", |f| json!(f.args.output.to_string_lossy())),
-            or_null(
+            field("file", Type::String, FILE, |f| json!(f.checkpoint.name())),
+            field("output", Type::String, "where to", |f| json!(f.args.output.to_string_lossy())),
+            nullable(
                 "index",
-                Is::Text,
+                Type::String,
                 "the index that opens the output, with --shard-size where it is in shards",
                 |f| json!(f.plan.index().map(|(index, _)| index.to_string_lossy())),
             ),
-            field("from", Is::Text, "the format that was read", |f| json!(f.checkpoint.format().name())),
-            field("to", Is::Text, "the format that was written", |f| json!(f.plan.to().name())),
+            field("from", Type::String, "the format that was read", |f| json!(f.checkpoint.format().name())),
+            field("to", Type::String, "the format that was written", |f| json!(f.plan.to().name())),
             field(
                 "copy",
-                Is::Flag,
+                Type::Boolean,
                 "whether the output is the input, byte for byte, as formats with a receipt are kept",
                 |f| json!(f.plan.is_copy()),
             ),
-            field("dry_run", Is::Flag, "whether nothing was written", |f| json!(f.args.dry_run)),
-            field("tensors", Is::Whole, "how many tensors", |f| json!(f.plan.tensors().len())),
-            field("bytes_in", Is::Whole, "the input's size", |f| json!(f.checkpoint.stored().len())),
-            field("changes", Is::List(&Is::Object(shapes::<Planned>)), "what was changed about tensors", |f| {
-                f.plan.tensors().iter().filter(|t| !t.changes.is_empty()).map(json::value).collect()
-            }),
-            field("left_out", Is::List(&Is::Object(shapes::<LeftOut<'_>>)), "what was not written", |f| {
+            field("dry_run", Type::Boolean, "whether nothing was written", |f| json!(f.args.dry_run)),
+            field("tensors", Type::Integer, "how many tensors", |f| json!(f.plan.tensors().len())),
+            field("bytes_in", Type::Integer, "the input's size", |f| json!(f.checkpoint.stored().len())),
+            field(
+                "changes",
+                Type::Array(&Type::Object(properties::<Planned>)),
+                "what was changed about tensors",
+                |f| f.plan.tensors().iter().filter(|t| !t.changes.is_empty()).map(json::value).collect(),
+            ),
+            field("left_out", Type::Array(&Type::Object(properties::<LeftOut<'_>>)), "what was not written", |f| {
                 f.plan.left_out().iter().map(|(name, reason)| json::value(&LeftOut { name, reason })).collect()
             }),
-            field("warnings", TEXTS, "what is odd about the input", |f| {
+            field("warnings", STRINGS, "what is odd about the input", |f| {
                 odd(f.checkpoint).chain(f.plan.notes().iter().cloned()).chain(f.reports.iter().cloned()).collect()
             }),
-            field("bytes_out", Is::Whole, "the output's size", |f| {
+            field("bytes_out", Type::Integer, "the output's size", |f| {
                 json!(f.done.map_or(f.plan.output_len(), |(done, _)| done.bytes_out))
             }),
-            sometimes("blake3", Is::Text, BLAKE3, |f| json!(f.done.map(|(done, _)| &done.blake3))),
-            sometimes("sha256", Is::Text, "the input's SHA-256, with --sha256", |f| {
+            optional("blake3", Type::String, BLAKE3, |f| json!(f.done.map(|(done, _)| &done.blake3))),
+            optional("sha256", Type::String, "the input's SHA-256, with --sha256", |f| {
                 json!(f.done.and_then(|(done, _)| done.sha256.as_ref()))
             }),
-            sometimes("seconds", Is::Real, "how long it took", |f| json!(f.done.map(|(_, seconds)| seconds))),
+            optional("seconds", Type::Number, "how long it took", |f| json!(f.done.map(|(_, seconds)| seconds))),
         ]
     }
 }
@@ -259,8 +262,8 @@ impl Fields for Converted<'_> {
 impl Fields for Planned {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("name", Is::Text, NAME, |t| json!(t.spec.name)),
-            field("changes", TEXTS, "what was changed", |t| json!(t.changes)),
+            field("name", Type::String, NAME, |t| json!(t.spec.name)),
+            field("changes", STRINGS, "what was changed", |t| json!(t.changes)),
         ]
     }
 }
@@ -274,8 +277,8 @@ struct LeftOut<'a> {
 impl Fields for LeftOut<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("name", Is::Text, NAME, |l| json!(l.name)),
-            field("reason", Is::Text, "why, in words", |l| json!(l.reason)),
+            field("name", Type::String, NAME, |l| json!(l.name)),
+            field("reason", Type::String, "why, in words", |l| json!(l.reason)),
         ]
     }
 }

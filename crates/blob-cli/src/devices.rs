@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{self, Document, Field, Fields, Is, field, or_null, shapes};
+use crate::json::{self, Document, Field, Fields, Type, field, nullable, properties};
 use crate::output::Out;
 use crate::output::width::paragraph;
 use crate::render::Text;
@@ -63,7 +63,7 @@ impl Gpu {
 impl Document for Devices {
     const SCHEMA: &'static str = "blob.devices/1";
     const COMMAND: &'static str = "blob devices --json";
-    const WHAT: &'static str = "the GPUs, or why there is none";
+    const DESCRIPTION: &'static str = "the GPUs, or why there is none";
 }
 
 impl Fields for Devices {
@@ -71,8 +71,8 @@ impl Fields for Devices {
         let gpus = |d: &Self| d.0.iter().flatten().map(json::value).collect();
         let absent = |d: &Self| json!(d.0.as_ref().err().map(json::value));
         vec![
-            field("gpus", Is::List(&Is::Object(shapes::<Gpu>)), "each GPU", gpus),
-            or_null("absent", Is::Object(shapes::<Absence>), "why there is none", absent),
+            field("gpus", Type::Array(&Type::Object(properties::<Gpu>)), "each GPU", gpus),
+            nullable("absent", Type::Object(properties::<Absence>), "why there is none", absent),
         ]
     }
 }
@@ -80,12 +80,14 @@ impl Fields for Devices {
 impl Fields for Gpu {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("ordinal", Is::Whole, "its number, from 0", |g| json!(g.ordinal)),
-            field("name", Is::Text, "what its maker calls it", |g| json!(g.name)),
-            field("capability", Is::Text, "its compute capability: `9.0`", |g| json!(g.capability())),
-            field("bytes", Is::Whole, "the size of its memory", |g| json!(g.total)),
-            or_null("free_bytes", Is::Whole, "how many of them are free, where it can be asked", |g| json!(g.free)),
-            field("cuda", Is::Text, "the newest CUDA that the driver knows: `12.4`", |g| json!(g.cuda())),
+            field("ordinal", Type::Integer, "its number, from 0", |g| json!(g.ordinal)),
+            field("name", Type::String, "what its maker calls it", |g| json!(g.name)),
+            field("capability", Type::String, "its compute capability: `9.0`", |g| json!(g.capability())),
+            field("bytes", Type::Integer, "the size of its memory", |g| json!(g.total)),
+            nullable("free_bytes", Type::Integer, "how many of them are free, where it can be asked", |g| {
+                json!(g.free)
+            }),
+            field("cuda", Type::String, "the newest CUDA that the driver knows: `12.4`", |g| json!(g.cuda())),
         ]
     }
 }
@@ -93,9 +95,9 @@ impl Fields for Gpu {
 impl Fields for Absence {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("reason", Is::OneOf(REASONS), "why, as a stable code", |a| json!(a.reason)),
-            field("message", Is::Text, "why, in words", |a| json!(a.message)),
-            field("help", Is::Text, "what can be done about it", |a| json!(a.help)),
+            field("reason", Type::Enum(REASONS), "why, as a stable code", |a| json!(a.reason)),
+            field("message", Type::String, "why, in words", |a| json!(a.message)),
+            field("help", Type::String, "what can be done about it", |a| json!(a.help)),
         ]
     }
 }

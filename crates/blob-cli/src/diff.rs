@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::escape::{escape, escape_ascii};
 use crate::failure::{Failure, Status};
 use crate::json::{
-    self, DIMS, Document, Field, Fields, Is, Line, Ordered, TEXTS, field, or_null, shapes, sometimes, streamed,
+    self, DIMS, Document, Field, Fields, Line, Ordered, STRINGS, Type, field, nullable, optional, properties, streamed,
 };
 use crate::open::open;
 use crate::output::progress::Progress;
@@ -162,7 +162,7 @@ impl Render for Pair<'_> {
     fn json(mut self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let mut line = Line::begin(out, &self)?;
         let done = self.compare(context, |row| Ok(line.push(out, &Ordered(row))?));
-        line.go_on(out, &self)?;
+        line.advance(out, &self)?;
         done
     }
 
@@ -230,24 +230,28 @@ fn figure(row: &Row, of: fn(&Distance) -> f64) -> String {
 impl Document for Pair<'_> {
     const SCHEMA: &'static str = "blob.diff/1";
     const COMMAND: &'static str = "blob diff --json A B";
-    const WHAT: &'static str = "what two files have not in common";
+    const DESCRIPTION: &'static str = "what two files have not in common";
 }
 
 impl Fields for Pair<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("file", Is::Text, json::FILE, |p| json!(p.ours.name())),
-            field("other", Is::Text, "the second file, as it was named", |p| json!(p.theirs.name())),
-            streamed("tensors", Is::List(&Is::Object(shapes::<Row>)), "those that are not equal; with --all, all"),
-            field("notes", TEXTS, "what is worth knowing of the comparison", |p| json!(p.notes)),
-            field("equal", Is::Whole, "how many tensors are equal, renamed ones too", |p| json!(p.tally.equal)),
-            field("renamed", Is::Whole, "how many of them have another name", |p| json!(p.tally.renamed)),
-            field("changed", Is::Whole, "how many have other values, another dtype or shape", |p| {
+            field("file", Type::String, json::FILE, |p| json!(p.ours.name())),
+            field("other", Type::String, "the second file, as it was named", |p| json!(p.theirs.name())),
+            streamed(
+                "tensors",
+                Type::Array(&Type::Object(properties::<Row>)),
+                "those that are not equal; with --all, all",
+            ),
+            field("notes", STRINGS, "what is worth knowing of the comparison", |p| json!(p.notes)),
+            field("equal", Type::Integer, "how many tensors are equal, renamed ones too", |p| json!(p.tally.equal)),
+            field("renamed", Type::Integer, "how many of them have another name", |p| json!(p.tally.renamed)),
+            field("changed", Type::Integer, "how many have other values, another dtype or shape", |p| {
                 json!(p.tally.changed)
             }),
-            field("removed", Is::Whole, "how many only the first file has", |p| json!(p.tally.removed)),
-            field("added", Is::Whole, "how many only the second file has", |p| json!(p.tally.added)),
-            field("unread", Is::Whole, "how many could not be compared", |p| json!(p.tally.unread)),
+            field("removed", Type::Integer, "how many only the first file has", |p| json!(p.tally.removed)),
+            field("added", Type::Integer, "how many only the second file has", |p| json!(p.tally.added)),
+            field("unread", Type::Integer, "how many could not be compared", |p| json!(p.tally.unread)),
         ]
     }
 }
@@ -258,29 +262,31 @@ impl Fields for Row {
             distance(row).map_or(Value::Null, get)
         }
         vec![
-            field("change", Is::OneOf(CHANGES), "what became of it", |row| json!(word(&row.change))),
-            or_null("name", Is::Text, "its name in the first file", |row| json!(row.ours.as_ref().map(|t| &t.name))),
-            or_null("other_name", Is::Text, "in the second", |row| json!(row.theirs.as_ref().map(|t| &t.name))),
-            or_null("dtype", Is::Text, "its dtype in the first file", |row| dtype(row.ours.as_ref())),
-            or_null("other_dtype", Is::Text, "in the second", |row| dtype(row.theirs.as_ref())),
-            or_null("shape", DIMS, "its shape in the first file", |row| shape(row.ours.as_ref())),
-            or_null("other_shape", DIMS, "in the second", |row| shape(row.theirs.as_ref())),
-            or_null("elements", Is::Whole, "how many values were compared", |row| of(row, |d| json!(d.elements))),
-            or_null("changed", Is::Whole, "how many are further apart than is tolerated", |row| {
+            field("change", Type::Enum(CHANGES), "what became of it", |row| json!(word(&row.change))),
+            nullable("name", Type::String, "its name in the first file", |row| {
+                json!(row.ours.as_ref().map(|t| &t.name))
+            }),
+            nullable("other_name", Type::String, "in the second", |row| json!(row.theirs.as_ref().map(|t| &t.name))),
+            nullable("dtype", Type::String, "its dtype in the first file", |row| dtype(row.ours.as_ref())),
+            nullable("other_dtype", Type::String, "in the second", |row| dtype(row.theirs.as_ref())),
+            nullable("shape", DIMS, "its shape in the first file", |row| shape(row.ours.as_ref())),
+            nullable("other_shape", DIMS, "in the second", |row| shape(row.theirs.as_ref())),
+            nullable("elements", Type::Integer, "how many values were compared", |row| of(row, |d| json!(d.elements))),
+            nullable("changed", Type::Integer, "how many are further apart than is tolerated", |row| {
                 of(row, |d| json!(d.changed))
             }),
-            or_null("max_abs", Is::Real, "the largest difference", |row| of(row, |d| json::real(d.max_abs))),
-            or_null("max_rel", Is::Real, "the largest one over the second file's value", |row| {
-                of(row, |d| json::real(d.max_rel))
+            nullable("max_abs", Type::Number, "the largest difference", |row| of(row, |d| json::number(d.max_abs))),
+            nullable("max_rel", Type::Number, "the largest one over the second file's value", |row| {
+                of(row, |d| json::number(d.max_rel))
             }),
-            or_null("rms", Is::Real, "the root of the mean square of the finite ones", |row| {
-                of(row, |d| json::real(d.rms()))
+            nullable("rms", Type::Number, "the root of the mean square of the finite ones", |row| {
+                of(row, |d| json::number(d.rms()))
             }),
-            or_null("furthest", DIMS, "the index of the value that is furthest apart", |row| {
+            nullable("furthest", DIMS, "the index of the value that is furthest apart", |row| {
                 let at = distance(row).and_then(|d| d.worst).zip(row.ours.as_ref());
                 json!(at.and_then(|(worst, ours)| ours.shape.index(worst.element as usize).ok()))
             }),
-            sometimes("message", Is::Text, "why it was not compared", |row| match &row.change {
+            optional("message", Type::String, "why it was not compared", |row| match &row.change {
                 Change::Unread(why) => json!(why),
                 _ => Value::Null,
             }),

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::elements::Elements;
 use crate::escape::escape;
 use crate::failure::{Failure, Status};
-use crate::json::{DIMS, Document, FILE, Field, Fields, Is, NAME, field};
+use crate::json::{DIMS, Document, FILE, Field, Fields, NAME, Type, field};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
@@ -83,23 +83,23 @@ pub(crate) struct Extracted<'a> {
 impl Document for Extracted<'_> {
     const SCHEMA: &'static str = "blob.extract/1";
     const COMMAND: &'static str = "blob extract --json FILE [TENSOR] -o OUT";
-    const WHAT: &'static str = "which tensor was written";
+    const DESCRIPTION: &'static str = "which tensor was written";
 }
 
 impl Fields for Extracted<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("file", Is::Text, FILE, |e| json!(e.file)),
-            field("output", Is::Text, "where to", |e| json!(e.args.output.to_string_lossy())),
-            field("to", Is::OneOf(&["npy", "raw", "csv"]), "the format that was written", |e| match e.format {
+            field("file", Type::String, FILE, |e| json!(e.file)),
+            field("output", Type::String, "where to", |e| json!(e.args.output.to_string_lossy())),
+            field("to", Type::Enum(&["npy", "raw", "csv"]), "the format that was written", |e| match e.format {
                 ExtractFormat::Npy => "npy".into(),
                 ExtractFormat::Raw => "raw".into(),
                 ExtractFormat::Csv => "csv".into(),
             }),
-            field("name", Is::Text, NAME, |e| json!(e.entry.name())),
-            field("dtype", Is::Text, "the element type", |e| json!(e.entry.dtype().map(DType::name))),
+            field("name", Type::String, NAME, |e| json!(e.entry.name())),
+            field("dtype", Type::String, "the element type", |e| json!(e.entry.dtype().map(DType::name))),
             field("shape", DIMS, "its shape", |e| json!(e.entry.shape().dims())),
-            field("bytes", Is::Whole, "its bytes, without a header", |e| json!(e.entry.byte_len())),
+            field("bytes", Type::Integer, "its bytes, without a header", |e| json!(e.entry.byte_len())),
         ]
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use blob_io::{Entry, Error, Existing, Fault, Limit, Output, Reason, Remedy};
 use serde_json::json;
 
-use crate::json::{Field, Fields, Is, field, or_null};
+use crate::json::{Field, Fields, Type, field, nullable};
 
 /// The status of a command that finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,11 +79,11 @@ impl Problem {
 impl Fields for Problem {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("reason", Is::Text, "why, as a stable code", |p| json!(p.reason)),
-            or_null("subject", Is::Text, "the array or layer concerned, in words", |p| json!(p.subject)),
-            or_null("offset", Is::Whole, "the byte where it breaks", |p| json!(p.offset)),
-            field("message", Is::Text, "why, in words", |p| json!(p.message)),
-            or_null("help", Is::Text, "what can be done about it", |p| json!(p.help)),
+            field("reason", Type::String, "why, as a stable code", |p| json!(p.reason)),
+            nullable("subject", Type::String, "the array or layer concerned, in words", |p| json!(p.subject)),
+            nullable("offset", Type::Integer, "the byte where it breaks", |p| json!(p.offset)),
+            field("message", Type::String, "why, in words", |p| json!(p.message)),
+            nullable("help", Type::String, "what can be done about it", |p| json!(p.help)),
         ]
     }
 }

@@ -11,7 +11,7 @@ use crate::anew::{check_stdout, format_of};
 use crate::args::{Fold, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{self, Document, FILE, Field, Fields, Is, TEXTS, field, or_null, shapes};
+use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties};
 use crate::net;
 use crate::open::open;
 use crate::output::Out;
@@ -117,27 +117,27 @@ impl Text for Folded<'_> {
 impl Document for Folded<'_> {
     const SCHEMA: &'static str = "blob.fold/1";
     const COMMAND: &'static str = "blob fold --json FILE -o OUT";
-    const WHAT: &'static str = "what was folded";
+    const DESCRIPTION: &'static str = "what was folded";
 }
 
 impl Fields for Folded<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("file", Is::Text, FILE, |f| json!(f.checkpoint.name())),
-            field("output", Is::Text, "where to", |f| json!(f.args.output.to_string_lossy())),
-            field("dry_run", Is::Flag, "whether nothing was written", |f| json!(f.args.dry_run)),
-            field("layers", Is::Whole, "how many normalisations were folded, a Scale alone among them", |f| {
+            field("file", Type::String, FILE, |f| json!(f.checkpoint.name())),
+            field("output", Type::String, "where to", |f| json!(f.args.output.to_string_lossy())),
+            field("dry_run", Type::Boolean, "whether nothing was written", |f| json!(f.args.dry_run)),
+            field("layers", Type::Integer, "how many normalisations were folded, a Scale alone among them", |f| {
                 json!(f.layers)
             }),
-            field("left_out", TEXTS, "the tensors that are in others now", |f| json!(f.left_out)),
-            field("refused", Is::List(&Is::Object(shapes::<Refusal>)), "what was not folded", |f| {
+            field("left_out", STRINGS, "the tensors that are in others now", |f| json!(f.left_out)),
+            field("refused", Type::Array(&Type::Object(properties::<Refusal>)), "what was not folded", |f| {
                 f.refused.iter().map(json::value).collect()
             }),
-            field("notes", TEXTS, "what else is to be known, as new biases", |f| json!(f.notes)),
-            or_null("change", Is::Real, "the largest change of a weight; not in a dry run", |f| {
+            field("notes", STRINGS, "what else is to be known, as new biases", |f| json!(f.notes)),
+            nullable("change", Type::Number, "the largest change of a weight; not in a dry run", |f| {
                 json!(f.most().map(|(_, value)| value))
             }),
-            or_null("changed", Is::Text, "the tensor that it is in", |f| json!(f.most().map(|(name, _)| name))),
+            nullable("changed", Type::String, "the tensor that it is in", |f| json!(f.most().map(|(name, _)| name))),
         ]
     }
 }
@@ -145,8 +145,8 @@ impl Fields for Folded<'_> {
 impl Fields for Refusal {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("layer", Is::Text, "the layer's name", |r| json!(r.layer)),
-            field("reason", Is::Text, "why, in words", |r| json!(r.reason)),
+            field("layer", Type::String, "the layer's name", |r| json!(r.layer)),
+            field("reason", Type::String, "why, in words", |r| json!(r.reason)),
         ]
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{self, Document, Field, Fields, Is, TEXTS, field, shapes};
+use crate::json::{self, Document, Field, Fields, STRINGS, Type, field, properties};
 use crate::output::Out;
 use crate::render::Text;
 use crate::render::table::{Column, LAST, Table};
@@ -20,25 +20,25 @@ pub(crate) struct Formats;
 impl Document for Formats {
     const SCHEMA: &'static str = "blob.formats/1";
     const COMMAND: &'static str = "blob formats --json";
-    const WHAT: &'static str = "what is read and written";
+    const DESCRIPTION: &'static str = "what is read and written";
 }
 
 impl Fields for Formats {
     fn fields() -> Vec<Field<Self>> {
         let all = |_: &Self| Format::ALL.iter().map(json::value).collect();
-        vec![field("formats", Is::List(&Is::Object(shapes::<Format>)), "each format", all)]
+        vec![field("formats", Type::Array(&Type::Object(properties::<Format>)), "each format", all)]
     }
 }
 
 impl Fields for Format {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("name", Is::Text, "its short name, for --from and --to", |f| json!(f.name())),
-            field("title", Is::Text, "what it is", |f| json!(f.title())),
-            field("extensions", TEXTS, "file names end so", |f| json!(f.extensions())),
-            field("read", Is::Flag, "whether it is read", |_| json!(true)),
-            field("write", Is::Flag, "whether it is written", |_| json!(true)),
-            field("tested_against", Is::Text, "whose files and readers", |f| json!(tested_against(*f))),
+            field("name", Type::String, "its short name, for --from and --to", |f| json!(f.name())),
+            field("title", Type::String, "what it is", |f| json!(f.title())),
+            field("extensions", STRINGS, "file names end so", |f| json!(f.extensions())),
+            field("read", Type::Boolean, "whether it is read", |_| json!(true)),
+            field("write", Type::Boolean, "whether it is written", |_| json!(true)),
+            field("tested_against", Type::String, "whose files and readers", |f| json!(tested_against(*f))),
         ]
     }
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::args::Hash;
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{Document, FILE, Field, Fields, Is, field, sometimes};
+use crate::json::{Document, FILE, Field, Fields, Type, field, optional};
 use crate::open::{name, open};
 use crate::output::Out;
 use crate::output::progress::Progress;
@@ -111,22 +111,22 @@ fn checkable(name: &[u8]) -> (&'static str, Vec<u8>) {
 impl Document for Line<'_> {
     const SCHEMA: &'static str = "blob.hash/1";
     const COMMAND: &'static str = "blob hash --json FILE...";
-    const WHAT: &'static str = "the digest of a file, or of its tensors";
+    const DESCRIPTION: &'static str = "the digest of a file, or of its tensors";
 }
 
 impl Fields for Line<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("file", Is::Text, FILE, |l| json!(name(l.path))),
-            field("of", Is::OneOf(&["file", "content-1"]), "what was hashed: its bytes, or its tensors", |l| {
+            field("file", Type::String, FILE, |l| json!(name(l.path))),
+            field("of", Type::Enum(&["file", "content-1"]), "what was hashed: its bytes, or its tensors", |l| {
                 json!(if l.hashed.tensors.is_some() { "content-1" } else { "file" })
             }),
-            field("algorithm", Is::OneOf(&["blake3", "sha256"]), "the hash function", |l| json!(l.algorithm.name())),
-            field("digest", Is::Text, "the digest in hexadecimal", |l| json!(l.hashed.digest)),
-            field("bytes", Is::Whole, "how many bytes it covers: the file's, or those of all tensors", |l| {
+            field("algorithm", Type::Enum(&["blake3", "sha256"]), "the hash function", |l| json!(l.algorithm.name())),
+            field("digest", Type::String, "the digest in hexadecimal", |l| json!(l.hashed.digest)),
+            field("bytes", Type::Integer, "how many bytes it covers: the file's, or those of all tensors", |l| {
                 json!(l.hashed.bytes)
             }),
-            sometimes("tensors", Is::Whole, "how many tensors it covers", |l| json!(l.hashed.tensors)),
+            optional("tensors", Type::Integer, "how many tensors it covers", |l| json!(l.hashed.tensors)),
         ]
     }
 }

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::escape::tame;
 use crate::failure::{Failure, Problem, Status};
 use crate::json::{
-    self, DIALECT, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Is, NAME, TEXTS, field, or_null, shapes,
+    self, DIALECT, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, NAME, STRINGS, Type, field, nullable, properties,
 };
 use crate::open::{name, open_to_list};
 use crate::output::width::{cut, width, wrap};
@@ -158,7 +158,7 @@ impl<'a> Facts<'a> {
 impl Document for Facts<'_> {
     const SCHEMA: &'static str = "blob.info/1";
     const COMMAND: &'static str = "blob info --json FILE...";
-    const WHAT: &'static str = "what a file is, from its headers";
+    const DESCRIPTION: &'static str = "what a file is, from its headers";
 }
 
 impl Fields for Facts<'_> {
@@ -167,39 +167,39 @@ impl Fields for Facts<'_> {
             "the length of a gzip file as it is stored; file_bytes and offsets are those of what it unpacks to";
         const MEMBER: &str =
             "the file of the archive that was opened, also the end of file; file_bytes and offsets are its";
-        let errors = Is::List(&Is::Object(shapes::<Problem>));
+        let errors = Type::Array(&Type::Object(properties::<Problem>));
         vec![
-            field("file", Is::Text, FILE, |f| json!(f.checkpoint.name())),
-            or_null("member", Is::Text, MEMBER, |f| json!(f.checkpoint.member())),
-            field("format", Is::Text, FORMAT, |f| json!(f.checkpoint.format().name())),
-            field("dialect", Is::Text, DIALECT, |f| json!(f.checkpoint.dialect())),
-            field("file_bytes", Is::Whole, "the file's size", |f| json!(f.checkpoint.file_len())),
-            or_null("gzip_bytes", Is::Whole, GZIP, |f| {
+            field("file", Type::String, FILE, |f| json!(f.checkpoint.name())),
+            nullable("member", Type::String, MEMBER, |f| json!(f.checkpoint.member())),
+            field("format", Type::String, FORMAT, |f| json!(f.checkpoint.format().name())),
+            field("dialect", Type::String, DIALECT, |f| json!(f.checkpoint.dialect())),
+            field("file_bytes", Type::Integer, "the file's size", |f| json!(f.checkpoint.file_len())),
+            nullable("gzip_bytes", Type::Integer, GZIP, |f| {
                 json!(f.checkpoint.is_gzip().then(|| f.checkpoint.stored().len()))
             }),
-            field("tensors", Is::Whole, "how many tensors it lists", |f| json!(f.tensors)),
-            field("parameters", Is::Whole, "their values, without diffs and indices", |f| json!(f.parameters)),
-            field("tensor_bytes", Is::Whole, "their bytes once loaded", |f| json!(f.bytes)),
-            field("dtypes", Is::Map(&Is::Whole), "how many tensors of each dtype", |f| {
+            field("tensors", Type::Integer, "how many tensors it lists", |f| json!(f.tensors)),
+            field("parameters", Type::Integer, "their values, without diffs and indices", |f| json!(f.parameters)),
+            field("tensor_bytes", Type::Integer, "their bytes once loaded", |f| json!(f.bytes)),
+            field("dtypes", Type::Map(&Type::Integer), "how many tensors of each dtype", |f| {
                 f.dtypes.iter().map(|(dtype, n)| ((*dtype).to_owned(), json!(n))).collect()
             }),
-            field("layers", Is::Whole, "layers or records, with tensors or without", |f| {
+            field("layers", Type::Integer, "layers or records, with tensors or without", |f| {
                 json!(f.checkpoint.positions())
             }),
-            field("diffs", Is::Whole, "tensors that are diffs", |f| json!(f.diffs)),
-            field("sparse", Is::Whole, "sparse arrays", |f| json!(f.sparse)),
-            field("none", Is::Whole, "places without an array", |f| json!(f.none)),
-            field("broken", Is::Whole, "arrays that cannot be read", |f| json!(f.broken)),
-            or_null("largest", Is::Object(shapes::<Largest<'_>>), "the largest tensor", |f| {
+            field("diffs", Type::Integer, "tensors that are diffs", |f| json!(f.diffs)),
+            field("sparse", Type::Integer, "sparse arrays", |f| json!(f.sparse)),
+            field("none", Type::Integer, "places without an array", |f| json!(f.none)),
+            field("broken", Type::Integer, "arrays that cannot be read", |f| json!(f.broken)),
+            nullable("largest", Type::Object(properties::<Largest<'_>>), "the largest tensor", |f| {
                 f.largest.map_or(Value::Null, |entry| json::value(&Largest(entry)))
             }),
-            field("metadata", Is::Map(&Is::Text), "what the file says of itself beside its tensors", |f| {
+            field("metadata", Type::Map(&Type::String), "what the file says of itself beside its tensors", |f| {
                 f.checkpoint.metadata().iter().map(|(key, text)| (key.clone(), json!(text))).collect()
             }),
-            field("warnings", TEXTS, "what is odd, the first 20", |f| odd(f.checkpoint).take(LISTED).collect()),
-            field("warning_count", Is::Whole, "how many there are", |f| json!(odd(f.checkpoint).count())),
+            field("warnings", STRINGS, "what is odd, the first 20", |f| odd(f.checkpoint).take(LISTED).collect()),
+            field("warning_count", Type::Integer, "how many there are", |f| json!(odd(f.checkpoint).count())),
             field("errors", errors, "why arrays cannot be read, the first 20", |f| errors_of(f.checkpoint)),
-            field("bytes_read", Is::Whole, "how much of it was read so far", |f| json!(f.checkpoint.bytes_read())),
+            field("bytes_read", Type::Integer, "how much of it was read so far", |f| json!(f.checkpoint.bytes_read())),
         ]
     }
 }
@@ -210,10 +210,10 @@ struct Largest<'a>(&'a Entry);
 impl Fields for Largest<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("name", Is::Text, NAME, |l| json!(l.0.name())),
-            or_null("dtype", Is::Text, DTYPE, |l| json!(l.0.dtype().map(DType::name).or(l.0.foreign_dtype()))),
+            field("name", Type::String, NAME, |l| json!(l.0.name())),
+            nullable("dtype", Type::String, DTYPE, |l| json!(l.0.dtype().map(DType::name).or(l.0.foreign_dtype()))),
             field("shape", DIMS, "its shape", |l| json!(l.0.shape().dims())),
-            field("bytes", Is::Whole, "its bytes", |l| json!(l.0.byte_len())),
+            field("bytes", Type::Integer, "its bytes", |l| json!(l.0.byte_len())),
         ]
     }
 }

@@ -1,8 +1,8 @@
 //! JSON for programs: one object per line, streamed, beginning with the name of its schema.
 //!
-//! Each field is described once: its name, type, meaning and value. The lines, their JSON Schema and `docs/json.md` are
-//! made from that. Besides what JSON requires, DEL, the C1 control characters and those that reorder text are escaped
-//! as `\u009b`, so that no name in a line can control a terminal.
+//! Each field is declared once: its name, type, meaning and value. The lines, their JSON Schema and `docs/json.md` are
+//! generated from that. JSON requires some characters to be escaped; DEL, the C1 control characters and those that
+//! reorder text are escaped too, as `\u009b`, so that no name in a line can control a terminal.
 
 use std::io::{self, Write};
 use std::vec;
@@ -16,7 +16,7 @@ pub(crate) trait Document: Fields {
     /// The command that prints it.
     const COMMAND: &'static str;
     /// A description for the schema.
-    const WHAT: &'static str;
+    const DESCRIPTION: &'static str;
 }
 
 /// A JSON object.
@@ -27,18 +27,18 @@ pub(crate) trait Fields: Sized {
 
 /// One field of the JSON object for a `T`.
 pub(crate) struct Field<T> {
-    pub(crate) shape: Shape,
+    pub(crate) property: Property,
     /// `None` if the command streams the value itself.
     get: Option<fn(&T) -> Value>,
 }
 
 /// A field's name, type and meaning.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct Property {
     pub(crate) name: &'static str,
-    pub(crate) is: Is,
+    pub(crate) ty: Type,
     pub(crate) presence: Presence,
-    pub(crate) says: &'static str,
+    pub(crate) description: &'static str,
 }
 
 /// Whether a field always has a value.
@@ -46,33 +46,33 @@ pub(crate) struct Shape {
 pub(crate) enum Presence {
     Always,
     /// It may be `null`.
-    OrNull,
+    Nullable,
     /// It may be missing.
-    Sometimes,
+    Optional,
 }
 
 /// The type of a value.
 #[derive(Clone, Copy)]
-pub(crate) enum Is {
-    Text,
-    Whole,
+pub(crate) enum Type {
+    String,
+    Integer,
     /// A number, or `"NaN"`, `"Infinity"`, `"-Infinity"`.
-    Real,
-    Flag,
-    OneOf(&'static [&'static str]),
-    List(&'static Is),
+    Number,
+    Boolean,
+    Enum(&'static [&'static str]),
+    Array(&'static Type),
     /// An object whose keys are names.
-    Map(&'static Is),
-    Object(fn() -> Vec<Shape>),
-    /// An object of one of two kinds.
-    Either(fn() -> Vec<Shape>, fn() -> Vec<Shape>),
-    /// Numbers, or lists of them as deep as the shape.
+    Map(&'static Type),
+    Object(fn() -> Vec<Property>),
+    /// An object of one of two types.
+    Either(fn() -> Vec<Property>, fn() -> Vec<Property>),
+    /// The elements of a tensor: arrays nested as deep as its rank; a scalar is a bare value.
     Nested,
 }
 
-/// A list of texts, and a shape.
-pub(crate) const TEXTS: Is = Is::List(&Is::Text);
-pub(crate) const DIMS: Is = Is::List(&Is::Whole);
+pub(crate) const STRINGS: Type = Type::Array(&Type::String);
+/// A shape.
+pub(crate) const DIMS: Type = Type::Array(&Type::Integer);
 
 /// Descriptions of fields that several commands share.
 pub(crate) const FILE: &str = "the file as it was named; `standard input` for `-`";
@@ -82,46 +82,46 @@ pub(crate) const NAME: &str = "the tensor's name, unique in the file";
 pub(crate) const DTYPE: &str = "the element type; `null` without one";
 
 /// A field that always has a value.
-pub(crate) fn field<T>(name: &'static str, is: Is, says: &'static str, get: fn(&T) -> Value) -> Field<T> {
-    Field { shape: Shape { name, is, presence: Presence::Always, says }, get: Some(get) }
+pub(crate) fn field<T>(name: &'static str, ty: Type, description: &'static str, get: fn(&T) -> Value) -> Field<T> {
+    Field { property: Property { name, ty, presence: Presence::Always, description }, get: Some(get) }
 }
 
 /// A field whose value may be null.
-pub(crate) fn or_null<T>(name: &'static str, is: Is, says: &'static str, get: fn(&T) -> Value) -> Field<T> {
-    Field { shape: Shape { name, is, presence: Presence::OrNull, says }, get: Some(get) }
+pub(crate) fn nullable<T>(name: &'static str, ty: Type, description: &'static str, get: fn(&T) -> Value) -> Field<T> {
+    Field { property: Property { name, ty, presence: Presence::Nullable, description }, get: Some(get) }
 }
 
 /// A field that is left out if its value is null.
-pub(crate) fn sometimes<T>(name: &'static str, is: Is, says: &'static str, get: fn(&T) -> Value) -> Field<T> {
-    Field { shape: Shape { name, is, presence: Presence::Sometimes, says }, get: Some(get) }
+pub(crate) fn optional<T>(name: &'static str, ty: Type, description: &'static str, get: fn(&T) -> Value) -> Field<T> {
+    Field { property: Property { name, ty, presence: Presence::Optional, description }, get: Some(get) }
 }
 
 /// A field whose value is streamed.
-pub(crate) fn streamed<T>(name: &'static str, is: Is, says: &'static str) -> Field<T> {
-    Field { shape: Shape { name, is, presence: Presence::Always, says }, get: None }
+pub(crate) fn streamed<T>(name: &'static str, ty: Type, description: &'static str) -> Field<T> {
+    Field { property: Property { name, ty, presence: Presence::Always, description }, get: None }
 }
 
 impl<T> Field<T> {
-    /// Its value, unless it is missing.
+    /// The field's value in the object; `None` if the field is left out.
     fn value(&self, of: &T) -> Option<Value> {
         let value = self.get?(of);
-        (!value.is_null() || self.shape.presence != Presence::Sometimes).then_some(value)
+        (!value.is_null() || self.property.presence != Presence::Optional).then_some(value)
     }
 }
 
-/// The shapes of an object's fields.
-pub(crate) fn shapes<T: Fields>() -> Vec<Shape> {
-    T::fields().into_iter().map(|field| field.shape).collect()
+/// The properties of a JSON object, in the order of printing.
+pub(crate) fn properties<T: Fields>() -> Vec<Property> {
+    T::fields().into_iter().map(|field| field.property).collect()
 }
 
-/// An object as a value; its keys are sorted.
+/// An object as a `Value`, whose keys are sorted. [`Ordered`] keeps their order.
 pub(crate) fn value<T: Fields>(of: &T) -> Value {
     let fields = T::fields().into_iter();
-    let values = fields.filter_map(|field| Some((field.shape.name.to_owned(), field.value(of)?)));
+    let values = fields.filter_map(|field| Some((field.property.name.to_owned(), field.value(of)?)));
     Value::Object(values.collect::<Map<_, _>>())
 }
 
-/// An object that keeps the order of its fields.
+/// Serializes an object with its fields in the order of [`Fields::fields`].
 pub(crate) struct Ordered<'a, T>(pub(crate) &'a T);
 
 impl<T: Fields> Serialize for Ordered<'_, T> {
@@ -129,29 +129,29 @@ impl<T: Fields> Serialize for Ordered<'_, T> {
         let mut map = serializer.serialize_map(None)?;
         for field in T::fields() {
             if let Some(value) = field.value(self.0) {
-                map.serialize_entry(field.shape.name, &value)?;
+                map.serialize_entry(field.property.name, &value)?;
             }
         }
         map.end()
     }
 }
 
-/// Writes a whole line without streamed values.
+/// Writes a document that has no streamed values.
 pub(crate) fn line<T: Document>(out: &mut dyn Write, value: &T) -> io::Result<()> {
     Line::begin(out, value).map(drop)
 }
 
-/// Any value as a line.
+/// Writes any value as a line.
 pub(crate) fn plain_line(out: &mut dyn Write, value: &Value) -> io::Result<()> {
     write_value(out, value)?;
     out.write_all(b"\n")
 }
 
-/// A line that is written up to a streamed value. [`Line::go_on`] must follow, also after an error.
+/// A line that has been written up to a streamed value. Even after an error, [`Line::advance`] must complete it.
 pub(crate) struct Line<T> {
     fields: vec::IntoIter<Field<T>>,
-    /// The streamed value is a list, and has no items yet.
-    is_list: bool,
+    /// Whether the streamed value is an array, and whether that has no items yet.
+    is_array: bool,
     is_empty: bool,
 }
 
@@ -159,10 +159,10 @@ impl<T: Document> Line<T> {
     /// Writes the line up to its first streamed value.
     pub(crate) fn begin(out: &mut dyn Write, value: &T) -> io::Result<Self> {
         write!(out, "{{\"schema\":\"{}\"", T::SCHEMA)?;
-        Self { fields: T::fields().into_iter(), is_list: false, is_empty: true }.go_on(out, value)
+        Self { fields: T::fields().into_iter(), is_array: false, is_empty: true }.advance(out, value)
     }
 
-    /// Writes an item of the streamed list.
+    /// Writes an item of the streamed array.
     pub(crate) fn push(&mut self, out: &mut dyn Write, item: &impl Serialize) -> io::Result<()> {
         if !std::mem::take(&mut self.is_empty) {
             out.write_all(b",")?;
@@ -171,20 +171,20 @@ impl<T: Document> Line<T> {
     }
 
     /// Writes the line up to its next streamed value, or to its end.
-    pub(crate) fn go_on(mut self, out: &mut dyn Write, value: &T) -> io::Result<Self> {
-        if self.is_list {
+    pub(crate) fn advance(mut self, out: &mut dyn Write, value: &T) -> io::Result<Self> {
+        if self.is_array {
             out.write_all(b"]")?;
         }
-        (self.is_list, self.is_empty) = (false, true);
+        (self.is_array, self.is_empty) = (false, true);
         while let Some(field) = self.fields.next() {
             if field.get.is_none() {
-                write!(out, ",\"{}\":", field.shape.name)?;
-                self.is_list = matches!(field.shape.is, Is::List(_));
-                out.write_all(if self.is_list { b"[" } else { b"" })?;
+                write!(out, ",\"{}\":", field.property.name)?;
+                self.is_array = matches!(field.property.ty, Type::Array(_));
+                out.write_all(if self.is_array { b"[" } else { b"" })?;
                 return Ok(self);
             }
             if let Some(value) = field.value(value) {
-                write!(out, ",\"{}\":", field.shape.name)?;
+                write!(out, ",\"{}\":", field.property.name)?;
                 write_value(out, &value)?;
             }
         }
@@ -194,11 +194,11 @@ impl<T: Document> Line<T> {
 }
 
 fn write_value(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(Guarded(out), value).map_err(io::Error::from)
+    serde_json::to_writer(Escaping(out), value).map_err(io::Error::from)
 }
 
 /// A JSON number; values that JSON cannot represent become strings: "Infinity", "-Infinity", "NaN".
-pub(crate) fn real(value: f64) -> Value {
+pub(crate) fn number(value: f64) -> Value {
     match serde_json::Number::from_f64(value) {
         Some(number) => Value::Number(number),
         None if value.is_nan() => "NaN".into(),
@@ -207,11 +207,11 @@ pub(crate) fn real(value: f64) -> Value {
     }
 }
 
-/// Escapes control characters that serde_json does not. serde_json writes whole characters, and these occur only in
-/// strings.
-struct Guarded<'a>(&'a mut dyn Write);
+/// Escapes the control characters that serde_json leaves alone. It may escape wherever it finds one: they occur only in
+/// strings, and serde_json never splits a character between two writes.
+struct Escaping<'a>(&'a mut dyn Write);
 
-impl Write for Guarded<'_> {
+impl Write for Escaping<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let suspicious = |b: &u8| matches!(b, 0x7F | 0xC2 | 0xE2 | 0xEF);
         let text = match buf.iter().any(suspicious) {
@@ -225,8 +225,8 @@ impl Write for Guarded<'_> {
         let mut done = 0;
         for (at, c) in text.char_indices() {
             let code = c as u32;
-            let obeyed = matches!(code, 0x7F..=0x9F | 0x200E | 0x200F | 0x2028..=0x202E | 0x2066..=0x2069 | 0xFEFF);
-            if obeyed {
+            let is_control = matches!(code, 0x7F..=0x9F | 0x200E | 0x200F | 0x2028..=0x202E | 0x2066..=0x2069 | 0xFEFF);
+            if is_control {
                 self.0.write_all(&buf[done..at])?;
                 write!(self.0, "\\u{code:04x}")?;
                 done = at + c.len_utf8();
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_control_character_survives_and_none_is_lost() {
+    fn control_characters_are_escaped_and_parse_back() {
         let name = "a\x1b[31m\x7f\u{9b}1m\u{202e}名\n";
         let mut out = Vec::new();
         plain_line(&mut out, &json!({ "name": name, "é": [1.5, null] })).unwrap();
@@ -259,19 +259,19 @@ mod tests {
         assert_eq!(back["name"], name);
     }
 
-    /// The number of items of a list, and what stands behind it.
+    /// The number of items in the streamed array, which the field `t` after it repeats.
     struct Z(u64);
 
     impl Fields for Z {
         fn fields() -> Vec<Field<Self>> {
             vec![
-                field("b", Is::Whole, "", |_| json!(1)),
-                field("a", Is::Map(&Is::Text), "", |_| json!({})),
+                field("b", Type::Integer, "", |_| json!(1)),
+                field("a", Type::Map(&Type::String), "", |_| json!({})),
                 streamed("r", DIMS, ""),
                 streamed("s", DIMS, ""),
-                sometimes("t", Is::Whole, "", |z| json!(z.0)),
-                or_null("n", Is::Real, "", |_| Value::Null),
-                sometimes("m", Is::Real, "", |_| Value::Null),
+                optional("t", Type::Integer, "", |z| json!(z.0)),
+                nullable("n", Type::Number, "", |_| Value::Null),
+                optional("m", Type::Number, "", |_| Value::Null),
             ]
         }
     }
@@ -279,11 +279,11 @@ mod tests {
     impl Document for Z {
         const SCHEMA: &'static str = "z/1";
         const COMMAND: &'static str = "";
-        const WHAT: &'static str = "";
+        const DESCRIPTION: &'static str = "";
     }
 
     #[test]
-    fn fields_keep_their_order_and_lists_are_streamed() {
+    fn fields_keep_their_order_and_arrays_are_streamed() {
         for (rows, text) in [
             (0, "{\"schema\":\"z/1\",\"b\":1,\"a\":{},\"r\":[],\"s\":[],\"t\":0,\"n\":null}\n"),
             (2, "{\"schema\":\"z/1\",\"b\":1,\"a\":{},\"r\":[0,1],\"s\":[],\"t\":2,\"n\":null}\n"),
@@ -293,15 +293,15 @@ mod tests {
             for i in 0..rows {
                 line.push(&mut out, &i).unwrap();
             }
-            line.go_on(&mut out, &Z(rows)).unwrap().go_on(&mut out, &Z(rows)).unwrap();
+            line.advance(&mut out, &Z(rows)).unwrap().advance(&mut out, &Z(rows)).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), text);
         }
     }
 
     #[test]
-    fn there_are_words_for_what_has_no_number() {
-        assert_eq!(real(1.5), json!(1.5));
-        assert_eq!(real(f64::NAN), json!("NaN"));
-        assert_eq!(real(f64::NEG_INFINITY), json!("-Infinity"));
+    fn numbers_that_json_lacks_are_strings() {
+        assert_eq!(number(1.5), json!(1.5));
+        assert_eq!(number(f64::NAN), json!("NaN"));
+        assert_eq!(number(f64::NEG_INFINITY), json!("-Infinity"));
     }
 }

@@ -15,8 +15,8 @@ use crate::context::Context;
 use crate::escape::{escape, escape_ascii, tame};
 use crate::failure::{Failure, Problem, Status};
 use crate::json::{
-    self, DIALECT, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Is, Line, NAME, Ordered, TEXTS, field, or_null,
-    shapes, sometimes, streamed,
+    self, DIALECT, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Line, NAME, Ordered, STRINGS, Type, field,
+    nullable, optional, properties, streamed,
 };
 use crate::open::open_to_list;
 use crate::output::width::wrap;
@@ -74,7 +74,7 @@ impl Render for List<'_> {
         for listed in self.listed() {
             line.push(out, &Ordered(&listed))?;
         }
-        line.go_on(out, &self)?;
+        line.advance(out, &self)?;
         Ok(())
     }
 
@@ -220,24 +220,24 @@ fn summary(checkpoint: &Checkpoint, chosen: &[usize], seconds: f64) -> String {
 impl Document for List<'_> {
     const SCHEMA: &'static str = "blob.ls/1";
     const COMMAND: &'static str = "blob ls --json FILE [PATTERN...]";
-    const WHAT: &'static str = "the tensors of a file, from its headers";
+    const DESCRIPTION: &'static str = "the tensors of a file, from its headers";
 }
 
 impl Fields for List<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("file", Is::Text, FILE, |l| json!(l.checkpoint.name())),
-            field("format", Is::Text, FORMAT, |l| json!(l.checkpoint.format().name())),
-            field("dialect", Is::Text, DIALECT, |l| json!(l.checkpoint.dialect())),
-            field("file_bytes", Is::Whole, "the file's size", |l| json!(l.checkpoint.file_len())),
-            field("tensors_in_file", Is::Whole, "how many there are, chosen or not", |l| {
+            field("file", Type::String, FILE, |l| json!(l.checkpoint.name())),
+            field("format", Type::String, FORMAT, |l| json!(l.checkpoint.format().name())),
+            field("dialect", Type::String, DIALECT, |l| json!(l.checkpoint.dialect())),
+            field("file_bytes", Type::Integer, "the file's size", |l| json!(l.checkpoint.file_len())),
+            field("tensors_in_file", Type::Integer, "how many there are, chosen or not", |l| {
                 json!(l.checkpoint.entries().len())
             }),
-            field("warnings", TEXTS, "what is odd about the file as a whole", |l| {
+            field("warnings", STRINGS, "what is odd about the file as a whole", |l| {
                 l.checkpoint.warnings().iter().map(ToString::to_string).collect()
             }),
-            streamed("tensors", Is::List(&Is::Object(shapes::<Listed<'_>>)), "the tensors that were chosen"),
-            field("bytes_read", Is::Whole, "how much of it was read so far", |l| json!(l.checkpoint.bytes_read())),
+            streamed("tensors", Type::Array(&Type::Object(properties::<Listed<'_>>)), "the tensors that were chosen"),
+            field("bytes_read", Type::Integer, "how much of it was read so far", |l| json!(l.checkpoint.bytes_read())),
         ]
     }
 }
@@ -259,28 +259,30 @@ impl Listed<'_> {
 impl Fields for Listed<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("index", Is::Whole, "its place in the file: `#3`", |l| json!(l.index)),
-            field("name", Is::Text, NAME, |l| json!(l.entry.name())),
-            field("kind", Is::OneOf(KINDS), "what it is", |l| json!(l.entry.kind().name())),
-            or_null("layer_type", Is::Text, "the type of its layer, where it has one", |l| json!(l.entry.layer_type())),
-            field("position", Is::Whole, "the place of its layer or record", |l| json!(l.entry.position())),
-            or_null("dtype", Is::Text, DTYPE, |l| json!(is_readable(l.entry).then(|| dtype_word(l.entry)))),
-            or_null("shape", DIMS, "its shape; `null` without an array that can be read", |l| {
+            field("index", Type::Integer, "its place in the file: `#3`", |l| json!(l.index)),
+            field("name", Type::String, NAME, |l| json!(l.entry.name())),
+            field("kind", Type::Enum(KINDS), "what it is", |l| json!(l.entry.kind().name())),
+            nullable("layer_type", Type::String, "the type of its layer, where it has one", |l| {
+                json!(l.entry.layer_type())
+            }),
+            field("position", Type::Integer, "the place of its layer or record", |l| json!(l.entry.position())),
+            nullable("dtype", Type::String, DTYPE, |l| json!(is_readable(l.entry).then(|| dtype_word(l.entry)))),
+            nullable("shape", DIMS, "its shape; `null` without an array that can be read", |l| {
                 json!(is_readable(l.entry).then(|| l.entry.shape().dims()))
             }),
-            field("elements", Is::Whole, "how many values", |l| {
+            field("elements", Type::Integer, "how many values", |l| {
                 json!(if is_readable(l.entry) { l.entry.shape().count() } else { 0 })
             }),
-            field("bytes", Is::Whole, "how many bytes once loaded", |l| json!(l.entry.byte_len())),
-            or_null("offset", Is::Whole, "where its bytes begin in the file", |l| json!(l.entry.offset())),
-            field("pieces", Is::Whole, "in how many runs of bytes it lies; 0 where it is compressed", |l| {
+            field("bytes", Type::Integer, "how many bytes once loaded", |l| json!(l.entry.byte_len())),
+            nullable("offset", Type::Integer, "where its bytes begin in the file", |l| json!(l.entry.offset())),
+            field("pieces", Type::Integer, "in how many runs of bytes it lies; 0 where it is compressed", |l| {
                 json!(l.entry.segments().len())
             }),
-            sometimes("sparse", Is::Object(shapes::<Sparse>), "the sparse array that it is a part of", |l| {
+            optional("sparse", Type::Object(properties::<Sparse>), "the sparse array that it is a part of", |l| {
                 l.entry.sparse().map_or(Value::Null, json::value)
             }),
-            field("warnings", TEXTS, "what is odd about it", |l| l.entry.warnings().map(|w| w.to_string()).collect()),
-            or_null("error", Is::Object(shapes::<Problem>), "why it cannot be read", |l| {
+            field("warnings", STRINGS, "what is odd about it", |l| l.entry.warnings().map(|w| w.to_string()).collect()),
+            nullable("error", Type::Object(properties::<Problem>), "why it cannot be read", |l| {
                 l.entry.fault().map_or(Value::Null, |f| json::value(&Problem::of_fault(l.file, l.entry, f)))
             }),
         ]
@@ -290,8 +292,8 @@ impl Fields for Listed<'_> {
 impl Fields for Sparse {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("kind", Is::OneOf(&["row_sparse", "csr"]), "how it is stored", |s| json!(s.kind.name())),
-            field("name", Is::Text, "the whole array's name", |s| json!(*s.name)),
+            field("kind", Type::Enum(&["row_sparse", "csr"]), "how it is stored", |s| json!(s.kind.name())),
+            field("name", Type::String, "the whole array's name", |s| json!(*s.name)),
             field("shape", DIMS, "its dense shape", |s| json!(s.shape.dims())),
         ]
     }

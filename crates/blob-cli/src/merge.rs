@@ -12,7 +12,7 @@ use crate::anew::{self, DIFF, File, first, format_of, losses};
 use crate::args::{Merge, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{Document, Field, Fields, Is, TEXTS, field};
+use crate::json::{Document, Field, Fields, STRINGS, Type, field};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
@@ -182,19 +182,21 @@ impl Text for Merged<'_> {
 impl Document for Merged<'_> {
     const SCHEMA: &'static str = "blob.merge/1";
     const COMMAND: &'static str = "blob merge --json FILE... -o OUT";
-    const WHAT: &'static str = "what was put together";
+    const DESCRIPTION: &'static str = "what was put together";
 }
 
 impl Fields for Merged<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("files", TEXTS, "the files that were read", |m| m.sources.iter().map(|s| json!(s.name())).collect()),
-            field("output", Is::Text, "where to", |m| json!(m.file.path.to_string_lossy())),
-            field("to", Is::Text, "the format that was written", |m| json!(m.to.name())),
-            field("dry_run", Is::Flag, "whether nothing was written", |m| json!(m.args.dry_run)),
-            field("tensors", Is::Whole, "how many tensors", |m| json!(m.file.tensors.len())),
-            field("bytes", Is::Whole, "the bytes of the tensors", |m| json!(m.file.bytes())),
-            field("warnings", TEXTS, "what is lost on the way", |m| json!(m.warnings)),
+            field("files", STRINGS, "the files that were read", |m| {
+                m.sources.iter().map(|s| json!(s.name())).collect()
+            }),
+            field("output", Type::String, "where to", |m| json!(m.file.path.to_string_lossy())),
+            field("to", Type::String, "the format that was written", |m| json!(m.to.name())),
+            field("dry_run", Type::Boolean, "whether nothing was written", |m| json!(m.args.dry_run)),
+            field("tensors", Type::Integer, "how many tensors", |m| json!(m.file.tensors.len())),
+            field("bytes", Type::Integer, "the bytes of the tensors", |m| json!(m.file.bytes())),
+            field("warnings", STRINGS, "what is lost on the way", |m| json!(m.warnings)),
         ]
     }
 }

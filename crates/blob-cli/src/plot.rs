@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::args::{Plot, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{DIMS, Document, FILE, Field, Fields, Is, NAME, field, or_null, shapes, sometimes};
+use crate::json::{DIMS, Document, FILE, Field, Fields, NAME, Type, field, nullable, optional, properties};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
@@ -180,34 +180,37 @@ impl Text for Plotted<'_> {
 impl Document for Plotted<'_> {
     const SCHEMA: &'static str = "blob.plot/1";
     const COMMAND: &'static str = "blob plot --json FILE [TENSOR]";
-    const WHAT: &'static str = "what was drawn";
+    const DESCRIPTION: &'static str = "what was drawn";
 }
 
 impl Fields for Plotted<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("file", Is::Text, FILE, |p| json!(p.file)),
-            field("name", Is::Text, NAME, |p| json!(p.entry.name())),
-            field("dtype", Is::Text, "the element type", |p| json!(p.entry.dtype().map(|dtype| dtype.name()))),
+            field("file", Type::String, FILE, |p| json!(p.file)),
+            field("name", Type::String, NAME, |p| json!(p.entry.name())),
+            field("dtype", Type::String, "the element type", |p| json!(p.entry.dtype().map(|dtype| dtype.name()))),
             field("shape", DIMS, "its shape", |p| json!(p.entry.shape().dims())),
-            field("kind", Is::OneOf(Kind::NAMES), "what is drawn", |p| json!(p.kind.name())),
-            or_null("output", Is::Text, "the picture's file", |p| {
+            field("kind", Type::Enum(Kind::NAMES), "what is drawn", |p| json!(p.kind.name())),
+            nullable("output", Type::String, "the picture's file", |p| {
                 json!(p.args.output.as_ref().map(|path| path.to_string_lossy()))
             }),
-            sometimes("width", Is::Whole, "the picture's width in points", |p| match &p.drawn {
+            optional("width", Type::Integer, "the picture's width in points", |p| match &p.drawn {
                 Drawn::Picture(raster) => json!(raster.width),
                 Drawn::Bars(_) => Value::Null,
             }),
-            sometimes("height", Is::Whole, "its height", |p| match &p.drawn {
+            optional("height", Type::Integer, "its height", |p| match &p.drawn {
                 Drawn::Picture(raster) => json!(raster.height()),
                 Drawn::Bars(_) => Value::Null,
             }),
-            sometimes("histogram", Is::Object(shapes::<Bins<'_>>), "of a histogram, where a value is finite", |p| {
-                match &p.drawn {
+            optional(
+                "histogram",
+                Type::Object(properties::<Bins<'_>>),
+                "of a histogram, where a value is finite",
+                |p| match &p.drawn {
                     Drawn::Bars(measured) => Bins::of(measured),
                     Drawn::Picture(_) => Value::Null,
-                }
-            }),
+                },
+            ),
         ]
     }
 }

@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::diff::{distance, names, summary, word};
 use crate::failure::{Failure, Status};
 use crate::info::{kind_of, odd};
-use crate::json::{Document, FILE, Field, Fields, Is, field, or_null};
+use crate::json::{Document, FILE, Field, Fields, Type, field, nullable};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
@@ -169,22 +169,22 @@ impl Text for Reported<'_> {
 impl Document for Reported<'_> {
     const SCHEMA: &'static str = "blob.report/1";
     const COMMAND: &'static str = "blob report --json FILE [OTHER] -o OUT";
-    const WHAT: &'static str = "what a page was written about";
+    const DESCRIPTION: &'static str = "what a page was written about";
 }
 
 impl Fields for Reported<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("file", Is::Text, FILE, |r| json!(r.checkpoint.name())),
-            or_null("other", Is::Text, "the file that it is compared with", |r| {
+            field("file", Type::String, FILE, |r| json!(r.checkpoint.name())),
+            nullable("other", Type::String, "the file that it is compared with", |r| {
                 json!(r.args.other.as_ref().map(|path| path.to_string_lossy()))
             }),
-            field("output", Is::Text, "where to", |r| json!(r.args.output.to_string_lossy())),
-            field("tensors", Is::Whole, "how many there are", |r| json!(r.checkpoint.entries().len())),
-            field("shown", Is::Whole, "how many have a row", |r| json!(r.counted.shown)),
-            field("not_finite", Is::Whole, "how many hold NaN or Inf", |r| json!(r.counted.not_finite.1)),
-            field("broken", Is::Whole, "how many cannot be read", |r| json!(r.counted.broken.1)),
-            or_null("differ", Is::Whole, "how many are not equal in the other file", |r| {
+            field("output", Type::String, "where to", |r| json!(r.args.output.to_string_lossy())),
+            field("tensors", Type::Integer, "how many there are", |r| json!(r.checkpoint.entries().len())),
+            field("shown", Type::Integer, "how many have a row", |r| json!(r.counted.shown)),
+            field("not_finite", Type::Integer, "how many hold NaN or Inf", |r| json!(r.counted.not_finite.1)),
+            field("broken", Type::Integer, "how many cannot be read", |r| json!(r.counted.broken.1)),
+            nullable("differ", Type::Integer, "how many are not equal in the other file", |r| {
                 json!(r.tally.map(|t| t.changed + t.added + t.removed + t.renamed + t.unread))
             }),
         ]

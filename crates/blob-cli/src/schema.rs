@@ -1,7 +1,7 @@
-//! The shapes of the tool's JSON, as JSON Schema for programs and as Markdown for people.
+//! `blob schemas`: describes the tool's JSON, as JSON Schema for programs and as Markdown for people.
 //!
-//! The fields are described where their values come from, in the file of each command. The tests check every line of
-//! JSON that they read against these schemas, and `docs/json.md` is printed from them.
+//! Each command declares its fields in its own file. The tests check every line of JSON that they read against these
+//! schemas, and `docs/json.md` is generated from them.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::failure::{Failure, REASONS, Status};
-use crate::json::{self, Document, Is, Presence, Shape, shapes};
+use crate::json::{self, Document, Presence, Property, Type, properties};
 use crate::output::Out;
 use crate::render::Render;
 use crate::{
@@ -24,12 +24,12 @@ use crate::{
 struct Schema {
     name: &'static str,
     command: &'static str,
-    says: &'static str,
-    fields: Vec<Shape>,
+    description: &'static str,
+    fields: Vec<Property>,
 }
 
 fn of<T: Document>() -> Schema {
-    Schema { name: T::SCHEMA, command: T::COMMAND, says: T::WHAT, fields: shapes::<T>() }
+    Schema { name: T::SCHEMA, command: T::COMMAND, description: T::DESCRIPTION, fields: properties::<T>() }
 }
 
 fn all() -> [Schema; 17] {
@@ -85,24 +85,24 @@ impl Schema {
         }
         schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
         schema["title"] = json!(self.name);
-        schema["description"] = json!(self.says);
+        schema["description"] = json!(self.description);
         schema
     }
 }
 
-fn object(fields: &[Shape]) -> Value {
+fn object(fields: &[Property]) -> Value {
     let properties: Map<String, Value> = fields
         .iter()
         .map(|field| {
-            let mut is = field.is.as_json();
-            if field.presence == Presence::OrNull {
-                is = json!({"anyOf": [is, {"type": "null"}]});
+            let mut schema = field.ty.as_json();
+            if field.presence == Presence::Nullable {
+                schema = json!({"anyOf": [schema, {"type": "null"}]});
             }
-            is["description"] = json!(field.says);
-            (field.name.to_owned(), is)
+            schema["description"] = json!(field.description);
+            (field.name.to_owned(), schema)
         })
         .collect();
-    let required = fields.iter().filter(|f| f.presence != Presence::Sometimes);
+    let required = fields.iter().filter(|f| f.presence != Presence::Optional);
     let required: Vec<&str> = required.map(|f| f.name).collect();
     json!({
         "type": "object",
@@ -112,49 +112,50 @@ fn object(fields: &[Shape]) -> Value {
     })
 }
 
-impl Is {
+impl Type {
     fn as_json(self) -> Value {
         match self {
-            Self::Text => json!({"type": "string"}),
-            Self::Whole => json!({"type": "integer"}),
-            Self::Real => json!({
+            Self::String => json!({"type": "string"}),
+            Self::Integer => json!({"type": "integer"}),
+            Self::Number => json!({
                 "anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]
             }),
-            Self::Flag => json!({"type": "boolean"}),
-            Self::OneOf(words) => json!({"enum": words}),
-            Self::List(of) => json!({"type": "array", "items": of.as_json()}),
+            Self::Boolean => json!({"type": "boolean"}),
+            Self::Enum(words) => json!({"enum": words}),
+            Self::Array(of) => json!({"type": "array", "items": of.as_json()}),
             Self::Map(of) => json!({"type": "object", "additionalProperties": of.as_json()}),
-            Self::Object(fields) => object(&fields()),
+            Self::Object(properties) => object(&properties()),
             Self::Either(one, other) => json!({"anyOf": [object(&one()), object(&other())]}),
-            // A depth that a schema cannot follow: a list, or one value.
+            // JSON Schema cannot tie the depth to the field `shape`: an array of any depth, or one value.
             Self::Nested => json!({"type": ["array", "number", "string", "boolean", "null"]}),
         }
     }
 
+    /// The type in words, for the Markdown.
     fn words(self) -> String {
         match self {
-            Self::Text => "string".to_owned(),
-            Self::Whole => "integer".to_owned(),
-            Self::Real => "number, or `\"NaN\"`, `\"Infinity\"`, `\"-Infinity\"`".to_owned(),
-            Self::Flag => "boolean".to_owned(),
-            Self::OneOf(words) => {
+            Self::String => "string".to_owned(),
+            Self::Integer => "integer".to_owned(),
+            Self::Number => "number, or `\"NaN\"`, `\"Infinity\"`, `\"-Infinity\"`".to_owned(),
+            Self::Boolean => "boolean".to_owned(),
+            Self::Enum(words) => {
                 let words: Vec<String> = words.iter().map(|w| format!("`\"{w}\"`")).collect();
                 words.join(", ")
             }
-            Self::List(of) => format!("array of {}", of.words()),
+            Self::Array(of) => format!("array of {}", of.words()),
             Self::Map(of) => format!("object of {}", of.words()),
             Self::Object(_) | Self::Either(..) => "object".to_owned(),
             Self::Nested => "nested arrays".to_owned(),
         }
     }
 
-    /// The fields within, with what leads to them.
-    fn within(self) -> Option<(&'static str, Vec<Shape>, Vec<Shape>)> {
+    /// The fields of a nested object, with the path to them; the second list is not empty if there are two types.
+    fn nested(self) -> Option<(&'static str, Vec<Property>, Vec<Property>)> {
         match self {
             Self::Object(fields) => Some((".", fields(), Vec::new())),
             Self::Either(one, other) => Some((".", one(), other())),
-            Self::List(Self::Object(fields)) => Some(("[].", fields(), Vec::new())),
-            Self::List(Self::Either(one, other)) => Some(("[].", one(), other())),
+            Self::Array(Self::Object(fields)) => Some(("[].", fields(), Vec::new())),
+            Self::Array(Self::Either(one, other)) => Some(("[].", one(), other())),
             _ => None,
         }
     }
@@ -180,7 +181,7 @@ not read (`unsupported`, `compressed`, `archive`, `not-tensors`, `unknown`, `lim
 refuses) is 2, so that nothing sound is thrown away.
 ";
 
-/// `docs/json.md`.
+/// The text of `docs/json.md`.
 fn markdown() -> String {
     let mut text = HEAD.to_owned();
     text += "\n## Reasons\n\n| reason | meaning |\n|---|---|\n";
@@ -189,8 +190,8 @@ fn markdown() -> String {
         let _ = writeln!(text, "| `{code}` | {meaning} |");
     }
     for schema in all() {
-        let (name, command, says) = (schema.name, schema.command, schema.says);
-        let _ = write!(text, "\n## {name}\n\n`{command}`: {says}\n\n");
+        let (name, command, description) = (schema.name, schema.command, schema.description);
+        let _ = write!(text, "\n## {name}\n\n`{command}`: {description}\n\n");
         text += "| field | value | meaning |\n|---|---|---|\n";
         let _ = writeln!(text, "| `schema` | `\"{name}\"` | |");
         rows(&mut text, "", &schema.fields);
@@ -198,38 +199,37 @@ fn markdown() -> String {
     text
 }
 
-fn rows(text: &mut String, path: &str, fields: &[Shape]) {
+fn rows(text: &mut String, path: &str, fields: &[Property]) {
     for field in fields {
         row(text, path, field, field.presence);
     }
 }
 
-fn row(text: &mut String, path: &str, field: &Shape, presence: Presence) {
+fn row(text: &mut String, path: &str, field: &Property, presence: Presence) {
     let presence = match presence {
         Presence::Always => "",
-        Presence::OrNull => " or `null`",
-        Presence::Sometimes => ", may be missing",
+        Presence::Nullable => " or `null`",
+        Presence::Optional => ", may be missing",
     };
-    let (name, words, says) = (field.name, field.is.words(), field.says);
-    let _ = writeln!(text, "| `{path}{name}` | {words}{presence} | {says} |");
-    let Some((dot, one, other)) = field.is.within() else {
+    let (name, words, description) = (field.name, field.ty.words(), field.description);
+    let _ = writeln!(text, "| `{path}{name}` | {words}{presence} | {description} |");
+    let Some((step, one, other)) = field.ty.nested() else {
         return;
     };
-    let path = format!("{path}{name}{dot}");
+    let path = format!("{path}{name}{step}");
     if other.is_empty() {
         return rows(text, &path, &one);
     }
-    // An object of one of two kinds: what only one has may be missing.
+    // An object of one of two types: a field that only one of them has may be missing.
     for field in &one {
-        let twin = other.iter().find(|o| o.name == field.name);
-        let presence = match twin.map(|o| o.presence) {
-            None => Presence::Sometimes,
+        let presence = match other.iter().find(|o| o.name == field.name).map(|o| o.presence) {
+            None => Presence::Optional,
             Some(Presence::Always) => field.presence,
             Some(weaker) => weaker,
         };
         row(text, &path, field, presence);
     }
     for field in other.iter().filter(|f| one.iter().all(|o| o.name != f.name)) {
-        row(text, &path, field, Presence::Sometimes);
+        row(text, &path, field, Presence::Optional);
     }
 }

@@ -10,7 +10,7 @@ use crate::args::Show;
 use crate::context::Context;
 use crate::elements::{self, Elements, PIECE};
 use crate::failure::{Failure, Problem, Status};
-use crate::json::{self, DIMS, Document, FILE, Field, Fields, Is, Line, NAME, field, or_null, shapes, streamed};
+use crate::json::{self, DIMS, Document, FILE, Field, Fields, Line, NAME, Type, field, nullable, properties, streamed};
 use crate::open::open;
 use crate::output::{Out, Terminal};
 use crate::render::Render;
@@ -72,7 +72,7 @@ pub(crate) struct Shown<'a> {
 impl Document for Shown<'_> {
     const SCHEMA: &'static str = "blob.show/1";
     const COMMAND: &'static str = "blob show --json FILE [TENSOR]";
-    const WHAT: &'static str = "the values of one tensor";
+    const DESCRIPTION: &'static str = "the values of one tensor";
 }
 
 impl Fields for Shown<'_> {
@@ -80,14 +80,14 @@ impl Fields for Shown<'_> {
         const VALUES: &str =
             "the values, as deep as the shape; NaN and Inf are strings. Cut short where `error` is set";
         vec![
-            field("file", Is::Text, FILE, |s| json!(s.file)),
-            field("name", Is::Text, NAME, |s| json!(s.entry.name())),
-            field("dtype", Is::Text, "the element type", |s| json!(s.elements.dtype().name())),
+            field("file", Type::String, FILE, |s| json!(s.file)),
+            field("name", Type::String, NAME, |s| json!(s.entry.name())),
+            field("dtype", Type::String, "the element type", |s| json!(s.elements.dtype().name())),
             field("stored_shape", DIMS, "the tensor's shape", |s| json!(s.entry.shape().dims())),
-            or_null("slice", Is::Text, "the slice that was asked for", |s| json!(s.args.slice)),
+            nullable("slice", Type::String, "the slice that was asked for", |s| json!(s.args.slice)),
             field("shape", DIMS, "the shape of the values below", |s| json!(s.dims())),
-            streamed("values", Is::Nested, VALUES),
-            or_null("error", Is::Object(shapes::<Problem>), "why the values end too early", |s| s.error.clone()),
+            streamed("values", Type::Nested, VALUES),
+            nullable("error", Type::Object(properties::<Problem>), "why the values end too early", |s| s.error.clone()),
         ]
     }
 }
@@ -109,7 +109,7 @@ impl Render for Shown<'_> {
             out.write_all(b"null")?;
         }
         self.error = done.as_ref().err().map_or(Value::Null, |e| json::value(&*e.as_problem()));
-        line.go_on(out, &self)?;
+        line.advance(out, &self)?;
         done.map_err(Failure::told)
     }
 

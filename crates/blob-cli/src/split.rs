@@ -12,7 +12,7 @@ use crate::anew::{self, DIFF, File, format_of, losses};
 use crate::args::{Split, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{self, Document, FILE, Field, Fields, Is, TEXTS, field, shapes};
+use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, properties};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
@@ -247,19 +247,19 @@ impl Text for Parts<'_> {
 impl Document for Parts<'_> {
     const SCHEMA: &'static str = "blob.split/1";
     const COMMAND: &'static str = "blob split --json FILE -o OUT";
-    const WHAT: &'static str = "which files were written";
+    const DESCRIPTION: &'static str = "which files were written";
 }
 
 impl Fields for Parts<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("file", Is::Text, FILE, |p| json!(p.file)),
-            field("to", Is::Text, "the format that was written", |p| json!(p.to.name())),
-            field("dry_run", Is::Flag, "whether nothing was written", |p| json!(p.args.dry_run)),
-            field("files", Is::List(&Is::Object(shapes::<File<'_>>)), "the files", |p| {
+            field("file", Type::String, FILE, |p| json!(p.file)),
+            field("to", Type::String, "the format that was written", |p| json!(p.to.name())),
+            field("dry_run", Type::Boolean, "whether nothing was written", |p| json!(p.args.dry_run)),
+            field("files", Type::Array(&Type::Object(properties::<File<'_>>)), "the files", |p| {
                 p.files.iter().map(json::value).collect()
             }),
-            field("warnings", TEXTS, "what is lost on the way", |p| json!(p.warnings)),
+            field("warnings", STRINGS, "what is lost on the way", |p| json!(p.warnings)),
         ]
     }
 }

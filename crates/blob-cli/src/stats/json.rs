@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{Left, Sheet, left_out};
 use crate::failure::{Failure, Problem};
 use crate::json::{
-    self, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Is, Line, NAME, Ordered, field, or_null, real, shapes,
-    sometimes, streamed,
+    self, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Line, NAME, Ordered, Type, field, nullable, number,
+    optional, properties, streamed,
 };
 use crate::output::Out;
 
@@ -24,19 +24,23 @@ pub(crate) struct Sums<'a> {
 impl Document for Sums<'_> {
     const SCHEMA: &'static str = "blob.stats/1";
     const COMMAND: &'static str = "blob stats --json FILE [PATTERN...]";
-    const WHAT: &'static str = "what the values of tensors add up to";
+    const DESCRIPTION: &'static str = "what the values of tensors add up to";
 }
 
 impl Fields for Sums<'_> {
     fn fields() -> Vec<Field<Self>> {
-        let row = &Is::Either(shapes::<Row<'_>>, shapes::<Unmeasured<'_>>);
+        let row = &Type::Either(properties::<Row<'_>>, properties::<Unmeasured<'_>>);
         vec![
-            field("file", Is::Text, FILE, |s| json!(s.checkpoint.name())),
-            field("format", Is::Text, FORMAT, |s| json!(s.checkpoint.format().name())),
-            or_null("axis", Is::Whole, "the axis of --per-channel", |s| json!(s.axis)),
-            streamed("tensors", Is::List(row), "each tensor, or each channel of it"),
-            streamed("skipped", Is::List(&Is::Object(shapes::<Skipped<'_>>)), "tensors with nothing to measure"),
-            or_null("error", Is::Object(shapes::<Problem>), "what stopped the work before its end", |s| {
+            field("file", Type::String, FILE, |s| json!(s.checkpoint.name())),
+            field("format", Type::String, FORMAT, |s| json!(s.checkpoint.format().name())),
+            nullable("axis", Type::Integer, "the axis of --per-channel", |s| json!(s.axis)),
+            streamed("tensors", Type::Array(row), "each tensor, or each channel of it"),
+            streamed(
+                "skipped",
+                Type::Array(&Type::Object(properties::<Skipped<'_>>)),
+                "tensors with nothing to measure",
+            ),
+            nullable("error", Type::Object(properties::<Problem>), "what stopped the work before its end", |s| {
                 s.stopped.clone()
             }),
         ]
@@ -53,27 +57,29 @@ struct Row<'a> {
 impl Fields for Row<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("name", Is::Text, NAME, |r| json!(r.entry.name())),
-            field("dtype", Is::Text, "the element type", |r| json!(r.entry.dtype().map(DType::name))),
+            field("name", Type::String, NAME, |r| json!(r.entry.name())),
+            field("dtype", Type::String, "the element type", |r| json!(r.entry.dtype().map(DType::name))),
             field("shape", DIMS, "the whole tensor's shape", |r| json!(r.entry.shape().dims())),
-            sometimes("channel", Is::Whole, "the index on the axis of --per-channel", |r| json!(r.channel)),
-            field("count", Is::Whole, "values, NaN and Inf among them", |r| json!(r.measured.stats.count)),
-            or_null("min", Is::Real, "the smallest value but NaN; exact for integers", |r| {
+            optional("channel", Type::Integer, "the index on the axis of --per-channel", |r| json!(r.channel)),
+            field("count", Type::Integer, "values, NaN and Inf among them", |r| json!(r.measured.stats.count)),
+            nullable("min", Type::Number, "the smallest value but NaN; exact for integers", |r| {
                 r.exact(r.measured.stats.min.map(|s| (s.to_string(), s.as_f64())))
             }),
-            or_null("max", Is::Real, "the largest one", |r| {
+            nullable("max", Type::Number, "the largest one", |r| {
                 r.exact(r.measured.stats.max.map(|s| (s.to_string(), s.as_f64())))
             }),
-            or_null("mean", Is::Real, "the mean of the finite values", |r| json!(r.measured.stats.mean.map(real))),
-            or_null("std", Is::Real, "their standard deviation, the population's", |r| {
-                json!(r.measured.stats.std.map(real))
+            nullable("mean", Type::Number, "the mean of the finite values", |r| {
+                json!(r.measured.stats.mean.map(number))
             }),
-            field("l1", Is::Real, "the sum of their sizes", |r| real(r.measured.stats.l1)),
-            field("l2", Is::Real, "the root of the sum of their squares", |r| real(r.measured.stats.l2)),
-            field("zeros", Is::Whole, "how many are 0", |r| json!(r.measured.stats.zeros)),
-            field("nan", Is::Whole, "how many are NaN", |r| json!(r.measured.stats.nan)),
-            field("inf", Is::Whole, "how many are infinite", |r| json!(r.measured.stats.inf)),
-            sometimes("histogram", Is::Object(shapes::<Bins<'_>>), "with --hist, where a value is finite", |r| {
+            nullable("std", Type::Number, "their standard deviation, the population's", |r| {
+                json!(r.measured.stats.std.map(number))
+            }),
+            field("l1", Type::Number, "the sum of their sizes", |r| number(r.measured.stats.l1)),
+            field("l2", Type::Number, "the root of the sum of their squares", |r| number(r.measured.stats.l2)),
+            field("zeros", Type::Integer, "how many are 0", |r| json!(r.measured.stats.zeros)),
+            field("nan", Type::Integer, "how many are NaN", |r| json!(r.measured.stats.nan)),
+            field("inf", Type::Integer, "how many are infinite", |r| json!(r.measured.stats.inf)),
+            optional("histogram", Type::Object(properties::<Bins<'_>>), "with --hist, where a value is finite", |r| {
                 Bins::of(&r.measured)
             }),
         ]
@@ -85,7 +91,7 @@ impl Row<'_> {
     fn exact(&self, extreme: Option<(String, f64)>) -> Value {
         let is_float = self.entry.dtype().is_some_and(DType::is_float);
         extreme.map_or(Value::Null, |(text, value)| match is_float {
-            true => real(value),
+            true => number(value),
             false => serde_json::from_str(&text).unwrap_or(Value::Null),
         })
     }
@@ -108,10 +114,10 @@ impl Bins<'_> {
 impl Fields for Bins<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("min", Is::Real, "the smallest finite value", |b| real(b.bins.min)),
-            field("max", Is::Real, "the largest one", |b| real(b.bins.max)),
+            field("min", Type::Number, "the smallest finite value", |b| number(b.bins.min)),
+            field("max", Type::Number, "the largest one", |b| number(b.bins.max)),
             field("counts", DIMS, "values in bins of one width between the two", |b| json!(b.bins.counts)),
-            field("left_out", Is::Whole, "values that are NaN or Inf, in no bin", |b| json!(b.left_out)),
+            field("left_out", Type::Integer, "values that are NaN or Inf, in no bin", |b| json!(b.left_out)),
         ]
     }
 }
@@ -125,12 +131,14 @@ struct Unmeasured<'a> {
 impl Fields for Unmeasured<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("name", Is::Text, NAME, |u| json!(u.entry.name())),
-            or_null("dtype", Is::Text, DTYPE, |u| json!(u.entry.dtype().map(DType::name))),
-            or_null("shape", DIMS, "the tensor's shape, where it is known", |u| {
+            field("name", Type::String, NAME, |u| json!(u.entry.name())),
+            nullable("dtype", Type::String, DTYPE, |u| json!(u.entry.dtype().map(DType::name))),
+            nullable("shape", DIMS, "the tensor's shape, where it is known", |u| {
                 json!(u.entry.fault().is_none().then(|| u.entry.shape().dims()))
             }),
-            field("error", Is::Object(shapes::<Problem>), "why it cannot be measured", |u| json::value(u.problem)),
+            field("error", Type::Object(properties::<Problem>), "why it cannot be measured", |u| {
+                json::value(u.problem)
+            }),
         ]
     }
 }
@@ -145,9 +153,9 @@ impl Fields for Skipped<'_> {
     fn fields() -> Vec<Field<Self>> {
         const WHY: &str = "it has no array, a dtype that is not read, or not the axis";
         vec![
-            field("name", Is::Text, NAME, |s| json!(s.entry.name())),
+            field("name", Type::String, NAME, |s| json!(s.entry.name())),
             field("shape", DIMS, "its shape", |s| json!(s.entry.shape().dims())),
-            field("reason", Is::OneOf(&["no-array", "unsupported", "no-axis"]), WHY, |s| match s.why {
+            field("reason", Type::Enum(&["no-array", "unsupported", "no-axis"]), WHY, |s| match s.why {
                 Left::NoArray => "no-array".into(),
                 Left::Foreign => "unsupported".into(),
                 Left::NoAxis => "no-axis".into(),
@@ -182,7 +190,7 @@ impl<'a> Sheet<'a> for Objects<'a, '_> {
 
     /// Writes the fields after the tensors: those that were skipped, and the error that stopped the work.
     fn end(mut self, chosen: &[usize], stopped: Option<&Problem>) -> Result<(), Failure> {
-        let mut line = self.line.go_on(self.out, &self.sums)?;
+        let mut line = self.line.advance(self.out, &self.sums)?;
         for index in chosen {
             let entry = &self.sums.checkpoint.entries()[*index];
             if let Some(why) = left_out(entry, self.sums.axis) {
@@ -190,7 +198,7 @@ impl<'a> Sheet<'a> for Objects<'a, '_> {
             }
         }
         self.sums.stopped = stopped.map_or(Value::Null, json::value);
-        line.go_on(self.out, &self.sums)?;
+        line.advance(self.out, &self.sums)?;
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use crate::args::Verify;
 use crate::context::{Context, Failed};
 use crate::failure::Problem;
 use crate::info::kind_of;
-use crate::json::{self, Document, FILE, Field, Fields, Is, TEXTS, field, or_null, shapes, streamed};
+use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties, streamed};
 use crate::output::Out;
 use crate::output::width::paragraph;
 use crate::units;
@@ -56,11 +56,11 @@ impl Line {
 impl Fields for Line {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("reason", Is::Text, "what is wrong, as a stable code", |l| json!(l.reason)),
-            or_null("tensor", Is::Text, "the tensor's name, where it is about one", |l| json!(l.tensor)),
-            or_null("subject", Is::Text, "the array or layer concerned, in words", |l| json!(l.subject)),
-            or_null("offset", Is::Whole, "the byte where it breaks", |l| json!(l.offset)),
-            field("message", Is::Text, "what is wrong, in words", |l| {
+            field("reason", Type::String, "what is wrong, as a stable code", |l| json!(l.reason)),
+            nullable("tensor", Type::String, "the tensor's name, where it is about one", |l| json!(l.tensor)),
+            nullable("subject", Type::String, "the array or layer concerned, in words", |l| json!(l.subject)),
+            nullable("offset", Type::Integer, "the byte where it breaks", |l| json!(l.offset)),
+            field("message", Type::String, "what is wrong, in words", |l| {
                 let place = l.offset.map(|offset| format!("at byte {offset}: "));
                 json!(place.unwrap_or_default() + &l.message)
             }),
@@ -107,7 +107,7 @@ pub(crate) struct Verdict {
 impl Document for Verdict {
     const SCHEMA: &'static str = "blob.verify/1";
     const COMMAND: &'static str = "blob verify --json FILE...";
-    const WHAT: &'static str = "whether a file is whole. A file that is not read is a line of `blob.error/1`";
+    const DESCRIPTION: &'static str = "whether a file is whole. A file that is not read is a line of `blob.error/1`";
 }
 
 impl Fields for Verdict {
@@ -117,24 +117,26 @@ impl Fields for Verdict {
             "with --against: the transforms of the receipt that give other values than the other file has";
         const FINDINGS: &str = "what is wrong: the first 20, with --all all of them";
         vec![
-            field("file", Is::Text, FILE, |v| json!(v.file)),
-            or_null("format", Is::Text, FORMAT, |v| json!(v.format.as_ref().map(|(name, _)| *name))),
-            or_null("file_bytes", Is::Whole, "the file's size", |v| json!(v.bytes)),
-            field("tensors", Is::Whole, "how many tensors it lists", |v| json!(v.tensors)),
-            field("parameters", Is::Whole, "their values", |v| json!(v.parameters)),
-            streamed("findings", Is::List(&Is::Object(shapes::<Line>)), FINDINGS),
-            field("finding_count", Is::Whole, "how many there are", |v| json!(v.findings)),
-            field("ok", Is::Flag, "whether there are none and all was checked", |v| {
+            field("file", Type::String, FILE, |v| json!(v.file)),
+            nullable("format", Type::String, FORMAT, |v| json!(v.format.as_ref().map(|(name, _)| *name))),
+            nullable("file_bytes", Type::Integer, "the file's size", |v| json!(v.bytes)),
+            field("tensors", Type::Integer, "how many tensors it lists", |v| json!(v.tensors)),
+            field("parameters", Type::Integer, "their values", |v| json!(v.parameters)),
+            streamed("findings", Type::Array(&Type::Object(properties::<Line>)), FINDINGS),
+            field("finding_count", Type::Integer, "how many there are", |v| json!(v.findings)),
+            field("ok", Type::Boolean, "whether there are none and all was checked", |v| {
                 json!(v.findings == 0 && v.error.is_null())
             }),
-            field("held", TEXTS, "what was checked beyond the structure, and held", |v| json!(v.held)),
-            field("notes", TEXTS, "what is odd and not wrong, the first 20", |v| json!(v.first_notes)),
-            field("redone", Is::List(&Is::Object(shapes::<Redone>)), REDONE, |v| {
+            field("held", STRINGS, "what was checked beyond the structure, and held", |v| json!(v.held)),
+            field("notes", STRINGS, "what is odd and not wrong, the first 20", |v| json!(v.first_notes)),
+            field("redone", Type::Array(&Type::Object(properties::<Redone>)), REDONE, |v| {
                 v.redone.iter().map(json::value).collect()
             }),
-            field("note_count", Is::Whole, "how many there are", |v| json!(v.notes)),
-            or_null("help", Is::Text, "what can be done about it", |v| json!(v.help)),
-            or_null("error", Is::Object(shapes::<Problem>), "what kept the check from its end", |v| v.error.clone()),
+            field("note_count", Type::Integer, "how many there are", |v| json!(v.notes)),
+            nullable("help", Type::String, "what can be done about it", |v| json!(v.help)),
+            nullable("error", Type::Object(properties::<Problem>), "what kept the check from its end", |v| {
+                v.error.clone()
+            }),
         ]
     }
 }
@@ -142,10 +144,10 @@ impl Fields for Verdict {
 impl Fields for Redone {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("transform", Is::Text, "its name", |r| json!(r.transform)),
-            field("tensors", Is::Whole, "how many tensors get other values", |r| json!(r.tensors)),
-            field("first", TEXTS, "the first of them, as the other file calls them", |r| json!(r.named)),
-            field("said_by", Is::Text, "what says that it is right, in words", |r| json!(r.said_by)),
+            field("transform", Type::String, "its name", |r| json!(r.transform)),
+            field("tensors", Type::Integer, "how many tensors get other values", |r| json!(r.tensors)),
+            field("first", STRINGS, "the first of them, as the other file calls them", |r| json!(r.named)),
+            field("said_by", Type::String, "what says that it is right, in words", |r| json!(r.said_by)),
         ]
     }
 }
@@ -263,7 +265,7 @@ impl<'a> Report<'a> {
             (true, _) => {
                 let line = self.open_line()?;
                 self.verdict.error = problem.map_or(Value::Null, json::value);
-                line.go_on(self.out, &self.verdict).map(drop)
+                line.advance(self.out, &self.verdict).map(drop)
             }
             (false, None) => self.verdict(),
             (false, Some(_)) => self.lines(),
