@@ -1,6 +1,6 @@
-//! The command line, as clap sees it: every command, every flag, every line of help.
+//! The command line as clap parses it: every command, flag and line of help. Does not know what the commands do.
 //!
-//! Leaves what the commands do to their own files. The texts here are what users read, so they name defaults and units.
+//! Users read the doc comments of this module and its submodules as help, so these name defaults and units.
 
 mod convert;
 mod devices;
@@ -257,7 +257,7 @@ pub(crate) struct Verify {
     /// Print the transforms in FILE's receipt, one per line
     #[arg(long)]
     pub(crate) replay: bool,
-    /// Compare with MXNet's symbol file of the net: missing and extra arrays, properties, dtypes. If there is no such file,
+    /// Compare with MXNet's symbol file of the net: missing and extra arrays, shapes, dtypes. If there is no such file,
     /// it is searched for beside FILE, also in its archive
     #[arg(long, value_name = "JSON")]
     pub(crate) symbol: Option<PathBuf>,
@@ -296,12 +296,12 @@ pub(crate) struct Man {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// What `--force` says.
+/// What to do with existing files, by `--force`.
 pub(crate) fn if_exists(force: bool) -> IfExists {
     if force { IfExists::Replace } else { IfExists::Refuse }
 }
 
-/// Reads the name of one of the formats that `take` takes.
+/// Parses the name of a format that `take` accepts.
 fn format(take: fn(Format) -> bool) -> impl TypedValueParser<Value = Format> {
     let known = Format::ALL.iter().filter(move |f| take(**f));
     let values = known.map(|f| PossibleValue::new(f.name()).help(f.title()));
@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn the_command_line_passes_the_checks_of_clap() {
         Args::command().debug_assert();
     }
 

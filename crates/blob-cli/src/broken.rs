@@ -6,7 +6,7 @@ use crate::failure::{Failure, Problem, Status};
 use crate::output::Terminal;
 use crate::units;
 
-/// At most this many are reported one by one.
+/// At most this many arrays are reported one by one.
 const MAX_LISTED: u64 = 10;
 
 /// Counts the broken arrays of one file.
@@ -22,29 +22,29 @@ impl<'a> Broken<'a> {
     }
 
     /// Reports the entries whose headers are broken.
-    pub(crate) fn among<'e>(mut self, entries: impl IntoIterator<Item = &'e Entry>) -> Status {
+    pub(crate) fn report_all<'e>(mut self, entries: impl IntoIterator<Item = &'e Entry>) -> Status {
         for entry in entries {
             if let Some(fault) = entry.fault() {
-                self.tell(Problem::of_fault(self.file, entry, fault));
+                self.report(Problem::of_fault(self.file, entry, fault));
             }
         }
-        self.end()
+        self.finish()
     }
 
-    pub(crate) fn tell(&mut self, problem: Problem) {
+    pub(crate) fn report(&mut self, problem: Problem) {
         self.count += 1;
         if self.count <= MAX_LISTED {
-            self.terminal.trouble(&problem.into());
+            self.terminal.error(&problem.into());
         }
     }
 
-    /// Reports the number of the others, and returns the command's status.
-    pub(crate) fn end(self) -> Status {
+    /// Reports the number of the arrays not reported yet, and returns the command's status.
+    pub(crate) fn finish(self) -> Status {
         let more = self.count.saturating_sub(MAX_LISTED);
         if more > 0 {
             let (arrays, verb) = (units::plural(more, "more array"), if more == 1 { "is" } else { "are" });
             let text = format!("{}: {arrays} {verb} broken", self.file);
-            self.terminal.trouble(&Failure::new(text));
+            self.terminal.error(&Failure::new(text));
         }
         match self.count {
             0 => Status::Yes,

@@ -1,8 +1,8 @@
 //! Shell completion: `blob __complete LINE [BREAKS]`, called by the scripts of `blob completions`.
 //!
-//! Prints `files`, where the shell completes paths itself, `words`, or `both`, and below it a candidate a line: with
-//! BREAKS, readline's, what bash puts in as it is; without them whole words, each with a tab and its help. It never
-//! fails and never waits long: a file that cannot be read within a moment has no tensors to offer.
+//! The first line of its output is `files` if the shell is to complete paths, `words`, or `both`. A line per candidate
+//! follows. With BREAKS, readline's word breaks, it is the text that bash inserts; without, a whole word, a tab and its
+//! help. It never fails and never waits long: if a file cannot be read in time, its tensors are not offered.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Args;
 
-/// The longest time to wait for a file's headers.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// The time limit for reading a file's headers.
+const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Names are offered only for files with at most this many tensors.
-const MANY: u64 = 65_536;
+const MAX_TENSORS: u64 = 65_536;
 
 /// Prints the candidates for the last word of a line.
 pub(crate) fn answer(line: &str, breaks: Option<&str>) -> io::Result<()> {
@@ -78,18 +78,18 @@ impl Offer {
     }
 }
 
-/// A word of the line, unquoted as the shell would.
+/// A word of the line, unquoted as by the shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Word {
     text: String,
-    /// The index at which readline's word begins: after the last break or quote.
+    /// The index in `text` at which readline's word begins: after the last break or quote.
     from: usize,
     /// The quote that is still open.
     quote: Option<char>,
 }
 
 impl Word {
-    /// The part of a candidate that replaces readline's word, with the same quoting.
+    /// The part of a candidate that replaces readline's word, quoted like the word.
     fn rest_of(&self, candidate: &str) -> String {
         let special = |c: char| match self.quote {
             Some('"') => "\"\\$`".contains(c),
@@ -129,7 +129,7 @@ fn words(line: &str, breaks: &str) -> Vec<Word> {
             }
         }
     }
-    // Repeated spaces make no empty words.
+    // Drops the empty words between repeated spaces.
     let last = words.len() - 1;
     let mut at = 0;
     words.retain(|word| {
@@ -139,6 +139,7 @@ fn words(line: &str, breaks: &str) -> Vec<Word> {
     words
 }
 
+/// The candidates for the last of the words.
 fn offer(words: &[Word]) -> Offer {
     let mut tool = Args::command();
     tool.build();
@@ -180,7 +181,7 @@ fn offer(words: &[Word]) -> Offer {
         return Offer::words(longs.map(|(long, help)| Candidate::new(format!("--{long}"), help)));
     }
     if !named {
-        // `blob FILE` is a command too; before anything is typed the commands alone are the shorter list.
+        // `blob FILE` works too, but before a letter is typed only the commands are offered: a folder can be long.
         let shown = tool.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name().starts_with(current));
         let words: Vec<Candidate> = shown.map(|c| Candidate::new(c.get_name(), c.get_about())).collect();
         return Offer { files: !current.is_empty(), words };
@@ -189,7 +190,7 @@ fn offer(words: &[Word]) -> Offer {
     let arg = expected.get(positionals.len()).or(expected.last());
     match (arg.map(|arg| arg.get_id().as_str()), positionals.first()) {
         (Some("patterns" | "tensor"), Some(file)) => tensors_of(file),
-        // `merge` takes files, and with --axis a file and its tensors.
+        // `merge` takes files; with --axis it takes one file and its tensors.
         (Some("inputs"), Some(file)) if before.iter().any(|word| word.starts_with("--axis")) => tensors_of(file),
         _ => arg.map_or_else(Offer::files, |arg| values(arg, "")),
     }
@@ -199,7 +200,7 @@ fn tensors_of(file: &str) -> Offer {
     Offer::words(tensors(file).into_iter().map(|name| Candidate::new(name, None)))
 }
 
-/// The flag that a word names, if the next word is its value.
+/// The flag with this name, if it takes the next word as its value.
 fn takes_value<'c>(command: &'c Command, flag: &str) -> Option<&'c Arg> {
     let mut valued = command.get_arguments().filter(|a| !a.is_positional() && a.get_action().takes_values());
     valued.find(|arg| {
@@ -208,7 +209,7 @@ fn takes_value<'c>(command: &'c Command, flag: &str) -> Option<&'c Arg> {
     })
 }
 
-/// The words that an argument takes, or files where it takes a path.
+/// The values that an argument takes, or files if it takes a path.
 fn values(arg: &Arg, prefix: &str) -> Offer {
     match arg.get_value_hint() {
         clap::ValueHint::AnyPath | clap::ValueHint::FilePath => Offer::files(),
@@ -219,7 +220,7 @@ fn values(arg: &Arg, prefix: &str) -> Offer {
     }
 }
 
-/// The names of a file's tensors, without those that cannot be typed.
+/// The names of a file's tensors that can be typed.
 fn tensors(file: &str) -> Vec<String> {
     let path = match (file.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => Path::new(&home).join(rest),
@@ -231,7 +232,7 @@ fn tensors(file: &str) -> Vec<String> {
     }
     let (send, receive) = mpsc::channel();
     let reader = thread::Builder::new().spawn(move || {
-        let limits = Limits { max_arrays: MANY, max_alloc: 16 << 20, ..Limits::default() };
+        let limits = Limits { max_arrays: MAX_TENSORS, max_alloc: 16 << 20, ..Limits::default() };
         let names = OpenOptions::new().limits(limits).open(&path).map(|checkpoint| {
             let names = checkpoint.entries().iter().map(Entry::name);
             names.filter(|n| !n.is_empty() && !n.contains(char::is_control)).map(str::to_owned).collect()
@@ -239,7 +240,7 @@ fn tensors(file: &str) -> Vec<String> {
         send.send(names.unwrap_or_default())
     });
     match reader {
-        Ok(_) => receive.recv_timeout(PATIENCE).unwrap_or_default(),
+        Ok(_) => receive.recv_timeout(TIMEOUT).unwrap_or_default(),
         Err(_) => Vec::new(),
     }
 }
@@ -294,13 +295,13 @@ mod tests {
             assert_eq!(offered(line), ("words", expected), "{line}");
         }
         assert!(offered("blob ls -").1.contains(&"--long".to_owned()));
-        assert_eq!(offered("blob ver"), ("both", vec!["verify".to_owned()]), "a file may begin so too");
+        assert_eq!(offered("blob ver"), ("both", vec!["verify".to_owned()]), "a file's name may begin like this too");
         let (kind, all) = offered("blob ");
         assert!(kind == "words" && all.len() == 20 && !all.contains(&"schemas".to_owned()), "{all:?}");
     }
 
     #[test]
-    fn words_are_the_shells_and_candidates_fit_them() {
+    fn a_line_is_split_as_by_the_shell_and_candidates_are_quoted() {
         let last = |line: &str| words(line, BREAKS).pop().unwrap();
         assert_eq!(words("blob  ls a\\ b 'c d' ", BREAKS).len(), 5);
         for (line, candidate, inserted) in [

@@ -1,7 +1,7 @@
-//! `blob completions`: a completion script for a shell.
+//! `blob completions`: prints a completion script for a shell.
 //!
-//! For bash, zsh and fish it is our own, which asks `complete`: files are the shell's to complete, words come from the
-//! tool. For the others it is made from the command line's description, and knows no tensors.
+//! The scripts for bash, zsh and fish are our own. They call `blob __complete` for words, and let the shell complete
+//! files. For other shells clap generates the script, which does not complete tensors.
 
 use std::io::Write;
 

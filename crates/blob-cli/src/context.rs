@@ -1,4 +1,4 @@
-//! The context of a command: the global flags, the terminal, and how to report failures.
+//! The context of a command: its global flags and its terminal. Reports failures there.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use crate::failure::{Failure, Problem, Status};
 use crate::json::{self, Document, Field, Fields, Type, field, nullable, properties};
 use crate::output::Terminal;
 
-/// The context of a command.
+/// What a command needs besides its own arguments.
 pub(crate) struct Context {
     /// The command's name.
     pub(crate) command: String,
@@ -30,13 +30,13 @@ impl Context {
 
     /// Reports the broken arrays of a file on standard error.
     pub(crate) fn broken<'e>(&self, file: &str, entries: impl IntoIterator<Item = &'e Entry>) -> Status {
-        Broken::new(&self.terminal, file).among(entries)
+        Broken::new(&self.terminal, file).report_all(entries)
     }
 
-    /// Reports a failure: in words on standard error, and with --json also as a line on standard output, so that the
-    /// output has a line for each file.
+    /// Reports a failure on standard error; with --json also as a line on standard output, so that the output has a
+    /// line for each file.
     pub(crate) fn failed(&self, file: Option<&str>, failure: &Failure) {
-        self.terminal.trouble(failure);
+        self.terminal.error(failure);
         let Some(problem) = failure.problem().filter(|p| self.global.json && !p.is_in_json) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! `blob convert`: asks `blob_convert` for a plan, runs it and prints what was done.
+//! `blob convert`: runs a plan of `blob_convert` and prints the result.
 
 mod proof;
 
@@ -11,15 +11,15 @@ use blob_io::caffe::Form;
 use blob_io::{Checkpoint, Format};
 use serde_json::json;
 
-use crate::anew::{check_stdout, no_format};
 use crate::args::{CaffeForm, Convert, Global, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::info::odd;
+use crate::info::file_warnings;
 use crate::json::{self, Document, FILE, Field, Fields, NAME, STRINGS, Type, field, nullable, optional, properties};
 use crate::open::open;
 use crate::output::progress::Progress;
 use crate::output::{Out, Terminal};
+use crate::regroup::{check_stdout, no_format};
 use crate::render::Text;
 use crate::render::table::{Column, Table};
 use crate::source;
@@ -30,26 +30,26 @@ use proof::{opened_by, print_proof};
 /// At most this many warnings and left-out arrays are printed one by one.
 const MAX_LISTED: usize = 20;
 
-/// The note on a conversion that keeps the format.
+/// The note if the format stays the same and the output is a copy.
 const KEPT: &str = "same format: the bytes are kept, no receipt is added; --anew writes it anew";
 
-/// `add` lets another command change the options once the source is open.
+/// Converts a file. `add` lets another command change the options once the source is open.
 pub(crate) fn run(
     args: &Convert,
     context: &Context,
     add: &dyn Fn(&Checkpoint, Options) -> Result<Options, Failure>,
 ) -> Result<Status, Failure> {
-    let begun = Instant::now();
+    let start = Instant::now();
     let target = target(args)?;
     if !args.dry_run {
         check_stdout(&args.output, context)?;
     }
-    source::keep(&args.input, &args.output, if_exists(args.force))?;
+    source::check_output(&args.input, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.input, &context.global)?;
-    source::keep_shards(&checkpoint, &args.output)?;
+    source::check_shards(&checkpoint, &args.output)?;
     let base = match &args.into {
         Some(path) => {
-            source::keep(path, &args.output, if_exists(args.force))?;
+            source::check_output(path, &args.output, if_exists(args.force))?;
             // `--from` is the format of the input, not of the base.
             Some(open(path, &Global { from: None, ..context.global.clone() })?)
         }
@@ -68,7 +68,7 @@ pub(crate) fn run(
         let message = format!("--sha256 is for the receipt, and a file of {} has none", to.name());
         return Err(Failure::new(message).help("--json prints the digest, where the output is a file"));
     }
-    tell(&checkpoint, &plan, context);
+    print_warnings(&checkpoint, &plan, context);
     if args.dry_run {
         plan.check(&Silent)?;
         context.print(Converted { args, checkpoint: &checkpoint, plan: &plan, reports: Vec::new(), done: None })?;
@@ -81,7 +81,7 @@ pub(crate) fn run(
     let reports: Vec<String> = contradicted.chain(done.found.iter().map(ToString::to_string)).collect();
     warn(&reports, "--json prints them all", context);
     // Includes listing and planning, which take long for a million arrays.
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = start.elapsed().as_secs_f64();
     context.print(Converted { args, checkpoint: &checkpoint, plan: &plan, reports, done: Some((&done, seconds)) })?;
     if !context.global.json {
         print_proof(args, &target, &plan, &checkpoint, context);
@@ -117,7 +117,7 @@ fn contradicts(checkpoint: &Checkpoint, name: &str) -> String {
     }
 }
 
-/// Where the output goes.
+/// The output's file or folder, or standard output.
 fn target(args: &Convert) -> Result<Target<'_>, Failure> {
     let (path, if_exists) = (&*args.output, if_exists(args.force));
     let text = path.to_string_lossy();
@@ -150,11 +150,11 @@ fn format_of(args: &Convert, target: &Target<'_>, source: Format) -> Result<Form
         _ => {
             let extension = args.output.extension().and_then(|e| e.to_str());
             let known = extension.and_then(Format::from_extension);
-            let stays = match known {
+            let is_kept = match known {
                 Some(_) => extension.is_some_and(|extension| source.is_usual(extension)),
                 None => extension.is_some() && args.input.extension() == args.output.extension(),
             };
-            let format = if stays { Some(source) } else { known };
+            let format = if is_kept { Some(source) } else { known };
             format.ok_or_else(|| {
                 Failure::new(no_format(&args.output))
                     .help(format!("name a format with --to: {}; a folder's name ends with /", written()))
@@ -177,11 +177,11 @@ fn format_into(output: &Path, base: &Checkpoint) -> Result<Format, Failure> {
     }
 }
 
-/// Warns before the work begins: oddities of the source, and what will be left out.
-fn tell(checkpoint: &Checkpoint, plan: &Plan<'_>, context: &Context) {
+/// Prints the warnings about the source, and the tensors that will be left out.
+fn print_warnings(checkpoint: &Checkpoint, plan: &Plan<'_>, context: &Context) {
     let left_out = plan.left_out().iter().map(|(name, reason)| format!("left out {name:?}: {reason}"));
     let notes = plan.notes().iter().cloned();
-    let lines: Vec<String> = odd(checkpoint).chain(notes).chain(left_out).collect();
+    let lines: Vec<String> = file_warnings(checkpoint).chain(notes).chain(left_out).collect();
     let rest = if plan.has_receipt() { "the receipt has them all" } else { "--dry-run --json prints them all" };
     warn(&lines, rest, context);
 }
@@ -200,9 +200,9 @@ pub(crate) struct Converted<'a> {
     args: &'a Convert,
     checkpoint: &'a Checkpoint,
     plan: &'a Plan<'a>,
-    /// Warnings that arose during the work.
+    /// The warnings that arose during the conversion.
     reports: Vec<String>,
-    /// The summary and the seconds that it took; `None` in a dry run.
+    /// The summary, and how long the command took in seconds; `None` in a dry run.
     done: Option<(&'a Summary, f64)>,
 }
 
@@ -245,7 +245,10 @@ impl Fields for Converted<'_> {
                 f.plan.left_out().iter().map(|(name, reason)| json::value(&LeftOut { name, reason })).collect()
             }),
             field("warnings", STRINGS, "what is odd about the input", |f| {
-                odd(f.checkpoint).chain(f.plan.notes().iter().cloned()).chain(f.reports.iter().cloned()).collect()
+                file_warnings(f.checkpoint)
+                    .chain(f.plan.notes().iter().cloned())
+                    .chain(f.reports.iter().cloned())
+                    .collect()
             }),
             field("bytes_out", Type::Integer, "the output's size", |f| {
                 json!(f.done.map_or(f.plan.output_len(), |(done, _)| done.bytes_out))
@@ -315,9 +318,9 @@ impl Converted<'_> {
     fn table(&self, terminal: &Terminal, out: &mut Out) -> Result<(), Failure> {
         let columns = vec![
             Column::name("NAME", 24).of(|t: &Planned, terminal| terminal.name(&t.spec.name).into_owned()),
-            Column::left("DTYPE").leaves(1).of(|t, _| t.spec.dtype.to_string()),
-            Column::left("SHAPE").leaves(2).of(|t, terminal| terminal.shape(&t.spec.shape)),
-            Column::right("BYTES").leaves(3).of(|t, _| units::bytes(t.spec.byte_len())),
+            Column::left("DTYPE").drop_order(1).of(|t, _| t.spec.dtype.to_string()),
+            Column::left("SHAPE").drop_order(2).of(|t, terminal| terminal.shape(&t.spec.shape)),
+            Column::right("BYTES").drop_order(3).of(|t, _| units::bytes(t.spec.byte_len())),
             Column::text("CHANGES").of(|t, terminal| match &t.changes[..] {
                 [] => "-".to_owned(),
                 changes => terminal.text(&changes.join("; ")).into_owned(),

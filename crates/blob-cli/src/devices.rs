@@ -30,7 +30,7 @@ pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
 
 pub(crate) struct Devices(Result<Vec<Gpu>, Absence>);
 
-/// A GPU that the driver finds.
+/// A GPU that the driver lists.
 struct Gpu {
     ordinal: usize,
     name: String,

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Diff, context: &Context) -> Result<Status, Failure> {
     })
 }
 
-/// Two files that are compared while the rows are printed.
+/// Two files, which are compared while the rows are printed.
 pub(crate) struct Pair<'a> {
     args: &'a Diff,
     ours: &'a Checkpoint,
@@ -49,22 +49,26 @@ pub(crate) struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Calls `show` with each row to print.
-    fn compare(&mut self, context: &Context, mut show: impl FnMut(&Row) -> Result<(), Failure>) -> Result<(), Failure> {
+    /// Calls `print` with each row to print.
+    fn compare(
+        &mut self,
+        context: &Context,
+        mut print: impl FnMut(&Row) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let work = |file: &Checkpoint| file.entries().iter().map(blob_io::Entry::byte_len).sum::<u64>();
         let progress = Progress::begin(&context.terminal, work(self.ours) + work(self.theirs));
         let (mut failure, all) = (None, self.args.all);
-        let mut tell = |row: Row| {
+        let mut on_row = |row: Row| {
             if !all && matches!(row.change, Change::Equal(_)) {
                 return Ok(());
             }
-            show(&row).map_err(|e| {
+            print(&row).map_err(|e| {
                 failure = Some(e);
                 Error::Interrupted
             })
         };
         let mut note = |text| self.notes.push(text);
-        let done = diff(self.ours, self.theirs, self.args.tolerance(), &progress, &mut note, &mut tell);
+        let done = diff(self.ours, self.theirs, self.args.tolerance(), &progress, &mut note, &mut on_row);
         progress.end();
         if let Some(failure) = failure {
             return Err(failure);
@@ -140,7 +144,7 @@ fn kind(row: &Row, terminal: &Terminal) -> String {
     }
 }
 
-/// `[0,3] 1.200 → 1.300`, or why there are no figures.
+/// `[0,3] 1.200 → 1.300`, or the reason why the values were not compared.
 fn worst(row: &Row, terminal: &Terminal) -> String {
     if let Change::Unread(why) = &row.change {
         return terminal.text(why).into_owned();
@@ -176,15 +180,15 @@ impl Render for Pair<'_> {
                     format!("{} {} {}", terminal.name(name), terminal.marks().1, terminal.name(other))
                 }
             }),
-            Column::left("SHAPE").leaves(5).of(kind),
+            Column::left("SHAPE").drop_order(5).of(kind),
             Column::right("CHANGED").of(|row, _| match distance(row) {
                 Some(d) => format!("{}/{}", units::grouped(d.changed), units::grouped(d.elements)),
                 None => "-".to_owned(),
             }),
             Column::point("MAX ABS").of(|row, _| figure(row, |d| d.max_abs)),
-            Column::point("MAX REL").leaves(3).of(|row, _| figure(row, |d| d.max_rel)),
-            Column::point("RMS").leaves(2).of(|row, _| figure(row, Distance::rms)),
-            Column::left("FURTHEST").leaves(1).of(worst),
+            Column::point("MAX REL").drop_order(3).of(|row, _| figure(row, |d| d.max_rel)),
+            Column::point("RMS").drop_order(2).of(|row, _| figure(row, Distance::rms)),
+            Column::left("FURTHEST").drop_order(1).of(worst),
         ];
         let mut table = Table::new(terminal, columns);
         let mut any = false;
@@ -207,10 +211,10 @@ impl Render for Pair<'_> {
 
     /// The fields are documented in the help of `diff` and stay stable.
     fn lines(mut self, context: &Context, out: &mut Out) -> Result<(), Failure> {
-        let spelled = if context.global.ascii { escape_ascii } else { escape };
+        let escaped = if context.global.ascii { escape_ascii } else { escape };
         self.compare(context, |row| {
             let (name, other) = names(row);
-            write!(out, "{}\t{}\t{}", mark(&row.change), spelled(name), spelled(other.unwrap_or("-")))?;
+            write!(out, "{}\t{}\t{}", mark(&row.change), escaped(name), escaped(other.unwrap_or("-")))?;
             match distance(row) {
                 Some(d) => {
                     let (abs, rel, rms) = (d.max_abs, d.max_rel, d.rms());

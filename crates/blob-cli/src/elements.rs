@@ -1,7 +1,7 @@
-//! Fetches single elements of a stored tensor without reading the rest, and formats them as text.
+//! Fetches single elements of a stored tensor without reading all of it, and formats them as text.
 //!
-//! A plain array is read at the places asked for. One that is packed, reordered or inflated is read from its beginning
-//! up to the last requested element, and loaded whole only if an earlier element is requested afterwards.
+//! A plain array is read at the offsets of the requested elements. A packed, compressed or reordered array is read from
+//! its beginning up to the last requested element, and loaded as a whole only if an earlier element is requested later.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -12,29 +12,29 @@ use half::{bf16, f16};
 
 use crate::slice::Row;
 
-/// The bytes of one read, if the elements are not adjacent.
+/// The bytes of one read if the elements are not adjacent.
 const WINDOW: usize = 64 << 10;
 
 /// The number of elements formatted at once.
 pub(crate) const PIECE: usize = 64 << 10;
 
-/// One tensor's elements, by their place in row-major order.
+/// One tensor's elements, by their index in row-major order.
 pub(crate) struct Elements<'a> {
     checkpoint: &'a Checkpoint,
     entry: &'a Entry,
     dtype: DType,
-    /// For each of a plain entry's segments, the first element behind it.
+    /// The end of each segment of a plain entry, as an element index.
     ends: Vec<u64>,
-    /// For any other entry a reader, and the index of the element that it reads next.
+    /// For any other entry, a reader and the index of the element that it reads next.
     reader: Option<(u64, Reader<'a>)>,
     loaded: Option<Cow<'a, [u8]>>,
-    /// The last elements read and the index of the first: one read serves several short rows.
-    ahead: (u64, Vec<u8>),
+    /// The elements of the last read and the index of the first, so that one read serves several short rows.
+    cache: (u64, Vec<u8>),
 }
 
 impl<'a> Elements<'a> {
     /// # Errors
-    /// An entry that cannot be loaded.
+    /// The entry cannot be loaded.
     pub(crate) fn new(checkpoint: &'a Checkpoint, entry: &'a Entry) -> Result<Self, Error> {
         let dtype = checkpoint.array(entry)?.dtype;
         let is_direct = entry.is_plain() && !entry.segments().is_empty();
@@ -50,7 +50,7 @@ impl<'a> Elements<'a> {
             ends: if is_direct { ends.collect() } else { Vec::new() },
             reader: if is_direct { None } else { Some((0, checkpoint.reader(entry)?)) },
             loaded: None,
-            ahead: (0, Vec::new()),
+            cache: (0, Vec::new()),
         })
     }
 
@@ -58,7 +58,7 @@ impl<'a> Elements<'a> {
         self.dtype
     }
 
-    /// Appends a row's elements to `out`, in its order, little-endian.
+    /// Appends a row's elements to `out` as little-endian bytes, in the row's order.
     pub(crate) fn fetch(&mut self, row: Row, out: &mut Vec<u8>) -> Result<(), Error> {
         let size = self.dtype.size();
         if row.step == 1 {
@@ -84,8 +84,8 @@ impl<'a> Elements<'a> {
         Ok(())
     }
 
-    /// Hands over rows as CSV, piece by piece, with the number of bytes that were read for it: a line a row, or, where
-    /// the tensor is no table, a line a value.
+    /// Formats rows as CSV: a table has one line per row, any other tensor one line per value. Calls `take` with each
+    /// piece of text and the number of bytes read for it.
     pub(crate) fn csv<E: From<Error>>(
         &mut self,
         rows: impl Iterator<Item = Row>,
@@ -96,7 +96,7 @@ impl<'a> Elements<'a> {
         for (part, is_last) in rows.flat_map(|row| row.parts(PIECE)) {
             bytes.clear();
             if let Err(e) = self.fetch(part, &mut bytes) {
-                // The values before it are printed.
+                // The values before the error are printed.
                 take(&text, read)?;
                 return Err(e.into());
             }
@@ -114,7 +114,7 @@ impl<'a> Elements<'a> {
         take(&text, read)
     }
 
-    /// Appends `len` elements that follow each other.
+    /// Appends `len` adjacent elements.
     fn range(&mut self, first: u64, len: usize, out: &mut Vec<u8>) -> Result<(), Error> {
         let size = self.dtype.size();
         if let Some(loaded) = &self.loaded {
@@ -146,29 +146,29 @@ impl<'a> Elements<'a> {
         if len * size > WINDOW / 4 {
             return self.read(first, len, out);
         }
-        let held = self.ahead.1.len() / size;
-        let is_held = first >= self.ahead.0 && first + len as u64 <= self.ahead.0 + held as u64;
-        if !is_held {
-            let mut bytes = std::mem::take(&mut self.ahead.1);
+        let cached = self.cache.1.len() / size;
+        let is_cached = first >= self.cache.0 && first + len as u64 <= self.cache.0 + cached as u64;
+        if !is_cached {
+            let mut bytes = std::mem::take(&mut self.cache.1);
             bytes.clear();
-            let left = self.entry.shape().count() as u64 - first;
-            self.read(first, left.min((WINDOW / size) as u64) as usize, &mut bytes)?;
-            self.ahead = (first, bytes);
+            let remaining = self.entry.shape().count() as u64 - first;
+            self.read(first, remaining.min((WINDOW / size) as u64) as usize, &mut bytes)?;
+            self.cache = (first, bytes);
         }
-        let at = (first - self.ahead.0) as usize * size;
-        out.extend_from_slice(&self.ahead.1[at..at + len * size]);
+        let at = (first - self.cache.0) as usize * size;
+        out.extend_from_slice(&self.cache.1[at..at + len * size]);
         Ok(())
     }
 
-    /// Appends `len` elements that follow each other, read from the file.
+    /// Appends `len` adjacent elements of a plain entry, read from the file.
     fn read(&self, first: u64, len: usize, out: &mut Vec<u8>) -> Result<(), Error> {
         let size = self.dtype.size();
         let (mut first, end) = (first, first + len as u64);
-        let mut run = self.ends.partition_point(|e| *e <= first);
+        let mut index = self.ends.partition_point(|e| *e <= first);
         while first < end {
-            let segment = self.entry.segments()[run];
-            let begin = self.ends[run] - segment.count;
-            let n = self.ends[run].min(end) - first;
+            let segment = self.entry.segments()[index];
+            let begin = self.ends[index] - segment.count;
+            let n = self.ends[index].min(end) - first;
             let offset = segment.offset + (first - begin) * size as u64;
             let at = out.len();
             out.resize(at + n as usize * size, 0);
@@ -178,7 +178,7 @@ impl<'a> Elements<'a> {
                 source,
             })?;
             first += n;
-            run += 1;
+            index += 1;
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl<'a> Elements<'a> {
 pub(crate) enum Value {
     Int(i64),
     Uint(u64),
-    /// Also f16 and bf16, which f32 holds exactly.
+    /// f32; also f16 and bf16, which f32 represents exactly.
     Single(f32),
     Double(f64),
     Bool(bool),
@@ -216,7 +216,7 @@ impl Value {
         }
     }
 
-    /// As a float, for those that are one.
+    /// The value if it is a float.
     pub(crate) fn as_float(self) -> Option<f64> {
         match self {
             Self::Single(x) => Some(f64::from(x)),
@@ -225,8 +225,8 @@ impl Value {
         }
     }
 
-    /// Appends the shortest text that reads back as the same value. What is not finite is `nan`, `inf`, `-inf`, which
-    /// `quotes` surround where they must be strings.
+    /// Appends the shortest text that parses back to the same value. NaN and infinity are `nan`, `inf` and `-inf`; if
+    /// `quotes` is not empty, JSON's names within quotes.
     pub(crate) fn write(self, text: &mut String, quotes: &str) {
         // Writing to a String cannot fail.
         let _ = match self {
@@ -241,7 +241,7 @@ impl Value {
         };
     }
 
-    /// The word for a value that is no number: as programs that read text know it, or as JSON's users do.
+    /// The name of NaN or an infinity, as most programs parse it or as JSON's users spell it.
     fn not_finite(self, json: bool) -> &'static str {
         let value = self.as_float().unwrap_or(f64::NAN);
         let words = match json {
@@ -256,7 +256,7 @@ impl Value {
     }
 }
 
-/// The lines of a CSV file: rows of the last axis; where there is one axis or none, one value a line.
+/// Appends a row's values as CSV: on one line if `is_row`, else one value per line.
 fn csv_line(dtype: DType, bytes: &[u8], is_row: bool, line: &mut String) {
     let separator = if is_row { ',' } else { '\n' };
     for (i, element) in bytes.chunks_exact(dtype.size()).enumerate() {
@@ -274,7 +274,7 @@ mod tests {
 
     use super::*;
 
-    /// A BlobProto of shape {40}, packed in two chunks, or with every value on its own.
+    /// A BlobProto of shape {40} with the values 0 to 39: packed in two chunks, or each value in a field of its own.
     fn counting(packed: bool) -> Checkpoint {
         let mut file = vec![0x3A, 0x03, 0x0A, 0x01, 40];
         let values: Vec<[u8; 4]> = (0..40).map(|i| (i as f32).to_le_bytes()).collect();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_fetched_in_their_order_however_they_lie() {
+    fn rows_are_fetched_in_their_order_whatever_the_step() {
         for packed in [true, false] {
             let file = counting(packed);
             let mut elements = Elements::new(&file, &file.entries()[0]).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_read_as_far_as_it_is_wanted() {
+    fn an_entry_that_is_not_plain_is_read_up_to_the_last_requested_element() {
         let file = counting(false);
         let mut elements = Elements::new(&file, &file.entries()[0]).unwrap();
         let mut out = Vec::new();
@@ -320,7 +320,7 @@ mod tests {
         }
         assert!(elements.loaded.is_none());
         elements.fetch(Row { start: 1, step: 1, len: 1 }, &mut out).unwrap();
-        assert!(elements.loaded.is_some(), "it does not go back");
+        assert!(elements.loaded.is_some(), "a reader cannot go back");
         let found: Vec<f32> = out.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
         assert_eq!(found, [2.0, 3.0, 7.0, 8.0, 30.0, 31.0, 1.0]);
     }

@@ -1,40 +1,41 @@
 //! Escapes text from a file for a terminal: no name can move the cursor, break the line or look like another name.
 //!
 //! The rule, as `blob --help` states it: a backslash is `\\`; a character that is invisible, moves other text or ends
-//! the line is escaped: `\0`, `\n`, `\r`, `\t`, `\x1b`, `\u{200b}`. So different names print differently, and each can
-//! be read back.
+//! the line is escaped as `\0`, `\n`, `\r`, `\t`, `\x1b` or `\u{200b}`. So different names print differently, and each
+//! can be parsed back.
 
 use std::borrow::Cow;
 
 /// Escapes a name, so that different names look different.
 pub(crate) fn escape(name: &str) -> Cow<'_, str> {
-    spell(name, Rule { is_name: true, ascii: false })
+    escape_by(name, Rule { is_name: true, ascii: false })
 }
 
-/// A name in ASCII alone: `\u{540d}` for every other character.
+/// Escapes a name in pure ASCII: any other character is `\u{540d}`.
 pub(crate) fn escape_ascii(name: &str) -> Cow<'_, str> {
-    spell(name, Rule { is_name: true, ascii: true })
+    escape_by(name, Rule { is_name: true, ascii: true })
 }
 
-/// A message, in which names are already quoted: its backslashes and spaces stay as they are.
-pub(crate) fn tame(message: &str) -> Cow<'_, str> {
-    tamed(message, Rule { is_name: false, ascii: false })
+/// Escapes a message. Names in it are already quoted, so its backslashes and spaces stay as they are.
+pub(crate) fn escape_message(message: &str) -> Cow<'_, str> {
+    escape_message_by(message, Rule { is_name: false, ascii: false })
 }
 
-/// A message in ASCII alone; what has a common spelling there keeps it: `20x1x5x5`, `...`.
-pub(crate) fn tame_ascii(message: &str) -> Cow<'_, str> {
-    tamed(message, Rule { is_name: false, ascii: true })
+/// Escapes a message in pure ASCII; `×` and `…` become `x` and `...`.
+pub(crate) fn escape_message_ascii(message: &str) -> Cow<'_, str> {
+    escape_message_by(message, Rule { is_name: false, ascii: true })
 }
 
-fn tamed(message: &str, rule: Rule) -> Cow<'_, str> {
-    match quoted(message) {
-        Cow::Borrowed(message) => spell(message, rule),
-        Cow::Owned(message) => Cow::Owned(spell(&message, rule).into_owned()),
+fn escape_message_by(message: &str, rule: Rule) -> Cow<'_, str> {
+    match reescape(message) {
+        Cow::Borrowed(message) => escape_by(message, rule),
+        Cow::Owned(message) => Cow::Owned(escape_by(&message, rule).into_owned()),
     }
 }
 
-/// Names in a message are quoted by `{:?}`, which spells the control characters of ASCII `\u{1b}`; lists have `\x1b`.
-fn quoted(message: &str) -> Cow<'_, str> {
+/// Names in a message are quoted by `{:?}`, which escapes an ASCII control character as `\u{1b}`. Spells it as in
+/// [`escape`]: `\x1b`.
+fn reescape(message: &str) -> Cow<'_, str> {
     if !message.contains("\\u{") {
         return Cow::Borrowed(message);
     }
@@ -43,16 +44,16 @@ fn quoted(message: &str) -> Cow<'_, str> {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
         let code = rest.strip_prefix("\\u{").and_then(|code| code.split_once('}'));
-        match code.and_then(|(code, behind)| Some((u8::from_str_radix(code, 16).ok()?, behind))) {
-            Some((code @ 0..=0x7f, behind)) => {
+        match code.and_then(|(code, after)| Some((u8::from_str_radix(code, 16).ok()?, after))) {
+            Some((code @ 0..=0x7f, after)) => {
                 out.push_str(&format!("\\x{code:02x}"));
-                rest = behind;
+                rest = after;
             }
             _ => {
-                // Two backslashes stand for one: the second begins no escape.
-                let (own, behind) = rest.split_at(if rest.starts_with("\\\\") { 2 } else { 1 });
-                out.push_str(own);
-                rest = behind;
+                // Two backslashes are an escaped one, so the second does not begin an escape.
+                let (kept, after) = rest.split_at(if rest.starts_with("\\\\") { 2 } else { 1 });
+                out.push_str(kept);
+                rest = after;
             }
         }
     }
@@ -60,7 +61,7 @@ fn quoted(message: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// What is escaped.
+/// Which characters are escaped.
 #[derive(Clone, Copy)]
 struct Rule {
     is_name: bool,
@@ -72,7 +73,7 @@ impl Rule {
     fn keeps(self, c: char, is_at_edge: bool) -> bool {
         match c {
             '\\' => !self.is_name,
-            // A space at either end cannot be seen.
+            // A space at either end would be invisible.
             ' ' => !(self.is_name && is_at_edge),
             c if c.is_ascii() => c.is_ascii_graphic(),
             c => !self.ascii && is_visible(c),
@@ -80,7 +81,7 @@ impl Rule {
     }
 }
 
-fn spell(text: &str, rule: Rule) -> Cow<'_, str> {
+fn escape_by(text: &str, rule: Rule) -> Cow<'_, str> {
     let last = text.len();
     let keeps = |(at, c): (usize, char)| rule.keeps(c, at == 0 || at + c.len_utf8() == last);
     if text.char_indices().all(keeps) {
@@ -104,13 +105,13 @@ fn spell(text: &str, rule: Rule) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a character outside ASCII shows itself. Control, format, private and unassigned characters and all spaces do
-/// not, by the standard library's rule for `{:?}`. It takes those below for letters and marks, although Unicode calls
-/// them `Default_Ignorable_Code_Point`; U+2800 is a Braille cell without dots.
+/// Whether a character outside ASCII is visible. The standard library's rule for `{:?}` excludes control, format,
+/// private-use and unassigned characters and all spaces. That rule takes the characters below for letters and marks,
+/// although Unicode calls them `Default_Ignorable_Code_Point`; U+2800 is a Braille cell without dots.
 fn is_visible(c: char) -> bool {
     let ignorable = matches!(c, '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}');
-    // Behind another character: at the front `{:?}` escapes combining marks too.
+    // The character follows an `x`, because `{:?}` escapes a combining mark at the beginning.
     let mut pair = [b'x'; 5];
     let len = 1 + c.encode_utf8(&mut pair[1..]).len();
     let shown = std::str::from_utf8(&pair[..len]).map(|pair| pair.escape_debug().count());
@@ -131,19 +132,19 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_spelled_out() {
+    fn control_characters_are_escaped() {
         assert_eq!(escape("a\tb\nc\r\0"), r"a\tb\nc\r\0");
         assert_eq!(escape("\x1b[31mred\x7f"), r"\x1b[31mred\x7f");
         assert_eq!(escape("\u{9b}31m\u{202e}"), r"\u{9b}31m\u{202e}");
     }
 
-    /// One of each kind that Unicode has: bidirectional controls, joiners, soft hyphen, tags, variation selectors,
-    /// fillers, spaces, private use, not assigned.
+    /// Invisible characters of each kind: bidirectional controls, joiners, soft hyphen, tags, variation selectors,
+    /// fillers, spaces, private use, unassigned.
     #[test]
-    fn what_cannot_be_seen_is_spelled_out() {
-        let unseen = "\u{61c}\u{200b}\u{200e}\u{2060}\u{2066}\u{ad}\u{feff}\u{fff9}\u{e0001}\u{e0041}\u{fe0f}\u{e0100}\
+    fn invisible_characters_are_escaped() {
+        let invisible = "\u{61c}\u{200b}\u{200e}\u{2060}\u{2066}\u{ad}\u{feff}\u{fff9}\u{e0001}\u{e0041}\u{fe0f}\u{e0100}\
                       \u{34f}\u{3164}\u{115f}\u{17b4}\u{180e}\u{a0}\u{3000}\u{2028}\u{e000}\u{10ffff}\u{378}\u{2800}";
-        for c in unseen.chars() {
+        for c in invisible.chars() {
             assert_eq!(escape(&format!("con{c}v1")), format!("con\\u{{{:x}}}v1", c as u32));
         }
         assert_eq!(escape(" a "), r"\x20a\x20");
@@ -152,19 +153,19 @@ mod tests {
     #[test]
     fn ascii_is_ascii() {
         assert_eq!(escape_ascii("名/0"), r"\u{540d}/0");
-        assert_eq!(tame_ascii("\"a\\n\" has 2×3, é…"), "\"a\\n\" has 2x3, \\u{e9}...");
-        assert_eq!(tame("\"a\\n\" has 2×3\n"), "\"a\\n\" has 2×3\\n");
+        assert_eq!(escape_message_ascii("\"a\\n\" has 2×3, é…"), "\"a\\n\" has 2x3, \\u{e9}...");
+        assert_eq!(escape_message("\"a\\n\" has 2×3\n"), "\"a\\n\" has 2×3\\n");
     }
 
     #[test]
-    fn a_name_in_a_message_is_spelled_as_in_a_list() {
+    fn a_name_in_a_message_is_escaped_as_in_a_list() {
         for name in ["a\x1b[31m", "\x001", "\u{7f}", "\\u{1b}", "a\u{200b}\\", "\\", "\\\u{1}"] {
-            assert_eq!(tame(&format!("{name:?} is missing")), format!("\"{}\" is missing", escape(name)));
+            assert_eq!(escape_message(&format!("{name:?} is missing")), format!("\"{}\" is missing", escape(name)));
         }
-        assert_eq!(tame(r"C:\udata\u{zz} \u{1b"), r"C:\udata\u{zz} \u{1b");
+        assert_eq!(escape_message(r"C:\udata\u{zz} \u{1b"), r"C:\udata\u{zz} \u{1b");
     }
 
-    /// Reads a spelling back.
+    /// Parses an escaped name.
     fn unescape(text: &str) -> String {
         let mut out = String::new();
         let mut rest = text;
@@ -174,13 +175,13 @@ mod tests {
                 out.push(c);
                 continue;
             }
-            let (kind, behind) = rest.split_at(1);
-            let (digits, behind) = match kind {
-                "x" => behind.split_at(2),
-                "u" => behind[1..].split_once('}').unwrap(),
-                _ => ("", behind),
+            let (kind, after) = rest.split_at(1);
+            let (digits, after) = match kind {
+                "x" => after.split_at(2),
+                "u" => after[1..].split_once('}').unwrap(),
+                _ => ("", after),
             };
-            rest = behind;
+            rest = after;
             out.push(match kind {
                 "\\" => '\\',
                 "0" => '\0',
@@ -193,9 +194,9 @@ mod tests {
         out
     }
 
-    /// Every text of up to four of the characters that escapes are made of.
+    /// Tests every text of up to four characters from an alphabet of those that occur in escapes.
     #[test]
-    fn no_two_names_print_alike_and_each_reads_back() {
+    fn no_two_names_print_alike_and_each_parses_back() {
         let alphabet = ['\\', '\0', 'n', 'x', '2', '0', 'u', '{', '}', '\n', ' ', '\x02', '\u{200b}', 'é', '\u{2}'];
         let mut names = vec![String::new()];
         let mut from = 0;
@@ -207,10 +208,10 @@ mod tests {
             from = to;
         }
         let names: HashSet<String> = names.into_iter().collect();
-        for spelled in [escape, escape_ascii] {
-            let printed: HashSet<String> = names.iter().map(|n| spelled(n).into_owned()).collect();
+        for escape in [escape, escape_ascii] {
+            let printed: HashSet<String> = names.iter().map(|n| escape(n).into_owned()).collect();
             assert_eq!(printed.len(), names.len());
-            assert!(names.iter().all(|name| unescape(&spelled(name)) == *name));
+            assert!(names.iter().all(|name| unescape(&escape(name)) == *name));
         }
     }
 }

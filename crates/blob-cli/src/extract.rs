@@ -7,7 +7,6 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Frame, Layout, Output};
 use serde_json::json;
 
-use crate::anew::{check_stdout, no_format};
 use crate::args::{Extract, ExtractFormat, if_exists};
 use crate::context::Context;
 use crate::elements::Elements;
@@ -17,21 +16,22 @@ use crate::json::{DIMS, Document, FILE, Field, Fields, NAME, Type, field};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
+use crate::regroup::{check_stdout, no_format};
 use crate::render::Text;
 use crate::select::select_one;
 use crate::slice::View;
 use crate::source;
 
-/// The bytes written at once.
+/// The bytes of one write.
 const PIECE: usize = 1 << 20;
 
 pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> {
     let format = format_of(args)?;
     let is_stdout = args.output == Path::new("-");
     check_stdout(&args.output, context)?;
-    source::keep(&args.file, &args.output, if_exists(args.force))?;
+    source::check_output(&args.file, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.file, &context.global)?;
-    source::keep_shards(&checkpoint, &args.output)?;
+    source::check_shards(&checkpoint, &args.output)?;
     let entry = select_one(&checkpoint, args.tensor.as_deref())?;
     let progress = Progress::begin(&context.terminal, entry.byte_len());
     // A broken or empty entry is an error before the output is created.
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     Ok(Status::Yes)
 }
 
-/// What was written.
+/// The result of the command.
 pub(crate) struct Extracted<'a> {
     args: &'a Extract,
     format: ExtractFormat,

@@ -120,7 +120,7 @@ impl Failure {
     }
 
     /// Marks a failure that the command's own JSON contains.
-    pub(crate) fn told(mut self) -> Self {
+    pub(crate) fn in_json(mut self) -> Self {
         if let Self::Trouble(problem) | Self::No(problem) = &mut self {
             problem.is_in_json = true;
         }
@@ -164,7 +164,7 @@ impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         match &e {
             Error::Interrupted => Self::Interrupted,
-            // Any other broken pipe was to get a whole file, so that is an error.
+            // A broken pipe that should have received a whole file is an error.
             Error::Io { file, source, .. }
                 if source.kind() == io::ErrorKind::BrokenPipe && file == Output::stdout().name() =>
             {
@@ -237,7 +237,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The tool's error codes besides those of the library, each with its meaning.
+/// The error codes of the tool, besides those of the library, each with its meaning.
 pub(crate) const REASONS: &[(&str, &str)] = &[
     ("usage", "the request makes no sense, or not for this file"),
     ("no-match", "no tensor is what was asked for"),

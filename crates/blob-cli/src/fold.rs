@@ -1,4 +1,4 @@
-//! `blob fold`: folds BatchNorms into the layers before them; `blob_convert` finds the ones that can be folded.
+//! `blob fold`: folds BatchNorms into the layers before them. `blob_convert` decides which ones can be folded.
 
 use std::io::Write;
 
@@ -7,7 +7,6 @@ use blob_convert::{Options, Silent, Target, plan};
 use blob_io::Checkpoint;
 use serde_json::json;
 
-use crate::anew::{check_stdout, format_of};
 use crate::args::{Fold, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
@@ -16,15 +15,16 @@ use crate::net;
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
+use crate::regroup::{check_stdout, format_of};
 use crate::render::Text;
 use crate::source;
 use crate::units;
 
 pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     let if_exists = if_exists(args.force);
-    source::keep(&args.input, &args.output, if_exists)?;
+    source::check_output(&args.input, &args.output, if_exists)?;
     let checkpoint = open(&args.input, &context.global)?;
-    source::keep_shards(&checkpoint, &args.output)?;
+    source::check_shards(&checkpoint, &args.output)?;
     let to = format_of(&args.output, args.to)?;
     let Some(net) = net::of(&args.nets, &checkpoint)? else {
         let message = format!("{}: nothing says what its layers are", checkpoint.name());
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     let (fold, refused) = Folding::of(&net::bound(&net, &checkpoint)?);
     let (layers, scales) = (fold.count(), fold.scales());
     if layers == 0 {
-        return Err(nothing(&checkpoint, &refused));
+        return Err(nothing_to_fold(&checkpoint, &refused));
     }
     refused.iter().for_each(|refusal| context.terminal.warning(refusal));
     let is_stdout = args.output.as_os_str() == "-";
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
 }
 
 /// The failure if nothing can be folded.
-fn nothing(checkpoint: &Checkpoint, refused: &[Refusal]) -> Failure {
+fn nothing_to_fold(checkpoint: &Checkpoint, refused: &[Refusal]) -> Failure {
     let file = checkpoint.name();
     if refused.is_empty() {
         return Failure::new(format!("{file}: its net has no BatchNorm, nor a Scale alone"));
@@ -70,12 +70,12 @@ fn nothing(checkpoint: &Checkpoint, refused: &[Refusal]) -> Failure {
     Failure::new(format!("{file}: no BatchNorm can be folded: {}", reasons.join("; ")))
 }
 
-/// What was folded.
+/// The result of the command.
 pub(crate) struct Folded<'a> {
     args: &'a Fold,
     checkpoint: &'a Checkpoint,
     layers: usize,
-    /// How many of them are a Scale without a BatchNorm.
+    /// The number of these layers that are a Scale without a BatchNorm.
     scales: usize,
     left_out: Vec<String>,
     notes: Vec<String>,
@@ -85,7 +85,7 @@ pub(crate) struct Folded<'a> {
 
 impl Folded<'_> {
     /// The tensor with the largest change, and that change.
-    fn most(&self) -> Option<(&str, f64)> {
+    fn largest_change(&self) -> Option<(&str, f64)> {
         let changes = self.found.iter().filter_map(|found| match found.amount {
             Amount::Most(value) => Some((&*found.tensor, value)),
             _ => None,
@@ -107,7 +107,7 @@ impl Text for Folded<'_> {
         let folded = if self.args.dry_run { "" } else { " folded" };
         let output = self.args.output.to_string_lossy();
         terminal.note(format!("{lead} {layers}{folded} {arrow} {}", terminal.name(&output)));
-        if let Some((name, value)) = self.most() {
+        if let Some((name, value)) = self.largest_change() {
             terminal.note(format!("the largest change of a weight is {value:.4} in {}", terminal.name(name)));
         }
         Ok(())
@@ -135,9 +135,11 @@ impl Fields for Folded<'_> {
             }),
             field("notes", STRINGS, "what else is to be known, as new biases", |f| json!(f.notes)),
             nullable("change", Type::Number, "the largest change of a weight; not in a dry run", |f| {
-                json!(f.most().map(|(_, value)| value))
+                json!(f.largest_change().map(|(_, value)| value))
             }),
-            nullable("changed", Type::String, "the tensor that it is in", |f| json!(f.most().map(|(name, _)| name))),
+            nullable("changed", Type::String, "the tensor that it is in", |f| {
+                json!(f.largest_change().map(|(name, _)| name))
+            }),
         ]
     }
 }

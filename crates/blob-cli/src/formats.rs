@@ -47,13 +47,13 @@ impl Text for Formats {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let columns = vec![
             Column::left("NAME").of(|f: &Format, _| f.name().to_owned()),
-            Column::left("WHAT").leaves(1).of(|f, _| f.title().to_owned()),
-            Column::left("EXTENSIONS").leaves(LAST + 1).of(|f, _| match f.extensions() {
+            Column::left("WHAT").drop_order(1).of(|f, _| f.title().to_owned()),
+            Column::left("EXTENSIONS").drop_order(LAST + 1).of(|f, _| match f.extensions() {
                 [] => "-".to_owned(),
                 extensions => format!(".{}", extensions.join(" .")),
             }),
-            Column::left("READ").leaves(2).of(|_, _| "yes".to_owned()),
-            Column::left("WRITE").leaves(LAST).of(|_, _| "yes".to_owned()),
+            Column::left("READ").drop_order(2).of(|_, _| "yes".to_owned()),
+            Column::left("WRITE").drop_order(LAST).of(|_, _| "yes".to_owned()),
             Column::text("TESTED AGAINST").of(|f, _| tested_against(*f).to_owned()),
         ];
         let mut table = Table::new(&context.terminal, columns);
@@ -64,7 +64,7 @@ impl Text for Formats {
     }
 }
 
-/// The programs whose files the tests read (see `tests/data`), and which read ours.
+/// The programs whose files the tests read (see `tests/data`). "Both ways": they also read the files that we write.
 fn tested_against(format: Format) -> &'static str {
     match format {
         Format::CaffeModel => "files of BVLC Caffe: V2, and V0 and V1 made from them; both ways",

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Hash, context: &Context) -> Result<Status, Failure> {
             false => file(path, algorithm, context).map_err(Failure::from),
         };
         match hashed {
-            Ok(hashed) => context.print(Line { path, algorithm, hashed })?,
+            Ok(hashed) => context.print(HashLine { path, algorithm, hashed })?,
             Err(failure) if failure.problem().is_none() => return Err(failure),
             Err(failure) => {
                 context.failed(Some(&name(path)), &failure);
@@ -57,7 +57,7 @@ fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, 
     let failed = |source| Error::Io { file: name.clone(), action: "open".to_owned(), source };
     let file = File::open(path).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
-    // Files of /proc have bytes to read, and a length of 0.
+    // Files in /proc have content although their length is 0.
     if !meta.is_file() || meta.len() == 0 {
         let progress = Progress::begin(&context.terminal, 0);
         return digest(Subject::Stream { name: &name, from: &mut &file }, algorithm, &progress);
@@ -68,14 +68,14 @@ fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, 
 }
 
 /// The digest of one file.
-pub(crate) struct Line<'a> {
+pub(crate) struct HashLine<'a> {
     path: &'a Path,
     algorithm: Algorithm,
     hashed: Hashed,
 }
 
-impl Text for Line<'_> {
-    /// The format of b3sum. A digest of tensors is marked, so that it is not taken for that of a file.
+impl Text for HashLine<'_> {
+    /// Prints the format of b3sum. A digest of tensors is marked, so that it is not taken for that of a file.
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let mark = match (self.hashed.tensors, self.algorithm) {
             (None, _) => String::new(),
@@ -86,16 +86,16 @@ impl Text for Line<'_> {
             let file = self.path.to_string_lossy();
             return Ok(writeln!(out, "{mark}{}  {}", self.hashed.digest, context.terminal.name(&file))?);
         }
-        let (escape, file) = checkable(self.path.as_os_str().as_encoded_bytes());
+        let (escape, file) = coreutils_name(self.path.as_os_str().as_encoded_bytes());
         write!(out, "{escape}{mark}{}  ", self.hashed.digest)?;
         out.write_all(&file)?;
         Ok(out.write_all(b"\n")?)
     }
 }
 
-/// A name as coreutils print it: `\\`, newline and carriage return are escaped, and the line then begins with a
-/// backslash.
-fn checkable(name: &[u8]) -> (&'static str, Vec<u8>) {
+/// A name as coreutils print it: backslash, newline and carriage return are escaped, and then the line begins with a
+/// backslash, the first value. `b3sum --check` and `sha256sum --check` read that.
+fn coreutils_name(name: &[u8]) -> (&'static str, Vec<u8>) {
     let mut escaped = Vec::with_capacity(name.len());
     for byte in name {
         match byte {
@@ -108,13 +108,13 @@ fn checkable(name: &[u8]) -> (&'static str, Vec<u8>) {
     (if escaped.len() > name.len() { "\\" } else { "" }, escaped)
 }
 
-impl Document for Line<'_> {
+impl Document for HashLine<'_> {
     const SCHEMA: &'static str = "blob.hash/1";
     const COMMAND: &'static str = "blob hash --json FILE...";
     const DESCRIPTION: &'static str = "the digest of a file, or of its tensors";
 }
 
-impl Fields for Line<'_> {
+impl Fields for HashLine<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
             field("file", Type::String, FILE, |l| json!(name(l.path))),

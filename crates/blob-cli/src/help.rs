@@ -47,7 +47,7 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 5] = [
     ),
 ];
 
-/// The notes behind `blob --help`.
+/// The notes after `blob --help`.
 pub(crate) fn more() -> String {
     let title = |t: &str| match t {
         "EXIT STATUS" => "Exit codes: ".to_owned(),

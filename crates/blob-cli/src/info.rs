@@ -1,4 +1,4 @@
-//! `blob info`: a summary of a file, from its headers.
+//! `blob info`: prints a summary of a file, from its headers.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::args::Info;
 use crate::context::Context;
-use crate::escape::tame;
+use crate::escape::escape_message;
 use crate::failure::{Failure, Problem, Status};
 use crate::json::{
     self, DIALECT, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, NAME, STRINGS, Type, field, nullable, properties,
@@ -20,11 +20,11 @@ use crate::output::{Out, Terminal};
 use crate::render::Text;
 use crate::units;
 
-/// At most this many names, warnings or metadata are shown; the others are counted.
-const SHOWN: usize = 12;
+/// At most this many names, warnings or metadata are printed; the others are counted.
+const MAX_SHOWN: usize = 12;
 
-/// The same limit in JSON.
-const LISTED: usize = 20;
+/// At most this many warnings and errors are in the JSON.
+const MAX_IN_JSON: usize = 20;
 
 pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
     let mut status = Status::Yes;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
 /// The summary of a file.
 pub(crate) struct Facts<'a> {
     checkpoint: &'a Checkpoint,
-    /// Whether it is the first file: the others are preceded by a blank line.
+    /// Whether it is the first file; a blank line precedes the others.
     is_first: bool,
     /// The dtypes with their numbers of tensors: those of `DType::ALL` in order, then unsupported ones.
     dtypes: Vec<(&'a str, u64)>,
@@ -95,7 +95,7 @@ impl Text for Facts<'_> {
                 ),
             )?;
         }
-        for (key, value) in checkpoint.metadata().iter().take(SHOWN) {
+        for (key, value) in checkpoint.metadata().iter().take(MAX_SHOWN) {
             let (key, value) = match (receipt(key, value, terminal), value.as_str()) {
                 (Some(source), _) => ("receipt", source),
                 (None, "") => ("metadata", format!("{}: (empty)", short(terminal, key))),
@@ -106,10 +106,10 @@ impl Text for Facts<'_> {
         if checkpoint.whole().is_err() {
             line("warning", "the file breaks off behind these tensors".to_owned())?;
         }
-        for warning in odd(checkpoint).take(SHOWN) {
+        for warning in file_warnings(checkpoint).take(MAX_SHOWN) {
             line("warning", terminal.text(&warning).into_owned())?;
         }
-        let more = odd(checkpoint).skip(SHOWN).count() as u64;
+        let more = file_warnings(checkpoint).skip(MAX_SHOWN).count() as u64;
         if more > 0 {
             line("", format!("and {} more", units::grouped(more)))?;
         }
@@ -144,8 +144,8 @@ impl<'a> Facts<'a> {
 
     fn tensors_text(&self) -> String {
         let dtypes: Vec<String> = match &self.dtypes[..] {
-            [(only, n)] if *n == self.tensors => vec![tame(only).into_owned()],
-            several => several.iter().map(|(d, n)| format!("{} {}", units::grouped(*n), tame(d))).collect(),
+            [(only, n)] if *n == self.tensors => vec![escape_message(only).into_owned()],
+            several => several.iter().map(|(d, n)| format!("{} {}", units::grouped(*n), escape_message(d))).collect(),
         };
         let rest =
             [(self.diffs, "diffs"), (self.sparse, "sparse"), (self.none, "without an array"), (self.broken, "broken")];
@@ -196,8 +196,10 @@ impl Fields for Facts<'_> {
             field("metadata", Type::Map(&Type::String), "what the file says of itself beside its tensors", |f| {
                 f.checkpoint.metadata().iter().map(|(key, text)| (key.clone(), json!(text))).collect()
             }),
-            field("warnings", STRINGS, "what is odd, the first 20", |f| odd(f.checkpoint).take(LISTED).collect()),
-            field("warning_count", Type::Integer, "how many there are", |f| json!(odd(f.checkpoint).count())),
+            field("warnings", STRINGS, "what is odd, the first 20", |f| {
+                file_warnings(f.checkpoint).take(MAX_IN_JSON).collect()
+            }),
+            field("warning_count", Type::Integer, "how many there are", |f| json!(file_warnings(f.checkpoint).count())),
             field("errors", errors, "why arrays cannot be read, the first 20", |f| errors_of(f.checkpoint)),
             field("bytes_read", Type::Integer, "how much of it was read so far", |f| json!(f.checkpoint.bytes_read())),
         ]
@@ -226,7 +228,7 @@ fn foreign_dtypes(entries: &[Entry]) -> Vec<(&str, u64)> {
     for name in entries.iter().filter_map(Entry::foreign_dtype) {
         match found.iter().position(|(known, _)| *known == name) {
             Some(at) => found[at].1 += 1,
-            None if found.len() < SHOWN => found.push((name, 1)),
+            None if found.len() < MAX_SHOWN => found.push((name, 1)),
             None => other += 1,
         }
     }
@@ -238,7 +240,7 @@ fn foreign_dtypes(entries: &[Entry]) -> Vec<(&str, u64)> {
 fn errors_of(checkpoint: &Checkpoint) -> Value {
     let faults = checkpoint.entries().iter().filter_map(|e| Some((e, e.fault()?)));
     let errors = faults.map(|(entry, fault)| json::value(&Problem::of_fault(checkpoint.name(), entry, fault)));
-    errors.take(LISTED).collect()
+    errors.take(MAX_IN_JSON).collect()
 }
 
 /// The size of the file, and of the gzip file or archive that contains it.
@@ -274,12 +276,12 @@ pub(crate) fn kind_of(checkpoint: &Checkpoint) -> String {
     let title = format!("{packed}{}", checkpoint.format().title());
     match checkpoint.dialect() {
         "" => title,
-        dialect => format!("{title}, {}", tame(dialect)),
+        dialect => format!("{title}, {}", escape_message(dialect)),
     }
 }
 
-/// The warnings about the file and its arrays. An iterator, as a hostile file can have a million of them.
-pub(crate) fn odd(checkpoint: &Checkpoint) -> impl Iterator<Item = String> {
+/// The warnings about the file and its arrays. An iterator, because a hostile file can have a million of them.
+pub(crate) fn file_warnings(checkpoint: &Checkpoint) -> impl Iterator<Item = String> {
     let whole = checkpoint.warnings().iter().map(ToString::to_string);
     let each = checkpoint.entries().iter().flat_map(|entry| {
         let name = entry.name();
@@ -293,7 +295,7 @@ fn layers(checkpoint: &Checkpoint, terminal: &Terminal) -> Option<String> {
     let names = layer_names(checkpoint);
     let (all, with) = (checkpoint.positions() as u64, names.len() as u64);
     let (all, with) = (units::grouped(all), units::grouped(with));
-    (!names.is_empty()).then(|| format!("{all} ({with} with tensors: {})", some(&names, terminal)))
+    (!names.is_empty()).then(|| format!("{all} ({with} with tensors: {})", abridged(&names, terminal)))
 }
 
 /// The names of the layers that have tensors: the tensors' names before the last slash.
@@ -310,8 +312,9 @@ fn layer_names(checkpoint: &Checkpoint) -> Vec<&str> {
     names
 }
 
-fn some(names: &[&str], terminal: &Terminal) -> String {
-    let shown: Vec<_> = names.iter().take(SHOWN).map(|n| short(terminal, n)).collect();
+/// The first names, then the number of the others.
+fn abridged(names: &[&str], terminal: &Terminal) -> String {
+    let shown: Vec<_> = names.iter().take(MAX_SHOWN).map(|n| short(terminal, n)).collect();
     let more = match names.len() - shown.len() {
         0 => String::new(),
         n => format!(" and {} more", units::grouped(n as u64)),
@@ -331,7 +334,7 @@ fn receipt(key: &str, value: &str, terminal: &Terminal) -> Option<String> {
     ))
 }
 
-/// A name or value, cut to a readable length; JSON has all of it.
+/// A name or value, cut to a readable length; the JSON has it whole.
 fn short(terminal: &Terminal, text: &str) -> String {
     const COLUMNS: usize = 120;
     cut(&terminal.name(text), COLUMNS, terminal.ascii).into_owned()

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Ls, SortKey};
 use crate::context::Context;
-use crate::escape::{escape, escape_ascii, tame};
+use crate::escape::{escape, escape_ascii, escape_message};
 use crate::failure::{Failure, Problem, Status};
 use crate::json::{
     self, DIALECT, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Line, NAME, Ordered, STRINGS, Type, field,
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     let checkpoint = open_to_list(&selection.file, &context.global)?;
     let chosen = select(&checkpoint, &selection.patterns, selection.regex);
     if chosen.is_err() {
-        // In a truncated file the tensor may be missing because of that, which is the better error.
+        // If the file is truncated, the tensor may be missing because of that, and that is the better error.
         checkpoint.whole()?;
     }
     list(args, context, &checkpoint, chosen?, start)
@@ -60,7 +60,7 @@ fn list(
     Ok(status)
 }
 
-/// The list, and the time that reading it took.
+/// The chosen tensors of a file, and how long reading them took in seconds.
 pub(crate) struct List<'a> {
     args: &'a Ls,
     checkpoint: &'a Checkpoint,
@@ -103,19 +103,19 @@ impl Render for List<'_> {
             return tree::print(self.checkpoint, self.chosen, &context.terminal, out);
         }
         // These lines do not depend on the locale; --ascii affects only the names.
-        let spelled = if context.global.ascii { escape_ascii } else { escape };
+        let escaped = if context.global.ascii { escape_ascii } else { escape };
         for listed in self.listed() {
             let entry = listed.entry;
-            let (name, shape) = (spelled(entry.name()), listed.array(ascii_shape));
+            let (name, shape) = (escaped(entry.name()), listed.array(ascii_shape));
             let offset = entry.offset().map_or("-".to_owned(), |offset| offset.to_string());
             if self.args.recursive {
-                write!(out, "{}\t", spelled(self.checkpoint.name()))?;
+                write!(out, "{}\t", escaped(self.checkpoint.name()))?;
             }
             write!(out, "{name}\t{}\t{shape}\t{}\t{offset}", dtype_word(entry), entry.byte_len())?;
             if self.args.long {
-                let layer_type = spelled(entry.layer_type().unwrap_or("-"));
+                let layer_type = escaped(entry.layer_type().unwrap_or("-"));
                 let pieces = entry.segments().len();
-                write!(out, "\t{}\t{layer_type}\t{pieces}\t{}", kind_word(entry), tame(&warnings(entry)))?;
+                write!(out, "\t{}\t{layer_type}\t{pieces}\t{}", kind_word(entry), escape_message(&warnings(entry)))?;
             }
             writeln!(out)?;
         }
@@ -145,20 +145,20 @@ impl List<'_> {
             Column::name("NAME", 24).of(|l, terminal| terminal.name(l.entry.name()).into_owned()),
         ];
         if has_types {
-            let layer = Column::left("LAYER TYPE").leaves(3);
+            let layer = Column::left("LAYER TYPE").drop_order(3);
             columns.push(layer.of(|l, terminal| terminal.name(l.entry.layer_type().unwrap_or("")).into_owned()));
         }
         columns.extend([
             Column::left("DTYPE").of(|l: &Listed<'_>, _| dtype_word(l.entry).to_owned()),
             Column::left("SHAPE").of(|l, terminal| l.array(|shape| terminal.shape(shape))),
-            Column::right("PARAMS").leaves(4).of(|l, _| l.array(|shape| units::count(shape.count() as u64))),
-            Column::right("BYTES").leaves(6).of(|l, _| units::bytes(l.entry.byte_len())),
-            Column::right("OFFSET").leaves(1).of(|l, _| l.entry.offset().map_or("-".to_owned(), units::grouped)),
+            Column::right("PARAMS").drop_order(4).of(|l, _| l.array(|shape| units::count(shape.count() as u64))),
+            Column::right("BYTES").drop_order(6).of(|l, _| units::bytes(l.entry.byte_len())),
+            Column::right("OFFSET").drop_order(1).of(|l, _| l.entry.offset().map_or("-".to_owned(), units::grouped)),
         ]);
         if self.args.long {
             columns.extend([
-                Column::left("KIND").leaves(5).of(|l: &Listed<'_>, _| kind_word(l.entry)),
-                Column::right("PIECES").leaves(2).of(|l, _| units::grouped(l.entry.segments().len() as u64)),
+                Column::left("KIND").drop_order(5).of(|l: &Listed<'_>, _| kind_word(l.entry)),
+                Column::right("PIECES").drop_order(2).of(|l, _| units::grouped(l.entry.segments().len() as u64)),
                 Column::text("WARNINGS").of(|l, terminal| terminal.text(&warnings(l.entry)).into_owned()),
             ]);
         }
@@ -210,7 +210,7 @@ fn summary(checkpoint: &Checkpoint, chosen: &[usize], seconds: f64) -> String {
     format!(
         "{count}, {}  (read {} of {} in {})",
         units::bytes(bytes),
-        // Headers may be read twice, but no more than the file's size is shown.
+        // Headers may be read twice; the number printed is never more than the file's size.
         units::bytes(checkpoint.bytes_read().min(checkpoint.file_len())),
         units::bytes(checkpoint.file_len()),
         units::seconds(seconds)
@@ -242,7 +242,7 @@ impl Fields for List<'_> {
     }
 }
 
-/// One tensor. A place without an array has no dtype; a broken one has none either, and an error.
+/// One tensor. An absent array has no dtype; a broken one has no dtype either, and an error.
 struct Listed<'a> {
     file: &'a str,
     index: usize,
@@ -250,7 +250,7 @@ struct Listed<'a> {
 }
 
 impl Listed<'_> {
-    /// A property of its shape, or `-` without a readable array.
+    /// A property of the tensor's shape; `-` if there is no readable array.
     fn array(&self, fact: impl Fn(&Shape) -> String) -> String {
         if is_readable(self.entry) { fact(self.entry.shape()) } else { "-".to_owned() }
     }

@@ -1,11 +1,10 @@
 //! The tool `blob`: arguments in, tables and files out.
 //!
-//! One file a command; `blob FILE` means `blob info FILE`. Knows arguments, terminals and exit codes. Does **not** know
-//! formats, kernels, or what a conversion changes: `blob_io` and `blob_convert` do.
+//! Each command has a file; `blob FILE` means `blob info FILE`. Knows arguments, terminals and exit codes. Does **not**
+//! know formats, kernels, or what a conversion changes: `blob_io` and `blob_convert` do.
 
 #![forbid(unsafe_code)]
 
-mod anew;
 mod args;
 mod broken;
 mod complete;
@@ -31,6 +30,7 @@ mod net;
 mod open;
 mod output;
 mod plot;
+mod regroup;
 mod rename;
 mod render;
 mod report;
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     let matches = match with_command(words) {
         Ok(words) => Args::command().get_matches_from(words),
         Err(failure) => {
-            Terminal::new(&Global::default()).trouble(&failure);
+            Terminal::new(&Global::default()).error(&failure);
             return ExitCode::from(Status::Trouble.code());
         }
     };
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_alone_is_info() {
+    fn a_file_without_a_command_means_info() {
         for (line, expected) in [
             ("blob a.params", "blob info a.params"),
             ("blob --json a.params b.params", "blob --json info a.params b.params"),

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &args::Man, context: &Context) -> Result<Status, Failure
     Ok(Status::Yes)
 }
 
-/// The tool itself, then its commands.
+/// The commands that have a page: the tool itself, then each subcommand.
 fn pages() -> Vec<Command> {
     let mut command = Args::command();
     command.build();
@@ -42,7 +42,7 @@ fn pages() -> Vec<Command> {
 
 fn write_page(mut command: Command, page: &mut Vec<u8>) -> io::Result<()> {
     let is_root = command.has_subcommands();
-    // The manual has the options that the short help leaves out.
+    // The manual includes the options that the short help leaves out.
     command = command.mut_args(|arg| arg.hide_short_help(false));
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").to_owned();

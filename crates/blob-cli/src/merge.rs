@@ -8,7 +8,6 @@ use blob_convert::regroup::{Gathered, Gatherer, name_beside};
 use blob_io::{Checkpoint, Entry, Format, Kind};
 use serde_json::json;
 
-use crate::anew::{self, DIFF, File, first, format_of, losses};
 use crate::args::{Merge, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
@@ -16,6 +15,7 @@ use crate::json::{Document, Field, Fields, STRINGS, Type, field};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
+use crate::regroup::{self, DIFF, File, abridged, format_of, losses};
 use crate::render::Text;
 use crate::select::select;
 use crate::units;
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
         return Err(failure.help("name the file: -o FOLDER/net.safetensors"));
     }
     let to = format_of(&args.output, args.to)?;
-    anew::check_stdout(&args.output, context)?;
+    regroup::check_stdout(&args.output, context)?;
     let files = match args.axis {
         None => &args.inputs[..],
         Some(_) => &args.inputs[..1],
@@ -41,16 +41,16 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     let mut warnings = Vec::new();
     let tensors = match args.axis {
         None => union(files, &sources, &progress)?,
-        Some(axis) => along(args, axis, &sources[0], &progress, &mut warnings)?,
+        Some(axis) => concatenated(args, axis, &sources[0], &progress, &mut warnings)?,
     };
     let out = [File { path: args.output.clone(), tensors }];
     let read: Vec<&Checkpoint> = sources.iter().collect();
     warnings.extend(losses(&read, &out, to));
     warnings.iter().for_each(|warning| context.terminal.warning(warning));
     let if_exists = if_exists(args.force);
-    anew::check(&out, &read, to, if_exists, None)?;
+    regroup::check(&out, &read, to, if_exists, None)?;
     if !args.dry_run {
-        anew::write(&out, to, if_exists, &progress)?;
+        regroup::write(&out, to, if_exists, &progress)?;
     }
     progress.end();
     let [file] = out;
@@ -58,14 +58,14 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     Ok(Status::Yes)
 }
 
-/// All tensors of all files.
+/// All tensors of all files. Fails if two of them have the same name.
 fn union<'a>(
     paths: &[PathBuf],
     sources: &'a [Checkpoint],
     watch: &'a dyn Watch,
 ) -> Result<Vec<(String, Gathered<'a>)>, Failure> {
     let mut tensors: Vec<(String, Gathered<'a>)> = Vec::new();
-    let mut known: HashMap<String, &Path> = HashMap::new();
+    let mut names: HashMap<String, &Path> = HashMap::new();
     let mut clashes = Vec::new();
     for (path, source) in paths.iter().zip(sources) {
         let (stem, gatherer) = (path.file_stem().unwrap_or_default().to_string_lossy(), Gatherer::new(source, watch));
@@ -74,10 +74,10 @@ fn union<'a>(
                 [_] => entry.name().to_owned(),
                 _ => name_beside(source, entry, &stem),
             };
-            match known.get(&name) {
+            match names.get(&name) {
                 Some(other) => clashes.push(format!("{name:?} in {} and {}", other.display(), path.display())),
                 None => {
-                    known.insert(name.clone(), path);
+                    names.insert(name.clone(), path);
                     tensors.push((name, gatherer.whole(entry)?));
                 }
             }
@@ -86,14 +86,14 @@ fn union<'a>(
     if clashes.is_empty() {
         return Ok(tensors);
     }
-    let names = units::plural(clashes.len() as u64, "tensor");
-    let failure = Failure::new(format!("{names} would have the name of another: {}", first(&clashes)));
+    let tensors = units::plural(clashes.len() as u64, "tensor");
+    let failure = Failure::new(format!("{tensors} would have the name of another: {}", abridged(&clashes)));
     Err(failure.help("`blob diff` says whether they are equal; files of which one has them merge"))
 }
 
-/// The tensors of a file with the chosen ones merged into one. If all of them have diffs, the diffs are merged too;
-/// otherwise a warning says that they are lost.
-fn along<'a>(
+/// The tensors of a file, with the chosen ones concatenated into one. If all of these have diffs, the diffs are
+/// concatenated too; otherwise a warning says that they are lost.
+fn concatenated<'a>(
     args: &Merge,
     axis: i64,
     source: &'a Checkpoint,
@@ -107,17 +107,18 @@ fn along<'a>(
             .help("for instance: blob merge FILE q k v --axis 0 --into qkv -o OUT"));
     };
     let diffs: Vec<&Entry> = chosen.iter().filter_map(|entry| diff_of(source, entry)).collect();
-    let merged_names: HashSet<&str> = chosen.iter().chain(&diffs).map(|entry| entry.name()).collect();
-    let place = entries.iter().find(|entry| merged_names.contains(entry.name())).map_or(first, Entry::name);
+    let chosen_names: HashSet<&str> = chosen.iter().chain(&diffs).map(|entry| entry.name()).collect();
+    // The new tensor takes the position of the first of them in the file.
+    let position = entries.iter().find(|entry| chosen_names.contains(entry.name())).map_or(first, Entry::name);
     let into = args.into.as_deref().unwrap_or_default();
     let mut tensors = Vec::new();
     for entry in entries.iter().filter(|entry| entry.kind() != Kind::None) {
-        if entry.name() == place {
+        if entry.name() == position {
             tensors.push((into.to_owned(), gatherer.merged(&chosen, axis)?));
             if diffs.len() == chosen.len() {
                 tensors.push((format!("{into}{DIFF}"), gatherer.merged(&diffs, axis)?));
             }
-        } else if !merged_names.contains(entry.name()) {
+        } else if !chosen_names.contains(entry.name()) {
             if entry.name() == into {
                 return Err(Failure::new(format!("{}: there is a tensor {into:?} already", source.name())));
             }
@@ -136,12 +137,12 @@ fn diff_of<'a>(source: &'a Checkpoint, entry: &Entry) -> Option<&'a Entry> {
     source.diff_of(entry).filter(|_| entry.kind() != Kind::Diff)
 }
 
-/// The tensors to merge, in the order of the arguments. A diff is left out if its blob is among them.
+/// The tensors to concatenate, in the order of the arguments. A diff is left out if its blob is among them.
 fn chosen<'a>(args: &Merge, source: &'a Checkpoint) -> Result<Vec<&'a Entry>, Failure> {
-    let (entries, mut all, mut known) = (source.entries(), Vec::new(), HashSet::new());
+    let (entries, mut all, mut seen) = (source.entries(), Vec::new(), HashSet::new());
     for tensor in &args.inputs[1..] {
         for index in select(source, &[tensor.to_string_lossy().into_owned()], false)? {
-            if !known.insert(index) {
+            if !seen.insert(index) {
                 return Err(Failure::new(format!("{:?} is named twice", entries[index].name())));
             }
             all.push(&entries[index]);
@@ -153,7 +154,7 @@ fn chosen<'a>(args: &Merge, source: &'a Checkpoint) -> Result<Vec<&'a Entry>, Fa
     Ok(all)
 }
 
-/// What was written.
+/// The result of the command.
 pub(crate) struct Merged<'a> {
     args: &'a Merge,
     sources: &'a [Checkpoint],

@@ -1,5 +1,5 @@
-//! Finds the description of the net that a file of weights belongs to: a file named on the command line, the one inside
-//! the weights, or MXNet's symbol file beside them.
+//! Finds the description of the net that weights belong to: in a file named on the command line, in the weights
+//! themselves, or in MXNet's symbol file beside them.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,8 +13,8 @@ use blob_io::{Checkpoint, Error, Format, caffe};
 use crate::args::NetFiles;
 use crate::failure::Failure;
 
-/// One byte more than a prototxt may have, so that a longer one is refused.
-const MOST_BYTES: u64 = (16 << 20) + 1;
+/// The bytes that are read of a prototxt: one more than it may have, so that a longer one is refused.
+const READ_LIMIT: u64 = (16 << 20) + 1;
 
 /// The net of a file; `None` if nothing describes it.
 pub(crate) fn of(args: &NetFiles, checkpoint: &Checkpoint) -> Result<Option<Net>, Failure> {
@@ -30,7 +30,7 @@ pub(crate) fn of(args: &NetFiles, checkpoint: &Checkpoint) -> Result<Option<Net>
     Ok(checkpoint.net()?)
 }
 
-/// Pairs a net with the tensors of a file.
+/// Binds a net's layers to the tensors of a file.
 pub(crate) fn bound<'a>(net: &'a Net, checkpoint: &'a Checkpoint) -> Result<Bound<'a>, Failure> {
     let bound = Bound::new(net, checkpoint);
     match bound.clashes() {
@@ -44,6 +44,6 @@ fn prototxt(path: &Path) -> Result<Net, Error> {
     let failed = |action: &str, source| Error::Io { file: name.clone(), action: action.to_owned(), source };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|e| failed("open", e))?;
-    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(|e| failed("read", e))?;
+    file.take(READ_LIMIT).read_to_end(&mut bytes).map_err(|e| failed("read", e))?;
     caffe::prototxt(&name, &bytes)
 }

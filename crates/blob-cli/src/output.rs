@@ -1,6 +1,6 @@
 //! Standard output for data, standard error for messages and progress.
 //!
-//! Knows what the terminal can do (colour, UTF-8), asked once. The parts are tables, JSON and progress.
+//! Detects once what the terminal can do: width, colour, UTF-8. Tables and JSON are in `render` and `json`.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -12,7 +12,7 @@ use blob_core::Shape;
 use terminal_size::{Height, Width, terminal_size_of};
 
 use crate::args::{Global, When};
-use crate::escape::{escape, escape_ascii, tame, tame_ascii};
+use crate::escape::{escape, escape_ascii, escape_message, escape_message_ascii};
 use crate::failure::Failure;
 
 pub(crate) mod progress;
@@ -23,9 +23,9 @@ use width::paragraph;
 /// The properties of standard output and standard error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
-    /// Whether to print tables for people: on a terminal, or with --table.
+    /// Whether to print tables: on a terminal, or with --table.
     pub(crate) has_tables: bool,
-    /// The width of tables and lists; `None` to cut nothing.
+    /// The width of tables and lists; `None` if nothing is cut.
     pub(crate) width: Option<usize>,
     /// The same for messages on standard error.
     message_width: Option<usize>,
@@ -56,7 +56,7 @@ impl Terminal {
         }
     }
 
-    /// Buffered standard output. Flush it at the end, so that a full disk is noticed.
+    /// Buffered standard output. The caller flushes it at the end, so that a full disk is noticed.
     pub(crate) fn out(&self) -> Out {
         let choice = match self.color_out {
             true => ColorChoice::Always,
@@ -101,7 +101,7 @@ impl Terminal {
 
     /// A message with quoted names, escaped for printing on one line.
     pub(crate) fn text<'t>(&self, message: &'t str) -> Cow<'t, str> {
-        if self.ascii { tame_ascii(message) } else { tame(message) }
+        if self.ascii { escape_message_ascii(message) } else { escape_message(message) }
     }
 
     /// A shape: `20×1×5×5`, `20x1x5x5` in ASCII, `scalar`.
@@ -117,7 +117,7 @@ impl Terminal {
     }
 
     /// Reports a failure on standard error.
-    pub(crate) fn trouble(&self, failure: &Failure) {
+    pub(crate) fn error(&self, failure: &Failure) {
         match failure {
             Failure::ReaderGone => {}
             Failure::Interrupted => self.message(AnsiColor::Red, "interrupted", "", None),
@@ -136,7 +136,7 @@ impl Terminal {
         }
     }
 
-    /// Prints a message on standard error; errors of writing are ignored.
+    /// Prints a message on standard error. A failure to print it is ignored.
     pub(crate) fn note(&self, text: impl Display) {
         self.command(paragraph(&text.to_string(), self.message_width, 2));
     }
@@ -188,14 +188,14 @@ pub(crate) fn ascii_shape(shape: &Shape) -> String {
     shape.to_string().replace('×', "x")
 }
 
-/// The width of a terminal: COLUMNS, else the terminal's own, else 80.
-fn columns(said: Option<(Width, Height)>) -> usize {
-    let stated = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok());
-    let found = || said.map(|(width, _)| usize::from(width.0));
-    stated.or_else(found).filter(|n| *n > 0).unwrap_or(80)
+/// The width of a terminal: COLUMNS, else the detected one, else 80.
+fn columns(detected: Option<(Width, Height)>) -> usize {
+    let set = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok());
+    let detected = || detected.map(|(width, _)| usize::from(width.0));
+    set.or_else(detected).filter(|n| *n > 0).unwrap_or(80)
 }
 
-/// Whether the locale uses UTF-8. On Windows always.
+/// Whether the locale uses UTF-8; on Windows it always does.
 fn utf8_locale() -> bool {
     if cfg!(windows) {
         return true;

@@ -1,10 +1,10 @@
 //! `blob plot`: draws a tensor in the terminal or to a file.
 //!
-//! `raster` and `pooled` make pictures of values, `shown` prints them.
+//! `raster` and `heatmap` turn values into pixels, `draw` prints and encodes them.
 
-mod pooled;
+mod draw;
+mod heatmap;
 mod raster;
-mod shown;
 
 use std::path::Path;
 
@@ -23,16 +23,18 @@ use crate::render::{Text, svg};
 use crate::select::select_one;
 use crate::source;
 use crate::stats::Bins;
-use raster::{Order, Raster};
+use raster::{ChannelOrder, Raster};
 
-/// The bins of a histogram in a file, and the most in a terminal.
+/// The bins of a histogram in a file; the maximum in a terminal.
 const BINS: usize = 64;
 
-/// The largest side of a heat map in a file.
-const SIDE: usize = 1024;
+/// The maximum width and height of a heat map in a file.
+const MAX_SIDE: usize = 1024;
 
-/// The most rows of a picture in the terminal, and its columns if the width is not known.
-const ROWS: usize = 40;
+/// The maximum rows of a picture in the terminal.
+const MAX_ROWS: usize = 40;
+
+/// The columns of a picture in the terminal if its width is not known.
 const COLUMNS: usize = 80;
 
 /// The kind of picture.
@@ -55,7 +57,7 @@ impl Kind {
 pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
     let kind = kind(args)?;
     if let Some(output) = &args.output {
-        source::keep(&args.file, output, if_exists(args.force))?;
+        source::check_output(&args.file, output, if_exists(args.force))?;
     }
     let checkpoint = open(&args.file, &context.global)?;
     let entry = select_one(&checkpoint, args.tensor.as_deref())?;
@@ -64,14 +66,14 @@ pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
         Kind::Hist => {
             let columns = context.terminal.width.unwrap_or(COLUMNS).saturating_sub(2).clamp(8, BINS);
             let bins = if args.output.is_some() { BINS } else { columns };
-            Drawn::Bars(measure(&checkpoint, entry, Some(bins), &progress)?)
+            Drawn::Histogram(measure(&checkpoint, entry, Some(bins), &progress)?)
         }
         Kind::Heatmap => {
             let (width, height) = match args.output {
-                Some(_) => (SIDE, SIDE),
-                None => (context.terminal.width.unwrap_or(COLUMNS).max(8), 2 * ROWS),
+                Some(_) => (MAX_SIDE, MAX_SIDE),
+                None => (context.terminal.width.unwrap_or(COLUMNS).max(8), 2 * MAX_ROWS),
             };
-            Drawn::Picture(pooled::heatmap(&checkpoint, entry, (width, height), &progress)?)
+            Drawn::Picture(heatmap::heatmap(&checkpoint, entry, (width, height), &progress)?)
         }
         Kind::Filters => Drawn::Picture(raster::filters(&checkpoint, entry, order(args, &checkpoint))?),
         Kind::Image => Drawn::Picture(raster::image(&checkpoint, entry, order(args, &checkpoint))?),
@@ -79,8 +81,8 @@ pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
     progress.end();
     if let Some(path) = &args.output {
         let bytes = match &drawn {
-            Drawn::Bars(measured) => svg::page(&title(entry, measured), measured.histogram.as_ref()).into_bytes(),
-            Drawn::Picture(raster) => shown::png(raster)?,
+            Drawn::Histogram(measured) => svg::page(&title(entry, measured), measured.histogram.as_ref()).into_bytes(),
+            Drawn::Picture(raster) => draw::png(raster)?,
         };
         let mut output = Output::create(path, if_exists(args.force))?;
         output.write_all(&bytes)?;
@@ -90,17 +92,17 @@ pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
     Ok(Status::Yes)
 }
 
-/// The kind that was asked for, or the one implied by the output's extension.
+/// The requested kind, or the one implied by the output's extension.
 fn kind(args: &Plot) -> Result<Kind, Failure> {
     let extension = args.output.as_deref().map(extension);
-    let asked = [
+    let requested = [
         (args.hist, Kind::Hist),
         (args.heatmap, Kind::Heatmap),
         (args.filters, Kind::Filters),
         (args.image, Kind::Image),
     ];
-    let asked = asked.iter().find(|(is_asked, _)| *is_asked).map(|(_, kind)| *kind);
-    let kind = asked.unwrap_or(if extension.as_deref() == Some("png") { Kind::Heatmap } else { Kind::Hist });
+    let requested = requested.iter().find(|(is_requested, _)| *is_requested).map(|(_, kind)| *kind);
+    let kind = requested.unwrap_or(if extension.as_deref() == Some("png") { Kind::Heatmap } else { Kind::Hist });
     match (extension.as_deref(), kind) {
         (None, _) | (Some("svg"), Kind::Hist) | (Some("png"), Kind::Heatmap | Kind::Filters | Kind::Image) => Ok(kind),
         (Some("png" | "svg"), _) => {
@@ -117,10 +119,10 @@ fn extension(path: &Path) -> String {
     path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
 }
 
-fn order(args: &Plot, checkpoint: &Checkpoint) -> Order {
+fn order(args: &Plot, checkpoint: &Checkpoint) -> ChannelOrder {
     match args.bgr || !args.rgb && checkpoint.format().is_caffe() {
-        true => Order::Bgr,
-        false => Order::Rgb,
+        true => ChannelOrder::Bgr,
+        false => ChannelOrder::Rgb,
     }
 }
 
@@ -142,7 +144,7 @@ fn title(entry: &Entry, measured: &Measured) -> svg::Title {
 }
 
 enum Drawn {
-    Bars(Measured),
+    Histogram(Measured),
     Picture(Raster),
 }
 
@@ -165,13 +167,13 @@ impl Text for Plotted<'_> {
             return Ok(());
         }
         match &self.drawn {
-            Drawn::Bars(measured) => {
+            Drawn::Histogram(measured) => {
                 let title = title(self.entry, measured);
-                shown::bars(terminal, &title, measured.histogram.as_ref(), out)
+                draw::bars(terminal, &title, measured.histogram.as_ref(), out)
             }
             Drawn::Picture(raster) => {
                 let columns = terminal.width.unwrap_or(COLUMNS);
-                shown::blocks(terminal, &raster.within(columns, 2 * ROWS), out)
+                draw::blocks(terminal, &raster.shrunk(columns, 2 * MAX_ROWS), out)
             }
         }
     }
@@ -196,18 +198,18 @@ impl Fields for Plotted<'_> {
             }),
             optional("width", Type::Integer, "the picture's width in points", |p| match &p.drawn {
                 Drawn::Picture(raster) => json!(raster.width),
-                Drawn::Bars(_) => Value::Null,
+                Drawn::Histogram(_) => Value::Null,
             }),
             optional("height", Type::Integer, "its height", |p| match &p.drawn {
                 Drawn::Picture(raster) => json!(raster.height()),
-                Drawn::Bars(_) => Value::Null,
+                Drawn::Histogram(_) => Value::Null,
             }),
             optional(
                 "histogram",
                 Type::Object(properties::<Bins<'_>>),
                 "of a histogram, where a value is finite",
                 |p| match &p.drawn {
-                    Drawn::Bars(measured) => Bins::of(measured),
+                    Drawn::Histogram(measured) => Bins::of(measured),
                     Drawn::Picture(_) => Value::Null,
                 },
             ),

@@ -1,4 +1,4 @@
-//! `blob rename`: a conversion that calls tensors otherwise, and changes nothing else.
+//! `blob rename`: a conversion that renames tensors and changes nothing else.
 
 use blob_convert::Options;
 use blob_convert::transform::{Names, Transform};
@@ -13,10 +13,10 @@ use crate::transforms::names_of;
 pub(crate) fn run(args: &Rename, context: &Context) -> Result<Status, Failure> {
     let convert =
         Convert { to: args.to, force: args.force, dry_run: args.dry_run, ..Convert::new(&args.file, &args.output) };
-    convert::run(&convert, context, &|checkpoint, options| changed(args, checkpoint, options))
+    convert::run(&convert, context, &|checkpoint, options| add_transform(args, checkpoint, options))
 }
 
-fn changed(args: &Rename, checkpoint: &Checkpoint, options: Options) -> Result<Options, Failure> {
+fn add_transform(args: &Rename, checkpoint: &Checkpoint, options: Options) -> Result<Options, Failure> {
     let names = match &args.map {
         Some(map) => names_of(map, checkpoint)?,
         None => Names::new(checkpoint.names().filter_map(|old| {

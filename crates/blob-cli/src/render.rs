@@ -14,7 +14,7 @@ pub(crate) mod tree;
 
 /// A command's output. [`Context::print`] chooses the form; a command may do its work while it prints.
 pub(crate) trait Render: Sized {
-    /// JSON lines. What is streamed is closed also after an error.
+    /// JSON lines. A streamed array or object is closed even after an error.
     fn json(self, context: &Context, out: &mut Out) -> Result<(), Failure>;
 
     /// Text for people, within the terminal's width.
@@ -28,7 +28,7 @@ pub(crate) trait Render: Sized {
 
 /// The output of a command whose JSON is one line.
 pub(crate) trait Text: Document {
-    /// As [`Render::text`].
+    /// See [`Render::text`].
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure>;
 }
 
@@ -44,14 +44,14 @@ impl<T: Text> Render for T {
 
 impl Context {
     /// Prints to standard output in the form that the user asked for.
-    pub(crate) fn print(&self, what: impl Render) -> Result<(), Failure> {
+    pub(crate) fn print(&self, output: impl Render) -> Result<(), Failure> {
         let mut out = self.terminal.out();
         let printed = match (self.global.json, self.terminal.has_tables) {
-            (true, _) => what.json(self, &mut out),
-            (false, true) => what.text(self, &mut out),
-            (false, false) => what.lines(self, &mut out),
+            (true, _) => output.json(self, &mut out),
+            (false, true) => output.text(self, &mut out),
+            (false, false) => output.lines(self, &mut out),
         };
-        // The output before a failure is printed before the failure is reported.
+        // The output must precede the report of a failure that ended it.
         out.flush()?;
         printed
     }

@@ -1,4 +1,4 @@
-//! `blob report`: a page about a file, and about what another one has otherwise.
+//! `blob report`: writes an HTML page about a file, and about its differences from another file.
 
 mod page;
 mod provenance;
@@ -17,7 +17,7 @@ use crate::broken::Broken;
 use crate::context::Context;
 use crate::diff::{distance, names, summary, word};
 use crate::failure::{Failure, Status};
-use crate::info::{kind_of, odd};
+use crate::info::{file_warnings, kind_of};
 use crate::json::{Document, FILE, Field, Fields, Type, field, nullable};
 use crate::open::open;
 use crate::output::Out;
@@ -26,12 +26,12 @@ use crate::render::Text;
 use crate::source;
 use crate::units;
 use page::Page;
-use sheet::{Counted, tensors};
+use sheet::{Findings, tensors};
 
-/// The most rows of a table: browsers become slow, and people do not read on.
+/// At most this many rows are shown in a table: with more, browsers become slow.
 const ROWS: u64 = 4096;
 
-/// How many warnings, metadata and names are listed.
+/// At most this many warnings, metadata and findings are listed.
 const LISTED: usize = 50;
 
 pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
@@ -40,10 +40,10 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
         return Err(Failure::new("--json and -o - would both write to standard output"));
     }
     for input in [Some(&args.file), args.other.as_ref()].into_iter().flatten() {
-        source::keep(input, &args.output, if_exists(args.force))?;
+        source::check_output(input, &args.output, if_exists(args.force))?;
     }
     let checkpoint = open(&args.file, &context.global)?;
-    source::keep_shards(&checkpoint, &args.output)?;
+    source::check_shards(&checkpoint, &args.output)?;
     // --from is about the first file; the format of the other one is detected.
     let global = Global { from: None, ..context.global.clone() };
     let other = args.other.as_ref().map(|path| open(path, &global)).transpose()?;
@@ -57,8 +57,8 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     let mut page = Page::begin(output, checkpoint.name());
     summarise(&mut page, &checkpoint);
     let mut broken = Broken::new(&context.terminal, checkpoint.name());
-    let counted = tensors(&mut page, &checkpoint, &progress, &mut broken)?;
-    findings(&mut page, &counted);
+    let findings = tensors(&mut page, &checkpoint, &progress, &mut broken)?;
+    list(&mut page, &findings);
     provenance::write(&mut page, &checkpoint)?;
     let tally = match &other {
         Some(other) => Some(compare(&mut page, &checkpoint, other, &progress)?),
@@ -68,12 +68,12 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     progress.end();
     let unread = tally.map_or(0, |tally| tally.unread);
     if context.global.json || !is_stdout {
-        context.print(Reported { args, checkpoint: &checkpoint, counted, tally })?;
+        context.print(Reported { args, checkpoint: &checkpoint, findings, tally })?;
     }
-    Ok(broken.end().max(if unread > 0 { Status::Trouble } else { Status::Yes }))
+    Ok(broken.finish().max(if unread > 0 { Status::Trouble } else { Status::Yes }))
 }
 
-/// What the file is, and what it says of itself.
+/// Writes the file's format, sizes, dtypes, metadata and warnings.
 fn summarise(page: &mut Page, checkpoint: &Checkpoint) {
     let entries = checkpoint.entries();
     let of_data = entries.iter().filter(|entry| matches!(entry.kind(), Kind::Data | Kind::Values));
@@ -92,18 +92,18 @@ fn summarise(page: &mut Page, checkpoint: &Checkpoint) {
     let metadata = checkpoint.metadata().iter().filter(|(key, _)| key != RECEIPT_KEY);
     facts.extend(metadata.take(LISTED).map(|(key, value)| (format!("metadata {key}"), value.clone())));
     page.facts(&facts);
-    let warnings: Vec<String> = odd(checkpoint).take(LISTED).collect();
-    let more = odd(checkpoint).skip(LISTED).count() as u64;
+    let warnings: Vec<String> = file_warnings(checkpoint).take(LISTED).collect();
+    let more = file_warnings(checkpoint).skip(LISTED).count() as u64;
     if !warnings.is_empty() {
         page.heading("Warnings");
         page.list("", &warnings, more);
     }
 }
 
-/// What is wrong with the values.
-fn findings(page: &mut Page, counted: &Counted) {
+/// Lists the tensors that are not finite or cannot be read.
+fn list(page: &mut Page, findings: &Findings) {
     for (title, (lines, count)) in
-        [("NaN and Inf", &counted.not_finite), ("Arrays that cannot be read", &counted.broken)]
+        [("NaN and Inf", &findings.not_finite), ("Arrays that cannot be read", &findings.broken)]
     {
         if *count > 0 {
             page.heading(title);
@@ -112,7 +112,7 @@ fn findings(page: &mut Page, counted: &Counted) {
     }
 }
 
-/// What the other file has otherwise.
+/// Writes the table of differences from the other file.
 fn compare(page: &mut Page, ours: &Checkpoint, theirs: &Checkpoint, progress: &Progress) -> Result<Tally, Failure> {
     page.heading(&format!("Compared with {}", theirs.name()));
     page.table(&["change", "name", "in the other", "#changed", "#max abs", "#max rel", "#rms"]);
@@ -131,6 +131,7 @@ fn compare(page: &mut Page, ours: &Checkpoint, theirs: &Checkpoint, progress: &P
     Ok(tally)
 }
 
+/// Writes the row of a tensor that differs.
 fn changed(page: &mut Page, row: &Row) -> Result<(), Error> {
     page.put("<tr>");
     page.cell("", word(&row.change));
@@ -147,11 +148,11 @@ fn changed(page: &mut Page, row: &Row) -> Result<(), Error> {
     page.end_row()
 }
 
-/// What was written.
+/// The result of the command.
 pub(crate) struct Reported<'a> {
     args: &'a Report,
     checkpoint: &'a Checkpoint,
-    counted: Counted,
+    findings: Findings,
     tally: Option<Tally>,
 }
 
@@ -181,9 +182,9 @@ impl Fields for Reported<'_> {
             }),
             field("output", Type::String, "where to", |r| json!(r.args.output.to_string_lossy())),
             field("tensors", Type::Integer, "how many there are", |r| json!(r.checkpoint.entries().len())),
-            field("shown", Type::Integer, "how many have a row", |r| json!(r.counted.shown)),
-            field("not_finite", Type::Integer, "how many hold NaN or Inf", |r| json!(r.counted.not_finite.1)),
-            field("broken", Type::Integer, "how many cannot be read", |r| json!(r.counted.broken.1)),
+            field("shown", Type::Integer, "how many have a row", |r| json!(r.findings.shown)),
+            field("not_finite", Type::Integer, "how many hold NaN or Inf", |r| json!(r.findings.not_finite.1)),
+            field("broken", Type::Integer, "how many cannot be read", |r| json!(r.findings.broken.1)),
             nullable("differ", Type::Integer, "how many are not equal in the other file", |r| {
                 json!(r.tally.map(|t| t.changed + t.added + t.removed + t.renamed + t.unread))
             }),

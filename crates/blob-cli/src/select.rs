@@ -1,6 +1,4 @@
-//! Which tensors of a file the user means: by name, glob, regular expression, or index.
-//!
-//! Leaves reading the file to `blob_io`; nothing here is built unless a pattern needs it.
+//! Selects tensors of an open file: by name, glob, regular expression, or index.
 
 use blob_io::{Checkpoint, Entry};
 use globset::{GlobBuilder, GlobMatcher};
@@ -17,7 +15,7 @@ enum Selector<'a> {
 }
 
 impl<'a> Selector<'a> {
-    /// Reads a pattern. A tensor of exactly that name comes first: names may hold `*`, `[` and `#`.
+    /// Compiles a pattern. A tensor of exactly that name takes precedence, because names can contain `*`, `[` and `#`.
     fn new(pattern: &'a str, regex: bool, entries: &[Entry]) -> Result<Self, Failure> {
         if regex {
             let compiled = Regex::new(pattern)
@@ -51,14 +49,14 @@ impl<'a> Selector<'a> {
     }
 }
 
-/// A regex error spans lines, with a drawing; its last one says what is wrong.
+/// The message of a regex error: its last line; the lines before draw the position.
 fn last_line(e: &regex::Error) -> String {
     let text = e.to_string();
     let last = text.lines().last().unwrap_or_default();
     last.trim_start_matches("error: ").to_owned()
 }
 
-/// The indices of the entries that any of the patterns matches, in the file's order; all of them without a pattern.
+/// The indices of the entries that match any of the patterns, in the file's order; without a pattern, all entries.
 ///
 /// # Errors
 /// A pattern that matches nothing: the answer is no.
@@ -77,14 +75,14 @@ pub(crate) fn select(checkpoint: &Checkpoint, patterns: &[String], regex: bool) 
             }
         }
         if !any {
-            return Err(nothing(checkpoint, pattern));
+            return Err(no_match(checkpoint, pattern));
         }
     }
     let all = chosen.iter().enumerate();
     Ok(all.filter(|(_, c)| **c).map(|(i, _)| i).collect())
 }
 
-/// The one entry that the pattern matches; without a pattern, the file's only one.
+/// The one entry that matches the pattern; without a pattern, the file's only entry.
 ///
 /// # Errors
 /// No match, or more than one.
@@ -112,7 +110,7 @@ pub(crate) fn select_one<'c>(checkpoint: &'c Checkpoint, pattern: Option<&str>) 
     }
 }
 
-fn nothing(checkpoint: &Checkpoint, pattern: &str) -> Failure {
+fn no_match(checkpoint: &Checkpoint, pattern: &str) -> Failure {
     let entries = checkpoint.entries();
     let failure = Failure::no(format!("no tensor of {} matches {pattern:?}", checkpoint.name()));
     if std::path::Path::new(pattern).is_file() {
@@ -125,17 +123,18 @@ fn nothing(checkpoint: &Checkpoint, pattern: &str) -> Failure {
     }
 }
 
-/// The name that looks most like `wanted`, if one looks much like it.
+/// The name most similar to `wanted`, if one is similar enough to be a suggestion.
 pub(crate) fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    /// clap's own threshold for its suggestions is 0.7; beyond this many names a suggestion takes too long.
-    const ENOUGH: f64 = 0.8;
-    const MANY: usize = 10_000;
+    // clap's threshold for its own suggestions is 0.7.
+    const MIN_SIMILARITY: f64 = 0.8;
+    // More names take too long to compare.
+    const MAX_NAMES: usize = 10_000;
     names
-        .take(MANY)
+        .take(MAX_NAMES)
         .filter(|name| name.len() <= 256)
         .map(|name| (strsim::jaro(wanted, name), name))
-        .filter(|(score, _)| *score >= ENOUGH)
-        // The first of several that are equally near.
+        .filter(|(score, _)| *score >= MIN_SIMILARITY)
+        // Of several equally similar names, the first one.
         .min_by(|a, b| b.0.total_cmp(&a.0))
         .map(|(_, name)| name)
 }
@@ -146,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// A V2 net with these layers, one blob of one float each.
+    /// A V2 net with these layers, each with one blob of one float.
     fn net(layers: &[&str]) -> Checkpoint {
         let mut file = Vec::new();
         for name in layers {
@@ -178,7 +177,7 @@ mod tests {
             (&["block*0"], false, &[2]),
             (&["conv[12]/?"], false, &[0, 1]),
             (&["{ab,conv2}/0"], false, &[1, 4]),
-            // A name comes before a glob and an index.
+            // A name takes precedence over a glob and an index.
             (&["a*/0"], false, &[3]),
             (&["#0/0"], false, &[5]),
             (&["#4"], false, &[4]),
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn one_tensor_is_asked_for_where_one_is_needed() {
+    fn one_tensor_is_selected_if_it_is_the_only_match() {
         let two = net(&["conv1", "conv2"]);
         assert!(select_one(&two, None).is_err());
         assert!(select_one(&two, Some("conv*")).is_err());

@@ -1,4 +1,4 @@
-//! `blob show`: the values of one tensor, for people, as CSV, or as JSON.
+//! `blob show`: prints the values of one tensor, as NumPy would, as CSV, or as JSON.
 
 use std::io::Write;
 
@@ -18,10 +18,10 @@ use crate::render::picture::Picture;
 use crate::select::select_one;
 use crate::slice::{Row, View};
 
-/// More values than this are shown by their corners, as NumPy's `threshold`.
+/// Of a tensor with more values than this, only the corners are shown: NumPy's `threshold`.
 const THRESHOLD: usize = 1000;
 
-/// How many from each end of an axis then, as NumPy's `edgeitems`.
+/// The indices of the corners at each end of an axis: NumPy's `edgeitems`.
 const EDGE: usize = 3;
 
 pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
             .map_err(|e| Failure::new(format!("--slice {text:?} of {:?}, {}: {e}", entry.name(), entry.shape())))?,
     };
     if view.count().min(args.head.unwrap_or(usize::MAX)) == entry.shape().count() {
-        // The checksum covers the whole tensor, so it is compared only where all of it is shown.
+        // The checksum covers the whole tensor, so it is verified only if all of it is shown.
         checkpoint.check(entry, &mut |_| Ok(()))?;
     }
     let elements = Elements::new(&checkpoint, entry)?;
@@ -41,14 +41,14 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
     Ok(Status::Yes)
 }
 
-/// `conv1/0[0,:3]`: the tensor and what of it was asked for.
+/// `conv1/0[0,:3]`: the tensor and the slice.
 fn title(args: &Show, entry: &Entry, terminal: &Terminal) -> String {
     let slice = args.slice.as_deref();
     let slice = slice.map(|s| format!("[{}]", terminal.name(s)));
     format!("{}{}", terminal.name(entry.name()), slice.unwrap_or_default())
 }
 
-/// The shape of what is shown, and of what it is a part.
+/// `3×3 of 20×1×3×3`: the shape of the values shown, and of the tensor if they are only a part of it.
 fn heading(terminal: &Terminal, whole: &Shape, dims: &[usize]) -> String {
     match Shape::new(dims) {
         Ok(part) if part != *whole => {
@@ -58,14 +58,14 @@ fn heading(terminal: &Terminal, whole: &Shape, dims: &[usize]) -> String {
     }
 }
 
-/// The values, and what of them is shown.
+/// A tensor and the view of it to print.
 pub(crate) struct Shown<'a> {
     args: &'a Show,
     file: &'a str,
     entry: &'a Entry,
     elements: Elements<'a>,
     view: &'a View,
-    /// Why the values end too early.
+    /// The error that cut the values short, as JSON.
     error: Value,
 }
 
@@ -93,11 +93,11 @@ impl Fields for Shown<'_> {
 }
 
 impl Render for Shown<'_> {
-    /// The values are written while they are read; what is open gets closed.
+    /// Writes the values while reading them. After an error, open brackets are closed.
     fn json(mut self, _: &Context, out: &mut Out) -> Result<(), Failure> {
         let dims = self.dims();
         let line = Line::begin(out, &self)?;
-        // An empty shape can have an axis of any length beside the empty one: its brackets are not written out.
+        // An empty tensor can have another axis of any length, so its nested brackets are not written.
         let done = match dims.contains(&0) {
             true => Ok(out.write_all(b"[]")?),
             false => {
@@ -110,7 +110,7 @@ impl Render for Shown<'_> {
         }
         self.error = done.as_ref().err().map_or(Value::Null, |e| json::value(&*e.as_problem()));
         line.advance(out, &self)?;
-        done.map_err(Failure::told)
+        done.map_err(Failure::in_json)
     }
 
     fn text(mut self, context: &Context, out: &mut Out) -> Result<(), Failure> {
@@ -130,7 +130,7 @@ impl Render for Shown<'_> {
         }
         let (edge, precision) = (is_cut.then_some(EDGE), usize::from(self.args.precision));
         let picture = Picture::new(dtype, &bytes, &dims, edge, precision);
-        Ok(picture.within(terminal.width).print(out)?)
+        Ok(picture.fitted(terminal.width).print(out)?)
     }
 }
 
@@ -149,6 +149,7 @@ impl<'a> Shown<'a> {
         }
     }
 
+    /// Writes the values as nested arrays.
     fn nested(&mut self, rows: &mut dyn Iterator<Item = Row>, dims: &[usize], out: &mut Out) -> Result<(), Failure> {
         let Some((extent, inner)) = dims.split_first() else {
             return self.values(rows, 1, out);
@@ -161,12 +162,12 @@ impl<'a> Shown<'a> {
                 self.nested(rows, inner, out)
             }),
         };
-        // Brackets are closed also where a value could not be read.
+        // The bracket is closed even if a value could not be read.
         out.write_all(b"]")?;
         done
     }
 
-    /// The next `n` values with commas between them: one row, or several where only the first values are shown.
+    /// Writes the next `n` values, separated by commas: one row, or several rows with --head.
     fn values(&mut self, rows: &mut dyn Iterator<Item = Row>, n: usize, out: &mut Out) -> Result<(), Failure> {
         let (mut bytes, mut text, mut done) = (Vec::new(), String::new(), 0);
         let size = self.elements.dtype().size();

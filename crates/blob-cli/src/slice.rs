@@ -1,25 +1,25 @@
-//! A part of a tensor, as NumPy writes it: `0,:,::2`, `-1`, `...,0`.
+//! Parses NumPy's slices of a tensor: `0,:,::2`, `-1`, `...,0`.
 //!
-//! Pure: a text and a shape to a view, which is a start and a step for each axis that stays. Reads nothing.
+//! Pure: turns a text and a shape into a view, that is a start and one stride per axis. Reads no file.
 
-/// Which elements of a row-major tensor, in which shape. Counted in elements, not in bytes.
+/// A strided view of a row-major tensor. Offsets and strides are counted in elements, not in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
-    /// The extents of the axes that stay.
+    /// The view's shape: an axis taken at one index is gone.
     pub(crate) dims: Vec<usize>,
-    /// For each of them, how far apart neighbours are.
-    pub(crate) steps: Vec<i64>,
-    /// The first element, where there is one.
+    /// The stride of each axis.
+    pub(crate) strides: Vec<i64>,
+    /// The first element, if there is one.
     pub(crate) start: i64,
 }
 
 impl View {
     /// The whole tensor.
     pub(crate) fn whole(dims: &[usize]) -> Self {
-        Self { dims: dims.to_vec(), steps: strides(dims), start: 0 }
+        Self { dims: dims.to_vec(), strides: strides(dims), start: 0 }
     }
 
-    /// The part that `text` names.
+    /// Parses a slice of a tensor of shape `dims`.
     pub(crate) fn parse(text: &str, dims: &[usize]) -> Result<Self, String> {
         let items: Vec<Item> = match text.trim() {
             "" => Vec::new(),
@@ -32,12 +32,12 @@ impl View {
         if named > dims.len() {
             return Err(format!("{named} indices for a tensor of {} axes", dims.len()));
         }
-        // What is not named is taken whole: where the ellipsis stands, otherwise at the end.
+        // Axes that are not named are taken whole: those at the ellipsis, or else the last ones.
         let at = items.iter().position(|i| *i == Item::Ellipsis).unwrap_or(items.len());
         let mut full: Vec<&Item> = items[..at].iter().collect();
         full.extend(std::iter::repeat_n(&Item::ALL, dims.len() - named));
         full.extend(items.iter().skip(at + 1));
-        let mut view = Self { dims: Vec::new(), steps: Vec::new(), start: 0 };
+        let mut view = Self { dims: Vec::new(), strides: Vec::new(), start: 0 };
         for (axis, (item, stride)) in full.into_iter().zip(strides(dims)).enumerate() {
             view.push(axis, item, dims[axis], stride)?;
         }
@@ -60,8 +60,8 @@ impl View {
                 if count > 0 {
                     self.start += first * stride;
                 }
-                // A step over the end is never taken; saturated, it stays a number.
-                self.steps.push(step.saturating_mul(stride));
+                // A stride that overflows belongs to an axis of at most one index, so it is never used.
+                self.strides.push(step.saturating_mul(stride));
             }
             Item::Ellipsis => {}
         }
@@ -73,28 +73,28 @@ impl View {
         self.dims.iter().product()
     }
 
-    /// The rows of its first `n` elements.
+    /// The rows of the first `n` elements.
     pub(crate) fn head(&self, n: usize) -> impl Iterator<Item = Row> + '_ {
-        self.rows().scan(n, |left, mut row| {
-            row.len = row.len.min(*left);
-            *left -= row.len;
+        self.rows().scan(n, |remaining, mut row| {
+            row.len = row.len.min(*remaining);
+            *remaining -= row.len;
             (row.len > 0).then_some(row)
         })
     }
 
-    /// The rows of its corners: `edge` indices from each end of every axis.
+    /// The rows of the corners: `edge` indices from each end of every axis.
     pub(crate) fn corners(&self, edge: usize) -> Vec<Row> {
         let mut starts = vec![self.start];
         let Some((last, outer)) = self.dims.split_last() else {
             return self.rows().collect();
         };
-        for (extent, step) in outer.iter().zip(&self.steps) {
-            let (head, tail) = shown(*extent, Some(edge));
+        for (extent, step) in outer.iter().zip(&self.strides) {
+            let (head, tail) = head_and_tail(*extent, Some(edge));
             let indices: Vec<i64> = head.chain(tail).map(|i| i as i64).collect();
             starts = starts.iter().flat_map(|start| indices.iter().map(move |i| start + i * step)).collect();
         }
-        let step = self.steps[outer.len()];
-        let (head, tail) = shown(*last, Some(edge));
+        let step = self.strides[outer.len()];
+        let (head, tail) = head_and_tail(*last, Some(edge));
         let part = |range: &std::ops::Range<usize>, start: i64| Row {
             start: start + range.start as i64 * step,
             step,
@@ -104,16 +104,16 @@ impl View {
         both.filter(|row| row.len > 0).collect()
     }
 
-    /// The rows of the last axis, in order. A view without axes is one row of one element.
+    /// The rows of the last axis, in row-major order. A view without axes is one row of one element.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         let (outer, len, step) = match self.dims.split_last() {
-            Some((last, outer)) => (outer, *last, self.steps[outer.len()]),
+            Some((last, outer)) => (outer, *last, self.strides[outer.len()]),
             None => (&[][..], 1, 1),
         };
         let rows: usize = outer.iter().product();
         (0..if len == 0 { 0 } else { rows }).map(move |mut row| {
             let mut start = self.start;
-            for (extent, step) in outer.iter().zip(&self.steps).rev() {
+            for (extent, step) in outer.iter().zip(&self.strides).rev() {
                 start += (row % extent) as i64 * step;
                 row /= extent;
             }
@@ -122,15 +122,15 @@ impl View {
     }
 }
 
-/// A part of an axis, by its ends: all of it, or `edge` indices from each end where there are more.
-pub(crate) fn shown(extent: usize, edge: Option<usize>) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+/// The first and last `edge` indices of an axis. Without `edge`, or on a shorter axis, all of them and an empty range.
+pub(crate) fn head_and_tail(extent: usize, edge: Option<usize>) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
     match edge {
         Some(edge) if extent > 2 * edge => (0..edge, extent - edge..extent),
         _ => (0..extent, extent..extent),
     }
 }
 
-/// Elements at equal distances.
+/// Elements at a constant stride.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) start: i64,
@@ -139,7 +139,8 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// The row in parts of at most `most` elements, each with whether it is the last. A row without elements has none.
+    /// Splits the row into parts of at most `most` elements, each with whether it is the last one. An empty row has no
+    /// parts.
     pub(crate) fn parts(self, most: usize) -> impl Iterator<Item = (Row, bool)> {
         (0..self.len).step_by(most.max(1)).map(move |done| {
             let len = most.max(1).min(self.len - done);
@@ -150,7 +151,7 @@ impl Row {
     }
 }
 
-/// One part between commas.
+/// One item between commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Item {
     At(i64),
@@ -181,7 +182,7 @@ impl Item {
     }
 }
 
-/// First index and number of indices of a slice, by Python's rules (`slice.indices`).
+/// The first index and the number of indices of a slice of an axis of length `n`, by Python's rules (`slice.indices`).
 fn range(from: Option<i64>, to: Option<i64>, step: i64, n: i64) -> (i64, i64) {
     let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };
     let clamp = |bound: Option<i64>, default: i64| match bound {
@@ -201,7 +202,7 @@ fn range(from: Option<i64>, to: Option<i64>, step: i64, n: i64) -> (i64, i64) {
     (first, count)
 }
 
-/// A shape's product fits 63 bits, zeros left out; so do these.
+/// The strides of a contiguous tensor. They fit into 63 bits, because the product of a shape's nonzero extents does.
 fn strides(dims: &[usize]) -> Vec<i64> {
     let mut strides = vec![1; dims.len()];
     for axis in (1..dims.len()).rev() {
@@ -214,7 +215,7 @@ fn strides(dims: &[usize]) -> Vec<i64> {
 mod tests {
     use super::*;
 
-    /// The elements that a view takes.
+    /// The shape of a view and its elements.
     fn taken(text: &str, dims: &[usize]) -> Result<(Vec<usize>, Vec<i64>), String> {
         let view = View::parse(text, dims)?;
         let elements = view.rows().flat_map(|row| (0..row.len as i64).map(move |i| row.start + i * row.step)).collect();
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn slices_take_what_numpy_takes() {
-        // Each checked with numpy.arange(24).reshape(2, 3, 4)[…].
+        // Each was compared with numpy.arange(24).reshape(2, 3, 4)[…].
         let cases: &[(&str, &[usize], &[i64])] = &[
             ("0,0", &[4], &[0, 1, 2, 3]),
             ("1,-1,-1", &[], &[23]),
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_meaning_is_refused() {
+    fn malformed_and_out_of_range_slices_are_refused() {
         for text in ["2", "0,3", "-3", "0,0,0,0", "a", "1.5", "0,,0", "::0", "1:2:3:4", "...,..."] {
             assert!(taken(text, &[2, 3, 4]).is_err(), "{text}");
         }
@@ -280,21 +281,21 @@ mod tests {
     }
 
     #[test]
-    fn ranges_agree_with_a_walk() {
+    fn ranges_agree_with_stepping() {
         for n in 0..5i64 {
             for step in [-3, -2, -1, 1, 2, 3] {
                 let bounds = || (-7..7).map(Some).chain([None]);
                 for (from, to) in bounds().flat_map(|f| bounds().map(move |t| (f, t))) {
                     let (first, count) = range(from, to, step, n);
                     let indices: Vec<i64> = (0..count).map(|i| first + i * step).collect();
-                    assert_eq!(indices, walked(from, to, step, n), "{from:?}:{to:?}:{step} of {n}");
+                    assert_eq!(indices, stepped(from, to, step, n), "{from:?}:{to:?}:{step} of {n}");
                 }
             }
         }
     }
 
-    /// Python's rule, step by step: from the start on until the end is reached; indices out of range are passed over.
-    fn walked(from: Option<i64>, to: Option<i64>, step: i64, n: i64) -> Vec<i64> {
+    /// Python's rule, index by index from the start until the end is reached.
+    fn stepped(from: Option<i64>, to: Option<i64>, step: i64, n: i64) -> Vec<i64> {
         let wrap = |b: i64| if b < 0 { b + n } else { b };
         let up = step > 0;
         let mut at = match from.map(wrap) {
@@ -310,12 +311,12 @@ mod tests {
         };
         let mut indices = Vec::new();
         loop {
-            let goes_on = match to.map(wrap) {
+            let continues = match to.map(wrap) {
                 Some(end) if up => at < end && at < n,
                 Some(end) => at > end && at >= 0,
                 None => (0..n).contains(&at),
             };
-            if !goes_on {
+            if !continues {
                 return indices;
             }
             indices.push(at);

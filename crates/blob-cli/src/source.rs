@@ -1,6 +1,6 @@
-//! Keeps a command from replacing what it reads: a conversion that fails late must not take the only copy.
+//! Refuses an output that would replace what is read: a conversion that fails late must not destroy the only copy.
 //!
-//! Compares files, not their paths: a link or another spelling leads to the same one.
+//! Compares files, not paths: a link or another spelling can name the same file.
 
 use std::fs;
 use std::path::Path;
@@ -9,14 +9,14 @@ use blob_io::{Checkpoint, IfExists};
 
 use crate::failure::Failure;
 
-/// Refuses an output that is the input itself; and, where existing files are to be replaced, a folder that the input
-/// lies in, or a file of the folder that is read.
-pub(crate) fn keep(input: &Path, output: &Path, if_exists: IfExists) -> Result<(), Failure> {
-    // A path that goes on behind a file names a member of that archive.
+/// Refuses an output that is the input itself. If existing files are replaced, refuses also a folder that contains the
+/// input, and a file in an input folder.
+pub(crate) fn check_output(input: &Path, output: &Path, if_exists: IfExists) -> Result<(), Failure> {
+    // A path that continues after a file names a member of that archive.
     let input = input.ancestors().find(|path| path.is_file()).unwrap_or(input);
-    // Opening a pipe would wait for its writer, and nothing is lost there.
-    let lasts = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
-    if !(lasts(input) && lasts(output)) {
+    // A pipe has nothing to lose, and opening it would wait for its writer.
+    let is_on_disk = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
+    if !(is_on_disk(input) && is_on_disk(output)) {
         return Ok(());
     }
     let (from, to) = (input.display(), output.display());
@@ -39,7 +39,7 @@ pub(crate) fn keep(input: &Path, output: &Path, if_exists: IfExists) -> Result<(
 }
 
 /// Refuses an output that is one of the shards that are read.
-pub(crate) fn keep_shards(checkpoint: &Checkpoint, output: &Path) -> Result<(), Failure> {
+pub(crate) fn check_shards(checkpoint: &Checkpoint, output: &Path) -> Result<(), Failure> {
     let index = Path::new(checkpoint.name());
     let is_read = |shard: &String| same_file::is_same_file(index.with_file_name(shard), output).unwrap_or(false);
     match checkpoint.shards().iter().find(|shard| is_read(shard)) {

@@ -8,7 +8,6 @@ use blob_convert::regroup::{Gathered, Gatherer, by_layer, by_size, singles};
 use blob_io::{Checkpoint, Entry, Format, Kind, file_names, hdf5};
 use serde_json::json;
 
-use crate::anew::{self, DIFF, File, format_of, losses};
 use crate::args::{Split, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
@@ -16,54 +15,55 @@ use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, pro
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
+use crate::regroup::{self, DIFF, File, format_of, losses};
 use crate::render::Text;
 use crate::render::table::{Column, Table};
 use crate::select::select_one;
 use crate::units;
 
-/// More files than this would be a mistake.
-const MOST_FILES: usize = 100_000;
+/// At most this many files are written; more would be a mistake.
+const MAX_FILES: usize = 100_000;
 
 pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
     let checkpoint = open(&args.file, &context.global)?;
     checkpoint.whole()?;
-    let place = Place::of(args, &checkpoint)?;
-    anew::check_stdout(&args.output, context)?;
+    let destination = Destination::of(args, &checkpoint)?;
+    regroup::check_stdout(&args.output, context)?;
     let bytes = checkpoint.entries().iter().map(Entry::byte_len).sum::<u64>();
-    let progress = Progress::begin(&context.terminal, if place.to == Format::Npz { 2 * bytes } else { bytes });
+    let progress = Progress::begin(&context.terminal, if destination.to == Format::Npz { 2 * bytes } else { bytes });
     let (files, warning) = match args.axis {
-        Some(axis) => parts(args, axis, &checkpoint, &place, &progress)?,
-        None => (groups(args, &checkpoint, &place, &progress)?, None),
+        Some(axis) => parts(args, axis, &checkpoint, &destination, &progress)?,
+        None => (groups(args, &checkpoint, &destination, &progress)?, None),
     };
-    let mut warnings = losses(&[&checkpoint], &files, place.to);
+    let mut warnings = losses(&[&checkpoint], &files, destination.to);
     warnings.extend(warning);
     warnings.iter().for_each(|warning| context.terminal.warning(warning));
     let if_exists = if_exists(args.force);
-    let made = place.folder.as_deref().filter(|folder| !folder.exists());
-    anew::check(&files, &[&checkpoint], place.to, if_exists, made)?;
+    let new_folder = destination.folder.as_deref().filter(|folder| !folder.exists());
+    regroup::check(&files, &[&checkpoint], destination.to, if_exists, new_folder)?;
     if !args.dry_run {
-        if let Some(folder) = made {
+        if let Some(folder) = new_folder {
             fs::create_dir(folder).map_err(|e| Failure::new(format!("{}: cannot be made: {e}", folder.display())))?;
         }
-        anew::write(&files, place.to, if_exists, &progress).inspect_err(|_| {
-            // The files in it have been removed.
-            made.into_iter().for_each(|folder| drop(fs::remove_dir(folder)));
+        regroup::write(&files, destination.to, if_exists, &progress).inspect_err(|_| {
+            // The files in it have been removed, so it is empty.
+            new_folder.into_iter().for_each(|folder| drop(fs::remove_dir(folder)));
         })?;
     }
     progress.end();
-    context.print(Parts { args, file: checkpoint.name(), to: place.to, files, warnings })?;
+    context.print(Parts { args, file: checkpoint.name(), to: destination.to, files, warnings })?;
     Ok(Status::Yes)
 }
 
-/// Where the files go, and their format.
-struct Place {
+/// The paths and the format of the output files.
+struct Destination {
     to: Format,
     folder: Option<PathBuf>,
-    /// A path with `{}` for the name; without `{}`, one file.
+    /// The path, in which `{}` stands for a file's name or number; without `{}` there is only one file.
     pattern: String,
 }
 
-impl Place {
+impl Destination {
     fn of(args: &Split, checkpoint: &Checkpoint) -> Result<Self, Failure> {
         let Some(output) = args.output.to_str() else {
             return Err(Failure::new(format!("{}: is not UTF-8", args.output.display())));
@@ -87,7 +87,7 @@ impl Place {
         Ok(Self { to, folder: Some(args.output.clone()), pattern: path.to_string_lossy().into_owned() })
     }
 
-    /// Whether the files are Caffe's nets, whose layers hold their blobs.
+    /// Whether the files are Caffe nets, in which each layer contains its blobs.
     fn has_layers(&self) -> bool {
         let form = || hdf5::Form::of_name(&self.path(""));
         self.to == Format::CaffeModel || self.to == Format::Hdf5 && form() == Some(hdf5::Form::Weights)
@@ -103,18 +103,18 @@ impl Place {
     }
 }
 
-/// A file for each layer, or files up to a size.
+/// One file for each layer, or files up to a size.
 fn groups<'a>(
     args: &Split,
     checkpoint: &'a Checkpoint,
-    place: &Place,
+    destination: &Destination,
     watch: &'a dyn Watch,
 ) -> Result<Vec<File<'a>>, Failure> {
     let groups = match args.max_size {
         Some(0) => return Err(Failure::new("--max-size: files of no bytes hold no tensors")),
         Some(most) => {
             // The blobs of a layer must stay in one file.
-            let groups = match place.has_layers() {
+            let groups = match destination.has_layers() {
                 true => by_layer(checkpoint).into_iter().map(|(_, group)| group).collect(),
                 false => singles(checkpoint),
             };
@@ -124,14 +124,14 @@ fn groups<'a>(
         }
         None => {
             let layers = by_layer(checkpoint);
-            // Avoids a folder for each `/` in a name.
+            // A `/` in a layer's name must not become a folder.
             let names: Vec<String> = layers.iter().map(|(name, _)| name.replace('/', ".")).collect();
             let names = file_names(&names.iter().map(String::as_str).collect::<Vec<_>>());
             names.into_iter().zip(layers).map(|(name, (_, group))| (name, group)).collect::<Vec<_>>()
         }
     };
-    if groups.len() > MOST_FILES {
-        return Err(Failure::new(format!("there would be {} files; at most {MOST_FILES} are written", groups.len())));
+    if groups.len() > MAX_FILES {
+        return Err(Failure::new(format!("there would be {} files; at most {MAX_FILES} are written", groups.len())));
     }
     let gatherer = Gatherer::new(checkpoint, watch);
     let file = |(name, group): (String, Vec<usize>)| {
@@ -140,24 +140,24 @@ fn groups<'a>(
             Ok((entry.name().to_owned(), gatherer.whole(entry)?))
         };
         let tensors = group.into_iter().map(whole).collect::<Result<_, Failure>>()?;
-        Ok(File { path: place.path(&name), tensors })
+        Ok(File { path: destination.path(&name), tensors })
     };
     groups.into_iter().map(file).collect()
 }
 
-/// Splits one tensor: each part into its own file, or all parts into one file in place of the tensor. Its diff is split
-/// too, if the format can hold it.
+/// Splits one tensor: each part into its own file, or all parts into one file in the tensor's position. Its diff is
+/// split too, if the format can hold it.
 fn parts<'a>(
     args: &Split,
     axis: i64,
     checkpoint: &'a Checkpoint,
-    place: &Place,
+    destination: &Destination,
     watch: &'a dyn Watch,
 ) -> Result<(Vec<File<'a>>, Option<String>), Failure> {
     let tensor = select_one(checkpoint, args.tensor.as_deref())?;
     let gatherer = Gatherer::new(checkpoint, watch);
     let parts = gatherer.split(tensor, axis, &args.sizes)?;
-    let is_alone = place.pattern.contains("{}");
+    let is_separate = destination.pattern.contains("{}");
     if !args.into.is_empty() && args.into.len() != parts.len() {
         let (names, parts) = (args.into.len() as u64, parts.len() as u64);
         return Err(Failure::new(format!(
@@ -168,13 +168,18 @@ fn parts<'a>(
     }
     let name = |i: usize| match args.into.get(i) {
         Some(name) => name.clone(),
-        None if is_alone => tensor.name().to_owned(),
+        None if is_separate => tensor.name().to_owned(),
         None => format!("{}_{i}", tensor.name()),
     };
     let diff = checkpoint.diff_of(tensor).filter(|_| tensor.kind() == Kind::Data);
-    let holds_diffs = !is_alone || holds_several(place.to);
+    let holds_diffs = !is_separate || holds_several(destination.to);
     let lost = diff.filter(|_| !holds_diffs).map(|diff| {
-        format!("{}: left out {:?}: a file of {} holds one tensor", checkpoint.name(), diff.name(), place.to.name())
+        format!(
+            "{}: left out {:?}: a file of {} holds one tensor",
+            checkpoint.name(),
+            diff.name(),
+            destination.to.name()
+        )
     });
     let mut parts: Vec<Vec<(String, Gathered<'a>)>> =
         parts.into_iter().enumerate().map(|(i, part)| vec![(name(i), part)]).collect();
@@ -183,8 +188,8 @@ fn parts<'a>(
             parts[i].push((format!("{}{DIFF}", name(i)), part));
         }
     }
-    if is_alone {
-        let file = |(i, tensors)| File { path: place.path(&format!("{i}")), tensors };
+    if is_separate {
+        let file = |(i, tensors)| File { path: destination.path(&format!("{i}")), tensors };
         return Ok((parts.into_iter().enumerate().map(file).collect(), lost));
     }
     let mut tensors: Vec<(String, Gathered<'a>)> = Vec::new();
@@ -195,7 +200,7 @@ fn parts<'a>(
             tensors.push((entry.name().to_owned(), gatherer.whole(entry)?));
         }
     }
-    Ok((vec![File { path: place.path(""), tensors }], lost))
+    Ok((vec![File { path: destination.path(""), tensors }], lost))
 }
 
 /// Whether a file of the format holds a blob and its diff.
@@ -203,7 +208,7 @@ fn holds_several(to: Format) -> bool {
     !matches!(to, Format::Npy | Format::Datum | Format::MxnetRecord | Format::NeomlBlob)
 }
 
-/// What was written.
+/// The result of the command.
 pub(crate) struct Parts<'a> {
     args: &'a Split,
     file: &'a str,
@@ -220,7 +225,7 @@ impl Text for Parts<'_> {
                 Column::name("FILE", 24)
                     .of(|f: &File<'_>, terminal| terminal.name(&f.path.to_string_lossy()).into_owned()),
                 Column::right("TENSORS").of(|f, _| units::grouped(f.tensors.len() as u64)),
-                Column::right("BYTES").leaves(1).of(|f, _| units::bytes(f.bytes())),
+                Column::right("BYTES").drop_order(1).of(|f, _| units::bytes(f.bytes())),
             ];
             let mut table = Table::new(terminal, columns);
             for file in &self.files {

@@ -16,11 +16,11 @@ use crate::output::progress::Progress;
 use crate::render::Render;
 use crate::select::select;
 use crate::units;
-use json::Objects;
-pub(crate) use json::{Bins, Sums};
-use text::Cells;
+use json::JsonRows;
+pub(crate) use json::{Bins, Statistics};
+use text::TableRows;
 
-/// The bins of a histogram: they fit beside the numbers.
+/// The bins of a histogram, few enough to fit beside the numbers.
 const BINS: usize = 16;
 
 pub(crate) fn run(args: &Stats, context: &Context) -> Result<Status, Failure> {
@@ -28,8 +28,8 @@ pub(crate) fn run(args: &Stats, context: &Context) -> Result<Status, Failure> {
     let checkpoint = open(&selection.file, &context.global)?;
     let chosen = select(&checkpoint, &selection.patterns, selection.regex)?;
     let entry = |i: &usize| &checkpoint.entries()[*i];
-    let has_values = |i: &usize| left_out(entry(i), args.per_channel).is_none();
-    let measured: Vec<usize> = chosen.iter().copied().filter(has_values).collect();
+    let is_measured = |i: &usize| skip_reason(entry(i), args.per_channel).is_none();
+    let measured: Vec<usize> = chosen.iter().copied().filter(is_measured).collect();
     let skipped = report_skipped(args, &checkpoint, &chosen, measured.len(), context)?;
     let passes = if args.hist { 2 } else { 1 };
     let work: u64 = measured.iter().map(|i| entry(i).byte_len() * passes).sum();
@@ -57,8 +57,8 @@ struct Work<'a> {
     status: &'a mut Status,
 }
 
-/// Collects the statistics in one output form.
-trait Sheet<'a>: Sized {
+/// The output's rows, one per tensor or channel, as a table or as JSON.
+trait Rows<'a>: Sized {
     fn add(&mut self, entry: &'a Entry, channel: Option<usize>, measured: Measured) -> Result<(), Failure>;
 
     /// Adds a tensor that cannot be measured.
@@ -70,25 +70,25 @@ trait Sheet<'a>: Sized {
 
 impl Render for Work<'_> {
     fn json(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
-        let sheet = Objects::begin(self.checkpoint, self.args.per_channel, out)?;
-        self.fill(context, sheet)
+        let rows = JsonRows::begin(self.checkpoint, self.args.per_channel, out)?;
+        self.fill(context, rows)
     }
 
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
-        let sheet = Cells::new(self.args, &context.terminal, out);
-        self.fill(context, sheet)
+        let rows = TableRows::new(self.args, &context.terminal, out);
+        self.fill(context, rows)
     }
 }
 
 impl<'a> Work<'a> {
-    fn fill(self, context: &'a Context, mut sheet: impl Sheet<'a>) -> Result<(), Failure> {
+    fn fill(self, context: &'a Context, mut rows: impl Rows<'a>) -> Result<(), Failure> {
         let mut broken = Broken::new(&context.terminal, self.checkpoint.name());
-        let done = self.measure(&mut sheet, &mut broken);
+        let done = self.measure(&mut rows, &mut broken);
         self.progress.end();
         let stopped = done.as_ref().err().map(Failure::as_problem);
-        sheet.end(self.chosen, stopped.as_deref())?;
+        rows.end(self.chosen, stopped.as_deref())?;
         done?;
-        *self.status = broken.end().max(*self.status);
+        *self.status = broken.finish().max(*self.status);
         Ok(())
     }
 
@@ -96,20 +96,20 @@ impl<'a> Work<'a> {
     ///
     /// # Errors
     /// Only what ends the work: a signal, or standard output.
-    fn measure(&self, sheet: &mut impl Sheet<'a>, broken: &mut Broken<'_>) -> Result<(), Failure> {
+    fn measure(&self, rows: &mut impl Rows<'a>, broken: &mut Broken<'_>) -> Result<(), Failure> {
         let checkpoint: &'a Checkpoint = self.checkpoint;
         let bins = self.args.hist.then_some(BINS);
-        let mut told = |entry: &'a Entry, channels: Result<Vec<Measured>, Error>, numbered: bool| match channels {
+        let mut add = |entry: &'a Entry, channels: Result<Vec<Measured>, Error>, numbered: bool| match channels {
             Ok(channels) => channels
                 .into_iter()
                 .enumerate()
-                .try_for_each(|(channel, measured)| sheet.add(entry, numbered.then_some(channel), measured)),
+                .try_for_each(|(channel, measured)| rows.add(entry, numbered.then_some(channel), measured)),
             Err(error) => {
                 let Failure::Trouble(problem) = Failure::from(error) else {
                     return Err(Failure::Interrupted);
                 };
-                sheet.fail(entry, &problem)?;
-                broken.tell(*problem);
+                rows.fail(entry, &problem)?;
+                broken.report(*problem);
                 Ok(())
             }
         };
@@ -117,13 +117,13 @@ impl<'a> Work<'a> {
             return self.measured.iter().try_for_each(|index| {
                 let entry = &checkpoint.entries()[*index];
                 let channels = measure_channels(self.checkpoint, entry, axis, bins, &self.progress);
-                told(entry, channels, true)
+                add(entry, channels, true)
             });
         }
         let mut failure = None;
         let mut take = |index: usize, measured: Result<Measured, Error>| {
             let entry = &checkpoint.entries()[index];
-            told(entry, measured.map(|one| vec![one]), false).map_err(|e| {
+            add(entry, measured.map(|one| vec![one]), false).map_err(|e| {
                 failure = Some(e);
                 Error::Interrupted
             })
@@ -136,9 +136,9 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Why a sound tensor is not measured.
+/// Why a tensor is skipped although it is not broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum SkipReason {
     /// A place without an array.
     NoArray,
     /// Its dtype is not supported.
@@ -147,21 +147,22 @@ enum Left {
     NoAxis,
 }
 
-fn left_out(entry: &Entry, axis: Option<i64>) -> Option<Left> {
+fn skip_reason(entry: &Entry, axis: Option<i64>) -> Option<SkipReason> {
     if entry.fault().is_some() {
         return None;
     }
     if entry.foreign_dtype().is_some() {
-        return Some(Left::Foreign);
+        return Some(SkipReason::Foreign);
     }
     if entry.dtype().is_none() {
-        return Some(Left::NoArray);
+        return Some(SkipReason::NoArray);
     }
     let axis = i32::try_from(axis?).unwrap_or(i32::MAX);
-    entry.shape().axis(axis).is_err().then_some(Left::NoAxis)
+    entry.shape().axis(axis).is_err().then_some(SkipReason::NoAxis)
 }
 
-/// Document which tensors are of a dtype that is not read, and which do not have the axis.
+/// Warns about the tensors of an unsupported dtype and those without the axis. If no tensor at all can be measured,
+/// the answer is no.
 fn report_skipped(
     args: &Stats,
     checkpoint: &Checkpoint,
@@ -172,11 +173,11 @@ fn report_skipped(
     let axis = args.per_channel;
     let without = axis.map_or(String::new(), |axis| format!("without an axis {axis}"));
     let mut status = Status::Yes;
-    for (why, what) in [(Left::Foreign, "of a dtype that is not read"), (Left::NoAxis, &without)] {
+    for (reason, what) in [(SkipReason::Foreign, "of a dtype that is not read"), (SkipReason::NoAxis, &without)] {
         let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
-        let left = entries.filter(|e| left_out(e, axis) == Some(why));
-        let Some(some) = some_of(left) else { continue };
-        let text = format!("{}: {} {what}: {}", checkpoint.name(), some.0, some.1);
+        let skipped = entries.filter(|e| skip_reason(e, axis) == Some(reason));
+        let Some((count, names)) = count_and_names(skipped) else { continue };
+        let text = format!("{}: {count} {what}: {names}", checkpoint.name());
         if measured == 0 && !context.global.json {
             return Err(Failure::no(text));
         }
@@ -188,8 +189,8 @@ fn report_skipped(
     Ok(status)
 }
 
-/// How many entries there are and the first names, in words; `None` for an empty list.
-fn some_of<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<(String, String)> {
+/// The number of entries and the first names, in words; `None` without any entry.
+fn count_and_names<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<(String, String)> {
     const NAMED: usize = 3;
     let (mut count, mut names) = (0, Vec::new());
     for entry in entries {

@@ -1,4 +1,4 @@
-//! Turns a command's arguments into the transforms of `blob_convert`, in the order of the help.
+//! Turns a command's arguments into the transforms of `blob_convert`, in the order that the help documents.
 
 use std::fs;
 use std::path::Path;
@@ -18,11 +18,11 @@ use crate::net;
 pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) -> Result<Options, Failure> {
     let mut options = Options::new(to);
     let is_torch = args.names == Path::new("torch");
-    let described = is_torch || args.bn.is_some() || args.fix_gamma.is_some();
-    let net = if described { net::of(&args.nets, checkpoint)? } else { None };
+    let needs_net = is_torch || args.bn.is_some() || args.fix_gamma.is_some();
+    let net = if needs_net { net::of(&args.nets, checkpoint)? } else { None };
     let bound = net.as_ref().map(|net| net::bound(net, checkpoint)).transpose()?;
     if let Some(bound) = &bound {
-        fits(args, bound, checkpoint)?;
+        check_net(args, bound, checkpoint)?;
     }
     let is_divided = args.bn.map_or(is_torch, |bn| bn == Bn::FoldFactor);
     let is_fixed = args.fix_gamma.map_or(is_torch, |fix| fix == FixedGamma::Auto);
@@ -30,18 +30,18 @@ pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) ->
         let message = format!("{}: nothing says which of its layers are BatchNorms", checkpoint.name());
         return Err(Failure::new(message).help("name the net: --net deploy.prototxt"));
     }
-    options = and(options, args.strip_diff.then_some(StripDiff));
-    options = and(options, (args.squeeze_legacy || is_torch).then_some(SqueezeLegacy));
+    options = add(options, args.strip_diff.then_some(StripDiff));
+    options = add(options, (args.squeeze_legacy || is_torch).then_some(SqueezeLegacy));
     let divided = bound.as_ref().filter(|_| is_divided).map(BatchNorm::of);
-    // Caffe refuses a layer without the tensors that it expects.
+    // Caffe refuses a BatchNorm without its factor, so a factor of one is written.
     let divided = divided.map(|divided| if to.is_caffe() { divided.with_ones() } else { divided });
-    options = and(options, divided);
-    options = and(options, is_fixed.then(|| FixGamma::of(bound.as_ref(), checkpoint)));
-    options = and(options, bound.as_ref().filter(|_| is_torch).map(TorchLayout::of));
-    options = and(options, args.rgb.then_some(Rgb));
-    options = and(options, args.fc_from.clone());
-    options = and(options, args.layout);
-    options = and(options, args.dtype.and_then(Dtype::new));
+    options = add(options, divided);
+    options = add(options, is_fixed.then(|| FixGamma::of(bound.as_ref(), checkpoint)));
+    options = add(options, bound.as_ref().filter(|_| is_torch).map(TorchLayout::of));
+    options = add(options, args.rgb.then_some(Rgb));
+    options = add(options, args.fc_from.clone());
+    options = add(options, args.layout);
+    options = add(options, args.dtype.and_then(Dtype::new));
     if is_torch {
         options = options.transform(Names::torch(bound.as_ref(), checkpoint));
     } else if args.names != Path::new("raw") {
@@ -51,16 +51,16 @@ pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) ->
     Ok(options)
 }
 
-/// Adds a transform that is asked for and has something to do.
-fn and(options: Options, step: Option<impl Transform + 'static>) -> Options {
+/// Adds a transform if it is requested and has something to do.
+fn add(options: Options, step: Option<impl Transform + 'static>) -> Options {
     match step {
         Some(step) if !step.is_idle() => options.transform(step),
         _ => options,
     }
 }
 
-/// Refuses a net given for --bn or --fix-gamma that has none of the file's BatchNorms.
-fn fits(args: &Transforms, net: &Bound<'_>, checkpoint: &Checkpoint) -> Result<(), Failure> {
+/// Refuses a net given for --bn or --fix-gamma if the file has no weights of its BatchNorms.
+fn check_net(args: &Transforms, net: &Bound<'_>, checkpoint: &Checkpoint) -> Result<(), Failure> {
     if args.nets.net.is_none() && args.nets.symbol.is_none() {
         return Ok(());
     }
@@ -78,7 +78,7 @@ fn fits(args: &Transforms, net: &Bound<'_>, checkpoint: &Checkpoint) -> Result<(
     Ok(())
 }
 
-/// The names from a file of names.
+/// Reads a map of names, a file of lines `OLD NEW`.
 pub(crate) fn names_of(path: &Path, checkpoint: &Checkpoint) -> Result<Names, Failure> {
     let name = path.display();
     let text = fs::read_to_string(path).map_err(|e| {

@@ -1,4 +1,4 @@
-//! `blob transpose`: a conversion that puts the axes of tensors in another order, and changes nothing else.
+//! `blob transpose`: a conversion that permutes the axes of tensors and changes nothing else.
 
 use blob_convert::Options;
 use blob_convert::transform::Permute;
@@ -13,10 +13,10 @@ use crate::select::select;
 pub(crate) fn run(args: &Transpose, context: &Context) -> Result<Status, Failure> {
     let convert =
         Convert { to: args.to, force: args.force, dry_run: args.dry_run, ..Convert::new(&args.file, &args.output) };
-    convert::run(&convert, context, &|checkpoint, options| changed(args, checkpoint, options))
+    convert::run(&convert, context, &|checkpoint, options| add_transform(args, checkpoint, options))
 }
 
-fn changed(args: &Transpose, checkpoint: &Checkpoint, options: Options) -> Result<Options, Failure> {
+fn add_transform(args: &Transpose, checkpoint: &Checkpoint, options: Options) -> Result<Options, Failure> {
     let chosen = select(checkpoint, &args.tensors, false)?;
     let names = chosen.into_iter().map(|index| checkpoint.entries()[index].name().to_owned()).collect();
     if let Some(fc_from) = &args.fc_from {

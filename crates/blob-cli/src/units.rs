@@ -60,13 +60,13 @@ pub(crate) fn seconds(s: f64) -> String {
     }
 }
 
-/// `s` behind a noun where there is more or less than one: `1 tensor`, `2 tensors`.
+/// A count with its noun, in the plural unless it is one: `1 tensor`, `2 tensors`.
 pub(crate) fn plural(n: u64, noun: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
     format!("{} {noun}{s}", grouped(n))
 }
 
-/// A number with four significant digits, as C's `%#.4g` has them: `0.008979`, `1.500`, `1235`, `5.052e4`.
+/// A number with four significant digits, as C's `%#.4g` prints them: `0.008979`, `1.500`, `1235`, `5.052e4`.
 pub(crate) fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -81,7 +81,7 @@ pub(crate) fn number(value: f64) -> String {
         };
         return text.to_owned();
     }
-    // Rounded first: 9999.6 has the exponent 4.
+    // The exponent is that of the rounded number: 9999.6 has the exponent 4.
     let rounded = format!("{value:.3e}");
     let exponent = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
     match exponent {
@@ -90,7 +90,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// A share in percent that is 0 or 100 only where it is exactly that.
+/// A share in percent, which is 0% or 100% only if it is exactly that.
 pub(crate) fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_owned();
@@ -105,7 +105,7 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// Reads a size: `65536`, `512K`, `1.5GiB`, `2GB`. K and KiB are 1024, KB is 1000.
+/// Parses a size: `65536`, `512K`, `1.5GiB`, `2GB`. K and KiB are 1024, KB is 1000.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no size; write bytes, or a number with K, M, G or T: 512M, 1.5GiB");
     let text = text.trim();
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_as_in_the_manual() {
+    fn byte_counts_are_printed_in_binary_units() {
         for (n, text) in [
             (0, "0 B"),
             (1023, "1023 B"),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_exact_until_they_are_long() {
+    fn counts_are_exact_below_ten_million() {
         for (n, text) in [
             (0, "0"),
             (999, "999"),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_with_either_base() {
+    fn sizes_are_parsed_with_either_base() {
         for (text, n) in [
             ("0", 0),
             ("65536", 65536),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_within_half_of_the_fourth_digit() {
+    fn a_number_is_rounded_to_the_nearest_four_digits() {
         for exponent in -12..13 {
             for digits in [1.0, 1.00049, 1.2345, 4.9995, 9.9994, 9.9996] {
                 let value = digits * 10f64.powi(exponent);

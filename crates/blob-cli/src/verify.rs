@@ -1,6 +1,6 @@
-//! `blob verify`: checks that a file is whole, has finite values, and equals another file.
+//! `blob verify`: checks that a file is whole, that its values are finite, and that it equals another file.
 //!
-//! `blob_convert::verify` does the checks; this prints the results and sets the exit code.
+//! `blob_convert::verify` does the checks; this module prints their results and sets the exit code.
 
 mod report;
 
@@ -16,7 +16,7 @@ use blob_io::{Checkpoint, Entry, Error, Reason};
 use crate::args::{Global, Verify};
 use crate::context::Context;
 use crate::failure::{self, Failure, Status};
-use crate::info::odd;
+use crate::info::file_warnings;
 use crate::open::{name, open};
 use crate::output::Out;
 use crate::output::progress::Progress;
@@ -37,16 +37,16 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
     let symbol = args.symbol.as_ref().filter(|path| path.exists()).map(Symbol::open).transpose()?;
     let others = Others { file: other, symbol };
     let mut out = context.terminal.out();
-    let mut tally = Tally::default();
+    let mut counts = FileCounts::default();
     for path in &args.files {
-        tally.add(check(path, args, &others, context, &mut out)?);
+        counts.add(check(path, args, &others, context, &mut out)?);
         out.flush()?;
     }
     if args.files.len() > 1 && !context.global.json {
-        writeln!(out, "{}", tally.text())?;
+        writeln!(out, "{}", counts.text())?;
         out.flush()?;
     }
-    Ok(tally.status())
+    Ok(counts.status())
 }
 
 /// The files to compare with.
@@ -57,13 +57,13 @@ struct Others {
 
 /// The number of files by result.
 #[derive(Default)]
-struct Tally {
+struct FileCounts {
     ok: u64,
     failed: u64,
     not_read: u64,
 }
 
-impl Tally {
+impl FileCounts {
     fn add(&mut self, status: Status) {
         match status {
             Status::Yes => self.ok += 1,
@@ -96,7 +96,7 @@ impl Tally {
 fn check(path: &Path, args: &Verify, others: &Others, context: &Context, out: &mut Out) -> Result<Status, Failure> {
     let checkpoint = match open(path, &context.global) {
         Ok(checkpoint) => checkpoint,
-        Err(e) if says_no(&e) => return broken(path, &e, args, context, out),
+        Err(e) if is_broken(&e) => return report_broken(path, &e, args, context, out),
         Err(e) => {
             out.flush()?;
             let failure = Failure::from(e);
@@ -123,7 +123,7 @@ fn check(path: &Path, args: &Verify, others: &Others, context: &Context, out: &m
             if failure.problem().is_none() {
                 return Err(failure);
             }
-            context.terminal.trouble(&failure);
+            context.terminal.error(&failure);
             Ok(Status::Trouble)
         }
     }
@@ -141,7 +141,7 @@ fn checks(
     for fault in checkpoint.faults() {
         report.finding(Line::of_fault(fault));
     }
-    for warning in odd(checkpoint) {
+    for warning in file_warnings(checkpoint) {
         match args.strict {
             true => report.finding(Line::of_file("warning", warning)),
             false => report.note(warning),
@@ -150,56 +150,51 @@ fn checks(
     let written = verify::receipt(checkpoint, &progress, &mut |finding| {
         report.finding(Line::from(finding));
     })?;
-    if let Some(right) = written {
-        let digests = units::plural(right, "digest");
-        report.held(format!("{digests} as in the receipt"));
+    if let Some(equal) = written {
+        let digests = units::plural(equal, "digest");
+        report.passed(format!("{digests} as in the receipt"));
     }
     if args.replay {
         let steps = verify::replay(checkpoint, &mut |remark| report.remark(remark));
-        report.held(format!("{} in the receipt", units::plural(steps as u64, "transform")));
+        report.passed(format!("{} in the receipt", units::plural(steps as u64, "transform")));
     }
     if args.finite {
         let before = report.count();
         verify::finite(checkpoint, &progress, &mut |remark| report.remark(remark))?;
         if report.count() == before {
-            report.held("all values finite".to_owned());
+            report.passed("all values finite".to_owned());
         }
     }
     if let Some(expected) = &args.sha256 {
         let file = Subject::File { name: checkpoint.name(), source: checkpoint.stored() };
         let found = digest(file, Algorithm::Sha256, &progress)?.digest;
         match found == *expected {
-            true => report.held("SHA-256 as expected".to_owned()),
+            true => report.passed("SHA-256 as expected".to_owned()),
             false => report.finding(Line::of_file("sha256", format!("SHA-256 is {found}, expected {expected}"))),
         }
     }
     if let Some(path) = &args.symbol {
-        let of_archive;
         let symbol = match &others.symbol {
             Some(symbol) => symbol,
-            None => {
-                of_archive = beside(checkpoint, path)?;
-                &of_archive
-            }
+            None => &beside(checkpoint, path)?,
         };
         let before = report.count();
-        let held = verify::symbol(checkpoint, symbol, &mut |remark| report.remark(remark));
+        let equal = verify::symbol(checkpoint, symbol, &mut |remark| report.remark(remark));
         if report.count() == before {
-            report.held(format!("{} as in {}", units::plural(held, "variable"), symbol.name));
+            report.passed(format!("{} as in {}", units::plural(equal, "variable"), symbol.name));
         }
     }
     if let Some(other) = &others.file {
         let before = report.count();
-        let mut tell = |remark| report.remark(remark);
-        let compared = verify::against(checkpoint, other, &progress, &mut tell)?;
+        let compared = verify::against(checkpoint, other, &progress, &mut |remark| report.remark(remark))?;
         if report.count() == before {
             let equal = units::plural(compared.equal, "tensor");
-            let held = match compared.redone {
+            let passed = match compared.redone {
                 0 => format!("{equal} bit for bit as in {}", other.name()),
                 1 => format!("{equal} bit for bit what 1 transform makes of {}", other.name()),
                 steps => format!("{equal} bit for bit what {steps} transforms make of {}", other.name()),
             };
-            report.held(held);
+            report.passed(passed);
         }
     }
     Ok(())
@@ -234,14 +229,14 @@ fn work(checkpoint: &Checkpoint, args: &Verify, other: Option<&Checkpoint>) -> u
     work
 }
 
-/// Whether a file that does not open is certainly broken. Any other file may be sound but unsupported.
-fn says_no(e: &Error) -> bool {
+/// Whether a file that does not open is certainly broken. With any other error it may be sound but unsupported.
+fn is_broken(e: &Error) -> bool {
     use Reason::{Checksum, Empty, Html, LfsPointer, Malformed, Truncated};
     matches!(e.reason(), Empty | Html | LfsPointer | Truncated | Malformed | Checksum)
 }
 
 /// Reports a broken file that does not open, as a finding.
-fn broken(path: &Path, e: &Error, args: &Verify, context: &Context, out: &mut Out) -> Result<Status, Failure> {
+fn report_broken(path: &Path, e: &Error, args: &Verify, context: &Context, out: &mut Out) -> Result<Status, Failure> {
     let bytes = std::fs::metadata(path).ok().map(|m| m.len());
     let mut report = Report::new(name(path), bytes, args, context, out);
     report.help(failure::help(e));

@@ -75,7 +75,7 @@ pub(crate) struct Convert {
 }
 
 impl Convert {
-    /// A conversion of a file without any option.
+    /// A conversion without any option.
     pub(crate) fn new(input: &Path, output: &Path) -> Self {
         Self {
             input: input.to_owned(),
@@ -141,21 +141,21 @@ pub(crate) struct Transforms {
     pub(crate) strict: bool,
 }
 
-/// What becomes of the factor of Caffe's BatchNorms.
+/// How the factor of Caffe's BatchNorms is converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Bn {
     FoldFactor,
     Raw,
 }
 
-/// What becomes of a gamma that MXNet does not use.
+/// How a gamma that MXNet ignores is converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FixedGamma {
     Auto,
     Off,
 }
 
-/// How Caffe's blobs are stored, where it is not as since 2015.
+/// The ways to store Caffe's blobs other than the standard one since 2015.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CaffeForm {
     Legacy,
@@ -168,7 +168,7 @@ fn params_version() -> impl TypedValueParser<Value = Version> {
     PossibleValuesParser::new(["0", "1", "2", "3"]).map(version)
 }
 
-/// Reads the name of a dtype of floats.
+/// Parses the name of a floating-point dtype.
 fn dtype() -> impl TypedValueParser<Value = DType> {
     let floats = || DType::ALL.iter().filter(|dtype| dtype.is_float());
     let named = move |name: String| *floats().find(|dtype| dtype.name() == name).expect("clap has checked it");

@@ -29,7 +29,7 @@ pub(crate) struct Extract {
     pub(crate) force: bool,
 }
 
-/// What `extract` writes.
+/// The formats that `extract` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExtractFormat {
     /// NumPy's format: dtype, shape, values

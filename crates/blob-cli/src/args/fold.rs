@@ -38,7 +38,7 @@ pub(crate) struct Fold {
     pub(crate) dry_run: bool,
 }
 
-/// What says which layers a net has.
+/// The file that describes the layers of a net.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct NetFiles {
     /// The net's layers are those of this prototxt [default: those in a .caffemodel itself]

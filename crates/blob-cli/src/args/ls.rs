@@ -37,7 +37,7 @@ pub(crate) struct Ls {
     pub(crate) sort: Option<SortKey>,
 }
 
-/// What `ls` sorts by.
+/// The keys by which `ls` sorts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SortKey {
     /// By name, byte by byte

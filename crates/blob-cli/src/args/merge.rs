@@ -102,7 +102,7 @@ pub(crate) struct Split {
     pub(crate) dry_run: bool,
 }
 
-/// The formats that are written from tensors alone: the layers of a NeoML net are not known.
+/// Whether the format can be written from tensors alone. A NeoML net cannot, because it needs the layers.
 pub(crate) fn is_written(format: Format) -> bool {
     format != Format::NeomlNet
 }

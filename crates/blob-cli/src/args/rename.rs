@@ -45,17 +45,17 @@ pub(crate) struct Rename {
     pub(crate) dry_run: bool,
 }
 
-/// A replacement as sed writes it.
+/// A replacement in the notation of sed.
 #[derive(Clone, Debug)]
 pub(crate) struct Sed {
     old: Regex,
-    /// As the crate `regex` writes it.
+    /// The replacement in the notation of the crate `regex`.
     new: String,
     is_global: bool,
 }
 
 impl Sed {
-    /// The name with what is found replaced.
+    /// Replaces the matches in a name.
     pub(crate) fn applied(&self, name: &str) -> String {
         self.old.replacen(name, if self.is_global { 0 } else { 1 }, &*self.new).into_owned()
     }
@@ -64,29 +64,29 @@ impl Sed {
 fn sed(text: &str) -> Result<Sed, String> {
     const USAGE: &str = "s/OLD/NEW/ or s/OLD/NEW/g is expected";
     let mut letters = text.chars();
-    let (Some('s'), Some(mark)) = (letters.next(), letters.next()) else { return Err(USAGE.to_owned()) };
+    let (Some('s'), Some(delimiter)) = (letters.next(), letters.next()) else { return Err(USAGE.to_owned()) };
     let mut parts = vec![String::new()];
     let mut is_escaped = false;
     for letter in letters {
         let part = parts.last_mut().ok_or(USAGE)?;
         match letter {
-            _ if is_escaped && letter == mark => part.push(letter),
+            _ if is_escaped && letter == delimiter => part.push(letter),
             _ if is_escaped => part.extend(['\\', letter]),
             '\\' => {}
-            _ if letter == mark => parts.push(String::new()),
+            _ if letter == delimiter => parts.push(String::new()),
             _ => part.push(letter),
         }
         is_escaped = letter == '\\' && !is_escaped;
     }
     let ([old, new, flags], false) = (&parts[..], is_escaped) else { return Err(USAGE.to_owned()) };
-    if !["", "g"].contains(&&**flags) || mark.is_alphanumeric() || mark == '\\' {
+    if !["", "g"].contains(&&**flags) || delimiter.is_alphanumeric() || delimiter == '\\' {
         return Err(USAGE.to_owned());
     }
     let old = Regex::new(old).map_err(|e| e.to_string().lines().last().unwrap_or_default().trim().to_owned())?;
     Ok(Sed { new: replacement(new, old.captures_len())?, old, is_global: flags == "g" })
 }
 
-/// What stands for the text that is found, as the crate `regex` writes it.
+/// Translates a replacement of sed, in which `\1` and `&` stand for matches, into the notation of the crate `regex`.
 fn replacement(new: &str, groups: usize) -> Result<String, String> {
     let (mut made, mut letters) = (String::new(), new.chars());
     while let Some(letter) = letters.next() {

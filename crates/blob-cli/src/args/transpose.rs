@@ -52,7 +52,7 @@ pub(crate) struct Transpose {
     pub(crate) dry_run: bool,
 }
 
-/// An order of axes.
+/// A permutation of axes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Axes(pub(crate) Vec<usize>);
 
@@ -60,7 +60,7 @@ fn preset(text: &str) -> Result<Axes, String> {
     let axes = text.split_once('-').and_then(|(old, new)| {
         let find = |letter: char| old.chars().position(|other| other == letter);
         let axes: Vec<usize> = new.chars().map(find).collect::<Option<_>>()?;
-        // Each letter stands once on both sides.
+        // Each letter occurs once on both sides.
         let once = (0..axes.len()).all(|axis| axes.contains(&axis)) && old.chars().count() == axes.len();
         (once && !axes.is_empty()).then_some(Axes(axes))
     });
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_say_an_order() {
+    fn letters_name_a_permutation() {
         for (text, axes) in
             [("oihw-hwio", &[2, 3, 1, 0][..]), ("hwio-oihw", &[3, 2, 0, 1]), ("ab-ba", &[1, 0]), ("x-x", &[0])]
         {

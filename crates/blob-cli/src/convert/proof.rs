@@ -1,4 +1,4 @@
-//! The command that proves a conversion, printed after it, and the quoting of its paths for a shell.
+//! Prints the `verify` command that proves a conversion, with its paths quoted for a shell.
 
 use std::fs;
 use std::path::Path;
@@ -25,21 +25,22 @@ pub(super) fn print_proof(
     context: &Context,
 ) {
     let output = opened_by(args, plan);
-    let stays = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
-    // With --into or --form the output differs bit for bit; transforms can only be repeated from a receipt.
+    let is_on_disk = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
+    // `verify` compares bit for bit. With --into or --form the tensors differ, and transforms can only be repeated from
+    // a receipt.
     let is_transformed = !plan.is_untransformed() && !plan.has_receipt();
     let differs = args.into.is_some() || is_transformed || !args.form.is_empty();
-    if matches!(target, Target::Stdout) || args.dense || differs || !(stays(&args.input) && stays(output)) {
+    if matches!(target, Target::Stdout) || args.dense || differs || !(is_on_disk(&args.input) && is_on_disk(output)) {
         return;
     }
-    // `verify` must detect both formats: `--from` can name the output's, but not that of `--against`.
-    let undetected = Global { from: None, ..context.global.clone() };
-    let hides = |path: &Path, format| !open(path, &undetected).is_ok_and(|file| file.format() == format);
-    if context.global.from.is_some() && hides(&args.input, checkpoint.format()) {
+    // `verify` must detect the format of `--against`; `--from` can name only that of the output.
+    let detect = Global { from: None, ..context.global.clone() };
+    let is_misdetected = |path: &Path, format| !open(path, &detect).is_ok_and(|file| file.format() == format);
+    if context.global.from.is_some() && is_misdetected(&args.input, checkpoint.format()) {
         return;
     }
     let from = match plan.to() {
-        to @ Format::MxnetRecord if hides(output, to) => format!(" --from {}", to.name()),
+        to @ Format::MxnetRecord if is_misdetected(output, to) => format!(" --from {}", to.name()),
         _ => String::new(),
     };
     let (output, input) = (quoted(output), quoted(&args.input));

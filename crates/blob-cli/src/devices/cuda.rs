@@ -1,10 +1,10 @@
-//! The GPUs as `synced_mem` finds them through the driver, and in plain words why it finds none.
+//! Lists the GPUs through `synced_mem`. If there is none, explains why in words for users.
 
 use synced_mem::cuda::{self, Absent, Info};
 
 use super::{Absence, Gpu};
 
-// A static program has no loader, so it finds no driver, whatever the machine has.
+// A static program has no dynamic loader, so it cannot load the driver even if the machine has one.
 #[cfg(all(target_env = "musl", target_feature = "crt-static"))]
 mod linked {
     pub(super) const STATICALLY: bool = true;
@@ -51,7 +51,7 @@ fn absence(absent: &Absent, is_static: bool) -> Absence {
         ),
         Absent::TooOld { .. } => ("too-old", "update the driver of the NVIDIA GPU"),
         Absent::Incomplete { .. } => ("incomplete", "install the driver of the NVIDIA GPU again"),
-        // And whatever a later version of the library tells apart.
+        // `Failed`, and reasons that a later version of the library adds.
         _ => ("failed", "`nvidia-smi` may say more; after an update of the driver, restart the machine"),
     };
     let message = match absent {

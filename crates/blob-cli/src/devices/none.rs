@@ -1,4 +1,4 @@
-//! In place of the GPUs where the tool is built without its feature `cuda`.
+//! Stands in for `cuda` if the tool is built without that feature: there are no GPUs.
 
 use super::{Absence, Gpu};
 

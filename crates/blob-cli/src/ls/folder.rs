@@ -81,7 +81,7 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     Ok(status)
 }
 
-/// The tensors that match any pattern; a pattern without a match here may have one in another file.
+/// The tensors that match any pattern. A pattern without a match is no error: it may match in another file.
 fn matching(checkpoint: &Checkpoint, selection: &Selection, matched: &mut [bool]) -> Result<Vec<usize>, Failure> {
     if selection.patterns.is_empty() {
         return select(checkpoint, &[], selection.regex);
@@ -119,7 +119,7 @@ impl Total {
     }
 }
 
-/// Only for people: programs can add up the lines.
+/// Printed only as text; a program can add up the lines itself.
 impl Render for Total {
     fn json(self, _: &Context, _: &mut Out) -> Result<(), Failure> {
         Ok(())
@@ -142,21 +142,21 @@ impl Render for Total {
 
 /// The files under a folder that may hold tensors. A folder that a conversion wrote counts as one file.
 struct Files {
-    /// The paths still to visit, the next one last.
-    left: Vec<PathBuf>,
-    /// The remaining files of an archive, which are visited first.
+    /// The paths to visit, the next one last.
+    pending: Vec<PathBuf>,
+    /// The files of an archive to visit before those, the next one last.
     members: Vec<PathBuf>,
 }
 
 impl Files {
     fn of(folder: &Path) -> Self {
-        Self { left: vec![folder.to_owned()], members: Vec::new() }
+        Self { pending: vec![folder.to_owned()], members: Vec::new() }
     }
 
     /// Adds the contents of a folder to the paths to visit.
     fn enter(&mut self, folder: &Path) -> Result<(), Error> {
-        let listed = Self::within(folder);
-        self.left.extend(listed.map_err(|source| Error::Io {
+        let listed = Self::contents(folder);
+        self.pending.extend(listed.map_err(|source| Error::Io {
             file: name(folder),
             action: "list".to_owned(),
             source,
@@ -165,7 +165,7 @@ impl Files {
     }
 
     /// The contents of a folder in reverse order.
-    fn within(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    fn contents(folder: &Path) -> io::Result<Vec<PathBuf>> {
         let mut all = Vec::new();
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
@@ -188,7 +188,7 @@ impl Iterator for Files {
         if let Some(member) = self.members.pop() {
             return Some(Ok(member));
         }
-        while let Some(path) = self.left.pop() {
+        while let Some(path) = self.pending.pop() {
             let is_folder = path.is_dir();
             if is_folder && !path.join(format!("{RECEIPT_KEY}.json")).is_file() {
                 if let Err(error) = self.enter(&path) {
@@ -202,7 +202,7 @@ impl Iterator for Files {
     }
 }
 
-/// Whether it is an index of shards: the shards themselves are listed.
+/// Whether the file is an index of shards. It is skipped, because the shards themselves are listed.
 fn is_index(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(b".safetensors.index.json"))
 }

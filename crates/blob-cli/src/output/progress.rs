@@ -14,8 +14,8 @@ use super::{Terminal, columns};
 use crate::args::When;
 use crate::units;
 
-/// Work shorter than this shows no progress.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Progress is first shown after this time.
+const DELAY: Duration = Duration::from_millis(500);
 
 /// Moves to the start of the line and clears it.
 const CLEAR: &str = "\r\x1b[2K";
@@ -31,7 +31,7 @@ pub(crate) struct Progress {
     total: u64,
     done: AtomicU64,
     start: Instant,
-    how: How,
+    mode: Mode,
     drawn: Mutex<Drawn>,
 }
 
@@ -42,27 +42,27 @@ struct Drawn {
 }
 
 #[derive(Clone, Copy)]
-enum How {
+enum Mode {
     Silent,
     Bar,
     Lines,
 }
 
 impl Progress {
-    /// Begins work on `total` bytes. From now on signals stop the work.
+    /// Begins work on `total` bytes. From then on a signal cancels the work.
     pub(crate) fn begin(terminal: &Terminal, total: u64) -> Self {
         catch_signals();
-        let how = match (terminal.progress, stderr().is_terminal()) {
-            (When::Never, _) | (When::Auto, false) => How::Silent,
-            (When::Auto | When::Always, true) => How::Bar,
-            (When::Always, false) => How::Lines,
+        let mode = match (terminal.progress, stderr().is_terminal()) {
+            (When::Never, _) | (When::Auto, false) => Mode::Silent,
+            (When::Auto | When::Always, true) => Mode::Bar,
+            (When::Always, false) => Mode::Lines,
         };
         Self {
             total,
             done: AtomicU64::new(0),
             start: Instant::now(),
-            how,
-            drawn: Mutex::new(Drawn { next: PATIENCE, is_bar: false }),
+            mode,
+            drawn: Mutex::new(Drawn { next: DELAY, is_bar: false }),
         }
     }
 
@@ -82,7 +82,7 @@ impl Progress {
 
     fn draw(&self, done: u64) {
         let elapsed = self.start.elapsed();
-        // Another thread is drawing nearly the same.
+        // Another thread is drawing, and its numbers are nearly the same.
         let Ok(mut drawn) = self.drawn.try_lock() else {
             return;
         };
@@ -90,15 +90,15 @@ impl Progress {
             return;
         }
         let text = format!("{} of {}", units::bytes(done), units::bytes(self.total));
-        match self.how {
-            How::Silent => {}
-            How::Bar => {
+        match self.mode {
+            Mode::Silent => {}
+            Mode::Bar => {
                 let width = columns(terminal_size_of(stderr()));
                 let line = bar(&text, done, self.total, elapsed.as_secs_f64(), width);
                 let _ = write!(stderr(), "{CLEAR}{line}");
                 *drawn = Drawn { next: elapsed + Duration::from_millis(100), is_bar: true };
             }
-            How::Lines => {
+            Mode::Lines => {
                 drawn.next = elapsed + Duration::from_secs(1);
                 let _ = writeln!(stderr(), "progress: {text}");
             }
@@ -109,7 +109,7 @@ impl Progress {
 impl Watch for Progress {
     fn advanced(&self, bytes: u64) {
         let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if !matches!(self.how, How::Silent) {
+        if !matches!(self.mode, Mode::Silent) {
             self.draw(done);
         }
     }
@@ -142,7 +142,7 @@ fn bar(text: &str, done: u64, total: u64, seconds: f64, width: usize) -> String 
     fitting.next().unwrap_or_default()
 }
 
-/// Makes SIGINT and SIGTERM set the flag. If that fails, they end the process as usual.
+/// Makes SIGINT and SIGTERM set `CANCELLED`. If that fails, they end the process as usual.
 fn catch_signals() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {

@@ -20,7 +20,7 @@ pub(crate) fn width(text: &str) -> usize {
 
 /// Cuts the middle of a text longer than `most` columns: `arg:rf_c2…_gamma`. Names differ at both ends.
 pub(crate) fn cut(text: &str, most: usize, ascii: bool) -> Cow<'_, str> {
-    // No character takes more than four bytes a column by itself; most texts are short.
+    // A text has no more columns than bytes, so most texts need no measuring.
     if text.len() <= most || width(text) <= most {
         return Cow::Borrowed(text);
     }
@@ -61,8 +61,8 @@ pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// Wraps a message to `most` columns and indents all lines but the first by `hang`. A longer word is not broken: a path
-/// that the terminal wraps can still be copied in one piece.
+/// Wraps a message to `most` columns and indents all lines but the first by `hang`. Longer words are not broken, so
+/// that a path can be copied in one piece even if the terminal wraps it.
 pub(crate) fn paragraph(text: &str, most: Option<usize>, hang: usize) -> String {
     let body = text.trim_start_matches(' ');
     let lead = text.len() - body.len();
@@ -93,7 +93,7 @@ fn columns(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
-/// The bytes of the parts that fit into the columns.
+/// The number of bytes in the leading parts that fit into `room` columns.
 fn fitting<'t>(parts: impl Iterator<Item = &'t str>, mut room: usize) -> usize {
     let fits = parts.take_while(|part| match room.checked_sub(width(part)) {
         Some(left) => {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cut_is_wider_than_asked() {
+    fn cut_and_wrapped_text_fits_the_width() {
         let text = r"a名\x1b\\e\u{202e}x".repeat(9);
         for most in 1..80 {
             assert!(width(&cut(&text, most, false)) <= most);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_hangs_and_its_longest_word_stays_whole() {
+    fn a_message_is_indented_and_its_longest_word_stays_whole() {
         let text = "  help: fetch the file/that/is/long anew";
         assert_eq!(paragraph(text, None, 4), text);
         assert_eq!(paragraph(text, Some(14), 4), "  help: fetch\n    the\n    file/that/is/long\n    anew");

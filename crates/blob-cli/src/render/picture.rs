@@ -1,18 +1,19 @@
-//! A tensor's values as NumPy prints an array: brackets for axes, aligned numbers, dots for what is left out.
+//! Prints a tensor's values as NumPy prints an array: brackets for axes, aligned numbers, `...` for elided values.
 //!
-//! Pure: bytes and a shape to text. Which elements are shown was decided where they were fetched, by `slice::shown`.
+//! Pure: turns bytes and a shape into text. Which elements are shown is decided by `slice::head_and_tail`, when they
+//! are fetched.
 
 use std::io::{self, Write};
 
 use blob_core::DType;
 
 use crate::elements::Value;
-use crate::slice::shown;
+use crate::slice::head_and_tail;
 
-/// Where a line of numbers is broken at the latest, as NumPy's `linewidth`.
+/// The maximum width of a line: NumPy's `linewidth`.
 const LINE: usize = 75;
 
-/// Values on their way to text.
+/// The values to print, and their format.
 pub(crate) struct Picture<'a> {
     dtype: DType,
     bytes: &'a [u8],
@@ -22,18 +23,19 @@ pub(crate) struct Picture<'a> {
     line: usize,
 }
 
-/// How all numbers of one picture are written.
+/// The number format of a picture, which all its values share.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Style {
     precision: usize,
     is_scientific: bool,
-    /// The widest text before the point (or all of it, where there is none), and from the point on.
+    /// The widest text before the decimal point (or the whole text if there is none), and from the point on.
     left: usize,
     right: usize,
 }
 
 impl<'a> Picture<'a> {
-    /// `bytes` hold the shown elements of a tensor of shape `dims`, in order.
+    /// `bytes` are the shown elements of a tensor of shape `dims`, in row-major order. With `edge`, these are the first
+    /// and last `edge` indices of each axis.
     pub(crate) fn new(dtype: DType, bytes: &'a [u8], dims: &'a [usize], edge: Option<usize>, precision: usize) -> Self {
         let values = || bytes.chunks_exact(dtype.size()).map(|b| Value::read(dtype, b));
         let mut style = Style { precision, is_scientific: is_scientific(values()), ..Style::default() };
@@ -47,13 +49,13 @@ impl<'a> Picture<'a> {
                 style.right = style.right.max(right.len());
             }
         }
-        // `nan` and integers have no point, and may stand where others have their digits behind it.
+        // `nan` and integers have no point, and may reach into the columns right of it.
         style.left = style.left.max(widest.saturating_sub(style.right));
         Self { dtype, bytes, dims, edge, style, line: LINE }
     }
 
-    /// The same on lines that a terminal of this width has room for.
-    pub(crate) fn within(self, width: Option<usize>) -> Self {
+    /// The picture with lines that fit this width.
+    pub(crate) fn fitted(self, width: Option<usize>) -> Self {
         Self { line: width.map_or(LINE, |w| w.min(LINE)), ..self }
     }
 
@@ -71,7 +73,7 @@ impl<'a> Picture<'a> {
     }
 
     fn axis(&self, axis: usize, values: &mut dyn Iterator<Item = Value>, out: &mut dyn Write) -> io::Result<()> {
-        let (head, tail) = shown(self.dims[axis], self.edge);
+        let (head, tail) = head_and_tail(self.dims[axis], self.edge);
         if axis + 1 == self.dims.len() {
             return self.row(axis, head.len(), tail.len(), values, out);
         }
@@ -125,7 +127,7 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// NumPy's rule: very large, very small, or more than a thousandfold apart.
+/// NumPy's rule for scientific notation: values are very large, very small, or differ by more than a factor of 1000.
 fn is_scientific(values: impl Iterator<Item = Value>) -> bool {
     let sizes = values.filter_map(Value::as_float).map(f64::abs);
     let sizes = sizes.filter(|x| x.is_finite() && *x > 0.0);
@@ -134,18 +136,13 @@ fn is_scientific(values: impl Iterator<Item = Value>) -> bool {
 }
 
 impl Style {
-    /// A value's text before its point and from the point on.
+    /// A value's text before the decimal point, and from the point on.
     fn halves(&self, value: Value) -> (String, String) {
-        let Some(x) = value.as_float() else {
+        let Some(x) = value.as_float().filter(|x| x.is_finite()) else {
             let mut text = String::new();
             value.write(&mut text, "");
             return (text, String::new());
         };
-        if !x.is_finite() {
-            let mut text = String::new();
-            value.write(&mut text, "");
-            return (text, String::new());
-        }
         let precision = self.precision;
         if self.is_scientific {
             let text = format!("{x:.precision$e}");
@@ -162,7 +159,7 @@ impl Style {
         (left.to_owned(), format!(".{}", right.trim_end_matches('0')))
     }
 
-    /// A value with its point where all points are.
+    /// A value, padded so that all decimal points line up.
     fn text(&self, value: Value) -> String {
         let (left, right) = self.halves(value);
         let (to_left, to_right) = (self.left, self.right);
@@ -184,7 +181,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// Each checked with numpy.set_printoptions(precision=4) and print.
+    /// Each text was compared with what NumPy prints after `numpy.set_printoptions(precision=4)`.
     #[test]
     fn arrays_look_as_numpy_prints_them() {
         assert_eq!(floats(&[1.0, 2.5, -3.25], &[3], None), "[ 1.    2.5  -3.25]\n");
@@ -197,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_dots() {
+    fn elided_values_are_dots() {
         let corners = [0.0, 1.0, 2.0, 7.0, 8.0, 9.0];
         assert_eq!(floats(&corners, &[10], Some(3)), "[0. 1. 2. ... 7. 8. 9.]\n");
         let column: Vec<f32> = corners.to_vec();

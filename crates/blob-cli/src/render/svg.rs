@@ -1,4 +1,4 @@
-//! Histograms as SVG: a page of its own, or a part of an HTML page. Text from files is escaped.
+//! Draws histograms as SVG: a file of its own, or a part of an HTML page. Text from files is escaped.
 
 use std::fmt::Write;
 
@@ -7,17 +7,17 @@ use blob_convert::stats::Binned;
 use crate::escape::escape;
 use crate::units;
 
-/// The bars' room.
+/// The size of the area of the bars.
 const WIDTH: usize = 640;
 const HEIGHT: usize = 240;
 
-/// What stands above a picture.
+/// The two lines above a picture.
 pub(crate) struct Title {
     pub(crate) name: String,
     pub(crate) about: String,
 }
 
-/// A file of its own, which is light or dark as its reader's.
+/// An SVG file, which follows the viewer's light or dark theme.
 pub(crate) fn page(title: &Title, bins: Option<&Binned>) -> String {
     let (width, height) = (WIDTH + 40, HEIGHT + 90);
     let mut text = format!(
@@ -26,8 +26,8 @@ pub(crate) fn page(title: &Title, bins: Option<&Binned>) -> String {
          @media(prefers-color-scheme:dark){{svg{{color:#ddd;background:#16181c}}}}text{{fill:currentColor}}\
          .bar{{fill:#3b6ea5}}</style>\n"
     );
-    let _ = writeln!(text, "<text x=\"20\" y=\"24\" font-weight=\"bold\">{}</text>", shown(&title.name));
-    let _ = writeln!(text, "<text x=\"20\" y=\"44\">{}</text>", shown(&title.about));
+    let _ = writeln!(text, "<text x=\"20\" y=\"24\" font-weight=\"bold\">{}</text>", escape_markup(&title.name));
+    let _ = writeln!(text, "<text x=\"20\" y=\"44\">{}</text>", escape_markup(&title.about));
     match bins {
         None => text += "<text x=\"20\" y=\"80\">no value is finite</text>\n",
         Some(bins) => {
@@ -41,13 +41,13 @@ pub(crate) fn page(title: &Title, bins: Option<&Binned>) -> String {
     text + "</svg>\n"
 }
 
-/// The bars alone: one path, so that many of them stay small.
+/// The bars alone, as one path: a report has thousands of histograms, and a path is small.
 pub(crate) fn bars(bins: &Binned, width: usize, height: usize) -> String {
     let most = bins.counts.iter().copied().max().unwrap_or(0).max(1);
     let wide = width as f64 / bins.counts.len().max(1) as f64;
     let mut path = String::new();
     for (i, count) in bins.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-        // Every bin that is not empty is seen.
+        // Even a single value is visible.
         let high = (*count as f64 / most as f64 * height as f64).max(1.0);
         let (left, wide) = (i as f64 * wide, (wide - 0.5).max(0.5));
         let _ = write!(path, "M{left:.1} {height}h{wide:.1}v-{high:.1}h-{wide:.1}z");
@@ -55,8 +55,8 @@ pub(crate) fn bars(bins: &Binned, width: usize, height: usize) -> String {
     format!("<path class=\"bar\" d=\"{path}\"/>")
 }
 
-/// Text that is neither markup nor moves other text.
-pub(crate) fn shown(text: &str) -> String {
+/// Escapes text from a file: for markup, and characters that would move other text.
+pub(crate) fn escape_markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in escape(text).chars() {
         match c {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_no_markup() {
+    fn names_are_escaped() {
         let title = Title { name: "</text><script>a&b\"'\u{202e}".to_owned(), about: "x".to_owned() };
         let page = page(&title, None);
         assert!(page.contains("&lt;/text&gt;&lt;script&gt;a&amp;b&quot;&#39;\\u{202e}"), "{page}");
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(bars, "<path class=\"bar\" d=\"M0.0 10h9.5v-1.0h-9.5zM20.0 10h9.5v-10.0h-9.5z\"/>");
     }
 
-    /// An npy of bytes: in the middle of each bin as many values as are given for it.
+    /// An npy file of u8 that has `counts[i]` values of `i`.
     fn npy(counts: &[u64]) -> Vec<u8> {
         let values: Vec<u8> = counts.iter().zip(0..).flat_map(|(n, i)| vec![i; *n as usize]).collect();
         let header = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({},), }}\n", values.len());

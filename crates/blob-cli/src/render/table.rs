@@ -1,71 +1,70 @@
 //! Tables for people: a header, columns two spaces apart, numbers to the right.
 //!
-//! Where the width is known a table obeys it: columns leave in the order that `Column::leaves` gives them, names are
-//! cut in their middle, the last column wraps. A table is printed in parts, so that a million rows do not fill the
-//! memory.
+//! A table fits the terminal's width if there is one: columns are dropped in their `Column::drop_order`, names are cut
+//! in the middle, the last column wraps. A table is printed in parts, so that a million rows are never in memory.
 
 use std::io::{self, Write};
 
 use crate::output::Terminal;
 use crate::output::width::{cut, width, wrap};
 
-/// How many rows, or bytes, a part of the table has when it is printed.
-const ROWS: usize = 4096;
-const BYTES: usize = 1 << 20;
+/// A part of the table is printed once it has this many rows or bytes.
+const PART_ROWS: usize = 4096;
+const PART_BYTES: usize = 1 << 20;
 
-/// Where the width is not limited, a longer cell moves the rest of its row: the others are not padded to it.
-const PADDED: usize = 100;
+/// Without a width limit, cells are padded to at most this width; a longer cell shifts the rest of its row.
+const MAX_PADDED: usize = 100;
 
-/// The most columns of a cell other than a name or a text, where the width is limited.
-const CELL: usize = 32;
+/// With a width limit, the maximum width of a cell other than a name or a text.
+const MAX_CELL: usize = 32;
 
-/// The most of a text that is kept, where the width is limited.
-const TEXT: usize = 2000;
+/// With a width limit, the bytes of a text that are kept.
+const MAX_TEXT: usize = 2000;
 
-/// The least room that a text is wrapped into.
-const LEAST_TEXT: usize = 20;
+/// The minimum width that a text is wrapped to.
+const MIN_TEXT: usize = 20;
 
-/// From this turn on a column leaves only where a text has no room for its title.
+/// Columns with this drop order or a higher one are dropped only if the text column has no room even for its title.
 pub(crate) const LAST: u8 = 100;
 
-/// Between two columns.
+/// The spaces between two columns.
 const GAP: usize = 2;
 
-/// A table of `T`s in the making.
+/// A table that is being printed, with one `T` per row.
 pub(crate) struct Table<'a, T> {
     terminal: &'a Terminal,
     columns: Vec<Column>,
     cells: Vec<fn(&T, &Terminal) -> String>,
     rows: Vec<Vec<String>>,
     bytes: usize,
-    /// The widths of the part before this one, and which columns it had; empty before the first.
-    widths: Vec<Option<Extent>>,
+    /// The widths in the part printed last, `None` for a dropped column; empty before the first part.
+    widths: Vec<Option<CellWidth>>,
 }
 
-/// How a column's cells lie.
+/// How a column's cells are aligned and shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Left,
     Right,
-    /// Numbers, their points below each other.
+    /// Numbers, aligned at the decimal point.
     Point,
-    /// To the left; cut in the middle, to no less than this.
+    /// Left-aligned; cut in the middle, but never below this width.
     Name(usize),
-    /// To the left, wrapped; only as the last column.
+    /// Left-aligned and wrapped; only as the last column.
     Text,
 }
 
-/// A column's title, how its cells lie, and when it leaves a table that is too wide.
+/// A column's title, how its cells are aligned, and when it is dropped from a table that is too wide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     title: &'static str,
     kind: Kind,
-    leaves: Option<u8>,
+    drop_order: Option<u8>,
 }
 
 impl Column {
     fn new(title: &'static str, kind: Kind) -> Self {
-        Self { title, kind, leaves: None }
+        Self { title, kind, drop_order: None }
     }
 
     /// A column of words.
@@ -78,47 +77,47 @@ impl Column {
         Self::new(title, Kind::Right)
     }
 
-    /// A column of numbers with points.
+    /// A column of numbers with decimal points.
     pub(crate) fn point(title: &'static str) -> Self {
         Self::new(title, Kind::Point)
     }
 
-    /// A column of names, cut to no less than `least`.
+    /// A column of names, cut to `least` columns at the shortest.
     pub(crate) fn name(title: &'static str, least: usize) -> Self {
         Self::new(title, Kind::Name(least))
     }
 
-    /// A last column of sentences; where there is no room to wrap them into, it leaves after all others.
+    /// A last column of sentences. If there is no room to wrap them into, it is dropped after all others.
     pub(crate) fn text(title: &'static str) -> Self {
-        Self::new(title, Kind::Text).leaves(u8::MAX)
+        Self::new(title, Kind::Text).drop_order(u8::MAX)
     }
 
-    /// The column leaves a table that is too wide, as the `turn`th one.
-    pub(crate) fn leaves(self, turn: u8) -> Self {
-        Self { leaves: Some(turn), ..self }
+    /// Lets the column be dropped from a table that is too wide, after the columns of lower order.
+    pub(crate) fn drop_order(self, order: u8) -> Self {
+        Self { drop_order: Some(order), ..self }
     }
 
-    /// Document what a row has in the column.
-    pub(crate) fn of<T>(self, cell: fn(&T, &Terminal) -> String) -> Filled<T> {
-        Filled { column: self, cell }
+    /// Adds the function that formats the column's cell in a row.
+    pub(crate) fn of<T>(self, cell: fn(&T, &Terminal) -> String) -> ColumnOf<T> {
+        ColumnOf { column: self, cell }
     }
 }
 
-/// A column of a table of `T`s, with what stands in it.
-pub(crate) struct Filled<T> {
+/// A column of a table of `T`s, with the function that formats its cells.
+pub(crate) struct ColumnOf<T> {
     column: Column,
     cell: fn(&T, &Terminal) -> String,
 }
 
-/// The room of a column: before the point and from it on, or all of it before.
+/// The width of a cell or column: before the decimal point, and from the point on. Without a point all of it is `left`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Extent {
+struct CellWidth {
     left: usize,
     right: usize,
 }
 
-impl Extent {
-    fn whole(self) -> usize {
+impl CellWidth {
+    fn total(self) -> usize {
         self.left + self.right
     }
 
@@ -128,20 +127,20 @@ impl Extent {
 }
 
 impl<'a, T> Table<'a, T> {
-    pub(crate) fn new(terminal: &'a Terminal, columns: Vec<Filled<T>>) -> Self {
-        let (columns, cells) = columns.into_iter().map(|filled| (filled.column, filled.cell)).unzip();
+    pub(crate) fn new(terminal: &'a Terminal, columns: Vec<ColumnOf<T>>) -> Self {
+        let (columns, cells) = columns.into_iter().map(|of| (of.column, of.cell)).unzip();
         Self { terminal, columns, cells, rows: Vec::new(), bytes: 0, widths: Vec::new() }
     }
 
-    /// Adds a row, and prints a part of the table when enough rows are there.
+    /// Adds a row, and prints a part of the table once it has enough rows.
     pub(crate) fn row(&mut self, out: &mut dyn Write, row: &T) -> io::Result<()> {
         let mut cells: Vec<String> = self.cells.iter().map(|cell| cell(row, self.terminal)).collect();
         for (cell, column) in cells.iter_mut().zip(&self.columns) {
             let most = match (self.terminal.width, column.kind) {
                 (None, _) => continue,
                 (Some(width), Kind::Name(_)) => width,
-                (Some(_), Kind::Text) => TEXT,
-                (Some(_), _) => CELL,
+                (Some(_), Kind::Text) => MAX_TEXT,
+                (Some(_), _) => MAX_CELL,
             };
             if cell.len() > most {
                 *cell = cut(cell, most, self.terminal.ascii).into_owned();
@@ -149,13 +148,13 @@ impl<'a, T> Table<'a, T> {
         }
         self.bytes += cells.iter().map(String::len).sum::<usize>();
         self.rows.push(cells);
-        match self.rows.len() >= ROWS || self.bytes >= BYTES {
+        match self.rows.len() >= PART_ROWS || self.bytes >= PART_BYTES {
             true => self.print(out),
             false => Ok(()),
         }
     }
 
-    /// Prints what is left. A table without rows is not printed at all.
+    /// Prints the remaining rows and the titles of the dropped columns. Without any row nothing is printed.
     pub(crate) fn finish(mut self, out: &mut dyn Write) -> io::Result<()> {
         if !self.rows.is_empty() {
             self.print(out)?;
@@ -173,17 +172,17 @@ impl<'a, T> Table<'a, T> {
 
     fn print(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let widths = self.fit();
-        let is_shown = |widths: &[Option<Extent>]| widths.iter().map(Option::is_some).collect::<Vec<_>>();
+        let is_shown = |widths: &[Option<CellWidth>]| widths.iter().map(Option::is_some).collect::<Vec<_>>();
         // Later parts continue the table, unless other columns are shown.
         if is_shown(&self.widths) != is_shown(&widths) {
             let titles: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
             let mut line = Vec::new();
-            self.lay(&titles, &widths, true, &mut line)?;
+            self.write_row(&titles, &widths, true, &mut line)?;
             let line = String::from_utf8_lossy(&line);
             writeln!(out, "{}", self.terminal.strong(line.trim_end()))?;
         }
         for row in &self.rows {
-            self.lay(row, &widths, false, out)?;
+            self.write_row(row, &widths, false, out)?;
         }
         self.widths = widths;
         self.rows.clear();
@@ -191,72 +190,79 @@ impl<'a, T> Table<'a, T> {
         Ok(())
     }
 
-    /// The room of each column; none for those that leave.
-    fn fit(&self) -> Vec<Option<Extent>> {
-        let mut widths: Vec<Extent> = (0..self.columns.len()).map(|i| self.wanted(i)).collect();
+    /// The width of each column; `None` for those that are dropped.
+    fn fit(&self) -> Vec<Option<CellWidth>> {
+        let mut widths: Vec<CellWidth> = (0..self.columns.len()).map(|i| self.wanted(i)).collect();
         let Some(most) = self.terminal.width else {
             return widths.into_iter().map(Some).collect();
         };
         let mut shown = vec![true; widths.len()];
-        let least = |widths: &[Extent], shown: &[bool], text: usize| {
+        // The minimum width of the whole table, with texts wrapped to `text` columns.
+        let least = |widths: &[CellWidth], shown: &[bool], text: usize| {
             let each = self.columns.iter().zip(widths).zip(shown).filter(|(_, shown)| **shown);
-            each.map(|((c, w), _)| c.least(w.whole(), text) + GAP).sum::<usize>().saturating_sub(GAP)
+            each.map(|((c, w), _)| c.least(w.total(), text) + GAP).sum::<usize>().saturating_sub(GAP)
         };
-        if least(&widths, &shown, LEAST_TEXT) > most {
-            // Points below each other take more room than numbers that end below each other.
+        if least(&widths, &shown, MIN_TEXT) > most {
+            // Numbers aligned at their points take more room than right-aligned ones.
             for (i, column) in self.columns.iter().enumerate() {
                 if column.kind == Kind::Point {
-                    widths[i] = self.extent(i, Kind::Right);
+                    widths[i] = self.cell_width(i, Kind::Right);
                 }
             }
         }
-        for (text, turns) in [(LEAST_TEXT, 0..=LAST - 1), (0, 0..=u8::MAX)] {
+        for (text, orders) in [(MIN_TEXT, 0..=LAST - 1), (0, 0..=u8::MAX)] {
             while least(&widths, &shown, text) > most {
-                let leaves = |i: &usize| self.columns[*i].leaves.filter(|turn| turns.contains(turn));
-                let next = (0..shown.len()).filter(|i| shown[*i] && leaves(i).is_some()).min_by_key(leaves);
+                let order = |i: &usize| self.columns[*i].drop_order.filter(|order| orders.contains(order));
+                let next = (0..shown.len()).filter(|i| shown[*i] && order(i).is_some()).min_by_key(order);
                 let Some(next) = next else { break };
                 shown[next] = false;
             }
         }
-        // What is over goes to the name first, then to the text.
-        let mut over = most.saturating_sub(least(&widths, &shown, LEAST_TEXT));
+        // The remaining width goes to the name first, then to the text.
+        let mut spare = most.saturating_sub(least(&widths, &shown, MIN_TEXT));
         for (i, column) in self.columns.iter().enumerate().filter(|(i, _)| shown[*i]) {
-            let least = column.least(widths[i].whole(), LEAST_TEXT);
-            if least < widths[i].whole() {
-                let more = over.min(widths[i].whole() - least);
-                widths[i] = Extent { left: least + more, right: 0 };
-                over -= more;
+            let least = column.least(widths[i].total(), MIN_TEXT);
+            if least < widths[i].total() {
+                let more = spare.min(widths[i].total() - least);
+                widths[i] = CellWidth { left: least + more, right: 0 };
+                spare -= more;
             }
         }
         widths.into_iter().zip(shown).map(|(width, shown)| shown.then_some(width)).collect()
     }
 
-    /// The room that a column wants: its cells', its title's, and what it had before.
-    fn wanted(&self, i: usize) -> Extent {
+    /// The width that fits a column's cells and title; never less than in the part before, so that columns line up.
+    fn wanted(&self, i: usize) -> CellWidth {
         let before = self.widths.get(i).copied().flatten().unwrap_or_default();
-        let mut wanted = self.extent(i, self.columns[i].kind).max(before);
+        let mut wanted = self.cell_width(i, self.columns[i].kind).max(before);
         let title = width(self.columns[i].title);
         wanted.left = wanted.left.max(title.saturating_sub(wanted.right));
         wanted
     }
 
-    fn extent(&self, i: usize, kind: Kind) -> Extent {
-        let cells = self.rows.iter().map(|row| extent(&row[i], kind));
-        let title = Extent { left: width(self.columns[i].title), right: 0 };
-        let start = if kind == Kind::Point { Extent::default() } else { title };
-        let limited = cells.filter(|e| self.terminal.width.is_some() || e.whole() <= PADDED);
-        limited.fold(start, Extent::max)
+    fn cell_width(&self, i: usize, kind: Kind) -> CellWidth {
+        let cells = self.rows.iter().map(|row| cell_width(&row[i], kind));
+        let title = CellWidth { left: width(self.columns[i].title), right: 0 };
+        let start = if kind == Kind::Point { CellWidth::default() } else { title };
+        let limited = cells.filter(|e| self.terminal.width.is_some() || e.total() <= MAX_PADDED);
+        limited.fold(start, CellWidth::max)
     }
 
-    /// Writes one row: a line, and more where its text wraps.
-    fn lay(&self, cells: &[String], widths: &[Option<Extent>], is_header: bool, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes one row: a line, or several if its text wraps.
+    fn write_row(
+        &self,
+        cells: &[String],
+        widths: &[Option<CellWidth>],
+        is_header: bool,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         let (mut pending, mut column) = (0, 0);
         for ((cell, format), room) in cells.iter().zip(&self.columns).zip(widths) {
             let Some(room) = room else { continue };
             let text = match (self.terminal.width, format.kind) {
-                (Some(_), Kind::Name(_)) => cut(cell, room.whole(), self.terminal.ascii),
+                (Some(_), Kind::Name(_)) => cut(cell, room.total(), self.terminal.ascii),
                 (Some(most), Kind::Text) => {
-                    let lines = wrap(cell, room.whole().min(most.saturating_sub(column)));
+                    let lines = wrap(cell, room.total().min(most.saturating_sub(column)));
                     let indent = format!("\n{:column$}", "");
                     lines.join(&indent).into()
                 }
@@ -264,9 +270,9 @@ impl<'a, T> Table<'a, T> {
             };
             let kind = if is_header && format.kind == Kind::Point { Kind::Right } else { format.kind };
             let before = match kind {
-                Kind::Right => room.whole().saturating_sub(width(&text)),
+                Kind::Right => room.total().saturating_sub(width(&text)),
                 Kind::Point if room.right == 0 => room.left.saturating_sub(width(&text)),
-                Kind::Point => room.left.saturating_sub(extent(&text, kind).left),
+                Kind::Point => room.left.saturating_sub(cell_width(&text, kind).left),
                 _ => 0,
             };
             if !text.is_empty() {
@@ -274,15 +280,15 @@ impl<'a, T> Table<'a, T> {
                 pending = 0;
             }
             let used = if text.is_empty() { 0 } else { before + width(&text) };
-            pending += room.whole().saturating_sub(used) + GAP;
-            column += room.whole() + GAP;
+            pending += room.total().saturating_sub(used) + GAP;
+            column += room.total() + GAP;
         }
         writeln!(out)
     }
 }
 
 impl Column {
-    /// The least room of a column whose cells want `wanted`; for a text at least its title's.
+    /// The minimum width of a column whose cells need `wanted`, if texts are wrapped to `text` or to the title's width.
     fn least(&self, wanted: usize, text: usize) -> usize {
         match self.kind {
             Kind::Name(least) => wanted.min(least),
@@ -292,11 +298,11 @@ impl Column {
     }
 }
 
-/// The room of one cell.
-fn extent(cell: &str, kind: Kind) -> Extent {
+/// The width of one cell.
+fn cell_width(cell: &str, kind: Kind) -> CellWidth {
     match cell.find('.').filter(|_| kind == Kind::Point) {
-        Some(at) => Extent { left: width(&cell[..at]), right: width(&cell[at..]) },
-        None => Extent { left: width(cell), right: 0 },
+        Some(at) => CellWidth { left: width(&cell[..at]), right: width(&cell[at..]) },
+        None => CellWidth { left: width(cell), right: 0 },
     }
 }
 
@@ -330,15 +336,15 @@ mod tests {
         [
             Column::right("#"),
             Column::name("NAME", 5),
-            Column::left("SHAPE").leaves(2),
-            Column::right("OFFSET").leaves(1),
+            Column::left("SHAPE").drop_order(2),
+            Column::right("OFFSET").drop_order(1),
         ]
     }
 
     const ROWS_OF_TWO: &[&[&str]] = &[&["1", "arg:gamma", "3×3", "7"], &["12", "名前", "16", "12,345"]];
 
     #[test]
-    fn columns_leave_in_their_order_and_names_are_cut() {
+    fn columns_are_dropped_in_order_and_names_are_cut() {
         let whole = [" #  NAME       SHAPE  OFFSET", " 1  arg:gamma  3×3         7", "12  名前       16     12,345"];
         for width in [None, Some(28), Some(100)] {
             assert_eq!(printed(width, &columns(), ROWS_OF_TWO), whole);
@@ -352,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn points_stand_below_each_other_where_there_is_room() {
+    fn numbers_are_aligned_at_the_point_if_there_is_room() {
         let columns = [Column::point("MEAN"), Column::left("X")];
         let rows: &[&[&str]] = &[&["-1.5", "a"], &["1235", "b"], &["0.0005", "c"], &["inf", "d"]];
         let aligned = ["     MEAN  X", "  -1.5     a", "1235       b", "   0.0005  c", " inf       d"];
@@ -370,9 +376,9 @@ mod tests {
         assert_eq!(printed(None, &columns, rows)[1], "x  the quick brown fox jumps over it");
     }
 
-    /// One long name among short ones: the others are not padded to it, with or without a width.
+    /// The short names are not padded to the one long name, with or without a width.
     #[test]
-    fn a_long_cell_costs_its_own_length() {
+    fn a_long_cell_does_not_widen_the_other_rows() {
         let long = "n".repeat(65_000);
         let mut rows: Vec<Vec<&str>> = vec![vec!["0", "a", "2", "3"]; 10_000];
         rows[5000][1] = &long;

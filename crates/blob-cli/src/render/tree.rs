@@ -1,4 +1,4 @@
-//! `blob ls --tree`: names as a tree, by what stands between their slashes.
+//! `blob ls --tree`: prints the names as a tree, split at their slashes.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -11,11 +11,11 @@ use crate::output::Terminal;
 use crate::output::width::{cut, width};
 use crate::units;
 
-/// Slashes beyond this many stay in the last part: a hostile name can have thousands.
-const DEPTH: usize = 16;
+/// The maximum depth; further slashes stay in the last part. A hostile name can have thousands, and `branch` recurses.
+const MAX_DEPTH: usize = 16;
 
-/// The least that is left of a name.
-const LEAST: usize = 8;
+/// A name is cut to this width at the shortest.
+const MIN_NAME: usize = 8;
 
 #[derive(Default)]
 struct Node<'a> {
@@ -26,36 +26,37 @@ struct Node<'a> {
     bytes: u64,
 }
 
-/// Prints the chosen tensors as a tree, with sums for the branches.
+/// Prints the chosen tensors as a tree, with totals for the branches.
 pub(crate) fn print(
     checkpoint: &Checkpoint,
     chosen: &[usize],
     terminal: &Terminal,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let nodes = grow(chosen.iter().map(|i| &checkpoint.entries()[*i]));
+    let nodes = build(chosen.iter().map(|i| &checkpoint.entries()[*i]));
     let root = &nodes[0];
-    writeln!(out, "{}  {}", terminal.strong(terminal.name(checkpoint.name())), terminal.dim(sums(root)))?;
+    writeln!(out, "{}  {}", terminal.strong(terminal.name(checkpoint.name())), terminal.dim(totals(root)))?;
     branch(&nodes, root, "", terminal, out)
 }
 
-/// The tree as a list; the root is its first node, children stand in the order of the file.
-fn grow<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Node<'a>> {
+/// The nodes of the tree: the root first, children in the order of the file.
+fn build<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Node<'a>> {
     let mut nodes = vec![Node::default()];
-    let mut places: HashMap<(usize, &str), usize> = HashMap::new();
+    // The child of a node with a name.
+    let mut children: HashMap<(usize, &str), usize> = HashMap::new();
     for entry in entries {
         let mut at = 0;
         let bytes = entry.byte_len();
         nodes[0].tensors += 1;
         nodes[0].bytes += bytes;
-        for part in entry.name().splitn(DEPTH, '/') {
+        for part in entry.name().splitn(MAX_DEPTH, '/') {
             let next = nodes.len();
-            let place = *places.entry((at, part)).or_insert(next);
-            if place == next {
+            let child = *children.entry((at, part)).or_insert(next);
+            if child == next {
                 nodes.push(Node { name: part, ..Node::default() });
-                nodes[at].children.push(place);
+                nodes[at].children.push(child);
             }
-            at = place;
+            at = child;
             nodes[at].tensors += 1;
             nodes[at].bytes += bytes;
         }
@@ -64,6 +65,7 @@ fn grow<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Node<'a>> {
     nodes
 }
 
+/// Prints the nodes below a node.
 fn branch(
     nodes: &[Node<'_>],
     node: &Node<'_>,
@@ -81,12 +83,12 @@ fn branch(
         let stem = if is_last { corner } else { tee };
         let facts = match child.tensor {
             Some(entry) => leaf(entry, terminal),
-            None => sums(child),
+            None => totals(child),
         };
         let mut name = terminal.name(child.name);
         if let Some(most) = terminal.width {
             let taken = width(indent) + width(stem) + 2 + width(&facts);
-            name = cut(&name, most.saturating_sub(taken).max(LEAST), terminal.ascii).into_owned().into();
+            name = cut(&name, most.saturating_sub(taken).max(MIN_NAME), terminal.ascii).into_owned().into();
         }
         writeln!(out, "{indent}{stem}{name}  {}", terminal.dim(facts))?;
         let deeper = format!("{indent}{}", if is_last { "   " } else { bar });
@@ -108,6 +110,6 @@ fn leaf(entry: &Entry, terminal: &Terminal) -> String {
     }
 }
 
-fn sums(node: &Node<'_>) -> String {
+fn totals(node: &Node<'_>) -> String {
     format!("{}, {}", units::plural(node.tensors, "tensor"), units::bytes(node.bytes))
 }

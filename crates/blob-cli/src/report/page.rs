@@ -1,18 +1,18 @@
-//! An HTML page in the making: written piece by piece, every text from a file escaped and cut.
+//! Writes an HTML page piece by piece. Every text from a file is escaped and cut.
 //!
-//! The page allows itself nothing but its own style: a browser loads nothing for it and runs no script in it.
+//! The page's security policy allows only its own style: a browser loads nothing for it and runs no script in it.
 
 use std::fmt::Write as _;
 
 use blob_io::{Error, Output};
 
 use crate::output::width::cut;
-use crate::render::svg::shown;
+use crate::render::svg::escape_markup;
 
-/// What is written at once.
+/// The bytes that are buffered before a write.
 const PIECE: usize = 64 << 10;
 
-/// The most characters of a text from a file.
+/// The columns to which a text from a file is cut.
 const LONGEST: usize = 300;
 
 const HEAD: &str = "<!DOCTYPE html>
@@ -43,7 +43,7 @@ svg { display: block; }
 </style>
 ";
 
-/// A page on its way to a file.
+/// A page that is being written.
 pub(super) struct Page {
     output: Output,
     text: String,
@@ -56,7 +56,7 @@ impl Page {
         page
     }
 
-    /// Adds markup.
+    /// Appends markup.
     pub(super) fn put(&mut self, markup: &str) {
         self.text += markup;
     }
@@ -78,7 +78,7 @@ impl Page {
         self.put("</table>\n");
     }
 
-    /// A list, and how many more there are.
+    /// A list; its last item is the number of items left out.
     pub(super) fn list(&mut self, class: &str, lines: &[String], more: u64) {
         let _ = writeln!(self.text, "<ul class=\"{class}\">");
         for line in lines {
@@ -90,7 +90,7 @@ impl Page {
         self.put("</ul>\n");
     }
 
-    /// Begins a table; names of columns that begin with `#` are of numbers.
+    /// Begins a table. A title that begins with `#` marks a column of numbers.
     pub(super) fn table(&mut self, columns: &[&str]) {
         self.put("<div class=\"wide\"><table>\n<tr>");
         for column in columns {
@@ -100,12 +100,12 @@ impl Page {
         self.put("</tr>\n");
     }
 
-    /// A cell of a row: a name, a text or a number.
+    /// A cell; the class is `name` for a name, `n` for a number, empty for text.
     pub(super) fn cell(&mut self, class: &str, words: &str) {
         let _ = write!(self.text, "<td class=\"{class}\">{}</td>", text(words));
     }
 
-    /// Ends a row, and writes what is there.
+    /// Ends a row, and writes the page to the output once enough is buffered.
     pub(super) fn end_row(&mut self) -> Result<(), Error> {
         self.put("</tr>\n");
         if self.text.len() < PIECE {
@@ -127,7 +127,7 @@ impl Page {
     }
 }
 
-/// Text from a file as markup.
+/// Text from a file, cut and escaped for the page.
 fn text(words: &str) -> String {
-    shown(&cut(words, LONGEST, false))
+    escape_markup(&cut(words, LONGEST, false))
 }

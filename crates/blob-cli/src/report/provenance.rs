@@ -1,5 +1,4 @@
-//! Where a page's file came from, if its receipt says so: the source, what was changed, of which tensors, and what was
-//! before.
+//! Writes what a file's receipt records: the source, the transforms, the changes by tensor, and earlier conversions.
 
 use blob_convert::{Account, Origin, RECEIPT_KEY, Step};
 use blob_io::{Checkpoint, Error};
@@ -46,7 +45,7 @@ pub(super) fn write(page: &mut Page, checkpoint: &Checkpoint) -> Result<(), Erro
     history(page, earlier)
 }
 
-/// What was changed, and of how many tensors.
+/// Writes the table of changes, each with the tensors that it affected.
 fn changes(page: &mut Page, account: &Account) -> Result<(), Error> {
     if account.changes.is_empty() {
         return Ok(());
@@ -64,7 +63,7 @@ fn changes(page: &mut Page, account: &Account) -> Result<(), Error> {
     Ok(())
 }
 
-/// The files before the source.
+/// Writes the table of the files that the source itself was converted from.
 fn history(page: &mut Page, earlier: &[Origin]) -> Result<(), Error> {
     if earlier.is_empty() {
         return Ok(());
@@ -85,7 +84,7 @@ fn history(page: &mut Page, earlier: &[Origin]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The settings as JSON; none are an empty text.
+/// A transform's settings as JSON; empty if it has none.
 fn settings(step: &Step) -> String {
     let text = step.settings.to_string();
     if matches!(&*text, "null" | "{}") { String::new() } else { text }

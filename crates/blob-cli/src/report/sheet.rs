@@ -1,4 +1,4 @@
-//! The table of a page's tensors, measured while it is written.
+//! Writes the table of tensors, which are measured while it is written.
 
 use blob_convert::stats::{Measured, measure_all};
 use blob_core::DType;
@@ -19,47 +19,50 @@ const SIZE: (usize, usize) = (96, 22);
 const COLUMNS: [&str; 13] =
     ["##", "name", "dtype", "shape", "#bytes", "#min", "#max", "#mean", "#std", "#zero", "#NaN", "#Inf", "histogram"];
 
-/// What the tensors add up to: the first names, and how many there are.
+/// What the measurement found. Each list has its first lines, and the number of all.
 #[derive(Default)]
-pub(super) struct Counted {
+pub(super) struct Findings {
+    /// The number of rows.
     pub(super) shown: u64,
     pub(super) not_finite: (Vec<String>, u64),
     pub(super) broken: (Vec<String>, u64),
 }
 
-fn noted(list: &mut (Vec<String>, u64), line: impl FnOnce() -> String) {
+/// Counts a finding, and keeps its line if it is among the first.
+fn push(list: &mut (Vec<String>, u64), line: impl FnOnce() -> String) {
     list.1 += 1;
     if list.0.len() < LISTED {
         list.0.push(line());
     }
 }
 
-/// Writes the table, and tells of the arrays that cannot be read.
+/// Writes the table, and reports the arrays that cannot be read.
 pub(super) fn tensors(
     page: &mut Page,
     checkpoint: &Checkpoint,
     progress: &Progress,
     broken: &mut Broken<'_>,
-) -> Result<Counted, Failure> {
+) -> Result<Findings, Failure> {
     let entries = checkpoint.entries();
     page.heading("Tensors");
     page.table(&COLUMNS);
-    let measured: Vec<usize> = (0..entries.len()).filter(|index| has_values(&entries[*index])).collect();
-    let mut sheet = Sheet { page, entries, next: 0, counted: Counted::default() };
+    let measured: Vec<usize> = (0..entries.len()).filter(|index| is_measured(&entries[*index])).collect();
+    let mut sheet = Sheet { page, entries, next: 0, findings: Findings::default() };
     measure_all(checkpoint, &measured, Some(BINS), progress, &mut |index, result| sheet.row(index, result, broken))?;
-    sheet.up_to(entries.len())?;
-    let counted = sheet.counted;
+    sheet.rows_before(entries.len())?;
+    let findings = sheet.findings;
     page.end_table();
-    let more = entries.len() as u64 - counted.shown;
+    let more = entries.len() as u64 - findings.shown;
     if more > 0 {
         let more = units::plural(more, "more tensor");
         page.paragraph("dim", &format!("{more} in the file; each of them was measured."));
     }
-    Ok(counted)
+    Ok(findings)
 }
 
-/// A place without an array, and a dtype that is not read, are rows without figures; a fault is told in its row.
-fn has_values(entry: &Entry) -> bool {
+/// Whether the entry is measured. An absent array and an unsupported dtype get a row without figures. A broken array
+/// counts as measured, because measuring it reports the fault.
+fn is_measured(entry: &Entry) -> bool {
     entry.dtype().is_some() || entry.fault().is_some()
 }
 
@@ -68,15 +71,15 @@ struct Sheet<'a> {
     entries: &'a [Entry],
     /// The first entry that has no row yet.
     next: usize,
-    counted: Counted,
+    findings: Findings,
 }
 
 impl Sheet<'_> {
-    /// Writes the rows of entries without values before this one.
-    fn up_to(&mut self, index: usize) -> Result<(), Error> {
+    /// Writes the rows of the entries before this one that are not measured.
+    fn rows_before(&mut self, index: usize) -> Result<(), Error> {
         for at in self.next..index {
             let entry = &self.entries[at];
-            if !has_values(entry) && self.begins_row(at) {
+            if !is_measured(entry) && self.begins_row(at) {
                 let why = entry.foreign_dtype().map_or("no array", |_| "not read");
                 self.page.put(&format!("<td colspan=\"8\" class=\"dim\">{why}</td>"));
                 self.page.end_row()?;
@@ -87,14 +90,14 @@ impl Sheet<'_> {
     }
 
     fn row(&mut self, index: usize, result: Result<Measured, Error>, broken: &mut Broken<'_>) -> Result<(), Error> {
-        self.up_to(index)?;
+        self.rows_before(index)?;
         let entry = &self.entries[index];
         let is_shown = self.begins_row(index);
         match result {
             Ok(measured) => {
                 let (nan, inf) = (measured.stats.nan, measured.stats.inf);
                 if nan + inf > 0 {
-                    noted(&mut self.counted.not_finite, || format!("{}: {nan} NaN, {inf} Inf", entry.name()));
+                    push(&mut self.findings.not_finite, || format!("{}: {nan} NaN, {inf} Inf", entry.name()));
                 }
                 if is_shown {
                     figures(self.page, entry, &measured);
@@ -102,8 +105,8 @@ impl Sheet<'_> {
             }
             Err(error) => {
                 let Failure::Trouble(problem) = Failure::from(error) else { return Err(Error::Interrupted) };
-                noted(&mut self.counted.broken, || problem.message.clone());
-                broken.tell(*problem);
+                push(&mut self.findings.broken, || problem.message.clone());
+                broken.report(*problem);
                 if is_shown {
                     self.page.put("<td colspan=\"8\" class=\"bad\">cannot be read</td>");
                 }
@@ -112,12 +115,12 @@ impl Sheet<'_> {
         if is_shown { self.page.end_row() } else { Ok(()) }
     }
 
-    /// Writes the cells before the figures, unless there are enough rows.
+    /// Writes the cells before the figures, and returns true; false if the table is full.
     fn begins_row(&mut self, index: usize) -> bool {
-        if self.counted.shown == ROWS {
+        if self.findings.shown == ROWS {
             return false;
         }
-        self.counted.shown += 1;
+        self.findings.shown += 1;
         let (page, entry) = (&mut *self.page, &self.entries[index]);
         page.put("<tr>");
         page.cell("n", &index.to_string());
@@ -133,7 +136,7 @@ impl Sheet<'_> {
 fn figures(page: &mut Page, entry: &Entry, measured: &Measured) {
     let stats = &measured.stats;
     let is_float = entry.dtype().is_some_and(DType::is_float);
-    // An extreme of integers has all its digits.
+    // Integers are printed exactly, not rounded through f64.
     let extreme = |text: Option<(String, f64)>| match text {
         None => "-".to_owned(),
         Some((_, value)) if is_float => units::number(value),

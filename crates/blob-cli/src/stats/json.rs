@@ -5,7 +5,7 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Entry};
 use serde_json::{Value, json};
 
-use super::{Left, Sheet, left_out};
+use super::{Rows, SkipReason, skip_reason};
 use crate::failure::{Failure, Problem};
 use crate::json::{
     self, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Line, NAME, Ordered, Type, field, nullable, number,
@@ -13,21 +13,21 @@ use crate::json::{
 };
 use crate::output::Out;
 
-/// The file whose tensors are measured.
-pub(crate) struct Sums<'a> {
+/// The document: the statistics of a file's tensors.
+pub(crate) struct Statistics<'a> {
     checkpoint: &'a Checkpoint,
     axis: Option<i64>,
-    /// What stopped the work, as JSON.
+    /// The error that stopped the measurement, as JSON.
     stopped: Value,
 }
 
-impl Document for Sums<'_> {
+impl Document for Statistics<'_> {
     const SCHEMA: &'static str = "blob.stats/1";
     const COMMAND: &'static str = "blob stats --json FILE [PATTERN...]";
     const DESCRIPTION: &'static str = "what the values of tensors add up to";
 }
 
-impl Fields for Sums<'_> {
+impl Fields for Statistics<'_> {
     fn fields() -> Vec<Field<Self>> {
         let row = &Type::Either(properties::<Row<'_>>, properties::<Unmeasured<'_>>);
         vec![
@@ -87,7 +87,7 @@ impl Fields for Row<'_> {
 }
 
 impl Row<'_> {
-    /// An extreme: an integer with all its digits.
+    /// A minimum or maximum; an integer exactly, not rounded through f64.
     fn exact(&self, extreme: Option<(String, f64)>) -> Value {
         let is_float = self.entry.dtype().is_some_and(DType::is_float);
         extreme.map_or(Value::Null, |(text, value)| match is_float {
@@ -97,14 +97,14 @@ impl Row<'_> {
     }
 }
 
-/// A histogram, and how many values are in none of its bins.
+/// A histogram, and the number of values in none of its bins.
 pub(crate) struct Bins<'a> {
     bins: &'a Binned,
     left_out: u64,
 }
 
 impl Bins<'_> {
-    /// The histogram of what was measured, as JSON.
+    /// The histogram as JSON; null if there is none.
     pub(crate) fn of(measured: &Measured) -> Value {
         let left_out = measured.stats.nan + measured.stats.inf;
         measured.histogram.as_ref().map_or(Value::Null, |bins| json::value(&Bins { bins, left_out }))
@@ -146,7 +146,7 @@ impl Fields for Unmeasured<'_> {
 /// A tensor with nothing to measure.
 struct Skipped<'a> {
     entry: &'a Entry,
-    why: Left,
+    why: SkipReason,
 }
 
 impl Fields for Skipped<'_> {
@@ -156,30 +156,30 @@ impl Fields for Skipped<'_> {
             field("name", Type::String, NAME, |s| json!(s.entry.name())),
             field("shape", DIMS, "its shape", |s| json!(s.entry.shape().dims())),
             field("reason", Type::Enum(&["no-array", "unsupported", "no-axis"]), WHY, |s| match s.why {
-                Left::NoArray => "no-array".into(),
-                Left::Foreign => "unsupported".into(),
-                Left::NoAxis => "no-axis".into(),
+                SkipReason::NoArray => "no-array".into(),
+                SkipReason::Foreign => "unsupported".into(),
+                SkipReason::NoAxis => "no-axis".into(),
             }),
         ]
     }
 }
 
-/// The objects of a JSON array.
-pub(super) struct Objects<'a, 'o> {
-    sums: Sums<'a>,
-    line: Line<Sums<'a>>,
+/// The rows as objects of a JSON array.
+pub(super) struct JsonRows<'a, 'o> {
+    statistics: Statistics<'a>,
+    line: Line<Statistics<'a>>,
     out: &'o mut Out,
 }
 
-impl<'a, 'o> Objects<'a, 'o> {
+impl<'a, 'o> JsonRows<'a, 'o> {
     pub(super) fn begin(checkpoint: &'a Checkpoint, axis: Option<i64>, out: &'o mut Out) -> Result<Self, Failure> {
-        let sums = Sums { checkpoint, axis, stopped: Value::Null };
-        let line = Line::begin(out, &sums)?;
-        Ok(Self { sums, line, out })
+        let statistics = Statistics { checkpoint, axis, stopped: Value::Null };
+        let line = Line::begin(out, &statistics)?;
+        Ok(Self { statistics, line, out })
     }
 }
 
-impl<'a> Sheet<'a> for Objects<'a, '_> {
+impl<'a> Rows<'a> for JsonRows<'a, '_> {
     fn add(&mut self, entry: &'a Entry, channel: Option<usize>, measured: Measured) -> Result<(), Failure> {
         Ok(self.line.push(self.out, &Ordered(&Row { entry, channel, measured }))?)
     }
@@ -188,17 +188,17 @@ impl<'a> Sheet<'a> for Objects<'a, '_> {
         Ok(self.line.push(self.out, &Ordered(&Unmeasured { entry, problem }))?)
     }
 
-    /// Writes the fields after the tensors: those that were skipped, and the error that stopped the work.
+    /// Writes the fields after the tensors: the skipped tensors, and the error that stopped the measurement.
     fn end(mut self, chosen: &[usize], stopped: Option<&Problem>) -> Result<(), Failure> {
-        let mut line = self.line.advance(self.out, &self.sums)?;
+        let mut line = self.line.advance(self.out, &self.statistics)?;
         for index in chosen {
-            let entry = &self.sums.checkpoint.entries()[*index];
-            if let Some(why) = left_out(entry, self.sums.axis) {
+            let entry = &self.statistics.checkpoint.entries()[*index];
+            if let Some(why) = skip_reason(entry, self.statistics.axis) {
                 line.push(self.out, &Ordered(&Skipped { entry, why }))?;
             }
         }
-        self.sums.stopped = stopped.map_or(Value::Null, json::value);
-        line.advance(self.out, &self.sums)?;
+        self.statistics.stopped = stopped.map_or(Value::Null, json::value);
+        line.advance(self.out, &self.statistics)?;
         Ok(())
     }
 }

@@ -1,18 +1,18 @@
-//! The statistics as a table.
+//! Prints the statistics as a table.
 
 use blob_convert::stats::Measured;
 use blob_core::{DType, Shape};
 use blob_io::Entry;
 
-use super::Sheet;
+use super::Rows;
 use crate::args::Stats;
 use crate::failure::{Failure, Problem};
 use crate::output::{Out, Terminal};
 use crate::render::table::{Column, Table};
 use crate::units;
 
-/// The rows of a table.
-pub(super) struct Cells<'a, 'o> {
+/// The rows as those of a table.
+pub(super) struct TableRows<'a, 'o> {
     axis: Option<i64>,
     table: Table<'a, Row<'a>>,
     out: &'o mut Out,
@@ -26,27 +26,27 @@ struct Row<'a> {
     measured: Option<Measured>,
 }
 
-impl<'a, 'o> Cells<'a, 'o> {
+impl<'a, 'o> TableRows<'a, 'o> {
     pub(super) fn new(args: &Stats, terminal: &'a Terminal, out: &'o mut Out) -> Self {
         let mut columns = vec![
             Column::name("NAME", 16).of(Row::name),
-            Column::left("SHAPE").leaves(4).of(Row::shape),
-            Column::left("DTYPE").leaves(3).of(|r: &Row<'_>, _| match r.measured {
+            Column::left("SHAPE").drop_order(4).of(Row::shape),
+            Column::left("DTYPE").drop_order(3).of(|r: &Row<'_>, _| match r.measured {
                 Some(_) => r.entry.dtype().map_or("-", DType::name).to_owned(),
                 None => "error".to_owned(),
             }),
             Column::point("MIN").of(|r, _| r.fact(|m| m.stats.min.map(|s| r.extreme(s.to_string(), s.as_f64())))),
             Column::point("MAX").of(|r, _| r.fact(|m| m.stats.max.map(|s| r.extreme(s.to_string(), s.as_f64())))),
-            Column::point("MEAN").leaves(7).of(|r, _| r.fact(|m| m.stats.mean.map(units::number))),
-            Column::point("STD").leaves(6).of(|r, _| r.fact(|m| m.stats.std.map(units::number))),
-            Column::point("L1").leaves(1).of(|r, _| r.fact(|m| Some(units::number(m.stats.l1)))),
-            Column::point("L2").leaves(2).of(|r, _| r.fact(|m| Some(units::number(m.stats.l2)))),
-            Column::right("ZERO").leaves(5).of(|r, _| r.fact(|m| Some(units::share(m.stats.zeros, m.stats.count)))),
+            Column::point("MEAN").drop_order(7).of(|r, _| r.fact(|m| m.stats.mean.map(units::number))),
+            Column::point("STD").drop_order(6).of(|r, _| r.fact(|m| m.stats.std.map(units::number))),
+            Column::point("L1").drop_order(1).of(|r, _| r.fact(|m| Some(units::number(m.stats.l1)))),
+            Column::point("L2").drop_order(2).of(|r, _| r.fact(|m| Some(units::number(m.stats.l2)))),
+            Column::right("ZERO").drop_order(5).of(|r, _| r.fact(|m| Some(units::share(m.stats.zeros, m.stats.count)))),
             Column::right("NaN").of(|r, _| r.fact(|m| Some(units::grouped(m.stats.nan)))),
             Column::right("Inf").of(|r, _| r.fact(|m| Some(units::grouped(m.stats.inf)))),
         ];
         if args.hist {
-            // Of the finite values; the columns before it count the others.
+            // The histogram covers the finite values; the columns before it count NaN and Inf.
             columns.push(
                 Column::left("HISTOGRAM").of(|r: &Row<'_>, terminal| {
                     r.fact(|m| m.histogram.as_ref().map(|h| bars(&h.counts, terminal.ascii)))
@@ -57,7 +57,7 @@ impl<'a, 'o> Cells<'a, 'o> {
     }
 }
 
-impl<'a> Sheet<'a> for Cells<'a, '_> {
+impl<'a> Rows<'a> for TableRows<'a, '_> {
     fn add(&mut self, entry: &'a Entry, channel: Option<usize>, measured: Measured) -> Result<(), Failure> {
         let axis = self.axis.and_then(|axis| entry.shape().axis(i32::try_from(axis).ok()?).ok());
         let row = Row { entry, channel: axis.zip(channel), measured: Some(measured) };
@@ -85,7 +85,7 @@ impl Row<'_> {
         format!("{name}[{}]", index.join(","))
     }
 
-    /// The tensor's shape, or that of one channel: all axes but its own.
+    /// The tensor's shape, or that of one channel: without the channel's axis.
     fn shape(&self, terminal: &Terminal) -> String {
         let mut dims = self.entry.shape().dims().to_vec();
         match self.channel {
@@ -96,7 +96,7 @@ impl Row<'_> {
         Shape::new(&dims).map_or("-".to_owned(), |shape| terminal.shape(&shape))
     }
 
-    /// An extreme: an integer with all its digits.
+    /// A minimum or maximum; an integer exactly, not rounded through f64.
     fn extreme(&self, digits: String, value: f64) -> String {
         if self.entry.dtype().is_some_and(DType::is_float) { units::number(value) } else { digits }
     }
@@ -106,7 +106,7 @@ impl Row<'_> {
     }
 }
 
-/// A histogram as bars, or as digits 0 to 9 in ASCII. Only an empty bin is a space or a `.`.
+/// A histogram as one bar per bin; in ASCII as digits 1 to 9. An empty bin is a space, in ASCII a `.`.
 fn bars(counts: &[u64], ascii: bool) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = counts.iter().copied().max().unwrap_or(0).max(1);

@@ -1,7 +1,6 @@
 //! The report of `verify` on one file: the findings, then the verdict.
 //!
-//! Findings are counted. Without --all the first ones are printed below the verdict, with --all each is printed at
-//! once.
+//! Without --all the first findings are printed below the verdict; with --all each is printed as it comes.
 
 use std::io::{self, Write};
 
@@ -97,8 +96,7 @@ pub(crate) struct Verdict {
     /// The transforms that were repeated and change values.
     redone: Vec<Redone>,
     /// The checks beyond the structure that passed, in words.
-    held: Vec<String>,
-    /// Help for the user.
+    passed: Vec<String>,
     help: Option<&'static str>,
     /// The error that stopped the check, as JSON.
     error: Value,
@@ -127,7 +125,7 @@ impl Fields for Verdict {
             field("ok", Type::Boolean, "whether there are none and all was checked", |v| {
                 json!(v.findings == 0 && v.error.is_null())
             }),
-            field("held", STRINGS, "what was checked beyond the structure, and held", |v| json!(v.held)),
+            field("held", STRINGS, "what was checked beyond the structure, and held", |v| json!(v.passed)),
             field("notes", STRINGS, "what is odd and not wrong, the first 20", |v| json!(v.first_notes)),
             field("redone", Type::Array(&Type::Object(properties::<Redone>)), REDONE, |v| {
                 v.redone.iter().map(json::value).collect()
@@ -160,7 +158,7 @@ pub(super) struct Report<'a> {
     verdict: Verdict,
     /// The first findings, without --all.
     shown: Vec<Line>,
-    /// The line of JSON, once there is a finding.
+    /// The line of JSON, begun at the first finding.
     line: Option<json::Line<Verdict>>,
     /// The error of writing to standard output, returned at the end.
     failed: Option<io::Error>,
@@ -178,17 +176,17 @@ impl<'a> Report<'a> {
         Self { context, args, out, verdict, shown: Vec::new(), line: None, failed: None }
     }
 
-    /// Document what was checked beyond the structure and held.
-    pub(super) fn held(&mut self, what: String) {
-        self.verdict.held.push(what);
+    /// Adds a check beyond the structure that passed, in words.
+    pub(super) fn passed(&mut self, check: String) {
+        self.verdict.passed.push(check);
     }
 
-    /// Document what the user can do.
+    /// Sets the help for the user.
     pub(super) fn help(&mut self, help: Option<&'static str>) {
         self.verdict.help = help;
     }
 
-    /// Copies format and counts from an open file.
+    /// Copies the format and the counts from an open file.
     pub(super) fn describe(&mut self, checkpoint: &Checkpoint) {
         let entries = checkpoint.entries();
         let values = |e: &Entry| match e.byte_len() {
@@ -249,7 +247,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Writes the rest; `problem` is the error that stopped the check.
+    /// Writes the rest of the report; `problem` is the error that stopped the check, if one did.
     pub(super) fn finish(mut self, problem: Option<&Problem>) -> io::Result<()> {
         if let Some(e) = self.failed.take() {
             return Err(e);
@@ -282,8 +280,8 @@ impl<'a> Report<'a> {
             let values = units::count(self.verdict.parameters);
             line += &format!("   {kind}: {tensors}, {values} value{s}");
         }
-        for held in &self.verdict.held {
-            line += &format!(", {}", terminal.text(held));
+        for check in &self.verdict.passed {
+            line += &format!(", {}", terminal.text(check));
         }
         if self.args.all && !self.is_ok() {
             line += &format!(", {}", units::plural(self.verdict.findings, "finding"));
@@ -337,7 +335,7 @@ impl<'a> Report<'a> {
         format!("at byte {}{}{}: {}", offset, of.unwrap_or_default(), subject.unwrap_or_default(), line.message)
     }
 
-    /// The line of JSON, open at its findings.
+    /// The line of JSON, written up to its findings.
     fn open_line(&mut self) -> io::Result<json::Line<Verdict>> {
         match self.line.take() {
             Some(line) => Ok(line),

@@ -1,4 +1,4 @@
-//! Writes new files from tensors of open ones: the common part of `merge` and `split`.
+//! The common part of `merge` and `split`: checks and writes new files from the tensors of open ones.
 //!
 //! The two commands decide which tensors go where; `blob_convert::regroup` gathers the bytes.
 
@@ -23,7 +23,7 @@ use crate::units;
 const MAX_LISTED: usize = 20;
 
 /// Files that replace others stay open until all are complete, and systems allow about a thousand open files.
-const MOST_REPLACED: usize = 500;
+const MAX_REPLACED: usize = 500;
 
 /// The output name for standard output.
 const STDOUT: &str = "-";
@@ -37,12 +37,13 @@ pub(crate) struct File<'a> {
     pub(crate) tensors: Vec<(String, Gathered<'a>)>,
 }
 
-/// A sparse array among the tensors of a file.
-struct Whole<'a> {
+/// A sparse array whose parts are among the tensors of a file.
+struct SparseArray<'a> {
     name: String,
     sparse: &'a Sparse,
+    /// The index of each part among the file's tensors.
     found: HashMap<Kind, usize>,
-    /// The places of its parts in order.
+    /// The same indices in the order in which the parts are written.
     parts: Vec<usize>,
 }
 
@@ -62,20 +63,21 @@ impl Fields for File<'_> {
     }
 }
 
-fn written() -> String {
-    let written: Vec<&str> = Format::ALL.iter().filter(|f| is_written(**f)).map(|f| f.name()).collect();
-    written.join(", ")
+/// The names of the formats that can be written from tensors alone.
+fn written_formats() -> String {
+    let names: Vec<&str> = Format::ALL.iter().filter(|f| is_written(**f)).map(|f| f.name()).collect();
+    names.join(", ")
 }
 
-/// The format that a file's extension promises, unless `to` names one.
+/// The format `to`, or else the one that the file's extension implies.
 pub(crate) fn format_of(path: &Path, to: Option<Format>) -> Result<Format, Failure> {
     if to.is_none() && path == Path::new(STDOUT) {
         let failure = Failure::new("-o - needs --to, because standard output has no extension");
-        return Err(failure.help(format!("formats: {}", written())));
+        return Err(failure.help(format!("formats: {}", written_formats())));
     }
     let extension = || path.extension().and_then(|e| e.to_str()).and_then(Format::from_extension);
     to.or_else(extension)
-        .ok_or_else(|| Failure::new(no_format(path)).help(format!("name a format with --to: {}", written())))
+        .ok_or_else(|| Failure::new(no_format(path)).help(format!("name a format with --to: {}", written_formats())))
 }
 
 /// The error for an output whose name does not imply a format.
@@ -87,7 +89,7 @@ pub(crate) fn no_format(path: &Path) -> String {
     }
 }
 
-/// Refuses standard output for tensors and for JSON at once.
+/// Refuses to write both tensors and JSON to standard output.
 pub(crate) fn check_stdout(output: &Path, context: &Context) -> Result<(), Failure> {
     match context.global.json && output == Path::new(STDOUT) {
         true => Err(Failure::new("--json and -o - would both write to standard output")),
@@ -95,8 +97,8 @@ pub(crate) fn check_stdout(output: &Path, context: &Context) -> Result<(), Failu
     }
 }
 
-/// Refuses files that cannot be written or that are also read. `folder` is the output folder if it must still be
-/// created.
+/// Refuses files that cannot be written, or that are among the sources. `folder` is the output folder if it does not
+/// exist yet.
 pub(crate) fn check(
     files: &[File<'_>],
     sources: &[&Checkpoint],
@@ -109,8 +111,8 @@ pub(crate) fn check(
         return Err(Failure::new(format!("{}: there are no tensors, and nothing to write", sources.join(", "))));
     }
     let replaced = files.iter().filter(|file| file.path.exists()).count();
-    if replaced > MOST_REPLACED {
-        let failure = Failure::new(format!("{replaced} files would be replaced at once; at most {MOST_REPLACED} are"));
+    if replaced > MAX_REPLACED {
+        let failure = Failure::new(format!("{replaced} files would be replaced at once; at most {MAX_REPLACED} are"));
         return Err(failure.help("remove the old files, or name another folder"));
     }
     if let Some(folder) = folder {
@@ -122,8 +124,8 @@ pub(crate) fn check(
     for file in files {
         file.check(to)?;
         for checkpoint in sources {
-            source::keep(Path::new(checkpoint.file()), &file.path, if_exists)?;
-            source::keep_shards(checkpoint, &file.path)?;
+            source::check_output(Path::new(checkpoint.file()), &file.path, if_exists)?;
+            source::check_shards(checkpoint, &file.path)?;
         }
         if folder.is_none() && !file.is_stdout() {
             Output::check(&file.path, if_exists)?;
@@ -133,7 +135,7 @@ pub(crate) fn check(
 }
 
 impl<'a> File<'a> {
-    /// Whether it goes to standard output.
+    /// Whether the file is standard output.
     pub(crate) fn is_stdout(&self) -> bool {
         self.path == Path::new(STDOUT)
     }
@@ -155,36 +157,36 @@ impl<'a> File<'a> {
                 return refused(format!("{name:?} would be {diff}, and {blob:?} {shape}: a diff has its blob's shape"));
             }
         }
-        let wholes = if to.is_mxnet() { self.wholes() } else { Vec::new() };
-        match wholes.iter().find(|whole| shapes.contains_key(&*whole.name)) {
-            Some(whole) => refused(format!("two tensors would be called {:?}", whole.name)),
+        let arrays = if to.is_mxnet() { self.sparse_arrays() } else { Vec::new() };
+        match arrays.iter().find(|array| shapes.contains_key(&*array.name)) {
+            Some(array) => refused(format!("two tensors would be called {:?}", array.name)),
             None => Ok(()),
         }
     }
 
     /// The sparse arrays whose parts are all in this file.
-    fn wholes(&self) -> Vec<Whole<'a>> {
-        let mut wholes: Vec<Whole<'a>> = Vec::new();
-        let mut known: HashMap<*const Sparse, usize> = HashMap::new();
-        for (place, (name, tensor)) in self.tensors.iter().enumerate() {
+    fn sparse_arrays(&self) -> Vec<SparseArray<'a>> {
+        let mut arrays: Vec<SparseArray<'a>> = Vec::new();
+        let mut indices: HashMap<*const Sparse, usize> = HashMap::new();
+        for (part, (name, tensor)) in self.tensors.iter().enumerate() {
             let Some((entry, sparse)) = tensor.first().sparse().map(|sparse| (tensor.first(), sparse)) else {
                 continue;
             };
-            let index = *known.entry(sparse).or_insert(wholes.len());
-            if index == wholes.len() {
-                // Merged with other files, a tensor may have a new name.
+            let index = *indices.entry(sparse).or_insert(arrays.len());
+            if index == arrays.len() {
+                // A merge may have renamed the tensor; the array gets the new name without the part's suffix.
                 let suffix = entry.name().strip_prefix(&*sparse.name).unwrap_or_default();
                 let name = name.strip_suffix(suffix).unwrap_or(name).to_owned();
-                wholes.push(Whole { name, sparse, found: HashMap::new(), parts: Vec::new() });
+                arrays.push(SparseArray { name, sparse, found: HashMap::new(), parts: Vec::new() });
             }
-            wholes[index].found.insert(entry.kind(), place);
+            arrays[index].found.insert(entry.kind(), part);
         }
-        wholes.retain_mut(|whole| {
-            let kinds = whole.sparse.kind.parts();
-            whole.parts = kinds.iter().filter_map(|kind| whole.found.get(kind).copied()).collect();
-            whole.parts.len() == kinds.len()
+        arrays.retain_mut(|array| {
+            let kinds = array.sparse.kind.parts();
+            array.parts = kinds.iter().filter_map(|kind| array.found.get(kind).copied()).collect();
+            array.parts.len() == kinds.len()
         });
-        wholes
+        arrays
     }
 
     fn writer(&self, to: Format) -> Writer<'_> {
@@ -197,8 +199,8 @@ impl<'a> File<'a> {
             };
             writer = writer.tensor(name, tensor);
         }
-        for whole in self.wholes() {
-            writer = writer.sparse(whole.name, whole.sparse.kind, whole.sparse.shape.clone(), &whole.parts);
+        for array in self.sparse_arrays() {
+            writer = writer.sparse(array.name, array.sparse.kind, array.sparse.shape.clone(), &array.parts);
         }
         match receipt(&self.tensors).filter(|_| to == Format::Npz) {
             Some((key, text)) => writer.metadata(key, text),
@@ -211,7 +213,7 @@ impl<'a> File<'a> {
 /// files stay as they were and new ones are removed.
 pub(crate) fn write(files: &[File<'_>], to: Format, if_exists: IfExists, watch: &dyn Watch) -> Result<(), Failure> {
     let mut new: Vec<&Path> = Vec::new();
-    let done = put(files, to, if_exists, watch, &mut new);
+    let done = write_all(files, to, if_exists, watch, &mut new);
     if done.is_err() {
         new.into_iter().for_each(|path| drop(fs::remove_file(path)));
     }
@@ -227,15 +229,16 @@ pub(crate) fn write(files: &[File<'_>], to: Format, if_exists: IfExists, watch: 
     })
 }
 
-/// Adds to `new` each file that did not exist before.
-fn put<'f>(
+/// Writes the files, and adds to `new` each one that did not exist before. Existing files are replaced once all new
+/// contents are complete.
+fn write_all<'f>(
     files: &'f [File<'_>],
     to: Format,
     if_exists: IfExists,
     watch: &dyn Watch,
     new: &mut Vec<&'f Path>,
 ) -> Result<(), Error> {
-    let mut whole = Vec::new();
+    let mut complete = Vec::new();
     for file in files {
         if watch.cancelled() {
             return Err(Error::Interrupted);
@@ -247,16 +250,16 @@ fn put<'f>(
         } else if file.path.exists() {
             let mut output = Output::create(&file.path, if_exists)?;
             file.writer(to).write_to(&mut output)?;
-            whole.push(output);
+            complete.push(output);
         } else {
             file.writer(to).write(&file.path, if_exists)?;
             new.push(&file.path);
         }
     }
-    whole.into_iter().try_for_each(Output::finish)
+    complete.into_iter().try_for_each(Output::finish)
 }
 
-/// What the outputs cannot hold, in words.
+/// Warnings about what is lost: data of the sources that the output format cannot hold.
 pub(crate) fn losses(sources: &[&Checkpoint], files: &[File<'_>], to: Format) -> Vec<String> {
     let mut losses = Vec::new();
     for source in sources {
@@ -306,7 +309,7 @@ fn numbered<'n>(name: &'n str, is_diff: bool, numbers: &mut HashMap<&'n str, usi
 }
 
 /// The first lines, then the number of the others.
-pub(crate) fn first(lines: &[String]) -> String {
+pub(crate) fn abridged(lines: &[String]) -> String {
     let more = match lines.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!("; and {more} more"),
