@@ -1,6 +1,6 @@
-//! The cases that need a fresh process: each prints the seconds that it took.
+//! The cases of `io` that need a fresh process: each prints how many seconds it took.
 //!
-//! Calls the crates' one public unsafe door that a benchmark needs, the mapping.
+//! Calls the one unsafe function that these benchmarks need: `Mmap::open`.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,7 @@ use blob_convert::stats::measure;
 use blob_io::{Bytes, Checkpoint, FileSource, Format, IfExists, Kind, Mmap, Writer};
 use synced_mem::SyncedMem;
 
-/// What a chunked read takes at a time.
+/// The bytes of one read in a chunked read.
 const CHUNK: usize = 1 << 20;
 
 /// Runs the case that the arguments name.
@@ -29,10 +29,10 @@ pub(crate) fn main(args: &[String]) {
         "read-fresh" => read_fresh(file),
         "read-chunks" => read_chunks(file),
         "memcpy" => memcpy(file),
-        "stats" => sum_up(&Checkpoint::open(file).expect("opens"), false),
-        "hist" => sum_up(&Checkpoint::open(file).expect("opens"), true),
-        "stats-memory" => sum_up(&in_memory(file), false),
-        "hist-memory" => sum_up(&in_memory(file), true),
+        "stats" => statistics(&Checkpoint::open(file).expect("opens"), false),
+        "hist" => statistics(&Checkpoint::open(file).expect("opens"), true),
+        "stats-memory" => statistics(&in_memory(file), false),
+        "hist-memory" => statistics(&in_memory(file), true),
         "blake3" => blake3(file),
         "hash" => hash(file),
         "hash-content" => hash_content(file),
@@ -58,7 +58,7 @@ fn scan(file: &Path) -> f64 {
     seconds
 }
 
-/// All arrays as a file of the same format, beside this one; of a NeoML net, as an array of blobs.
+/// Writes all arrays to a new file of the same format; those of a NeoML net as an array of blobs.
 fn store(file: &Path) -> f64 {
     let checkpoint = Checkpoint::open(file).expect("opens");
     let blobs: Vec<_> = checkpoint.entries().iter().map(|entry| checkpoint.load(entry).expect("loads")).collect();
@@ -76,7 +76,7 @@ fn store(file: &Path) -> f64 {
     seconds
 }
 
-/// The same bytes with `write()`.
+/// Writes the same bytes with `write()`, the base of `store`.
 fn write(file: &Path) -> f64 {
     let bytes = std::fs::read(file).expect("reads");
     let out = file.with_extension("written");
@@ -103,7 +103,7 @@ fn views(file: &Path) -> f64 {
     seconds
 }
 
-/// `read()` of the whole file into a buffer of the kind that blobs lie in.
+/// `read()` of the whole file into a fresh buffer, allocated like a blob's.
 fn read_fresh(file: &Path) -> f64 {
     let start = Instant::now();
     let mut file = File::open(file).expect("opens");
@@ -121,7 +121,7 @@ fn read_chunks(file: &Path) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// A chunked read with BLAKE3 of each chunk, on one thread, as a program would do it.
+/// A chunked read that hashes each chunk with BLAKE3 on one thread, as a simple program would.
 fn blake3(file: &Path) -> f64 {
     let (mut buffer, mut hasher) = (vec![1; CHUNK], blake3::Hasher::new());
     let start = Instant::now();
@@ -150,7 +150,7 @@ fn hash_content(file: &Path) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// The payload in memory, copied once, both sides warm.
+/// One copy of the file's bytes in memory, with both buffers already touched.
 fn memcpy(file: &Path) -> f64 {
     let from = std::fs::read(file).expect("reads");
     let mut to = vec![1; from.len()];
@@ -161,14 +161,14 @@ fn memcpy(file: &Path) -> f64 {
     seconds
 }
 
-/// The file read into memory beforehand: what is left is the reduction.
+/// Opens the file from memory, so that only the reduction is measured.
 fn in_memory(file: &Path) -> Checkpoint {
     let bytes = std::fs::read(file).expect("reads");
     Checkpoint::from_source("memory", Box::new(Bytes(bytes))).expect("opens")
 }
 
-/// The statistics of every tensor on one core; of a file's, the bytes are read on the way.
-fn sum_up(checkpoint: &Checkpoint, hist: bool) -> f64 {
+/// The statistics of every tensor on one core. For a file on disk the time includes reading.
+fn statistics(checkpoint: &Checkpoint, hist: bool) -> f64 {
     let start = Instant::now();
     let mut count = 0;
     for entry in checkpoint.entries() {

@@ -1,7 +1,7 @@
-//! What opening, loading, converting and summing up large files costs: `cargo bench -p blob-benches --bench io`.
+//! Measures opening, loading, converting and reducing large files: `cargo bench -p blob-benches --bench io`.
 //!
-//! Every figure is a ratio taken in this run, the two sides in turn; the bars are the project's own. `BLOB_BENCH_DIR`
-//! says where the large files are made (1.6 GB free; default `/dev/shm`, so that no disk is measured).
+//! Most figures are ratios; the two sides are measured in this run, in turn. The bars are the project's own. The large
+//! files are written to `BLOB_BENCH_DIR`, which needs 1.6 GB; the default `/dev/shm` keeps the disk out of the figures.
 
 mod child;
 mod made;
@@ -15,10 +15,10 @@ use blob_io::{Checkpoint, Format, IfExists, Writer};
 use table::{Row, median};
 use wait4::Wait4;
 
-/// Pairs of measurements, of which the medians are taken: 11, or what `BLOB_BENCH_ROUNDS` says.
+/// The number of paired measurements, whose median is the figure: `BLOB_BENCH_ROUNDS`, or 11.
 fn rounds() -> usize {
-    let said = std::env::var("BLOB_BENCH_ROUNDS").ok();
-    said.map_or(11, |text| text.parse().expect("BLOB_BENCH_ROUNDS is a number"))
+    let rounds = std::env::var("BLOB_BENCH_ROUNDS").ok();
+    rounds.map_or(11, |text| text.parse().expect("BLOB_BENCH_ROUNDS is a number"))
 }
 
 fn main() {
@@ -62,7 +62,7 @@ fn main() {
     table::print(&rows);
 }
 
-/// Removes the large files, whatever happens.
+/// Removes the large files, also after a panic.
 struct Remove(PathBuf);
 
 impl Drop for Remove {
@@ -71,7 +71,7 @@ impl Drop for Remove {
     }
 }
 
-/// Builds the tool as users get it, on its own, so that no other package changes its features.
+/// Builds the tool alone, as users get it: together with other packages, cargo would unify their features.
 fn build_tool() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
@@ -85,28 +85,31 @@ fn build_tool() -> PathBuf {
     target.join("release/blob")
 }
 
-/// What a whole process has used: seconds, those of all cores together, and MiB at most.
-struct Used {
+/// The resources that a whole process used.
+struct Usage {
+    /// Wall-clock seconds.
     seconds: f64,
+    /// CPU seconds of all cores.
     cpu: f64,
+    /// Peak memory in MiB.
     mib: f64,
 }
 
-/// Seconds and peak MiB of a whole process.
+/// The wall-clock seconds and the peak MiB of a whole process.
 fn process(command: &mut Command) -> (f64, f64) {
-    let used = used(command);
-    (used.seconds, used.mib)
+    let usage = usage(command);
+    (usage.seconds, usage.mib)
 }
 
-fn used(command: &mut Command) -> Used {
+fn usage(command: &mut Command) -> Usage {
     let start = Instant::now();
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
-    let used = child.wait4().expect("the program ends");
+    let usage = child.wait4().expect("the program ends");
     let seconds = start.elapsed().as_secs_f64();
-    assert!(used.status.success(), "{command:?} fails");
-    let cpu = (used.rusage.utime + used.rusage.stime).as_secs_f64();
-    Used { seconds, cpu, mib: used.rusage.maxrss as f64 / (1 << 20) as f64 }
+    assert!(usage.status.success(), "{command:?} fails");
+    let cpu = (usage.rusage.utime + usage.rusage.stime).as_secs_f64();
+    Usage { seconds, cpu, mib: usage.rusage.maxrss as f64 / (1 << 20) as f64 }
 }
 
 fn ls(blob: &Path, file: &Path) -> Vec<Row> {
@@ -136,7 +139,7 @@ fn transform(blob: &Path, file: &Path, dir: &Path, flags: &[&str]) -> Vec<Row> {
     ]
 }
 
-/// The way back by the receipt of a safetensors file.
+/// Restores the caffemodel from the receipt of a safetensors file.
 fn there_and_back(blob: &Path, file: &Path, dir: &Path) -> Vec<Row> {
     let (there, back) = (dir.join("there.safetensors"), dir.join("back.caffemodel"));
     process(Command::new(blob).arg("convert").arg(file).arg("-o").arg(&there));
@@ -145,7 +148,7 @@ fn there_and_back(blob: &Path, file: &Path, dir: &Path) -> Vec<Row> {
     rows
 }
 
-/// One array put into a model.
+/// Replaces one array of a model.
 fn splice(blob: &Path, file: &Path, dir: &Path, array: &str) -> Vec<Row> {
     let (part, out) = (dir.join("part.safetensors"), dir.join("out.spliced"));
     let model = Checkpoint::open(file).expect("opens");
@@ -156,7 +159,7 @@ fn splice(blob: &Path, file: &Path, dir: &Path, array: &str) -> Vec<Row> {
     against_cp(&name, Command::new(blob).arg("convert").arg(&part).arg("--into").arg(file), &out, file, dir)
 }
 
-/// A command's speed as a part of `cp`'s, and its peak memory, with the bars of one that only copies.
+/// A command's speed relative to `cp`, and its peak memory, with the bars for a command that only copies.
 fn against_cp(name: &str, command: &mut Command, out: &Path, file: &Path, dir: &Path) -> Vec<Row> {
     let [speed, memory] = figures(command, out, file, dir);
     vec![
@@ -165,8 +168,8 @@ fn against_cp(name: &str, command: &mut Command, out: &Path, file: &Path, dir: &
     ]
 }
 
-/// Speed as a part of `cp`'s of a file, the two in turn into the same folder, and peak MiB; the command is still to get
-/// its output.
+/// A command's speed relative to `cp` of `file`, and its peak MiB. The two run in turn and write to the same folder.
+/// `command` lacks its output option.
 fn figures(command: &mut Command, out: &Path, file: &Path, dir: &Path) -> [f64; 2] {
     let copy = dir.join("copy");
     command.arg("-o").arg(out);
@@ -188,7 +191,8 @@ fn figures(command: &mut Command, out: &Path, file: &Path, dir: &Path) -> [f64; 
     [speed, mib]
 }
 
-/// Each sample in a fresh process, so that pages are first touched as a user's are.
+/// The time of `ours` over that of `base`. Each sample is a fresh process, so that it touches its pages for the first
+/// time, as a user's process does.
 fn ratio(file: &Path, ours: &str, base: &str) -> f64 {
     let run = |case: &str| {
         let exe = std::env::current_exe().expect("this program");
@@ -207,7 +211,7 @@ fn load(file: &Path) -> Row {
     Row::at_most("load 553 MB into blobs / read() into a fresh buffer", ratio, "", 1.3)
 }
 
-/// The same blobs written to a file of the same format.
+/// Writes the file's blobs to a file of the same format.
 fn store(file: &Path, name: &str) -> Row {
     Row::at_most(&format!("{name} / write()"), ratio(file, "store", "write"), "", 1.2)
 }
@@ -220,7 +224,7 @@ fn views(params: &Path) -> Vec<Row> {
             "",
             1.3,
         ),
-        Row::beside("1 GB .params as blobs / chunked read()", ratio(params, "load", "read-chunks"), "")
+        Row::unjudged("1 GB .params as blobs / chunked read()", ratio(params, "load", "read-chunks"), "")
             .noted("a chunk stays in the caches, fresh memory does not".to_owned()),
         Row::at_most("1 GB .params as mmap views / chunked read()", ratio(params, "views", "read-chunks"), "", 0.1),
     ]
@@ -245,7 +249,7 @@ fn neoml(blob: &Path, dir: &Path) -> Vec<Row> {
     rows
 }
 
-/// Both sides hash with the same crate; the base reads and hashes one piece after the other.
+/// Both sides hash with the same crate. The base reads and hashes one chunk after the other.
 fn hash(file: &Path) -> Vec<Row> {
     [
         ("hash of 553 MB, speed / BLAKE3's own", "hash"),
@@ -255,13 +259,13 @@ fn hash(file: &Path) -> Vec<Row> {
     .into()
 }
 
-/// A file and its copy compared: the bytes of both over the time of all cores together.
+/// Compares a file with its copy. The rate is the bytes of both over the CPU time of all cores.
 fn diff(blob: &Path, file: &Path, dir: &Path) -> Vec<Row> {
     let copy = dir.join("copy.caffemodel");
     let bytes = 2 * std::fs::copy(file, &copy).expect("copied");
     let mut command = Command::new(blob);
     command.arg("diff").arg(file).arg(&copy);
-    let runs: Vec<Used> = (0..rounds()).map(|_| used(&mut command)).collect();
+    let runs: Vec<Usage> = (0..rounds()).map(|_| usage(&mut command)).collect();
     std::fs::remove_file(&copy).expect("removable");
     let rate = median(runs.iter().map(|run| bytes as f64 / run.cpu / 1e9));
     let mib = runs.iter().map(|run| run.mib).fold(0.0, f64::max);

@@ -1,11 +1,11 @@
-//! Large files, the same bytes every time: a model of VGG-16's size and layers, a gigabyte of MXNet parameters, a blob
-//! and a net of NeoML's.
+//! Generates large files, with the same bytes every time: a model with VGG-16's layers, a gigabyte of MXNet parameters,
+//! and a blob and a net of NeoML.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// VGG-16's layers: name, output and input channels (with 3×3 kernels), and the three inner products.
+/// VGG-16's convolutions with 3×3 kernels, and its inner products: name, output channels, input channels.
 const CONVS: [(&str, u64, u64); 13] = [
     ("conv1_1", 64, 3),
     ("conv1_2", 64, 64),
@@ -23,7 +23,7 @@ const CONVS: [(&str, u64, u64); 13] = [
 ];
 const FULL: [(&str, u64, u64); 3] = [("fc6", 4096, 25088), ("fc7", 4096, 4096), ("fc8", 1000, 4096)];
 
-/// Values that are finite, small and of no simple pattern: a block of them, repeated.
+/// A block of small finite values without a simple pattern; each payload repeats it.
 fn values() -> Vec<u8> {
     let mut state = 16_u32;
     let next = || {
@@ -52,7 +52,7 @@ fn varint(mut n: u64) -> Vec<u8> {
     out
 }
 
-/// A length-delimited field's key and length.
+/// The key and the length of a length-delimited field.
 fn head(number: u64, len: u64) -> Vec<u8> {
     [varint(number << 3 | 2), varint(len)].concat()
 }
@@ -61,7 +61,7 @@ fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
     [head(number, bytes.len() as u64), bytes.to_vec()].concat()
 }
 
-/// Writes a NetParameter of 553 MB: V2 layers, packed floats, `shape` behind the data, as Caffe writes them.
+/// Writes a NetParameter of 553 MB as Caffe does: V2 layers, packed floats, `shape` after `data`.
 pub(crate) fn vgg16(path: &Path) -> io::Result<()> {
     let block = values();
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
@@ -70,7 +70,7 @@ pub(crate) fn vgg16(path: &Path) -> io::Result<()> {
     let full = FULL.iter().map(|(n, o, i)| (*n, "InnerProduct", vec![*o, *i], *o));
     for (name, kind, weights, bias) in convs.chain(full) {
         let names = [field(1, name.as_bytes()), field(2, kind.as_bytes())].concat();
-        // A blob: the head of its data, the data's length, and what stands behind them.
+        // A blob: the key and length of its data, the length again, and the field after the data.
         let blobs: Vec<(Vec<u8>, u64, Vec<u8>)> = [weights, vec![bias]]
             .iter()
             .map(|dims| {
@@ -125,7 +125,7 @@ pub(crate) fn params(path: &Path) -> io::Result<()> {
     out.flush()
 }
 
-/// The head of a NeoML blob of `rows` times `columns` floats.
+/// The header of a NeoML blob of `rows` × `columns` floats.
 fn neoml_head(rows: u32, columns: u32) -> Vec<u8> {
     let words = [2000, 1, 0, 1, rows, 1, 1, 1, 1, columns, rows * columns];
     std::iter::once(0xFF).chain(words.into_iter().flat_map(u32::to_le_bytes)).collect()
@@ -139,7 +139,7 @@ pub(crate) fn neoml_blob(path: &Path) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes a NeoML net of 125 fully connected layers of a thousand by a thousand: 500 MB.
+/// Writes a NeoML net of 125 fully connected layers of 1000 × 1000 weights: 500 MB.
 pub(crate) fn neoml_net(path: &Path) -> io::Result<()> {
     const LAYERS: u32 = 125;
     let block = values();
@@ -153,7 +153,7 @@ pub(crate) fn neoml_net(path: &Path) -> io::Result<()> {
         out.write_all(&[&string("FmlCnnFullyConnectedLayer")[..], version, version].concat())?;
         out.write_all(&string(&format!("fc{layer}")))?;
         out.write_all(&[&1_u32.to_le_bytes()[..], &string(&format!("fc{}", layer.wrapping_sub(1))), &[0; 4]].concat())?;
-        // Backward is not forced, it learns, three multipliers of 1, and two blobs.
+        // Backward is not forced, learning is enabled; three multipliers of 1; two blobs follow.
         out.write_all(&[0, 1])?;
         for word in [1_f32.to_bits(), 1_f32.to_bits(), 1_f32.to_bits(), 2] {
             out.write_all(&word.to_le_bytes())?;
@@ -162,7 +162,7 @@ pub(crate) fn neoml_net(path: &Path) -> io::Result<()> {
             out.write_all(&[&[0][..], &neoml_head(rows, columns)].concat())?;
             payload(&mut out, &block, 4 * u64::from(rows * columns))?;
         }
-        // The class's own: the number of elements, and whether there is no free term.
+        // The fields of the class: the number of elements, and whether the free term is zero.
         out.write_all(&[&1000_u32.to_le_bytes()[..], &[0]].concat())?;
     }
     out.write_all(&[1])?;

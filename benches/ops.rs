@@ -1,8 +1,8 @@
-//! What the operations cost, as ratios to memcpy: `cargo bench -p blob-benches --bench ops -- [--mib N] [--only TEXT]
+//! Measures the operations as ratios to memcpy: `cargo bench -p blob-benches --bench ops -- [--mib N] [--only TEXT]
 //! [--rounds N] [--dtypes] [--tsv] [--list]`.
 //!
-//! A figure is the median of paired runs, the operation and a memcpy of its input in turn, in this process, into memory
-//! that is there already. `--dtypes` measures everything element by element on other dtypes, and nothing else.
+//! A figure is the median of paired runs: the operation and a memcpy of its input in turn, in this process, into memory
+//! that was touched before. `--dtypes` measures only the element-wise operations, on many dtypes.
 
 #[path = "ops/cases.rs"]
 mod cases;
@@ -12,25 +12,25 @@ mod measure;
 mod own;
 #[path = "ops/run.rs"]
 mod run;
-#[allow(dead_code)] // only the machine's name and the median: these rows have columns of their own
+#[allow(dead_code)] // uses only the machine's name and the median, because its table has other columns
 mod table;
 
 use measure::{Bench, Figures};
 use own::Line;
 
-/// What the command line asks for.
+/// The command line.
 struct Options {
     mib: usize,
     only: String,
     rounds: usize,
     dtypes: bool,
-    /// Lines for `cargo xtask record` in place of a table.
+    /// Print tab-separated fields for `cargo xtask record` instead of a table.
     tsv: bool,
-    /// The names of what the peers measure too, and no figures.
+    /// Print only the names of the cases that the peers measure too.
     list: bool,
 }
 
-/// Lines of one payload.
+/// The cases of one payload size.
 struct Section {
     title: String,
     kib: usize,
@@ -70,7 +70,7 @@ impl Options {
                 "--dtypes" => options.dtypes = true,
                 "--tsv" => options.tsv = true,
                 "--list" => options.list = true,
-                // Cargo's own word to every bench.
+                // Cargo passes this to every bench.
                 "--bench" => (),
                 _ => panic!("unknown: {word:?}"),
             }

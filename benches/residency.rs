@@ -1,8 +1,10 @@
-//! What coherence costs: accesses, windows, zeroed memory, copies. `cargo bench -p blob-benches --bench residency`.
+//! Measures the cost of coherence: accesses, windows, zeroed memory, copies. `cargo bench -p blob-benches --bench
+//! residency`.
 //!
-//! The device is the loopback: figures of device tokens are those of our bookkeeping, not of a GPU. What is short is a
-//! ratio to a mutex's lock and unlock in this run, and its nanoseconds stand beside, with the ratio to an allocation
-//! and its end. Copies are ratios to memcpy of the same bytes in this run, the two in turn. Medians of eleven rounds.
+//! The device is the loopback, so device tokens measure our bookkeeping, not a GPU. A short time is a ratio to a lock
+//! and unlock of a mutex in this run; the note has its nanoseconds and the ratio to an allocation with its
+//! deallocation. A copy is a ratio to memcpy of the same bytes, the two in turn. All figures are medians of eleven
+//! rounds.
 
 mod table;
 
@@ -17,20 +19,20 @@ use synced_mem::{Device, SharedMem, SyncedMem};
 use table::{Row, median};
 
 const ROUNDS: usize = 11;
-/// Accesses a round: enough that the clock costs nothing.
+/// The accesses per round, so many that reading the clock costs nothing.
 const CALLS: u32 = 200_000;
 const LARGE: usize = 256 << 20;
 
-/// Bars in locks: 10 ns, 60 ns and 2 µs, divided by the 4.8 ns of a lock and unlock where they were set.
+/// Bars in locks: 10 ns, 60 ns and 2 µs over the 4.8 ns of a lock and unlock on the machine where they were set.
 const AT_ONCE: f64 = 2.0;
 const SHORT: f64 = 13.0;
 const CROWDED: f64 = 420.0;
 
 fn main() {
-    let yard = Yard::measure();
-    let mut rows = Vec::from(yard.rows());
-    rows.extend(accesses(&yard));
-    rows.extend(windows(&yard));
+    let yardstick = Yardstick::measure();
+    let mut rows = Vec::from(yardstick.rows());
+    rows.extend(accesses(&yardstick));
+    rows.extend(windows(&yardstick));
     rows.extend(scattered());
     rows.push(requests());
     rows.push(zeroed());
@@ -40,7 +42,7 @@ fn main() {
     println!("transparent huge pages: {}", huge.unwrap_or_default().trim());
 }
 
-/// Nanoseconds a call.
+/// The nanoseconds of one call.
 fn nanoseconds(mut call: impl FnMut()) -> f64 {
     let round = |_| {
         let start = Instant::now();
@@ -52,13 +54,13 @@ fn nanoseconds(mut call: impl FnMut()) -> f64 {
     median((0..ROUNDS).map(round).collect::<Vec<_>>().into_iter())
 }
 
-/// What every program pays, in nanoseconds: what ours is measured by, whatever the processor's clock.
-struct Yard {
+/// Two basic costs in nanoseconds. Times are divided by them, so that the bars do not depend on the processor's clock.
+struct Yardstick {
     lock: f64,
     allocation: f64,
 }
 
-impl Yard {
+impl Yardstick {
     fn measure() -> Self {
         let mutex = Mutex::new(0u64);
         let lock = nanoseconds(|| *black_box(&mutex).lock().expect("no thread panicked") += 1);
@@ -68,12 +70,12 @@ impl Yard {
 
     fn rows(&self) -> [Row; 2] {
         [
-            Row::beside("a mutex's lock and unlock", self.lock, "ns"),
-            Row::beside("an allocation of 64 bytes and its end", self.allocation, "ns"),
+            Row::unjudged("a mutex's lock and unlock", self.lock, "ns"),
+            Row::unjudged("an allocation of 64 bytes and its end", self.allocation, "ns"),
         ]
     }
 
-    /// A row whose bar is a number of locks and unlocks of a mutex.
+    /// A row whose unit is the lock and unlock of a mutex.
     fn row(&self, name: &str, nanoseconds: f64, bar: f64) -> Row {
         let allocations = nanoseconds / self.allocation;
         let note = format!("{nanoseconds:.1} ns, {allocations:.2} allocations");
@@ -81,7 +83,7 @@ impl Yard {
     }
 }
 
-fn accesses(yard: &Yard) -> Vec<Row> {
+fn accesses(yardstick: &Yardstick) -> Vec<Row> {
     let mut memory = SyncedMem::new(4096);
     memory.host_mut(..).expect("memory")[0] = 1;
     let host = nanoseconds(|| {
@@ -101,35 +103,40 @@ fn accesses(yard: &Yard) -> Vec<Row> {
     let of_a_part = nanoseconds(|| {
         black_box(black_box(&shared).host(64..128).expect("host"));
     });
-    let [borrow_of_two, part_of_two] = [0..4096, 64..128].map(|range| beside_another(&shared, range));
+    let [borrow_of_two, part_of_two] = [0..4096, 64..128].map(|range| contended(&shared, range));
     let borrow_mut = nanoseconds(|| {
         black_box(black_box(&shared).host_mut(64..128).expect("host"));
     });
     let crowded = [
-        crowd(yard, 10, "host borrow and its end, 10 others alive", "write borrow refused, 10 others alive"),
-        crowd(yard, 1_000, "host borrow and its end, 1,000 others alive", "write borrow refused, 1,000 others alive"),
+        crowd(yardstick, 10, "host borrow and its end, 10 others alive", "write borrow refused, 10 others alive"),
         crowd(
-            yard,
+            yardstick,
+            1_000,
+            "host borrow and its end, 1,000 others alive",
+            "write borrow refused, 1,000 others alive",
+        ),
+        crowd(
+            yardstick,
             100_000,
             "host borrow and its end, 100,000 others alive",
             "write borrow refused, 100,000 others alive",
         ),
     ];
     let mut rows = vec![
-        yard.row("host slice of a SyncedMem, after the first", host, AT_ONCE),
-        yard.row("device token of a SyncedMem, loopback", token, SHORT),
-        yard.row("host borrow of a SharedMem and its end", borrow, SHORT),
-        yard.row("host borrow of a part of it and its end", of_a_part, SHORT),
-        yard.row("host write borrow of a SharedMem, its end", borrow_mut, SHORT),
-        Row::beside("two threads borrow all bytes at once: each", borrow_of_two, "ns"),
-        Row::beside("two threads borrow the same part at once: each", part_of_two, "ns"),
+        yardstick.row("host slice of a SyncedMem, after the first", host, AT_ONCE),
+        yardstick.row("device token of a SyncedMem, loopback", token, SHORT),
+        yardstick.row("host borrow of a SharedMem and its end", borrow, SHORT),
+        yardstick.row("host borrow of a part of it and its end", of_a_part, SHORT),
+        yardstick.row("host write borrow of a SharedMem, its end", borrow_mut, SHORT),
+        Row::unjudged("two threads borrow all bytes at once: each", borrow_of_two, "ns"),
+        Row::unjudged("two threads borrow the same part at once: each", part_of_two, "ns"),
     ];
     rows.extend(crowded.into_iter().flatten());
     rows
 }
 
-/// Nanoseconds a borrow and its end, while another thread does nothing else either.
-fn beside_another(shared: &SharedMem, range: std::ops::Range<usize>) -> f64 {
+/// The nanoseconds of a borrow and its release, while another thread does the same all the time.
+fn contended(shared: &SharedMem, range: std::ops::Range<usize>) -> f64 {
     let borrow = || drop(black_box(black_box(shared).host(range.clone()).expect("host")));
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -144,13 +151,13 @@ fn beside_another(shared: &SharedMem, range: std::ops::Range<usize>) -> f64 {
     })
 }
 
-/// A borrow where `live` others of single bytes are alive, and one that is in the way of a write of everything.
-fn crowd(yard: &Yard, live: usize, name: &str, refused: &str) -> [Row; 2] {
+/// A borrow while `live` others of one byte each are alive, and a write borrow of all bytes that they conflict with.
+fn crowd(yardstick: &Yardstick, live: usize, name: &str, refused: &str) -> [Row; 2] {
     let shared = SharedMem::new(2 * live);
     let held: Vec<_> = (0..live).map(|at| shared.host(2 * at..2 * at + 1).expect("host")).collect();
     let mut at = 0;
     let borrow = nanoseconds(|| {
-        // A step that has no factor in common with the number of places, so that all are met.
+        // The step is coprime to the number of borrows, so that all are visited.
         at = (at + 7919) % live;
         black_box(shared.host(2 * at..2 * at + 2).expect("host"));
     });
@@ -158,10 +165,10 @@ fn crowd(yard: &Yard, live: usize, name: &str, refused: &str) -> [Row; 2] {
         black_box(shared.check_write(0..2 * live).expect_err("readers"));
     });
     drop(held);
-    [yard.row(name, borrow, CROWDED), yard.row(refused, refuse, CROWDED)]
+    [yardstick.row(name, borrow, CROWDED), yardstick.row(refused, refuse, CROWDED)]
 }
 
-fn windows(yard: &Yard) -> Vec<Row> {
+fn windows(yardstick: &Yardstick) -> Vec<Row> {
     let shape = Shape::new([64, 2, 3, 4, 4, 1, 16]).expect("a shape");
     let blob = AnyBlob::new(shape, DType::F32).expect("a blob");
     let create = nanoseconds(|| {
@@ -174,13 +181,13 @@ fn windows(yard: &Yard) -> Vec<Row> {
         black_box(&mut window).set_pos(at).expect("within");
     });
     vec![
-        yard.row("window: create and drop (NeoML 31 ns)", create, SHORT),
-        yard.row("window: move (NeoML 7-11 ns)", moved, AT_ONCE),
+        yardstick.row("window: create and drop (NeoML 31 ns)", create, SHORT),
+        yardstick.row("window: move (NeoML 7-11 ns)", moved, AT_ONCE),
     ]
 }
 
-/// Bytes that move for each that is touched: rows of a large table in no order, read on the host, and written there and
-/// then wanted on the device.
+/// The bytes transferred per byte touched, for scattered rows of a large table on the device: rows read on the host,
+/// and rows written on the host and then used on the device.
 fn scattered() -> [Row; 2] {
     const TABLE: usize = 64 << 20;
     const ROW: usize = 256;
@@ -207,17 +214,17 @@ fn scattered() -> [Row; 2] {
     let table = on_device();
     (0..ROWS).for_each(|n| table.host_mut(range(n)).expect("a row").fill(1));
     drop(table.device(&queue, 0..TABLE).expect("a token"));
-    // Each row goes to the host once and comes back once.
+    // Each row is downloaded once and uploaded once.
     let written = moved(&table) / (2.0 * touched);
     let name = "256 reads of 256 bytes out of 64 MiB: moved / touched";
     let name_written = "256 such writes, there and back: moved / touched, a way";
     [Row::at_most(name, read, "", 2.0), Row::at_most(name_written, written, "", 2.0)]
 }
 
-/// A memory that each request reads on a queue of its own: the time of one must not grow with those before it.
+/// Requests that each read a memory on a queue of their own. The time of one must not grow with the number before it.
 fn requests() -> Row {
     let device = Loopback::new(Mode::Immediate);
-    let a_request = |requests: u32| {
+    let per_request = |requests: u32| {
         let memory = SharedMem::from(vec![1; 4096]);
         let start = Instant::now();
         for _ in 0..requests {
@@ -226,7 +233,7 @@ fn requests() -> Row {
         }
         start.elapsed().as_secs_f64() * 1e9 / f64::from(requests)
     };
-    let pairs: Vec<_> = (0..ROUNDS).map(|_| (a_request(1_000), a_request(20_000))).collect();
+    let pairs: Vec<_> = (0..ROUNDS).map(|_| (per_request(1_000), per_request(20_000))).collect();
     let few = median(pairs.iter().map(|pair| pair.0));
     let grown = median(pairs.iter().map(|pair| pair.1 / pair.0));
     let name = "a request on a queue of its own: 20,000 / 1,000";
@@ -271,7 +278,7 @@ fn copies() -> Vec<Row> {
         new.copy_from(&source, Part::Data).expect("a copy");
         fresh.push(start.elapsed().as_secs_f64() / memcpy);
     }
-    // The first round touched the memory for the first time.
+    // The first round is discarded, because it touches the memory for the first time.
     let (warm, fresh) = (median(warm.into_iter().skip(1)), median(fresh.into_iter().skip(1)));
     vec![
         Row::at_least("copy_from 256 MiB, warm: speed / memcpy", warm, "", 0.95),

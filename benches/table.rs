@@ -1,11 +1,11 @@
-//! Measured figures beside their bars.
+//! A table of measured figures, each with its bar: the limit that the project has set.
 
-/// One figure.
+/// One measured figure.
 pub(crate) struct Row {
     name: String,
     value: f64,
     unit: &'static str,
-    /// None where the figure only stands beside another one.
+    /// `None` for a figure that is only printed for comparison.
     bar: Option<f64>,
     low_is_good: bool,
     note: String,
@@ -20,48 +20,48 @@ impl Row {
         Self { low_is_good: false, ..Self::at_most(name, value, unit, bar) }
     }
 
-    /// A figure that no bar judges.
-    pub(crate) fn beside(name: &str, value: f64, unit: &'static str) -> Self {
+    /// A figure without a bar, for comparison.
+    pub(crate) fn unjudged(name: &str, value: f64, unit: &'static str) -> Self {
         Self { bar: None, ..Self::at_most(name, value, unit, 0.0) }
     }
 
-    /// The same with words behind it.
+    /// The row with a note at its end.
     pub(crate) fn noted(self, note: String) -> Self {
         Self { note, ..self }
     }
 
-    /// The bar and whether the figure keeps it, in words.
-    fn judged(&self) -> String {
+    /// The bar, and whether the figure meets it.
+    fn verdict(&self) -> String {
         let Some(bar) = self.bar else {
             return format!("{:>4} {:<6} {:<6}", "", "", "");
         };
-        let (bound, kept) = match self.low_is_good {
+        let (bound, is_met) = match self.low_is_good {
             true => ("<=", self.value <= bar),
             false => (">=", self.value >= bar),
         };
-        let verdict = if kept { "ok" } else { "MISSED" };
+        let verdict = if is_met { "ok" } else { "MISSED" };
         format!("{bound:>4} {bar:<6} {verdict:<6}")
     }
 }
 
-/// The middle of the values.
+/// The median; of an even number of values, the upper one of the middle two.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     sorted[sorted.len() / 2]
 }
 
-/// The machine, then a line a figure.
+/// Prints the machine, then a line for each figure.
 pub(crate) fn print(rows: &[Row]) {
     machine().iter().for_each(|line| println!("{line}"));
     println!("{:<66} {:>14} {:>12}", "case", "measured", "bar");
     for row in rows {
-        let line = format!("{:<66} {:>8.3} {:<5} {} {}", row.name, row.value, row.unit, row.judged(), row.note);
+        let line = format!("{:<66} {:>8.3} {:<5} {} {}", row.name, row.value, row.unit, row.verdict(), row.note);
         println!("{}", line.trim_end());
     }
 }
 
-/// What is measured on, in words: name, cores and system; the processor and its caches; what our kernels choose on it.
+/// Describes the machine: name, cores and system; processor and caches; the kernels that we choose on it.
 pub(crate) fn machine() -> [String; 3] {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

@@ -1,21 +1,21 @@
-//! What is measured beside the peers: names, shapes, operations on f32, and the bars. Pure.
+//! The cases that we and the peers measure: names, shapes, operations on f32, and bars. Pure.
 //!
-//! Our bench and `cargo xtask peers` both compile this file; `benches/peers/ops.py` has the same list in Python. The
-//! bars are the project's own, times of one thread over memcpy's.
+//! Our bench and `cargo xtask peers` both compile this file; `benches/peers/ops.py` has the same list in Python. A bar
+//! is the project's own limit on the time of one thread, as a ratio to memcpy.
 
-/// The seven extents of the two tensors, 256 MiB of f32 each.
+/// The shapes of the two tensors, 256 MiB of f32 each.
 const A: [usize; 7] = [8, 8, 8, 16, 16, 8, 64];
 const B: [usize; 7] = [4, 16, 4, 64, 64, 16, 4];
 
-/// The axes that are transposed in both.
+/// The pairs of axes that are transposed in both.
 const PAIRS: [(usize, usize); 10] = [(5, 6), (4, 6), (3, 6), (0, 6), (1, 6), (3, 4), (0, 1), (2, 3), (0, 5), (1, 4)];
 
-/// What is done to a tensor `x`. Element-wise operations write into `y`, which begins as a copy of `x`.
+/// An operation on a tensor `x`. Element-wise operations write into `y`, which starts as a copy of `x`.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// Equal parts of `x` along an axis, put together again.
+    /// Concatenates equal parts of `x` along an axis.
     Merge { axis: usize, parts: usize },
-    /// The reverse: `x` into equal tensors along an axis.
+    /// Splits `x` into equal parts along an axis.
     Split { axis: usize, parts: usize },
     /// Axis `i` of the result is axis `order[i]` of `x`.
     Permute(Vec<usize>),
@@ -31,15 +31,15 @@ pub(crate) enum Op {
     Fill,
 }
 
-/// One line of every table.
+/// One case: a row in every table.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    /// What all tables call it; a shape in it is that at 256 MiB.
+    /// The name in all tables; a shape in it is that at 256 MiB.
     pub(crate) name: String,
     pub(crate) op: Op,
     /// The shape of `x`, row-major.
     pub(crate) dims: Vec<usize>,
-    /// The most that one thread may take, where the project has said so.
+    /// The maximum ratio to memcpy for one thread, if the project has set one.
     pub(crate) bar: Option<f64>,
 }
 
@@ -50,14 +50,14 @@ impl Case {
     }
 }
 
-/// Every case with the payload in KiB of its section: about `mib` MiB first, then the sizes in cache.
+/// All cases by payload size in KiB: about `mib` MiB first, then the sizes that fit in the caches.
 pub(crate) fn sections(mib: usize) -> Vec<(usize, Vec<Case>)> {
     let mut all = vec![(mib << 10, large(mib))];
     all.extend(CACHED.map(|kib| (kib, small(kib))));
     all
 }
 
-/// A payload in words: those that stay in the caches in KiB, as the names of the cases have it.
+/// A payload size in words: in KiB if it fits in the caches, as in the names of those cases, else in MiB.
 pub(crate) fn payload(kib: usize) -> String {
     match kib {
         kib if CACHED.contains(&kib) => format!("{kib} KiB, in cache"),
@@ -65,7 +65,7 @@ pub(crate) fn payload(kib: usize) -> String {
     }
 }
 
-/// All cases at about this size: the outermost extent is scaled.
+/// All cases at about this size. Only the outermost extent is scaled.
 pub(crate) fn large(mib: usize) -> Vec<Case> {
     let scale = |n: usize| (n * mib / 256).max(1);
     let scaled = |dims: &[usize; 7]| {
@@ -92,7 +92,8 @@ pub(crate) fn large(mib: usize) -> Vec<Case> {
     all
 }
 
-/// Add reads twice what memcpy reads, scale writes what it has read, fill reads nothing, sums write nothing.
+/// The memory traffic explains the bars: add reads twice what memcpy reads, scale writes where it has read, fill reads
+/// nothing, and sums write nothing.
 fn elements(dims: &[usize]) -> [Case; 5] {
     let case = |name, op, bar| Case::new(name, op, dims, Some(bar));
     [
@@ -104,10 +105,10 @@ fn elements(dims: &[usize]) -> [Case; 5] {
     ]
 }
 
-/// The sizes in KiB that stay in the caches: the second level of most cores, and the third.
+/// The payload sizes in KiB that fit in the caches: in the second level of most cores, and in the third.
 pub(crate) const CACHED: [usize; 2] = [64, 4096];
 
-/// A few cases of `kib` KiB, which stay in the caches. No bar is set for them.
+/// A few cases of `kib` KiB, which fit in the caches. They have no bars.
 pub(crate) fn small(kib: usize) -> Vec<Case> {
     let count = kib * 256;
     let side = count.isqrt();

@@ -1,4 +1,4 @@
-//! The clock: an operation and memcpy of its payload in turn, on blobs both, by one thread and by two.
+//! Times an operation and a memcpy of its payload in turn, both on blobs, with one thread and with two.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,34 +10,35 @@ use crate::own::Line;
 use crate::run;
 use crate::table::median;
 
-/// Bytes that a measurement moves at least, milliseconds: the clock and the start on a pool cost nothing beside it.
+/// A measurement moves at least this many bytes, which takes milliseconds: the clock and the start of a pool cost
+/// nothing beside that.
 const WORK: usize = 64 << 20;
 
-/// A memcpy of less stays on one thread, as the operations do: cut in two it takes several times as long.
+/// A smaller memcpy stays on one thread, like the operations: split in two, it takes several times as long.
 const SMALL: usize = 1 << 20;
 
-/// The blob whose pages are looked at.
+/// The size of the blob whose pages are counted.
 const PROBE: usize = 256 << 20;
 
-/// Rounds, and one thread and two.
+/// The number of rounds, and thread pools of one thread and of two.
 pub(crate) struct Bench {
     rounds: usize,
     pools: [ThreadPool; 2],
 }
 
-/// What a line costs, by one thread and by two.
+/// The time of a case with one thread and with two.
 pub(crate) struct Figures {
-    /// One run.
+    /// The seconds of one run.
     pub(crate) seconds: [f64; 2],
-    /// Over memcpy by one thread.
+    /// The ratio to memcpy with one thread.
     pub(crate) ratio: [f64; 2],
-    /// Two threads over memcpy by two.
+    /// Two threads over memcpy with two.
     pub(crate) by_two: f64,
     /// Two threads over one.
     pub(crate) speed: f64,
 }
 
-/// Seconds of one round: the operation and memcpy, each by one thread and by two.
+/// The seconds of one round, each with one thread and with two.
 struct Round {
     op: [f64; 2],
     memcpy: [f64; 2],
@@ -52,7 +53,7 @@ impl Bench {
         Self { rounds, pools }
     }
 
-    /// Medians of the paired runs.
+    /// The medians of the rounds.
     pub(crate) fn line(&self, line: &Line) -> Figures {
         let whole = run::blob(&line.dims, line.dtype);
         let (rounds, runs) = self.rounds(&whole, run::prepare(line, &whole));
@@ -66,7 +67,7 @@ impl Bench {
         }
     }
 
-    /// What memcpy reads and writes a second by one thread and by two, in GB, copying this many bytes.
+    /// The rate of memcpy in GB/s, read and written, with one thread and with two, for copies of this size.
     pub(crate) fn memcpy_rate(&self, bytes: usize) -> [f64; 2] {
         let whole = run::blob(&[bytes / 4], DType::F32);
         let (rounds, runs) = self.rounds(&whole, || ());
@@ -76,8 +77,8 @@ impl Bench {
         })
     }
 
-    /// The rounds, and how many runs each of their times is. One more is made: it touches the memory for the first
-    /// time.
+    /// The rounds, and the number of runs in each. A round before them, which touches the memory for the first time, is
+    /// discarded.
     fn rounds(&self, whole: &AnyBlob, mut op: impl FnMut() + Send) -> (Vec<Round>, usize) {
         let mut copy = run::blob(whole.shape().dims(), whole.dtype());
         let mut copy = copy.data_mut().bytes().expect("memory");
@@ -97,26 +98,26 @@ impl Bench {
     }
 }
 
-/// How many seconds `runs` runs take.
+/// The seconds of `runs` runs.
 fn time(runs: usize, mut f: impl FnMut()) -> f64 {
     let start = Instant::now();
     (0..runs).for_each(|_| f());
     start.elapsed().as_secs_f64()
 }
 
-/// By one thread or by two, as the current pool has.
+/// Copies with as many threads as the current pool has, one or two.
 fn memcpy(dst: &mut [u8], src: &[u8]) {
     let (dst, src) = (black_box(dst), black_box(src));
     if rayon::current_num_threads() == 1 || src.len() < SMALL {
         return dst.copy_from_slice(src);
     }
-    // A whole number of pages each.
+    // The split is at a page boundary.
     let half = (src.len() / 2).next_multiple_of(4096).min(src.len());
     let ((dst, rest), (src, from)) = (dst.split_at_mut(half), src.split_at(half));
     rayon::join(|| dst.copy_from_slice(src), || rest.copy_from_slice(from));
 }
 
-/// Which pages a blob gets here, as the system counts them.
+/// Describes how much of a blob the system puts on huge pages.
 pub(crate) fn memory() -> String {
     let before = huge_mib();
     let probe = black_box(run::blob(&[PROBE], DType::U8));
@@ -127,7 +128,7 @@ pub(crate) fn memory() -> String {
     )
 }
 
-/// MiB of this process on transparent huge pages; 0 where the system does not say.
+/// The MiB of this process on transparent huge pages; 0 if the system does not report it.
 fn huge_mib() -> i64 {
     let smaps = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let kib = smaps.lines().find_map(|line| line.strip_prefix("AnonHugePages:")?.split_whitespace().next());

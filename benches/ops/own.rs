@@ -1,39 +1,40 @@
-//! What `ops` measures and no peer does: in place, other dtypes, conversions, statistics. Pure; none has a bar.
+//! The cases of `ops` that no peer has: in-place operations, other dtypes, conversions, statistics. Pure. They have no
+//! bars.
 
 use blob_core::DType;
 
 use crate::cases::{Case, Op};
 
-/// What is measured. A part that is not the data is said.
+/// An operation; on the data, unless it names the diff.
 pub(crate) enum What {
-    /// A case that the peers have too, of some dtype.
+    /// An operation that the peers measure too, on any dtype.
     Shared(Op),
-    /// The matrices of the last two axes, where they are.
+    /// Transposes the matrices of the last two axes in place.
     TransposeInPlace,
     /// y += 2·x
     Axpy,
     /// data −= diff
     Update,
-    /// y += x, subnormal sums as zeros
+    /// y += x, with subnormal sums flushed to zero
     AddFlushed,
     /// y = 0
     Clear,
     Stats,
-    /// Statistics and a histogram of 64 bins, 1 MiB after 1 MiB, on one thread.
+    /// Statistics and a histogram of 64 bins, in pieces of 1 MiB, on one thread.
     Histogram,
-    /// NaN and Inf, on one thread.
+    /// Counts NaN and Inf, on one thread.
     NonFinite,
     Convert(DType),
     ConvertChecked(DType),
 }
 
-/// One line of our table.
+/// One row of our table.
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) what: What,
     pub(crate) dims: Vec<usize>,
     pub(crate) dtype: DType,
-    /// The most that one thread may take, where the project has said so.
+    /// The maximum ratio to memcpy for one thread, if the project has set one.
     pub(crate) bar: Option<f64>,
 }
 
@@ -43,20 +44,20 @@ impl From<Case> for Line {
     }
 }
 
-/// A line without a bar.
+/// A row without a bar.
 fn line(name: String, what: What, dims: &[usize], dtype: DType) -> Line {
     let (dims, bar) = (dims.to_vec(), None);
     Line { name, what, dims, dtype, bar }
 }
 
-/// In the cache, `kib` KiB.
+/// The cases of `kib` KiB, which fit in the caches.
 pub(crate) fn small(kib: usize) -> Vec<Line> {
     let side = (kib * 256).isqrt();
     let name = format!("transpose in place {side}x{side}, {kib} KiB");
     vec![line(name, What::TransposeInPlace, &[side, side], DType::F32)]
 }
 
-/// About `mib` MiB each; of two dtypes, the greater is that long.
+/// The cases of about `mib` MiB each; in a conversion, the wider dtype has that size.
 pub(crate) fn large(mib: usize) -> Vec<Line> {
     let squares = |side: usize, dtype: DType| {
         let count = (mib << 20) / (4096 * 4096 * dtype.size());
@@ -92,7 +93,7 @@ fn convert_checked(from: DType, to: DType, dims: &[usize]) -> Line {
     line(name, What::ConvertChecked(to), dims, from)
 }
 
-/// Everything element by element on every kind of dtype, `mib` MiB each.
+/// All element-wise operations on every kind of dtype, `mib` MiB each.
 pub(crate) fn dtypes(mib: usize) -> Vec<Line> {
     use DType::{BF16, F16, F32, F64, I32, I64, U8};
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! The operations that `ops` measures, ready to run again and again on memory that is there already.
+//! Prepares the operations that `ops` measures, so that they can run repeatedly on memory that is already allocated.
 //!
 //! Times nothing.
 
@@ -10,20 +10,20 @@ use blob_ops::{Histogram, Scalar, StatsAccumulator};
 use crate::cases::Op;
 use crate::own::{Line, What};
 
-/// Small whole numbers, which every dtype holds.
+/// A blob of small integers, which every dtype can represent.
 pub(crate) fn blob(dims: &[usize], dtype: DType) -> AnyBlob {
     let shape = Shape::new(dims).expect("a shape");
     let mut small = AnyBlob::new(shape, DType::U8).expect("it fits");
     let mut bytes = small.data_mut().bytes().expect("memory");
     for (i, byte) in bytes.iter_mut().enumerate() {
-        // Not in order, so that a histogram does not fill one bin after another.
+        // In scattered order, so that a histogram does not fill one bin after another.
         *byte = ((i as u32).wrapping_mul(0x9E37_79B9) >> 25) as u8;
     }
     drop(bytes);
     blob_ops::convert(&small, dtype).expect("it fits")
 }
 
-/// One run of the line's operation on `whole`, into blobs that are there already.
+/// A closure that runs the operation once on `whole`, into blobs that are already allocated.
 pub(crate) fn prepare<'a>(line: &'a Line, whole: &'a AnyBlob) -> Box<dyn FnMut() + Send + 'a> {
     match &line.what {
         What::Shared(op) => shared(op, whole),
@@ -82,7 +82,7 @@ fn shared<'a>(op: &'a Op, whole: &'a AnyBlob) -> Box<dyn FnMut() + Send + 'a> {
             Box::new(move || blob_ops::add(&mut y, whole, Part::Data).expect("added"))
         }
         Op::Scale => {
-            // Another factor of floats would end in subnormals or Inf; integers wrap.
+            // Any other factor would turn floats into subnormals or Inf after many runs; integers wrap.
             let alpha = if whole.dtype().is_float() { -1 } else { 3 };
             let mut y = like(whole);
             Box::new(move || blob_ops::scale(&mut y, alpha, Part::Data).expect("scaled"))
@@ -94,7 +94,7 @@ fn shared<'a>(op: &'a Op, whole: &'a AnyBlob) -> Box<dyn FnMut() + Send + 'a> {
     }
 }
 
-/// What changes a blob where it is, and no peer has.
+/// The operations that change a blob in place and that no peer has.
 fn in_place<'a>(what: &What, whole: &'a AnyBlob) -> Box<dyn FnMut() + Send + 'a> {
     let mut y = like(whole);
     match what {

@@ -1,6 +1,7 @@
-//! `cargo xtask record FILE [ARGS]`: our operations and their peers measured one after another, as one table in FILE.
-//! It relies on the fields that the programs print with `--tsv`, and on a Python with numpy, and torch where there is
-//! one, in `BLOB_PEERS_PYTHON`. It measures nothing itself.
+//! `cargo xtask record FILE [ARGS]`: measures our operations and their peers, and writes one table to FILE.
+//!
+//! Runs programs that print tab-separated fields with `--tsv`, among them a Python with numpy, and torch if it has it,
+//! which `BLOB_PEERS_PYTHON` names. Measures nothing itself.
 
 mod table;
 
@@ -11,10 +12,10 @@ use anyhow::{Context, Result, bail, ensure};
 
 use table::Table;
 
-/// Names a Python that has numpy; without it those columns stay empty.
+/// The environment variable that names a Python with numpy; without it those columns stay empty.
 const PYTHON: &str = "BLOB_PEERS_PYTHON";
 
-/// The arguments after the file go to every program: `--mib`, `--rounds`, `--only`.
+/// The arguments after the file are passed to every program: `--mib`, `--rounds`, `--only`.
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some((file, rest)) = arguments.split_first() else {
@@ -46,7 +47,7 @@ fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// What the command writes to standard output; it runs at the workspace's root.
+/// Runs the command at the workspace's root and returns its standard output.
 fn read(command: &mut Command) -> Result<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace has a root")?;
     let output = command.current_dir(root).stderr(Stdio::inherit()).output()?;
@@ -54,7 +55,7 @@ fn read(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// What the programs do not say themselves. The file's path and Python's stay out: they are of one machine.
+/// The lines of the record's head that the programs do not print. Paths are left out: they are those of one machine.
 fn head(rest: &[String]) -> Result<Vec<String>> {
     let commit = read(Command::new("git").args(["describe", "--always", "--dirty"]))?;
     let rustc = read(Command::new("rustc").arg("-V"))?;
@@ -62,7 +63,7 @@ fn head(rest: &[String]) -> Result<Vec<String>> {
     Ok(vec![format!("command: `{}`", command.trim_end()), format!("commit: {}, {}", commit.trim(), rustc.trim())])
 }
 
-/// The reason goes to the terminal: it may hold paths.
+/// Records that these peers are absent. The reason is only printed, because it may contain paths.
 fn absent(table: &mut Table, peers: &str, error: &anyhow::Error) {
     eprintln!("record: without {peers}: {error:#}");
     table.about(&format!("absent: {peers}"));

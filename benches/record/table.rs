@@ -1,12 +1,13 @@
-//! The rows of several programs by the names of their cases, and the table of a record. Pure.
-//! It relies on the names being the same everywhere; ours come first.
+//! Joins the rows of several programs by the names of their cases into the table of a record. Pure.
+//!
+//! Relies on all programs using the same names. Ours must be read first.
 
 use anyhow::{Context, Result, bail};
 
-/// What our own rows are called.
+/// The program name in our own rows.
 const OURS: &str = "blob";
 
-/// Two threads may be so much slower than one before it is a fault: less is noise.
+/// Two threads count as slower than one only beyond this ratio; less is noise.
 const SLOWER: f64 = 1.05;
 
 const HEAD: &str = "\
@@ -20,9 +21,9 @@ peer of two threads may be one that uses one. MISSED: one thread takes more than
 more than one. BEHIND: the best peer with as many threads takes less time, and ours is so much above it.
 ";
 
-/// What one program says of one case.
+/// One program's measurement of one case.
 struct Figure {
-    who: String,
+    program: String,
     threads: usize,
     seconds: f64,
     ratio: f64,
@@ -40,41 +41,41 @@ struct Row {
 #[derive(Default)]
 pub(super) struct Table {
     about: Vec<String>,
-    /// A payload with the rates of the programs.
+    /// Each payload with the rates of memcpy in the programs.
     memcpy: Vec<(String, Vec<String>)>,
     rows: Vec<Row>,
 }
 
 impl Table {
-    /// A line for the head; one that is there already is not repeated.
+    /// Adds a line to the head, unless it is already there.
     pub(super) fn about(&mut self, text: &str) {
-        if !self.about.iter().any(|known| known == text) {
+        if !self.about.iter().any(|line| line == text) {
             self.about.push(text.to_owned());
         }
     }
 
-    /// Takes what a program printed.
+    /// Adds the output of a program.
     ///
     /// # Errors
     ///
-    /// A line of another kind; a case of a peer that we do not have.
+    /// A line is malformed, or a peer has a case that we do not have.
     pub(super) fn read(&mut self, text: &str) -> Result<()> {
         for line in text.lines() {
             let fields: Vec<&str> = line.split('\t').collect();
             match fields[..] {
                 ["about", text] => self.about(text),
-                ["memcpy", who, payload, threads, rate] => {
+                ["memcpy", program, payload, threads, rate] => {
                     let rate: f64 = rate.parse().with_context(|| line.to_owned())?;
-                    self.rate(payload, format!("{rate:.1} {who} {threads}t"));
+                    self.rate(payload, format!("{rate:.1} {program} {threads}t"));
                 }
-                ["row", case, who, threads, seconds, ratio, ref bar @ ..] => {
+                ["row", case, program, threads, seconds, ratio, ref bar @ ..] => {
                     let figure = Figure {
-                        who: who.to_owned(),
+                        program: program.to_owned(),
                         threads: threads.parse().with_context(|| line.to_owned())?,
                         seconds: seconds.parse().with_context(|| line.to_owned())?,
                         ratio: ratio.parse().with_context(|| line.to_owned())?,
                     };
-                    let row = self.row(case, who)?;
+                    let row = self.row(case, program)?;
                     row.bar = bar.first().and_then(|bar| bar.parse().ok()).or(row.bar);
                     row.figures.push(figure);
                 }
@@ -91,15 +92,15 @@ impl Table {
         }
     }
 
-    fn row(&mut self, case: &str, who: &str) -> Result<&mut Row> {
+    fn row(&mut self, case: &str, program: &str) -> Result<&mut Row> {
         let at = match self.rows.iter().position(|row| row.case == case) {
             Some(at) => at,
-            None if who == OURS => {
+            None if program == OURS => {
                 let case = case.to_owned();
                 self.rows.push(Row { case, ..Row::default() });
                 self.rows.len() - 1
             }
-            None => bail!("{who} has the case {case:?}, and we do not"),
+            None => bail!("{program} has the case {case:?}, and we do not"),
         };
         Ok(&mut self.rows[at])
     }
@@ -128,14 +129,14 @@ impl Table {
 }
 
 impl Row {
-    fn figure(&self, who: &str, threads: usize) -> Option<&Figure> {
+    fn figure(&self, program: &str, threads: usize) -> Option<&Figure> {
         let mut figures = self.figures.iter();
-        figures.find(|figure| figure.who == who && figure.threads == threads)
+        figures.find(|figure| figure.program == program && figure.threads == threads)
     }
 
     /// The fastest peer with at most this many threads.
     fn best(&self, threads: usize) -> Option<&Figure> {
-        let peers = self.figures.iter().filter(|figure| figure.who != OURS);
+        let peers = self.figures.iter().filter(|figure| figure.program != OURS);
         peers.filter(|figure| figure.threads <= threads).min_by(|a, b| a.seconds.total_cmp(&b.seconds))
     }
 
@@ -154,7 +155,7 @@ impl Row {
         }
         for ours in [one, two].into_iter().flatten() {
             let behind = self.best(ours.threads).map(|best| ours.seconds / best.seconds);
-            // Less than one in the last digit shown is none.
+            // A difference that rounds to 0 % is not marked.
             let percent = behind.map(|behind| (100.0 * (behind - 1.0)).round());
             if let Some(percent) = percent.filter(|percent| *percent >= 1.0) {
                 marks.push(format!("BEHIND {}t {percent:.0} %", ours.threads));
@@ -166,16 +167,16 @@ impl Row {
     /// All columns but the marks.
     fn cells(&self) -> Vec<String> {
         let time = |figure: &Figure| self.time(figure.seconds);
-        let peer = |who, threads| self.figure(who, threads).map(time);
+        let peer = |program, threads| self.figure(program, threads).map(time);
         let ours = |threads| {
             let figure = self.figure(OURS, threads)?;
             Some(format!("{} ({:.2})", time(figure), figure.ratio))
         };
         let best = |threads| {
             let figure = self.best(threads)?;
-            Some(format!("{} {}", time(figure), figure.who))
+            Some(format!("{} {}", time(figure), figure.program))
         };
-        let both = |who| Some(format!("{} / {}", peer(who, 1)?, peer(who, 2)?));
+        let both = |program| Some(format!("{} / {}", peer(program, 1)?, peer(program, 2)?));
         let mut cells = vec![self.case.clone(), self.bar.map_or(String::new(), |b| b.to_string())];
         let columns = [
             ours(1),
@@ -203,8 +204,8 @@ impl Row {
 mod tests {
     use super::*;
 
-    /// One thread at the bar, two of no use; the crate has two threads, Python one.
-    const OURS_SAY: &str = "about\tmachine: M\nmemcpy\tblob\t256 MiB\t1\t40.25\n\
+    /// Our output: one thread is within the bar, and two threads are no faster.
+    const OUR_OUTPUT: &str = "about\tmachine: M\nmemcpy\tblob\t256 MiB\t1\t40.25\n\
         row\tadd\tblob\t1\t0.010\t0.9\t0.95\nrow\tadd\tblob\t2\t0.010\t0.9\t0.95\n\
         row\tfill, 64 KiB\tblob\t1\t0.000002\t1.5\t\nrow\tfill, 64 KiB\tblob\t2\t0.000002\t1.5\t\n";
 
@@ -222,9 +223,9 @@ mod tests {
 
     #[test]
     fn nothing_is_marked_without_a_fault() {
-        assert!(marks(&[OURS_SAY]).iter().all(Vec::is_empty));
+        assert!(marks(&[OUR_OUTPUT]).iter().all(Vec::is_empty));
         let equal = "row\tadd\tnumpy\t1\t0.00996\t0.9\n";
-        assert!(marks(&[OURS_SAY, equal]).iter().all(Vec::is_empty));
+        assert!(marks(&[OUR_OUTPUT, equal]).iter().all(Vec::is_empty));
     }
 
     #[test]
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_are_not_to_be_slower_than_one() {
+    fn two_threads_slower_than_one_are_marked() {
         let ours = "row\tadd\tblob\t1\t1\t1\t\nrow\tadd\tblob\t2\t1.06\t1\t\n";
         assert_eq!(marks(&[ours]), [["SLOWER"]]);
         let ours = "row\tadd\tblob\t1\t1\t1\t\nrow\tadd\tblob\t2\t1.04\t1\t\n";
@@ -245,14 +246,14 @@ mod tests {
 
     #[test]
     fn the_best_peer_has_no_more_threads_than_we() {
-        // By time, not by ratio: memcpy is another one in each program.
+        // Peers are compared by time, not by ratio, because each program has its own memcpy.
         let two = "row\tadd\tndarray\t1\t0.020\t0.1\nrow\tadd\tndarray\t2\t0.005\t2\n";
-        let found = marks(&[OURS_SAY, two]);
+        let found = marks(&[OUR_OUTPUT, two]);
         assert_eq!(found[0], ["BEHIND 2t 100 %"]);
         assert!(found[1].is_empty());
-        // A peer of one thread is one that a caller with two has.
+        // A caller with two threads can also use a peer that has only one.
         let one = "row\tadd\tnumpy\t1\t0.008\t2\n";
-        let found = marks(&[OURS_SAY, one]);
+        let found = marks(&[OUR_OUTPUT, one]);
         assert_eq!(found[0], ["BEHIND 1t 25 %", "BEHIND 2t 25 %"]);
     }
 
@@ -260,7 +261,7 @@ mod tests {
     fn the_page_has_a_line_for_a_case_and_a_column_for_a_peer() {
         let peers = "about\tmachine: M\nrow\tfill, 64 KiB\tndarray\t1\t0.000003\t2\n\
             row\tfill, 64 KiB\tndarray\t2\t0.000001\t2\nrow\tadd\tcandle\t1\t0.5\t2\n";
-        let page = table(&[OURS_SAY, peers]).markdown();
+        let page = table(&[OUR_OUTPUT, peers]).markdown();
         assert_eq!(page.matches("* machine: M").count(), 1);
         assert!(page.contains("written, 256 MiB: 40.2 blob 1t\n"), "{page}");
         for line in [
@@ -273,8 +274,8 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
-        let mut table = table(&[OURS_SAY]);
+    fn malformed_lines_and_unknown_cases_are_refused() {
+        let mut table = table(&[OUR_OUTPUT]);
         let unknown = table.read("row\tsub\tnumpy\t1\t1\t1\n").unwrap_err();
         assert!(unknown.to_string().contains("\"sub\""), "{unknown}");
         for line in ["hello", "row\tadd\tblob\t1\tfast\t1\t", "memcpy\tblob\t1 MiB\t1\t?"] {

@@ -1,5 +1,5 @@
-//! Each case on the GPU: its time beside the driver's copy and our own, in turn; and, apart from that, its result
-//! beside the host's. It prints a line for each time, which `report` reads; it judges nothing.
+//! Runs each case on the GPU. One phase measures its time in turn with the driver's copy and our own; another compares
+//! its result with the host's. Prints a line for each time, which `report` reads and judges.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::driver::Driver;
 use crate::report::{COPY, MEMSET, OURS, OWN_COPY};
 use crate::table::median;
 
-/// The times of the rows from one on with this part of a name, on the first GPU.
+/// Measures the cases from index `from` on whose names contain `part`, on the first GPU.
 pub(crate) fn rows(sizes: &Sizes, from: usize, part: &str) -> Result<()> {
     let gpu = Cuda::open(0)?;
     let (queue, driver) = (gpu.queue()?, Driver::new(&gpu)?);
@@ -27,7 +27,7 @@ pub(crate) fn rows(sizes: &Sizes, from: usize, part: &str) -> Result<()> {
     })
 }
 
-/// The results of all rows from one on, compared with the host's.
+/// Compares the results of the cases from index `from` on with the host's.
 pub(crate) fn bits(sizes: &Sizes, from: usize) -> Result<()> {
     let gpu = Cuda::open(0)?;
     let queue = gpu.queue()?;
@@ -39,8 +39,8 @@ pub(crate) fn bits(sizes: &Sizes, from: usize) -> Result<()> {
     })
 }
 
-/// Each case until one fails. An error of a GPU may stay in its context, so a new process goes on behind the case that
-/// was named last.
+/// Runs each case until one fails. An error of a GPU can stay in its context, so the caller continues after the last
+/// case named, in a new process.
 fn each(sizes: &Sizes, from: usize, gpu: &Cuda, work: impl Fn(&Case) -> Result<()>) -> Result<()> {
     for (index, case) in cases::all(sizes.bytes).iter().enumerate().skip(from) {
         println!("case\t{index}");
@@ -53,7 +53,7 @@ fn each(sizes: &Sizes, from: usize, gpu: &Cuda, work: impl Fn(&Case) -> Result<(
 fn row(case: &Case, sizes: &Sizes, queue: &Arc<dyn Queue>, driver: &Driver) -> Result<()> {
     let mut tensors = Tensors::new(case)?;
     let (mut from, mut to) = (driver.buffer(case.bytes())?, driver.buffer(case.bytes())?);
-    // The same bytes for all three: what copies of zeros take says little.
+    // All three copy the same bytes. Copies of zeros would say little about other data.
     driver.upload(&tensors.x.data().bytes()?, &mut from, false)?;
     let x = same(&tensors.x)?;
     let mut copied = AnyBlob::new(x.shape().clone(), case.dtype)?;
@@ -65,47 +65,47 @@ fn row(case: &Case, sizes: &Sizes, queue: &Arc<dyn Queue>, driver: &Driver) -> R
     let mut own_copy = |batch| on(queue, batch, || Ok(blob_ops::convert_into(&x, &mut copied, Part::Data)?));
     let them = if case.op == Op::Fill { MEMSET } else { COPY };
     let mut runs = [Run(OURS, &mut ours), Run(them, &mut theirs), Run(OWN_COPY, &mut own_copy)];
-    in_turn(&mut runs, sizes, sizes.batch)?.iter().for_each(|time| time.say(&case.name));
+    in_turn(&mut runs, sizes, sizes.batch)?.iter().for_each(|time| time.print(&case.name));
     Ok(())
 }
 
-/// Runs there as often as is said, and waits.
+/// Runs an operation `batch` times on the queue, and waits for it.
 fn on(queue: &Arc<dyn Queue>, batch: usize, mut once: impl FnMut() -> Result<()>) -> Result<()> {
     (0..batch).try_for_each(|_| blob_ops::on(queue, &mut once))?;
     Ok(queue.synchronize()?)
 }
 
-/// Who, and what does it as often as is said and waits for all of it.
+/// A name, and a function that runs an operation a number of times and waits for it.
 pub(crate) struct Run<'a>(pub(crate) &'static str, pub(crate) &'a mut dyn FnMut(usize) -> Result<()>);
 
-/// Seconds of one run each, over the rounds.
+/// The seconds of one run, over all rounds.
 pub(crate) struct Time {
-    who: &'static str,
+    name: &'static str,
     pub(crate) median: f64,
     least: f64,
     most: f64,
 }
 
 impl Time {
-    fn of(who: &'static str, seconds: &[f64]) -> Self {
+    fn of(name: &'static str, seconds: &[f64]) -> Self {
         let (least, most) =
             seconds.iter().fold((f64::INFINITY, 0f64), |(least, most), s| (least.min(*s), most.max(*s)));
-        Self { who, median: median(seconds.iter().copied()), least, most }
+        Self { name, median: median(seconds.iter().copied()), least, most }
     }
 
-    fn say(&self, case: &str) {
-        println!("time\t{case}\t{}\t{:e}\t{:e}\t{:e}", self.who, self.median, self.least, self.most);
+    fn print(&self, case: &str) {
+        println!("time\t{case}\t{}\t{:e}\t{:e}\t{:e}", self.name, self.median, self.least, self.most);
     }
 
-    /// The rate of as many bytes, with the slowest and the fastest round's.
+    /// The rate for this many bytes: the median, and in brackets the slowest and the fastest round.
     pub(crate) fn rate(&self, bytes: usize) -> String {
         let [median, least, most] = [self.median, self.most, self.least].map(|seconds| bytes as f64 / seconds / 1e9);
         format!("{median:.1} GB/s ({least:.1} to {most:.1})")
     }
 }
 
-/// The times of rounds in which all take turns, each `batch` times and then waited for, once the clocks of the GPU are
-/// up.
+/// Measures rounds in which all runs take turns, each with `batch` repetitions before it waits. Warms up first, because
+/// an idle GPU raises its clocks only after a while.
 pub(crate) fn in_turn(runs: &mut [Run<'_>], sizes: &Sizes, batch: usize) -> Result<Vec<Time>> {
     let begin = Instant::now();
     loop {
@@ -122,10 +122,10 @@ pub(crate) fn in_turn(runs: &mut [Run<'_>], sizes: &Sizes, batch: usize) -> Resu
             seconds.push(start.elapsed().as_secs_f64() / batch as f64);
         }
     }
-    Ok(runs.iter().zip(seconds).map(|(Run(who, _), seconds)| Time::of(who, &seconds)).collect())
+    Ok(runs.iter().zip(seconds).map(|(Run(name, _), seconds)| Time::of(name, &seconds)).collect())
 }
 
-/// The operands of a case. The whole of a merge, and what begins as a copy of `x`, is `out`.
+/// The operands of a case. `out` is the result; arithmetic works on it in place, so there it starts as a copy of `x`.
 struct Tensors {
     x: AnyBlob,
     parts: Vec<AnyBlob>,
@@ -165,7 +165,7 @@ impl Tensors {
         Ok(Self { x, parts, out })
     }
 
-    /// Runs the operation; gives the bits of a sum.
+    /// Runs the operation. Returns the bits of a sum.
     fn run(&mut self, op: Op) -> Result<Option<u64>> {
         let Self { x, parts, out } = self;
         let data = Part::Data;
@@ -192,12 +192,12 @@ impl Tensors {
     }
 }
 
-/// The tensor once more, over the same memory.
+/// A second tensor on the same memory.
 fn same(x: &AnyBlob) -> Result<AnyBlob> {
     Ok(AnyBlob::from_parts(x.shape().clone(), x.dtype(), x.memory(Part::Data).clone(), None)?)
 }
 
-/// Once here and once on the host, from the same bytes: every bit is the same.
+/// Runs the case on the GPU and on the host, and checks that the results are equal bit for bit.
 fn compare(case: &Case, queue: &Arc<dyn Queue>) -> Result<()> {
     let mut tensors = Tensors::new(case)?;
     let mut host = Tensors::of(case, same(&tensors.x)?)?;
@@ -214,10 +214,10 @@ fn compare(case: &Case, queue: &Arc<dyn Queue>) -> Result<()> {
     Ok(())
 }
 
-/// Bytes without a pattern, or long stretches of them over and over; of floats, fractions that are finite.
+/// A tensor of pseudo-random values, which repeat after a long stretch. Floats are finite fractions.
 fn noise(shape: &Shape, dtype: DType) -> Result<AnyBlob> {
-    /// No power of two, so that no stride of a tensor leads from an element to an equal one; whole elements of any
-    /// dtype.
+    /// The bytes of a stretch. Not a power of two, so that no stride of a tensor leads from an element to its
+    /// repetition; divisible by every dtype's size.
     const STRETCH: usize = (1 << 24) - 24;
     let len = shape.count() * dtype.size();
     let mut bytes = stretch(len.min(STRETCH).next_multiple_of(8), dtype)?;
@@ -251,18 +251,18 @@ fn stretch(len: usize, dtype: DType) -> Result<Vec<u8>> {
     })
 }
 
-/// The small operation: its time in a row of calls, and what a call takes of the host alone.
+/// Measures the small operation: its time in a series of calls, and the host's share of a call.
 pub(crate) fn calls(sizes: &Sizes) -> Result<()> {
     let gpu = Cuda::open(0)?;
     let queue = gpu.queue()?;
     let case = cases::small();
     let mut tensors = Tensors::new(&case)?;
     let mut run = || tensors.run(case.op).map(drop);
-    // Fewer than what a driver queues before it makes the caller wait.
+    // The driver queues more calls than this before it makes the caller wait.
     let batch = 20 * sizes.batch;
     let mut in_a_row = |batch| on(&queue, batch, &mut run);
     let times = in_turn(&mut [Run(OURS, &mut in_a_row)], sizes, batch)?;
-    times.iter().for_each(|time| time.say(&case.name));
+    times.iter().for_each(|time| time.print(&case.name));
     let mut host = Vec::new();
     for _ in 0..sizes.rounds {
         let start = Instant::now();
@@ -274,7 +274,7 @@ pub(crate) fn calls(sizes: &Sizes) -> Result<()> {
     Ok(())
 }
 
-/// Our own copy alone: before the peers and after them, it tells how far the GPU itself has changed meanwhile.
+/// Measures our own copy alone. Run before and after the peers, it shows how much the GPU itself changed in between.
 pub(crate) fn copy(sizes: &Sizes, when: &str) -> Result<()> {
     let gpu = Cuda::open(0)?;
     let queue = gpu.queue()?;

@@ -1,16 +1,15 @@
-//! What is measured on a GPU: names, operations, shapes, and the least ratio to a copy. Pure; knows no GPU and no
-//! clock.
+//! The cases on a GPU: names, operations, shapes, and bars. Pure; knows no GPU and no clock.
 //!
-//! `gpu.py` gets the same cases as lines of text. The bars are the project's own.
+//! `gpu.py` gets the same cases as lines of text. A bar is the project's own minimum ratio to the rate of a copy.
 
 use blob_core::DType;
 
-/// What is done to a tensor `x`. Arithmetic works on `y`, which begins as a copy of `x`.
+/// An operation on a tensor `x`. Arithmetic works on `y`, which starts as a copy of `x`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Op {
-    /// Equal parts of `x` along the last axis, put together again.
+    /// Concatenates equal parts of `x` along the last axis.
     Merge { parts: usize },
-    /// The reverse.
+    /// Splits `x` into equal parts along the last axis.
     Split { parts: usize },
     /// Axis `i` of the result is axis `order[i]` of `x`.
     Permute(&'static [usize]),
@@ -26,7 +25,7 @@ pub(crate) enum Op {
     Asum,
     /// Σx²
     Sumsq,
-    /// `x` as another dtype.
+    /// Converts `x` to another dtype.
     Convert(DType),
 }
 
@@ -38,11 +37,11 @@ pub(crate) struct Case {
     pub(crate) dtype: DType,
     /// The shape of `x`, row-major.
     pub(crate) dims: Vec<usize>,
-    /// The least ratio to what the operation is compared with; `None` where only others are compared.
+    /// The minimum ratio to the rate of [`Against`]; `None` if the case is only compared with peers.
     pub(crate) bar: Option<f64>,
 }
 
-/// What the rate of an operation is compared with.
+/// The base that the rate of an operation is compared with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Against {
     Copy,
@@ -56,7 +55,7 @@ impl Case {
         self.dims.iter().product::<usize>() * self.dtype.size()
     }
 
-    /// The bytes that the operation reads and writes at least.
+    /// The minimum number of bytes that the operation reads and writes.
     pub(crate) fn moved(&self) -> f64 {
         let bytes = self.bytes() as f64;
         match self.op {
@@ -75,7 +74,7 @@ impl Case {
         }
     }
 
-    /// The case for `gpu.py`: name, operation, dtype, extents, what the operation needs to know.
+    /// The case for `gpu.py`: name, operation, dtype, extents, parameters of the operation.
     pub(crate) fn line(&self) -> String {
         let list = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let (op, more) = match self.op {
@@ -94,15 +93,15 @@ impl Case {
     }
 }
 
-/// The name of the small operation, whose time is that of a call.
+/// The name of the small operation, whose time is the overhead of a call.
 pub(crate) const SMALL: &str = "add, 64 KiB";
 
-/// The small operation: beside the peers only.
+/// The small operation, which is only compared with the peers.
 pub(crate) fn small() -> Case {
     Case { name: SMALL.to_string(), op: Op::Add, dtype: DType::F32, dims: vec![16 << 10], bar: None }
 }
 
-/// All rows at `bytes` or a little more.
+/// All cases, with tensors of `bytes` or a little more.
 pub(crate) fn all(bytes: usize) -> Vec<Case> {
     let mut cases = rows(bytes);
     cases.extend(turned(bytes));
@@ -114,7 +113,7 @@ fn case(name: &str, op: Op, dtype: DType, dims: Vec<usize>, bar: f64) -> Case {
     Case { name: name.to_string(), op, dtype, dims, bar: Some(bar) }
 }
 
-/// As many of what has these extents as `bytes` take, in front of them.
+/// Adds an outer axis to these extents, so long that the tensor has at least `bytes`.
 fn fill_up(bytes: usize, dtype: DType, inner: &[usize]) -> Vec<usize> {
     let each = inner.iter().product::<usize>() * dtype.size();
     [&[bytes.div_ceil(each)], inner].concat()
@@ -144,7 +143,7 @@ fn turned(bytes: usize) -> Vec<Case> {
     }
     let side = side(bytes / 16);
     cases.push(case("transpose, 16 B", Op::Permute(&[1, 0, 2]), DType::F32, vec![side, side, 4], 0.95));
-    // Planes as large as those of networks, or a few tiles in all.
+    // Planes as large as in networks; in a tiny run, a few tiles.
     let plane = |side: usize| if bytes < 1 << 24 { 16 } else { side };
     let (f32, to_last, to_first) = (DType::F32, Op::Permute(&[0, 2, 3, 1]), Op::Permute(&[0, 3, 1, 2]));
     for (channels, side, bar) in [(64, plane(56), 0.90), (16, plane(112), 0.90), (3, plane(224), 0.85)] {
@@ -152,7 +151,7 @@ fn turned(bytes: usize) -> Vec<Case> {
         cases.push(case(&format!("NCHW to NHWC, C = {channels}"), to_last, f32, first, bar));
         cases.push(case(&format!("NHWC to NCHW, C = {channels}"), to_first, f32, last, bar));
     }
-    // Images as they are read from files, and as networks take them.
+    // Images: u8 as read from files, f16 as fed to networks.
     for (words, dtype) in [("1 B", DType::U8), ("2 B", DType::F16)] {
         let side = plane(224);
         let [first, last] = [[3, side, side], [side, side, 3]].map(|inner| fill_up(bytes, dtype, &inner));
@@ -164,7 +163,7 @@ fn turned(bytes: usize) -> Vec<Case> {
     cases
 }
 
-/// The side of a square of at least so many entries: whole tiles, also of bytes.
+/// The side of a square of at least this many elements, in whole tiles of any dtype.
 fn side(entries: usize) -> usize {
     let root = entries.isqrt();
     (root + usize::from(root * root < entries)).next_multiple_of(256)
@@ -197,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_case_is_as_large_as_it_is_asked_for_and_has_a_name_of_its_own() {
+    fn each_case_has_the_requested_size_and_a_unique_name() {
         for bytes in [1 << 16, 1 << 30] {
             let cases = all(bytes);
             let names: BTreeSet<_> = cases.iter().map(|case| &case.name).collect();
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_operation_moves() {
+    fn the_bytes_that_an_operation_moves() {
         let of = |op| Case { name: String::new(), op, dtype: DType::F32, dims: vec![10], bar: None }.moved();
         assert_eq!([of(Op::Scale), of(Op::Add), of(Op::Fill), of(Op::Asum)], [80.0, 120.0, 40.0, 40.0]);
         assert_eq!([of(Op::Convert(DType::F16)), of(Op::Convert(DType::F64))], [60.0, 120.0]);

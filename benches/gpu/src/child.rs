@@ -1,5 +1,5 @@
-//! A child process with a limit of time: what it prints, and why it ended badly. It knows nothing of what the child
-//! does.
+//! Runs a child process with a time limit: returns its output, and the reason if it failed. Does not know what the
+//! child does.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// How the reason begins where the time was over.
+/// The beginning of the reason if the time limit was exceeded.
 pub(crate) const TOOK: &str = "it took over ";
 
-/// What a command prints, given this input, and why it ended badly where it did: killed, with its own children, when it
-/// takes too long.
-pub(crate) fn said(command: &mut Command, input: &str, limit: Duration) -> Result<(String, Option<String>)> {
+/// Runs a command with this input. Returns its output, and the reason if it failed. If it exceeds the limit, it is
+/// killed together with its own children.
+pub(crate) fn run(command: &mut Command, input: &str, limit: Duration) -> Result<(String, Option<String>)> {
     let file = |text: &str| -> Result<File> {
         let mut file = tempfile::tempfile()?;
         file.write_all(text.as_bytes())?;
@@ -50,7 +50,7 @@ fn end(child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// What is no UTF-8 takes nothing else with it: a process that is killed may end within a character.
+/// Reads the output. Invalid UTF-8 is replaced, because a killed process can end within a character.
 fn text(mut file: File) -> Result<String> {
     let mut bytes = Vec::new();
     file.rewind()?;
@@ -58,7 +58,7 @@ fn text(mut file: File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A sanitizer starts the program that it checks: both have to end.
+/// Process groups: a sanitizer starts the program that it checks, and both must be killed.
 #[cfg(unix)]
 mod group {
     use std::os::unix::process::CommandExt;
@@ -68,7 +68,7 @@ mod group {
         command.process_group(0)
     }
 
-    /// As far as there is a shell; the child itself is ended in any case.
+    /// Kills the group if there is a shell. The caller kills the child itself in any case.
     pub(super) fn kill(child: &Child) {
         let _ = Command::new("sh").args(["-c", &format!("kill -KILL -{}", child.id())]).status();
     }
@@ -90,14 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_before_the_time_was_over_stays_and_no_process_does() {
+    fn output_before_the_time_limit_is_kept_and_all_processes_end() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "sleep 60 & echo $!; printf 'a\\303'; wait"]);
-        let (text, why) = said(&mut shell, "", Duration::from_millis(300)).unwrap();
+        let (text, why) = run(&mut shell, "", Duration::from_millis(300)).unwrap();
         assert!(why.is_some_and(|why| why.starts_with(TOOK)));
         let (id, rest) = text.split_once('\n').unwrap();
         assert_eq!(rest, "a\u{FFFD}");
-        // Ended, or ended and not yet collected by what adopted it; the signal may take its time.
+        // A process that has ended is gone, or a zombie until its new parent reaps it. The signal may take a while.
         let is_alive = || {
             let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
             !state.is_empty() && !state.contains(") Z ")

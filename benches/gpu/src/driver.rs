@@ -1,7 +1,8 @@
-//! The driver's own copies and fills, called by hand: what ours are compared with. The door to the library; it relies
-//! on a context that is current, which every call of a queue leaves behind.
+//! Calls the driver's own copies and fills, which ours are compared with. Only this file calls the library. It relies
+//! on a current context, which every call of a queue leaves behind.
 //!
-//! Each function waits for what it has enqueued, failed or not, so nothing that it was lent is used after it returns.
+//! Each function waits for what it has enqueued, even after an error, so a borrowed buffer is never used after the
+//! function returns.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -33,7 +34,7 @@ pub(crate) struct Driver {
 pub(crate) struct Buffer(Box<dyn Block>);
 
 impl Driver {
-    /// Looked for under the names that the backend asks for, in the same order.
+    /// Opens the library under the same names as the backend, in the same order.
     pub(crate) fn new(gpu: &Arc<Cuda>) -> Result<Self> {
         let queue = gpu.queue()?;
         queue.synchronize()?;
@@ -61,15 +62,15 @@ impl Driver {
         }
     }
 
-    /// Memory of the GPU, of no meaning at first.
+    /// Allocates uninitialized memory of the GPU.
     pub(crate) fn buffer(&self, len: usize) -> Result<Buffer> {
         let block = self.queue.alloc(len)?;
-        // The driver's stream is another one, and the block is there when ours has got to it.
+        // The block exists once our stream has reached the allocation; the driver's calls use another stream.
         self.queue.synchronize()?;
         Ok(Buffer(block))
     }
 
-    /// From the first to the second, which are equally long, several times.
+    /// Copies between buffers of equal length, several times.
     pub(crate) fn copy(&self, from: &Buffer, to: &mut Buffer, times: usize) -> Result<()> {
         let (from, to) = (&from.0, &to.0);
         ensure!(from.len() == to.len(), "buffers of one length");
@@ -86,7 +87,7 @@ impl Driver {
         })
     }
 
-    /// The bytes are pinned where the caller says so: both are right then, and only one is what is to be measured.
+    /// Uploads bytes. `is_pinned` chooses the call that is measured; both calls are correct for either kind of memory.
     pub(crate) fn upload(&self, from: &[u8], to: &mut Buffer, is_pinned: bool) -> Result<()> {
         ensure!(from.len() <= to.0.len(), "a buffer that has room");
         let (to, len, from) = (to.0.address(), from.len(), from.as_ptr().expose_provenance() as u64);
@@ -100,7 +101,7 @@ impl Driver {
         }
     }
 
-    /// The reverse.
+    /// Downloads bytes; see [`upload`](Self::upload).
     pub(crate) fn download(&self, from: &Buffer, to: &mut [u8], is_pinned: bool) -> Result<()> {
         ensure!(to.len() <= from.0.len(), "a buffer that has the bytes");
         let (from, len, to) = (from.0.address(), to.len(), to.as_mut_ptr().expose_provenance() as u64);
@@ -114,8 +115,8 @@ impl Driver {
         }
     }
 
-    /// Calls as often as is said, and waits for the stream, whatever has failed: in a context that cannot be waited for
-    /// nothing runs.
+    /// Enqueues a call several times, and waits for the stream even after an error. If waiting fails, the context is
+    /// broken, and nothing runs in it any more.
     fn enqueue(&self, call: &str, times: usize, once: impl Fn() -> u32) -> Result<()> {
         let enqueued = (0..times).try_for_each(|_| answer(call, once()));
         // SAFETY: the stream lives.
@@ -123,8 +124,8 @@ impl Driver {
         enqueued.and(waited)
     }
 
-    /// A call that waits; an upload may return when the driver has its own copy of the bytes, which is not yet all that
-    /// ours does.
+    /// Runs a synchronous call, and waits for the context: an upload may return once the driver has staged the bytes,
+    /// but ours completes the transfer.
     fn at_once(&self, call: &str, once: impl Fn() -> u32) -> Result<()> {
         let done = answer(call, once());
         // SAFETY: a context is current.

@@ -1,10 +1,10 @@
-//! Everything about a GPU that needs one, in one command of at most ten minutes: `./blob-gpu [FILE]`, made by `cargo
-//! xtask gpu`.
+//! Runs every test and measurement that needs a GPU, in at most ten minutes: `./blob-gpu [FILE]`, built by `cargo xtask
+//! gpu`.
 //!
-//! `--only PART` prints the times of the rows with this part of a name alone: for trying a kernel.
-//! Each phase is a process of its own, so that a context that is lost takes no other with it. What they print becomes
-//! one page. Without a GPU the page says that nothing was run. It relies on `gpu.py` beside it for the peers, and
-//! leaves them out where there is no Python.
+//! `--only PART` prints only the times of the cases with this part in their names, to try a kernel.
+//! Each phase is a process of its own, so that a lost context ends no other phase. Their output becomes one page.
+//! Without a GPU the page says that nothing was run. The peers need Python and the file `gpu.py` beside the program;
+//! without them they are left out.
 
 mod bench;
 mod cases;
@@ -15,7 +15,7 @@ mod driver;
 mod operations;
 mod phases;
 mod report;
-#[allow(dead_code)] // only the machine's name and the median
+#[allow(dead_code)] // uses only the machine's name and the median
 #[path = "../../table.rs"]
 mod table;
 mod transfers;
@@ -25,20 +25,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 
-/// How much is measured.
+/// The extent of the measurements.
 pub(crate) struct Sizes {
-    /// Of a tensor, at least.
+    /// The minimum bytes of a tensor.
     pub(crate) bytes: usize,
     pub(crate) rounds: usize,
-    /// How long all run before they are measured: a GPU that was idle runs slowly at first.
+    /// The time before measuring starts, because a GPU that was idle is slow at first.
     pub(crate) warm_up: Duration,
-    /// Runs between two waits.
+    /// The runs between two waits.
     pub(crate) batch: usize,
 }
 
 const FULL: Sizes = Sizes { bytes: 1 << 30, rounds: 7, warm_up: Duration::from_millis(300), batch: 10 };
 
-/// For a test of the program itself, on a driver that interprets.
+/// For tests of the program itself, with a driver that interprets the kernels.
 const TINY: Sizes = Sizes { bytes: 1 << 14, rounds: 1, warm_up: Duration::ZERO, batch: 1 };
 
 fn main() -> ExitCode {
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all checks have passed.
+/// Runs the command. Returns whether all checks passed.
 fn run(words: &[&str], is_tiny: bool) -> Result<bool> {
     match *words {
         ["--phase", name, ref from @ ..] if from.len() < 2 => {
@@ -72,7 +72,7 @@ fn run(words: &[&str], is_tiny: bool) -> Result<bool> {
     }
 }
 
-/// Today in UTC, as `2026-11-22`. Howard Hinnant's `civil_from_days`, of days since 1970-01-01.
+/// Today's date in UTC, as `2026-11-22`, by Howard Hinnant's `civil_from_days`.
 fn date() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let days = seconds / 86_400 + 719_468;
@@ -85,7 +85,7 @@ fn date() -> String {
     format!("{:04}-{month:02}-{day:02}", year + era * 400 + u64::from(month <= 2))
 }
 
-/// The last two fields of a check: its result, and what there is to say.
+/// The last two fields of a check: its result, and a remark.
 pub(crate) fn words(done: Result<String>) -> String {
     let line = |text: String| text.replace(['\n', '\t', '|'], " ");
     match done {

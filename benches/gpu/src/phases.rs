@@ -1,4 +1,4 @@
-//! The phases, each a child process with a limit of time, and the page of all of them. It measures nothing itself.
+//! Runs the phases, each in a child process with a time limit, and writes the page. Measures nothing itself.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use synced_mem::cuda::list;
 
-use crate::child::{TOOK, said};
+use crate::child::{self, TOOK};
 use crate::report::Found;
 use crate::{FULL, Sizes, TINY, bench, cases, checks, table, transfers};
 
-/// All of them end before the tenth minute does.
+/// The time limit of all phases together, to stay below ten minutes.
 const LIMIT: Duration = Duration::from_secs(570);
 
-/// Each phase of this program, what it is about, and the most seconds that it may take.
+/// Each phase: its name, its subject, and its time limit in seconds.
 const PHASES: [(&str, &str, u64); 4] = [
     ("conformance", "the promises of a backend", 60),
     ("operations", "operations of small tensors", 90),
@@ -22,29 +22,31 @@ const PHASES: [(&str, &str, u64); 4] = [
     ("calls", "the small operation", 30),
 ];
 
-/// First uses come first, each in a process that nothing has been compiled for, and in a second one.
+/// The phases of the first uses, which run before all others: in a process with an empty compilation cache, and in a
+/// second process with the cache of the first.
 const FIRST: [(&str, &str); 2] =
     [("first", "the first use of each kernel file"), ("second", "the same in a second process")];
 
-/// How often, and the seconds after which it is not done again.
+/// How often these two are repeated, and after how many seconds not any more.
 const FIRST_USES: (usize, u64) = (5, 60);
 
-/// The phases that go through the cases: all times first, because the host's results take the longest.
+/// The phases that run all cases. Times come first, because computing the host's results takes the longest.
 const ROWS: [(&str, &str); 2] = [("rows", "the rows"), ("bits", "the host's bits")];
 
-/// The most seconds that both may take, and what they leave to the peers and the sanitizer.
+/// The seconds that both may take together, and the seconds that they must leave for the peers and the sanitizer.
 const ROWS_LIMIT: (u64, u64) = (330, 180);
 
-/// What would make the driver compile anew, wait after each launch, or our kernels another choice.
+/// Environment variables that would change the figures: they disable the compilation cache, wait after each launch, or
+/// choose other kernels.
 const SETTINGS: [&str; 4] = ["CUDA_CACHE_DISABLE", "CUDA_LAUNCH_BLOCKING", "CUDA_FORCE_PTX_JIT", "BLOB_OPS_LAUNCH"];
 
-/// What `cargo xtask gpu` was run at.
+/// The commit that `cargo xtask gpu` built.
 const COMMIT: &str = match option_env!("BLOB_COMMIT") {
     Some(commit) => commit,
     None => "not known",
 };
 
-/// One phase, in this process; from a case on where it goes through them.
+/// Runs one phase in this process. `from` is the first case, for a phase that runs the cases.
 pub(crate) fn run(name: &str, from: usize, sizes: &Sizes) -> Result<()> {
     match name {
         "list" => gpus(),
@@ -71,7 +73,7 @@ fn gpus() -> Result<()> {
     Ok(())
 }
 
-/// Runs all phases and writes the page. Whether all checks have passed.
+/// Runs all phases and writes the page. Returns whether all checks passed.
 pub(crate) fn record(file: &str, is_tiny: bool) -> Result<bool> {
     let sizes = if is_tiny { TINY } else { FULL };
     let mut page = Page { file, begin: Instant::now(), sizes, is_tiny, found_one: true, found: Found::default() };
@@ -94,8 +96,7 @@ pub(crate) fn record(file: &str, is_tiny: bool) -> Result<bool> {
     Ok(!page.found.has_failed())
 }
 
-/// The page while it grows. It is written before each phase, so what stops this program takes nothing that was found
-/// before.
+/// The page in progress. It is written before each phase, so that nothing is lost if the program is stopped.
 struct Page<'a> {
     file: &'a str,
     begin: Instant,
@@ -130,7 +131,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Gives the folder where the driver keeps what it has compiled the last time.
+    /// Runs the phases of the first uses. Returns the folder with the driver's last compilation cache.
     fn first_uses(&mut self) -> Result<tempfile::TempDir> {
         let (times, seconds) = FIRST_USES;
         let mut cache = tempfile::tempdir()?;
@@ -148,6 +149,7 @@ impl Page<'_> {
         Ok(cache)
     }
 
+    /// Runs one phase and adds its output to the page.
     fn one(&mut self, name: &str, about: &str, limit: Duration, cache: &Path) -> Result<()> {
         self.write(Some(name))?;
         match self.phase(name, 0, limit.min(self.left()), Some(cache)) {
@@ -157,7 +159,8 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Behind a case that fails a new process goes on: an error of a GPU stays in the context of the one that met it.
+    /// Runs a phase over all cases. After a case that fails, a new process continues with the next one, because an
+    /// error of a GPU stays in the context of its process.
     fn through_the_cases(&mut self, name: &str, about: &str, end: Instant, cache: &Path) -> Result<()> {
         let (mut from, all) = (0, cases::all(self.sizes.bytes).len());
         while from < all {
@@ -200,7 +203,7 @@ impl Page<'_> {
         }
     }
 
-    /// As far as it has come; `under_way` is what has not ended yet.
+    /// Writes the page so far; `under_way` is the phase that has not ended yet.
     fn write(&self, under_way: Option<&str>) -> Result<()> {
         let open = under_way.map_or(String::new(), |name| format!(", not finished: stopped in `{name}`"));
         let title = format!("Operations on a GPU: {}{open}", crate::date());
@@ -208,7 +211,7 @@ impl Page<'_> {
         std::fs::write(self.file, text).with_context(|| format!("cannot write {}", self.file))
     }
 
-    /// This very program once more, for one phase; gives what it printed.
+    /// Runs one phase in a new process of this program. Returns its output.
     fn phase(&self, name: &str, from: usize, limit: Duration, cache: Option<&Path>) -> Result<String> {
         eprintln!("blob-gpu: {name}");
         let mut command = Command::new(std::env::current_exe()?);
@@ -216,10 +219,10 @@ impl Page<'_> {
         if let Some(cache) = cache {
             command.env("CUDA_CACHE_PATH", cache);
         }
-        match said(unset(&mut command), "", limit)? {
+        match child::run(unset(&mut command), "", limit)? {
             (text, None) => Ok(text),
             (text, Some(why)) if text.is_empty() => bail!("{why}"),
-            // What it has measured stays.
+            // The output of a phase that failed later is kept.
             (text, Some(why)) => {
                 let result = if why.starts_with(TOOK) { "not run" } else { "failed" };
                 Ok(format!("{text}\ncheck\t{name} came to its end\t{result}\t{}\n", why.replace(['\t', '|'], " ")))
@@ -232,7 +235,7 @@ fn unset(command: &mut Command) -> &mut Command {
     SETTINGS.iter().fold(command, |command, name| command.env_remove(name))
 }
 
-/// The same cases with what Python has.
+/// Measures the same cases with the libraries of Python.
 fn peers(found: &mut Found, limit: Duration, sizes: &Sizes) -> Result<()> {
     eprintln!("blob-gpu: peers");
     let script = beside("gpu.py")?;
@@ -240,7 +243,7 @@ fn peers(found: &mut Found, limit: Duration, sizes: &Sizes) -> Result<()> {
     let warm_up = sizes.warm_up.as_secs_f64();
     let head = format!("{}\t{}\t{}\t{warm_up}\n", sizes.bytes, sizes.rounds, sizes.batch);
     let input = all.fold(head, |text, case| text + &case.line() + "\n");
-    match said(unset(Command::new("python3").arg(script)), &input, limit) {
+    match child::run(unset(Command::new("python3").arg(script)), &input, limit) {
         Ok((text, why)) => {
             found.read(&text);
             why.iter().for_each(|why| found.about(&format!("absent: more of Python, because {why}")));
@@ -257,14 +260,14 @@ fn beside(name: &str) -> Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name(name))
 }
 
-/// The operations under the toolkit's own checker of memory, or of races, where it is installed.
+/// Runs the operations under a tool of NVIDIA's compute-sanitizer, if it is installed.
 fn sanitizer(found: &mut Found, tool: &str, limit: Duration, is_tiny: bool) {
     const NAMES: [&str; 2] = ["compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer"];
     eprintln!("blob-gpu: {tool}");
     let run = |name: &str| {
         let mut command = Command::new(name);
         command.args(["--tool", tool, "--error-exitcode", "9"]).arg(std::env::current_exe().ok()?);
-        said(unset(command.args(is_tiny.then_some("--tiny")).args(["--phase", "operations"])), "", limit).ok()
+        child::run(unset(command.args(is_tiny.then_some("--tiny")).args(["--phase", "operations"])), "", limit).ok()
     };
     let (result, words) = match NAMES.into_iter().find_map(run) {
         None => ("not run", "absent: compute-sanitizer is not installed".to_string()),
@@ -273,7 +276,7 @@ fn sanitizer(found: &mut Found, tool: &str, limit: Duration, is_tiny: bool) {
     found.check(&format!("compute-sanitizer, {tool}"), result, &words);
 }
 
-/// What became of it: what it printed, and why it ended badly where it did.
+/// The result and a remark, from the sanitizer's output and the reason if it failed.
 fn sanitized(text: &str, why: Option<&str>) -> (&'static str, String) {
     let line = |part: &str| text.lines().rfind(|line| line.contains(part)).map(|line| line.trim_matches(['=', ' ']));
     match (why, line("Device not supported"), line(" SUMMARY: ")) {
@@ -290,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_sanitizer_says_is_told_apart() {
+    fn each_outcome_of_the_sanitizer_is_recognized() {
         let of = |text: &str, why: Option<&str>| sanitized(text, why);
         let memory = "check\ta\tpassed\n========= ERROR SUMMARY: 0 errors\n";
         assert_eq!(of(memory, None), ("passed", "ERROR SUMMARY: 0 errors".to_string()));

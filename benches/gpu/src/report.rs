@@ -1,8 +1,9 @@
-//! What the phases print, gathered into one page: each row with its bar, its figure, and whether the bar is met. Pure.
+//! Collects the output of the phases into one page: each row has its bar, its figure, and whether it meets the bar.
+//! Pure.
 //!
-//! Lines of fields with tabs between: `about TEXT`, `check NAME RESULT WORDS`, `case INDEX`, `figure NAME VALUE`, and
-//! `time CASE WHO SECONDS`, with the least and the most behind them. A figure that is not there is "not run", never
-//! left out.
+//! The input is lines of tab-separated fields: `about TEXT`, `check NAME RESULT WORDS`, `case INDEX`, `figure NAME
+//! VALUE`, and `time CASE PROGRAM SECONDS`, where the minimum and maximum may follow the median. A missing figure is
+//! printed as "not run", never left out.
 
 use blob_core::DType;
 
@@ -10,7 +11,7 @@ use crate::cases::{self, Against, Case, Op};
 use crate::checks::FILES;
 use crate::table::median;
 
-/// Who a time is of.
+/// The programs and operations that times are measured of.
 pub(crate) const OURS: &str = "blob";
 pub(crate) const COPY: &str = "driver copy";
 pub(crate) const OWN_COPY: &str = "own copy";
@@ -20,10 +21,10 @@ const CUPY: &str = "CuPy";
 const CUTENSOR: &str = "cuTENSOR";
 const CLONE: &str = "torch clone";
 
-/// How much longer than a peer an operation may take.
+/// The peers, and by which factor an operation may be slower than each.
 const PEERS: [(&str, f64); 3] = [(TORCH, 1.0), (CUPY, 1.0), (CUTENSOR, 1.03)];
 
-/// What was measured beside the cases, and where each of them must be.
+/// The figures besides the cases, each with its bar.
 fn figures() -> Vec<(String, &'static str, f64)> {
     let transfers = [("H2D pinned", 0.97), ("D2H pinned", 0.97), ("H2D pageable", 1.0), ("D2H pageable", 1.0)];
     let mut figures: Vec<_> =
@@ -38,18 +39,18 @@ fn figures() -> Vec<(String, &'static str, f64)> {
 
 const NOT_RUN: &str = "not run";
 
-/// Everything that was said so far.
+/// The output of all phases so far.
 #[derive(Default)]
 pub(crate) struct Found {
     about: Vec<String>,
     checks: Vec<[String; 3]>,
-    /// Case, who, and the seconds: the median, and the least and the most where they were told.
+    /// Case, program, and seconds: the median, and the minimum and maximum if they were printed.
     times: Vec<(String, String, Vec<f64>)>,
     figures: Vec<(String, f64)>,
 }
 
 impl Found {
-    /// Takes the lines of a phase. What is no line of ours is kept as words.
+    /// Adds the output of a phase. Any other line is kept as text.
     pub(crate) fn read(&mut self, text: &str) {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             let fields: Vec<&str> = line.split('\t').collect();
@@ -57,9 +58,9 @@ impl Found {
                 ["about", text] => self.about(text),
                 ["check", name, result, words] => self.check(name, result, words),
                 ["case", _] => {}
-                ["time", case, who, ref seconds @ ..] if matches!(seconds.len(), 1 | 3) => {
+                ["time", case, program, ref seconds @ ..] if matches!(seconds.len(), 1 | 3) => {
                     let seconds = seconds.iter().map(|seconds| seconds.parse().unwrap_or(f64::NAN)).collect();
-                    self.times.push((case.to_string(), who.to_string(), seconds));
+                    self.times.push((case.to_string(), program.to_string(), seconds));
                 }
                 ["figure", name, value] if value.parse::<f64>().is_ok() => {
                     self.figures.push((name.to_string(), value.parse().unwrap_or(f64::NAN)));
@@ -81,37 +82,36 @@ impl Found {
         self.about.iter().any(|line| line.contains(text))
     }
 
-    /// Whether a check has failed: a bar that is missed is no failure.
+    /// Whether a check has failed. A missed bar is not a failure.
     pub(crate) fn has_failed(&self) -> bool {
         self.checks.iter().any(|[_, result, _]| result == "failed")
     }
 
-    fn times(&self, case: &str, who: &str) -> Option<&[f64]> {
-        self.times.iter().find(|(each, by, _)| each == case && by == who).map(|(.., seconds)| &seconds[..])
+    fn times(&self, case: &str, program: &str) -> Option<&[f64]> {
+        self.times.iter().find(|(each, by, _)| each == case && by == program).map(|(.., seconds)| &seconds[..])
     }
 
-    fn time(&self, case: &str, who: &str) -> Option<f64> {
-        self.times(case, who)?.first().copied()
+    fn time(&self, case: &str, program: &str) -> Option<f64> {
+        self.times(case, program)?.first().copied()
     }
 
-    /// In µs, with the least and the most of the rounds.
-    fn micros(&self, case: &str, who: &str) -> Option<String> {
+    /// The time in µs, with the minimum and maximum of the rounds.
+    fn micros(&self, case: &str, program: &str) -> Option<String> {
         let micros: Vec<String> =
-            self.times(case, who)?.iter().map(|seconds| format!("{:.2}", seconds * 1e6)).collect();
+            self.times(case, program)?.iter().map(|seconds| format!("{:.2}", seconds * 1e6)).collect();
         Some(match &micros[..] {
             [median, least, most] => format!("{median} ({least} to {most})"),
             all => all.join(" "),
         })
     }
 
-    /// The median of all processes that have measured it, and how many they are.
+    /// The median of all processes that measured the figure, and their number.
     fn figure(&self, name: &str) -> Option<(f64, usize)> {
         let values: Vec<f64> = self.figures.iter().filter(|(each, _)| each == name).map(|(_, value)| *value).collect();
         (!values.is_empty()).then(|| (median(values.iter().copied()), values.len()))
     }
 
-    /// The whole page, for cases of `bytes`. `label` says why the figures are none of a GPU, and then nothing is
-    /// judged.
+    /// The whole page, for cases of `bytes`. `label` says why the figures are not those of a GPU; then none is judged.
     pub(crate) fn markdown(&self, title: &str, bytes: usize, label: Option<&str>) -> String {
         let mut page = format!("# {title}\n\n");
         let mut line = |text: &str| {
@@ -167,31 +167,31 @@ impl Found {
             show(rate),
             if case.bar.is_some() { show(best) } else { String::new() },
         ];
-        cells.extend(PEERS.map(|(who, _)| self.micros(&case.name, who).unwrap_or_default()));
-        cells.push(if is_judged { self.beside_peers(case) } else { String::new() });
+        cells.extend(PEERS.map(|(program, _)| self.micros(&case.name, program).unwrap_or_default()));
+        cells.push(if is_judged { self.against_peers(case) } else { String::new() });
         cells
     }
 
-    /// Which peers the case is ahead of, which it is behind, and which were not run.
-    fn beside_peers(&self, case: &Case) -> String {
+    /// The peers that the case is ahead of, those that it is behind, and those that were not run.
+    fn against_peers(&self, case: &Case) -> String {
         let ours = self.time(&case.name, OURS);
-        let stand = |(who, most): (&str, f64)| match ours.zip(self.time(&case.name, who)) {
+        let stand = |(program, most): (&str, f64)| match ours.zip(self.time(&case.name, program)) {
             Some((ours, peer)) if ours > most * peer => MARKS[1],
             Some(_) => "ahead",
             _ => NOT_RUN,
         };
         let all: Vec<_> =
-            PEERS.into_iter().filter(|(who, _)| has_it(who, case)).map(|peer| (peer.0, stand(peer))).collect();
+            PEERS.into_iter().filter(|(program, _)| has_it(program, case)).map(|peer| (peer.0, stand(peer))).collect();
         let of = |wanted: &str| {
-            let names: Vec<_> = all.iter().filter(|(_, stand)| *stand == wanted).map(|(who, _)| *who).collect();
+            let names: Vec<_> = all.iter().filter(|(_, stand)| *stand == wanted).map(|(program, _)| *program).collect();
             (!names.is_empty()).then(|| format!("{wanted}: {}", names.join(", ")))
         };
         [MARKS[1], "ahead", NOT_RUN].into_iter().filter_map(of).collect::<Vec<_>>().join("; ")
     }
 
-    /// GB/s of what the case is held against: the fastest of those that move the same bytes.
+    /// The rate in GB/s that the case is compared with: of its [`Against`], the fastest that was measured.
     fn best(&self, case: &Case, bytes: usize) -> Option<f64> {
-        let rate = |name: &str, who, moved: f64| self.time(name, who).map(|seconds| moved / seconds / 1e9);
+        let rate = |name: &str, program, moved: f64| self.time(name, program).map(|seconds| moved / seconds / 1e9);
         let length = case.bytes() as f64;
         let copies = [
             rate(&case.name, COPY, 2.0 * length),
@@ -207,13 +207,13 @@ impl Found {
     }
 }
 
-/// What a row that is not as it should be says.
+/// The marks of a row that misses its bar, and of one that is slower than a peer.
 const MARKS: [&str; 2] = ["MISSED", "BEHIND"];
 
-/// Whether a peer has the operation: CuPy knows no bf16, and of cuTENSOR it is permutations of floats.
-fn has_it(who: &str, case: &Case) -> bool {
+/// Whether a peer has the operation. CuPy does not support bf16; cuTENSOR is measured on permutations of floats only.
+fn has_it(program: &str, case: &Case) -> bool {
     let is_bf16 = case.dtype == DType::BF16 || case.op == Op::Convert(DType::BF16);
-    match who {
+    match program {
         CUPY => !is_bf16,
         CUTENSOR => matches!(case.op, Op::Permute(_)) && case.dtype.is_float(),
         _ => true,
@@ -246,7 +246,7 @@ mod tests {
 
     const BYTES: usize = 1 << 30;
 
-    /// The row of a case, and the page, where its copy takes a second.
+    /// The page made from these lines.
     fn page(lines: &str) -> String {
         let mut found = Found::default();
         found.read(lines);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_held_to_the_fastest_copy() {
+    fn a_row_is_compared_with_the_fastest_copy() {
         let ours = "time\tscale, f32\tblob\t1\n";
         assert_eq!(
             row(&page(&format!("{ours}time\tscale, f32\tdriver copy\t1\n")), "scale, f32")[2..4],
@@ -282,7 +282,7 @@ mod tests {
             assert_eq!(row(&page, "scale, f32")[2..4], ["0.90", "MISSED"], "{page}");
             assert!(page.contains("\n* scale, f32: \n"), "{page}");
         }
-        // A third more bytes in the same time.
+        // An addition moves 3 bytes for 2 of a copy, so 1.5 times the time is the same rate.
         let add = page("time\tadd, f32\tblob\t1.5\ntime\tadd, f32\tdriver copy\t1\n");
         assert_eq!(row(&add, "add, f32")[2..4], ["1.00", "met"]);
         let fill =
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_of_a_gpu_is_labelled_and_not_judged() {
+    fn figures_that_are_not_of_a_gpu_are_labelled_and_not_judged() {
         let mut found = Found::default();
         found.read("time\tscale, f32\tblob\t1\ntime\tscale, f32\tdriver copy\t0.1\nfigure\tH2D pinned, of the driver's own\t0.1\n");
         let page = found.markdown("T", BYTES, Some("Not a GPU."));

@@ -1,4 +1,4 @@
-//! Transfers through a memory, as users have them, beside the driver's own of the same bytes, in turn.
+//! Measures transfers through a memory, as users make them, in turn with the driver's own of the same bytes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::Sizes;
 use crate::bench::{Run, Time, in_turn};
 use crate::driver::{Buffer, Driver};
 
-/// Pinned memory, then pageable.
+/// Measures pinned memory, then pageable memory.
 pub(crate) fn run(sizes: &Sizes) -> Result<()> {
     let gpu = Cuda::open(0)?;
     let driver = Driver::new(&gpu)?;
@@ -23,8 +23,8 @@ pub(crate) fn run(sizes: &Sizes) -> Result<()> {
         let (memory, theirs) = (memory(), memory());
         memory.host_overwrite(..)?.fill(1);
         let mut buffer = driver.buffer(sizes.bytes)?;
-        let way = Way { memory: &memory, theirs: &theirs, is_pinned, queue: &queue, driver: &driver };
-        for (name, times) in [("H2D", way.up(&mut buffer, sizes)?), ("D2H", way.down(&buffer, sizes)?)] {
+        let transfer = Transfer { memory: &memory, theirs: &theirs, is_pinned, queue: &queue, driver: &driver };
+        for (name, times) in [("H2D", transfer.up(&mut buffer, sizes)?), ("D2H", transfer.down(&buffer, sizes)?)] {
             let [ours, driver] = &times[..] else { continue };
             println!("figure\t{name} {kind}, of the driver's own\t{:e}", driver.median / ours.median);
             println!("about\t{name} {kind}: {}, the driver's own {}", ours.rate(sizes.bytes), driver.rate(sizes.bytes));
@@ -33,20 +33,20 @@ pub(crate) fn run(sizes: &Sizes) -> Result<()> {
     Ok(())
 }
 
-struct Way<'a> {
+struct Transfer<'a> {
     memory: &'a SharedMem,
-    /// The driver's host bytes.
+    /// The host memory of the driver's transfers.
     theirs: &'a SharedMem,
     is_pinned: bool,
     queue: &'a Arc<dyn Queue>,
     driver: &'a Driver,
 }
 
-impl Way<'_> {
+impl Transfer<'_> {
     /// Our time and the driver's.
     fn up(&self, buffer: &mut Buffer, sizes: &Sizes) -> Result<Vec<Time>> {
         let mut ours = |_| {
-            // What was written here makes the copy there stale.
+            // Writing on the host makes the copy on the device stale.
             drop(self.memory.host_mut(..)?);
             self.memory.device(self.queue, ..)?;
             Ok(self.queue.synchronize()?)

@@ -1,5 +1,5 @@
-//! The program that is carried to a GPU, here: on the driver of `fake-cuda` with tiny tensors, and without a driver.
-//! What is tested is that it comes to its end and says what it has run; its figures say nothing.
+//! Tests the program `blob-gpu` without a GPU: on the driver of `fake-cuda` with tiny tensors, and without a driver.
+//! It must complete and say what it has run; its figures mean nothing here.
 
 #![cfg(target_os = "linux")]
 
@@ -11,12 +11,12 @@ use fake_cuda::control;
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The page that the program writes, which is no record, and whether it ended well.
+/// Runs the program. Returns whether it succeeded, and the page that it wrote.
 fn page(prepare: impl FnOnce(&mut Command, &Path)) -> (bool, String) {
     let folder = tempfile::tempdir().unwrap();
     let [file, packed, script] = ["page.md", "blob-gpu", "gpu.py"].map(|name| folder.path().join(name));
-    // A process that another test starts meanwhile would hold the program open for writing, which then cannot be
-    // started.
+    // A process that another test starts during the copy would inherit the file open for writing, and an executable
+    // that is open for writing cannot be started.
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // As `cargo xtask gpu` packs it.
     std::fs::copy(env!("CARGO_BIN_EXE_blob-gpu"), &packed).unwrap();
@@ -43,16 +43,16 @@ fn every_path_runs_on_the_driver_for_tests_and_is_labelled_so() {
     for absent in ["torch", "CuPy", "cuTENSOR", "compute-sanitizer"] {
         assert!(page.contains(&format!("absent: {absent}")), "{absent}\n{page}");
     }
-    // No row but the peers' is missing, and none is judged.
+    // Only the rows of the peers are missing, and none is judged.
     let rows = page.lines().filter(|line| line.starts_with("| "));
     let open: Vec<_> = rows.filter(|line| line.contains("not run") && !line.contains("compute-sanitizer")).collect();
     assert!(open.is_empty(), "{open:#?}");
     assert!(!page.contains("| met |") && !page.contains("MISSED") && page.matches("not judged").count() > 40, "{page}");
 }
 
-/// The largest cases find no memory, and fail in each phase that goes through them.
+/// The largest cases run out of memory, and fail in each phase that runs the cases.
 #[test]
-fn behind_a_case_that_fails_another_process_goes_on() {
+fn after_a_case_that_fails_another_process_continues() {
     let (is_good, page) = page(|program, _| {
         program.env("LD_PRELOAD", control::file()).env("FAKE_CUDA", "memory=300000");
     });

@@ -1,4 +1,5 @@
-//! That each peer is asked for the right thing: its results on small shapes against index loops. It measures nothing.
+//! Checks that each peer runs the right operation: compares its results on small shapes with index loops. Measures
+//! nothing.
 
 use anyhow::Result;
 
@@ -7,17 +8,17 @@ use crate::input::Input;
 use crate::naive;
 use crate::peers::Peer;
 
-/// Sums of a hundred thousand f32, in an order that each crate chooses, against a sum in f64.
+/// The relative error allowed for a sum of a hundred thousand f32, which each crate adds in its own order.
 const TOLERANCE: f32 = 1e-3;
 
-/// Sides of the small shapes: multiples of every number of parts, and no two neighbours alike.
+/// The extents of the small shapes: divisible by every number of parts, and different on adjacent axes.
 const SMALL: [usize; 7] = [4, 8, 4, 8, 4, 8, 4];
 
 /// The names of the peers and cases whose results are wrong.
 ///
 /// # Errors
 ///
-/// A peer refuses what it was asked for.
+/// A peer fails.
 pub(crate) fn all(peers: &[Box<dyn Peer>], cases: &[Case]) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
     for case in cases.iter().map(small) {
@@ -44,7 +45,7 @@ fn small(case: &Case) -> Case {
     Case { dims, ..case.clone() }
 }
 
-/// Bit for bit, but for the sums.
+/// Whether a result is equal bit for bit, or for a sum within the tolerance.
 fn agrees(op: &Op, found: &[f32], expected: &[f32]) -> bool {
     match (op, found, expected) {
         (Op::Asum | Op::Sumsq, &[found], &[expected]) => (found - expected).abs() <= TOLERANCE * expected,
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_result_is_seen() {
+    fn a_wrong_result_is_detected() {
         assert!(!agrees(&Op::Add, &[1.0, 2.0], &[2.0, 1.0]));
         assert!(!agrees(&Op::Add, &[1.0], &[1.0, 1.0]));
         assert!(!agrees(&Op::Asum, &[1.01], &[1.0]));

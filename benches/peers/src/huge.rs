@@ -1,11 +1,10 @@
-//! The system's allocator, which asks for huge pages for large blocks, as our blobs and numpy do.
-//!
-//! So it is kernels that are compared, not pages. glibc's tunable `malloc.hugetlb` would do the same, but of glibc 2.36
-//! it takes effect in some runs and not in others.
+//! The system's allocator with huge pages for large blocks, as our blobs and numpy have them: kernels are to be
+//! compared, not pages. glibc's tunable `malloc.hugetlb` would do the same, but in glibc 2.36 it takes effect only in
+//! some runs.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// From this length on, as in `synced-mem`.
+/// The minimum size of a block on huge pages, as in `synced-mem`.
 const LARGE: usize = 4 << 20;
 
 pub(crate) struct Huge;
@@ -34,7 +33,7 @@ unsafe impl GlobalAlloc for Huge {
     }
 }
 
-/// The block, or null as it was, after the advice for the whole pages within it.
+/// Advises huge pages for the whole pages within a block, and returns the block. Null is returned as it is.
 #[cfg(target_os = "linux")]
 fn advised(block: *mut u8, size: usize) -> *mut u8 {
     /// A multiple of every page size that Linux runs with.

@@ -1,18 +1,18 @@
-//! The values that every peer is given. Pure; the cases themselves are those of our own bench, `benches/ops/cases.rs`.
+//! The input of every peer. Pure. The cases are those of our own bench, `benches/ops/cases.rs`.
 
 use crate::cases::{Case, Op};
 use crate::naive;
 
-/// What every peer is given.
+/// The input of a case.
 pub(crate) struct Input {
     /// `x`, row-major.
     pub(crate) values: Vec<f32>,
-    /// Its parts, where the case merges them.
+    /// The parts of `x` if the case merges them.
     pub(crate) parts: Vec<Vec<f32>>,
 }
 
 impl Input {
-    /// Whole numbers around zero: no two alike in a small shape, so that a misplaced one is seen.
+    /// Integers around zero. In a small shape they are all different, so that the check detects a misplaced one.
     pub(crate) fn new(case: &Case) -> Input {
         const PERIOD: usize = 1 << 20;
         let count: usize = case.dims.iter().product();

@@ -1,10 +1,11 @@
-//! Other crates on the cases of our kernel benches: `cargo xtask peers [--mib N] [--only TEXT] [--rounds N] [--tsv]`.
+//! Measures other crates on the cases of our kernel benches: `cargo xtask peers [--mib N] [--only TEXT] [--rounds N]
+//! [--tsv]`.
 //!
-//! A figure is time over memcpy's time by one thread, the two in turn in this process, and the time of a run itself.
-//! Before anything is measured, each crate's result is compared with plain index loops on small shapes.
-//! It knows nothing of our own crates but the list of cases, so that the tables can be laid side by side.
+//! A figure is the ratio of the time to memcpy's with one thread, the two in turn in this process, and the time itself.
+//! Before anything is measured, each crate's results on small shapes are compared with index loops. Of our own crates
+//! it knows only the list of cases, so that the tables can be compared.
 
-#![deny(unsafe_code)] // but in `huge.rs`
+#![deny(unsafe_code)] // except in `huge.rs`
 
 #[path = "../../ops/cases.rs"]
 #[allow(dead_code)] // the bars are for our own kernels
@@ -32,7 +33,7 @@ use print::Print;
 #[global_allocator]
 static ALLOCATOR: huge::Huge = huge::Huge;
 
-/// The versions that were built in.
+/// The lock file, which has the versions of the crates.
 const LOCK: &str = include_str!("../Cargo.lock");
 
 fn main() -> ExitCode {
@@ -85,7 +86,7 @@ fn version(name: &str) -> &'static str {
     entry.and_then(|(_, rest)| rest.split('"').next()).unwrap_or("?")
 }
 
-/// The figures of one case, one for each peer; none where it has no such operation.
+/// The figures of one case, one for each peer; `None` if it has no such operation.
 fn figures(case: &Case, peers: &[Box<dyn Peer>], rounds: usize) -> Result<Vec<Option<measure::Figure>>> {
     let input = Input::new(case);
     let mut copy = measure::Memcpy::new(&input.values);

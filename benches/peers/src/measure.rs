@@ -1,4 +1,4 @@
-//! Time against memcpy's, the two in turn, so that a machine that drifts or is shared slows both.
+//! Measures times as ratios to memcpy. The two run in turn, so that a slower phase of the machine affects both.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -7,24 +7,25 @@ use anyhow::Result;
 
 use crate::peers::Work;
 
-/// Bytes that a measurement moves at least, milliseconds: the clock costs nothing beside it. As in our own bench.
+/// A measurement moves at least this many bytes, which takes milliseconds: the clock costs nothing beside that. As in
+/// our own bench.
 const WORK: usize = 64 << 20;
 
-/// After this many seconds, three pairs are enough: what is many times slower than memcpy needs no second decimal.
+/// After this many seconds, three pairs are enough: an operation that slow needs no second decimal.
 const ENOUGH: f64 = 2.0;
 const LEAST_ROUNDS: usize = 3;
 
-/// The memory whose pages are looked at.
+/// The size of the vector whose pages are counted.
 const PROBE: usize = 256 << 20;
 
-/// The yardstick: one thread copies the payload into memory that has been touched before.
+/// The base of the ratios: one thread copies the payload into memory that was touched before.
 pub(crate) struct Memcpy<'a> {
     from: &'a [f32],
     to: Vec<f32>,
 }
 
 impl<'a> Memcpy<'a> {
-    /// Of this payload.
+    /// A copy of this payload.
     pub(crate) fn new(from: &'a [f32]) -> Memcpy<'a> {
         let to = from.to_vec();
         Memcpy { from, to }
@@ -35,20 +36,20 @@ impl<'a> Memcpy<'a> {
     }
 }
 
-/// What one work costs.
+/// The time of an operation.
 pub(crate) struct Figure {
-    /// One run.
+    /// The seconds of one run.
     pub(crate) seconds: f64,
-    /// Over memcpy by one thread.
+    /// The ratio to memcpy with one thread.
     pub(crate) ratio: f64,
 }
 
-/// Medians of this many pairs, of fewer where the work is slow; the first pair is not counted. Small work is repeated
+/// The medians of this many pairs, or of fewer if the work is slow. The first pair is discarded. Small work is repeated
 /// within a pair.
 ///
 /// # Errors
 ///
-/// Those of the work.
+/// The work fails.
 pub(crate) fn paired(work: &mut dyn Work, copy: &mut Memcpy, rounds: usize) -> Result<Figure> {
     let runs = WORK.div_ceil(size_of_val(copy.from).max(1));
     let (mut times, mut ratios) = (Vec::new(), Vec::new());
@@ -71,7 +72,7 @@ pub(crate) fn paired(work: &mut dyn Work, copy: &mut Memcpy, rounds: usize) -> R
     Ok(Figure { seconds: median(times), ratio: median(ratios) })
 }
 
-/// What memcpy reads and writes a second, in GB, copying this many bytes.
+/// The rate of memcpy in GB/s, read and written, for copies of this size.
 pub(crate) fn memcpy_rate(bytes: usize, rounds: usize) -> f64 {
     let from = vec![1.0; bytes / 4];
     let mut copy = Memcpy::new(&from);
@@ -105,7 +106,7 @@ pub(crate) fn machine() -> String {
     format!("{model}, {cores} cores, {system} {architecture}")
 }
 
-/// Which pages a vector gets here, as the system counts them: it is the allocator's affair.
+/// Describes how much of a vector the system puts on huge pages.
 pub(crate) fn memory() -> String {
     let before = huge_mib();
     let probe = black_box(vec![1_u8; PROBE]);
@@ -113,7 +114,7 @@ pub(crate) fn memory() -> String {
     format!("{got} of {} MiB of a vector on huge pages, memcpy's as the crates'", probe.len() >> 20)
 }
 
-/// MiB of this process on transparent huge pages; 0 where the system does not say.
+/// The MiB of this process on transparent huge pages; 0 if the system does not report it.
 fn huge_mib() -> i64 {
     let smaps = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let kib = smaps.lines().find_map(|line| line.strip_prefix("AnonHugePages:")?.split_whitespace().next());

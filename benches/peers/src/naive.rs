@@ -1,9 +1,8 @@
-//! What each operation must give, by index loops that a reader can check at a glance. Pure, slow, and the oracle of the
-//! check.
+//! The oracle of the check: computes each operation by index loops that a reader can verify at a glance. Pure and slow.
 
 use crate::cases::{Case, Op};
 
-/// Near 1, so that many rounds neither overflow nor vanish.
+/// The factor of the scale case: near 1, so that values neither overflow nor vanish over many rounds.
 pub(crate) const SCALE: f32 = 1.0001;
 
 /// The result: one tensor, the parts of a split one after another, or a single number.

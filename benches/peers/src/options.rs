@@ -1,31 +1,31 @@
-//! What the command line asks for. Pure: it reads words and prints nothing.
+//! Parses the command line. Pure.
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Fewer pairs than this make no median worth printing.
+/// The minimum number of pairs; with fewer, the median says little.
 const LEAST_ROUNDS: usize = 3;
 
-/// The choices of one run.
+/// The options of one run.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
-    /// Payload of a case; a few cases of fixed shape have their own.
+    /// The payload of a case in MiB. A few cases have fixed shapes instead.
     pub(crate) mib: usize,
-    /// Only the cases whose names contain this.
+    /// Measure only cases whose names contain this.
     pub(crate) only: String,
-    /// Pairs of measurements.
+    /// The number of paired measurements.
     pub(crate) rounds: usize,
-    /// Lines for a program in place of a table.
+    /// Print tab-separated fields instead of a table.
     pub(crate) tsv: bool,
     /// Print the names of the cases and measure nothing.
     pub(crate) list: bool,
 }
 
 impl Options {
-    /// Reads the words after the program's name.
+    /// Parses the words after the program's name.
     ///
     /// # Errors
     ///
-    /// An unknown word, a missing value, a value out of range.
+    /// A word is unknown, or a value is missing or out of range.
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Options> {
         let mut options = Options { mib: 256, only: String::new(), rounds: 9, tsv: false, list: false };
         while let Some(word) = words.next() {
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn every_choice_is_read() {
+    fn every_option_is_parsed() {
         let options = parse("--mib 8 --only merge --rounds 11 --tsv --list").unwrap();
         let expected = Options { mib: 8, only: "merge".to_string(), rounds: 11, tsv: true, list: true };
         assert_eq!(options, expected);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn errors_name_the_option_or_the_value() {
         for (line, named) in [
             ("--rounds 2", "at least 3"),
             ("--mib 0", "at least 1"),

@@ -1,5 +1,5 @@
-//! One interface for the crates that are measured, a file for each. All memory is prepared before the clock runs,
-//! and the destination is warm, unless the crate offers no operation that takes one.
+//! One interface for the measured crates, each of which has a file. All memory is allocated and touched before the
+//! clock starts, including the destination, unless the crate has no operation that takes one.
 
 mod candle;
 mod nd;
@@ -14,42 +14,42 @@ use crate::input::Input;
 
 /// A crate under measurement.
 pub(crate) trait Peer {
-    /// The head of its column.
+    /// The title of its column.
     fn name(&self) -> &'static str;
 
-    /// The most threads that it may use.
+    /// The maximum number of threads that it may use.
     fn threads(&self) -> usize;
 
-    /// The case made ready to run, or none where the crate has no such operation.
+    /// Prepares a case to run; `None` if the crate has no such operation.
     ///
     /// # Errors
     ///
-    /// Those of the crate.
+    /// The crate fails.
     fn prepare<'a>(&'a self, case: &Case, input: &'a Input) -> Result<Option<Box<dyn Work + 'a>>>;
 }
 
-/// An operation with its memory: what is timed, and what came out.
+/// An operation with its memory.
 pub(crate) trait Work {
-    /// What is timed.
+    /// Runs the operation once. This is timed.
     ///
     /// # Errors
     ///
-    /// Those of the crate.
+    /// The crate fails.
     fn run(&mut self) -> Result<()>;
 
     /// The result of the last run; of a split, the parts one after another.
     ///
     /// # Errors
     ///
-    /// Those of the crate.
+    /// The crate fails.
     fn result(&self) -> Result<Vec<f32>>;
 }
 
-/// The peers in the order of the columns: each with one thread, and with two where it can use them.
+/// The peers in the order of the columns: each with one thread, and also with two if it can use them.
 ///
 /// # Errors
 ///
-/// Threads that cannot be started.
+/// A thread pool cannot be started.
 pub(crate) fn all() -> Result<Vec<Box<dyn Peer>>> {
     Ok(vec![
         Box::new(nd::NdArray::new(1)?),
@@ -60,7 +60,7 @@ pub(crate) fn all() -> Result<Vec<Box<dyn Peer>>> {
     ])
 }
 
-/// Work made of its memory and two closures.
+/// A [`Work`] that consists of its memory and two closures.
 struct Prepared<S, R, G> {
     state: S,
     run: R,

@@ -1,20 +1,20 @@
-//! A table for people, or lines of tab-separated fields for `cargo xtask record`, which reads those of every program.
+//! Prints a table for people, or tab-separated fields for `cargo xtask record`, which joins those of all programs.
 
 use crate::measure::Figure;
 
-/// How it is printed.
+/// The output format.
 pub(crate) struct Print {
-    /// Lines for a program.
+    /// Print tab-separated fields instead of a table.
     pub(crate) tsv: bool,
 }
 
 impl Print {
-    /// Something that holds for the whole run.
+    /// Prints a line about the whole run.
     pub(crate) fn about(&self, text: &str) {
         println!("{}{text}", if self.tsv { "about\t" } else { "" });
     }
 
-    /// A payload with memcpy's rate, and the heads of the columns: a crate's name with its number of threads.
+    /// Prints the header of a payload: memcpy's rate, and the columns' titles, each a crate with its number of threads.
     pub(crate) fn section(&self, payload: &str, memcpy: f64, columns: &[(&str, usize)]) {
         if self.tsv {
             return println!("memcpy\tcrates\t{payload}\t1\t{memcpy}");
@@ -25,7 +25,7 @@ impl Print {
         println!("{:40}{heads}   (time / memcpy by one, time)", "case");
     }
 
-    /// The figures of one case, one for each column; none where a crate has no such operation.
+    /// Prints the figures of one case, one for each column; `None` if a crate has no such operation.
     pub(crate) fn row(&self, case: &str, columns: &[(&str, usize)], figures: &[Option<Figure>]) {
         if !self.tsv {
             let cells: String = figures.iter().map(|cell| format!(" {:>20}", text(cell))).collect();

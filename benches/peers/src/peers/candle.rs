@@ -1,7 +1,7 @@
-//! `candle-core` on the CPU: it starts no threads for these operations, whatever is asked.
+//! `candle-core` on the CPU, which always runs these operations on one thread.
 //!
-//! A merge writes into warm memory by `slice_set`, a fill by `const_set`. Everything else has no operation with a
-//! destination and allocates its result, whose return to the system is timed too: a loop that calls it pays both.
+//! A merge writes into touched memory by `slice_set`, a fill by `const_set`. No other operation takes a destination, so
+//! the allocation and deallocation of its result are timed too: a caller's loop pays for both.
 
 use anyhow::Result;
 use candle_core::scalar::Scalar;
@@ -30,7 +30,7 @@ impl Peer for Candle {
             Op::Split { axis, parts } => split(x()?, axis, parts)?,
             Op::Permute(order) => {
                 let view = x()?.permute(order)?;
-                // `contiguous` would copy nothing where the swapped axes are of length one.
+                // `contiguous` would copy nothing if the swapped axes have length one.
                 fresh(move || view.force_contiguous())
             }
             Op::Add => {
@@ -91,7 +91,7 @@ fn split<'a>(x: Tensor, axis: usize, parts: usize) -> Result<Box<dyn Work + 'a>>
     }))
 }
 
-/// An operation that allocates its result. The one before is freed first, so that there is never more than one.
+/// An operation that allocates its result. The previous result is freed first, so that there is only one at a time.
 fn fresh<'a>(operation: impl Fn() -> candle_core::Result<Tensor> + 'a) -> Box<dyn Work + 'a> {
     let run = move |out: &mut Option<Tensor>| {
         *out = None;

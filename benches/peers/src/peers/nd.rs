@@ -1,8 +1,8 @@
-//! `ndarray`: everything into warm memory, by `assign` and its kin on one thread, by its parallel iterators on several:
-//! over elements where it computes, over chunks of an outer axis where it copies.
+//! `ndarray`: all operations write into touched memory. One thread uses `assign` and similar methods; several threads
+//! use the parallel iterators, over elements to compute and over chunks of an outer axis to copy.
 //!
 //! `concatenate` and `stack` allocate their result, so a merge assigns each part to its slice of the destination
-//! instead. There is no sum of magnitudes: one pass writes them into warm scratch, `sum` adds them up.
+//! instead. There is no sum of magnitudes: one pass writes them into touched scratch memory, and `sum` adds them up.
 
 use anyhow::Result;
 use ndarray::parallel::prelude::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
@@ -15,7 +15,7 @@ use crate::input::Input;
 use crate::naive::SCALE;
 
 pub(super) struct NdArray {
-    /// None for one thread: the parallel methods are not called then.
+    /// `None` for one thread, which does not call the parallel methods.
     pool: Option<ThreadPool>,
 }
 
@@ -106,8 +106,7 @@ impl NdArray {
         match &self.pool {
             None => out.assign(&from),
             Some(pool) => pool.install(|| {
-                // Element by element, the parallel `Zip` is several times slower than `assign` where the last axis is
-                // short.
+                // On a short last axis, the element-wise parallel `Zip` is several times slower than `assign`.
                 let threads = pool.current_num_threads();
                 let axis = out.shape().iter().position(|&side| side >= threads);
                 let axis = Axis(axis.unwrap_or(0));
@@ -120,7 +119,7 @@ impl NdArray {
         }
     }
 
-    /// Work on `y`, which begins as a copy of `x`.
+    /// An operation on `y`, which starts as a copy of `x`.
     fn in_place<'a>(
         &'a self,
         x: ArrayViewD<'a, f32>,

@@ -1,6 +1,5 @@
-//! `strided-perm`: its one operation, a copy between strided views, into warm memory. A merge copies each part into a
-//! view of the destination, a split copies views of the source. It computes nothing, so the element-wise cases are not
-//! its own.
+//! `strided-perm`, whose one operation copies between strided views; it writes into touched memory. A merge copies each
+//! part into a view of the destination, a split copies views of the source. The element-wise cases are not measured.
 
 use anyhow::Result;
 use strided_perm::copy_into;
@@ -13,7 +12,7 @@ use crate::input::Input;
 
 pub(super) struct StridedPerm {
     threads: usize,
-    /// None for one thread.
+    /// `None` for one thread.
     pool: Option<Pool>,
 }
 
@@ -97,7 +96,7 @@ impl StridedPerm {
     }
 }
 
-/// Equal slices of a row-major tensor along an axis: one shape, the tensor's strides, an offset each.
+/// Equal slices of a row-major tensor along an axis. They share a shape and the tensor's strides, and differ in offset.
 struct Slices {
     shape: Vec<usize>,
     strides: Vec<isize>,
