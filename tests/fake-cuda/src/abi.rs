@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u32);
 
-/// The results that this driver gives or that a test may ask for, with their names.
+/// The results that this driver returns or that a test can inject, with their names.
 const NAMES: &[(u32, &str)] = &[
     (0, "CUDA_SUCCESS\0"),
     (1, "CUDA_ERROR_INVALID_VALUE\0"),
@@ -60,7 +60,7 @@ impl Code {
     pub(crate) const LAUNCH_FAILED: Code = Code(719);
     pub(crate) const NOT_SUPPORTED: Code = Code(801);
 
-    /// Whether a context that met this result answers every later call with it.
+    /// Whether a context returns this result to every later call.
     pub(crate) fn is_sticky(self) -> bool {
         matches!(self.0, 214 | 700 | 702 | 714..=719)
     }
@@ -77,7 +77,8 @@ pub(crate) const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 pub(crate) const MAX_GRID: [u32; 3] = [0x7fff_ffff, 65_535, 65_535];
 pub(crate) const MAX_SHARED: usize = 48 * 1024;
 
-/// `CUdevice_attribute` by number, as an H100 answers where it does not depend on the set-up; what is not listed is 0.
+/// `CUdevice_attribute` by number, as on an H100, unless the configuration decides it. Attributes that are not listed
+/// are 0.
 pub(crate) fn attribute(number: i32, has_pools: bool, capability: u32) -> Option<i32> {
     let at = |of: [u32; 3], index: i32| of[index as usize] as i32;
     Some(match number {

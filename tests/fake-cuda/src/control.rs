@@ -1,6 +1,6 @@
-//! The tests' side: loads the driver under its name and steers it. A [`Session`] holds a lock, so tests of one process
-//! take turns. When it ends, reports that the test has not taken make the test fail. Load before anything asks for a
-//! driver.
+//! The interface for tests: loads the driver under its name and controls it. A [`Session`] holds a lock, so that the
+//! tests of a process run one at a time. When it ends, the test fails if there are reports that it has not taken. A
+//! test must load the driver before anything else loads one.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::mem;
@@ -32,7 +32,7 @@ struct Library {
 }
 
 impl Session {
-    /// Loads the driver, waits for this test's turn, and starts afresh.
+    /// Loads the driver, waits for other tests, and resets the driver.
     #[must_use]
     pub fn start(setup: Setup) -> Session {
         static TURN: Mutex<()> = Mutex::new(());
@@ -42,19 +42,19 @@ impl Session {
         session
     }
 
-    /// Forgets everything and starts afresh. What the program still holds is void.
+    /// Resets the driver. All handles that the program still holds become invalid.
     pub fn reset(&self, setup: Setup) {
         (self.library.reset)(setup);
     }
 
-    /// Decides anew in which order streams, blocks and warps go on.
+    /// Sets the seed that decides the order of streams, blocks and warps.
     pub fn reseed(&self, seed: u64) {
         (self.library.reseed)(seed);
     }
 
-    /// Makes the `nth` call of an entry point from now on, 1 being the next, answer with a code; of all calls where
-    /// `name` is empty. What gives something back still does so. Codes from 700 on mostly are those that a context
-    /// never recovers from.
+    /// Makes the `nth` call of an entry point from now on return a code; 1 is the next call, and an empty `name` counts
+    /// all calls. A call that releases something still does so. Most codes from 700 on are errors from which a context
+    /// never recovers.
     pub fn fail(&self, name: &str, nth: u64, code: u32) {
         (self.library.fail)(name.as_ptr(), name.len(), nth, code);
     }
@@ -64,13 +64,13 @@ impl Session {
         (self.library.fail_work)(nth, code);
     }
 
-    /// How often an entry point was called; all calls where `name` is empty.
+    /// The number of calls of an entry point; of all entry points if `name` is empty.
     #[must_use]
     pub fn calls(&self, name: &str) -> u64 {
         (self.library.calls)(name.as_ptr(), name.len())
     }
 
-    /// What was made and has not been given back.
+    /// The objects that were created and not released.
     #[must_use]
     pub fn leaks(&self) -> Leaks {
         let mut leaks = Leaks::default();
@@ -78,7 +78,7 @@ impl Session {
         leaks
     }
 
-    /// What a kernel did in all its launches since the start.
+    /// The counts of a kernel over all its launches since the start.
     #[must_use]
     pub fn counts(&self, kernel: &str) -> Counts {
         let mut counts = Counts::default();
@@ -102,7 +102,7 @@ impl Drop for Session {
     }
 }
 
-/// The file that cargo has built beside the test: the folder is that of the test binary, the name has no hash.
+/// The library that cargo built for the test: it is in the folder of the test binary, and its name has no hash.
 #[must_use]
 pub fn file() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own file");
@@ -178,7 +178,7 @@ pub fn without(name: &str, folder: &Path) -> std::io::Result<PathBuf> {
     let whole = [b"\0", name.as_bytes(), b"\0"].concat();
     let mut found = 0;
     while let Some(at) = bytes.windows(whole.len()).position(|window| window == whole) {
-        // A name that its hash no longer leads to.
+        // The name no longer matches its hash, so the loader does not find it.
         bytes[at + 1] = b'-';
         found += 1;
     }

@@ -1,7 +1,7 @@
-//! The driver's state behind its entry points: devices with their memory, streams, events, modules, and what the tests
-//! want to know. One lock guards all of it; kernels run while a synchronising call holds it. Each entry point comes in
-//! through [`call`], which counts it, lets a planned failure happen, and refuses it where the driver, the context or
-//! the device is not fit for it.
+//! The driver's state behind its entry points: devices with their memory, streams, events, modules, and counters for
+//! the tests. One lock guards all of it; kernels run while a synchronising call holds it. Each entry point goes through
+//! [`call`], which counts it, injects a planned failure, and refuses it if the driver, the context or the device is in
+//! the wrong state.
 
 mod calls;
 mod context;
@@ -24,7 +24,7 @@ pub(crate) use work::{Place, Work};
 
 static DRIVER: Mutex<Option<Driver>> = Mutex::new(None);
 
-/// What the library holds.
+/// The state of the library.
 pub(crate) struct Driver {
     pub(crate) setup: Setup,
     pub(crate) calls: Calls,
@@ -39,7 +39,7 @@ pub(crate) struct Driver {
     pub(crate) random: Random,
 }
 
-/// Reports beyond this many are dropped: the first ones tell the cause.
+/// At most this many reports are kept: the first ones show the cause.
 const MAX_REPORTS: usize = 64;
 
 impl Driver {
@@ -59,7 +59,7 @@ impl Driver {
         }
     }
 
-    /// Starts afresh. The driver stays initialised, for programs ask for that once a process.
+    /// Resets the state. The driver stays initialised, because a program initialises it only once.
     pub(crate) fn reset(&mut self, setup: Setup) {
         self.pinned.free_all();
         let memory = std::mem::take(&mut self.memory).emptied();
@@ -67,14 +67,14 @@ impl Driver {
         *self = Driver { is_initialised, ..Driver::new(setup, memory) };
     }
 
-    /// Tells the tests of a mistake.
+    /// Reports a mistake to the tests.
     pub(crate) fn report(&mut self, text: impl Into<String>) {
         if self.reports.len() < MAX_REPORTS {
             self.reports.push(text.into());
         }
     }
 
-    /// Tells of a mistake that the call answers with a code.
+    /// Reports a mistake, for which the call returns an error code.
     pub(crate) fn refuse(&mut self, code: Code, text: impl Into<String>) -> Code {
         self.report(text);
         code
@@ -97,15 +97,15 @@ impl Guard {
     }
 }
 
-/// Runs an entry point: counted, perhaps failing as planned, refused where the state does not allow it. The result is
-/// C's.
+/// Runs an entry point: counts it, injects a planned failure, and refuses it if the state does not allow it. Returns a
+/// `CUresult`.
 pub(crate) fn call(name: &'static str, kind: Kind, body: impl FnOnce(&mut Driver) -> Result<(), Code>) -> u32 {
     let mut guard = lock();
     let driver = guard.driver();
     let planned = driver.calls.enter(name);
     let is_ready = driver.is_ready(kind);
     let result = match (planned, is_ready) {
-        // What gives something back does so although it fails: otherwise every such failure would count as a leak.
+        // A call that releases something does so even if it fails; otherwise each injected failure would be a leak.
         (Some(code), _) if kind == Kind::Release => body(driver).and(Err(code)),
         (Some(code), _) => Err(code),
         (None, Err(code)) if kind == Kind::Release && code.is_sticky() => body(driver).and(Err(code)),

@@ -1,6 +1,6 @@
-//! The driver's entry points, as C calls them: exported names, arguments checked for null, the rest left to
-//! [`crate::driver`]. Only names of CUDA 12.0 are here, so that a program that needs a newer driver is found out.
-//! Pointers are behind [`crate::host`].
+//! The driver's entry points, as C calls them: they check arguments for null and pass the call to [`crate::driver`].
+//! Only names of CUDA 12.0 are exported, so that the tests detect a program that needs a newer driver. Only
+//! [`crate::host`] dereferences pointers.
 #![allow(non_snake_case, reason = "the names are C's")]
 
 mod copies;
@@ -10,7 +10,7 @@ mod memory;
 mod streams;
 mod tests_side;
 
-/// Defines entry points: each is counted by its name, may be told to fail, and needs what its kind says.
+/// Defines entry points. Each is counted by name, can be made to fail, and requires the state of its kind.
 macro_rules! entries {
     ($($kind:ident fn $name:ident($driver:ident $(, $arg:ident: $type:ty)*) $body:block)*) => { $(
         #[unsafe(no_mangle)]

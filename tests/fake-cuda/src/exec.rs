@@ -1,7 +1,7 @@
-//! Runs kernels: blocks one after the other, within a block its warps by turns, in orders that the seed decides. A
-//! warp's threads at the same instruction go together, those furthest behind first, so that they meet again after a
-//! branch. Every access is checked against memory, alignment, what was written, and the accesses of other threads. It
-//! knows no time, no caches, no weak order.
+//! Runs kernels: blocks one after the other, and within a block its warps in turn, in an order that the seed decides.
+//! The threads of a warp that are at the same instruction run together, at the lowest instruction first, so that they
+//! reconverge after a branch. Every access is checked for bounds, alignment, uninitialized bytes and races. Does not
+//! model time, caches or weak memory order.
 
 mod access;
 mod block;
@@ -22,7 +22,7 @@ use crate::ptx::Kernel;
 use crate::random::Random;
 use crate::setup::Counts;
 
-/// A kernel that is to run, with its parameters as they were at the call.
+/// A kernel to run, with a copy of its parameters.
 pub(crate) struct Launch {
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) grid: [u32; 3],
@@ -38,29 +38,29 @@ impl Launch {
     }
 }
 
-/// What is noted while a kernel runs.
+/// What a kernel's run records.
 pub(crate) struct Watch<'a> {
     pub(crate) counts: &'a mut Counts,
     pub(crate) reports: &'a mut Vec<String>,
     pub(crate) random: &'a mut Random,
 }
 
-/// Why a kernel does not go on.
+/// Why a kernel stops.
 pub(crate) struct Stop {
     pub(crate) code: Code,
     pub(crate) text: String,
 }
 
-/// A launch under way: what all its blocks share.
+/// A launch that is running: the state that all its blocks share.
 struct Run<'a> {
     launch: &'a Launch,
     global: global::Global<'a>,
     watch: Watch<'a>,
-    /// Reports that were made, so that each line makes each kind once.
+    /// The reports made so far, so that each line makes a report of each kind only once.
     seen: Vec<(u32, &'static str)>,
 }
 
-/// Threads of one launch that races can be told of.
+/// The maximum number of threads in a launch, as the records of races identify a thread by 32 bits.
 const MAX_THREADS: u64 = u32::MAX as u64 - 1;
 
 /// Runs a kernel on the memory of its device.
@@ -81,7 +81,7 @@ pub(crate) fn run(launch: &Launch, blocks: &mut [Block], watch: Watch<'_>) -> Re
     order.into_iter().try_for_each(|block| block::run(&mut run, block))
 }
 
-/// The thread that an instruction runs for, as reports name it.
+/// The thread that runs an instruction, as reports name it.
 #[derive(Clone, Copy)]
 struct Who {
     /// Counted over the launch from 1, block by block.
@@ -90,7 +90,7 @@ struct Who {
 }
 
 impl Run<'_> {
-    /// A thread's place, for a report.
+    /// The position of a thread in the launch, for a report.
     fn name(&self, thread: u32) -> String {
         let at = |index: u32, of: [u32; 3]| (index % of[0], index / of[0] % of[1], index / of[0] / of[1]);
         let (block, within) = ((thread - 1) / self.launch.threads(), (thread - 1) % self.launch.threads());
@@ -101,7 +101,7 @@ impl Run<'_> {
         format!("{}, line {} of the PTX, {}: {text}", self.launch.kernel.name, who.line, self.name(who.thread))
     }
 
-    /// Tells of a mistake after which a GPU would go on. Each line is told of once for each kind.
+    /// Reports a mistake after which a GPU would continue. Each line makes a report of each kind only once.
     fn report(&mut self, who: Who, kind: &'static str, text: impl FnOnce(&Self) -> String) {
         if !self.seen.contains(&(who.line, kind)) {
             self.seen.push((who.line, kind));

@@ -1,5 +1,5 @@
-//! The door to the caller's memory: arguments that C passes as pointers, pinned blocks, and the address range that
-//! stands for a device's memory, which no access may touch. Each function says what its caller has promised.
+//! Access to the caller's memory: pointer arguments, pinned blocks, and the address range that represents device
+//! memory, which the host cannot access. Each function states what its caller has promised.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::{CStr, c_char};
@@ -30,7 +30,7 @@ impl<T> Out<T> {
         Out(self.0.cast())
     }
 
-    /// Returns the value where the caller wants it.
+    /// Returns the value if the caller has asked for it.
     pub(crate) fn put_if_wanted(self, value: T) {
         let _ = self.put(value);
     }
@@ -111,7 +111,7 @@ pub(crate) fn free(start: usize, len: usize) {
     }
 }
 
-/// Addresses that stand for a device's memory: any access to them ends the process.
+/// Reserves addresses that represent device memory: any access to them ends the process.
 pub(crate) fn reserve(len: usize) -> usize {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping, which replaces nothing.
@@ -126,14 +126,14 @@ pub(crate) fn reserve(len: usize) -> usize {
     start
 }
 
-/// The least and the greatest address that stands for a device's memory.
+/// The lowest and the highest address that represents device memory.
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 static LAST: AtomicUsize = AtomicUsize::new(0);
 
-/// What was to happen at a bad access before.
+/// The previous handler of a bad access.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Has the process say why it ends when it touches a device's memory.
+/// Installs a handler, so that a process that accesses device memory prints why it ends.
 fn name_the_cause() {
     extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         const TEXT: &[u8] = b"fake-cuda: the host touches device memory\n";

@@ -1,6 +1,6 @@
-//! The memory of the devices. A block has an address in a range that no access may touch, and bytes that only the
-//! driver sees. Addresses are handed out upwards and never again, so the address of a freed block is known for what it
-//! was. Of each byte it is known whether anything was written to it.
+//! The memory of the devices. A block has an address in a range that the host cannot access, and bytes that only the
+//! driver accesses. Addresses ascend and are never reused, so that an access to a freed block is recognized. For each
+//! byte the driver knows whether it was written.
 
 mod bits;
 
@@ -9,11 +9,12 @@ pub(crate) use bits::Bits;
 
 /// The addresses of one device: enough for a long test, and never touched.
 const SPAN: u64 = 1 << 40;
-/// As a driver aligns its blocks, and no further: every other block begins at an odd multiple of it.
+/// The alignment of a real driver's blocks. Every other block begins at an odd multiple of it, so that no code can rely
+/// on a larger alignment.
 const ALIGN: u64 = 256;
-/// What lies between two blocks at least, so that no small overrun meets a neighbour.
+/// The minimum gap between two blocks, so that a small overrun does not hit the next block.
 const GUARD: u64 = 4096;
-/// What a new block holds, so that a read before a write shows.
+/// The content of a new block, which makes a read before a write visible.
 const POISON: u8 = 0xCB;
 
 /// All devices' memory.
@@ -22,14 +23,14 @@ pub(crate) struct Memory {
     devices: Vec<Arena>,
 }
 
-/// One device's memory: the blocks by rising address.
+/// One device's memory: its blocks in ascending order of address.
 struct Arena {
     base: u64,
     next: u64,
     blocks: Vec<Block>,
 }
 
-/// What may be done with a block.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Its allocation is enqueued and has not run.
@@ -45,7 +46,7 @@ pub(crate) struct Block {
     pub(crate) bytes: Vec<u8>,
     pub(crate) written: Bits,
     pub(crate) state: State,
-    /// Whether its freeing was asked for already, if it has not run yet.
+    /// Whether freeing it was enqueued but has not run yet.
     pub(crate) is_given_back: bool,
     /// The bytes of the device, or of the pool, that it takes.
     pub(crate) charge: u64,
@@ -95,7 +96,7 @@ impl Memory {
         self.devices.iter().flat_map(|arena| &arena.blocks)
     }
 
-    /// The block that holds an address, or ends there, whatever its state.
+    /// The block in any state that contains an address or ends there.
     pub(crate) fn around(&mut self, address: u64) -> Option<&mut Block> {
         let device = self.device_of(address)?;
         let blocks = self.blocks(device);
@@ -104,7 +105,7 @@ impl Memory {
         (address - block.start <= block.len as u64).then_some(block)
     }
 
-    /// The block that a range lies in, and where in it.
+    /// The block that contains a range, and the range's offset in it.
     pub(crate) fn find(&mut self, address: u64, len: usize) -> Result<(&mut Block, usize), String> {
         let Some(block) = self.around(address) else {
             return Err(format!("{len} bytes at {address:#x}: no memory"));

@@ -1,5 +1,5 @@
-//! PTX text, as NVRTC writes it, read into instructions that can be run. The reader knows what this project's kernels
-//! use; anything else is an error that names the line, never a guess. It does not run anything.
+//! Parses PTX text as NVRTC writes it into instructions that can be run. The parser supports what this project's
+//! kernels use; anything else is an error that names the line, never a guess. It does not run anything.
 
 mod body;
 mod decode;

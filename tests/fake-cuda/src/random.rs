@@ -1,4 +1,4 @@
-//! The numbers that decide every order, from one seed: splitmix64.
+//! Pseudo-random numbers from one seed, which decide every order: splitmix64.
 
 /// A sequence that its seed determines.
 pub(crate) struct Random(u64);

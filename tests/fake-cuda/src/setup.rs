@@ -1,7 +1,7 @@
-//! What a test asks the driver to be, and what it asks about it: passed through exported functions, so both sides agree
-//! on the layout.
+//! The driver's configuration and its counters, which tests pass through exported functions. Test and library must
+//! agree on the layout.
 
-/// The driver and its GPUs, as a test wants them.
+/// The configuration of the driver and its GPUs.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Setup {
@@ -17,7 +17,7 @@ pub struct Setup {
     pub has_pools: bool,
     /// The compute capability, ten times its first part and its second: 90 for 9.0.
     pub capability: u32,
-    /// Decides the order in which streams, blocks and warps go on.
+    /// The seed of the order in which streams, blocks and warps run.
     pub seed: u64,
 }
 
@@ -28,8 +28,8 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// For a program that the driver is preloaded into and no session steers: the default, but for what the variable
-    /// `FAKE_CUDA` says: `devices=0`, `version=11080`, `init=34`, `memory=1000000`.
+    /// The configuration for a program that preloads the driver without a session: the default, changed by the variable
+    /// `FAKE_CUDA`: `devices=0`, `version=11080`, `init=34`, `memory=1000000`.
     pub(crate) fn from_environment() -> Setup {
         let mut setup = Setup::default();
         let said = std::env::var("FAKE_CUDA").unwrap_or_default();
@@ -47,11 +47,11 @@ impl Setup {
     }
 }
 
-/// What has been made and not been given back.
+/// The number of objects that were created and not released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Leaks {
-    /// Primary contexts still retained, each as often as it is.
+    /// The sum of the reference counts of the primary contexts.
     pub contexts: u64,
     /// Streams.
     pub streams: u64,
@@ -69,7 +69,7 @@ pub struct Leaks {
     pub pinned: u64,
 }
 
-/// What a kernel did, summed over its launches: not time, but what time follows from.
+/// The counts of a kernel, summed over its launches: not its time, but what determines it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counts {

@@ -1,10 +1,10 @@
-//! Which entry points were called how often, and which call, or which piece of work on a device, is to fail.
+//! Counts the calls of each entry point, and plans failures of calls and of work on a device.
 
 use std::collections::BTreeMap;
 
 use crate::abi::Code;
 
-/// What an entry point needs.
+/// The state that an entry point requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Works before `cuInit`.
@@ -13,7 +13,7 @@ pub(crate) enum Kind {
     Ready,
     /// Needs a current context that has not failed.
     Context,
-    /// Gives something back; done even where it answers with an error.
+    /// Releases something; takes effect even if it returns an error.
     Release,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Calls {
     work_plans: Vec<(u64, Code)>,
 }
 
-/// The call with this number, of those with this name or of all, answers with the code.
+/// The failure of one call, counted over those of this name or over all, with this code.
 struct Plan {
     name: Option<String>,
     at: u64,
@@ -35,7 +35,7 @@ struct Plan {
 }
 
 impl Calls {
-    /// Counts a call; says how it is to fail.
+    /// Counts a call, and returns its planned failure, if any.
     pub(crate) fn enter(&mut self, name: &'static str) -> Option<Code> {
         let count = self.counts.entry(name).or_default();
         *count += 1;
@@ -48,13 +48,13 @@ impl Calls {
         self.plans.iter().find(|plan| is_due(plan)).map(|plan| plan.code)
     }
 
-    /// Counts a piece of work on a device; says how it is to fail.
+    /// Counts a piece of work on a device, and returns its planned failure, if any.
     pub(crate) fn enter_work(&mut self) -> Option<Code> {
         self.work += 1;
         self.work_plans.iter().find(|(at, _)| *at == self.work).map(|(_, code)| *code)
     }
 
-    /// Plans that the `nth` call from now on fails, of this entry point, or of all where the name is empty.
+    /// Plans that the `nth` call from now on fails, counted over this entry point, or over all if the name is empty.
     pub(crate) fn plan(&mut self, name: &str, nth: u64, code: Code) {
         let name = Some(name.to_string()).filter(|name| !name.is_empty());
         let at = self.count(name.as_deref().unwrap_or_default()) + nth;
@@ -66,7 +66,7 @@ impl Calls {
         self.work_plans.push((self.work + nth, code));
     }
 
-    /// How often the entry point was called; of the empty name, how many calls there were.
+    /// The number of calls of the entry point; of all entry points if the name is empty.
     pub(crate) fn count(&self, name: &str) -> u64 {
         match name {
             "" => self.total,

@@ -1,5 +1,5 @@
-//! Devices and their primary contexts: which is current on a thread, which has failed, and what an entry point may
-//! still do.
+//! Devices and their primary contexts: which is current on a thread, which has failed, and whether an entry point may
+//! still run.
 
 use std::cell::Cell;
 
@@ -14,13 +14,13 @@ thread_local! {
 /// One GPU.
 #[derive(Default)]
 pub(crate) struct Device {
-    /// How often its primary context is retained.
+    /// The reference count of its primary context.
     pub(crate) retained: u64,
-    /// The error that its context answers everything with.
+    /// The error that its context returns to every call.
     pub(crate) failed: Option<Code>,
 }
 
-/// Contexts are numbered in a range of their own, so that no other handle passes for one.
+/// Contexts have their own range of handles, so that no other handle is mistaken for one.
 const FIRST_CONTEXT: usize = 0xC0DE_0000;
 const CONTEXT_STEP: usize = 0x10;
 
@@ -59,7 +59,7 @@ impl Driver {
         usize::try_from(ordinal).ok().filter(|at| *at < self.devices.len()).ok_or(Code::INVALID_DEVICE)
     }
 
-    /// Whether an entry point of this kind may go on.
+    /// Whether an entry point of this kind may run.
     pub(crate) fn is_ready(&self, kind: Kind) -> Result<(), Code> {
         match kind {
             Kind::Early => return Ok(()),
@@ -74,7 +74,7 @@ impl Driver {
         }
     }
 
-    /// Fails the context of a device: from now on it answers everything with this code.
+    /// Fails the context of a device: from now on it returns this code to every call.
     pub(crate) fn fail(&mut self, device: usize, code: Code) {
         self.devices[device].failed.get_or_insert(code);
         self.streams.abandon(device);
@@ -87,13 +87,13 @@ impl Driver {
         }
     }
 
-    /// Takes a device's primary context; returns its handle.
+    /// Retains a device's primary context, and returns its handle.
     pub(crate) fn retain_context(&mut self, device: usize) -> usize {
         self.devices[device].retained += 1;
         handle(device)
     }
 
-    /// Gives a primary context back; the last one to do so ends it, with its failure.
+    /// Releases a primary context. The last release destroys it, and clears its failure.
     pub(crate) fn release_context(&mut self, device: usize) -> Result<(), Code> {
         let state = &mut self.devices[device];
         match state.retained {

@@ -16,7 +16,7 @@ pub(crate) struct Modules {
     modules: BTreeMap<usize, Loaded>,
     functions: BTreeMap<usize, Arc<Kernel>>,
     next: usize,
-    /// What each kernel has done, by its name.
+    /// The counts of each kernel, by its name.
     pub(crate) counts: BTreeMap<String, Counts>,
 }
 
@@ -29,7 +29,7 @@ struct Loaded {
 
 const FIRST_MODULE: usize = 0x40D0_0000;
 const STEP: usize = 0x10;
-/// The driver of CUDA 12.0 knows PTX up to this version.
+/// The highest PTX version that the driver of CUDA 12.0 supports.
 const NEWEST_PTX: (u32, u32) = (8, 0);
 
 impl Modules {
@@ -49,7 +49,7 @@ impl Modules {
 }
 
 impl Driver {
-    /// Loads PTX text for the current device; where it is refused, with the compiler's words.
+    /// Loads PTX text for the current device. The error has the compiler's message.
     pub(crate) fn load(&mut self, text: &str) -> Result<usize, (Code, String)> {
         let device = self.current_device().map_err(|code| (code, String::new()))?;
         let module = Module::parse(text).map_err(|error| {

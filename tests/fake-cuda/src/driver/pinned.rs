@@ -1,4 +1,4 @@
-//! The host memory that the driver may use at any time: what it has allocated, and what was registered with it.
+//! Pinned host memory: blocks that the driver has allocated, and blocks that were registered with it.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ impl Pinned {
         self.block_at(start).is_some_and(|(first, block)| start - first + len <= block.len)
     }
 
-    /// Where the pinned block that holds an address begins, and its length.
+    /// The start and the length of the pinned block that contains an address.
     pub(crate) fn around(&self, address: usize) -> Option<(usize, usize)> {
         self.block_at(address)
             .filter(|(first, block)| address - first < block.len)
@@ -71,7 +71,7 @@ impl Range {
 }
 
 impl Driver {
-    /// Frees a pinned block, or ends its registration. Work that still uses it is a mistake; it is done first.
+    /// Frees or unregisters a pinned block. Pending work that uses it is reported as a mistake, and runs first.
     pub(crate) fn unpin(&mut self, start: usize, is_ours: bool) -> Result<(), Code> {
         let Some(block) = self.pinned.blocks.get(&start).filter(|block| block.is_ours == is_ours) else {
             return Err(self.refuse(Code::INVALID_VALUE, "pinned memory is freed that was not allocated, or twice"));

@@ -1,5 +1,5 @@
-//! Memory pools and the limit of each device. A pool keeps what was freed, up to its release threshold, and gives it
-//! again to allocations that fit; what it keeps counts against the device until it is trimmed.
+//! Memory pools and the memory limit of each device. A pool keeps freed blocks up to its release threshold and reuses
+//! them for allocations that fit. Kept blocks count against the device until the pool is trimmed.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::setup::Setup;
 /// Blocks take whole multiples of this, as in a driver.
 const GRAIN: u64 = 512;
 
-/// The pools by handle, and what each device has given away.
+/// The pools by handle, and the bytes that each device has given away.
 pub(crate) struct Pools {
     limit: u64,
     taken: Vec<u64>,
@@ -51,7 +51,7 @@ impl Pools {
         handle
     }
 
-    /// Ends a pool of the caller's own; what it keeps goes back to the device.
+    /// Destroys a pool that the caller created; the blocks that it keeps return to the device.
     pub(crate) fn destroy(&mut self, handle: usize) -> Result<(), Code> {
         self.trim(handle, 0)?;
         match self.pools.get(&handle) {
@@ -65,17 +65,17 @@ impl Pools {
         self.pools.get(&handle).map(|pool| pool.device).ok_or(Code::INVALID_VALUE)
     }
 
-    /// How many pools of the caller's own there are.
+    /// The number of pools that the caller created.
     pub(crate) fn count(&self) -> usize {
         self.pools.values().filter(|pool| pool.is_own).count()
     }
 
-    /// Free bytes of a device: what neither blocks nor pools hold.
+    /// The free bytes of a device, which neither blocks nor pools hold.
     pub(crate) fn free_bytes(&self, device: usize) -> u64 {
         self.limit.saturating_sub(self.taken[device])
     }
 
-    /// Takes bytes for a block: from what the pool keeps, else from the device. Returns how many it takes.
+    /// Takes bytes for a block from those that the pool keeps, or else from the device. Returns their number.
     pub(crate) fn take(&mut self, device: usize, pool: Option<usize>, len: usize) -> Result<u64, Code> {
         let wanted = (len as u64).checked_next_multiple_of(GRAIN).ok_or(Code::OUT_OF_MEMORY)?;
         let free = self.free_bytes(device);
@@ -99,7 +99,7 @@ impl Pools {
         Ok(charge)
     }
 
-    /// Gives back what a block took: to its pool while that exists and is below its threshold, else to the device.
+    /// Returns a block's bytes to its pool if that exists and is below its threshold, else to the device.
     pub(crate) fn give(&mut self, device: usize, pool: Option<usize>, charge: u64) {
         if let Some(pool) = pool.and_then(|handle| self.pools.get_mut(&handle)) {
             pool.used -= charge;
@@ -111,7 +111,7 @@ impl Pools {
         self.taken[device] -= charge;
     }
 
-    /// Gives the device what a pool keeps, until at most `keep` bytes are left in it.
+    /// Returns a pool's kept bytes to the device until it keeps at most `keep` bytes.
     pub(crate) fn trim(&mut self, handle: usize, keep: u64) -> Result<(), Code> {
         let pool = self.pools.get_mut(&handle).ok_or(Code::INVALID_VALUE)?;
         while pool.used + pool.kept.iter().sum::<u64>() > keep {
@@ -145,8 +145,8 @@ impl Driver {
         Ok(self.memory.allocate(device, len, charge, None))
     }
 
-    /// Allocates in the order of a stream: the address is known at once, the memory is there when the stream comes to
-    /// it.
+    /// Allocates in stream order: the address is known at once, but the memory exists only once the stream reaches the
+    /// allocation.
     pub(crate) fn allocate_in_order(&mut self, pool: usize, len: usize, stream: usize) -> Result<u64, Code> {
         let device = self.stream_device(stream)?;
         if !self.setup.has_pools {
@@ -161,7 +161,7 @@ impl Driver {
         Ok(address)
     }
 
-    /// Frees a block in the order of a stream.
+    /// Frees a block in stream order.
     pub(crate) fn free_in_order(&mut self, address: u64, stream: usize) -> Result<(), Code> {
         self.give_back(address)?;
         self.enqueue(stream, Work::Free(address)).map(drop).inspect_err(|_| self.end_block(address))
@@ -177,7 +177,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Notes that a block is to be freed; it may be only once, and by its start.
+    /// Marks a block as being freed. This is allowed only once, and only by the block's first address.
     fn give_back(&mut self, address: u64) -> Result<(), Code> {
         let block = self.memory.around(address).filter(|block| block.start == address);
         match block {
@@ -189,7 +189,7 @@ impl Driver {
         }
     }
 
-    /// Ends a block and gives back what it took.
+    /// Ends a block and returns its bytes.
     pub(crate) fn end_block(&mut self, address: u64) {
         let device = self.memory.device_of(address);
         if let (Some(device), Some(block)) = (device, self.memory.around(address)) {

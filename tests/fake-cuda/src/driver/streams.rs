@@ -1,6 +1,6 @@
-//! Streams and events. What is enqueued waits; a call that synchronises lets the heads of all streams go on, one at a
-//! time, in an order that the seed decides, until what it waits for is done. Every piece of work has a ticket; an event
-//! holds that of its last record, and a stream that waits for it takes the ticket over at the call.
+//! Streams and events. Work is only enqueued. A synchronising call runs the first work of the streams, one piece at a
+//! time, in an order that the seed decides, until the work that it waits for is done. Every piece of work has a ticket.
+//! An event has the ticket of its last record, and a stream that waits for the event copies the ticket at the call.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::{Driver, Work};
 use crate::abi::Code;
 
-/// The streams and events by handle, and which work is not done yet.
+/// The streams and events by handle, and the pending work.
 pub(crate) struct Streams {
     streams: BTreeMap<usize, Stream>,
     events: BTreeMap<usize, Event>,
@@ -20,7 +20,7 @@ pub(crate) struct Streams {
 /// One stream.
 struct Stream {
     device: usize,
-    /// Whether it keeps its order with the null stream.
+    /// Whether it is ordered with the null stream.
     is_blocking: bool,
     queue: VecDeque<(u64, Work)>,
     last: u64,
@@ -36,10 +36,10 @@ pub(crate) struct Event {
     pub(crate) record: Option<u64>,
 }
 
-/// Handles count up from here and are never given again.
+/// Handles count up from here and are never reused.
 const FIRST_HANDLE: usize = 0x5700_0000;
 const HANDLE_STEP: usize = 0x10;
-/// `CU_STREAM_LEGACY`, which null stands for.
+/// `CU_STREAM_LEGACY`, which a null handle means.
 const LEGACY: usize = 1;
 
 /// The handle under which a device's null stream is kept.
@@ -76,7 +76,7 @@ impl Streams {
         handle
     }
 
-    /// How many streams and events of the caller there are.
+    /// The number of streams and events that the caller created.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let own = self.streams.iter().filter(|(handle, stream)| **handle >= FIRST_HANDLE && !stream.is_destroyed);
         (own.count(), self.events.len())
@@ -86,12 +86,12 @@ impl Streams {
         !self.pending.contains(&ticket)
     }
 
-    /// Whether work that was enqueued uses memory of the host in this range.
+    /// Whether pending work uses host memory in this range.
     pub(crate) fn uses_host(&self, range: &Range<usize>) -> bool {
         self.streams.values().any(|stream| stream.queue.iter().any(|(_, work)| work.uses_host(range)))
     }
 
-    /// Drops what a device still has to do: its context has failed.
+    /// Drops the pending work of a device whose context has failed.
     pub(crate) fn abandon(&mut self, device: usize) {
         for stream in self.streams.values_mut().filter(|stream| stream.device == device) {
             for (ticket, _) in stream.queue.drain(..) {
@@ -174,7 +174,7 @@ impl Driver {
         Ok(self.streams.push(key, work))
     }
 
-    /// Runs one piece of work somewhere; false where there is none.
+    /// Runs one piece of work of any stream; returns false if there is none.
     pub(crate) fn step(&mut self) -> bool {
         let runnable = self.streams.runnable();
         if runnable.is_empty() {
@@ -197,22 +197,22 @@ impl Driver {
         true
     }
 
-    /// Lets the streams go on until nothing is left that the caller waits for.
+    /// Runs work until everything that the caller waits for is done.
     fn run_while(&mut self, is_waiting: impl Fn(&Streams) -> bool) {
         while is_waiting(&self.streams) && self.step() {}
     }
 
-    /// Does all that was enqueued.
+    /// Runs all pending work.
     pub(crate) fn run_all(&mut self) {
         self.run_while(|_| true);
     }
 
-    /// Does all that was enqueued on a device.
+    /// Runs all pending work of a device.
     pub(crate) fn run_device(&mut self, device: usize) {
         self.run_while(|streams| streams.streams.values().any(|each| each.device == device && !each.queue.is_empty()));
     }
 
-    /// Waits for a ticket of a device; its context's failure is the result.
+    /// Waits for a ticket of a device. Returns the failure of its context, if any.
     pub(crate) fn wait(&mut self, device: usize, ticket: u64) -> Result<(), Code> {
         self.run_while(|streams| !streams.is_done(ticket));
         self.devices[device].failed.map_or(Ok(()), Err)
@@ -226,8 +226,8 @@ impl Driver {
         self.devices[device].failed.map_or(Ok(()), Err)
     }
 
-    /// Whether a stream has nothing left to do. A question lets one piece of work go on, so that who keeps asking gets
-    /// on.
+    /// Whether a stream has no pending work. Each query runs one piece of work, so that a caller that polls makes
+    /// progress.
     pub(crate) fn query(&mut self, handle: usize) -> Result<(), Code> {
         let key = self.stream_key(handle)?;
         let device = self.streams.streams[&key].device;
@@ -239,7 +239,7 @@ impl Driver {
         }
     }
 
-    /// Ends a stream; what it has to do is still done.
+    /// Destroys a stream; its pending work still runs.
     pub(crate) fn destroy_stream(&mut self, handle: usize) -> Result<(), Code> {
         let key = self.stream_key(handle)?;
         match self.streams.streams.get_mut(&key) {
@@ -258,7 +258,7 @@ impl Driver {
         self.streams.events.get_mut(&handle).ok_or(Code::INVALID_HANDLE)
     }
 
-    /// Marks the end of a stream so far.
+    /// Records an event at the current end of a stream.
     pub(crate) fn record(&mut self, event: usize, stream: usize) -> Result<(), Code> {
         let device = self.stream_device(stream)?;
         if self.event(event)?.device != device {
@@ -269,7 +269,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes a stream wait for what the event marks now; a later record changes nothing.
+    /// Makes a stream wait for the event's current record; a later record has no influence.
     pub(crate) fn wait_event(&mut self, stream: usize, event: usize) -> Result<(), Code> {
         if let Some(ticket) = self.event(event)?.record.filter(|ticket| !self.streams.is_done(*ticket)) {
             self.enqueue(stream, Work::Wait(ticket))?;
@@ -279,7 +279,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends an event; what waits for its record still does.
+    /// Destroys an event; work that waits for its record still waits.
     pub(crate) fn destroy_event(&mut self, handle: usize) -> Result<(), Code> {
         self.event(handle)?;
         self.streams.events.remove(&handle);

@@ -1,4 +1,4 @@
-//! One piece of work on a stream, and what it does when its turn comes.
+//! The kinds of work on a stream, and how each runs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::exec::Launch;
 use crate::host;
 use crate::memory::State;
 
-/// What a stream is told to do.
+/// One piece of work on a stream.
 pub(crate) enum Work {
     /// Copies bytes.
     Copy { to: Place, from: Place, len: usize },
@@ -30,9 +30,9 @@ pub(crate) enum Work {
 /// One end of a copy.
 pub(crate) enum Place {
     Device(u64),
-    /// Memory of the host, pinned or waited for.
+    /// Host memory that stays valid until the copy has run: it is pinned, or the call waits.
     Host(usize),
-    /// Bytes that were taken over during the call.
+    /// Bytes that the call copied from the host.
     Taken(Vec<u8>),
 }
 
@@ -47,7 +47,7 @@ impl Work {
     }
 }
 
-/// Why work cannot be done: what the context fails with, and what the report says.
+/// Why work fails: the error of the context, and the text of the report.
 pub(crate) struct Fault {
     pub(crate) code: Code,
     pub(crate) text: String,
@@ -60,7 +60,7 @@ impl Fault {
 }
 
 impl Driver {
-    /// Does one piece of work of a device.
+    /// Runs one piece of work of a device.
     pub(crate) fn perform(&mut self, device: usize, work: Work) -> Result<(), Fault> {
         match work {
             Work::Copy { to, from, len } => self.copy(to, from, len),

@@ -1,5 +1,5 @@
-//! Entry points: copies and fills. Bytes of pageable memory are taken over during the call, as a driver does; those of
-//! pinned memory are read when the copy runs. A copy into pageable memory is over when the call returns.
+//! Entry points: copies and fills. As in a real driver, pageable memory is read during the call, and pinned memory when
+//! the copy runs. A copy into pageable memory is complete when the call returns.
 
 use std::ffi::{c_uchar, c_uint, c_ushort};
 
@@ -8,7 +8,7 @@ use crate::abi::Code;
 use crate::driver::{Driver, Place, Work};
 use crate::host;
 
-/// Refuses a range that lies in no block; whether the block is there by then is seen when the work runs.
+/// Refuses a range that is in no block. Whether the block exists by then is checked when the work runs.
 fn check(driver: &mut Driver, address: u64, len: usize) -> Result<(), Code> {
     let block = driver.memory.around(address);
     match block {

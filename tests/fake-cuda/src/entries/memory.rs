@@ -14,7 +14,7 @@ const MEMORY_DEVICE: u32 = 2;
 
 fn set_pool(driver: &mut Driver, pool: usize, attribute: c_int, value: In<u64>) -> Result<(), Code> {
     match attribute {
-        // The three ways of reuse are a matter of speed.
+        // The three reuse policies affect only speed.
         1..=3 => driver.pools.device_of(pool).map(drop),
         ATTRIBUTE_RELEASE_THRESHOLD => driver.pools.set_threshold(pool, value.get(0)?),
         _ => Err(Code::INVALID_VALUE),
@@ -42,7 +42,7 @@ fn create_pool(driver: &mut Driver, out: Out<usize>, props: In<c_int>) -> Result
     }
 }
 
-/// What a pointer is: of its attributes those that do not need a GPU to answer.
+/// The attributes of a pointer that can be answered without a GPU.
 fn attribute(driver: &mut Driver, out: Out<u64>, attribute: c_int, address: u64) -> Result<(), Code> {
     let device = driver.memory.device_of(address);
     let block =
@@ -104,7 +104,7 @@ entries! {
     }
 }
 
-/// What was made and not given back.
+/// The objects that were created and not released.
 pub(super) fn leaks(driver: &Driver) -> Leaks {
     let blocks: Vec<_> = driver.memory.all().filter(|block| block.is_held()).collect();
     let (streams, events) = driver.streams.counts();

@@ -18,7 +18,7 @@ fn create(driver: &mut Driver, out: Out<usize>, flags: c_uint) -> Result<(), Cod
     }
 }
 
-/// Whether an event's record is done; who asks lets one piece of work go on.
+/// Whether an event's record is done. Each query runs one piece of work.
 fn query(driver: &mut Driver, event: usize) -> Result<(), Code> {
     let event = *driver.event(event)?;
     driver.step();

@@ -1,5 +1,5 @@
-//! Exported functions for the tests, which [`crate::control`] finds in the loaded library. They are no part of a CUDA
-//! driver.
+//! Exported functions for the tests, which [`crate::control`] looks up in the loaded library. A real driver does not
+//! have them.
 
 use super::memory::leaks;
 use crate::abi::Code;
@@ -43,7 +43,7 @@ extern "C" fn fake_cuda_leaks(out: Out<Leaks>) {
     out.put_if_wanted(leaks(lock().driver()));
 }
 
-/// Passes the reports on, one a line, as many whole ones as fit; returns how many bytes that took.
+/// Writes the reports, one per line, as many as fit completely. Returns the number of bytes written.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_reports(to: usize, room: usize) -> usize {
     let mut guard = lock();

@@ -1,4 +1,4 @@
-//! Loads, stores and atomics: where each address lies, and the checks of bounds, alignment, written bytes and races.
+//! Loads, stores and atomics: resolves each address, and checks bounds, alignment, uninitialized bytes and races.
 
 use super::block::Team;
 use super::races::{self, Cell, Kind};
@@ -21,10 +21,10 @@ impl Shared {
     }
 }
 
-/// Where an access goes.
+/// The memory that an access resolves to.
 #[derive(Clone, Copy)]
 enum Spot {
-    /// A block of the device's memory, by its number, and a place in it.
+    /// A block of the device's memory, by its index, and an offset in it.
     Global(usize, usize),
     Shared(usize),
     Local(usize),
@@ -32,7 +32,7 @@ enum Spot {
     Const(usize),
 }
 
-/// As many bytes as one thread accesses at once.
+/// The bytes that one thread accesses at once.
 type Bytes = [u8; 16];
 
 /// The addresses of the threads that access memory together.
@@ -115,7 +115,7 @@ impl Team<'_, '_> {
     pub(super) fn atomic(&mut self, now: &mut Now<'_>, line: u32, op: &Op, lanes: u32) -> Result<(), Stop> {
         let Op::Atomic { f, place, to, b, c } = *op else { return Ok(()) };
         let len = place.ty.bytes();
-        // In an order that the seed decides, for sums of floats depend on it.
+        // In an order that the seed decides, because sums of floats depend on it.
         let first = self.run.watch.random.below(WARP);
         for lane in (0..WARP).map(|index| (first + index) % WARP).filter(|lane| lanes >> lane & 1 == 1) {
             let who = self.who(now.warp, lane, line);
@@ -129,7 +129,7 @@ impl Team<'_, '_> {
         Ok(())
     }
 
-    /// Where an address lies; bounds and alignment hold.
+    /// Resolves an address, and checks its bounds and alignment.
     fn spot(
         &mut self,
         now: &Now<'_>,
@@ -173,7 +173,7 @@ impl Team<'_, '_> {
         })
     }
 
-    /// Reads bytes, and tells of those that were not written, and of races.
+    /// Reads bytes, and reports uninitialized ones and races.
     fn read(&mut self, warp: &Warp, who: Who, spot: Spot, len: usize, kind: Kind) -> Bytes {
         let now = self.now(warp, who);
         let mut bytes = Bytes::default();
@@ -210,7 +210,7 @@ impl Team<'_, '_> {
         bytes
     }
 
-    /// Writes bytes, and tells of races.
+    /// Writes bytes, and reports races.
     fn write(&mut self, warp: &mut Warp, who: Who, spot: Spot, bytes: &[u8], kind: Kind) -> Result<(), Stop> {
         let now = self.now(warp, who);
         let len = bytes.len();
@@ -238,7 +238,7 @@ impl Team<'_, '_> {
         Ok(())
     }
 
-    /// Tells of a race with another thread, if there is one.
+    /// Reports a race with another thread, if there is one.
     fn race(&mut self, who: Who, name: &str, at: usize, other: Option<u32>) {
         if let Some(other) = other {
             self.run.report(who, "race", |run| format!("race on {name} byte {at} with {}", run.name(other)));
@@ -250,7 +250,7 @@ impl Team<'_, '_> {
         races::Now { thread: who.thread, threads, warp_epoch: warp.epoch, block_epoch: self.epoch }
     }
 
-    /// Counts what the threads' addresses cost; they all lie in one kind of memory.
+    /// Counts the cost of the threads' addresses, which are all in one space.
     fn note(&mut self, spot: Spot, addresses: &mut Addresses, len: usize, is_load: bool) {
         let counts = &mut self.run.watch.counts;
         match spot {
@@ -266,7 +266,7 @@ impl Team<'_, '_> {
     }
 }
 
-/// The address that an instruction has for a thread.
+/// The address of an instruction's operand for a thread.
 fn address(now: &Now<'_>, place: Place, lane: usize) -> u64 {
     let base = place.address.base.map_or(0, |base| now.warp.register(base)[lane]);
     base.wrapping_add(place.address.offset)
@@ -279,14 +279,14 @@ fn generic(address: u64) -> (Space, u64) {
     found.map_or((Space::Global, address), |space| (space, address - space.window()))
 }
 
-/// Up to eight of the bytes, as a number's.
+/// A number from up to eight bytes.
 fn part(bytes: &Bytes, at: usize, len: usize) -> [u8; 8] {
     let mut part = [0; 8];
     part[..len].copy_from_slice(&bytes[at..at + len]);
     part
 }
 
-/// What an atomic operation leaves behind.
+/// The value that an atomic operation stores.
 fn combine(f: AtomicOp, ty: Type, old: u64, b: u64, c: Option<u64>) -> u64 {
     let whole = |f| super::whole::binary(f)(ty, old, b);
     match f {

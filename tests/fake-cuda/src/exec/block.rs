@@ -1,4 +1,4 @@
-//! One block of a grid: its warps by turns, and the barriers that they meet at.
+//! Runs one block of a grid: its warps in turn, and their barriers.
 
 use super::access::Shared;
 use super::warp::{Now, Warp, each};
@@ -6,7 +6,7 @@ use super::{Run, Stop, Who};
 use crate::abi::{Code, WARP};
 use crate::ptx::Op;
 
-/// A block under way: what its warps share.
+/// A block that is running: the state that its warps share.
 pub(super) struct Team<'r, 'a> {
     pub(super) run: &'r mut Run<'a>,
     pub(super) index: [u32; 3],
@@ -18,9 +18,9 @@ pub(super) struct Team<'r, 'a> {
     issues: u64,
 }
 
-/// A warp runs at most this many instructions before another one's turn.
+/// A warp runs at most this many instructions before another warp runs.
 const TURN: usize = 32;
-/// A block that takes more instructions of warps does not end.
+/// A block that runs more warp instructions than this is taken to loop forever.
 const MAX_ISSUES: u64 = 4_000_000;
 
 /// Runs a block to its end.
@@ -58,7 +58,7 @@ impl Team<'_, '_> {
         Who { thread: self.first + warp.number * WARP as u32 + lane as u32 + 1, line }
     }
 
-    /// Lets the threads at a barrier go on, if all threads are there.
+    /// Releases the threads at a barrier if all threads have arrived.
     fn release(&mut self, warps: &mut [Warp]) -> Result<(), Stop> {
         let launch = self.run.launch;
         let line = |warp: &Warp, lane: usize| launch.kernel.code[warp.at[lane] as usize].line;
@@ -91,7 +91,7 @@ impl Team<'_, '_> {
         Ok(())
     }
 
-    /// Runs one instruction for the threads of a warp that are furthest behind.
+    /// Runs one instruction for the threads of a warp that are at the lowest instruction.
     fn step(&mut self, warp: &mut Warp) -> Result<(), Stop> {
         let launch = self.run.launch;
         let (at, here) = warp.furthest_behind();
@@ -136,12 +136,12 @@ impl Team<'_, '_> {
                     now.warp.at[lane] = *to.get(number).ok_or_else(out)? as u32;
                 }
             }
-            // Those that wait for a thread which has returned are looked at again.
+            // Threads that wait for one that has returned are checked again.
             Op::Return => now.warp.ready = now.warp.ready & !lanes | std::mem::take(&mut now.warp.waiting),
             Op::Barrier => {
                 now.warp.ready &= !lanes;
                 now.warp.stopped |= lanes;
-                // Counted on when the barrier lets go, so that its line is known until then.
+                // The threads advance only when the barrier releases them, so that its line is known until then.
                 each(lanes).for_each(|lane| now.warp.at[lane] -= 1);
             }
             Op::WarpBarrier { .. } => now.warp.epoch += 1,

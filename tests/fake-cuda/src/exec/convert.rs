@@ -1,6 +1,5 @@
-//! Conversions between types. A float out of a whole type's range becomes the nearest number of it. What is not a
-//! number becomes 0 where the source has less than 64 bits and the target too, else the number whose top bit alone is
-//! set (PTX ISA 9.0, `cvt`).
+//! Conversions between types. A float outside the range of an integer type becomes its nearest value. NaN becomes 0 if
+//! source and target both have less than 64 bits, else the integer with only the top bit set (PTX ISA 9.0, `cvt`).
 
 use super::float;
 use crate::ptx::{Kind, Rounding, Type};
@@ -16,7 +15,7 @@ pub(super) fn convert(to: Type, from: Type, rounding: Rounding, is_saturating: b
     }
 }
 
-/// The number of the type that is nearest.
+/// The nearest value of the type.
 fn clamp(to: Type, value: i128) -> u64 {
     let (least, greatest) = match to.kind {
         Kind::Signed => (-(1i128 << (to.bits - 1)), (1i128 << (to.bits - 1)) - 1),
@@ -27,7 +26,7 @@ fn clamp(to: Type, value: i128) -> u64 {
 
 fn from_whole(to: Type, value: i128) -> u64 {
     match to.bits {
-        // Beyond what double precision has exactly, half precision is infinite anyway.
+        // Values that double precision cannot represent exactly are infinite in half precision anyway.
         16 => u64::from(half::f16::from_f64(value as f64).to_bits()),
         32 => float::bits_32(value as f32),
         _ => float::bits_64(value as f64),
@@ -38,11 +37,11 @@ fn to_whole(to: Type, from: Type, rounding: Rounding, value: f64) -> u64 {
     if value.is_nan() {
         return if from.bits < 64 && to.bits < 64 { 0 } else { 1 << (to.bits - 1) };
     }
-    // The cast takes the nearest number of 128 bits, infinities included.
+    // The cast saturates to 128 bits, also for infinities.
     clamp(to, round(rounding, true, value) as i128)
 }
 
-/// Rounds to a whole number, where the conversion does.
+/// Rounds to an integer, if the conversion does.
 fn round(rounding: Rounding, is_to_whole: bool, value: f64) -> f64 {
     match rounding {
         _ if !is_to_whole => value,

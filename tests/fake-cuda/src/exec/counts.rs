@@ -1,16 +1,16 @@
-//! What accesses cost, from the addresses of the threads that make them together.
+//! Computes the cost of an access from the addresses of the threads that make it together.
 
 use crate::setup::Traffic;
 
-/// The bytes that memory moves at once.
+/// The bytes of a sector, the unit of transfers from global memory.
 const SECTOR: u64 = 32;
 const BANKS: usize = 32;
 const BANK_BYTES: u64 = 4;
-/// The bytes that shared memory serves at once.
+/// The bytes that shared memory serves in one transaction.
 const SHARED_BYTES: usize = 128;
 
-/// Notes one access to global memory. Each is aligned to its length, so no two overlap in part and none lies in two
-/// sectors.
+/// Counts one access to global memory. Each address is aligned to the access's length, so accesses never overlap
+/// partially, and each is within one sector.
 pub(super) fn note_global(traffic: &mut Traffic, addresses: &mut [u64], len: usize) {
     traffic.accesses += addresses.len() as u64;
     traffic.bytes += (addresses.len() * len) as u64;
@@ -23,8 +23,8 @@ pub(super) fn note_global(traffic: &mut Traffic, addresses: &mut [u64], len: usi
     }
 }
 
-/// In how many parts shared memory has to serve one access: each bank gives one word at a time, and wide accesses go by
-/// halves or quarters of a warp.
+/// The number of transactions in which shared memory serves one access. Each bank serves one word at a time, and wide
+/// accesses are split into halves or quarters of a warp.
 pub(super) fn bank_conflict(addresses: &[u64], len: usize) -> u64 {
     let group = SHARED_BYTES / len.max(BANK_BYTES as usize);
     let parts = addresses.chunks(group).map(|addresses| {

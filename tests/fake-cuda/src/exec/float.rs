@@ -1,9 +1,9 @@
-//! Arithmetic on floats, rounded to nearest, subnormals kept. A result that is not a number has one pattern whatever
-//! its operands were, so code that counts on a payload, which a GPU does not promise, is found out.
+//! Arithmetic on floats, rounded to nearest, with subnormals. Every NaN result has the same bits whatever its operands
+//! were, so that tests detect code that relies on a NaN's payload, which a GPU does not promise.
 
 use crate::ptx::{Binary, Ternary, Test, Type, Unary};
 
-/// What a GPU gives for a float of single precision that is not a number.
+/// The NaN that a GPU gives in single precision.
 pub(super) const NAN_32: u32 = 0x7fff_ffff;
 /// The same for double precision.
 pub(super) const NAN_64: u64 = 0xfff8_0000_0000_0000;
@@ -22,7 +22,7 @@ fn single(bits: u64) -> f32 {
     f32::from_bits(bits as u32)
 }
 
-/// Operations on one value. Signs are bits, also of what is not a number.
+/// Operations on one value. Sign operations change the sign bit, also of a NaN.
 pub(super) fn unary(f: Unary, ty: Type, a: u64) -> u64 {
     let sign = 1 << (ty.bits - 1);
     match (f, ty.bits) {
@@ -65,7 +65,7 @@ pub(super) fn binary(f: Binary, ty: Type, a: u64, b: u64) -> u64 {
     }
 }
 
-/// The lesser or the greater; what is not a number gives way, and -0 is less than 0.
+/// The minimum or maximum. If one value is NaN, the result is the other; -0 is less than 0.
 fn extreme(is_least: bool, x: f64, y: f64) -> f64 {
     if x.is_nan() || y.is_nan() {
         return if x.is_nan() { y } else { x };
@@ -90,7 +90,7 @@ pub(super) fn ternary(f: Ternary, ty: Type, a: u64, b: u64, c: u64) -> u64 {
     }
 }
 
-/// The value of a float of any width, which double precision has without loss.
+/// The value of a float of any width, which double precision represents exactly.
 pub(super) fn value(ty: Type, bits: u64) -> f64 {
     match ty.bits {
         16 => half::f16::from_bits(bits as u16).to_f64(),

@@ -1,9 +1,9 @@
-//! Global memory as a kernel sees it: the device's blocks, and who touched which bytes in this launch.
+//! Global memory as a kernel sees it: the device's blocks, and the accesses to their bytes in this launch.
 
 use super::races::{self, Cell, Kind, Now};
 use crate::memory::{Block, State};
 
-/// The device's blocks by rising address, with pages of cells for those that were touched.
+/// The device's blocks in ascending order of address, with pages of access records for those that were accessed.
 pub(super) struct Global<'a> {
     blocks: &'a mut [Block],
     cells: Vec<Vec<Option<Box<[Cell; PAGE]>>>>,
@@ -20,7 +20,7 @@ impl<'a> Global<'a> {
         Global { blocks, cells, last: 0, threads }
     }
 
-    /// The number of the block that has these bytes, and where in it they are; a text tells why there is none.
+    /// The index of the block that contains these bytes and their offset in it, or an error text.
     pub(super) fn find(&mut self, address: u64, len: usize) -> Result<(usize, usize), String> {
         let is_in = |block: &Block| address.wrapping_sub(block.start) < block.len as u64;
         if !self.blocks.get(self.last).is_some_and(is_in) {
@@ -29,7 +29,7 @@ impl<'a> Global<'a> {
         }
         let block = &self.blocks[self.last];
         let at = address - block.start;
-        // What lies a little behind a block is an overrun of it; what lies far away belongs to none.
+        // An address shortly after a block is an overrun of it; an address far away belongs to no block.
         if at >= block.len as u64 + 65_536 {
             return Err("no memory of this device".to_string());
         }
@@ -43,7 +43,7 @@ impl<'a> Global<'a> {
         }
     }
 
-    /// Bytes of a block, to be read or written.
+    /// Bytes of a block, to read or write.
     pub(super) fn bytes(&mut self, block: usize, at: usize, len: usize) -> &mut [u8] {
         &mut self.blocks[block].bytes[at..at + len]
     }
@@ -56,14 +56,14 @@ impl<'a> Global<'a> {
         self.blocks[block].written.set(at, len);
     }
 
-    /// Notes an access; the thread that is in its way, if one is.
+    /// Records an access, and returns the thread that it races with, if any.
     pub(super) fn touch(&mut self, block: usize, at: usize, len: usize, now: &Now, kind: Kind) -> Option<u32> {
         let pages = &mut self.cells[block];
         if pages.is_empty() {
             pages.resize_with(self.blocks[block].len.div_ceil(PAGE), || None);
         }
         let page = pages[at / PAGE].get_or_insert_with(|| Box::new([Cell::default(); PAGE]));
-        // Aligned accesses of at most 16 bytes stay on a page, for blocks begin at a multiple of 256.
+        // An aligned access of at most 16 bytes is within one page, because blocks begin at a multiple of 256.
         races::touch(&mut page[at % PAGE..at % PAGE + len], now, kind)
     }
 }

@@ -1,12 +1,12 @@
-//! Instructions for which threads of a warp wait for each other: shuffles, votes, the warp's barrier. Each names its
-//! members.
+//! Instructions at which threads of a warp wait for each other: shuffles, votes, the warp's barrier. Each names its
+//! member threads.
 
 use super::block::Team;
 use super::warp::{Now, Warp, each};
 use crate::ptx::{Op, Operand, Shuffle, Vote};
 
 impl Team<'_, '_> {
-    /// Whether an instruction may run: always, unless it names members that have not come yet.
+    /// Whether an instruction can run: always, unless it names members that have not arrived yet.
     pub(super) fn meet(&mut self, warp: &mut Warp, op: &Op, line: u32, lanes: u32) -> bool {
         let members = match op {
             Op::Shuffle { members, .. } | Op::Vote { members, .. } | Op::WarpBarrier { members } => *members,
@@ -61,7 +61,7 @@ impl Team<'_, '_> {
     }
 }
 
-/// The lane that a shuffle takes from, and whether it lies within the segment, as the PTX ISA works them out.
+/// The source lane of a shuffle, and whether it is within the segment, as the PTX ISA computes them.
 fn source(mode: Shuffle, lane: u32, b: u32, c: u32) -> (u32, bool) {
     let (b, clamp, segment) = (b & 31, c & 31, c >> 8 & 31);
     let (greatest, least) = (lane & segment | clamp & !segment, lane & segment);

@@ -1,8 +1,8 @@
-//! Who touched each byte last, and whether two threads were in each other's way: different threads, one of them
-//! writing, no barrier between them. Blocks of a grid are never ordered; atomic accesses are not in each other's way.
-//! The last two readers are kept.
+//! Detects races: records which thread accessed each byte last. Two accesses race if they are by different threads, one
+//! of them writes, and no barrier separates them. Blocks of a grid are never ordered; two atomic accesses do not race.
+//! Of the readers, the last two are kept.
 
-/// The accesses to one byte; thread 0 is none.
+/// The accesses to one byte; thread 0 means no access.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Cell {
     writer: Mark,
@@ -10,14 +10,14 @@ pub(super) struct Cell {
     is_atomic: bool,
 }
 
-/// A thread at a time between barriers.
+/// A thread, and the number of barriers before the access.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Mark {
     thread: u32,
     epoch: u16,
 }
 
-/// What is done to the bytes.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Atomic,
 }
 
-/// The thread that comes now, and what lies behind it.
+/// The thread that makes an access, and the barriers before it.
 #[derive(Clone, Copy)]
 pub(super) struct Now {
     /// Counted over the launch from 1, block by block.
@@ -39,7 +39,7 @@ pub(super) struct Now {
 }
 
 impl Now {
-    /// Whether an earlier access came to its end before this one for certain.
+    /// Whether an earlier access certainly ended before this one.
     fn is_after(&self, mark: Mark) -> bool {
         if mark.thread == 0 || mark.thread == self.thread {
             return true;
@@ -56,7 +56,7 @@ impl Now {
 }
 
 impl Cell {
-    /// Notes an access; the thread that is in its way, if one is.
+    /// Records an access, and returns the thread that it races with, if any.
     fn touch(&mut self, now: &Now, kind: Kind) -> Option<u32> {
         let mark = Mark { thread: now.thread, epoch: now.warp_epoch };
         let are_atomic = self.is_atomic && kind == Kind::Atomic;
@@ -70,7 +70,8 @@ impl Cell {
         written.or(read).map(|mark| mark.thread)
     }
 
-    /// Keeps this reader and one other, if possible of another block, for only barriers within a block excuse a reader.
+    /// Keeps this reader and one other, if possible of another block, because barriers order only readers of the same
+    /// block.
     fn note_reader(&mut self, now: &Now, mark: Mark) {
         let [last, other] = &mut self.readers;
         if last.thread != mark.thread {
@@ -83,7 +84,7 @@ impl Cell {
     }
 }
 
-/// Notes an access to some bytes; the thread that is in its way, if one is.
+/// Records an access to several bytes, and returns the thread that it races with, if any.
 pub(super) fn touch(cells: &mut [Cell], now: &Now, kind: Kind) -> Option<u32> {
     cells.iter_mut().fold(None, |found, cell| cell.touch(now, kind).or(found))
 }
@@ -96,7 +97,7 @@ mod tests {
         Now { thread, threads: 64, warp_epoch, block_epoch }
     }
 
-    /// What the last of these accesses to one byte meets.
+    /// The race of the last of these accesses to one byte.
     fn last(accesses: &[(Now, Kind)]) -> Option<u32> {
         let mut cell = [Cell::default()];
         accesses.iter().map(|(now, kind)| touch(&mut cell, now, *kind)).last().flatten()
@@ -115,7 +116,7 @@ mod tests {
             (Write, Atomic, true),
             (Read, Atomic, true),
         ] {
-            // Of one warp, of two warps, of two blocks.
+            // Threads of one warp, of two warps, and of two blocks.
             for other in [2, 40, 70] {
                 let found = last(&[(now(1, 1, 1), first), (now(other, 1, 1), second)]);
                 assert_eq!(found, is_race.then_some(1), "{first:?} {second:?} {other}");

@@ -1,5 +1,5 @@
-//! A warp: the registers and places of its 32 threads, and what an instruction without memory does for some of them.
-//! A set of its threads, `lanes`, is a number with one bit for each.
+//! A warp: the registers and program counters of its 32 threads, and the instructions that do not access memory. A set
+//! of its threads, `lanes`, is a bit mask.
 
 use super::{Launch, convert, float, whole};
 use crate::abi::WARP;
@@ -20,13 +20,13 @@ pub(super) struct Warp {
     /// Its number in the block.
     pub(super) number: u32,
     registers: Vec<[u64; WARP]>,
-    /// The instruction that each thread comes to.
+    /// The next instruction of each thread.
     pub(super) at: [u32; WARP],
-    /// Threads that can go on.
+    /// The threads that can run.
     pub(super) ready: u32,
-    /// Threads that wait for others of the warp.
+    /// The threads that wait for others of the warp.
     pub(super) waiting: u32,
-    /// Threads that wait for the block.
+    /// The threads that wait at a barrier of the block.
     pub(super) stopped: u32,
     /// Each thread's own memory, one after the other.
     pub(super) local: Vec<u8>,
@@ -49,7 +49,7 @@ impl Warp {
         }
     }
 
-    /// The least instruction that a thread which can go on comes to, and all threads that come to it.
+    /// The lowest next instruction of the threads that can run, and all threads that are at it.
     pub(super) fn furthest_behind(&self) -> (u32, u32) {
         let is_in = |lanes: u32, lane: usize| lanes >> lane & 1 == 1;
         let at = (0..WARP).map(|lane| if is_in(self.ready, lane) { self.at[lane] } else { u32::MAX });
@@ -58,7 +58,7 @@ impl Warp {
         (least, here & (self.ready | self.waiting))
     }
 
-    /// Threads that have not returned.
+    /// The threads that have not returned.
     pub(super) fn alive(&self) -> u32 {
         self.ready | self.waiting | self.stopped
     }
@@ -67,7 +67,7 @@ impl Warp {
         &self.registers[usize::from(register.0)]
     }
 
-    /// Sets a register of one thread; it takes as many bits as it has.
+    /// Sets a register of one thread, truncated to the register's bits.
     pub(super) fn set(&mut self, masks: &[u64], register: Reg, lane: usize, value: u64) {
         let number = usize::from(register.0);
         self.registers[number][lane] = value & masks[number];
@@ -80,7 +80,7 @@ impl Warp {
     }
 }
 
-/// A warp and where it is, while one of its instructions runs.
+/// A warp and its position in the launch, while one of its instructions runs.
 pub(super) struct Now<'a> {
     pub(super) launch: &'a Launch,
     pub(super) block: [u32; 3],
@@ -122,7 +122,7 @@ impl Now<'_> {
         }
     }
 
-    /// Sets a register of some threads to what a function gives for each.
+    /// Sets a register of some threads to the value of a function for each.
     pub(super) fn fill(&mut self, to: Reg, lanes: u32, value: impl Fn(&Self, usize) -> u64) {
         let mask = self.launch.kernel.masks[usize::from(to.0)];
         for lane in each(lanes) {
@@ -131,7 +131,7 @@ impl Now<'_> {
         }
     }
 
-    /// Runs an instruction that touches registers only; false if it is another one.
+    /// Runs an instruction that accesses only registers; returns false for any other instruction.
     pub(super) fn compute(&mut self, op: &Op, lanes: u32) -> bool {
         match *op {
             Op::Unary { f, ty, to, a } => {

@@ -1,4 +1,5 @@
-//! Arithmetic on whole numbers and bits, as the PTX ISA defines it. Results may have more bits than the register takes.
+//! Arithmetic on integers and bits, as the PTX ISA defines it. Results may have more bits than the register; the caller
+//! truncates them.
 
 use crate::ptx::{Binary, Ternary, Type, Unary};
 
@@ -15,7 +16,7 @@ pub(super) fn unary(f: Unary, ty: Type, a: u64) -> u64 {
         Unary::LeadingZeros => u64::from(bits.leading_zeros() + ty.bits - 64),
         Unary::Reverse => bits.reverse_bits() >> (64 - ty.bits),
         Unary::FindTop | Unary::FindTopShift => {
-            // Of a negative number the highest bit that is not a copy of its sign.
+            // For a negative number, the highest bit that differs from the sign.
             let bits = if ty.whole(a) < 0 { !a & ty.mask() } else { bits };
             match (bits.checked_ilog2(), f) {
                 (None, _) => u64::from(u32::MAX),
@@ -35,7 +36,7 @@ pub(super) fn binary(f: Binary) -> fn(Type, u64, u64) -> u64 {
         Binary::Multiply => |_, a, b| a.wrapping_mul(b),
         Binary::MultiplyHigh => |ty, a, b| high(ty, ty.whole(a), ty.whole(b)),
         Binary::MultiplyWide => |ty, a, b| ty.whole(a).wrapping_mul(ty.whole(b)) as u64,
-        // The ISA leaves a division by zero open; the hardware gives all ones.
+        // The ISA does not define a division by zero; the hardware gives all ones.
         Binary::Divide => |ty, a, b| match ty.whole(b) {
             0 => !0,
             divisor => ty.whole(a).wrapping_div(divisor) as u64,
@@ -110,7 +111,8 @@ fn funnel(distance: u64, is_clamped: bool) -> u32 {
     if is_clamped { distance.min(32) } else { distance % 32 }
 }
 
-/// Four of the eight bytes of `b:a`, by the digits of a selector; a digit's top bit asks for copies of the byte's sign.
+/// Four of the eight bytes of `b:a`, chosen by the digits of a selector. If a digit's top bit is set, the result is the
+/// byte's sign, replicated.
 fn permute(a: u64, b: u64, selector: u64) -> u64 {
     let bytes = pair(a, b).to_le_bytes();
     let pick = |digit: u64| {
@@ -120,7 +122,7 @@ fn permute(a: u64, b: u64, selector: u64) -> u64 {
     (0..4).fold(0, |all, at| all | u64::from(pick(selector >> (4 * at) & 15)) << (8 * at))
 }
 
-/// `len` bits from a place on; bits beyond the value are copies of the sign of what was taken.
+/// `len` bits from a position on; bits beyond the value are copies of the sign of the extracted field.
 fn extract(ty: Type, a: u64, at: u64, len: u64) -> u64 {
     let (at, len) = (at as u32 & 0xff, len as u32 & 0xff);
     let value = ty.whole(a);
@@ -141,7 +143,7 @@ fn extract(ty: Type, a: u64, at: u64, len: u64) -> u64 {
     }
 }
 
-/// Puts `len` bits of `a` into `b` at a place.
+/// Inserts `len` bits of `a` into `b` at a position.
 pub(super) fn insert(ty: Type, a: u64, b: u64, at: u64, len: u64) -> u64 {
     let (at, len) = (at as u32 & 0xff, len as u32 & 0xff);
     if len == 0 || at >= ty.bits {

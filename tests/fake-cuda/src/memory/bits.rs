@@ -1,4 +1,4 @@
-//! One bit a byte of memory: whether it was written.
+//! A bit for each byte of memory: whether it was written.
 
 /// A row of bits, at first all unset.
 pub(crate) struct Bits {

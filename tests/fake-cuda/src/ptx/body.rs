@@ -1,4 +1,4 @@
-//! An entry: its parameters and its body, in which registers, variables and labels get their numbers.
+//! Parses an entry: its parameters and its body. Resolves the names of registers, variables and labels to numbers.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::module::{Kernel, parameter, type_bytes, variable};
 use super::op::{Instruction, Op, Reg};
 use super::text::{Cursor, Token};
 
-/// What the names in a body stand for.
+/// The meaning of the names in a body.
 pub(crate) struct Scope {
     pub(crate) registers: BTreeMap<String, Reg>,
     pub(crate) masks: Vec<u64>,
@@ -19,7 +19,7 @@ pub(crate) struct Scope {
     pub(crate) lists: BTreeMap<String, Vec<String>>,
 }
 
-/// Reads an entry from behind `.entry` on.
+/// Parses an entry, after `.entry`.
 pub(crate) fn entry(cursor: &mut Cursor, constants: &BTreeMap<String, u64>) -> Result<Kernel, String> {
     let mut kernel = Kernel { name: cursor.word()?, ..Kernel::default() };
     let mut scope = Scope {
@@ -43,7 +43,7 @@ pub(crate) fn entry(cursor: &mut Cursor, constants: &BTreeMap<String, u64>) -> R
             cursor.take(',');
         }
     }
-    // How many threads the compiler may count on.
+    // The number of threads that the compiler may assume.
     while cursor.peek_word().is_some_and(|word| [".maxntid", ".minnctapersm", ".maxnreg", ".reqntid"].contains(&word)) {
         cursor.word()?;
         cursor.number()?;
@@ -63,7 +63,7 @@ pub(crate) fn entry(cursor: &mut Cursor, constants: &BTreeMap<String, u64>) -> R
     Ok(kernel)
 }
 
-/// Reads up to the closing brace. A block within declares registers of its own, whose names hide those outside.
+/// Parses up to the closing brace. A nested block can declare its own registers, whose names shadow those outside.
 fn body(cursor: &mut Cursor, kernel: &mut Kernel, scope: &mut Scope) -> Result<Vec<Line>, String> {
     let (mut lines, mut depth) = (Vec::new(), 1);
     while depth > 0 {
@@ -144,7 +144,7 @@ fn registers(cursor: &mut Cursor, scope: &mut Scope) -> Result<(), String> {
     cursor.expect(';')
 }
 
-/// Counts the divisions of 64-bit integers that some branch back goes round.
+/// Counts the divisions of 64-bit integers that are inside a loop, that is between a label and a branch back to it.
 fn long_divisions(code: &[Instruction]) -> u64 {
     let mut is_in_loop = vec![false; code.len()];
     for (at, instruction) in code.iter().enumerate() {
@@ -182,7 +182,7 @@ impl Scope {
         self.registers.get(name).copied().ok_or_else(|| format!("register {name} is not declared"))
     }
 
-    /// The instruction behind a label.
+    /// The instruction after a label.
     pub(crate) fn label(&self, name: &str) -> Result<usize, String> {
         self.labels.get(name).copied().ok_or_else(|| format!("label {name} is not there"))
     }

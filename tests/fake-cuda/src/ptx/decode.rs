@@ -1,5 +1,5 @@
-//! One instruction's text as an [`Op`]. Every part of the opcode must be known: a part that is left over is an error,
-//! so that no rounding, saturation or order of memory is passed over in silence.
+//! Parses one instruction into an [`Op`]. Every part of the opcode must be consumed: a remaining part is an error, so
+//! that no rounding, saturation or memory order is silently ignored.
 
 use super::body::Scope;
 use super::op::{Address, Op, Operand, Place, Reg, Space, Special, Type};
@@ -25,7 +25,7 @@ pub(crate) enum Text {
     List(Vec<Text>),
 }
 
-/// An instruction while it is read: what is left of its opcode, and its operands.
+/// An instruction while it is parsed: the remaining parts of its opcode, and its operands.
 pub(super) struct Reader<'a> {
     pub(super) base: &'a str,
     parts: Vec<&'a str>,
@@ -46,24 +46,24 @@ pub(super) fn op(line: &Line, scope: &Scope) -> Result<Op, String> {
 }
 
 impl Reader<'_> {
-    /// Takes a part of the opcode, wherever it stands.
+    /// Consumes a part of the opcode, wherever it is.
     pub(super) fn take(&mut self, part: &str) -> bool {
         let at = self.parts.iter().position(|each| *each == part);
         at.map(|at| self.parts.remove(at)).is_some()
     }
 
-    /// Takes the one of these parts that is there.
+    /// Consumes the one of these parts that is present.
     pub(super) fn one_of<T: Copy>(&mut self, known: &[(&str, T)]) -> Option<T> {
         known.iter().find(|(part, _)| self.take(part)).map(|(_, value)| *value)
     }
 
-    /// Takes the first type.
+    /// Consumes the first type.
     pub(super) fn ty(&mut self) -> Result<Type, String> {
         let at = self.parts.iter().position(|part| shapes::ty(part).is_some()).ok_or("no type")?;
         shapes::ty(self.parts.remove(at)).ok_or_else(|| "no type".to_string())
     }
 
-    /// Refuses another number of operands.
+    /// Refuses any other number of operands.
     pub(super) fn count(&self, count: usize) -> Result<(), String> {
         if self.operands.len() == count {
             Ok(())
@@ -84,7 +84,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A register that is written, and perhaps a predicate behind a bar.
+    /// A register that is written, and optionally a predicate after a bar.
     pub(super) fn to_pair(&self, at: usize) -> Result<(Option<Reg>, Option<Reg>), String> {
         let register = |name: &str| if name == "_" { Ok(None) } else { self.scope.register(name).map(Some) };
         match self.text(at)? {
@@ -131,7 +131,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether an operand stands in braces.
+    /// Whether an operand is in braces.
     pub(super) fn is_list(&self, at: usize) -> bool {
         matches!(self.text(at), Ok(Text::List(_)))
     }

@@ -10,7 +10,7 @@ use super::text::Cursor;
 /// One file of PTX.
 pub(crate) struct Module {
     pub(crate) version: (u32, u32),
-    /// The least compute capability, ten times its first part and its second.
+    /// The minimum compute capability: ten times the major version plus the minor.
     pub(crate) target: u32,
     kernels: Vec<Arc<Kernel>>,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Kernel {
     pub(crate) name: String,
     /// Bytes of its parameters.
     pub(crate) params: usize,
-    /// Where each parameter lies, and its length.
+    /// The offset and the length of each parameter.
     pub(crate) param_places: Vec<(usize, usize)>,
     /// Bytes of shared memory that it declares.
     pub(crate) shared: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Kernel {
     /// The bits that each register holds.
     pub(crate) masks: Vec<u64>,
     pub(crate) code: Vec<Instruction>,
-    /// Divisions of 64-bit integers that stand between a label and a branch back to it.
+    /// The number of divisions of 64-bit integers inside a loop.
     pub(crate) long_divisions: u64,
 }
 
@@ -67,7 +67,7 @@ impl Module {
                     names.insert(variable.name, constants.len() as u64);
                     constants.extend(variable.bytes);
                 }
-                // NVRTC's own; a kernel that uses one is refused, for the name is not known.
+                // NVRTC's own variables. A kernel that uses one is refused, because its name is unknown.
                 ".global" => drop(variable(&mut cursor)?),
                 ".entry" => heads.push(body::entry(&mut cursor, &names)?),
                 word => return cursor.error(format!("`{word}` is not known")),

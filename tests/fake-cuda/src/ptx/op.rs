@@ -1,4 +1,4 @@
-//! What an instruction is once it is read: operands resolved to numbers, so that running it looks nothing up.
+//! The parsed instruction. Its operands are resolved to numbers, so that running it needs no lookup.
 
 /// A register's number within its kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,12 +9,12 @@ pub(crate) struct Reg(pub(crate) u16);
 pub(crate) struct Instruction {
     /// The line of the PTX text.
     pub(crate) line: u32,
-    /// The predicate that it is guarded by, and whether it runs where that is false.
+    /// The predicate that guards it, and whether it runs if that is false.
     pub(crate) guard: Option<(Reg, bool)>,
     pub(crate) op: Op,
 }
 
-/// What the bits of an operand are.
+/// The kind of value that an operand's bits represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bits,
@@ -49,7 +49,7 @@ impl Type {
         !0 >> (64 - self.bits)
     }
 
-    /// The value as a whole number: sign-extended where the type is signed.
+    /// The value as an integer, sign-extended if the type is signed.
     pub(crate) fn whole(self, value: u64) -> i128 {
         let value = value & self.mask();
         match self.kind {
@@ -90,7 +90,7 @@ pub(crate) enum Space {
 }
 
 impl Space {
-    /// Where the space begins among generic addresses; global memory lies where it is.
+    /// The start of the space among generic addresses; a global address is its own generic address.
     pub(crate) fn window(self) -> u64 {
         match self {
             Space::Generic | Space::Global => 0,
@@ -102,14 +102,14 @@ impl Space {
     }
 }
 
-/// A register and a distance.
+/// A register and an offset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address {
     pub(crate) base: Option<Reg>,
     pub(crate) offset: u64,
 }
 
-/// What memory is accessed: the space, the place, one element's type.
+/// The memory of an access: space, address, and element type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) space: Space,
@@ -197,7 +197,7 @@ pub(crate) enum Bool {
 /// How a conversion rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
-    /// The types need none.
+    /// The conversion needs no rounding.
     None,
     Nearest,
     Zero,
@@ -256,7 +256,7 @@ pub(crate) enum Op {
         b: Operand,
         c: Operand,
     },
-    /// Puts `len` bits of `a` into `b` at a place.
+    /// Inserts `len` bits of `a` into `b` at a position.
     Insert {
         ty: Type,
         to: Reg,
@@ -329,11 +329,11 @@ pub(crate) enum Op {
     ActiveMask {
         to: Reg,
     },
-    /// To an instruction by its index.
+    /// Jumps to an instruction by its index.
     Branch {
         to: usize,
     },
-    /// To one of several instructions, by a number.
+    /// Jumps to one of several instructions, chosen by a number.
     Switch {
         on: Operand,
         to: Vec<usize>,

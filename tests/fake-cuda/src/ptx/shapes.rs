@@ -1,4 +1,4 @@
-//! The table of instructions: which opcode takes which parts and operands. What stands here, `exec` must run.
+//! The table of instructions: the parts and operands of each opcode. `exec` must be able to run all of them.
 
 use super::decode::Reader;
 use super::op::{
@@ -116,7 +116,7 @@ fn unary(r: &mut Reader<'_>) -> Result<Op> {
     Ok(Op::Unary { f, ty, to: r.to(0)?, a: r.from(1)? })
 }
 
-/// Refuses half precision, and floats where there is no such instruction.
+/// Refuses half precision, and floats if there is no such instruction.
 fn refuse_float(ty: Type, is_whole_only: bool) -> Result<()> {
     match ty.is_float() && (ty.bits == 16 || is_whole_only) {
         true => Err("not of this type".to_string()),
@@ -147,8 +147,7 @@ fn binary(r: &mut Reader<'_>) -> Result<Op> {
         _ => Binary::CopySign,
     };
     let is_rounded = matches!(f, Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide);
-    // Without a rounding a multiplication and an addition may be fused when the text is assembled, which changes the
-    // result.
+    // Without a rounding modifier, the assembler may fuse a multiplication and an addition, which changes the result.
     if ty.is_float() && is_rounded && !r.take("rn") {
         return Err("only rounded to nearest, and written so: otherwise it may be fused with another".to_string());
     }
@@ -262,7 +261,7 @@ fn generic(r: &mut Reader<'_>) -> Result<Op> {
     Ok(Op::Binary { f, ty, to: r.to(0)?, a: r.from(1)?, b: Operand::Value(space.window()) })
 }
 
-/// What says only how a cache is used.
+/// Modifiers that only affect how a cache is used.
 fn caches(r: &mut Reader<'_>) {
     for part in ["nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::no_allocate", "L1::evict_last", "L1::evict_first"]
     {
@@ -270,7 +269,7 @@ fn caches(r: &mut Reader<'_>) {
     }
 }
 
-/// How many elements one access has.
+/// The number of elements of one access.
 fn width(r: &mut Reader<'_>) -> usize {
     r.one_of(&[("v2", 2), ("v4", 4)]).unwrap_or(1)
 }

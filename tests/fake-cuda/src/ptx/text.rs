@@ -1,5 +1,5 @@
-//! The text as words and marks, each with its line, and a cursor over them. Dots, dollars and per cents belong to
-//! words.
+//! Splits the text into words and punctuation marks, each with its line, and gives a cursor over them. Dots, dollars
+//! and percent signs are parts of words.
 
 /// A word or a mark.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,14 +67,14 @@ impl Cursor {
         self.peek() == Some(&Token::Mark(mark))
     }
 
-    /// Takes the mark if it comes next.
+    /// Consumes the mark if it is next.
     pub(crate) fn take(&mut self, mark: char) -> bool {
         let is_next = self.is_at(mark);
         self.at += usize::from(is_next);
         is_next
     }
 
-    /// Takes a mark that must come next.
+    /// Consumes a mark that must be next.
     pub(crate) fn expect(&mut self, mark: char) -> Result<(), String> {
         if self.take(mark) { Ok(()) } else { self.error(format!("`{mark}` expected, not {:?}", self.peek())) }
     }
@@ -87,7 +87,7 @@ impl Cursor {
         }
     }
 
-    /// Takes a word that must come next.
+    /// Consumes a word that must be next.
     pub(crate) fn word(&mut self) -> Result<String, String> {
         match self.peek_word().map(str::to_string) {
             Some(word) => {
@@ -98,7 +98,7 @@ impl Cursor {
         }
     }
 
-    /// Takes a whole number, or a float's bits as `0f…` and `0d…` write them.
+    /// Consumes an integer, or a float whose bits are written as `0f…` or `0d…`.
     pub(crate) fn number(&mut self) -> Result<u64, String> {
         let is_negative = self.take('-');
         let word = self.word()?;
