@@ -1,5 +1,5 @@
-//! What blob promises of GPUs, on a CUDA driver that needs none: the real backend on `fake-cuda`, in a process of its
-//! own. What is tested is order, memory, failures and results; no figure here says anything of speed.
+//! Tests of blob's promises for GPUs without a GPU: runs the real backend on the driver of `fake-cuda`, in a separate
+//! process. Tests order, memory, failures and results, not speed.
 
 #![cfg(all(test, target_os = "linux"))]
 
@@ -26,7 +26,7 @@ use fake_cuda::control::{Leaks, Session, Setup};
 use synced_mem::Queue;
 use synced_mem::cuda::Cuda;
 
-/// A driver with its first GPU and a queue of that.
+/// A session with the driver, its first GPU, and a queue of that GPU.
 fn gpu(setup: Setup) -> (Session, Arc<Cuda>, Arc<dyn Queue>) {
     let session = Session::start(setup);
     let gpu = Cuda::open(0).unwrap();
@@ -34,12 +34,12 @@ fn gpu(setup: Setup) -> (Session, Arc<Cuda>, Arc<dyn Queue>) {
     (session, gpu, queue)
 }
 
-/// A driver whose streams take turns in this order.
+/// A driver whose streams run in the order of this seed.
 fn seed(seed: u64) -> Setup {
     Setup { seed, ..Setup::default() }
 }
 
-/// Everything that was made has been given back.
+/// Asserts that every object of the driver has been released.
 fn expect_no_leaks(session: &Session) {
     assert_eq!(session.leaks(), Leaks::default());
 }

@@ -1,4 +1,4 @@
-//! What the kernels cost in accesses, counted on whole tiles: not time, but what would spoil it.
+//! Counts the memory accesses of the kernels on whole tiles: not their time, but what would make them slow.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ fn blob(dtype: DType, dims: &[usize]) -> AnyBlob {
     AnyBlob::from_vec(shape, dtype, bytes).unwrap()
 }
 
-/// The goals for one kernel, which must have run: `width` is that of its words.
+/// Asserts that a kernel has run and meets its goals. `width` is that of its words.
 #[track_caller]
 fn expect_fast(session: &Session, queue: &Arc<dyn Queue>, kernel: &str, width: usize) {
     let least = if width >= 4 { 0.95 } else { 0.90 };
     expect_at_least(session, queue, kernel, [least; 2], 4.0);
 }
 
-/// Of the sectors that loads and stores move, the parts that are asked for, and the bytes of an access.
+/// Asserts the minimum share of the loaded and stored sectors that is used, and the minimum bytes of an access.
 #[track_caller]
 fn expect_at_least(session: &Session, queue: &Arc<dyn Queue>, kernel: &str, [loads, stores]: [f64; 2], bytes: f64) {
     queue.synchronize().unwrap();
@@ -78,10 +78,10 @@ fn transpositions() {
     });
 }
 
-/// Bytes that begin between two words cannot be moved as words: 32 lanes then have 32 or 64 bytes that reach into one
-/// sector more.
+/// Bytes that begin between two words cannot be loaded as words: the 32 or 64 bytes of 32 lanes then extend into one
+/// more sector.
 #[test]
-fn transpositions_of_bytes_at_no_word() {
+fn transpositions_of_bytes_that_are_not_aligned_to_words() {
     for (dtype, past, kernel, loads) in [(DType::U8, 1, "tile_1", 1.0 / 2.0), (DType::F16, 2, "tile_2", 2.0 / 3.0)] {
         on(|session, queue| {
             let from = displaced(queue, &blob(dtype, &[2, 128, 128]), past);
@@ -112,9 +112,9 @@ fn permutations_with_a_short_side() {
     });
 }
 
-/// Where one side is too short for tiles, and the other for stretches, a warp goes along it, and on the longer side its
-/// 32 words lie in as many rows as the short side has entries: each row's share may be less than a sector, or end
-/// within one.
+/// If one side is too short for tiles and the other for stretches, a warp runs along the short side. Its 32 words are
+/// in as many rows of the longer side as the short side has elements, so each row's share can be less than a sector, or
+/// end within one.
 #[test]
 fn permutations_without_tiles() {
     const ALL: f64 = 0.95;
@@ -139,12 +139,12 @@ fn permutations_without_tiles() {
     }
 }
 
-/// A warp writes in order, and reads runs that may begin and end within a sector. What it does not use of one, the next
-/// warp does.
+/// A warp writes in order, and reads runs that can begin and end within a sector. The next warp uses the rest of that
+/// sector.
 #[test]
 fn permutations_of_runs() {
     for (dtype, run, kernel, loads) in [
-        // Whole sectors; runs of 24 and 12 bytes, of 6 and 3, each of them mostly in sectors of its own; of 132.
+        // Whole sectors; runs of 24, 12 and 132 bytes; runs of 6 and 3 bytes, most of which are in separate sectors.
         (DType::F32, 8, "strided_16", 0.95),
         (DType::F32, 6, "strided_8", 0.48),
         (DType::F32, 3, "strided_4", 0.28),

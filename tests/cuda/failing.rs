@@ -1,5 +1,5 @@
-//! Failures: each call of the driver in turn, memory that runs out, contexts that are lost. An error each time; no
-//! panic, no leak, and what was there before is still there.
+//! Failures: of each call of the driver in turn, out of memory, lost contexts. Each gives an error, no panic and no
+//! leak, and earlier contents stay readable.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::{expect_no_leaks, gpu, seed};
 /// More than one chunk of the staging memory.
 const LEN: usize = 3 << 19;
 
-/// What memories hold, written down before each step that could change it.
+/// The expected contents of memories, recorded before each step that could change them.
 type Newest = Vec<(SharedMem, u8)>;
 
 fn open(ordinal: usize) -> Result<Arc<Cuda>, Error> {
     Cuda::open(ordinal).map_err(|absent| Error::device(synced_mem::DeviceId::new(), "open", absent))
 }
 
-/// One queue and pageable memory, both ways, and zeros.
+/// Work with one queue and pageable memory: upload, download, and zeros.
 fn pageable(newest: &mut Newest) -> Result<(), Error> {
     let gpu = open(0)?;
     let queue = gpu.queue()?;
@@ -36,7 +36,7 @@ fn pageable(newest: &mut Newest) -> Result<(), Error> {
     gpu.memory().map(drop)
 }
 
-/// The same, and pinned memory both ways.
+/// The same work, and pinned memory in both directions.
 fn pinned(newest: &mut Newest) -> Result<(), Error> {
     let gpu = open(0)?;
     let (queue, device) = (gpu.queue()?, gpu as Arc<dyn Device>);
@@ -49,7 +49,7 @@ fn pinned(newest: &mut Newest) -> Result<(), Error> {
     pinned.host(..).map(drop)
 }
 
-/// Two GPUs and three queues, which wait for each other and copy to each other.
+/// Work on two GPUs with three queues, which wait for each other and copy to each other.
 fn together(newest: &mut Newest) -> Result<(), Error> {
     let (first, second) = (open(0)?, open(1)?);
     let (one, two, far) = (first.queue()?, first.queue()?, second.queue()?);
@@ -72,7 +72,7 @@ fn together(newest: &mut Newest) -> Result<(), Error> {
     far.synchronize()
 }
 
-/// Runs the work with its `nth` call failing. False: there is no such call.
+/// Runs the work with its `nth` call failing. Returns false if there is no such call.
 fn fails(setup: Setup, work: fn(&mut Newest) -> Result<(), Error>, nth: u64, code: u32) -> bool {
     let session = Session::start(setup);
     session.fail("", nth, code);
@@ -83,7 +83,7 @@ fn fails(setup: Setup, work: fn(&mut Newest) -> Result<(), Error>, nth: u64, cod
         result.unwrap_or_else(|error| panic!("without a failure: {error}"));
     }
     for (memory, byte) in newest.drain(..) {
-        // Where the driver still works, what was there is read.
+        // If the driver still works, the earlier contents can be read.
         match memory.host(..) {
             Ok(bytes) => assert!(bytes[..] == vec![byte; LEN], "call {nth}: not {byte}"),
             Err(error) => assert!(code == LOST, "call {nth}, code {code}: {error}"),
@@ -103,7 +103,7 @@ fn each_call_of_the_driver_in_turn() {
         let calls = (1..).take_while(|nth| fails(setup, pinned, *nth, code)).count();
         assert!(calls > 70, "only {calls} calls were made to fail");
     }
-    // Pinned memory that a lost GPU may still read is left to it.
+    // Only pageable memory: pinned memory that a lost GPU may still read is leaked on purpose.
     let calls = (1..).take_while(|nth| fails(seed(4), pageable, *nth, LOST)).count();
     assert!(calls > 50, "only {calls} calls were made to fail");
 }
@@ -123,7 +123,7 @@ fn memory_that_waits_in_the_pool_is_given_back_before_there_is_none() {
     let [first, second] = [20, 30].map(|mib| queue.alloc(mib << 20).unwrap());
     drop(first);
     assert_eq!(session.calls("cuMemPoolTrimTo"), 0);
-    // 34 MiB are neither used nor in the pool, and the 20 that wait there are needed too.
+    // 34 MiB are neither used nor in the pool, so the 20 MiB that the pool keeps are needed too.
     let third = queue.alloc(40 << 20);
     assert!(matches!(third, Err(Error::DeviceOutOfMemory { bytes, .. }) if bytes == 40 << 20), "{third:?}");
     assert_eq!(session.calls("cuMemPoolTrimTo"), 1);
@@ -155,7 +155,7 @@ fn a_memory_that_finds_no_room_keeps_its_bytes() {
     expect_no_leaks(&session);
 }
 
-/// The failure in an error of a device.
+/// The driver's failure that caused an error of a device.
 fn failure(error: &Error) -> Failure {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Failure>());
     *source.unwrap_or_else(|| panic!("{error}"))
@@ -185,13 +185,13 @@ fn a_context_that_is_lost_fails_all_that_relied_on_it_and_nothing_else() {
         }
     }
     alone.synchronize().unwrap();
-    // What is known to have failed is waited for no more, so that it goes no further.
+    // Once work is known to have failed, a queue does not wait for it, so that the failure does not spread.
     assert!(alone.wait_for(&*waits).is_err() && alone.wait_for(&*queue).is_err());
     alone.synchronize().unwrap();
     drop(kept.device(&alone, ..).unwrap());
     assert_eq!(kept.host(..).unwrap()[..], [1; 64]);
     assert!(lost.host(..).is_err());
-    // A program may go on with the GPU once it has let everything go.
+    // A program can use the GPU again once it has dropped everything.
     drop((kept, lost, block));
     drop((queue, other, waits, waits_through, alone, gpu, far));
     expect_no_leaks(&session);

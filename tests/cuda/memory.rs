@@ -49,7 +49,7 @@ fn one_gpu_is_one_device_while_anything_of_it_lives() {
     assert_ne!(Cuda::open(0).unwrap().id(), id);
 }
 
-/// Pageable bytes are read during the call, pinned ones until the queue has been waited for.
+/// Pageable bytes are read during the call, pinned bytes until the queue is synchronized.
 #[test]
 fn refilling_a_batch_waits_for_pinned_memory_only() {
     for (is_pinned, waits) in [(false, 0), (true, 4)] {
@@ -64,7 +64,7 @@ fn refilling_a_batch_waits_for_pinned_memory_only() {
         }
         assert_eq!(session.calls("cuStreamSynchronize") - before, waits);
         assert_eq!(session.calls("cuMemHostAlloc"), 1, "one ring, or one pinned block");
-        // The newest bytes are there, whatever was in between.
+        // The device has the newest bytes.
         drop(batch.device_mut(&queue, ..).unwrap());
         assert!(batch.host(..).unwrap().iter().all(|byte| *byte == 5));
         drop((batch, pool, queue, gpu, device));
@@ -72,13 +72,13 @@ fn refilling_a_batch_waits_for_pinned_memory_only() {
     }
 }
 
-/// Other transfers of the GPU need the chunks: they are not taken while a kernel is waited for.
+/// Other transfers of the GPU need the staging chunks, so a download does not hold them while it waits for a kernel.
 #[test]
 fn a_download_waits_for_the_queue_before_it_takes_the_staging_chunks() {
     let (session, gpu, queue) = gpu(seed(1));
     let memory = SharedMem::new(1 << 20);
     drop(memory.device_mut(&queue, ..).unwrap());
-    // What the download has to wait for fails, and by then it has taken nothing.
+    // The work that the download waits for fails, and the download has taken no chunks by then.
     session.fail_work(1, 719);
     assert!(memory.host(..).is_err());
     assert_eq!(session.calls("cuStreamSynchronize"), 1);
@@ -87,7 +87,7 @@ fn a_download_waits_for_the_queue_before_it_takes_the_staging_chunks() {
     expect_no_leaks(&session);
 }
 
-/// Nothing runs on this GPU before it is waited for: an upload that needed the other queue's chunks would have to.
+/// Nothing runs on this GPU before a synchronisation, which an upload that needed the other queue's chunks would make.
 #[test]
 fn an_upload_does_not_wait_for_another_queue() {
     const LEN: usize = 8 << 20;
@@ -140,7 +140,7 @@ fn pinned_memory_comes_back_in_the_background() {
     expect_no_leaks(&session);
 }
 
-/// Long ones are shared by several threads; the bytes that come back lie where none of them was before.
+/// Several threads share a long transfer. The bytes are downloaded to memory that did not contain them before.
 #[test]
 fn long_pageable_transfers_bring_every_byte() {
     const LEN: usize = (20 << 20) + 5;
@@ -151,12 +151,12 @@ fn long_pageable_transfers_bring_every_byte() {
     to.copy_from(0, &from, ..).unwrap();
     assert_eq!((from.stats().downloads.bytes, from.stats().uploads.bytes), (0, LEN as u64));
     assert!(to.host(..).unwrap()[..] == bytes);
-    // Another queue has chunks of its own meanwhile, and waits for none of these.
+    // Another queue uses its own chunks, and does not wait for these.
     let waits = session.calls("cuEventSynchronize");
     let second = gpu.queue().unwrap();
     drop(SharedMem::from(vec![1u8; 8]).device_mut(&second, ..).unwrap());
     assert_eq!(session.calls("cuEventSynchronize"), waits);
-    // Where no more chunks can be had, those that are there carry all.
+    // If no more chunks can be allocated, the existing ones carry all bytes.
     gpu.trim().unwrap();
     drop(SharedMem::from(vec![1u8; 8]).device_mut(&queue, ..).unwrap());
     session.fail("cuMemHostAlloc", 1, 2);
@@ -165,7 +165,7 @@ fn long_pageable_transfers_bring_every_byte() {
     to.copy_from(0, &again, ..).unwrap();
     assert!(to.host(..).unwrap()[..] == bytes);
     drop((again, second));
-    // One chunk that fails is the failure of all, wherever it lies, and the host's bytes stay.
+    // If any chunk fails, the whole transfer fails, and the host's bytes stay.
     for nth in [1, 10, 20] {
         let again = SharedMem::from(bytes.clone());
         session.fail("cuMemcpyHtoDAsync_v2", nth, 1);
@@ -180,7 +180,7 @@ fn long_pageable_transfers_bring_every_byte() {
     expect_no_leaks(&session);
 }
 
-/// Whatever the order in which streams take turns, and more than the staging chunks hold.
+/// Transfers more bytes than the staging chunks hold, with several orders of the streams.
 #[test]
 fn bytes_go_from_gpu_to_gpu_and_to_other_backends() {
     const LEN: usize = (20 << 20) + 5;

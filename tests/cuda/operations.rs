@@ -1,7 +1,7 @@
-//! Every operation on a device gives the host's bytes: ragged shapes, all dtypes, NaN payloads, addresses of every
-//! alignment.
+//! Checks that every operation on a device gives the same bytes as on the host: ragged shapes, all dtypes, NaN
+//! payloads, addresses of every alignment.
 //!
-//! The tests compile this file for the driver of `fake-cuda`, and `benches/gpu` for a GPU. It knows neither.
+//! The tests compile this file for the driver of `fake-cuda`, and `benches/gpu` for a GPU. It does not know either.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use blob_core::{AnyBlob, DType, Part, Shape};
 use blob_ops::Scalar;
 use synced_mem::{Queue, SharedMem};
 
-/// Bytes without a pattern; every third element of a float is one of the kinds that are handled apart.
+/// Pseudo-random elements; a quarter of the floats are special values.
 fn noise(dtype: DType, count: usize, salt: u64) -> Vec<u8> {
     let mut state = salt.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03;
     let mut word = || {
@@ -28,7 +28,7 @@ fn noise(dtype: DType, count: usize, salt: u64) -> Vec<u8> {
     (0..count).flat_map(element).collect()
 }
 
-/// Zeros, subnormal numbers, infinities, quiet and signalling NaN of either sign, small whole numbers, ends of ranges.
+/// A special value: zero, subnormal, infinity, quiet or signalling NaN, 1, or the end of a range, of either sign.
 fn special(dtype: DType, word: u64) -> Vec<u8> {
     let single = [0u32, 1, 0x7F80_0000, 0x7F80_0001, 0x7FC1_2345, 0x3F80_0000, 0x4F00_0000, 0x477F_E000];
     let double = [
@@ -62,26 +62,26 @@ fn bytes(blob: &AnyBlob) -> Vec<u8> {
     blob.data().bytes().unwrap().to_vec()
 }
 
-/// A queue whose results are compared with the host's.
-pub(crate) struct There<'a> {
+/// Compares the results of a queue with the host's.
+pub(crate) struct Comparison<'a> {
     queue: &'a Arc<dyn Queue>,
-    /// How often each result is made there.
+    /// How often each result is computed on the queue.
     rounds: u64,
-    /// What is done before each round, which it is told the number of.
+    /// Called with the number of each round before it.
     prepare: &'a dyn Fn(u64),
 }
 
-impl<'a> There<'a> {
+impl<'a> Comparison<'a> {
     pub(crate) fn new(queue: &'a Arc<dyn Queue>, rounds: u64, prepare: &'a dyn Fn(u64)) -> Self {
         Self { queue, rounds, prepare }
     }
 
-    /// Runs it on the host, and on the queue in each round, which must be the same.
+    /// Runs an operation on the host, and on the queue in each round, and asserts that the results are equal.
     fn same<R: PartialEq + Debug>(&self, what: &str, run: impl Fn() -> R) {
         let host = blob_ops::on_host(&run);
         self.each(|round| {
-            let there = blob_ops::on(self.queue, &run);
-            assert!(host == there, "{what}, round {round}: on the host {host:?}\non the device {there:?}");
+            let device = blob_ops::on(self.queue, &run);
+            assert!(host == device, "{what}, round {round}: on the host {host:?}\non the device {device:?}");
         });
     }
 
@@ -97,7 +97,7 @@ fn numbers() -> impl Iterator<Item = DType> {
     DType::ALL.iter().copied().filter(|dtype| *dtype != DType::Bool)
 }
 
-pub(crate) fn merges_and_splits(there: &There<'_>) {
+pub(crate) fn merges_and_splits(check: &Comparison<'_>) {
     for dtype in [DType::U8, DType::F16, DType::F32, DType::F64] {
         for (outer, extents, inner) in
             [(1, &[7, 5][..], 3), (3, &[4, 8, 4], 16), (65, &[1, 1, 1], 1), (5, &[3, 0, 2], 7), (2, &[300, 1], 1)]
@@ -106,21 +106,21 @@ pub(crate) fn merges_and_splits(there: &There<'_>) {
             let parts: Vec<_> = extents.iter().enumerate().map(part).collect();
             let parts: Vec<_> = parts.iter().collect();
             let what = format!("{dtype:?} {outer} x {extents:?} x {inner}");
-            there.same(&what, || bytes(&blob_ops::merge(&parts, 1).unwrap()));
+            check.same(&what, || bytes(&blob_ops::merge(&parts, 1).unwrap()));
             let whole = blob_ops::merge(&parts, 1).unwrap();
-            there.same(&what, || blob_ops::split(&whole, 1, extents).unwrap().iter().map(bytes).collect::<Vec<_>>());
+            check.same(&what, || blob_ops::split(&whole, 1, extents).unwrap().iter().map(bytes).collect::<Vec<_>>());
         }
     }
 }
 
-/// Beyond the table of one launch.
-pub(crate) fn more_parts_than_a_launch_takes(there: &There<'_>) {
+/// More parts than the table of one launch can hold.
+pub(crate) fn more_parts_than_a_launch_takes(check: &Comparison<'_>) {
     let parts: Vec<_> = (0..400).map(|at| blob(DType::U16, &[2, 1 + at % 3], at as u64)).collect();
     let parts: Vec<_> = parts.iter().collect();
-    there.same("400 parts", || bytes(&blob_ops::merge(&parts, 1).unwrap()));
+    check.same("400 parts", || bytes(&blob_ops::merge(&parts, 1).unwrap()));
 }
 
-pub(crate) fn permutations_and_transpositions(there: &There<'_>) {
+pub(crate) fn permutations_and_transpositions(check: &Comparison<'_>) {
     for dtype in [DType::U8, DType::BF16, DType::I32, DType::F64] {
         for (dims, order) in [
             (&[64, 64][..], &[1, 0][..]),
@@ -142,10 +142,10 @@ pub(crate) fn permutations_and_transpositions(there: &There<'_>) {
             (&[0, 4], &[1, 0]),
         ] {
             let from = blob(dtype, dims, 1);
-            there.same(&format!("{dtype:?} {dims:?}"), || bytes(&blob_ops::permute(&from, order).unwrap()));
+            check.same(&format!("{dtype:?} {dims:?}"), || bytes(&blob_ops::permute(&from, order).unwrap()));
         }
         for dims in [&[3, 40, 40][..], &[32, 32], &[1, 33, 33], &[7, 1, 1]] {
-            there.same(&format!("{dtype:?} {dims:?} in place"), || {
+            check.same(&format!("{dtype:?} {dims:?} in place"), || {
                 let mut turned = blob(dtype, dims, 2);
                 blob_ops::transpose_in_place(&mut turned).unwrap();
                 bytes(&turned)
@@ -154,7 +154,7 @@ pub(crate) fn permutations_and_transpositions(there: &There<'_>) {
     }
 }
 
-pub(crate) fn arithmetic(there: &There<'_>) {
+pub(crate) fn arithmetic(check: &Comparison<'_>) {
     for dtype in numbers() {
         for count in [15, 16, 1100] {
             let what = |op: &str| format!("{op} of {count} {dtype:?}");
@@ -164,19 +164,19 @@ pub(crate) fn arithmetic(there: &There<'_>) {
                 bytes(&y)
             };
             let part = Part::Data;
-            there.same(&what("add"), || in_place(&|y, x| blob_ops::add(y, x, part).unwrap()));
-            there.same(&what("flushing"), || {
+            check.same(&what("add"), || in_place(&|y, x| blob_ops::add(y, x, part).unwrap()));
+            check.same(&what("flushing"), || {
                 in_place(&|y, x| blob_ops::add_flush_subnormals(y, x, part).unwrap());
             });
             for alpha in [0, 1, 3, 100] {
-                there.same(&what("axpy"), || in_place(&|y, x| blob_ops::axpy(y, alpha, x, part).unwrap()));
-                there.same(&what("scale"), || in_place(&|y, _| blob_ops::scale(y, alpha, part).unwrap()));
+                check.same(&what("axpy"), || in_place(&|y, x| blob_ops::axpy(y, alpha, x, part).unwrap()));
+                check.same(&what("scale"), || in_place(&|y, _| blob_ops::scale(y, alpha, part).unwrap()));
             }
             if dtype.is_float() {
-                there.same(&what("axpy"), || in_place(&|y, x| blob_ops::axpy(y, -0.3, x, part).unwrap()));
-                there.same(&what("scale"), || in_place(&|y, _| blob_ops::scale(y, f64::NAN, part).unwrap()));
+                check.same(&what("axpy"), || in_place(&|y, x| blob_ops::axpy(y, -0.3, x, part).unwrap()));
+                check.same(&what("scale"), || in_place(&|y, _| blob_ops::scale(y, f64::NAN, part).unwrap()));
             }
-            there.same(&what("update"), || {
+            check.same(&what("update"), || {
                 in_place(&|y, x| {
                     y.diff_mut().bytes().unwrap().copy_from_slice(&bytes(x));
                     blob_ops::update(y).unwrap();
@@ -186,10 +186,10 @@ pub(crate) fn arithmetic(there: &There<'_>) {
     }
 }
 
-pub(crate) fn fills(there: &There<'_>) {
+pub(crate) fn fills(check: &Comparison<'_>) {
     for &dtype in DType::ALL {
         for dims in [[1, 1, 1, 1, 1, 1, 5], [2, 1, 3, 1, 1, 7, 11]] {
-            there.same(&format!("{dtype:?} {dims:?}"), || {
+            check.same(&format!("{dtype:?} {dims:?}"), || {
                 let mut filled = blob(dtype, &dims, 1);
                 blob_ops::fill(&mut filled, 1, Part::Data).unwrap();
                 let last = dims[..3].iter().product::<usize>() - 1;
@@ -200,14 +200,14 @@ pub(crate) fn fills(there: &There<'_>) {
     }
 }
 
-pub(crate) fn conversions_of_every_pair(there: &There<'_>) {
+pub(crate) fn conversions_of_every_pair(check: &Comparison<'_>) {
     for &from in DType::ALL {
         for &to in DType::ALL {
             for count in [3, 700] {
                 let source = blob(from, &[count], 5);
                 let what = format!("{count} of {from:?} to {to:?}");
-                there.same(&what, || bytes(&blob_ops::convert(&source, to).unwrap()));
-                there.same(&what, || {
+                check.same(&what, || bytes(&blob_ops::convert(&source, to).unwrap()));
+                check.same(&what, || {
                     let checked = blob_ops::convert_checked(&source, to);
                     checked.map(|out| bytes(&out)).map_err(|error| error.to_string())
                 });
@@ -216,10 +216,10 @@ pub(crate) fn conversions_of_every_pair(there: &There<'_>) {
     }
 }
 
-/// Where every element survives, and where only the last does not.
-pub(crate) fn checked_conversions_find_the_first(there: &There<'_>) {
+/// Conversions that keep every element, and ones that lose only the one at `at`.
+pub(crate) fn checked_conversions_find_the_first(check: &Comparison<'_>) {
     for (from, at) in [(DType::F32, 999), (DType::F32, 0), (DType::I64, 700), (DType::U16, 513)] {
-        there.same(&format!("{from:?} {at}"), || {
+        check.same(&format!("{from:?} {at}"), || {
             let mut source = AnyBlob::new(Shape::new([1000]).unwrap(), from).unwrap();
             blob_ops::fill(&mut source, 7, Part::Data).unwrap();
             let survives = blob_ops::convert_checked(&source, DType::U8).map(|out| bytes(&out));
@@ -235,23 +235,23 @@ pub(crate) fn checked_conversions_find_the_first(there: &There<'_>) {
     }
 }
 
-pub(crate) fn sums(there: &There<'_>) {
+pub(crate) fn sums(check: &Comparison<'_>) {
     for dtype in numbers() {
         for count in [1, 255, 4096, 5000, 8200] {
-            same_sums(there, dtype, count, count == 255);
+            same_sums(check, dtype, count, count == 255);
         }
     }
 }
 
-/// Enough blocks that the device joins their sums too.
-pub(crate) fn sums_of_many_blocks(there: &There<'_>) {
+/// So many blocks that the device also adds up their sums.
+pub(crate) fn sums_of_many_blocks(check: &Comparison<'_>) {
     for (dtype, has_nan) in [(DType::U8, false), (DType::I64, false), (DType::F32, false), (DType::F16, true)] {
-        same_sums(there, dtype, 259 * 4096 - 5, has_nan);
+        same_sums(check, dtype, 259 * 4096 - 5, has_nan);
     }
 }
 
-/// Of floats without NaN the order of additions shows.
-fn same_sums(there: &There<'_>, dtype: DType, count: usize, has_nan: bool) {
+/// Compares the sums of a tensor. Without NaN, a sum of floats depends on the order of the additions.
+fn same_sums(check: &Comparison<'_>, dtype: DType, count: usize, has_nan: bool) {
     let mut summed = blob(dtype, &[count], 3);
     if dtype.is_float() && !has_nan {
         let values = AnyBlob::from_vec(Shape::new([count]).unwrap(), DType::I8, noise(DType::I8, count, 4));
@@ -263,11 +263,11 @@ fn same_sums(there: &There<'_>, dtype: DType, count: usize, has_nan: bool) {
         other => format!("{other:?}"),
     };
     let what = format!("{count} of {dtype:?}");
-    there.same(&what, || sum(blob_ops::asum(&summed, Part::Data)));
-    there.same(&what, || sum(blob_ops::sumsq(&summed, Part::Data)));
+    check.same(&what, || sum(blob_ops::asum(&summed, Part::Data)));
+    check.same(&what, || sum(blob_ops::sumsq(&summed, Part::Data)));
 }
 
-/// Memory that begins some bytes past an aligned address of the device.
+/// A copy of a blob whose device memory begins `past` bytes after an aligned address.
 pub(crate) fn displaced(queue: &Arc<dyn Queue>, from: &AnyBlob, past: usize) -> AnyBlob {
     let base = SharedMem::from([vec![0; past], bytes(from)].concat());
     let address = base.device_mut(queue, ..).unwrap().arg_mut().address() + past as u64;
@@ -277,23 +277,23 @@ pub(crate) fn displaced(queue: &Arc<dyn Queue>, from: &AnyBlob, past: usize) -> 
     AnyBlob::from_parts(from.shape().clone(), from.dtype(), memory, None).unwrap()
 }
 
-pub(crate) fn operands_at_every_alignment(there: &There<'_>) {
+pub(crate) fn operands_at_every_alignment(check: &Comparison<'_>) {
     for dtype in [DType::U8, DType::F16, DType::F32, DType::I64] {
         for past in [1, 2, 4, 8] {
             let what = |op: &str| format!("{op} of {dtype:?}, {past} bytes past");
             let (a, b) = (blob(dtype, &[20, 20], 1), blob(dtype, &[20, 20], 2));
-            let check = |op: &str, run: &dyn Fn(&mut AnyBlob, &AnyBlob)| {
+            let same = |op: &str, run: &dyn Fn(&mut AnyBlob, &AnyBlob)| {
                 let mut wanted = a.try_clone().unwrap();
                 blob_ops::on_host(|| run(&mut wanted, &b));
-                there.each(|round| {
-                    let mut found = displaced(there.queue, &a, past);
-                    blob_ops::on(there.queue, || run(&mut found, &displaced(there.queue, &b, past)));
+                check.each(|round| {
+                    let mut found = displaced(check.queue, &a, past);
+                    blob_ops::on(check.queue, || run(&mut found, &displaced(check.queue, &b, past)));
                     assert_eq!(bytes(&found), bytes(&wanted), "{}, round {round}", what(op));
                 });
             };
-            check("add", &|y, x| blob_ops::add(y, x, Part::Data).unwrap());
-            check("fill", &|y, _| blob_ops::fill(y, 5, Part::Data).unwrap());
-            check("merge", &|y, x| {
+            same("add", &|y, x| blob_ops::add(y, x, Part::Data).unwrap());
+            same("fill", &|y, _| blob_ops::fill(y, 5, Part::Data).unwrap());
+            same("merge", &|y, x| {
                 let [upper, lower] = [0..12, 12..20].map(|rows| {
                     let size = dtype.size() * 20;
                     let part = bytes(x)[rows.start * size..rows.end * size].to_vec();
@@ -301,14 +301,14 @@ pub(crate) fn operands_at_every_alignment(there: &There<'_>) {
                 });
                 blob_ops::merge_into(&[&upper, &lower], 0, y).unwrap();
             });
-            check("transpose", &|y, x| blob_ops::transpose_into(x, 0, 1, y).unwrap());
-            check("in place", &|y, _| blob_ops::transpose_in_place(y).unwrap());
-            check("convert", &|y, x| {
+            same("transpose", &|y, x| blob_ops::transpose_into(x, 0, 1, y).unwrap());
+            same("in place", &|y, _| blob_ops::transpose_in_place(y).unwrap());
+            same("convert", &|y, x| {
                 let wide = blob_ops::convert(x, DType::F64).unwrap();
                 blob_ops::convert_into(&wide, y, Part::Data).unwrap();
             });
-            there.same(&what("sum"), || {
-                let summed = displaced(there.queue, &a, past);
+            check.same(&what("sum"), || {
+                let summed = displaced(check.queue, &a, past);
                 format!("{:?}", blob_ops::sumsq(&summed, Part::Data))
             });
         }
@@ -316,7 +316,7 @@ pub(crate) fn operands_at_every_alignment(there: &There<'_>) {
 }
 
 /// Scalars and tensors without elements.
-pub(crate) fn nothing_to_do(there: &There<'_>) {
+pub(crate) fn nothing_to_do(check: &Comparison<'_>) {
     for &dtype in DType::ALL {
         for dims in [&[][..], &[0], &[1], &[0, 3], &[3, 0], &[2, 0, 0], &[1, 1]] {
             let all = || -> Vec<String> {
@@ -343,7 +343,7 @@ pub(crate) fn nothing_to_do(there: &There<'_>) {
                 said.push(format!("{:?}", blob_ops::asum(&x, part)));
                 said
             };
-            there.same(&format!("{dtype:?} {dims:?}"), all);
+            check.same(&format!("{dtype:?} {dims:?}"), all);
         }
     }
 }

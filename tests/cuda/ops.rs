@@ -5,12 +5,12 @@ use blob_core::{AnyBlob, DType, Part, Shape};
 use fake_cuda::control::child;
 
 use crate::absent::expect_success;
-use crate::operations::{self, There};
+use crate::operations::{self, Comparison};
 use crate::{expect_no_leaks, gpu, seed};
 
-fn in_every_order(compare: fn(&There<'_>)) {
+fn in_every_order(compare: fn(&Comparison<'_>)) {
     let (session, gpu, queue) = gpu(seed(0));
-    compare(&There::new(&queue, 32, &|seed| session.reseed(seed)));
+    compare(&Comparison::new(&queue, 32, &|seed| session.reseed(seed)));
     drop((queue, gpu));
     expect_no_leaks(&session);
 }
@@ -59,7 +59,7 @@ fn sums() {
 #[test]
 fn sums_of_many_blocks() {
     let (session, gpu, queue) = gpu(seed(0));
-    operations::sums_of_many_blocks(&There::new(&queue, 2, &|seed| session.reseed(seed)));
+    operations::sums_of_many_blocks(&Comparison::new(&queue, 2, &|seed| session.reseed(seed)));
     drop((queue, gpu));
     expect_no_leaks(&session);
 }
@@ -104,7 +104,7 @@ fn in_launches_of(words: usize, parts: usize) {
     let merged = launches(&|| drop(blob_ops::merge(&vec![&ones(1); 4 * parts], 0).unwrap()));
     assert_eq!((added, merged), (5, 4));
     let reseed = |seed| session.reseed(seed);
-    let there = There::new(&queue, 2, &reseed);
+    let check = Comparison::new(&queue, 2, &reseed);
     for compare in [
         operations::merges_and_splits,
         operations::permutations_and_transpositions,
@@ -115,7 +115,7 @@ fn in_launches_of(words: usize, parts: usize) {
         operations::sums,
         operations::operands_at_every_alignment,
     ] {
-        compare(&there);
+        compare(&check);
     }
     drop((queue, gpu));
     expect_no_leaks(&session);

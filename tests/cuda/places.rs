@@ -1,4 +1,4 @@
-//! Where operations work, what is moved for it, and what is refused before anything changes.
+//! Where operations run, which bytes they transfer, and what they refuse before they change anything.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn ones(count: usize) -> AnyBlob {
 }
 
 /// A blob whose only valid copy is on the queue's device.
-fn there(queue: &Arc<dyn Queue>, count: usize) -> AnyBlob {
+fn on_device(queue: &Arc<dyn Queue>, count: usize) -> AnyBlob {
     let mut blob = ones(count);
     drop(blob.data_mut().device(queue).unwrap());
     blob
@@ -30,7 +30,7 @@ fn is_on(blob: &AnyBlob, place: Location) -> bool {
 fn what_is_on_a_device_is_worked_on_there_and_nothing_moves() {
     let (_session, gpu, queue) = gpu(seed(1));
     let device = Location::Device(gpu.id());
-    let (mut y, x) = (there(&queue, 1000), there(&queue, 1000));
+    let (mut y, x) = (on_device(&queue, 1000), on_device(&queue, 1000));
     let moved = || (gpu.meter().stats().uploads, gpu.meter().stats().downloads);
     let before = moved();
     blob_ops::add(&mut y, &x, Part::Data).unwrap();
@@ -39,7 +39,7 @@ fn what_is_on_a_device_is_worked_on_there_and_nothing_moves() {
     let narrow = blob_ops::convert(&merged, DType::F16).unwrap();
     assert!(is_on(&narrow, device) && !is_on(&narrow, Location::Host));
     assert_eq!(moved(), before);
-    // The sum of each block comes back, and no element.
+    // Only the sum of each block is downloaded, and no element.
     assert_eq!(blob_ops::asum(&merged, Part::Data).unwrap(), blob_ops::Scalar::F(5000.0));
     let (_, back) = moved();
     assert_eq!((back.bytes - before.1.bytes, back.count - before.1.count), (8, 1));
@@ -58,8 +58,8 @@ fn what_is_on_the_host_stays_there_unless_it_is_forced() {
     blob_ops::on_host(|| blob_ops::add(&mut y, &x, Part::Data).unwrap());
     assert!(!is_on(&y, device));
     assert_eq!(y.data().elements::<f32>().unwrap()[999], 4.0);
-    // An output without inputs decides by itself.
-    let mut filled = there(&queue, 1000);
+    // Without inputs, the output decides where the operation runs.
+    let mut filled = on_device(&queue, 1000);
     blob_ops::fill(&mut filled, 3, Part::Data).unwrap();
     assert!(is_on(&filled, device) && !is_on(&filled, Location::Host));
 }
@@ -67,7 +67,7 @@ fn what_is_on_the_host_stays_there_unless_it_is_forced() {
 #[test]
 fn statistics_run_on_the_host_and_are_refused_elsewhere() {
     let (_session, _gpu, queue) = gpu(seed(1));
-    let blob = there(&queue, 1000);
+    let blob = on_device(&queue, 1000);
     assert_eq!(blob_ops::stats(&blob, Part::Data).unwrap().count, 1000);
     let refused = blob_ops::on(&queue, || blob_ops::stats(&blob, Part::Data)).unwrap_err();
     assert!(matches!(refused, Error::NoKernels { op: "stats", .. }), "{refused}");
@@ -77,7 +77,7 @@ fn statistics_run_on_the_host_and_are_refused_elsewhere() {
 fn a_device_without_kernels_is_refused_and_never_chosen() {
     let (_session, _gpu, _queue) = gpu(seed(1));
     let other = Loopback::new(Mode::Immediate).queue().unwrap();
-    let (mut y, x) = (there(&other, 10), there(&other, 10));
+    let (mut y, x) = (on_device(&other, 10), on_device(&other, 10));
     let refused = blob_ops::on(&other, || blob_ops::add(&mut y, &x, Part::Data)).unwrap_err();
     assert!(matches!(refused, Error::NoKernels { op: "add", .. }), "{refused}");
     assert!(!is_on(&y, Location::Host));
@@ -89,7 +89,7 @@ fn a_device_without_kernels_is_refused_and_never_chosen() {
 fn a_gpu_older_than_the_kernels_is_refused_and_never_chosen() {
     let (_session, gpu, queue) = gpu(Setup { capability: 61, ..seed(1) });
     assert_eq!(gpu.capability(), (6, 1));
-    let (mut y, x) = (there(&queue, 10), there(&queue, 10));
+    let (mut y, x) = (on_device(&queue, 10), on_device(&queue, 10));
     let refused = blob_ops::on(&queue, || blob_ops::add(&mut y, &x, Part::Data)).unwrap_err();
     assert!(matches!(refused, Error::NoKernels { op: "add", .. }), "{refused}");
     blob_ops::add(&mut y, &x, Part::Data).unwrap();
@@ -102,7 +102,7 @@ const INVALID_PTX: u32 = 218;
 #[test]
 fn refused_kernels_leave_every_operand_as_it_was() {
     let (session, gpu, queue) = gpu(seed(1));
-    let (mut y, x) = (there(&queue, 1000), ones(1000));
+    let (mut y, x) = (on_device(&queue, 1000), ones(1000));
     session.fail("cuModuleLoadDataEx", 1, INVALID_PTX);
     let refused = blob_ops::on(&queue, || blob_ops::add(&mut y, &x, Part::Data)).unwrap_err();
     assert!(matches!(refused, Error::Device { op: "add", .. }), "{refused}");
@@ -148,7 +148,7 @@ fn any_call_may_fail() {
 #[test]
 fn a_kernel_is_looked_up_once() {
     let (session, _gpu, queue) = gpu(seed(1));
-    let (mut y, x) = (there(&queue, 1000), there(&queue, 1000));
+    let (mut y, x) = (on_device(&queue, 1000), on_device(&queue, 1000));
     for _ in 0..10 {
         blob_ops::add(&mut y, &x, Part::Data).unwrap();
     }

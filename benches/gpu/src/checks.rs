@@ -1,5 +1,5 @@
-//! What must hold on a GPU: the promises of a backend, and the host's bits from every operation; and what the first use
-//! of each kernel file takes.
+//! Checks a GPU: the promises of a backend, and that every operation gives the host's bits. Also measures the first use
+//! of each kernel file.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -9,10 +9,10 @@ use blob_core::{AnyBlob, DType, Part, Shape};
 use synced_mem::cuda::{Cuda, list};
 use synced_mem::{Device, conformance};
 
-use crate::operations::{self, There};
+use crate::operations::{self, Comparison};
 use crate::words;
 
-/// Each GPU alone, and the first two together.
+/// Runs the conformance suite on each GPU alone, and on the first two together.
 pub(crate) fn conformance() -> Result<()> {
     let count = list()?.len();
     for ordinal in 0..count {
@@ -31,8 +31,8 @@ pub(crate) fn conformance() -> Result<()> {
     Ok(())
 }
 
-/// An operation, and what compares its results with the host's.
-type Operation = (&'static str, fn(&There<'_>));
+/// A name, and a function that compares the operations' results with the host's.
+type Operation = (&'static str, fn(&Comparison<'_>));
 
 const OPERATIONS: [Operation; 11] = [
     ("merges and splits", operations::merges_and_splits),
@@ -48,12 +48,12 @@ const OPERATIONS: [Operation; 11] = [
     ("nothing to do", operations::nothing_to_do),
 ];
 
-/// Small tensors of every shape and dtype.
+/// Compares operations on small tensors of every shape and dtype with the host.
 pub(crate) fn small_operations() -> Result<()> {
     let queue = Cuda::open(0)?.queue()?;
     for (name, compare) in OPERATIONS {
-        let there = There::new(&queue, 1, &|_| {});
-        let passed = catch_unwind(AssertUnwindSafe(|| compare(&there)));
+        let check = Comparison::new(&queue, 1, &|_| {});
+        let passed = catch_unwind(AssertUnwindSafe(|| compare(&check)));
         let passed = passed.map(|()| "the host's bits".to_string()).map_err(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
             anyhow!(text.unwrap_or_else(|| "it panicked".to_string()))
@@ -63,14 +63,14 @@ pub(crate) fn small_operations() -> Result<()> {
     Ok(())
 }
 
-/// The kernels' files, in the order of their first use here.
+/// The kernel files, in the order of their first use in [`first_use`].
 pub(crate) const FILES: [&str; 10] =
     ["rows", "tiles", "packed", "narrow", "square", "element", "convert", "check", "floats", "integers"];
 
-/// One small operation of each kernel file, from the call to the result.
+/// Measures one small operation of each kernel file, from the call to the result.
 pub(crate) fn first_use(process: &str) -> Result<()> {
     let queue = Cuda::open(0)?.queue()?;
-    // What is measured are the kernels alone: the tensors are there.
+    // The tensors are allocated on the GPU before, so that only the kernels are measured.
     let tensor = |dtype: DType, dims: [usize; 2]| -> Result<AnyBlob> {
         let shape = Shape::new(dims)?;
         let bytes = vec![0; shape.count() * dtype.size()];
