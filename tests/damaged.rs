@@ -123,7 +123,7 @@ fn a_folder_of_long_names_is_proved_and_guarded_too() {
     let wts = converted(source, home.path(), "wts/");
     let receipt = fs::metadata(format!("{wts}blob.receipt.json")).expect("there").len();
     assert!(receipt > 16 << 20, "{receipt}");
-    blob(&["verify", "--strict", &wts]).ok().shows("350 digests as in the receipt");
+    blob(&["verify", "--strict", &wts]).ok().stdout_has("350 digests as in the receipt");
     let mut files = fs::read_dir(format!("{wts}0007")).expect("a folder");
     let file = files.next().expect("a file").expect("readable").path();
     flip(&file, 128, 1);
@@ -212,11 +212,11 @@ fn a_conversion_says_what_its_source_s_receipt_denies() {
     flip(&safe, first_value(&safe), 1);
     let words = "array \"conv1/0\" is not what the receipt in ";
     for name in ["b.npz", "b/"] {
-        blob(&["convert", &safe, "-o", &home.file(name)]).ok().tells(words);
+        blob(&["convert", &safe, "-o", &home.file(name)]).ok().stderr_has(words);
     }
     // What is rounded or left out on the way is read again for its digest.
     for more in [&["--dtype", "f64"][..], &["--layout", "hwio"]] {
-        blob(&[&["convert", &safe, "--force", "-o", &home.file("d.npz")], more].concat()).ok().tells(words);
+        blob(&[&["convert", &safe, "--force", "-o", &home.file("d.npz")], more].concat()).ok().stderr_has(words);
     }
     let json = blob(&["convert", "--json", &safe, "-o", &home.file("c.npz")]).json().remove(0);
     let warnings = json["warnings"].as_array().expect("a list");

@@ -131,7 +131,7 @@ fn every_command_says_of_hdf5_what_it_says_of_the_protobuf_file() {
         }
         let info = &blob(&["info", "--json", hdf5]).json()[0];
         assert_eq!((&info["format"], &info["dialect"]), (&"hdf5".into(), &"Caffe weights".into()));
-        blob(&["verify", "--finite", "--strict", hdf5]).ok().shows("all values finite");
+        blob(&["verify", "--finite", "--strict", hdf5]).ok().stdout_has("all values finite");
         // The one difference: the copy that HDF5 does not have.
         let verify = blob(&["verify", "--json", hdf5, "--against", proto]);
         let findings = verify.json()[0]["findings"].as_array().map(Vec::len);

@@ -16,7 +16,7 @@ use blob_io::{Checkpoint, Entry};
 use crate::support::archive::{npy, safetensors, theirs};
 use crate::support::message::{len, shape, var};
 use crate::support::schemas;
-use crate::support::{Folder, changed, data, find, in_locale, ran, retell, tool};
+use crate::support::{Folder, changed, compare_cases, data, find, in_locale, ran, tool};
 
 /// Plays the session of this name in a folder that was prepared.
 fn play(name: &str, prepare: impl FnOnce(&Folder)) {
@@ -27,7 +27,7 @@ fn play(name: &str, prepare: impl FnOnce(&Folder)) {
     }
     prepare(&folder);
     // What does not begin with `$ ` is said about the lines to type.
-    retell(&format!("sessions/{name}.txt"), |line| {
+    compare_cases(&format!("sessions/{name}.txt"), |line| {
         line.strip_prefix("$ ").map_or(String::new(), |typed| shown(&folder, typed))
     });
 }

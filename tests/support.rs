@@ -1,4 +1,4 @@
-//! What the tests share: where the data lie, checksums, and the report of what ran.
+//! Helpers that the tests share: paths of the data, checksums, runs of the tool, and the report of what ran.
 
 pub(crate) mod alloc;
 pub(crate) mod archive;
@@ -25,13 +25,13 @@ pub(crate) fn data(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(path)
 }
 
-/// A file or folder of the data that stay outside the repository (`caffe/real`, …), where they are at hand.
+/// A file or folder of the data outside the repository (`caffe/real`, …); `None` if it is not available.
 pub(crate) fn real(path: &str) -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("BLOB_REAL_DATA")?).join(path);
     folder.exists().then_some(folder)
 }
 
-/// The files of a folder, sorted, whose names the filter takes.
+/// The files of a folder whose names the filter accepts, sorted.
 pub(crate) fn files(folder: &Path, take: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let listing = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut found: Vec<PathBuf> = listing
@@ -43,69 +43,70 @@ pub(crate) fn files(folder: &Path, take: impl Fn(&str) -> bool) -> Vec<PathBuf> 
     found
 }
 
-/// The checksum of bytes, in hexadecimal digits.
+/// The SHA-256 of bytes in hexadecimal.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Where a text stands in bytes for the first time.
+/// The offset of the first occurrence of a text in bytes.
 pub(crate) fn find(bytes: &[u8], text: &[u8]) -> usize {
     bytes.windows(text.len()).position(|window| window == text).unwrap_or_else(|| panic!("there is no {text:?}"))
 }
 
-/// The bytes with others written over them from `at`.
+/// The bytes, overwritten with others from offset `at`.
 pub(crate) fn changed(bytes: &[u8], at: usize, change: &[u8]) -> Vec<u8> {
     let mut changed = bytes.to_vec();
     changed[at..at + change.len()].copy_from_slice(change);
     changed
 }
 
-/// A file of these bytes.
+/// Opens a file of these bytes.
 pub(crate) fn open(name: &str, bytes: &[u8]) -> Result<Checkpoint, Error> {
     Checkpoint::from_source(name, Box::new(Bytes(bytes.to_vec())))
 }
 
-/// Why a file of these bytes does not open.
+/// The error for a file of these bytes that does not open.
 pub(crate) fn refusal(name: &str, bytes: &[u8]) -> String {
     open(name, bytes).expect_err("it is broken").to_string()
 }
 
-/// Why a file of these bytes does not open or, where it does, its first array does not load.
+/// The error for a file of these bytes that does not open, or whose first array does not load.
 pub(crate) fn trouble(name: &str, bytes: &[u8]) -> String {
     let opened = open(name, bytes);
     opened.and_then(|file| file.load(&file.entries()[0]).map(drop)).expect_err("it is broken").to_string()
 }
 
-/// Goes through a file of cases, one a line, below which stands, two columns in, what comes of it; lines of `#` and
-/// empty ones are for readers. `UPDATE_EXPECT=1` writes what comes of them anew; read the difference before it goes in.
-pub(crate) fn retell(file: &str, tell: impl Fn(&str) -> String) {
+/// Compares the result of each case in a file with the expected one. A case is a line; the expected result follows it,
+/// indented by two spaces. Empty lines and those that begin with `#` are comments. `UPDATE_EXPECT=1` rewrites the
+/// results; review the difference before you commit it.
+pub(crate) fn compare_cases(file: &str, result: impl Fn(&str) -> String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let mut told = String::new();
+    let mut actual = String::new();
     for line in text.lines().filter(|line| !line.starts_with("  ")) {
-        told += &format!("{line}\n");
+        actual += &format!("{line}\n");
         if !line.is_empty() && !line.starts_with('#') {
-            // A mark shows blanks at an end, and an empty line.
-            told.extend(tell(line).split_terminator('\n').map(|said| match said.trim_end() {
-                "" if said.is_empty() => "  .\n".to_owned(),
-                text if text.len() < said.len() => format!("  {said}⏎\n"),
-                said => format!("  {said}\n"),
+            // Marks make an empty line and trailing spaces visible.
+            actual.extend(result(line).split_terminator('\n').map(|line| match line.trim_end() {
+                "" if line.is_empty() => "  .\n".to_owned(),
+                text if text.len() < line.len() => format!("  {line}⏎\n"),
+                line => format!("  {line}\n"),
             }));
         }
     }
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        fs::write(path, told).expect("the cases can be written");
+        fs::write(path, actual).expect("the cases can be written");
         return;
     }
-    // A line is easier to read than the difference of two long texts.
-    let lines = told.lines().map(Some).chain([None]).zip(text.lines().map(Some).chain([None]));
+    // The first line that differs is easier to read than the difference of two long texts.
+    let lines = actual.lines().map(Some).chain([None]).zip(text.lines().map(Some).chain([None]));
     for ((found, expected), number) in lines.zip(1..) {
         assert_eq!(found, expected, "{file}, line {number}; UPDATE_EXPECT=1 writes it anew");
     }
 }
 
-/// Says what ran ("caffe: 78 files, 14 real") or was not tested ("NOT TESTED: …"): on standard output, and in the file
-/// that `BLOB_TEST_REPORT` names, which `cargo xtask ci` prints at its end.
+/// Reports what ran ("caffe: 78 files, 14 real") or was not tested ("NOT TESTED: …"): prints it, and appends it to the
+/// file `BLOB_TEST_REPORT`, which `cargo xtask ci` prints at its end.
 pub(crate) fn report(line: &str) {
     println!("{line}");
     if let Some(path) = std::env::var_os("BLOB_TEST_REPORT") {
@@ -114,7 +115,7 @@ pub(crate) fn report(line: &str) {
     }
 }
 
-/// The rows of a tab-separated table, without its `#` lines.
+/// The rows of a tab-separated table, without comments and empty lines.
 pub(crate) fn rows(path: &Path) -> Vec<Vec<String>> {
     let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     text.lines()
@@ -123,7 +124,7 @@ pub(crate) fn rows(path: &Path) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// A folder that is removed at the end of a test.
+/// A temporary folder, removed at the end of a test.
 pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -131,12 +132,12 @@ impl Folder {
         Self(tempfile::tempdir().expect("a folder"))
     }
 
-    /// The path of a file in it, as an argument of the tool.
+    /// The path of a file in the folder, as an argument for the tool.
     pub(crate) fn file(&self, name: &str) -> String {
         self.path().join(name).to_str().expect("UTF-8").to_owned()
     }
 
-    /// A file of this content; returns its path.
+    /// Writes a file with this content and returns its path.
     pub(crate) fn with(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.file(name);
         fs::write(&path, content).expect("written");
@@ -152,7 +153,7 @@ impl std::ops::Deref for Folder {
     }
 }
 
-/// What a run of the tool left behind.
+/// The exit code and the output of a run of the tool.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -161,42 +162,42 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// Asserts that the answer is yes.
+    /// Asserts that the exit code is 0.
     #[track_caller]
     pub(crate) fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:?}");
         self
     }
 
-    /// Asserts that the answer is no.
+    /// Asserts that the exit code is 1.
     #[track_caller]
     pub(crate) fn no(self) -> Self {
         assert_eq!(self.code, Some(1), "{self:?}");
         self
     }
 
-    /// Asserts that the tool could not answer, and says these words about it.
+    /// Asserts that the exit code is 2 and that standard error contains these words.
     #[track_caller]
     pub(crate) fn refused(self, words: &str) -> Self {
         assert_eq!(self.code, Some(2), "{self:?}");
-        self.tells(words)
+        self.stderr_has(words)
     }
 
-    /// Asserts that these words are among the messages.
+    /// Asserts that standard error contains these words.
     #[track_caller]
-    pub(crate) fn tells(self, words: &str) -> Self {
+    pub(crate) fn stderr_has(self, words: &str) -> Self {
         assert!(self.err.contains(words), "{words:?}: {self:?}");
         self
     }
 
-    /// Asserts that these words are on standard output.
+    /// Asserts that standard output contains these words.
     #[track_caller]
-    pub(crate) fn shows(self, words: &str) -> Self {
+    pub(crate) fn stdout_has(self, words: &str) -> Self {
         assert!(self.out.contains(words), "{words:?}: {self:?}");
         self
     }
 
-    /// Standard output as lines of JSON, each of them of its schema.
+    /// Parses standard output as lines of JSON, and checks each against its schema.
     pub(crate) fn json(&self) -> Vec<serde_json::Value> {
         let line = |l: &str| {
             let line = serde_json::from_str(l).unwrap_or_else(|e| panic!("{e} in {l}"));
@@ -207,7 +208,7 @@ impl Ran {
     }
 }
 
-/// The tool, built once for this run of the tests, in the profile and the folder of the tests themselves.
+/// The path of the tool, which is built once per run, in the profile and target folder of the tests.
 pub(crate) fn tool() -> &'static Path {
     static TOOL: OnceLock<PathBuf> = OnceLock::new();
     TOOL.get_or_init(|| {
@@ -226,7 +227,7 @@ pub(crate) fn tool() -> &'static Path {
     })
 }
 
-/// The tool's command, in `tests/data`, in a UTF-8 locale, with no variable that changes its colours.
+/// A command that runs the tool in `tests/data`, in a UTF-8 locale, without environment variables that change colours.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(tool());
     command.args(args).current_dir(data(""));
@@ -234,7 +235,7 @@ pub(crate) fn command(args: &[&str]) -> Command {
     command
 }
 
-/// Gives a command a UTF-8 locale, and no variable that changes colours.
+/// Sets a UTF-8 locale for a command, and removes the environment variables that change colours.
 pub(crate) fn in_locale(command: &mut Command) {
     for name in ["CI", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LANG", "LC_CTYPE"] {
         command.env_remove(name);
@@ -252,12 +253,12 @@ pub(crate) fn blob_with(args: &[&str], input: &[u8]) -> Ran {
     ran(command(args), input)
 }
 
-/// What the tool prints on a terminal of this width, which `script` provides; without `script` there is none.
+/// The output of the tool on a terminal of this width, which the command `script` provides; `None` without `script`.
 pub(crate) fn on_terminal(columns: usize, args: &str, environment: &[(&str, &str)]) -> Option<String> {
     on_terminal_after(":", columns, args, environment)
 }
 
-/// The same, with a command of the shell run before it.
+/// Like [`on_terminal`], with a shell command that runs before the tool.
 pub(crate) fn on_terminal_after(
     first: &str,
     columns: usize,
@@ -265,7 +266,7 @@ pub(crate) fn on_terminal_after(
     environment: &[(&str, &str)],
 ) -> Option<String> {
     let mut script = Command::new("script");
-    // The shell sets COLUMNS itself when it has run `stty`.
+    // The shell sets COLUMNS itself after it has run `stty`, so variables are set by `env`.
     let set: Vec<String> = environment.iter().map(|(name, value)| format!("{name}='{value}'")).collect();
     let line =
         format!("{first}; stty cols {columns} rows 50; exec env {} '{}' {args}", set.join(" "), tool().display());
@@ -273,7 +274,7 @@ pub(crate) fn on_terminal_after(
     script
         .env("LC_ALL", "C.UTF-8")
         .env("TERM", "xterm")
-        // Colour shows in the logs of continuous integration, whatever the terminal.
+        // With CI set, the tool prints colours on any terminal.
         .env_remove("CI")
         .env_remove("NO_COLOR")
         .env_remove("COLUMNS");
@@ -281,7 +282,8 @@ pub(crate) fn on_terminal_after(
     Some(without_bar(&String::from_utf8(output.stdout).expect("output is UTF-8").replace('\r', "")))
 }
 
-/// What is left when a bar that work of half a second gets is wiped: on a busy machine any work may take that long.
+/// Removes a progress bar that was drawn and cleared. It appears after half a second, which any work can take on a busy
+/// machine.
 fn without_bar(shown: &str) -> String {
     let mut parts = shown.split("\x1b[2K");
     let first = parts.next().unwrap_or_default();
@@ -289,30 +291,30 @@ fn without_bar(shown: &str) -> String {
 }
 
 #[test]
-fn a_bar_that_is_wiped_is_not_seen() {
+fn a_cleared_progress_bar_is_removed() {
     assert_eq!(without_bar("a\nb"), "a\nb");
     assert_eq!(without_bar("a\n\x1b[2K1 of 2\x1b[2K2 of 2\x1b[2Kb"), "a\nb");
 }
 
-/// A Python with NumPy, if one is at hand.
+/// A Python with NumPy, if one is available.
 pub(crate) fn python() -> Option<String> {
     let python = std::env::var("BLOB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let mut asked = Command::new(&python);
-    let asked = asked.args(["-c", "import numpy"]).output();
-    let found = asked.is_ok_and(|output| output.status.success());
+    let mut import = Command::new(&python);
+    let import = import.args(["-c", "import numpy"]).output();
+    let found = import.is_ok_and(|output| output.status.success());
     if !found {
         report("NOT TESTED: what needs NumPy (no python3 with numpy; BLOB_PYTHON names one)");
     }
     found.then_some(python)
 }
 
-/// Runs any command to its end. It must not panic.
+/// Runs any command to its end, and asserts that it did not panic.
 pub(crate) fn ran(mut command: Command, input: &[u8]) -> Ran {
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("the command starts");
     let mut stdin = child.stdin.take().expect("standard input is a pipe");
     let output = std::thread::scope(|scope| {
-        // A tool that does not read its input closes it early.
+        // The write fails if the command ends without reading its input.
         scope.spawn(move || stdin.write_all(input).ok());
         child.wait_with_output().expect("the command ends")
     });

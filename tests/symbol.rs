@@ -146,7 +146,7 @@ fn what_does_not_fit_the_symbol_is_found() {
     fs::write(&path, &text).expect("written");
     blob(&["verify", twice.to_str().expect("text"), "--symbol", path.to_str().expect("text")])
         .no()
-        .shows("is not the only array for");
+        .stdout_has("is not the only array for");
     let none = "mxnet/golden/mxnet-0.11.0/none_first.nd";
     let text_of_one = r#"{"nodes": [{"op": "null", "name": "@0", "inputs": []}, {"op": "null", "name": "data", "inputs": []},
         {"op": "FullyConnected", "name": "fc", "attrs": {"num_hidden": "2"}, "inputs": [[1, 0, 0], [0, 0, 0]]}],
@@ -157,7 +157,7 @@ fn what_does_not_fit_the_symbol_is_found() {
     // Gluon's names by structure are none of the symbol's.
     let other = format!("{golden}/mobilenet0_25.gluon.params");
     fs::write(&path, &text).expect("written");
-    blob(&["verify", &other, "--symbol", path.to_str().expect("text")]).no().shows("Gluon's save_parameters");
+    blob(&["verify", &other, "--symbol", path.to_str().expect("text")]).no().stdout_has("Gluon's save_parameters");
     blob(&["verify", &params, "--symbol", &params]).refused("expected a JSON object");
 }
 

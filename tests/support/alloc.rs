@@ -1,6 +1,7 @@
-//! An allocator that counts what each thread holds, and the most it held.
+//! An allocator that counts the bytes that each thread holds, and their peak.
 //!
-//! A block that grows counts its growth, not old and new together: the large ones are moved by remapping pages.
+//! A reallocated block counts only by its growth, not old and new block together, because the system moves large blocks
+//! by remapping their pages.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -18,14 +19,14 @@ struct Counting;
 static COUNTING: Counting = Counting;
 
 fn add(bytes: i64) {
-    // A thread that ends has no counters any more, and they are not asked for.
+    // The counters of a thread that is ending are gone, and no test reads them.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + bytes);
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(held.get())));
     });
 }
 
-// SAFETY: every call is passed on to the system's allocator as it is; counting allocates nothing.
+// SAFETY: every call is passed unchanged to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size() as i64);
@@ -55,7 +56,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The most bytes that this thread held while `run` ran, beyond what it held before.
+/// The peak of the bytes that this thread holds during `run`, beyond those that it held before.
 pub(crate) fn peak(run: impl FnOnce()) -> u64 {
     let before = HELD.get();
     PEAK.set(before);
@@ -63,7 +64,7 @@ pub(crate) fn peak(run: impl FnOnce()) -> u64 {
     u64::try_from(PEAK.get() - before).unwrap_or(0)
 }
 
-/// Runs `run` while this thread gets no zeroed block of `size` bytes or more. That is how host memory is allocated.
+/// Runs `run` while zeroed allocations of `size` bytes or more fail on this thread. Host memory is allocated zeroed.
 pub(crate) fn refusing<R>(size: usize, run: impl FnOnce() -> R) -> R {
     let before = REFUSED.replace(size);
     let result = run();
@@ -72,7 +73,7 @@ pub(crate) fn refusing<R>(size: usize, run: impl FnOnce() -> R) -> R {
 }
 
 #[test]
-fn the_peak_is_seen() {
+fn the_peak_is_counted() {
     let used = peak(|| {
         let block = std::hint::black_box(vec![1_u8; 1 << 20]);
         drop(block);

@@ -1,4 +1,4 @@
-//! Arrays of NumPy, archives of them as MXNet 2 writes them and as the `zip` crate does, and safetensors.
+//! Builds npy and safetensors files, zip archives as MXNet 2 and the `zip` crate write them, and tar archives.
 
 use std::fs;
 use std::io::{Cursor, Write};
@@ -7,24 +7,24 @@ use std::path::Path;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-/// An npy of version 1.0.
+/// An npy file of version 1.0.
 pub(crate) fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     npy_of(1, &format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n"), data)
 }
 
-/// An npy of this major version with any text for its header.
+/// An npy file of this major version, with any text as its header.
 pub(crate) fn npy_of(version: u8, dict: &str, data: &[u8]) -> Vec<u8> {
     let len = (dict.len() as u32).to_le_bytes();
     let len = if version == 1 { &len[..2] } else { &len };
     [b"\x93NUMPY", &[version, 0][..], len, dict.as_bytes(), data].concat()
 }
 
-/// A safetensors file with any text for its header.
+/// A safetensors file with any text as its header.
 pub(crate) fn safetensors(json: &str, data: &[u8]) -> Vec<u8> {
     [&(json.len() as u64).to_le_bytes(), json.as_bytes(), data].concat()
 }
 
-/// A safetensors file of one byte a name.
+/// Writes a safetensors file that has a tensor of one byte for each name.
 pub(crate) fn named(path: &Path, names: &[String]) {
     let tensor = |(i, name): (usize, &String)| {
         let name = serde_json::to_string(name).unwrap();
@@ -34,7 +34,7 @@ pub(crate) fn named(path: &Path, names: &[String]) {
     fs::write(path, safetensors(&format!("{{{}}}", tensors.join(",")), &vec![7; names.len()])).unwrap();
 }
 
-/// A file of `count` float zeros, which takes no blocks on the disk.
+/// Writes an npy file of `count` float zeros. It is sparse, so it takes no disk space.
 pub(crate) fn zeros(path: &Path, count: u64) {
     let header = npy("'<f4'", &format!("({count},)"), b"");
     fs::write(path, &header).unwrap();
@@ -47,7 +47,8 @@ pub(crate) fn ints(values: &[i64]) -> Vec<u8> {
     npy("'<i8'", &format!("({},)", values.len()), &data)
 }
 
-/// A zip as MXNet 2 writes it: stored, sizes only behind the data and in the central directory, a month of 0.
+/// A zip archive as MXNet 2 writes it: members are stored, their sizes follow the data and are in the central directory
+/// but not in the local header, and the month is 0.
 #[derive(Default)]
 pub(crate) struct Zip {
     bytes: Vec<u8>,
@@ -86,7 +87,7 @@ impl Zip {
     }
 }
 
-/// A zip by the `zip` crate.
+/// A zip archive written by the `zip` crate.
 pub(crate) fn theirs(method: CompressionMethod, members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, content) in members {
@@ -97,7 +98,7 @@ pub(crate) fn theirs(method: CompressionMethod, members: &[(&str, &[u8])]) -> Ve
     writer.finish().unwrap().into_inner()
 }
 
-/// A zip of the csr array `w` of 2 × 3, as scipy writes one, whose three values are this npy file.
+/// A zip archive of the csr array `w` of shape 2×3, as SciPy writes it. `values` is the npy file of its three values.
 pub(crate) fn csr(values: &[u8]) -> Vec<u8> {
     Zip::default()
         .add("w/data.npy", values)
@@ -108,7 +109,7 @@ pub(crate) fn csr(values: &[u8]) -> Vec<u8> {
         .end()
 }
 
-/// A tar by the `tar` crate.
+/// A tar archive written by the `tar` crate.
 pub(crate) fn tarred<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, content) in members {
@@ -119,7 +120,7 @@ pub(crate) fn tarred<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>)
     builder.into_inner().expect("written")
 }
 
-/// A header of the `tar` crate with this field put in by hand.
+/// A tar header of this entry type and size 0, written by the `tar` crate and then changed by `put`.
 pub(crate) fn tar_header(name: &str, kind: u8, put: impl Fn(&mut [u8; 512])) -> Vec<u8> {
     let mut header = tar::Header::new_gnu();
     header.set_path(name).expect("a short name");

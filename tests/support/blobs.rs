@@ -1,4 +1,4 @@
-//! Blobs of f32 that several tests begin with.
+//! Blobs of f32 that several tests start from.
 
 use blob_core::{AnyBlob, Blob, Shape};
 
@@ -13,7 +13,7 @@ pub(crate) fn counting(dims: &[usize]) -> AnyBlob {
     Blob::from_slice(shape, &elements).expect("a blob").into()
 }
 
-/// One axis of these elements.
+/// A blob of one axis with these elements.
 pub(crate) fn of_f32(elements: &[f32]) -> AnyBlob {
     Blob::from_slice(shape(&[elements.len()]), elements).expect("a blob").into()
 }

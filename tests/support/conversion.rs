@@ -1,4 +1,4 @@
-//! Conversions as most tests need them: to a file that is replaced, or to bytes.
+//! Conversions as most tests need them: to a file, which is replaced if it exists, or to bytes.
 
 use std::path::Path;
 

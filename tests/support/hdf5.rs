@@ -1,4 +1,4 @@
-//! HDF5 files put together message by message: also such as no writer makes.
+//! Builds HDF5 files message by message, including files that no writer produces.
 
 /// A minimal HDF5 file: a superblock of version 2 and objects with headers of version 1, which have no checksums.
 pub(crate) struct File(pub(crate) Vec<u8>);
@@ -14,7 +14,7 @@ impl File {
         at
     }
 
-    /// An object's header with these messages.
+    /// Adds an object header with these messages and returns its address.
     pub(crate) fn object(&mut self, messages: &[Vec<u8>]) -> u64 {
         let body = messages.concat();
         let mut header = vec![1, 0];
@@ -47,12 +47,12 @@ pub(crate) fn message(kind: u16, body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// A hard link.
+/// A link message: a hard link to the object at `to`.
 pub(crate) fn link(name: &str, to: u64) -> Vec<u8> {
     message(6, &[&[1, 0, name.len() as u8], name.as_bytes(), &to.to_le_bytes()].concat())
 }
 
-/// The messages of a dataset of two floats at `at`.
+/// The messages of a dataset of two f32, whose data is at address `at`.
 pub(crate) fn floats(at: u64) -> Vec<Vec<u8>> {
     let float = [0x11, 0x20, 31, 0, 4, 0, 0, 0, 0, 0, 32, 0, 23, 8, 0, 23, 127, 0, 0, 0];
     let layout = [&[3, 1][..], &at.to_le_bytes(), &8_u64.to_le_bytes()].concat();

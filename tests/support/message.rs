@@ -1,4 +1,4 @@
-//! Protobuf messages, Caffe's above all, put together field by field: also such as no writer makes.
+//! Builds protobuf messages, mostly Caffe's, field by field, including messages that no writer produces.
 
 /// A varint.
 pub(crate) fn varint(mut n: u64) -> Vec<u8> {
@@ -38,7 +38,7 @@ pub(crate) fn layer(name: &str, blob: &[u8]) -> Vec<u8> {
     len(100, &[len(1, name.as_bytes()), len(2, b"X"), len(7, blob)].concat())
 }
 
-/// The fields of a message by a walk that shares nothing with the reader: (key, the bytes with the key).
+/// The fields of a message, each as its key and its bytes including the key. Shares no code with the reader under test.
 pub(crate) fn fields(bytes: &[u8]) -> Vec<(u64, &[u8])> {
     let number = |at: &mut usize| {
         let (mut value, mut shift) = (0u64, 0);
@@ -76,7 +76,7 @@ pub(crate) fn fields(bytes: &[u8]) -> Vec<(u64, &[u8])> {
     found
 }
 
-/// What a length-delimited field holds.
+/// The content of a length-delimited field.
 pub(crate) fn content(field: &[u8]) -> &[u8] {
     let key = field.iter().position(|byte| *byte < 128).expect("a key") + 1;
     let len = field[key..].iter().position(|byte| *byte < 128).expect("a length") + 1;

@@ -1,4 +1,4 @@
-//! Receipts: read, put into a file in the place of its own, and the bytes of their frames.
+//! Reads receipts, replaces the receipt of a file, and encodes and decodes the frames in a receipt.
 
 use std::io::{Read, Write};
 
@@ -14,7 +14,8 @@ pub(crate) fn receipt(file: &Checkpoint) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-/// The same safetensors with this receipt and the same tensors, without one and with the first under another name.
+/// The safetensors file with this receipt instead of its own. The tensor `without` is left out, and the first tensor is
+/// added once more under the name `extra`.
 pub(crate) fn with_receipt(bytes: &[u8], receipt: &Value, without: &str, extra: Option<&str>) -> Vec<u8> {
     let (file, folder) = (open("x.safetensors", bytes).expect("opens"), tempfile::tempdir().expect("a folder"));
     let kept = file.entries().iter().filter(|entry| entry.name() != without);
@@ -27,7 +28,7 @@ pub(crate) fn with_receipt(bytes: &[u8], receipt: &Value, without: &str, extra: 
     std::fs::read(&path).expect("readable")
 }
 
-/// Bytes as a receipt has them: base64 bit by bit.
+/// Bytes as a receipt stores them, deflated and in base64. Computes base64 bit by bit, as an oracle.
 pub(crate) fn deflated(bytes: &[u8]) -> String {
     let mut packed = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(bytes).expect("memory");
@@ -42,7 +43,7 @@ pub(crate) fn deflated(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that `deflated` made such a text of.
+/// The reverse of [`deflated`].
 pub(crate) fn inflated(text: &str) -> Vec<u8> {
     let digit = |c: char| match c {
         'A'..='Z' => Some(c as u8 - b'A'),

@@ -1,5 +1,5 @@
-//! Whether a line of JSON is what its schema says: reads the words of JSON Schema that `blob schemas --json` prints,
-//! and refuses any other.
+//! Validates a line of JSON against its schema. Supports the keywords of JSON Schema that `blob schemas --json` prints,
+//! and panics on any other.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::tool;
 
-/// Every schema by its name.
+/// All schemas of the tool by name.
 pub(crate) fn schemas() -> &'static HashMap<String, Value> {
     static SCHEMAS: OnceLock<HashMap<String, Value>> = OnceLock::new();
     SCHEMAS.get_or_init(|| {
@@ -23,7 +23,7 @@ pub(crate) fn schemas() -> &'static HashMap<String, Value> {
     })
 }
 
-/// Fails where a line of the tool is not what its schema says.
+/// Panics if a line of the tool's JSON does not match its schema.
 pub(crate) fn check(line: &Value) {
     let name = line["schema"].as_str().unwrap_or_default();
     let schema = schemas().get(name).unwrap_or_else(|| panic!("no schema is called {name:?}: {line}"));
@@ -32,30 +32,30 @@ pub(crate) fn check(line: &Value) {
     }
 }
 
-/// Whether a value fits a schema; where and why not.
+/// Checks a value against a schema. The error has the path of the value and the reason.
 pub(crate) fn fits(value: &Value, schema: &Value, at: &str) -> Result<(), String> {
-    for (word, says) in schema.as_object().expect("a schema is an object") {
-        match word.as_str() {
+    for (keyword, rule) in schema.as_object().expect("a schema is an object") {
+        match keyword.as_str() {
             "$schema" | "title" | "description" => {}
-            "const" if value == says => {}
-            "enum" if says.as_array().is_some_and(|all| all.contains(value)) => {}
-            "type" if is_of(value, says) => {}
-            "required" => required(value, says, at)?,
-            "properties" => properties(value, says, at)?,
-            "additionalProperties" => additional(value, schema, says, at)?,
+            "const" if value == rule => {}
+            "enum" if rule.as_array().is_some_and(|all| all.contains(value)) => {}
+            "type" if is_of(value, rule) => {}
+            "required" => required(value, rule, at)?,
+            "properties" => properties(value, rule, at)?,
+            "additionalProperties" => additional(value, schema, rule, at)?,
             "items" => {
                 let items = value.as_array().into_iter().flatten();
                 for (i, item) in items.enumerate() {
-                    fits(item, says, &format!("{at}[{i}]"))?;
+                    fits(item, rule, &format!("{at}[{i}]"))?;
                 }
             }
             "anyOf" => {
-                let mut all = says.as_array().expect("a list of schemas").iter();
+                let mut all = rule.as_array().expect("a list of schemas").iter();
                 if !all.any(|one| fits(value, one, at).is_ok()) {
-                    return Err(format!("{at} is none of {says}"));
+                    return Err(format!("{at} is none of {rule}"));
                 }
             }
-            "const" | "enum" | "type" => return Err(format!("{at} is {value}, not {says}")),
+            "const" | "enum" | "type" => return Err(format!("{at} is {value}, not {rule}")),
             other => panic!("the test knows no word {other:?} of a schema"),
         }
     }
@@ -81,15 +81,15 @@ fn properties(value: &Value, schemas: &Value, at: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The fields that `properties` does not name: none may be there, or each must fit.
-fn additional(value: &Value, schema: &Value, says: &Value, at: &str) -> Result<(), String> {
+/// Checks the fields that `properties` does not name: there must be none, or each must match the schema.
+fn additional(value: &Value, schema: &Value, rule: &Value, at: &str) -> Result<(), String> {
     for (name, field) in value.as_object().into_iter().flatten() {
         if schema["properties"].get(name).is_some() {
             continue;
         }
-        match says {
+        match rule {
             Value::Bool(false) => return Err(format!("{at}.{name} is not in the schema")),
-            says => fits(field, says, &format!("{at}.{name}"))?,
+            rule => fits(field, rule, &format!("{at}.{name}"))?,
         }
     }
     Ok(())

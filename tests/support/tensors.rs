@@ -1,4 +1,4 @@
-//! Tensors of any dtype, shape and name to be written, and whether a file that was opened holds exactly these.
+//! Generates tensors of any dtype, shape and name, writes them, and checks that a file contains exactly these.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
@@ -35,12 +35,12 @@ impl blob_io::Tensor for Tensor {
     }
 
     fn reader(&self) -> Result<Box<dyn BufRead + '_>, Error> {
-        // In pieces of seven bytes, which end within elements.
+        // Pieces of seven bytes, so that they end inside elements.
         Ok(Box::new(BufReader::with_capacity(7, &self.bytes[..])))
     }
 }
 
-/// A tensor `@0` of any dtype and a small shape.
+/// Generates a tensor `@0` of any dtype and a small shape.
 pub(crate) fn tensor() -> impl Strategy<Value = Tensor> {
     let dims = vec(select(vec![0usize, 1, 2, 3, 5, 8]), 0..4);
     (select(DType::ALL.to_vec()), dims).prop_flat_map(|(dtype, dims)| {
@@ -50,7 +50,7 @@ pub(crate) fn tensor() -> impl Strategy<Value = Tensor> {
     })
 }
 
-/// Some tensors with names of all kinds, each once.
+/// Generates tensors with unique names of all kinds.
 pub(crate) fn tensors() -> impl Strategy<Value = Vec<Tensor>> {
     let odd = ["", ".", "..", "../x", "/x", "a\\b", "C:\\x", "\u{0}", "\"quoted\"\n", "aux", "%41"];
     let name = prop_oneof![
@@ -68,7 +68,7 @@ pub(crate) fn tensors() -> impl Strategy<Value = Vec<Tensor>> {
     })
 }
 
-/// Writes to a file and returns its bytes.
+/// Writes the tensors to a file and returns its bytes.
 pub(crate) fn written(format: Format, tensors: &[Tensor], metadata: &[(String, String)]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
@@ -85,7 +85,7 @@ pub(crate) fn writer<'a>(format: Format, tensors: &'a [Tensor], metadata: &[(Str
     metadata.iter().fold(writer, |writer, (key, value)| writer.metadata(key, value))
 }
 
-/// Whether an open file holds exactly these, as they are; bf16 as `bf16` says.
+/// Checks that a file contains exactly these tensors, stored plainly and without warnings. bf16 is read as `bf16`.
 pub(crate) fn check_identity(file: &Checkpoint, tensors: &[Tensor], bf16: DType) -> Result<(), TestCaseError> {
     for entry in file.entries() {
         prop_assert!(entry.is_plain() && entry.warnings().next().is_none());
@@ -93,7 +93,7 @@ pub(crate) fn check_identity(file: &Checkpoint, tensors: &[Tensor], bf16: DType)
     check_values(file, tensors, bf16)
 }
 
-/// Whether an open file holds exactly these, in whatever way.
+/// Checks that a file contains exactly these tensors, however they are stored. bf16 is read as `bf16`.
 pub(crate) fn check_values(file: &Checkpoint, tensors: &[Tensor], bf16: DType) -> Result<(), TestCaseError> {
     prop_assert_eq!(file.entries().len(), tensors.len());
     prop_assert!(file.warnings().is_empty(), "{:?}", file.warnings());
