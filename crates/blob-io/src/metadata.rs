@@ -23,7 +23,7 @@ impl Kept {
     }
 
     /// How long a key's value may be.
-    fn left_for(&self, key: &str) -> u64 {
+    pub(crate) fn left_for(&self, key: &str) -> u64 {
         MOST_METADATA.saturating_sub(self.0).saturating_sub(Self::cost(key))
     }
 

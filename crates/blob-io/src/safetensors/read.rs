@@ -9,7 +9,7 @@ use crate::metadata;
 use crate::names::NameTable;
 use crate::safetensors::{DTYPES, FOREIGN, LONGEST_HEADER};
 use crate::wire::cursor::Cursor;
-use crate::wire::literal::{Literal, Numbers};
+use crate::wire::literal::{Literal, Numbers, repeated_key};
 
 /// How deep a value of a key that we do not know may nest; serde_json, and with it the reference implementation, goes
 /// to 128 with the two objects around it.
@@ -41,7 +41,7 @@ fn header(text: &mut Literal<'_, '_>, table: &mut NameTable, room: u64) -> Resul
         text.expect(b':', "a colon")?;
         if name == "__metadata__" {
             if std::mem::replace(&mut metadata, true) {
-                return Err(twice(at, &name));
+                return Err(repeated_key(at, &name));
             }
             text.blank()?;
             if text.peek()? == Some(b'n') {
@@ -51,7 +51,7 @@ fn header(text: &mut Literal<'_, '_>, table: &mut NameTable, room: u64) -> Resul
             return metadata::read(text, table);
         }
         if table.has(&name) {
-            return Err(twice(at, &name));
+            return Err(repeated_key(at, &name));
         }
         let mut entry = Entry::new(0, 0, Kind::Data);
         if tensor(text, at, room, &mut entry)? {
@@ -95,7 +95,7 @@ fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> 
                 false
             }
         };
-        if repeated { Err(twice(at, &key)) } else { Ok(()) }
+        if repeated { Err(repeated_key(at, &key)) } else { Ok(()) }
     })?;
     let missing = |key: &'static str| ReadError::fault(at, FaultKind::words(key, "a tensor without it"));
     let (dtype_at, dtype) = dtype.ok_or_else(|| missing("a dtype"))?;
@@ -190,9 +190,4 @@ fn place(entries: &mut [Entry], data: u64) -> Result<u64, ReadError> {
         });
     }
     Ok(data + end)
-}
-
-fn twice(at: u64, key: &str) -> ReadError {
-    let key: String = key.chars().take(64).collect();
-    ReadError::fault(at, FaultKind::words("each key once", format!("{key:?} again")))
 }

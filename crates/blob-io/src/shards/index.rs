@@ -7,14 +7,13 @@ use std::collections::HashMap;
 use crate::error::{FaultKind, ReadError, check_limit};
 use crate::folder::listing::stays_within;
 use crate::limits::{LONGEST_NAME, Limit, Limits, names_for};
+use crate::metadata::Kept;
 use crate::wire::cursor::Cursor;
-use crate::wire::literal::Literal;
+use crate::wire::literal::{Literal, repeated_key};
 use crate::wire::source::{Source, read};
 
 /// How deep a value that is passed over may nest.
 const MOST_NESTED: u32 = 126;
-/// How many bytes of texts are kept; a receipt takes some hundred bytes a tensor.
-const MOST_METADATA: u64 = 4 << 20;
 /// The longest file name of today's systems.
 const LONGEST_FILE: u64 = 255;
 
@@ -47,7 +46,7 @@ pub(super) fn index(source: &dyn Source, limits: &Limits) -> Result<Option<Index
         let key = text.key()?;
         match key.as_str() {
             "metadata" if text.peek()? == Some(b'{') => metadata(text, source, &mut index),
-            "weight_map" if found => Err(twice(text.pos(), &key)),
+            "weight_map" if found => Err(repeated_key(text.pos(), &key)),
             "weight_map" => {
                 found = true;
                 weights(text, limits, &mut index)
@@ -60,7 +59,7 @@ pub(super) fn index(source: &dyn Source, limits: &Limits) -> Result<Option<Index
 }
 
 fn metadata(text: &mut Literal<'_, '_>, source: &dyn Source, index: &mut Index) -> Result<(), ReadError> {
-    let mut left = MOST_METADATA;
+    let mut kept = Kept::default();
     text.members(|text| {
         let key = text.key()?;
         let at = text.pos();
@@ -74,12 +73,9 @@ fn metadata(text: &mut Literal<'_, '_>, source: &dyn Source, index: &mut Index) 
             }
             return Ok(());
         }
-        // What a pair costs beside its texts: a million empty ones are bounded too.
-        let taken = key.len() as u64 + 48;
-        if let Some(value) = text.json_string_up_to(left.saturating_sub(taken))?
-            && left >= taken
+        if let Some(value) = text.json_string_up_to(kept.left_for(&key))?
+            && kept.take(&key, value.len() as u64)
         {
-            left -= taken + value.len() as u64;
             index.metadata.push((key, value));
         }
         Ok(())
@@ -111,7 +107,7 @@ fn weights(text: &mut Literal<'_, '_>, limits: &Limits, index: &mut Index) -> Re
         bytes += name.len() as u64;
         check_limit(at, Limit::Fixed, "the bytes of all names", bytes, names_for(count))?;
         let is_new = index.map.insert(name.clone().into(), Place { file, at, found: false }).is_none();
-        if is_new { Ok(()) } else { Err(twice(at, &name)) }
+        if is_new { Ok(()) } else { Err(repeated_key(at, &name)) }
     })
 }
 
@@ -125,9 +121,4 @@ impl Index {
         self.map.values_mut().for_each(|place| place.file = places[place.file as usize]);
         self.files.sort();
     }
-}
-
-fn twice(at: u64, key: &str) -> ReadError {
-    let key: String = key.chars().take(64).collect();
-    ReadError::fault(at, FaultKind::words("each key once", format!("{key:?} again")))
 }

@@ -330,6 +330,12 @@ impl<'c, 's> Literal<'c, 's> {
     }
 }
 
+/// The fault for a key that an object has twice.
+pub(crate) fn repeated_key(at: u64, key: &str) -> ReadError {
+    let key: String = key.chars().take(64).collect();
+    ReadError::fault(at, FaultKind::words("each key once", format!("{key:?} again")))
+}
+
 /// The numbers of a list.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
