@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use blob_io::{Checkpoint, Error};
 
-use crate::options::refuse;
+use crate::options::refuse_first;
 use crate::planned::{Computed, How, Planned};
 use crate::transform::{Context, Made, Outcome, Spec, Transform, Values};
 
@@ -133,11 +133,6 @@ fn problems(outcome: &Outcome, specs: &[Spec<'_>]) -> Vec<String> {
 }
 
 /// The error for a transform that cannot be applied, with the tensors that prevent it.
-fn refused(checkpoint: &Checkpoint, step: &dyn Transform, mut problems: Vec<String>) -> Error {
-    let more = match problems.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!("; and {more} more"),
-    };
-    problems.truncate(NAMED);
-    refuse(checkpoint, format!("does not allow {}: {}{more}", step.name(), problems.join("; ")))
+fn refused(checkpoint: &Checkpoint, step: &dyn Transform, problems: Vec<String>) -> Error {
+    refuse_first(NAMED, checkpoint, &format!("does not allow {}", step.name()), problems)
 }

@@ -1,13 +1,13 @@
 //! The bytes of an existing file that go into the output as they are, copied by several threads.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 
 use blob_io::Copied;
 use blob_io::{Checkpoint, Error};
 
 use crate::hash::{self, PIECE};
-use crate::threads::{join, spawn};
+use crate::threads::{join, lock, spawn};
 use crate::watch::Watch;
 
 /// Copies every range, in pieces, and hands each piece over with its place in the output.
@@ -24,7 +24,7 @@ where
     // The index of the range that is being copied, and how many of its bytes a thread has taken.
     let next = Mutex::new((0, 0));
     let take = || {
-        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock(&next);
         let (range, done) = *next;
         let copied = copies.get(range)?;
         let len = (copied.len - done).min(PIECE as u64);

@@ -11,16 +11,13 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Kind, Source};
 use sha2::Digest as _;
 
-use crate::hash::{PIECE, Streams, read_from};
+use crate::hash::{PIECE, Streams, for_each_piece, read_from};
 use crate::receipt::kept_bits;
-use crate::threads::{join, spawn};
+use crate::threads::{io_threads, join, spawn};
 use crate::watch::{Watch, Watched};
 
 /// A prefix that separates these digests from every other use of the hash function.
 const DOMAIN: &[u8] = b"blob.content/1\n";
-
-/// More threads than this find no more memory bandwidth to share.
-const MAX_THREADS: usize = 4;
 
 /// A hash function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,13 +134,7 @@ fn file(name: &str, source: &dyn Source, algorithm: Algorithm, watch: &dyn Watch
         Algorithm::Blake3 => in_pieces(name, source, watch)?,
         Algorithm::Sha256 => {
             let mut hasher = algorithm.hasher();
-            let mut buf = vec![0; bytes.min(PIECE as u64) as usize];
-            for at in (0..bytes).step_by(PIECE) {
-                let piece = &mut buf[..(bytes - at).min(PIECE as u64) as usize];
-                read_from(name, source, at, piece)?;
-                watch.step(piece.len() as u64)?;
-                hasher.update(piece);
-            }
+            for_each_piece((name, source), watch, |_, piece| hasher.update(piece))?;
             hasher.finish()
         }
     };
@@ -254,7 +245,7 @@ fn shared<T: Send>(
     share: impl Fn() -> Result<T, Error> + Sync,
 ) -> Result<Vec<T>, Error> {
     let share = || share().inspect_err(|_| failed.store(true, Ordering::Relaxed));
-    let threads = thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS)).min(items);
+    let threads = io_threads().min(items);
     thread::scope(|scope| {
         // Where no thread can be started, this one does all the work.
         let others: Vec<_> = (1..threads).map_while(|_| spawn(scope, share)).collect();

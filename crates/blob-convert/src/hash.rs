@@ -4,13 +4,14 @@
 //! joined as section 2.1 of the BLAKE3 paper says. A chunk that comes in parts waits for the rest of it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use blake3::{CHUNK_LEN, Hash};
 use blob_io::{Checkpoint, Error, Source};
 use sha2::Digest;
 
+use crate::threads::lock;
 use crate::watch::Watch;
 
 /// What is read, hashed and written at once: a power of two, and small enough to be in cache still when it is written.
@@ -95,11 +96,6 @@ impl Streams {
         let state = self.state.into_inner();
         state.unwrap_or_else(PoisonError::into_inner).done
     }
-}
-
-/// A poisoned lock is taken all the same: the panic of the thread that held it is reported when the thread is joined.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The level of the largest subtree that begins at `pos` and ends by `end`: it has two to the power of it chunks. A
@@ -199,21 +195,20 @@ impl Tree {
 /// The SHA-256 of a file as it is stored, also of a gzip file, in lower-case hexadecimal.
 pub(crate) fn sha256(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
     let mut hasher = sha2::Sha256::new();
-    stored(checkpoint, watch, |_, bytes| hasher.update(bytes))?;
+    for_each_piece((checkpoint.name(), checkpoint.stored()), watch, |_, bytes| hasher.update(bytes))?;
     Ok(hasher.finalize().iter().map(|b| format!("{b:02x}")).collect())
 }
 
-/// Hands over a file's bytes as they are stored, also a gzip file's, with the place of each piece.
-pub(crate) fn stored(
-    checkpoint: &Checkpoint,
+/// Calls `take` with a source's bytes, piece by piece, each with its offset. Errors call the source `name`.
+pub(crate) fn for_each_piece(
+    (name, source): (&str, &dyn Source),
     watch: &dyn Watch,
     mut take: impl FnMut(u64, &[u8]),
 ) -> Result<(), Error> {
-    let source = checkpoint.stored();
     let mut buf = vec![0; source.len().min(PIECE as u64) as usize];
     for at in (0..source.len()).step_by(PIECE) {
         let bytes = &mut buf[..(source.len() - at).min(PIECE as u64) as usize];
-        read(checkpoint, source, at, bytes)?;
+        read_from(name, source, at, bytes)?;
         watch.step(bytes.len() as u64)?;
         take(at, bytes);
     }

@@ -88,13 +88,18 @@ pub(crate) fn refuse(checkpoint: &Checkpoint, message: String) -> Error {
     Error::Request { file: checkpoint.name().to_owned(), message }
 }
 
-/// The same with a list of problems, cut after the first ones.
-pub(crate) fn refuse_all(checkpoint: &Checkpoint, what: &str, mut problems: Vec<String>) -> Error {
-    let more = match problems.len().saturating_sub(NAMED) {
+/// [`refuse`] with a list of problems, of which the first [`NAMED`] are named.
+pub(crate) fn refuse_all(checkpoint: &Checkpoint, what: &str, problems: Vec<String>) -> Error {
+    refuse_first(NAMED, checkpoint, what, problems)
+}
+
+/// [`refuse`] with a list of problems, of which the first `max` are named.
+pub(crate) fn refuse_first(max: usize, checkpoint: &Checkpoint, what: &str, mut problems: Vec<String>) -> Error {
+    let more = match problems.len().saturating_sub(max) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
-    problems.truncate(NAMED);
+    problems.truncate(max);
     refuse(checkpoint, format!("{what}: {}{more}", problems.join("; ")))
 }
 

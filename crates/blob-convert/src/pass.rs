@@ -5,8 +5,8 @@
 //! source is read twice.
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use blob_io::Copied;
@@ -20,13 +20,10 @@ use crate::planned::{How, Planned};
 use crate::shards::Shards;
 use crate::sink::{Moves, Sink};
 use crate::target;
-use crate::threads::{join, spawn};
+use crate::threads::{io_threads, join, lock, spawn};
 use crate::transform::{Amount, Found, Tally};
 use crate::verify::contradicted;
 use crate::watch::{Uncounted, Watch};
-
-/// More threads than this find no more memory bandwidth to share.
-const MAX_THREADS: usize = 4;
 
 /// What a conversion has done.
 #[derive(Clone, Debug)]
@@ -96,7 +93,7 @@ impl Job<'_> {
         let digests = self.fill(&sink, tally)?;
         if let Some(base) = self.plan.base.file() {
             let uncounted = Uncounted(self.watch);
-            copies::copy(base, layout.copies(), threads(), &uncounted, &|at, bytes| output.write_all_at(at, bytes))?;
+            copies::copy(base, layout.copies(), io_threads(), &uncounted, &|at, bytes| output.write_all_at(at, bytes))?;
         }
         self.unchanged()?;
         let crcs = sink.into_crcs(self.plan.tensors.len());
@@ -166,7 +163,7 @@ impl Job<'_> {
                     let written = Mutex::new(&mut output);
                     let base = self.plan.base.file().unwrap_or(self.checkpoint);
                     copies::copy(base, &[copied], 1, &Uncounted(self.watch), &|_, bytes| {
-                        written.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)
+                        lock(&written).write_all(bytes)
                     })?;
                 }
             }
@@ -185,7 +182,7 @@ impl Job<'_> {
             tensors.put(tensor, at, bytes);
             sink.put(tensor, at, bytes)
         };
-        let threads = if sink.takes_any_order() { threads() } else { 1 };
+        let threads = if sink.takes_any_order() { io_threads() } else { 1 };
         let mut apart = apart;
         apart.sort_by_key(|tensor| std::cmp::Reverse(self.plan.tensors[*tensor].spec.byte_len()));
         let next = AtomicUsize::new(0);
@@ -298,7 +295,8 @@ impl Job<'_> {
         });
         parts.into_iter().collect::<Result<(), Error>>()?;
         if self.checkpoint.is_packed() {
-            hash::stored(self.checkpoint, &uncounted, |at, bytes| hashed.put(0, at, bytes))?;
+            let stored = (self.checkpoint.name(), self.checkpoint.stored());
+            hash::for_each_piece(stored, &uncounted, |at, bytes| hashed.put(0, at, bytes))?;
         }
         Ok((hashed.finish()[0].to_hex().to_string(), sha256.transpose()?))
     }
@@ -335,9 +333,4 @@ enum Piece {
     Copied(Copied),
     /// Which tensor, and which of the layout's it is.
     Tensor(usize, usize),
-}
-
-/// How many threads a file is written by.
-fn threads() -> usize {
-    thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS))
 }

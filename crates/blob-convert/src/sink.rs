@@ -4,7 +4,7 @@
 //! Tensors that the pass cannot handle are read on their own.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use blob_core::DType;
 use blob_io::{Error, Frame, Layout, Output, OutputDir, TensorSpec};
@@ -14,6 +14,7 @@ use crate::hash;
 use crate::plan::Plan;
 use crate::planned::{How, Planned};
 use crate::shards::Shards;
+use crate::threads::lock;
 use crate::transform::Tally;
 
 /// If runs are shorter than this on average, gathering them is faster than writing each one separately.
@@ -287,11 +288,6 @@ impl<'a> Sink<'a> {
         }
         Ok(folder.written)
     }
-}
-
-/// A poisoned lock is taken all the same: the panic of the thread that held it is reported when the thread is joined.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Folder<'_> {

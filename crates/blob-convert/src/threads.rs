@@ -1,11 +1,20 @@
 //! Threads where the system allows them: under a limit on processes or memory, one thread does all the work.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
 #[cfg(not(test))]
 use real::none_left;
 #[cfg(test)]
 use tests::none_left;
+
+/// More threads than this find no more memory bandwidth to share.
+const MAX_THREADS: usize = 4;
+
+/// How many threads read, hash and write a file.
+pub(crate) fn io_threads() -> usize {
+    thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS))
+}
 
 /// Starts a thread; `None` if the system refuses one, and `work` is dropped.
 pub(crate) fn spawn<'scope, T: Send + 'scope>(
@@ -24,6 +33,11 @@ pub(crate) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
         Ok(done) => done,
         Err(panic) => std::panic::resume_unwind(panic),
     }
+}
+
+/// A poisoned lock is taken anyway: the panic of the thread that held it is reported when the thread is joined.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(not(test))]
