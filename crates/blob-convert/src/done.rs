@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::options::{Options, refuse};
-use crate::receipt::{MOST_STEPS, Step, history_of, own, read};
+use crate::receipt::{MAX_STEPS, Step, history_of, own, read};
 use crate::transform::Transform;
 
 /// What a receipt says of transforms.
@@ -30,7 +30,7 @@ pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> 
     match transformed.transforms {
         None => Ok(Vec::new()),
         Some(Value::Null) => Err("the receipt had no room for its transforms"),
-        Some(Value::Array(steps)) if steps.len() > MOST_STEPS => Err("the receipt has too many transforms"),
+        Some(Value::Array(steps)) if steps.len() > MAX_STEPS => Err("the receipt has too many transforms"),
         Some(steps) => serde_json::from_value(steps).map_err(|_| "the receipt's transforms cannot be read"),
     }
 }

@@ -22,9 +22,9 @@ use crate::planned::Planned;
 use crate::receipt::{KeptBits, kept_bits, own, read};
 
 /// A longer frame is left out: a receipt has 4 MiB, which our readers accept of metadata.
-const MOST_BYTES: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 /// A frame of more holes is left out, too: each takes 40 bytes of memory, however short the text is that says so.
-const MOST_HOLES: u64 = 1 << 20;
+const MAX_HOLES: u64 = 1 << 20;
 
 /// A file's bytes but for those of its tensors.
 pub(crate) struct Frame {
@@ -140,7 +140,7 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     if spans.windows(2).any(|pair| pair[1].start < pair[0].end) {
         return Ok(Err("values of two tensors, as data and diff, lie between each other, or share bytes"));
     }
-    let Some(room) = around(checkpoint.file_len(), &holes).filter(|room| *room <= MOST_BYTES) else {
+    let Some(room) = around(checkpoint.file_len(), &holes).filter(|room| *room <= MAX_BYTES) else {
         return Ok(Err("more than 4 MiB lie around the tensors"));
     };
     let mut kept = vec![0; room as usize];
@@ -193,7 +193,7 @@ impl Frame {
     /// The frame of a text that comes from a file, and so may say anything.
     fn read(format: Format, text: &Text) -> Option<Self> {
         let holes = each(&text.holes)?;
-        let room = around(text.bytes, &holes).filter(|room| *room <= MOST_BYTES)?;
+        let room = around(text.bytes, &holes).filter(|room| *room <= MAX_BYTES)?;
         let packed = base64::decode(&text.deflate)?;
         let mut kept = Vec::new();
         DeflateDecoder::new(&packed[..]).take(room + 1).read_to_end(&mut kept).ok()?;
@@ -281,7 +281,7 @@ fn span(holes: &[Holes]) -> Option<Range<u64>> {
 /// Each hole on its own; `None` where they are too many, or leave every file.
 fn each(said: &[Holes]) -> Option<Vec<Hole>> {
     let count = said.iter().map(Holes::count).fold(0, u64::saturating_add);
-    let mut holes = Vec::with_capacity(usize::try_from(count).ok().filter(|_| count <= MOST_HOLES)?);
+    let mut holes = Vec::with_capacity(usize::try_from(count).ok().filter(|_| count <= MAX_HOLES)?);
     for some in said {
         match *some {
             Holes::One(at, len) => holes.push(Hole { at, len }),

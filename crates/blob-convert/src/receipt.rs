@@ -22,7 +22,7 @@ use crate::transform::Transform;
 pub use account::{Account, Changed};
 use contents::Contents;
 pub(crate) use contents::of_all;
-pub(crate) use lineage::{MOST_STEPS, each, history_of, read};
+pub(crate) use lineage::{MAX_STEPS, each, history_of, read};
 pub use lineage::{Origin, Step};
 
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` behind it, as a member of an npz.
@@ -32,7 +32,7 @@ pub const KEY: &str = "blob.receipt";
 pub(crate) const BITS_OF_BF16: &str = "bf16 bits stored as u2: NumPy has no bfloat16";
 
 /// The longest receipt that we write, not counting a folder's list of files: our readers accept 4 MiB of metadata.
-const MOST_TEXT: usize = (4 << 20) - 4096;
+const MAX_TEXT: usize = (4 << 20) - 4096;
 
 /// A receipt whose digests are still to come.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Receipt {
             rest["transforms"] = options.transforms.iter().map(step).collect();
         }
         let contents = Contents::new(tensors, files)?;
-        let room = MOST_TEXT - if files.is_empty() { contents.len() } else { 0 };
+        let room = MAX_TEXT - if files.is_empty() { contents.len() } else { 0 };
         let mut source = Value::Object(source);
         shorten(&mut source, &mut rest, room);
         if rest["changes"].is_null() {
@@ -239,7 +239,7 @@ pub(crate) fn of_kept_bits<'t>(tensors: impl Iterator<Item = (&'t str, DType)>) 
         "tool": concat!("blob ", env!("CARGO_PKG_VERSION")),
         "changes": kept.iter().map(change).collect::<Vec<_>>(),
     });
-    shorten(&mut Value::Null, &mut rest, MOST_TEXT);
+    shorten(&mut Value::Null, &mut rest, MAX_TEXT);
     if rest["changes"].is_null() {
         rest["bf16_as_u16"] = json!(true);
     }

@@ -17,7 +17,7 @@ use crate::options::{Options, and_more, refuse};
 use crate::planned::Planned;
 
 /// All shards are open at once, and systems allow about a thousand open files.
-const MOST_SHARDS: usize = 500;
+const MAX_SHARDS: usize = 500;
 
 /// How many old files are named.
 const NAMED: usize = 3;
@@ -91,8 +91,8 @@ fn shards(path: &Path, most: u64, tensors: &[Planned]) -> Result<Option<Shards>,
     if count <= 1 {
         return Ok(None);
     }
-    if count > MOST_SHARDS {
-        let message = format!("would be {count} shards; at most {MOST_SHARDS} are written");
+    if count > MAX_SHARDS {
+        let message = format!("would be {count} shards; at most {MAX_SHARDS} are written");
         return Err(refused(path, message));
     }
     if path.file_name().and_then(OsStr::to_str).is_none() {

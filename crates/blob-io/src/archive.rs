@@ -19,7 +19,7 @@ use crate::wire::spool::Spool;
 use crate::wire::tar::{self, Kind};
 
 /// How many members can be chosen from.
-const MOST_CHOICES: usize = 256;
+const MAX_CHOICES: usize = 256;
 /// How many bytes of one compressed member are unpacked to tell what it is, and of all members together.
 const BEGINNING: usize = 64 << 10;
 const BEGINNINGS: usize = 64 << 20;
@@ -281,7 +281,7 @@ impl Choice {
         if !self.holds_tensors(archive, &member) {
             return;
         }
-        match self.members.len() < MOST_CHOICES {
+        match self.members.len() < MAX_CHOICES {
             true => self.members.push(member),
             false => self.more += 1,
         }

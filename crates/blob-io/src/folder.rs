@@ -21,10 +21,10 @@ use crate::wire::source::{FileSource, Source};
 use listing::Listed;
 
 /// How many files stay open: as many as threads read at once.
-const MOST_OPEN: usize = 8;
+const MAX_OPEN: usize = 8;
 /// A receipt's text is kept if it is at most this long beside its list of files. An item of that list may be this long,
 /// beside its two names, of which a byte takes six as `\u0000`.
-const MOST_TEXT: u64 = 4 << 20;
+const MAX_TEXT: u64 = 4 << 20;
 const TEXT_EACH: u64 = 1024;
 const LONGEST_ESCAPE: u64 = 6;
 
@@ -60,7 +60,7 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
         }
     };
     let mut folder = Folder::new(path);
-    let mut most = MOST_TEXT;
+    let mut most = MAX_TEXT;
     let listed = listing::files(&receipt, &mut |listed, at| {
         most += TEXT_EACH + LONGEST_ESCAPE * (listed.name.len() + listed.file.len()) as u64;
         folder.list(&listed, at, table)
@@ -200,7 +200,7 @@ impl Folder {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "is of another length than when it was listed"));
         }
         let file = Arc::new(file);
-        if open.len() == MOST_OPEN {
+        if open.len() == MAX_OPEN {
             open.remove(0);
         }
         open.push((index, file.clone()));

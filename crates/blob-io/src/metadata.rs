@@ -6,7 +6,7 @@ use crate::names::NameTable;
 use crate::wire::literal::Literal;
 
 /// How many bytes of metadata are kept; a receipt takes some hundred bytes a tensor.
-const MOST_METADATA: u64 = 4 << 20;
+const MAX_METADATA: u64 = 4 << 20;
 
 /// The warning where there are more.
 pub(crate) const LEFT_OUT: &str = "metadata beyond 4 MiB are left out";
@@ -24,13 +24,13 @@ impl Kept {
 
     /// How long a key's value may be.
     pub(crate) fn left_for(&self, key: &str) -> u64 {
-        MOST_METADATA.saturating_sub(self.0).saturating_sub(Self::cost(key))
+        MAX_METADATA.saturating_sub(self.0).saturating_sub(Self::cost(key))
     }
 
     /// Counts a pair, where it is not too much.
     pub(crate) fn take(&mut self, key: &str, len: u64) -> bool {
         let sum = self.0.saturating_add(Self::cost(key)).saturating_add(len);
-        let fits = sum <= MOST_METADATA;
+        let fits = sum <= MAX_METADATA;
         if fits {
             self.0 = sum;
         }

@@ -17,7 +17,7 @@ use crate::warning::{Flag, Warning};
 const MAX_RUNS: usize = 1 << 17;
 
 /// How many faults of the file as a whole are kept.
-const MOST_FAULTS: usize = 20;
+const MAX_FAULTS: usize = 20;
 
 /// The entries of a file: gives each a unique name and enforces the file's limits.
 #[derive(Debug)]
@@ -211,7 +211,7 @@ impl NameTable {
 
     /// Records a fault of the file as a whole; only the first few, because a hostile file may have a million.
     pub(crate) fn fault(&mut self, fault: Fault) {
-        if self.faults.len() < MOST_FAULTS {
+        if self.faults.len() < MAX_FAULTS {
             self.faults.push(fault);
         }
     }

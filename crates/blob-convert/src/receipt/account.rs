@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::Value;
 
-use super::lineage::{MOST_STEPS, Origin, Step, each, history_of, read};
+use super::lineage::{MAX_STEPS, Origin, Step, each, history_of, read};
 
 /// At most this many kinds of changes are listed.
 const KINDS: usize = 64;
@@ -99,7 +99,7 @@ impl Account {
         let kinds = fields.changes.unwrap_or_default().0.into_iter();
         Some(Self {
             history: history_of(text),
-            transforms: steps.filter(|steps: &Vec<Step>| steps.len() <= MOST_STEPS),
+            transforms: steps.filter(|steps: &Vec<Step>| steps.len() <= MAX_STEPS),
             changes: kinds.map(|(what, (tensors, named))| Changed { what, tensors, named }).collect(),
             left_out: fields.left_out.unwrap_or_default().0,
             lost_values: fields.lost_values,

@@ -13,11 +13,11 @@ use serde_json::Value;
 /// A longer receipt is not read.
 const LONGEST: usize = 16 << 20;
 /// How many earlier sources a receipt names: the first, and the last of them.
-const MOST_EARLIER: usize = 64;
+const MAX_EARLIER: usize = 64;
 /// Earlier sources with a longer text are left out of the history.
 const LONGEST_TEXT: usize = 1024;
 /// More transforms than this are not read.
-pub(crate) const MOST_STEPS: usize = 64;
+pub(crate) const MAX_STEPS: usize = 64;
 /// Longer settings of earlier conversions are left out of the history.
 const LONGEST_SETTINGS: usize = 256;
 
@@ -75,7 +75,7 @@ impl Origin {
         let is_short = |text: &String| text.len() <= LONGEST_TEXT;
         let steps = &self.transforms;
         [&self.name, &self.blake3, &self.format, &self.tool].into_iter().all(is_short)
-            && steps.len() <= MOST_STEPS
+            && steps.len() <= MAX_STEPS
             && steps.iter().all(|step| is_short(&step.name) && step.settings.to_string().len() <= LONGEST_SETTINGS)
     }
 }
@@ -101,7 +101,7 @@ impl Earlier {
         if !origin.is_short() {
             return;
         }
-        if self.0.len() == MOST_EARLIER {
+        if self.0.len() == MAX_EARLIER {
             self.0.remove(1);
         }
         self.0.push(origin);

@@ -12,7 +12,7 @@ use crate::parts::{self, Part, Placed, varint};
 use crate::spec::{Problems, TensorSpec};
 
 /// No Caffe reads a longer message: protobuf counts its bytes in an `int`.
-pub(crate) const MOST_BYTES: u64 = i32::MAX as u64;
+pub(crate) const MAX_BYTES: u64 = i32::MAX as u64;
 
 /// The key of a Datum's `float_data`, field 6 of 32 bits: Caffe's message does not pack it.
 const FLOAT: u8 = 6 << 3 | 5;
@@ -150,7 +150,7 @@ pub(crate) fn plan(specs: &[TensorSpec], message: &Message, form: Form) -> Resul
         }
     };
     problems.refused(format)?;
-    parts::place(format, &parts, specs, MOST_BYTES)
+    parts::place(format, &parts, specs, MAX_BYTES)
 }
 
 fn check(specs: &[TensorSpec], pair: Pair, form: Form, problems: &mut Problems) {

@@ -10,7 +10,7 @@ use crate::limits::Limit;
 use crate::net::{Builder, Net};
 
 /// Longer texts are refused; the largest nets have some hundred kilobytes.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Reads a prototxt's bytes; `name` is what errors call it.
 ///
@@ -24,7 +24,7 @@ pub fn prototxt(name: &str, bytes: &[u8]) -> Result<Net, Error> {
 }
 
 fn read(bytes: &[u8]) -> Result<Net, Fault> {
-    check_limit(0, Limit::Fixed, "the bytes of a prototxt", bytes.len() as u64, MOST_BYTES)?;
+    check_limit(0, Limit::Fixed, "the bytes of a prototxt", bytes.len() as u64, MAX_BYTES)?;
     let mut text = Text::new(bytes);
     let mut builder = Builder::new();
     // The layer that is open: its fields, whether it is of V2, and where it begins.

@@ -6,7 +6,7 @@ use crate::error::{Fault, FaultKind};
 use crate::names::name_from_bytes;
 
 /// Messages nest at most this deep: protobuf's own limit.
-const MOST_DEEP: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// What comes next.
 pub(super) enum Event<'a> {
@@ -137,7 +137,7 @@ impl<'a> Text<'a> {
     }
 
     fn open(&mut self, field: &'a str, in_list: bool) -> Result<Event<'a>, Fault> {
-        if self.path.len() >= MOST_DEEP {
+        if self.path.len() >= MAX_DEPTH {
             return Err(self.fault_at(self.pos, "messages nested at most 100 deep", "deeper ones"));
         }
         let close = if self.take(b'{') { b'}' } else { b'>' };

@@ -7,7 +7,7 @@ use crate::wire::literal::Literal;
 use crate::wire::source::Source;
 
 /// How deep a value that is passed over may nest.
-const MOST_NESTED: u32 = 126;
+const MAX_NESTED: u32 = 126;
 /// A longer path is refused: our own have at most 1,024 bytes and an extension.
 const LONGEST_PATH: u64 = 2048;
 
@@ -32,7 +32,7 @@ pub(crate) fn files(
     Literal::new(&mut cursor, receipt.len()).members(|text| {
         let key = text.key()?;
         if key != "contents" || text.peek()? != Some(b'[') {
-            return text.skip_json(MOST_NESTED);
+            return text.skip_json(MAX_NESTED);
         }
         found = true;
         text.step();
@@ -67,7 +67,7 @@ fn item(text: &mut Literal<'_, '_>) -> Result<Listed, ReadError> {
                 }
             }
             "file_bytes" => listed.bytes = text.number("a file's length")?,
-            _ => text.skip_json(MOST_NESTED)?,
+            _ => text.skip_json(MAX_NESTED)?,
         }
         Ok(())
     })?;

@@ -11,7 +11,7 @@ use crate::metadata::{Kept, LEFT_OUT};
 use crate::names::{NameTable, name_from_bytes};
 
 /// How many values of a heap are looked at to find one.
-const MOST_VALUES: u32 = 4096;
+const MAX_VALUES: u32 = 4096;
 
 /// Reads them.
 pub(super) fn read(structure: &Structure, table: &mut NameTable) -> Result<(), ReadError> {
@@ -84,7 +84,7 @@ fn heap(structure: &Structure, reference: &[u8]) -> Result<Option<Place>, ReadEr
     };
     let end = at.saturating_add(size);
     at += 16;
-    for _ in 0..MOST_VALUES {
+    for _ in 0..MAX_VALUES {
         if at.saturating_add(16) > end {
             break;
         }

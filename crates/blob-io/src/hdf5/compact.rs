@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::structure::{MOST_HEADER, Structure};
+use super::structure::{MAX_HEADER, Structure};
 use crate::error::{FaultKind, ReadError, check_limit};
 use crate::limits::Limit;
 use crate::wire::cursor::Cursor;
@@ -26,7 +26,7 @@ pub(super) fn place(structure: &Structure, at: u64, values: &[u8]) -> Result<u64
     let mut walked = 0;
     while let Some(block) = blocks.pop() {
         walked += block.end.saturating_sub(block.start);
-        check_limit(block.start, Limit::Fixed, "the bytes of a header", walked, MOST_HEADER as u64)?;
+        check_limit(block.start, Limit::Fixed, "the bytes of a header", walked, MAX_HEADER as u64)?;
         let mut next = block.start;
         while let Some((kind, body)) = header.message(next, block.end)? {
             next = body.end;

@@ -17,11 +17,11 @@ use crate::spec::{Problems, TensorSpec, refuse};
 /// What errors call the format.
 pub(super) const FORMAT: &str = "hdf5";
 /// Deeper or larger groups, or more of them, are refused: this crate's own reader would refuse them too.
-const MOST_NESTED: usize = 32;
-const MOST_OBJECTS: usize = 1 << 16;
-const MOST_NAMES: usize = 8 << 20;
+const MAX_NESTED: usize = 32;
+const MAX_OBJECTS: usize = 1 << 16;
+const MAX_NAMES: usize = 8 << 20;
 /// What the names and headers in one group may take: the reader allows 768 KiB.
-const MOST_OF_GROUP: usize = 640 << 10;
+const MAX_GROUP_BYTES: usize = 640 << 10;
 /// What Caffe stores of a solver beside its history.
 const COUNTERS: [&str; 2] = ["iter", "current_step"];
 const LEARNED_NET: &str = "learned_net";
@@ -100,8 +100,8 @@ pub(super) fn tree(
         Form::SolverState => whole(&root, specs, &mut problems),
     }
     let (objects, names) = sizes("", &root, specs, &mut problems);
-    if objects > MOST_OBJECTS || names > MOST_NAMES {
-        let most = format!("{MOST_OBJECTS} groups and datasets with names of {MOST_NAMES} bytes");
+    if objects > MAX_OBJECTS || names > MAX_NAMES {
+        let most = format!("{MAX_OBJECTS} groups and datasets with names of {MAX_NAMES} bytes");
         return Err(refuse(
             FORMAT,
             format!("{objects} groups and datasets have names of {names} bytes; the most is {most}"),
@@ -155,7 +155,7 @@ fn path(form: Form, spec: &TensorSpec) -> Result<Vec<String>, &'static str> {
     if parts.iter().any(|part| part.is_empty() || part == "." || part.contains('\0')) {
         return Err("has a part between slashes that HDF5 cannot store: nothing, a dot, or a NUL");
     }
-    if parts.len() > MOST_NESTED {
+    if parts.len() > MAX_NESTED {
         return Err("has more than 32 parts between slashes");
     }
     let is_number = |part: &String| named::number(part).is_some_and(|(_, is_diff)| !is_diff);
@@ -205,7 +205,7 @@ fn sizes(path: &str, group: &BTreeMap<String, Node>, specs: &[TensorSpec], probl
             (objects, names) = (objects + inner_objects, names + inner_names);
         }
     }
-    if bytes > MOST_OF_GROUP {
+    if bytes > MAX_GROUP_BYTES {
         problems.add(
             if path.is_empty() { "/" } else { path },
             format!("is a group of {} names, which take over 640 KiB", group.len()),

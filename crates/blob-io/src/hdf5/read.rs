@@ -16,8 +16,8 @@ use crate::names::{NameTable, faulty};
 use crate::wire::source::Input;
 
 /// Groups and datasets of one file.
-const MOST_OBJECTS: u64 = 1 << 16;
-const MOST_NESTED: u64 = 64;
+const MAX_OBJECTS: u64 = 1 << 16;
+const MAX_NESTED: u64 = 64;
 
 /// A dataset on the way to its place in the list.
 struct Found {
@@ -85,8 +85,8 @@ fn walk(structure: &mut Structure, table: &NameTable) -> Result<(Vec<Rc<str>>, V
         subgroups.sort_unstable();
         datasets.sort_unstable();
         let count = (groups.len() + todo.len() + all.len() + subgroups.len() + datasets.len()) as u64;
-        check_limit(at, Limit::Fixed, "the number of groups and datasets", count, MOST_OBJECTS)?;
-        check_limit(at, Limit::Fixed, "the depth of groups", parts.len() as u64, MOST_NESTED)?;
+        check_limit(at, Limit::Fixed, "the number of groups and datasets", count, MAX_OBJECTS)?;
+        check_limit(at, Limit::Fixed, "the depth of groups", parts.len() as u64, MAX_NESTED)?;
         names += subgroups.iter().map(|name| 2 * (path.len() + name.len())).sum::<usize>() as u64;
         names += datasets.iter().map(String::len).sum::<usize>() as u64;
         let most = names_for(count);

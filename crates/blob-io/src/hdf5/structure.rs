@@ -18,13 +18,13 @@ use crate::wire::source::{Input, Source};
 
 /// How many bytes one call may read. The reader keeps some seventeen bytes for each, of hostile headers; Caffe's header
 /// of a dataset has 272 bytes, so a group may hold 2,800 of them.
-const MOST_READ: u64 = 768 << 10;
+const MAX_CALL_BYTES: u64 = 768 << 10;
 /// After this many bytes the reader is opened anew, which empties its caches.
-const MOST_KEPT: u64 = 128 << 10;
+const MAX_CACHED_BYTES: u64 = 128 << 10;
 /// What listing a file may read: a header can lead to itself in more ways than one.
-const MOST_IN_ALL: u64 = 256 << 20;
+const MAX_TOTAL: u64 = 256 << 20;
 /// One object's header: Caffe's have 272 bytes, one with the longest compact values under 66 KiB.
-pub(super) const MOST_HEADER: usize = 72 << 10;
+pub(super) const MAX_HEADER: usize = 72 << 10;
 
 /// The structure of an open file.
 pub(super) struct Structure {
@@ -47,7 +47,7 @@ impl Structure {
 
     /// Empties the reader's caches, where they may be large: call it while none of its groups is held.
     pub(super) fn tidy(&mut self) -> Result<(), ReadError> {
-        if self.bytes.kept.load(Ordering::Relaxed) > MOST_KEPT {
+        if self.bytes.kept.load(Ordering::Relaxed) > MAX_CACHED_BYTES {
             self.file = self.bytes.open()?;
         }
         Ok(())
@@ -110,7 +110,7 @@ impl Bytes {
 
     fn open(self: &Arc<Self>) -> Result<Hdf5File, ReadError> {
         self.kept.store(0, Ordering::Relaxed);
-        let options = OpenOptions::default().with_max_object_header_bytes(MOST_HEADER).with_chunk_cache_bytes(0);
+        let options = OpenOptions::default().with_max_object_header_bytes(MAX_HEADER).with_chunk_cache_bytes(0);
         self.guard(|| Hdf5File::from_storage_with_options(self.clone(), options))
     }
 
@@ -150,9 +150,9 @@ impl Bytes {
         let spend = |spent: &AtomicU64| spent.fetch_add(needed, Ordering::Relaxed).saturating_add(needed);
         spend(&self.kept);
         let (field, spent) = ("the bytes of one group's or dataset's structure", spend(&self.asked));
-        check_limit(offset, Limit::Fixed, field, spent, MOST_READ)?;
+        check_limit(offset, Limit::Fixed, field, spent, MAX_CALL_BYTES)?;
         let (field, spent) = ("the bytes of the file's structure", spend(&self.all));
-        check_limit(offset, Limit::Fixed, field, spent, MOST_IN_ALL)?;
+        check_limit(offset, Limit::Fixed, field, spent, MAX_TOTAL)?;
         let mut bytes = vec![0; len];
         crate::wire::source::read(&self.input, offset, &mut bytes)?;
         Ok(bytes)

@@ -20,7 +20,7 @@ const UNDEFINED: u64 = u64::MAX;
 const LEAF_K: usize = 4;
 const NODE_K: usize = 16;
 /// A longer header of the root is refused: this crate's own reader would refuse it too.
-const MOST_HEADER: usize = 60 << 10;
+const MAX_HEADER: usize = 60 << 10;
 /// libhdf5 refuses a smaller heap of values.
 const LEAST_HEAP: usize = 4096;
 
@@ -51,8 +51,8 @@ pub(crate) fn plan(
         return Err(refuse(FORMAT, format!("an attribute has a name and no NUL, unlike {key:?}: {value:?}")));
     }
     let header: usize = attributes.iter().map(|(key, _)| attribute(key, 0, 0, 0).len()).sum();
-    if header > MOST_HEADER {
-        return Err(refuse(FORMAT, format!("the metadata's keys take {header} bytes; the most is {MOST_HEADER}")));
+    if header > MAX_HEADER {
+        return Err(refuse(FORMAT, format!("the metadata's keys take {header} bytes; the most is {MAX_HEADER}")));
     }
     let places = vec![0; specs.len()];
     let mut plan = Plan { root, specs: specs.to_vec(), form, keys, places, head: 0, len: 0 };

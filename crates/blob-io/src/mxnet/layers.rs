@@ -8,7 +8,7 @@ use crate::limits::Limit;
 use crate::net::{Builder, Draft, Net, Role};
 
 /// Nets of more outputs are refused.
-const MOST_HEADS: u64 = 1 << 16;
+const MAX_OUTPUTS: u64 = 1 << 16;
 
 /// An output of a node: the node, and which one.
 type Value = (u64, u64);
@@ -58,7 +58,7 @@ impl Layers {
 
     /// An output of the net, which is named at byte `at`.
     pub(super) fn head(&mut self, node: u64, output: u64, at: u64) -> Result<(), ReadError> {
-        check_limit(at, Limit::Fixed, "the number of outputs", self.heads.len() as u64 + 1, MOST_HEADS)?;
+        check_limit(at, Limit::Fixed, "the number of outputs", self.heads.len() as u64 + 1, MAX_OUTPUTS)?;
         self.heads.push((node, output));
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::wire::cursor::Cursor;
 pub(super) const LIST_MAGIC: u64 = 0x112;
 
 /// At most this many devices are listed; a hostile file may name another one for each array.
-const MOST_CONTEXTS: usize = 4;
+const MAX_CONTEXTS: usize = 4;
 
 /// Lists the arrays of a list file. Returns the versions of its records, in words.
 pub(crate) fn list(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
@@ -91,7 +91,7 @@ impl Walk {
             && !context.is_cpu()
             && !self.contexts.contains(&context)
         {
-            if self.contexts.len() < MOST_CONTEXTS {
+            if self.contexts.len() < MAX_CONTEXTS {
                 self.contexts.push(context);
             } else {
                 self.more_contexts = true;

@@ -20,13 +20,13 @@ use crate::wire::literal::Literal;
 use crate::wire::source::{Bytes, FileSource, Source};
 
 /// Longer files are refused: the largest net of a zoo has under a megabyte.
-const MOST_BYTES: u64 = 128 << 20;
+const MAX_BYTES: u64 = 128 << 20;
 /// A node of more inputs is refused: the largest concatenations have some hundred.
-const MOST_INPUTS: u64 = 1 << 16;
+const MAX_INPUTS: u64 = 1 << 16;
 /// How deep values may nest that are passed over, subgraphs among them.
-const MOST_NESTED: u32 = 64;
+const MAX_NESTED: u32 = 64;
 /// A longer attribute is passed over: those that count are numbers and short lists.
-const MOST_TEXT: u64 = 1 << 10;
+const MAX_TEXT: u64 = 1 << 10;
 /// Variables of such names are learnt, whatever uses them: MXNet's `Initializer` goes by these endings.
 const LEARNT: [&str; 9] =
     ["weight", "bias", "gamma", "beta", "moving_mean", "moving_var", "running_mean", "running_var", "parameters"];
@@ -103,7 +103,7 @@ impl Symbol {
 
     fn from_source(name: &str, source: &dyn Source) -> Result<Self, Error> {
         let read = || {
-            check_limit(0, Limit::Fixed, "the bytes of a symbol file", source.len(), MOST_BYTES)?;
+            check_limit(0, Limit::Fixed, "the bytes of a symbol file", source.len(), MAX_BYTES)?;
             let mut cursor = Cursor::new(source);
             nodes(&mut Literal::new(&mut cursor, source.len()), &Limits::default())
         };
@@ -151,7 +151,7 @@ fn nodes(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Nodes, ReadError
                 let Used { node, output, .. } = used(text)?;
                 nodes.layers.head(node, output, at)
             }),
-            _ => text.skip_json(MOST_NESTED),
+            _ => text.skip_json(MAX_NESTED),
         }
     })?;
     text.blank()?;
@@ -195,12 +195,12 @@ impl Nodes {
                     inputs.clear();
                     text.items(|text| {
                         let count = inputs.len() as u64 + 1;
-                        check_limit(text.pos(), Limit::Fixed, "the number of inputs", count, MOST_INPUTS)?;
+                        check_limit(text.pos(), Limit::Fixed, "the number of inputs", count, MAX_INPUTS)?;
                         inputs.push(used(text)?);
                         Ok(())
                     })?;
                 }
-                _ => text.skip_json(MOST_NESTED)?,
+                _ => text.skip_json(MAX_NESTED)?,
             }
             Ok(())
         })?;
@@ -288,9 +288,9 @@ fn attributes(text: &mut Literal<'_, '_>, operator: &mut Operator, declared: &mu
     text.members(|text| {
         let key = text.key()?;
         if text.peek()? != Some(b'"') {
-            return text.skip_json(MOST_NESTED);
+            return text.skip_json(MAX_NESTED);
         }
-        let Some(value) = text.json_string_up_to(MOST_TEXT)? else {
+        let Some(value) = text.json_string_up_to(MAX_TEXT)? else {
             return Ok(());
         };
         match key.as_str() {

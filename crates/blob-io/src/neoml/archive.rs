@@ -13,7 +13,7 @@ use crate::wire::cursor::Cursor;
 use crate::wire::source::Source;
 
 /// What a file may hold beside its blobs: nets have some hundred bytes a layer, and all of it is kept in memory.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// The blobs of a NeoML archive that is to be written, in their order, without their values.
 ///
@@ -122,7 +122,7 @@ impl Archive {
     fn of_records(source: &dyn Source, records: &[Record], is_fixed: bool) -> Result<Self, ReadError> {
         let cells: u64 = records.iter().map(Record::cell_bytes).sum();
         let beside = source.len() - cells;
-        if beside > MOST_BYTES {
+        if beside > MAX_BYTES {
             let what = FaultKind::words(
                 "at most 64 MiB beside the blobs of a file that is written again",
                 format!("{beside} bytes"),
@@ -155,7 +155,7 @@ impl Part {
 fn take(cursor: &mut Cursor<'_>, end: u64, parts: &mut Vec<Part>) -> Result<(), ReadError> {
     let len = end.saturating_sub(cursor.pos());
     if len > 0 {
-        parts.push(Part::Bytes(cursor.bytes(len, end, MOST_BYTES, "what lies beside the blobs")?));
+        parts.push(Part::Bytes(cursor.bytes(len, end, MAX_BYTES, "what lies beside the blobs")?));
     }
     Ok(())
 }

@@ -13,14 +13,14 @@ use crate::wire::source::{self, Source};
 const LONGEST: u64 = 1024;
 
 /// The most bytes before a layer's record: the class's name with its length, and the versions.
-const CLASS_AND_VERSIONS: u64 = 255 + 5 * MOST_VERSIONS as u64;
+const CLASS_AND_VERSIONS: u64 = 255 + 5 * MAX_VERSIONS as u64;
 
 /// More inputs or blobs than any layer of a net has.
-const MOST_INPUTS: usize = 1 << 16;
-const MOST_OUTPUTS: u32 = 1 << 16;
+const MAX_INPUTS: usize = 1 << 16;
+const MAX_OUTPUTS: u32 = 1 << 16;
 
 /// A class has a few bases.
-const MOST_VERSIONS: usize = 8;
+const MAX_VERSIONS: usize = 8;
 
 /// What a layer is and has, without the parameters of its class.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ fn base(cursor: &mut Cursor<'_>) -> Result<Base, Miss> {
     let mut inputs = Vec::new();
     for _ in 0..count(cursor)? {
         let input = (string(cursor)?, count(cursor)?);
-        meant(input.1 < MOST_OUTPUTS && inputs.len() < MOST_INPUTS)?;
+        meant(input.1 < MAX_OUTPUTS && inputs.len() < MAX_INPUTS)?;
         inputs.push(input);
     }
     for _ in 0..2 {
@@ -144,7 +144,7 @@ pub(super) fn class(source: &dyn Source, record: u64) -> Result<Option<Class>, R
 /// The class whose name and versions these bytes end with.
 fn class_before(bytes: &[u8]) -> Option<(String, Range<usize>, usize)> {
     let mut ends = vec![bytes.len()];
-    for versions in 1..=MOST_VERSIONS {
+    for versions in 1..=MAX_VERSIONS {
         ends = ends.iter().flat_map(|end| before_version(&bytes[..*end])).collect();
         for end in &ends {
             let is_class = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');

@@ -15,10 +15,10 @@ use crate::wire::source;
 const DEEPEST: usize = 32;
 
 /// No inner net has this many layers: a float in this place is a larger number.
-const MOST_INNER: u32 = 1 << 16;
+const MAX_INNER_LAYERS: u32 = 1 << 16;
 
 /// An inner net has a few back links.
-const MOST_LINKS: usize = 256;
+const MAX_LINKS: usize = 256;
 
 /// Where a solver or a key is looked for, before a blob behind the net.
 const BEFORE: u64 = 4096;
@@ -297,7 +297,7 @@ impl Search {
         while let Some(open) = self.open.last_mut() {
             if open.left > 0 {
                 open.left -= 1;
-                if is_link && open.links.len() < MOST_LINKS {
+                if is_link && open.links.len() < MAX_LINKS {
                     open.links.push(layer.name.clone());
                 }
                 return;
@@ -369,7 +369,7 @@ impl Last {
             return None;
         }
         cursor.seek(self.end);
-        layer::count(cursor).ok().filter(|count| (1..MOST_INNER).contains(count))
+        layer::count(cursor).ok().filter(|count| (1..MAX_INNER_LAYERS).contains(count))
     }
 }
 

@@ -9,9 +9,9 @@ use crate::error::{Fault, check_limit};
 use crate::limits::Limit;
 
 /// Nets of more layers are refused; the largest that are known have some thousands.
-const MOST_LAYERS: u64 = 1 << 16;
+const MAX_LAYERS: u64 = 1 << 16;
 /// Nets of more values are refused: inputs and outputs of all layers together.
-const MOST_VALUES: u64 = 1 << 20;
+const MAX_VALUES: u64 = 1 << 20;
 
 /// What a description says of one layer. `V` is how it names values.
 #[derive(Debug)]
@@ -55,9 +55,9 @@ impl<V: Hash + Eq> Builder<V> {
     /// Adds a layer that is described at byte `at`.
     pub(crate) fn push(&mut self, draft: Draft<V>, at: u64) -> Result<(), Fault> {
         let index = self.net.layers.len();
-        check_limit(at, Limit::Fixed, "the number of layers", index as u64 + 1, MOST_LAYERS)?;
+        check_limit(at, Limit::Fixed, "the number of layers", index as u64 + 1, MAX_LAYERS)?;
         let values = self.net.uses.len() + draft.bottoms.len() + draft.tops.len();
-        check_limit(at, Limit::Fixed, "the inputs and outputs of all layers", values as u64, MOST_VALUES)?;
+        check_limit(at, Limit::Fixed, "the inputs and outputs of all layers", values as u64, MAX_VALUES)?;
         let bottoms: Vec<usize> = draft.bottoms.into_iter().map(|name| self.read(name)).collect();
         let tops = draft.tops.into_iter().map(|name| self.write(name, &bottoms, draft.is_training)).collect();
         let names = draft.tensors.iter().map(|(_, name)| User::Tensor(Arc::clone(name)));

@@ -13,8 +13,8 @@ use crate::wire::cursor::Cursor;
 use crate::wire::source::Source;
 
 /// How many bytes of notes are kept, and how many names of members that are neither notes nor arrays.
-const MOST_METADATA: u64 = 4 << 20;
-const MOST_OTHERS: usize = 8;
+const MAX_METADATA: u64 = 4 << 20;
+const MAX_OTHERS: usize = 8;
 
 /// Lists the arrays in the order of the file.
 pub(crate) fn read<'s>(
@@ -97,7 +97,7 @@ impl Notes {
         let key = name_from_bytes(key).into_owned();
         // As many bytes as a pair takes beside its texts, so that a million empty ones are bounded too.
         let taken = key.len() as u64 + 48;
-        let left = MOST_METADATA.saturating_sub(self.taken + taken);
+        let left = MAX_METADATA.saturating_sub(self.taken + taken);
         match archive.bytes(member, left) {
             Ok(Some(bytes)) => {
                 self.taken += taken + bytes.len() as u64;
@@ -118,7 +118,7 @@ impl Notes {
             return;
         }
         self.others += 1;
-        if self.names.len() < MOST_OTHERS {
+        if self.names.len() < MAX_OTHERS {
             let name = name_from_bytes(name);
             self.names.push(name.chars().take(64).collect());
         }

@@ -9,7 +9,7 @@ use crate::wire::cursor::Cursor;
 
 /// The end record has 22 bytes; a comment of up to 65,535 may follow.
 const END_LEN: u64 = 22;
-const MOST_COMMENT: u64 = u16::MAX as u64;
+const MAX_COMMENT: u64 = u16::MAX as u64;
 /// A local header without its name and extra fields.
 const LOCAL_LEN: u64 = 30;
 
@@ -81,9 +81,9 @@ pub(crate) fn directory(cursor: &mut Cursor<'_>) -> Result<Directory, ReadError>
 /// end, else the last one whose comment fits.
 fn find_end(cursor: &mut Cursor<'_>) -> Result<(u64, u64), ReadError> {
     let len = cursor.file_len();
-    let from = len.saturating_sub(END_LEN + MOST_COMMENT);
+    let from = len.saturating_sub(END_LEN + MAX_COMMENT);
     cursor.seek(from);
-    let tail = cursor.bytes(len - from, len, END_LEN + MOST_COMMENT, "the zip's end record")?;
+    let tail = cursor.bytes(len - from, len, END_LEN + MAX_COMMENT, "the zip's end record")?;
     let mut fits = None;
     for at in (0..(tail.len() + 1).saturating_sub(END_LEN as usize)).rev() {
         if tail[at..at + 4] != END.to_le_bytes() {

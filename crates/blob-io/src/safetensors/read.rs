@@ -13,7 +13,7 @@ use crate::wire::literal::{Literal, Numbers, repeated_key};
 
 /// How deep a value of a key that we do not know may nest; serde_json, and with it the reference implementation, goes
 /// to 128 with the two objects around it.
-const MOST_NESTED: u32 = 126;
+const MAX_NESTED: u32 = 126;
 
 /// Lists the tensors in the order of their data.
 pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
@@ -91,7 +91,7 @@ fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> 
             }
             _ => {
                 others = true;
-                text.skip_json(MOST_NESTED)?;
+                text.skip_json(MAX_NESTED)?;
                 false
             }
         };

@@ -13,7 +13,7 @@ use crate::wire::literal::{Literal, repeated_key};
 use crate::wire::source::{Source, read};
 
 /// How deep a value that is passed over may nest.
-const MOST_NESTED: u32 = 126;
+const MAX_NESTED: u32 = 126;
 /// The longest file name of today's systems.
 const LONGEST_FILE: u64 = 255;
 
@@ -51,7 +51,7 @@ pub(super) fn index(source: &dyn Source, limits: &Limits) -> Result<Option<Index
                 found = true;
                 weights(text, limits, &mut index)
             }
-            _ => text.skip_json(MOST_NESTED),
+            _ => text.skip_json(MAX_NESTED),
         }
     })?;
     index.sort();
@@ -64,7 +64,7 @@ fn metadata(text: &mut Literal<'_, '_>, source: &dyn Source, index: &mut Index) 
         let key = text.key()?;
         let at = text.pos();
         if text.peek()? != Some(b'"') {
-            text.skip_json(MOST_NESTED)?;
+            text.skip_json(MAX_NESTED)?;
             let len = text.pos() - at;
             if key == "total_size" && len < 32 {
                 let mut number = vec![0; len as usize];

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::{Change, Splice, padded};
 use crate::caffe::encode::{self, Blob, Form, Values};
-use crate::caffe::message::{self, MOST_BYTES};
+use crate::caffe::message::{self, MAX_BYTES};
 use crate::caffe::protobuf::Span;
 use crate::caffe::tree::Field;
 use crate::entry::Entry;
@@ -39,7 +39,7 @@ pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, 
     }
     problems.refused(splice.base.name())?;
     let is_copy = matches!(parts[..], [] | [Part::Copy { .. }]);
-    let most = if is_copy { u64::MAX } else { MOST_BYTES };
+    let most = if is_copy { u64::MAX } else { MAX_BYTES };
     parts::place(splice.base.format().name(), &parts, specs, most)
 }
 

@@ -26,7 +26,7 @@ const LOST: &[u32] = &[NAME, 2, BOTTOM, TOP, 6, 7, 10, 11, 137, 139, 142];
 const WITH_BIAS: &[u32] = &[106, 117];
 const BIAS_TERM: u32 = 2;
 /// The most names of values that are read from one net.
-const MOST_WIRES: usize = 1 << 20;
+const MAX_WIRES: usize = 1 << 20;
 
 /// What the layers of a net read and write.
 #[derive(Debug)]
@@ -65,8 +65,8 @@ impl Wires {
         let each = layers.iter().map(|layer| {
             let wired = wired(&mut cursor, layer).map_err(|e| e.into_error(base.name()))?;
             wires += wired.names().count();
-            let is_too_many = wires > MOST_WIRES;
-            let message = || format!("names over {MOST_WIRES} values in its layers, and no layer of it is taken out");
+            let is_too_many = wires > MAX_WIRES;
+            let message = || format!("names over {MAX_WIRES} values in its layers, and no layer of it is taken out");
             if is_too_many {
                 Err(Error::Request { file: base.name().to_owned(), message: message() })
             } else {
