@@ -9,7 +9,7 @@ use crate::caffe;
 use crate::frame;
 use crate::options::{Options, refuse};
 use crate::planned::{Planned, stream_interleaved};
-use crate::receipt::own;
+use crate::receipt::receipt_text;
 
 /// The file that supplies all bytes of the output that do not change.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ pub(crate) enum Base<'a> {
 }
 
 impl<'a> Base<'a> {
-    /// The base of a conversion where the user names none; and in words what is lost if the file is written without a
-    /// base.
+    /// Chooses the base where the user names none. Also returns notes that tell the user what a file without a base
+    /// loses.
     pub(crate) fn of(
         checkpoint: &'a Checkpoint,
         options: &Options,
@@ -42,7 +42,7 @@ impl<'a> Base<'a> {
         } else if is_folder || !options.keeps_frame() {
             Self::None
         } else {
-            match frame::source(checkpoint, options.to) {
+            match frame::restore(checkpoint, options.to) {
                 Some(Ok(made)) => Self::Frame(Box::new(made)),
                 Some(Err(why)) => {
                     let format = options.to.name();
@@ -58,7 +58,7 @@ impl<'a> Base<'a> {
         let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
         let is_anew = is_hdf5 && matches!(base, Self::None) && !is_folder;
         // A file that we wrote holds only tensors and its receipt.
-        if is_anew && !options.anew && notes.is_empty() && own(checkpoint).is_none() {
+        if is_anew && !options.anew && notes.is_empty() && receipt_text(checkpoint).is_none() {
             notes.push(
                 "the hdf5 is written anew: attributes, links, chunks and compression of the source are lost".to_owned(),
             );
@@ -79,18 +79,18 @@ impl<'a> Base<'a> {
 /// option. A folder counts as another format.
 fn is_copy(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> bool {
     let is_plain = !checkpoint.is_packed() && checkpoint.shards().is_empty();
-    let is_asked = options.keeps_frame() && !options.sha256 && !is_folder;
+    let has_no_options = options.keeps_frame() && !options.sha256 && !is_folder;
     let is_anew = match options.to {
         Format::Safetensors | Format::Npz | Format::Hdf5 => true,
         // A folder is opened as npy too; it has a receipt.
-        Format::Npy => own(checkpoint).is_none(),
+        Format::Npy => receipt_text(checkpoint).is_none(),
         _ => false,
     };
     // A file that the format's own reader refuses is not copied: what could be read is written as a new file.
-    is_anew && options.to == checkpoint.format() && is_asked && is_plain && checkpoint.faults().is_empty()
+    is_anew && options.to == checkpoint.format() && has_no_options && is_plain && checkpoint.faults().is_empty()
 }
 
-/// The source as it is. Tensors are only read for their digests and checksums: none is written on its own.
+/// The layout of a plain copy. Tensors are read only for their digests and checksums; none is written separately.
 pub(crate) fn same(checkpoint: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     for tensor in tensors {
         tensor.changes.clear();
@@ -99,7 +99,8 @@ pub(crate) fn same(checkpoint: &Checkpoint, tensors: &mut [Planned]) -> Result<L
     Layout::refilled(checkpoint, &[])
 }
 
-/// The file `base` with each tensor in place of the one of its name; the sizes are the same.
+/// The layout of the file `base` with each tensor's bytes in place of those of the base's tensor of the same name and
+/// size.
 pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     let mut entries = Vec::with_capacity(tensors.len());
     for tensor in &mut *tensors {

@@ -13,7 +13,7 @@ use crate::planned::{How, Planned, stream_interleaved};
 /// The metadata key of a solver state's iteration.
 const ITER: &str = "iter";
 
-/// A new file of the tensors alone.
+/// The layout of a new file made of the tensors alone.
 pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &mut [Planned]) -> Result<Layout, Error> {
     let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
     let mut metadata = checkpoint.metadata().to_vec();
@@ -42,8 +42,8 @@ pub(crate) fn lacks_iter(checkpoint: &Checkpoint, to: Format) -> bool {
     to == Format::SolverState && !checkpoint.metadata().iter().any(|(key, _)| key == ITER)
 }
 
-/// The file `base` with each tensor in place of the one of its name, without the layers that are gone. Tensors that do
-/// not change get no slot.
+/// The layout of the file `base` with its blobs replaced by the tensors of their names, and without `removed_layers`.
+/// Tensors that do not change get no slot.
 pub(crate) fn spliced(
     checkpoint: &Checkpoint,
     base: &Checkpoint,
@@ -54,7 +54,7 @@ pub(crate) fn spliced(
     let mut splice = Splice::new(base)?;
     let is_itself = std::ptr::eq(checkpoint, base);
     if !is_itself {
-        placed(checkpoint, base, tensors, |name, tensor, _| splice.fits(name, &tensor.spec.shape))?;
+        check_fits(checkpoint, base, tensors, |name, tensor, _| splice.fits(name, &tensor.spec.shape))?;
     }
     if is_itself {
         let kept = tensors.iter().filter(|tensor| !tensor.is_new);
@@ -75,7 +75,7 @@ pub(crate) fn spliced(
         }
         is_reshaped |= is_itself && tensor.spec.shape != *entry.shape();
         let stays = is_itself && options.keeps_blobs() && tensor.is_entry(entry);
-        // Values in pieces, or none at all, lie among other bytes that stay.
+        // Values in several segments, or in none, are copied together with the bytes around them.
         if stays && (!tensor.is_copied() || entry.segments().len() != 1) {
             (tensor.how, tensor.slot) = (How::Kept, None);
             tensor.changes.clear();
@@ -88,7 +88,8 @@ pub(crate) fn spliced(
     for (layer, name) in renamed(checkpoint, tensors).filter(|_| is_itself).unwrap_or_default() {
         splice.rename(layer, name)?;
     }
-    // The four dimensions of before 2015 would say the same of a shape that was squeezed.
+    // The four dimensions of the legacy form are the same for a shape and the squeezed one, so a reshaped blob gets the
+    // current form.
     splice.form = options.form.or_else(|| is_reshaped.then(BlobForm::default));
     Layout::new(&specs, Frame::Spliced(&splice))
 }
@@ -117,7 +118,7 @@ pub(crate) fn renamed<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) ->
 
 /// Checks that `base` has an array of each tensor's name that the tensor fits into; the error names the tensors that
 /// fail.
-pub(crate) fn placed(
+pub(crate) fn check_fits(
     checkpoint: &Checkpoint,
     base: &Checkpoint,
     tensors: &[Planned],

@@ -5,7 +5,7 @@ use blob_io::Error;
 
 use crate::transform::{Stream, Tally};
 
-/// Elements that are rounded at once: both sides stay in the second-level cache.
+/// How many elements are rounded at once: source and target stay in the second-level cache.
 pub(crate) const BLOCK: usize = 32 << 10;
 
 /// Rounds whole elements to another dtype, and returns how many finite ones became infinite.
@@ -17,7 +17,7 @@ pub(crate) fn cast((from, source): (DType, &[u8]), to: DType, target: &mut Vec<u
     }
 }
 
-/// What to say of values that became infinite.
+/// The message about values that became infinite.
 pub(crate) fn overflowed(to: DType) -> String {
     format!("values became infinite as {to}")
 }

@@ -23,12 +23,12 @@ pub(crate) struct Chained {
     pub(crate) notes: Vec<String>,
     /// The layers that must be removed from the net.
     pub(crate) removed_layers: Vec<String>,
-    pub(crate) valued: Vec<Valued>,
+    pub(crate) value_changes: Vec<ValueChange>,
 }
 
-/// A step that gives tensors other values.
+/// A transform that changes the values of tensors.
 #[derive(Debug)]
-pub(crate) struct Valued {
+pub(crate) struct ValueChange {
     pub(crate) step: &'static str,
     /// The source's entries that these tensors come from.
     pub(crate) entries: Vec<usize>,
@@ -40,8 +40,13 @@ pub(crate) fn chain(
     steps: &[Arc<dyn Transform>],
     tensors: Vec<Planned>,
 ) -> Result<Chained, Error> {
-    let mut chained =
-        Chained { tensors, left_out: Vec::new(), notes: Vec::new(), removed_layers: Vec::new(), valued: Vec::new() };
+    let mut chained = Chained {
+        tensors,
+        left_out: Vec::new(),
+        notes: Vec::new(),
+        removed_layers: Vec::new(),
+        value_changes: Vec::new(),
+    };
     for step in steps {
         let specs: Vec<Spec<'_>> = chained.tensors.iter().map(|tensor| spec(checkpoint, tensor)).collect();
         let outcome = step
@@ -52,20 +57,20 @@ pub(crate) fn chain(
             return Err(refused(checkpoint, &**step, problems));
         }
         let Outcome { made, left_out, notes, removed_layers } = outcome;
-        let gone: HashSet<usize> = left_out.iter().map(|(place, _)| *place).collect();
+        let gone: HashSet<usize> = left_out.iter().map(|(index, _)| *index).collect();
         let is_valued = |made: &&Made| {
             made.tensor.dtype != specs[made.from[0]].tensor.dtype || matches!(made.values, Values::Computed(_))
         };
         let entries: Vec<usize> =
             made.iter().filter(is_valued).map(|made| chained.tensors[made.from[0]].entry).collect();
         if !entries.is_empty() {
-            chained.valued.push(Valued { step: step.name(), entries });
+            chained.value_changes.push(ValueChange { step: step.name(), entries });
         }
-        let name = |place: usize| chained.tensors[place].spec.name.clone();
-        chained.left_out.extend(left_out.into_iter().map(|(place, reason)| (name(place), reason)));
+        let name = |index: usize| chained.tensors[index].spec.name.clone();
+        chained.left_out.extend(left_out.into_iter().map(|(index, reason)| (name(index), reason)));
         chained.notes.extend(notes);
         chained.removed_layers.extend(removed_layers);
-        chained.tensors = made.into_iter().map(|made| taken(made, &chained.tensors, &gone)).collect();
+        chained.tensors = made.into_iter().map(|made| apply(made, &chained.tensors, &gone)).collect();
     }
     Ok(chained)
 }
@@ -74,8 +79,8 @@ fn spec<'a>(checkpoint: &'a Checkpoint, tensor: &Planned) -> Spec<'a> {
     Spec { tensor: tensor.spec.clone(), entry: &checkpoint.entries()[tensor.entry] }
 }
 
-/// Applies the plan for one tensor; `gone` are the places of tensors that were left out.
-fn taken(made: Made, before: &[Planned], gone: &HashSet<usize>) -> Planned {
+/// Applies the plan for one tensor; `gone` holds the indices of the tensors that are left out.
+fn apply(made: Made, before: &[Planned], gone: &HashSet<usize>) -> Planned {
     let first = &before[made.from[0]];
     let is_new = first.is_new || gone.contains(&made.from[0]);
     let mut changes = first.changes.clone();
@@ -89,7 +94,7 @@ fn taken(made: Made, before: &[Planned], gone: &HashSet<usize>) -> Planned {
             (first.how.clone(), first.read_as, casts)
         }
         Values::Computed(compute) => {
-            let inputs = made.from.iter().map(|place| before[*place].clone()).collect();
+            let inputs = made.from.iter().map(|index| before[*index].clone()).collect();
             let computed = Computed { compute, made: made.tensor.clone(), inputs };
             (How::Computed(Arc::new(computed)), made.tensor.dtype, Vec::new())
         }
@@ -104,11 +109,11 @@ fn problems(outcome: &Outcome, specs: &[Spec<'_>]) -> Vec<String> {
     let mut names: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for made in &outcome.made {
         let name = &*made.tensor.name;
-        if made.from.is_empty() || made.from.iter().any(|place| *place >= specs.len()) {
+        if made.from.is_empty() || made.from.iter().any(|index| *index >= specs.len()) {
             problems.push(format!("{name:?} is made of no tensor that there is"));
             continue;
         }
-        made.from.iter().for_each(|place| used[*place] = true);
+        made.from.iter().for_each(|index| used[*index] = true);
         names.entry(name).or_default().push(made.from[0]);
         let first = &specs[made.from[0]].tensor;
         if matches!(made.values, Values::Same)
@@ -117,16 +122,16 @@ fn problems(outcome: &Outcome, specs: &[Spec<'_>]) -> Vec<String> {
             problems.push(format!("{name:?} is {}, and is made of {}", made.tensor.shape, first.shape));
         }
     }
-    for (place, _) in &outcome.left_out {
-        match used.get_mut(*place) {
+    for (index, _) in &outcome.left_out {
+        match used.get_mut(*index) {
             Some(used) => *used = true,
-            None => problems.push(format!("tensor {place}, which is left out, is not one of the {}", specs.len())),
+            None => problems.push(format!("tensor {index}, which is left out, is not one of the {}", specs.len())),
         }
     }
     let lost = specs.iter().zip(used).filter(|(_, used)| !used);
     problems.extend(lost.map(|(spec, _)| format!("{:?} is lost", spec.tensor.name)));
     for (name, of) in names.into_iter().filter(|(_, of)| of.len() > 1) {
-        let of: Vec<String> = of.into_iter().map(|place| format!("{:?}", specs[place].tensor.name)).collect();
+        let of: Vec<String> = of.into_iter().map(|index| format!("{:?}", specs[index].tensor.name)).collect();
         problems.push(format!("{} would all be called {name:?}", of.join(", ")));
     }
     problems

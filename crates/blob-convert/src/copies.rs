@@ -10,7 +10,7 @@ use crate::hash::{self, PIECE};
 use crate::threads::{join, lock, spawn};
 use crate::watch::Watch;
 
-/// Copies every range, in pieces, and hands each piece over with its place in the output.
+/// Reads every range in pieces, and calls `write` with each piece and its offset in the output.
 pub(crate) fn copy<W>(
     base: &Checkpoint,
     copies: &[Copied],

@@ -12,14 +12,14 @@ use blake3::Hash;
 use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Kind};
 
-use crate::pairing::{Met, Side, walk};
+use crate::pairing::{Event, Side, walk};
 use crate::receipt::{KeptBits, kept_bits};
 use crate::verify::hash_of;
 use crate::watch::{Watch, Watched};
 use values::Run;
 pub use values::{Distance, Tolerance, Worst};
 
-/// Two pieces stay in the second-level cache from where they are read to where they are compared.
+/// How many bytes of each file are compared at once: both pieces stay in the second-level cache.
 const PIECE: usize = 256 << 10;
 
 /// The result for one tensor or pair of tensors.
@@ -42,7 +42,7 @@ pub struct Tensor {
     pub name: String,
     /// `None` for a place without an array.
     pub dtype: Option<DType>,
-    /// Its shape; of a sparse array that is compared with a dense one, the whole one's.
+    /// Its shape; for a part of a sparse array that is compared with a dense one, the shape of the whole array.
     pub shape: Shape,
 }
 
@@ -67,7 +67,7 @@ pub enum Change {
     Unread(String),
 }
 
-/// How many tensors there are of each kind.
+/// How many tensors there are of each kind of [`Change`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
@@ -75,7 +75,7 @@ pub struct Tally {
     pub equal: u64,
     /// Equal under another name.
     pub renamed: u64,
-    /// Of other values, another dtype or shape.
+    /// With other values, or another dtype or shape.
     pub changed: u64,
     /// Only in the first file.
     pub removed: u64,
@@ -93,47 +93,47 @@ impl Tally {
     }
 }
 
-/// Compares two files and calls `tell` for each tensor: pairs in the order of the first file, then the tensors that
+/// Compares two files and calls `report` for each tensor: pairs in the order of the first file, then the tensors that
 /// only the first file has, then those that only the second has.
 ///
 /// Ones in a shape do not count unless the tolerance is [`Tolerance::Exact`]: an old Caffe file has 1×1×1×20 where a
 /// new one has 20. A tensor without a partner is compared with those of the other file by its content; one that is
-/// equal bit for bit is a renamed one. `note` gets what is worth with_change of the pairing. Memory stays at two
-/// pieces, and a few words for each tensor without a partner.
+/// equal bit for bit is a renamed one. `note` gets remarks on how the tensors are paired. Memory stays at two pieces
+/// and a few words for each tensor without a partner.
 ///
 /// # Errors
-/// A file that breaks off; what reading returns, but for one broken tensor; [`Error::Interrupted`] where `watch` says
-/// so.
+/// A file that ends too early; any error of reading, except for broken bytes in a tensor, which are [`Change::Unread`];
+/// [`Error::Interrupted`] where `watch` says so.
 pub fn diff(
     ours: &Checkpoint,
     theirs: &Checkpoint,
     tolerance: Tolerance,
     watch: &dyn Watch,
     note: &mut dyn FnMut(String),
-    tell: &mut dyn FnMut(Row) -> Result<(), Error>,
+    report: &mut dyn FnMut(Row) -> Result<(), Error>,
 ) -> Result<Tally, Error> {
     ours.whole()?;
     theirs.whole()?;
     let kept = &[kept_bits(ours), kept_bits(theirs)];
     let mut compare = Compare { tolerance, watch, kept, pieces: [vec![0; PIECE], vec![0; PIECE]] };
     let mut tally = Tally::default();
-    let mut alone: [Vec<&Entry>; 2] = Default::default();
-    let mut tell = |row: Row| {
+    let mut unpaired: [Vec<&Entry>; 2] = Default::default();
+    let mut report = |row: Row| {
         tally.count(&row.change);
-        tell(row)
+        report(row)
     };
-    walk(ours, theirs, &mut |met| {
-        match met {
-            Met::Note(text) => note(text),
-            Met::Alone { entry, .. } if entry.kind() == Kind::None => {}
-            Met::Alone { entry, missing_from } => {
-                alone[usize::from(std::ptr::eq(missing_from, ours))].push(entry);
+    walk(ours, theirs, &mut |event| {
+        match event {
+            Event::Note(text) => note(text),
+            Event::Unpaired { entry, .. } if entry.kind() == Kind::None => {}
+            Event::Unpaired { entry, missing_from } => {
+                unpaired[usize::from(std::ptr::eq(missing_from, ours))].push(entry);
             }
-            Met::Both(a, b) => tell(compare.row(&a, &b)?)?,
+            Event::Pair(a, b) => report(compare.row(&a, &b)?)?,
         }
         Ok(())
     })?;
-    let [removed, added] = alone;
+    let [removed, added] = unpaired;
     let mut partners = renamed([ours, theirs], kept, [&removed, &added], watch)?;
     let mut is_taken = vec![false; added.len()];
     for (index, entry) in removed.into_iter().enumerate() {
@@ -144,11 +144,11 @@ pub fn diff(
             Tensor::of(&Side::stored(theirs, added[other]), &kept[1])
         });
         let change = if theirs.is_some() { Change::Renamed } else { Change::Removed };
-        tell(Row { ours: tensor, theirs, change })?;
+        report(Row { ours: tensor, theirs, change })?;
     }
     for (entry, _) in added.into_iter().zip(is_taken).filter(|(_, is_taken)| !is_taken) {
         let tensor = Tensor::of(&Side::stored(theirs, entry), &kept[1]);
-        tell(Row { ours: None, theirs: Some(tensor), change: Change::Added })?;
+        report(Row { ours: None, theirs: Some(tensor), change: Change::Added })?;
     }
     Ok(tally)
 }
@@ -217,7 +217,7 @@ impl Compare<'_> {
 
     fn distance(&mut self, sides: [&Side<'_>; 2], dtypes: [DType; 2]) -> Result<Distance, Error> {
         let [mut a, mut b] = [sides[0].reader(self.watch)?, sides[1].reader(self.watch)?];
-        // Pieces of as many elements, however wide they are.
+        // Both pieces have the same number of elements, whatever their dtypes.
         let widest = dtypes[0].size().max(dtypes[1].size());
         let elements = PIECE / widest;
         let [left, right] = &mut self.pieces;
@@ -251,9 +251,10 @@ fn squeezed(shape: &Shape) -> impl Iterator<Item = &usize> {
     shape.dims().iter().filter(|extent| **extent != 1)
 }
 
-/// Which tensors of one list have the content of which of the other, each at most once.
+/// Pairs the tensors of two lists that have equal contents, each at most once: from an index in `removed` to one in
+/// `added`.
 ///
-/// Only tensors are read of which the other list has one of the same dtype and shape.
+/// A tensor is read only if the other list has one of the same dtype and shape.
 fn renamed(
     [ours, theirs]: [&Checkpoint; 2],
     kept: &[KeptBits; 2],
@@ -274,7 +275,7 @@ fn renamed(
     let (mut by_content, mut found) = (HashMap::<(Key, Hash), Vec<usize>>::new(), HashMap::new());
     for (index, entry) in removed.iter().enumerate() {
         let Some(key) = key(entry, &kept[0]) else { continue };
-        // The first of a kind reads all that may be its partners, once.
+        // The first tensor with this key hashes all of its candidates; later ones find them in `by_content`.
         for other in alike.get_mut(&key).map(std::mem::take).unwrap_or_default() {
             if let Some(hash) = hash_of(theirs, added[other], watch)? {
                 by_content.entry((key.clone(), hash)).or_default().push(other);

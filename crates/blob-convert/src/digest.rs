@@ -77,7 +77,7 @@ impl Hasher {
         self.update(&(n as u64).to_le_bytes());
     }
 
-    /// A text with its length before it.
+    /// The length of a text, then the text.
     fn text(&mut self, text: &str) {
         self.number(text.len());
         self.update(text.as_bytes());
@@ -94,14 +94,15 @@ impl Hasher {
 /// What is hashed.
 #[non_exhaustive]
 pub enum Subject<'a> {
-    /// The bytes of a file; of BLAKE3, several threads compute it.
+    /// The bytes of a file; several threads compute a BLAKE3.
     File {
         /// What errors call the file.
         name: &'a str,
         /// Its bytes.
         source: &'a dyn Source,
     },
-    /// What a pipe or a device gives. `watch` stops it, and counts nothing, as the length is not known.
+    /// The bytes that a pipe or a device gives. `watch` can stop the work, but nothing is counted, because the length
+    /// is not known.
     Stream {
         /// What errors call it.
         name: &'a str,
@@ -110,15 +111,15 @@ pub enum Subject<'a> {
     },
     /// The tensors: the same for equal names, dtypes, shapes and bytes in any format and order.
     ///
-    /// A place without an array does not count; each part of a sparse array counts as a tensor. bf16 that a receipt
-    /// says is kept as the bits of a u16 counts as bf16.
+    /// A place without an array does not count; each part of a sparse array counts as a tensor. u16 that a receipt
+    /// declares to be the bits of bf16 counts as bf16.
     Tensors(&'a Checkpoint),
 }
 
 /// The digest of a file, a stream or tensors.
 ///
 /// # Errors
-/// What the operating system says while reading; an array that cannot be read, as none is left out;
+/// An error of the operating system while reading; an array that cannot be read, because none is left out;
 /// [`Error::Interrupted`] where `watch` says so.
 pub fn digest(subject: Subject<'_>, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
     match subject {
@@ -163,12 +164,12 @@ fn content(checkpoint: &Checkpoint, algorithm: Algorithm, watch: &dyn Watch) -> 
     checkpoint.whole()?;
     let mut entries = Vec::new();
     for entry in checkpoint.entries().iter().filter(|entry| entry.kind() != Kind::None) {
-        // Its error says why an array cannot be read.
+        // Returns the error of an array that cannot be read.
         checkpoint.array(entry)?;
         entries.push(entry);
     }
     entries.sort_unstable_by_key(|entry| entry.name());
-    let digests = each(checkpoint, &entries, algorithm, watch)?;
+    let digests = array_digests(checkpoint, &entries, algorithm, watch)?;
     let kept = kept_bits(checkpoint);
     let (mut hasher, mut bytes) = (algorithm.hasher(), 0);
     hasher.update(DOMAIN);
@@ -186,7 +187,7 @@ fn content(checkpoint: &Checkpoint, algorithm: Algorithm, watch: &dyn Watch) -> 
 }
 
 /// The digest of each array's bytes. Threads take the arrays in turn.
-fn each(
+fn array_digests(
     checkpoint: &Checkpoint,
     entries: &[&Entry],
     algorithm: Algorithm,
@@ -209,7 +210,7 @@ fn each(
         Ok(mine)
     };
     let mut digests = vec![[0; 32]; entries.len()];
-    for (at, digest) in shared(entries.len(), &failed, share)?.into_iter().flatten() {
+    for (at, digest) in run_shares(entries.len(), &failed, share)?.into_iter().flatten() {
         digests[at] = digest;
     }
     Ok(digests)
@@ -234,12 +235,12 @@ fn in_pieces(name: &str, source: &dyn Source, watch: &dyn Watch) -> Result<[u8; 
         Ok(())
     };
     let pieces = usize::try_from(len.div_ceil(PIECE as u64)).unwrap_or(usize::MAX);
-    shared(pieces, &failed, share)?;
+    run_shares(pieces, &failed, share)?;
     Ok(hashed.finish()[0].into())
 }
 
 /// Runs each thread's share of `items` items; the first error tells the other threads to stop.
-fn shared<T: Send>(
+fn run_shares<T: Send>(
     items: usize,
     failed: &AtomicBool,
     share: impl Fn() -> Result<T, Error> + Sync,

@@ -8,25 +8,26 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::options::{Options, refuse};
-use crate::receipt::{MAX_STEPS, Step, history_of, own, read};
+use crate::receipt::{MAX_STEPS, Step, history_of, parse, receipt_text};
 use crate::transform::Transform;
 
 /// What a receipt says of transforms.
 #[derive(Deserialize)]
 struct Transformed {
-    /// Not there, or `null` where there was no room for it.
-    #[serde(default, deserialize_with = "some")]
+    /// Absent, or `null` where there was no room for it.
+    #[serde(default, deserialize_with = "present")]
     transforms: Option<Value>,
 }
 
-fn some<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Value>, D::Error> {
+/// Reads `null` as `Some(Value::Null)`; by default serde would make it `None`.
+fn present<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(text).map(Some)
 }
 
 /// The transforms of a file's receipt, none where it has none; or why they cannot be read.
 pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> {
-    let Some(text) = own(checkpoint) else { return Ok(Vec::new()) };
-    let transformed: Transformed = read(text).ok_or("the receipt cannot be read")?;
+    let Some(text) = receipt_text(checkpoint) else { return Ok(Vec::new()) };
+    let transformed: Transformed = parse(text).ok_or("the receipt cannot be read")?;
     match transformed.transforms {
         None => Ok(Vec::new()),
         Some(Value::Null) => Err("the receipt had no room for its transforms"),
@@ -35,7 +36,7 @@ pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> 
     }
 }
 
-/// The options without the transforms that leave every file as it is, once none is a permutation that was done already.
+/// The options without the transforms that change nothing. Refuses a permutation that was already applied.
 pub(crate) fn to_do(checkpoint: &Checkpoint, options: &Options) -> Result<Options, Error> {
     refuse_again(checkpoint, &options.transforms)?;
     let mut options = options.clone();
@@ -45,8 +46,8 @@ pub(crate) fn to_do(checkpoint: &Checkpoint, options: &Options) -> Result<Option
 
 /// Refuses a permutation that the source's receipt lists as done: a second one would scramble the values.
 fn refuse_again(checkpoint: &Checkpoint, transforms: &[Arc<dyn Transform>]) -> Result<(), Error> {
-    // What cannot be read is a finding of `verify`; the history has what conversions before the last one did, too.
-    let done = own(checkpoint).map(history_of).unwrap_or_default();
+    // An unreadable receipt is ignored here, because `verify` reports it. The history includes earlier conversions.
+    let done = receipt_text(checkpoint).map(history_of).unwrap_or_default();
     let done: Vec<Step> = done.into_iter().flat_map(|origin| origin.transforms).collect();
     let mut problems = Vec::new();
     for transform in transforms {

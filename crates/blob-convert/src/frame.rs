@@ -1,8 +1,8 @@
-//! A file without its tensors' bytes, its frame: a receipt keeps the source's, so that the way back gives the same
-//! file.
+//! The frame of a file: all its bytes except those of its tensors. A receipt keeps the source's frame, so that
+//! converting back restores the same file.
 //!
-//! Relies on the formats' readers: a frame counts only if the file that it makes opens as its format, and has the
-//! tensors in its holes. The text of a receipt is `receipt`'s.
+//! Relies on the formats' readers: a frame is used only if the file restored from it opens in its format and has the
+//! tensors in its holes. `receipt` writes the text around it.
 
 mod base64;
 
@@ -19,42 +19,42 @@ use serde_json::{Value, json};
 
 use crate::hash;
 use crate::planned::Planned;
-use crate::receipt::{KeptBits, kept_bits, own, read};
+use crate::receipt::{KeptBits, kept_bits, parse, receipt_text};
 
-/// A longer frame is left out: a receipt has 4 MiB, which our readers accept of metadata.
+/// A longer frame is left out: a receipt has at most 4 MiB, the most metadata that our readers accept.
 const MAX_BYTES: u64 = 4 << 20;
-/// A frame of more holes is left out, too: each takes 40 bytes of memory, however short the text is that says so.
+/// A frame with more holes is left out, too: each takes 40 bytes of memory, and a short text can describe many.
 const MAX_HOLES: u64 = 1 << 20;
 
-/// A file's bytes but for those of its tensors.
+/// A file's bytes except those of its tensors.
 pub(crate) struct Frame {
     format: Format,
     /// The file's length.
     len: u64,
     holes: Vec<Hole>,
-    /// What lies before, between and behind the holes.
+    /// The bytes before, between and after the holes.
     kept: Vec<u8>,
     gaps: Vec<Gap>,
 }
 
-/// Where some of the kept bytes lie in the file.
+/// A run of kept bytes: its offset and length in the file.
 struct Gap {
     at: u64,
     len: u64,
-    /// Where they begin among the kept ones.
+    /// Its offset in `Frame::kept`.
     from: u64,
 }
 
-/// The place of a tensor's bytes in a file, or of a part of them.
+/// The range in the file of a tensor's bytes, or of a part of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Hole {
     at: u64,
     len: u64,
 }
 
-/// A frame as a receipt has it.
+/// A frame as a receipt stores it.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Text {
+pub(crate) struct FrameText {
     /// The format's short name.
     format: String,
     /// The file's length.
@@ -67,33 +67,33 @@ pub(crate) struct Text {
     deflate: String,
 }
 
-/// Holes as a receipt has them.
+/// One hole, or several at equal distances, as a receipt stores them.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Holes {
-    /// Where the bytes begin, and how many there are.
+    /// Offset and length.
     One(u64, u64),
-    /// The same of the first of several; how many these are, and how far each begins behind the one before it.
+    /// Offset and length of the first, the number of holes, and the distance from one offset to the next.
     Many(u64, u64, u64, u64),
 }
 
-/// What a receipt says of a frame.
+/// The frame of a receipt.
 #[derive(Deserialize)]
 struct Framed {
     #[serde(default)]
-    frame: Option<Text>,
+    frame: Option<FrameText>,
 }
 
-/// Whether a receipt has a frame, of whatever kind.
+/// Whether a receipt has a frame, even one that cannot be read.
 #[derive(Deserialize)]
 struct HasFrame {
     #[serde(default)]
     frame: Option<IgnoredAny>,
 }
 
-/// What a receipt says of a frame's format, where the rest cannot be read.
+/// The format of a receipt's frame, for a frame whose other fields cannot be read.
 #[derive(Deserialize)]
-struct OfFormat {
+struct FrameFormat {
     frame: FormatName,
 }
 
@@ -102,80 +102,80 @@ struct FormatName {
     format: String,
 }
 
-/// The frame of a file whose tensors go into the output as they are; or why the file has none.
+/// The frame of a file whose tensors go into the output unchanged, or the reason why it has none.
 ///
 /// # Errors
 /// What reading the file returns.
 pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<Value, &'static str>, Error> {
     // A frame is handed on, so that the file can still be restored after several conversions.
-    if let Some(text) = own(checkpoint).and_then(read::<Framed>).and_then(|framed| framed.frame) {
+    if let Some(text) = receipt_text(checkpoint).and_then(parse::<Framed>).and_then(|framed| framed.frame) {
         return Ok(Ok(json!(text)));
     }
     let format = checkpoint.format();
     let single = format == Format::Npy && checkpoint.entries().len() == 1;
-    // Files of others; in ours is a receipt, which would stand within the other. Shards are several files.
+    // A file of our own is left out: its receipt would end up within the new one. Shards are several files.
     let is_with_receipt = matches!(format, Format::Hdf5 | Format::Npz | Format::Safetensors);
-    let others = is_with_receipt && own(checkpoint).is_none() && checkpoint.shards().is_empty();
+    let others = is_with_receipt && receipt_text(checkpoint).is_none() && checkpoint.shards().is_empty();
     if !(format.is_caffe() || format.is_mxnet() || format.is_neoml() || single || others) {
         return Ok(Err("files of the source's format are written anew"));
     }
     if checkpoint.entries().iter().filter(|entry| entry.dtype().is_some()).count() != tensors.len() {
         return Ok(Err("tensors were left out"));
     }
-    let (mut said, mut spans) = (Vec::new(), Vec::new());
+    let (mut stored, mut spans) = (Vec::new(), Vec::new());
     for tensor in tensors {
         match of_entry(&checkpoint.entries()[tensor.entry], format) {
             Some(holes) if tensor.is_as_read() => {
                 spans.extend(span(&holes));
-                said.extend(holes);
+                stored.extend(holes);
             }
             _ => return Ok(Err("values do not lie in runs of row-major bytes")),
         }
     }
-    said.sort_unstable_by_key(Holes::begin);
-    let Some(holes) = each(&said) else {
+    stored.sort_unstable_by_key(Holes::begin);
+    let Some(holes) = expand(&stored) else {
         return Ok(Err("values lie in more than 1,048,576 pieces"));
     };
     spans.sort_unstable_by_key(|span| span.start);
     if spans.windows(2).any(|pair| pair[1].start < pair[0].end) {
         return Ok(Err("values of two tensors, as data and diff, lie between each other, or share bytes"));
     }
-    let Some(room) = around(checkpoint.file_len(), &holes).filter(|room| *room <= MAX_BYTES) else {
+    let Some(outside) = len_outside(checkpoint.file_len(), &holes).filter(|outside| *outside <= MAX_BYTES) else {
         return Ok(Err("more than 4 MiB lie around the tensors"));
     };
-    let mut kept = vec![0; room as usize];
+    let mut kept = vec![0; outside as usize];
     let mut rest = &mut kept[..];
     for gap in gaps(checkpoint.file_len(), &holes) {
         let (bytes, behind) = rest.split_at_mut(gap.len as usize);
         hash::read(checkpoint, checkpoint.source(), gap.at, bytes)?;
         rest = behind;
     }
-    let text = Text {
+    let text = FrameText {
         format: format.name().to_owned(),
         bytes: checkpoint.file_len(),
-        holes: said,
+        holes: stored,
         blake3: blake3::hash(&kept).to_hex().to_string(),
         deflate: base64::encode(&deflated(&kept)),
     };
     let frame = Frame::new(format, checkpoint.file_len(), holes, kept);
-    // What cannot be put together again, as a file that is taken for a format by its values alone, is of no use.
+    // A frame that cannot be restored is useless: some files are recognised by their values alone.
     Ok(match frame.open(checkpoint, &KeptBits::default()) {
         Ok(_) => Ok(json!(text)),
         Err(_) => Err("the file cannot be read without its values"),
     })
 }
 
-/// The file that a frame in the receipt of `checkpoint` makes, to be filled with its tensors, or why they do not fit;
-/// `None` where the receipt has no frame of a file of this format.
-pub(crate) fn source(checkpoint: &Checkpoint, format: Format) -> Option<Result<Checkpoint, &'static str>> {
-    let receipt = own(checkpoint)?;
-    let Some(framed) = read::<Framed>(receipt) else {
-        read::<HasFrame>(receipt)?.frame?;
-        let is_of_format = read::<OfFormat>(receipt).is_none_or(|of| of.frame.format == format.name());
+/// Restores the file whose frame is in the receipt of `checkpoint`, to be filled with the tensors, or says why they do
+/// not fit; `None` where the receipt has no frame of this format.
+pub(crate) fn restore(checkpoint: &Checkpoint, format: Format) -> Option<Result<Checkpoint, &'static str>> {
+    let receipt = receipt_text(checkpoint)?;
+    let Some(framed) = parse::<Framed>(receipt) else {
+        parse::<HasFrame>(receipt)?.frame?;
+        let is_of_format = parse::<FrameFormat>(receipt).is_none_or(|of| of.frame.format == format.name());
         return is_of_format.then_some(Err("it is damaged"));
     };
     let text = framed.frame.filter(|text| text.format == format.name())?;
-    // The file's length is bounded by that of values that are there.
+    // This bounds the restored file's length by the size of the values.
     let values = checkpoint.entries().iter().map(Entry::byte_len).fold(0, u64::saturating_add);
     if text.holes.iter().map(Holes::bytes).fold(0, u64::saturating_add) > values {
         return Some(Err("there are other tensors"));
@@ -190,19 +190,19 @@ impl Frame {
         Self { format, len, holes, kept, gaps }
     }
 
-    /// The frame of a text that comes from a file, and so may say anything.
-    fn read(format: Format, text: &Text) -> Option<Self> {
-        let holes = each(&text.holes)?;
-        let room = around(text.bytes, &holes).filter(|room| *room <= MAX_BYTES)?;
+    /// Decodes a frame from a receipt, which is untrusted; `None` where it is damaged.
+    fn read(format: Format, text: &FrameText) -> Option<Self> {
+        let holes = expand(&text.holes)?;
+        let outside = len_outside(text.bytes, &holes).filter(|outside| *outside <= MAX_BYTES)?;
         let packed = base64::decode(&text.deflate)?;
         let mut kept = Vec::new();
-        DeflateDecoder::new(&packed[..]).take(room + 1).read_to_end(&mut kept).ok()?;
-        let is_whole = kept.len() as u64 == room && *blake3::hash(&kept).to_hex() == *text.blake3;
+        DeflateDecoder::new(&packed[..]).take(outside + 1).read_to_end(&mut kept).ok()?;
+        let is_whole = kept.len() as u64 == outside && *blake3::hash(&kept).to_hex() == *text.blake3;
         is_whole.then(|| Self::new(format, text.bytes, holes, kept))
     }
 
-    /// The file with zeros for its tensors, if these have the names, dtypes and shapes of those of `checkpoint`, and
-    /// lie in the holes.
+    /// Opens the file with zeros in its holes, and checks that its tensors lie there and have the names, dtypes and
+    /// shapes of those of `checkpoint`.
     fn open(self, checkpoint: &Checkpoint, bits: &KeptBits) -> Result<Checkpoint, &'static str> {
         let (holes, format) = (self.holes.clone(), self.format);
         let options = OpenOptions::new().from(self.format).limits(checkpoint.limits().clone());
@@ -223,10 +223,10 @@ impl Frame {
             found.extend(of_entry(entry, format).ok_or("it is damaged")?);
         }
         found.sort_unstable_by_key(Holes::begin);
-        if made.is_gzip() || made.whole().is_err() || each(&found).is_none_or(|found| found != holes) {
+        if made.is_gzip() || made.whole().is_err() || expand(&found).is_none_or(|found| found != holes) {
             return Err("it is damaged");
         }
-        // Values can be put into it.
+        // Checks that values can be written into the file.
         let arrays: Vec<&Entry> = made.entries().iter().filter(|entry| entry.dtype().is_some()).collect();
         Layout::refilled(&made, &arrays).map_err(|_| "it is damaged")?;
         Ok(made)
@@ -256,9 +256,10 @@ impl Holes {
     }
 }
 
-/// Where an array's bytes lie, if they are stored as they are; nothing for an array without bytes.
+/// Where an array's bytes lie in the file, if they are stored uncompressed and in order; empty for an array without
+/// bytes.
 fn of_entry(entry: &Entry, format: Format) -> Option<Vec<Holes>> {
-    // Caffe's values are never swapped or reordered; where they do not follow each other, there are keys between them.
+    // Caffe's values are never swapped or reordered; where they are not adjacent, keys lie between them.
     let is_stored = entry.is_plain() || format.is_caffe();
     if entry.fault().is_some() || !is_stored || entry.segments().is_empty() && entry.byte_len() > 0 {
         return None;
@@ -278,11 +279,11 @@ fn span(holes: &[Holes]) -> Option<Range<u64>> {
     Some(begin..holes.iter().map(Holes::end).max()?)
 }
 
-/// Each hole on its own; `None` where they are too many, or leave every file.
-fn each(said: &[Holes]) -> Option<Vec<Hole>> {
-    let count = said.iter().map(Holes::count).fold(0, u64::saturating_add);
+/// Expands the list to single holes; `None` where there are too many, or an offset overflows.
+fn expand(stored: &[Holes]) -> Option<Vec<Hole>> {
+    let count = stored.iter().map(Holes::count).fold(0, u64::saturating_add);
     let mut holes = Vec::with_capacity(usize::try_from(count).ok().filter(|_| count <= MAX_HOLES)?);
-    for some in said {
+    for some in stored {
         match *some {
             Holes::One(at, len) => holes.push(Hole { at, len }),
             Holes::Many(at, len, count, stride) => {
@@ -295,17 +296,18 @@ fn each(said: &[Holes]) -> Option<Vec<Hole>> {
     Some(holes)
 }
 
-/// How many bytes lie around the holes of a file; `None` where they are not in order, share bytes or leave the file.
-fn around(len: u64, holes: &[Hole]) -> Option<u64> {
-    let (mut end, mut room) = (0, 0);
+/// How many bytes of a file lie outside its holes; `None` where the holes are not in order, overlap or reach beyond the
+/// file.
+fn len_outside(len: u64, holes: &[Hole]) -> Option<u64> {
+    let (mut end, mut outside) = (0, 0);
     for hole in holes {
-        room += hole.at.checked_sub(end)?;
+        outside += hole.at.checked_sub(end)?;
         end = hole.at.checked_add(hole.len)?;
     }
-    Some(room + len.checked_sub(end)?)
+    Some(outside + len.checked_sub(end)?)
 }
 
-/// What lies before, between and behind the holes of a file.
+/// The gaps before, between and after the holes of a file.
 fn gaps(len: u64, holes: &[Hole]) -> Vec<Gap> {
     let begins = std::iter::once(0).chain(holes.iter().map(|hole| hole.at + hole.len));
     let ends = holes.iter().map(|hole| hole.at).chain([len]);

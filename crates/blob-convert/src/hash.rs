@@ -1,7 +1,7 @@
-//! BLAKE3 of streams whose bytes come in parts, in any order and from several threads; SHA-256 beside it.
+//! BLAKE3 of streams whose bytes come in parts, in any order and from several threads; also SHA-256 of whole files.
 //!
-//! BLAKE3 is a tree over chunks of 1,024 bytes: aligned runs of a power of two of them are hashed where they come and
-//! joined as section 2.1 of the BLAKE3 paper says. A chunk that comes in parts waits for the rest of it.
+//! BLAKE3 is a tree over chunks of 1,024 bytes: aligned runs of 2ⁿ chunks are hashed as they come and merged as section
+//! 2.1 of the BLAKE3 paper describes. A chunk that comes in parts is kept until it is complete.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -14,12 +14,13 @@ use sha2::Digest;
 use crate::threads::lock;
 use crate::watch::Watch;
 
-/// What is read, hashed and written at once: a power of two, and small enough to be in cache still when it is written.
+/// How many bytes are read, hashed and written at once: a power of two, small enough to be still in cache when they are
+/// written.
 pub(crate) const PIECE: usize = 1 << 20;
 
 const CHUNK: u64 = CHUNK_LEN as u64;
 
-/// What a conversion's bytes add up to.
+/// The digests of a conversion.
 #[derive(Clone, Debug)]
 pub(crate) struct Digests {
     /// The source's, in lower-case hexadecimal.
@@ -53,7 +54,7 @@ impl Streams {
         Self { lens, state: Mutex::new(State { open, done }) }
     }
 
-    /// Takes bytes that stand at `at` in a stream. Each byte comes once.
+    /// Adds the bytes at offset `at` of a stream. Each byte must be added once.
     pub(crate) fn put(&self, stream: usize, at: u64, bytes: &[u8]) {
         let len = self.lens[stream];
         if bytes.len() as u64 == len {
@@ -91,15 +92,15 @@ impl Streams {
         }
     }
 
-    /// The hash of each stream, once all their bytes have come.
+    /// The hash of each stream; all their bytes must have been added.
     pub(crate) fn finish(self) -> Vec<Hash> {
         let state = self.state.into_inner();
         state.unwrap_or_else(PoisonError::into_inner).done
     }
 }
 
-/// The level of the largest subtree that begins at `pos` and ends by `end`: it has two to the power of it chunks. A
-/// short last chunk is one of level 0.
+/// The level of the largest subtree that begins at `pos` and ends by `end`; a subtree of level n has 2ⁿ chunks. A short
+/// last chunk has level 0.
 fn level_at(pos: u64, end: u64) -> u32 {
     let chunks = ((end - pos) / CHUNK).max(1);
     (pos / CHUNK).trailing_zeros().min(chunks.ilog2())
@@ -111,17 +112,17 @@ fn chaining_value(bytes: &[u8], pos: u64) -> ChainingValue {
     hasher.update(bytes).finalize_non_root()
 }
 
-/// What is known of one stream's tree.
+/// The known part of one stream's hash tree.
 #[derive(Debug)]
 struct Tree {
     len: u64,
-    /// Subtrees by their first chunk; neighbours that make up a larger one are joined at once, so that there are few.
+    /// Subtrees by their first chunk; two siblings are merged at once, so that there are few.
     nodes: BTreeMap<u64, (u32, ChainingValue)>,
-    /// How many chunks the nodes have.
+    /// How many chunks the nodes cover.
     chunks: u64,
-    /// Incomplete chunks, and how many bytes of each have come.
+    /// Incomplete chunks, and how many bytes of each are filled.
     ragged: HashMap<u64, (Vec<u8>, usize)>,
-    /// Where the whole stream is one chunk, its hash.
+    /// The hash of a stream of a single chunk.
     single: Option<Hash>,
 }
 
@@ -134,21 +135,21 @@ impl Tree {
         self.len.div_ceil(CHUNK)
     }
 
-    /// Adds a subtree, joined with its neighbours, but never to the root, which BLAKE3 hashes in another way.
+    /// Adds a subtree and merges it with its siblings, except into the root, which BLAKE3 hashes differently.
     fn join(&mut self, mut first: u64, mut level: u32, mut value: ChainingValue) {
         self.chunks += 1 << level;
         loop {
             let size = 1u64 << level;
             let is_root = first & !size == 0 && 2 * size >= self.all_chunks();
-            let buddy = first ^ size;
-            match self.nodes.get(&buddy) {
+            let sibling = first ^ size;
+            match self.nodes.get(&sibling) {
                 Some((other, _)) if *other == level && !is_root => {}
                 _ => break,
             }
-            let Some((_, other)) = self.nodes.remove(&buddy) else {
+            let Some((_, other)) = self.nodes.remove(&sibling) else {
                 break;
             };
-            let (left, right) = if buddy < first { (other, value) } else { (value, other) };
+            let (left, right) = if sibling < first { (other, value) } else { (value, other) };
             value = merge_subtrees_non_root(&left, &right, Mode::Hash);
             first &= !size;
             level += 1;
@@ -176,7 +177,7 @@ impl Tree {
         }
     }
 
-    /// The stream's hash, once all of its bytes have come: the subtrees joined from the right.
+    /// The stream's hash, once all of its bytes are added: merges the subtrees from the right.
     fn root(&self) -> Option<Hash> {
         if self.chunks < self.all_chunks() {
             return self.single;
@@ -237,7 +238,7 @@ mod tests {
         (0..len).map(|i| (i % 251) as u8).collect()
     }
 
-    /// Cuts a stream at these places and puts the parts in an order that `seed` stirs.
+    /// Cuts a stream at these places and adds the parts in a pseudo-random order.
     fn hashed(all: &[u8], cuts: &[usize], mut seed: u64) -> Hash {
         let mut ends: Vec<usize> = cuts.iter().copied().filter(|c| *c < all.len()).collect();
         ends.push(all.len());
@@ -251,7 +252,7 @@ mod tests {
             let (from, to) = parts.swap_remove((seed >> 33) as usize % parts.len());
             streams.put(1, from as u64, &all[from..to]);
         }
-        assert!(lock(&streams.state).open.is_empty(), "all has come");
+        assert!(lock(&streams.state).open.is_empty(), "all bytes were added");
         streams.finish()[1]
     }
 

@@ -1,4 +1,4 @@
-//! HDF5 files as outputs: new ones of tensors alone, and existing ones whose datasets get other values in their places.
+//! HDF5 files as outputs: new ones of tensors alone, and existing ones whose datasets are overwritten in place.
 
 use std::path::Path;
 
@@ -6,12 +6,13 @@ use blob_io::hdf5::Form;
 use blob_io::{Checkpoint, Entry, Error, Format, Frame, Layout, TensorSpec};
 
 use crate::base::refilled;
-use crate::caffe::placed;
+use crate::caffe::check_fits;
 use crate::options::{quoted, refuse, refuse_all};
 use crate::planned::Planned;
-use crate::receipt::{Receipt, own};
+use crate::receipt::{Receipt, receipt_text};
 
-/// A new file: in Caffe's form if the output's name says so, or if the source is one of Caffe's nets or solver states.
+/// The layout of a new file: in Caffe's form if the output's name says so, or if the source is one of Caffe's nets or
+/// solver states.
 pub(crate) fn new(
     checkpoint: &Checkpoint,
     tensors: &[Planned],
@@ -31,16 +32,16 @@ pub(crate) fn new(
     Layout::new(&specs, Frame::Hdf5 { form, metadata: &metadata })
 }
 
-/// The file `base` with each tensor in place of the one of its name; everything else stays.
+/// The layout of the file `base` with each dataset's values replaced by the tensor of its name; everything else stays.
 pub(crate) fn into(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     base.whole()?;
-    if own(base).is_some() {
+    if receipt_text(base).is_some() {
         let message =
             "has a receipt, which would say of other values that they were written; convert the tensors to a new file";
         return Err(refuse(base, message.to_owned()));
     }
-    placed(checkpoint, base, tensors, |_, tensor, entry| Ok(entry.shape() == &tensor.spec.shape))?;
-    let odd = |tensor: &Planned| {
+    check_fits(checkpoint, base, tensors, |_, tensor, entry| Ok(entry.shape() == &tensor.spec.shape))?;
+    let misfit = |tensor: &Planned| {
         let entry = base.entry(&tensor.spec.name)?;
         let name = quoted(&tensor.spec.name);
         match entry.dtype() {
@@ -53,9 +54,9 @@ pub(crate) fn into(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Pl
             }
         }
     };
-    let odd: Vec<String> = tensors.iter().filter_map(odd).collect();
-    if !odd.is_empty() {
-        return Err(refuse_all(checkpoint, &format!("does not fit into {}", base.name()), odd));
+    let misfits: Vec<String> = tensors.iter().filter_map(misfit).collect();
+    if !misfits.is_empty() {
+        return Err(refuse_all(checkpoint, &format!("does not fit into {}", base.name()), misfits));
     }
     refilled(base, tensors)
 }

@@ -10,14 +10,14 @@ use blob_io::neoml::Archive;
 use blob_io::{Checkpoint, Entry, Error, Format, Frame, Kind, Layout, TensorSpec};
 
 use crate::base::{Base, refilled, same};
-use crate::caffe::{self, placed};
+use crate::caffe::{self, check_fits};
 use crate::hdf5;
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
 use crate::receipt::Receipt;
 
-/// The layout of an output with these tensors: the base with other values in it and without the layers that are gone,
-/// or a new file, which goes to `path` where it has one.
+/// The layout of an output with these tensors: the base with its values replaced and `removed_layers` left out, or a
+/// new file for `path`.
 pub(crate) fn of(
     checkpoint: &Checkpoint,
     base: &Base<'_>,
@@ -64,7 +64,7 @@ fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned], receipt:
 }
 
 /// Whether the output has exactly the source's arrays, under their own names, so that the source's details apply to it.
-fn is_all(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
+fn has_all_arrays(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
     let arrays = checkpoint.entries().iter().filter(|entry| entry.dtype().is_some());
     options.transforms.is_empty() || arrays.map(Entry::name).eq(tensors.iter().map(|tensor| &*tensor.spec.name))
 }
@@ -72,7 +72,7 @@ fn is_all(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bo
 /// The arrays of an MXNet file: as in the source if that is one too, else by the tensors' names.
 fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Result<List, Error> {
     let version = options.params_version;
-    if is_all(checkpoint, options, tensors)
+    if has_all_arrays(checkpoint, options, tensors)
         && let Some(found) = checkpoint.mxnet_list()?
     {
         let list = if options.dense { found.into_dense() } else { found };
@@ -82,7 +82,7 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
         });
     }
     let sparse = |tensor: &Planned| tensor.sparse(checkpoint);
-    renamed_as_one(checkpoint, tensors)?;
+    check_sparse_names(checkpoint, tensors)?;
     let mut parts: HashMap<&str, Vec<usize>> = HashMap::new();
     for (index, tensor) in tensors.iter().enumerate() {
         if let Some(sparse) = sparse(tensor) {
@@ -96,7 +96,7 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
             list.push(&tensor.spec.name, index);
             continue;
         };
-        // The array is written in the place of its first part.
+        // The array takes the position of its first part.
         let parts = &parts[&*sparse.name];
         if parts[0] == index {
             let kind = |at: &usize| checkpoint.entries()[tensors[*at].entry].kind();
@@ -112,9 +112,9 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
     Ok(list)
 }
 
-/// Refuses names that would get lost: the file has one name for a sparse array, which its parts have before their own
-/// `#`.
-fn renamed_as_one(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<(), Error> {
+/// Refuses names that the file cannot store: it has one name for a sparse array, the text before the `#` in the names
+/// of its parts.
+fn check_sparse_names(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<(), Error> {
     let entry = |tensor: &Planned| &checkpoint.entries()[tensor.entry];
     let is_renamed = |tensor: &Planned| *tensor.spec.name != *entry(tensor).name();
     let plain = tensors.iter().filter(|tensor| tensor.sparse(checkpoint).is_none());
@@ -156,7 +156,7 @@ fn archive(
 ) -> Result<Archive, Error> {
     let to = options.to;
     if checkpoint.format() == to
-        && is_all(checkpoint, options, tensors)
+        && has_all_arrays(checkpoint, options, tensors)
         && let Some(found) = checkpoint.neoml_archive()?
     {
         return Ok(found);
@@ -185,13 +185,13 @@ fn places(specs: &[TensorSpec]) -> Vec<usize> {
     places
 }
 
-/// The archive `base` with each tensor in place of the one of its name; everything else stays.
+/// The layout of the archive `base` with each blob replaced by the tensor of its name; everything else stays.
 fn into_neoml(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     base.whole()?;
-    placed(checkpoint, base, tensors, |_, tensor, entry| Ok(fits(tensor, entry)))?;
+    check_fits(checkpoint, base, tensors, |_, tensor, entry| Ok(fits(tensor, entry)))?;
     let blobs = base.entries().iter().filter(|entry| entry.dtype().is_some());
     let places: HashMap<&str, usize> = blobs.enumerate().map(|(place, entry)| (entry.name(), place)).collect();
-    // `placed` has found each of them in the base.
+    // `check_fits` has found each of them in the base.
     let replaced: Vec<usize> = tensors.iter().filter_map(|tensor| places.get(&*tensor.spec.name).copied()).collect();
     for tensor in tensors.iter_mut().filter(|tensor| tensor.spec.shape.num_axes() != 7) {
         tensor.changes.push("stored as seven axes, with ones behind".into());

@@ -28,12 +28,12 @@ pub struct Options {
     /// Stores Caffe's blobs in this form; otherwise it is the source's, where that is a file of the same message. Other
     /// formats ignore it.
     pub form: Option<Form>,
-    /// Writes a new file from the tensors alone. Otherwise, where the source's receipt keeps the bytes around the
-    /// tensors of an earlier file of the output's format, these are written again.
+    /// Writes a new file from the tensors alone. Otherwise, if the source's receipt keeps the bytes around the tensors
+    /// of an earlier file of the output's format, that file is restored.
     pub anew: bool,
-    /// Writes safetensors in shards of at most this many bytes of tensors, where one is not enough, and the index of
-    /// them: `model-00001-of-00002.safetensors` and `model.safetensors.index.json` for `model.safetensors`. A larger
-    /// tensor has a shard of its own. The receipt is in the index.
+    /// Writes safetensors in shards of at most this many bytes of tensors, if they do not fit into one, with an index:
+    /// `model-00001-of-00002.safetensors` and `model.safetensors.index.json` for `model.safetensors`. A larger tensor
+    /// gets a shard of its own. The receipt is in the index.
     pub shard_size: Option<u64>,
     /// Refuses to lose values: what a transform counts as lost is an error, and nothing is written.
     pub strict: bool,

@@ -1,5 +1,5 @@
-//! Which tensors of two files belong together: those of one name, a sparse array and the dense one of its name, and
-//! where a file stores no names, those in one place.
+//! Which tensors of two files belong together: those of one name, a sparse array and the dense one of its name, and,
+//! where a file stores no names, those in the same position.
 //!
 //! Reads headers only. `verify` and `diff` compare the pairs.
 
@@ -9,27 +9,27 @@ use blob_io::{Checkpoint, Entry, Error, Kind, Sparse};
 use crate::watch::{Watch, Watched};
 
 /// An event of the walk over two files.
-pub(crate) enum Met<'a> {
+pub(crate) enum Event<'a> {
     /// How tensors are paired, if not by name.
     Note(String),
     /// A tensor without a partner in the other file.
-    Alone { entry: &'a Entry, missing_from: &'a Checkpoint },
-    /// Two that belong together: of the first file, and of the second.
-    Both(Side<'a>, Side<'a>),
+    Unpaired { entry: &'a Entry, missing_from: &'a Checkpoint },
+    /// A pair: the tensor of the first file and that of the second.
+    Pair(Side<'a>, Side<'a>),
 }
 
 /// Walks over two files: the tensors without a partner come first, those of the second file before those of the first.
 pub(crate) fn walk<'a>(
     ours: &'a Checkpoint,
     theirs: &'a Checkpoint,
-    take: &mut dyn FnMut(Met<'a>) -> Result<(), Error>,
+    take: &mut dyn FnMut(Event<'a>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let both = |a, b| Met::Both(Side::stored(ours, a), Side::stored(theirs, b));
+    let both = |a, b| Event::Pair(Side::stored(ours, a), Side::stored(theirs, b));
     if let ([a], [b]) = (ours.entries(), theirs.entries())
         && a.name() != b.name()
         && a.dtype().is_some()
     {
-        take(Met::Note(format!("named {:?} here and {:?} there; each file holds one tensor", a.name(), b.name())))?;
+        take(Event::Note(format!("named {:?} here and {:?} there; each file holds one tensor", a.name(), b.name())))?;
         return take(both(a, b));
     }
     let (here, there) = (Names::of(ours), Names::of(theirs));
@@ -38,21 +38,21 @@ pub(crate) fn walk<'a>(
         && arrays(ours).count() == arrays(theirs).count()
         && arrays(ours).any(|entry| there.get(entry.name()).is_none_or(|other| other.kind() == Kind::None))
     {
-        take(Met::Note(format!("the tensors of {} have no names; compared in their order", unnamed.name())))?;
+        take(Event::Note(format!("the tensors of {} have no names; compared in their order", unnamed.name())))?;
         return pairs(ours, theirs).into_iter().try_for_each(|(a, b)| take(both(a, b)));
     }
-    alone(&there, &here, take)?;
-    alone(&here, &there, take)?;
+    unpaired(&there, &here, take)?;
+    unpaired(&here, &there, take)?;
     for entry in ours.entries() {
         if let Some(other) = there.get(entry.name()) {
             take(both(entry, other))?;
         } else if let Some(other) = there.dense_for(entry) {
-            take(Met::Both(Side::dense(ours, entry), Side::stored(theirs, other)))?;
+            take(Event::Pair(Side::dense(ours, entry), Side::stored(theirs, other)))?;
         }
     }
     for entry in theirs.entries() {
         if let (None, Some(other)) = (here.get(entry.name()), here.dense_for(entry)) {
-            take(Met::Both(Side::stored(ours, other), Side::dense(theirs, entry)))?;
+            take(Event::Pair(Side::stored(ours, other), Side::dense(theirs, entry)))?;
         }
     }
     Ok(())
@@ -84,7 +84,7 @@ impl<'a> Side<'a> {
         self.dense.map_or(self.entry.name(), |sparse| &sparse.name)
     }
 
-    /// Its bytes, row-major.
+    /// Reads its bytes, row-major.
     pub(crate) fn reader<'r>(&self, watch: &'r dyn Watch) -> Result<Watched<'r>, Error>
     where
         'a: 'r,
@@ -147,10 +147,10 @@ impl<'a> Names<'a> {
 }
 
 /// Hands over the tensors of one file that have no partner in the other.
-fn alone<'a>(
+fn unpaired<'a>(
     of: &Names<'a>,
     other: &Names<'a>,
-    take: &mut dyn FnMut(Met<'a>) -> Result<(), Error>,
+    take: &mut dyn FnMut(Event<'a>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     for entry in of.file.entries() {
         if other.get(entry.name()).is_some() || other.dense_of(entry).is_some() {
@@ -161,18 +161,18 @@ fn alone<'a>(
         if entry.sparse().is_none() && parts.is_some_and(|part| of.get(part.name()).is_none()) {
             continue;
         }
-        take(Met::Alone { entry, missing_from: other.file })?;
+        take(Event::Unpaired { entry, missing_from: other.file })?;
     }
     Ok(())
 }
 
-/// The tensors of a file, without the places that have none.
+/// The entries of a file that hold an array.
 fn arrays(file: &Checkpoint) -> impl Iterator<Item = &Entry> {
     file.entries().iter().filter(|entry| entry.kind() != Kind::None)
 }
 
-/// The tensors of two files in their order. Where both store sparse arrays, parts of one kind make a pair: each format
-/// has its own order of them.
+/// Pairs the tensors of two files in their order. Where both store sparse arrays, parts of one kind make a pair: each
+/// format has its own order of them.
 fn pairs<'a>(ours: &'a Checkpoint, theirs: &'a Checkpoint) -> Vec<(&'a Entry, &'a Entry)> {
     let mut both: [Vec<&Entry>; 2] = [arrays(ours).collect(), arrays(theirs).collect()];
     if both.iter().all(|entries| entries.iter().any(|entry| entry.sparse().is_some())) {

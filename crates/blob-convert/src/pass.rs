@@ -1,5 +1,5 @@
-//! The one pass over the source: every byte is read once and in order, hashed for the source and for its tensor, and
-//! written to its place.
+//! The one pass over the source: every byte is read once and in order, added to the digests of the source and of its
+//! tensor, and written to its place.
 //!
 //! Threads take pieces in turn; each reads, hashes and writes its own, without waiting for the others. For a pipe the
 //! source is read twice.
@@ -45,11 +45,11 @@ pub struct Summary {
 }
 
 impl Plan<'_> {
-    /// Carries out the plan. The output appears whole or not at all. A file that was changed or
-    /// cut since it was opened is an error, where its length or the time of its last change tells.
+    /// Carries out the plan. The output appears whole or not at all. A source that was changed or cut since it was
+    /// opened is an error, if its length or modification time shows it.
     ///
-    /// Memory stays at a few MiB beside the plan, which takes some 600 bytes a tensor, and but for arrays that must be
-    /// reordered, inflated or expanded as a whole.
+    /// Memory stays at a few MiB, plus the plan, about 600 bytes a tensor, and arrays that must be reordered, inflated
+    /// or expanded as a whole.
     ///
     /// # Errors
     /// What reading and writing return; values that are lost, with [`Options::strict`](crate::Options::strict);
@@ -146,7 +146,7 @@ impl Job<'_> {
         pieces.extend(placed.map(|(i, slot)| (layout.offsets()[slot], Piece::Tensor(i, slot))));
         // The first pass has counted the losses.
         let ignored = Tally::default();
-        // If two have the same place, one is a tensor without bytes.
+        // If two pieces have the same offset, one is a tensor without bytes.
         pieces.sort_by_key(|(at, _)| *at);
         for (_, piece) in pieces {
             match piece {
@@ -173,9 +173,9 @@ impl Job<'_> {
         Ok((digests, layout.len()))
     }
 
-    /// Fills the sink: plain tensors during the pass, the others by another thread or after it.
+    /// Fills the sink: plain tensors during the pass, the others on another thread or after it.
     fn fill(self, sink: &Sink<'_>, tally: &Tally) -> Result<Digests, Error> {
-        let (moves, apart) = Moves::of(self.plan);
+        let (moves, separate) = Moves::of(self.plan);
         let len = |tensor: &Planned| if matches!(tensor.how, How::Kept) { 0 } else { tensor.spec.byte_len() };
         let tensors = Streams::new(self.plan.tensors.iter().map(len).collect());
         let put = |tensor: usize, at: u64, bytes: &[u8]| {
@@ -183,11 +183,11 @@ impl Job<'_> {
             sink.put(tensor, at, bytes)
         };
         let threads = if sink.takes_any_order() { io_threads() } else { 1 };
-        let mut apart = apart;
-        apart.sort_by_key(|tensor| std::cmp::Reverse(self.plan.tensors[*tensor].spec.byte_len()));
+        let mut separate = separate;
+        separate.sort_by_key(|tensor| std::cmp::Reverse(self.plan.tensors[*tensor].spec.byte_len()));
         let next = AtomicUsize::new(0);
-        let each = || -> Result<(), Error> {
-            while let Some(tensor) = apart.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
+        let read_separate = || -> Result<(), Error> {
+            while let Some(tensor) = separate.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
                 let mut at = 0;
                 self.stream(tensor, tally, |bytes| {
                     put(tensor, at, bytes)?;
@@ -199,17 +199,17 @@ impl Job<'_> {
         };
         let pass = || {
             self.pass(threads, &|at, bytes| {
-                sink.pass(at, bytes)?;
+                sink.put_source(at, bytes)?;
                 moves.piece(at, bytes, tally, &put)
             })
         };
         let (blake3, sha256) = thread::scope(|scope| {
             // A second thread, if the system has one, starts with the largest; after the pass both threads share the
             // rest.
-            let beside = if threads > 1 && !apart.is_empty() { spawn(scope, each) } else { None };
-            let passed = pass().and_then(|passed| each().map(|()| passed));
+            let beside = if threads > 1 && !separate.is_empty() { spawn(scope, read_separate) } else { None };
+            let passed = pass().and_then(|passed| read_separate().map(|()| passed));
             // The other thread finishes its current tensor and stops.
-            next.store(apart.len(), Ordering::Relaxed);
+            next.store(separate.len(), Ordering::Relaxed);
             let done = beside.map_or(Ok(()), join);
             passed.and_then(|passed| done.map(|()| passed))
         })?;
@@ -331,6 +331,6 @@ impl Job<'_> {
 enum Piece {
     Frame(Vec<u8>),
     Copied(Copied),
-    /// Which tensor, and which of the layout's it is.
+    /// The tensor's index in the plan and in the layout.
     Tensor(usize, usize),
 }

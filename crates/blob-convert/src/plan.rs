@@ -21,7 +21,7 @@ use crate::shards::{self, Shards};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Target<'a> {
-    /// A file: made beside its place and put there when it is complete.
+    /// A file: written under a temporary name beside it, and renamed when it is complete.
     File {
         /// The file.
         path: &'a Path,
@@ -30,7 +30,7 @@ pub enum Target<'a> {
     },
     /// Standard output.
     Stdout,
-    /// A folder of `.npy` files; whatever format the options name.
+    /// A folder of `.npy` files, whatever the options' format.
     Folder {
         /// The folder.
         path: &'a Path,
@@ -169,8 +169,8 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     Ok(plan)
 }
 
-/// Decides how the tensors of `checkpoint` replace those of the same names and shapes in the file `base` of Caffe's or
-/// NeoML's, or of HDF5, of which every other byte is kept. The options' format is that of `base`.
+/// Decides how the tensors of `checkpoint` replace those of the same names and shapes in `base`, a file of Caffe, NeoML
+/// or HDF5. Every other byte of `base` is kept. The output has the format of `base`, whatever the options say.
 ///
 /// # Errors
 /// As [`plan`]; [`Error::Request`] with the list of the tensors that have no place in `base`.
@@ -197,7 +197,7 @@ pub fn plan_into<'a>(
 pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> Result<Chained, Error> {
     checkpoint.whole()?;
     let to = if is_folder { Format::Npy } else { options.to };
-    // For a missing array, MXNet's files have an empty record, and arrays of NeoML blobs a flag.
+    // A missing array is an empty record in MXNet's files, and a flag in arrays of NeoML blobs.
     let has_nulls = |format: Format| format.is_mxnet() || format == Format::NeomlArray;
     let keeps_all = has_nulls(to) && has_nulls(checkpoint.format()) && to.is_mxnet() == checkpoint.format().is_mxnet();
     let (mut tensors, mut left_out) = (Vec::new(), Vec::new());
@@ -220,18 +220,18 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
         if options.dense && entry.sparse().is_some() && entry.kind() != Kind::Values {
             continue;
         }
-        tensors.push(read(index, entry, dtype, options.dense, &mut taken));
+        tensors.push(read_entry(index, entry, dtype, options.dense, &mut taken));
     }
     let mut chained = chain(checkpoint, &options.transforms, tensors)?;
     chained.left_out.splice(0..0, left_out);
     for tensor in &mut chained.tensors {
-        stored(tensor, &checkpoint.entries()[tensor.entry], to, is_folder);
+        note_format_changes(tensor, &checkpoint.entries()[tensor.entry], to, is_folder);
     }
     Ok(chained)
 }
 
-/// A tensor as it is read.
-fn read(index: usize, entry: &Entry, dtype: DType, is_dense: bool, taken: &mut HashSet<String>) -> Planned {
+/// The plan for an entry before any transform.
+fn read_entry(index: usize, entry: &Entry, dtype: DType, is_dense: bool, taken: &mut HashSet<String>) -> Planned {
     let (mut name, shape, how) = match entry.sparse() {
         Some(sparse) if is_dense => (sparse.name.to_string(), sparse.shape.clone(), How::Dense),
         _ if entry.is_plain() => (entry.name().to_owned(), entry.shape().clone(), How::Copy),
@@ -249,8 +249,8 @@ fn read(index: usize, entry: &Entry, dtype: DType, is_dense: bool, taken: &mut H
     Planned { how, changes, ..Planned::new(TensorSpec::new(name, dtype, shape), index) }
 }
 
-/// Notes what the output's format cannot hold of a tensor as it is.
-fn stored(tensor: &mut Planned, entry: &Entry, to: Format, is_folder: bool) {
+/// Notes what the output's format changes about a tensor.
+fn note_format_changes(tensor: &mut Planned, entry: &Entry, to: Format, is_folder: bool) {
     use Format::{BlobProto, Datum, MxnetRecord, NeomlArray, NeomlBlob, Npy};
     let changes = &mut tensor.changes;
     tensor.keeps_bf16 = tensor.spec.dtype == DType::BF16 && matches!(to, Npy | Format::Npz);

@@ -17,7 +17,7 @@ pub struct Planned {
     /// Its name, dtype and shape in the output.
     pub spec: TensorSpec,
     /// The source's entry that the data come from, as an index into
-    /// [`Checkpoint::entries`](blob_io::Checkpoint::entries); the first one, where they are computed of several.
+    /// [`Checkpoint::entries`](blob_io::Checkpoint::entries); the first one, if they are computed from several.
     pub entry: usize,
     pub(crate) how: How,
     /// The dtype of the values as they are read or computed.
@@ -85,7 +85,7 @@ impl Planned {
         self.is_as_read() && self.spec.shape == *entry.shape()
     }
 
-    /// The sparse array that it is a part of, also in the output.
+    /// The sparse array that it is a part of, in the source and in the output.
     pub(crate) fn sparse<'a>(&self, checkpoint: &'a Checkpoint) -> Option<&'a Sparse> {
         match self.how {
             How::Dense | How::Computed(_) => None,
@@ -93,13 +93,13 @@ impl Planned {
         }
     }
 
-    /// What the sparse array is called whose part this is: as its parts are before their `#`, so that they may be
-    /// renamed.
+    /// The name of the whole sparse array: the text before the `#` in this part's name, which a transform may have
+    /// changed.
     pub(crate) fn whole_name<'a>(&'a self, sparse: &'a Sparse) -> &'a str {
         self.spec.name.rsplit_once('#').map_or(&*sparse.name, |(whole, _)| whole)
     }
 
-    /// The values of the output, from the first on.
+    /// Opens the tensor's values as the output has them.
     pub(crate) fn open<'a>(
         &'a self,
         checkpoint: &'a Checkpoint,
@@ -127,7 +127,8 @@ impl Planned {
     }
 }
 
-/// Has tensors read on their own whose values get other bytes between them: a piece of the pass may end within a value.
+/// Marks tensors to be read separately if the output puts other bytes between their values: a piece of the pass may end
+/// within a value.
 pub(crate) fn stream_interleaved(layout: &Layout, tensors: &mut [Planned]) {
     let is_interleaved = |tensor: &Planned| tensor.slot.is_some_and(|slot| layout.is_interleaved(slot));
     for tensor in tensors.iter_mut().filter(|tensor| matches!(tensor.how, How::Copy) && is_interleaved(tensor)) {

@@ -21,20 +21,21 @@ use crate::planned::Planned;
 use crate::transform::Transform;
 pub use account::{Account, Changed};
 use contents::Contents;
-pub(crate) use contents::of_all;
-pub(crate) use lineage::{MAX_STEPS, each, history_of, read};
+pub(crate) use contents::combined_digest;
+pub(crate) use lineage::{MAX_STEPS, fold_list, history_of, parse};
 pub use lineage::{Origin, Step};
 
-/// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` behind it, as a member of an npz.
+/// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` appended, as the name of a member of an
+/// npz.
 pub const KEY: &str = "blob.receipt";
 
-/// What is changed about bf16 in npy and npz.
+/// The change to bf16 in npy and npz.
 pub(crate) const BITS_OF_BF16: &str = "bf16 bits stored as u2: NumPy has no bfloat16";
 
 /// The longest receipt that we write, not counting a folder's list of files: our readers accept 4 MiB of metadata.
 const MAX_TEXT: usize = (4 << 20) - 4096;
 
-/// A receipt whose digests are still to come.
+/// A receipt whose digests are not known yet.
 #[derive(Debug)]
 pub(crate) struct Receipt {
     /// The source's fields as a JSON object, without the digests.
@@ -61,7 +62,7 @@ impl Receipt {
         source.insert("name".into(), json!(name));
         source.insert("bytes".into(), json!(checkpoint.stored().len()));
         if checkpoint.is_gzip() {
-            // Length and digests are the gzip file's own; places in the warnings are those of what it unpacks to.
+            // Length and digests are the gzip file's own; offsets in the warnings are those in the unpacked file.
             source.insert("compression".into(), json!("gzip"));
         }
         if let Some(member) = checkpoint.member() {
@@ -110,7 +111,7 @@ impl Receipt {
         Ok(Self { source: source.to_string(), rest: rest.to_string(), contents, sha256, is_untransformed })
     }
 
-    /// Key and text with digests of the right width that are not the real ones.
+    /// Key and text with zeros in place of the digests.
     pub(crate) fn placeholder(&self) -> (String, String) {
         (KEY.to_owned(), self.fill(None))
     }
@@ -131,7 +132,7 @@ impl Receipt {
             false => String::new(),
         };
         let contents = self.contents.fields(digests.map(|all| &all.tensors[..]));
-        // Spaces before a number are JSON.
+        // JSON allows spaces before a number.
         let lost = match self.is_untransformed {
             true => String::new(),
             false => format!("\"lost_values\":{:>20},", digests.map_or(0, |all| all.lost)),
@@ -184,7 +185,7 @@ struct Bf16(HashSet<String>);
 
 impl<'de> Deserialize<'de> for Bf16 {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        each(text, Self::default(), |names, change: Change| {
+        fold_list(text, Self::default(), |names, change: Change| {
             if change.bits_of.as_deref() == Some(DType::BF16.name()) {
                 names.0.insert(change.name);
             }
@@ -199,19 +200,20 @@ struct Change {
     bits_of: Option<String>,
 }
 
-pub(crate) fn own(checkpoint: &Checkpoint) -> Option<&str> {
+/// The text of the receipt in a file.
+pub(crate) fn receipt_text(checkpoint: &Checkpoint) -> Option<&str> {
     let mut metadata = checkpoint.metadata().iter();
     metadata.find(|(key, _)| key == KEY).map(|(_, text)| &**text)
 }
 
 /// The tensors of a file that its receipt calls bf16, though their dtype says u16.
 pub(crate) fn kept_bits(checkpoint: &Checkpoint) -> KeptBits {
-    own(checkpoint).and_then(read).unwrap_or_default()
+    receipt_text(checkpoint).and_then(parse).unwrap_or_default()
 }
 
 /// Where the source came from, if it has a receipt: the first file, then what was made of it.
 fn history(checkpoint: &Checkpoint) -> Vec<Origin> {
-    own(checkpoint).map(history_of).unwrap_or_default()
+    receipt_text(checkpoint).map(history_of).unwrap_or_default()
 }
 
 fn changes(tensors: &[Planned]) -> Vec<Value> {
@@ -226,9 +228,9 @@ fn changes(tensors: &[Planned]) -> Vec<Value> {
     changed.map(change).collect()
 }
 
-/// The receipt of an npz that is written without a conversion, if any of its tensors keep bf16 as u16: only what says
-/// so.
-pub(crate) fn of_kept_bits<'t>(tensors: impl Iterator<Item = (&'t str, DType)>) -> Option<(String, String)> {
+/// The receipt of an npz that is written without a conversion: only the list of the tensors that keep bf16 as u16.
+/// `None` if there are none.
+pub(crate) fn bf16_receipt<'t>(tensors: impl Iterator<Item = (&'t str, DType)>) -> Option<(String, String)> {
     let kept: Vec<&str> = tensors.filter(|(_, dtype)| *dtype == DType::BF16).map(|(name, _)| name).collect();
     if kept.is_empty() {
         return None;
@@ -269,11 +271,11 @@ fn sparse(checkpoint: &Checkpoint, tensors: &[Planned]) -> Vec<Value> {
 
 fn warnings(checkpoint: &Checkpoint) -> Vec<Value> {
     let whole = checkpoint.warnings().iter().map(|w| json!(w.to_string()));
-    let each = checkpoint
+    let of_entries = checkpoint
         .entries()
         .iter()
         .flat_map(|entry| entry.warnings().map(|w| json!(format!("{}: {w}", entry.name()))).collect::<Vec<_>>());
-    whole.chain(each).collect()
+    whole.chain(of_entries).collect()
 }
 
 #[cfg(test)]
@@ -284,10 +286,10 @@ mod tests {
     fn bf16_is_found_among_the_changes() {
         let text =
             r#"{"changes":[{"name":"a","bits_of":"bf16","changes":["x"]},{"name":"b","changes":["bf16"],"y":1}]}"#;
-        let kept = read::<KeptBits>(text).expect("a receipt");
+        let kept = parse::<KeptBits>(text).expect("a receipt");
         assert!(kept.contains("a") && !kept.contains("b"));
         for (text, is_kept) in [(r#"{"changes":null}"#, false), (r#"{"changes":null,"bf16_as_u16":true}"#, true)] {
-            assert_eq!(read::<KeptBits>(text).expect("a receipt").contains("b"), is_kept);
+            assert_eq!(parse::<KeptBits>(text).expect("a receipt").contains("b"), is_kept);
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Tensors made of others, and which of them go into one file: what `blob merge` and `blob split` write.
 //!
-//! Nothing is loaded: a tensor's bytes are gathered while it is written. Memory stays at some 8 MiB, but for 4 KiB for
-//! each tensor that is joined along an axis behind the first, and for an array that is cut and is not stored as it is
-//! read.
+//! Nothing is loaded: a tensor's bytes are gathered while it is written. Memory stays at about 8 MiB, plus 4 KiB for
+//! each tensor that is joined along an axis after the first, and each array that is cut and must be unpacked for it.
 
 mod array;
 mod gather;
@@ -17,7 +16,7 @@ use blob_io::{Checkpoint, Entry, Error, Tensor};
 
 use crate::hash::PIECE;
 use crate::options::refuse;
-use crate::receipt::{KeptBits, kept_bits, of_kept_bits};
+use crate::receipt::{KeptBits, bf16_receipt, kept_bits};
 use crate::watch::Watch;
 use array::Array;
 use gather::Gather;
@@ -30,7 +29,7 @@ pub struct Gatherer<'a> {
     watch: &'a dyn Watch,
 }
 
-/// A tensor that is made of others of open files, one behind the other along an axis, each whole or a range of it.
+/// A tensor made of others of open files, concatenated along an axis, each whole or a range of it.
 pub struct Gathered<'a> {
     dtype: DType,
     shape: Shape,
@@ -41,7 +40,7 @@ pub struct Gathered<'a> {
 
 struct Part<'a> {
     array: Rc<Array<'a>>,
-    /// Of the axis.
+    /// Along the axis.
     range: Range<usize>,
 }
 
@@ -63,11 +62,11 @@ impl<'a> Gatherer<'a> {
         Ok(self.gathered(self.dtype(entry)?, entry.shape().clone(), 0, vec![part]))
     }
 
-    /// Tensors of one dtype, one behind the other along an axis, in which alone their shapes may differ.
+    /// Tensors of one dtype, concatenated along an axis; their shapes may differ only in this axis.
     ///
     /// # Errors
-    /// As [`Checkpoint::array`]; no tensor, an axis that they do not have, another dtype or shape, a part of a sparse
-    /// array.
+    /// As [`Checkpoint::array`]; an empty list, an axis that the tensors do not have, different dtypes or shapes, a
+    /// part of a sparse array.
     pub fn merged(&self, entries: &[&'a Entry], axis: i64) -> Result<Gathered<'a>, Error> {
         let Some((first, others)) = entries.split_first() else {
             return Err(refuse(self.checkpoint, "there is no tensor to merge".to_owned()));
@@ -94,11 +93,11 @@ impl<'a> Gatherer<'a> {
         Ok(self.gathered(dtype, shape, axis, entries.iter().map(whole).collect()))
     }
 
-    /// A tensor in parts of these sizes along an axis. A checksum that its file has is compared where the last part
-    /// ends.
+    /// A tensor in parts of these sizes along an axis. If the file has a checksum of it, that is compared after the
+    /// last part was read.
     ///
     /// # Errors
-    /// As [`Checkpoint::array`]; an axis that it does not have, sizes that are not its extent together, a part of a
+    /// As [`Checkpoint::array`]; an axis that it does not have, sizes that do not add up to its extent, a part of a
     /// sparse array.
     pub fn split(&self, entry: &'a Entry, axis: i64, sizes: &[usize]) -> Result<Vec<Gathered<'a>>, Error> {
         let dtype = self.dtype(entry)?;
@@ -140,7 +139,7 @@ impl<'a> Gatherer<'a> {
         Shape::new(dims).map_err(|e| refuse(self.checkpoint, format!("{:?}: {e}", entry.name())))
     }
 
-    /// Which axis is meant of a tensor that is to be cut or joined.
+    /// The index of the axis along which a tensor is cut or joined; an error for a part of a sparse array.
     fn axis_of(&self, entry: &Entry, axis: i64) -> Result<usize, Error> {
         if let Some(sparse) = entry.sparse() {
             let (name, whole) = (entry.name(), &sparse.name);
@@ -166,11 +165,11 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// What an npz of these tensors has to say so that their bf16, which it stores as u16, is read as bf16 again: the key
-/// and the text of a receipt. `None` where there is no bf16.
+/// The receipt, as key and text, with which an npz of these tensors is read with bf16 again, which it stores as u16.
+/// `None` where there is no bf16.
 #[must_use]
 pub fn receipt(tensors: &[(String, Gathered<'_>)]) -> Option<(String, String)> {
-    of_kept_bits(tensors.iter().map(|(name, tensor)| (&**name, tensor.dtype)))
+    bf16_receipt(tensors.iter().map(|(name, tensor)| (&**name, tensor.dtype)))
 }
 
 impl Tensor for Gathered<'_> {

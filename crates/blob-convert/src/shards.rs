@@ -1,8 +1,7 @@
-//! A safetensors file in shards: which tensor goes into which, and the index that says so, as huggingface_hub's
-//! `save_torch_state_dict` has it.
+//! A safetensors file in shards: which tensor goes into which shard, and the index of them, as huggingface_hub's
+//! `save_torch_state_dict` writes it.
 //!
-//! The receipt stands in the index, with what else is said of the whole; each shard says that it is PyTorch's, as
-//! theirs do.
+//! The receipt is in the index, with the other metadata of the whole; each shard has `format: pt`, as theirs have.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -22,7 +21,7 @@ const MAX_SHARDS: usize = 500;
 /// How many old files are named.
 const NAMED: usize = 3;
 
-/// What stands in each shard: transformers refuses files without it.
+/// The metadata of each shard: transformers refuses files without it.
 const METADATA: [(&str, &str); 1] = [("format", "pt")];
 
 /// Several files and the index of them.
@@ -68,8 +67,8 @@ pub(crate) fn planned(
             Err(refuse(checkpoint, format!("cannot be written as shards of {format}: they are of safetensors")))
         }
         (Some(0), _) => Err(refuse(checkpoint, "cannot be written as shards of no bytes".to_owned())),
-        (Some(most), Some((path, if_exists))) => {
-            let shards = shards(path, most, tensors).map_err(|e| e.about(checkpoint.name()))?;
+        (Some(max_bytes), Some((path, if_exists))) => {
+            let shards = shards(path, max_bytes, tensors).map_err(|e| e.about(checkpoint.name()))?;
             let index = named(path, ".index.json");
             // The index of an earlier output would still lead to that one's shards.
             if shards.is_none() && if_exists == IfExists::Refuse && index.exists() {
@@ -77,16 +76,16 @@ pub(crate) fn planned(
                     "is an index of shards, and would stay beside the new file; remove it, or name another file";
                 return Err(refused(&index, message.to_owned()));
             }
-            notes.extend(staying(path, shards.as_ref()));
+            notes.extend(old_files_note(path, shards.as_ref()));
             Ok(shards)
         }
         (Some(_), None) => Err(refuse(checkpoint, "can be written as shards to files only".to_owned())),
     }
 }
 
-fn shards(path: &Path, most: u64, tensors: &[Planned]) -> Result<Option<Shards>, Error> {
+fn shards(path: &Path, max_bytes: u64, tensors: &[Planned]) -> Result<Option<Shards>, Error> {
     let sizes: Vec<u64> = tensors.iter().map(|tensor| tensor.spec.byte_len()).collect();
-    let split = split(&sizes, most);
+    let split = split(&sizes, max_bytes);
     let count = split.len();
     if count <= 1 {
         return Ok(None);
@@ -123,14 +122,14 @@ fn shards(path: &Path, most: u64, tensors: &[Planned]) -> Result<Option<Shards>,
 
 /// Which tensors of these sizes go into each shard, in its order: one after the other until `most` bytes are reached; a
 /// larger tensor gets a shard of its own, before the one that is being filled.
-pub(crate) fn split(sizes: &[u64], most: u64) -> Vec<Vec<usize>> {
+pub(crate) fn split(sizes: &[u64], max_bytes: u64) -> Vec<Vec<usize>> {
     let (mut shards, mut current, mut filled) = (Vec::new(), Vec::new(), 0_u64);
     for (tensor, size) in sizes.iter().enumerate() {
-        if *size > most {
+        if *size > max_bytes {
             shards.push(vec![tensor]);
             continue;
         }
-        if filled + size > most {
+        if filled + size > max_bytes {
             shards.push(std::mem::take(&mut current));
             filled = 0;
         }
@@ -147,9 +146,9 @@ fn metadata() -> Vec<(String, String)> {
     METADATA.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Which files in the target's folder look like an earlier output of the same name and are not replaced: its shards,
-/// its index, or the one file that it was.
-fn staying(path: &Path, shards: Option<&Shards>) -> Option<String> {
+/// A note about files in the target's folder that look like an earlier output of the same name and are not replaced:
+/// shards, an index, or a single file.
+fn old_files_note(path: &Path, shards: Option<&Shards>) -> Option<String> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_new = |name: &OsStr| match shards {
         Some(shards) => shards.paths().any(|path| path.file_name() == Some(name)),
@@ -164,7 +163,7 @@ fn staying(path: &Path, shards: Option<&Shards>) -> Option<String> {
         .then(|| format!("old files of the same name stay beside the new output: {}{more}", names.join(", ")))
 }
 
-/// Whether a file is called as the output `path` is, as one file, as one of its shards or as their index.
+/// Whether a file has the name of the output `path`, of one of its shards or of their index.
 fn is_of(path: &Path, name: &OsStr) -> bool {
     if path.file_name() == Some(name) || named(path, ".index.json").file_name() == Some(name) {
         return true;
@@ -191,7 +190,7 @@ impl Shards {
         self.files.iter().map(|shard| shard.layout.len()).sum()
     }
 
-    /// Which of the files a tensor of the plan lies in, and where.
+    /// The index of the file that holds a tensor of the plan, and the tensor's offset in it.
     pub(crate) fn place(&self, tensor: usize) -> (usize, u64) {
         let (file, slot) = self.places[tensor];
         (file, self.files[file].layout.offsets()[slot])
@@ -202,15 +201,15 @@ impl Shards {
         self.files.iter().map(|shard| &*shard.path).chain([&*self.index])
     }
 
-    /// Checks that every file can be made, and removes what is made for that.
+    /// Checks that every file can be created, and removes what the check creates.
     pub(crate) fn check(&self, source: &Checkpoint, if_exists: IfExists) -> Result<(), Error> {
-        self.keep(source)?;
+        self.check_paths(source)?;
         self.paths().try_for_each(|path| Output::check(path, if_exists))
     }
 
     /// Begins all files, the index last.
     pub(crate) fn begin(&self, source: &Checkpoint, if_exists: IfExists) -> Result<Vec<Output>, Error> {
-        self.keep(source)?;
+        self.check_paths(source)?;
         let begun = self.paths().map(|path| Output::create(path, if_exists));
         let mut outputs: Vec<Output> = begun.collect::<Result<_, Error>>()?;
         for (output, shard) in outputs.iter_mut().zip(&self.files) {
@@ -219,8 +218,8 @@ impl Shards {
         Ok(outputs)
     }
 
-    /// Writes the headers, and gives all files their names: the index last, so that what it names is there. An index
-    /// that is replaced goes first: of an old set and a new one that are half and half, none names the files.
+    /// Writes the headers, then renames all files to their final names: the index last, so that the shards it names
+    /// exist. An old index is removed before that, so that no index ever names a mix of old and new shards.
     pub(crate) fn finish(
         &self,
         mut outputs: Vec<Output>,
@@ -263,8 +262,8 @@ impl Shards {
         ascii(&format!("{:#}\n", json!(index)))
     }
 
-    /// Errors where a file would replace one that is read, or cannot be replaced.
-    fn keep(&self, source: &Checkpoint) -> Result<(), Error> {
+    /// Refuses to replace a file that is read, a link, a pipe or a device.
+    fn check_paths(&self, source: &Checkpoint) -> Result<(), Error> {
         let file = Path::new(source.file());
         let shards = source.shards().iter().map(|shard| file.with_file_name(shard));
         let read: Vec<PathBuf> =
@@ -274,7 +273,7 @@ impl Shards {
                 return Err(refused(path, "is read, and a source is never replaced by its copy".to_owned()));
             }
             let Ok(found) = fs::symlink_metadata(path).map(|meta| meta.file_type()) else { continue };
-            // It may lead to another of the shards, or to any file at all.
+            // It may point to another shard, or to any other file.
             if found.is_symlink() {
                 return Err(refused(path, "is a link, and no place for a shard or an index".to_owned()));
             }
@@ -287,7 +286,7 @@ impl Shards {
     }
 }
 
-/// JSON with every character that is not of ASCII escaped.
+/// JSON with every character outside of ASCII escaped.
 fn ascii(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

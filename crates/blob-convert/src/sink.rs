@@ -1,7 +1,7 @@
 //! Where bytes go. `Moves` takes a piece of the source apart into tensors, copied or rounded; `Sink` puts a tensor's
 //! bytes in their place in a file, in one of several shards, or in a file of its own in a folder.
 //!
-//! Tensors that the pass cannot handle are read on their own.
+//! Tensors that the pass cannot handle are read separately.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -38,10 +38,10 @@ struct Move {
 }
 
 impl<'a> Moves<'a> {
-    /// The moves, and the tensors that must be read on their own.
+    /// The moves, and the tensors that must be read separately.
     pub(crate) fn of(plan: &'a Plan<'a>) -> (Self, Vec<usize>) {
         let mut moves: Vec<Move> = Vec::new();
-        let mut apart = Vec::new();
+        let mut separate = Vec::new();
         for (tensor, planned) in plan.tensors.iter().enumerate() {
             match planned.how {
                 How::Kept => {}
@@ -53,11 +53,11 @@ impl<'a> Moves<'a> {
                         to += len;
                     }
                 }
-                _ => apart.push(tensor),
+                _ => separate.push(tensor),
             }
         }
         moves.sort_by_key(|m| m.from);
-        // The pass handles each byte once, so arrays that share bytes are read on their own.
+        // The pass handles each byte once, so arrays that share bytes are read separately.
         let mut end = 0;
         let mut shared = Vec::new();
         for step in &moves {
@@ -69,12 +69,12 @@ impl<'a> Moves<'a> {
         shared.sort_unstable();
         shared.dedup();
         moves.retain(|m| shared.binary_search(&m.tensor).is_err());
-        apart.extend(shared);
-        (Self { plan, moves }, apart)
+        separate.extend(shared);
+        (Self { plan, moves }, separate)
     }
 
-    /// Hands each tensor its bytes of a piece of the source, with their place in the tensor. `at` is the piece's
-    /// offset.
+    /// Calls `put` with the bytes of each tensor in a piece of the source, and their offset in the tensor. `at` is the
+    /// piece's offset.
     pub(crate) fn piece(
         &self,
         at: u64,
@@ -154,12 +154,12 @@ fn is_in_pass_order(plan: &Plan<'_>, planned: &Planned) -> bool {
     // Many small runs: a reader gathers them into larger pieces.
     let runs = entry.segments().len() as u64;
     let scattered = runs > 16 && entry.byte_len() / runs < SCATTERED;
-    // The reader compares the checksum that the source has of the array.
+    // The reader compares the checksum that the source stores.
     let checked = entry.checked_len().is_some();
     ordered && !scattered && !checked
 }
 
-/// Takes tensors' bytes, from several threads.
+/// Writes tensors' bytes, which several threads may hand over.
 pub(crate) struct Sink<'a> {
     to: To<'a>,
     layout: Option<&'a Layout>,
@@ -168,7 +168,7 @@ pub(crate) struct Sink<'a> {
 }
 
 enum To<'a> {
-    /// The file that each tensor of the plan lies in, and where; which of the layout's it is.
+    /// For each tensor of the plan: its file, its offset there, and its index in the layout.
     Files(Vec<(&'a Output, u64, usize)>),
     /// The whole file is copied, and tensors are not written separately.
     Copy(&'a Output),
@@ -187,7 +187,7 @@ pub(crate) struct Part {
     crc: u32,
 }
 
-/// A folder of npy files in the making.
+/// An unfinished folder of npy files.
 pub(crate) struct Folder<'a> {
     dir: &'a OutputDir,
     specs: &'a [TensorSpec],
@@ -230,8 +230,8 @@ impl<'a> Sink<'a> {
         !matches!(self.to, To::Folder(_))
     }
 
-    /// Takes bytes of the source as they are; only a copy writes them.
-    pub(crate) fn pass(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
+    /// Takes a piece of the source; only a copy writes it.
+    pub(crate) fn put_source(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
         match &self.to {
             To::Copy(output) => output.write_all_at(at, bytes),
             _ => Ok(()),

@@ -22,7 +22,7 @@ use bins::{Finite, range};
 /// How much is read and reduced at once: small enough to stay in the second-level cache in between.
 const PIECE: usize = 256 << 10;
 
-/// Arrays up to this size are held in memory for a second pass; longer ones are read again.
+/// Arrays up to this size are kept in memory for a second pass; longer ones are read again.
 const KEPT: u64 = 1 << 20;
 
 /// Each channel needs an accumulator, and a file without elements can claim an axis of any length.
@@ -215,7 +215,7 @@ fn passes(
     Ok(stats.into_iter().zip(binned).map(|(stats, histogram)| Measured { stats, histogram }).collect())
 }
 
-/// How an axis cuts a tensor: runs of `inner` elements that belong to channels 0, 1, …, `count` − 1, 0, 1, ….
+/// How an axis divides a tensor: runs of `inner` elements that belong to channels 0, 1, …, `count` − 1, 0, 1, ….
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Channels {
     count: usize,
@@ -243,7 +243,7 @@ impl Channels {
     }
 }
 
-/// Cuts a stream of bytes into runs and says which channel each belongs to.
+/// Cuts a stream of bytes into runs and finds the channel that each belongs to.
 struct Router {
     run: usize,
     count: usize,

@@ -1,4 +1,4 @@
-//! Checks the place of a conversion's output before the work begins.
+//! Checks where a conversion's output goes before the work begins.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use crate::plan::{Destination, Plan};
 use crate::verify::receipt;
 use crate::watch::{Uncounted, Watch};
 
-/// How many changed arrays are named.
+/// How many changed arrays an error names.
 const NAMED: usize = 3;
 
 impl Plan<'_> {
     /// Checks what [`run`](Plan::run) would fail at before it writes: a file that exists, a folder that is missing or
-    /// cannot be written, files that would be lost. What is made for that is removed.
+    /// cannot be written, files that would be lost. Anything created for the check is removed.
     ///
     /// # Errors
     /// As [`run`](Plan::run).
@@ -23,7 +23,9 @@ impl Plan<'_> {
             Destination::Stdout { .. } => Ok(()),
             Destination::File { path, if_exists, .. } => Output::check(path, *if_exists),
             Destination::Shards { if_exists, shards } => shards.check(self.checkpoint, *if_exists),
-            Destination::Folder { path, if_exists, .. } => unchanged(path, &OutputDir::check(path, *if_exists)?, watch),
+            Destination::Folder { path, if_exists, .. } => {
+                check_unchanged(path, &OutputDir::check(path, *if_exists)?, watch)
+            }
         }
     }
 }
@@ -31,25 +33,25 @@ impl Plan<'_> {
 /// Begins a folder.
 pub(crate) fn folder(path: &Path, if_exists: IfExists, watch: &dyn Watch) -> Result<OutputDir, Error> {
     let folder = OutputDir::create(path, if_exists)?;
-    unchanged(path, &folder, watch)?;
+    check_unchanged(path, &folder, watch)?;
     Ok(folder)
 }
 
 /// Refuses to replace a folder whose arrays were changed since a conversion wrote them: that is the user's own work.
 ///
 /// If another conversion replaces the folder during the check, the findings mix two folders and are ignored.
-fn unchanged(path: &Path, folder: &OutputDir, watch: &dyn Watch) -> Result<(), Error> {
+fn check_unchanged(path: &Path, folder: &OutputDir, watch: &dyn Watch) -> Result<(), Error> {
     if !folder.replaces() {
         return Ok(());
     }
-    let looked = as_written(path, watch);
+    let checked = check_digests(path, watch);
     if folder.is_overtaken() {
         return Ok(());
     }
-    looked
+    checked
 }
 
-fn as_written(path: &Path, watch: &dyn Watch) -> Result<(), Error> {
+fn check_digests(path: &Path, watch: &dyn Watch) -> Result<(), Error> {
     let old = Checkpoint::open(path)?;
     let (mut changed, mut count) = (Vec::new(), 0);
     let checked = receipt(&old, &Uncounted(watch), &mut |finding| {

@@ -42,7 +42,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(not(test))]
 mod real {
-    /// Only an attempt can tell.
+    /// The system's limit shows only when a thread is started.
     pub(super) fn none_left() -> bool {
         false
     }
@@ -93,7 +93,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_conversion_and_its_statistics_go_on_alone() {
+    fn conversion_and_statistics_work_on_one_thread() {
         let folder = std::env::temp_dir().join(format!("blob-alone-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let source = blob(1 << 20);

@@ -24,14 +24,14 @@ pub use symbol::symbol;
 pub enum Remark {
     /// Something is wrong.
     Finding(Finding),
-    /// Something is odd or was not looked at, and nothing is wrong.
+    /// Something is unusual or was not checked, but nothing is wrong.
     Note(String),
     /// A transform of the receipt was repeated and changed values.
     Redone(Redone),
 }
 
-/// A transform that [`against`] has repeated and that changes values. A receipt can name any transform, so people must
-/// judge whether it is right.
+/// A transform that [`against`] has repeated and that changes values. A receipt can name any transform, so the user
+/// must judge whether it is right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Redone {
@@ -41,7 +41,7 @@ pub struct Redone {
     pub tensors: usize,
     /// The first of them, by their names in the source.
     pub named: Vec<String>,
-    /// What says that it is right, as a sentence: `the receipt alone says`, `the receipt and net-symbol.json say`.
+    /// The evidence that it is right, as a clause: `the receipt alone says`, `the receipt and net-symbol.json say`.
     pub said_by: String,
 }
 
@@ -85,45 +85,47 @@ pub const FINDINGS: &[(&str, &str)] = &[
 /// fit each other, bools of 0 or 1.
 ///
 /// # Errors
-/// What the operating system says while reading; [`Error::Interrupted`] where `watch` says so; at the end
+/// An error of the operating system while reading; [`Error::Interrupted`] where `watch` says so; at the end
 /// [`Error::LimitExceeded`] where a limit kept an array from being checked: it may well be sound.
-pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(Remark)) -> Result<(), Error> {
+pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut(Remark)) -> Result<(), Error> {
     let mut limited = None;
-    broken(checkpoint.whole(), checkpoint.name(), &mut limited, &mut |finding| {
-        tell(Remark::Finding(finding));
+    record_broken(checkpoint.whole(), checkpoint.name(), &mut limited, &mut |finding| {
+        report(Remark::Finding(finding));
     })?;
     for entry in checkpoint.entries() {
         match entry.fault() {
             // The array may be sound; its checksum, if it has one, is compared below.
             Some(fault) if fault.reason() == Reason::Unsupported => {
-                tell(Remark::Note(format!("{:?} is not read: {fault}", entry.name())));
+                report(Remark::Note(format!("{:?} is not read: {fault}", entry.name())));
             }
             Some(_) => {
                 // `view` returns the error that describes the fault.
-                let told = checkpoint.view(entry).map(drop);
-                broken(told, entry.name(), &mut limited, &mut |finding| tell(Remark::Finding(finding)))?;
+                let fault_error = checkpoint.view(entry).map(drop);
+                record_broken(fault_error, entry.name(), &mut limited, &mut |finding| {
+                    report(Remark::Finding(finding))
+                })?;
                 continue;
             }
             None => {}
         }
         if let Some(dtype) = entry.foreign_dtype() {
-            tell(Remark::Note(format!("{:?} is not read: dtype {dtype}", entry.name())));
+            report(Remark::Note(format!("{:?} is not read: dtype {dtype}", entry.name())));
         }
-        let mut found = |finding| tell(Remark::Finding(finding));
+        let mut found = |finding| report(Remark::Finding(finding));
         let checked = checkpoint.check(entry, &mut |len| watch.step(len));
-        broken(checked, entry.name(), &mut limited, &mut found)?;
+        record_broken(checked, entry.name(), &mut limited, &mut found)?;
         if entry.dtype() == Some(DType::Bool) && entry.fault().is_none() {
-            broken(bools(checkpoint, entry, watch, &mut found), entry.name(), &mut limited, &mut |_| {})?;
+            record_broken(check_bools(checkpoint, entry, watch, &mut found), entry.name(), &mut limited, &mut |_| {})?;
         }
         if let (Kind::Values, Some(sparse)) = (entry.kind(), entry.sparse()) {
-            broken(checkpoint.check_sparse(entry), &sparse.name, &mut limited, &mut found)?;
+            record_broken(checkpoint.check_sparse(entry), &sparse.name, &mut limited, &mut found)?;
         }
     }
     limited.map_or(Ok(()), Err)
 }
 
 /// Finds the bytes of a bool array that are neither 0 nor 1: readers disagree on what they mean.
-fn bools(
+fn check_bools(
     checkpoint: &Checkpoint,
     entry: &Entry,
     watch: &dyn Watch,
@@ -152,7 +154,7 @@ fn is_broken(e: &Error) -> bool {
 }
 
 /// Turns broken bytes into a finding and keeps the first exceeded limit for later; any other error is returned.
-fn broken(
+fn record_broken(
     outcome: Result<(), Error>,
     name: &str,
     limited: &mut Option<Error>,
@@ -171,17 +173,17 @@ fn broken(
     }
 }
 
-/// Finds the tensors that hold NaN or Inf, each with their numbers and the place of the first. An array that is broken
+/// Finds the tensors that hold NaN or Inf, each with their counts and the index of the first. An array that is broken
 /// is skipped: [`arrays`] reports it.
 ///
 /// # Errors
 /// As [`arrays`]; [`Error::Unsupported`] at the end, where the values of an array cannot be read.
-pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(Remark)) -> Result<(), Error> {
-    let mut unseen: Option<(&str, u64)> = None;
+pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut(Remark)) -> Result<(), Error> {
+    let mut unread: Option<(&str, u64)> = None;
     for entry in checkpoint.entries() {
         let fault = entry.fault();
         if fault.is_some_and(|f| f.reason() == Reason::Unsupported) || entry.foreign_dtype().is_some() {
-            unseen.get_or_insert((entry.name(), 0)).1 += 1;
+            unread.get_or_insert((entry.name(), 0)).1 += 1;
         }
         let Some(dtype) = entry.dtype().filter(|d| d.is_float() && entry.fault().is_none()) else {
             watch.advanced(entry.byte_len());
@@ -206,10 +208,10 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
             let index = index_of(entry.shape(), first);
             let count = entry.shape().count();
             let message = format!("{nan} NaN and {inf} Inf among {count} values, the first at [{index}]");
-            tell(Remark::Finding(Finding::new(entry.name(), "not-finite", message)));
+            report(Remark::Finding(Finding::new(entry.name(), "not-finite", message)));
         }
     }
-    match unseen {
+    match unread {
         None => Ok(()),
         Some((first, n)) => {
             let others = match n - 1 {
@@ -223,7 +225,7 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
     }
 }
 
-/// The index of an element of the shape, in words: `2,0,17`.
+/// The index of an element of the shape, as text: `2,0,17`.
 fn index_of(shape: &Shape, element: u64) -> String {
     let index = usize::try_from(element).ok().and_then(|at| shape.index(at).ok()).unwrap_or_default();
     index.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
@@ -256,7 +258,7 @@ mod tests {
         }
     }
 
-    /// The findings of a check, in words.
+    /// The messages of a check's findings.
     fn messages<R>(check: impl FnOnce(&mut dyn FnMut(Remark)) -> Result<R, Error>) -> Vec<String> {
         let mut found = Vec::new();
         check(&mut |remark| {
@@ -269,7 +271,7 @@ mod tests {
     }
 
     fn differences(a: &Checkpoint, b: &Checkpoint) -> Vec<String> {
-        messages(|tell| against(a, b, &Silent, tell))
+        messages(|report| against(a, b, &Silent, report))
     }
 
     #[test]
@@ -309,11 +311,11 @@ mod tests {
     fn nan_and_inf_are_found_and_placed() {
         let file = blob(&[0.0, 1.0, 2.0, f32::INFINITY, f32::NAN, f32::NAN]);
         assert_eq!(
-            messages(|tell| finite(&file, &Silent, tell)),
+            messages(|report| finite(&file, &Silent, report)),
             ["2 NaN and 1 Inf among 6 values, the first at [1,0]"]
         );
-        assert!(messages(|tell| finite(&blob(&[0.0; 8]), &Silent, tell)).is_empty());
-        assert!(messages(|tell| arrays(&file, &Silent, tell)).is_empty());
+        assert!(messages(|report| finite(&blob(&[0.0; 8]), &Silent, report)).is_empty());
+        assert!(messages(|report| arrays(&file, &Silent, report)).is_empty());
     }
 
     #[test]
@@ -323,15 +325,15 @@ mod tests {
             let file = [&b"\x93NUMPY\x01\x00"[..], &[header.len() as u8, 0], header, bytes].concat();
             Checkpoint::from_source("x.npy", Box::new(Bytes(file))).unwrap()
         };
-        assert!(messages(|tell| arrays(&npy(&[0, 1, 1, 0, 1, 0]), &Silent, tell)).is_empty());
+        assert!(messages(|report| arrays(&npy(&[0, 1, 1, 0, 1, 0]), &Silent, report)).is_empty());
         assert_eq!(
-            messages(|tell| arrays(&npy(&[0, 1, 1, 0, 255, 2]), &Silent, tell)),
+            messages(|report| arrays(&npy(&[0, 1, 1, 0, 255, 2]), &Silent, report)),
             ["2 of 6 bools are neither 0 nor 1, the first at [1,1]: 255"]
         );
     }
 
     #[test]
-    fn a_digest_is_the_file_s() {
+    fn sha256_covers_the_whole_file() {
         let file = Checkpoint::from_source(
             "x.binaryproto",
             Box::new(Bytes(&b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02"[..])),

@@ -4,7 +4,7 @@ use blob_io::{Checkpoint, Entry, Error, Reader};
 
 /// Receives the progress of long work, and can cancel it.
 pub trait Watch: Sync {
-    /// `bytes` more of the source are done.
+    /// Another `bytes` bytes of the source are done.
     fn advanced(&self, bytes: u64);
 
     /// Whether to stop: the work then returns [`Error::Interrupted`] and leaves nothing behind.
@@ -53,7 +53,7 @@ pub struct Watched<'a> {
 }
 
 impl<'a> Watched<'a> {
-    /// Watches what is left of a reader.
+    /// Watches the rest of a reader.
     #[must_use]
     pub fn new(reader: Reader<'a>, watch: &'a dyn Watch) -> Self {
         Self { reader, watch }
@@ -77,7 +77,7 @@ impl<'a> Watched<'a> {
         Ok(n)
     }
 
-    /// Hands over what is left in pieces of `piece` bytes, a multiple of 8, so that they are whole elements.
+    /// Hands over the rest in pieces of `piece` bytes, a multiple of 8, so that they hold whole elements.
     ///
     /// # Errors
     /// As [`Watched::pull`], and what `take` returns.

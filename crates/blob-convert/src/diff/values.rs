@@ -3,7 +3,7 @@
 use blob_core::DType;
 use half::{bf16, f16};
 
-/// How far two elements may be from each other and still be equal.
+/// How far two elements may be apart and still count as equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Tolerance {
@@ -17,8 +17,8 @@ pub enum Tolerance {
         /// `atol` of NumPy.
         absolute: f64,
     },
-    /// At most as many steps from one float to the next of their dtype, of two dtypes that with the fewer digits. Whole
-    /// numbers are a step from the next one.
+    /// At most this many steps from one float to the next of their dtype; for two dtypes, of the one with fewer digits.
+    /// Neighbouring integers are one step apart.
     Ulp(u64),
 }
 
@@ -70,13 +70,13 @@ impl Distance {
         if self.elements == 0 { 0.0 } else { (self.squares / self.elements as f64).sqrt() }
     }
 
-    /// Adds two runs of as many elements.
+    /// Adds two runs of the same number of elements.
     pub(super) fn add(&mut self, tolerance: Tolerance, ours: Run<'_>, theirs: Run<'_>) {
         let elements = ours.bytes.len() / ours.dtype.size();
         debug_assert_eq!(elements, theirs.bytes.len() / theirs.dtype.size(), "runs of one length");
         let begin = self.elements;
         self.elements += elements as u64;
-        // Bits that are equal are values that are equal, NaN too.
+        // Equal bits are equal values, also for NaN.
         if ours.dtype == theirs.dtype && ours.bytes == theirs.bytes {
             return;
         }
@@ -91,26 +91,26 @@ impl Distance {
             let (a, b) = (Value::read(ours.dtype, a), Value::read(theirs.dtype, b));
             let within = !is_exact
                 && match tolerance {
-                    Tolerance::Exact => a.float.to_bits() == b.float.to_bits() && a.apart(b) == 0.0,
+                    Tolerance::Exact => a.float.to_bits() == b.float.to_bits() && a.abs_diff(b) == 0.0,
                     Tolerance::Close { relative, absolute } => a.is_close(b, relative, absolute),
-                    Tolerance::Ulp(most) => a.steps(b, step) <= u128::from(most),
+                    Tolerance::Ulp(max_steps) => a.steps(b, step) <= u128::from(max_steps),
                 };
-            self.meet(element, a, b, within);
+            self.add_element(element, a, b, within);
         }
     }
 
-    fn meet(&mut self, element: u64, a: Value, b: Value, within: bool) {
-        let apart = a.apart(b);
+    fn add_element(&mut self, element: u64, a: Value, b: Value, within: bool) {
+        let abs_diff = a.abs_diff(b);
         self.changed += u64::from(!within);
-        if apart > self.max_abs || self.worst.is_none() && !within {
-            self.max_abs = self.max_abs.max(apart);
+        if abs_diff > self.max_abs || self.worst.is_none() && !within {
+            self.max_abs = self.max_abs.max(abs_diff);
             self.worst = Some(Worst { element, ours: a.float, theirs: b.float });
         }
-        if b.float != 0.0 && apart > 0.0 {
-            self.max_rel = self.max_rel.max(if apart.is_finite() { apart / b.float.abs() } else { apart });
+        if b.float != 0.0 && abs_diff > 0.0 {
+            self.max_rel = self.max_rel.max(if abs_diff.is_finite() { abs_diff / b.float.abs() } else { abs_diff });
         }
-        if apart.is_finite() {
-            self.squares += apart * apart;
+        if abs_diff.is_finite() {
+            self.squares += abs_diff * abs_diff;
         }
     }
 }
@@ -119,8 +119,8 @@ impl Distance {
 #[derive(Clone, Copy)]
 struct Value {
     float: f64,
-    /// Of the dtypes of whole numbers: exact beyond 2^53, too.
-    whole: Option<i128>,
+    /// The exact value of an integer dtype: `float` is exact up to 2^53 only.
+    integer: Option<i128>,
 }
 
 impl Value {
@@ -130,36 +130,36 @@ impl Value {
                 <$type>::from_le_bytes(bytes.try_into().expect("an element's bytes"))
             };
         }
-        let float = |float: f64| Self { float, whole: None };
-        let whole = |whole: i128| Self { float: whole as f64, whole: Some(whole) };
+        let float = |float: f64| Self { float, integer: None };
+        let integer = |integer: i128| Self { float: integer as f64, integer: Some(integer) };
         match dtype {
             DType::F16 => float(f16::from_bits(le!(u16)).to_f64()),
             DType::BF16 => float(bf16::from_bits(le!(u16)).to_f64()),
             DType::F32 => float(le!(f32).into()),
             DType::F64 => float(le!(f64)),
-            DType::I8 => whole(le!(i8).into()),
-            DType::I16 => whole(le!(i16).into()),
-            DType::I32 => whole(le!(i32).into()),
-            DType::I64 => whole(le!(i64).into()),
-            DType::U16 => whole(le!(u16).into()),
-            DType::U32 => whole(le!(u32).into()),
-            DType::U64 => whole(le!(u64).into()),
-            // A bool's byte is a number here: which one is wrong, `verify` says.
-            _ => whole(bytes[0].into()),
+            DType::I8 => integer(le!(i8).into()),
+            DType::I16 => integer(le!(i16).into()),
+            DType::I32 => integer(le!(i32).into()),
+            DType::I64 => integer(le!(i64).into()),
+            DType::U16 => integer(le!(u16).into()),
+            DType::U32 => integer(le!(u32).into()),
+            DType::U64 => integer(le!(u64).into()),
+            // A bool's byte is compared as a number; `verify` finds those that are neither 0 nor 1.
+            _ => integer(bytes[0].into()),
         }
     }
 
-    /// The number, if it is a whole one of less than 127 bits.
-    fn as_whole(self) -> Option<i128> {
-        let is_whole = self.float.fract() == 0.0 && self.float.abs() < 1e38;
-        self.whole.or_else(|| is_whole.then_some(self.float as i128))
+    /// The number, if it is an integer of less than 127 bits.
+    fn as_integer(self) -> Option<i128> {
+        let is_integral = self.float.fract() == 0.0 && self.float.abs() < 1e38;
+        self.integer.or_else(|| is_integral.then_some(self.float as i128))
     }
 
     /// `|a - b|`.
-    fn apart(self, other: Self) -> f64 {
-        // A float beside a whole number is compared as one where it is one: 2^53 + 1 is no f64.
-        if self.whole.or(other.whole).is_some()
-            && let (Some(a), Some(b)) = (self.as_whole(), other.as_whole())
+    fn abs_diff(self, other: Self) -> f64 {
+        // A float that is integral is compared with an integer as one: f64 has no 2^53 + 1.
+        if self.integer.or(other.integer).is_some()
+            && let (Some(a), Some(b)) = (self.as_integer(), other.as_integer())
         {
             return (a - b).unsigned_abs() as f64;
         }
@@ -174,28 +174,28 @@ impl Value {
     }
 
     fn is_close(self, other: Self, relative: f64, absolute: f64) -> bool {
-        let apart = self.apart(other);
+        let abs_diff = self.abs_diff(other);
         let is_finite = self.float.is_finite() && other.float.is_finite();
-        apart == 0.0 || is_finite && apart <= absolute + relative * other.float.abs()
+        abs_diff == 0.0 || is_finite && abs_diff <= absolute + relative * other.float.abs()
     }
 
     /// How many steps of a dtype lie between two values.
     fn steps(self, other: Self, dtype: DType) -> u128 {
-        if let (Some(a), Some(b)) = (self.whole, other.whole) {
+        if let (Some(a), Some(b)) = (self.integer, other.integer) {
             return (a - b).unsigned_abs();
         }
         if self.float.is_nan() || other.float.is_nan() {
-            return if self.apart(other) == 0.0 { 0 } else { u128::MAX };
+            return if self.abs_diff(other) == 0.0 { 0 } else { u128::MAX };
         }
-        let steps = (place(dtype, self.float) - place(dtype, other.float)).unsigned_abs();
-        let is_mixed = self.whole.is_some() != other.whole.is_some();
-        // They may round to one float.
-        if is_mixed && steps == 0 && self.apart(other) > 0.0 { 1 } else { steps }
+        let steps = (ordinal(dtype, self.float) - ordinal(dtype, other.float)).unsigned_abs();
+        let is_mixed = self.integer.is_some() != other.integer.is_some();
+        // An integer and a float may differ and round to the same float.
+        if is_mixed && steps == 0 && self.abs_diff(other) > 0.0 { 1 } else { steps }
     }
 }
 
-/// Which of the dtype's values a number rounds to, counted from 0, which both zeros are.
-fn place(dtype: DType, value: f64) -> i128 {
+/// The position among the dtype's values of the one that a number rounds to; both zeros are at 0.
+fn ordinal(dtype: DType, value: f64) -> i128 {
     let magnitude = value.abs();
     let bits = match dtype {
         DType::F16 => f16::from_f64(magnitude).to_bits().into(),
@@ -206,7 +206,7 @@ fn place(dtype: DType, value: f64) -> i128 {
     if value.is_sign_negative() { -bits } else { bits }
 }
 
-/// The float dtype of two that has the fewer digits; f64 where neither is one of floats.
+/// The float dtype with fewer digits of the two; f64 where neither is a float.
 fn coarser(a: DType, b: DType) -> DType {
     let order = [DType::BF16, DType::F16, DType::F32];
     order.into_iter().find(|dtype| [a, b].contains(dtype)).unwrap_or(DType::F64)

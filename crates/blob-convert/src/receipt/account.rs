@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::Value;
 
-use super::lineage::{MAX_STEPS, Origin, Step, each, history_of, read};
+use super::lineage::{MAX_STEPS, Origin, Step, fold_list, history_of, parse};
 
 /// At most this many kinds of changes are listed.
 const KINDS: usize = 64;
@@ -21,7 +21,7 @@ pub struct Account {
     pub history: Vec<Origin>,
     /// The transforms, in their order; `None` where the receipt's list of them cannot be read.
     pub transforms: Option<Vec<Step>>,
-    /// What was changed, and of how many tensors; the first 64 kinds of changes in the order of their words.
+    /// The kinds of changes, sorted by their text, each with its number of tensors; at most 64.
     pub changes: Vec<Changed>,
     /// How many tensors were left out.
     pub left_out: u64,
@@ -35,7 +35,7 @@ pub struct Account {
 pub struct Changed {
     /// The change, in words.
     pub what: String,
-    /// How many tensors it was made to.
+    /// How many tensors were changed so.
     pub tensors: u64,
     /// The first of them.
     pub named: Vec<String>,
@@ -65,7 +65,7 @@ struct Change {
 
 impl<'de> Deserialize<'de> for Kinds {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        each(text, Self::default(), |kinds, change: Change| {
+        fold_list(text, Self::default(), |kinds, change: Change| {
             for what in change.changes {
                 if kinds.0.len() == KINDS && !kinds.0.contains_key(&what) {
                     continue;
@@ -85,7 +85,7 @@ struct Count(u64);
 
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        each(text, Self::default(), |count, _: serde::de::IgnoredAny| count.0 += 1)
+        fold_list(text, Self::default(), |count, _: serde::de::IgnoredAny| count.0 += 1)
     }
 }
 
@@ -94,7 +94,7 @@ impl Account {
     #[must_use]
     pub fn of_receipt(text: &str) -> Option<Self> {
         Origin::of_receipt(text)?;
-        let fields: Fields = read(text)?;
+        let fields: Fields = parse(text)?;
         let steps = fields.transforms.map_or(Some(Vec::new()), |steps| serde_json::from_value(steps).ok());
         let kinds = fields.changes.unwrap_or_default().0.into_iter();
         Some(Self {

@@ -1,6 +1,6 @@
 //! The receipt's list of what was written: each tensor's name, dtype, shape and BLAKE3, in a folder its file as well.
 //!
-//! The text is made before the digests are known and has the same length after.
+//! The text has the same length before and after the digests are known.
 
 use std::fmt::Write;
 
@@ -13,16 +13,16 @@ use crate::planned::Planned;
 /// A longer list is left out of a file, because our readers accept 4 MiB of metadata; the digest of all tensors stays.
 /// A folder's receipt is a file of its own and always has the list, which says which file holds which tensor.
 const LONGEST: usize = 3 << 20;
-/// A digest in hexadecimal.
-const WIDTH: usize = 64;
+/// The length of a digest in hexadecimal.
+const HEX_LEN: usize = 64;
 
 /// The fields `contents` and `contents_blake3` of a receipt.
 #[derive(Debug)]
 pub(crate) struct Contents {
-    /// The list's items, with zeros where digests come.
+    /// The list's items, with zeros in place of the digests.
     text: String,
     /// Where in the text each tensor's digest goes; empty where the list is left out.
-    places: Vec<usize>,
+    digest_offsets: Vec<usize>,
     /// The tensors in the order of their names.
     order: Vec<usize>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Contents {
 impl Contents {
     /// `files` has a folder's file for each tensor, and is empty otherwise.
     pub(crate) fn new(tensors: &[Planned], files: &[String]) -> Result<Self, Error> {
-        let (mut text, mut places) = (String::new(), Vec::with_capacity(tensors.len()));
+        let (mut text, mut digest_offsets) = (String::new(), Vec::with_capacity(tensors.len()));
         for (i, tensor) in tensors.iter().enumerate() {
             if i > 0 {
                 text.push(',');
@@ -43,18 +43,18 @@ impl Contents {
                 text += &format!(r#""file":{},"file_bytes":{bytes},"#, json!(file));
             }
             text += r#""blake3":""#;
-            places.push(text.len());
-            text.extend(std::iter::repeat_n('0', WIDTH));
+            digest_offsets.push(text.len());
+            text.extend(std::iter::repeat_n('0', HEX_LEN));
             text += r#""}"#;
             if text.len() > LONGEST && files.is_empty() {
                 text.clear();
-                places.clear();
+                digest_offsets.clear();
                 break;
             }
         }
         let mut order: Vec<usize> = (0..tensors.len()).collect();
         order.sort_by_key(|i| &tensors[*i].spec.name);
-        Ok(Self { text, places, order })
+        Ok(Self { text, digest_offsets, order })
     }
 
     /// The list's length in bytes.
@@ -68,15 +68,15 @@ impl Contents {
         let digest = |i: usize| digests.map_or(&zeros, |all| &all[i]);
         let mut list = String::with_capacity(self.text.len());
         let mut from = 0;
-        for (i, place) in self.places.iter().enumerate() {
-            list += &self.text[from..*place];
+        for (i, offset) in self.digest_offsets.iter().enumerate() {
+            list += &self.text[from..*offset];
             list += &digest(i).to_hex();
-            from = place + WIDTH;
+            from = offset + HEX_LEN;
         }
         list += &self.text[from..];
-        let all = of_all(self.order.iter().map(|i| digest(*i)));
+        let all = combined_digest(self.order.iter().map(|i| digest(*i)));
         let mut fields = String::new();
-        let left_out = self.places.is_empty() && !self.order.is_empty();
+        let left_out = self.digest_offsets.is_empty() && !self.order.is_empty();
         let _ = match left_out {
             true => write!(fields, r#""contents":null,"contents_blake3":"{all}""#),
             false => write!(fields, r#""contents":[{list}],"contents_blake3":"{all}""#),
@@ -85,8 +85,8 @@ impl Contents {
     }
 }
 
-/// One digest of many: BLAKE3 of the tensors' digests, 32 bytes each, in the order of the tensors' names.
-pub(crate) fn of_all<'h>(digests: impl Iterator<Item = &'h Hash>) -> Hash {
+/// The digest of all tensors: BLAKE3 of their digests, 32 bytes each, in the order of the tensors' names.
+pub(crate) fn combined_digest<'h>(digests: impl Iterator<Item = &'h Hash>) -> Hash {
     let mut hasher = blake3::Hasher::new();
     for digest in digests {
         hasher.update(digest.as_bytes());

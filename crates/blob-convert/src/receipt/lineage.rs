@@ -1,7 +1,6 @@
-//! A receipt's text as it is read: untrusted, so that only what is asked for stays in memory, and no text is longer
-//! than a limit.
+//! Reads a receipt's text, which is untrusted: only the requested fields stay in memory, and each text has a limit.
 //!
-//! Where tensors came from, file by file, with the transforms of each conversion.
+//! Finds where tensors came from, file by file, with the transforms of each conversion.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,7 +11,7 @@ use serde_json::Value;
 
 /// A longer receipt is not read.
 const LONGEST: usize = 16 << 20;
-/// How many earlier sources a receipt names: the first, and the last of them.
+/// How many earlier sources a receipt names: the first one and the most recent ones.
 const MAX_EARLIER: usize = 64;
 /// Earlier sources with a longer text are left out of the history.
 const LONGEST_TEXT: usize = 1024;
@@ -36,8 +35,8 @@ pub struct Origin {
     /// The tool that converted it. For the source itself, the receipt has this one level up.
     #[serde(default)]
     tool: String,
-    /// What the conversion changed about its tensors; also one level up for the source itself. `null` settings were too
-    /// long.
+    /// What the conversion changed about its tensors; also one level up for the source itself. Settings that were too
+    /// long are `null`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transforms: Vec<Step>,
 }
@@ -68,7 +67,7 @@ impl Origin {
     #[must_use]
     pub fn of_receipt(text: &str) -> Option<Self> {
         let text = (text.len() <= LONGEST).then_some(text)?;
-        Some(read::<Lineage>(text)?.source)
+        Some(parse::<Lineage>(text)?.source)
     }
 
     fn is_short(&self) -> bool {
@@ -80,7 +79,7 @@ impl Origin {
     }
 }
 
-/// What a receipt says of where the tensors came from.
+/// The fields of a receipt that say where the tensors came from.
 #[derive(Deserialize)]
 struct Lineage {
     source: Origin,
@@ -110,13 +109,14 @@ impl Earlier {
 
 impl<'de> Deserialize<'de> for Earlier {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        each(text, Self::default(), Self::push)
+        fold_list(text, Self::default(), Self::push)
     }
 }
 
-/// The sources that a receipt's text names, the first one first, each with what made the next one of it.
+/// The sources that a receipt's text names, the first one first, each with the tool and the transforms that made the
+/// next one.
 pub(crate) fn history_of(text: &str) -> Vec<Origin> {
-    let Some(lineage) = read::<Lineage>(text) else {
+    let Some(lineage) = parse::<Lineage>(text) else {
         return Vec::new();
     };
     let mut earlier = lineage.history.unwrap_or_default();
@@ -126,10 +126,10 @@ pub(crate) fn history_of(text: &str) -> Vec<Origin> {
     earlier.0
 }
 
-/// Reads a list item by item; only what `take` keeps stays in memory.
-pub(crate) fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
+/// Folds a list item by item; only what `take` keeps stays in memory.
+pub(crate) fn fold_list<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
     text: D,
-    so_far: R,
+    init: R,
     take: impl Fn(&mut R, T),
 ) -> Result<R, D::Error> {
     struct Items<T, R, F>(R, F, PhantomData<T>);
@@ -147,11 +147,11 @@ pub(crate) fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
             Ok(self.0)
         }
     }
-    text.deserialize_seq(Items(so_far, take, PhantomData))
+    text.deserialize_seq(Items(init, take, PhantomData))
 }
 
-/// The fields of a receipt that `T` names; serde skips the others.
-pub(crate) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
+/// Parses the fields of a receipt that `T` has; serde skips the others.
+pub(crate) fn parse<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
@@ -166,7 +166,7 @@ mod tests {
     fn lineage(history: &[String]) -> Lineage {
         let (source, history) = (origin("s"), history.join(","));
         let text = format!(r#"{{"source":{source},"tool":"t","changes":[null],"history":[{history}]}}"#);
-        read(&text).expect("a receipt")
+        parse(&text).expect("a receipt")
     }
 
     #[test]

@@ -7,18 +7,18 @@ use blob_io::{Checkpoint, Entry, Error, Reader};
 
 use crate::watch::{Uncounted, Watch, Watched};
 
-/// How much is unpacked before the watch is asked again, in whole elements.
+/// How many bytes are unpacked between two calls of the watch: whole elements.
 const STEP: usize = 1 << 20;
 
 /// An array of an open file.
 pub(super) struct Array<'a> {
     checkpoint: &'a Checkpoint,
     pub(super) entry: &'a Entry,
-    /// Its elements, where it is cut and the file does not have them one after the other.
+    /// Its elements, if it is cut and the file does not store them uncompressed in row-major order.
     unpacked: OnceCell<Vec<u8>>,
 }
 
-/// The elements of an array, from the first on.
+/// Reads the elements of an array from the first one.
 pub(super) enum Elements<'m> {
     Stored(Box<BufReader<Reader<'m>>>),
     Unpacked(&'m [u8]),
@@ -29,17 +29,17 @@ impl<'a> Array<'a> {
         Self { checkpoint, entry, unpacked: OnceCell::new() }
     }
 
-    /// Unpacks an array that is deflated, in chunks or in another order, since each part would begin it again. One that
-    /// is larger than the limits allow is read from its beginning for each part.
+    /// Unpacks an array that is deflated, in chunks or in another order, because otherwise each part would unpack it
+    /// from its beginning. That still happens to an array larger than the limits allow.
     pub(super) fn unpack(&self, watch: &dyn Watch) -> Result<(), Error> {
         let is_held = self.entry.is_plain() || self.unpacked.get().is_some();
         if !is_held && self.entry.byte_len() <= self.checkpoint.limits().max_alloc {
-            let _ = self.unpacked.set(self.whole(watch)?);
+            let _ = self.unpacked.set(self.unpacked_bytes(watch)?);
         }
         Ok(())
     }
 
-    fn whole(&self, watch: &dyn Watch) -> Result<Vec<u8>, Error> {
+    fn unpacked_bytes(&self, watch: &dyn Watch) -> Result<Vec<u8>, Error> {
         let len = self.entry.byte_len() as usize;
         let mut elements = Vec::new();
         elements.try_reserve_exact(len).map_err(|_| Error::Memory {
@@ -53,7 +53,7 @@ impl<'a> Array<'a> {
         Ok(elements)
     }
 
-    /// `capacity` is the most that a buffer may hold.
+    /// Reads from the first element, with a buffer of at most `capacity` bytes.
     pub(super) fn elements(&self, capacity: usize) -> Result<Elements<'_>, Error> {
         if let Some(unpacked) = self.unpacked.get() {
             return Ok(Elements::Unpacked(unpacked));

@@ -8,7 +8,7 @@ use blob_io::Error;
 use super::Gathered;
 use super::array::Elements;
 
-/// What all readers of a tensor's parts hold together, and the least and the most that one of them holds.
+/// The bytes that the readers of a tensor's parts buffer together, and the least and the most that one of them buffers.
 const BUFFERS: usize = 8 << 20;
 const BUFFER: (usize, usize) = (4 << 10, 1 << 20);
 
@@ -20,7 +20,7 @@ pub(super) struct Gather<'m> {
     /// The bytes of one index of the axis.
     width: u64,
     runs: usize,
-    /// Which run is read, whether it is begun, and what is left of it.
+    /// The current run, whether it was begun, and how many of its bytes are left.
     run: usize,
     begun: bool,
     left: u64,
@@ -28,7 +28,7 @@ pub(super) struct Gather<'m> {
 
 impl<'m> Gather<'m> {
     pub(super) fn new(made: &'m Gathered<'m>) -> Self {
-        let (outer, inner) = around(&made.shape, made.axis);
+        let (outer, inner) = outer_inner(&made.shape, made.axis);
         // Along the first axis one part is read after the other.
         let at_once = if outer > 1 { made.parts.len() } else { 1 };
         let open = made.parts.iter().map(|_| None).collect();
@@ -44,7 +44,7 @@ impl<'m> Gather<'m> {
         }
     }
 
-    /// Opens the part of this run, or passes over what lies between its runs.
+    /// Opens the part of this run at its first run, or skips the gap since its last one.
     fn begin(&mut self) -> Result<(), Error> {
         let at = self.run % self.made.parts.len();
         let part = &self.made.parts[at];
@@ -73,10 +73,10 @@ impl<'m> Gather<'m> {
     }
 }
 
-/// The product of the extents before an axis, and of those behind it; both are zero for a tensor without elements.
-fn around(shape: &Shape, axis: usize) -> (usize, usize) {
+/// The product of the extents before an axis, and of those after it; both are zero for a tensor without elements.
+fn outer_inner(shape: &Shape, axis: usize) -> (usize, usize) {
     match shape.dims() {
-        // Without elements the other extents may be of any size.
+        // The other extents may be of any size, and their product may overflow.
         _ if shape.count() == 0 => (0, 0),
         [] => (1, 1),
         dims => (dims[..axis].iter().product(), dims[axis + 1..].iter().product()),
@@ -84,7 +84,7 @@ fn around(shape: &Shape, axis: usize) -> (usize, usize) {
 }
 
 impl Read for Gather<'_> {
-    /// Fills `out` where there is as much: runs can be short, and each read may become a write.
+    /// Fills `out` as far as possible: runs can be short, and each read may become a write.
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.made.watch.cancelled() {
             return Err(io::Error::other(Error::Interrupted));
@@ -96,8 +96,8 @@ impl Read for Gather<'_> {
             }
             let at = self.run % self.made.parts.len();
             if let Some(elements) = self.open[at].as_mut().filter(|_| self.left > 0) {
-                let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len() - done);
-                let n = elements.read(&mut out[done..][..most])?;
+                let max = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len() - done);
+                let n = elements.read(&mut out[done..][..max])?;
                 if n == 0 {
                     return Ok(done);
                 }

@@ -1,4 +1,4 @@
-//! Which tensors of a file go into one file together, and how they are called there. From headers alone.
+//! Which tensors of a file go into one file together, and their names there. Reads headers only.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,16 @@ use blob_io::{Checkpoint, Entry, Kind};
 use crate::pairing::is_unnamed;
 use crate::shards;
 
-/// The words that MXNet's names end with.
+/// The last parts of MXNet's names.
 const PARAMETERS: [&str; 9] =
     ["weight", "bias", "gamma", "beta", "alpha", "moving_mean", "moving_var", "running_mean", "running_var"];
 
 /// The tensors of a layer, as indices into [`Checkpoint::entries`], with the layer's name; the layers in the file's
 /// order.
 ///
-/// A layer's name is that of its tensors without the last part: behind the last `/`, else the last `.`; of MXNet's
-/// names without `arg:` or `aux:` and without `_weight` and the like. A tensor whose name has one part is a layer of
-/// its own.
+/// A layer's name is that of its tensors without the last part: from the last `/` on, else from the last `.`; for
+/// MXNet's names without `arg:` or `aux:` and without `_weight` and the like. A tensor whose name has one part is a
+/// layer of its own.
 #[must_use]
 pub fn by_layer(checkpoint: &Checkpoint) -> Vec<(String, Vec<usize>)> {
     let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
@@ -32,7 +32,8 @@ pub fn by_layer(checkpoint: &Checkpoint) -> Vec<(String, Vec<usize>)> {
     groups
 }
 
-/// Groups of tensors, in their order, in larger groups up to a size in bytes; a group of more stays alone.
+/// Joins groups of tensors, in their order, into larger ones of at most `most` bytes; a group with more bytes stays
+/// alone.
 #[must_use]
 pub fn by_size(checkpoint: &Checkpoint, groups: &[Vec<usize>], most: u64) -> Vec<Vec<usize>> {
     let len = |group: &Vec<usize>| group.iter().map(|index| checkpoint.entries()[*index].byte_len()).sum();
@@ -63,7 +64,7 @@ pub fn singles(checkpoint: &Checkpoint) -> Vec<Vec<usize>> {
     groups
 }
 
-/// All entries but the places without an array.
+/// The entries that hold an array.
 fn arrays(checkpoint: &Checkpoint) -> impl Iterator<Item = (usize, &Entry)> {
     checkpoint.entries().iter().enumerate().filter(|(_, entry)| entry.kind() != Kind::None)
 }
@@ -78,7 +79,7 @@ fn layer(name: &str) -> &str {
     PARAMETERS.iter().find_map(without).unwrap_or(name)
 }
 
-/// How a tensor is called beside those of other files: as in its file, or, where that stores no names, as `stem`.
+/// The name of a tensor among those of other files: its own, or, where its file stores no names, one made from `stem`.
 #[must_use]
 pub fn name_beside(checkpoint: &Checkpoint, entry: &Entry, stem: &str) -> String {
     if !is_unnamed(checkpoint) {

@@ -1,4 +1,4 @@
-//! The bins of a histogram and their range, which is that of the finite values, also where NaN or ±Inf are among them.
+//! The bins of a histogram and their range, which covers the finite values only; NaN and ±Inf are left out.
 
 use blob_core::DType;
 use blob_ops::{Stats, StatsAccumulator};
@@ -21,8 +21,8 @@ pub(super) fn range(stats: &Stats) -> Option<(f64, f64)> {
     (min.is_finite() && max.is_finite()).then_some((min, max))
 }
 
-/// The range of the finite elements of a float tensor that holds ±Inf too: statistics with each ±Inf made a NaN, which
-/// has no part in minimum and maximum.
+/// The range of the finite elements of a float tensor that holds ±Inf too: statistics in which each ±Inf is replaced by
+/// a NaN, which minimum and maximum ignore.
 pub(super) struct Finite {
     stats: StatsAccumulator,
     dtype: DType,
@@ -38,7 +38,8 @@ impl Finite {
     pub(super) fn update(&mut self, bytes: &[u8]) {
         self.masked.clear();
         self.masked.extend_from_slice(bytes);
-        // The bits of the exponent; all of them set is ±Inf or NaN, and NaN where another bit is set too.
+        // The bits of the exponent. If all of them are set, the value is ±Inf or NaN; a bit of the mantissa makes it
+        // NaN.
         let exponent: &[u8] = match self.dtype {
             DType::F16 => &[0x00, 0x7C],
             DType::BF16 => &[0x80, 0x7F],

@@ -1,28 +1,28 @@
-//! Two files tensor by tensor, bit for bit, whatever their formats.
+//! Compares two files tensor by tensor, bit for bit, whatever their formats.
 //!
 //! `pairing` pairs the tensors; dtype, shape and bytes are compared here. Accepts what a conversion may change without
-//! losing anything: names, places without an array, bf16 as the bits of a u16, sparse arrays made dense, the ones
-//! behind a shape in NeoML's seven axes.
+//! losing anything: names, places without an array, bf16 as the bits of a u16, sparse arrays made dense, the trailing
+//! ones of NeoML's seven axes.
 
 use blob_core::{DType, Dims7, Shape};
 use blob_io::{Checkpoint, Entry, Error, Format, Kind};
 
 use super::{Finding, Remark, index_of, replay};
 use crate::done::steps;
-use crate::pairing::{Met, Side, walk};
-use crate::receipt::{KeptBits, kept_bits, own};
+use crate::pairing::{Event, Side, walk};
+use crate::receipt::{KeptBits, kept_bits, receipt_text};
 use crate::watch::Watch;
 
-/// Two pieces stay in the second-level cache from where they are read to where they are compared.
+/// How many bytes of each file are compared at once: both pieces stay in the second-level cache.
 const PIECE: usize = 256 << 10;
 
-/// What a comparison of two files found equal.
+/// The result of a comparison of two files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compared {
     /// How many tensors are equal.
     pub equal: u64,
-    /// How many transforms of the receipt were done again for that.
+    /// How many transforms of the receipt were repeated for it.
     pub redone: usize,
 }
 
@@ -31,10 +31,10 @@ pub struct Compared {
 /// A place without an array may be missing from the other file; bf16 may be kept as u16 in an npy file and where a
 /// receipt says so; a sparse array is equal to the dense one of its name that holds the same values; where one of the
 /// files stores no names, tensors are paired in their order. Each of these is a note. Memory stays at a few pieces and
-/// 8 bytes a tensor, but for arrays that must be reordered or inflated as a whole.
+/// 8 bytes a tensor, plus arrays that must be reordered or inflated as a whole.
 ///
-/// Where the receipt of `ours` has transforms, and not the same ones stand in one of `theirs`, they are done again with
-/// the tensors of `theirs`, and the outcome is compared.
+/// If the receipt of `ours` has transforms and that of `theirs` does not have the same ones, they are repeated with the
+/// tensors of `theirs`, and the result is compared.
 ///
 /// # Errors
 /// What reading returns; [`Error::Interrupted`] where `watch` says so.
@@ -42,53 +42,53 @@ pub fn against(
     ours: &Checkpoint,
     theirs: &Checkpoint,
     watch: &dyn Watch,
-    tell: &mut dyn FnMut(Remark),
+    report: &mut dyn FnMut(Remark),
 ) -> Result<Compared, Error> {
     ours.whole()?;
     theirs.whole()?;
     match steps(ours) {
         Ok(done) if !done.is_empty() && steps(theirs).as_ref() != Ok(&done) => {
-            let equal = replay::against_source(ours, theirs, &done, watch, tell)?;
+            let equal = replay::against_source(ours, theirs, &done, watch, report)?;
             return Ok(Compared { equal, redone: done.len() });
         }
         Ok(_) => {}
-        Err(why) => tell(Remark::Finding(Finding::new("", "receipt", why))),
+        Err(why) => report(Remark::Finding(Finding::new("", "receipt", why))),
     }
     let kept = [kept_bits(ours), kept_bits(theirs)];
-    let mut compare = Compare { kept, pieces: [vec![0; PIECE], vec![0; PIECE]], watch, tell, equal: 0 };
-    walk(ours, theirs, &mut |met| {
-        match met {
-            Met::Note(note) => compare.note(note),
-            Met::Alone { entry, missing_from } => compare.alone(entry, missing_from.name()),
-            Met::Both(a, b) => compare.both(&a, &b)?,
+    let mut compare = Compare { kept, pieces: [vec![0; PIECE], vec![0; PIECE]], watch, report, equal: 0 };
+    walk(ours, theirs, &mut |event| {
+        match event {
+            Event::Note(note) => compare.note(note),
+            Event::Unpaired { entry, missing_from } => compare.unpaired(entry, missing_from.name()),
+            Event::Pair(a, b) => compare.both(&a, &b)?,
         }
         Ok(())
     })?;
     Ok(Compared { equal: compare.equal, redone: 0 })
 }
 
-/// A comparison in the making.
+/// The state of a comparison.
 struct Compare<'a> {
     /// The tensors of either file that keep bf16 as the bits of a u16.
     kept: [KeptBits; 2],
-    /// What is compared at a time, of either file.
+    /// The bytes of either file that are compared at a time.
     pieces: [Vec<u8>; 2],
     watch: &'a dyn Watch,
-    tell: &'a mut dyn FnMut(Remark),
+    report: &'a mut dyn FnMut(Remark),
     equal: u64,
 }
 
 impl Compare<'_> {
     fn note(&mut self, note: String) {
-        (self.tell)(Remark::Note(note));
+        (self.report)(Remark::Note(note));
     }
 
     fn finding(&mut self, tensor: &str, reason: &'static str, message: String) {
-        (self.tell)(Remark::Finding(Finding::new(tensor, reason, message)));
+        (self.report)(Remark::Finding(Finding::new(tensor, reason, message)));
     }
 
     /// A tensor that the other file does not have.
-    fn alone(&mut self, entry: &Entry, missing_from: &str) {
+    fn unpaired(&mut self, entry: &Entry, missing_from: &str) {
         let name = entry.name();
         match entry.kind() {
             Kind::None => self.note(format!("{name:?} is a place without an array, left out of {missing_from}")),
@@ -159,7 +159,7 @@ impl Compare<'_> {
         let [ours, theirs] = &mut self.pieces;
         let mut done = 0;
         loop {
-            // Both hand out whole elements of one width, and as many as a piece holds.
+            // Both readers fill a piece with whole elements of the same width.
             let (n, m) = (a.pull(ours)?, b.pull(theirs)?);
             if let Some(at) = mismatch(&ours[..n], &theirs[..m]) {
                 return Ok(Some(done + at));
@@ -172,30 +172,31 @@ impl Compare<'_> {
     }
 }
 
-/// A difference: its code, and what it is in words.
+/// The code of a difference, and its description.
 type Difference = (&'static str, String);
 
-/// Whether a NeoML file has the shape of the other with as many ones behind as make it seven axes.
+/// Whether the shape in a NeoML file is that in the other, filled up to seven axes with trailing ones.
 fn is_padded(neoml: &Side<'_>, other: &Side<'_>) -> bool {
     neoml.file.format().is_neoml()
         && neoml.shape() != other.shape()
         && Dims7::from_leading(other.shape().dims()).is_ok_and(|dims| *neoml.shape() == Shape::from(dims))
 }
 
-/// Whether the tensor lies in an npy file, which has no bf16, and no place for a receipt that says so.
+/// Whether the tensor is in an npy file without a receipt: npy has no bf16, and the file cannot say that its u16 is
+/// bf16.
 fn is_npy(side: &Side<'_>) -> bool {
-    side.file.format() == Format::Npy && own(side.file).is_none()
+    side.file.format() == Format::Npy && receipt_text(side.file).is_none()
 }
 
-/// One file has a tensor where the other has none; `None` where neither has one.
+/// The difference between an array and an entry without one; `None` where neither has an array.
 fn one_is_none(a: &Side<'_>, b: &Side<'_>) -> Option<Difference> {
-    let word = |side: &Side<'_>| match side.entry.dtype() {
+    let description = |side: &Side<'_>| match side.entry.dtype() {
         Some(_) => "an array",
         None => "none",
     };
     let differ = a.entry.dtype() != b.entry.dtype();
     differ.then(|| {
-        let message = format!("is {} here and {} there", word(a), word(b));
+        let message = format!("is {} here and {} there", description(a), description(b));
         ("dtype", message)
     })
 }

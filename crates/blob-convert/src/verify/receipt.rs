@@ -1,4 +1,5 @@
-//! A converted file against its own receipt: the tensors that were written, and the BLAKE3 of each, without the source.
+//! Checks a converted file against its own receipt, without the source: the tensors that were written, and the BLAKE3
+//! of each.
 //!
 //! The receipt is untrusted text: what is missing or does not parse cannot be checked, and the report says so.
 
@@ -12,10 +13,10 @@ use serde::de::Deserializer;
 
 use super::{Finding, PIECE, is_broken};
 use crate::planned::Planned;
-use crate::receipt::{each, of_all, own, read};
+use crate::receipt::{combined_digest, fold_list, parse, receipt_text};
 use crate::watch::{Watch, Watched};
 
-/// What a receipt says of the tensors that were written.
+/// The fields of a receipt about the tensors that were written.
 #[derive(Deserialize)]
 struct Written {
     #[serde(default)]
@@ -33,13 +34,13 @@ struct Item {
     blake3: String,
 }
 
-/// A shape. Of a list that is too long, one extent more than an array can have is kept, so that it never matches.
+/// A shape. From a list that is too long, one extent more than an array can have is kept, so that it never matches.
 #[derive(Default)]
 struct Dims(Vec<u64>);
 
 impl<'de> Deserialize<'de> for Dims {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        each(text, Self::default(), |dims, extent| {
+        fold_list(text, Self::default(), |dims, extent| {
             if dims.0.len() <= MAX_AXES {
                 dims.0.push(extent);
             }
@@ -52,7 +53,7 @@ struct Items(BTreeMap<String, Item>);
 
 impl<'de> Deserialize<'de> for Items {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        each(text, Self::default(), |items, item: Item| {
+        fold_list(text, Self::default(), |items, item: Item| {
             items.0.insert(item.name.clone(), item);
         })
     }
@@ -61,9 +62,9 @@ impl<'de> Deserialize<'de> for Items {
 /// Checks a file that a conversion wrote against the receipt in it: that it holds the tensors that were written, with
 /// their names, dtypes and shapes, and that each one's bytes have the digest that the receipt has of them.
 ///
-/// Hands each finding over as it comes, and returns how many digests were right; `None` for a file without a receipt,
-/// or with one that has no digests. A receipt that cannot be read is a finding, and so is an array that it lists and
-/// that has a fault; [`arrays`](super::arrays) reports wrong checksums. Over some 20,000 tensors the receipt has one
+/// Calls `found` with each finding, and returns how many digests were right; `None` for a file without a receipt, or
+/// with one that has no digests. A receipt that cannot be read is a finding, and so is a listed array that has a fault;
+/// [`arrays`](super::arrays) reports wrong checksums. For more than about 20,000 tensors the receipt has a single
 /// digest of all, and the finding cannot say which one differs. A finding about no single tensor has an empty name.
 ///
 /// # Errors
@@ -73,10 +74,10 @@ pub fn receipt(
     watch: &dyn Watch,
     found: &mut dyn FnMut(Finding),
 ) -> Result<Option<u64>, Error> {
-    let Some(text) = own(checkpoint) else {
+    let Some(text) = receipt_text(checkpoint) else {
         return Ok(None);
     };
-    let Some(written) = read::<Written>(text) else {
+    let Some(written) = parse::<Written>(text) else {
         found(Finding::new("", "receipt", "the receipt cannot be read: no digest was checked"));
         return Ok(None);
     };
@@ -103,7 +104,7 @@ fn each_tensor(
             found(Finding::new(entry.name(), "receipt", format!("cannot be read, and was written as {}", item.kind())));
             continue;
         }
-        if let Some(message) = item.differ(entry) {
+        if let Some(message) = item.difference(entry) {
             found(Finding::new(entry.name(), "receipt", message));
             continue;
         }
@@ -114,7 +115,7 @@ fn each_tensor(
         if *hash == *item.blake3 {
             right += 1;
         } else {
-            let expected = short(&item.blake3);
+            let expected = truncated(&item.blake3);
             let message = format!("has other bytes than were written: BLAKE3 {hash}, in the receipt {expected}");
             found(Finding::new(entry.name(), "receipt", message));
         }
@@ -126,7 +127,7 @@ fn each_tensor(
 }
 
 impl Item {
-    fn differ(&self, entry: &Entry) -> Option<String> {
+    fn difference(&self, entry: &Entry) -> Option<String> {
         let dims = entry.shape().dims().iter().map(|n| *n as u64);
         let dtype = entry.dtype().map_or("none", DType::name);
         if self.dtype == dtype && self.shape.0.iter().copied().eq(dims) {
@@ -138,7 +139,7 @@ impl Item {
     /// `f32 2×3`
     fn kind(&self) -> String {
         let shape: Vec<String> = self.shape.0.iter().map(u64::to_string).collect();
-        format!("{} {}", short(&self.dtype), shape.join("×"))
+        format!("{} {}", truncated(&self.dtype), shape.join("×"))
     }
 }
 
@@ -163,11 +164,11 @@ fn all_together(
         };
         hashes.push(hash);
     }
-    let all = of_all(hashes.iter()).to_hex();
+    let all = combined_digest(hashes.iter()).to_hex();
     if *all == *expected {
         return Ok(hashes.len() as u64);
     }
-    let expected = short(expected);
+    let expected = truncated(expected);
     let message = format!("the tensors together are not what was written: BLAKE3 {all}, in the receipt {expected}");
     found(Finding::new("", "receipt", message));
     Ok(0)
@@ -190,20 +191,19 @@ pub(crate) fn hash_of(checkpoint: &Checkpoint, entry: &Entry, watch: &dyn Watch)
 }
 
 /// The beginning of a text from a receipt, for a message.
-fn short(text: &str) -> &str {
+fn truncated(text: &str) -> &str {
     text.char_indices().nth(64).map_or(text, |(at, _)| &text[..at])
 }
 
 /// The tensors that are not what the file's own receipt says was written; an empty name where the receipt has one
-/// digest of all. A conversion has taken digests of what it copied as it is; the other arrays are read again for
-/// theirs.
+/// digest of all. `hashes` has the digests of the arrays that were copied unchanged; the others are read again.
 pub(crate) fn contradicted(
     checkpoint: &Checkpoint,
     tensors: &[Planned],
     hashes: &[Hash],
     watch: &dyn Watch,
 ) -> Result<Vec<String>, Error> {
-    let Some(written) = own(checkpoint).and_then(read::<Written>) else {
+    let Some(written) = receipt_text(checkpoint).and_then(parse::<Written>) else {
         return Ok(Vec::new());
     };
     if written.contents.is_none() && written.contents_blake3.is_none() {
@@ -223,11 +223,11 @@ pub(crate) fn contradicted(
     Ok(match (written.contents, written.contents_blake3) {
         (Some(items), _) => {
             let items = items.0.into_values();
-            let other = |item: &Item| found.get(&*item.name).is_some_and(|hash| differs(hash, &item.blake3));
-            items.filter(other).map(|item| item.name).collect()
+            let is_changed = |item: &Item| found.get(&*item.name).is_some_and(|hash| differs(hash, &item.blake3));
+            items.filter(is_changed).map(|item| item.name).collect()
         }
         (None, Some(all)) if found.len() == checkpoint.entries().len() => {
-            let differs = differs(&of_all(found.values()), &all);
+            let differs = differs(&combined_digest(found.values()), &all);
             if differs { vec![String::new()] } else { Vec::new() }
         }
         _ => Vec::new(),

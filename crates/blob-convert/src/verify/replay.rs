@@ -2,7 +2,7 @@
 //! bit.
 //!
 //! The receipt is untrusted text: what is missing, unknown or cannot be done is a finding. Memory stays at a few
-//! pieces, but for what a transform holds.
+//! pieces, plus what a transform holds.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,44 +12,44 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{Finding, Redone, Remark, index_of};
-use crate::chain::Valued;
+use crate::chain::ValueChange;
 use crate::done::steps;
 use crate::options::Options;
 use crate::plan::chosen;
 use crate::planned::Planned;
-use crate::receipt::{KeptBits, Step, kept_bits, own, read};
+use crate::receipt::{KeptBits, Step, kept_bits, parse, receipt_text};
 use crate::transform::{Bound, FixGamma, Tally, Transform, known, symbol_beside};
 use crate::watch::{Watch, Watched};
 
-/// Two pieces stay in the second-level cache from where they are read to where they are compared.
+/// How many bytes of each file are compared at once: both pieces stay in the second-level cache.
 const PIECE: usize = 256 << 10;
-/// At most this much of a transform's settings is printed.
+/// At most this many characters of a transform's settings are printed.
 const MAX_LISTED: usize = 200;
 /// At most this many tensors of a step are named.
 const NAMED: usize = 3;
 
 /// Reports the transforms in a file's receipt in order, each as a note; unreadable ones are findings. Returns their
 /// number.
-pub fn replay(checkpoint: &Checkpoint, tell: &mut dyn FnMut(Remark)) -> usize {
+pub fn replay(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) -> usize {
     let steps = match steps(checkpoint) {
         Ok(steps) => steps,
         Err(why) => {
-            tell(Remark::Finding(Finding::new("", "receipt", why)));
+            report(Remark::Finding(Finding::new("", "receipt", why)));
             return 0;
         }
     };
     for (number, step) in steps.iter().enumerate() {
         let settings = step.settings.to_string();
         let settings = settings.char_indices().nth(MAX_LISTED).map_or(&*settings, |(at, _)| &settings[..at]);
-        tell(Remark::Note(format!("step {} of {}: {} {settings}", number + 1, steps.len(), step.name)));
+        report(Remark::Note(format!("step {} of {}: {} {settings}", number + 1, steps.len(), step.name)));
         if let Err(why) = known(&step.name, &step.settings) {
-            tell(Remark::Finding(Finding::new("", "receipt", unknown(step, &why))));
+            report(Remark::Finding(Finding::new("", "receipt", unknown_step(step, &why))));
         }
     }
     steps.len()
 }
 
-fn unknown(step: &Step, why: &str) -> String {
+fn unknown_step(step: &Step, why: &str) -> String {
     let name: String = step.name.chars().take(MAX_LISTED).collect();
     format!("the transform {name:?} of the receipt {why}")
 }
@@ -61,22 +61,22 @@ pub(crate) fn against_source(
     source: &Checkpoint,
     steps: &[Step],
     watch: &dyn Watch,
-    tell: &mut dyn FnMut(Remark),
+    report: &mut dyn FnMut(Remark),
 ) -> Result<u64, Error> {
-    let mut finding = |message| tell(Remark::Finding(Finding::new("", "receipt", message)));
+    let mut finding = |message| report(Remark::Finding(Finding::new("", "receipt", message)));
     let mut transforms: Vec<Arc<dyn Transform>> = Vec::new();
     for step in steps {
         match known(&step.name, &step.settings) {
             Ok(transform) => transforms.push(transform),
             Err(why) => {
-                finding(unknown(step, &why));
+                finding(unknown_step(step, &why));
                 return Ok(0);
             }
         }
     }
     let mut options = Options::new(Format::Safetensors);
     // A receipt lists the sparse arrays that were not expanded; one without the list leaves it to the names.
-    let parts = own(file).and_then(read::<Parts>).and_then(|parts| parts.sparse);
+    let parts = receipt_text(file).and_then(parse::<Parts>).and_then(|parts| parts.sparse);
     let whole = |entry: &Entry| entry.sparse().is_some_and(|sparse| file.entry(&sparse.name).is_some());
     options.dense = match parts {
         Some(parts) => parts.is_empty(),
@@ -91,14 +91,14 @@ pub(crate) fn against_source(
         }
         Err(e) => return Err(e),
     };
-    chained.valued.iter().for_each(|valued| tell(Remark::Redone(redone(valued, source))));
+    chained.value_changes.iter().for_each(|change| report(Remark::Redone(redone(change, source))));
     let (kept, pieces) = (kept_bits(file), [vec![0; PIECE], vec![0; PIECE]]);
-    let mut compare = Compare { file, source, kept, pieces, watch, tell, equal: 0 };
+    let mut compare = Compare { file, source, kept, pieces, watch, report, equal: 0 };
     compare.all(&chained.tensors)?;
     Ok(compare.equal)
 }
 
-/// What a receipt says of sparse arrays.
+/// The sparse arrays of a receipt.
 #[derive(Deserialize)]
 struct Parts {
     #[serde(default)]
@@ -106,30 +106,30 @@ struct Parts {
 }
 
 /// The report on a step that changes values.
-fn redone(valued: &Valued, source: &Checkpoint) -> Redone {
+fn redone(change: &ValueChange, source: &Checkpoint) -> Redone {
     let name = |entry: &usize| source.entries()[*entry].name().to_owned();
-    let told = "the receipt alone says".to_owned();
-    let said_by = match valued.step {
-        // The symbol decides which gammas are fixed; it may still be beside the source.
+    let receipt_alone = "the receipt alone says".to_owned();
+    let said_by = match change.step {
+        // MXNet's symbol file decides which gammas are fixed; it may still be beside the source.
         "fix-gamma" => match symbol_beside(source) {
             Ok(Some(symbol)) => {
                 let bound = Bound::new(&symbol.net, source);
                 let fixed = FixGamma::of(Some(&bound), source);
                 let is_said = |entry: &usize| fixed.gammas().contains(&name(entry));
-                match valued.entries.iter().all(is_said) {
+                match change.entries.iter().all(is_said) {
                     true => format!("the receipt and {} say", symbol.name),
                     false => format!("the receipt says, and {} does not", symbol.name),
                 }
             }
-            _ => told,
+            _ => receipt_alone,
         },
-        _ => told,
+        _ => receipt_alone,
     };
-    let named = valued.entries.iter().take(NAMED).map(name).collect();
-    Redone { transform: valued.step.to_owned(), tensors: valued.entries.len(), named, said_by }
+    let named = change.entries.iter().take(NAMED).map(name).collect();
+    Redone { transform: change.step.to_owned(), tensors: change.entries.len(), named, said_by }
 }
 
-/// A comparison in the making.
+/// The state of a comparison.
 struct Compare<'a> {
     file: &'a Checkpoint,
     source: &'a Checkpoint,
@@ -137,7 +137,7 @@ struct Compare<'a> {
     kept: KeptBits,
     pieces: [Vec<u8>; 2],
     watch: &'a dyn Watch,
-    tell: &'a mut dyn FnMut(Remark),
+    report: &'a mut dyn FnMut(Remark),
     equal: u64,
 }
 
@@ -157,21 +157,21 @@ impl Compare<'_> {
                 found => found?,
             };
             match found {
-                Some((reason, message)) => (self.tell)(Remark::Finding(Finding::new(name, reason, message))),
+                Some((reason, message)) => (self.report)(Remark::Finding(Finding::new(name, reason, message))),
                 None => self.equal += 1,
             }
         }
         let names: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
         for entry in self.file.entries().iter().filter(|entry| !names.contains(entry.name())) {
             let message = format!("is missing from what the receipt's transforms make of {}", self.source.name());
-            (self.tell)(Remark::Finding(Finding::new(entry.name(), "absent", message)));
+            (self.report)(Remark::Finding(Finding::new(entry.name(), "absent", message)));
         }
         Ok(())
     }
 
     /// The first difference between a tensor of the file and the recomputed one; `None` if they are equal.
-    fn difference(&mut self, made: &Planned, entry: &Entry) -> Result<Option<(&'static str, String)>, Error> {
-        let spec = &made.spec;
+    fn difference(&mut self, planned: &Planned, entry: &Entry) -> Result<Option<(&'static str, String)>, Error> {
+        let spec = &planned.spec;
         let dtype = self.file.array(entry)?.dtype;
         if self.kept.dtype(entry) != Some(spec.dtype) {
             return Ok(Some(("dtype", format!("is {dtype} here, and would be {}", spec.dtype))));
@@ -181,11 +181,11 @@ impl Compare<'_> {
         }
         let tally = Tally::default();
         let mut ours = Watched::open(self.file, entry, self.watch)?;
-        let mut theirs = made.open(self.source, self.watch, &tally)?;
+        let mut theirs = planned.open(self.source, self.watch, &tally)?;
         let [a, b] = &mut self.pieces;
         let mut done = 0;
         loop {
-            // Both hand out whole elements of one width, and as many as a piece holds.
+            // Both readers fill a piece with whole elements of the same width.
             let (n, m) = (ours.pull(a)?, theirs.pull(b)?);
             if a[..n] != b[..m] {
                 let at = done + a[..n].iter().zip(&b[..m]).take_while(|(a, b)| a == b).count() as u64;

@@ -1,4 +1,4 @@
-//! A file's arrays against the variables of MXNet's symbol file: names, kinds, shapes, dtypes; no values.
+//! Compares a file's arrays with the variables of MXNet's symbol file: names, kinds, shapes and dtypes, but no values.
 
 use std::collections::HashMap;
 
@@ -8,37 +8,37 @@ use blob_io::{Checkpoint, Entry, Kind};
 use super::{Finding, Remark};
 use crate::options::and_more;
 
-/// How many inputs are named.
+/// How many inputs a note names.
 const NAMED: usize = 20;
 
-/// Compares the arrays of `checkpoint` with what `symbol` says of them. Returns how many have their variable.
+/// Compares the arrays of `checkpoint` with the variables of `symbol`. Returns how many arrays have a variable.
 ///
-/// Names are compared without `arg:` and `aux:`, which are compared with the kind of the variable where they are there.
-/// A variable without an array is missing where it is learnt, and otherwise taken for an input, which is a note.
-pub fn symbol(checkpoint: &Checkpoint, symbol: &Symbol, tell: &mut dyn FnMut(Remark)) -> u64 {
+/// Names are compared without `arg:` and `aux:`; these are compared with the kind of the variable, if present. A
+/// variable without an array is a finding if it is learnt; otherwise it is taken for an input, which is a note.
+pub fn symbol(checkpoint: &Checkpoint, symbol: &Symbol, report: &mut dyn FnMut(Remark)) -> u64 {
     let mut arrays = HashMap::new();
-    // A sparse array is one, called as its parts but for what they end with.
+    // A sparse array counts once, under the name of its parts without their suffixes.
     for entry in checkpoint.entries() {
         let is_array = entry.sparse().is_none() && entry.kind() != Kind::None || entry.kind() == Kind::Values;
         let name = whole_name(entry);
         if is_array && arrays.insert(bare(name).1, (name, entry)).is_some() {
             let message =
                 format!("is not the only array for {:?} of the symbol; the last one is compared", bare(name).1);
-            tell(Remark::Finding(Finding::new(name, "absent", message)));
+            report(Remark::Finding(Finding::new(name, "absent", message)));
         }
     }
-    let (count, mut held) = (arrays.len(), 0);
+    let (count, mut matched) = (arrays.len(), 0);
     let mut inputs = Vec::new();
     for variable in &symbol.variables {
         match arrays.remove(&*variable.name) {
             Some((name, entry)) => {
-                held += 1;
-                compare(name, entry, variable, tell);
+                matched += 1;
+                compare(name, entry, variable, report);
             }
             None if variable.is_parameter => {
                 let kind = if variable.is_auxiliary { "an auxiliary state" } else { "a parameter" };
                 let message = format!("is missing; the symbol has it as {kind}");
-                tell(Remark::Finding(Finding::new(&variable.name, "absent", message)));
+                report(Remark::Finding(Finding::new(&variable.name, "absent", message)));
             }
             None => inputs.push(&*variable.name),
         }
@@ -47,26 +47,26 @@ pub fn symbol(checkpoint: &Checkpoint, symbol: &Symbol, tell: &mut dyn FnMut(Rem
     for entry in checkpoint.entries() {
         let name = whole_name(entry);
         if arrays.get(bare(name).1).is_some_and(|(_, other)| std::ptr::eq(*other, entry)) {
-            tell(Remark::Finding(Finding::new(name, "absent", "is no variable of the symbol")));
+            report(Remark::Finding(Finding::new(name, "absent", "is no variable of the symbol")));
         }
     }
-    if held == 0 && count > 0 {
+    if matched == 0 && count > 0 {
         let why = "names as Gluon's save_parameters stores them are not the symbol's; those of its export are";
-        tell(Remark::Note(why.to_owned()));
+        report(Remark::Note(why.to_owned()));
     }
     if !inputs.is_empty() {
         let named: Vec<String> = inputs.iter().take(NAMED).map(|name| format!("{name:?}")).collect();
         let more = and_more(inputs.len() - named.len());
-        tell(Remark::Note(format!("taken for inputs, as they have no array: {}{more}", named.join(", "))));
+        report(Remark::Note(format!("taken for inputs, as they have no array: {}{more}", named.join(", "))));
     }
-    held
+    matched
 }
 
 fn whole_name(entry: &Entry) -> &str {
     entry.sparse().map_or(entry.name(), |sparse| &sparse.name)
 }
 
-/// A name without what says its kind, and whether that is an auxiliary state.
+/// A name without its prefix, and whether that says that it is an auxiliary state.
 fn bare(name: &str) -> (Option<bool>, &str) {
     match (name.strip_prefix("arg:"), name.strip_prefix("aux:")) {
         (Some(name), _) => (Some(false), name),
@@ -75,23 +75,23 @@ fn bare(name: &str) -> (Option<bool>, &str) {
     }
 }
 
-fn compare(name: &str, entry: &Entry, variable: &Variable, tell: &mut dyn FnMut(Remark)) {
-    let mut found = |reason, message| tell(Remark::Finding(Finding::new(name, reason, message)));
+fn compare(name: &str, entry: &Entry, variable: &Variable, report: &mut dyn FnMut(Remark)) {
+    let mut found = |reason, message| report(Remark::Finding(Finding::new(name, reason, message)));
     if bare(name).0.is_some_and(|is_auxiliary| is_auxiliary != variable.is_auxiliary) {
         let kind = if variable.is_auxiliary { "an auxiliary state" } else { "no auxiliary state" };
         found("kind", format!("is {kind} in the symbol"));
     }
     let shape = entry.sparse().map_or(entry.shape(), |sparse| &sparse.shape);
     if let Some(dims) = &variable.dims {
-        let fits = |(own, said): (&usize, &Option<usize>)| said.is_none_or(|said| said == *own);
+        let fits = |(own, expected): (&usize, &Option<usize>)| expected.is_none_or(|expected| expected == *own);
         if dims.len() != shape.num_axes() || !shape.dims().iter().zip(dims).all(fits) {
-            let said: Vec<String> = dims.iter().map(|dim| dim.map_or("?".to_owned(), |n| n.to_string())).collect();
-            found("shape", format!("has shape {shape} here, {} in the symbol", said.join("\u{d7}")));
+            let expected: Vec<String> = dims.iter().map(|dim| dim.map_or("?".to_owned(), |n| n.to_string())).collect();
+            found("shape", format!("has shape {shape} here, {} in the symbol", expected.join("\u{d7}")));
         }
     }
-    if let (Some(own), Some(said)) = (entry.dtype(), variable.dtype)
-        && own != said
+    if let (Some(own), Some(expected)) = (entry.dtype(), variable.dtype)
+        && own != expected
     {
-        found("dtype", format!("has dtype {own} here, {said} in the symbol"));
+        found("dtype", format!("has dtype {own} here, {expected} in the symbol"));
     }
 }
