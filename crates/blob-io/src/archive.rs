@@ -1,7 +1,7 @@
 //! Files within a tar or zip archive: which of them hold tensors, and the bytes of one.
 //!
-//! A stored member is a range of the archive, a deflated one is unpacked into a spool; the CRC-32 that a zip has of
-//! either is compared when it is opened. An archive within an archive is left alone, and an npz is a format of its own.
+//! A stored member is a range of the archive, a deflated one is unpacked into a spool; opening either compares its
+//! CRC-32 in the zip. Archives within an archive are not opened, and an npz is a format of its own.
 
 use crate::entry::Checksum;
 use crate::error::{Error, Fault, FaultKind, ReadError, Reason, check_limit, shown};
@@ -18,13 +18,13 @@ use crate::wire::source::{Bytes, Input, Source, read};
 use crate::wire::spool::Spool;
 use crate::wire::tar::{self, Kind};
 
-/// How many members can be chosen from.
+/// How many of the members that hold tensors an error can list.
 const MAX_CHOICES: usize = 256;
-/// How many bytes of one compressed member are unpacked to tell what it is, and of all members together.
+/// How many bytes of one compressed member are unpacked to detect its format, and of all members together.
 const BEGINNING: usize = 64 << 10;
-const BEGINNINGS: usize = 64 << 20;
+const ALL_BEGINNINGS: usize = 64 << 20;
 
-/// An archive and what its members may cost.
+/// An archive and the limits on reading its members.
 #[derive(Debug)]
 pub(crate) struct Archive {
     input: Input,
@@ -45,22 +45,22 @@ pub(crate) struct Member {
 /// Where a member's bytes lie.
 #[derive(Clone, Debug)]
 enum Place {
-    /// Of a tar.
+    /// In a tar.
     Stored { at: u64, len: u64 },
-    /// Of a zip, which has their CRC-32: stored or deflated.
+    /// In a zip, which has their CRC-32: stored or deflated.
     Zipped(Checksum),
     /// They cannot be read.
     Broken(Fault),
-    /// It has none.
+    /// A link has no bytes of its own.
     Link(Fault),
 }
 
-/// What an archive holds that may be opened. Of several members of one name the last counts, as when unpacking.
+/// The members of an archive that may be opened. Of several members with one name the last counts, as when unpacking.
 struct Choice {
     members: Vec<Member>,
-    /// How many more there are.
+    /// How many there are beyond those listed.
     more: u64,
-    /// How many bytes may still be unpacked to look at them.
+    /// How many bytes may still be unpacked to detect formats.
     left: usize,
 }
 
@@ -77,13 +77,13 @@ impl Archive {
 
     /// The one member that holds tensors.
     pub(crate) fn only(&self, name: &str) -> Result<Member, Error> {
-        let mut choice = Choice { members: Vec::new(), more: 0, left: BEGINNINGS };
+        let mut choice = Choice { members: Vec::new(), more: 0, left: ALL_BEGINNINGS };
         let each = self.each(&mut |member| choice.note(self, member));
         let has_end = each.map_err(|stop| stop.into_error(name))?;
         if let ([_], 0) = (&choice.members[..], choice.more) {
             return Ok(Member { is_cut: !has_end, ..choice.members.remove(0) });
         }
-        Err(self.unclear(name, &choice))
+        Err(self.no_single_member(name, &choice))
     }
 
     /// The member of this name.
@@ -106,7 +106,7 @@ impl Archive {
         Ok(found.map(|member| Member { is_cut: !has_end, ..member }))
     }
 
-    /// A member's bytes: a part of the archive, or what the spool keeps.
+    /// Opens a member's bytes: a range of the archive, or a spool.
     pub(crate) fn open(&self, name: &str, member: &Member, mut spool: Spool<'_>) -> Result<Input, Error> {
         let own = |stop: ReadError| stop.within(format!("member {:?}", shown(&member.name))).into_error(name);
         match &member.place {
@@ -133,7 +133,7 @@ impl Archive {
         }
     }
 
-    /// A member's bytes, of which there are at most `limit`.
+    /// Reads a member of at most `limit` bytes.
     pub(crate) fn bytes(&self, member: &Member, limit: u64) -> Result<Vec<u8>, ReadError> {
         let (at, len) = match &member.place {
             Place::Stored { at, len } => (*at, *len),
@@ -176,7 +176,7 @@ impl Archive {
             let place = match member.kind {
                 Kind::File => Place::Stored { at: member.at, len: member.len },
                 Kind::Other => continue,
-                Kind::Link if self.is_same_again(&member.name, member.header)? => continue,
+                Kind::Link if self.is_link_to_itself(&member.name, member.header)? => continue,
                 Kind::Link => Place::Link(self.link(member.header)?),
                 Kind::Sparse => {
                     let what = FaultKind::unsupported("a file that is stored whole", "a sparse one, without its zeros");
@@ -188,8 +188,9 @@ impl Archive {
         Ok(members.has_end)
     }
 
-    /// Whether a link points to an earlier file of its own name: tar writes one for a file that it is given twice.
-    fn is_same_again(&self, name: &[u8], header: u64) -> Result<bool, ReadError> {
+    /// Whether a link points to an earlier file of its own name: tar writes such a link for a file that it is given
+    /// twice.
+    fn is_link_to_itself(&self, name: &[u8], header: u64) -> Result<bool, ReadError> {
         let mut target = [0; 1 + tar::LINK.1];
         read(&self.input, header + tar::LINK.0 - 1, &mut target)?;
         let (is_hard, target) = (target[0] == b'1', &target[1..]);
@@ -197,7 +198,7 @@ impl Archive {
         Ok(is_hard && target[..end] == *name)
     }
 
-    /// What is wrong with the link of this header.
+    /// The fault for the link with this header.
     fn link(&self, header: u64) -> Result<Fault, ReadError> {
         let mut target = [0; tar::LINK.1];
         read(&self.input, header + tar::LINK.0, &mut target)?;
@@ -218,7 +219,7 @@ impl Archive {
         let mut zip = Zip::new(&self.input, &mut cursor, directory, &self.limits);
         for slot in slots {
             let member = zip.member(slot)?;
-            // Folders have members of their own.
+            // A folder is a member of its own.
             if member.name.ends_with(b"/") {
                 continue;
             }
@@ -236,8 +237,8 @@ impl Archive {
         Ok(check_limit(at, Limit::Arrays, "the number of the archive's members", count, self.limits.max_arrays)?)
     }
 
-    /// The error for no tensor file, or for several: what the user can do.
-    fn unclear(&self, name: &str, choice: &Choice) -> Error {
+    /// The error for an archive with no tensor file or with several.
+    fn no_single_member(&self, name: &str, choice: &Choice) -> Error {
         if choice.members.is_empty() {
             let kind = if self.is_tar { "tar" } else { "zip" };
             return Error::NotTensors {
@@ -265,8 +266,8 @@ impl Member {
         matches!(self.place, Place::Link(_))
     }
 
-    /// Whether it is a tensor file by its name.
-    fn is_named_so(&self) -> bool {
+    /// Whether its name has the extension of a tensor file.
+    fn has_known_extension(&self) -> bool {
         let name = std::path::Path::new(gunzip::inner_name(&self.name));
         name.extension().and_then(|extension| extension.to_str()).is_some_and(|e| Format::from_extension(e).is_some())
     }
@@ -300,7 +301,7 @@ impl Choice {
             return sniff::format(plain, name).is_some();
         }
         let Some(left) = self.left.checked_sub(BEGINNING) else {
-            return member.is_named_so();
+            return member.has_known_extension();
         };
         self.left = left;
         let mut begin = Vec::new();
@@ -309,13 +310,13 @@ impl Choice {
                 member::Content::open(&archive.input, checksum).extend(&mut begin, BEGINNING)
             }
             (_, Some(window)) => gunzip::beginning(window, BEGINNING, &mut begin),
-            _ => return member.is_named_so(),
+            _ => return member.has_known_extension(),
         };
         if begun.is_err() {
-            return member.is_named_so();
+            return member.has_known_extension();
         }
         match begin.len() < BEGINNING {
-            _ if gunzip::is_gzip(&begin) => member.is_named_so(),
+            _ if gunzip::is_gzip(&begin) => member.has_known_extension(),
             true => sniff::format(&Bytes(begin), name).is_some(),
             false => sniff::hopeless(&begin, name).is_none(),
         }

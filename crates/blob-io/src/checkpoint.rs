@@ -55,7 +55,8 @@ pub struct Checkpoint {
     packed: Option<Packed>,
     home: Home,
     shards: Vec<String>,
-    /// For a file that breaks off and was opened all the same: why reading stopped, and in which layer or record.
+    /// Set for a file that ends too early and was opened nevertheless: why reading stopped, and in which layer or
+    /// record.
     broken: Option<Box<Fault>>,
 }
 
@@ -63,13 +64,13 @@ impl Checkpoint {
     /// Opens a file and lists its arrays, reading headers only.
     ///
     /// # Errors
-    /// Where the file cannot be read, is no tensor file, or its framing is broken. What is wrong inside one array
-    /// alone is that entry's [`Entry::fault`], and loading it fails.
+    /// A file that cannot be read, is no tensor file, or whose framing is broken. What is wrong inside a single array
+    /// is that entry's [`Entry::fault`], and loading it fails.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         OpenOptions::new().open(path)
     }
 
-    /// Opens bytes in memory; `name` is what errors and the extension's hint call them.
+    /// Opens bytes in memory; `name` is their name in errors, and its extension is a hint of the format.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -77,7 +78,7 @@ impl Checkpoint {
         Self::from_source(name, Box::new(Bytes(bytes.into())))
     }
 
-    /// Opens bytes from any [`Source`]; `name` is what errors and the extension's hint call it.
+    /// Opens bytes from any [`Source`]; `name` is its name in errors, and its extension is a hint of the format.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -103,11 +104,11 @@ impl Checkpoint {
         &self.entries
     }
 
-    /// The array of this name, where there is one. The first call sorts the names, each takes logarithmic time.
+    /// The array of this name, if there is one. The first call sorts the names; each call takes logarithmic time.
     #[must_use]
     pub fn entry(&self, name: &str) -> Option<&Entry> {
-        let place = self.lookup.find(name, self.entries.len(), |place| self.entries[place].name())?;
-        Some(&self.entries[place])
+        let index = self.lookup.find(name, self.entries.len(), |index| self.entries[index].name())?;
+        Some(&self.entries[index])
     }
 
     /// The names of the arrays, in the order of the file.
@@ -115,7 +116,7 @@ impl Checkpoint {
         self.entries.iter().map(Entry::name)
     }
 
-    /// What is odd about the file as a whole, though its meaning is clear.
+    /// What is unusual about the file as a whole, though its meaning is clear.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
@@ -128,7 +129,7 @@ impl Checkpoint {
         &self.faults
     }
 
-    /// An error if the file breaks off after the entries, as one opened with [`OpenOptions::salvage`] may.
+    /// An error if the file ends too early, after the entries listed, as one opened with [`OpenOptions::salvage`] may.
     ///
     /// # Errors
     /// [`Error::Malformed`] with the place of the break and the layer or record there.
@@ -140,10 +141,10 @@ impl Checkpoint {
         Err(Error::of_fault(&self.name, broken.clone(), Some(intact)))
     }
 
-    /// Checks by its length and its last change that the file is the one that was opened.
+    /// Checks by its length and modification time that the file has not changed since it was opened.
     ///
     /// # Errors
-    /// [`Error::Request`]; [`Error::Io`] where the file cannot be asked.
+    /// [`Error::Request`] if it has changed; [`Error::Io`] if its metadata cannot be read.
     pub fn unchanged(&self) -> Result<(), Error> {
         match self.stored().is_unchanged() {
             Ok(true) => Ok(()),
@@ -181,7 +182,7 @@ impl Checkpoint {
         Ok(TensorSpec::new(entry.name(), entry.loadable(&self.name)?, entry.shape.clone()))
     }
 
-    /// What an MXNet file stores about its arrays beside their values, for writing the same file again; `None` for
+    /// What an MXNet file stores about its arrays besides their values, for writing the same file again; `None` for
     /// other formats. Its tensors are the entries that hold an array, in their order.
     ///
     /// # Errors
@@ -200,11 +201,11 @@ impl Checkpoint {
         list.map(Some).map_err(|e| e.into_error(&self.name))
     }
 
-    /// What a NeoML file stores beside the values of its arrays, for writing the same file again; `None` for other
+    /// What a NeoML file stores besides the values of its arrays, for writing the same file again; `None` for other
     /// formats. Its tensors are the entries that hold an array, in their order.
     ///
     /// # Errors
-    /// What reading the heads again returns; a file with over 64 MiB beside its arrays.
+    /// What reading the heads again returns; a file with over 64 MiB besides its arrays.
     pub fn neoml_archive(&self) -> Result<Option<neoml::Archive>, Error> {
         let archive = neoml::Archive::read(&self.input, self.format, &self.limits);
         archive.map_err(|e| e.into_error(&self.name))

@@ -181,7 +181,7 @@ impl Entry {
         self.dtype.ok_or_else(|| self.request(file, "holds no array"))
     }
 
-    /// Why its bytes could not be read.
+    /// The error for bytes that could not be read.
     pub(crate) fn error(&self, file: &str, e: ReadError) -> Error {
         match e {
             ReadError::Io { offset, source } => {
@@ -191,7 +191,7 @@ impl Entry {
         }
     }
 
-    /// The request cannot be done with this entry.
+    /// The error for a request that this entry does not allow.
     pub(crate) fn request(&self, file: &str, message: &str) -> Error {
         Error::Request { file: file.to_owned(), message: format!("{} {message}", subject(self)) }
     }
@@ -206,7 +206,7 @@ impl Entry {
         }
     }
 
-    /// What is odd about the array, though its meaning is clear.
+    /// What is unusual about the array, though its meaning is clear.
     pub fn warnings(&self) -> impl Iterator<Item = Warning> + '_ {
         self.flags.warnings()
     }
@@ -287,7 +287,7 @@ pub struct Sparse {
     pub shape: Shape,
 }
 
-/// How errors name an entry.
+/// The name of an entry in errors.
 pub(crate) fn subject(entry: &Entry) -> String {
     format!("array {:?}", entry.name())
 }

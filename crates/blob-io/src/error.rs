@@ -15,7 +15,7 @@ pub use fault::Fault;
 pub(crate) use fault::{FaultKind, check_limit};
 pub use reason::Reason;
 
-/// How many members of an archive an error's text names, and how much of each name.
+/// How many members of an archive an error's text names, and how many characters of each name.
 const LISTED: usize = 20;
 const LONGEST_LISTED: usize = 128;
 
@@ -105,7 +105,7 @@ pub enum Error {
         file: String,
         /// Which tensors and why, the first twenty of them.
         message: String,
-        /// What would hold the first one that another choice holds, where there is one.
+        /// The remedy for the first of them that has one.
         remedy: Option<Remedy>,
     },
     /// The target exists, and only [`IfExists::Replace`](crate::IfExists::Replace) writes over it.
@@ -121,7 +121,7 @@ pub enum Error {
     Blob(blob_core::Error),
 }
 
-/// What may be asked for instead, where tensors do not fit into a file.
+/// What can be requested instead if tensors do not fit into a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {
@@ -129,11 +129,11 @@ pub enum Remedy {
     Version3,
     /// MXNet records of V2, which hold sparse arrays.
     Version2,
-    /// To leave diffs out.
+    /// No diffs.
     NoDiffs,
 }
 
-/// What exists at the target of a file to be written.
+/// What exists where a file is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Existing {
@@ -221,8 +221,8 @@ impl Error {
         }
     }
 
-    /// The refusal of a [`Layout`](crate::Layout), which knows the name of its format alone, as one about a file; other
-    /// errors stay as they are.
+    /// Puts the file's name into a refusal by a [`Layout`](crate::Layout), which knows only the name of its format;
+    /// other errors stay as they are.
     #[must_use]
     pub fn about(mut self, name: &str) -> Self {
         if let Self::Request { file, message } | Self::Misfit { file, message, .. } = &mut self
@@ -271,7 +271,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Which files of an archive can be opened, and how.
+/// Lists the files of an archive that can be opened.
 fn several(f: &mut fmt::Formatter<'_>, file: &str, members: &[String], more: u64) -> fmt::Result {
     let count = members.len() as u64 + more;
     let listed: Vec<String> = members.iter().take(LISTED).map(|member| shown(member)).collect();
@@ -294,7 +294,7 @@ pub(crate) fn shown(name: &str) -> String {
     }
 }
 
-/// An error's text includes that of the error below it, so the next in the chain is the one below that.
+/// An error's text includes that of its immediate cause, so the chain of sources goes on after that one.
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
@@ -329,7 +329,7 @@ impl ReadError {
         Self::Fault(Fault::new(offset, kind))
     }
 
-    /// The same with the array or layer concerned.
+    /// Adds the array or layer concerned.
     pub(crate) fn within(mut self, subject: String) -> Self {
         if let Self::Fault(fault) = &mut self {
             fault.subject = Some(Box::new(subject));

@@ -1,10 +1,11 @@
 //! Tensor names as names of files and zip members: relative paths that stay inside their folder on every system.
 //!
-//! A pure function; it knows no file system. What it changes it percent-encodes, so that most names can be read back.
+//! A pure function that knows no file system. Changed characters are percent-encoded, so that most names can be read
+//! back.
 
 use std::collections::{HashMap, HashSet};
 
-/// A component or a whole path that is longer than this, once encoded, is cut and gets a checksum. 200 leaves room for
+/// A component, or a whole path, that is longer than this when encoded is cut and gets a checksum. 200 leaves room for
 /// `.npy` and a suffix below the 255 bytes that file systems allow; a path must fit PATH_MAX with the target's own.
 const LONGEST_COMPONENT: usize = 200;
 const LONGEST_PATH: usize = 1024;
@@ -12,8 +13,8 @@ const LONGEST_PATH: usize = 1024;
 /// Our own file beside the tensors' files in a folder: no folder in it may have its name.
 pub(crate) const RECEIPT: &str = "blob.receipt.json";
 
-/// The path of each name, without an extension: `/` separates folders, everything that a file system could take for
-/// something else is percent-encoded.
+/// The path of each name, without an extension: `/` separates folders, and everything that a file system could
+/// interpret is percent-encoded.
 ///
 /// * Encoded: `.` and `..`, a dot or space at a component's end, control characters, `\ : * ? " < > |`, `%` itself, the
 ///   device names of Windows (`aux` becomes `%61ux`), a folder's `.npy` ending, the first letter of a first folder
@@ -46,12 +47,12 @@ pub(crate) struct Numbered {
 }
 
 impl Numbered {
-    /// Takes a name as it is.
+    /// Marks a name as taken; false if it already is.
     pub(crate) fn take(&mut self, key: String) -> bool {
         self.taken.insert(key)
     }
 
-    /// `name`, with `~2`, `~3`, … where it is taken; names whose `key` is the same are the same.
+    /// `name`, with `~2`, `~3`, … if it is taken; names with the same `key` count as equal.
     pub(crate) fn name(&mut self, key: String, name: String) -> String {
         if self.take(key.clone()) {
             return name;
@@ -127,7 +128,7 @@ pub(crate) fn push(out: &mut String, c: char, special: bool) {
     }
 }
 
-/// The start of an encoded text, at most `limit` bytes of it with the checksum of the raw one at its end.
+/// The start of an encoded text with the checksum of the raw one, at most `limit` bytes together.
 pub(crate) fn cut(encoded: &str, limit: usize, raw: &str) -> String {
     let mut end = floor(encoded, limit - 9);
     // Not within `%XX`.
@@ -138,7 +139,7 @@ pub(crate) fn cut(encoded: &str, limit: usize, raw: &str) -> String {
     format!("{}~{crc:08X}", &encoded[..end])
 }
 
-/// The last place up to `at` that lies between characters.
+/// The last character boundary up to `at`.
 pub(crate) fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_system_could_take_for_something_else_is_encoded() {
+    fn what_a_file_system_could_interpret_is_encoded() {
         for (name, path) in [
             ("", "%"),
             ("/", "%/%"),

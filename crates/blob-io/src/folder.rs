@@ -1,8 +1,8 @@
 //! A folder that a conversion wrote, read as one file: its receipt says which tensor lies in which npy file.
 //!
-//! The files are read as if they were one, each after the other; a file is opened when its bytes are needed, and only a
-//! few stay open. Nothing outside of the folder is read, whatever the receipt says and wherever links lead; shards may
-//! be links.
+//! The files are read as if they were concatenated; a file is opened when its bytes are needed, and only a few stay
+//! open. Nothing outside of the folder is read, whatever the receipt says and wherever links lead, except that shards
+//! may be links.
 
 pub(crate) mod listing;
 
@@ -22,8 +22,8 @@ use listing::Listed;
 
 /// How many files stay open: as many as threads read at once.
 const MAX_OPEN: usize = 8;
-/// A receipt's text is kept if it is at most this long beside its list of files. An item of that list may be this long,
-/// beside its two names, of which a byte takes six as `\u0000`.
+/// A receipt's text is kept if it has at most `MAX_TEXT` bytes besides its list of files. Each item of that list may
+/// add `TEXT_EACH` bytes and its two names, in which a byte may take six: `\u0000`.
 const MAX_TEXT: u64 = 4 << 20;
 const TEXT_EACH: u64 = 1024;
 const LONGEST_ESCAPE: u64 = 6;
@@ -39,14 +39,14 @@ pub(crate) struct Folder {
     len: u64,
     /// Whether files may be links; a link may lead out of the folder.
     has_links: bool,
-    /// The files that were read last, each by its index.
+    /// The files that were read most recently, each with its index.
     open: Mutex<Vec<(usize, Arc<FileSource>)>>,
 }
 
 #[derive(Debug)]
 struct Part {
     path: Box<str>,
-    /// Where it begins in the joined files.
+    /// Its offset in the concatenated files.
     begin: u64,
 }
 
@@ -60,9 +60,9 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
         }
     };
     let mut folder = Folder::new(path);
-    let mut most = MAX_TEXT;
+    let mut max_len = MAX_TEXT;
     let listed = listing::files(&receipt, &mut |listed, at| {
-        most += TEXT_EACH + LONGEST_ESCAPE * (listed.name.len() + listed.file.len()) as u64;
+        max_len += TEXT_EACH + LONGEST_ESCAPE * (listed.name.len() + listed.file.len()) as u64;
         folder.list(&listed, at, table)
     });
     match listed {
@@ -73,7 +73,7 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
             return Err(stop.into_error(&receipt));
         }
     }
-    match text(&receipt, most) {
+    match text(&receipt, max_len) {
         Ok(text) => table.metadata.push((KEY.to_owned(), text)),
         Err(found) => table.fault(Fault::new(0, FaultKind::words("a receipt that can be read", found))),
     }
@@ -81,10 +81,10 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
 }
 
 /// The receipt's text, or why it cannot be read.
-fn text(receipt: &FileSource, most: u64) -> Result<String, String> {
+fn text(receipt: &FileSource, max_len: u64) -> Result<String, String> {
     let len = receipt.len();
-    if len > most {
-        return Err(format!("{len} bytes, more than its {most} for the files that it lists"));
+    if len > max_len {
+        return Err(format!("{len} bytes, more than its {max_len} for the files that it lists"));
     }
     let mut text = Vec::new();
     text.try_reserve_exact(len as usize).map_err(|_| format!("{len} bytes, for which there is no memory"))?;
@@ -135,7 +135,7 @@ impl Folder {
         self.files.iter().map(|part| &*part.path)
     }
 
-    /// Adds a file of `len` bytes, at least one, behind the others.
+    /// Appends a file of `len` bytes, at least one.
     pub(crate) fn add(&mut self, path: &str, len: u64) {
         self.files.push(Part { path: path.into(), begin: self.len });
         self.len += len;
@@ -158,7 +158,7 @@ impl Folder {
         table.push(entry, &listed.name, at)
     }
 
-    /// The array of one file, and the file's length. Places in faults are those in the file.
+    /// The array of one file, and the file's length. Offsets in faults are those in the file.
     fn describe(&self, listed: &Listed, position: u32) -> Result<(Entry, u64), Fault> {
         let unread = |e: io::Error| {
             let found = format!("{}: {e}", listed.file);
@@ -182,7 +182,7 @@ impl Folder {
         Ok((entry, len))
     }
 
-    /// Where a file ends in the joined files.
+    /// Where a file ends in the concatenated files.
     fn end(&self, index: usize) -> u64 {
         self.files.get(index + 1).map_or(self.len, |next| next.begin)
     }

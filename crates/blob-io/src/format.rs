@@ -95,7 +95,7 @@ impl Format {
         matches!(self, Self::NeomlBlob | Self::NeomlArray | Self::NeomlNet)
     }
 
-    /// Whether files of the format are called so, in any case.
+    /// Whether files of the format usually have this extension, in any case.
     #[must_use]
     pub fn is_usual(self, extension: &str) -> bool {
         self.extensions().iter().any(|usual| usual.eq_ignore_ascii_case(extension))

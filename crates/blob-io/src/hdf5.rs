@@ -1,8 +1,7 @@
 //! HDF5: Caffe's weights (`.caffemodel.h5`), solver states and data files; any other file's datasets by their paths.
 //!
-//! The door of the feature `hdf5`, which reading needs: `hdf5-reader` finds the groups, headers and chunks, in
-//! `structure` alone. Values are read by `payload`, as those of every format. Files are written without it, with any
-//! features.
+//! Reading needs the feature `hdf5`: the crate `hdf5-reader`, used only in `structure`, finds the groups, headers and
+//! chunks. `payload` reads the values, as those of every format. Writing needs no feature.
 
 #[cfg(feature = "hdf5")]
 mod attributes;

@@ -1,6 +1,6 @@
-//! A tensor whose values have other bytes between them, as the unpacked numbers of a protobuf message each have a key.
+//! A tensor whose values have other bytes between them: unpacked numbers in a protobuf message each have a key.
 //!
-//! Says what is written for a part of the values. Knows no format: the bytes between are those of an existing file, or
+//! Finds what is written for a part of the values. Knows no format: the bytes between are those of an existing file, or
 //! one key.
 
 use std::ops::Range;
@@ -17,7 +17,7 @@ pub(crate) struct Interleaved {
     /// In ascending order; none is empty.
     runs: Vec<Segment>,
     width: u64,
-    /// The bytes after each value but the last, joined; if the gaps are longer, they repeat from the start.
+    /// The bytes after each value but the last, concatenated; repeated from the start if the gaps are longer.
     between: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ impl Interleaved {
         Self { runs: vec![Segment { offset: at, count, stride: width + 1 }], width, between: vec![key] }
     }
 
-    /// The places of an entry's values, and the file's bytes between them; `None` where all lie in one run.
+    /// The runs of an entry's values, and the file's bytes between them; `None` where all values lie in one run.
     pub(crate) fn read(source: &dyn Source, entry: &Entry, limits: &Limits) -> Result<Option<Self>, ReadError> {
         let (runs, width) = (entry.segments(), entry.dtype().map_or(1, blob_core::DType::size) as u64);
         if runs.len() <= 1 && runs.iter().all(|run| run.stride == width) {
@@ -54,14 +54,14 @@ impl Interleaved {
         Ok(Some(interleaved))
     }
 
-    /// From the first value's first byte to the last one's end.
+    /// The range from the first value's first byte to the last one's end.
     pub(crate) fn span(&self) -> Range<u64> {
         let begin = self.runs.first().map_or(0, |run| run.offset);
         begin..self.runs.last().map_or(0, |run| end(run, self.width))
     }
 
-    /// Whole values that begin `at` bytes within the tensor, with what follows each of them, and where they go within
-    /// the span.
+    /// Whole values that begin `at` bytes within the tensor, each with the bytes that follow it, and their offset
+    /// within the span.
     pub(crate) fn stored(&self, at: u64, values: &[u8]) -> (u64, Vec<u8>) {
         let (mut index, mut place) = (at / self.width, 0);
         while let Some(run) = self.runs.get(place).filter(|run| index >= run.count) {

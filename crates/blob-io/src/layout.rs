@@ -1,6 +1,6 @@
 //! Where everything goes in a file to be written: the layout first, then one pass over the tensors.
 //!
-//! Pure: it sees names, dtypes and shapes, no tensor's bytes, and opens nothing. The formats' `write` do the work.
+//! Pure: it sees names, dtypes and shapes, no tensor's bytes, and opens nothing. Each format's `write` makes the plan.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -52,37 +52,37 @@ enum Plan {
     Safetensors(safetensors::write::Plan),
     Npz(npz::write::Plan),
     Hdf5(Box<hdf5::write::Plan>),
-    /// An existing file, of which an npz has a checksum of each tensor.
+    /// An existing file with other values; an npz has a checksum of each tensor.
     Refilled(Vec<Option<npz::sums::Sum>>),
-    /// All of it is known at once: npy, MXNet, Caffe, NeoML.
+    /// Known in full from the start: npy, MXNet, Caffe, NeoML.
     Fixed(Vec<(u64, Vec<u8>)>),
 }
 
-/// What is around the tensors of a file to be written: its format, and what the format says beside values.
+/// What is around the tensors of a file to be written: its format, and what the format stores besides values.
 ///
 /// Metadata are (key, value); the values may be placeholders for values of the same length, given to [`Layout::frame`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Frame<'a> {
-    /// A safetensors file: the data 64-byte aligned and without holes, the tensors of the largest elements first, then
-    /// in the order of the specs. Refused: a tensor called `__metadata__`, a header over 100 MB, a dtype unknown to the
+    /// A safetensors file: the data 64-byte aligned and without holes, tensors with the largest elements first, then in
+    /// the order of the specs. Refused: a tensor called `__metadata__`, a header over 100 MB, a dtype unknown to the
     /// format.
     Safetensors {
         /// Its `__metadata__`.
         metadata: &'a [(String, String)],
     },
     /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of the specs; then the metadata,
-    /// between the last member and the central directory, where NumPy and the tools for zips pass over them.
+    /// between the last member and the central directory, where NumPy and zip tools ignore them.
     ///
-    /// The members are called as [`member_names`](crate::member_names) says; a name that this changes is kept beside,
-    /// where this crate's reader finds it. Refused: a name of over 65,000 bytes.
+    /// [`member_names`](crate::member_names) gives the members' names; a name that it changes is stored in an extra
+    /// field, where this crate's reader finds it. Refused: a name of over 65,000 bytes.
     Npz {
         /// What the file says about itself.
         metadata: &'a [(String, String)],
     },
-    /// An HDF5 file. Each array's data are 64-byte aligned, in the order of the specs, behind the structure. There are
-    /// no times in it, so the same tensors give the same bytes. Refused: metadata with a NUL, or with keys of over 60
-    /// KiB together.
+    /// An HDF5 file. Each array's data are 64-byte aligned, in the order of the specs, after the structure. It holds no
+    /// times, so the same tensors give the same bytes. Refused: metadata with a NUL, or whose keys together have over
+    /// 60 KiB.
     Hdf5 {
         /// How tensors become datasets.
         form: hdf5::Form,
@@ -106,9 +106,9 @@ pub enum Frame<'a> {
     },
     /// A Caffe file with changes: all bytes that no change touches are those of the file, at [`Layout::copies`].
     Spliced(&'a Splice<'a>),
-    /// A NeoML blob, an array of them, or an archive around them, as NeoML writes it, without names. A shape of under
-    /// seven axes gets ones behind, as NeoML's `CreateTensor` aligns it. Refused: another number of tensors than the
-    /// archive has blobs, over 2^31 - 1 bytes in one blob, another shape in a pickle.
+    /// A NeoML blob, an array of them, or an archive around them, as NeoML writes it, without names. A shape of fewer
+    /// than seven axes gets trailing ones, as NeoML's `CreateTensor` aligns it. Refused: another number of tensors than
+    /// the archive has blobs, over 2^31 - 1 bytes in one blob, another shape in a pickle.
     Neoml(&'a neoml::Archive),
 }
 
@@ -149,9 +149,9 @@ impl Layout {
         Ok(Self { plan, offsets, copies: Vec::new(), len, interleaved: HashMap::new() })
     }
 
-    /// The file `base` with other bytes for the tensors that these entries of it are, in their order; all bytes around
-    /// them are the file's own: those between a tensor's values in [`Layout::stored`], the others at
-    /// [`Layout::copies`]. The checksums that an npz has of them are made anew.
+    /// The file `base` with other bytes for these entries of it, in their order. All bytes around them are kept: those
+    /// between a tensor's values are in [`Layout::stored`], the others in [`Layout::copies`]. The checksums in an npz
+    /// are computed again.
     ///
     /// # Errors
     /// [`Error::Request`] for entries that share bytes or leave the file; what reading the bytes between values, or an
@@ -183,15 +183,14 @@ impl Layout {
         Self { plan: Plan::Fixed(frame), offsets, copies, len, interleaved }
     }
 
-    /// Whether a tensor's values have other bytes between them: they are not stored as they are, but as
-    /// [`Layout::stored`] says.
+    /// Whether a tensor's values are stored with other bytes between them, which [`Layout::stored`] adds.
     #[must_use]
     pub fn is_interleaved(&self, tensor: usize) -> bool {
         self.interleaved.contains_key(&tensor)
     }
 
-    /// Where whole values of a tensor, which begin `at` bytes within it, are stored from its offset on, and as what:
-    /// the floats of Caffe's Datum with the next one's key behind each.
+    /// How whole values of a tensor that begin `at` bytes within it are stored: their position relative to the tensor's
+    /// offset, and their bytes. The floats of Caffe's Datum each have the key of the next one after them.
     #[must_use]
     pub fn stored<'b>(&self, tensor: usize, at: u64, values: &'b [u8]) -> (u64, Cow<'b, [u8]>) {
         match self.interleaved.get(&tensor) {
@@ -210,8 +209,8 @@ impl Layout {
         &self.offsets
     }
 
-    /// The bytes that come from the existing file that is changed, in ascending order of their places; none in a new
-    /// file.
+    /// The bytes that come from the existing file that is changed, in ascending order of their offsets in the output;
+    /// none in a new file.
     #[must_use]
     pub fn copies(&self) -> &[Copied] {
         &self.copies
@@ -251,7 +250,7 @@ impl Layout {
     }
 }
 
-/// The checksums of the members, in the order of their places.
+/// The members' checksums as (offset, bytes), in ascending order of the offsets.
 fn refilled(sums: &[Option<npz::sums::Sum>], crcs: &[u32]) -> Vec<(u64, Vec<u8>)> {
     let each = sums.iter().zip(crcs).filter_map(|(sum, crc)| Some((sum.as_ref()?, crc)));
     let fields = |(sum, crc): (&npz::sums::Sum, &u32)| {
@@ -263,7 +262,7 @@ fn refilled(sums: &[Option<npz::sums::Sum>], crcs: &[u32]) -> Vec<(u64, Vec<u8>)
     parts
 }
 
-/// What lies around these places in a file of `len` bytes.
+/// The ranges of a file of `len` bytes outside of `places`, to be copied.
 fn around(len: u64, places: &[Range<u64>]) -> Result<Vec<Copied>, Error> {
     let mut sorted: Vec<&Range<u64>> = places.iter().filter(|place| !place.is_empty()).collect();
     sorted.sort_unstable_by_key(|place| place.start);

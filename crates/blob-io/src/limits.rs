@@ -1,13 +1,14 @@
-//! The limits on what a file may cost: each number bounds something that a hostile file could make large.
+//! The limits on the memory and time that a file may cost: each number bounds something that a hostile file could make
+//! large.
 
 /// The longest name that is read, of an array, a layer or a key.
 pub(crate) const LONGEST_NAME: u64 = 1 << 16;
 
 /// Bounds on what opening and reading a file may cost.
 ///
-/// A length is believed when the remaining bytes of the file cover it; these limits are for what the file's size
-/// does not bound by itself. Fixed ones are not listed here: a name has at most 64 KiB, all names together 8 MiB and 16
-/// bytes an array, all shapes together 524,288 axes and 8 an array.
+/// A length is accepted if the remaining bytes of the file cover it; these limits are for what the file's size does not
+/// bound. Fixed ones are not listed here: a name has at most 64 KiB, all names together 8 MiB and 16 bytes an array,
+/// all shapes together 524,288 axes and 8 an array.
 ///
 /// ```
 /// use blob_io::{Limits, OpenOptions};
@@ -21,9 +22,9 @@ pub struct Limits {
     pub max_arrays: u64,
     /// How many bytes may be produced from fewer stored ones, by inflating, reordering or densifying: 1 GiB by default.
     pub max_alloc: u64,
-    /// How many bytes of a stream are kept, and how many a gzip file may unpack to, the first 8 MiB in memory and more
-    /// in the temporary folder: by default 4 GiB, twice the longest protobuf message and so the longest file of
-    /// Caffe's.
+    /// How many bytes of a stream are kept, and how many a gzip file may unpack to: the first 8 MiB in memory, the rest
+    /// in the temporary folder. By default 4 GiB, twice the longest protobuf message, which is the longest file of
+    /// Caffe.
     pub max_spool: u64,
     /// How many separate runs of bytes may make up one array: 65,536 by default.
     pub max_segments: usize,
@@ -41,8 +42,8 @@ pub(crate) fn names_for(arrays: u64) -> u64 {
     arrays.saturating_mul(16).saturating_add(8 << 20)
 }
 
-/// How many axes `arrays` arrays may have together: 8 an array, of 8 bytes each, beyond a first 4 MiB of them. No
-/// model comes near, but a list of a million shapes of 32 axes would take 256 MiB.
+/// How many axes `arrays` arrays may have together: 8 an array, of 8 bytes each, beyond a first 4 MiB of them. No real
+/// model comes near this, but a list of a million shapes of 32 axes would take 256 MiB.
 pub(crate) fn axes_for(arrays: u64) -> u64 {
     arrays.saturating_mul(8).saturating_add((4 << 20) / 8)
 }

@@ -1,4 +1,4 @@
-//! What a file of ours says about itself besides its arrays: a JSON object of strings, read and written.
+//! Reads and writes the metadata of files that we write: a JSON object of strings.
 
 use crate::error::ReadError;
 use crate::limits::LONGEST_NAME;
@@ -8,26 +8,25 @@ use crate::wire::literal::Literal;
 /// How many bytes of metadata are kept; a receipt takes some hundred bytes a tensor.
 const MAX_METADATA: u64 = 4 << 20;
 
-/// The warning where there are more.
+/// The warning about a file with more.
 pub(crate) const LEFT_OUT: &str = "metadata beyond 4 MiB are left out";
 
-/// How many bytes of metadata are kept so far.
+/// Counts the bytes of metadata that are kept.
 #[derive(Default)]
-pub(crate) struct Kept(u64);
+pub(crate) struct MetadataSize(u64);
 
-impl Kept {
-    /// What a key costs: 48 bytes is what a pair takes beside its texts, so a header of a million empty ones is bounded
-    /// too.
+impl MetadataSize {
+    /// The cost of a key. A pair takes 48 bytes besides its texts, so a header of a million empty pairs is bounded too.
     fn cost(key: &str) -> u64 {
         key.len() as u64 + 48
     }
 
-    /// How long a key's value may be.
+    /// How long a key's value may still be.
     pub(crate) fn left_for(&self, key: &str) -> u64 {
         MAX_METADATA.saturating_sub(self.0).saturating_sub(Self::cost(key))
     }
 
-    /// Counts a pair, where it is not too much.
+    /// Counts a pair if it still fits; false if it does not.
     pub(crate) fn take(&mut self, key: &str, len: u64) -> bool {
         let sum = self.0.saturating_add(Self::cost(key)).saturating_add(len);
         let fits = sum <= MAX_METADATA;
@@ -40,7 +39,7 @@ impl Kept {
 
 /// Reads the object: strings to strings.
 pub(crate) fn read(text: &mut Literal<'_, '_>, table: &mut NameTable) -> Result<(), ReadError> {
-    let mut kept = Kept::default();
+    let mut kept = MetadataSize::default();
     text.members(|text| {
         text.blank()?;
         let at = text.pos();

@@ -1,8 +1,8 @@
-//! MXNet's files of arrays: lists (`mx.nd.save`), bare records (what pickles hold), and sparse arrays made dense; the
-//! variables and layers of its symbol files.
+//! MXNet's files of arrays: lists (`mx.nd.save`) and bare records (as pickles hold them), and how sparse arrays become
+//! dense; the variables and layers of its symbol files.
 //!
 //! Layouts and rules are those of apache/mxnet 0.5 to 2.0 (`src/ndarray/ndarray.cc`), measured against its wheels.
-//! Leaves out the npy and npz files that MXNet 2 writes: they are `npy`'s and `npz`'s.
+//! Leaves the npy and npz files that MXNet 2 writes to `npy` and `npz`.
 
 mod flags;
 mod layers;

@@ -1,6 +1,6 @@
-//! Raw names, made unique without guessing, and the table of the entries that have them.
+//! Makes raw names unique by fixed rules, in the table of a file's entries.
 //!
-//! The rules are in ARCHITECTURE, "Names of tensors". Leaves every other naming to `blob-convert`.
+//! The rules are in ARCHITECTURE, "Names of tensors". Leaves all other naming to `blob-convert`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,14 +12,14 @@ use crate::error::{Fault, ReadError, check_limit};
 use crate::limits::{Limit, Limits, axes_for, names_for};
 use crate::warning::{Flag, Warning};
 
-/// Segments that all arrays in several pieces have together: 3 MiB of them. Files are written with one piece an array;
-/// without this bound, pieces of two values each would take more memory than the file.
+/// How many segments the arrays with more than one may have together, which take 3 MiB. Real files have one segment an
+/// array; without this bound, segments of two values each would take more memory than the file.
 const MAX_RUNS: usize = 1 << 17;
 
 /// How many faults of the file as a whole are kept.
 const MAX_FAULTS: usize = 20;
 
-/// The entries of a file: gives each a unique name and enforces the file's limits.
+/// The entries of a file. Gives each a unique name and enforces the file's limits.
 #[derive(Debug)]
 pub(crate) struct NameTable {
     limits: Limits,
@@ -101,9 +101,9 @@ impl NameTable {
         self.name(self.entries.len() - 1, name, offset)
     }
 
-    /// Adds an entry whose name comes later, by [`NameTable::name`]: MXNet's keys follow all arrays.
+    /// Adds an entry that [`NameTable::name`] names later: MXNet's keys follow all arrays.
     ///
-    /// An array in more pieces than the file's bound still allows is listed with a fault.
+    /// An array with more segments than the file's bound still allows is listed with a fault.
     pub(crate) fn add(&mut self, mut entry: Entry, offset: u64) -> Result<(), ReadError> {
         self.check_count(self.entries.len() as u64 + 1, offset)?;
         let dense = entry.sparse.as_ref().map_or(0, |s| s.shape.num_axes());
@@ -118,7 +118,7 @@ impl NameTable {
             entry = faulty(entry.position, entry.index, entry.kind, fault);
         }
         if self.entries.len() == self.entries.capacity() {
-            // The list grows by an eighth, not to twice its size, so that a hostile file cannot push it over its memory
+            // The list grows by an eighth instead of doubling, so that a hostile file cannot push it over its memory
             // bound.
             self.entries.reserve_exact(self.entries.len() / 8 + 16);
         }
@@ -182,8 +182,8 @@ impl NameTable {
         name
     }
 
-    /// What a layer's blobs are called before their index: its name, with its position where the name is empty or an
-    /// earlier layer with tensors has it.
+    /// The name of a layer's blobs without their index: the layer's name, with its position added if the name is empty
+    /// or an earlier layer with tensors has it.
     pub(crate) fn layer_base<'n>(&mut self, name: &'n str, position: u32) -> Cow<'n, str> {
         if self.layers.insert(hash(name)) && !name.is_empty() {
             return Cow::Borrowed(name);
@@ -191,7 +191,7 @@ impl NameTable {
         Cow::Owned(format!("{name}@{position}"))
     }
 
-    /// One shared copy of a layer's type, of which a net has few.
+    /// A shared copy of a layer's type, because a net has few of them.
     pub(crate) fn intern(&mut self, text: &str, offset: u64) -> Result<Arc<str>, ReadError> {
         if let Some(known) = self.types.get(text) {
             return Ok(known.clone());

@@ -1,7 +1,7 @@
 //! A net's layers: what each one is, what it reads and writes, and which tensors of the file it owns.
 //!
-//! One value for every description of a net: a `.caffemodel`, a prototxt, a symbol file. Pure; the readers are in the
-//! formats' folders. Evaluates nothing and infers no shapes.
+//! The same type for every description of a net: a `.caffemodel`, a prototxt, a symbol file. Pure; the readers are in
+//! the formats' folders. Evaluates nothing and infers no shapes.
 
 mod build;
 
@@ -31,19 +31,19 @@ pub(crate) use build::{Builder, Draft};
 #[derive(Clone, Debug, Default)]
 pub struct Net {
     layers: Vec<Layer>,
-    /// How often each value is read; what the net gives out counts as read.
+    /// How often each value is read; an output of the net counts as read.
     uses: Vec<u32>,
     /// Which layer writes each value.
     writers: Vec<Option<NonZero<u32>>>,
-    /// The values whose name is another layer's value too.
-    rivals: HashSet<usize>,
+    /// The values that share their name with a value of another layer.
+    duplicates: HashSet<usize>,
     /// Which layers read which value, as (value, layer), in this order.
     readers: Vec<(u32, u32)>,
 }
 
 /// One layer of a net, with the framework's defaults for settings that its description leaves out.
 ///
-/// What it reads and writes are numbers of values: a layer that works in place writes a new one, so each value has one
+/// Its inputs and outputs are indices of values. A layer that works in place writes a new value, so each value has one
 /// writer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -60,29 +60,29 @@ pub struct Layer {
     /// The values that it writes.
     pub tops: Vec<usize>,
     pub(crate) tensors: Vec<(Role, Arc<str>)>,
-    /// Whether another layer uses one of its tensors too, as a tensor of its own or as a value.
+    /// Whether another layer also uses one of its tensors, as its own tensor or as an input.
     pub shares_tensors: bool,
-    /// Whether it is in the net under some conditions only: Caffe's `include` and `exclude`.
+    /// Whether it is in the net only under certain conditions: Caffe's `include` and `exclude`.
     pub is_conditional: bool,
     /// The stated number of outputs, filters or channels.
     pub num_output: Option<u64>,
-    /// How many groups the channels are in: 1 by default.
+    /// The number of groups of channels: 1 by default.
     pub group: u64,
     /// The lengths of the kernel, outermost first; a single one where all are equal.
     pub kernel: Vec<u64>,
     /// The axis of the channels: 1 by default, for every kind of layer. Negative ones count from the last.
     pub axis: i64,
-    /// Over how many axes the factors of a Scale or a Bias run: 1 by default.
+    /// How many axes the factors of a Scale or a Bias cover: 1 by default.
     pub num_axes: i64,
     /// Whether it adds a bias: by default a Scale does not, and the others do.
     pub bias_term: bool,
     /// Whether a fully connected layer has its weights as input × output.
     pub transpose: bool,
-    /// Whether a fully connected layer takes all axes behind the first as one: yes by default.
+    /// Whether a fully connected layer flattens all axes after the first: yes by default.
     pub flatten: bool,
     /// What a normalisation adds to the variance: by default 1e-5 in Caffe, as an f32, and 1e-3 in MXNet.
     pub eps: f64,
-    /// Whether a normalisation of MXNet takes 1 in place of its stored gamma: yes by default.
+    /// Whether a normalisation of MXNet uses 1 instead of its stored gamma: yes by default.
     pub fix_gamma: bool,
     /// Whether a `BN` is stated to be for inference, so that it only scales and shifts.
     pub is_inference: bool,
@@ -99,7 +99,7 @@ pub enum LayerKind {
     Other,
     /// A convolution, depthwise ones of forks among them.
     Convolution,
-    /// A transposed convolution; its weights are input × output a group × kernel.
+    /// A transposed convolution; its weights are input × (output per group) × kernel.
     Deconvolution,
     /// A fully connected layer.
     InnerProduct,
@@ -107,11 +107,11 @@ pub enum LayerKind {
     BatchNorm,
     /// `BN` of forks: scale and shift, and in some of them mean and variance.
     Bn,
-    /// A factor a channel, and maybe a summand.
+    /// A factor for each channel, and optionally a summand.
     Scale,
-    /// A summand a channel.
+    /// A summand for each channel.
     Bias,
-    /// A slope a channel for negative values.
+    /// A slope for each channel, for negative values.
     PRelu,
     /// A table of vectors.
     Embed,
@@ -184,17 +184,17 @@ impl Net {
     /// training and one for inference.
     #[must_use]
     pub fn is_written_twice(&self, value: usize) -> bool {
-        self.rivals.contains(&value)
+        self.duplicates.contains(&value)
     }
 
-    /// The layers that read a value; one that reads it twice comes twice.
+    /// The layers that read a value; one that reads it twice is listed twice.
     pub fn readers(&self, value: usize) -> impl Iterator<Item = &Layer> {
         let first = self.readers.partition_point(|(read, _)| (*read as usize) < value);
         let own = self.readers[first..].iter().take_while(move |(read, _)| *read as usize == value);
         own.map(|(_, layer)| &self.layers[*layer as usize])
     }
 
-    /// Records the writer and the readers of every value, so that later look-ups need not go over all layers.
+    /// Records the writer and the readers of every value, so that look-ups need not search all layers.
     fn link(&mut self) {
         self.writers = vec![None; self.uses.len()];
         for (index, layer) in self.layers.iter().enumerate() {

@@ -26,5 +26,5 @@ const EXTRA_ZIP64: u16 = 0x0001;
 const EXTRA_ALIGN: u16 = 0xD935;
 /// Our own extra field: the tensor's name, if the member's had to differ from it.
 const EXTRA_NAME: u16 = 0x6C62;
-/// What the content of that field begins with.
+/// The first bytes of that field's content.
 const NAME_MARK: &[u8] = b"blob name\0";

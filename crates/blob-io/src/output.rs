@@ -1,7 +1,7 @@
-//! A file in the making: a temporary sibling that takes its target's name once it is whole, or a pipe.
+//! A file that is being written: a temporary file beside its target, renamed to it when complete, or a pipe.
 //!
-//! An existing target stays as it was until the new file is whole. Relies on the file system's rename and file locks;
-//! knows no format.
+//! An existing target stays unchanged until the new file is complete. Relies on the file system's rename and file
+//! locks; knows no format.
 
 mod dir;
 mod sibling;
@@ -20,22 +20,22 @@ use sibling::Sibling;
 pub enum IfExists {
     /// It stays, and writing is [`Error::Exists`].
     Refuse,
-    /// It is replaced once the new one is whole.
+    /// It is replaced when the new one is complete.
     Replace,
 }
 
 /// A file that is being written, or standard output.
 ///
 /// A regular file is written under a temporary name beside its target, `.NAME.blob-tmp-…`, and [`Output::finish`] gives
-/// it the target's name; until then a file of that name stays as it is. Dropping the output unfinished removes the
-/// temporary. After a crash the next output to the same target removes it. A target that is a pipe or a device is
-/// written directly.
+/// it the target's name; until then an existing file of that name stays unchanged. Dropping the output unfinished
+/// removes the temporary. After a crash the next output to the same target removes it. A target that is a pipe or a
+/// device is written directly.
 #[derive(Debug)]
 pub struct Output {
-    /// The target as the caller called it.
+    /// The target, as the caller named it.
     name: String,
     backing: Backing,
-    /// The offset at which [`Output::write_all`] goes on.
+    /// The offset at which [`Output::write_all`] continues.
     pos: u64,
     /// The length that [`Output::set_len`] declared.
     len: Option<u64>,
@@ -75,7 +75,7 @@ impl Output {
         Ok(Self::new(name, backing))
     }
 
-    /// Checks that [`Output::create`] would succeed, and removes what it makes for that. A pipe or a device is not
+    /// Checks that [`Output::create`] would succeed, and removes any file made for the check. A pipe or a device is not
     /// opened.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl Output {
         }
     }
 
-    /// Standard output: sequential, and never positioned, even where it is a file, which others may write to as well.
+    /// Standard output: always sequential. Even where it is a file, other processes may write to it as well.
     #[must_use]
     pub fn stdout() -> Self {
         Self::new("standard output".to_owned(), Backing::Stdout(io::stdout()))
@@ -127,7 +127,7 @@ impl Output {
     /// Declares the file's length, which [`Output::finish`] checks; a positioned file is extended to it now.
     ///
     /// # Errors
-    /// [`Error::Io`], for instance where the file system holds no file of that length.
+    /// [`Error::Io`], for instance if the file system cannot hold a file of that length.
     pub fn set_len(&mut self, len: u64) -> Result<(), Error> {
         if let Some(file) = self.file() {
             let action = format!("make it {len} bytes long");
@@ -140,7 +140,7 @@ impl Output {
     /// Writes `bytes` at `offset`, from any thread. Only for a positioned output.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Request`] for an output without positions.
+    /// [`Error::Io`]; [`Error::Request`] for an output that is not positioned.
     pub fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let Some(file) = self.file() else {
             return Err(request(&self.name, "cannot be written at an offset: it is a pipe or a device"));
@@ -172,8 +172,8 @@ impl Output {
     /// Gives the file its name. A file that replaces another is synced to the disk first.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Request`] where the length is not the promised one; [`Error::Exists`] where another
-    /// process has made the target meanwhile and it is not to be replaced. The target is then as it was.
+    /// [`Error::Io`]; [`Error::Request`] if the length is not the declared one; [`Error::Exists`] if another process
+    /// has made the target meanwhile and it must not be replaced. The target is then unchanged.
     pub fn finish(self) -> Result<(), Error> {
         let Self { name, backing, pos, len } = self;
         let actual = match &backing {
@@ -220,8 +220,9 @@ fn request(name: &str, message: &str) -> Error {
     Error::Request { file: name.to_owned(), message: message.to_owned() }
 }
 
-/// The temporary beside the target could not be made, nearly always because the folder is missing.
-fn beside(name: &str, target: &Path, action: &str, source: io::Error) -> Error {
+/// The error for a temporary file that could not be made beside the target, nearly always because the folder is
+/// missing.
+fn sibling_failed(name: &str, target: &Path, action: &str, source: io::Error) -> Error {
     let folder = parent(target);
     if source.kind() == io::ErrorKind::NotFound && !folder.exists() {
         return request(name, &format!("the folder {} is missing", folder.display()));
@@ -282,7 +283,7 @@ fn lock_folder(folder: &Path) -> Result<File, fs::TryLockError> {
     Ok(folder)
 }
 
-/// Other systems cannot lock a folder: there, what a crash left is not removed.
+/// Other systems cannot lock a folder: there, files left by a crash are not removed.
 #[cfg(not(unix))]
 fn lock_folder(_: &Path) -> Result<File, fs::TryLockError> {
     Err(fs::TryLockError::Error(io::ErrorKind::Unsupported.into()))
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_came_meanwhile_is_not_replaced() {
+    fn a_file_made_meanwhile_is_not_replaced() {
         let folder = folder();
         let target = folder.path().join("x");
         let mut output = Output::create(&target, IfExists::Refuse).unwrap();
@@ -377,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_link_never_replaces_a_file() {
-        // What `finish` relies on, without its own look before.
+        // Tests the link that `finish` relies on, without the check before it.
         let folder = folder();
         let target = folder.path().join("x");
         let sibling = Sibling::create("x", &target, IfExists::Refuse).unwrap();
@@ -421,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused() {
+    fn targets_that_are_not_files_are_refused() {
         let folder = folder();
         assert!(message(Output::create(folder.path(), IfExists::Replace)).contains("is a folder"));
         let missing = folder.path().join("no/x");

@@ -1,6 +1,6 @@
-//! A protobuf message to be written as its parts: bytes that are known, bytes of an existing file, tensors' values.
+//! The parts of a protobuf message to be written: known bytes, bytes of an existing file, tensors' values.
 //!
-//! Pure: lengths are summed and every part gets its place before anything is written. Knows no message.
+//! Pure: computes the length and the offset of every part before anything is written. Knows no message type.
 
 use std::collections::HashMap;
 
@@ -19,9 +19,9 @@ pub(crate) enum Part {
     },
     /// A tensor's bytes.
     Values(usize),
-    /// A tensor's values of four bytes, each a field of its own behind this key.
+    /// A tensor's four-byte values, each a field of its own with this key before it.
     Keyed(usize, u8),
-    /// A length-delimited field: its number, and its parts, whose length goes before them.
+    /// A length-delimited field: its number, and its parts, which are preceded by their length.
     Field(u32, Vec<Part>),
 }
 
@@ -37,7 +37,7 @@ pub struct Copied {
     pub len: u64,
 }
 
-/// A file whose parts have their places.
+/// The layout of a file: the offsets of all parts.
 #[derive(Debug)]
 pub(crate) struct Placed {
     pub(crate) frame: Vec<(u64, Vec<u8>)>,
@@ -56,13 +56,14 @@ impl Placed {
     }
 }
 
-/// Gives every part its place. Each tensor is in exactly one of them; the file has at most `most` bytes.
-pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], most: u64) -> Result<Placed, Error> {
+/// Computes the offset of every part. Each tensor must be in exactly one part, and the file may have at most `max_len`
+/// bytes.
+pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], max_len: u64) -> Result<Placed, Error> {
     let lens: Vec<u64> = specs.iter().map(TensorSpec::byte_len).collect();
-    let len = sum(parts, &lens);
-    if len > most {
+    let len = total_len(parts, &lens);
+    if len > max_len {
         let found = if len == u64::MAX { "over 2^64".to_owned() } else { len.to_string() };
-        return Err(refuse(format, format!("the file would have {found} bytes; Caffe reads at most {most}")));
+        return Err(refuse(format, format!("the file would have {found} bytes; Caffe reads at most {max_len}")));
     }
     let (frame, copies) = (Vec::new(), Vec::new());
     let mut file = File {
@@ -88,19 +89,19 @@ pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], most: u6
     })
 }
 
-/// The length of parts; `u64::MAX` where it is over that.
-fn sum(parts: &[Part], lens: &[u64]) -> u64 {
-    let each = parts.iter().map(|part| match part {
+/// The length of parts, at most `u64::MAX`.
+fn total_len(parts: &[Part], lens: &[u64]) -> u64 {
+    let lens_of_parts = parts.iter().map(|part| match part {
         Part::Bytes(bytes) => bytes.len() as u64,
         Part::Copy { len, .. } => *len,
         Part::Values(tensor) => lens[*tensor],
         Part::Keyed(tensor, _) => keyed(lens[*tensor]),
         Part::Field(number, parts) => {
-            let inner = sum(parts, lens);
+            let inner = total_len(parts, lens);
             (head(*number, inner).len() as u64).saturating_add(inner)
         }
     });
-    each.fold(0, u64::saturating_add)
+    lens_of_parts.fold(0, u64::saturating_add)
 }
 
 /// The bytes of four-byte values that each have a key of one byte.
@@ -108,7 +109,7 @@ fn keyed(len: u64) -> u64 {
     len.saturating_add(len / 4)
 }
 
-/// The key of a length-delimited field, and its length.
+/// The key and the length prefix of a length-delimited field.
 fn head(number: u32, len: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(8);
     varint(&mut bytes, u64::from(number) << 3 | 2);
@@ -125,7 +126,7 @@ pub(crate) fn varint(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
-/// A file in the making.
+/// The state of a layout.
 struct File<'a> {
     lens: &'a [u64],
     /// Where the pending bytes end.
@@ -138,7 +139,7 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    /// The error is a tensor that is used twice.
+    /// The error is the index of a tensor that is used twice.
     fn put_all(&mut self, parts: &[Part]) -> Result<(), usize> {
         parts.iter().try_for_each(|part| self.put(part))
     }
@@ -166,7 +167,7 @@ impl File<'_> {
                 self.values(*tensor, keyed(len).saturating_sub(1))?;
             }
             Part::Field(number, parts) => {
-                self.bytes(&head(*number, sum(parts, self.lens)));
+                self.bytes(&head(*number, total_len(parts, self.lens)));
                 self.put_all(parts)?;
             }
         }

@@ -1,4 +1,4 @@
-//! An entry's bytes, row-major and little-endian, pulled piece by piece: read straight, gathered, inflated, swapped or
+//! Reads an entry's bytes, row-major and little-endian, piece by piece: copied, gathered, inflated, swapped or
 //! reordered.
 //!
 //! Relies on the format's reader having checked every segment against the file's length and the shape.
@@ -70,7 +70,7 @@ pub(crate) struct Elements<'a> {
     stored: Stored<'a>,
     width: usize,
     swapped: bool,
-    /// Bytes that are still to come.
+    /// How many bytes are left.
     left: u64,
 }
 
@@ -79,7 +79,7 @@ enum Stored<'a> {
     Runs {
         source: &'a dyn Source,
         runs: &'a [Segment],
-        /// Elements of the first run that are already handed out.
+        /// How many elements of the first run were already returned.
         done: u64,
         /// Scratch for runs with gaps.
         gaps: Vec<u8>,
@@ -103,11 +103,11 @@ impl<'a> Elements<'a> {
         Ok(Self { stored, width, swapped: false, left })
     }
 
-    /// The `len` bytes of a dense array: `values` in units at these places, zeros elsewhere.
-    pub(crate) fn dense(values: Self, unit: u64, places: impl Iterator<Item = u64> + Send + 'a, len: u64) -> Self {
+    /// The `len` bytes of a dense array: `values` in units at these byte offsets, zeros elsewhere.
+    pub(crate) fn dense(values: Self, unit: u64, offsets: impl Iterator<Item = u64> + Send + 'a, len: u64) -> Self {
         let width = values.width;
         Self {
-            stored: Stored::Dense(Box::new(Dense::new(values, unit, Box::new(places)))),
+            stored: Stored::Dense(Box::new(Dense::new(values, unit, Box::new(offsets)))),
             width,
             swapped: false,
             left: len,
@@ -117,7 +117,7 @@ impl<'a> Elements<'a> {
     fn in_file_order(source: &'a dyn Source, entry: &'a Entry, limits: &Limits) -> Result<Self, ReadError> {
         let (left, width) = (entry.byte_len(), width(entry));
         let stored = match entry.checksum.as_deref() {
-            // The checksum covers the header too: a damaged one may wrongly say that there are no elements.
+            // The checksum covers the header too: a damaged header may wrongly say that there are no elements.
             Some(checksum) if left == 0 => {
                 let mut content = Content::open(source, checksum);
                 content.finish()?;
@@ -127,7 +127,7 @@ impl<'a> Elements<'a> {
                 Payload::Chunked(chunked) if left > 0 => {
                     // Stored bytes are bounded by the file's length, though chunks may share them.
                     let stored = chunked.chunks.iter().map(|chunk| u64::from(chunk.packed)).sum::<u64>();
-                    check_more(entry, left.saturating_sub(stored.min(source.len())), limits)?;
+                    check_produced(entry, left.saturating_sub(stored.min(source.len())), limits)?;
                     let dims = entry.shape.dims().iter().map(|d| *d as u64).collect();
                     Stored::Chunks(Box::new(Chunks::open(source, chunked, (dims, width), limits)?))
                 }
@@ -151,7 +151,7 @@ impl<'a> Elements<'a> {
         Ok(Self { stored, width, swapped: entry.swapped, left })
     }
 
-    /// How many bytes are still to come.
+    /// How many bytes are left.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
@@ -161,8 +161,8 @@ impl<'a> Elements<'a> {
         self.width
     }
 
-    /// Fills `out`, which has room for whole elements and no more than are left. The last ones are returned only if the
-    /// checksum matches.
+    /// Fills `out`, which must hold whole elements and at most those that are left. The last ones are returned only if
+    /// the checksum matches.
     pub(crate) fn next(&mut self, out: &mut [u8]) -> Result<(), ReadError> {
         let width = self.width;
         match &mut self.stored {
@@ -190,7 +190,7 @@ impl<'a> Elements<'a> {
         if self.swapped {
             swap(out, width);
         }
-        self.passed(out.len() as u64)
+        self.advance_by(out.len() as u64)
     }
 
     /// Skips whole elements, at most those that are left.
@@ -209,10 +209,10 @@ impl<'a> Elements<'a> {
                 }
             }
         }
-        self.passed(bytes)
+        self.advance_by(bytes)
     }
 
-    fn passed(&mut self, bytes: u64) -> Result<(), ReadError> {
+    fn advance_by(&mut self, bytes: u64) -> Result<(), ReadError> {
         if let (Stored::Member(content), true) = (&mut self.stored, bytes > 0 && bytes == self.left) {
             content.finish()?;
         }
@@ -221,7 +221,7 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// Counts `n` elements of the first run as handed out.
+/// Counts `n` more elements of the first run as returned.
 fn advance(runs: &mut &[Segment], done: &mut u64, n: u64) {
     *done += n;
     if *done == runs[0].count {
@@ -254,11 +254,11 @@ pub(crate) fn gather(
 }
 
 fn check_alloc(entry: &Entry, limits: &Limits) -> Result<(), Fault> {
-    check_more(entry, entry.byte_len(), limits)
+    check_produced(entry, entry.byte_len(), limits)
 }
 
 /// Checks the limit on bytes that are produced from fewer stored ones.
-fn check_more(entry: &Entry, bytes: u64, limits: &Limits) -> Result<(), Fault> {
+fn check_produced(entry: &Entry, bytes: u64, limits: &Limits) -> Result<(), Fault> {
     let at = entry.offset().unwrap_or(0);
     check_limit(at, Limit::Alloc, "bytes to inflate or reorder", bytes, limits.max_alloc)
 }

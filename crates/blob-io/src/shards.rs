@@ -55,9 +55,9 @@ pub(crate) fn open(
             Failed::Index(stop) => own(stop),
         })?;
     }
-    missing(&index, table).map_err(own)?;
-    if let Some(said) = index.total.filter(|said| *said != total) {
-        table.warn(None, format!("the index says that the tensors have {said} bytes; they have {total}"));
+    list_missing(&index, table).map_err(own)?;
+    if let Some(stated) = index.total.filter(|stated| *stated != total) {
+        table.warn(None, format!("the index says that the tensors have {stated} bytes; they have {total}"));
     }
     Ok(Some(shards))
 }
@@ -74,7 +74,7 @@ impl From<ReadError> for Failed {
     }
 }
 
-/// Lists the tensors of one shard; returns their bytes.
+/// Lists the tensors of one shard; returns how many bytes they have.
 fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTable) -> Result<u64, Failed> {
     let file = index.files[number as usize].clone();
     let path = shards.root().join(&file).display().to_string();
@@ -90,7 +90,7 @@ fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTa
         let message = format!("is {}, not a shard of safetensors", format.title());
         return Err(Failed::Shard(Error::Request { file: path, message }));
     }
-    notes(&mut listed, table);
+    merge_notes(&mut listed, table);
     let (begin, mut total) = (shards.len(), 0);
     shards.add(&file, input.len());
     for mut entry in listed.into_entries() {
@@ -110,13 +110,13 @@ fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTa
     Ok(total)
 }
 
-/// Takes over a shard's warnings and metadata; usually all shards have the same.
-fn notes(listed: &mut NameTable, table: &mut NameTable) {
+/// Copies a shard's warnings and metadata to the table; usually all shards have the same.
+fn merge_notes(listed: &mut NameTable, table: &mut NameTable) {
     for warning in listed.warnings.drain(..) {
         table.warn(None, warning.text);
     }
     listed.faults.drain(..).for_each(|fault| table.fault(fault));
-    // As much as one file may have; a million shards may repeat it.
+    // The limit of a single file, because a million shards may each have that much.
     let taken: usize = table.metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
     for pair in listed.metadata.drain(..) {
         if taken < 4 << 20 && !table.metadata.iter().any(|(key, _)| *key == pair.0) {
@@ -125,7 +125,7 @@ fn notes(listed: &mut NameTable, table: &mut NameTable) {
     }
 }
 
-/// Puts an entry's bytes where they lie in the whole.
+/// Shifts an entry's offset to that in the concatenated shards.
 fn shift(entry: &mut Entry, begin: u64, position: u32) {
     entry.position = position;
     if let Payload::Runs(Runs::One(run)) = &entry.payload {
@@ -133,8 +133,8 @@ fn shift(entry: &mut Entry, begin: u64, position: u32) {
     }
 }
 
-/// Lists the tensors that the index names and no shard has, each with its fault.
-fn missing(index: &Index, table: &mut NameTable) -> Result<(), ReadError> {
+/// Lists the tensors that the index names and no shard has, each with a fault.
+fn list_missing(index: &Index, table: &mut NameTable) -> Result<(), ReadError> {
     let mut missing: Vec<_> = index.map.iter().filter(|(_, place)| !place.found).collect();
     missing.sort_unstable_by_key(|(_, place)| place.at);
     for (name, place) in missing {

@@ -25,7 +25,7 @@ impl TensorSpec {
         Self { name, dtype, shape }
     }
 
-    /// The size of the data in bytes; `u64::MAX` where it does not fit, and no file is laid out for that.
+    /// The size of the data in bytes; `u64::MAX` if it does not fit into 64 bits, which no layout accepts.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
         (self.shape.count() as u64).saturating_mul(self.dtype.size() as u64)
@@ -44,9 +44,9 @@ pub(crate) fn refuse(format: &str, message: impl Into<String>) -> Error {
     Error::Request { file: format.to_owned(), message: message.into() }
 }
 
-/// How many tensors that do not fit are named.
+/// How many of the tensors that do not fit are named.
 pub(crate) const NAMED: usize = 20;
-/// How many characters of a name are shown: a zip keeps 65,000 bytes of one.
+/// How many characters of a name are shown: a name in a zip may have 65,000 bytes.
 const LONGEST_NAME: usize = 128;
 
 /// Collects the tensors that do not fit into a file, with reasons, for one error before anything is written.
@@ -66,7 +66,7 @@ impl Problems {
         }
     }
 
-    /// As [`add`](Self::add), with what could be asked for instead.
+    /// As [`add`](Self::add), with what can be requested instead.
     pub(crate) fn add_with(&mut self, name: &str, problem: impl AsRef<str>, remedy: Option<Remedy>) {
         self.remedy = self.remedy.or(remedy);
         self.add(name, problem);

@@ -1,7 +1,7 @@
 //! Changes to an existing Caffe file: blobs replaced, added, removed, layers renamed, and every other byte copied as it
 //! is.
 //!
-//! What is to be changed is gathered here, with the headers that it needs; what becomes of the bytes is `splice/plan`.
+//! Collects the changes and the headers that they need; `splice/plan` turns them into bytes.
 
 pub(crate) mod plan;
 mod removal;
@@ -23,12 +23,11 @@ use crate::limits::LONGEST_NAME;
 use crate::names::name_from_bytes;
 use crate::spec::NAMED;
 use crate::wire::cursor::Cursor;
-use removal::Wires;
+use removal::Wiring;
 
-/// An existing Caffe file, and what is to be changed about it.
+/// An existing Caffe file, and the changes to it.
 ///
-/// Arrays are called as in the file. A change names the tensor of a [`Layout`](crate::Layout) that it takes, by its
-/// index there.
+/// Arrays have their names in the file. A change refers to a tensor of a [`Layout`](crate::Layout) by its index there.
 ///
 /// ```
 /// use blob_core::{DType, Shape};
@@ -47,19 +46,18 @@ use removal::Wires;
 pub struct Splice<'a> {
     base: &'a Checkpoint,
     layers: Vec<Layer>,
-    /// Places of layers by what their tensors are called before the index.
-    places: HashMap<String, usize>,
-    /// How changed blobs are stored; as they were, where it is not said.
-    /// How changed blobs are stored; `None` for each as it was.
+    /// The indices of layers, by the names of their tensors without the index.
+    layer_indices: HashMap<String, usize>,
+    /// How changed blobs are stored; `None` keeps the form of each.
     pub form: Option<Form>,
-    /// By layer and index; an index from the number of stored blobs on is a new blob.
+    /// By layer and index; from the number of stored blobs on, an index is that of a new blob.
     changes: BTreeMap<(usize, usize), Change>,
     renamed: BTreeMap<usize, String>,
     /// Layers after the last one, each with its blobs.
     added: Vec<(String, Vec<Pair>)>,
-    /// What the layers read and write, once one of them was taken out.
-    wires: Option<Wires>,
-    /// By layer: where it says that it has no bias, and the byte by which it has one.
+    /// What the layers read and write; set when a layer is removed.
+    wiring: Option<Wiring>,
+    /// By layer: the field that says that it has no bias, and the byte that changes it.
     biased: BTreeMap<usize, (Span, u8)>,
 }
 
@@ -68,7 +66,7 @@ struct Change {
     data: Option<usize>,
     diff: Option<Option<usize>>,
     is_removed: bool,
-    /// Of a blob that is there.
+    /// For an existing blob.
     stored: Option<Stored>,
 }
 
@@ -85,27 +83,27 @@ impl<'a> Splice<'a> {
         base.whole()?;
         let layers = tree::layers(&mut Cursor::new(base.source()), base.format(), base.limits());
         let layers = layers.map_err(|e| e.into_error(base.name()))?;
-        let mut places = HashMap::new();
+        let mut layer_indices = HashMap::new();
         for entry in base.entries() {
             let layer = entry.name().rsplit_once('/').map_or(entry.name(), |(layer, _)| layer);
-            places.entry(layer.to_owned()).or_insert(entry.position());
+            layer_indices.entry(layer.to_owned()).or_insert(entry.position());
         }
         let (changes, renamed, biased) = Default::default();
-        let (added, wires) = (Vec::new(), None);
-        let mut made = Self { base, layers, places, form: None, changes, renamed, added, wires, biased };
-        made.place_empty_layers()?;
+        let (added, wiring) = (Vec::new(), None);
+        let mut made = Self { base, layers, layer_indices, form: None, changes, renamed, added, wiring, biased };
+        made.index_empty_layers()?;
         Ok(made)
     }
 
-    /// Layers without blobs have a place too, by their own names.
-    fn place_empty_layers(&mut self) -> Result<(), Error> {
+    /// Adds the layers without blobs to `layer_indices`, by their own names.
+    fn index_empty_layers(&mut self) -> Result<(), Error> {
         let mut cursor = Cursor::new(self.base.source());
-        for (place, layer) in self.layers.iter().enumerate().filter(|(_, layer)| layer.blobs.is_empty()) {
+        for (layer_index, layer) in self.layers.iter().enumerate().filter(|(_, layer)| layer.blobs.is_empty()) {
             let Some(name) = layer.name else { continue };
             cursor.seek(name.content.start);
             let text = cursor.bytes(name.content.len(), name.content.end, LONGEST_NAME, "a layer's name");
             let text = text.map_err(|e| e.into_error(self.base.name()))?;
-            self.places.entry(name_from_bytes(&text).into_owned()).or_insert(place);
+            self.layer_indices.entry(name_from_bytes(&text).into_owned()).or_insert(layer_index);
         }
         Ok(())
     }
@@ -141,21 +139,21 @@ impl<'a> Splice<'a> {
         Ok(())
     }
 
-    /// Takes layers out of a net's description, with their blobs, one after the other. The layer before each then
-    /// writes what that one wrote, under the same name, so that the layers behind need no change.
+    /// Removes layers and their blobs from a net's description, one after the other. The layer before each then writes
+    /// the removed layer's output, under the same name, so that the layers after it need no change.
     ///
     /// # Errors
-    /// [`Error::Request`] with every layer that is not there once, or that is not between exactly two others: in some
-    /// phases only, with values that other layers read too, with fields beside those of a normalisation, of a net of
-    /// before 2014.
+    /// [`Error::Request`] with every layer that does not exist exactly once or is not between exactly two others: one
+    /// that is in some phases only, whose values other layers read too, that has fields besides those of a
+    /// normalisation, or that is in a net from before 2014.
     pub fn remove_layers<'n>(&mut self, layers: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
-        let mut wires = match self.wires.take() {
-            Some(wires) => wires,
-            None => Wires::read(self.base, &self.layers)?,
+        let mut wiring = match self.wiring.take() {
+            Some(wiring) => wiring,
+            None => Wiring::read(self.base, &self.layers)?,
         };
-        let remove = |layer| wires.remove(layer, &self.layers).err().map(|why| (layer, why));
+        let remove = |layer| wiring.remove(layer, &self.layers).err().map(|why| (layer, why));
         let stay: Vec<_> = layers.into_iter().filter_map(remove).collect();
-        self.wires = Some(wires);
+        self.wiring = Some(wiring);
         if stay.is_empty() {
             return Ok(());
         }
@@ -164,11 +162,11 @@ impl<'a> Splice<'a> {
     }
 
     /// Adds a tensor as the next blob of a layer, or of a new layer at the end, or as the diff of a blob that has none.
-    /// A layer that is said to have no bias is said to have one after its second blob.
+    /// A layer without a bias is changed to have one when its second blob is added.
     ///
     /// # Errors
     /// [`Error::Request`] for a name that is not `<layer>/<index>` with the next index, or `<layer>/<index>.diff`; a
-    /// file without layers, but for a diff.
+    /// file without layers, unless a diff is added.
     pub fn add(&mut self, name: &str, tensor: usize) -> Result<(), Error> {
         if let Some(data) = name.strip_suffix(".diff").and_then(|data| self.base.entry(data)) {
             if self.base.diff_of(data).is_some() {
@@ -180,10 +178,10 @@ impl<'a> Splice<'a> {
         let Some((layer, index, is_diff)) = named::parse(name).filter(|_| self.has_layers()) else {
             return Err(self.refuse(format!("array {name:?} has no place: arrays are added as <layer>/<index>")));
         };
-        let is_next = match self.places.get(layer).copied() {
-            Some(place) => {
-                self.give_bias(place, index)?;
-                self.add_to(place, index, is_diff, tensor)
+        let is_next = match self.layer_indices.get(layer).copied() {
+            Some(layer_index) => {
+                self.enable_bias(layer_index, index)?;
+                self.add_to(layer_index, index, is_diff, tensor)
             }
             None if self.layers.iter().any(|layer| layer.nested.is_some()) => {
                 return Err(
@@ -198,14 +196,14 @@ impl<'a> Splice<'a> {
         }
     }
 
-    /// Adds to a layer that is there; whether the index is the next one, or that of a blob that was added.
-    fn add_to(&mut self, place: usize, index: usize, is_diff: bool, tensor: usize) -> bool {
-        let stored = self.layers[place].blobs.len();
-        let added = self.changes.range((place, stored)..(place + 1, 0)).count();
+    /// Adds to an existing layer; false if the index is neither the next one nor that of a blob that was added.
+    fn add_to(&mut self, layer_index: usize, index: usize, is_diff: bool, tensor: usize) -> bool {
+        let stored = self.layers[layer_index].blobs.len();
+        let added = self.changes.range((layer_index, stored)..(layer_index + 1, 0)).count();
         if index < stored || index > stored + added {
             return false;
         }
-        let change = self.changes.entry((place, index)).or_default();
+        let change = self.changes.entry((layer_index, index)).or_default();
         match is_diff {
             true => change.diff = Some(Some(tensor)),
             false => change.data = Some(tensor),
@@ -213,16 +211,16 @@ impl<'a> Splice<'a> {
         true
     }
 
-    /// Notes where a layer says that it has no bias, if its second blob is added.
-    fn give_bias(&mut self, place: usize, index: usize) -> Result<(), Error> {
+    /// If this is a layer's second blob, records the field that says that the layer has no bias.
+    fn enable_bias(&mut self, layer_index: usize, index: usize) -> Result<(), Error> {
         let mut cursor = Cursor::new(self.base.source());
-        let said = if index == 1 { removal::without_bias(&mut cursor, &self.layers[place]) } else { Ok(None) };
-        let said = said.map_err(|e| e.into_error(self.base.name()))?;
-        self.biased.extend(said.map(|said| (place, said)));
+        let flag = if index == 1 { removal::without_bias(&mut cursor, &self.layers[layer_index]) } else { Ok(None) };
+        let flag = flag.map_err(|e| e.into_error(self.base.name()))?;
+        self.biased.extend(flag.map(|flag| (layer_index, flag)));
         Ok(())
     }
 
-    /// The same for a layer behind the file's.
+    /// As [`Self::add_to`], for a new layer after those of the file.
     fn add_to_new(&mut self, layer: &str, index: usize, is_diff: bool, tensor: usize) -> bool {
         let blobs = self.added.iter_mut().find(|(name, _)| name == layer).map(|(_, blobs)| blobs);
         match blobs {
@@ -236,23 +234,23 @@ impl<'a> Splice<'a> {
         true
     }
 
-    /// Calls a layer otherwise, and so its blobs. Of layers that share a name, the one that is meant has its place
-    /// behind it (`conv1@7`), as in the names of its arrays.
+    /// Renames a layer, and thereby its blobs. If layers share a name, it is given with its position (`conv1@7`), as in
+    /// the names of its arrays.
     ///
     /// # Errors
     /// [`Error::Request`] for a layer that is not in the file.
     pub fn rename(&mut self, layer: &str, to: &str) -> Result<(), Error> {
-        match self.places.get(layer).filter(|_| self.has_layers()) {
-            Some(place) => {
-                self.renamed.insert(*place, to.to_owned());
+        match self.layer_indices.get(layer).filter(|_| self.has_layers()) {
+            Some(layer_index) => {
+                self.renamed.insert(*layer_index, to.to_owned());
                 Ok(())
             }
             None => Err(self.refuse(format!("there is no layer {layer:?}"))),
         }
     }
 
-    /// Whether a tensor of this shape is one for this array: the shapes are equal, or the array's four dimensions from
-    /// before 2015 are, with extents of 1 in front (`ShapeEquals`).
+    /// Whether a tensor of this shape fits this array: the shapes are equal, or the array has the four dimensions from
+    /// before 2015, and they are equal with leading extents of 1 added (`ShapeEquals`).
     ///
     /// # Errors
     /// As [`Splice::replace`].
@@ -291,7 +289,7 @@ fn stored(base: &Checkpoint, layers: &[Layer], entry: &Entry) -> Result<Stored, 
     stored.map_err(|e| e.into_error(base.name()))
 }
 
-/// Extents with as many of 1 in front of them as make four.
+/// Extents, filled up to four with leading ones.
 fn padded(dims: &[usize]) -> Vec<usize> {
     let ones = std::iter::repeat_n(1, 4_usize.saturating_sub(dims.len()));
     ones.chain(dims.iter().copied()).collect()

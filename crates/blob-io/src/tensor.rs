@@ -1,6 +1,7 @@
 //! The trait that writers take: anything with a dtype, a shape and bytes.
 //!
-//! Implemented for blobs and for views of them; the tensors of an open file are `checkpoint`'s. Knows no format.
+//! Implemented for blobs and for views of them; `checkpoint` implements it for the tensors of an open file. Knows no
+//! format.
 
 use std::io::{BufRead, Cursor};
 
@@ -43,10 +44,10 @@ pub trait Tensor {
     /// The shape, row-major, outermost axis first.
     ///
     /// # Errors
-    /// Extents that make no shape.
+    /// Extents that do not form a valid shape.
     fn shape(&self) -> Result<Shape, Error>;
 
-    /// The elements' bytes from the first on, row-major and little-endian; as many as dtype and shape say.
+    /// The elements' bytes from the first on, row-major and little-endian; their number is given by dtype and shape.
     ///
     /// A writer may ask for them twice: for a checksum that comes before them, and for the file.
     ///
@@ -54,7 +55,7 @@ pub trait Tensor {
     /// If the bytes cannot be read.
     fn reader(&self) -> Result<Box<dyn BufRead + '_>, Error>;
 
-    /// The type of the layer that it is a blob of, as Caffe names it: a `.caffemodel` says it of the layer.
+    /// The type of the layer that it is a blob of, as Caffe names it: a `.caffemodel` stores it with the layer.
     fn layer_type(&self) -> Option<&str> {
         None
     }
@@ -75,7 +76,7 @@ impl Tensor for View<'_> {
     }
 }
 
-/// A view's bytes: where they lie, on a machine of the files' byte order.
+/// A view's bytes, borrowed if the machine has the files' byte order.
 fn little_endian(view: View<'_>) -> Result<Box<dyn BufRead + '_>, Error> {
     let bytes = view.bytes()?;
     if !payload::BIG_ENDIAN {
@@ -111,7 +112,7 @@ impl Tensor for AnyBlob {
 
 /// A blob's data, not its diff.
 impl<T: Element> Tensor for Blob<T> {
-    /// That of the blob that it derefs to: its user may have put one of another dtype there.
+    /// The dtype of the blob that it derefs to, which the user may have replaced by one of another dtype.
     fn dtype(&self) -> DType {
         (**self).dtype()
     }

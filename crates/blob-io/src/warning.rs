@@ -1,15 +1,15 @@
-//! What is odd about a file or an array, though its meaning is clear: in words, and as bits.
+//! What is unusual about a file or an array, though its meaning is clear: in words, and as bits.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Something odd whose meaning is clear all the same.
+/// Something unusual whose meaning is clear nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {
     /// The byte offset concerned, where there is one.
     pub offset: Option<u64>,
-    /// What is odd, in words.
+    /// What is unusual, in words.
     pub text: Cow<'static, str>,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Warning {
 
 macro_rules! flags {
     ($($flag:ident, $text:literal;)*) => {
-        /// The oddities of an array, one bit each, because a file may list a million arrays.
+        /// The warnings of an array, one bit each, because a file may list a million arrays.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Flag {
@@ -62,7 +62,7 @@ impl Flags {
         self.0 |= 1 << flag as u8;
     }
 
-    /// Both sets together.
+    /// The union of two sets.
     pub(crate) fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

@@ -1,4 +1,4 @@
-//! Tensors to a file in one call, over `Layout` and `Output`.
+//! Writes tensors to a file in one call, through `Layout` and `Output`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -54,8 +54,8 @@ struct Whole {
 
 impl<'a> Writer<'a> {
     /// A file of this format, without tensors yet. `npy`, a bare MXNet record and a NeoML blob take exactly one; these,
-    /// an array of NeoML blobs and MXNet's lists, which are of V2, take no metadata. What Caffe's messages take,
-    /// [`Message::named`] says. An HDF5 file has Caffe's form where it is called as [`hdf5::Form::of_name`] says.
+    /// an array of NeoML blobs and MXNet's lists, which are of V2, take no metadata. [`Message::named`] says what
+    /// Caffe's messages take. An HDF5 file has Caffe's form if [`hdf5::Form::of_name`] finds it in the file's name.
     pub fn new(format: Format) -> Self {
         Self { format, tensors: Vec::new(), sparse: Vec::new(), metadata: Vec::new() }
     }
@@ -80,7 +80,7 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// Writes the file, which appears under its name when it is whole; see [`Output`].
+    /// Writes the file, which appears under its name when it is complete; see [`Output`].
     ///
     /// # Errors
     /// [`Error::Request`] where the format cannot hold the tensors, or one gives more or fewer bytes than its dtype and
@@ -94,8 +94,8 @@ impl<'a> Writer<'a> {
         output.finish()
     }
 
-    /// Writes the file's bytes to an output, which is left for [`Output::finish`]: standard output, or one of several
-    /// files that are to appear together.
+    /// Writes the file's bytes to an output, and leaves [`Output::finish`] to the caller: standard output, or one of
+    /// several files that are to appear together.
     ///
     /// # Errors
     /// As [`Writer::write`].
@@ -209,7 +209,7 @@ impl<'a> Writer<'a> {
         Err(Error::Request { file: file.to_owned(), message })
     }
 
-    /// The tensors as MXNet 1 would save them. Its first part stands for a sparse array.
+    /// The tensors as MXNet 1 would save them. A sparse array is at the position of its first part.
     fn list(&self, specs: &[TensorSpec]) -> List {
         let mut list = List::new(Version::V2);
         let mut wholes: HashMap<usize, &Whole> = HashMap::new();
@@ -231,11 +231,11 @@ impl<'a> Writer<'a> {
 
 enum Part {
     Frame(Vec<u8>),
-    /// Which tensor.
+    /// The tensor's index.
     Tensor(usize),
 }
 
-/// Hands over a tensor's bytes, which must be `len`.
+/// Calls `sink` with a tensor's bytes in pieces; they must be `len` together.
 fn pieces(
     file: &str,
     name: &str,

@@ -1,6 +1,6 @@
-//! One BlobProto as entries: its shape, its data and, where one is stored, its diff.
+//! Reads one BlobProto as entries: its shape, its data and, if one is stored, its diff.
 //!
-//! First a walk gathers every field, then the rules in `values` choose.
+//! First a walk collects every field, then the rules in `values` choose among them.
 
 use blob_core::{MAX_AXES, Shape};
 
@@ -174,7 +174,7 @@ impl Fields {
         Err(Fault::new(self.offset, FaultKind::words("fields of NVCaffe or of the opencl branch", found)))
     }
 
-    /// The blob's data and, where one is stored, its diff, as entries at (`position`, `index`).
+    /// The blob's data and, if one is stored, its diff, as entries at (`position`, `index`).
     pub(crate) fn into_entries(mut self, position: u32, index: u32) -> (Entry, Option<Entry>) {
         let legacy_and_shape = self.is_legacy() && self.shape_at.is_some();
         let make = |kind, choice: Result<Choice, Fault>, shape: &Result<Shape, Fault>| {

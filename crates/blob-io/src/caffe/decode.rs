@@ -13,7 +13,7 @@ use crate::payload;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Bytes, Source};
 
-/// How errors name bytes that came without a file.
+/// The name in errors for bytes that are not in a file.
 const NAME: &str = "BlobProto";
 
 /// Makes a blob of a serialised BlobProto: its data, and its diff where one is stored.
@@ -22,8 +22,8 @@ const NAME: &str = "BlobProto";
 /// absent one counts 0), else that of `shape`; without either it is a scalar. `double_data` is taken before `data`,
 /// and NVCaffe's and the opencl branch's raw bytes after both. (`Blob::FromProto`, BVLC/caffe `9b891540`.)
 ///
-/// Unlike Caffe: a dimension over `i32` is an error, not cut to 32 bits; blobs without elements are ordinary; an absent
-/// diff is an untouched one; the blob has the dtype that is stored.
+/// Unlike in Caffe, a dimension over `i32` is an error instead of being cut to 32 bits, a blob may have no elements, an
+/// absent diff leaves the blob's diff untouched, and the blob has the stored dtype.
 ///
 /// # Errors
 /// [`Error::Malformed`] with the offset in `bytes`, if they are not a BlobProto, have another number of values than the
@@ -94,7 +94,7 @@ impl TryFrom<&AnyBlob> for BlobProto {
 
     fn try_from(blob: &AnyBlob) -> Result<Self, Error> {
         let dim = blob.shape().dims().iter().map(|dim| *dim as i64).collect();
-        // Caffe adds axis by axis: a shape without any is no field.
+        // Caffe adds the shape axis by axis, so a shape without axes has no field.
         let shape = (blob.shape().num_axes() > 0).then_some(BlobShape { dim });
         let mut proto = Self { shape, ..Self::default() };
         match blob.dtype() {

@@ -1,6 +1,6 @@
-//! What a Caffe layer's description says, field by field, whatever its generation and whether it is text or bytes.
+//! Collects the fields of a Caffe layer's description, in any generation, from text or from bytes.
 //!
-//! Both readers hand over fields by the names that `caffe.proto` has, with values in words; here they become a layer.
+//! Both readers pass fields by their names in `caffe.proto`, with values as text; here they become a layer.
 
 use crate::caffe::layer::Generation;
 use crate::caffe::types::{v0_type, v1_name, v1_type};
@@ -14,14 +14,14 @@ pub(super) struct Fields {
     bottoms: Vec<String>,
     tops: Vec<String>,
     shared: Vec<String>,
-    /// Whether the description includes it in a phase, and whether in one other than training.
+    /// Whether the description includes it in some phase, and whether in a phase other than training.
     is_included: bool,
     is_tested: bool,
-    /// Whether it is left out of tests.
+    /// Whether it is excluded from the test phase.
     is_excluded: bool,
-    /// Whether the description includes it under conditions only: phases, stages, levels.
+    /// Whether the description includes it only under conditions: phases, stages, levels.
     pub(super) is_conditional: bool,
-    /// The kernel's lengths, where each axis has its own field.
+    /// The kernel's extents, if each axis has its own field.
     height: Option<u64>,
     width: Option<u64>,
     is_v0: bool,
@@ -29,8 +29,8 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Takes a field of the message `of`: the layer itself, whose name is empty, the V0 layer in it, or one of its
-    /// parameters. Errors with what was expected.
+    /// Sets a field of the message `of`: `""` is the layer itself, others are the V0 layer in it or one of its
+    /// parameters. The error is what was expected.
     pub(super) fn set(&mut self, of: &str, field: &str, value: &str) -> Result<(), &'static str> {
         self.is_conditional |= matches!(of, "include" | "exclude");
         let settings = &mut self.settings;
@@ -44,7 +44,7 @@ impl Fields {
             ("" | "layer", "type") if of == "layer" || !self.is_v0 || self.type_name.is_empty() => {
                 value.clone_into(&mut self.type_name);
             }
-            // V1 has the names of shared parameters in the layer, V2 in a message of each.
+            // V1 has the names of shared parameters in the layer, V2 in one message for each.
             ("", "param") | ("param", "name") if !value.is_empty() => push(&mut self.shared, value)?,
             ("include", "phase") => {
                 self.is_included = true;
@@ -73,15 +73,15 @@ impl Fields {
         Ok(())
     }
 
-    /// Says that the fields of a V0 layer follow.
+    /// Prepares for the fields of a V0 layer.
     pub(super) fn begin_v0(&mut self) {
         self.is_v0 = true;
         self.name.clear();
         self.type_name.clear();
     }
 
-    /// The layer, which was called `layers` or, if it is of V2, `layer`. `names` are those of its tensors in the file,
-    /// in their order; without them they are called as a file of weights would have them.
+    /// The layer, from a field `layers` or, in V2, `layer`. `names` are those of its tensors in the file, in their
+    /// order; without them, the tensors get the names that they have in a file of weights.
     pub(super) fn into_draft(self, is_v2: bool, names: Option<Vec<String>>) -> Draft<String> {
         let generation = match (is_v2, self.is_v0) {
             (true, _) => Generation::V2,
@@ -107,7 +107,7 @@ impl Fields {
             settings.kernel = vec![height, width];
         }
         if !matches!(kind, LayerKind::Convolution | LayerKind::Deconvolution) {
-            // V0 has the kernel of a pooling in the layer itself.
+            // In V0 a pooling's kernel is in the layer itself, too.
             settings.kernel.clear();
         }
         Draft { name, kind, type_name, bottoms, tops, tensors, shared, is_training, is_conditional, settings }
@@ -130,11 +130,11 @@ fn kind(type_name: &str) -> LayerKind {
     }
 }
 
-/// What the blobs of a layer are, in their order.
+/// The roles of a layer's blobs, in their order.
 fn roles(kind: LayerKind, bottoms: usize) -> &'static [Role] {
     use Role::{Bias, Factor, Hidden, Mean, Static, Variance, Weight};
     match kind {
-        // With two inputs, the second replaces the first tensor.
+        // With two inputs, the second input replaces the first tensor.
         LayerKind::Scale if bottoms > 1 => &[Bias],
         LayerKind::Bias if bottoms > 1 => &[],
         LayerKind::Convolution
@@ -155,11 +155,11 @@ fn roles(kind: LayerKind, bottoms: usize) -> &'static [Role] {
     }
 }
 
-/// Layers of more inputs, outputs or shared parameters are refused.
-const MOST: usize = 1 << 16;
+/// A layer with more inputs, outputs or shared parameters is refused.
+const MAX_NAMES: usize = 1 << 16;
 
 fn push(names: &mut Vec<String>, name: &str) -> Result<(), &'static str> {
-    if names.len() == MOST {
+    if names.len() == MAX_NAMES {
         return Err("at most 65536 of them in a layer");
     }
     names.push(name.to_owned());
@@ -183,7 +183,7 @@ fn integer(text: &str) -> Result<i64, &'static str> {
     }
 }
 
-/// Protobuf's text format allows an `f` behind a float.
+/// Protobuf's text format allows an `f` after a float.
 fn float(text: &str) -> Result<f32, &'static str> {
     let bare = text.strip_suffix(['f', 'F']).filter(|bare| bare.bytes().any(|b| b.is_ascii_digit()));
     bare.unwrap_or(text).parse().map_err(|_| "a number")

@@ -1,7 +1,7 @@
-//! One BlobProto as Caffe's `ToProto` writes it (BVLC/caffe `9b891540`, `blob.cpp`), in floats or doubles; with the
-//! four dimensions from before 2015; or with the raw bytes that NVCaffe writes.
+//! Encodes one BlobProto as Caffe's `ToProto` writes it (BVLC/caffe `9b891540`, `blob.cpp`), in floats or doubles; with
+//! the four dimensions from before 2015; or with the raw bytes that NVCaffe writes.
 //!
-//! Fields stand in the order of their numbers, as protobuf writes them. What is no field of these stays behind them.
+//! Fields are in the order of their numbers, as protobuf writes them. Unknown fields follow after them.
 
 use blob_core::{DType, Shape};
 
@@ -10,12 +10,12 @@ use crate::parts::{Part, varint};
 /// How blobs are stored. The default is what Caffe writes since 2015: a shape of any number of axes, floats or doubles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form {
-    /// With `num`, `channels`, `height` and `width` as Caffe stored them before March 2015: at most four axes, filled
-    /// up in front with extents of 1, as `ShapeEquals` compares them.
+    /// With `num`, `channels`, `height` and `width` as Caffe stored them before March 2015: at most four axes, with
+    /// leading extents of 1 added, as `ShapeEquals` compares them.
     pub legacy: bool,
     /// With `raw_data`, as NVCaffe stores them, in floats, doubles or halves. No other Caffe reads these.
     pub raw: bool,
-    /// In layers of V1, as Caffe stored nets in 2014, whose types are numbers.
+    /// In V1 layers, whose types are numbers, as Caffe stored nets in 2014.
     pub v1: bool,
 }
 
@@ -34,13 +34,13 @@ pub(crate) struct Blob {
     pub(crate) dtype: DType,
     pub(crate) data: Values,
     pub(crate) diff: Option<Values>,
-    /// Fields of other messages' numbers, as (offset, length) in the file that is being changed.
+    /// Fields that no BlobProto has, as (offset, length) in the file that is being changed.
     pub(crate) unknown: Vec<(u64, u64)>,
 }
 
 /// Why a tensor does not fit a BlobProto of this form.
 pub(crate) fn problem(dtype: DType, shape: &Shape, form: Form) -> Option<String> {
-    const MOST: usize = i32::MAX as usize;
+    const MAX: usize = i32::MAX as usize;
     let dims = shape.dims();
     if form.raw && raw_type(dtype).is_none() {
         return Some(format!("is of {dtype}; NVCaffe's raw_data holds f16, f32 and f64"));
@@ -51,13 +51,13 @@ pub(crate) fn problem(dtype: DType, shape: &Shape, form: Form) -> Option<String>
     if form.legacy && dims.len() > 4 {
         return Some(format!("has {} axes; the dimensions from before 2015 are four", dims.len()));
     }
-    if let Some(dim) = dims.iter().find(|dim| **dim > MOST) {
-        return Some(format!("has an axis of {dim}; Caffe's are at most {MOST}"));
+    if let Some(dim) = dims.iter().find(|dim| **dim > MAX) {
+        return Some(format!("has an axis of {dim}; Caffe's are at most {MAX}"));
     }
-    (shape.count() > MOST).then(|| format!("has {} elements; Caffe's blobs hold at most {MOST}", shape.count()))
+    (shape.count() > MAX).then(|| format!("has {} elements; Caffe's blobs hold at most {MAX}", shape.count()))
 }
 
-/// The number of a dtype in NVCaffe's `Type`, of those that its reader takes.
+/// The number of a dtype in NVCaffe's `Type`, if its reader accepts the dtype.
 fn raw_type(dtype: DType) -> Option<u8> {
     match dtype {
         DType::F64 => Some(0),
@@ -80,7 +80,7 @@ impl Blob {
                 varint(&mut head, *dim as u64);
             }
         }
-        // A shape without axes is no field: nothing is ever added to it.
+        // A shape without axes has no field: Caffe adds the shape axis by axis.
         let mut shape = Vec::new();
         if !form.legacy && self.shape.num_axes() > 0 {
             let mut dims = Vec::new();
@@ -95,7 +95,7 @@ impl Blob {
             if self.diff.is_some() {
                 parts.push(Part::Bytes(vec![0x58, number]));
             }
-            // These are bytes, which are stored also where there are none.
+            // These are bytes fields, which are stored even when empty.
             parts.push(Part::Field(12, self.data.parts()));
             parts.extend(self.diff.as_ref().map(|diff| Part::Field(13, diff.parts())));
         } else {

@@ -1,6 +1,6 @@
-//! One layer of a net, of any generation: its name, its type, its blobs.
+//! Reads one layer of a net, of any generation: its name, its type, its blobs.
 //!
-//! First the layer's own fields are gathered, then its blobs are walked: the name may come after them.
+//! First collects the layer's own fields, then walks its blobs, because the name may come after them.
 
 use std::borrow::Cow;
 
@@ -32,7 +32,7 @@ pub(crate) struct Draft {
     pub(crate) type_name: Option<Span>,
     type_number: Option<u64>,
     pub(crate) blobs: Vec<Span>,
-    /// What is odd about the place of the blobs or the name.
+    /// Warnings about where the blobs or the name are stored.
     flags: Flags,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn walk(
     Ok(generation)
 }
 
-/// How errors name a layer that is cut or broken: with its own name, if that comes before the break.
+/// The name in errors of a layer that is cut or broken: its own name, if that comes before the break.
 pub(crate) fn subject(cursor: &mut Cursor<'_>, tag: Tag, position: u32) -> String {
     match name_before_break(cursor, tag) {
         Some(name) => format!("layer #{position} {:?}", name_from_bytes(&name)),
@@ -130,7 +130,7 @@ pub(crate) fn entries(
     }
 }
 
-/// The fields of a layer as it is stored, in field 100 or 2 of the net.
+/// Reads the fields of a layer in field 100 or 2 of the net.
 pub(crate) fn draft(
     cursor: &mut Cursor<'_>,
     table: &mut NameTable,
@@ -139,7 +139,7 @@ pub(crate) fn draft(
 ) -> Result<(Generation, Draft), ReadError> {
     cursor.seek(span.start);
     if number != 100 {
-        return v1(cursor, table, span);
+        return v0_or_v1(cursor, table, span);
     }
     let mut draft = Draft::default();
     typed_by_name(cursor, table, span, 7, &mut draft)?;
@@ -148,7 +148,7 @@ pub(crate) fn draft(
 
 /// A `layers` entry: V0 if it has a nested layer, else V1. A field that only one of the two layers
 /// has is taken from there, one that both have from the nested layer, as Caffe does.
-fn v1(cursor: &mut Cursor<'_>, table: &mut NameTable, span: Span) -> Result<(Generation, Draft), ReadError> {
+fn v0_or_v1(cursor: &mut Cursor<'_>, table: &mut NameTable, span: Span) -> Result<(Generation, Draft), ReadError> {
     let mut outer = Draft::default();
     let mut nested: Option<Draft> = None;
     while let Some(tag) = protobuf::tag(cursor, span.end)? {
@@ -196,7 +196,7 @@ fn v1(cursor: &mut Cursor<'_>, table: &mut NameTable, span: Span) -> Result<(Gen
     Ok((Generation::V0, nested))
 }
 
-/// A V0 or V2 layer: its name (1), its type's name (2) and its blobs, whose field's number is `blobs`.
+/// Reads a V0 or V2 layer: its name (field 1), its type's name (2) and its blobs (field `blobs`).
 fn typed_by_name(
     cursor: &mut Cursor<'_>,
     table: &NameTable,

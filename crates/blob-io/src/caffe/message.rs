@@ -1,6 +1,6 @@
-//! What a Caffe file to be written says beside its values: which message it is, its layers, its blobs, its counters.
+//! What a Caffe file to be written holds besides its values: the message's type, its layers, its blobs, its counters.
 //!
-//! Pure: it sees names, dtypes and shapes. Which message names spell is `named`.
+//! Pure: it sees names, dtypes and shapes. `named` makes a message from names.
 
 use blob_core::DType;
 
@@ -40,7 +40,7 @@ pub enum Message {
     Blob(Pair),
     /// A BlobProtoVector.
     Vector(Vec<Pair>),
-    /// A SolverState of these counters, which lacks what is `None`.
+    /// A SolverState with these counters; `None` is not stored.
     Solver {
         /// The iteration.
         iter: Option<i32>,
@@ -51,8 +51,8 @@ pub enum Message {
         /// The solver's history, in the order of the net's parameters.
         history: Vec<Pair>,
     },
-    /// A Datum of u8 or f32 values of three axes: channels, height and width. Caffe stores floats one by one, each a
-    /// field.
+    /// A Datum of u8 or f32 values of three axes: channels, height and width. Caffe stores each float as a field of its
+    /// own.
     Datum {
         /// The tensor of its values.
         tensor: usize,
@@ -61,7 +61,7 @@ pub enum Message {
     },
     /// A NetParameter.
     Net {
-        /// The net's name, which is not stored where it is empty.
+        /// The net's name; an empty one is not stored.
         name: String,
         /// The layers.
         layers: Vec<Layer>,
@@ -73,7 +73,7 @@ pub enum Message {
 pub struct Pair {
     /// Its values.
     pub data: usize,
-    /// The gradient or momentum beside them.
+    /// The gradient or momentum stored with them.
     pub diff: Option<usize>,
 }
 
@@ -82,14 +82,14 @@ pub struct Pair {
 pub struct Layer {
     /// Its name.
     pub name: String,
-    /// Its type, as V2 calls it (`Convolution`), where it is known.
+    /// Its type, as V2 calls it (`Convolution`), if it is known.
     pub layer_type: Option<String>,
     /// Its blobs.
     pub blobs: Vec<Pair>,
 }
 
 impl Message {
-    /// Says the type of each layer that has none, where it is known by the layer's first tensor.
+    /// Sets the type of each layer that has none, if `of` knows it for the layer's first tensor.
     #[must_use]
     pub fn with_types<'t>(mut self, of: impl Fn(usize) -> Option<&'t str>) -> Self {
         if let Self::Net { layers, .. } = &mut self {
@@ -100,7 +100,7 @@ impl Message {
         self
     }
 
-    /// What the message is called in errors.
+    /// The message's name in errors.
     fn format(&self) -> Format {
         match self {
             Self::Blob(_) => Format::BlobProto,
@@ -131,12 +131,12 @@ pub(crate) fn plan(specs: &[TensorSpec], message: &Message, form: Form) -> Resul
     let parts = match message {
         Message::Datum { tensor, label } => datum(specs, *tensor, *label, &mut problems),
         _ if !problems.is_empty() => Vec::new(),
-        Message::Blob(blob) => one(specs, *blob, form),
-        Message::Vector(blobs) => fields(specs, blobs, 1, form),
+        Message::Blob(blob) => blob_parts(specs, *blob, form),
+        Message::Vector(blobs) => blob_fields(specs, blobs, 1, form),
         Message::Solver { iter, learned_net, current_step, history } => {
             let mut parts = vec![int(0x08, *iter)];
             parts.extend(learned_net.as_ref().map(|path| text(2, path)));
-            parts.extend(fields(specs, history, 3, form));
+            parts.extend(blob_fields(specs, history, 3, form));
             parts.push(int(0x20, *current_step));
             parts
         }
@@ -171,7 +171,7 @@ fn check(specs: &[TensorSpec], pair: Pair, form: Form, problems: &mut Problems) 
 }
 
 /// The parts of one BlobProto whose tensors fit.
-pub(crate) fn one(specs: &[TensorSpec], pair: Pair, form: Form) -> Vec<Part> {
+pub(crate) fn blob_parts(specs: &[TensorSpec], pair: Pair, form: Form) -> Vec<Part> {
     let spec = &specs[pair.data];
     let blob = Blob {
         shape: spec.shape.clone(),
@@ -183,8 +183,8 @@ pub(crate) fn one(specs: &[TensorSpec], pair: Pair, form: Form) -> Vec<Part> {
     blob.parts(form)
 }
 
-fn fields(specs: &[TensorSpec], blobs: &[Pair], number: u32, form: Form) -> Vec<Part> {
-    blobs.iter().map(|blob| Part::Field(number, one(specs, *blob, form))).collect()
+fn blob_fields(specs: &[TensorSpec], blobs: &[Pair], number: u32, form: Form) -> Vec<Part> {
+    blobs.iter().map(|blob| Part::Field(number, blob_parts(specs, *blob, form))).collect()
 }
 
 /// A layer: in V2 its name, its type and its blobs are fields 1, 2 and 7; in V1 they are 4, 5 and 6.
@@ -198,11 +198,11 @@ fn net_layer(specs: &[TensorSpec], layer: &Layer, form: Form, problems: &mut Pro
             None => problems.add(&layer.name, format!("is of type {layer_type:?}, which V1 does not have")),
         },
     }
-    parts.extend(fields(specs, &layer.blobs, if form.v1 { 6 } else { 7 }, form));
+    parts.extend(blob_fields(specs, &layer.blobs, if form.v1 { 6 } else { 7 }, form));
     Part::Field(if form.v1 { 2 } else { 100 }, parts)
 }
 
-/// A layer that is added to a net: it has a name and blobs.
+/// A layer to be added to a net, with a name and blobs; `None` if its blobs do not fit.
 pub(crate) fn new_layer(
     specs: &[TensorSpec],
     name: &str,
@@ -244,7 +244,7 @@ pub(crate) fn text(number: u32, text: &str) -> Part {
     Part::Field(number, vec![Part::Bytes(text.as_bytes().to_vec())])
 }
 
-/// An int32 field of this one-byte key, where there is a number. A negative one is a varint of ten bytes.
+/// An int32 field with this one-byte key; empty without a number. A negative number is a varint of ten bytes.
 fn int(key: u8, number: Option<i32>) -> Part {
     let mut bytes = Vec::new();
     if let Some(number) = number {

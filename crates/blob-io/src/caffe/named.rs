@@ -1,5 +1,5 @@
-//! Which Caffe message names spell: layers by the rule for raw names, `<layer>/<index>`, with `.diff` behind a diff's;
-//! lists by `@<index>`.
+//! Makes a Caffe message from tensor names: a layer's blobs are `<layer>/<index>`, those of a list `@<index>`, and a
+//! diff has `.diff` appended.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,11 +11,11 @@ use crate::spec::{self, NAMED, quoted};
 impl Message {
     /// The message of a format that holds tensors of these names: in a net `<layer>/<index>`, in a vector and a
     /// solver's history `@<index>`, each with `.diff` where it is a diff; any name where the message holds one tensor.
-    /// `metadata` has what the message says beside them: a net's `name`, a solver's `iter`, `learned_net` and
-    /// `current_step`, a Datum's `label`.
+    /// `metadata` has the message's other fields: a net's `name`, a solver's `iter`, `learned_net` and `current_step`,
+    /// a Datum's `label`.
     ///
     /// # Errors
-    /// [`Error::Request`] with the names that do not fit; metadata that have no place there; a format that is not
+    /// [`Error::Request`] with the names that do not fit; metadata that the message does not have; a format that is not
     /// Caffe's.
     pub fn named<'n>(
         format: Format,
@@ -73,81 +73,81 @@ fn is_diff_of(diff: &str, data: &str) -> bool {
     diff.strip_suffix(".diff") == Some(data)
 }
 
-/// The layer, the index and whether it is a diff, as a raw name says them.
+/// Parses a raw name into the layer, the index and whether it is a diff.
 pub(crate) fn parse(name: &str) -> Option<(&str, usize, bool)> {
     let (layer, index) = name.rsplit_once('/')?;
     let (index, is_diff) = number(index)?;
     (!layer.is_empty()).then_some((layer, index, is_diff))
 }
 
-/// A plain number, with `.diff` behind it or not.
+/// A plain number, with or without `.diff` appended.
 pub(crate) fn number(text: &str) -> Option<(usize, bool)> {
     let (digits, is_diff) = text.strip_suffix(".diff").map_or((text, false), |digits| (digits, true));
     let number: usize = digits.parse().ok()?;
     (number.to_string() == digits).then_some((number, is_diff))
 }
 
-/// The blobs of a list by their indices: data and diff.
+/// Data and diff of the blobs of a list, by their indices.
 type Slots = BTreeMap<usize, [Option<usize>; 2]>;
 
-/// The layers that names spell, in the order in which they come.
+/// The layers that the names form, in the order of their first tensors.
 fn grouped(names: &[&str]) -> Result<Vec<Layer>, String> {
-    let (mut layers, mut places): (Vec<(&str, Slots)>, HashMap<&str, usize>) = Default::default();
-    let mut odd = Vec::new();
+    let (mut layers, mut positions): (Vec<(&str, Slots)>, HashMap<&str, usize>) = Default::default();
+    let mut misfits = Vec::new();
     for (tensor, name) in names.iter().enumerate() {
         let Some((layer, index, is_diff)) = parse(name) else {
-            odd.push(*name);
+            misfits.push(*name);
             continue;
         };
-        let place = *places.entry(layer).or_insert(layers.len());
-        if place == layers.len() {
+        let position = *positions.entry(layer).or_insert(layers.len());
+        if position == layers.len() {
             layers.push((layer, Slots::new()));
         }
-        if layers[place].1.entry(index).or_default()[usize::from(is_diff)].replace(tensor).is_some() {
-            odd.push(*name);
+        if layers[position].1.entry(index).or_default()[usize::from(is_diff)].replace(tensor).is_some() {
+            misfits.push(*name);
         }
     }
     let mut layer = |(name, slots): &(&str, Slots)| {
-        let blobs = pairs(slots, names, &mut odd);
+        let blobs = pairs(slots, names, &mut misfits);
         Layer { name: (*name).to_owned(), layer_type: None, blobs }
     };
     let layers = layers.iter().map(&mut layer).collect();
-    fitting(layers, &odd, "<layer>/<index>, with indices from 0 on, and .diff behind a diff's")
+    check_misfits(layers, &misfits, "<layer>/<index>, with indices from 0 on, and .diff behind a diff's")
 }
 
 /// The blobs, in the order of their numbers.
 fn listed(names: &[&str]) -> Result<Vec<Pair>, String> {
-    let (mut slots, mut odd) = (Slots::new(), Vec::new());
+    let (mut slots, mut misfits) = (Slots::new(), Vec::new());
     for (tensor, name) in names.iter().enumerate() {
         match name.strip_prefix('@').and_then(number) {
             Some((index, is_diff)) if slots.entry(index).or_default()[usize::from(is_diff)].is_none() => {
                 slots.entry(index).or_default()[usize::from(is_diff)] = Some(tensor);
             }
-            _ => odd.push(*name),
+            _ => misfits.push(*name),
         }
     }
-    let blobs = pairs(&slots, names, &mut odd);
-    fitting(blobs, &odd, "@<index>, with indices from 0 on, and .diff behind a diff's")
+    let blobs = pairs(&slots, names, &mut misfits);
+    check_misfits(blobs, &misfits, "@<index>, with indices from 0 on, and .diff behind a diff's")
 }
 
-/// The blobs, which must be numbered without gaps and have data; names of others are added to `odd`.
-fn pairs<'n>(slots: &Slots, names: &[&'n str], odd: &mut Vec<&'n str>) -> Vec<Pair> {
+/// The blobs, which must be numbered without gaps and have data; the names of others are added to `misfits`.
+fn pairs<'n>(slots: &Slots, names: &[&'n str], misfits: &mut Vec<&'n str>) -> Vec<Pair> {
     let mut pairs = Vec::new();
-    for (place, (index, [data, diff])) in slots.iter().enumerate() {
+    for (position, (index, [data, diff])) in slots.iter().enumerate() {
         match data {
-            Some(data) if place == *index => pairs.push(Pair { data: *data, diff: *diff }),
-            _ => odd.extend([data, diff].into_iter().flatten().map(|tensor| names[*tensor])),
+            Some(data) if position == *index => pairs.push(Pair { data: *data, diff: *diff }),
+            _ => misfits.extend([data, diff].into_iter().flatten().map(|tensor| names[*tensor])),
         }
     }
     pairs
 }
 
-fn fitting<T>(found: T, odd: &[&str], rule: &str) -> Result<T, String> {
-    if odd.is_empty() {
+fn check_misfits<T>(found: T, misfits: &[&str], rule: &str) -> Result<T, String> {
+    if misfits.is_empty() {
         return Ok(found);
     }
-    let named: Vec<String> = odd.iter().take(NAMED).map(|name| quoted(name)).collect();
-    let more = match odd.len() - named.len() {
+    let named: Vec<String> = misfits.iter().take(NAMED).map(|name| quoted(name)).collect();
+    let more = match misfits.len() - named.len() {
         0 => String::new(),
         more => format!(", and {more} more"),
     };

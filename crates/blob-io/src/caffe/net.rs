@@ -1,7 +1,7 @@
-//! The topology in a `.caffemodel`: Caffe writes the description of each layer beside its blobs.
+//! The topology in a `.caffemodel`: Caffe writes the description of each layer together with its blobs.
 //!
-//! Reads the fields that say what a layer is, of every generation; passes over blobs and all other fields. The numbers
-//! are those of BVLC/caffe `9b891540`, and 137 also that of `bn_param` in the forks which PSPNet was trained with.
+//! Reads the fields that describe a layer, of every generation; skips blobs and all other fields. The numbers are those
+//! of BVLC/caffe `9b891540`, and 137 is also that of `bn_param` in the forks that PSPNet was trained with.
 
 use crate::caffe::draft::Fields;
 use crate::caffe::layer::take;
@@ -13,7 +13,7 @@ use crate::names::name_from_bytes;
 use crate::net::{Builder, Net};
 use crate::wire::cursor::Cursor;
 
-/// The net in a NetParameter. `entries` are the file's.
+/// Reads the net in a NetParameter. `entries` are the file's.
 pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry]) -> Result<Net, ReadError> {
     let whole = Span { start: 0, end: cursor.file_len() };
     let mut reader = Reader { cursor };
@@ -37,7 +37,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry]) -> Result<Net, Re
     Ok(builder.finish())
 }
 
-/// The names of the data of the layer at a position; its blobs come in their order.
+/// The names of the data entries of the layer at a position, in the order of its blobs.
 fn blobs(entries: &[Entry], position: u32) -> Vec<String> {
     let first = entries.partition_point(|entry| entry.position < position);
     let own = entries[first..].iter().take_while(|entry| entry.position == position);
@@ -55,15 +55,15 @@ impl Reader<'_, '_> {
             let number = tag.number;
             let known = if is_v2 { v2(number) } else { v1(number) };
             match (known, tag.wire) {
-                (Some(Known::Text(field)), Wire::Len) => {
+                (Some(LayerField::Text(field)), Wire::Len) => {
                     let text = self.text(span, field)?;
                     let _ = fields.set("", field, &text);
                 }
-                (Some(Known::Text(field @ "type")), Wire::Varint) if !is_v2 => {
+                (Some(LayerField::Text(field @ "type")), Wire::Varint) if !is_v2 => {
                     let value = protobuf::varint(self.cursor, span.end, field)?;
                     let _ = fields.set("", field, &value.to_string());
                 }
-                (Some(Known::Message(of)), Wire::Len) => {
+                (Some(LayerField::Message(of)), Wire::Len) => {
                     let inner = take(self.cursor, span, of)?;
                     fields.is_conditional |= matches!(of, "include" | "exclude");
                     if of == "layer" {
@@ -78,7 +78,8 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// The fields of a message in a layer. What they hold is what their wire types allow, so that none is refused.
+    /// Reads the fields of a message in a layer. Their values always have the types of their wire types, so none is
+    /// refused.
     fn message(&mut self, span: Span, of: &'static str, fields: &mut Fields) -> Result<(), ReadError> {
         self.cursor.seek(span.start);
         while let Some(tag) = protobuf::tag(self.cursor, span.end)? {
@@ -99,7 +100,7 @@ impl Reader<'_, '_> {
                     let text = self.text(span, field)?;
                     let _ = fields.set(of, field, &text);
                 }
-                // Numbers that are packed.
+                // Packed numbers.
                 Wire::Len => {
                     let packed = take(self.cursor, span, field)?;
                     self.cursor.seek(packed.start);
@@ -122,50 +123,50 @@ impl Reader<'_, '_> {
     }
 }
 
-/// What a field of a layer is.
-enum Known {
-    /// A text, or the number of an enum.
+/// A field of a layer.
+enum LayerField {
+    /// A text, or an enum's number.
     Text(&'static str),
     Message(&'static str),
 }
 
-fn v2(number: u32) -> Option<Known> {
+fn v2(number: u32) -> Option<LayerField> {
     Some(match number {
-        1 => Known::Text("name"),
-        2 => Known::Text("type"),
-        3 => Known::Text("bottom"),
-        4 => Known::Text("top"),
-        6 => Known::Message("param"),
-        8 => Known::Message("include"),
-        9 => Known::Message("exclude"),
-        106 => Known::Message("convolution_param"),
-        117 => Known::Message("inner_product_param"),
-        137 => Known::Message("embed_param"),
-        139 => Known::Message("batch_norm_param"),
-        141 => Known::Message("bias_param"),
-        142 => Known::Message("scale_param"),
-        146 => Known::Message("recurrent_param"),
+        1 => LayerField::Text("name"),
+        2 => LayerField::Text("type"),
+        3 => LayerField::Text("bottom"),
+        4 => LayerField::Text("top"),
+        6 => LayerField::Message("param"),
+        8 => LayerField::Message("include"),
+        9 => LayerField::Message("exclude"),
+        106 => LayerField::Message("convolution_param"),
+        117 => LayerField::Message("inner_product_param"),
+        137 => LayerField::Message("embed_param"),
+        139 => LayerField::Message("batch_norm_param"),
+        141 => LayerField::Message("bias_param"),
+        142 => LayerField::Message("scale_param"),
+        146 => LayerField::Message("recurrent_param"),
         _ => return None,
     })
 }
 
-fn v1(number: u32) -> Option<Known> {
+fn v1(number: u32) -> Option<LayerField> {
     Some(match number {
-        1 => Known::Message("layer"),
-        2 => Known::Text("bottom"),
-        3 => Known::Text("top"),
-        4 => Known::Text("name"),
-        5 => Known::Text("type"),
-        10 => Known::Message("convolution_param"),
-        17 => Known::Message("inner_product_param"),
-        32 => Known::Message("include"),
-        33 => Known::Message("exclude"),
-        1001 => Known::Text("param"),
+        1 => LayerField::Message("layer"),
+        2 => LayerField::Text("bottom"),
+        3 => LayerField::Text("top"),
+        4 => LayerField::Text("name"),
+        5 => LayerField::Text("type"),
+        10 => LayerField::Message("convolution_param"),
+        17 => LayerField::Message("inner_product_param"),
+        32 => LayerField::Message("include"),
+        33 => LayerField::Message("exclude"),
+        1001 => LayerField::Text("param"),
         _ => return None,
     })
 }
 
-/// The message that a field belongs to, which forks number as others, and the field's name.
+/// The message that a field belongs to and the field's name. Forks give some messages the numbers of others.
 fn field_of(of: &'static str, tag: Tag) -> Option<(&'static str, &'static str)> {
     let field = match (of, tag.number) {
         ("layer" | "param", 1) => "name",

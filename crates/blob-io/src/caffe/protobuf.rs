@@ -46,8 +46,8 @@ impl Span {
     }
 }
 
-/// Reads the next tag of a message that ends at `end`; `None` at the end. A field needs an END_GROUP to match only
-/// inside a group, so here one is a fault.
+/// Reads the next tag of a message that ends at `end`; `None` at the end. An END_GROUP is valid only inside a group, so
+/// here it is a fault.
 pub(crate) fn tag(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<Tag>, ReadError> {
     match any_tag(cursor, end)? {
         Some(Tag { offset, number, wire: Wire::EndGroup }) => {
@@ -85,8 +85,8 @@ fn any_tag(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<Tag>, ReadError> 
     Ok(Some(Tag { offset, number, wire }))
 }
 
-/// A varint of at most ten bytes whose value fits 64 bits. Protobuf's own parser drops bits beyond the 64th; a writer
-/// makes none, so here, as in prost, they are a fault.
+/// A varint of at most ten bytes whose value fits 64 bits. Protobuf's own parser drops bits beyond the 64th. No writer
+/// makes any, so here, as in prost, they are a fault.
 pub(crate) fn varint(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Result<u64, ReadError> {
     let offset = cursor.pos();
     let mut value = 0;
@@ -111,7 +111,7 @@ pub(crate) fn span(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Re
     Ok(Span { start, end: start + len })
 }
 
-/// Moves over a field's value.
+/// Skips a field's value.
 pub(crate) fn skip(cursor: &mut Cursor<'_>, tag: Tag, end: u64) -> Result<(), ReadError> {
     match tag.wire {
         Wire::StartGroup => skip_group(cursor, tag, end),

@@ -1,7 +1,7 @@
-//! A net's description in protobuf's text format (`.prototxt`), of every generation.
+//! Reads a net's description in protobuf's text format (`.prototxt`), of every generation.
 //!
-//! Tolerant: fields that are not known are passed over, so that those of forks do no harm. Bounded in size and depth;
-//! an error says the line and the column.
+//! Tolerant: unknown fields are skipped, because forks have their own. Bounded in size and depth; an error names the
+//! line and the column.
 
 use crate::caffe::draft::Fields;
 use crate::caffe::text::{Event, Text};
@@ -9,12 +9,12 @@ use crate::error::{Error, Fault, FaultKind, check_limit};
 use crate::limits::Limit;
 use crate::net::{Builder, Net};
 
-/// Longer texts are refused; the largest nets have some hundred kilobytes.
+/// Longer texts are refused; the largest nets have a few hundred kilobytes.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Reads a prototxt's bytes; `name` is what errors call it.
+/// Reads a prototxt's bytes; errors call it `name`.
 ///
-/// Tensors are called as those of a file of the net's weights: `conv1/0`, `conv1/1`.
+/// Tensors have the names that they have in a file of the net's weights: `conv1/0`, `conv1/1`.
 ///
 /// # Errors
 /// [`Error::Malformed`](crate::Error::Malformed) with the line and the column, where the bytes are not the text of a
@@ -27,7 +27,7 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
     check_limit(0, Limit::Fixed, "the bytes of a prototxt", bytes.len() as u64, MAX_BYTES)?;
     let mut text = Text::new(bytes);
     let mut builder = Builder::new();
-    // The layer that is open: its fields, whether it is of V2, and where it begins.
+    // The open layer: its fields, whether it is a V2 layer, and where it begins.
     let mut open: Option<(Fields, bool, u64)> = None;
     let mut found = false;
     while let Some(event) = text.next()? {

@@ -1,6 +1,6 @@
-//! Protobuf's text format as a stream of events: a message opens, a field has a value, a message closes.
+//! Reads protobuf's text format as a stream of events: a message opens, a field has a value, a message closes.
 //!
-//! Knows no message. Keeps the names of the messages that are open, and nothing else.
+//! Knows no message type. Keeps only the names of the open messages.
 
 use crate::error::{Fault, FaultKind};
 use crate::names::name_from_bytes;
@@ -8,15 +8,15 @@ use crate::names::name_from_bytes;
 /// Messages nest at most this deep: protobuf's own limit.
 const MAX_DEPTH: usize = 100;
 
-/// What comes next.
+/// The next thing in a text.
 pub(super) enum Event<'a> {
-    /// A message whose name the path ends with.
+    /// The message whose name is the last of the path.
     Open,
-    /// A field's name and its value, without quotes; several in a list are several events.
+    /// A field's name and its value, without quotes; each item of a list is an event of its own.
     Value(&'a str, String),
     /// A list without items.
     Empty,
-    /// The message that was closed: the path no longer ends with it.
+    /// The end of a message, which is no longer in the path.
     Close,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Text<'a> {
     /// Where the last event begins.
     at: usize,
     path: Vec<&'a str>,
-    /// What closes each open message, and whether it is an item of a list.
+    /// The closing bracket of each open message, and whether the message is an item of a list.
     closing: Vec<(u8, bool)>,
     /// The field whose list is open.
     list: Option<&'a str>,
@@ -79,7 +79,7 @@ impl<'a> Text<'a> {
                 self.closing.pop();
                 let name = self.path.pop();
                 if in_list {
-                    self.more(name.unwrap_or_default())?;
+                    self.item_end(name.unwrap_or_default())?;
                 } else {
                     self.separator();
                 }
@@ -111,7 +111,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// An item of a list, and whether more follow.
+    /// Reads an item of a list.
     fn item(&mut self, field: &'a str) -> Result<Event<'a>, Fault> {
         self.blank();
         self.at = self.pos;
@@ -119,12 +119,12 @@ impl<'a> Text<'a> {
             return self.open(field, true);
         }
         let value = self.value()?;
-        self.more(field)?;
+        self.item_end(field)?;
         Ok(Event::Value(field, value))
     }
 
-    /// Behind an item of a list.
-    fn more(&mut self, field: &'a str) -> Result<(), Fault> {
+    /// Reads what follows an item of a list: a comma, or the end of the list.
+    fn item_end(&mut self, field: &'a str) -> Result<(), Fault> {
         self.blank();
         if self.take(b',') {
             self.list = Some(field);
@@ -149,7 +149,7 @@ impl<'a> Text<'a> {
         Ok(Event::Open)
     }
 
-    /// A field's name; that of an extension stands in brackets.
+    /// Reads a field's name; an extension's name is in brackets.
     fn field(&mut self) -> Result<&'a str, Fault> {
         let start = self.pos;
         let is_extension = self.take(b'[');
@@ -165,7 +165,7 @@ impl<'a> Text<'a> {
         Ok(std::str::from_utf8(&self.bytes[start..self.pos]).unwrap_or_default())
     }
 
-    /// A number, a word, or texts in quotes, which belong together where several follow each other.
+    /// Reads a number, a word, or quoted texts, of which adjacent ones are concatenated.
     fn value(&mut self) -> Result<String, Fault> {
         if let Some(b'"' | b'\'') = self.peek() {
             let mut text = Vec::new();
@@ -180,7 +180,7 @@ impl<'a> Text<'a> {
         while self.peek().is_some_and(is_part) {
             self.pos += 1;
         }
-        // A minus may stand apart from its number.
+        // There may be blanks between a minus and its number.
         if &self.bytes[start..self.pos] == b"-" {
             self.blank();
             let digits = self.pos;
@@ -208,7 +208,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// What follows a backslash: a letter, three octal digits, or `x` and two hexadecimal ones.
+    /// Reads an escape after its backslash: a letter, three octal digits, or `x` and two hexadecimal ones.
     fn escape(&mut self) -> Result<u8, Fault> {
         let at = self.pos - 1;
         let Some(byte) = self.step() else {
@@ -228,9 +228,9 @@ impl<'a> Text<'a> {
         })
     }
 
-    /// At most `most` digits more; protobuf too takes the value's low byte.
-    fn digits(&mut self, radix: u32, most: usize, mut value: u32) -> u8 {
-        for _ in 0..most {
+    /// Reads at most `max` more digits; like protobuf, takes the value's low byte.
+    fn digits(&mut self, radix: u32, max: usize, mut value: u32) -> u8 {
+        for _ in 0..max {
             let Some(digit) = self.peek().and_then(|byte| char::from(byte).to_digit(radix)) else {
                 break;
             };
@@ -240,7 +240,7 @@ impl<'a> Text<'a> {
         value as u8
     }
 
-    /// Moves over blanks and comments.
+    /// Skips blanks and comments.
     fn blank(&mut self) {
         while let Some(byte) = self.peek() {
             match byte {
@@ -255,7 +255,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// A comma or a semicolon may stand behind a field.
+    /// Skips the comma or the semicolon that may follow a field.
     fn separator(&mut self) {
         self.blank();
         if let Some(b',' | b';') = self.peek() {

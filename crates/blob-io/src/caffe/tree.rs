@@ -1,7 +1,6 @@
-//! Where the blobs of an existing Caffe file lie, and the layers around them: what a change of one of them must
-//! rewrite.
+//! Finds the blobs of an existing Caffe file and the layers around them, which changing a blob must rewrite.
 //!
-//! Reads what `read` reads once more, with the place of every field that may change. Leaves the entries to `read`.
+//! Reads the same fields as `read` again, with the range of every field that may change. Leaves the entries to `read`.
 
 use crate::caffe::blob;
 use crate::caffe::encode::Form;
@@ -12,7 +11,7 @@ use crate::format::Format;
 use crate::limits::Limits;
 use crate::wire::cursor::Cursor;
 
-/// A length-delimited field: from its key to its end, and what it holds.
+/// A length-delimited field: its whole range with its key, and the range of its content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
     pub(crate) number: u32,
@@ -20,10 +19,10 @@ pub(crate) struct Field {
     pub(crate) content: Span,
 }
 
-/// A layer of a net, or what stands for one in a message without layers.
+/// A layer of a net, or its substitute in a message without layers.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
-    /// `None` around blobs that are fields of the file itself.
+    /// `None` if the blobs are fields of the file itself.
     pub(crate) field: Option<Field>,
     /// The nested layer of V0 that holds the blobs.
     pub(crate) nested: Option<Field>,
@@ -36,12 +35,12 @@ pub(crate) struct Layer {
     pub(crate) end: u64,
 }
 
-/// The layers of a net, in their order; one for each blob of a list; one blob alone.
+/// The layers of a net, in their order; for a list one layer for each blob; one layer for a single blob.
 pub(crate) fn layers(cursor: &mut Cursor<'_>, format: Format, limits: &Limits) -> Result<Vec<Layer>, ReadError> {
     let whole = Span { start: 0, end: cursor.file_len() };
     if matches!(format, Format::BlobProto | Format::Datum) {
         let blob = Field { number: 0, whole, content: whole };
-        return Ok(vec![bare(blob)]);
+        return Ok(vec![layer_of_blob(blob)]);
     }
     let wanted: &[u32] = match format {
         Format::CaffeModel => &[2, 100],
@@ -55,12 +54,12 @@ pub(crate) fn layers(cursor: &mut Cursor<'_>, format: Format, limits: &Limits) -
         }
     })?;
     if format != Format::CaffeModel {
-        return Ok(fields.into_iter().map(bare).collect());
+        return Ok(fields.into_iter().map(layer_of_blob).collect());
     }
     fields.into_iter().map(|field| layer(cursor, field, limits)).collect()
 }
 
-fn bare(blob: Field) -> Layer {
+fn layer_of_blob(blob: Field) -> Layer {
     let (number, end) = (blob.number, blob.whole.end);
     Layer {
         field: None,
@@ -73,7 +72,7 @@ fn bare(blob: Field) -> Layer {
     }
 }
 
-/// Hands over the length-delimited fields of a message.
+/// Calls `take_field` with the length-delimited fields of a message.
 pub(crate) fn each(cursor: &mut Cursor<'_>, span: Span, mut take_field: impl FnMut(Field)) -> Result<(), ReadError> {
     cursor.seek(span.start);
     while let Some(tag) = protobuf::tag(cursor, span.end)? {
@@ -88,12 +87,12 @@ pub(crate) fn each(cursor: &mut Cursor<'_>, span: Span, mut take_field: impl FnM
     Ok(())
 }
 
-/// The name and the blobs of a layer's message, whose fields have these numbers.
+/// The fields of a layer's message that a change may touch.
 #[derive(Default)]
 struct Found {
     name: Option<Field>,
     blobs: Vec<Field>,
-    /// Where the first field of a higher number than the blobs' begins.
+    /// Where the first field with a higher number than the blobs begins.
     higher: Option<u64>,
     nested: Option<Field>,
 }
@@ -129,8 +128,7 @@ fn layer(cursor: &mut Cursor<'_>, field: Field, limits: &Limits) -> Result<Layer
         Some(nested) => Some((nested, find(cursor, nested.content, 1, 50)?)),
         None => None,
     };
-    // As the reader has it: what only one of the two layers has is taken from there, what both have from the nested
-    // one.
+    // As in the reader: what only one of the two layers has is taken from it, what both have from the nested one.
     let mut made = Layer {
         field: Some(field),
         nested: None,
@@ -166,7 +164,7 @@ fn end(found: &Found, content: Span) -> u64 {
     after.or(found.higher).unwrap_or(content.end)
 }
 
-/// How a stored blob is stored, and the fields of it that are not a BlobProto's, as (offset, length).
+/// The form of a stored blob, and its fields that no BlobProto has, as (offset, length).
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) form: Form,

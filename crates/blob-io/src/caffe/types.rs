@@ -3,7 +3,7 @@
 
 use crate::caffe::proto::v1_layer_parameter::LayerType as T;
 
-/// The V2 name of a V0 layer's lower-case type; a type that Caffe did not know stays as it is.
+/// The V2 name of a V0 layer's lower-case type; a type that Caffe did not know is returned unchanged.
 pub(crate) fn v0_type(text: &str) -> &str {
     match text {
         "accuracy" => "Accuracy",
@@ -86,7 +86,7 @@ pub(crate) fn v1_name(text: &str) -> Option<&'static str> {
     v1_type(T::from_str_name(text)? as u64)
 }
 
-/// The number that V1 has for a type of V2.
+/// The V1 number of a V2 type.
 pub(crate) fn v1_number(layer_type: &str) -> Option<i32> {
     (0..=39).find(|number| v1_type(*number) == Some(layer_type)).map(|number| number as i32)
 }

@@ -1,4 +1,4 @@
-//! The values of a BlobProto's fields: where they lie, and which of several possible ones count.
+//! The values of a BlobProto's fields: where they lie, and which field is used if several hold values.
 //!
 //! Pure rules: FromProto's, NVCaffe's and the opencl branch's.
 
@@ -15,7 +15,7 @@ pub(crate) struct Values {
     runs: Vec<Segment>,
     pub(crate) count: u64,
     pub(crate) seen: bool,
-    /// Length and offset of the first packed chunk that is no multiple of the element.
+    /// Offset and length of the first packed chunk whose length is no multiple of the element.
     ragged: Option<(u64, u64)>,
 }
 
@@ -31,7 +31,7 @@ impl Values {
         append(&mut self.runs, run, limits)
     }
 
-    /// Whether the field holds values, of the right length or not.
+    /// Whether the field holds values, even of a wrong length.
     pub(crate) fn is_stored(&self) -> bool {
         self.count > 0 || self.ragged.is_some()
     }
@@ -64,7 +64,7 @@ pub(crate) fn append(runs: &mut Vec<Segment>, run: Segment, limits: &Limits) -> 
     Ok(())
 }
 
-/// A tag, and little else, lies between unpacked values that form one run.
+/// The longest stride of unpacked values that form one run: usually only a tag lies between two of them.
 const MAX_STRIDE: u64 = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub(crate) enum Fork {
     OpenCl,
 }
 
-/// The values that count.
+/// The values that are used.
 pub(crate) struct Choice {
     field: &'static str,
     pub(crate) dtype: DType,
@@ -96,7 +96,7 @@ impl Choice {
     }
 }
 
-/// A fork's raw bytes, the number of their element type, the field's name.
+/// A fork's raw bytes, the number of their element type, and the field's name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw {
     pub(crate) span: Span,
@@ -113,7 +113,7 @@ pub(crate) fn choose(
     at: u64,
 ) -> Result<Choice, Fault> {
     let sources = [float.is_stored(), double.is_stored(), raw.is_some()];
-    // Without any values, the field that is present, though empty, tells the dtype.
+    // Without any values, an empty field that is present decides the dtype.
     let stored = (double.is_stored(), float.is_stored(), raw);
     let (field, values, dtype, width) = match stored {
         (false, false, Some(raw)) => return raw_choice(fork, raw, at),
@@ -157,8 +157,8 @@ fn raw_choice(fork: Fork, raw: Raw, at: u64) -> Result<Choice, Fault> {
     Ok(Choice { field, dtype, count, runs, several: false, at: span.start })
 }
 
-/// NVCaffe: DOUBLE 0, FLOAT 1, FLOAT16 2, INT 3, UINT 4, BOOL 5; the type must be stated.
-/// opencl: FLOAT 0, HALF 1, DOUBLE 2; its quantised and packed kinds have scales that the blob does not hold.
+/// NVCaffe: DOUBLE 0, FLOAT 1, FLOAT16 2, INT 3, UINT 4, BOOL 5; the type must be stated. opencl: FLOAT 0, HALF 1,
+/// DOUBLE 2; its quantised and packed types need scales that the blob does not hold.
 fn raw_dtype(fork: Fork, flag: Option<u64>) -> Option<DType> {
     Some(match (fork, flag) {
         (Fork::NvCaffe, Some(0)) => DType::F64,

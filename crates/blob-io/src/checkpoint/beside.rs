@@ -1,6 +1,6 @@
 //! Files that lie beside the open one: a network's description, a list of classes.
 //!
-//! Reads the one that is asked for, whole and within a bound; never looks for others.
+//! Reads only the requested file, whole and within a limit.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,16 +12,16 @@ use crate::error::{Error, ReadError, check_limit};
 use crate::limits::Limit;
 use crate::wire::source::{FileSource, Source, read};
 
-/// The longest file that is read. A network of ten thousand layers takes some megabytes of JSON.
+/// The longest file that is read. A network of ten thousand layers takes a few megabytes of JSON.
 const LONGEST: u64 = 64 << 20;
 
 /// Where the files beside the open one are.
 #[derive(Debug)]
 pub(super) enum Home {
-    /// A stream, or a source that the caller made: it has no folder.
+    /// No folder: a stream, or a source that the caller made.
     Nowhere,
     Folder(PathBuf),
-    /// The folder's name within the archive ends with a slash, unless it is empty.
+    /// A folder in an archive; its name ends with a slash, unless it is empty.
     Archive {
         archive: Archive,
         folder: String,
@@ -36,7 +36,7 @@ impl Home {
 }
 
 impl Checkpoint {
-    /// The bytes of the file called `name` that lies beside this one, in the same folder, also in that of an archive:
+    /// The bytes of the file `name` in the same folder as this one, which may be a folder in an archive:
     /// `net-symbol.json` beside `net-0000.params`. `None` where there is no such file, where `name` leads to another
     /// folder, and where the checkpoint was read from a stream or a source of the caller's.
     ///

@@ -1,5 +1,5 @@
-//! How a file becomes a checkpoint: it is opened, its format is found, its arrays are listed. Streams are spooled
-//! first, gzip files unpacked, and of an archive its one tensor file is taken.
+//! Opens a file as a checkpoint: detects its format and lists its arrays. Streams are spooled first, gzip files are
+//! unpacked, and the only tensor file of an archive is used.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::wire::gunzip;
 use crate::wire::source::{FileSource, Input, Source};
 use crate::wire::spool::Spool;
 
-/// How to open a file: its format, if it is not to be detected, and the limits on what opening may cost.
+/// How to open a file: its format, if it should not be detected, and the limits on what opening may cost.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     from: Option<Format>,
@@ -35,7 +35,7 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// Takes the file, or what a gzip file unpacks to, for this format, whatever it looks like.
+    /// Reads the file, or the content of a gzip file, as this format, whatever it looks like.
     #[must_use]
     pub fn from(mut self, format: Format) -> Self {
         self.from = Some(format);
@@ -49,16 +49,16 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a Caffe, MXNet or NeoML file that breaks off after some arrays with the arrays before the break;
-    /// [`Checkpoint::whole`] then says where and why it breaks.
+    /// Opens a Caffe, MXNet or NeoML file that ends too early with the arrays before its end; [`Checkpoint::whole`]
+    /// then says where and why it ends.
     #[must_use]
     pub fn salvage(mut self) -> Self {
         self.salvage = true;
         self
     }
 
-    /// Takes this member of a tar or zip archive: its path within the archive. Without it, the archive must hold one
-    /// tensor file, whatever else is in it.
+    /// Opens this member of a tar or zip archive: its path within the archive. Otherwise the archive must hold exactly
+    /// one tensor file, besides any other files.
     #[must_use]
     pub fn member(mut self, name: impl Into<String>) -> Self {
         self.member = Some(name.into());
@@ -66,9 +66,9 @@ impl OpenOptions {
     }
 
     /// Opens a file, or a folder of npy files that a conversion wrote: its receipt says which tensor lies in which. A
-    /// pipe or another file without positions is a stream. A path that goes on behind an archive names its member:
+    /// pipe or another file that cannot seek is a stream. A path that continues after an archive names its member:
     /// `model.tar.gz/net-0000.params`. An index of safetensors shards (`model.safetensors.index.json`), or a folder
-    /// with exactly one, is opened as one file: the shards beside it, each after the other.
+    /// with exactly one, is opened as one file: the shards beside it, concatenated.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -84,7 +84,7 @@ impl OpenOptions {
                 if self.member.is_none()
                     && matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
             {
-                let Some((archive, member)) = within(path) else { return Err(refuse(e)) };
+                let Some((archive, member)) = split_at_file(path) else { return Err(refuse(e)) };
                 return self.clone().member(member).open(archive);
             }
             file => file.map_err(refuse)?,
@@ -142,8 +142,8 @@ impl OpenOptions {
     }
 
     /// Opens a stream (standard input, a pipe): reads it to its end and keeps it, the first 8 MiB in memory, a longer
-    /// one in an unnamed temporary file. A stream that cannot be a tensor file by its beginning is refused before that
-    /// file is made.
+    /// one in an unnamed temporary file. A stream whose beginning shows that it is no tensor file is refused before
+    /// that file is made.
     ///
     /// # Errors
     /// As [`Checkpoint::open`]; a stream of more than [`Limits::max_spool`] bytes; where the temporary file cannot be
@@ -156,9 +156,9 @@ impl OpenOptions {
         self.open_source(name, source)
     }
 
-    /// Opens a source; `name` is what errors and the extension's hint call it. A gzip file is unpacked first, within
-    /// [`Limits::max_spool`], and its CRC-32 and length are checked. Of a tar or zip archive, or what a gzip file
-    /// unpacks to such, the one tensor file is opened.
+    /// Opens a source; `name` is its name in errors, and its extension is a hint of the format. A gzip file is unpacked
+    /// first, within [`Limits::max_spool`], and its CRC-32 and length are checked. If this is a tar or zip archive, its
+    /// only tensor file is opened.
     ///
     /// # Errors
     /// As [`Checkpoint::open`]; an archive with several tensor files or none.
@@ -212,7 +212,7 @@ impl OpenOptions {
         Ok(Checkpoint { home, ..opened })
     }
 
-    /// The input, or what it unpacks to where it is a gzip file.
+    /// The input, or the content of a gzip file.
     fn unpacked(&self, name: &str, hint: &str, input: Input) -> Result<Unpacked, Error> {
         if !gunzip::begins_as_gzip(&input) {
             return Ok(Unpacked { input, is_gzip: false });
@@ -223,7 +223,7 @@ impl OpenOptions {
         Ok(Unpacked { input, is_gzip: true })
     }
 
-    /// Lists the arrays of a file; `hint` is the name whose extension counts.
+    /// Lists the arrays of a file; the extension of `hint` is a hint of the format.
     fn listed(
         &self,
         name: &str,
@@ -242,7 +242,7 @@ impl OpenOptions {
         }
     }
 
-    /// Reads the headers; `hint` is the name whose extension counts.
+    /// Reads the headers; the extension of `hint` is a hint of the format.
     fn list(&self, input: &Input, name: &str, hint: &str, table: &mut NameTable) -> Result<(Format, String), Error> {
         sniff::read(input, hint, self.from, table).map_err(|refusal| {
             let mut error = refusal.into_error(name);
@@ -253,7 +253,7 @@ impl OpenOptions {
         })
     }
 
-    /// The arrays before a break.
+    /// The checkpoint with the arrays before a file's early end.
     fn salvaged(
         &self,
         (name, hint): (&str, &str),
@@ -302,10 +302,10 @@ impl OpenOptions {
     }
 
     fn spool<'a>(&self, name: &'a str, hint: &'a str) -> Spool<'a> {
-        // With a format given by the caller, the first bytes need not look like one.
-        let judged = self.from.is_none();
+        // If the caller gave a format, the first bytes are not checked.
+        let is_detected = self.from.is_none();
         let refuse = move |begin: &[u8]| {
-            let refusal = judged.then(|| sniff::hopeless(begin, hint)).flatten();
+            let refusal = is_detected.then(|| sniff::hopeless(begin, hint)).flatten();
             refusal.map(|refusal| refusal.into_error(name))
         };
         Spool::new(name, refuse, self.limits.max_spool)
@@ -320,14 +320,14 @@ struct Unpacked {
 }
 
 /// The file or pipe among a path's parents, and the rest of the path: an archive and the name of a member.
-fn within(path: &Path) -> Option<(&Path, String)> {
+fn split_at_file(path: &Path) -> Option<(&Path, String)> {
     let (file, meta) = path.ancestors().skip(1).find_map(|file| Some((file, file.metadata().ok()?)))?;
     let rest = path.strip_prefix(file).ok().filter(|_| !meta.is_dir())?;
     let parts: Vec<_> = rest.iter().map(|part| name_from_bytes(part.as_encoded_bytes())).collect();
     Some((file, parts.join("/")))
 }
 
-/// Whether the arrays before this fault are certain: these formats store them one after the other, each complete.
+/// Whether the arrays before this fault are valid: these formats store them one after the other, each complete.
 fn is_salvageable(format: Format, fault: &Fault) -> bool {
     use Format::{BlobProtoVector, CaffeModel, MxnetList, NeomlArray, NeomlNet, SolverState};
     matches!(format, CaffeModel | BlobProtoVector | SolverState | MxnetList | NeomlArray | NeomlNet)

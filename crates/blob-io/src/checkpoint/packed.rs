@@ -1,5 +1,5 @@
-//! A checkpoint's two sources: the bytes that are read and the bytes of the file. They differ for a gzip file and an
-//! archive.
+//! A checkpoint's two sources: the bytes that are read and those of the stored file. They differ for gzip files and
+//! archives.
 
 use super::Checkpoint;
 use crate::wire::source::{Input, Source};
@@ -14,7 +14,8 @@ pub(super) struct Packed {
 }
 
 impl Checkpoint {
-    /// What is read, as it was named when it was opened; of an archive's member, `model.tar.gz/net-0000.params`.
+    /// The name of what is read, as it was given when it was opened; for an archive's member,
+    /// `model.tar.gz/net-0000.params`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -33,14 +34,14 @@ impl Checkpoint {
         self.packed.as_ref()?.member.as_deref()
     }
 
-    /// The names of the files beside the index that the tensors lie in, where the file is an index of shards; their
-    /// bytes, each file after the other, are what offsets count.
+    /// If the file is an index of shards, the names of the shards beside it. Offsets refer to the concatenation of the
+    /// shards.
     #[must_use]
     pub fn shards(&self) -> &[String] {
         &self.shards
     }
 
-    /// The size in bytes of what is read: the file, what a gzip file unpacks to, the member of an archive.
+    /// The size in bytes of what is read: the file, the content of a gzip file, or the member of an archive.
     #[must_use]
     pub fn file_len(&self) -> u64 {
         self.input.len()
@@ -53,26 +54,26 @@ impl Checkpoint {
         self.input.bytes_read() + packed
     }
 
-    /// The bytes that all offsets count, for a pass over all of them: the file's, what a gzip file unpacks to, or those
-    /// of an archive's member.
+    /// The bytes that all offsets refer to, for a pass over all of them: those of the file, of the content of a gzip
+    /// file, or of an archive's member.
     #[must_use]
     pub fn source(&self) -> &dyn Source {
         &self.input
     }
 
-    /// The bytes of the file as they are stored, for its size and its digest: also of a gzip file and of an archive.
+    /// The bytes of the file as it is stored, for its size and its digest, even if it is a gzip file or an archive.
     #[must_use]
     pub fn stored(&self) -> &dyn Source {
         self.packed.as_ref().map_or(&self.input, |packed| &packed.stored)
     }
 
-    /// Whether [`Checkpoint::source`] differs from the file's bytes: they were unpacked, or are one member's.
+    /// Whether [`Checkpoint::source`] differs from the file's bytes: it was unpacked, or is a member of an archive.
     #[must_use]
     pub fn is_packed(&self) -> bool {
         self.packed.is_some()
     }
 
-    /// Whether the file is a gzip file, and [`Checkpoint::source`] what it unpacks to, or a member of that.
+    /// Whether the file is a gzip file, so that [`Checkpoint::source`] is its content, or a member of that.
     #[must_use]
     pub fn is_gzip(&self) -> bool {
         self.packed.as_ref().is_some_and(|packed| packed.is_gzip)

@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
         Self { file, entry, elements, split, has_failed: false }
     }
 
-    /// How many bytes are still to come.
+    /// How many bytes are left.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.elements.left() + self.rest().len() as u64
@@ -56,8 +56,8 @@ impl<'a> Reader<'a> {
         Ok(n)
     }
 
-    /// Passes over the next `bytes` bytes, at most all that are left: at once where the file stores them as they are; a
-    /// deflated array is inflated up to there, in pieces.
+    /// Skips the next `bytes` bytes, at most all that are left. Reads nothing where the file stores them uncompressed;
+    /// a deflated array is inflated up to there, in pieces.
     ///
     /// # Errors
     /// As [`Reader::pull`].
@@ -69,8 +69,8 @@ impl<'a> Reader<'a> {
         let bytes = bytes - within;
         self.run(|elements| elements.skip(bytes / width * width))?;
         let mut part = [0; 8];
-        let odd = (bytes % width) as usize;
-        self.pull(&mut part[..odd]).map(drop)
+        let remainder = (bytes % width) as usize;
+        self.pull(&mut part[..remainder]).map(drop)
     }
 
     /// The rest of an element that was returned in part.

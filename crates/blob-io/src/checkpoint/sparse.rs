@@ -1,6 +1,7 @@
-//! Sparse arrays made dense, as MXNet's `tostype('default')` makes them, after the checks of its `check_format`.
+//! Expands sparse arrays to dense ones as MXNet's `tostype('default')` does, after the checks of its `check_format`.
 //!
-//! Works on the parts of any format. Indices ascend, so values and result are streamed; the index arrays are in memory.
+//! Works on the parts of any format. Indices ascend, so values and result are streamed; only the index arrays are in
+//! memory.
 
 use std::borrow::Cow;
 
@@ -13,12 +14,13 @@ use crate::limits::Limit;
 use crate::payload::{self, Elements};
 
 impl Checkpoint {
-    /// Loads a whole sparse array, of which `entry` is any part, as a dense blob; what is not stored is zero.
+    /// Loads a whole sparse array, of which `entry` is any part, as a dense blob; elements that are not stored are
+    /// zero.
     ///
     /// # Errors
-    /// An entry that is no part of a sparse array; a dense size over the limit for such data; parts that do not fit
-    /// each other or the shape: row pointers that do not start at 0, descend or do not end at the number of values,
-    /// indices out of range or not ascending. The error names the element and its value.
+    /// An entry that is no part of a sparse array; a dense size over [`Limits::max_alloc`](crate::Limits::max_alloc);
+    /// parts that do not fit each other or the shape: row pointers that do not start at 0, descend or do not end at the
+    /// number of values, indices out of range or not ascending. The error names the element and its value.
     pub fn load_dense(&self, entry: &Entry) -> Result<AnyBlob, Error> {
         let parts = Parts::of(self, entry)?;
         let mut reader = parts.reader()?;
@@ -47,7 +49,7 @@ impl Checkpoint {
     /// `check_format` does. Its dense size does not matter; the index arrays are in memory.
     ///
     /// # Errors
-    /// As [`Checkpoint::load_dense`], but for the limit on the dense size.
+    /// As [`Checkpoint::load_dense`], without the limit on the dense size.
     pub fn check_sparse(&self, entry: &Entry) -> Result<(), Error> {
         let parts = Parts::of(self, entry)?;
         let indices = Index::of(parts, parts.indices)?;
@@ -105,19 +107,19 @@ impl<'a> Parts<'a> {
         let elements = match self.sparse.kind {
             SparseKind::RowSparse => {
                 let unit = self.check_rows(&indices)?.saturating_mul(width);
-                let places = (0..count).map(move |k| indices.get(k) as u64 * unit);
-                Elements::dense(file.elements(self.values)?, unit, places, len)
+                let offsets = (0..count).map(move |k| indices.get(k) as u64 * unit);
+                Elements::dense(file.elements(self.values)?, unit, offsets, len)
             }
             SparseKind::Csr => {
                 let (indptr, columns) = self.check_csr(&indices)?;
                 let mut row = 0;
-                let places = (0..count).map(move |k| {
+                let offsets = (0..count).map(move |k| {
                     while indptr.get(row + 1) <= k as i128 {
                         row += 1;
                     }
                     (row as u64 * columns + indices.get(k) as u64) * width
                 });
-                Elements::dense(file.elements(self.values)?, width, places, len)
+                Elements::dense(file.elements(self.values)?, width, offsets, len)
             }
         };
         Ok(Reader::new(file.name(), self.values, elements))
@@ -173,7 +175,7 @@ impl<'a> Parts<'a> {
         Ok((indptr, columns as u64))
     }
 
-    /// Shapes that do not fit each other.
+    /// The error for shapes that do not fit each other.
     fn misfit(&self, expected: &'static str) -> Error {
         let parts: Vec<_> = [Some(self.values), Some(self.indices), self.indptr]
             .into_iter()

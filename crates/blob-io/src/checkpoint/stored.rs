@@ -21,7 +21,7 @@ pub struct StoredTensor<'a> {
 }
 
 impl Checkpoint {
-    /// The array as a tensor that a [`Writer`](crate::Writer) takes, read as it is written.
+    /// The array as a tensor for a [`Writer`](crate::Writer), which reads it while it writes.
     ///
     /// # Errors
     /// As [`Checkpoint::array`].

@@ -1,7 +1,6 @@
-//! Where an array's bytes lie in a file, and what was done to them: runs, deflate streams, chunks; the checksum of
-//! them.
+//! Where an array's bytes lie in a file and how they are encoded: runs, deflate streams, chunks; their checksum.
 
-/// In which order the stored elements run.
+/// The order of the stored elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     RowMajor,
@@ -17,7 +16,7 @@ pub(crate) enum Payload {
     Chunked(Box<Chunked>),
 }
 
-/// Runs of bytes; one, nearly always.
+/// Runs of bytes; nearly always one.
 #[derive(Clone, Debug)]
 pub(crate) enum Runs {
     None,
@@ -45,8 +44,8 @@ impl Runs {
 
 /// A run of elements in the file: `count` of them, `stride` bytes from the start of one to the start of the next.
 ///
-/// Packed data have a stride of the element's size; unpacked protobuf floats one of five bytes, because a tag
-/// stands before each.
+/// Packed data have a stride of the element's size; unpacked protobuf floats have one of five bytes, because each has a
+/// tag before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Segment {
@@ -66,11 +65,11 @@ pub(crate) struct Deflated {
     pub(crate) skip: u64,
 }
 
-/// An array in chunks on a grid, as HDF5 has it: each is stored on its own, filtered, or missing and then all fill
-/// values.
+/// An array in chunks on a grid, as in HDF5. Each chunk is stored separately and filtered; a missing one holds fill
+/// values only.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunked {
-    /// A chunk's shape; those at the array's end have values beyond it.
+    /// A chunk's shape; chunks at the array's end have values beyond it.
     pub(crate) dims: Box<[u64]>,
     /// A chunk's bytes once the filters are undone.
     pub(crate) size: u64,
@@ -85,16 +84,16 @@ pub(crate) struct Chunked {
 /// One chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunk {
-    /// Its place in the grid, row-major.
+    /// Its index in the grid, row-major.
     pub(crate) index: u64,
     pub(crate) offset: u64,
     /// Its bytes in the file.
     pub(crate) packed: u32,
-    /// A bit for each filter that was left out.
+    /// A bit for each filter that was skipped.
     pub(crate) mask: u32,
 }
 
-/// What was done to a chunk before it was stored.
+/// An encoding step that was applied to a chunk before it was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filter {
     Deflate,
@@ -102,7 +101,7 @@ pub(crate) enum Filter {
     Fletcher32,
 }
 
-/// What a zip's directory says about a member's content.
+/// A zip's directory entry for a member's content.
 #[derive(Clone, Debug)]
 pub(crate) struct Checksum {
     /// Where the content lies.

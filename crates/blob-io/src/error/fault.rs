@@ -1,4 +1,4 @@
-//! What is wrong with the bytes of a file, and where: the offset, what was expected, what was found.
+//! What is wrong with the bytes of a file: the offset, what was expected, what was found.
 //!
 //! Small values, because a hostile file can have a million of them; the file's name is added by `error`.
 
@@ -13,7 +13,7 @@ use crate::limits::Limit;
 pub struct Fault {
     pub(crate) offset: u64,
     pub(crate) kind: FaultKind,
-    /// The layer or record where a walk stopped; its error says it.
+    /// The layer or record where a walk stopped, for the error's text.
     #[expect(clippy::box_collection, reason = "a million faults, of which nearly none have one")]
     pub(crate) subject: Option<Box<String>>,
 }
@@ -63,7 +63,7 @@ impl Fault {
     }
 }
 
-/// Errors where `field` needs more than a limit allows; `at` is the place in the file that asks for it.
+/// Errors if `field` needs more than a limit allows; `at` is the field's offset in the file.
 pub(crate) fn check_limit(at: u64, limit: Limit, field: &'static str, needed: u64, allowed: u64) -> Result<(), Fault> {
     if needed <= allowed {
         return Ok(());

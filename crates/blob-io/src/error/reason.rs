@@ -1,6 +1,6 @@
 //! Why a file was refused, as a code that a script can select on: one stable word for each kind of problem.
 //!
-//! Each is chosen where the error is made, never read out of its text. Leaves the words for people to `error`.
+//! Each is chosen where the error is made, never parsed from its text. Leaves the texts for people to `error`.
 
 use std::fmt;
 use std::io;

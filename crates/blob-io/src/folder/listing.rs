@@ -1,4 +1,4 @@
-//! Which files a folder's receipt lists: read token by token, because a receipt is not to be trusted.
+//! Reads the list of files in a folder's receipt, token by token, because a receipt is untrusted.
 
 use crate::error::{Fault, FaultKind, ReadError};
 use crate::limits::LONGEST_NAME;
@@ -6,7 +6,7 @@ use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 use crate::wire::source::Source;
 
-/// How deep a value that is passed over may nest.
+/// How deep a skipped value may nest.
 const MAX_NESTED: u32 = 126;
 /// A longer path is refused: our own have at most 1,024 bytes and an extension.
 const LONGEST_PATH: u64 = 2048;
@@ -16,13 +16,13 @@ const LONGEST_PATH: u64 = 2048;
 pub(crate) struct Listed {
     /// The tensor's name.
     pub(crate) name: String,
-    /// The file's path within the folder, with `/`; it stays there.
+    /// The file's path within the folder, with `/`; it never leaves the folder.
     pub(crate) file: String,
     /// The file's length.
     pub(crate) bytes: u64,
 }
 
-/// Calls `take` with each file that a receipt lists and its place in the receipt. False if the receipt has no list.
+/// Calls `take` with each file that a receipt lists and its offset in the receipt. False if the receipt has no list.
 pub(crate) fn files(
     receipt: &dyn Source,
     take: &mut dyn FnMut(Listed, u64) -> Result<(), ReadError>,
@@ -74,7 +74,7 @@ fn item(text: &mut Literal<'_, '_>) -> Result<Listed, ReadError> {
     Ok(listed)
 }
 
-/// Whether a path has only parts that are names, on every system.
+/// Whether all parts of a path are plain names on every system.
 pub(crate) fn stays_within(path: &str) -> bool {
     let plain = |part: &str| !matches!(part, "" | "." | "..");
     path.split('/').all(plain) && !path.contains(['\\', ':', '\0'])
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_listed_whatever_stands_around_them() {
+    fn files_are_listed_among_unknown_fields() {
         let text = r#" {"a":[{"file":"x"}],"contents": [ {"file":"a/0.npy","z":[1,{}],"file_bytes":130,"name":"a/0"} , {"name":"b","file":"b.npy"}],"b":null}"#;
         let file = |n: &str, f: &str, b| (n.to_owned(), f.to_owned(), b);
         let both = vec![file("a/0", "a/0.npy", 130), file("b", "b.npy", 0)];

@@ -1,4 +1,4 @@
-//! In place of the reader, in builds without the feature `hdf5`: it says so.
+//! Replaces the reader in builds without the feature `hdf5`: refuses every HDF5 file.
 
 use crate::error::{ReadError, Reason};
 use crate::names::NameTable;

@@ -1,5 +1,5 @@
-//! The root's attributes that are texts, as metadata: single ones of any length, which lie in a heap of values, or of a
-//! fixed one. Other attributes, and those of newer files that lie outside of the root's header, are passed over.
+//! Reads the root's text attributes as metadata: scalar texts of variable length, which lie in a heap, or of fixed
+//! length. Skips other attributes, and those of newer files that lie outside of the root's header.
 
 use hdf5_reader::messages::HdfMessage;
 use hdf5_reader::messages::attribute::AttributeMessage;
@@ -7,37 +7,37 @@ use hdf5_reader::messages::datatype::{Datatype, VarLenKind};
 
 use super::structure::Structure;
 use crate::error::ReadError;
-use crate::metadata::{Kept, LEFT_OUT};
+use crate::metadata::{LEFT_OUT, MetadataSize};
 use crate::names::{NameTable, name_from_bytes};
 
-/// How many values of a heap are looked at to find one.
+/// How many values of a heap are searched for one.
 const MAX_VALUES: u32 = 4096;
 
-/// Reads them.
+/// Reads the text attributes into the table's metadata.
 pub(super) fn read(structure: &Structure, table: &mut NameTable) -> Result<(), ReadError> {
-    let root = structure.ask(|file| file.root_group())?;
-    let header = structure.ask(|file| file.get_or_parse_header(root.address()))?;
+    let root = structure.call(|file| file.root_group())?;
+    let header = structure.call(|file| file.get_or_parse_header(root.address()))?;
     let at = structure.begin().saturating_add(root.address());
-    let mut kept = Kept::default();
+    let mut kept = MetadataSize::default();
     for message in &header.messages {
         let HdfMessage::Attribute(attribute) = message else {
             continue;
         };
-        let Some(place) = place(structure, attribute)? else {
+        let Some(location) = text_location(structure, attribute)? else {
             continue;
         };
-        let len = match place {
-            Place::Here => attribute.raw_data.len() as u64,
-            Place::There { len, .. } => len,
+        let len = match location {
+            TextLocation::Inline => attribute.raw_data.len() as u64,
+            TextLocation::Heap { len, .. } => len,
         };
         if !kept.take(&attribute.name, len) {
             table.warn(Some(at), LEFT_OUT);
             continue;
         }
         let mut bytes = Vec::new();
-        match place {
-            Place::Here => bytes.extend(&attribute.raw_data),
-            Place::There { at, len } => {
+        match location {
+            TextLocation::Inline => bytes.extend(&attribute.raw_data),
+            TextLocation::Heap { at, len } => {
                 bytes.resize(len as usize, 0);
                 structure.read(at, &mut bytes)?;
             }
@@ -48,24 +48,24 @@ pub(super) fn read(structure: &Structure, table: &mut NameTable) -> Result<(), R
     Ok(())
 }
 
-/// Where a text lies: in the attribute itself, or in a heap within the file.
-enum Place {
-    Here,
-    There { at: u64, len: u64 },
+/// Where a text lies: in the attribute itself, or in a heap.
+enum TextLocation {
+    Inline,
+    Heap { at: u64, len: u64 },
 }
 
-/// The place of an attribute's text; `None` where it is no single text.
-fn place(structure: &Structure, attribute: &AttributeMessage) -> Result<Option<Place>, ReadError> {
+/// The location of an attribute's text; `None` where it is not a single text.
+fn text_location(structure: &Structure, attribute: &AttributeMessage) -> Result<Option<TextLocation>, ReadError> {
     let is_single = attribute.dataspace.dims.iter().all(|dim| *dim == 1);
     match attribute.datatype {
-        Datatype::String { .. } if is_single => Ok(Some(Place::Here)),
-        Datatype::VarLen { kind: VarLenKind::String, .. } if is_single => heap(structure, &attribute.raw_data),
+        Datatype::String { .. } if is_single => Ok(Some(TextLocation::Inline)),
+        Datatype::VarLen { kind: VarLenKind::String, .. } if is_single => find_in_heap(structure, &attribute.raw_data),
         _ => Ok(None),
     }
 }
 
-/// Finds a text in its heap: what refers to it has its length, the heap's address and the text's number there.
-fn heap(structure: &Structure, reference: &[u8]) -> Result<Option<Place>, ReadError> {
+/// Finds a text in its heap. The reference has the text's length, the heap's address and the text's index in the heap.
+fn find_in_heap(structure: &Structure, reference: &[u8]) -> Result<Option<TextLocation>, ReadError> {
     let (8, 8) = structure.sizes() else {
         return Ok(None);
     };
@@ -74,10 +74,10 @@ fn heap(structure: &Structure, reference: &[u8]) -> Result<Option<Place>, ReadEr
         return Ok(None);
     };
     if len == 0 {
-        return Ok(Some(Place::Here));
+        return Ok(Some(TextLocation::Inline));
     }
     let mut at = structure.begin().saturating_add(heap);
-    let read = |at: u64| structure.ask(|file| Ok(file.storage().read_range(at, 16)?.to_vec()));
+    let read = |at: u64| structure.call(|file| Ok(file.storage().read_range(at, 16)?.to_vec()));
     let head = read(at)?;
     let (Some(size), true) = (word(&head, 8, 8), head.starts_with(b"GCOL")) else {
         return Ok(None);
@@ -98,7 +98,7 @@ fn heap(structure: &Structure, reference: &[u8]) -> Result<Option<Place>, ReadEr
             break;
         }
         if index == number {
-            return Ok((len <= size).then_some(Place::There { at, len }));
+            return Ok((len <= size).then_some(TextLocation::Heap { at, len }));
         }
         at += size.next_multiple_of(8);
     }

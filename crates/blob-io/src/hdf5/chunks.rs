@@ -1,4 +1,4 @@
-//! The chunks of a dataset: where each lies, in the order of the array, and the filters that it went through.
+//! Reads the chunks of a dataset: the location of each, in the order of the array, and the filters that were applied.
 
 use hdf5_reader::chunk_index::{self, ChunkEntry};
 use hdf5_reader::error::Result as Hdf5Result;
@@ -25,7 +25,7 @@ pub(super) struct Stored<'a> {
     pub(super) filters: Option<&'a FilterPipelineMessage>,
 }
 
-/// Finds the chunks.
+/// Reads the chunk index and the filters.
 pub(super) fn find(structure: &Structure, stored: &Stored<'_>, limits: &Limits) -> Result<Chunked, ReadError> {
     let words = |found: String| ReadError::fault(stored.at, FaultKind::words("chunks that fit the dataset", found));
     if stored.chunk.len() != stored.shape.len() || stored.chunk.contains(&0) || stored.chunk.is_empty() {
@@ -37,13 +37,13 @@ pub(super) fn find(structure: &Structure, stored: &Stored<'_>, limits: &Limits) 
     let filters = filters(stored)?;
     let found = match structure.is_undefined(stored.address) {
         true => Vec::new(),
-        false => structure.ask(|file| entries(file, structure.sizes(), stored))?,
+        false => structure.call(|file| entries(file, structure.sizes(), stored))?,
     };
     let (count, most) = (found.len() as u64, limits.max_segments as u64);
     check_limit(stored.at, Limit::Segments, "the number of chunks", count, most)?;
     let mut chunks = Vec::with_capacity(found.len());
     for entry in found {
-        // Chunks that lie outside of a dataset that was made smaller are kept in the file.
+        // A dataset that was made smaller may still have chunks outside of it.
         if let Some(chunk) = place(structure, stored, size, filters.is_empty(), &entry)? {
             chunks.push(chunk);
         }
@@ -56,7 +56,7 @@ pub(super) fn find(structure: &Structure, stored: &Stored<'_>, limits: &Limits) 
     Ok(Chunked { dims, size, chunks: chunks.into(), filters: filters.into(), fill: [0; 8] })
 }
 
-/// Walks the index, of whichever of the five kinds it is.
+/// Walks the chunk index, which has one of five types.
 fn entries(file: &Hdf5File, sizes: (u8, u8), stored: &Stored<'_>) -> Hdf5Result<Vec<ChunkEntry>> {
     let ((offset, length), storage, at) = (sizes, file.storage(), stored.address);
     let (shape, chunk, axes, width) = (stored.shape, stored.chunk, stored.shape.len(), stored.width as usize);
@@ -93,7 +93,7 @@ fn entries(file: &Hdf5File, sizes: (u8, u8), stored: &Stored<'_>) -> Hdf5Result<
     }
 }
 
-/// The extents by which chunks are numbered where the dataset can grow to a known size: the largest.
+/// The extents that determine the numbers of chunks: the maximal ones if the dataset can grow to a known size.
 fn grid(stored: &Stored<'_>) -> Vec<u64> {
     let most = stored.max_shape.filter(|most| most.len() == stored.shape.len()).unwrap_or(stored.shape);
     stored.shape.iter().zip(most).map(|(now, most)| *now.max(most)).collect()
@@ -108,7 +108,7 @@ fn leaf(key: btree_v1::BTreeV1Key, address: u64) -> Option<ChunkEntry> {
     }
 }
 
-/// The chunk at its place in the grid; `None` for one outside of the array.
+/// The chunk with its index in the grid; `None` for one outside of the array.
 fn place(
     structure: &Structure,
     stored: &Stored<'_>,
@@ -130,7 +130,7 @@ fn place(
         if begin >= extent {
             return Ok(None);
         }
-        // Below the number of elements, which fits.
+        // This cannot overflow: it stays below the number of elements.
         index = index * extent.div_ceil(step) + begin / step;
     }
     if structure.is_undefined(entry.address) {

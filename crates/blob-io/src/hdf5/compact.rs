@@ -1,8 +1,7 @@
-//! Where a compact dataset's values lie: within its layout message, of which `hdf5-reader` gives the bytes and not the
-//! place.
+//! Finds a compact dataset's values within its layout message: `hdf5-reader` returns their bytes, but not their offset.
 //!
-//! Walks the object's header once more, as the HDF5 File Format Specification 3.0, IV.A.1 has it; what it finds must
-//! hold the bytes that are known.
+//! Walks the object's header again, by the HDF5 File Format Specification 3.0, IV.A.1; the message that it finds must
+//! hold the known bytes.
 
 use std::ops::Range;
 
@@ -14,13 +13,13 @@ use crate::wire::cursor::Cursor;
 /// The numbers of the two messages that matter.
 const LAYOUT: u16 = 8;
 const CONTINUATION: u16 = 16;
-/// Version, class and length stand before the values, from version 3 of the message on, of 2004.
+/// Version, class and length precede the values since version 3 of the message, from 2004.
 const HEAD: u64 = 4;
-/// What errors call a header.
+/// The name of a header in errors.
 const HEADER: &str = "an object's header";
 
-/// Where `values` lie in the layout message of the object at `at`.
-pub(super) fn place(structure: &Structure, at: u64, values: &[u8]) -> Result<u64, ReadError> {
+/// The offset of `values` in the layout message of the object at `at`.
+pub(super) fn find(structure: &Structure, at: u64, values: &[u8]) -> Result<u64, ReadError> {
     let mut header = Header { structure, cursor: structure.cursor(), is_v2: false, flags: 0 };
     let mut blocks = vec![header.first(at)?];
     let mut walked = 0;
@@ -80,12 +79,12 @@ impl Header<'_> {
         Ok(number)
     }
 
-    /// The message at a place in a block: its number, and where its body lies. `None` where there is no room for one.
+    /// The message at `at` in a block: its type, and the range of its body. `None` at the end of the block.
     fn message(&mut self, at: u64, end: u64) -> Result<Option<(u16, Range<u64>)>, ReadError> {
         let head = match (self.is_v2, self.flags & 4) {
             (false, _) => 8,
             (true, 0) => 4,
-            // The order in which it was made.
+            // With the creation order.
             (true, _) => 6,
         };
         if at.saturating_add(head) > end {
@@ -104,7 +103,7 @@ impl Header<'_> {
         self.cursor.seek(body.start);
         let begin = self.number(offsets)?.saturating_add(self.structure.begin());
         let end = begin.saturating_add(self.number(lengths)?);
-        // Of version 2 it has a signature and a checksum.
+        // In version 2 it has a signature and a checksum.
         Ok(if self.is_v2 { begin.saturating_add(4)..end.saturating_sub(4) } else { begin..end })
     }
 

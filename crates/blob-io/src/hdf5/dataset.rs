@@ -1,4 +1,4 @@
-//! A dataset as an entry: what its header says of shape, datatype and place.
+//! Reads a dataset's header as an entry: shape, datatype and the location of the values.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ use crate::entry::{Chunk, Chunked, Entry, Payload, Runs, Segment};
 use crate::error::{FaultKind, ReadError};
 use crate::limits::Limits;
 
-/// What the messages of a dataset's header say.
+/// The messages of a dataset's header.
 struct Header<'a> {
     at: u64,
     space: &'a DataspaceMessage,
@@ -37,9 +37,9 @@ pub(super) fn describe(
     entry: &mut Entry,
 ) -> Result<(), ReadError> {
     let at = structure.begin().saturating_add(dataset.address());
-    let header = structure.ask(|file| file.get_or_parse_header(dataset.address()))?;
+    let header = structure.call(|file| file.get_or_parse_header(dataset.address()))?;
     let header = messages(at, &header)?;
-    let datatype = structure.ask(|_| dataset.raw_datatype())?;
+    let datatype = structure.call(|_| dataset.raw_datatype())?;
     entry.shape = shape(&header)?;
     let count = entry.shape.count() as u64;
     match element(&datatype) {
@@ -118,7 +118,7 @@ fn payload(
         return Ok(Payload::Runs(Runs::None));
     }
     match header.layout {
-        // Never written: all elements are the fill value, as in chunks that are not stored.
+        // The dataset was never written: all elements are the fill value, as in chunks that are not stored.
         DataLayout::Contiguous { address, .. } if structure.is_undefined(*address) => {
             let dims: Box<[u64]> = header.space.dims.iter().map(|dim| (*dim).max(1)).collect();
             let (chunks, filters, fill) = (Box::default(), Box::default(), fill(header, width));
@@ -161,10 +161,10 @@ fn payload(
                 let what = FaultKind::Mismatch { field: "a dataset's bytes", expected: needed, found };
                 return Err(ReadError::fault(header.at, what));
             }
-            let offset = compact::place(structure, header.at, data)?;
+            let offset = compact::find(structure, header.at, data)?;
             let dims = header.space.dims.iter().copied().collect();
-            // One chunk that is not filtered. It is no run: a header may have a checksum, so that other values have no
-            // place there.
+            // A single unfiltered chunk, and not a run: a header may have a checksum, so the values cannot be
+            // overwritten in place.
             let chunk = Chunk { index: 0, offset, packed: needed as u32, mask: 0 };
             let (chunks, filters) = (Box::new([chunk]), Box::default());
             Ok(Payload::Chunked(Box::new(Chunked { dims, size: needed, chunks, filters, fill: [0; 8] })))
@@ -172,7 +172,7 @@ fn payload(
     }
 }
 
-/// The bytes of an element that is not stored: zeros, where the header does not say.
+/// The bytes of an element that is not stored: zeros, unless the header has a fill value.
 fn fill(header: &Header<'_>, width: u64) -> [u8; 8] {
     let mut bytes = [0; 8];
     if let Some(fill) = header.fill.and_then(|fill| fill.value.as_deref()).filter(|value| value.len() as u64 == width) {

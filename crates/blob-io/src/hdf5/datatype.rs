@@ -1,4 +1,5 @@
-//! A dataset's datatype from the bytes of its message: numbers as blobs have them, and a word for every other.
+//! Reads a dataset's datatype from the bytes of its message: a dtype for numbers that blobs have, a name for all
+//! others.
 //!
 //! Source: HDF5 File Format Specification 3.0, IV.A.2.d.
 
@@ -6,7 +7,7 @@ use std::borrow::Cow;
 
 use blob_core::DType;
 
-/// What the elements of a dataset are.
+/// The type of a dataset's elements.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Element {
     /// A number that blobs have; `swapped` where it is big-endian.
@@ -15,7 +16,7 @@ pub(super) enum Element {
     Foreign { name: Cow<'static, str>, size: u64 },
 }
 
-/// What a datatype message says; `None` where it ends too early.
+/// Parses a datatype message; `None` if it ends too early.
 pub(super) fn element(message: &[u8]) -> Option<Element> {
     let (class, flags) = (message.first()? & 0x0F, *message.get(1)?);
     let size = u32::from_le_bytes(*message.get(4..)?.first_chunk()?);
@@ -33,9 +34,9 @@ pub(super) fn element(message: &[u8]) -> Option<Element> {
     })
 }
 
-/// An integer all of whose bits count.
+/// An integer without padding bits.
 fn integer(flags: u8, size: u32, body: &[u8]) -> Option<Option<DType>> {
-    let [offset, precision] = halves(body)?;
+    let [offset, precision] = u16_pair(body)?;
     let is_signed = flags & 8 != 0;
     let whole = offset == 0 && u64::from(precision) == u64::from(size) * 8;
     let dtype = match (size, is_signed) {
@@ -54,7 +55,7 @@ fn integer(flags: u8, size: u32, body: &[u8]) -> Option<Option<DType>> {
 
 /// A float with the fields of IEEE 754, or of bfloat16.
 fn float(size: u32, body: &[u8]) -> Option<Option<DType>> {
-    let [offset, precision] = halves(body)?;
+    let [offset, precision] = u16_pair(body)?;
     let [exponent_at, exponent, mantissa_at, mantissa] = *body.get(4..)?.first_chunk()?;
     let bias = u32::from_le_bytes(*body.get(8..)?.first_chunk()?);
     let whole =
@@ -72,7 +73,7 @@ fn float(size: u32, body: &[u8]) -> Option<Option<DType>> {
 /// h5py's bool: an enumeration of one byte with the members FALSE, 0, and TRUE, 1.
 fn boolean(message: &[u8], body: &[u8]) -> Option<Option<DType>> {
     let members = u16::from_le_bytes([message[1], message[2]]);
-    // The base's message: 8 bytes and an integer's 4.
+    // The message of the base type: 8 bytes, and 4 for an integer.
     let (base, rest) = body.split_at_checked(12)?;
     let is_byte = base[0] & 0x0F == 0 && base[4..8] == [1, 0, 0, 0];
     // Names are padded to 8 bytes before version 3.
@@ -81,12 +82,12 @@ fn boolean(message: &[u8], body: &[u8]) -> Option<Option<DType>> {
     Some((is_byte && members == 2 && is_bool).then_some(DType::Bool))
 }
 
-fn halves(body: &[u8]) -> Option<[u16; 2]> {
+fn u16_pair(body: &[u8]) -> Option<[u16; 2]> {
     let [a, b, c, d] = *body.first_chunk()?;
     Some([u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d])])
 }
 
-/// What HDF5 calls a class.
+/// HDF5's name of a datatype class.
 fn name(class: u8, size: u32) -> Cow<'static, str> {
     let word = match class {
         0 => return format!("integer of {size} bytes").into(),

@@ -1,8 +1,7 @@
-//! The tree of groups and datasets that an HDF5 file to be written has: Caffe's, or the one that the tensors' names
-//! spell.
+//! Plans the tree of groups and datasets of an HDF5 file to be written: Caffe's, or that of the tensors' names.
 //!
 //! Pure: it sees names, dtypes and shapes. Caffe's trees: `Net::ToHDF5` and `SGDSolver::SnapshotSolverStateToHDF5` of
-//! BVLC/caffe `9b891540`. The bytes are `write`'s.
+//! BVLC/caffe `9b891540`. `write` makes the bytes.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,23 +13,23 @@ use crate::caffe::named;
 use crate::error::Error;
 use crate::spec::{Problems, TensorSpec, refuse};
 
-/// What errors call the format.
+/// The name of the format in errors.
 pub(super) const FORMAT: &str = "hdf5";
 /// Deeper or larger groups, or more of them, are refused: this crate's own reader would refuse them too.
 const MAX_NESTED: usize = 32;
 const MAX_OBJECTS: usize = 1 << 16;
 const MAX_NAMES: usize = 8 << 20;
-/// What the names and headers in one group may take: the reader allows 768 KiB.
+/// How many bytes the names and headers in one group may take: the reader allows 768 KiB.
 const MAX_GROUP_BYTES: usize = 640 << 10;
-/// What Caffe stores of a solver beside its history.
+/// The numbers that Caffe stores of a solver besides its history.
 const COUNTERS: [&str; 2] = ["iter", "current_step"];
 const LEARNED_NET: &str = "learned_net";
 
-/// How tensors lie in an HDF5 file to be written.
+/// How tensors are arranged in an HDF5 file to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Form {
-    /// Each by its name, in which `/` separates the groups.
+    /// Each under its name, in which `/` separates the groups.
     Datasets,
     /// Caffe's `.caffemodel.h5`: `<layer>/<index>` becomes `data/<layer>/<index>`, its `.diff` `diff/<layer>/<index>`.
     Weights,
@@ -40,7 +39,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Caffe's form, where a file is called as Caffe calls it.
+    /// Caffe's form, if the file's name is one that Caffe uses.
     #[must_use]
     pub fn of_name(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_ascii_lowercase();
@@ -52,7 +51,7 @@ impl Form {
         }
     }
 
-    /// Whether a key of the metadata becomes a dataset, and so no attribute.
+    /// Whether a key of the metadata becomes a dataset instead of an attribute.
     #[must_use]
     pub fn stores(self, key: &str) -> bool {
         self == Self::SolverState && (COUNTERS.contains(&key) || key == LEARNED_NET)
@@ -62,9 +61,9 @@ impl Form {
 /// What a name in a group refers to.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// In the order of the names' bytes, as HDF5 stores them.
+    /// Sorted by the names' bytes, as HDF5 stores them.
     Group(BTreeMap<String, Node>),
-    /// Which tensor.
+    /// The tensor's index.
     Tensor(usize),
     Number(i32),
     Text(String),
@@ -96,8 +95,8 @@ pub(super) fn tree(
             problems.add("iter", "beside history would be read as Caffe's solver state");
         }
         Form::Datasets => {}
-        Form::Weights => layers(&mut root),
-        Form::SolverState => whole(&root, specs, &mut problems),
+        Form::Weights => add_data_groups(&mut root),
+        Form::SolverState => check_history(&root, specs, &mut problems),
     }
     let (objects, names) = sizes("", &root, specs, &mut problems);
     if objects > MAX_OBJECTS || names > MAX_NAMES {
@@ -111,7 +110,7 @@ pub(super) fn tree(
     Ok(root)
 }
 
-/// The numbers that Caffe needs, zero where the source has none, and the file of the weights, where it is known.
+/// Adds the numbers that Caffe needs, or zero if the source has none, and the path of the weights, if it is known.
 fn counters(root: &mut BTreeMap<String, Node>, metadata: &[(String, String)]) -> Result<(), Error> {
     let text = |key: &str| metadata.iter().find(|(known, _)| known == key).map(|(_, value)| &**value);
     for key in COUNTERS {
@@ -130,7 +129,7 @@ fn counters(root: &mut BTreeMap<String, Node>, metadata: &[(String, String)]) ->
     Ok(())
 }
 
-/// The path of a tensor's dataset, or why there is none.
+/// The path of a tensor's dataset, or why it has none.
 fn path(form: Form, spec: &TensorSpec) -> Result<Vec<String>, &'static str> {
     let parts: Vec<String> = match form {
         Form::Datasets => spec.name.split('/').map(str::to_owned).collect(),
@@ -166,7 +165,7 @@ fn path(form: Form, spec: &TensorSpec) -> Result<Vec<String>, &'static str> {
     Ok(parts)
 }
 
-/// Puts a dataset at its place in the tree.
+/// Inserts a dataset into the tree.
 fn insert(root: &mut BTreeMap<String, Node>, path: &[String], node: Node) -> Result<(), &'static str> {
     let Some((last, groups)) = path.split_last() else {
         return Err("has no name");
@@ -214,8 +213,8 @@ fn sizes(path: &str, group: &BTreeMap<String, Node>, specs: &[TensorSpec], probl
     (objects, names)
 }
 
-/// A layer with diffs only has an empty data group too, as Caffe writes it: its data are shared from another layer.
-fn layers(root: &mut BTreeMap<String, Node>) {
+/// Gives a layer with only diffs an empty data group too, as Caffe does: its data are shared from another layer.
+fn add_data_groups(root: &mut BTreeMap<String, Node>) {
     let Some(Node::Group(diffs)) = root.get("diff") else {
         return;
     };
@@ -227,8 +226,8 @@ fn layers(root: &mut BTreeMap<String, Node>) {
     }
 }
 
-/// A solver's history has no gaps: Caffe asks for every number below their count.
-fn whole(root: &BTreeMap<String, Node>, specs: &[TensorSpec], problems: &mut Problems) {
+/// Checks that a solver's history has no gaps: Caffe reads every index below the count.
+fn check_history(root: &BTreeMap<String, Node>, specs: &[TensorSpec], problems: &mut Problems) {
     let Some(Node::Group(history)) = root.get("history") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! An HDF5 file as entries: Caffe's weights by layer, a solver's history by place, any other dataset by its path.
+//! Reads an HDF5 file as entries: Caffe's weights by layer, a solver's history by index, other datasets by their paths.
 //!
 //! Caffe's layout: `HDF5ToNet`, `Net::ToHDF5` and `SGDSolver::SnapshotSolverStateToHDF5` of BVLC/caffe `9b891540`.
 
@@ -15,11 +15,11 @@ use crate::limits::{LONGEST_NAME, Limit, names_for};
 use crate::names::{NameTable, faulty};
 use crate::wire::source::Input;
 
-/// Groups and datasets of one file.
+/// Limits on the groups and datasets of one file.
 const MAX_OBJECTS: u64 = 1 << 16;
 const MAX_NESTED: u64 = 64;
 
-/// A dataset on the way to its place in the list.
+/// A dataset that is not in the list of entries yet.
 struct Found {
     /// The path of the group that it is in, with `/` before each name; empty for the root.
     group: Rc<str>,
@@ -29,7 +29,7 @@ struct Found {
     entry: Entry,
 }
 
-/// Lists the datasets; returns what kind of file it is.
+/// Lists the datasets; returns the file's dialect.
 pub(crate) fn read(input: &Input, table: &mut NameTable) -> Result<String, ReadError> {
     let mut structure = Structure::open(input)?;
     let (groups, found) = walk(&mut structure, table)?;
@@ -67,21 +67,21 @@ fn number(name: &str) -> Option<u32> {
     name.parse().ok().filter(|_| is_number)
 }
 
-/// All groups and datasets, each group once, however many links lead to it.
+/// All groups and datasets; each group once, even if several links lead to it.
 fn walk(structure: &mut Structure, table: &NameTable) -> Result<(Vec<Rc<str>>, Vec<Found>), ReadError> {
     let (mut groups, mut all) = (Vec::new(), Vec::new());
     let mut seen = HashSet::new();
     let mut todo: Vec<(Rc<str>, Vec<String>)> = vec![("".into(), Vec::new())];
     let mut names = 0;
     while let Some((path, parts)) = todo.pop() {
-        structure.tidy()?;
+        structure.empty_caches()?;
         let group = find(structure, &parts)?;
         if !seen.insert(group.address()) {
             continue;
         }
         let at = structure.begin().saturating_add(group.address());
-        let (mut subgroups, mut datasets) = structure.ask(|_| group.member_names())?;
-        // As h5py and h5ls list them; newer files store links in the order of hashes.
+        let (mut subgroups, mut datasets) = structure.call(|_| group.member_names())?;
+        // Sorted as in h5py and h5ls; newer files store links in hash order.
         subgroups.sort_unstable();
         datasets.sort_unstable();
         let count = (groups.len() + todo.len() + all.len() + subgroups.len() + datasets.len()) as u64;
@@ -105,11 +105,11 @@ fn walk(structure: &mut Structure, table: &NameTable) -> Result<(Vec<Rc<str>>, V
 
 /// The group at a path.
 fn find(structure: &Structure, parts: &[String]) -> Result<Group, ReadError> {
-    let root = structure.ask(|file| file.root_group())?;
-    parts.iter().try_fold(root, |group, name| structure.ask(|_| group.group(name)))
+    let root = structure.call(|file| file.root_group())?;
+    parts.iter().try_fold(root, |group, name| structure.call(|_| group.group(name)))
 }
 
-/// Describes a dataset; a problem of this dataset becomes its entry's fault.
+/// Describes a dataset; an error in this dataset becomes its entry's fault.
 fn dataset_of(
     structure: &Structure,
     group: &Group,
@@ -119,7 +119,7 @@ fn dataset_of(
 ) -> Result<Found, ReadError> {
     let mut entry = Entry::new(0, 0, Kind::Data);
     let mut at = structure.begin().saturating_add(group.address());
-    let described = structure.ask(|_| group.dataset(&name)).and_then(|dataset| {
+    let described = structure.call(|_| group.dataset(&name)).and_then(|dataset| {
         at = structure.begin().saturating_add(dataset.address());
         dataset::describe(structure, &dataset, table.limits(), &mut entry)
     });
@@ -129,9 +129,9 @@ fn dataset_of(
     Ok(Found { group: path.clone(), name, at, entry })
 }
 
-/// Caffe's weights: `data/<layer>/<number>`, beside them the diffs in `diff`; in the order of layers and numbers.
+/// Lists Caffe's weights, `data/<layer>/<number>`, and their diffs in `diff`, in the order of layers and numbers.
 fn weights(found: Vec<Found>, layers: &BTreeMap<String, u32>, table: &mut NameTable) -> Result<(), ReadError> {
-    let place = |found: &Found| {
+    let blob_key = |found: &Found| {
         let number = number(&found.name)?;
         let data = layer(&found.group, "/data/").map(|layer| (layer, Kind::Data));
         let (layer, kind) = data.or_else(|| layer(&found.group, "/diff/").map(|layer| (layer, Kind::Diff)))?;
@@ -139,8 +139,8 @@ fn weights(found: Vec<Found>, layers: &BTreeMap<String, u32>, table: &mut NameTa
     };
     let (mut blobs, mut others) = (Vec::new(), Vec::new());
     for found in found {
-        match place(&found) {
-            Some(place) => blobs.push((place, found)),
+        match blob_key(&found) {
+            Some(blob_key) => blobs.push((blob_key, found)),
             None => others.push(found),
         }
     }
@@ -155,7 +155,7 @@ fn weights(found: Vec<Found>, layers: &BTreeMap<String, u32>, table: &mut NameTa
     others.into_iter().try_for_each(|found| push_path(found, table))
 }
 
-/// A solver's state: its history in the order of the numbers, its counters as metadata.
+/// Lists a solver's state: its history in the order of the numbers, its counters as metadata.
 fn solver(structure: &Structure, found: Vec<Found>, table: &mut NameTable) -> Result<(), ReadError> {
     let (mut history, mut others) = (Vec::new(), Vec::new());
     for found in found {
@@ -170,8 +170,8 @@ fn solver(structure: &Structure, found: Vec<Found>, table: &mut NameTable) -> Re
         found.push((position, 0, Kind::Data), &format!("@{number}"), table)?;
     }
     for found in others {
-        let is_note = found.group.is_empty() && matches!(&*found.name, "iter" | "current_step" | "learned_net");
-        match note(structure, &found).filter(|_| is_note) {
+        let is_counter = found.group.is_empty() && matches!(&*found.name, "iter" | "current_step" | "learned_net");
+        match scalar_text(structure, &found).filter(|_| is_counter) {
             Some(text) => table.metadata.push((found.name, text)),
             None => push_path(found, table)?,
         }
@@ -180,7 +180,7 @@ fn solver(structure: &Structure, found: Vec<Found>, table: &mut NameTable) -> Re
 }
 
 /// The text of a string, or of a single integer of four bytes.
-fn note(structure: &Structure, found: &Found) -> Option<String> {
+fn scalar_text(structure: &Structure, found: &Found) -> Option<String> {
     let entry = &found.entry;
     let len = entry.byte_len();
     let run = entry.segments().first().filter(|_| len <= LONGEST_NAME)?;

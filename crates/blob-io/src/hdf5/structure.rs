@@ -1,7 +1,7 @@
-//! The one place that calls `hdf5-reader`: it gets bytes from our source and a budget of them, and gives back names,
+//! The only module that calls `hdf5-reader`: passes it bytes of our source within a budget, and returns names,
 //! addresses and headers.
 //!
-//! Its errors become ours, with the place that was read last, and so do its panics, of which none is known.
+//! Its errors become faults at the offset that was read last, and so do its panics, though none is known.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,14 +16,14 @@ use crate::limits::Limit;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Input, Source};
 
-/// How many bytes one call may read. The reader keeps some seventeen bytes for each, of hostile headers; Caffe's header
-/// of a dataset has 272 bytes, so a group may hold 2,800 of them.
+/// How many bytes one call may read. For hostile headers the reader keeps about seventeen bytes for each; Caffe's
+/// header of a dataset has 272 bytes, so a group may hold 2,800 of them.
 const MAX_CALL_BYTES: u64 = 768 << 10;
-/// After this many bytes the reader is opened anew, which empties its caches.
+/// After this many bytes the file is reopened, which empties the reader's caches.
 const MAX_CACHED_BYTES: u64 = 128 << 10;
-/// What listing a file may read: a header can lead to itself in more ways than one.
+/// How many bytes listing a file may read: headers can form cycles.
 const MAX_TOTAL: u64 = 256 << 20;
-/// One object's header: Caffe's have 272 bytes, one with the longest compact values under 66 KiB.
+/// The longest header of an object: Caffe's have 272 bytes, one with the longest compact values under 66 KiB.
 pub(super) const MAX_HEADER: usize = 72 << 10;
 
 /// The structure of an open file.
@@ -37,7 +37,7 @@ impl Structure {
     pub(super) fn open(input: &Input) -> Result<Self, ReadError> {
         let bytes = Arc::new(Bytes::new(input.clone()));
         let structure = Self { file: bytes.open()?, bytes };
-        // Unlike all other addresses, it counts the user block in front of the superblock.
+        // Unlike all other addresses, this one includes the user block before the superblock.
         let (end, len) = (structure.file.superblock().eof_address, input.len());
         if end > len {
             return Err(ReadError::fault(0, FaultKind::Truncated { field: "the HDF5 file", needed: end, left: len }));
@@ -45,8 +45,8 @@ impl Structure {
         Ok(structure)
     }
 
-    /// Empties the reader's caches, where they may be large: call it while none of its groups is held.
-    pub(super) fn tidy(&mut self) -> Result<(), ReadError> {
+    /// Empties the reader's caches if they may be large: call it while no group of the reader is held.
+    pub(super) fn empty_caches(&mut self) -> Result<(), ReadError> {
         if self.bytes.kept.load(Ordering::Relaxed) > MAX_CACHED_BYTES {
             self.file = self.bytes.open()?;
         }
@@ -54,16 +54,16 @@ impl Structure {
     }
 
     /// Runs one call of `hdf5-reader`.
-    pub(super) fn ask<R>(&self, question: impl FnOnce(&Hdf5File) -> Hdf5Result<R>) -> Result<R, ReadError> {
-        self.bytes.guard(|| question(&self.file))
+    pub(super) fn call<R>(&self, call: impl FnOnce(&Hdf5File) -> Hdf5Result<R>) -> Result<R, ReadError> {
+        self.bytes.guard(|| call(&self.file))
     }
 
-    /// Where the superblock lies: all addresses in the file count from there.
+    /// The offset of the superblock, to which all addresses in the file are relative.
     pub(super) fn begin(&self) -> u64 {
         self.file.superblock().base_address
     }
 
-    /// How long addresses and lengths are.
+    /// The widths of addresses and of lengths in bytes.
     pub(super) fn sizes(&self) -> (u8, u8) {
         let superblock = self.file.superblock();
         (superblock.offset_size, superblock.length_size)
@@ -78,7 +78,7 @@ impl Structure {
         self.bytes.input.len()
     }
 
-    /// The file's bytes, without a budget: for what is bounded otherwise.
+    /// The file's bytes, without the budget: for reads with another bound.
     pub(super) fn cursor(&self) -> Cursor<'_> {
         Cursor::new(&self.bytes.input)
     }
@@ -89,14 +89,14 @@ impl Structure {
     }
 }
 
-/// The file's bytes for `hdf5-reader`, as many as its budget allows.
+/// The file's bytes for `hdf5-reader`, within its budget.
 struct Bytes {
     input: Input,
-    /// How many bytes it has read in this call, since it was opened, and in all.
-    asked: AtomicU64,
+    /// How many bytes it has read in this call, since the file was opened, and in total.
+    in_call: AtomicU64,
     kept: AtomicU64,
     all: AtomicU64,
-    /// Where it read last.
+    /// The offset that was read last.
     at: AtomicU64,
     /// Why the last read failed.
     stop: Mutex<Option<ReadError>>,
@@ -105,7 +105,7 @@ struct Bytes {
 impl Bytes {
     fn new(input: Input) -> Self {
         let zero = AtomicU64::default;
-        Self { input, asked: zero(), kept: zero(), all: zero(), at: zero(), stop: Mutex::default() }
+        Self { input, in_call: zero(), kept: zero(), all: zero(), at: zero(), stop: Mutex::default() }
     }
 
     fn open(self: &Arc<Self>) -> Result<Hdf5File, ReadError> {
@@ -114,11 +114,11 @@ impl Bytes {
         self.guard(|| Hdf5File::from_storage_with_options(self.clone(), options))
     }
 
-    fn guard<R>(&self, question: impl FnOnce() -> Hdf5Result<R>) -> Result<R, ReadError> {
-        self.asked.store(0, Ordering::Relaxed);
+    fn guard<R>(&self, call: impl FnOnce() -> Hdf5Result<R>) -> Result<R, ReadError> {
+        self.in_call.store(0, Ordering::Relaxed);
         self.take_stop();
-        // After a panic the reader is not used again: the error ends the reading of the file.
-        let answer = catch_unwind(AssertUnwindSafe(question));
+        // After a panic the reader is not used again, because the error ends the reading of the file.
+        let answer = catch_unwind(AssertUnwindSafe(call));
         let found = match answer {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => match self.take_stop() {
@@ -137,10 +137,10 @@ impl Bytes {
 
     fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, ReadError> {
         if len == 0 {
-            // A hostile address may lie behind the end, where a source refuses even to read nothing.
+            // A hostile address may lie beyond the end, where a source refuses even an empty read.
             return Ok(Vec::new());
         }
-        // It may read nothing from behind the end.
+        // A read beyond the end fails below, so the offset in its error stays within the file.
         self.at.store(offset.min(self.input.len()), Ordering::Relaxed);
         let (needed, left) = (len as u64, self.input.len().saturating_sub(offset));
         if needed > left {
@@ -149,7 +149,7 @@ impl Bytes {
         }
         let spend = |spent: &AtomicU64| spent.fetch_add(needed, Ordering::Relaxed).saturating_add(needed);
         spend(&self.kept);
-        let (field, spent) = ("the bytes of one group's or dataset's structure", spend(&self.asked));
+        let (field, spent) = ("the bytes of one group's or dataset's structure", spend(&self.in_call));
         check_limit(offset, Limit::Fixed, field, spent, MAX_CALL_BYTES)?;
         let (field, spent) = ("the bytes of the file's structure", spend(&self.all));
         check_limit(offset, Limit::Fixed, field, spent, MAX_TOTAL)?;
@@ -172,7 +172,7 @@ impl Storage for Bytes {
     }
 }
 
-/// What is wrong with one dataset; an error of the operating system concerns the whole file.
+/// The fault of one dataset; an error of the operating system concerns the whole file.
 pub(super) fn fault_of(stop: ReadError) -> Result<Fault, ReadError> {
     match stop {
         ReadError::Fault(fault) => Ok(fault),
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_of_the_reader_is_an_error_with_the_last_place() {
+    fn a_panic_of_the_reader_is_an_error_with_the_last_offset() {
         let bytes = Bytes::new(Input::new(Box::new(crate::Bytes(vec![0; 64]))));
         let stop = bytes.guard(|| -> Hdf5Result<()> {
             bytes.read_range(40, 8)?;
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_reads_a_bounded_number_of_bytes() {
+    fn a_call_reads_a_bounded_number_of_bytes() {
         let bytes = Bytes::new(Input::new(Box::new(crate::Bytes(vec![0; 1 << 20]))));
         let endless = || loop {
             bytes.read_range(0, 1 << 19)?;

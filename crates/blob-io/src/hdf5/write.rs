@@ -1,4 +1,4 @@
-//! The layout of an HDF5 file: the structure in front, then each dataset in one run.
+//! Lays out an HDF5 file: the structure first, then each dataset in one run.
 //!
 //! It is what libhdf5 writes by default, which every version of it reads: superblock 0, groups with symbol tables,
 //! headers of version 1; without times, so the same tensors give the same bytes. Source: HDF5 File Format Specification
@@ -12,26 +12,26 @@ use super::form::{FORMAT, Form, Node, tree};
 use crate::error::Error;
 use crate::spec::{TensorSpec, refuse, total, unique};
 
-/// Where a dataset begins: a multiple of what the widest vector load and a cache line want.
+/// The alignment of datasets: that of the widest vector load and of a cache line.
 const ALIGN: u64 = 64;
 const SUPERBLOCK: usize = 96;
 const UNDEFINED: u64 = u64::MAX;
-/// The superblock says these of all groups: half of the most that a leaf has of names, and a node of children.
+/// The superblock's constants for all groups: half of the maximal number of names in a leaf, and of children in a node.
 const LEAF_K: usize = 4;
 const NODE_K: usize = 16;
 /// A longer header of the root is refused: this crate's own reader would refuse it too.
 const MAX_HEADER: usize = 60 << 10;
-/// libhdf5 refuses a smaller heap of values.
+/// libhdf5 refuses a smaller global heap.
 const LEAST_HEAP: usize = 4096;
 
-/// The structure, but for the metadata's values.
+/// The structure without the metadata's values.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     root: BTreeMap<String, Node>,
     specs: Vec<TensorSpec>,
     form: Form,
     keys: Vec<String>,
-    places: Vec<u64>,
+    offsets: Vec<u64>,
     /// The structure's length, with its padding.
     head: u64,
     len: u64,
@@ -54,19 +54,19 @@ pub(crate) fn plan(
     if header > MAX_HEADER {
         return Err(refuse(FORMAT, format!("the metadata's keys take {header} bytes; the most is {MAX_HEADER}")));
     }
-    let places = vec![0; specs.len()];
-    let mut plan = Plan { root, specs: specs.to_vec(), form, keys, places, head: 0, len: 0 };
+    let offsets = vec![0; specs.len()];
+    let mut plan = Plan { root, specs: specs.to_vec(), form, keys, offsets, head: 0, len: 0 };
     plan.head = (plan.structure(&attributes).len() as u64).next_multiple_of(ALIGN);
     plan.len = plan.head;
-    for (spec, place) in specs.iter().zip(&mut plan.places) {
-        *place = plan.len;
+    for (spec, offset) in specs.iter().zip(&mut plan.offsets) {
+        *offset = plan.len;
         if spec.byte_len() > 0 {
-            *place = total(FORMAT, plan.len, ALIGN - 1)? / ALIGN * ALIGN;
-            plan.len = total(FORMAT, *place, spec.byte_len())?;
+            *offset = total(FORMAT, plan.len, ALIGN - 1)? / ALIGN * ALIGN;
+            plan.len = total(FORMAT, *offset, spec.byte_len())?;
         }
     }
-    let (places, len) = (plan.places.clone(), plan.len);
-    Ok((plan, places, len))
+    let (offsets, len) = (plan.offsets.clone(), plan.len);
+    Ok((plan, offsets, len))
 }
 
 /// The metadata that become attributes of the root.
@@ -88,19 +88,19 @@ impl Plan {
         head.resize(self.head as usize, 0);
         let mut parts = vec![(0, head)];
         let mut end = self.head;
-        for (spec, place) in self.specs.iter().zip(&self.places).filter(|(spec, _)| spec.byte_len() > 0) {
-            if end < *place {
-                parts.push((end, vec![0; (place - end) as usize]));
+        for (spec, offset) in self.specs.iter().zip(&self.offsets).filter(|(spec, _)| spec.byte_len() > 0) {
+            if end < *offset {
+                parts.push((end, vec![0; (offset - end) as usize]));
             }
-            end = place + spec.byte_len();
+            end = offset + spec.byte_len();
         }
         Ok(parts)
     }
 
-    /// Its length does not depend on the places, nor on the values' bytes.
+    /// The structure's bytes. Their number depends neither on the offsets nor on the values' bytes.
     fn structure(&self, attributes: &[(String, String)]) -> Vec<u8> {
         let mut out = Structure { bytes: vec![0; SUPERBLOCK], plan: self };
-        let heap = out.values(attributes);
+        let heap = out.global_heap(attributes);
         let attributes = attributes.iter().enumerate();
         let attributes: Vec<Vec<u8>> =
             attributes.map(|(i, (key, value))| attribute(key, value.len(), heap, i + 1)).collect();
@@ -110,14 +110,14 @@ impl Plan {
     }
 }
 
-/// Where a group's parts lie.
-struct Placed {
+/// The offsets of a group's parts.
+struct GroupOffsets {
     header: u64,
     tree: u64,
     heap: u64,
 }
 
-/// The bytes so far, from the file's beginning; what a part refers to is written before it.
+/// The bytes so far, from the file's beginning; a part is written after all parts that it refers to.
 struct Structure<'a> {
     bytes: Vec<u8>,
     plan: &'a Plan,
@@ -131,8 +131,8 @@ impl Structure<'_> {
         at as u64
     }
 
-    fn group(&mut self, links: &BTreeMap<String, Node>, mut messages: Vec<Vec<u8>>) -> Placed {
-        // Eight zeros are the name that sorts before all others.
+    fn group(&mut self, links: &BTreeMap<String, Node>, mut messages: Vec<Vec<u8>>) -> GroupOffsets {
+        // Eight zeros are an empty name, which sorts before all others.
         let mut names = vec![0; 8];
         let mut entries = Vec::with_capacity(links.len());
         for (name, node) in links {
@@ -148,12 +148,12 @@ impl Structure<'_> {
         let heap = self.heap(&names);
         messages.insert(0, message(0x11, &[tree.to_le_bytes(), heap.to_le_bytes()].concat()));
         let header = self.header(&messages);
-        Placed { header, tree, heap }
+        GroupOffsets { header, tree, heap }
     }
 
-    /// The B-tree of a group's entries; each comes with where its name lies.
+    /// The B-tree of a group's entries, each with the offset of its name.
     fn tree(&mut self, entries: &[(u64, Vec<u8>)]) -> u64 {
-        // A child, and the greatest name below it.
+        // The greatest name below a child, and the child's offset.
         let mut level: Vec<(u64, u64)> = Vec::new();
         for leaf in entries.chunks(2 * LEAF_K) {
             let mut node = [&b"SNOD\x01\0"[..], &(leaf.len() as u16).to_le_bytes()].concat();
@@ -179,12 +179,12 @@ impl Structure<'_> {
             nodes.push(&[]);
         }
         let (count, first) = (nodes.len(), self.bytes.len().next_multiple_of(8));
-        let place = |node: usize| (first + node * len) as u64;
+        let offset = |node: usize| (first + node * len) as u64;
         let mut least = 0;
         let mut above = Vec::with_capacity(count);
         for (i, children) in nodes.into_iter().enumerate() {
-            let left = i.checked_sub(1).map_or(UNDEFINED, place);
-            let right = if i + 1 < count { place(i + 1) } else { UNDEFINED };
+            let left = i.checked_sub(1).map_or(UNDEFINED, offset);
+            let right = if i + 1 < count { offset(i + 1) } else { UNDEFINED };
             let mut node = [b"TREE\0", &[depth][..], &(children.len() as u16).to_le_bytes()].concat();
             let words = [left, right, least].into_iter();
             let words = words.chain(children.iter().flat_map(|(greatest, child)| [*child, *greatest]));
@@ -203,12 +203,12 @@ impl Structure<'_> {
         self.add(&[b"HEAP\0\0\0\0", &words[..], names].concat())
     }
 
-    /// A dataset's header; the bytes of a number or a text lie before it.
+    /// A dataset's header, after the bytes of a number or a text.
     fn dataset(&mut self, node: &Node) -> u64 {
         let (kind, dims, at, len) = match node {
             Node::Tensor(tensor) => {
-                let (spec, place) = (&self.plan.specs[*tensor], self.plan.places[*tensor]);
-                (datatype(spec.dtype), spec.shape.dims(), place, spec.byte_len())
+                let (spec, offset) = (&self.plan.specs[*tensor], self.plan.offsets[*tensor]);
+                (datatype(spec.dtype), spec.shape.dims(), offset, spec.byte_len())
             }
             Node::Number(number) => (datatype(DType::I32), &[1][..], self.add(&number.to_le_bytes()), 4),
             Node::Text(text) => {
@@ -218,9 +218,10 @@ impl Structure<'_> {
             }
             Node::Group(_) => unreachable!("a group has a header of its own"),
         };
-        let place = if len == 0 { UNDEFINED } else { at };
-        let layout = [&[3, 1][..], &place.to_le_bytes(), &len.to_le_bytes()].concat();
-        // Fill values: of zeros, written where memory is allocated late, and only where they are asked for.
+        let offset = if len == 0 { UNDEFINED } else { at };
+        let layout = [&[3, 1][..], &offset.to_le_bytes(), &len.to_le_bytes()].concat();
+        // The fill value message, version 2: space is allocated late, and fill values, which are zeros, are written
+        // only if the user sets one.
         let fill = [2, 2, 2, 1, 0, 0, 0, 0];
         let messages =
             [message(0x01, &dataspace(dims)), message(0x03, &kind), message(0x05, &fill), message(0x08, &layout)];
@@ -238,8 +239,8 @@ impl Structure<'_> {
         self.add(&[header, body].concat())
     }
 
-    /// The heap of the attributes' values, if there are any: one object each, numbered from 1.
-    fn values(&mut self, attributes: &[(String, String)]) -> u64 {
+    /// The global heap of the attributes' values, if there are any: one object each, numbered from 1.
+    fn global_heap(&mut self, attributes: &[(String, String)]) -> u64 {
         if attributes.is_empty() {
             return UNDEFINED;
         }
@@ -251,7 +252,7 @@ impl Structure<'_> {
             objects.resize(objects.len().next_multiple_of(8), 0);
         }
         let len = (16 + objects.len()).max(LEAST_HEAP);
-        // What is free is object 0, and its length counts these 16 bytes; a smaller rest is no object.
+        // The free space is object 0, whose length includes its 16 bytes of header; a smaller rest is no object.
         let free = len - 16 - objects.len();
         if free >= 16 {
             objects.extend([0_u64, free as u64].map(u64::to_le_bytes).concat());
@@ -261,7 +262,7 @@ impl Structure<'_> {
     }
 }
 
-fn superblock(root: &Placed, len: u64) -> Vec<u8> {
+fn superblock(root: &GroupOffsets, len: u64) -> Vec<u8> {
     let mut out = b"\x89HDF\r\n\x1A\n\0\0\0\0\0\x08\x08\0".to_vec();
     out.extend([LEAF_K as u16, NODE_K as u16, 0, 0].map(u16::to_le_bytes).concat());
     out.extend([0, UNDEFINED, len, UNDEFINED].map(u64::to_le_bytes).concat());
@@ -276,8 +277,8 @@ fn entry(name: usize, header: u64) -> Vec<u8> {
     entry
 }
 
-/// An entry of a group, which says where its parts lie.
-fn group_entry(name: usize, group: &Placed) -> Vec<u8> {
+/// The entry of a group, with the offsets of its parts.
+fn group_entry(name: usize, group: &GroupOffsets) -> Vec<u8> {
     [name as u64, group.header, 1, group.tree, group.heap].map(u64::to_le_bytes).concat()
 }
 
@@ -326,7 +327,7 @@ fn attribute(key: &str, len: usize, heap: u64, index: usize) -> Vec<u8> {
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         bytes
     };
-    // A text of any length in UTF-8, of single characters.
+    // A variable-length text in UTF-8, of single characters.
     let kind = [&[0x19, 1, 1, 0, 16, 0, 0, 0][..], &[0x10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0]].concat();
     let space = dataspace(&[]);
     let sizes = [key.len() + 1, kind.len(), space.len()].map(|n| (n as u16).to_le_bytes()).concat();

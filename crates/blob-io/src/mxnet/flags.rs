@@ -2,7 +2,8 @@
 
 use blob_core::DType;
 
-/// The element types, by type flag. Since: 0 always, 1 to 4 2015, 5 and 6 0.11, 7 1.6, 12 1.7, the others 2.0.
+/// The element types by type flag. Flag 0 has always existed, 1 to 4 since 2015, 5 and 6 since MXNet 0.11, 7 since 1.6,
+/// 12 since 1.7, the others since 2.0.
 const TYPES: [DType; 13] = [
     DType::F32,
     DType::F64,
@@ -29,7 +30,8 @@ pub(crate) fn flag(dtype: DType) -> Option<i32> {
     TYPES.iter().position(|known| *known == dtype).map(|flag| flag as i32)
 }
 
-/// The device of an array when it was saved. It is only shown: files from machines with other devices are ordinary.
+/// The device that an array was on when it was saved. It is only displayed, because files come from machines with other
+/// devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Context {
     pub(crate) dev_type: i32,

@@ -1,4 +1,4 @@
-//! A symbol's operators as the layers of a net: values are outputs of nodes.
+//! Makes the layers of a net from a symbol's operators; values are outputs of nodes.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use crate::error::{Fault, ReadError, check_limit};
 use crate::limits::Limit;
 use crate::net::{Builder, Draft, Net, Role};
 
-/// Nets of more outputs are refused.
+/// A net with more outputs is refused.
 const MAX_OUTPUTS: u64 = 1 << 16;
 
-/// An output of a node: the node, and which one.
+/// An output of a node: the node and the output's index.
 type Value = (u64, u64);
 
-/// What an operator reads.
+/// The inputs of an operator.
 #[derive(Debug, Default)]
-pub(super) struct Reads {
+pub(super) struct Inputs {
     pub(super) bottoms: Vec<Value>,
     pub(super) tensors: Vec<(Role, Arc<str>)>,
 }
@@ -32,22 +32,22 @@ impl Layers {
         Self { builder: Builder::new(), heads: Vec::new() }
     }
 
-    /// Adds the operator of a node, which stands at byte `at`.
+    /// Adds the operator of a node at byte `at`.
     pub(super) fn push(
         &mut self,
         (op, name, operator): (&str, &str, &Operator),
         node: u64,
-        reads: Reads,
+        inputs: Inputs,
         at: u64,
     ) -> Result<(), Fault> {
         let draft = Draft {
             name: name.to_owned(),
             kind: operator.kind(op),
             type_name: op.to_owned(),
-            bottoms: reads.bottoms,
-            // Only the operator knows how many more there are; another operator that uses one names it.
+            bottoms: inputs.bottoms,
+            // Only the operator knows how many more outputs it has; an operator that reads one names it.
             tops: vec![(node, 0)],
-            tensors: reads.tensors,
+            tensors: inputs.tensors,
             shared: Vec::new(),
             is_training: false,
             is_conditional: false,
@@ -56,14 +56,14 @@ impl Layers {
         self.builder.push(draft, at)
     }
 
-    /// An output of the net, which is named at byte `at`.
+    /// Adds an output of the net, named at byte `at`.
     pub(super) fn head(&mut self, node: u64, output: u64, at: u64) -> Result<(), ReadError> {
         check_limit(at, Limit::Fixed, "the number of outputs", self.heads.len() as u64 + 1, MAX_OUTPUTS)?;
         self.heads.push((node, output));
         Ok(())
     }
 
-    /// The net. Its outputs count as read, and a variable that is also read as a value, not as a parameter, as shared.
+    /// Builds the net. Its outputs count as read. A parameter that an operator also reads as a value counts as shared.
     pub(super) fn finish<'a>(mut self, variables: impl Iterator<Item = (u64, &'a Arc<str>)>) -> Net {
         for head in self.heads {
             self.builder.read(head);

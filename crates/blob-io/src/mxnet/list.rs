@@ -1,6 +1,6 @@
-//! What an MXNet file says of its arrays beside their values: versions, devices, storage, keys.
+//! What an MXNet file stores about its arrays besides their values: versions, devices, storage types, keys.
 //!
-//! Enough to write the same file again. The values are the entries', and the file's bytes are `write`'s.
+//! Enough to write the same file again. The entries have the values, and `write` makes the file's bytes.
 
 use blob_core::Shape;
 
@@ -14,7 +14,7 @@ use crate::wire::source::Source;
 
 /// The arrays of an MXNet file that is to be written, in their order, without their values.
 ///
-/// Each names the tensors of a [`Layout`](crate::Layout) that hold its values, by their index there.
+/// Each refers to the tensors of a [`Layout`](crate::Layout) that hold its values, by their index there.
 ///
 /// ```
 /// use blob_core::{DType, Shape};
@@ -25,7 +25,7 @@ use crate::wire::source::Source;
 /// list.push("arg:fc1_weight", 0);
 /// let weight = TensorSpec::new("w", DType::F32, Shape::new([2, 3])?);
 /// let layout = Layout::new(&[weight], Frame::MxnetList(&list))?;
-/// // Behind the list's head and the record's.
+/// // After the header of the list and that of the record.
 /// assert_eq!(layout.offsets()[0], 24 + (24 + 2 * 8));
 /// # Ok::<(), blob_io::Error>(())
 /// ```
@@ -34,10 +34,10 @@ pub struct List {
     /// The version of the last record, and of those that are added.
     version: Version,
     pub(super) arrays: Vec<Array>,
-    /// One for each array, as it is stored; none in an unnamed list and around a bare record.
+    /// One for each array, as it is stored; none in an unnamed list and for a bare record.
     pub(super) keys: Option<Vec<Vec<u8>>>,
-    /// Whether the keys were read from a file of MXNet: then they are written again even if the rules for keys forbid
-    /// them.
+    /// Whether the keys were read from a file of MXNet; then they are written again even if they break the rules for
+    /// keys.
     pub(super) has_found_keys: bool,
 }
 
@@ -46,21 +46,21 @@ pub(super) struct Array {
     pub(super) version: Version,
     pub(super) context: Context,
     pub(super) stored: Stored,
-    /// Whether it was read from a file of MXNet: then it is written again even if the rules of its version forbid it.
+    /// Whether it was read from a file of MXNet; then it is written again even if it breaks the rules of its version.
     pub(super) is_found: bool,
 }
 
 /// What is stored, with the indices of the tensors that hold it.
 #[derive(Clone, Debug)]
 pub(super) enum Stored {
-    /// No array: the extents that say so.
+    /// No array: the extents that mark this.
     None(Vec<i64>),
     Dense(usize),
     Sparse {
         kind: SparseKind,
         /// The dense shape.
         shape: Shape,
-        /// The stored shape of the values, where it differs from theirs.
+        /// The stored shape of the values, which may differ from the real one.
         stale: Option<Vec<i64>>,
         /// The values, then the index arrays in the file's order.
         parts: Vec<usize>,
@@ -68,7 +68,7 @@ pub(super) enum Stored {
 }
 
 impl List {
-    /// A list of arrays with names, still empty.
+    /// An empty list of arrays with names.
     #[must_use]
     pub fn new(version: Version) -> Self {
         Self { version, arrays: Vec::new(), keys: Some(Vec::new()), has_found_keys: false }
@@ -116,8 +116,8 @@ impl List {
         self
     }
 
-    /// Reads all heads of a file again, which had `count` records. `no_axes` is how its entries were read; they are the
-    /// tensors, in their order.
+    /// Reads the record headers of a file with `count` records again, with the `no_axes` that its entries were read
+    /// with. The entries are the tensors, in their order.
     pub(crate) fn read(source: &dyn Source, count: u64, is_bare: bool, no_axes: NoAxes) -> Result<Self, ReadError> {
         let mut cursor = Cursor::new(source);
         if !is_bare {
@@ -144,7 +144,7 @@ impl List {
 }
 
 impl Array {
-    /// As a file has it. Its tensors are the next ones.
+    /// An array of a file. Its tensors are the next ones.
     fn found(record: Record, tensors: &mut usize) -> Self {
         let mut next = || {
             *tensors += 1;

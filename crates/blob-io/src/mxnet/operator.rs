@@ -1,11 +1,11 @@
-//! What an operator's attributes alone say of its parameters: which of its inputs they are, and their shapes as far as
-//! these do not depend on the net's input; what they say to a layer. Pure.
+//! What follows from an operator's attributes alone: which of its inputs are parameters, the extents of these that do
+//! not depend on the net's input, and the settings of its layer. Pure.
 //!
 //! Sources: the `InferShape` of each operator in apache/mxnet 1.9.1, `src/operator/nn` and `src/operator`.
 
 use crate::net::{LayerKind, Role, Settings};
 
-/// The attributes of one operator that count here.
+/// The attributes of one operator that matter here.
 #[derive(Debug, Default)]
 pub(super) struct Operator {
     kernel: Option<Vec<Option<usize>>>,
@@ -25,7 +25,7 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// Takes one attribute.
+    /// Sets an attribute.
     pub(super) fn set(&mut self, key: &str, value: &str) {
         let number = || value.parse().ok().filter(|n| *n > 0);
         match key {
@@ -47,7 +47,7 @@ impl Operator {
         }
     }
 
-    /// What the operator is as a layer.
+    /// The operator's kind as a layer.
     pub(super) fn kind(&self, op: &str) -> LayerKind {
         match op {
             "Convolution" | "Convolution_v1" => LayerKind::Convolution,
@@ -60,9 +60,9 @@ impl Operator {
         }
     }
 
-    /// What the parameter at a place is to the layer.
-    pub(super) fn role(&self, op: &str, place: usize) -> Role {
-        match (op, place) {
+    /// The role of the input at an index, if it is a parameter.
+    pub(super) fn role(&self, op: &str, input: usize) -> Role {
+        match (op, input) {
             ("RNN", _) => Role::Other,
             (_, 1) => Role::Weight,
             (_, 2) => Role::Bias,
@@ -72,7 +72,7 @@ impl Operator {
         }
     }
 
-    /// What the attributes say to a layer.
+    /// The attributes as settings of a layer.
     pub(super) fn settings(&self, op: &str) -> Settings {
         let whole = |n: Option<usize>| n.map(|n| n as u64);
         // A kernel with an unknown axis is not recorded.
@@ -93,22 +93,22 @@ impl Operator {
         }
     }
 
-    /// Whether the input at a place is learnt.
-    pub(super) fn has_parameter(&self, op: &str, place: usize) -> bool {
+    /// Whether the input at an index is a learnt parameter.
+    pub(super) fn has_parameter(&self, op: &str, input: usize) -> bool {
         match op {
             "Convolution" | "Convolution_v1" | "Deconvolution" | "FullyConnected" | "InstanceNorm" | "LayerNorm"
-            | "GroupNorm" => (1..=2).contains(&place),
-            _ if is_norm(op) => (1..=4).contains(&place),
-            "Embedding" => place == 1,
-            "LeakyReLU" => place == 1 && self.act_type.as_deref() == Some("prelu"),
-            "RNN" => place == 1,
+            | "GroupNorm" => (1..=2).contains(&input),
+            _ if is_norm(op) => (1..=4).contains(&input),
+            "Embedding" => input == 1,
+            "LeakyReLU" => input == 1 && self.act_type.as_deref() == Some("prelu"),
+            "RNN" => input == 1,
             _ => false,
         }
     }
 
-    /// The shape of the parameter at a place, as far as the attributes say it.
-    pub(super) fn dims(&self, op: &str, place: usize) -> Option<Vec<Option<usize>>> {
-        match (op, place) {
+    /// The shape of the parameter at an input, as far as the attributes determine it.
+    pub(super) fn dims(&self, op: &str, input: usize) -> Option<Vec<Option<usize>>> {
+        match (op, input) {
             ("Convolution" | "Convolution_v1", 1) => {
                 let of_input = None;
                 self.filters(self.num_filter, of_input)
@@ -128,7 +128,8 @@ impl Operator {
         }
     }
 
-    /// A kernel's axes behind its two of channels, or between them where the layout has the channels last.
+    /// A weight's shape: the two axes of channels, then those of the kernel; if the layout has the channels last, the
+    /// kernel is between them.
     fn filters(&self, first: Option<usize>, second: Option<usize>) -> Option<Vec<Option<usize>>> {
         let kernel = self.kernel.as_deref()?;
         let is_last = match self.layout.as_deref() {
@@ -140,13 +141,13 @@ impl Operator {
         Some(ends.concat())
     }
 
-    /// The auxiliary states of an operator: which input each is, and what its name ends with.
+    /// The auxiliary states of an operator: the index of each among the inputs, and the suffix of its name.
     pub(super) fn auxiliary(op: &str) -> &'static [(usize, &'static str)] {
         if is_norm(op) { &[(3, "moving_mean"), (4, "moving_var")] } else { &[] }
     }
 }
 
-/// Whether an operator is a BatchNorm: those of one device, of several, and with a ReLU in it take the same inputs.
+/// Whether an operator is a BatchNorm: the variants for one device, for several, and with a ReLU have the same inputs.
 fn is_norm(op: &str) -> bool {
     let op = op.strip_prefix("_contrib_").unwrap_or(op);
     matches!(op, "BatchNorm" | "BatchNorm_v1" | "CuDNNBatchNorm" | "SyncBatchNorm" | "BatchNormWithReLU")
@@ -161,7 +162,7 @@ fn flag(value: &str) -> Option<bool> {
     }
 }
 
-/// A shape as MXNet prints it, `(8, 0, 3, 3)`: 0 or less is an axis that is not known, and no axes say nothing.
+/// A shape as MXNet prints it, `(8, 0, 3, 3)`: an extent of 0 or less is unknown, and without axes the whole shape is.
 pub(super) fn dims_of(text: &str) -> Option<Vec<Option<usize>>> {
     let inner = text.trim().strip_prefix(['(', '['])?.strip_suffix([')', ']'])?;
     let parts = inner.trim().trim_end_matches(',').split(',').map(|part| part.trim().trim_end_matches('L'));

@@ -1,6 +1,7 @@
-//! MXNet lists and bare records as entries: the records, then their keys, then a choice between two readings.
+//! Reads MXNet lists and bare records as entries: the records, then their keys, then chooses between two
+//! interpretations.
 //!
-//! The walk reads headers; data are passed over. Nothing that a file names as its device is obeyed.
+//! The walk reads headers and skips data. The devices that a file names are ignored.
 
 use std::sync::Arc;
 
@@ -16,10 +17,10 @@ use crate::wire::cursor::Cursor;
 /// `kMXAPINDArrayListMagic`.
 pub(super) const LIST_MAGIC: u64 = 0x112;
 
-/// At most this many devices are listed; a hostile file may name another one for each array.
+/// At most this many devices are listed; a hostile file may name a different one for each array.
 const MAX_CONTEXTS: usize = 4;
 
-/// Lists the arrays of a list file. Returns the versions of its records, in words.
+/// Lists the arrays of a list file. Returns the versions of its records as text.
 pub(crate) fn list(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     cursor.seek(0);
     let magic = cursor.u64("the list magic")?;
@@ -47,7 +48,7 @@ pub(crate) fn list(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Str
     let walk = choose(cursor, table, |cursor, table, walk| {
         for i in 0..count {
             if let Err(stop) = array(cursor, table, walk) {
-                number(table, 0)?;
+                name_by_index(table, 0)?;
                 return Err(stop.within(format!("array #{i}")));
             }
         }
@@ -61,18 +62,18 @@ pub(crate) fn record(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<S
     cursor.seek(0);
     let walk = choose(cursor, table, |cursor, table, walk| {
         array(cursor, table, walk)?;
-        name(table, 0, "@0", 0)?;
+        name_record(table, 0, "@0", 0)?;
         Ok(())
     })?;
     Ok(walk.finish(cursor, table, "record"))
 }
 
-/// What a walk finds beside the arrays.
+/// What a walk finds besides the arrays.
 struct Walk {
-    /// How this walk reads records whose meaning is ambiguous.
+    /// How this walk interprets ambiguous records.
     no_axes: NoAxes,
-    /// Whether there were such records.
-    open: bool,
+    /// Whether there were ambiguous records.
+    is_ambiguous: bool,
     /// V0 to V3.
     versions: [bool; 4],
     contexts: Vec<Context>,
@@ -81,12 +82,12 @@ struct Walk {
 
 impl Walk {
     fn new(no_axes: NoAxes) -> Self {
-        Self { no_axes, open: false, versions: [false; 4], contexts: Vec::new(), more_contexts: false }
+        Self { no_axes, is_ambiguous: false, versions: [false; 4], contexts: Vec::new(), more_contexts: false }
     }
 
-    fn note(&mut self, record: &Record) {
+    fn add_record(&mut self, record: &Record) {
         self.versions[record.version as usize] = true;
-        self.open |= record.no_axes;
+        self.is_ambiguous |= record.no_axes;
         if let Some(context) = record.context
             && !context.is_cpu()
             && !self.contexts.contains(&context)
@@ -99,7 +100,7 @@ impl Walk {
         }
     }
 
-    /// Adds the file's warnings and what it says of itself; returns the dialect.
+    /// Adds the file's warnings and metadata; returns the dialect.
     fn finish(self, cursor: &Cursor<'_>, table: &mut NameTable, noun: &str) -> String {
         let left = cursor.left();
         if left > 0 {
@@ -130,11 +131,12 @@ impl Walk {
     }
 }
 
-/// Walks the file from here; where V2 records without axes leave two readings open, decides for the whole file.
+/// Walks the file from here. If V2 records without axes are ambiguous, decides on one interpretation for the whole
+/// file.
 ///
-/// MXNet's own loader takes such a record for a none array that ends there, but no MXNet has ever written one; 1.5 to
-/// 1.9 wrote scalars that way, which no MXNet reads. The file's length decides: where the first reading does not end
-/// exactly at the end of the file, and the second does, the second is right.
+/// MXNet's own loader reads such a record as a missing array that ends there, but no MXNet has ever written one; 1.5 to
+/// 1.9 wrote scalars that way, which no MXNet reads. The file's length decides: if only the second interpretation ends
+/// exactly at the end of the file, it is used.
 fn choose(
     cursor: &mut Cursor<'_>,
     table: &mut NameTable,
@@ -149,7 +151,7 @@ fn choose(
         (walk, outcome)
     };
     let (none, outcome) = again(cursor, table, NoAxes::None);
-    if !none.open || outcome.is_ok() && cursor.left() == 0 {
+    if !none.is_ambiguous || outcome.is_ok() && cursor.left() == 0 {
         return outcome.map(|()| none);
     }
     let (scalar, second) = again(cursor, table, NoAxes::Scalar);
@@ -160,7 +162,7 @@ fn choose(
             outcome.map(|()| none)
         }
         (Err(first), second) => {
-            // It is not known which reading is right, so no array can be trusted.
+            // It is unknown which interpretation is right, so no array can be trusted.
             table.restart();
             // The walk that got further has the more useful error.
             Err(match second {
@@ -179,12 +181,12 @@ fn offset(refusal: &ReadError) -> u64 {
     }
 }
 
-/// Adds the entries of the record at the cursor, still without names.
+/// Adds the entries of the record at the cursor, without names.
 fn array(cursor: &mut Cursor<'_>, table: &mut NameTable, walk: &mut Walk) -> Result<(), ReadError> {
     let at = cursor.pos();
     let position = table.next_position(at)?;
     let record = record::read(cursor, walk.no_axes)?;
-    walk.note(&record);
+    walk.add_record(&record);
     match record.body {
         Body::None(_) => table.add(Entry::new(position, 0, Kind::None), at),
         Body::Dense(part) => {
@@ -204,7 +206,7 @@ fn array(cursor: &mut Cursor<'_>, table: &mut NameTable, walk: &mut Walk) -> Res
                 if entry.kind == Kind::Values && stale() {
                     entry.flags.set(Flag::StaleStorageShape);
                 }
-                // The first part keeps it for the others until it has its name.
+                // The first part keeps it for the others until the key is read.
                 entry.sparse = sparse.take();
                 table.add(entry, at)?;
             }
@@ -231,12 +233,12 @@ fn keys(cursor: &mut Cursor<'_>, table: &mut NameTable, count: u64) -> Result<()
     let found = match cursor.u64("the number of keys") {
         Ok(found) => found,
         Err(stop) => {
-            number(table, 0)?;
+            name_by_index(table, 0)?;
             return Err(stop);
         }
     };
     if found != 0 && found != count {
-        number(table, 0)?;
+        name_by_index(table, 0)?;
         let what = FaultKind::words("no keys, or one for each array", format!("{found} keys for {count} arrays"));
         return Err(ReadError::fault(at, what));
     }
@@ -249,21 +251,21 @@ fn keys(cursor: &mut Cursor<'_>, table: &mut NameTable, count: u64) -> Result<()
             match key(cursor) {
                 Ok(key) => key,
                 Err(stop) => {
-                    number(table, next)?;
+                    name_by_index(table, next)?;
                     return Err(stop.within(format!("array #{i}")));
                 }
             }
         };
-        next = name(table, next, &name_from_bytes(&key), at)?;
+        next = name_record(table, next, &name_from_bytes(&key), at)?;
     }
     Ok(())
 }
 
-/// Names the entries from `next` on by their records' numbers, where the file breaks before their keys.
-fn number(table: &mut NameTable, mut next: usize) -> Result<(), ReadError> {
+/// Names the entries from `next` on by the indices of their records, if the file ends before their keys.
+fn name_by_index(table: &mut NameTable, mut next: usize) -> Result<(), ReadError> {
     while let Some(entry) = table.entry_mut(next) {
         let key = format!("@{}", entry.position);
-        next = name(table, next, &key, 0)?;
+        next = name_record(table, next, &key, 0)?;
     }
     Ok(())
 }
@@ -273,8 +275,8 @@ pub(super) fn key(cursor: &mut Cursor<'_>) -> Result<Vec<u8>, ReadError> {
     cursor.bytes(len, cursor.file_len(), LONGEST_NAME, "its key")
 }
 
-/// Names the entries of the record whose first one is at `first`; returns where the next record's begin.
-fn name(table: &mut NameTable, first: usize, key: &str, offset: u64) -> Result<usize, ReadError> {
+/// Names the entries of the record whose first entry is at `first`; returns the index of the next record's first entry.
+fn name_record(table: &mut NameTable, first: usize, key: &str, offset: u64) -> Result<usize, ReadError> {
     let Some(entry) = table.entry_mut(first) else {
         return Ok(first);
     };
@@ -322,7 +324,7 @@ mod tests {
         bytes
     }
 
-    fn open(bytes: Vec<u8>) -> Result<Checkpoint, Error> {
+    fn is_ambiguous(bytes: Vec<u8>) -> Result<Checkpoint, Error> {
         Checkpoint::from_source("x.nd", Box::new(Bytes(bytes)))
     }
 
@@ -379,15 +381,15 @@ mod tests {
     #[test]
     fn scalars_that_no_mxnet_reads_are_recovered_where_only_that_reading_fits() {
         for value in [0.0, 3.0] {
-            let file = open(list(&[broken_scalar(value)], &[])).unwrap();
+            let file = is_ambiguous(list(&[broken_scalar(value)], &[])).unwrap();
             assert_eq!(listing(&file), ["@0 f32 scalar!"], "{value}");
             let blob = file.load(&file.entries()[0]).unwrap();
             assert_eq!(*blob.data().elements::<f32>().unwrap(), [value]);
-            let bare = open(broken_scalar(value)).unwrap();
+            let bare = is_ambiguous(broken_scalar(value)).unwrap();
             assert_eq!(listing(&bare), ["@0 f32 scalar!"]);
         }
         let records = [broken_scalar(1.0), dense(0xF993_FAC9), broken_scalar(0.0)];
-        let file = open(list(&records, &["a", "b", "c"])).unwrap();
+        let file = is_ambiguous(list(&records, &["a", "b", "c"])).unwrap();
         assert_eq!(listing(&file), ["a f32 scalar!", "b u8 2", "c f32 scalar!"]);
         assert_eq!(file.positions(), 3);
     }
@@ -396,20 +398,20 @@ mod tests {
     fn a_record_without_axes_is_none_where_that_reading_fits() {
         let none = words(&[0xF993_FAC9, 0, 0]);
         let mut bytes = list(&[none, dense(0xF993_FAC9)], &["a", "b"]);
-        assert_eq!(listing(&open(bytes.clone()).unwrap()), ["a none scalar", "b u8 2"]);
-        // Bytes behind the end make neither reading exact; then MXNet's stands.
+        assert_eq!(listing(&is_ambiguous(bytes.clone()).unwrap()), ["a none scalar", "b u8 2"]);
+        // With extra bytes at the end neither interpretation is exact; then MXNet's is used.
         bytes.push(0);
-        let file = open(bytes).unwrap();
+        let file = is_ambiguous(bytes).unwrap();
         assert_eq!(listing(&file), ["a none scalar", "b u8 2"]);
         assert_eq!(file.warnings().len(), 1);
-        let error = open(list(&[broken_scalar(1.0), vec![0xFF; 8]], &[])).unwrap_err();
-        assert_eq!(error.offset(), Some(24 + 28), "the reading that came further: {error}");
+        let error = is_ambiguous(list(&[broken_scalar(1.0), vec![0xFF; 8]], &[])).unwrap_err();
+        assert_eq!(error.offset(), Some(24 + 28), "the interpretation that got further: {error}");
     }
 
     #[test]
     fn a_repeated_key_gets_its_position_also_on_the_parts_of_a_sparse_array() {
         let records = [dense(0xF993_FAC9), rows(), rows(), dense(0xF993_FAC9)];
-        let file = open(list(&records, &["w", "w", "v", "v"])).unwrap();
+        let file = is_ambiguous(list(&records, &["w", "w", "v", "v"])).unwrap();
         let expected =
             ["w u8 2", "w@1#values f32 1×2!", "w@1#indices i64 1!", "v#values f32 1×2", "v#indices i64 1", "v@3 u8 2!"];
         assert_eq!(listing(&file), expected);
@@ -420,13 +422,13 @@ mod tests {
     }
 
     #[test]
-    fn mixed_versions_are_listed_and_told() {
-        let file = open(list(&[dense(0xF993_FAC9), dense(0xF993_FACA)], &[])).unwrap();
+    fn mixed_versions_are_listed_with_a_warning() {
+        let file = is_ambiguous(list(&[dense(0xF993_FAC9), dense(0xF993_FACA)], &[])).unwrap();
         assert_eq!(file.dialect(), "V2 and V3 records (np-shape)");
         assert!(file.warnings()[0].text.contains("mixed"));
         let mut v0 = words(&[1, 2, 2, 7, 3]);
         v0.extend([7, 8]);
-        let file = open(list(&[v0.clone(), dense(0xF993_FAC9)], &[])).unwrap();
+        let file = is_ambiguous(list(&[v0.clone(), dense(0xF993_FAC9)], &[])).unwrap();
         assert_eq!(file.dialect(), "V0 and V2 records");
         assert!(file.warnings().is_empty());
         assert_eq!(file.metadata(), [("context".to_owned(), "gpu(7)".to_owned())]);
@@ -435,7 +437,7 @@ mod tests {
     #[test]
     fn a_count_that_the_file_cannot_hold_is_refused_at_once() {
         let none = [0; 2];
-        let with = |count| open(words(&[&[0x112, 0, 0, 0, count, 0], &none[..]].concat()));
+        let with = |count| is_ambiguous(words(&[&[0x112, 0, 0, 0, count, 0], &none[..]].concat()));
         assert_eq!(with(2).unwrap_err().offset(), Some(32), "the key count is missing");
         assert_eq!(with(3).unwrap_err().offset(), Some(16));
     }
@@ -448,7 +450,7 @@ mod tests {
             bytes
         };
         let records: Vec<_> = (0..9).map(on).collect();
-        let file = open(list(&records, &[])).unwrap();
+        let file = is_ambiguous(list(&records, &[])).unwrap();
         assert_eq!(file.metadata()[0].1, "gpu(0), gpu(1), gpu(2), gpu(3), …");
     }
 
@@ -458,10 +460,10 @@ mod tests {
         for word in [0u32, 2, 0, 3] {
             record.extend(word.to_be_bytes());
         }
-        let error = open(list(&[record.clone()], &[])).unwrap_err().to_string();
+        let error = is_ambiguous(list(&[record.clone()], &[])).unwrap_err().to_string();
         assert!(error.contains("at byte 32") && error.contains("big-endian"), "{error}");
         record[7] = 2;
-        let error = open(list(&[record], &[])).unwrap_err().to_string();
+        let error = is_ambiguous(list(&[record], &[])).unwrap_err().to_string();
         assert!(error.contains("at byte 28") && error.contains("big-endian"), "{error}");
     }
 }

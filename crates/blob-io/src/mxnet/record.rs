@@ -1,7 +1,7 @@
-//! One record: an array of any version (V0 to V3) and storage (dense, row_sparse, csr), or none.
+//! Reads one record: an array of any version (V0 to V3) and storage (dense, row_sparse, csr), or none.
 //!
-//! Reads its header and passes over its data. What is wrong here is wrong with the whole file: records have no length,
-//! so where one cannot be understood, the place of the next is unknown.
+//! Reads its header and skips its data. An error in a record concerns the whole file: records have no length, so if one
+//! cannot be parsed, the offset of the next is unknown.
 
 use blob_core::{DType, MAX_AXES, Shape};
 
@@ -10,7 +10,7 @@ use crate::error::{Fault, FaultKind, ReadError};
 use crate::mxnet::flags::{self, Context};
 use crate::wire::cursor::Cursor;
 
-/// Which record layout.
+/// The layout of a record.
 // Exhaustive: MXNet is retired, so there will be no further version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
@@ -28,7 +28,7 @@ impl Version {
     /// All four, oldest first.
     pub const ALL: [Version; 4] = [Version::V0, Version::V1, Version::V2, Version::V3];
 
-    /// The first word of a record, where it does not count its axes.
+    /// The first word of a record; in V0 that is the number of axes.
     pub(crate) fn magic(self) -> Option<u32> {
         match self {
             Version::V0 => None,
@@ -39,12 +39,12 @@ impl Version {
     }
 }
 
-/// What a dense V2 record without axes is.
+/// The interpretation of a dense V2 record without axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoAxes {
-    /// No array, and the record ends: so MXNet reads it, though it never writes one.
+    /// No array, and the record ends here: MXNet reads it so, but never writes one.
     None,
-    /// A scalar: how 1.5 to 1.9 wrote one without np-shape, and then could not read it.
+    /// A scalar: MXNet 1.5 to 1.9 wrote it so without np-shape, but cannot read it.
     Scalar,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Record {
     pub(crate) version: Version,
     /// Whether its meaning depends on [`NoAxes`].
     pub(crate) no_axes: bool,
-    /// Where the array lay; none for a record without an array.
+    /// The device that the array was on; none for a record without an array.
     pub(crate) context: Option<Context>,
     pub(crate) body: Body,
 }
@@ -69,7 +69,7 @@ pub(crate) enum Body {
         kind: SparseKind,
         /// The dense shape.
         shape: Shape,
-        /// The values' shape as it is stored. It may not be theirs: see [`storage_dims`].
+        /// The values' shape as it is stored, which may be wrong: see [`storage_dims`].
         stored: Vec<i64>,
         /// The values, then the others in the order of the file.
         parts: Vec<Part>,
@@ -103,13 +103,13 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, no_axes: NoAxes) -> Result<Record, R
         _ => dims(cursor, "the shape")?,
     };
     let empty = dims.values.is_empty();
-    let undecided = version == Version::V2 && storage.is_none() && empty;
+    let is_ambiguous = version == Version::V2 && storage.is_none() && empty;
     let none = match version {
         Version::V3 => dims.values.contains(&-1) && dims.values.iter().all(|d| *d >= -1),
-        _ => empty && !(undecided && no_axes == NoAxes::Scalar),
+        _ => empty && !(is_ambiguous && no_axes == NoAxes::Scalar),
     };
     if none {
-        return Ok(Record { version, no_axes: undecided, context: None, body: Body::None(dims.values) });
+        return Ok(Record { version, no_axes: is_ambiguous, context: None, body: Body::None(dims.values) });
     }
     let shape = dims.shape()?;
     let context = Context { dev_type: cursor.i32("the device type")?, dev_id: cursor.i32("the device number")? };
@@ -118,7 +118,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, no_axes: NoAxes) -> Result<Record, R
         None => Body::Dense(data(cursor, Kind::Data, dims.at, shape, dtype)?),
         Some((kind, stored)) => sparse(cursor, kind, stored, shape, dtype)?,
     };
-    Ok(Record { version, no_axes: undecided, context: Some(context), body })
+    Ok(Record { version, no_axes: is_ambiguous, context: Some(context), body })
 }
 
 fn version(word: u32) -> Option<Version> {
@@ -140,7 +140,7 @@ fn storage(cursor: &mut Cursor<'_>, version: Version) -> Result<Option<SparseKin
         (1, Version::V2) => Ok(Some(SparseKind::RowSparse)),
         (2, Version::V2) => Ok(Some(SparseKind::Csr)),
         _ if swapped(found, 2) => Err(big_endian(at, "a storage type of 0 to 2", found)),
-        // A none array stops MXNet's writer right here: the file was never whole.
+        // MXNet's writer stops here for an array without storage: the file was never complete.
         (-1, Version::V2) => Err(ReadError::fault(
             at,
             FaultKind::words("a storage type of 0 to 2", "-1 (undefined): MXNet fails while it writes such an array"),
@@ -164,14 +164,14 @@ fn swapped(found: i32, max: i32) -> bool {
     (1..=max).contains(&found.swap_bytes())
 }
 
-/// Such a machine writes the framing little-endian and the rest in its own order (apache/mxnet#18667).
+/// A big-endian machine writes the framing little-endian and the rest in its own byte order (apache/mxnet#18667).
 fn big_endian(at: u64, expected: &'static str, found: i32) -> ReadError {
     let as_written = found.swap_bytes();
     let found = format!("{found}, which is {as_written} on a big-endian machine: MXNet itself cannot read its files");
     ReadError::fault(at, FaultKind::words(expected, found))
 }
 
-/// Dimensions as they are stored, and where.
+/// Dimensions as they are stored, with their offset and the width of each.
 struct Dims {
     at: u64,
     width: u64,
@@ -185,7 +185,7 @@ fn dims(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Dims, ReadError>
     if swapped(found, MAX_AXES as i32) {
         return Err(big_endian(at, "0 to 32 axes", found));
     }
-    // MXNet takes -1, "unknown", for a count of axes and reads 2⁶⁴-8 bytes of them; no writer stores it.
+    // MXNet reads -1, "unknown", as a number of axes, and then 2⁶⁴-8 bytes of extents; no writer stores it.
     let Ok(ndim) = usize::try_from(found) else {
         let what = FaultKind::Flag { field: "the number of axes", found: found.into(), known: "0 to 32" };
         return Err(ReadError::fault(at, what));
@@ -200,7 +200,7 @@ fn dims(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Dims, ReadError>
     Ok(Dims { at, width: 8, values })
 }
 
-/// As many `u32` as the record's first word said.
+/// As many `u32` as the record's first word says.
 fn short_dims(cursor: &mut Cursor<'_>, ndim: usize) -> Result<Dims, ReadError> {
     let at = cursor.pos();
     let field = "the shape";
@@ -258,13 +258,13 @@ fn sparse(
     shape: Shape,
     dtype: DType,
 ) -> Result<Body, ReadError> {
-    let mut indexes = Vec::with_capacity(2);
+    let mut index_arrays = Vec::with_capacity(2);
     let mut rows = 0;
     for name in &kind.parts()[1..] {
         let dtype = type_flag(cursor, "an index array's type flag")?;
         let dims = dims(cursor, "an index array's shape")?;
         let shape = dims.shape()?;
-        // MXNet refuses others too; the number of values would not be known.
+        // MXNet refuses others too, because the number of values would be unknown.
         if shape.num_axes() != 1 {
             let what = FaultKind::Mismatch {
                 field: "the axes of an index array",
@@ -274,7 +274,7 @@ fn sparse(
             return Err(ReadError::fault(dims.at, what));
         }
         rows = dims.values[0];
-        indexes.push((*name, dims.at, shape, dtype));
+        index_arrays.push((*name, dims.at, shape, dtype));
     }
     let (at, width) = (stored.at, stored.width);
     let Some(values) = storage_dims(kind, &stored.values, shape.dims(), rows) else {
@@ -283,7 +283,7 @@ fn sparse(
     };
     let values = Dims { at, width, values }.shape()?;
     let mut parts = vec![data(cursor, Kind::Values, at, values, dtype)?];
-    for (name, at, shape, dtype) in indexes {
+    for (name, at, shape, dtype) in index_arrays {
         parts.push(data(cursor, name, at, shape, dtype)?);
     }
     Ok(Body::Sparse { kind, shape, stored: stored.values, parts })
@@ -291,8 +291,9 @@ fn sparse(
 
 /// The shape of a sparse array's values, from the stored one, the dense one and the number of indices.
 ///
-/// The stored one may be stale: MXNet writes it before the operation that makes the array has ended, and the rest
-/// after. So, as its loader does: where it has no elements it is made anew, and its first extent is never believed.
+/// The stored shape may be stale: MXNet writes it before the operation that computes the array has ended, and the rest
+/// after it. Therefore, as in MXNet's loader, a shape without elements is replaced, and the first extent is always that
+/// of the indices.
 fn storage_dims(kind: SparseKind, stored: &[i64], dense: &[usize], indices: i64) -> Option<Vec<i64>> {
     let mut dims = stored.to_vec();
     if stored.contains(&0) {
@@ -310,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_extent_of_a_storage_shape_is_never_believed() {
+    fn the_first_extent_of_a_storage_shape_is_ignored() {
         let csr = |stored: &[i64]| storage_dims(SparseKind::Csr, stored, &[6, 4], 5);
         let rows = |stored: &[i64]| storage_dims(SparseKind::RowSparse, stored, &[6, 4, 2], 3);
         assert_eq!(csr(&[5]).unwrap(), [5]);

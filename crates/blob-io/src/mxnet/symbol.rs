@@ -1,8 +1,8 @@
-//! MXNet's symbol files (`-symbol.json`): the variables of a net, which of them are auxiliary states, and what the file
-//! says of their shapes and dtypes; its operators as a net's layers.
+//! Reads MXNet's symbol files (`-symbol.json`): the variables of a net with their shapes and dtypes, which of them are
+//! auxiliary states, and its operators as a net's layers.
 //!
-//! Of every generation: nodes as nnvm writes them (MXNet 0.9 and newer), and those from before it, which leave
-//! auxiliary states out. Evaluates no operator; what its attributes alone say of a shape is `operator`'s.
+//! Reads every generation: nodes as nnvm writes them (MXNet 0.9 and newer), and older ones, which leave auxiliary
+//! states out. Evaluates no operator; `operator` derives shapes from its attributes alone.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use blob_core::DType;
 
 use super::flags;
-use super::layers::{Layers, Reads};
+use super::layers::{Inputs, Layers};
 use super::operator::{Operator, dims_of};
 use crate::error::{Error, FaultKind, ReadError, check_limit};
 use crate::limits::{LONGEST_NAME, Limit, Limits};
@@ -19,16 +19,16 @@ use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 use crate::wire::source::{Bytes, FileSource, Source};
 
-/// Longer files are refused: the largest net of a zoo has under a megabyte.
+/// Longer files are refused: the largest net of a model zoo has under a megabyte.
 const MAX_BYTES: u64 = 128 << 20;
-/// A node of more inputs is refused: the largest concatenations have some hundred.
+/// A node with more inputs is refused: the largest concatenations have a few hundred.
 const MAX_INPUTS: u64 = 1 << 16;
-/// How deep values may nest that are passed over, subgraphs among them.
+/// How deep skipped values may nest, for example subgraphs.
 const MAX_NESTED: u32 = 64;
-/// A longer attribute is passed over: those that count are numbers and short lists.
+/// A longer attribute is ignored: those that matter are numbers and short lists.
 const MAX_TEXT: u64 = 1 << 10;
-/// Variables of such names are learnt, whatever uses them: MXNet's `Initializer` goes by these endings.
-const LEARNT: [&str; 9] =
+/// Variables with these suffixes are learnt, whatever uses them: MXNet's `Initializer` decides by them.
+const LEARNT_SUFFIXES: [&str; 9] =
     ["weight", "bias", "gamma", "beta", "moving_mean", "moving_var", "running_mean", "running_var", "parameters"];
 
 /// A net's variables, as a symbol file lists them.
@@ -65,13 +65,13 @@ pub struct Symbol {
 pub struct Variable {
     /// Its name, without `arg:` or `aux:`.
     pub name: Arc<str>,
-    /// Whether it is an auxiliary state, as the running mean of a BatchNorm is: an operator changes it.
+    /// Whether it is an auxiliary state, which an operator changes, such as the running mean of a BatchNorm.
     pub is_auxiliary: bool,
-    /// Whether its place at an operator or its name says that it is learnt, and so that a file of parameters has it.
-    /// Data and labels are not, nor is a variable with a name of its own that only unknown operators use.
+    /// Whether an operator that it is an input of, or its name, shows that it is learnt, so that a file of parameters
+    /// has it. Data and labels are not, nor is a variable with another name that only unknown operators use.
     pub is_parameter: bool,
-    /// Its shape: as it is declared, else what the operator's attributes say; `None` for an axis, or all of it, that
-    /// depends on the net's input.
+    /// Its declared shape, else that from the operator's attributes; `None` for an axis, or for the whole shape, if
+    /// that depends on the net's input.
     pub dims: Option<Box<[Option<usize>]>>,
     /// Its dtype, where it is declared.
     pub dtype: Option<DType>,
@@ -81,7 +81,8 @@ impl Symbol {
     /// Reads a symbol file.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Malformed`] and its like where it is no symbol file, with the byte.
+    /// [`Error::Io`]; [`Error::Malformed`] or [`Error::LimitExceeded`], with the offset, for a file that is no symbol
+    /// file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -93,7 +94,7 @@ impl Symbol {
         Self::from_source(&name, &source)
     }
 
-    /// Reads a symbol file's bytes; `name` is what errors call it.
+    /// Reads a symbol file's bytes; errors call it `name`.
     ///
     /// # Errors
     /// As [`Symbol::open`].
@@ -115,17 +116,17 @@ impl Symbol {
 }
 
 impl Variable {
-    /// Adds what an operator says of it, without changing what is declared.
-    fn learn(&mut self, dims: Option<Vec<Option<usize>>>, is_auxiliary: bool) {
+    /// Marks it as learnt and adds the extents that an operator determines, without changing declared ones.
+    fn mark_parameter(&mut self, dims: Option<Vec<Option<usize>>>, is_auxiliary: bool) {
         self.is_parameter = true;
         self.is_auxiliary |= is_auxiliary;
-        let Some(said) = dims else {
+        let Some(found) = dims else {
             return;
         };
         match &mut self.dims {
-            None => self.dims = Some(said.into()),
-            Some(own) if own.len() == said.len() => {
-                own.iter_mut().zip(said).for_each(|(own, said)| *own = own.or(said));
+            None => self.dims = Some(found.into()),
+            Some(own) if own.len() == found.len() => {
+                own.iter_mut().zip(found).for_each(|(own, found)| *own = own.or(found));
             }
             Some(_) => {}
         }
@@ -148,7 +149,7 @@ fn nodes(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Nodes, ReadError
             // Each is an output of a node, as in `inputs`. A node that does not exist is ignored.
             ("heads", _) => text.items(|text| {
                 let at = text.pos();
-                let Used { node, output, .. } = used(text)?;
+                let InputRef { node, output, .. } = input_ref(text)?;
                 nodes.layers.head(node, output, at)
             }),
             _ => text.skip_json(MAX_NESTED),
@@ -172,8 +173,8 @@ struct Nodes {
     layers: Layers,
 }
 
-/// An entry of a node's inputs: which node, and which version of it, where the file counts versions.
-struct Used {
+/// An entry of a node's inputs: the node, its output, and the version, if the file has versions.
+struct InputRef {
     node: u64,
     output: u64,
     version: Option<u64>,
@@ -196,7 +197,7 @@ impl Nodes {
                     text.items(|text| {
                         let count = inputs.len() as u64 + 1;
                         check_limit(text.pos(), Limit::Fixed, "the number of inputs", count, MAX_INPUTS)?;
-                        inputs.push(used(text)?);
+                        inputs.push(input_ref(text)?);
                         Ok(())
                     })?;
                 }
@@ -208,7 +209,7 @@ impl Nodes {
         let (op, name) = (op.ok_or_else(|| missing("an op"))?, name.ok_or_else(|| missing("a name"))?);
         if op == "null" {
             self.of_node.push(Some(self.variables.len() as u32));
-            let is_parameter = LEARNT.iter().any(|ending| name.ends_with(ending));
+            let is_parameter = LEARNT_SUFFIXES.iter().any(|ending| name.ends_with(ending));
             return self.push(Variable { name: name.into(), is_parameter, ..declared }, at, limits);
         }
         self.apply(&operator, (&op, &name), &inputs, (at, limits))?;
@@ -223,59 +224,59 @@ impl Nodes {
         Ok(())
     }
 
-    /// What an operator says of the variables that it uses.
+    /// Adds an operator: marks the variables that are its parameters, and adds its layer.
     fn apply(
         &mut self,
         operator: &Operator,
         (op, name): (&str, &str),
-        inputs: &[Used],
+        inputs: &[InputRef],
         (at, limits): (u64, &Limits),
     ) -> Result<(), ReadError> {
-        let mut reads = Reads::default();
-        for (place, used) in inputs.iter().enumerate() {
+        let mut layer_inputs = Inputs::default();
+        for (index, used) in inputs.iter().enumerate() {
             let node = usize::try_from(used.node).ok().and_then(|node| self.of_node.get(node));
             let node = node.ok_or_else(|| {
                 let found = format!("node {}, which does not come before", used.node);
                 ReadError::fault(at, FaultKind::words("an input that comes before its user", found))
             })?;
             let Some(variable) = node.map(|index| &mut self.variables[index as usize]) else {
-                reads.bottoms.push((used.node, used.output));
+                layer_inputs.bottoms.push((used.node, used.output));
                 continue;
             };
-            // Measured on 25 models: an edge of a later version leads to an auxiliary state, and no other does.
+            // Measured on 25 models: an edge leads to an auxiliary state exactly if its version is above 0.
             let is_changed = used.version.is_some_and(|version| version > 0);
-            if is_changed || operator.has_parameter(op, place) {
-                variable.learn(operator.dims(op, place), is_changed);
-                reads.tensors.push((operator.role(op, place), Arc::clone(&variable.name)));
+            if is_changed || operator.has_parameter(op, index) {
+                variable.mark_parameter(operator.dims(op, index), is_changed);
+                layer_inputs.tensors.push((operator.role(op, index), Arc::clone(&variable.name)));
             } else {
-                reads.bottoms.push((used.node, used.output));
+                layer_inputs.bottoms.push((used.node, used.output));
             }
         }
-        // Before nnvm, auxiliary states were no nodes; MXNet adds them when it loads such a file.
+        // Before nnvm, auxiliary states were not nodes; MXNet adds them when it loads such a file.
         if inputs.iter().all(|used| used.version.is_none()) {
-            for (place, suffix) in Operator::auxiliary(op) {
-                if inputs.len() <= *place {
+            for (index, suffix) in Operator::auxiliary(op) {
+                if inputs.len() <= *index {
                     let mut variable = Variable { name: format!("{name}_{suffix}").into(), ..Variable::default() };
-                    variable.learn(operator.dims(op, *place), true);
-                    reads.tensors.push((operator.role(op, *place), Arc::clone(&variable.name)));
+                    variable.mark_parameter(operator.dims(op, *index), true);
+                    layer_inputs.tensors.push((operator.role(op, *index), Arc::clone(&variable.name)));
                     self.push(variable, at, limits)?;
                 }
             }
         }
-        self.layers.push((op, name, operator), self.of_node.len() as u64, reads, at)?;
+        self.layers.push((op, name, operator), self.of_node.len() as u64, layer_inputs, at)?;
         Ok(())
     }
 }
 
 /// One entry of `inputs`: `[node, output]`, in newer files `[node, output, version]`.
-fn used(text: &mut Literal<'_, '_>) -> Result<Used, ReadError> {
+fn input_ref(text: &mut Literal<'_, '_>) -> Result<InputRef, ReadError> {
     text.blank()?;
     let at = text.pos();
     text.expect(b'[', "an input's numbers")?;
     let numbers = text.numbers(b']', "a number")?;
     match numbers.kept[..] {
-        [node, output] => Ok(Used { node, output, version: None }),
-        [node, output, version] => Ok(Used { node, output, version: Some(version) }),
+        [node, output] => Ok(InputRef { node, output, version: None }),
+        [node, output, version] => Ok(InputRef { node, output, version: Some(version) }),
         _ => {
             let found = format!("{} of them", numbers.count);
             Err(ReadError::fault(at, FaultKind::words("an input of two or three numbers", found)))
@@ -283,7 +284,7 @@ fn used(text: &mut Literal<'_, '_>) -> Result<Used, ReadError> {
     }
 }
 
-/// The attributes of a node, texts all of them: an operator's, or what a variable declares.
+/// Reads the attributes of a node, which are all texts: those of an operator, or the declaration of a variable.
 fn attributes(text: &mut Literal<'_, '_>, operator: &mut Operator, declared: &mut Variable) -> Result<(), ReadError> {
     text.members(|text| {
         let key = text.key()?;

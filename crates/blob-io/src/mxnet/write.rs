@@ -1,8 +1,7 @@
 //! The layout of an MXNet list or bare record.
 //!
-//! Byte for byte what `mx.nd.save` writes (`NDArray::Save` of apache/mxnet, `src/ndarray/ndarray.cc`): records one
-//! after the other, each its head and its values, then the keys. Nothing is aligned, and there is no place for
-//! metadata.
+//! Byte for byte what `mx.nd.save` writes (`NDArray::Save` of apache/mxnet, `src/ndarray/ndarray.cc`): the records,
+//! each its header and its values, then the keys. Nothing is aligned, and there is no place for metadata.
 
 use blob_core::Shape;
 
@@ -15,10 +14,10 @@ use crate::mxnet::record::Version;
 use crate::parts::Placed;
 use crate::spec::{Problems, TensorSpec, refuse, total, unique};
 
-/// What errors call a list, and a bare record.
+/// The names in errors of a list and of a bare record.
 const FORMATS: [&str; 2] = ["params", "mxnet-record"];
 
-/// Lays out a list; a bare one is a record alone, without keys.
+/// Lays out a list; if `is_bare`, only its single record, without keys.
 pub(crate) fn plan(specs: &[TensorSpec], list: &List, is_bare: bool) -> Result<Placed, Error> {
     let format = FORMATS[usize::from(is_bare)];
     let keys = list.keys.as_ref().filter(|_| !is_bare);
@@ -67,14 +66,19 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List, is_bare: bool) -> Result<P
 }
 
 /// Whether the parts of a sparse array have the shapes that a reader will compute for them.
-fn check_parts(kind: SparseKind, dense: &[usize], values: &[usize], indexes: &[&TensorSpec]) -> Result<(), String> {
-    let lengths: Vec<usize> = indexes.iter().map(|spec| spec.shape.count()).collect();
+fn check_parts(
+    kind: SparseKind,
+    dense: &[usize],
+    values: &[usize],
+    index_arrays: &[&TensorSpec],
+) -> Result<(), String> {
+    let lengths: Vec<usize> = index_arrays.iter().map(|spec| spec.shape.count()).collect();
     let (wanted, count) = match (kind, dense, &lengths[..]) {
         (SparseKind::RowSparse, [_, inner @ ..], &[count]) => ([&[count], inner].concat(), [count].to_vec()),
         (SparseKind::Csr, &[rows, _], &[_, count]) => (vec![count], vec![rows + 1, count]),
         _ => return Err(format!("is a {} array, and none has the shape {dense:?}", kind.name())),
     };
-    if indexes.iter().any(|spec| spec.shape.num_axes() != 1) || lengths != count || values != wanted {
+    if index_arrays.iter().any(|spec| spec.shape.num_axes() != 1) || lengths != count || values != wanted {
         return Err(format!(
             "has parts that do not fit a {} array of {dense:?} with index arrays of {lengths:?}: values of {values:?}",
             kind.name()
@@ -83,7 +87,7 @@ fn check_parts(kind: SparseKind, dense: &[usize], values: &[usize], indexes: &[&
     Ok(())
 }
 
-/// A file in the making.
+/// The state of a layout.
 struct File<'a> {
     format: &'static str,
     specs: &'a [TensorSpec],
@@ -104,7 +108,7 @@ impl<'a> File<'a> {
                     return Err("is the lack of an array, which records of V0 and V1 hold, not of V2 or V3".to_owned());
                 }
                 self.begin(array.version, None);
-                // V0 and V1 mark it by having no axes.
+                // V0 and V1 mark a missing array by a shape without axes.
                 self.dims(array.version, if array.is_found { dims } else { &[] })
             }
             Stored::Dense(tensor) => {
@@ -134,14 +138,14 @@ impl<'a> File<'a> {
         if array.version != Version::V2 {
             return Err("is sparse, which only a record of V2 holds".to_owned());
         }
-        let (&[values, ref indexes @ ..], true) = (parts, parts.len() == kind.parts().len()) else {
+        let (&[values, ref index_arrays @ ..], true) = (parts, parts.len() == kind.parts().len()) else {
             let (wanted, found) = (kind.parts().len(), parts.len());
             return Err(format!("is a {} array, which has {wanted} parts, not {found}", kind.name()));
         };
         let stored = self.spec(values)?;
-        let indexes = indexes.iter().map(|&index| self.spec(index)).collect::<Result<Vec<_>, _>>()?;
+        let index_arrays = index_arrays.iter().map(|&index| self.spec(index)).collect::<Result<Vec<_>, _>>()?;
         if !array.is_found {
-            check_parts(kind, shape.dims(), stored.shape.dims(), &indexes)?;
+            check_parts(kind, shape.dims(), stored.shape.dims(), &index_arrays)?;
         }
         self.begin(array.version, Some(kind));
         match stale {
@@ -151,14 +155,14 @@ impl<'a> File<'a> {
         self.shape(array.version, shape)?;
         self.context(array);
         self.flag(stored)?;
-        for spec in indexes {
+        for spec in index_arrays {
             self.flag(spec)?;
             self.shape(array.version, &spec.shape)?;
         }
         parts.iter().try_for_each(|&part| self.values(part))
     }
 
-    /// The words in front of the shape. V0 has none: its number of axes comes first.
+    /// The words before the shape. V0 has none: it begins with the number of axes.
     fn begin(&mut self, version: Version, sparse: Option<SparseKind>) {
         if let Some(magic) = version.magic() {
             self.head.extend(magic.to_le_bytes());

@@ -1,6 +1,6 @@
-//! What a NeoML archive holds beside its tensors: heads, null places, and all that only NeoML understands.
+//! What a NeoML archive holds besides its tensors: headers, null flags, and data that only NeoML understands.
 //!
-//! Enough to write the same archive again, or the same around other values. The bytes are `write`'s.
+//! Enough to write the same archive again, also with other values. `write` makes the bytes.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ use crate::neoml::{net, read};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::Source;
 
-/// What a file may hold beside its blobs: nets have some hundred bytes a layer, and all of it is kept in memory.
+/// How many bytes a file may hold besides its blobs, which are kept in memory: nets have a few hundred bytes a layer.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The blobs of a NeoML archive that is to be written, in their order, without their values.
 ///
-/// Each names the tensor of a [`Layout`](crate::Layout) that holds its values, by its index there.
+/// Each refers to the tensor of a [`Layout`](crate::Layout) that holds its values, by its index there.
 ///
 /// ```
 /// use blob_core::{DType, Dims7, Shape};
@@ -26,14 +26,15 @@ const MAX_BYTES: u64 = 64 << 20;
 ///
 /// let images = Shape::from(Dims7::new([1, 3, 1, 4, 5, 1, 6])?);
 /// let layout = Layout::new(&[TensorSpec::new("w", DType::F32, images)], Frame::Neoml(&Archive::blob()))?;
-/// // A blob's head, then its cells.
+/// // A blob's header, then its values.
 /// assert_eq!((layout.offsets(), layout.len()), (&[45][..], 45 + 4 * 360));
 /// # Ok::<(), blob_io::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Archive {
     pub(super) parts: Vec<Part>,
-    /// Whether lengths that are not known count the bytes of the blobs, as those of a pickle do.
+    /// Whether the file has lengths that cover the blobs but cannot be updated, as in a pickle; then sizes must not
+    /// change.
     pub(super) is_fixed: bool,
 }
 
@@ -46,15 +47,15 @@ pub(super) enum Part {
         tensor: usize,
         found: Option<Found>,
     },
-    /// A blob of the file that is changed, which stays.
+    /// A blob of the file that is changed, which is kept.
     Kept(Found),
 }
 
-/// A blob as a file has it.
+/// A blob of an existing file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) head: [u8; HEAD],
-    /// Where its cells are, and their bytes.
+    /// The offset and the length of its cells, which is NeoML's word for values.
     pub(super) cells: u64,
     pub(super) len: u64,
 }
@@ -69,7 +70,7 @@ impl Archive {
     /// An array of `len` blobs, as `SerializeBlobs` writes it; they have no names.
     #[must_use]
     pub fn array(len: usize) -> Self {
-        // A count that NeoML has no number for is refused with the layout.
+        // The layout refuses a count beyond NeoML's numbers.
         let count = u32::try_from(len).unwrap_or(u32::MAX);
         let mut parts = vec![Part::Bytes(count.to_le_bytes().to_vec())];
         for tensor in 0..len {
@@ -78,8 +79,8 @@ impl Archive {
         Self { parts, is_fixed: false }
     }
 
-    /// The archive of a file that gives these of its blobs only, by their index, for the tensors of a layout in their
-    /// order; the others stay as the file has them, at [`Layout::copies`](crate::Layout::copies).
+    /// The archive of a file in which only these blobs, by their index, are replaced by the tensors of a layout, in
+    /// their order. The others are kept, at [`Layout::copies`](crate::Layout::copies).
     #[must_use]
     pub fn replacing(mut self, blobs: &[usize]) -> Self {
         let given: HashMap<usize, usize> = blobs.iter().enumerate().map(|(tensor, blob)| (*blob, tensor)).collect();
@@ -95,12 +96,12 @@ impl Archive {
         self
     }
 
-    /// How many blobs are to be given.
+    /// How many blobs take a tensor of the layout.
     pub(super) fn blobs(&self) -> usize {
         self.parts.iter().filter(|part| matches!(part, Part::Blob { .. })).count()
     }
 
-    /// What a file holds beside the values of its arrays; `None` for other formats.
+    /// Reads what a file holds besides the values of its arrays; `None` for other formats.
     pub(crate) fn read(source: &dyn Source, format: Format, limits: &Limits) -> Result<Option<Self>, ReadError> {
         let mut cursor = Cursor::new(source);
         let mut records = Vec::new();
@@ -118,7 +119,7 @@ impl Archive {
         Self::of_records(source, &records, is_pickle).map(Some)
     }
 
-    /// The archive of these records, with all bytes around their cells as the source has them.
+    /// The archive of these records, with all bytes of the source around their cells.
     fn of_records(source: &dyn Source, records: &[Record], is_fixed: bool) -> Result<Self, ReadError> {
         let cells: u64 = records.iter().map(Record::cell_bytes).sum();
         let beside = source.len() - cells;
@@ -132,27 +133,27 @@ impl Archive {
         let mut cursor = Cursor::new(source);
         let mut parts = Vec::new();
         for (tensor, record) in records.iter().enumerate() {
-            take(&mut cursor, record.at, &mut parts)?;
+            keep_until(&mut cursor, record.at, &mut parts)?;
             let head = cursor.array::<HEAD>(source.len(), "the head of a blob")?;
             let found = Found { head, cells: cursor.pos(), len: record.cell_bytes() };
             let (version, pack) = (record.version, record.pack);
             parts.push(Part::Blob { version, pack, tensor, found: Some(found) });
             cursor.skip(found.len, "the cells")?;
         }
-        take(&mut cursor, source.len(), &mut parts)?;
+        keep_until(&mut cursor, source.len(), &mut parts)?;
         Ok(Self { parts, is_fixed })
     }
 }
 
 impl Part {
-    /// As NeoML writes it now.
+    /// A blob of the current version.
     fn new_blob(tensor: usize) -> Self {
         Self::Blob { version: 2000, pack: 0, tensor, found: None }
     }
 }
 
-/// Keeps the bytes up to a place.
-fn take(cursor: &mut Cursor<'_>, end: u64, parts: &mut Vec<Part>) -> Result<(), ReadError> {
+/// Keeps the bytes up to `end`.
+fn keep_until(cursor: &mut Cursor<'_>, end: u64, parts: &mut Vec<Part>) -> Result<(), ReadError> {
     let len = end.saturating_sub(cursor.pos());
     if len > 0 {
         parts.push(Part::Bytes(cursor.bytes(len, end, MAX_BYTES, "what lies beside the blobs")?));

@@ -1,6 +1,6 @@
-//! The record that every layer of a NeoML net has, whatever its class: `CBaseLayer::Serialize`.
+//! Reads the record that every layer of a NeoML net has, whatever its class: `CBaseLayer::Serialize`.
 //!
-//! Found by its form alone. In front of it stand the class's name and the versions of the class and its bases.
+//! It is recognised by its form alone. The class's name and the versions of the class and its bases precede it.
 
 use std::ops::Range;
 
@@ -22,47 +22,47 @@ const MAX_OUTPUTS: u32 = 1 << 16;
 /// A class has a few bases.
 const MAX_VERSIONS: usize = 8;
 
-/// What a layer is and has, without the parameters of its class.
+/// A layer without the parameters of its class.
 #[derive(Debug)]
 pub(super) struct BaseLayer {
     pub(super) name: String,
-    /// The layers that it takes its inputs from, and which output of each.
+    /// The layers that its inputs come from, each with the output's index.
     pub(super) inputs: Vec<(String, u32)>,
-    /// The records of its learnt blobs, by index; `None` for a null one.
+    /// The records of its learnt blobs that are not null, with their indices.
     pub(super) blobs: Vec<(u32, Record)>,
-    /// How many places there are.
-    pub(super) places: u32,
+    /// The number of its blobs, null ones included.
+    pub(super) blob_count: u32,
 }
 
-/// Reads the layer's record at the cursor, if there is one; else the cursor is anywhere.
+/// Reads the layer's record at the cursor, if there is one; otherwise the cursor's position is unspecified.
 ///
 /// # Errors
-/// A layer certainly begins here, and one of its blobs is broken.
+/// A blob that is broken in what is certainly a layer.
 pub(super) fn find(cursor: &mut Cursor<'_>) -> Result<Option<BaseLayer>, ReadError> {
-    let (name, inputs, places) = match base(cursor) {
+    let (name, inputs, blob_count) = match base(cursor) {
         Ok(found) => found,
         Err(Miss::Other) => return Ok(None),
         Err(Miss::Io(stop)) => return Err(stop),
     };
     let mut blobs = Vec::new();
-    for place in 0..places {
+    for index in 0..blob_count {
         match nullable(cursor) {
-            Ok(Some(record)) => blobs.push((place, record)),
+            Ok(Some(record)) => blobs.push((index, record)),
             Ok(None) => {}
             Err(stop @ ReadError::Io { .. }) => return Err(stop),
-            // A name, inputs and multipliers were there.
-            Err(stop) if !name.is_empty() => return Err(stop.within(format!("layer {name:?}, blob #{place}"))),
+            // After a name, inputs and multipliers, this is certainly a layer.
+            Err(stop) if !name.is_empty() => return Err(stop.within(format!("layer {name:?}, blob #{index}"))),
             Err(_) => return Ok(None),
         }
     }
-    Ok(Some(BaseLayer { name, inputs, blobs, places }))
+    Ok(Some(BaseLayer { name, inputs, blobs, blob_count }))
 }
 
-/// Why no record is here.
+/// Why there is no record.
 pub(super) enum Miss {
     /// The bytes are something else.
     Other,
-    /// They cannot be read.
+    /// The bytes cannot be read.
     Io(ReadError),
 }
 
@@ -75,38 +75,38 @@ impl From<ReadError> for Miss {
     }
 }
 
-/// A layer's name, its inputs, and how many places for blobs it has.
+/// A layer's name, its inputs, and its number of blobs.
 type Base = (String, Vec<(String, u32)>, u32);
 
-/// The record up to its blobs.
+/// Reads the record up to its blobs.
 fn base(cursor: &mut Cursor<'_>) -> Result<Base, Miss> {
     let end = cursor.file_len();
     let long = cursor.u8(end, "a version")?;
-    meant(long == LONG && VERSIONS.contains(&cursor.i32("a version")?))?;
+    expect(long == LONG && VERSIONS.contains(&cursor.i32("a version")?))?;
     let name = string(cursor)?;
     let mut inputs = Vec::new();
     for _ in 0..count(cursor)? {
         let input = (string(cursor)?, count(cursor)?);
-        meant(input.1 < MAX_OUTPUTS && inputs.len() < MAX_INPUTS)?;
+        expect(input.1 < MAX_OUTPUTS && inputs.len() < MAX_INPUTS)?;
         inputs.push(input);
     }
     for _ in 0..2 {
-        // Whether backward is forced, whether it learns.
-        meant(cursor.u8(end, "a flag")? < 2)?;
+        // The flags whether backward is forced, and whether the layer learns.
+        expect(cursor.u8(end, "a flag")? < 2)?;
     }
     for _ in 0..3 {
-        meant(f32::from_bits(cursor.u32("a multiplier")?).is_finite())?;
+        expect(f32::from_bits(cursor.u32("a multiplier")?).is_finite())?;
     }
-    let places = count(cursor)?;
-    meant(u64::from(places) <= cursor.left())?;
-    Ok((name, inputs, places))
+    let blob_count = count(cursor)?;
+    expect(u64::from(blob_count) <= cursor.left())?;
+    Ok((name, inputs, blob_count))
 }
 
-fn meant(is_meant: bool) -> Result<(), Miss> {
-    is_meant.then_some(()).ok_or(Miss::Other)
+fn expect(is_expected: bool) -> Result<(), Miss> {
+    is_expected.then_some(()).ok_or(Miss::Other)
 }
 
-/// A number of things.
+/// A non-negative count.
 pub(super) fn count(cursor: &mut Cursor<'_>) -> Result<u32, Miss> {
     u32::try_from(cursor.i32("a count")?).map_err(|_| Miss::Other)
 }
@@ -118,21 +118,22 @@ fn string(cursor: &mut Cursor<'_>) -> Result<String, Miss> {
     let len = if short == LONG { count(cursor)? } else { short.into() };
     let bytes = cursor.bytes(len.into(), end, LONGEST, "a string")?;
     let text = String::from_utf8(bytes).map_err(|_| Miss::Other)?;
-    meant(!text.chars().any(char::is_control))?;
+    expect(!text.chars().any(char::is_control))?;
     Ok(text)
 }
 
-/// The class of the layer whose record begins somewhere.
+/// The class of a layer.
 #[derive(Debug, PartialEq)]
 pub(super) struct Class {
     pub(super) name: String,
-    /// Where the name's length stands.
+    /// The offset of the name's length.
     pub(super) at: u64,
-    /// The versions between the name and the record: one for the class and for each of its bases but the last.
+    /// How many versions there are between the name and the record: one for the class and one for each of its bases but
+    /// the last.
     pub(super) versions: usize,
 }
 
-/// Looks for a class in front of a layer's record.
+/// Looks for a class before a layer's record.
 pub(super) fn class(source: &dyn Source, record: u64) -> Result<Option<Class>, ReadError> {
     let from = record.saturating_sub(CLASS_AND_VERSIONS);
     let mut bytes = vec![0; (record - from) as usize];
@@ -156,26 +157,26 @@ fn class_before(bytes: &[u8]) -> Option<(String, Range<usize>, usize)> {
     None
 }
 
-/// Where a version may begin that these bytes end with.
+/// The offsets at which a version at the end of these bytes may begin.
 fn before_version(bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
     let long = bytes.len().checked_sub(5).filter(|at| {
         let [long, version @ ..] = &bytes[*at..] else { return false };
         let version = version.first_chunk::<4>().map(|word| i32::from_le_bytes(*word));
         *long == LONG && version.is_some_and(|version| (255..=VERSIONS.end() + 100).contains(&version))
     });
-    // The low versions of classes that are younger than the archives' 2000; letters of a name are none.
+    // Classes newer than archive version 2000 have low versions, which differ from all letters of a name.
     let short = bytes.last().filter(|version| **version < b' ').map(|_| bytes.len() - 1);
     long.into_iter().chain(short)
 }
 
-/// The string with its length that these bytes end with, and where it begins: the longest that there may be.
-pub(super) fn string_before(bytes: &[u8], is_meant: impl Fn(&str) -> bool) -> Option<(usize, String)> {
+/// The string with a length prefix at the end of these bytes, and its offset: the longest possible one.
+pub(super) fn string_before(bytes: &[u8], is_expected: impl Fn(&str) -> bool) -> Option<(usize, String)> {
     let longest = bytes.len().min(usize::from(LONG));
     (1..longest).rev().find_map(|len| {
         let at = bytes.len() - len - 1;
         let is_length = usize::from(bytes[at]) == len;
         let text = std::str::from_utf8(&bytes[at + 1..]).ok().filter(|_| is_length)?;
-        is_meant(text).then(|| (at, text.to_owned()))
+        is_expected(text).then(|| (at, text.to_owned()))
     })
 }
 
@@ -198,7 +199,7 @@ mod tests {
 
     #[test]
     fn the_longest_string_is_taken() {
-        // A name of 32 bytes is led by a space.
+        // The length prefix of a name of 32 bytes is a space.
         let name = "a name of thirty-two letters (!)";
         let bytes = [b"\0 ", name.as_bytes()].concat();
         assert_eq!(string_before(&bytes, |_| true), Some((1, name.to_owned())));

@@ -1,4 +1,4 @@
-//! A layer of a NeoML net and the layers in front of it: what a net's blobs are parameters of.
+//! A layer of a NeoML net and the layers that its inputs come from.
 
 /// A layer of a net: its path, its class and its inputs.
 ///
@@ -13,14 +13,12 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Layer {
-    /// The layer's name, with those of the layers that it is in joined by `/` in front: what its arrays' names begin
-    /// with.
+    /// The names of the layers that contain it and its own, joined by `/`: the prefix of its arrays' names.
     pub path: String,
-    /// The name under which NeoML knows the class (`FmlCnnFullyConnectedLayer`); the class's own parameters are not
-    /// read.
+    /// NeoML's name of the class (`FmlCnnFullyConnectedLayer`); the class's own parameters are not read.
     pub class: Option<String>,
-    /// The layers of the same net whose outputs it takes, each with the output's number.
+    /// The layers of the same net whose outputs are its inputs, each with the output's index.
     pub inputs: Vec<(String, u32)>,
-    /// Where the record that all classes have begins in the file.
+    /// The offset in the file of the record that all classes have.
     pub offset: u64,
 }

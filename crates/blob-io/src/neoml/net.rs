@@ -1,6 +1,7 @@
-//! The blobs of a net, a dictionary or a pickle: found by the form of their records, without knowing a layer's class.
+//! Finds the blobs of a net, a dictionary or a pickle by the form of their records, without knowing the layers'
+//! classes.
 //!
-//! The cells of a blob that was found are passed over, so no value in them is taken for a record. The rest is searched.
+//! Searches all bytes for records, except the cells of blobs found so far, in which a value could look like a record.
 
 use crate::error::{FaultKind, ReadError, check_limit};
 use crate::limits::{Limit, Limits};
@@ -12,18 +13,18 @@ use crate::wire::cursor::Cursor;
 use crate::wire::source;
 
 /// Inner nets beyond this depth are listed without their outer layers' names.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
-/// No inner net has this many layers: a float in this place is a larger number.
+/// No inner net has this many layers; the bytes of a float here would be a larger number.
 const MAX_INNER_LAYERS: u32 = 1 << 16;
 
 /// An inner net has a few back links.
 const MAX_LINKS: usize = 256;
 
-/// Where a solver or a key is looked for, before a blob behind the net.
-const BEFORE: u64 = 4096;
+/// How many bytes before a blob after the net are searched for a solver or a key.
+const SEARCH_BYTES: u64 = 4096;
 
-/// The beginning of a net.
+/// The header of a net.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Header {
     version: i32,
@@ -51,7 +52,7 @@ fn begins_with_class(bytes: &[u8]) -> bool {
     name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
 }
 
-/// Whether these bytes begin with a number of blobs, the first one's key and a version.
+/// Whether these bytes begin with a number of blobs, the first blob's key and a version.
 pub(super) fn is_dictionary(head: &[u8]) -> bool {
     let Some(([a, b, 0, 0, len @ 1..=254], rest)) = head.split_first_chunk::<5>() else {
         return false;
@@ -64,16 +65,16 @@ pub(super) fn is_dictionary(head: &[u8]) -> bool {
     (*a, *b) != (0, 0) && is_key && is_version(record)
 }
 
-/// Lists the blobs of a net: `<layer path>/<index>`; those that are no layer's by their key or their position.
+/// Lists the blobs of a net as `<layer path>/<index>`; blobs outside of layers by their key or their position.
 pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let header = begin(cursor)?;
     let expected = header.map(|header| header.layers);
     let mut search = Search::new(expected);
     search.run(cursor, table)?;
     if let Some(expected) = expected
-        && !search.adds_up()
+        && !search.is_complete()
     {
-        // If an inner net breaks off, its outer layer is incomplete too.
+        // If an inner net ends too early, its outer layer is incomplete too.
         let broken = search.open.iter().any(|open| open.left > 0);
         let (expected, found) = (expected.into(), u64::from(search.outermost) - u64::from(broken));
         let what = FaultKind::Mismatch { field: "the layers of the net", expected, found };
@@ -115,7 +116,7 @@ pub(crate) fn records(cursor: &mut Cursor<'_>) -> Result<Vec<Record>, ReadError>
     Ok(records)
 }
 
-/// Reads the header, where there is one, and moves behind it.
+/// Reads the header, if there is one, and moves past it.
 fn begin(cursor: &mut Cursor<'_>) -> Result<Option<Header>, ReadError> {
     cursor.seek(0);
     let end = cursor.file_len();
@@ -130,7 +131,7 @@ enum Found {
     Blob(Record),
 }
 
-/// The next record from here on, and where it begins; the cursor is behind it.
+/// The next record from here on, and its offset; the cursor moves past it.
 fn next(cursor: &mut Cursor<'_>) -> Result<Option<(u64, Found)>, ReadError> {
     while let Some(at) = candidate(cursor)? {
         if let Some(layer) = layer::find(cursor)? {
@@ -145,7 +146,7 @@ fn next(cursor: &mut Cursor<'_>) -> Result<Option<(u64, Found)>, ReadError> {
     Ok(None)
 }
 
-/// Moves to the next place where a version may stand.
+/// Moves to the next offset at which there may be a version.
 fn candidate(cursor: &mut Cursor<'_>) -> Result<Option<u64>, ReadError> {
     let end = cursor.file_len();
     loop {
@@ -162,7 +163,7 @@ fn candidate(cursor: &mut Cursor<'_>) -> Result<Option<u64>, ReadError> {
     }
 }
 
-/// The first place where a version over 1000 may begin, also one that goes on behind these bytes.
+/// The first index at which a version over 1000 may begin, also one that continues after these bytes.
 fn find_version(bytes: &[u8]) -> Option<usize> {
     const BLOCK: usize = 64;
     // From 1001 (FF E9 03 00 00) to 2000 (FF D0 07 00 00).
@@ -172,8 +173,8 @@ fn find_version(bytes: &[u8]) -> Option<usize> {
     };
     let (mut from, end) = (0, bytes.len());
     while let Some(block) = bytes.get(from..from + BLOCK + 4) {
-        // Without an early end, so that the compiler uses vectors: a search byte by byte takes twice the time of
-        // `read()`.
+        // No early exit within a block, so that the compiler vectorises it: a search byte by byte takes twice the time
+        // of `read()`.
         let marks = block[..BLOCK].iter().zip(&block[3..]).zip(&block[4..]);
         if marks.fold(false, |any, ((mark, third), fourth)| any | ((*mark == LONG) & (*third | *fourth == 0)))
             && let Some(at) = (from..from + BLOCK).find(may_begin)
@@ -185,20 +186,20 @@ fn find_version(bytes: &[u8]) -> Option<usize> {
     (from..end).find(may_begin)
 }
 
-/// A layer with an inner net, while its layers come.
+/// A layer with an inner net whose layers are being read.
 struct Open {
-    /// How many of its layers are still to come.
+    /// How many of its layers are left.
     left: u32,
-    /// How long the path is without its name.
+    /// The length of the path without its name.
     outer: usize,
-    /// The names of its back links, which a recurrent layer stores a second time behind its inner net.
+    /// The names of its back links, which a recurrent layer stores a second time after its inner net.
     links: Vec<String>,
 }
 
-/// The layer that came last.
+/// The last layer so far.
 struct Last {
     name: String,
-    /// What its blobs are called before their index.
+    /// The name of its blobs without their index.
     base: Option<String>,
     path: String,
     class: Option<Class>,
@@ -209,17 +210,17 @@ struct Last {
     end: u64,
 }
 
-/// The walk over a file, and what it knows of the net so far.
+/// The state of the walk over a file.
 struct Search {
     expected: Option<u32>,
     open: Vec<Open>,
     /// The names of the open layers, joined by `/`.
     path: String,
     last: Option<Last>,
-    /// The layers of the net itself.
+    /// How many layers of the net itself were found.
     outermost: u32,
     solver: Option<String>,
-    /// The layers, where they are asked for.
+    /// The layers, if they are requested.
     links: Option<Vec<Layer>>,
 }
 
@@ -236,17 +237,17 @@ impl Search {
             let Some((at, found)) = next(cursor)? else {
                 return Ok(());
             };
-            let behind = cursor.pos();
+            let next_pos = cursor.pos();
             match found {
                 Found::Layer(layer) => self.layer(cursor, table, at, layer)?,
                 Found::Blob(record) => self.blob(cursor, table, from, &record)?,
             }
-            cursor.seek(behind);
+            cursor.seek(next_pos);
         }
     }
 
-    /// Whether the layers are as many as the net and each inner net say.
-    fn adds_up(&self) -> bool {
+    /// Whether the numbers of layers are those in the headers of the net and of each inner net.
+    fn is_complete(&self) -> bool {
         self.expected == Some(self.outermost) && self.open.iter().all(|open| open.left == 0)
     }
 
@@ -270,7 +271,7 @@ impl Search {
             let class = class.as_ref().map(|class| class.name.clone());
             links.push(Layer { path: path.clone(), class, inputs: layer.inputs, offset: at });
         }
-        let mut last = Last { name: layer.name, base: None, path, class, position, index: layer.places, end };
+        let mut last = Last { name: layer.name, base: None, path, class, position, index: layer.blob_count, end };
         for (index, record) in &layer.blobs {
             last.push(table, record, *index)?;
         }
@@ -278,7 +279,7 @@ impl Search {
         Ok(())
     }
 
-    /// Finds out which net a layer belongs to.
+    /// Determines the net that a layer belongs to.
     fn enter(&mut self, cursor: &mut Cursor<'_>, layer: &BaseLayer, class: Option<&Class>) {
         if let (Some(last), Some(class)) = (&self.last, class) {
             // A back link stores a sink of its own, which is not a layer of the net.
@@ -287,7 +288,7 @@ impl Search {
             }
             if let Some(inner) = last.inner_layers(cursor, class, layer) {
                 let outer = self.path.len();
-                if self.open.len() < DEEPEST {
+                if self.open.len() < MAX_DEPTH {
                     self.path.clone_from(&last.path);
                 }
                 self.open.push(Open { left: inner, outer, links: Vec::new() });
@@ -311,7 +312,7 @@ impl Search {
         self.outermost += 1;
     }
 
-    /// A blob outside of any layer's list: a layer's class stores it, or it stands behind the net.
+    /// Adds a blob outside of any layer's list: a layer's class stores it, or it follows the net.
     fn blob(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -319,9 +320,9 @@ impl Search {
         from: u64,
         record: &Record,
     ) -> Result<(), ReadError> {
-        let is_behind = self.expected.is_none_or(|_| self.adds_up());
-        if is_behind {
-            let from = from.max(record.at.saturating_sub(BEFORE));
+        let is_after_net = self.expected.is_none_or(|_| self.is_complete());
+        if is_after_net {
+            let from = from.max(record.at.saturating_sub(SEARCH_BYTES));
             let mut before = vec![0; (record.at - from) as usize];
             source::read(cursor.source(), from, &mut before)?;
             if self.solver.is_none() {
@@ -363,7 +364,7 @@ impl Last {
         // Its class is `CCompositeLayer` or derives from it.
         let own = self.class.as_ref()?;
         let is_composite = own.versions > 1 || own.name == "FmlCnnCompositeLayer";
-        // Another class may have a number there, and the layer behind it follows it.
+        // Another class may have a number there, but then the next layer has it as an input.
         let is_inner = first.inputs.iter().all(|(input, _)| *input != self.name);
         if !is_composite || !is_inner || class.at != self.end + 4 {
             return None;
@@ -373,7 +374,7 @@ impl Last {
     }
 }
 
-/// The class of the solver that stands in these bytes.
+/// The class of the solver whose name is in these bytes.
 fn solver(bytes: &[u8]) -> Option<String> {
     let mark: &[u8] = b"Solver";
     let end = bytes.windows(mark.len()).position(|window| window == mark)? + mark.len();
@@ -381,7 +382,7 @@ fn solver(bytes: &[u8]) -> Option<String> {
     layer::string_before(&bytes[..end], is_class).map(|(_, name)| name)
 }
 
-/// The key in front of a dictionary's blob, which may have a flag of its own.
+/// The key before a dictionary's blob; there may be a flag between them.
 fn key(bytes: &[u8]) -> Option<String> {
     let is_key = |text: &str| !text.chars().any(char::is_control);
     let flagged = || layer::string_before(bytes.strip_suffix(&[0])?, is_key);
@@ -393,14 +394,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_found_wherever_it_stands() {
+    fn a_version_is_found_at_any_offset() {
         for version in [1001_i32, 1999, 2000] {
             let mark = [&[LONG][..], &version.to_le_bytes()].concat();
             for at in [0, 1, 59, 60, 63, 64, 65, 127, 300] {
-                // Marks alone are no version.
+                // A marker alone is no version.
                 let bytes = [&vec![LONG; at][..], &mark, &[1; 70]].concat();
                 assert_eq!(find_version(&bytes), Some(at));
-                // What goes on behind the bytes at hand may be one.
+                // A version may continue after these bytes.
                 for cut in 1..5 {
                     let first = find_version(&bytes[..at + cut]).expect("perhaps");
                     assert!(first <= at && first + 5 > at, "{at} {cut}: {first}");

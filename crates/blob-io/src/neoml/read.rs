@@ -1,6 +1,7 @@
-//! NeoML files as entries: which kind of archive a file is, a bare blob, an array of blobs. Nets are `net`'s.
+//! Reads NeoML files as entries: detects the kind of archive, and lists bare blobs and arrays of blobs. `net` lists
+//! nets.
 //!
-//! The walk reads heads; cells are passed over.
+//! The walk reads headers and skips cells.
 
 use crate::entry::{Entry, Kind};
 use crate::error::{FaultKind, ReadError};
@@ -10,7 +11,7 @@ use crate::neoml::net;
 use crate::neoml::record::{self, Record, is_version, note_axes, nullable};
 use crate::wire::cursor::Cursor;
 
-/// The kind of archive that begins with these bytes. Nothing marks one: it is told by a version and what follows.
+/// The kind of archive that begins with these bytes. There is no magic: a version and the bytes after it decide.
 pub(crate) fn sniff(head: &[u8]) -> Option<Format> {
     if is_version(head) {
         return Some(Format::NeomlBlob);
@@ -18,7 +19,7 @@ pub(crate) fn sniff(head: &[u8]) -> Option<Format> {
     if head.first() == Some(&0) && is_version(&head[1..]) || net::header(head).is_some() || is_pickle(head) {
         return Some(Format::NeomlNet);
     }
-    // A count, and flags that say "no blob" up to the first one.
+    // A count, and null flags up to the first blob.
     let (count, flags) = head.split_first_chunk::<4>()?;
     let nulls = flags.iter().take_while(|flag| **flag == 1).count();
     let first = flags.get(nulls..)?.split_first();
@@ -30,7 +31,7 @@ pub(crate) fn sniff(head: &[u8]) -> Option<Format> {
     net::is_dictionary(head).then_some(Format::NeomlNet)
 }
 
-/// What a pickle begins with, since its protocol 2.
+/// The first byte of a pickle since protocol 2.
 pub(super) const PICKLE: u8 = 0x80;
 
 /// A pickle of protocol 2 or later that names NeoML's module near its beginning.
@@ -46,11 +47,11 @@ pub(crate) fn blob(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Str
     let record = record::read(cursor)?;
     table.push(record.entry(position, 0), "@0", 0)?;
     note_axes(table);
-    warn_of_rest(cursor, table);
+    warn_of_trailing_bytes(cursor, table);
     Ok(versions(&[record.version]))
 }
 
-/// Lists the blobs of `SerializeBlobs`: `@0`, `@1`, …, with a place for each that is null.
+/// Lists the blobs of `SerializeBlobs`: `@0`, `@1`, …, including null ones.
 pub(crate) fn array(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let mut found = Vec::new();
     walk_array(cursor, table.limits().max_arrays, &mut |at, record| {
@@ -67,11 +68,11 @@ pub(crate) fn array(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<St
         table.push(entry, &format!("@{position}"), at)
     })?;
     note_axes(table);
-    warn_of_rest(cursor, table);
+    warn_of_trailing_bytes(cursor, table);
     Ok(versions(&found))
 }
 
-/// Walks over an array: hands each place and its record, if it is not null, to `take`.
+/// Walks over an array: calls `take` with each offset, and the record there if it is not null.
 pub(super) fn walk_array(
     cursor: &mut Cursor<'_>,
     max_arrays: u64,
@@ -93,7 +94,7 @@ pub(super) fn walk_array(
     Ok(())
 }
 
-fn warn_of_rest(cursor: &Cursor<'_>, table: &mut NameTable) {
+fn warn_of_trailing_bytes(cursor: &Cursor<'_>, table: &mut NameTable) {
     let left = cursor.left();
     if left > 0 {
         let text = format!("{left} bytes are left at the end; NeoML ignores them, and so do we");

@@ -1,7 +1,8 @@
-//! One blob record: `CDnnBlob::Serialize`, 45 bytes of head and then the cells.
+//! Reads one blob record, `CDnnBlob::Serialize`: a header of 45 bytes, then the cells, which is NeoML's word for
+//! values.
 //!
-//! The head says the number of cells twice, as seven extents and as a count; NeoML's own reader does not compare them,
-//! and so writes past its memory.
+//! The header has the number of cells twice, as seven extents and as a count. NeoML's own reader does not compare them,
+//! and writes out of bounds if they differ.
 
 use blob_core::{BlobDim, DType, Shape};
 
@@ -16,14 +17,14 @@ pub(super) const VERSIONS: std::ops::RangeInclusive<i32> = 1001..=2000;
 /// The bytes before the cells.
 pub(super) const HEAD: usize = 45;
 
-/// The byte before a number over 254, such as a version: smaller "small values" are one byte.
+/// The byte before a number over 254, such as a version; a smaller number is a single byte.
 pub(super) const LONG: u8 = 0xFF;
 
-/// A record's head: what stands before the cells.
+/// A record's header: everything before the cells.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(super) version: i32,
-    /// A fossil: 0 since version 2000, 1 before; NeoML ignores it.
+    /// A legacy field: 0 since version 2000, 1 before; NeoML ignores it.
     pub(super) pack: i32,
     pub(super) dtype: DType,
     pub(super) shape: Shape,
@@ -33,7 +34,7 @@ pub(crate) struct Record {
     pub(super) cells: u64,
 }
 
-/// Reads the record at the cursor, and moves over its cells, which must exist.
+/// Reads the record at the cursor and skips its cells, which must exist.
 pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Record, ReadError> {
     let at = cursor.pos();
     let version = version(cursor)?;
@@ -46,7 +47,8 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Record, ReadError> {
     Ok(record)
 }
 
-/// Reads the record at the cursor if its first 13 bytes are those that NeoML writes; else the cursor is anywhere.
+/// Reads the record at the cursor if its first 13 bytes are what NeoML writes; otherwise the cursor's position is
+/// unspecified.
 pub(super) fn find(cursor: &mut Cursor<'_>) -> Result<Option<Record>, ReadError> {
     let at = cursor.pos();
     if !begins(cursor)? {
@@ -147,13 +149,13 @@ impl Record {
     }
 }
 
-/// Whether a version of NeoML's stands here, as a record begins with it.
+/// Whether these bytes begin with a version of NeoML, as a record does.
 pub(super) fn is_version(head: &[u8]) -> bool {
     let version = head.split_first().filter(|(long, _)| **long == LONG).and_then(|(_, word)| word.first_chunk::<4>());
     version.is_some_and(|word| VERSIONS.contains(&i32::from_le_bytes(*word)))
 }
 
-/// `SerializeBlob`: whether it is null, then the record.
+/// Reads a `SerializeBlob`: the null flag, then the record.
 pub(super) fn nullable(cursor: &mut Cursor<'_>) -> Result<Option<Record>, ReadError> {
     let at = cursor.pos();
     match cursor.u8(cursor.file_len(), "whether a blob is null")? {
@@ -167,7 +169,7 @@ pub(super) fn nullable(cursor: &mut Cursor<'_>) -> Result<Option<Record>, ReadEr
     }
 }
 
-/// The axes of every tensor in the file.
+/// Adds the names of the axes of all tensors to the metadata.
 pub(super) fn note_axes(table: &mut NameTable) {
     let names: Vec<_> = blob_core::BlobDim::ALL.iter().map(ToString::to_string).collect();
     table.metadata.push(("axes".to_owned(), names.join(", ")));

@@ -1,6 +1,7 @@
-//! The layout of a NeoML archive: byte for byte what `CDnnBlob::Serialize` and `SerializeBlobs` write.
+//! Lays out a NeoML archive, byte for byte as `CDnnBlob::Serialize` and `SerializeBlobs` write it.
 //!
-//! A blob's extents and its number of cells stand in its head alone, so that all else in an archive is copied as it is.
+//! A blob's extents and its number of cells are only in its header, so everything else in an archive is copied
+//! unchanged.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use crate::parts::Copied;
 use crate::parts::Placed;
 use crate::spec::{Problems, TensorSpec, refuse, total};
 
-/// What errors call the format.
+/// The name of the format in errors.
 const FORMAT: &str = "neoml";
 
 /// Lays out an archive.
@@ -60,12 +61,12 @@ pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<Placed, Er
     Ok(Placed { frame, copies, offsets, len, interleaved: HashMap::new() })
 }
 
-/// The seven extents that a tensor gets: shorter shapes are aligned as NeoML's `CreateTensor` does, ones behind.
+/// The seven extents of a tensor: shorter shapes get trailing ones, as in NeoML's `CreateTensor`.
 pub(crate) fn dims(shape: &Shape) -> Result<Dims7, blob_core::Error> {
     Dims7::from_leading(shape.dims())
 }
 
-/// The head before a blob's cells.
+/// The header before a blob's cells.
 fn head(spec: &TensorSpec, version: i32, pack: i32) -> Result<[u8; HEAD], String> {
     let tag =
         record::tag(spec.dtype).ok_or_else(|| format!("is {}, and NeoML's blobs are of f32 or i32", spec.dtype))?;
@@ -73,7 +74,7 @@ fn head(spec: &TensorSpec, version: i32, pack: i32) -> Result<[u8; HEAD], String
         let axes = spec.shape.num_axes();
         format!("has {axes} axes, and a NeoML blob seven")
     })?;
-    // NeoML counts bytes in an `int`, and writes a blob of 4 GiB as its head alone.
+    // NeoML counts bytes in an `int`, and writes only the header of a blob of 4 GiB.
     if i32::try_from(spec.byte_len()).is_err() {
         return Err(format!("has {} bytes; NeoML reads no blob over {}", spec.byte_len(), i32::MAX));
     }

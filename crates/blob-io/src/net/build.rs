@@ -1,4 +1,4 @@
-//! A net put together layer by layer: names of values become numbers, with one writer each.
+//! Builds a net layer by layer: names of values become indices, with one writer each.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,12 +8,12 @@ use super::{Layer, LayerKind, Net, Role, Settings};
 use crate::error::{Fault, check_limit};
 use crate::limits::Limit;
 
-/// Nets of more layers are refused; the largest that are known have some thousands.
+/// A net with more layers is refused; the largest known ones have a few thousand.
 const MAX_LAYERS: u64 = 1 << 16;
-/// Nets of more values are refused: inputs and outputs of all layers together.
+/// A net with more values is refused: inputs and outputs of all layers together.
 const MAX_VALUES: u64 = 1 << 20;
 
-/// What a description says of one layer. `V` is how it names values.
+/// The description of one layer. `V` is the type of its names for values.
 #[derive(Debug)]
 pub(crate) struct Draft<V> {
     pub(crate) name: String,
@@ -21,30 +21,30 @@ pub(crate) struct Draft<V> {
     pub(crate) type_name: String,
     pub(crate) bottoms: Vec<V>,
     pub(crate) tops: Vec<V>,
-    /// Names are shared, not copied: a hostile file has one long name that each layer uses.
+    /// Names are shared, not copied: a hostile file may use one long name in every layer.
     pub(crate) tensors: Vec<(Role, Arc<str>)>,
     /// The names by which parameters are shared between layers.
     pub(crate) shared: Vec<String>,
-    /// Whether the layer is there in training alone, so that what it writes hides no value of the net in use.
+    /// Whether the layer exists only in training, so that its outputs hide no value of the net in inference.
     pub(crate) is_training: bool,
     pub(crate) is_conditional: bool,
     pub(crate) settings: Settings,
 }
 
-/// What layers may share.
+/// A parameter that layers may share.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum User {
+enum Shareable {
     Tensor(Arc<str>),
     Shared(String),
 }
 
-/// A net in the making.
+/// An unfinished net.
 #[derive(Debug)]
 pub(crate) struct Builder<V> {
     net: Net,
     values: HashMap<V, usize>,
     /// The first layer that uses a tensor or a shared name.
-    users: HashMap<User, usize>,
+    users: HashMap<Shareable, usize>,
 }
 
 impl<V: Hash + Eq> Builder<V> {
@@ -52,7 +52,7 @@ impl<V: Hash + Eq> Builder<V> {
         Self { net: Net::default(), values: HashMap::new(), users: HashMap::new() }
     }
 
-    /// Adds a layer that is described at byte `at`.
+    /// Adds a layer whose description is at byte `at`.
     pub(crate) fn push(&mut self, draft: Draft<V>, at: u64) -> Result<(), Fault> {
         let index = self.net.layers.len();
         check_limit(at, Limit::Fixed, "the number of layers", index as u64 + 1, MAX_LAYERS)?;
@@ -60,9 +60,9 @@ impl<V: Hash + Eq> Builder<V> {
         check_limit(at, Limit::Fixed, "the inputs and outputs of all layers", values as u64, MAX_VALUES)?;
         let bottoms: Vec<usize> = draft.bottoms.into_iter().map(|name| self.read(name)).collect();
         let tops = draft.tops.into_iter().map(|name| self.write(name, &bottoms, draft.is_training)).collect();
-        let names = draft.tensors.iter().map(|(_, name)| User::Tensor(Arc::clone(name)));
+        let names = draft.tensors.iter().map(|(_, name)| Shareable::Tensor(Arc::clone(name)));
         let mut shares_tensors = false;
-        for name in names.chain(draft.shared.into_iter().map(User::Shared)) {
+        for name in names.chain(draft.shared.into_iter().map(Shareable::Shared)) {
             let first = *self.users.entry(name).or_insert(index);
             if first != index {
                 self.net.layers[first].shares_tensors = true;
@@ -100,7 +100,7 @@ impl<V: Hash + Eq> Builder<V> {
         Ok(())
     }
 
-    /// Counts a use of a value, which is an input of the net where no layer has written it.
+    /// Counts a use of a value. A value that no layer has written is an input of the net.
     pub(crate) fn read(&mut self, name: V) -> usize {
         let next = self.net.uses.len();
         let value = *self.values.entry(name).or_insert(next);
@@ -119,7 +119,7 @@ impl<V: Hash + Eq> Builder<V> {
     /// Records that something other than its layer uses a tensor.
     pub(crate) fn share(&mut self, tensor: &Arc<str>) {
         // If several layers use it, they are already marked.
-        if let Some(layer) = self.users.get(&User::Tensor(Arc::clone(tensor))) {
+        if let Some(layer) = self.users.get(&Shareable::Tensor(Arc::clone(tensor))) {
             self.net.layers[*layer].shares_tensors = true;
         }
     }
@@ -127,9 +127,9 @@ impl<V: Hash + Eq> Builder<V> {
     fn write(&mut self, name: V, bottoms: &[usize], is_training: bool) -> usize {
         let value = self.net.uses.len();
         self.net.uses.push(0);
-        // A layer that works in place reads the value that it replaces, which is no rival.
+        // A layer that works in place reads the value that it replaces; that is not a duplicate.
         if let Some(other) = self.values.get(&name).filter(|other| !bottoms.contains(other)) {
-            self.net.rivals.extend([*other, value]);
+            self.net.duplicates.extend([*other, value]);
         }
         if is_training {
             self.values.entry(name).or_insert(value);

@@ -1,4 +1,4 @@
-//! The header of an npy file or member: a Python dict, read token by token, never evaluated.
+//! Reads the header of an npy file or member: a Python dict, parsed token by token, never evaluated.
 
 use blob_core::{DType, Shape};
 
@@ -12,17 +12,17 @@ use crate::wire::literal::{Literal, Numbers};
 /// A longer header is refused. 32 axes take under 1 KiB; NumPy itself reads at most 10,000 bytes unless told otherwise.
 pub(crate) const LONGEST: u64 = 64 << 10;
 
-/// The same for a header that is inflated, with its prefix: NumPy's limit and room for the prefix. A hundred
-/// deflated bytes could inflate to a long header, many times over.
+/// The limit for a deflated header with its prefix: NumPy's limit, plus the prefix. A hundred deflated bytes could
+/// inflate to a long header, in each of many members.
 pub(crate) const LONGEST_INFLATED: u64 = 10 << 10;
 
-/// Reads the header of a file or member that ends at `end`; returns it, and where the data begin.
+/// Reads the header of a file or member that ends at `end`; returns it and the offset of the data.
 pub(crate) fn read(cursor: &mut Cursor<'_>, end: u64) -> Result<(Header, u64), ReadError> {
     let data = prefix(cursor, end)?;
     Ok((dict(cursor, data)?, data))
 }
 
-/// Reads what comes before the dict: magic, version, length. Returns where the dict ends, which is before `end`.
+/// Reads the bytes before the dict: magic, version, length. Returns where the dict ends, at most `end`.
 pub(crate) fn prefix(cursor: &mut Cursor<'_>, end: u64) -> Result<u64, ReadError> {
     let start = cursor.pos();
     let magic: [u8; 6] = cursor.array(end, "npy's magic")?;
@@ -45,7 +45,7 @@ pub(crate) fn prefix(cursor: &mut Cursor<'_>, end: u64) -> Result<u64, ReadError
     Ok(dict + len)
 }
 
-/// What the dict says of the array.
+/// The fields of the dict.
 #[derive(Debug)]
 pub(crate) struct Header {
     dtype: Result<Element, Fault>,
@@ -53,12 +53,13 @@ pub(crate) struct Header {
     fortran: bool,
 }
 
-/// What an element is.
+/// The type of an element.
 #[derive(Debug)]
 enum Element {
-    /// One of ours, and whether its bytes are big-endian.
-    Ours(DType, bool),
-    /// A sound one that blobs do not have: its descr, and the bytes of one; those of a record are what the file has.
+    /// A dtype of blobs, and whether its bytes are big-endian.
+    Native(DType, bool),
+    /// A valid type that blobs do not have: its descr and its size in bytes; a record's size follows from the file's
+    /// length.
     Foreign(String, Option<u64>),
 }
 
@@ -156,12 +157,12 @@ fn shape(text: &mut Literal<'_, '_>) -> Result<Result<Shape, Fault>, ReadError> 
     Ok(numbers.shape().map_err(|what| Fault::new(at, what)))
 }
 
-/// What an element is; a fault of the array alone where it is of no kind that can be listed.
+/// The type of an element, or a fault of this array if the type is not even listed.
 fn descr(text: &mut Literal<'_, '_>) -> Result<Result<Element, Fault>, ReadError> {
     let at = text.pos();
     if text.peek()? != Some(b'[') {
         let descr = string(text)?;
-        return Ok(simple(&descr).ok_or_else(|| {
+        return Ok(parse_descr(&descr).ok_or_else(|| {
             let found = format!("{descr:?}");
             Fault::new(at, FaultKind::unsupported("a descr of numbers, text or times", found))
         }));
@@ -188,13 +189,14 @@ fn descr(text: &mut Literal<'_, '_>) -> Result<Result<Element, Fault>, ReadError
         text.step();
     }
     Ok(Ok(match &words[..] {
-        [name, bits] if name == "bfloat16" && bits == "<u2" => Element::Ours(DType::BF16, false),
+        [name, bits] if name == "bfloat16" && bits == "<u2" => Element::Native(DType::BF16, false),
         _ => Element::Foreign("record".to_owned(), None),
     }))
 }
 
-/// NumPy's order and kind. Without an order, or with `=`, it is the machine's own, which was little-endian.
-fn simple(descr: &str) -> Option<Element> {
+/// Parses NumPy's byte order and type. Without an order, or with `=`, it is that of the writing machine, taken as
+/// little-endian.
+fn parse_descr(descr: &str) -> Option<Element> {
     let (order, kind) = match descr.split_at_checked(1)? {
         (order @ ("<" | ">" | "|" | "="), kind) => (order, kind),
         _ => ("=", descr),
@@ -212,13 +214,13 @@ fn simple(descr: &str) -> Option<Element> {
         "f2" => DType::F16,
         "f4" => DType::F32,
         "f8" => DType::F64,
-        _ => return foreign(descr, kind),
+        _ => return parse_foreign(descr, kind),
     };
-    Some(Element::Ours(dtype, order == ">" && dtype.size() > 1))
+    Some(Element::Native(dtype, order == ">" && dtype.size() > 1))
 }
 
-/// Complex numbers, long doubles, texts, raw bytes and times; an object is a pickle, and none of them.
-fn foreign(descr: &str, kind: &str) -> Option<Element> {
+/// Complex numbers, long doubles, texts, raw bytes and times; not objects, which are pickles.
+fn parse_foreign(descr: &str, kind: &str) -> Option<Element> {
     let (letter, size) = kind.split_at_checked(1)?;
     let digits = size.split_once('[').map_or(size, |(digits, _)| digits);
     let n: u64 = digits.parse().ok()?;
@@ -231,16 +233,16 @@ fn foreign(descr: &str, kind: &str) -> Option<Element> {
 }
 
 impl Header {
-    /// Fills `entry` in for an array whose data begin at `data` and have `room` bytes up to the file's or member's end.
+    /// Describes in `entry` an array whose data begin at `data`, with `room` bytes up to the end of the file or member.
     /// Returns how many of them the array takes. The payload is a plain run.
     pub(crate) fn describe(self, entry: &mut Entry, data: u64, room: u64) -> Result<u64, Fault> {
-        // The shape first: it is shown beside the fault of an unknown dtype.
+        // The shape comes first, because it is shown with the fault of an unknown dtype.
         entry.shape = self.shape?;
         let element = self.dtype?;
         let count = entry.shape.count() as u64;
         let axes = entry.shape.num_axes() as u32;
         let size = match &element {
-            Element::Ours(dtype, _) => dtype.size() as u64,
+            Element::Native(dtype, _) => dtype.size() as u64,
             Element::Foreign(_, Some(size)) => *size,
             Element::Foreign(_, None) => room.checked_div(count).unwrap_or(0),
         };
@@ -250,7 +252,7 @@ impl Header {
             return Err(Fault::new(data, what));
         }
         match element {
-            Element::Ours(dtype, swapped) => {
+            Element::Native(dtype, swapped) => {
                 entry.dtype = Some(dtype);
                 entry.swapped = swapped;
             }

@@ -1,4 +1,4 @@
-//! An npy file as one entry, `@0`.
+//! Reads an npy file as one entry, `@0`.
 
 use crate::entry::{Entry, Kind};
 use crate::error::ReadError;

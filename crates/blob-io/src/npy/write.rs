@@ -1,4 +1,4 @@
-//! The header of an npy file.
+//! Writes the header of an npy file.
 
 use blob_core::DType;
 
@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::npy::MAGIC;
 use crate::spec::{TensorSpec, refuse};
 
-/// The header's length is a multiple of this, as NumPy has it since 1.14: the data of a mapped file are aligned.
+/// The header's length is a multiple of this, as in NumPy since 1.14, so that the data of a mapped file are aligned.
 const ALIGN: usize = 64;
 
 /// The header with its magic, version and length.

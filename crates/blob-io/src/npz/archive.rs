@@ -1,4 +1,5 @@
-//! One member of an archive as an entry, or as bytes: found, checked against the zip, its npy header read.
+//! Reads one member of an archive as an entry or as bytes: finds it, checks it against the zip, and reads its npy
+//! header.
 
 use blob_core::{DType, Shape};
 
@@ -16,7 +17,7 @@ use crate::wire::source::{Bytes, Source};
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 
-/// An open archive: what the reading of its members needs.
+/// An open archive, for reading its members.
 pub(crate) struct Archive<'c, 's> {
     source: &'s dyn Source,
     cursor: &'c mut Cursor<'s>,
@@ -47,7 +48,7 @@ impl<'c, 's> Archive<'c, 's> {
         zip::member(self.cursor, self.directory.end)
     }
 
-    /// A member's array as an entry without a name; what is wrong with the member is the entry's fault.
+    /// A member's array as an entry without a name; a fault of the member becomes the entry's.
     pub(crate) fn entry(
         &mut self,
         member: &Member,
@@ -76,7 +77,7 @@ impl<'c, 's> Archive<'c, 's> {
         }
     }
 
-    /// Fills the entry in; returns how many bytes of the member follow the array.
+    /// Describes the array in `entry`; returns how many bytes of the member follow it.
     fn describe(&mut self, member: &Member, entry: &mut Entry) -> Result<u64, ReadError> {
         let content = self.content(member)?;
         entry.checksum = Some(Box::new(content.checksum(member)));
@@ -96,7 +97,7 @@ impl<'c, 's> Archive<'c, 's> {
         Ok(room - len)
     }
 
-    /// Inflates a member as far as its npy header goes; returns that and its length.
+    /// Inflates a member up to the end of its npy header; returns the header and its length.
     fn inflated_header(&mut self, member: &Checksum) -> Result<(Header, u64), ReadError> {
         let at = member.offset;
         // Offsets in inflated bytes would mean nothing to a reader of the file.
@@ -105,7 +106,7 @@ impl<'c, 's> Archive<'c, 's> {
             other => other,
         };
         let mut content = member::Content::open(self.source, member);
-        // The longest prefix; after a shorter one the header follows.
+        // The longest prefix; a shorter one is followed by the header.
         let mut head = Vec::new();
         content.extend(&mut head, member.size.min(12) as usize)?;
         let skip = header::prefix(&mut Cursor::new(&Bytes(&head[..])), member.size).map_err(here)?;
@@ -117,7 +118,7 @@ impl<'c, 's> Archive<'c, 's> {
         Ok((header, skip))
     }
 
-    /// Where a member's bytes are; the cursor is then at their beginning.
+    /// Finds a member's bytes; the cursor is then at their beginning.
     pub(crate) fn content(&mut self, member: &Member) -> Result<Content, ReadError> {
         if member.encrypted {
             let what = FaultKind::unsupported("a member without encryption", "an encrypted one");
@@ -174,7 +175,7 @@ impl<'c, 's> Archive<'c, 's> {
     }
 }
 
-/// Where a member's bytes are.
+/// The location of a member's bytes.
 pub(crate) enum Content {
     Stored(u64),
     Deflated(Deflated),
@@ -201,7 +202,7 @@ impl Content {
     }
 }
 
-/// A member to be checked as a whole; what inflates to more than `max_alloc` is refused, as when it is loaded.
+/// Opens a member to check all of it; a member that inflates to more than `max_alloc` is refused, as when it is loaded.
 pub(crate) fn whole<'a>(
     source: &'a dyn Source,
     expected: &'a Checksum,

@@ -1,6 +1,7 @@
-//! The members of an archive in the order of the file, each a few bytes: a hostile one can list a million.
+//! Indexes the members of an archive in the order of the file, with a few bytes each, because a hostile archive can
+//! list a million.
 //!
-//! The central directory is read twice, once for this index and once for each member when its turn comes.
+//! The central directory is read twice: once for this index, and each record again when its member is read.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -8,26 +9,26 @@ use crate::error::{FaultKind, ReadError, Reason};
 use crate::npz::zip::{self, Directory, Member};
 use crate::wire::cursor::Cursor;
 
-/// The members of a folder that holds a sparse array, in the order in which their entries come.
+/// The members of a folder that holds a sparse array, in the order of their entries.
 const PARTS: [&[u8]; 5] = [b"data", b"indices", b"indptr", b"shape", b"format"];
 
 /// One member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
-    /// Where its record in the central directory lies.
+    /// The offset of its record in the central directory.
     pub(crate) record: u64,
-    /// A hash of its folder, where the folder holds all parts of a sparse array; 0 otherwise.
+    /// A hash of its folder if the folder holds all parts of a sparse array; otherwise 0.
     pub(crate) group: u64,
-    /// Where its local header lies, or the first one of its group.
+    /// The offset of its local header, or of the first one of its group.
     local: u64,
-    /// Where it ends at the earliest.
+    /// The smallest offset at which it may end.
     end: u64,
     role: Role,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Role {
-    /// A part of a sparse array, by its place in `PARTS`.
+    /// A part of a sparse array, by its index in `PARTS`.
     Part(u8),
     Array,
     Other,
@@ -38,7 +39,7 @@ impl Slot {
         self.role != Role::Other
     }
 
-    /// Which part of a sparse array the member is: data, indices, indptr, shape, format.
+    /// The index in [`PARTS`] of the part of a sparse array that the member is.
     pub(crate) fn part(self) -> Option<usize> {
         match self.role {
             Role::Part(part) => Some(part.into()),
@@ -47,23 +48,23 @@ impl Slot {
     }
 }
 
-/// What decides whether an archive is an npz.
+/// Properties of an archive that decide whether it is an npz.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct Summary {
     pub(crate) arrays: u64,
-    /// Where the last member ends at the earliest.
+    /// The smallest offset at which the last member may end.
     pub(crate) end: u64,
     pickle: bool,
 }
 
-impl Found {
-    fn note(&mut self, name: &[u8], slot: Slot) {
+impl Summary {
+    fn add_member(&mut self, name: &[u8], slot: Slot) {
         self.arrays += u64::from(slot.is_array());
         self.end = self.end.max(slot.end);
         self.pickle |= name == b"data.pkl" || name.ends_with(b"/data.pkl");
     }
 
-    /// What an archive without arrays is.
+    /// The refusal of an archive without arrays.
     pub(crate) fn refusal(&self) -> ReadError {
         let (reason, what, help) = match self.pickle {
             true => (
@@ -79,10 +80,10 @@ impl Found {
     }
 }
 
-/// Reads the central directory; errors where it breaks off or members overlap.
-pub(crate) fn read(cursor: &mut Cursor<'_>, directory: Directory) -> Result<(Vec<Slot>, Found), ReadError> {
+/// Reads the central directory; errors if it ends too early or members overlap.
+pub(crate) fn read(cursor: &mut Cursor<'_>, directory: Directory) -> Result<(Vec<Slot>, Summary), ReadError> {
     let mut slots = Vec::new();
-    let mut found = Found::default();
+    let mut found = Summary::default();
     cursor.seek(directory.begin);
     while cursor.pos() < directory.end {
         let record = cursor.pos();
@@ -91,7 +92,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, directory: Directory) -> Result<(Vec
         }
         let member = zip::member(cursor, directory.end)?;
         let slot = slot(&member, record, directory)?;
-        found.note(&member.name, slot);
+        found.add_member(&member.name, slot);
         if slots.len() == slots.capacity() {
             slots.reserve_exact(slots.len() / 3 + 16);
         }
@@ -145,7 +146,7 @@ fn count(offset: u64, expected: u64, found: u64) -> ReadError {
     ReadError::fault(offset, what)
 }
 
-/// Moves the members of a folder that holds all parts of a sparse array together, to the place of the first.
+/// Groups the members of each folder that holds all parts of a sparse array, at the position of the first.
 pub(crate) fn group(slots: &mut [Slot]) {
     slots.sort_unstable_by_key(|slot| (slot.group, slot.role));
     for slots in slots.chunk_by_mut(|a, b| a.group == b.group) {
@@ -164,7 +165,7 @@ pub(crate) fn group(slots: &mut [Slot]) {
     slots.sort_unstable_by_key(|slot| (slot.local, slot.role));
 }
 
-/// Leaves every member where it is and by itself.
+/// Removes all groups.
 pub(crate) fn ungroup(slots: &mut [Slot]) {
     slots.iter_mut().for_each(|slot| slot.group = 0);
 }

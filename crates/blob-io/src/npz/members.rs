@@ -1,22 +1,22 @@
-//! Tensor names as names of a zip's members: their own, but for what could lead out of a folder or breaks tools.
+//! Tensor names as names of a zip's members: unchanged, except for what could lead out of a folder or breaks tools.
 //!
-//! A pure function. NumPy's users ask for a member by the tensor's name, so as little as possible is changed.
+//! A pure function. NumPy's users access a member by the tensor's name, so as little as possible is changed.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::filenames::{Numbered, cut, push};
 
-/// The longest name: with `.npy` and the other fields of a record it fits the 65,535 bytes that a zip counts.
+/// The longest name: with `.npy` and the other fields of a record it fits into the 65,535 bytes that a zip allows.
 pub(crate) const LONGEST: usize = 65_000;
 
-/// The name of each tensor's member in an npz, without its `.npy`: the tensor's own name wherever a zip can hold it, as
+/// The name of each tensor's member in an npz, without its `.npy`: the tensor's own name if a zip can hold it, like
 /// `arg:w`, `conv1/0`, `100%`, `a b` or `größe`.
 ///
 /// * Percent-encoded: control characters and `\`, the dots of a part that is `..`, the `/` of an absolute path, the
-///   colon of a drive letter (`C:/x`, `x/C:`), and the dot of an ending `.npy` that NumPy would take off because the
-///   name before it is a tensor's too.
-/// * A name over 65,000 bytes, once encoded, is cut and gets `~` and its CRC-32.
+///   colon of a drive letter (`C:/x`, `x/C:`), and the dot of a suffix `.npy` that NumPy would strip, because the name
+///   before it is a tensor's too.
+/// * A name that is over 65,000 bytes when encoded is cut and gets `~` and its CRC-32.
 /// * An encoded name that is taken gets `~2`, `~3`, ….
 ///
 /// All results differ, and none leads out of the folder that a zip is unpacked into.
@@ -68,8 +68,8 @@ fn member<'n>(name: &'n str, all: &HashSet<&str>) -> Cow<'n, str> {
     }
 }
 
-/// Whether a part could lead to another drive, where names are joined on Windows. `a:w` stays: NumPy's users ask for
-/// it.
+/// Whether a part could lead to another drive when names are joined on Windows. `a:w` is kept, because NumPy's users
+/// need it.
 fn names_drive(part: &str, first: bool, last: bool) -> bool {
     match part.as_bytes() {
         [letter, b':', rest @ ..] if letter.is_ascii_alphabetic() => {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_zip_can_hold_stays() {
+    fn names_that_a_zip_can_hold_are_unchanged() {
         for name in [
             "arg:w",
             "conv1/0",

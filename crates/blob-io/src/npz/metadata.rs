@@ -1,8 +1,8 @@
-//! Our metadata in an npz, where NumPy does not take them for an array: between the last member and the central
-//! directory, where Android keeps the signatures of packages. Readers of zips follow the directory and skip them.
+//! Our metadata in an npz, where NumPy does not read them as an array: between the last member and the central
+//! directory, where Android stores the signatures of packages. Zip readers follow the directory and skip them.
 //!
 //! `MAGIC`, the length of the JSON in 8 bytes, little-endian, the JSON, its length again, `MAGIC`. The JSON is an
-//! object of strings, as safetensors has it for its `__metadata__`.
+//! object of strings, like safetensors' `__metadata__`.
 
 use crate::error::{Fault, FaultKind, ReadError};
 use crate::metadata;
@@ -12,14 +12,14 @@ use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 
 const MAGIC: &[u8; 16] = b"blob metadata 1\0";
-/// What surrounds the JSON on either side: the mark and the length.
-const SIDE: u64 = 24;
+/// The length of the frame on either side of the JSON: magic and length.
+const FRAME_LEN: u64 = 24;
 /// An end record without a comment.
 const EMPTY_LEN: usize = 22;
 
-/// The whole block, which begins at `at`; nothing where there are no metadata.
+/// The whole block, which begins at `at`; empty without metadata.
 ///
-/// Readers look at a file's first bytes. In an archive without members these are the end record of an empty archive,
+/// Readers check a file's first bytes. In an archive without members, these are an end record of an empty archive,
 /// before the block; only the last end record counts.
 pub(crate) fn block(metadata: &[(String, String)], at: u64) -> Vec<u8> {
     if metadata.is_empty() {
@@ -38,8 +38,8 @@ pub(crate) fn block(metadata: &[(String, String)], at: u64) -> Vec<u8> {
     block
 }
 
-/// Reads the block that ends at `end` and begins at `begin` or later; returns whether there is one. One that is broken
-/// is a warning: the arrays are whole without it.
+/// Reads the block that ends at `end` and begins at `begin` or later; returns whether there is one. A broken block is a
+/// warning, because the arrays are valid without it.
 pub(crate) fn read(
     cursor: &mut Cursor<'_>,
     (begin, end): (u64, u64),
@@ -64,19 +64,19 @@ pub(crate) fn read(
     }
 }
 
-/// Where the JSON begins and ends. A block of which only one side is whole is a fault.
+/// Where the JSON begins and ends. A block with only one valid side is a fault.
 fn find(cursor: &mut Cursor<'_>, begin: u64, end: u64) -> Result<Option<(u64, u64)>, ReadError> {
     let field = "the archive's metadata";
-    let Some(tail) = end.checked_sub(SIDE).filter(|tail| *tail >= begin + SIDE) else {
+    let Some(tail) = end.checked_sub(FRAME_LEN).filter(|tail| *tail >= begin + FRAME_LEN) else {
         return Ok(None);
     };
     cursor.seek(tail);
     let len = cursor.u64(field)?;
     let is_ended = cursor.array(end, field)? == *MAGIC;
-    let start = tail.checked_sub(len).filter(|start| *start >= begin + SIDE);
+    let start = tail.checked_sub(len).filter(|start| *start >= begin + FRAME_LEN);
     let is_begun = match start {
         Some(start) => {
-            cursor.seek(start - SIDE);
+            cursor.seek(start - FRAME_LEN);
             cursor.array(end, field)? == *MAGIC
         }
         None => false,

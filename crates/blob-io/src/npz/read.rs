@@ -1,6 +1,6 @@
-//! An npz file as entries: one for each npy member, three for a folder that holds a sparse array.
+//! Reads an npz file as entries: one for each npy member, two or three for a folder that holds a sparse array.
 //!
-//! A member's own faults are its entry's; a central directory that does not hold together fails the file.
+//! A member's faults become its entry's; an inconsistent central directory fails the file.
 
 use crate::entry::Kind;
 use crate::error::ReadError;
@@ -12,7 +12,7 @@ use crate::npz::{metadata, sparse};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::Source;
 
-/// How many bytes of notes are kept, and how many names of members that are neither notes nor arrays.
+/// How many bytes of text members are kept, and how many names of members that are neither texts nor arrays.
 const MAX_METADATA: u64 = 4 << 20;
 const MAX_OTHERS: usize = 8;
 
@@ -33,31 +33,31 @@ pub(crate) fn read<'s>(
         let at = directory.archive_end;
         table.warn(Some(at), format!("{} bytes follow the archive", len - at));
     }
-    // We write the parts of sparse arrays under names of their own: a file of ours has no folders that are arrays.
+    // We write the parts of sparse arrays as separate tensors: a file of ours has no folders that are arrays.
     match metadata::read(cursor, (found.end, directory.begin), table)? {
         true => index::ungroup(&mut slots),
         false => index::group(&mut slots),
     }
     let mut archive = Archive::new(source, cursor, directory, table.limits());
-    let mut notes = Notes::default();
+    let mut other_members = OtherMembers::default();
     for slots in slots.chunk_by(|a, b| a.group != 0 && a.group == b.group) {
         if slots[0].group == 0 || !sparse::push(&mut archive, slots, table)? {
             for slot in slots {
-                single(&mut archive, *slot, table, &mut notes)?;
+                single(&mut archive, *slot, table, &mut other_members)?;
             }
         }
     }
     let deflated = archive.is_deflated();
-    notes.finish(table);
+    other_members.finish(table);
     Ok(if deflated { "deflated" } else { "" }.to_owned())
 }
 
-/// One member that is no part of a sparse array.
+/// Adds a member that is no part of a sparse array.
 fn single(
     archive: &mut Archive<'_, '_>,
     slot: Slot,
     table: &mut NameTable,
-    notes: &mut Notes,
+    other_members: &mut OtherMembers,
 ) -> Result<(), ReadError> {
     let member = archive.member(slot)?;
     if slot.is_array() {
@@ -67,23 +67,23 @@ fn single(
         let name = name_from_bytes(member.raw.as_deref().unwrap_or(stem)).into_owned();
         return table.push(entry, &name, slot.record);
     }
-    match notes.text(archive, &member, table)? {
+    match other_members.text(archive, &member, table)? {
         Some(pair) => table.metadata.push(pair),
-        None => notes.other(&member.name),
+        None => other_members.other(&member.name),
     }
     Ok(())
 }
 
-/// What an archive holds beside its arrays.
+/// The members of an archive besides its arrays.
 #[derive(Default)]
-struct Notes {
+struct OtherMembers {
     taken: u64,
     others: u64,
     names: Vec<String>,
 }
 
-impl Notes {
-    /// A member that is a note, a text at the top of the archive, as (key, value).
+impl OtherMembers {
+    /// A text member at the top of the archive, as (key, value).
     fn text(
         &mut self,
         archive: &mut Archive<'_, '_>,
@@ -95,7 +95,7 @@ impl Notes {
             return Ok(None);
         };
         let key = name_from_bytes(key).into_owned();
-        // As many bytes as a pair takes beside its texts, so that a million empty ones are bounded too.
+        // A pair takes 48 bytes besides its texts.
         let taken = key.len() as u64 + 48;
         let left = MAX_METADATA.saturating_sub(self.taken + taken);
         match archive.bytes(member, left) {
@@ -113,7 +113,7 @@ impl Notes {
     }
 
     fn other(&mut self, name: &[u8]) {
-        // Folders have members of their own, without content.
+        // A folder is a member of its own, without content.
         if name.ends_with(b"/") {
             return;
         }

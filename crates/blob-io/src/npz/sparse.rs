@@ -1,4 +1,4 @@
-//! Sparse arrays in an archive: a folder of `data`, `indices`, `indptr`, `shape` and `format`, as MXNet 2 and
+//! Reads sparse arrays in an archive: a folder of `data`, `indices`, `indptr`, `shape` and `format`, as MXNet 2 and
 //! `scipy.sparse.save_npz` write it.
 
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::Bytes;
 
-/// The parts that have an entry, in their order, and what the entry's name gets.
+/// The parts that have an entry, in their order, with the suffix of the entry's name.
 const KINDS: [(Kind, &str); 3] = [(Kind::Values, "values"), (Kind::Indices, "indices"), (Kind::Indptr, "indptr")];
 
-/// Pushes the parts of a sparse array; false, and nothing pushed, where the folder holds something else.
+/// Adds the parts of a sparse array; false, with nothing added, if the folder holds something else.
 pub(crate) fn push(archive: &mut Archive<'_, '_>, slots: &[Slot], table: &mut NameTable) -> Result<bool, ReadError> {
     let mut members: [Option<Member>; 5] = [const { None }; 5];
     for slot in slots {
@@ -73,8 +73,8 @@ fn folder(member: &Member) -> &[u8] {
     &member.name[..slash.unwrap_or(0)]
 }
 
-/// The format, and whether its header is broken as MXNet 2 breaks it. The text itself is at the member's end, plain
-/// (`|S3`) or in UTF-32 (`<U3`).
+/// The format, and whether its header is broken, as MXNet 2 writes it. The text is at the member's end, plain (`|S3`)
+/// or in UTF-32 (`<U3`).
 fn format_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<(Option<SparseKind>, bool), ReadError> {
     let Some(bytes) = archive.bytes(member, header::LONGEST_INFLATED)? else {
         return Ok((None, false));

@@ -1,6 +1,6 @@
-//! The checksums of an archive whose stored arrays get new values: what each covers, and where it is stored.
+//! The checksums of an archive whose stored arrays get new values: the bytes that each covers, and where it is stored.
 //!
-//! Relies on the archive having been opened: its entries say where each member's content lies.
+//! Relies on the archive having been opened: its entries have the offset of each member's content.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use crate::payload::member::PIECE;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Source, read};
 
-/// The place of the CRC-32 in a record of the directory and in a local header.
+/// The offset of the CRC-32 in a record of the directory and in a local header.
 const IN_RECORD: u64 = 16;
 const IN_LOCAL: u64 = 14;
-/// The optional signature of what may stand behind a member's content: its CRC-32 and its sizes.
+/// The optional signature of the descriptor that may follow a member's content: its CRC-32 and its sizes.
 const DESCRIPTOR: u32 = 0x0807_4B50;
 
 /// Flag bit 3: a descriptor follows the content.
@@ -31,14 +31,14 @@ pub(crate) struct Sum {
     head: u32,
     /// How many bytes the array has.
     len: u64,
-    /// That of the bytes behind the array's, and how many they are.
+    /// The CRC-32 of the bytes after the array's, and their number.
     tail: (u32, u64),
-    /// Where the archive has the checksum.
+    /// The offsets at which the archive stores the checksum.
     pub(crate) fields: Vec<u64>,
 }
 
 impl Sum {
-    /// The member's CRC-32, of that of the array's bytes.
+    /// The member's CRC-32, from that of the array's bytes.
     pub(crate) fn of(&self, array: u32) -> u32 {
         let mut whole = Hasher::new_with_initial(self.head);
         whole.combine(&Hasher::new_with_initial_len(array, self.len));
@@ -47,7 +47,7 @@ impl Sum {
     }
 }
 
-/// The checksums of these arrays, which are stored as they are; none of one without bytes, whose member stays.
+/// The checksums of these stored arrays; `None` for an array without bytes, whose member does not change.
 pub(crate) fn of(source: &dyn Source, entries: &[&Entry]) -> Result<Vec<Option<Sum>>, ReadError> {
     let mut cursor = Cursor::new(source);
     let directory = zip::directory(&mut cursor)?;
@@ -66,7 +66,7 @@ pub(crate) fn of(source: &dyn Source, entries: &[&Entry]) -> Result<Vec<Option<S
             return Err(ReadError::fault(content, what));
         }
         let descriptor = descriptor(&mut cursor, &member, content)?;
-        // Where the local header has another one it counts for nothing, as the zeros of a writer that cannot go back.
+        // A different value in the local header is not a checksum, such as the zeros of a writer that cannot seek.
         let mut known = vec![record + IN_RECORD];
         for at in [Some(member.local + IN_LOCAL), descriptor].into_iter().flatten() {
             cursor.seek(at);
@@ -91,7 +91,7 @@ fn begins(cursor: &mut Cursor<'_>, directory: Directory) -> Result<Vec<u64>, Rea
     Ok(begins)
 }
 
-/// Where a descriptor behind a content has the checksum, if there is one.
+/// The offset of the checksum in the descriptor after a content, if there is one.
 fn descriptor(cursor: &mut Cursor<'_>, member: &Member, content: u64) -> Result<Option<u64>, ReadError> {
     cursor.seek(member.local + IN_LOCAL_FLAGS);
     if cursor.u8(cursor.file_len(), "a member's flags")? & DESCRIBED == 0 {
@@ -111,13 +111,13 @@ fn sum(
 ) -> Result<Option<Sum>, ReadError> {
     let (Some(at), Some(member)) = (entry.offset(), entry.checksum.as_deref()) else { return Ok(None) };
     let (len, Some(fields)) = (entry.byte_len(), fields.remove(&member.offset)) else { return Ok(None) };
-    let (behind, end) = (at + len, member.offset + member.size);
+    let (after, end) = (at + len, member.offset + member.size);
     let head = crc(source, (member.offset, at), left)?;
-    let tail = (crc(source, (behind, end), left)?, end.saturating_sub(behind));
+    let tail = (crc(source, (after, end), left)?, end.saturating_sub(after));
     Ok(Some(Sum { head, len, tail, fields }))
 }
 
-/// The CRC-32 of the bytes from one place to another; `left` bounds those that are read in all.
+/// The CRC-32 of the bytes between two offsets; `left` bounds the bytes read in total.
 fn crc(source: &dyn Source, (mut from, end): (u64, u64), left: &mut u64) -> Result<u32, ReadError> {
     let len = end.saturating_sub(from);
     check_limit(from, Limit::Fixed, "the bytes around the arrays", len, *left)?;

@@ -1,4 +1,4 @@
-//! The layout of an npz file: its local headers, our metadata, its central directory, its end.
+//! Lays out an npz file: its local headers, our metadata, its central directory, its end record.
 
 use crc32fast::Hasher;
 
@@ -13,40 +13,40 @@ use crate::spec::{TensorSpec, refuse, total, unique};
 
 const FORMAT: &str = "npz";
 const ALIGN: u64 = 64;
-/// A size or offset of 32 bits that says: look at the ZIP64 field.
+/// A size or offset of 32 bits that refers to the ZIP64 field.
 const FULL: u32 = u32::MAX;
 /// Flag bit 11: the name is UTF-8.
 const UTF8: u16 = 1 << 11;
-/// 1980-01-01, the first day that a zip can name: what we write depends on the tensors alone.
+/// 1980-01-01, the earliest date in a zip: our output depends on the tensors alone.
 const DATE: u16 = 1 << 5 | 1;
-/// Made by version 4.5 on Unix, so that the mode below counts.
+/// Made by version 4.5 on Unix, so that the mode below applies.
 const MADE_BY: u16 = 3 << 8 | 45;
 /// A regular file, rw-r--r--.
 const MODE: u32 = 0o100_644 << 16;
 
-/// What surrounds the tensors.
+/// The frame around the tensors.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     tensors: Vec<Member>,
-    /// The metadata's keys, and how long the block is that holds them.
+    /// The metadata's keys, and the length of the block that holds them.
     keys: Vec<String>,
     block: usize,
-    /// Where the last tensor ends: from there on the frame is one part.
+    /// Where the last tensor ends; the rest of the frame is a single part.
     tail: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Member {
     name: String,
-    /// The tensor's own name, where the member's is another.
+    /// The tensor's own name, if the member's differs.
     raw: Option<String>,
     /// The npy header.
     head: Vec<u8>,
-    /// Where the local header lies.
+    /// The offset of the local header.
     offset: u64,
     /// The whole member: the npy header and the data.
     size: u64,
-    /// Zeros that the alignment field holds.
+    /// The number of zeros in the alignment field.
     padding: u16,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Resul
     for (spec, path) in specs.iter().zip(member_names(&raw)) {
         let head = npy::write::header(spec)?;
         let mut member = Member {
-            raw: kept(&spec.name, &path)?,
+            raw: name_field(&spec.name, &path)?,
             name: path + ".npy",
             offset: pos,
             size: total(FORMAT, head.len() as u64, spec.byte_len())?,
@@ -84,8 +84,8 @@ pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Resul
     Ok((plan, offsets, len))
 }
 
-/// The name, where the private field must keep it.
-fn kept(name: &str, member: &str) -> Result<Option<String>, Error> {
+/// The name, if our extra field must store it.
+fn name_field(name: &str, member: &str) -> Result<Option<String>, Error> {
     if name.len() >= LONGEST {
         let (len, start) = (name.len(), &name[..floor(name, 60)]);
         let message = format!("the tensor {start:?}… has a name of {len} bytes; a zip keeps less than {LONGEST}");
@@ -141,7 +141,7 @@ impl Plan {
         let (count, len) = (self.tensors.len() as u64, out.len() as u64);
         if count >= u64::from(u16::MAX) || len >= u64::from(FULL) || begin >= u64::from(FULL) {
             put32(&mut out, END64);
-            put64(&mut out, 44); // what follows of this record
+            put64(&mut out, 44); // length of the rest of this record
             put16(&mut out, MADE_BY);
             put16(&mut out, 45);
             put32(&mut out, 0);
@@ -167,13 +167,13 @@ impl Plan {
 }
 
 impl Member {
-    /// Pads the local header so that what follows it is aligned.
+    /// Pads the local header so that the content after it is aligned.
     fn align(&mut self) {
         let start = self.start();
         self.padding = (start.next_multiple_of(ALIGN) - start) as u16;
     }
 
-    /// Where the member's content lies.
+    /// The offset of the member's content.
     fn start(&self) -> u64 {
         let align = 6 + u64::from(self.padding);
         self.offset + 30 + self.name.len() as u64 + self.zip64() + align
@@ -203,7 +203,7 @@ impl Member {
         out
     }
 
-    /// What both headers say, from the version to the name's length.
+    /// The fields that both headers have, from the version to the name's length.
     fn common(&self, crc: u32, out: &mut Vec<u8>) {
         put16(out, if self.zip64() > 0 || self.offset >= u64::from(FULL) { 45 } else { 20 });
         put16(out, UTF8);

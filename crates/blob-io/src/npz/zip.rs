@@ -1,5 +1,5 @@
-//! The zip container, read from its central directory with positioned reads: sizes, dates and versions in local headers
-//! are ignored, because MXNet 2 writes zeros there.
+//! Reads the zip container from its central directory: sizes, dates and versions in local headers are ignored, because
+//! MXNet 2 writes zeros there.
 
 use crate::error::{FaultKind, ReadError};
 use crate::limits::Limit;
@@ -13,13 +13,13 @@ const MAX_COMMENT: u64 = u16::MAX as u64;
 /// A local header without its name and extra fields.
 const LOCAL_LEN: u64 = 30;
 
-/// Where the central directory lies.
+/// The location of the central directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Directory {
     pub(crate) begin: u64,
     pub(crate) end: u64,
     pub(crate) count: u64,
-    /// Where the archive ends; what follows is not part of it.
+    /// Where the archive ends; bytes after that are not part of it.
     pub(crate) archive_end: u64,
 }
 
@@ -28,19 +28,20 @@ pub(crate) struct Directory {
 pub(crate) struct Member {
     /// The name, in bytes; never used as a path.
     pub(crate) name: Vec<u8>,
-    /// The tensor's own name, where our writer had to change it.
+    /// The tensor's own name, if our writer had to change it.
     pub(crate) raw: Option<Vec<u8>>,
     pub(crate) method: u16,
     pub(crate) encrypted: bool,
     pub(crate) packed: u64,
     pub(crate) size: u64,
     pub(crate) crc: u32,
-    /// Where the local header lies.
+    /// The offset of the local header.
     pub(crate) local: u64,
 }
 
 impl Member {
-    /// The least place where the member can end: its local header may have more extra fields than the central one.
+    /// The smallest offset at which the member can end: its local header may have more extra fields than the central
+    /// one.
     pub(crate) fn least_end(&self) -> Option<u64> {
         self.local.checked_add(LOCAL_LEN + self.name.len() as u64)?.checked_add(self.packed)
     }
@@ -77,8 +78,8 @@ pub(crate) fn directory(cursor: &mut Cursor<'_>) -> Result<Directory, ReadError>
     Ok(found)
 }
 
-/// The end record's place, and where the archive ends with its comment. The last one whose comment ends at the file's
-/// end, else the last one whose comment fits.
+/// The offset of the end record, and where the archive ends with its comment. Takes the last record whose comment ends
+/// at the file's end, else the last one whose comment fits into the file.
 fn find_end(cursor: &mut Cursor<'_>) -> Result<(u64, u64), ReadError> {
     let len = cursor.file_len();
     let from = len.saturating_sub(END_LEN + MAX_COMMENT);
@@ -103,7 +104,7 @@ fn find_end(cursor: &mut Cursor<'_>) -> Result<(u64, u64), ReadError> {
     fits.ok_or(ReadError::fault(len, what))
 }
 
-/// The place of the ZIP64 end record, where there is one.
+/// The offset of the ZIP64 end record, if there is one.
 fn locate64(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<u64>, ReadError> {
     let Some(at) = end.checked_sub(20) else {
         return Ok(None);
@@ -179,7 +180,7 @@ impl Member {
         Ok(())
     }
 
-    /// The 64-bit numbers replace those of 32 bits that are all ones, in this order.
+    /// Reads the 64-bit numbers that replace 32-bit ones with all bits set, in this order.
     fn zip64(&mut self, mut content: &[u8]) -> Result<(), FaultKind> {
         for number in [&mut self.size, &mut self.packed, &mut self.local] {
             if *number == u64::from(u32::MAX) {
@@ -196,7 +197,7 @@ impl Member {
     }
 }
 
-/// Where the member's content begins; all of it lies before `end`.
+/// The offset of the member's content, all of which lies before `end`.
 pub(crate) fn content(cursor: &mut Cursor<'_>, member: &Member, end: u64) -> Result<u64, ReadError> {
     cursor.seek(member.local);
     cursor.need(LOCAL_LEN, end, "a member's local header")?;

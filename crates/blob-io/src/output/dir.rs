@@ -1,4 +1,4 @@
-//! A folder in the making: a temporary sibling that takes its target's name once all its files are written.
+//! A folder that is being written: a temporary folder beside its target, renamed to it when all its files are written.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -7,13 +7,13 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Existing};
-use crate::output::sibling::{remove_stale, resolve, temp_path, temporary};
+use crate::output::sibling::{make_temporary, remove_stale, resolve, temp_path};
 use crate::output::survey::{Foreign, Found, Snapshot, survey};
 use crate::output::{IfExists, Output, exists, failed, lock_folder, parent, request, sync_folder};
 
-/// How often [`OutputDir::finish`] tries to take a name that other processes want too, and the pause between tries.
-/// Each time, one of the processes succeeds.
-const SWAPS: usize = 200;
+/// How often [`OutputDir::finish`] tries to take a name that other processes try to take too, and the pause between
+/// tries. Each time, one of the processes succeeds.
+const MAX_SWAPS: usize = 200;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A folder that is being written.
@@ -27,9 +27,9 @@ pub struct OutputDir {
     temp: PathBuf,
     target: PathBuf,
     if_exists: IfExists,
-    /// The folder that was at the target when this one was begun.
+    /// The folder at the target when this one was created.
     there: Option<Snapshot>,
-    /// The temporary itself, locked; `None` on a file system without locks.
+    /// The lock on the temporary folder; `None` on a file system without locks.
     _lock: Option<File>,
     done: bool,
 }
@@ -40,7 +40,7 @@ impl OutputDir {
     /// replaced or removed, nor the current folder.
     ///
     /// # Errors
-    /// [`Error::Request`] where the folder cannot be replaced or the name is taken by a file; [`Error::Io`].
+    /// [`Error::Request`] if the folder cannot be replaced, or the target is a file; [`Error::Io`].
     pub fn create(path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
         let begun = Self::begin(path.as_ref(), if_exists)?;
         let target = &begun.target;
@@ -48,8 +48,8 @@ impl OutputDir {
         Ok(begun)
     }
 
-    /// As [`OutputDir::create`], but without removing what a crash left beside the target: a dry run, which leaves no
-    /// trace once it is dropped.
+    /// As [`OutputDir::create`], but without removing temporary folders that a crash left: a dry run, which leaves
+    /// nothing behind when it is dropped.
     ///
     /// # Errors
     /// As [`OutputDir::create`].
@@ -71,9 +71,9 @@ impl OutputDir {
             return Err(request(&name, "is or holds the current folder, which cannot be replaced; name another one"));
         }
         let there = check(&name, &target, if_exists)?;
-        let (temp, lock) = temporary(&name, &target, "folder", |temp| {
+        let (temp, lock) = make_temporary(&name, &target, "folder", |temp| {
             fs::create_dir(&temp)?;
-            Ok(hold(&temp).map(|lock| (temp, lock)))
+            Ok(lock_temporary(&temp).map(|lock| (temp, lock)))
         })?;
         Ok(Self { name, temp, target, if_exists, there, _lock: lock, done: false })
     }
@@ -84,18 +84,18 @@ impl OutputDir {
         self.there.is_some()
     }
 
-    /// Whether the folder that was there at the beginning is gone: another conversion has put its own there, or is
+    /// Whether the folder that was there at the beginning is gone, because another conversion has replaced it or is
     /// about to.
     #[must_use]
     pub fn is_overtaken(&self) -> bool {
-        self.there.as_ref().is_some_and(|there| !there.stands(&self.target))
+        self.there.as_ref().is_some_and(|there| !there.is_current(&self.target))
     }
 
-    /// Begins a file in the folder; `path` is relative and stays within it, as [`file_names`](crate::file_names) makes
-    /// them. Folders on the way are made.
+    /// Creates a file in the folder. `path` is relative and stays within it, like those of
+    /// [`file_names`](crate::file_names). Missing folders are created.
     ///
     /// # Errors
-    /// [`Error::Request`] for a path that leaves the folder; [`Error::Io`], also where the file is already there.
+    /// [`Error::Request`] for a path that leaves the folder; [`Error::Io`], also if the file already exists.
     pub fn file(&self, path: impl AsRef<Path>) -> Result<Output, Error> {
         let path = path.as_ref();
         let name = Path::new(&self.name).join(path).display().to_string();
@@ -110,15 +110,15 @@ impl OutputDir {
         Ok(Output::inside(name, file, self.if_exists == IfExists::Replace))
     }
 
-    /// Makes the folder take its name. The files are finished one by one before.
+    /// Renames the folder to its target. Each file must be finished before.
     ///
-    /// If several processes write the same folder at once, the first one keeps it; with [`IfExists::Replace`] the last.
+    /// If several processes write the same folder at once, the first one wins; with [`IfExists::Replace`] the last.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Request`] where the target has meanwhile become a folder that cannot be replaced. The
-    /// target is then as it was.
+    /// [`Error::Io`]; [`Error::Request`] if the target has meanwhile become a folder that cannot be replaced. The
+    /// target is then unchanged.
     pub fn finish(mut self) -> Result<(), Error> {
-        for _ in 0..SWAPS {
+        for _ in 0..MAX_SWAPS {
             // A rename replaces only an empty folder.
             let Err(e) = fs::rename(&self.temp, &self.target) else {
                 self.done = true;
@@ -137,7 +137,7 @@ impl OutputDir {
             if there && self.if_exists == IfExists::Replace && self.swap(now.as_ref())? {
                 self.done = true;
                 sync_folder(&parent(&self.target));
-                // The new folder is in place; the next run removes what is left of the old one.
+                // The new folder is in place. The next run removes any files left of the old one.
                 remove_stale(&self.target, &|path| {
                     remove_if_free(path, &self.target, &self.temp);
                 });
@@ -148,7 +148,7 @@ impl OutputDir {
         Err(request(&self.name, "could not take its name: other processes replace it all the time"))
     }
 
-    /// Moves the target, which was seen as `before`, out of the way and takes its name. False if another process has
+    /// Moves the target, whose state was `before`, away and renames the folder to it. False if another process has
     /// changed the target in the meantime.
     fn swap(&self, before: Option<&Snapshot>) -> Result<bool, Error> {
         let mut old = temp_path(&self.target).into_os_string();
@@ -162,7 +162,7 @@ impl OutputDir {
         let old = Path::new(&old);
         let mut error = match check(&self.name, old, IfExists::Replace) {
             Ok(now) => before.zip(now).and_then(|(before, now)| before.changed(&now)),
-            Err(e) => return Err(self.back(old, e)),
+            Err(e) => return Err(self.move_back(old, e)),
         }
         .map(|file| changed(&self.name, &file));
         let mut retry = false;
@@ -173,18 +173,19 @@ impl OutputDir {
             error = Some(failed(&self.name, "rename to the target", e));
         }
         match error {
-            // If it cannot be moved back either, a later run removes it, once a folder of ours is there.
+            // If the old folder cannot be moved back either, a later run removes it when a folder of ours is at the
+            // target.
             Some(_) if retry => {
                 let _ = fs::rename(old, &self.target);
                 Ok(false)
             }
-            Some(error) => Err(self.back(old, error)),
+            Some(error) => Err(self.move_back(old, error)),
             None => Ok(true),
         }
     }
 
     /// Moves the old folder back to its place; returns the error to report.
-    fn back(&self, old: &Path, error: Error) -> Error {
+    fn move_back(&self, old: &Path, error: Error) -> Error {
         match fs::rename(old, &self.target) {
             Ok(()) => error,
             Err(_) => {
@@ -203,8 +204,8 @@ impl Drop for OutputDir {
 }
 
 /// Locks a new temporary folder. `Some(None)` on a file system without locks, where no other process can lock it
-/// either; `None` if another process was faster and takes it for a stale one.
-fn hold(temp: &Path) -> Option<Option<File>> {
+/// either; `None` if another process has locked it first and treats it as stale.
+fn lock_temporary(temp: &Path) -> Option<Option<File>> {
     let lock = match lock_folder(temp) {
         Ok(lock) => Some(lock),
         Err(TryLockError::WouldBlock) => return None,
@@ -221,7 +222,7 @@ fn is_taken(e: &io::Error) -> bool {
 
 /// Checks that the target is free (`None`) or may be replaced (its files).
 fn check(name: &str, target: &Path, if_exists: IfExists) -> Result<Option<Snapshot>, Error> {
-    for _ in 0..SWAPS {
+    for _ in 0..MAX_SWAPS {
         match survey(target) {
             Ok(Found::Free) => return Ok(None),
             Ok(Found::Ours(there)) if if_exists == IfExists::Replace => return Ok(Some(there)),
@@ -251,14 +252,14 @@ fn changed(name: &str, file: &str) -> Error {
     request(name, &message)
 }
 
-/// Removes a temporary folder, other than `own`, that no process holds. Of an old folder that was moved out of the way,
-/// only the files that its receipt lists are removed, and only once another folder has taken its place.
+/// Removes a temporary folder, other than `own`, that no process has locked. Of an old folder that was moved away,
+/// removes only the files that its receipt lists, and only if there is a folder at the target.
 fn remove_if_free(path: &Path, target: &Path, own: &Path) {
     if path == own || !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
         return;
     }
     if path.extension() != Some(OsStr::new("old")) {
-        // Held until the folder is gone, so that the process that made it notices.
+        // Locked until the folder is removed, so that a process that has just created it notices.
         if let Ok(_lock) = lock_folder(path) {
             let _ = fs::remove_dir_all(path);
         }
@@ -362,7 +363,7 @@ mod tests {
         let left = home.path().join(".out.blob-tmp-0123456789abcdef");
         fs::create_dir(&left).unwrap();
         fs::write(left.join("a.npy"), "left").unwrap();
-        // The only copy of what a crash kept from being replaced.
+        // The only copy of a folder whose replacement a crash interrupted.
         let old = home.path().join(".out.blob-tmp-fedcba9876543210.old");
         fs::create_dir(&old).unwrap();
         fs::create_dir(old.join("a")).unwrap();
@@ -395,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_came_meanwhile_is_not_replaced() {
+    fn a_folder_made_meanwhile_is_not_replaced() {
         let home = tempfile::tempdir().unwrap();
         let target = home.path().join("out");
         let finish = |overwrite, file: &str| {
@@ -423,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_foreign_folder_that_was_moved_away_is_moved_back() {
-        // What `finish` relies on, without its own look before.
+        // Tests the swap that `finish` relies on, without the check before it.
         let home = tempfile::tempdir().unwrap();
         let target = home.path().join("out");
         let dir = OutputDir::create(&target, IfExists::Replace).unwrap();
@@ -498,7 +499,7 @@ mod tests {
         let said = dir.finish().unwrap_err().to_string();
         assert!(said.contains("never replaced: mine"), "{said}");
         assert_eq!(fs::read(target.join("mine")).unwrap(), b"x");
-        // Of the same length, between the beginning and the end, and between the last look and the swap.
+        // Changes of the same length, between the beginning and the end, and between the last check and the swap.
         let dir = begin();
         fs::remove_file(target.join("a.npy")).unwrap();
         fs::write(target.join("b"), "").unwrap();

@@ -1,6 +1,6 @@
-//! The temporary file beside its target: made, found again after a crash, renamed.
+//! The temporary file beside its target: creates it, renames it, and removes those that a crash left.
 //!
-//! The process that writes it holds a lock on it; an unlocked one was left by a crash.
+//! The process that writes it holds a lock on it, so an unlocked one was left by a crash.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Existing};
 use crate::filenames::floor;
-use crate::output::{IfExists, beside, exists, failed, parent, request, sync_folder};
+use crate::output::{IfExists, exists, failed, parent, request, sibling_failed, sync_folder};
 
 /// How many temporary names are tried. They are random, so a second try is already rare.
-const TRIES: usize = 16;
+const MAX_TRIES: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Sibling {
@@ -22,7 +22,7 @@ pub(super) struct Sibling {
     /// The target with every link resolved.
     target: PathBuf,
     if_exists: IfExists,
-    /// Whether the file has its target's name: there is no temporary to remove.
+    /// Whether the file has its target's name, so that there is no temporary file to remove.
     done: bool,
 }
 
@@ -32,20 +32,20 @@ impl Sibling {
         if target.file_name().is_none() {
             return Err(request(name, "is not a file name"));
         }
-        temporary(name, &target, "file", |temp| {
+        make_temporary(name, &target, "file", |temp| {
             let file = OpenOptions::new().read(true).write(true).create_new(true).open(&temp)?;
             let sibling = Self { file, temp, target: target.clone(), if_exists, done: false };
             Ok(sibling.lock().then_some(sibling))
         })
     }
 
-    /// Takes the lock. False if another process was faster and takes the file for a stale one. On a file system without
-    /// locks no other process can take it either.
+    /// Takes the lock. False if another process has locked the file first and treats it as stale. On a file system
+    /// without locks no other process can lock it either.
     fn lock(&self) -> bool {
         !matches!(self.file.try_lock(), Err(TryLockError::WouldBlock)) && fs::symlink_metadata(&self.temp).is_ok()
     }
 
-    /// Removes what earlier runs to the same target left behind; the temporary of this one is locked.
+    /// Removes temporary files that earlier runs to the same target left; that of this run is locked.
     pub(super) fn remove_stale(&self) {
         remove_stale(&self.target, &|path| {
             if path != self.temp {
@@ -84,7 +84,7 @@ impl Sibling {
     pub(super) fn link(&self, name: &str) -> Result<(), Error> {
         match fs::hard_link(&self.temp, &self.target) {
             Ok(()) => {
-                // The target is whole; a second name that stays behind is removed by the next run.
+                // The target is complete. If the temporary name cannot be removed, the next run removes it.
                 let _ = fs::remove_file(&self.temp);
                 Ok(())
             }
@@ -105,13 +105,13 @@ impl Drop for Sibling {
     }
 }
 
-/// Follows links to the end, also to a file that does not exist yet.
+/// Follows all links, also to a file that does not exist yet.
 pub(super) fn resolve(path: &Path) -> io::Result<PathBuf> {
     if let Ok(real) = fs::canonicalize(path) {
         return Ok(real);
     }
     let mut path = path.to_owned();
-    // As many as Linux follows.
+    // Linux follows at most 40 links.
     for _ in 0..40 {
         match fs::read_link(&path) {
             Ok(to) => path = parent(&path).join(to),
@@ -121,25 +121,26 @@ pub(super) fn resolve(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many links"))
 }
 
-/// Makes a temporary beside `target` under a new name; `make` returns `None` if another process took it.
-pub(super) fn temporary<T>(
+/// Makes a temporary file or folder beside `target` under a new name; `make` returns `None` if another process has
+/// locked it.
+pub(super) fn make_temporary<T>(
     name: &str,
     target: &Path,
     what: &str,
     make: impl Fn(PathBuf) -> io::Result<Option<T>>,
 ) -> Result<T, Error> {
-    for _ in 0..TRIES {
+    for _ in 0..MAX_TRIES {
         match make(temp_path(target)) {
             Ok(Some(made)) => return Ok(made),
             Ok(None) => {}
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(beside(name, target, &format!("make a temporary {what}"), e)),
+            Err(e) => return Err(sibling_failed(name, target, &format!("make a temporary {what}"), e)),
         }
     }
     Err(request(name, &format!("no temporary {what} beside it could be kept: another process removes them")))
 }
 
-/// A new name for a temporary beside `target`.
+/// A new temporary name beside `target`.
 pub(super) fn temp_path(target: &Path) -> PathBuf {
     let random = RandomState::new().hash_one(std::process::id());
     let mut name = prefix(target);
@@ -147,16 +148,16 @@ pub(super) fn temp_path(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-/// What every temporary of a target begins with.
+/// The prefix of all temporary names of a target.
 fn prefix(target: &Path) -> OsString {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
-    // At most 255 bytes with the rest. Two targets with long names may share their temporaries, which does no harm:
-    // only an unlocked one is removed.
+    // At most 255 bytes with the rest. Two targets with long names may have the same prefix, which does no harm,
+    // because only unlocked files are removed.
     let name = &name[..floor(&name, 200)];
     OsString::from(format!(".{name}.blob-tmp-"))
 }
 
-/// Calls `remove`, which looks closer, with every sibling of `target` that has a temporary's name.
+/// Calls `remove` with every path beside `target` that has a temporary name; `remove` checks whether it is stale.
 pub(super) fn remove_stale(target: &Path, remove: &dyn Fn(&Path)) {
     let prefix = prefix(target);
     let Ok(listing) = fs::read_dir(parent(target)) else {
@@ -170,7 +171,7 @@ pub(super) fn remove_stale(target: &Path, remove: &dyn Fn(&Path)) {
     }
 }
 
-/// Removes a temporary file that no process holds.
+/// Removes a temporary file that no process has locked.
 fn remove_if_free(path: &Path) {
     if !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()) {
         return;

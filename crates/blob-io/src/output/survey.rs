@@ -1,6 +1,6 @@
-//! Whether a folder that is to be replaced holds only what its receipt lists, or other files too.
+//! Checks whether a folder to be replaced holds only the files that its receipt lists.
 //!
-//! Looks at names, lengths and times; reads nothing but the receipt.
+//! Checks names, lengths and times; reads only the receipt.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -14,22 +14,22 @@ use crate::filenames::RECEIPT;
 use crate::folder::listing;
 use crate::wire::source::FileSource;
 
-/// How many foreign files are looked for, and how many of them are named.
-const SOUGHT: usize = 1000;
+/// How many foreign files are searched for, and how many of them are named.
+const MAX_FOREIGN: usize = 1000;
 const NAMED: usize = 3;
 
-/// What there is at the place of a folder to be written.
+/// What exists where a folder is to be written.
 #[derive(Debug)]
 pub(super) enum Found {
     /// Nothing, or an empty folder.
     Free,
     /// Only files that its receipt lists, with the lengths that it lists.
     Ours(Snapshot),
-    /// Something else, too.
+    /// Other files too.
     Foreign(Foreign),
 }
 
-/// The files of a folder as they were at one time.
+/// The files of a folder at one point in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Snapshot(BTreeMap<String, Stamp>);
 
@@ -47,8 +47,8 @@ impl Stamp {
 }
 
 impl Snapshot {
-    /// A file that has changed since. `None` if the receipt has: then another conversion has put its own folder there.
-    /// Missing files do not count: another process may be removing them as leftovers.
+    /// A file that has changed since. `None` if the receipt has changed, because another conversion has put its own
+    /// folder there. Missing files are ignored: another process may be removing the folder.
     pub(super) fn changed(&self, now: &Self) -> Option<String> {
         let receipt = |of: &Self| of.0.get(RECEIPT).cloned();
         if receipt(self) != receipt(now) {
@@ -59,13 +59,13 @@ impl Snapshot {
     }
 
     /// Whether the folder at `root` still has this receipt.
-    pub(super) fn stands(&self, root: &Path) -> bool {
+    pub(super) fn is_current(&self, root: &Path) -> bool {
         let receipt = fs::metadata(root.join(RECEIPT)).ok();
         receipt.map(|meta| Stamp::of(&meta)) == self.0.get(RECEIPT).cloned()
     }
 
-    /// Removes these files and the folders that become empty. The receipt goes last, so that what an interruption
-    /// leaves is still recognised as ours.
+    /// Removes these files and the folders that become empty. The receipt is removed last, so that the rest is still
+    /// recognised as ours after an interruption.
     pub(super) fn remove(&self, root: &Path) {
         let mut folders = HashSet::new();
         for file in self.0.keys().filter(|file| *file != RECEIPT) {
@@ -93,23 +93,23 @@ impl fmt::Display for Foreign {
         f.write_str(&named.join(", "))?;
         match self.0.len() {
             0..=NAMED => Ok(()),
-            SOUGHT => write!(f, " and many more"),
+            MAX_FOREIGN => write!(f, " and many more"),
             n => write!(f, " and {} more", n - NAMED),
         }
     }
 }
 
-/// Looks at a folder. An error of kind `Interrupted` means that it changed in the meantime.
+/// Checks a folder. An error of kind `Interrupted` means that it changed meanwhile.
 pub(super) fn survey(folder: &Path) -> io::Result<Found> {
     let before = match fs::symlink_metadata(folder) {
         Ok(meta) => Stamp::of(&meta),
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::Free),
         Err(e) => return Err(e),
     };
-    let found = look(folder);
+    let found = survey_once(folder);
     let after = fs::symlink_metadata(folder).map(|meta| Stamp::of(&meta));
     if after.is_ok_and(|after| after == before) {
-        // An entry that was listed and is then missing was removed from a subfolder meanwhile.
+        // An entry that is missing after it was listed was removed from a subfolder meanwhile.
         return found.map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => io::ErrorKind::Interrupted.into(),
             _ => e,
@@ -118,7 +118,7 @@ pub(super) fn survey(folder: &Path) -> io::Result<Found> {
     Err(io::ErrorKind::Interrupted.into())
 }
 
-fn look(folder: &Path) -> io::Result<Found> {
+fn survey_once(folder: &Path) -> io::Result<Found> {
     if fs::read_dir(folder)?.next().is_none() {
         return Ok(Found::Free);
     }
@@ -166,7 +166,7 @@ fn ancestors(file: &str) -> impl Iterator<Item = &str> {
 }
 
 struct Walk<'a> {
-    /// Files, and their lengths where they are known.
+    /// Files, with their lengths if known.
     listed: &'a HashMap<String, Option<u64>>,
     folders: HashSet<&'a str>,
     snapshot: BTreeMap<String, Stamp>,
@@ -176,7 +176,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn folder(&mut self, path: &Path, prefix: &str) -> io::Result<()> {
         for entry in fs::read_dir(path)? {
-            if self.foreign.0.len() == SOUGHT {
+            if self.foreign.0.len() == MAX_FOREIGN {
                 return Ok(());
             }
             let entry = entry?;

@@ -1,6 +1,6 @@
-//! An array in chunks, pulled piece by piece: one band of chunks along the first axis is held at a time.
+//! Reads an array in chunks piece by piece: one band of chunks along the first axis is in memory at a time.
 //!
-//! Relies on the reader having checked that each chunk lies within the file and has its place in the grid. The filters
+//! Relies on the reader having checked that each chunk lies within the file and has an index in the grid. The filters
 //! are those of the HDF5 File Format Specification 3.0, IV.A.2.l.
 
 use flate2::{Decompress, FlushDecompress, Status};
@@ -10,26 +10,26 @@ use crate::error::{Fault, FaultKind, ReadError, check_limit};
 use crate::limits::{Limit, Limits};
 use crate::wire::source::{Source, read};
 
-/// What is inflated at once.
+/// How many bytes are inflated at once.
 const PIECE: usize = 64 << 10;
 
-/// The way through an array in chunks.
+/// The position in an array in chunks.
 pub(super) struct Chunks<'a> {
     source: &'a dyn Source,
     chunked: &'a Chunked,
-    /// The array's dims and a chunk's. The last axes are one where chunks are as wide as the array.
+    /// The array's dims and a chunk's. Last axes along which chunks are as long as the array are merged into one.
     dims: Vec<u64>,
     steps: Vec<u64>,
     width: usize,
     /// The next element.
     at: u64,
-    /// The chunks of one band with the values of each, in the order of the grid, and which band it is.
+    /// The chunks of one band with their indices, in the order of the grid, and the band's index.
     held: Vec<(u64, Vec<u8>)>,
     band: Option<u64>,
 }
 
 impl<'a> Chunks<'a> {
-    /// The array of these dims, which are not empty and have elements.
+    /// Opens an array with these dims, which must have elements.
     pub(super) fn open(
         source: &'a dyn Source,
         chunked: &'a Chunked,
@@ -38,7 +38,7 @@ impl<'a> Chunks<'a> {
     ) -> Result<Self, Fault> {
         let mut steps = chunked.dims.to_vec();
         if dims.is_empty() {
-            // One value, never written: a chunk has axes.
+            // A scalar that was never written: a chunk always has axes.
             (dims, steps) = (vec![1], vec![1]);
         }
         while dims.len() > 1 && dims.last() == steps.last() {
@@ -52,13 +52,13 @@ impl<'a> Chunks<'a> {
         Ok(chunks)
     }
 
-    /// Fills `out`, which has room for whole elements and no more than are left.
+    /// Fills `out`, which must hold whole elements and at most those that are left.
     pub(super) fn next(&mut self, mut out: &mut [u8]) -> Result<(), ReadError> {
         while !out.is_empty() {
-            let (index, from, run) = self.place();
+            let (index, from, run) = self.locate();
             let n = out.len().min(run as usize * self.width);
             let (now, later) = out.split_at_mut(n);
-            let band = index / self.across();
+            let band = index / self.chunks_per_band();
             if self.band != Some(band) {
                 self.read_band(band)?;
             }
@@ -80,36 +80,36 @@ impl<'a> Chunks<'a> {
         self.at += bytes / self.width as u64;
     }
 
-    /// How many chunks a band has, stored or not.
-    fn across(&self) -> u64 {
+    /// The number of chunks in a band, stored or not.
+    fn chunks_per_band(&self) -> u64 {
         self.dims[1..].iter().zip(&self.steps[1..]).map(|(dim, step)| dim.div_ceil(*step)).product()
     }
 
-    /// The next element's chunk, its place in it, and how many elements from there on lie one after the other in both.
-    fn place(&self) -> (u64, u64, u64) {
+    /// The next element's chunk, its index in the chunk, and how many elements from there on are contiguous in both.
+    fn locate(&self) -> (u64, u64, u64) {
         let (mut rest, mut index, mut grid, mut from, mut row) = (self.at, 0, 1, 0, 1);
         let mut run = 0;
         for axis in (0..self.dims.len()).rev() {
             let (dim, step) = (self.dims[axis], self.steps[axis]);
-            let place = rest % dim;
+            let index_in_axis = rest % dim;
             rest /= dim;
             if axis + 1 == self.dims.len() {
-                run = (step - place % step).min(dim - place);
+                run = (step - index_in_axis % step).min(dim - index_in_axis);
             }
-            index += place / step * grid;
-            from += place % step * row;
-            // The last of these, of the outermost axis, are not used: they may be over 64 bits.
+            index += index_in_axis / step * grid;
+            from += index_in_axis % step * row;
+            // Those of the outermost axis are not used, and may exceed 64 bits.
             grid = grid.wrapping_mul(dim.div_ceil(step));
             row = row.wrapping_mul(step);
         }
         (index, from, run)
     }
 
-    /// Errors where the chunks of one band, of which all are held at once, need more memory than the limits allow.
+    /// Errors if the chunks of one band, which are in memory together, need more than the limits allow.
     fn check_bands(&self, limits: &Limits) -> Result<(), Fault> {
-        let across = self.across();
+        let chunks_per_band = self.chunks_per_band();
         let bytes = |chunk: &Chunk| self.chunked.size.max(chunk.packed.into());
-        for band in self.chunked.chunks.chunk_by(|a, b| a.index / across == b.index / across) {
+        for band in self.chunked.chunks.chunk_by(|a, b| a.index / chunks_per_band == b.index / chunks_per_band) {
             let needed = band.iter().map(bytes).sum();
             check_limit(band[0].offset, Limit::Alloc, "the bytes of a row of chunks", needed, limits.max_alloc)?;
         }
@@ -119,9 +119,9 @@ impl<'a> Chunks<'a> {
     fn read_band(&mut self, band: u64) -> Result<(), ReadError> {
         self.held.clear();
         self.band = None;
-        let (chunks, across) = (&self.chunked.chunks, self.across());
-        let begin = chunks.partition_point(|chunk| chunk.index < band * across);
-        for chunk in chunks[begin..].iter().take_while(|chunk| chunk.index / across == band) {
+        let (chunks, chunks_per_band) = (&self.chunked.chunks, self.chunks_per_band());
+        let begin = chunks.partition_point(|chunk| chunk.index < band * chunks_per_band);
+        for chunk in chunks[begin..].iter().take_while(|chunk| chunk.index / chunks_per_band == band) {
             self.held.push((chunk.index, unfiltered(self.source, self.chunked, chunk, self.width)?));
         }
         self.band = Some(band);
@@ -129,18 +129,18 @@ impl<'a> Chunks<'a> {
     }
 }
 
-/// A chunk's values: its bytes, with the filters undone from the last to the first.
+/// A chunk's values: undoes the filters from the last to the first.
 fn unfiltered(source: &dyn Source, chunked: &Chunked, chunk: &Chunk, width: usize) -> Result<Vec<u8>, ReadError> {
     let mut bytes = vec![0; chunk.packed as usize];
     read(source, chunk.offset, &mut bytes)?;
     let size = chunked.size as usize;
-    for (place, filter) in chunked.filters.iter().enumerate().rev() {
-        if chunk.mask & 1 << place == 0 {
+    for (index_in_axis, filter) in chunked.filters.iter().enumerate().rev() {
+        if chunk.mask & 1 << index_in_axis == 0 {
             bytes = match filter {
-                // Checksums of filters before this one come on top of the values.
-                Filter::Deflate => inflated(chunk.offset, &bytes, size + 4 * place)?,
+                // Earlier filters may have added checksums to the values.
+                Filter::Deflate => inflate_chunk(chunk.offset, &bytes, size + 4 * index_in_axis)?,
                 Filter::Shuffle => unshuffled(&bytes, width),
-                Filter::Fletcher32 => checked(chunk.offset, bytes)?,
+                Filter::Fletcher32 => strip_checksum(chunk.offset, bytes)?,
             };
         }
     }
@@ -152,15 +152,15 @@ fn unfiltered(source: &dyn Source, chunked: &Chunked, chunk: &Chunk, width: usiz
     Ok(bytes)
 }
 
-/// Inflates a zlib stream to at most `most` bytes. Memory grows with the inflated bytes, not by what a header says.
-fn inflated(at: u64, packed: &[u8], most: usize) -> Result<Vec<u8>, ReadError> {
+/// Inflates a zlib stream to at most `max` bytes. Memory grows with the inflated bytes, whatever a header says.
+fn inflate_chunk(at: u64, packed: &[u8], max: usize) -> Result<Vec<u8>, ReadError> {
     let broken = |found| ReadError::fault(at, FaultKind::words("a zlib stream", found));
     let (mut inflate, mut out, mut piece) = (Decompress::new(true), Vec::new(), vec![0; PIECE]);
     loop {
         let (used, made) = (inflate.total_in() as usize, inflate.total_out());
         let status = inflate.decompress(&packed[used..], &mut piece, FlushDecompress::None);
         let n = (inflate.total_out() - made) as usize;
-        if out.len() + n > most {
+        if out.len() + n > max {
             return Err(broken("one that is longer than its chunk"));
         }
         out.extend_from_slice(&piece[..n]);
@@ -173,21 +173,21 @@ fn inflated(at: u64, packed: &[u8], most: usize) -> Result<Vec<u8>, ReadError> {
     }
 }
 
-/// First all first bytes of the elements, then all second ones, and so on: the other way round. What is left over at
-/// the end stays there.
+/// Undoes the shuffle filter, which stores the first bytes of all elements, then the second ones, and so on. Bytes left
+/// over at the end are not shuffled.
 fn unshuffled(bytes: &[u8], width: usize) -> Vec<u8> {
     let count = bytes.len() / width;
     let mut out = bytes.to_vec();
-    for (place, of_place) in bytes[..count * width].chunks_exact(count.max(1)).enumerate() {
-        for (element, byte) in of_place.iter().enumerate() {
-            out[element * width + place] = *byte;
+    for (index_in_axis, bytes_at_index) in bytes[..count * width].chunks_exact(count.max(1)).enumerate() {
+        for (element, byte) in bytes_at_index.iter().enumerate() {
+            out[element * width + index_in_axis] = *byte;
         }
     }
     out
 }
 
-/// Takes the checksum off the end and compares it.
-fn checked(at: u64, mut bytes: Vec<u8>) -> Result<Vec<u8>, ReadError> {
+/// Removes the checksum at the end and compares it.
+fn strip_checksum(at: u64, mut bytes: Vec<u8>) -> Result<Vec<u8>, ReadError> {
     let Some((values, stored)) = bytes.split_last_chunk::<4>() else {
         let (needed, left) = (4, bytes.len() as u64);
         return Err(ReadError::fault(at, FaultKind::Truncated { field: "a chunk's checksum", needed, left }));
@@ -200,12 +200,12 @@ fn checked(at: u64, mut bytes: Vec<u8>) -> Result<Vec<u8>, ReadError> {
     Ok(bytes)
 }
 
-/// Fletcher's checksum of 32 bits over big-endian words of 16, as `H5_checksum_fletcher32` has it.
+/// Fletcher's checksum of 32 bits over big-endian words of 16, as in `H5_checksum_fletcher32`.
 fn fletcher32(bytes: &[u8]) -> u32 {
     let (pairs, odd) = bytes.as_chunks::<2>();
     let (mut low, mut high) = (0_u32, 0_u32);
     let fold = |sum: u32| (sum & 0xFFFF) + (sum >> 16);
-    // The sums hold 360 words without overflow.
+    // The sums cannot overflow within 360 words.
     for block in pairs.chunks(360) {
         for pair in block {
             low += u32::from(u16::from_be_bytes(*pair));

@@ -1,4 +1,4 @@
-//! Column-major arrays, put into row-major order: the whole array is held for that.
+//! Reads column-major arrays in row-major order, with the whole array in memory.
 
 use std::io;
 
@@ -6,14 +6,14 @@ use super::Elements;
 use crate::entry::Entry;
 use crate::error::ReadError;
 
-/// An array as it is stored, with its first axis the fastest, and the position in it.
+/// An array as it is stored, in column-major order, and the position in it.
 pub(super) struct Columns {
     bytes: Vec<u8>,
     width: usize,
     dims: Vec<usize>,
     /// The stride of each axis in bytes: the product of the dims before it.
     strides: Vec<usize>,
-    /// The next element, and where it lies.
+    /// The index of the next element, and its offset.
     index: Vec<usize>,
     at: usize,
 }
@@ -41,7 +41,7 @@ impl Columns {
         }
     }
 
-    /// Passes over elements.
+    /// Skips elements.
     pub(super) fn skip(&mut self, elements: usize) {
         for _ in 0..elements {
             self.step();

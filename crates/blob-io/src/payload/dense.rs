@@ -1,6 +1,6 @@
-//! Values at ascending places with zeros between them, pulled piece by piece: how a sparse array becomes dense.
+//! Expands a sparse array piece by piece: values at ascending offsets, with zeros between them.
 //!
-//! Relies on its caller for the places: they ascend by a unit or more, and the last unit ends within the array.
+//! Relies on its caller for the offsets: they ascend by at least a unit, and the last unit ends within the array.
 
 use super::Elements;
 use crate::error::ReadError;
@@ -8,27 +8,27 @@ use crate::error::ReadError;
 /// How many bytes of the values are in memory at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// The way through a dense array.
+/// The position in a dense array.
 pub(super) struct Dense<'a> {
     values: Elements<'a>,
-    /// Values that are read and not yet handed out begin at `used`.
+    /// Values that were read; those from `used` on were not returned yet.
     buffer: Vec<u8>,
     used: usize,
-    /// Where each unit of values begins in the array, in bytes; and how many bytes a unit has.
-    places: Box<dyn Iterator<Item = u64> + Send + 'a>,
+    /// The offset of each unit of values in the array, and the length of a unit, in bytes.
+    offsets: Box<dyn Iterator<Item = u64> + Send + 'a>,
     unit: u64,
-    /// How far the array is handed out, and where the unit lies that comes next or is on its way.
+    /// How many bytes were returned, and the range of the current or next unit.
     at: u64,
     begin: u64,
     end: u64,
 }
 
 impl<'a> Dense<'a> {
-    pub(super) fn new(values: Elements<'a>, unit: u64, places: Box<dyn Iterator<Item = u64> + Send + 'a>) -> Self {
-        Self { values, buffer: Vec::new(), used: 0, places, unit, at: 0, begin: 0, end: 0 }
+    pub(super) fn new(values: Elements<'a>, unit: u64, offsets: Box<dyn Iterator<Item = u64> + Send + 'a>) -> Self {
+        Self { values, buffer: Vec::new(), used: 0, offsets, unit, at: 0, begin: 0, end: 0 }
     }
 
-    /// Fills `out`, which has room for whole elements and no more than are left.
+    /// Fills `out`, which must hold whole elements and at most those that are left.
     pub(super) fn next(&mut self, mut out: &mut [u8]) -> Result<(), ReadError> {
         while !out.is_empty() {
             let (is_value, n) = self.run(out.len() as u64);
@@ -59,7 +59,7 @@ impl<'a> Dense<'a> {
     /// Whether values or zeros come next, and how many bytes of them, at most `room`.
     fn run(&mut self, room: u64) -> (bool, u64) {
         if self.at == self.end {
-            self.begin = self.places.next().unwrap_or(u64::MAX);
+            self.begin = self.offsets.next().unwrap_or(u64::MAX);
             self.end = self.begin.saturating_add(self.unit);
         }
         let is_value = self.at >= self.begin;

@@ -1,4 +1,4 @@
-//! A zip member's content, read once from front to back, stored or inflated: its CRC-32 is computed as the bytes pass.
+//! Reads a zip member's content once, from front to back, stored or inflated, and computes its CRC-32.
 //!
 //! Relies on the zip's reader having checked that the content lies within the file. Knows no npy header.
 
@@ -11,9 +11,9 @@ use crate::entry::Checksum;
 use crate::error::{Fault, FaultKind, ReadError};
 use crate::wire::source::{Source, read};
 
-/// What is read and hashed at once: it is still in the processor's cache when its checksum is computed.
+/// How many bytes are read and hashed at once: they are still in the processor's cache when their checksum is computed.
 pub(crate) const PIECE: usize = 256 << 10;
-/// What is read of a deflate stream at once.
+/// How many bytes of a deflate stream are read at once.
 const INPUT: u64 = 64 << 10;
 
 /// A member's content while it is read.
@@ -46,7 +46,7 @@ impl<'a> Content<'a> {
         Ok(())
     }
 
-    /// Appends the next bytes until `out` has `len` of them, or fewer where the content ends before.
+    /// Appends the next bytes until `out` has `len` bytes or the content ends.
     pub(crate) fn extend(&mut self, out: &mut Vec<u8>, len: usize) -> Result<(), ReadError> {
         let mut filled = out.len();
         out.resize(len.max(filled), 0);
@@ -59,7 +59,7 @@ impl<'a> Content<'a> {
         Ok(())
     }
 
-    /// Passes over the next bytes.
+    /// Skips the next bytes.
     pub(crate) fn skip(&mut self, mut bytes: u64) -> Result<(), ReadError> {
         let mut scratch = vec![0; bytes.min(PIECE as u64) as usize];
         while bytes > 0 {
@@ -79,7 +79,7 @@ impl<'a> Content<'a> {
         self.piece(scratch)
     }
 
-    /// Passes over what is left, and errors unless length and CRC-32 are the directory's and a deflate stream ends with
+    /// Skips the rest, and errors unless length and CRC-32 are those in the directory, and a deflate stream ends with
     /// the member.
     pub(crate) fn finish(&mut self) -> Result<(), ReadError> {
         let mut scratch = Vec::new();
@@ -93,10 +93,10 @@ impl<'a> Content<'a> {
         if self.done != self.expected.size {
             return Err(self.length("the member's length", self.done));
         }
-        same(self.expected, self.crc.clone().finalize())
+        check_crc(self.expected, self.crc.clone().finalize())
     }
 
-    /// The next bytes, as many as there are at once; none at the end.
+    /// Reads the next bytes, as many as are available; none at the end.
     fn piece(&mut self, out: &mut [u8]) -> Result<usize, ReadError> {
         let begin = self.expected.offset;
         let n = match &mut self.inflater {
@@ -120,11 +120,11 @@ impl<'a> Content<'a> {
     }
 }
 
-/// A deflate stream between two places of a source.
+/// A deflate stream in a range of a source.
 struct Inflater {
     inflate: Decompress,
     input: Vec<u8>,
-    /// How much of the input is used.
+    /// How many bytes of the input are used.
     used: usize,
     next: u64,
     end: u64,
@@ -176,7 +176,7 @@ impl Inflater {
     }
 }
 
-/// Checks a stored member that lies in memory.
+/// Checks a stored member in memory.
 pub(crate) fn check(bytes: &[u8], expected: &Checksum) -> Result<(), ReadError> {
     let range = usize::try_from(expected.offset).ok().and_then(|at| {
         let end = at.checked_add(usize::try_from(expected.size).ok()?)?;
@@ -186,7 +186,7 @@ pub(crate) fn check(bytes: &[u8], expected: &Checksum) -> Result<(), ReadError> 
         let source = io::ErrorKind::UnexpectedEof.into();
         ReadError::Io { offset: expected.offset, source }
     })?;
-    same(expected, crc32fast::hash(content))
+    check_crc(expected, crc32fast::hash(content))
 }
 
 fn mismatch(at: &Checksum, field: &'static str, expected: u64, found: u64) -> ReadError {
@@ -195,7 +195,7 @@ fn mismatch(at: &Checksum, field: &'static str, expected: u64, found: u64) -> Re
 }
 
 /// Errors unless the content's CRC-32 is the directory's.
-fn same(expected: &Checksum, found: u32) -> Result<(), ReadError> {
+fn check_crc(expected: &Checksum, found: u32) -> Result<(), ReadError> {
     if found == expected.crc {
         return Ok(());
     }

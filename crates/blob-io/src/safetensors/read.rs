@@ -1,4 +1,4 @@
-//! A safetensors file as entries: its header, token by token, never as a whole.
+//! Reads a safetensors file as entries: its header token by token, never as a whole.
 
 use blob_core::{DType, Shape};
 
@@ -11,8 +11,8 @@ use crate::safetensors::{DTYPES, FOREIGN, LONGEST_HEADER};
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::{Literal, Numbers, repeated_key};
 
-/// How deep a value of a key that we do not know may nest; serde_json, and with it the reference implementation, goes
-/// to 128 with the two objects around it.
+/// How deep the value of an unknown key may nest. serde_json, and with it the reference implementation, allows 128,
+/// including the two objects around it.
 const MAX_NESTED: u32 = 126;
 
 /// Lists the tensors in the order of their data.
@@ -66,9 +66,9 @@ fn header(text: &mut Literal<'_, '_>, table: &mut NameTable, room: u64) -> Resul
     }
 }
 
-/// One tensor: `{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}`, in any order. Its segment begins relative to the
-/// data and counts bytes, until `place` has seen all of them. Returns whether there are other keys, which the reference
-/// implementation passes over too.
+/// Reads one tensor: `{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}`, in any order. Its segment has an offset
+/// within the data and a length in bytes, until `place` has sorted all tensors. Returns whether there are other keys,
+/// which the reference implementation skips too.
 fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> Result<bool, ReadError> {
     let mut dtype = None;
     let mut shape: Option<(u64, Numbers)> = None;
@@ -105,28 +105,28 @@ fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> 
     entry.payload = Payload::Runs(Runs::One(Segment { offset: begin, count: end - begin, stride: 1 }));
     let described = shape.shape().map_err(|what| Fault::new(shape_at, what)).and_then(|shape| {
         entry.shape = shape;
-        let (known, bits) = known(&dtype).map_err(|what| Fault::new(dtype_at, what))?;
+        let (known, bits) = parse_dtype(&dtype).map_err(|what| Fault::new(dtype_at, what))?;
         fits(&entry.shape, bits, end - begin).map_err(|what| Fault::new(offsets_at, what))?;
         Ok(known)
     });
     match described {
-        Ok(Known::Ours(dtype)) => entry.dtype = Some(dtype),
+        Ok(Known::Native(dtype)) => entry.dtype = Some(dtype),
         Ok(Known::Foreign(name)) => entry.set_foreign(dtype_at, name, end - begin),
         Err(fault) => entry.fault = Some(Box::new(fault)),
     }
     Ok(others)
 }
 
-/// A dtype of the format: one of blobs, or one that is listed only.
+/// A dtype of the format: one that blobs have, or one that is only listed.
 enum Known {
-    Ours(DType),
+    Native(DType),
     Foreign(&'static str),
 }
 
-/// The dtype, and how many bits an element takes.
-fn known(dtype: &str) -> Result<(Known, u64), FaultKind> {
+/// The dtype, and the bits of an element.
+fn parse_dtype(dtype: &str) -> Result<(Known, u64), FaultKind> {
     if let Some((_, ours)) = DTYPES.iter().find(|(name, _)| *name == dtype) {
-        return Ok((Known::Ours(*ours), ours.size() as u64 * 8));
+        return Ok((Known::Native(*ours), ours.size() as u64 * 8));
     }
     let foreign = FOREIGN.iter().find(|(name, _)| *name == dtype);
     let foreign = foreign.map(|(name, bits)| (Known::Foreign(name), *bits));
@@ -148,7 +148,7 @@ fn fits(shape: &Shape, bits: u64, len: u64) -> Result<(), FaultKind> {
     Err(FaultKind::Mismatch { field: "the bytes between data_offsets", expected, found: len })
 }
 
-/// The two offsets, in order and within the data.
+/// The two offsets, checked to be in order and within the data.
 fn range(at: u64, offsets: &Numbers, room: u64) -> Result<(u64, u64), ReadError> {
     let [begin, end] = offsets.kept[..] else {
         let what = FaultKind::Mismatch { field: "data_offsets", expected: 2, found: offsets.count };
@@ -165,8 +165,8 @@ fn range(at: u64, offsets: &Numbers, room: u64) -> Result<(u64, u64), ReadError>
     Ok((begin, end))
 }
 
-/// Puts the entries into the order of their data, and their segments where they lie. The data have neither holes nor
-/// overlaps; returns where they end.
+/// Sorts the entries by their data, and gives their segments the offsets in the file. Checks that the data have neither
+/// holes nor overlaps; returns where they end.
 fn place(entries: &mut [Entry], data: u64) -> Result<u64, ReadError> {
     let bytes = |entry: &Entry| entry.segments().first().map_or((0, 0), |s| (s.offset, s.count));
     entries.sort_unstable_by(|a, b| (bytes(a), &a.name).cmp(&(bytes(b), &b.name)));

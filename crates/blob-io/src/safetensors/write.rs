@@ -1,4 +1,4 @@
-//! The layout of a safetensors file, and its header.
+//! Lays out a safetensors file and writes its header.
 
 use crate::error::Error;
 use crate::metadata;
@@ -6,16 +6,16 @@ use crate::safetensors::{DTYPES, LONGEST_HEADER};
 use crate::spec::{TensorSpec, refuse, total, unique};
 
 const FORMAT: &str = "safetensors";
-/// Where the data begin: a multiple of what the widest vector load and a cache line want.
+/// The alignment of the data: that of the widest vector load and of a cache line.
 const ALIGN: usize = 64;
 
-/// The header's part about the tensors, and its length.
+/// The tensors' part of the header, and the header's length.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The tensors' part of the header: `"w":{…},"b":{…}`.
     tensors: String,
     keys: Vec<String>,
-    /// The JSON's length, and the whole header's with its padding and the eight bytes of its length.
+    /// The length of the JSON, and that of the whole header, with its padding and the eight bytes of its length.
     json: usize,
     padded: usize,
 }
@@ -24,7 +24,7 @@ pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Resul
     unique(FORMAT, "the tensor", specs.iter().map(|spec| &*spec.name))?;
     unique(FORMAT, "the metadata key", metadata.iter().map(|(k, _)| k.as_str()))?;
     let mut order: Vec<usize> = (0..specs.len()).collect();
-    // Each tensor is aligned to its element, because every larger element lies before it.
+    // Each tensor is aligned to its element size, because tensors with larger elements come first.
     order.sort_by_key(|&i| std::cmp::Reverse(specs[i].dtype.size()));
     let mut offsets = vec![0; specs.len()];
     let mut tensors = String::new();

@@ -1,37 +1,37 @@
-//! The index of safetensors shards: which tensor lies in which file, as Hugging Face writes it.
+//! Reads the index of safetensors shards, as Hugging Face writes it: which tensor is in which file.
 //!
-//! Read token by token, because an index is not to be trusted. Opens no file that it names.
+//! Reads token by token, because an index is untrusted. Opens no file that it names.
 
 use std::collections::HashMap;
 
 use crate::error::{FaultKind, ReadError, check_limit};
 use crate::folder::listing::stays_within;
 use crate::limits::{LONGEST_NAME, Limit, Limits, names_for};
-use crate::metadata::Kept;
+use crate::metadata::MetadataSize;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::{Literal, repeated_key};
 use crate::wire::source::{Source, read};
 
-/// How deep a value that is passed over may nest.
+/// How deep a skipped value may nest.
 const MAX_NESTED: u32 = 126;
 /// The longest file name of today's systems.
 const LONGEST_FILE: u64 = 255;
 
-/// What an index says.
+/// The content of an index.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// The bytes of all tensors, where it says them.
+    /// The size of all tensors in bytes, if the index has it.
     pub(super) total: Option<u64>,
     pub(super) metadata: Vec<(String, String)>,
     /// Each file once, sorted by name.
     pub(super) files: Vec<String>,
-    /// Which file each tensor lies in, and where the index says so.
-    pub(super) map: HashMap<Box<str>, Place>,
+    /// The file of each tensor, and the entry's offset in the index.
+    pub(super) map: HashMap<Box<str>, IndexEntry>,
 }
 
-/// Where a tensor is said to lie.
+/// An index's entry for a tensor.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct IndexEntry {
     pub(super) file: u32,
     pub(super) at: u64,
     pub(super) found: bool,
@@ -59,7 +59,7 @@ pub(super) fn index(source: &dyn Source, limits: &Limits) -> Result<Option<Index
 }
 
 fn metadata(text: &mut Literal<'_, '_>, source: &dyn Source, index: &mut Index) -> Result<(), ReadError> {
-    let mut kept = Kept::default();
+    let mut size = MetadataSize::default();
     text.members(|text| {
         let key = text.key()?;
         let at = text.pos();
@@ -73,8 +73,8 @@ fn metadata(text: &mut Literal<'_, '_>, source: &dyn Source, index: &mut Index) 
             }
             return Ok(());
         }
-        if let Some(value) = text.json_string_up_to(kept.left_for(&key))?
-            && kept.take(&key, value.len() as u64)
+        if let Some(value) = text.json_string_up_to(size.left_for(&key))?
+            && size.take(&key, value.len() as u64)
         {
             index.metadata.push((key, value));
         }
@@ -106,19 +106,19 @@ fn weights(text: &mut Literal<'_, '_>, limits: &Limits, index: &mut Index) -> Re
         check_limit(at, Limit::Arrays, "the number of arrays", count, limits.max_arrays)?;
         bytes += name.len() as u64;
         check_limit(at, Limit::Fixed, "the bytes of all names", bytes, names_for(count))?;
-        let is_new = index.map.insert(name.clone().into(), Place { file, at, found: false }).is_none();
+        let is_new = index.map.insert(name.clone().into(), IndexEntry { file, at, found: false }).is_none();
         if is_new { Ok(()) } else { Err(repeated_key(at, &name)) }
     })
 }
 
 impl Index {
-    /// Puts the files into the order of their names: that of the shards.
+    /// Sorts the files by their names, which is the order of the shards.
     fn sort(&mut self) {
         let mut order: Vec<u32> = (0..self.files.len() as u32).collect();
         order.sort_by_key(|file| &self.files[*file as usize]);
-        let mut places = vec![0; order.len()];
-        order.iter().enumerate().for_each(|(place, file)| places[*file as usize] = place as u32);
-        self.map.values_mut().for_each(|place| place.file = places[place.file as usize]);
+        let mut positions = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(place, file)| positions[*file as usize] = place as u32);
+        self.map.values_mut().for_each(|place| place.file = positions[place.file as usize]);
         self.files.sort();
     }
 }

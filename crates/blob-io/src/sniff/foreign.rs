@@ -1,17 +1,17 @@
-//! Files that hold no tensors, or tensors in a format that this crate does not read: a word for what they are.
+//! Describes files that hold no tensors, or tensors in a format that this crate does not read.
 //!
-//! Looks at a file's first bytes and its extension; leaves our own formats to `sniff`.
+//! Checks a file's first bytes and its extension; leaves our own formats to `sniff`.
 
 use crate::error::{ReadError, Reason};
 use crate::wire::tar;
 
-/// A mark at a place: where it begins, the bytes, the reason, what such a file is, what the user can do.
-type Mark = (usize, &'static [u8], Reason, &'static str, Option<&'static str>);
+/// A magic: its offset, its bytes, the reason, what such a file is, what the user can do.
+type Magic = (usize, &'static [u8], Reason, &'static str, Option<&'static str>);
 
 const UNPACK: Option<&str> = Some("unpack it first and open the file inside");
 
-/// Sources: each format's own specification or reader; `modelbin.cpp` for ncnn's words.
-const MARKS: &[Mark] = &[
+/// Sources: each format's own specification or reader; for ncnn, `modelbin.cpp`.
+const MAGICS: &[Magic] = &[
     (0, b"\x1F\x8B", Reason::Compressed, "a gzip file", UNPACK),
     (0, b"BZh", Reason::Compressed, "a bzip2 file", UNPACK),
     (0, b"\xFD7zXZ\0", Reason::Compressed, "an xz file", UNPACK),
@@ -69,9 +69,9 @@ const MARKS: &[Mark] = &[
 const NCNN_HELP: Option<&str> = Some("the names and shapes stand in the .param file beside it");
 const TORCH7_HELP: Option<&str> = Some("in Python, torchfile reads it");
 
-/// What a file of `len` bytes that begins with `head` is, where it is of no format that is read.
+/// Describes a file of `len` bytes that begins with `head`, if it is of a known format that is not read.
 pub(crate) fn name(head: &[u8], len: u64, extension: Option<&str>) -> Option<ReadError> {
-    let mark = MARKS.iter().find(|(at, mark, ..)| {
+    let mark = MAGICS.iter().find(|(at, mark, ..)| {
         let there = head.get(*at..);
         there.is_some_and(|bytes| bytes.starts_with(mark))
     });
@@ -81,11 +81,11 @@ pub(crate) fn name(head: &[u8], len: u64, extension: Option<&str>) -> Option<Rea
     if tar::has_mark(head) {
         return Some(other(Reason::Archive, "a tar archive", UNPACK));
     }
-    shaped(head, len, extension).or_else(|| textual(head, len))
+    without_magic(head, len, extension).or_else(|| describe_text(head, len))
 }
 
-/// Kinds without a mark, by the shape of their first bytes.
-fn shaped(head: &[u8], len: u64, extension: Option<&str>) -> Option<ReadError> {
+/// Formats without a magic, recognised by the structure of their first bytes.
+fn without_magic(head: &[u8], len: u64, extension: Option<&str>) -> Option<ReadError> {
     let unsupported = |what, help| Some(other(Reason::Unsupported, what, help));
     if head.len() >= 2 && head[0] == 0x80 && (2..=5).contains(&head[1]) {
         return unsupported(
@@ -109,7 +109,7 @@ fn shaped(head: &[u8], len: u64, extension: Option<&str>) -> Option<ReadError> {
     None
 }
 
-/// The little-endian words at the beginning.
+/// The first little-endian words.
 fn words<const N: usize>(head: &[u8]) -> Option<[u32; N]> {
     let mut out = [0; N];
     let (words, _) = head.as_chunks::<4>();
@@ -130,12 +130,12 @@ fn paddle(head: &[u8]) -> bool {
     length && head.get(20) == Some(&0x08)
 }
 
-/// Torch7: an object that is a table, number 1, of this many pairs, whose first key is a number or a string.
+/// Torch7: an object that is a table, with index 1, a number of pairs, and a number or a string as the first key.
 fn torch7_table(head: &[u8]) -> bool {
     matches!(words(head), Some([3, 1, 1..=0xFF_FFFF, 1 | 2]))
 }
 
-/// ncnn's plain floats: a word 0, then values of the usual sizes.
+/// ncnn's plain floats: a word 0, then values of usual magnitudes.
 fn ncnn_floats(head: &[u8], len: u64) -> bool {
     let Some([0, rest @ ..]) = words::<9>(head) else {
         return false;
@@ -144,7 +144,7 @@ fn ncnn_floats(head: &[u8], len: u64) -> bool {
     len.is_multiple_of(4) && rest.into_iter().filter(|w| usual(*w)).count() >= 6
 }
 
-fn textual(head: &[u8], len: u64) -> Option<ReadError> {
+fn describe_text(head: &[u8], len: u64) -> Option<ReadError> {
     let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
     let text = text.trim_ascii_start();
     let lower = text.to_ascii_lowercase();
@@ -168,7 +168,7 @@ fn textual(head: &[u8], len: u64) -> Option<ReadError> {
     Some(other(Reason::NotTensors, what, help))
 }
 
-/// Text that is known to describe something else than weights.
+/// Text that describes something other than weights.
 fn description(text: &[u8], lower: &[u8], has: impl Fn(&[u8]) -> bool) -> Option<(&'static str, Option<&'static str>)> {
     if lower.starts_with(b"<?xml") && has(b"<net ") && has(b"<layers") {
         let help = Some("the weights lie in the .bin file beside it, which blob does not read");
@@ -207,7 +207,7 @@ fn description(text: &[u8], lower: &[u8], has: impl Fn(&[u8]) -> bool) -> Option
     None
 }
 
-/// What is left where nothing is known: text, or bytes.
+/// The description of an unknown file: text, or bytes.
 pub(crate) fn unknown(head: &[u8]) -> ReadError {
     let text = head.iter().all(|b| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7E));
     if text {

@@ -1,11 +1,11 @@
 //! Protobuf messages of other frameworks: TensorFlow, Core ML, ONNX.
 //!
-//! Looks at a file's first bytes alone; `caffe` tells its own messages.
+//! Checks a file's first bytes only; `caffe` recognises its own messages.
 
 use super::foreign::other;
 use crate::error::{ReadError, Reason};
 
-/// Protobuf messages of other frameworks, which have no mark either; for bytes that are not Caffe's.
+/// Describes protobuf messages of other frameworks, which have no magic; the bytes must not be Caffe's.
 pub(crate) fn message(head: &[u8]) -> Option<ReadError> {
     let unsupported = |what, help| Some(other(Reason::Unsupported, what, help));
     if onnx(head) {
@@ -47,7 +47,7 @@ fn graph_def(head: &[u8]) -> Option<()> {
 }
 
 /// A version (1, varint) and a message (2) that begins with a message (1): Core ML's description of an input, which
-/// begins with its name (1), or a SavedModel's meta graph. The key of the innermost field.
+/// begins with its name (1), or a SavedModel's meta graph. Returns the key of the innermost field.
 fn versioned(head: &[u8]) -> Option<u8> {
     let [0x08, 1..=15, rest @ ..] = head else {
         return None;

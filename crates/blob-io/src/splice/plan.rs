@@ -1,6 +1,6 @@
-//! Which bytes a changed file has: ranges of the old one, values in their places, messages whose lengths are made anew.
+//! Lays out a changed file: ranges of the old file, values in place, and messages with new lengths.
 //!
-//! Values of the same dtype and shape go where the old ones lie; any other change writes its BlobProto anew, and the
+//! Values of the same dtype and shape replace the old ones in place; any other change rewrites its BlobProto, and the
 //! keys and lengths of the messages around it. Pure.
 
 use std::collections::BTreeSet;
@@ -16,19 +16,19 @@ use crate::format::Format;
 use crate::parts::{self, Part, Placed};
 use crate::spec::{Problems, TensorSpec};
 
-/// What stands in the place of a range of the file.
+/// A range of the file, and the parts that replace it.
 type Edit = (Span, Vec<Part>);
 
 /// Lays out the changed file; see [`Frame::Spliced`](crate::Frame::Spliced).
 pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, Error> {
     let mut problems = Problems::default();
     let mut edits: Vec<Edit> = Vec::new();
-    let wired = splice.wires.iter().flat_map(|wires| wires.all().iter().enumerate());
+    let wired = splice.wiring.iter().flat_map(|wiring| wiring.all().iter().enumerate());
     let wired = wired.filter(|(_, layer)| layer.is_gone || layer.tops.iter().any(|top| top.is_renamed));
-    let changed = splice.changes.keys().map(|(place, _)| *place).chain(splice.renamed.keys().copied());
-    let changed: BTreeSet<usize> = changed.chain(wired.map(|(place, _)| place)).collect();
-    for place in changed {
-        edits.extend(layer(specs, splice, place, &mut problems));
+    let changed = splice.changes.keys().map(|(layer_index, _)| *layer_index).chain(splice.renamed.keys().copied());
+    let changed: BTreeSet<usize> = changed.chain(wired.map(|(layer_index, _)| layer_index)).collect();
+    for layer_index in changed {
+        edits.extend(layer(specs, splice, layer_index, &mut problems));
     }
     let whole = Span { start: 0, end: splice.base.file_len() };
     let mut parts = with_edits(whole, edits);
@@ -39,11 +39,11 @@ pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, 
     }
     problems.refused(splice.base.name())?;
     let is_copy = matches!(parts[..], [] | [Part::Copy { .. }]);
-    let most = if is_copy { u64::MAX } else { MAX_BYTES };
-    parts::place(splice.base.format().name(), &parts, specs, most)
+    let max_len = if is_copy { u64::MAX } else { MAX_BYTES };
+    parts::place(splice.base.format().name(), &parts, specs, max_len)
 }
 
-/// The parts of a message whose bytes are kept but for the edits, which lie in it in ascending order.
+/// The parts of a message with edits, which lie in it in ascending order; all other bytes are kept.
 fn with_edits(span: Span, edits: Vec<Edit>) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut at = span.start;
@@ -57,13 +57,14 @@ fn with_edits(span: Span, edits: Vec<Edit>) -> Vec<Part> {
     parts
 }
 
-/// The edits that a layer's changes make of the file: of the values alone where no length changes, else of the layer.
-fn layer(specs: &[TensorSpec], splice: &Splice<'_>, place: usize, problems: &mut Problems) -> Vec<Edit> {
-    let layer = &splice.layers[place];
-    let wired = splice.wires.as_ref().map(|wires| &wires.all()[place]);
+/// The edits of the file for a layer's changes: of the values only if no length changes, otherwise of the whole layer.
+fn layer(specs: &[TensorSpec], splice: &Splice<'_>, layer_index: usize, problems: &mut Problems) -> Vec<Edit> {
+    let layer = &splice.layers[layer_index];
+    let wired = splice.wiring.as_ref().map(|wiring| &wiring.all()[layer_index]);
     let (mut edits, mut is_resized) = (Vec::new(), false);
     if let Some(gone) = wired.filter(|wired| wired.is_gone) {
-        let blobs = splice.changes.range((place, 0)..(place + 1, 0)).filter(|(_, change)| !change.is_removed);
+        let blobs =
+            splice.changes.range((layer_index, 0)..(layer_index + 1, 0)).filter(|(_, change)| !change.is_removed);
         blobs.for_each(|((_, index), _)| {
             problems.add(&format!("{}/{index}", gone.name), "is of a layer that is taken out");
         });
@@ -73,42 +74,42 @@ fn layer(specs: &[TensorSpec], splice: &Splice<'_>, place: usize, problems: &mut
         edits.push((top.field.whole, vec![Part::Field(top.field.number, vec![Part::Bytes(top.name.clone())])]));
         is_resized = true;
     }
-    edits.extend(splice.biased.get(&place).map(|(at, byte)| (*at, vec![Part::Bytes(vec![*byte])])));
-    if let Some(name) = splice.renamed.get(&place) {
+    edits.extend(splice.biased.get(&layer_index).map(|(at, byte)| (*at, vec![Part::Bytes(vec![*byte])])));
+    if let Some(name) = splice.renamed.get(&layer_index) {
         let (number, is_nested) = layer.name_number;
         let content = layer.nested.filter(|_| is_nested).or(layer.field).map_or(0, |field| field.content.start);
         let range = layer.name.map_or(Span { start: content, end: content }, |name| name.whole);
         edits.push((range, vec![message::text(number, name)]));
         is_resized = true;
     }
-    for ((_, index), change) in splice.changes.range((place, 0)..(place + 1, 0)) {
+    for ((_, index), change) in splice.changes.range((layer_index, 0)..(layer_index + 1, 0)) {
         let blob = layer.blobs.get(*index).copied();
         if let (Some(blob), true) = (blob, change.is_removed) {
             edits.push((blob.whole, Vec::new()));
             is_resized = true;
             continue;
         }
-        if let Some((at, tensors)) = in_place(specs, splice, (place, *index), change) {
+        if let Some((at, tensors)) = in_place(specs, splice, (layer_index, *index), change) {
             edits.extend(at.into_iter().zip(tensors.into_iter().map(|tensor| vec![Part::Values(tensor)])));
             continue;
         }
-        let Some((new, form)) = rewritten(specs, splice, (place, *index), change, problems) else { continue };
+        let Some((new, form)) = rewritten(specs, splice, (layer_index, *index), change, problems) else { continue };
         let range = blob.map_or(Span { start: layer.end, end: layer.end }, |blob| blob.whole);
         let number = blob.map_or(layer.blob_number, |blob| blob.number);
         let parts = new.parts(form);
         edits.push((range, if number == 0 { parts } else { vec![Part::Field(number, parts)] }));
         is_resized = true;
     }
-    // New blobs all go to one place, in their order.
+    // New blobs have the same offset and keep their order.
     edits.sort_by_key(|(range, _)| range.start);
     match layer.field {
-        Some(field) if is_resized => vec![contained(field, layer.nested, edits)],
+        Some(field) if is_resized => vec![rewrite_layer(field, layer.nested, edits)],
         _ => edits,
     }
 }
 
-/// A layer's message with edits in it, and the nested one where there are some in that.
-fn contained(field: Field, nested: Option<Field>, edits: Vec<Edit>) -> Edit {
+/// A layer's message with edits in it, including those in its nested layer.
+fn rewrite_layer(field: Field, nested: Option<Field>, edits: Vec<Edit>) -> Edit {
     let Some(nested) = nested else {
         return (field.whole, vec![Part::Field(field.number, with_edits(field.content, edits))]);
     };
@@ -121,7 +122,7 @@ fn contained(field: Field, nested: Option<Field>, edits: Vec<Edit>) -> Edit {
     (field.whole, vec![Part::Field(field.number, with_edits(field.content, outer))])
 }
 
-/// The entries of a stored blob: its data, and its diff where there is one.
+/// The entries of a stored blob: its data, and its diff, if there is one.
 fn entries<'a>(splice: &Splice<'a>, at: (usize, usize)) -> (Option<&'a Entry>, Option<&'a Entry>) {
     let key = |entry: &Entry| (entry.position(), entry.index());
     let all = splice.base.entries();
@@ -130,7 +131,7 @@ fn entries<'a>(splice: &Splice<'a>, at: (usize, usize)) -> (Option<&'a Entry>, O
     (data, data.and_then(|data| splice.base.diff_of(data)))
 }
 
-/// Where the tensors of a change go without any other byte changing, in ascending order; `None` where they do not.
+/// The ranges that the tensors of a change replace in place, in ascending order; `None` if other bytes change too.
 fn in_place(
     specs: &[TensorSpec],
     splice: &Splice<'_>,
@@ -163,7 +164,7 @@ fn in_place(
     Some(places.into_iter().unzip())
 }
 
-/// The BlobProto that a change makes, and its form; `None` where it does not fit.
+/// The BlobProto that results from a change, and its form; `None` if it does not fit.
 fn rewritten(
     specs: &[TensorSpec],
     splice: &Splice<'_>,
@@ -217,7 +218,7 @@ fn rewritten(
     Some((Blob { shape, dtype, data, diff, unknown }, form))
 }
 
-/// The runs of an array that stand one after the other in its order, as (offset, length).
+/// The runs of a plain array as (offset, length); `None` for other arrays.
 fn runs(entry: &Entry) -> Option<Vec<(u64, u64)>> {
     let runs = entry.segments().iter().map(|run| (run.offset, run.count * run.stride));
     entry.is_plain().then(|| runs.collect())

@@ -1,8 +1,8 @@
-//! Layers taken out of a net's description: the layer before writes what they wrote, so that those behind read the same
+//! Removes layers from a net's description: the layer before each writes its output, so that later layers read the same
 //! names.
 //!
-//! Relies on the layers that `caffe/tree` finds and reads what each one's fields name; the bytes are `plan`'s. Layers
-//! of 2013 and 2014 are not taken out, nor those whose place in the net is not certain.
+//! Relies on the layers that `caffe/tree` finds, and reads the names in their fields; `plan` makes the bytes. Does not
+//! remove layers of 2013 and 2014, nor layers whose position in the net is uncertain.
 
 use crate::caffe::protobuf::{self, Span, Wire};
 use crate::caffe::tree::{self, Field, Layer};
@@ -12,32 +12,32 @@ use crate::limits::LONGEST_NAME;
 use crate::names::name_from_bytes;
 use crate::wire::cursor::Cursor;
 
-/// The number of a layer of V2 in a net, and those of its fields.
+/// The field number of a V2 layer in a net, and those of its fields.
 const LAYER: u32 = 100;
 const NAME: u32 = 1;
 const BOTTOM: u32 = 3;
 pub(super) const TOP: u32 = 4;
 const INCLUDE: u32 = 8;
 const EXCLUDE: u32 = 9;
-/// What a layer may have that is lost with it: its type, parameters' rates, blobs, the phase that Caffe writes into
-/// every layer, `propagate_down`, and the messages of BN, BatchNorm and Scale.
+/// The fields that may be lost with a layer: its type, parameters' rates, blobs, the phase that Caffe writes into every
+/// layer, `propagate_down`, and the messages of BN, BatchNorm and Scale.
 const LOST: &[u32] = &[NAME, 2, BOTTOM, TOP, 6, 7, 10, 11, 137, 139, 142];
-/// Convolutions' and fully connected layers' messages, and the number of `bias_term` in both.
+/// The messages of convolutions and fully connected layers, and the number of `bias_term` in both.
 const WITH_BIAS: &[u32] = &[106, 117];
 const BIAS_TERM: u32 = 2;
 /// The most names of values that are read from one net.
-const MAX_WIRES: usize = 1 << 20;
+const MAX_NAMES: usize = 1 << 20;
 
-/// What the layers of a net read and write.
+/// The inputs and outputs of a net's layers.
 #[derive(Debug)]
-pub(super) struct Wires(Vec<Wired>);
+pub(super) struct Wiring(Vec<LayerWiring>);
 
 #[derive(Debug, Default)]
-pub(super) struct Wired {
+pub(super) struct LayerWiring {
     pub(super) name: String,
     bottoms: Vec<Vec<u8>>,
     pub(super) tops: Vec<Top>,
-    /// The first field that would be lost with the layer, and should not.
+    /// The first field that must not be lost with the layer.
     kept: Option<u32>,
     is_in_one_phase: bool,
     pub(super) is_gone: bool,
@@ -51,45 +51,45 @@ pub(super) struct Top {
     pub(super) is_renamed: bool,
 }
 
-impl Wired {
+impl LayerWiring {
     fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.bottoms.iter().chain(self.tops.iter().map(|top| &top.name)).map(|name| &name[..])
     }
 }
 
-impl Wires {
-    /// Reads the layers' own fields, which are small; blobs are passed over.
+impl Wiring {
+    /// Reads the layers' own fields, which are small; skips blobs.
     pub(super) fn read(base: &Checkpoint, layers: &[Layer]) -> Result<Self, Error> {
         let mut cursor = Cursor::new(base.source());
-        let mut wires = 0;
+        let mut names = 0;
         let each = layers.iter().map(|layer| {
-            let wired = wired(&mut cursor, layer).map_err(|e| e.into_error(base.name()))?;
-            wires += wired.names().count();
-            let is_too_many = wires > MAX_WIRES;
-            let message = || format!("names over {MAX_WIRES} values in its layers, and no layer of it is taken out");
+            let layer_wiring = layer_wiring(&mut cursor, layer).map_err(|e| e.into_error(base.name()))?;
+            names += layer_wiring.names().count();
+            let is_too_many = names > MAX_NAMES;
+            let message = || format!("names over {MAX_NAMES} values in its layers, and no layer of it is taken out");
             if is_too_many {
                 Err(Error::Request { file: base.name().to_owned(), message: message() })
             } else {
-                Ok(wired)
+                Ok(layer_wiring)
             }
         });
         each.collect::<Result<_, _>>().map(Self)
     }
 
-    pub(super) fn all(&self) -> &[Wired] {
+    pub(super) fn all(&self) -> &[LayerWiring] {
         &self.0
     }
 
-    /// Takes a layer out. The error says why not, in words that follow the layer's name.
+    /// Removes a layer. The error says why it cannot be removed, as text that follows the layer's name.
     pub(super) fn remove(&mut self, name: &str, layers: &[Layer]) -> Result<(), String> {
-        let mut named = (0..self.0.len()).filter(|place| self.0[*place].name == name && !self.0[*place].is_gone);
-        let (Some(place), None) = (named.next(), named.next()) else {
+        let mut named = (0..self.0.len()).filter(|index| self.0[*index].name == name && !self.0[*index].is_gone);
+        let (Some(index), None) = (named.next(), named.next()) else {
             return Err("is not exactly one layer of the net".to_owned());
         };
         if layers.iter().any(|layer| layer.field.is_none_or(|field| field.number != LAYER)) {
             return Err("is of a net of V0 or V1, before 2014".to_owned());
         }
-        let layer = &self.0[place];
+        let layer = &self.0[index];
         if layer.is_in_one_phase {
             return Err("is in some phases of the net only".to_owned());
         }
@@ -97,33 +97,33 @@ impl Wires {
             return Err(format!("has a field {number}, which would be lost"));
         }
         let (bottom, top) = match (&layer.bottoms[..], &layer.tops[..]) {
-            // A file that does not say what its layers read.
-            ([], []) => return self.take_out(place),
+            // The file has no inputs and outputs of its layers.
+            ([], []) => return self.mark_removed(index),
             ([bottom], [top]) => (bottom.clone(), top.name.clone()),
             _ => return Err("does not read one value and write one".to_owned()),
         };
-        let before = self.writer(place, &bottom, &top)?;
+        let before = self.writer(index, &bottom, &top)?;
         let written = self.0[before].tops.iter_mut().filter(|written| written.name == bottom && bottom != top);
         written.for_each(|written| (written.name, written.is_renamed) = (top.clone(), true));
-        self.take_out(place)
+        self.mark_removed(index)
     }
 
-    fn take_out(&mut self, place: usize) -> Result<(), String> {
-        self.0[place].is_gone = true;
+    fn mark_removed(&mut self, index: usize) -> Result<(), String> {
+        self.0[index].is_gone = true;
         Ok(())
     }
 
-    /// The one layer that writes what the layer at `place` reads; an error where another layer reads or writes it too.
-    fn writer(&self, place: usize, bottom: &[u8], top: &[u8]) -> Result<usize, String> {
+    /// The one layer that writes the input of the layer at `index`; an error if another layer reads or writes it too.
+    fn writer(&self, index: usize, bottom: &[u8], top: &[u8]) -> Result<usize, String> {
         let text = |name: &[u8]| format!("{:?}", name_from_bytes(name));
-        let others = || self.0.iter().enumerate().filter(|(other, layer)| *other != place && !layer.is_gone);
-        // After a layer that works in place others may read the name, but none may write it again.
+        let others = || self.0.iter().enumerate().filter(|(other, layer)| *other != index && !layer.is_gone);
+        // After a layer that works in place, other layers may read the name, but none may write it again.
         let is_in_place = bottom == top;
-        let reads = |layer: &Wired| layer.bottoms.iter().any(|name| name == bottom);
-        let is_user = |other: usize, layer: &Wired| !(is_in_place && other > place && reads(layer));
+        let reads = |layer: &LayerWiring| layer.bottoms.iter().any(|name| name == bottom);
+        let is_user = |other: usize, layer: &LayerWiring| !(is_in_place && other > index && reads(layer));
         let mut users =
             others().filter(|(other, layer)| layer.names().any(|name| name == bottom) && is_user(*other, layer));
-        let Some((before, writer)) = users.next().filter(|(before, _)| *before < place) else {
+        let Some((before, writer)) = users.next().filter(|(before, _)| *before < index) else {
             return Err(format!("reads {}, which no layer before it writes", text(bottom)));
         };
         if reads(writer) {
@@ -135,7 +135,7 @@ impl Wires {
         if writer.is_in_one_phase {
             return Err(format!("follows {:?}, which is in some phases of the net only", writer.name));
         }
-        let mut earlier = others().take_while(|(other, _)| !is_in_place && *other < place);
+        let mut earlier = others().take_while(|(other, _)| !is_in_place && *other < index);
         match earlier.find(|(_, layer)| layer.names().any(|name| name == top)) {
             Some((_, other)) => Err(format!("writes {}, which {:?} reads or writes before it", text(top), other.name)),
             None => Ok(before),
@@ -143,16 +143,16 @@ impl Wires {
     }
 }
 
-fn wired(cursor: &mut Cursor<'_>, layer: &Layer) -> Result<Wired, ReadError> {
-    let mut wired = Wired::default();
+fn layer_wiring(cursor: &mut Cursor<'_>, layer: &Layer) -> Result<LayerWiring, ReadError> {
+    let mut layer_wiring = LayerWiring::default();
     let Some(field) = layer.field.filter(|field| field.number == LAYER) else {
-        return Ok(wired);
+        return Ok(layer_wiring);
     };
     cursor.seek(field.content.start);
     while let Some(tag) = protobuf::tag(cursor, field.content.end)? {
-        wired.is_in_one_phase |= matches!(tag.number, INCLUDE | EXCLUDE);
+        layer_wiring.is_in_one_phase |= matches!(tag.number, INCLUDE | EXCLUDE);
         if !LOST.contains(&tag.number) {
-            wired.kept.get_or_insert(tag.number);
+            layer_wiring.kept.get_or_insert(tag.number);
         }
         if !(matches!(tag.number, NAME | BOTTOM | TOP) && tag.wire == Wire::Len) {
             protobuf::skip(cursor, tag, field.content.end)?;
@@ -161,19 +161,19 @@ fn wired(cursor: &mut Cursor<'_>, layer: &Layer) -> Result<Wired, ReadError> {
         let content = protobuf::span(cursor, field.content.end, "a layer's name")?;
         let text = cursor.bytes(content.len(), content.end, LONGEST_NAME, "a layer's name")?;
         match tag.number {
-            NAME => wired.name = name_from_bytes(&text).into_owned(),
-            BOTTOM => wired.bottoms.push(text.to_vec()),
+            NAME => layer_wiring.name = name_from_bytes(&text).into_owned(),
+            BOTTOM => layer_wiring.bottoms.push(text.to_vec()),
             _ => {
                 let field = Field { number: TOP, whole: Span { start: tag.offset, end: content.end }, content };
-                wired.tops.push(Top { field, name: text.to_vec(), is_renamed: false });
+                layer_wiring.tops.push(Top { field, name: text.to_vec(), is_renamed: false });
             }
         }
     }
-    Ok(wired)
+    Ok(layer_wiring)
 }
 
-/// Where a layer of V2 says that it has no bias: the first byte of that number, which is 0, and the byte that makes it
-/// 1.
+/// Where a V2 layer says that it has no bias: the first byte of that number, which is 0, and the byte that changes it
+/// to 1.
 pub(super) fn without_bias(cursor: &mut Cursor<'_>, layer: &Layer) -> Result<Option<(Span, u8)>, ReadError> {
     let Some(field) = layer.field.filter(|field| field.number == LAYER) else {
         return Ok(None);

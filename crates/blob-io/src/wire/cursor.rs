@@ -6,12 +6,12 @@ use crate::error::{Fault, FaultKind, ReadError, check_limit};
 use crate::limits::Limit;
 use crate::wire::source::{self, Source};
 
-/// The first read after a jump. A Caffe blob's header is under 100 bytes, an MXNet record's under 300.
+/// The length of the first read after a jump. A Caffe blob's header is under 100 bytes, an MXNet record's under 300.
 const FIRST_WINDOW: usize = 256;
 /// Reads grow to this while a walk goes on without a jump (files of many small arrays).
 const LARGEST_WINDOW: usize = 64 << 10;
 
-/// A position in a source, and what lies around it.
+/// A position in a source, and a window of bytes around it.
 pub(crate) struct Cursor<'a> {
     source: &'a dyn Source,
     pos: u64,
@@ -25,7 +25,7 @@ impl<'a> Cursor<'a> {
         Self { source, pos: 0, window: Vec::new(), window_at: 0, next_window: FIRST_WINDOW }
     }
 
-    /// What it reads from.
+    /// The source that it reads from.
     pub(crate) fn source(&self) -> &'a dyn Source {
         self.source
     }
@@ -38,17 +38,17 @@ impl<'a> Cursor<'a> {
         self.source.len()
     }
 
-    /// Bytes between here and the end of the file.
+    /// How many bytes there are from here to the end of the file.
     pub(crate) fn left(&self) -> u64 {
         self.source.len().saturating_sub(self.pos)
     }
 
-    /// Moves to any place; reading past the end is what fails, not going there.
+    /// Moves to any offset; not the move but a read past the end fails.
     pub(crate) fn seek(&mut self, pos: u64) {
         self.pos = pos;
     }
 
-    /// Moves over `n` bytes that must exist.
+    /// Skips `n` bytes, which must exist.
     pub(crate) fn skip(&mut self, n: u64, field: &'static str) -> Result<(), ReadError> {
         self.need(n, self.source.len(), field)?;
         self.pos += n;
@@ -76,7 +76,7 @@ impl<'a> Cursor<'a> {
         Ok(out)
     }
 
-    /// The bytes from here on that are already read, up to `end`: at least one, unless here is the end.
+    /// The bytes from here on that are in the window, up to `end`: at least one, unless `end` is reached.
     pub(crate) fn at_hand(&mut self, end: u64) -> Result<&[u8], ReadError> {
         if self.pos >= end {
             return Ok(&[]);
@@ -159,7 +159,7 @@ mod tests {
     use crate::wire::source::Bytes;
 
     #[test]
-    fn numbers_come_in_order_across_windows() {
+    fn numbers_are_read_in_order_across_windows() {
         let bytes: Vec<u8> = (0..40_000u32).flat_map(|i| i.to_le_bytes()).collect();
         let source = Bytes(bytes);
         let mut cursor = Cursor::new(&source);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_its_place() {
+    fn missing_bytes_are_named_with_their_offset() {
         let source = Bytes(vec![1, 2, 3]);
         let mut cursor = Cursor::new(&source);
         cursor.skip(1, "head").unwrap();

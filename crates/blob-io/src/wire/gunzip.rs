@@ -1,7 +1,7 @@
-//! A gzip file (RFC 1952) is unpacked before it is read, each member's CRC-32 and length checked.
+//! Unpacks a gzip file (RFC 1952) before it is read, and checks each member's CRC-32 and length.
 //!
 //! Relies on `flate2` for the deflate stream and on [`Spool`] for the bound. Offsets in the errors here are those of
-//! the packed bytes; those of what is read afterwards, of the unpacked ones.
+//! the packed bytes; later reads have offsets in the unpacked bytes.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
@@ -20,18 +20,18 @@ const FNAME: u8 = 1 << 3;
 const FCOMMENT: u8 = 1 << 4;
 const RESERVED: u8 = 0xE0;
 
-/// Whether bytes begin as a gzip file does.
+/// Whether bytes begin like a gzip file.
 pub(crate) fn is_gzip(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
 }
 
-/// Whether the source begins as a gzip file does.
+/// Whether the source begins like a gzip file.
 pub(crate) fn begins_as_gzip(source: &dyn Source) -> bool {
     let mut head = [0; MAGIC.len()];
     source.len() >= head.len() as u64 && source.read_at(0, &mut head).is_ok() && is_gzip(&head)
 }
 
-/// The name of what is inside: `net.caffemodel` for `net.caffemodel.gz`.
+/// The name of the content: `net.caffemodel` for `net.caffemodel.gz`.
 pub(crate) fn inner_name(name: &str) -> &str {
     let end = name.len().saturating_sub(".gz".len());
     match name.get(end..) {
@@ -40,7 +40,7 @@ pub(crate) fn inner_name(name: &str) -> &str {
     }
 }
 
-/// An error about the content of a gzip file; it says that it is about the unpacked bytes.
+/// Marks an error as one about the unpacked content of a gzip file.
 pub(crate) fn inside(mut error: Error) -> Error {
     match &mut error {
         Error::NotTensors { what, .. } => *what = format!("a gzip file; unpacked, it is {what}"),
@@ -75,21 +75,21 @@ pub(crate) fn unpack(name: &str, source: &dyn Source, spool: &mut Spool<'_>) -> 
     Ok(())
 }
 
-/// Appends the first bytes of what a gzip file unpacks to, up to `most` of them; its checksums are not compared.
-pub(crate) fn beginning(source: &dyn Source, most: usize, out: &mut Vec<u8>) -> Result<(), ReadError> {
+/// Appends the first bytes of a gzip file's content, at most `max`; does not compare its checksums.
+pub(crate) fn beginning(source: &dyn Source, max: usize, out: &mut Vec<u8>) -> Result<(), ReadError> {
     let mut cursor = Cursor::new(source);
     header(&mut cursor)?;
     let mut content = Content::new();
-    while out.len() < most
+    while out.len() < max
         && let Some(bytes) = content.next(&mut cursor)?
     {
-        out.extend_from_slice(&bytes[..bytes.len().min(most - out.len())]);
+        out.extend_from_slice(&bytes[..bytes.len().min(max - out.len())]);
     }
     Ok(())
 }
 
-/// Skips zeros after a member: files written in whole blocks of a tape or a disk end so; gzip(1) and Python skip them
-/// too.
+/// Skips zeros after a member: files written in whole blocks of a tape or a disk end with them. gzip(1) and Python skip
+/// them too.
 fn padding(cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
     while cursor.left() > 0 {
         let bytes = cursor.at_hand(cursor.file_len())?;
@@ -102,7 +102,7 @@ fn padding(cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// Passes over a member's header.
+/// Skips a member's header.
 fn header(cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
     let (begin, end) = (cursor.pos(), cursor.file_len());
     for byte in MAGIC {
@@ -118,7 +118,7 @@ fn header(cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
         let what = FaultKind::words("a gzip header without reserved flags", found);
         return Err(ReadError::fault(begin + 3, what));
     }
-    // Time, level of compression, system.
+    // Time, compression level, system.
     cursor.skip(6, "a gzip header")?;
     if flags & FEXTRA != 0 {
         let len = cursor.array(end, "the extra field of a gzip header")?;
@@ -134,7 +134,7 @@ fn header(cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// The lower half of the CRC-32 of the header that began at `begin` and ends here.
+/// Compares the lower half of the CRC-32 of the header from `begin` up to here.
 fn header_crc(cursor: &mut Cursor<'_>, begin: u64) -> Result<(), ReadError> {
     let at = cursor.pos();
     let mut crc = crc32fast::Hasher::new();
@@ -147,7 +147,7 @@ fn header_crc(cursor: &mut Cursor<'_>, begin: u64) -> Result<(), ReadError> {
     }
     let expected = u16::from_le_bytes(cursor.array(cursor.file_len(), "the CRC of a header")?);
     let found = crc.finalize() as u16;
-    same("the CRC-16 of the header", at, expected.into(), found.into())
+    check_equal("the CRC-16 of the header", at, expected.into(), found.into())
 }
 
 /// A member's content, inflated piece by piece.
@@ -170,7 +170,7 @@ impl Content {
         self.ended = false;
     }
 
-    /// The next bytes; `None` at the end of a member whose trailer agrees.
+    /// The next bytes; `None` at the end of a member with a correct trailer.
     fn next(&mut self, cursor: &mut Cursor<'_>) -> Result<Option<&[u8]>, ReadError> {
         if self.ended {
             self.trailer(cursor)?;
@@ -197,19 +197,19 @@ impl Content {
         }
     }
 
-    /// The CRC-32 of the unpacked bytes, and their number modulo 2³².
+    /// Compares the CRC-32 of the unpacked bytes, and their number modulo 2³².
     fn trailer(&self, cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
         let found = self.inflate.total_out() as u32;
         let at = cursor.pos();
         let crc = cursor.u32("the CRC-32 of the unpacked bytes")?;
         let len = cursor.u32("the length of the unpacked bytes")?;
-        let is_crc = self.crc.clone().finalize();
-        same("the CRC-32 of the unpacked bytes", at, crc, is_crc)?;
-        same("the length of the unpacked bytes", at + 4, len, found)
+        let found_crc = self.crc.clone().finalize();
+        check_equal("the CRC-32 of the unpacked bytes", at, crc, found_crc)?;
+        check_equal("the length of the unpacked bytes", at + 4, len, found)
     }
 }
 
-fn same(field: &'static str, at: u64, expected: u32, found: u32) -> Result<(), ReadError> {
+fn check_equal(field: &'static str, at: u64, expected: u32, found: u32) -> Result<(), ReadError> {
     if expected == found {
         return Ok(());
     }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_header_is_passed_over_and_its_crc_compared() {
+    fn every_part_of_a_header_is_skipped_and_its_crc_compared() {
         // "abc" in a stored block, with an extra field, a name, a comment and the header's CRC.
         let mut file = b"\x1F\x8B\x08\x1E\0\0\0\0\0\xFF\x02\0xynet\0why\0".to_vec();
         let crc = crc32fast::hash(&file) as u16;

@@ -1,6 +1,6 @@
-//! The tokens that a JSON header and a Python dict have in common, read from a [`Cursor`] with their offsets.
+//! Reads the tokens that a JSON header and a Python dict have in common from a [`Cursor`], with their offsets.
 //!
-//! Strict, and bounded in memory: a text is kept only up to a limit that the caller names. Knows no format.
+//! Strict, and bounded in memory: a text is kept only up to a limit of the caller. Knows no format.
 
 use crate::error::{FaultKind, ReadError};
 use crate::limits::Limit;
@@ -13,7 +13,7 @@ pub(crate) struct Literal<'c, 's> {
 }
 
 impl<'c, 's> Literal<'c, 's> {
-    /// Reads from the cursor's place up to `end`.
+    /// Reads from the cursor's position up to `end`.
     pub(crate) fn new(cursor: &'c mut Cursor<'s>, end: u64) -> Self {
         Self { cursor, end }
     }
@@ -22,7 +22,7 @@ impl<'c, 's> Literal<'c, 's> {
         self.cursor.pos()
     }
 
-    /// The next byte, which stays; `None` at the end.
+    /// The next byte, without consuming it; `None` at the end.
     pub(crate) fn peek(&mut self) -> Result<Option<u8>, ReadError> {
         Ok(self.cursor.at_hand(self.end)?.first().copied())
     }
@@ -31,12 +31,12 @@ impl<'c, 's> Literal<'c, 's> {
         self.cursor.u8(self.end, "the header")
     }
 
-    /// Moves over the byte that `peek` saw.
+    /// Skips the byte that `peek` returned.
     pub(crate) fn step(&mut self) {
         self.cursor.seek(self.cursor.pos() + 1);
     }
 
-    /// Moves over blanks.
+    /// Skips blanks.
     pub(crate) fn blank(&mut self) -> Result<(), ReadError> {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek()? {
             self.step();
@@ -44,7 +44,7 @@ impl<'c, 's> Literal<'c, 's> {
         Ok(())
     }
 
-    /// Moves over blanks and then `byte`, if it is there.
+    /// Skips blanks and then `byte`, if it is next.
     pub(crate) fn take(&mut self, byte: u8) -> Result<bool, ReadError> {
         self.blank()?;
         let found = self.peek()? == Some(byte);
@@ -54,7 +54,7 @@ impl<'c, 's> Literal<'c, 's> {
         Ok(found)
     }
 
-    /// Moves over blanks and then `byte`, which must be there; `expected` says what it means.
+    /// Skips blanks and then `byte`, which must be next; `expected` describes it in the error.
     pub(crate) fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), ReadError> {
         if self.take(byte)? {
             return Ok(());
@@ -93,7 +93,7 @@ impl<'c, 's> Literal<'c, 's> {
         }
     }
 
-    /// A member's key and the colon after it; a key of over 64 bytes, longer than any that we know, is read as empty.
+    /// A member's key and the colon after it; a key of over 64 bytes, longer than all known ones, is read as empty.
     pub(crate) fn key(&mut self) -> Result<String, ReadError> {
         self.blank()?;
         let key = self.json_string_up_to(64)?.unwrap_or_default();
@@ -102,7 +102,7 @@ impl<'c, 's> Literal<'c, 's> {
         Ok(key)
     }
 
-    /// Moves over any JSON value that nests at most `depth` deep.
+    /// Skips any JSON value that nests at most `depth` deep.
     pub(crate) fn skip_json(&mut self, depth: u32) -> Result<(), ReadError> {
         self.blank()?;
         let at = self.pos();
@@ -172,7 +172,7 @@ impl<'c, 's> Literal<'c, 's> {
         }
     }
 
-    /// Moves over the word that begins here.
+    /// Skips the word that must begin here.
     pub(crate) fn word(&mut self, word: &'static str) -> Result<(), ReadError> {
         for byte in word.bytes() {
             if self.peek()? != Some(byte) {
@@ -183,7 +183,7 @@ impl<'c, 's> Literal<'c, 's> {
         Ok(())
     }
 
-    /// The fault that the next byte is not what was expected.
+    /// The fault for a next byte that is not what was expected.
     pub(crate) fn unexpected(&mut self, expected: &'static str) -> Result<ReadError, ReadError> {
         let found = match self.peek()? {
             None => "the end of the text".to_owned(),
@@ -192,7 +192,7 @@ impl<'c, 's> Literal<'c, 's> {
         Ok(ReadError::fault(self.pos(), FaultKind::words(expected, found)))
     }
 
-    /// A number of digits alone, without a leading zero.
+    /// A number of only digits, without a leading zero.
     pub(crate) fn number(&mut self, expected: &'static str) -> Result<u64, ReadError> {
         self.blank()?;
         let start = self.pos();
@@ -210,9 +210,9 @@ impl<'c, 's> Literal<'c, 's> {
         number.filter(|_| !leading).ok_or_else(|| ReadError::fault(start, FaultKind::words(expected, found)))
     }
 
-    /// Numbers with commas between them up to `close`; the opening bracket is already taken. Behind the last one a
-    /// comma may stand before a parenthesis, as in Python, but not before a bracket, as in JSON. What is beyond one
-    /// more than a shape may have is counted, not kept.
+    /// Numbers with commas between them up to `close`; the opening bracket is already taken. After the last one there
+    /// may be a comma before a parenthesis, as in Python, but not before a bracket, as in JSON. Keeps at most one
+    /// number more than a shape may have axes, and counts the others.
     pub(crate) fn numbers(&mut self, close: u8, expected: &'static str) -> Result<Numbers, ReadError> {
         let mut numbers = Numbers::default();
         while numbers.comma && close == b']' || !self.take(close)? {
@@ -247,7 +247,7 @@ impl<'c, 's> Literal<'c, 's> {
         }
     }
 
-    /// A JSON string; `None`, and moved over all the same, where it is over `limit` bytes.
+    /// A JSON string; a string over `limit` bytes is skipped and `None`.
     pub(crate) fn json_string_up_to(&mut self, limit: u64) -> Result<Option<String>, ReadError> {
         self.expect(b'"', "a JSON string")?;
         let start = self.pos();
@@ -288,7 +288,7 @@ impl<'c, 's> Literal<'c, 's> {
         text.map(Some).map_err(|_| ReadError::fault(start, FaultKind::words("a JSON string in UTF-8", "other bytes")))
     }
 
-    /// What follows a backslash.
+    /// Reads an escape after its backslash.
     fn escape(&mut self, at: u64) -> Result<char, ReadError> {
         Ok(match self.next()? {
             b'b' => '\u{8}',
@@ -339,7 +339,7 @@ pub(crate) fn repeated_key(at: u64, key: &str) -> ReadError {
 /// The numbers of a list.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
-    /// The first of them: one more than a shape may have axes, at most.
+    /// The first of them: at most one more than a shape may have axes.
     pub(crate) kept: Vec<u64>,
     /// How many there are.
     pub(crate) count: u64,
@@ -348,7 +348,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// The numbers as a shape, or why they make none.
+    /// The numbers as a shape, or why they do not form one.
     pub(crate) fn shape(&self) -> Result<blob_core::Shape, FaultKind> {
         let max = blob_core::MAX_AXES as u64;
         if self.count > max {

@@ -1,4 +1,4 @@
-//! Where bytes come from: one positioned read, over a file, a part of one, bytes in memory or a mapping.
+//! Sources of bytes, with a positioned read: a file, a part of one, bytes in memory or a mapping.
 //!
 //! The mapping is the only unsafe code of the crate. Knows no format.
 
@@ -13,7 +13,7 @@ use crate::error::ReadError;
 
 /// Bytes that can be read at any offset, from any thread.
 ///
-/// This is the one door for bytes: remote streams implement it too.
+/// All bytes are read through this trait: remote streams can implement it too.
 pub trait Source: Send + Sync {
     /// The number of bytes.
     fn len(&self) -> u64;
@@ -26,18 +26,18 @@ pub trait Source: Send + Sync {
     /// Fills `buf` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// Where the bytes cannot all be read, also where they lie past the end.
+    /// If not all bytes can be read, also because they lie past the end.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
-    /// Whether the bytes are, as far as can be told cheaply, those that were there when the source was opened.
+    /// Whether the bytes are those from when the source was opened, as far as a cheap check can tell.
     ///
     /// # Errors
-    /// Where that cannot be asked.
+    /// If that cannot be checked.
     fn is_unchanged(&self) -> io::Result<bool> {
         Ok(true)
     }
 
-    /// The bytes themselves, for a source that holds them in memory: what makes borrowed views possible.
+    /// The bytes themselves, if the source holds them in memory; then views can be borrowed.
     fn bytes(&self) -> Option<&[u8]> {
         None
     }
@@ -48,7 +48,7 @@ pub trait Source: Send + Sync {
 pub struct FileSource {
     file: File,
     len: u64,
-    /// When it was last changed before it was opened, where the file system says it.
+    /// The modification time when it was opened, if the file system has one.
     modified: Option<SystemTime>,
 }
 
@@ -141,12 +141,12 @@ impl<B: AsRef<[u8]> + Send + Sync> Source for Bytes<B> {
     }
 }
 
-/// Fills `out` with the bytes from `offset` on; an error has the place.
+/// Fills `out` with the bytes from `offset` on; an error has the offset.
 pub(crate) fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
     source.read_at(offset, out).map_err(|source| ReadError::Io { offset, source })
 }
 
-/// The source, and how much of it was read.
+/// A source, and how many bytes of it were read.
 #[derive(Clone)]
 pub(crate) struct Input {
     source: Arc<dyn Source>,
@@ -158,7 +158,7 @@ impl Input {
         Self { source: source.into(), read: Arc::default() }
     }
 
-    /// A part of it as an input of its own. What is read of the part does not count as read of the whole.
+    /// A part of it as an input of its own. Bytes read from the part are not counted for the whole.
     pub(crate) fn window(&self, at: u64, len: u64) -> Self {
         Self::new(Box::new(Window { source: self.source.clone(), at, len }))
     }
@@ -223,7 +223,7 @@ impl Source for Window {
     }
 }
 
-/// A file mapped into memory: views of it cost nothing, and it needs no buffer.
+/// A file mapped into memory: views borrow from it without a copy.
 #[cfg(feature = "mmap")]
 #[derive(Debug)]
 pub struct Mmap(memmap2::Mmap);

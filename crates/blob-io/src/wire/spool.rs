@@ -1,6 +1,7 @@
-//! A stream is kept while it arrives, so that it can be read at any offset: in memory, or in an unnamed temporary file.
+//! Keeps a stream while it arrives, so that it can be read at any offset: in memory, or in an unnamed temporary file.
 //!
-//! Bounds what is kept. Leaves unpacking to `gunzip`, and the judgement of a long stream's beginning to the caller.
+//! Bounds the length. Leaves unpacking to `gunzip`; the caller decides whether the beginning of a long stream is
+//! acceptable.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,7 +13,7 @@ use crate::wire::source::{Bytes, FileSource, Source};
 /// A stream up to this length is kept in memory, a longer one in an unnamed temporary file.
 const IN_MEMORY: usize = 8 << 20;
 
-/// How much is read at once.
+/// How many bytes are read at once.
 pub(crate) const PIECE: usize = 64 << 10;
 
 type Refuse<'a> = dyn Fn(&[u8]) -> Option<Error> + 'a;
@@ -21,7 +22,7 @@ type Refuse<'a> = dyn Fn(&[u8]) -> Option<Error> + 'a;
 pub(crate) struct Spool<'a> {
     /// The stream's name in errors.
     name: &'a str,
-    /// Looks at the beginning of a long stream; an error refuses it.
+    /// Checks the beginning of a long stream; an error refuses it.
     refuse: Box<Refuse<'a>>,
     limit: u64,
     len: u64,
@@ -53,8 +54,8 @@ impl<'a> Spool<'a> {
     /// Keeps the next bytes.
     ///
     /// # Errors
-    /// More bytes than the limit; a long stream that begins as no tensor file does; a temporary file that cannot be
-    /// made or written.
+    /// More bytes than the limit; a long stream whose beginning is refused; a temporary file that cannot be made or
+    /// written.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.len += bytes.len() as u64;
         check_limit(self.limit, Limit::Spool, "the length of the stream", self.len, self.limit)
@@ -82,7 +83,7 @@ impl<'a> Spool<'a> {
         Ok(())
     }
 
-    /// What was kept.
+    /// The kept bytes as a source.
     pub(crate) fn finish(self) -> Result<Box<dyn Source>, Error> {
         let Some(file) = self.file else {
             return Ok(Box::new(Bytes(self.memory)));
@@ -92,7 +93,7 @@ impl<'a> Spool<'a> {
     }
 }
 
-/// The temporary file could not be made or written.
+/// The error for a temporary file that could not be made or written.
 fn full(name: &str, source: io::Error) -> Error {
     let folder = std::env::temp_dir();
     let action = format!("keep it in the temporary folder {}", folder.display());
@@ -130,12 +131,12 @@ mod tests {
     #[test]
     fn an_endless_stream_ends_early_or_at_the_limit() {
         let error = |mut stream: &mut dyn Read| kept(&mut stream, 9 << 20).map(|_| ()).unwrap_err();
-        // What cannot be a tensor file: where the memory ends.
+        // A stream that cannot be a tensor file ends where memory is full.
         for byte in [0, b'y', 0xFF] {
             let error = error(&mut io::repeat(byte));
             assert!(matches!(error, Error::NotTensors { .. }), "{error}");
         }
-        // What may be one: at the limit.
+        // A stream that may be one ends at the limit.
         let error = error(&mut (&b"\x93NUMPY"[..]).chain(io::repeat(1)));
         assert_eq!(error.offset(), Some(9 << 20), "{error}");
         let needed = (9 << 20) + 1..=10 << 20;

@@ -1,7 +1,7 @@
-//! A tar archive (V7, ustar, pax, GNU): its members one after the other, told by their headers alone.
+//! Reads a tar archive (V7, ustar, pax, GNU): its members in order, from their headers alone.
 //!
-//! Follows no link and makes no file: a member's name is a name, its content a range of bytes. POSIX.1-2017, "pax", and
-//! the GNU tar manual, "Basic Tar Format".
+//! Follows no link and makes no file: a member has a name and a range of bytes. Sources: POSIX.1-2017, "pax", and the
+//! GNU tar manual, "Basic Tar Format".
 
 use std::borrow::Cow;
 
@@ -9,9 +9,10 @@ use crate::error::{FaultKind, ReadError};
 use crate::wire::cursor::Cursor;
 
 const BLOCK: u64 = 512;
-/// Where a header says what a link leads to, and in how many bytes.
+/// The offset and the length of a link's target in a header.
 pub(crate) const LINK: (u64, usize) = (157, 100);
-/// The longest name that is read, and the longest list of pax records: they hold access rights and much else too.
+/// The longest name that is read, and the longest list of pax records, which also hold access rights and other
+/// metadata.
 const LONGEST_NAME: u64 = 1 << 16;
 const LONGEST_RECORDS: u64 = 1 << 20;
 
@@ -19,7 +20,7 @@ const LONGEST_RECORDS: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) name: Vec<u8>,
-    /// Where its header begins, its content, and how long that is.
+    /// The offset of its header, the offset of its content, and the content's length.
     pub(crate) header: u64,
     pub(crate) at: u64,
     pub(crate) len: u64,
@@ -29,7 +30,7 @@ pub(crate) struct Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
-    /// A file whose zeros are left out.
+    /// A file stored without its zeros.
     Sparse,
     /// A hard or a symbolic link.
     Link,
@@ -37,13 +38,13 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// Whether bytes look like the beginning of a tar archive: by the mark, which values may have by chance, or by the
+/// Whether bytes look like the beginning of a tar archive: by the magic, which values may have by chance, or by the
 /// checksum.
 pub(crate) fn has_mark(head: &[u8]) -> bool {
     head.get(257..).is_some_and(|mark| mark.starts_with(b"ustar")) || is_tar(head)
 }
 
-/// Whether bytes begin with a tar's header: by its checksum, as V7 has no mark.
+/// Whether bytes begin with a tar header, decided by its checksum, because V7 has no magic.
 pub(crate) fn is_tar(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|block| block[0] != 0 && has_checksum(block))
 }
@@ -51,13 +52,13 @@ pub(crate) fn is_tar(head: &[u8]) -> bool {
 /// The members from the cursor on.
 pub(crate) struct Members<'c, 's> {
     cursor: &'c mut Cursor<'s>,
-    /// Whether the zeros that end an archive were reached. Some writers omit them, and a file that is cut has none.
+    /// Whether the zeros that end an archive were reached. Some writers omit them, and a cut file has none.
     pub(crate) has_end: bool,
 }
 
-/// What the records before a header say about the member.
+/// The member's properties in the records before its header.
 #[derive(Default)]
-struct Before {
+struct Properties {
     name: Option<Vec<u8>>,
     len: Option<u64>,
     is_sparse: bool,
@@ -70,7 +71,7 @@ impl<'c, 's> Members<'c, 's> {
 
     /// The next member; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Member>, ReadError> {
-        let mut before = Before::default();
+        let mut before = Properties::default();
         loop {
             let header = self.cursor.pos();
             let Some(block) = self.block()? else {
@@ -78,7 +79,7 @@ impl<'c, 's> Members<'c, 's> {
             };
             let kind = block[156];
             let len = match kind {
-                // What links and folders have as their length is not stored.
+                // The length of links and folders does not count: they have no content.
                 b'1'..=b'6' => 0,
                 _ => match before.len.filter(|_| is_file(kind)) {
                     Some(len) => len,
@@ -90,26 +91,26 @@ impl<'c, 's> Members<'c, 's> {
                     before.name = Some(without_nul(&self.content(len, LONGEST_NAME, "a member's long name")?).to_vec())
                 }
                 b'x' => self.records(len, &mut before)?,
-                // A link's long name; records for all members, as git's.
-                b'K' | b'g' => self.pass(len)?,
+                // A link's long name, or records for all members, as git writes them.
+                b'K' | b'g' => self.skip_content(len)?,
                 _ => return self.member(header, &block, len, before).map(Some),
             }
         }
     }
 
-    /// The member of this header.
+    /// The member with this header.
     fn member(
         &mut self,
         header: u64,
         block: &[u8; BLOCK as usize],
         len: u64,
-        before: Before,
+        before: Properties,
     ) -> Result<Member, ReadError> {
         let name = before.name.unwrap_or_else(|| own_name(block));
         let mut kind = match block[156] {
             b'S' => Kind::Sparse,
             _ if before.is_sparse => Kind::Sparse,
-            // V7 has no mark for folders.
+            // V7 has no type for folders.
             0 if name.ends_with(b"/") => Kind::Other,
             flag if is_file(flag) => Kind::File,
             b'1' | b'2' => Kind::Link,
@@ -117,7 +118,7 @@ impl<'c, 's> Members<'c, 's> {
         };
         if block[156] == b'S' {
             kind = Kind::Sparse;
-            // More of the map of a sparse file stands before its content.
+            // The rest of a sparse file's map precedes its content.
             let mut more = block[482] != 0;
             while more {
                 more = self.cursor.array::<{ BLOCK as usize }>(self.cursor.file_len(), "the map of a sparse member")?
@@ -126,11 +127,11 @@ impl<'c, 's> Members<'c, 's> {
             }
         }
         let at = self.cursor.pos();
-        self.pass(len).map_err(|stop| stop.within(format!("member {:?}", String::from_utf8_lossy(&name))))?;
+        self.skip_content(len).map_err(|stop| stop.within(format!("member {:?}", String::from_utf8_lossy(&name))))?;
         Ok(Member { name, header, at, len, kind })
     }
 
-    /// The next header; `None` at the end: a block of zeros, or, where that is missing, the end of the file.
+    /// The next header; `None` at the end: at a block of zeros, or, if that is missing, at the end of the file.
     fn block(&mut self) -> Result<Option<[u8; BLOCK as usize]>, ReadError> {
         if self.cursor.left() == 0 {
             return Ok(None);
@@ -150,21 +151,21 @@ impl<'c, 's> Members<'c, 's> {
         }
     }
 
-    /// The content of a header that is about the next member.
+    /// The content of a header that describes the next member.
     fn content(&mut self, len: u64, limit: u64, field: &'static str) -> Result<Vec<u8>, ReadError> {
         let content = self.cursor.bytes(len, self.cursor.file_len(), limit, field)?;
         self.cursor.skip(padding(len), "a tar member's last block")?;
         Ok(content)
     }
 
-    /// Passes over a content, and over what fills its last block.
-    fn pass(&mut self, len: u64) -> Result<(), ReadError> {
+    /// Skips a content and the padding of its last block.
+    fn skip_content(&mut self, len: u64) -> Result<(), ReadError> {
         self.cursor.skip(len, "a tar member")?;
         self.cursor.skip(padding(len), "a tar member's last block")
     }
 
-    /// pax records: `LENGTH KEY=VALUE\n`, where the length counts all of it.
-    fn records(&mut self, len: u64, before: &mut Before) -> Result<(), ReadError> {
+    /// Reads pax records: `LENGTH KEY=VALUE\n`, where the length is that of the whole record.
+    fn records(&mut self, len: u64, before: &mut Properties) -> Result<(), ReadError> {
         let at = self.cursor.pos();
         let content = self.content(len, LONGEST_RECORDS, "the pax records of a member")?;
         let mut rest = &content[..];
@@ -187,12 +188,12 @@ fn is_file(kind: u8) -> bool {
     matches!(kind, 0 | b'0' | b'7')
 }
 
-/// How many bytes fill the last block.
+/// How many bytes pad the last block.
 fn padding(len: u64) -> u64 {
     len.next_multiple_of(BLOCK) - len
 }
 
-/// The name in the header itself; ustar has its folder apart.
+/// The name in the header itself; ustar has its folder in a separate field.
 fn own_name(block: &[u8; BLOCK as usize]) -> Vec<u8> {
     let (name, folder) = (without_nul(&block[..100]), without_nul(&block[345..500]));
     match block[257..].starts_with(b"ustar\0") && !folder.is_empty() {
@@ -205,8 +206,8 @@ fn without_nul(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or(text)
 }
 
-/// Whether the header has the sum of its bytes, where the sum's own eight count as blanks. Old tars summed signed
-/// bytes.
+/// Whether the header has the sum of its bytes, with the eight bytes of the sum counted as blanks. Old tars summed
+/// signed bytes.
 fn has_checksum(block: &[u8; BLOCK as usize]) -> bool {
     let of = |byte: fn(u8) -> i64| -> i64 {
         let blanks = 8 * i64::from(b' ');
@@ -216,7 +217,7 @@ fn has_checksum(block: &[u8; BLOCK as usize]) -> bool {
     stored.is_some_and(|sum| sum == of(i64::from) || sum == of(|b| i64::from(b as i8)))
 }
 
-/// A length: octal digits, or, where its first bit is set, a big-endian number.
+/// Parses a length: octal digits, or, if its first bit is set, a big-endian number.
 fn number(field: &[u8]) -> Result<u64, FaultKind> {
     let words = |found: &str| FaultKind::words("the length of a member", Cow::Owned(found.to_owned()));
     let (first, rest) = (field[0], &field[1..]);
@@ -247,7 +248,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     (number <= i64::MAX as u64).then_some(number)
 }
 
-/// A record's key and value, and what follows it.
+/// A record's key and value, and the bytes after it.
 fn record(records: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let blank = records.iter().take(20).position(|byte| *byte == b' ')?;
     let len = usize::try_from(decimal(&records[..blank])?).ok()?;
