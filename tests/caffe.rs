@@ -1,4 +1,4 @@
-//! Caffe files, against what the real Caffe makes of them: shapes, dtypes and checksums of every parameter blob.
+//! Reading Caffe files: shapes, dtypes and checksums of every parameter blob are compared with those of the real Caffe.
 //!
 //! The tables were written by BVLC/caffe `9b891540`; `tests/data/README.md` says how.
 
@@ -41,7 +41,7 @@ pub(crate) fn crc_as(checkpoint: &Checkpoint, entry: &Entry, read_as: &str) -> S
     crc(&bytes)
 }
 
-/// One row of PARAMS.tsv or real_params.tsv against one data entry and its diff.
+/// Compares one row of PARAMS.tsv or real_params.tsv with a data entry and its diff.
 fn check_row(checkpoint: &Checkpoint, entry: &Entry, row: &[String]) {
     let at = format!("{} {}", row[0], entry.name());
     if checkpoint.format() == Format::CaffeModel {

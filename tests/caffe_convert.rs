@@ -1,4 +1,4 @@
-//! Conversions to Caffe's files: a file written as itself, into another one, in other forms, and by the tool.
+//! Conversions to Caffe's files: to the same format, with `--into`, in other forms, and by the tool.
 
 use std::fs;
 use std::path::Path;
@@ -55,7 +55,7 @@ fn floats_become_doubles_as_caffe_would_write_them() {
                 narrow.data().elements::<f32>().expect("f32").iter().map(|v| f64::from(*v)).collect();
             assert_eq!(*wide.data().elements::<f64>().expect("f64"), narrow[..]);
         }
-        // Of the length of the net that Caffe wrote in doubles.
+        // It is as long as the net that Caffe wrote in doubles.
         if from.starts_with("f32") {
             let golden = if diff { from.replace("f32", "f64") } else { "f64_v2".to_owned() };
             assert_eq!(bytes.len(), read(data(&format!("caffe/net/{golden}.caffemodel"))).len());
@@ -88,7 +88,7 @@ fn the_form_is_as_it_is_asked_for() {
     assert_eq!(Checkpoint::from_bytes("x.binaryproto", bytes).expect("opens").entries()[0].dtype(), Some(DType::F64));
 }
 
-/// There and back: what changes on the way is named by the names, and `--into` has the rest.
+/// Tensors that were changed in another format are matched by name, and `--into` keeps the rest of the file.
 #[test]
 fn a_net_comes_back_from_another_format_into_itself() {
     let mut count = 0;
@@ -100,7 +100,7 @@ fn a_net_comes_back_from_another_format_into_itself() {
         let odd = source.entries().iter().any(|entry| !entry.is_plain() || entry.segments().len() > 1);
         match bytes {
             Ok(bytes) if !odd => assert!(bytes == read(&path), "{}", path.display()),
-            // Values in pieces are written as one.
+            // Values that were stored in pieces are written as one.
             Ok(_) => assert!(odd),
             Err(e) => assert!(source.entries().iter().any(|e| e.byte_len() == 0) || odd, "{}: {e}", path.display()),
         }
@@ -122,14 +122,14 @@ fn what_has_no_place_in_the_other_file_is_refused_with_its_names() {
     assert!(error.contains("names that do not fit"), "{error}");
 }
 
-/// A source that another process changes is noticed at the latest when all is read.
+/// A change of the source by another process is detected at the latest when all is read.
 #[test]
 fn a_source_that_changes_is_noticed() {
     let folder = tempfile::tempdir().expect("a folder");
     let (from, out) = (folder.path().join("x.caffemodel"), folder.path().join("out.caffemodel"));
     let shorter = |path: &Path| fs::write(path, "x").expect("written");
     let as_long = |path: &Path| {
-        // Where the clock of the file system ticks slowly, as well.
+        // Waits, because the file system's timestamps can be coarse.
         std::thread::sleep(std::time::Duration::from_millis(20));
         fs::write(path, vec![0; read(path).len()]).expect("written");
     };
@@ -150,7 +150,7 @@ fn a_source_that_changes_is_noticed() {
     }
 }
 
-/// The same of the file that arrays go into, of theirs, and of one that goes back by its receipt.
+/// The same for the base of `--into`, for its source, and for a source that is restored by its receipt.
 #[test]
 fn a_file_that_changes_is_noticed_on_the_way_back_and_into_another() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -183,7 +183,7 @@ fn a_file_that_changes_is_noticed_on_the_way_back_and_into_another() {
     }
 }
 
-/// What the tool leaves when it is killed, or the disk is full, or its target cannot be written: what was there.
+/// If the tool is killed, the disk is full, or the target cannot be written, the old file stays.
 #[cfg(unix)]
 #[test]
 fn nothing_is_lost_when_the_work_breaks_off() {
@@ -201,7 +201,7 @@ fn nothing_is_lost_when_the_work_breaks_off() {
     fs::write(&model, &big).expect("written");
     let carrier = folder.file("x.safetensors");
     assert_eq!(blob(&["convert", &model, "-o", &carrier]).code, Some(0));
-    // A copy, a splice, and the way back by the receipt.
+    // A copy, a splice, and a restoration by the receipt.
     for args in [&[&*model][..], &[&carrier, "--into", &model], &[&carrier]] {
         let args: Vec<&str> = [&["convert", "--force", "-o", &out], args].concat();
         broken_off(&args, Path::new(&out), &big);
@@ -214,7 +214,7 @@ fn nothing_is_lost_when_the_work_breaks_off() {
     assert_eq!(missing.code, Some(2), "{missing:?}");
 }
 
-/// Runs a conversion to `out` that is killed at several moments, and one on a disk that gets full.
+/// Runs conversions to `out` that are killed at several moments, and one on a disk that becomes full.
 fn broken_off(args: &[&str], out: &Path, big: &[u8]) {
     fs::write(out, "old").expect("written");
     let mut killed = 0;
@@ -257,12 +257,12 @@ fn real_models_are_changed_in_one_layer() {
     assert!(written(&part, Some(&model), &Options::new(Format::CaffeModel)).expect("held") == read(&path));
 }
 
-/// The options with the diffs or without.
+/// The options, with or without --strip-diff.
 fn with_diffs(options: &Options, diffs: bool) -> Options {
     if diffs { options.clone() } else { options.clone().transform(StripDiff) }
 }
 
-/// A hostile name has tens of kilobytes, and a message some of its characters.
+/// A hostile name can have tens of kilobytes; a message quotes only some of its characters.
 #[test]
 fn long_names_that_do_not_fit_are_cut() {
     let folder = Folder::new();
@@ -278,7 +278,7 @@ fn long_names_that_do_not_fit_are_cut() {
     }
 }
 
-/// Decoded by `prost`, a net of which `blob rename` renames a layer is the old one but for that name.
+/// Decoded by `prost`, a net in which `blob rename` has renamed a layer differs only in that name.
 #[test]
 fn a_layer_of_a_caffe_net_is_called_otherwise_and_every_other_byte_stays() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Caffe files that are changed: what changes is as Caffe writes it, and every other byte is as it was.
+//! Splices into Caffe files: the changed parts are as Caffe writes them, and every other byte stays.
 
 use blob_core::{DType, Shape};
 use blob_io::Splice;
@@ -16,14 +16,14 @@ fn golden(name: &str) -> (Vec<u8>, Checkpoint) {
     (bytes, file)
 }
 
-/// The file that a splice makes of a base and tensors.
+/// The file that a splice writes from a base and tensors.
 fn spliced(base: &[u8], splice: &Splice<'_>, specs: &[TensorSpec], values: &[Vec<u8>]) -> Vec<u8> {
     let layout = Layout::new(specs, Frame::Spliced(splice)).unwrap_or_else(|e| panic!("{e}"));
     let values: Vec<&[u8]> = values.iter().map(|bytes| &bytes[..]).collect();
     assembled(&layout, &values, base)
 }
 
-/// Every Caffe file that opens, here and, where they are at hand, of others.
+/// Every golden Caffe file that opens, and every real one if they are available.
 pub(crate) fn sources() -> Vec<std::path::PathBuf> {
     let folders = ["blobproto", "misc", "net"].map(|folder| data("caffe").join(folder));
     let is_caffe = |path: &std::path::PathBuf| Checkpoint::open(path).is_ok_and(|file| file.format().is_caffe());
@@ -45,7 +45,7 @@ fn a_file_without_changes_is_copied() {
     report(&format!("caffe: {} files copied by a splice without changes", sources.len()));
 }
 
-/// Every array of a file replaced by itself: the values go where they lay, and all else is copied.
+/// Replaces every array of a file by itself: the values are written where they were, and all else is copied.
 #[test]
 fn values_of_the_same_shape_change_no_other_byte() {
     for path in sources() {
@@ -72,7 +72,7 @@ fn values_of_the_same_shape_change_no_other_byte() {
     }
 }
 
-/// Caffe wrote the same net in floats and in doubles, with and without diffs.
+/// Caffe has written the same net in floats and in doubles, with and without diffs.
 #[test]
 fn a_spliced_net_is_the_one_that_caffe_wrote() {
     let all =
@@ -96,7 +96,7 @@ fn a_spliced_net_is_the_one_that_caffe_wrote() {
     }
 }
 
-/// The same net with the dimensions from before 2015, and with fields that no Caffe knows.
+/// The same net with the dimensions from before 2015, and with fields unknown to Caffe.
 #[test]
 fn the_form_of_blobs_changes_and_nothing_else() {
     let (bytes, base) = golden("f32_v2.caffemodel");
@@ -110,7 +110,7 @@ fn the_form_of_blobs_changes_and_nothing_else() {
     };
     let mut other = change(&base, &bytes, Form { legacy: true, ..Form::default() });
     assert!(other == wanted);
-    // It says of each blob that its axes are four, as they then are.
+    // Written in today's form, each blob has a `shape` with its four axes.
     other = change(&legacy, &wanted, Form::default());
     let back = Checkpoint::from_bytes("back.caffemodel", other).expect("opens");
     assert!(back.names().eq(base.names()) && back.entries().iter().all(|entry| entry.shape().num_axes() == 4));
@@ -123,7 +123,7 @@ fn the_form_of_blobs_changes_and_nothing_else() {
     assert!(change(&raw_back, &raw, Form::default()) == bytes);
 }
 
-/// What a change of some blobs must leave: all fields of the file, of the layers and of the blobs but the named ones.
+/// The fields that a change of some blobs must keep: all of the file, of the layers and of the blobs except `touched`.
 fn rest(bytes: &[u8], touched: &[usize]) -> Vec<Vec<u8>> {
     let mut left = Vec::new();
     let mut layer = 0;
@@ -153,7 +153,7 @@ fn unknown_fields_and_custom_layers_stay() {
         let bytes = std::fs::read(path).expect("readable");
         let base = Checkpoint::open(path).expect("opens");
         let first = base.entries().iter().find(|entry| entry.kind() == Kind::Data).expect("a blob");
-        // What comes behind a bias is no bias, of which the layer's description would tell.
+        // A blob after the bias is not a bias, so the layer's parameters need not change.
         let is_last = |entry: &&blob_io::Entry| entry.kind() == Kind::Data && entry.index() > 0;
         let last = base.entries().iter().rfind(is_last).expect("a bias");
         let touched = [first.position(), last.position()];
@@ -182,7 +182,7 @@ fn unknown_fields_and_custom_layers_stay() {
     report(&format!("caffe: {} nets changed, their other fields as they were", nets.len()));
 }
 
-/// A field that no Caffe knows lies in the blob itself, and one of each wire type in `unknown_fields.binaryproto`.
+/// Unknown fields: one in the blob itself, and one of each wire type in `unknown_fields.binaryproto`.
 #[test]
 fn unknown_fields_of_a_blob_stay_behind_what_is_written_anew() {
     let bytes = std::fs::read(data("caffe/blobproto/unknown_fields.binaryproto")).expect("readable");
@@ -220,7 +220,7 @@ fn layers_are_renamed_added_and_emptied() {
             .filter(|n| !["conv1/0", "conv1/1"].contains(n))
             .map(|n| n.replace("ip/", "ip-new-and-longer/"));
         let mut wanted: Vec<String> = kept.collect();
-        // What stands behind a removed blob moves up.
+        // The blobs after a removed one get lower indices.
         let extra = if is_v0 { "conv1/2" } else { extra };
         let others = [extra.to_owned(), format!("{extra}.diff")];
         wanted.extend(["conv1/0", "conv1/1"].map(str::to_owned).into_iter().chain(others));
@@ -276,7 +276,7 @@ fn changes_that_do_not_fit_are_refused() {
     assert!(Splice::new(&other).expect_err("refused").to_string().contains("only files of Caffe"));
 }
 
-/// `3×2` takes the place of `1×1×3×2`: so Caffe compares them.
+/// `3×2` can replace `1×1×3×2`, because Caffe compares these shapes as equal.
 #[test]
 fn dimensions_from_before_2015_take_shapes_that_equal_them() {
     let bytes = std::fs::read(data("caffe/blobproto/legacy_1_1_3_2_diff.binaryproto")).expect("readable");
@@ -292,12 +292,12 @@ fn dimensions_from_before_2015_take_shapes_that_equal_them() {
     let changed = spliced(&bytes, &splice, &[TensorSpec::new("t", DType::F32, shape(&[3, 2]))], &[vec![5; 24]]);
     assert_eq!((changed.len(), &changed[..10]), (bytes.len(), &bytes[..10]));
     splice.remove("@0.diff").expect("there");
-    // Another shape keeps four dimensions; one that has more axes has them in `shape`.
+    // A replaced legacy blob keeps its four dimensions; a tensor with more axes gets the field `shape`.
     let changed = spliced(&bytes, &splice, &[TensorSpec::new("t", DType::F32, shape(&[6]))], &[vec![5; 24]]);
     assert!(changed.starts_with(b"\x08\x01\x10\x01\x18\x01\x20\x06\x2A\x18"), "{changed:?}");
 }
 
-/// A layer with a length in more bytes than it needs is resized to one of the shortest form; an untouched one stays.
+/// A changed layer whose length has an overlong varint gets the shortest form; an unchanged layer keeps its bytes.
 #[test]
 fn lengths_in_long_forms_stay_where_nothing_is_resized() {
     let layer = |len: &[u8]| {
@@ -350,7 +350,7 @@ fn any_net() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Whatever is changed, a reader finds the changes and all else as it was.
+    /// For any set of changes, the file has the changes, and all else is unchanged.
     #[test]
     fn a_changed_net_reads_as_the_changes_say(bytes in any_net(), picks in prop::collection::vec((0..64usize, 0..4u8, 1..5usize), 0..5)) {
         let options = OpenOptions::new().from(Format::CaffeModel);

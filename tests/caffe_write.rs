@@ -1,4 +1,4 @@
-//! Caffe's files that are written: the bytes are those that Caffe wrote of the same blobs, counters and labels.
+//! Writing Caffe's files: the bytes are those that Caffe wrote for the same blobs, counters and labels.
 
 use blob_core::{AnyBlob, Blob, DType, Shape};
 use blob_io::caffe::proto::{BlobProto, Datum, NetParameter};
@@ -10,7 +10,7 @@ use prost::Message as _;
 use crate::support::conversion::to_file;
 use crate::support::{command, data, files, open, report};
 
-/// The file of a layout, with the tensors' bytes in their places.
+/// The file of a layout with the bytes of its tensors.
 pub(crate) fn assembled(layout: &Layout, tensors: &[&[u8]], base: &[u8]) -> Vec<u8> {
     let mut file = vec![0xAA; layout.len() as usize];
     let mut written = 0;
@@ -27,7 +27,7 @@ pub(crate) fn assembled(layout: &Layout, tensors: &[&[u8]], base: &[u8]) -> Vec<
     file
 }
 
-/// The arrays of a file as tensors to be written, and their bytes.
+/// The arrays of a file as tensors to write, and their bytes.
 pub(crate) fn tensors(source: &Checkpoint) -> (Vec<TensorSpec>, Vec<Vec<u8>>) {
     let entries = source.entries().iter();
     let spec =
@@ -40,7 +40,7 @@ fn laid_out(specs: &[TensorSpec], message: &Message, form: Form) -> Result<Layou
     Layout::new(specs, Frame::Caffe { message, form })
 }
 
-/// A file made of the tensors of another alone.
+/// A file written from only the tensors of another.
 fn rewritten(source: &Checkpoint, metadata: &[(String, String)], form: Form) -> Result<Vec<u8>, Error> {
     let (specs, bytes) = tensors(source);
     let message = Message::named(source.format(), source.names(), metadata)?;
@@ -48,7 +48,7 @@ fn rewritten(source: &Checkpoint, metadata: &[(String, String)], form: Form) -> 
     Ok(assembled(&laid_out(&specs, &message, form)?, &bytes, &[]))
 }
 
-/// Those that Caffe or NVCaffe would write: not the ones made by hand to be odd.
+/// The files that Caffe or NVCaffe would write, without the odd ones made by hand.
 #[test]
 fn blobs_and_lists_are_written_as_caffe_wrote_them() {
     let mut count = 0;
@@ -83,7 +83,7 @@ fn blobs_and_lists_are_written_as_caffe_wrote_them() {
     report(&format!("caffe: {count} messages written byte for byte"));
 }
 
-/// Gives its bytes three at a time.
+/// A tensor that gives its bytes three at a time.
 struct Slow(Vec<f32>);
 
 impl blob_io::Tensor for Slow {
@@ -122,8 +122,8 @@ fn a_datum_of_floats_is_written_as_caffe_wrote_it() {
         let expected = Datum { channels, height, width, label, float_data: values.clone(), ..Datum::default() };
         let written = std::fs::read(&path).expect("written");
         assert!(written == expected.encode_to_vec(), "{count}");
-        // A conversion writes the same, to a file and to a pipe. A BlobProto's values begin at an odd byte, so that the
-        // pieces of the pass end within values.
+        // A conversion writes the same to a file and to a pipe. A BlobProto's values begin at an odd offset, so the
+        // pieces of the pass end inside values.
         let source = Checkpoint::from_bytes("x.datum", written).expect("opens");
         let unlabelled = Datum { label: None, ..expected }.encode_to_vec();
         for (format, carrier) in [(Format::Npz, "x.npz"), (Format::BlobProto, "x.binaryproto")] {
@@ -143,8 +143,7 @@ fn a_datum_of_floats_is_written_as_caffe_wrote_it() {
     }
 }
 
-/// prost, which shares no code with the writer, encodes the same net of the same blobs. Those of V1 stand in fields of
-/// other numbers.
+/// prost, which shares no code with the writer, encodes the same bytes for the same blobs. V1 has other field numbers.
 #[test]
 fn nets_are_written_as_another_encoder_writes_them() {
     let (mut count, mut of_v1) = (0, 0);
@@ -156,7 +155,7 @@ fn nets_are_written_as_another_encoder_writes_them() {
         if net.layers.is_empty() == v1 || source.entries().is_empty() || !named {
             continue;
         }
-        // What a net of names and blobs alone has.
+        // The fields of a net that has only names and blobs.
         (net.input, net.input_dim, net.input_shape) = Default::default();
         net.layer.retain(|layer| !layer.blobs.is_empty());
         net.layer.iter_mut().for_each(|layer| (layer.bottom, layer.top) = Default::default());
@@ -214,7 +213,7 @@ fn what_a_blob_cannot_hold_is_refused_with_all_their_names() {
     }
     let error = refusal(&specs[..1], Form { raw: true, ..Form::default() });
     assert!(error.contains("is of i64; NVCaffe's raw_data holds f16, f32 and f64"), "{error}");
-    // Each fits; the file does not.
+    // Each blob fits, but the file does not.
     let specs = [spec("a/0", DType::F32, &[300_000_000]), spec("b/0", DType::F32, &[300_000_000])];
     let error = refusal(&specs, Form::default());
     assert!(error.contains("the file would have 2400000062 bytes; Caffe reads at most 2147483647"), "{error}");
@@ -260,7 +259,7 @@ fn names_that_are_no_layers_are_refused_with_all_of_them() {
     assert_eq!(error, "binaryproto: there is no place for metadata called \"iter\"");
 }
 
-/// A file that cannot hold its tensors is refused before it is made.
+/// A file that cannot hold its tensors is refused before it is created.
 #[test]
 fn blobs_are_written_in_one_call() {
     let golden = data("caffe/misc/state.solverstate");
@@ -322,7 +321,7 @@ proptest! {
             (entry.name().to_owned(), entry.dtype(), back.view(entry).expect("views").into_owned())
         }).collect();
         let wanted: Vec<_> = specs.iter().zip(bytes).map(|(spec, bytes)| {
-            // A blob of no values has no field that says its dtype, unless it is raw.
+            // An empty blob has no field that determines its dtype, unless it is raw.
             let dtype = if bytes.is_empty() && !back.entry(&spec.name).is_some_and(|e| e.dtype() == Some(spec.dtype)) { DType::F32 } else { spec.dtype };
             (spec.name.clone(), Some(dtype), bytes)
         }).collect();

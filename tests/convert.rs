@@ -1,4 +1,4 @@
-//! Conversions: every readable golden to every written format, bit for bit, by other readers too; receipts; hostile
+//! Conversions: every readable golden to every written format, bit for bit, also for other readers; receipts; hostile
 //! names.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::support::conversion::to_file;
 use crate::support::message::{floats, layer, len, shape};
 use crate::support::{data, files, real, report, sha256};
 
-/// Every file of a folder that opens and has no array with a fault.
+/// Every file in these folders that opens and has no broken array.
 pub(crate) fn readable(folders: &[PathBuf]) -> Vec<(PathBuf, Checkpoint)> {
     let mut found = Vec::new();
     for folder in folders {
@@ -67,7 +67,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, to: Format, path: &Path) -> Resul
     Ok(())
 }
 
-/// What the `safetensors` crate makes of a file.
+/// The shapes and bytes that the `safetensors` crate reads from a file.
 pub(crate) fn by_safetensors(path: &Path) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> {
     let bytes = std::fs::read(path).expect("readable");
     let file = safetensors::SafeTensors::deserialize(&bytes).expect("the safetensors crate reads it");
@@ -118,7 +118,7 @@ fn the_receipt_names_source_and_digests() {
     assert_eq!(receipt["source"]["bytes"], source.len());
     assert_eq!(receipt["source"]["format"], "caffemodel");
     assert_eq!(receipt["source"]["name"], "f32_v2_diff.caffemodel");
-    // The data begin on a 64-byte boundary, for readers that map the file.
+    // The data begin at a 64-byte boundary, for readers that map the file.
     let header_len = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
     assert_eq!((8 + header_len) % 64, 0);
 }
@@ -143,7 +143,7 @@ fn a_pipe_gets_the_same_bytes_as_a_file() {
     }
 }
 
-/// Stops after a number of bytes.
+/// Cancels after a number of bytes.
 struct StopAfter(AtomicU64);
 
 impl Watch for StopAfter {
@@ -170,7 +170,7 @@ fn a_stopped_conversion_leaves_nothing_behind() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
 }
 
-/// A NetParameter of one layer with one blob of one float, under any name.
+/// A NetParameter with one layer of this name, which has one blob of one float.
 pub(crate) fn named(name: &[u8]) -> Vec<u8> {
     let blob = b"\x2A\x04\x00\x00\x80\x3F\x3A\x03\x0A\x01\x01";
     let mut layer = vec![0x0A, name.len() as u8];
@@ -248,7 +248,7 @@ fn an_array_called_like_the_receipt_stands_beside_it() {
     }
 }
 
-/// A net of one layer `w` with one blob of f32, whose values stand in runs of these lengths.
+/// A net with one layer `w`, which has one blob of f32 stored in runs of these lengths.
 fn in_runs(runs: &[usize]) -> Checkpoint {
     let mut blob = shape(&[runs.iter().sum::<usize>() as u64]);
     let mut value = 0;

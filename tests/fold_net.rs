@@ -1,5 +1,4 @@
-//! A fold into a `.caffemodel` takes the folded layers out of the net's description too, and changes nothing else in
-//! it.
+//! A fold to a `.caffemodel` also removes the folded layers from the net's description, and changes nothing else in it.
 
 use blob_convert::Options;
 use blob_convert::transform::{Bound, Fold};
@@ -11,7 +10,7 @@ use crate::support::conversion::to_bytes;
 use crate::support::message::{content, fields, floats, len, shape, var};
 use crate::support::{data, open};
 
-/// A layer of V2: its name, type, inputs and outputs, blobs of one axis, and more fields.
+/// A V2 layer: name, type, input and output, blobs of one axis, and more fields.
 pub(crate) fn layer(name: &str, kind: &str, (bottom, top): (&str, &str), blobs: &[&[f32]], more: &[u8]) -> Vec<u8> {
     let texts = [(1, name), (2, kind), (3, bottom), (4, top)];
     let texts =
@@ -24,7 +23,7 @@ fn dims(kind: &str, count: usize) -> Vec<u64> {
     if kind == "Convolution" { vec![2, count as u64 / 2, 1, 1] } else { vec![count as u64] }
 }
 
-/// A convolution without a bias, a BatchNorm, a Scale, each of which writes a value of its own, and what follows.
+/// A convolution without a bias, a BatchNorm and a Scale, none of them in place, and the layers after them.
 fn parts() -> [Vec<u8>; 5] {
     let no_bias = len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat());
     [
@@ -40,7 +39,7 @@ pub(crate) fn net(parts: &[Vec<u8>]) -> Vec<u8> {
     [len(1, b"net"), parts.concat(), len(201, b"behind")].concat()
 }
 
-/// The folded file; the net is the file's own, or that of a prototxt.
+/// The folded file. The net is described by the file itself, or by a prototxt.
 pub(crate) fn folded(bytes: &[u8], text: Option<&str>) -> Result<Vec<u8>, Error> {
     let source = open("net.caffemodel", bytes).unwrap_or_else(|e| panic!("{e}"));
     let net = match text {
@@ -52,7 +51,7 @@ pub(crate) fn folded(bytes: &[u8], text: Option<&str>) -> Result<Vec<u8>, Error>
     to_bytes(&source, &Options::new(Format::CaffeModel).transform(fold))
 }
 
-/// The layer's name, and its other fields.
+/// A layer's name and its other fields.
 fn described(layer: &[u8]) -> (String, Vec<(u64, &[u8])>) {
     let (names, others): (Vec<_>, Vec<_>) = fields(content(layer)).into_iter().partition(|(key, _)| *key == 10);
     (String::from_utf8(content(names[0].1).to_vec()).expect("text"), others)
@@ -70,15 +69,15 @@ fn the_layers_are_gone_and_their_neighbours_joined() {
     let (_, conv) = described(all[1].1);
     let texts = [(2, "Convolution"), (3, "data"), (4, "e")].map(|(number, text)| len(number, text.as_bytes()));
     assert_eq!(conv[..3].iter().map(|(_, field)| field.to_vec()).collect::<Vec<_>>(), texts);
-    // Weights, the new bias, and that there is one.
+    // Weights, the new bias, and `bias_term`.
     assert_eq!(conv.iter().map(|(key, _)| key >> 3).collect::<Vec<_>>(), [2, 3, 4, 7, 7, 106]);
     assert_eq!(content(conv[5].1), [var(1, 2), var(2, 1), var(4, 1)].concat());
-    // 2 · (0 − 0.5) / 1 + 0 and 3 · (0 − 0.5) / 2 + 1, but for eps.
+    // 2 · (0 − 0.5) / 1 + 0 and 3 · (0 − 0.5) / 2 + 1, except for eps.
     let file = open("out.caffemodel", &out).expect("opens");
     let bias = file.view(file.entry("c/1").expect("a bias")).expect("views").into_owned();
     let bias: Vec<f32> = bias.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("four"))).collect();
     assert!((bias[0] + 1.0).abs() < 1e-4 && (bias[1] - 0.25).abs() < 1e-4, "{bias:?}");
-    // The net that is left says what it said of everything else.
+    // The description of all other layers is unchanged.
     let left = file.net().expect("reads").expect("a net");
     let [conv, relu, pool] = left.layers() else { panic!("{left:?}") };
     assert!(conv.tops == relu.bottoms && relu.tops == pool.bottoms && conv.bias_term);
@@ -104,7 +103,7 @@ fn nets_of_opencvs_are_described_without_what_was_folded() {
         let kept: Vec<&Vec<u8>> = before.iter().filter(|layer| !is_norm(layer)).collect();
         assert_eq!(kept.len(), after.len(), "{stem}");
         for (before, after) in kept.iter().zip(&after) {
-            // All works in place here, so that only weights, biases and what says that there is one may change.
+            // All layers work in place here, so only weights, biases and `bias_term` may change.
             let still = |layer: &[u8]| {
                 let (name, fields) = described(layer);
                 (
@@ -177,7 +176,7 @@ fn a_layer_whose_place_is_not_certain_stays_and_is_named() {
     let phased = layer("c", "Convolution", ("data", "c"), &[&[1.0, 2.0]], &[phased, len(9, &var(1, 0))].concat());
     let refused = folded(&net(&with(0, phased)), Some(text)).expect_err("in a phase").to_string();
     assert!(refused.contains("\"bn\": it follows \"c\", which is in some phases of the net only"), "{refused}");
-    // A file of weights that does not say what its layers read has nothing to be joined.
+    // A file of weights without the layers' inputs has no names to reconnect.
     let bare = |name, kind, blobs: &[&[f32]]| layer(name, kind, ("", ""), blobs, &[]);
     let parts = [
         bare("c", "Convolution", &[&[1.0, 2.0]]),
@@ -196,7 +195,7 @@ fn a_scale_alone_is_folded() {
     let none = "convolution_param { bias_term: false }";
     let (weight, bias): (&[f32], &[f32]) = (&[1.0, -2.0], &[0.5, 0.25]);
     let (gain, shift): (&[f32], &[f32]) = (&[3.0, 4.0], &[10.0, 20.0]);
-    // Whether the convolution has a bias, and the Scale.
+    // Whether the convolution has a bias, and whether the Scale has one.
     for (has_bias, has_shift) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut tensors = vec![("c/0", &[2_usize, 1, 1, 1][..], weight), ("s/0", &[2][..], gain)];
         tensors.extend(has_bias.then_some(("c/1", &[2][..], bias)));
@@ -214,7 +213,7 @@ fn a_scale_alone_is_folded() {
         };
         match has_bias || has_shift {
             true => assert_eq!((all.len(), value(&all, "c/1")), (2, &[sum(0), sum(1)][..])),
-            // What is only multiplied needs no bias.
+            // Weights that are only scaled need no bias.
             false => assert_eq!(all.len(), 1),
         }
     }

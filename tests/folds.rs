@@ -1,4 +1,4 @@
-//! BatchNorms and folds: what is refused and why, what is told; any fold changes no output.
+//! BatchNorms and folds: refusals with their reasons, warnings; no fold changes the net's output.
 
 use blob_convert::transform::{BatchNorm, Bound, Dtype, FixGamma, Fold, Names};
 use blob_convert::{Options, Silent, Target, plan};
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use crate::support::conversion::{to_bytes, to_file};
 use crate::support::{Folder, data};
 
-/// A file of these tensors, each of these values.
+/// A file of these tensors: name, shape, values.
 pub(crate) fn file(format: Format, tensors: &[(&str, &[usize], &[f32])]) -> Checkpoint {
     let blob = |(name, dims, values): &(&str, &[usize], &[f32])| {
         let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -31,7 +31,7 @@ pub(crate) fn net(text: &str) -> Net {
     prototxt("net.prototxt", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The names and values of the output.
+/// Runs a conversion. Returns the names and values of the output's tensors.
 pub(crate) fn run(source: &Checkpoint, options: &Options) -> Vec<(String, Vec<f32>)> {
     let bytes = to_bytes(source, options).unwrap_or_else(|e| panic!("{e}"));
     let out = Checkpoint::from_bytes("out.safetensors", bytes).expect("opens");
@@ -171,7 +171,7 @@ fn what_would_be_wrong_is_not_folded() {
 fn tensors_that_do_not_fit_are_not_folded() {
     let sound = net(r#"layer { name: "c" type: "Convolution" bottom: "data" top: "c" }
         layer { name: "bn" type: "BatchNorm" bottom: "c" top: "c" }"#);
-    // Shapes are looked at before anything is computed, and all that do not fit are named.
+    // Shapes are checked before anything is computed, and the error names all that do not match.
     let other: Vec<(&str, &[usize], &[f32])> = vec![
         ("c/0", &[3, 1, 1, 1], &[1.0; 3]),
         ("c/1", &[2], &[0.0; 2]),
@@ -187,7 +187,7 @@ fn tensors_that_do_not_fit_are_not_folded() {
     for name in ["bn/0", "bn/1", "c/1"] {
         assert!(refused.contains(&format!("{name:?} has 2 values, not 3")), "{refused}");
     }
-    // A mean that is no number makes no weights.
+    // A NaN mean cannot be folded into weights.
     let mut broken = TENSORS;
     broken[2].2 = &[f32::NAN, 0.0];
     let source = file(Format::Npz, &broken);
@@ -220,7 +220,7 @@ fn a_new_bias_and_the_largest_change_are_told() {
     );
     assert_eq!(plan.left_out().len(), 3);
     let found = plan.run(&Silent).expect("runs").found;
-    // sqrt(4 + eps) halves the weights, but for eps.
+    // sqrt(4 + eps) halves the weights, except for eps.
     assert_eq!(found.len(), 1);
     assert!(
         found[0].to_string().starts_with("\"c/0\": 4.00000")
@@ -296,7 +296,7 @@ fn what_a_fold_makes_infinite_is_told() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A 1×1 convolution over one place, then BatchNorm and Scale, by hand: the folded layer gives the same.
+    /// Computes a 1×1 convolution of one pixel, BatchNorm and Scale by hand: the folded layer gives the same.
     #[test]
     fn a_fold_changes_no_output(
         kind in 0..3_usize,
@@ -314,7 +314,7 @@ proptest! {
         let (gamma, beta, x) = (take(13, outputs), take(17, outputs), take(19, inputs));
         let stored = |values: &[f32]| values.iter().map(|v| v * factor).collect::<Vec<f32>>();
         let (per_in, per_out) = (inputs / groups, outputs / groups);
-        // Which weight leads from an input to an output.
+        // The index of the weight from an input to an output.
         let place = |o: usize, i: usize| match kind {
             0 => Some(o * per_in + i % per_in).filter(|_| i / per_in == o / per_out),
             1 => Some(i * per_out + o % per_out).filter(|_| i / per_in == o / per_out),

@@ -1,4 +1,5 @@
-//! MXNet files: every golden array equals what its writer was given, and every malformed file has its stated outcome.
+//! MXNet files: every golden array equals what its writer was given, and every malformed file has its documented
+//! outcome.
 //!
 //! The sidecars (`X.json`) come from the numpy arrays that were handed to MXNet, not from a parser.
 
@@ -35,13 +36,13 @@ fn open(path: &Path, sidecar: &Value) -> Checkpoint {
     let bare_v0 = path.ends_with("raw_record.bin") && sidecar["record_version"] == 0;
     let mut options = OpenOptions::new();
     if bare_v0 {
-        // Nothing marks a bare V0 record: it begins with its number of axes.
+        // A bare V0 record has no magic number, as it begins with its number of axes.
         options = options.from(Format::MxnetRecord);
     }
     options.open(path).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// numpy's name of a dtype as ours.
+/// Our name of a dtype, from NumPy's.
 pub(crate) fn dtype(value: &Value) -> String {
     let name = value.as_str().unwrap();
     let short = [("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i")];
@@ -51,7 +52,7 @@ pub(crate) fn dtype(value: &Value) -> String {
     }
 }
 
-/// One stored run of elements against its account in the sidecar; `loaded` is what `load` must give, too.
+/// Compares one stored array with its description in the sidecar, also after `load`.
 fn check(file: &Checkpoint, entry: &Entry, kind: Kind, shape: &Value, truth: &Value) {
     let at = format!("{}: {:?}", file.name(), entry.name());
     assert_eq!(entry.kind(), kind, "{at}");
@@ -68,7 +69,7 @@ fn check(file: &Checkpoint, entry: &Entry, kind: Kind, shape: &Value, truth: &Va
     }
 }
 
-/// One array of a sidecar against its entries; returns how many they are.
+/// Compares one array of a sidecar with its entries. Returns the number of entries.
 fn array(file: &Checkpoint, entries: &[Entry], position: usize, truth: &Value) -> usize {
     let name = truth["name"].as_str().map_or(format!("@{position}"), str::to_owned);
     assert_eq!(entries[0].position(), position);
@@ -160,7 +161,7 @@ fn oddities_are_told_and_devices_are_not_obeyed() {
     assert_eq!(shared.metadata(), [("context".to_owned(), "cpu_shared(0)".to_owned())]);
 }
 
-/// Every prefix of a list is an error, of the same kind wherever it is cut.
+/// Every truncated list is an error, with the same reason wherever it is cut.
 #[test]
 fn a_list_cut_anywhere_is_an_error_with_its_place() {
     for name in ["ok_sparse.nd", "ok_v0.nd", "ok_v1.nd", "ok_v3.nd"] {
@@ -195,7 +196,7 @@ fn real_files_are_what_their_manifest_says() {
     report(&format!("mxnet: {read} real files"));
 }
 
-/// One real file against its row: name, size, …, versions, dtypes, count, notes.
+/// Compares a real file with its row: name, size, …, versions, dtypes, count, notes.
 fn real_file(file: &Checkpoint, row: &[String]) {
     let [name, bytes, .., versions, dtypes, count, notes] = row else { panic!("{row:?}") };
     assert_eq!(file.file_len().to_string(), *bytes, "{name}");
@@ -226,7 +227,7 @@ fn real_file(file: &Checkpoint, row: &[String]) {
     }
 }
 
-/// Two people published the same mean image: as an array, and as its bytes alone.
+/// The same mean image was published twice: as an array, and as its bytes alone.
 #[test]
 fn a_real_array_equals_its_raw_copy() {
     let Some(folder) = real("mxnet/real") else {
@@ -240,8 +241,9 @@ fn a_real_array_equals_its_raw_copy() {
     assert!(*view == std::fs::read(folder.join(raw)).unwrap());
 }
 
-/// `OUTCOMES.tsv` states an error with its place or a documented acceptance with its reason. What real MXNet does with
-/// these files (it crashes, hangs, or takes gigabytes) stands beside their originals, in RESULTS-*.tsv.
+/// For each file, `OUTCOMES.tsv` has an error with its offset, or the reason why it is accepted. What the real MXNet
+/// does with these files (it crashes, hangs, or takes gigabytes) is documented beside their originals, in
+/// RESULTS-*.tsv.
 #[test]
 fn every_malformed_file_has_its_stated_outcome() {
     let folder = data("mxnet/malformed");
@@ -281,7 +283,7 @@ fn stated_error(name: &str, error: &blob_io::Error, offset: Option<u64>, text: &
     assert!(message.contains(text), "{name}: {text:?} is not in {message:?}");
 }
 
-/// The one oddity that a listing is told with, or none.
+/// Asserts that a file has this one warning, or none.
 fn stated_oddity(name: &str, file: &Checkpoint, told: &str) {
     let of_entries = file.entries().iter().flat_map(Entry::warnings).map(|w| w.to_string());
     let of_file = file.warnings().iter().map(ToString::to_string);

@@ -1,4 +1,4 @@
-//! npy: the goldens of MXNet 2, what `npyz` writes in every order, odd headers and broken ones.
+//! npy files: the goldens of MXNet 2, files that `npyz` writes in every order, odd and broken headers.
 
 use blob_io::{Checkpoint, Format};
 use npyz::WriterBuilder;
@@ -8,13 +8,13 @@ use crate::mxnet::dtype;
 use crate::support::archive::npy_of;
 use crate::support::{compare_cases, data, files, open, refusal, report, sha256, trouble};
 
-/// Compares an open file with its sidecar, which comes from the numpy arrays that its writer was given.
+/// Compares a file with its sidecar, which was made from the NumPy arrays that its writer was given.
 pub(crate) fn check_sidecar(file: &Checkpoint, sidecar: &Value) {
     let arrays = sidecar["arrays"].as_array().expect("a list");
     let name = file.name();
     assert_eq!(file.entries().len(), arrays.len(), "{name}");
     for (i, array) in arrays.iter().enumerate() {
-        // By name: a dict's order is not the file's.
+        // By name, because a dict's order is not the file's.
         let wanted = array["name"].as_str().map_or("@0".to_owned(), str::to_owned);
         let entry = file.entries().iter().find(|e| e.name() == wanted);
         let entry = entry.unwrap_or_else(|| panic!("{name}: no {wanted} ({i})"));
@@ -93,7 +93,7 @@ fn what_npyz_writes_is_read_in_every_order() {
     assert_eq!(count, 36);
 }
 
-/// Version, dict, bytes of data; the shape.
+/// Version, header, bytes of data, and the expected shape.
 const ODD: &[(u8, &str, usize, &[usize])] = &[
     (1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", 24, &[2, 3]),
     (2, "{\"shape\":(2,3),\"descr\":\"<f4\",\"fortran_order\":True}", 24, &[2, 3]),

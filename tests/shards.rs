@@ -1,4 +1,4 @@
-//! Shards with an index are read as one file (`data/shards/make.py`), and an index is not to be trusted.
+//! Shards with an index are read as one file (`data/shards/make.py`); hostile indices are refused.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::support::{changed, data};
 
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
-/// A folder with the shards of Hugging Face in it.
+/// A folder with a copy of the shards that Hugging Face's library wrote.
 pub(crate) fn copied() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for file in fs::read_dir(data("shards")).expect("listed") {
@@ -25,7 +25,7 @@ pub(crate) fn copied() -> TempDir {
     folder
 }
 
-/// Writes the index anew with `from` replaced by `to`.
+/// Rewrites the index with `from` replaced by `to`.
 fn mended(folder: &Path, from: &str, to: &str) -> PathBuf {
     let path = folder.join(INDEX);
     let text = fs::read_to_string(data("shards").join(INDEX)).expect("readable");
@@ -34,7 +34,7 @@ fn mended(folder: &Path, from: &str, to: &str) -> PathBuf {
     path
 }
 
-/// `i * 7 % 251`, as `make.py` has it, in the bytes of each element.
+/// The bytes of a tensor whose element `i` is `i * 7 % 251`, as in `make.py`.
 pub(crate) fn ramp(file: &Checkpoint, name: &str) -> Vec<u8> {
     let entry = file.entry(name).expect(name);
     let values = (0..entry.shape().count()).map(|i| i * 7 % 251);
@@ -71,7 +71,7 @@ fn the_shards_of_an_index_are_one_file() {
         .map(|i| fs::metadata(data(&format!("shards/model-0000{i}-of-00003.safetensors"))).expect("there").len())
         .sum();
     assert_eq!((file.file_len(), file.stored().len(), file.shards().len()), (shards, shards, 3));
-    // A folder with one index in it; not with two.
+    // A folder with one index is opened; one with two is refused.
     let folder = copied();
     check(&open(folder.path()));
     fs::copy(folder.path().join(INDEX), folder.path().join("b.safetensors.index.json")).expect("copied");
@@ -90,17 +90,17 @@ fn an_index_that_lies_is_a_fault_or_a_warning() {
     for number in ["329.0", "-1", "1e9", "\"329\"", "null", "[329]"] {
         open("329", number).expect(number);
     }
-    // A tensor more than the shards have.
+    // The index has a tensor that no shard has.
     let more = open("\"none\"", "\"more\": \"model-00001-of-00003.safetensors\",\n    \"none\"").expect("opens");
     let fault = more.entry("more").and_then(|entry| entry.fault()).expect("a fault").to_string();
     assert!(fault.ends_with("expected a tensor in the shard that the index names, found none of this name"), "{fault}");
     assert_eq!(fault.split(':').next(), Some("at byte 376"), "{fault}");
     assert_eq!(more.entries().len(), 7);
-    // One less.
+    // The index lacks a tensor.
     let less = open("    \"conv1.bias\": \"model-00002-of-00003.safetensors\",\n", "").expect("opens");
     assert!(warning(&less).contains("a shard holds tensors that the index does not name"), "{}", warning(&less));
     assert!(less.entries().len() == 6 && less.warnings().len() == 1, "{:?}", less.warnings());
-    // One in another shard than it lies in.
+    // The index assigns a tensor to the wrong shard.
     let moved = open("\"conv1.bias\": \"model-00002", "\"conv1.bias\": \"model-00001").expect("opens");
     assert!(warning(&moved).contains("tensors that lie in another file by the index"), "{}", warning(&moved));
     assert!(moved.entry("conv1.bias").expect("listed").fault().is_some());
@@ -134,7 +134,7 @@ fn an_index_leads_to_no_other_place() {
         std::os::unix::fs::symlink("/dev/null", &link).expect("linked");
         assert!(error("a device").to_string().contains("is no ordinary file"), "{}", error(""));
         fs::remove_file(&link).expect("removed");
-        // As in a cache of Hugging Face's.
+        // Symbolic links, as in Hugging Face's cache.
         std::os::unix::fs::symlink(data("shards").join(shard), &link).expect("linked");
         let file = Checkpoint::open(folder.path().join(INDEX)).expect("links are followed");
         file.entries().iter().for_each(|entry| drop(file.load(entry).expect("loads")));
@@ -178,7 +178,7 @@ fn other_json_is_no_index() {
     assert!(error.contains("is an index of shards: which tensor lies in which file"), "{error}");
 }
 
-/// Opens the index and loads all; whatever is wrong is an error that names a file of the folder.
+/// Opens the index and loads all tensors. Any error must name a file of the folder.
 fn exercise(folder: &Path) {
     let mut listed = 0;
     let used = peak(|| match Checkpoint::open(folder.join(INDEX)) {
@@ -235,6 +235,6 @@ fn a_million_names_that_no_shard_has_stay_within_their_bound() {
     let mut opened = None;
     let used = peak(|| opened = Some(Checkpoint::open(folder.path().join(INDEX)).expect("opens")));
     assert_eq!(opened.map(|file| file.entries().len() as u64), Some(count));
-    // Beside the entries, the index has each name with its place.
+    // Besides the entries, the index stores each name with its shard.
     assert!(used < (16 << 20) + 512 * count, "{used}");
 }

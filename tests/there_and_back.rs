@@ -1,5 +1,4 @@
-//! There and back: a file that went through safetensors, npz or a folder comes back byte for byte, by the receipt's
-//! frame.
+//! A file that was converted to safetensors, npz or a folder is restored byte for byte from the frame in the receipt.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use crate::support::receipt::{deflated, inflated, receipt, with_receipt};
 use crate::support::{data, files, open, report};
 use crate::transform::float;
 
-/// Converts to a file or, with a slash at the end, to a folder; returns what the plan notes.
+/// Converts to a file or, if the path ends with a slash, to a folder. Returns the notes of the plan.
 pub(crate) fn convert(source: &Checkpoint, options: &Options, path: &Path) -> Result<Vec<String>, Error> {
     let if_exists = IfExists::Refuse;
     let is_folder = path.to_string_lossy().ends_with('/');
@@ -26,14 +25,14 @@ pub(crate) fn convert(source: &Checkpoint, options: &Options, path: &Path) -> Re
     Ok(plan.notes().to_vec())
 }
 
-/// Every file that opens as one of a format that is written, goldens and real ones.
+/// Every golden and real file of a format that can be written.
 pub(crate) fn sources() -> Vec<(PathBuf, Checkpoint)> {
     let mut found = Vec::new();
     let mut paths: Vec<PathBuf> = folders().iter().flat_map(|folder| files(folder, |_| true)).collect();
     paths.extend(neoml_write::sources());
     for path in paths {
         let options = OpenOptions::new();
-        // Nothing marks a bare V0 record.
+        // A bare V0 record has no magic number, so its format is given.
         let bare_v0 = path.ends_with("mxnet-0.9.5-2/raw_record.bin");
         let options = if bare_v0 { options.from(Format::MxnetRecord) } else { options };
         if let Ok(file) = options.open(&path) {
@@ -43,7 +42,7 @@ pub(crate) fn sources() -> Vec<(PathBuf, Checkpoint)> {
     found
 }
 
-/// Why a file of a written format has no frame: its values are compressed, or lie in chunks.
+/// The formats without a frame, with the reason: values are compressed or chunked.
 const WITHOUT: [(Format, &str); 2] = [
     (Format::Npz, "values do not lie in runs of row-major bytes"),
     (Format::Hdf5, "values do not lie in runs of row-major bytes"),
@@ -57,7 +56,7 @@ fn every_file_comes_back_as_it_was() {
         let format = source.format();
         for (via, to) in [("x.safetensors", Format::Safetensors), ("x.npz", Format::Npz), ("x/", Format::Npy)] {
             let place = folder.path().join(i.to_string() + via);
-            // Within one format the bytes are kept.
+            // A conversion within one format copies the bytes.
             if to == format && !via.ends_with('/') {
                 continue;
             }
@@ -93,7 +92,7 @@ pub(crate) fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).expect("readable")
 }
 
-/// A net of Caffe's with all that tensors do not say, as safetensors with its receipt: its path, its bytes, and a
+/// A Caffe net with fields besides its tensors, converted to safetensors with a receipt: its path, its bytes, and the
 /// folder.
 fn lenet() -> (PathBuf, Vec<u8>, tempfile::TempDir) {
     let (path, folder) = (data("caffe/net/f32_v2_diff.caffemodel"), tempfile::tempdir().expect("a folder"));
@@ -102,7 +101,7 @@ fn lenet() -> (PathBuf, Vec<u8>, tempfile::TempDir) {
     (path, read(&carrier), folder)
 }
 
-/// What a conversion of these bytes back to Caffe's net gives, and what it notes.
+/// Converts these bytes back to a Caffe net. Returns the file and the notes of the plan.
 fn back(bytes: &[u8], folder: &tempfile::TempDir) -> (Vec<u8>, Vec<String>) {
     let (out, options) = (folder.path().join("back"), Options::new(Format::CaffeModel));
     let notes =
@@ -137,7 +136,7 @@ fn other_tensors_are_written_anew_and_it_is_said() {
         assert!(notes[0].starts_with("the caffemodel is written anew, not as the receipt has it: t"), "{notes:?}");
         assert_eq!(open("x.caffemodel", &found).expect("opens").entries().len(), count);
     }
-    // On request, and where another form is asked for, nothing is said.
+    // There is no note if `anew` or a transform is requested.
     let carrier = open("x.safetensors", &bytes).expect("opens");
     for (name, options) in [
         ("anew", Options::new(Format::CaffeModel).with(|o| o.anew = true)),
@@ -149,8 +148,8 @@ fn other_tensors_are_written_anew_and_it_is_said() {
     }
 }
 
-/// A receipt is text of unknown origin: whatever its frame says, the net has the tensors of the file, or is not
-/// written.
+/// A receipt can come from anyone. Whatever its frame contains, the written net has the tensors of the file, or the
+/// conversion fails.
 #[test]
 fn a_frame_that_lies_is_not_used() {
     let (path, bytes, folder) = lenet();
@@ -204,13 +203,14 @@ fn a_frame_that_lies_is_not_used() {
         assert!(notes.len() == 1 && whys.iter().any(|why| notes[0].ends_with(why)), "{notes:?}: {lie}");
         assert_eq!(open("x.caffemodel", &found).expect("opens").entries().len(), 24);
     }
-    // No frame, or one of another format, is no reason for a word.
+    // There is no note if the frame is missing or of another format.
     let mut other = changed("bytes", json!(-1));
     other["frame"]["format"] = json!("npy");
     for silent in [whole(Value::Null), other] {
         assert_eq!(back(&with_receipt(&bytes, &silent, "", None), &folder).1, [""; 0]);
     }
-    // One whose holes are not the places of its tensors: six bytes of a tensor are kept, and the net's name is not.
+    // The frame's holes are not where the tensors are: six bytes of a tensor are in the frame, and the net's name is
+    // not.
     let mut odd = holes.clone();
     odd[0] = json!([at + 6, len - 6]);
     odd.insert(0, json!([2, 6]));

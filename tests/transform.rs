@@ -1,4 +1,4 @@
-//! Transforms: what NumPy makes of the same values, whatever way they come; refusals, counts, and a user's own.
+//! Transforms: results equal NumPy's, however the values are stored; refusals, counts, and a user's own transform.
 
 use std::path::Path;
 
@@ -16,12 +16,12 @@ use crate::support::conversion::to_file;
 use crate::support::message::{len, var};
 use crate::support::{data, open};
 
-/// Floats of every width as those of one.
+/// The transform that converts floats of any width to this dtype.
 pub(crate) fn float(dtype: DType) -> Dtype {
     Dtype::new(dtype).expect("a dtype of floats")
 }
 
-/// A file of Caffe's whose one blob begins at an odd place.
+/// A Caffe file whose one blob begins at an odd offset.
 fn odd(values: &[f32]) -> Checkpoint {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let blob = [len(7, &var(1, values.len() as u64)), len(5, &bytes)].concat();
@@ -47,7 +47,7 @@ fn bytes(file: &Checkpoint, name: &str) -> Vec<u8> {
     file.view(file.entry(name).unwrap_or_else(|| panic!("no {name:?}"))).expect("views").into_owned()
 }
 
-/// Whether two arrays of floats have the same bits; of NaNs, whether both are.
+/// Whether two arrays of floats have the same bits, where all NaNs are equal.
 fn same(dtype: DType, ours: &[u8], theirs: &[u8]) -> bool {
     let width = dtype.size();
     let is_nan = |bytes: &[u8]| blob_ops::count_nonfinite(dtype, bytes).nan == 1;
@@ -82,7 +82,7 @@ fn floats_are_rounded_as_numpy_rounds_them() {
     assert_eq!(pairs, 10);
 }
 
-/// The pass cuts a file into pieces of 1 MiB, and no element of this one begins where a piece does.
+/// The pass splits a file into pieces of 1 MiB, and no element of this file begins at the start of a piece.
 #[test]
 fn elements_across_the_pieces_of_a_file_are_rounded_once() {
     let values: Vec<f32> = (0..900_000_u32).map(|i| f32::from_bits(i.wrapping_mul(2_654_435_761))).collect();
@@ -95,7 +95,7 @@ fn elements_across_the_pieces_of_a_file_are_rounded_once() {
     assert!(same(DType::F16, &bytes(&Checkpoint::open(&path).expect("opens"), "@0"), &half));
     let infinite = |v: &&f32| v.is_finite() && f16::from_f32(**v).is_infinite();
     assert_eq!(lost[0].amount, Amount::Lost(values.iter().filter(infinite).count() as u64));
-    // Two transforms one after the other: both round.
+    // Of two transforms in sequence, each rounds.
     let twice = Options::new(Format::Npy).transform(float(DType::BF16)).transform(float(DType::F64));
     let target = Target::Folder { path: &npy, if_exists: IfExists::Refuse };
     plan(&source, &twice, &target).expect("a plan").run(&Silent).expect("written");
@@ -129,10 +129,10 @@ fn what_is_no_float_stays_and_is_said() {
     assert_eq!(plan.tensors()[1].changes, ["written as f16"]);
 }
 
-/// A transform of a user's own: two tensors become their sum, under one name.
+/// A user's own transform: replaces two tensors by their sum, under one name.
 #[derive(Debug)]
 struct Sum {
-    /// How many values too few are made.
+    /// The number of values that are missing in the result.
     lacking: usize,
 }
 
@@ -202,7 +202,7 @@ fn a_transform_of_ones_own_stands_beside_ours() {
     assert_eq!(refused, "x.npz: does not allow sum: \"b\" has another shape");
 }
 
-/// What a transform must not do, each with what is said.
+/// The violations of a transform, each with its error.
 #[derive(Debug)]
 struct Wrong(fn(&[Spec<'_>]) -> Outcome);
 
@@ -264,7 +264,7 @@ fn no_transform_loses_a_tensor_or_a_name_in_silence() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// A wider dtype holds every value of a narrower one.
+    /// A wider dtype represents every value of a narrower one.
     #[test]
     fn values_come_back_from_a_wider_dtype(bits in prop::collection::vec(any::<u64>(), 1..300), pair in 0usize..5) {
         use DType::{BF16, F16, F32, F64};
