@@ -1,6 +1,6 @@
-//! The tool from outside: what its reading commands print on real files, with which exit codes.
+//! The output and exit codes of the commands that read, on golden and real files.
 //!
-//! Text is compared where it is documented as stable, JSON by its fields.
+//! Only text that is documented as stable is compared; JSON is compared by its fields.
 
 use crate::support::message::{floats, layer, shape};
 use crate::support::{blob, blob_with, data, files, report};
@@ -31,7 +31,7 @@ fn no_name_reaches_the_terminal_as_a_command() {
     assert_eq!(json.json()[0]["tensors"][0]["name"], format!("{name}/0"));
 }
 
-/// Every golden file through the commands that read only headers: what they say agrees.
+/// The commands that read only headers agree on every golden file.
 #[test]
 fn every_golden_is_listed_and_verified() {
     let folders = [
@@ -55,12 +55,12 @@ fn every_golden_is_listed_and_verified() {
             let ls = blob(&["ls", "--json", path]);
             match (ls.code, verdict["ok"].as_bool()) {
                 (Some(0), Some(true)) => listed += 1,
-                // A sparse array whose indices do not fit, a bool of 7: that is in values, which `ls` does not read.
+                // Wrong sparse indices or a bool of 7 are in the values, which `ls` does not read.
                 (Some(0), Some(false)) if ["/csr_", "/rsp_", "/bool_"].iter().any(|n| path.contains(n)) => broken += 1,
                 (Some(2), Some(false)) => broken += 1,
-                // Filters of HDF5 that are not read: a note.
+                // Unsupported HDF5 filters are a note.
                 (Some(2), Some(true)) if verdict["note_count"].as_u64() > Some(0) => broken += 1,
-                // Sound, as far as one can tell, and not read.
+                // An unsupported file, which may be sound.
                 (Some(2), None) if verdict["schema"] == "blob.error/1" => {
                     broken += 1;
                     continue;

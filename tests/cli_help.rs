@@ -1,4 +1,4 @@
-//! The tool from outside: what helps to use it: help, manual pages, completion in a real bash.
+//! The tool's help, manual pages, and completion in real shells.
 
 use std::fs;
 use std::io::Read;
@@ -33,7 +33,7 @@ fn completions_and_manuals_know_every_command() {
     ];
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = blob(&["completions", shell]).ok();
-        // These ask the tool.
+        // These scripts call the tool.
         let offered = match shell {
             "bash" | "zsh" | "fish" => blob(&["__complete", "blob "]),
             _ => script,
@@ -98,7 +98,7 @@ fn shown_without_warnings(folder: &std::path::Path) {
     }
 }
 
-/// What bash offers for the last word of a line; none where it goes on to files by itself.
+/// The candidates of bash for the last word of a line; empty if bash itself completes files.
 fn offered(words: &[&str], typed: &str) -> Vec<String> {
     let script = format!(
         "source <('{0}' completions bash); COMP_LINE=$1; COMP_POINT=${{#1}}; shift; COMP_WORDS=(\"$@\"); \
@@ -112,8 +112,8 @@ fn offered(words: &[&str], typed: &str) -> Vec<String> {
     ran.out.lines().filter(|l| !l.is_empty()).map(str::to_owned).collect()
 }
 
-/// The first offer that is not empty: the tool leaves a file that it has not read within half a second, and on a busy
-/// machine any file may be one.
+/// The first offer that is not empty. The tool skips a file that it cannot read within half a second, which can happen
+/// on a busy machine.
 fn at_last(offer: impl Fn() -> Vec<String>) -> Vec<String> {
     (0..20).map(|_| offer()).find(|offer| !offer.is_empty()).unwrap_or_default()
 }
@@ -139,19 +139,19 @@ fn bash_completes_files_then_tensors() {
     let header = br#"{"arg:fc w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"arg:fc2":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#;
     fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[0, 0]].concat()).unwrap();
     let path = path.to_str().unwrap().replace(' ', "\\ ");
-    // Bash breaks words at colons, and puts in only what stands behind the last one.
+    // Bash breaks words at colons, and inserts only the part after the last one.
     let typed = format!("blob ls {path} arg:f");
     assert_eq!(at_last(|| offered(&["blob", "ls", &path, "arg", ":", "f"], &typed)), ["fc\\ w", "fc2"]);
     let broken = "blob ls caffe/net/truncated.caffemodel c";
     assert_eq!(offered(&["blob", "ls", "caffe/net/truncated.caffemodel", "c"], broken), [""; 0]);
 }
 
-/// What another shell offers: each word with its help, and files where it completes paths too.
+/// The candidates of another shell: each word with its help, and `FILES` if it also completes paths.
 fn offered_by(shell: &str, typed: &str) -> Option<Vec<String>> {
     let path = format!("{}:{}", tool().parent()?.display(), std::env::var("PATH").ok()?);
     let (flag, script) = match shell {
         "fish" => ("--no-config", "blob completions fish | source; complete -C $argv[1]".to_owned()),
-        // The completion system needs a terminal; what our function tells it does not.
+        // zsh's completion system needs a terminal, so the functions that ours calls are replaced.
         _ => (
             "-f",
             "compdef() { :; }; compadd() { print -rl -- $shown; }; _files() { print -r FILES; }; \
@@ -202,7 +202,7 @@ fn zsh_and_fish_complete_commands_files_and_tensors() {
 fn help_and_manual_name_every_format_that_is_written() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(blob(&["man", "-o", folder.path().to_str().unwrap()]).code, Some(0));
-    // Without the list of --to's values: the words themselves name them.
+    // Without the list of the values of --to, because the text itself must name the formats.
     let page = fs::read_to_string(folder.path().join("blob-convert.1")).unwrap().replace("\\-", "-");
     let about = page.split(".SH OPTIONS").next().unwrap();
     let help = blob(&["convert", "--help"]).out;
@@ -212,7 +212,7 @@ fn help_and_manual_name_every_format_that_is_written() {
     }
 }
 
-/// A tab in an interactive bash, on a terminal.
+/// Presses tab in an interactive bash on a terminal.
 #[test]
 fn a_tab_completes_in_an_interactive_bash() {
     let line =
@@ -232,7 +232,7 @@ fn a_tab_completes_in_an_interactive_bash() {
     assert!(shown.out.contains("ip/0  "), "{shown:?}");
 }
 
-/// A bar that stands when a signal comes is wiped before the last word.
+/// A progress bar is cleared before the message about a signal.
 #[cfg(unix)]
 #[test]
 fn a_signal_leaves_no_half_bar() {

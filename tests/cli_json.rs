@@ -1,4 +1,5 @@
-//! The tool's JSON is whole whatever happens, and findings are counted, not kept. `support` checks each line's schema.
+//! The tool's JSON is complete even after an error, and findings are counted, not kept in memory. `support` checks each
+//! line against its schema.
 
 use serde_json::{Value, json};
 use zip::CompressionMethod::{Deflated, Stored};
@@ -8,7 +9,7 @@ use crate::support::{Folder, blob};
 
 const NET: &str = "caffe/net/v1.caffemodel";
 
-/// The sessions mask these numbers, which a receipt and a clock change.
+/// The sessions mask these numbers, because the receipt and the clock change them.
 #[test]
 fn a_conversion_says_how_long_its_files_are() {
     let folder = Folder::new();
@@ -106,7 +107,7 @@ fn a_histogram_leaves_out_what_is_not_finite_and_says_so() {
     let counts = row["histogram"]["counts"].as_array().unwrap();
     let sum: u64 = counts.iter().map(|n| n.as_u64().unwrap()).sum();
     assert_eq!(sum, row["count"].as_u64().unwrap() - 3);
-    // The range is that of the finite values, as `show` prints them.
+    // The range of the histogram is that of the finite values, as `show` prints them.
     let shown = &blob(&["show", "--json", path]).json()[0];
     let mut finite = Vec::new();
     let mut stack = vec![&shown["values"]];

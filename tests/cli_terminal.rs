@@ -1,4 +1,4 @@
-//! The tool from outside: on terminals, in broken pipes, and when a signal comes.
+//! The tool on terminals, with broken pipes, and at signals.
 
 use std::fs;
 use std::io::Read;
@@ -47,7 +47,7 @@ fn a_terminal_gets_a_table_and_colour() {
     assert!(verify.contains("\x1b[1m\x1b[32mOK\x1b[0m"), "{verify:?}");
 }
 
-/// A conversion of a file without blocks on the disk, which takes seconds, is stopped as soon as it has begun to write.
+/// Interrupts a conversion that takes seconds once it has begun to write. The source is a sparse file.
 #[cfg(unix)]
 #[test]
 fn a_signal_stops_the_work_and_leaves_nothing() {

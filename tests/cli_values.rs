@@ -1,4 +1,4 @@
-//! The tool from outside: the values that `show`, `stats` and `extract` give are those that the library loads.
+//! `show`, `stats` and `extract` give the values that the library loads.
 
 use std::fs;
 

@@ -1,5 +1,4 @@
-//! The tool from outside: tables keep to the terminal's width, and to bounded memory and output whatever a name's
-//! length.
+//! Tables fit the terminal's width, and long names need only bounded memory and output.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +9,7 @@ use crate::support::{blob, command, data, on_terminal, on_terminal_after, ran, r
 const NET: &str = "caffe/net/v1.caffemodel";
 const MANY: &str = "mxnet/golden/mxnet-1.9.1/many_1000.nd";
 
-/// Columns of a line of names that are letters, boxes and `…`.
+/// The width of a line in which every character has one column.
 fn columns(line: &str) -> usize {
     line.chars().count()
 }
@@ -31,7 +30,7 @@ fn no_line_is_wider_than_the_terminal() {
                 let Some(shown) = on_terminal(width, &format!("{command} {file} --color never"), &[]) else {
                     return report("NOT TESTED: the width of a terminal (no `script`)");
                 };
-                // Paths and messages are shown whole.
+                // Paths and messages are not cut.
                 for line in shown
                     .lines()
                     .filter(|l| !l.contains(['/', '"', ':', ';']) && !l.starts_with("would") || l.starts_with(' '))
@@ -50,7 +49,7 @@ fn no_line_is_wider_than_the_terminal() {
     assert!(wide.contains(&"n".repeat(65_000)));
 }
 
-/// The order that `blob --help` states, against tables that grow narrower column by column.
+/// Compares the order in `blob --help` with tables on ever narrower terminals.
 #[test]
 fn columns_leave_in_the_order_that_the_help_states() {
     let help = blob(&["--help"]).out;
@@ -80,7 +79,7 @@ fn columns_leave_in_the_order_that_the_help_states() {
             left.extend(hidden.filter(|t| !left.contains(*t)).copied().collect::<Vec<_>>());
         }
         assert_eq!(left, titles, "{name}");
-        // What is not in the list never leaves.
+        // Columns that are not in the list are never dropped.
         let mut narrow = command(args);
         narrow.arg("--table").env("COLUMNS", "1");
         let shown = ran(narrow, b"").out;
@@ -100,14 +99,14 @@ fn a_pipe_gets_whole_names_or_the_table_that_it_asks_for() {
     narrow.env("COLUMNS", "50");
     let narrow = ran(narrow, b"");
     assert!(narrow.out.lines().all(|line| columns(line) <= 50), "{narrow:?}");
-    // Nothing is cut without a terminal, whatever COLUMNS says.
+    // Without a terminal nothing is cut, even if COLUMNS is set.
     let mut whole = command(&["stats", NET]);
     whole.env("COLUMNS", "50");
     assert_eq!(ran(whole, b"").out, blob(&["stats", NET]).out);
     assert!(blob(&["stats", NET]).out.starts_with("NAME     SHAPE"));
 }
 
-/// A text without room leaves: it is not wrapped letter by letter.
+/// A text column without room is dropped, and not wrapped letter by letter.
 #[test]
 fn no_text_is_squeezed_into_a_letter_a_line() {
     for (args, lines) in [("formats", 60), ("ls -l caffe/blobproto/float_and_double.binaryproto", 12)] {
@@ -122,7 +121,7 @@ fn no_text_is_squeezed_into_a_letter_a_line() {
     assert!(shown.contains("TESTED AGAINST)") && shown.contains("safetensors"), "{shown}");
 }
 
-/// 16 MiB and 256 bytes an array, for what a process may write to; each thread's stack comes on top.
+/// A process may use 16 MiB of writable memory and 256 bytes per array, not counting the threads' stacks.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_long_name_costs_neither_memory_nor_output() {
@@ -146,14 +145,14 @@ fn a_long_name_costs_neither_memory_nor_output() {
             let Some(shown) = on_terminal_after(&limited, 80, &format!("{args} '{}'", path.display()), &[]) else {
                 return report("NOT TESTED: memory on a terminal (no `script`)");
             };
-            // A wide table has the names whole, the others lines of at most 80 columns.
+            // A wide table has the whole names; the others have lines of at most 80 columns.
             let most = if args.contains("wide") { 3 * len } else { 90 * (short + 10) };
             assert!(shown.len() < most && shown.lines().count() > 3, "{args} of {short}: {}", shown.len());
         }
     }
 }
 
-/// Names that could be taken for each other, from files made for this.
+/// Files with names that could be mistaken for each other.
 #[test]
 fn names_that_look_alike_are_told_apart() {
     for (file, names) in [("other/escape-collision.safetensors", 2), ("other/zw.safetensors", 3)] {

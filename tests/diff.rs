@@ -1,5 +1,4 @@
-//! `blob diff`: its figures against NumPy's, tensors under other names, shapes, dtypes; what it prints and how it
-//! exits.
+//! `blob diff`: its figures equal NumPy's; tensors with other names, shapes, dtypes; its output and exit codes.
 
 use std::process::Command;
 
@@ -126,7 +125,7 @@ fn each_kind_of_change_is_told() {
     let table = blob(&["diff", &a, &b, "--table", "--wide", "--ascii"]);
     assert!(table.out.contains("[1,1] 4.000 -> 4.250"), "{}", table.out);
     assert!(table.out.ends_with("3 changed, 1 added, 1 removed, 3 equal (1 renamed)\n"), "{}", table.out);
-    // A tolerance lets dtypes pass, too; --exact does not let the ones of a shape.
+    // A tolerance also accepts another dtype; --exact does not even accept ones in a shape.
     let changed = |flags: &[&str]| {
         let ran = blob(&[&["diff", &a, &b, "--json"], flags].concat());
         let rows = ran.json()[0]["tensors"].as_array().expect("a list").clone();

@@ -1,4 +1,4 @@
-//! Every example of `--help` and every command of the README's table, run on files that stand in for the user's.
+//! Runs every example of `--help` and every command of the README's table, with stand-ins for the user's files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use blob_io::{Format, IfExists, Writer};
 
 use crate::support::{blob, data, report, tool};
 
-/// What a README's user writes in capitals, and the file that stands for it.
+/// The placeholders of the README, each with the file that replaces it.
 const PLACEHOLDERS: [(&str, &str); 4] =
     [("FILE", "model.caffemodel"), ("OUT", "out.safetensors"), ("IN", "model.caffemodel"), ("FOLDER/", "folder/")];
 
@@ -26,7 +26,7 @@ fn write(folder: &Path, file: &str, format: Format, tensors: &[(&str, &[usize])]
     writer.write(folder.join(file), IfExists::Refuse).unwrap_or_else(|e| panic!("{file}: {e}"));
 }
 
-/// Files of the names that the examples have.
+/// Creates files with the names that the examples use.
 fn stand_ins(folder: &Path) {
     let copies = [
         ("net.caffemodel", "caffe/forward/resnet.caffemodel"),
@@ -77,7 +77,7 @@ fn stand_ins(folder: &Path) {
     fs::copy(folder.join("net.npz"), folder.join("models/net.npz")).unwrap();
 }
 
-/// Files of one name that examples of several commands mean differently: how the line begins, the file, its tensors.
+/// A file whose name is used differently by several commands: the beginning of the line, the file, and its tensors.
 type Meant = (&'static str, &'static str, &'static [(&'static str, &'static [usize])]);
 
 const MEANT: [Meant; 4] = [
@@ -91,7 +91,7 @@ const MEANT: [Meant; 4] = [
     ),
 ];
 
-/// The lines below `Examples:`, without what is said about them.
+/// The lines below `Examples:`, without their descriptions.
 fn examples_of(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| *line != "Examples:").skip(1).take_while(|line| line.starts_with("  "));
     lines.map(|line| line.trim_start().split("  ").next().unwrap_or_default().trim_end().to_owned()).collect()
@@ -106,7 +106,7 @@ fn commands() -> BTreeSet<String> {
         .collect()
 }
 
-/// Runs a line of the shell beside the stand-ins; `blob` is this tool. What is wrong, in words.
+/// Runs a command line in a folder with the stand-ins; `blob` is the tool under test. Returns an error in words.
 fn run(line: &str, stand_ins: &Path) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let copied = Command::new("cp").arg("-R").arg(stand_ins.join(".")).arg(folder.path()).status().unwrap();
@@ -119,14 +119,14 @@ fn run(line: &str, stand_ins: &Path) -> Result<(), String> {
     if line.starts_with("blob fold") {
         fs::copy(folder.path().join("net.caffemodel"), folder.path().join("model.caffemodel")).unwrap();
     }
-    // Several examples write what another one reads.
+    // Several examples write a file that another one reads.
     let mut words = line.split(' ').skip_while(|word| *word != "-o").skip(1);
     if let Some(output) = words.next() {
         let _ = fs::remove_file(folder.path().join(output));
     }
     let path = format!("{}:{}", tool().parent().unwrap().display(), std::env::var("PATH").unwrap_or_default());
     let done = Command::new("sh").args(["-c", line]).current_dir(folder.path()).env("PATH", path).output().unwrap();
-    // `diff` and `verify` answer no with 1; a command that fails, with 2.
+    // `diff` and `verify` exit with 1 if the answer is no; a command that fails exits with 2.
     let answers = ["blob diff", "blob verify"].iter().any(|begin| line.starts_with(begin));
     match done.status.code() {
         Some(0) => Ok(()),
@@ -162,7 +162,7 @@ fn the_commands_of_the_readmes_table_run() {
     let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
     let table = readme.split("## My model is stuck").nth(1).unwrap().split("\n## ").next().unwrap();
     let spans = table.split('`').skip(1).step_by(2).filter(|span| span.starts_with("blob "));
-    // An archive, shards and NeoML's nets are made where their own tests are.
+    // Archives, shards and NeoML's nets are tested elsewhere.
     let elsewhere = |span: &&str| ["model.tar.gz", ".index.json", ".cnnarch"].iter().any(|end| span.contains(end));
     let lines: Vec<String> = spans
         .filter(|span| !elsewhere(span))

@@ -1,7 +1,8 @@
-//! `blob hash`: digests of files as b3sum and sha256sum have them, and of tensors: equal in two files exactly if the
+//! `blob hash`: digests of files equal those of b3sum and sha256sum; digests of tensors are equal exactly if the
 //! tensors are.
 //!
-//! The definition in docs/content-hash.md is carried out a second time in Python, from the bytes of safetensors files.
+//! A Python script implements the definition in docs/content-hash.md a second time, from the bytes of safetensors
+//! files.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -106,7 +107,7 @@ fn the_definition_gives_the_same_digests_in_python() {
     }
 }
 
-/// What Python's blake3 1.0.11 gave once, by the same script.
+/// These digests were computed with Python's blake3 1.0.11, by the same script.
 #[test]
 fn the_digest_of_a_golden_never_changes() {
     const NET: &str = "caffe/net/f32_v2_diff.caffemodel";
@@ -118,7 +119,7 @@ const GOLDEN: &str = "c50c14c0b75f1665c27cd19bc33b49aeebbf013dfffe5050945721b406
 #[test]
 fn a_file_s_digest_is_that_of_its_bytes() {
     let folder = tempfile::tempdir().expect("a folder");
-    // Pieces of threads, and what is left behind them.
+    // Lengths around the pieces of the threads.
     for len in [0usize, 1, 1024, (1 << 20) - 1, 1 << 20, (3 << 20) + 777] {
         let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
         let path = folder.path().join("no model");
@@ -134,7 +135,7 @@ fn a_file_s_digest_is_that_of_its_bytes() {
     }
 }
 
-/// Also of names that break a line, and of bytes that are no text.
+/// Also names with newlines and names that are not UTF-8.
 #[cfg(target_os = "linux")]
 #[test]
 fn sha256sum_checks_the_lines() {
@@ -157,7 +158,7 @@ fn sha256sum_checks_the_lines() {
     let printed = run(Command::new("sha256sum").args(names));
     assert_eq!(sums.stdout, printed.stdout);
     assert!(blob_with(&["hash", "-"], b"x").out.ends_with("  -\n"));
-    // Its length is 0, and there are bytes to read.
+    // The file's length is 0, but it has content.
     let version = std::fs::read("/proc/version").expect("readable");
     assert_eq!(blob(&["hash", "/proc/version"]).out, format!("{}  /proc/version\n", blake3::hash(&version).to_hex()));
 }

@@ -1,4 +1,4 @@
-//! `blob plot`: the points of its PNG files against NumPy's, what a terminal and a pipe get, what is refused.
+//! `blob plot`: the pixels of its PNG files equal NumPy's; output to a terminal and a pipe; refusals.
 
 use std::fs;
 use std::process::Command;
@@ -53,7 +53,7 @@ fn a_plot_keeps_to_the_width_of_a_terminal() {
 #[test]
 fn an_empty_tensor_is_drawn_or_refused() {
     let folder = Folder::new();
-    // Empty tensors have nothing to draw, and no numbers to divide by.
+    // Empty tensors have nothing to draw, and must not cause a division by zero.
     for shape in ["[0]", "[0,3]", "[3,0]", "[2,0,3,3]", "[2,3,0,3]", "[1099511627776,1099511627776,0,1]", "[]"] {
         let data = if shape == "[]" { 1 } else { 0 };
         let header = format!(r#"{{"w":{{"dtype":"U8","shape":{shape},"data_offsets":[0,{data}]}}}}"#);

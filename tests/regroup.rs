@@ -1,5 +1,5 @@
-//! `blob merge` and `blob split`: values against NumPy's, files against their digests, what a failed split leaves. What
-//! is refused is in `sessions/regroup.txt`.
+//! `blob merge` and `blob split`: values equal NumPy's, files have equal digests, a failed split leaves nothing.
+//! Refusals are in `sessions/regroup.txt`.
 
 use std::fs;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn tensors_are_cut_and_joined_along_an_axis_as_numpy_does() {
         let (a, b, axis) = (format!("{path}/{case}a.npz"), format!("{path}/{case}b.npz"), axis.to_string());
         let out = format!("{path}/out.{}", ["npz", "safetensors", "params"][case % 3]);
         let list: Vec<String> = sizes.iter().map(usize::to_string).collect();
-        // MXNet's list knows no bool, and older records no empty array.
+        // MXNet's list does not support bool, and older records do not support empty arrays.
         let out = if out.ends_with("params") && (case % 5 == 4 || sizes.contains(&0)) {
             format!("{path}/out.npz")
         } else {
@@ -67,7 +67,7 @@ fn tensors_are_cut_and_joined_along_an_axis_as_numpy_does() {
     report(&format!("merge, split: {CASES} arrays as numpy.concatenate and numpy.split have them"));
 }
 
-/// Longer than the buffers, with runs that are shorter and longer than they are.
+/// Arrays longer than the buffers, with runs shorter and longer than the buffers.
 #[test]
 fn large_arrays_are_cut_and_joined_too() {
     let folder = Folder::new();
@@ -87,7 +87,8 @@ fn large_arrays_are_cut_and_joined_too() {
     }
 }
 
-/// One file of every format, in files of its own format where that is written anew, and together again.
+/// Splits one file of every format into files of that format, if it can be written from tensors alone, and merges them
+/// again.
 #[test]
 fn what_is_split_merges_to_the_same_tensors() {
     let sources = [
@@ -115,7 +116,7 @@ fn what_is_split_merges_to_the_same_tensors() {
             let all = &folder.file("all.safetensors");
             blob(&[&["merge"], &paths[..], &["-o", all]].concat()).ok();
             if extension == "npy" {
-                // The names are the files' own.
+                // The names are those in the file.
                 let names: Vec<String> = Checkpoint::open(all).expect("opens").names().map(str::to_owned).collect();
                 assert!(parts.iter().all(|part| names.contains(&part.replace(".npy", ""))), "{names:?}");
                 continue;
@@ -125,7 +126,7 @@ fn what_is_split_merges_to_the_same_tensors() {
     }
 }
 
-/// One broken member: the files before it go again, and others stay.
+/// One member is broken: the files written before it are removed, and other files stay.
 #[test]
 fn a_split_that_fails_leaves_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -140,7 +141,7 @@ fn a_split_that_fails_leaves_nothing() {
     let npz = npz.to_str().expect("UTF-8");
     blob(&["split", npz, "--by-layer", "-o", &format!("{}/", out.to_str().expect("UTF-8"))]).refused("b/w");
     assert_eq!(files_of(folder.path()), ["x.npz"]);
-    // No part is read from its array's beginning to its end, and yet the checksum counts.
+    // Although no part reads its array from beginning to end, the checksum is verified.
     let large = AnyBlob::from_vec(Shape::new([9 << 20]).expect("fits"), DType::U8, vec![7; 9 << 20]).expect("as many");
     Writer::new(Format::Npz).tensor("w", &large).write(npz, IfExists::Replace).expect("written");
     let mut bytes = fs::read(npz).expect("readable");
@@ -210,19 +211,19 @@ fn bf16_is_bf16_again_wherever_a_receipt_says_so() {
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     blob(&[&["merge"], &parts[..], &["-o", &folder.file("8.safetensors")]].concat()).ok();
     assert_eq!(digest(&folder.file("8.safetensors")), expected, "{parts:?}");
-    // Rounded from what they are, and not from whole numbers.
+    // The bf16 values are converted, and not their bits as integers.
     blob(&["convert", &source, "--dtype", "f32", "-o", &folder.file("f32.safetensors")]).ok();
     blob(&["convert", &npz, "--dtype", "f32", "-o", &folder.file("f32.npz")]).ok();
     assert_eq!(digest(&folder.file("f32.npz")), digest(&folder.file("f32.safetensors")));
     blob(&["diff", "--exact", &npz, &source]).ok();
-    // Joined with what was no u16, too.
+    // Also when merged with a tensor that was not stored as u16.
     blob(&["merge", &npz, "a.w", "b.w", "--axis", "0", "--into", "w", "-o", &folder.file("joined.safetensors")]).ok();
     let joined = Checkpoint::open(folder.file("joined.safetensors")).expect("opens");
     assert_eq!(joined.entry("w").expect("there").dtype(), Some(DType::BF16));
     assert_eq!(joined.entry("b.n").expect("there").dtype(), Some(DType::U16));
 }
 
-/// With --force: those that were there stay, those that were not go again.
+/// With --force, existing files stay and new ones are removed.
 #[test]
 fn a_split_that_fails_leaves_the_files_that_were_there() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! `blob report`: what stands in the page, that nothing in it is markup of a file's or leads elsewhere, and its size.
+//! `blob report`: the content of the page, its size, and that it has no markup from a file and no external links.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::support::{Folder, blob};
 
 const NET: &str = "caffe/net/f32_v2_diff.caffemodel";
 
-/// Where a page would lead: none but its own style may be in it.
+/// Asserts that a page loads nothing and contains no script.
 fn is_closed(page: &str) {
     let (head, body) = page.split_once("<body>").expect("a head and a body");
     // Text has its `<` and `"` escaped, so the tags are the page's own.
@@ -74,7 +74,7 @@ fn a_page_tells_what_conversions_did() {
     ] {
         assert!(page.contains(row), "{row}: {page}");
     }
-    // What was done to how many tensors, as the receipt has it.
+    // The changes and the numbers of tensors are those in the receipt.
     let file = blob_io::Checkpoint::open(&first).expect("opens");
     let changes = crate::support::receipt::receipt(&file)["changes"].clone();
     let changed: Vec<&str> = changes.as_array().expect("a list").iter().filter_map(|c| c["name"].as_str()).collect();
@@ -91,7 +91,7 @@ fn a_page_tells_what_conversions_did() {
     ] {
         assert!(page.contains(words), "{words}: {page}");
     }
-    // A receipt may say anything.
+    // A receipt can have any content.
     let bytes = fs::read(&first).expect("readable");
     let mut receipt = crate::support::receipt::receipt(&file);
     receipt["transforms"] = serde_json::json!([{"name": "<script>", "settings": {"x": "<img src=x>"}}]);

@@ -1,4 +1,5 @@
-//! The JSON of the tool against its written schemas. `Ran::json` checks each line that any test reads.
+//! The documented schemas of the tool's JSON are up to date. `Ran::json` checks each line that a test reads against
+//! them.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +9,7 @@ use serde_json::Value;
 use crate::support::blob;
 use crate::support::schemas::{fits, schemas};
 
-/// `docs/json.md` is what the tool prints; `BLOB_WRITE_DOCS=1` writes it anew.
+/// `docs/json.md` is what the tool prints; `BLOB_WRITE_DOCS=1` rewrites it.
 #[test]
 fn the_written_schemas_are_those_of_the_tool() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/json.md");

@@ -1,10 +1,9 @@
-//! Sessions with the tool, as its users type them: `tests/sessions/NAME.txt` has lines for the shell and all that each
-//! prints.
+//! Shell sessions with the tool: `tests/sessions/NAME.txt` has command lines and their complete output.
 //!
-//! A line `$ …` runs in `sh`, in a folder that is new for each file and has the goldens in it (`caffe/`, `mxnet/`, …).
-//! Below it stands, two columns in, what standard output shows, then standard error, each line after `! `, and `[2]`
-//! for each `blob` whose status is not 0 (or for the line's). `UPDATE_EXPECT=1 cargo test -p blob-tests sessions`
-//! writes it anew; read the difference before it goes in.
+//! A line `$ …` runs in `sh`, in a temporary folder for each file, which contains the goldens (`caffe/`, `mxnet/`, …).
+//! Its output follows, indented by two spaces: standard output, then standard error with `! ` before each line, then
+//! `[2]` for each `blob` whose status is not 0 (or for that of the line). `UPDATE_EXPECT=1 cargo test -p blob-tests
+//! sessions` rewrites the output; review the difference before you commit it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,7 +17,7 @@ use crate::support::message::{len, shape, var};
 use crate::support::schemas;
 use crate::support::{Folder, changed, compare_cases, data, find, in_locale, ran, tool};
 
-/// Plays the session of this name in a folder that was prepared.
+/// Runs the session of this name in a folder that `prepare` has filled.
 fn play(name: &str, prepare: impl FnOnce(&Folder)) {
     let folder = Folder::new();
     for golden in fs::read_dir(data("")).unwrap() {
@@ -26,16 +25,17 @@ fn play(name: &str, prepare: impl FnOnce(&Folder)) {
         symlink(golden.path(), folder.path().join(golden.file_name())).unwrap();
     }
     prepare(&folder);
-    // What does not begin with `$ ` is said about the lines to type.
+    // A line without `$ ` is a comment.
     compare_cases(&format!("sessions/{name}.txt"), |line| {
         line.strip_prefix("$ ").map_or(String::new(), |typed| shown(&folder, typed))
     });
 }
 
-/// `blob` with its status noted in a file if it is not 0: of a pipe or a list the shell tells the last one's alone.
+/// A shell function `blob` that appends a status other than 0 to a file, because the shell returns only the last status
+/// of a pipe or a list.
 const BLOB: &str = r#"blob() { command blob "$@"; s=$?; [ $s = 0 ] || echo "[$s]" >> "$STATUSES"; return $s; }"#;
 
-/// What a line for the shell shows.
+/// The output of a command line.
 fn shown(folder: &Folder, line: &str) -> String {
     let (mut shell, notes) = (Command::new("sh"), Folder::new());
     let statuses = notes.path().join("statuses");
@@ -65,7 +65,7 @@ fn shown(folder: &Folder, line: &str) -> String {
     }
 }
 
-/// The line without what is another number each time, as a duration is, or with each version of the tool: its receipts.
+/// Masks the parts of a line that change with each run, such as durations, or with each version of the tool: receipts.
 fn masked(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     let number = |at: usize| words.get(at).is_some_and(|word| word.parse::<f64>().is_ok());
@@ -103,7 +103,7 @@ fn only_what_changes_is_masked() {
     assert_eq!(masked(r#"{"bytes_out":8,"seconds":0.1}"#), r#"{"bytes_out":0,"seconds":0}"#);
 }
 
-/// No file of the folder is forgotten.
+/// Every file of the folder has a test.
 #[test]
 fn every_session_is_played() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sessions");
@@ -129,7 +129,7 @@ fn reading() {
         let foreign = [npy("'<c8'", "(2,)", &[0; 16]), npy("'<c8'", "()", &[0; 8])];
         let members: [(&str, &[u8]); 3] = [("a.npy", &plain), ("z.npy", &foreign[0]), ("y.npy", &foreign[1])];
         folder.with("foreign.npz", theirs(zip::CompressionMethod::Stored, &members));
-        // The deflate stream of the second of three arrays breaks.
+        // Of three arrays, the deflate stream of the second one is broken.
         let members: [(&str, &[u8]); 3] = [("a.npy", &values), ("b.npy", &values), ("c.npy", &values)];
         let mut bytes = theirs(zip::CompressionMethod::Deflated, &members);
         let headers = bytes.windows(4).enumerate().filter(|(_, window)| window == b"PK\x03\x04");
@@ -165,7 +165,7 @@ fn writing() {
     play("writing", |folder| {
         let blobs = len(7, &shape(&[1])).repeat(5000);
         folder.with("many.caffemodel", len(100, &[len(1, b"a"), len(2, b"X"), blobs].concat()));
-        // Each with a shape in both ways, which is odd.
+        // Each has both kinds of shape, which gives a warning.
         let blob = [var(1, 1), var(2, 1), var(3, 1), var(4, 1), shape(&[1]), len(5, &1.0_f32.to_le_bytes())].concat();
         folder.with("odd.vector", len(1, &blob).repeat(25));
         let header = concat!(

@@ -1,7 +1,7 @@
-//! What the tool looks like on terminals of 60, 80 and 120 columns, in ASCII and in a pipe: `tests/snapshots`, compared
+//! The tool's output on terminals of 60, 80 and 120 columns, in ASCII and in a pipe is compared with `tests/snapshots`
 //! byte by byte.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p blob-tests snapshots` writes them anew; look at the difference before it goes in.
+//! `UPDATE_EXPECT=1 cargo test -p blob-tests snapshots` rewrites them; review the difference before you commit it.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use expect_test::expect_file;
 
 use crate::support::{command, on_terminal, ran, report};
 
-/// A file of snapshots for each, with the arguments whose output it shows.
+/// The files of snapshots, each with the command lines whose output it has.
 const SHOWN: &[(&str, &[&str])] = &[
     ("info", &["info caffe/net/v1.caffemodel other/mxnet2_row_sparse.npz", "caffe/net/f32_v2.caffemodel"]),
     ("ls", &["ls caffe/net/f32_v2.caffemodel", "ls other/zw.safetensors", "ls other/escape-collision.safetensors"]),
@@ -38,11 +38,11 @@ const SHOWN: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// A duration is another one each time: `in 0.4 ms` is `in TIME`.
+/// Masks durations: `in 0.4 ms` becomes `in TIME`.
 fn masked(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
-        // The duration may stand on a line of its own.
+        // The duration can be wrapped to the next line.
         let mut words: Vec<&str> = line.split(' ').collect();
         for i in 1..words.len() {
             let number = words[i - 1].parse::<f64>().is_ok();
@@ -56,7 +56,7 @@ fn masked(text: &str) -> String {
     out
 }
 
-/// One file: every line of arguments in every surrounding; those that look the same stand together.
+/// One file: every command line on every kind of output. Equal outputs are grouped.
 fn snapshot(lines: &[&str]) -> Option<String> {
     let mut text = String::new();
     for line in lines {
