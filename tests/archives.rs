@@ -1,7 +1,6 @@
-//! Files within archives, and files beside a file: a member is read as if it lay there alone, whatever stands around
-//! it.
+//! Files in archives, and files beside a file: a member is read like a separate file, whatever else is in the archive.
 //!
-//! The archives are Python's and tar(1)'s (`data/archives/make.py`), larger ones the `tar` and `zip` crates'.
+//! The archives were written by Python and tar(1) (`data/archives/make.py`), larger ones by the `tar` and `zip` crates.
 
 use std::fs;
 use std::path::Path;
@@ -71,7 +70,7 @@ fn the_one_tensor_file_of_an_archive_is_read_as_if_it_lay_there_alone() {
         ("ustar-prefix.tar", &format!("{}net.params", "folder/".repeat(20)), TINY),
         ("v7.tar", "bf16_mixed-0000.params", TINY),
         ("links.tar", "real.params", TINY),
-        // As where they are unpacked: the last one of a name.
+        // Of members with the same name the last one counts, as when they are unpacked.
         ("twice.tar", "net.params", TINY),
         ("gzip-inside.tar", "net.params.gz", TINY),
     ] {
@@ -196,7 +195,7 @@ fn a_stored_member_is_not_copied_and_a_deflated_one_is_bounded_and_checked() {
     }
 }
 
-/// A file of these bytes, which are shared with it and not copied.
+/// A file of these bytes, which it shares and does not copy.
 fn open_static(bytes: Vec<u8>) -> Checkpoint {
     Checkpoint::from_source("x", Box::new(Bytes(bytes))).expect("opens")
 }
@@ -258,7 +257,7 @@ fn lengths_that_lie_are_faults_with_their_place() {
         let said = refusal("x.tar", &[&size(field)[..], &[0; 1024]].concat());
         assert!(said.contains(expected), "{said}");
     }
-    // A length of base 256 that is right, and blanks before the digits.
+    // A correct base-256 length, and a length with spaces before its digits.
     let params = fs::read(data(TINY)).expect("readable");
     base256[11] = params.len() as u8;
     for field in [base256, *b"        326\0"] {
@@ -273,7 +272,7 @@ fn long_names_without_end_and_records_that_lie_are_bounded() {
         |len: usize| tar_header("x", b'L', |bytes| bytes[124..135].copy_from_slice(format!("{len:011o}").as_bytes()));
     let long = [&limit(70_000)[..], &vec![b'n'; 70_000 + 144]].concat();
     assert!(refusal("x.tar", &long).contains("a member's long name: expected at most 65536, found 70000"));
-    // Names of names of names: each takes the place of the one before.
+    // Long names of long names: each replaces the one before.
     let loops = [&limit(512)[..], &[b'n'; 512]].concat().repeat(4000);
     let used = peak(|| assert!(refusal("x.tar", &loops).contains("a tar archive without a tensor file")));
     assert!(used < (loops.len() as u64) * 2 + (1 << 20), "{used}");
@@ -358,7 +357,7 @@ fn a_file_that_tar_was_given_twice_is_read_and_a_dot_is_a_name() {
     let link = |kind: u8| tar_header("a", kind, |bytes| bytes[157] = b'a');
     let twice = [file("a"), link(b'1'), vec![0; 1024]].concat();
     assert_eq!(contents(&open("x.tar", &twice).expect("opens")), alone(TINY));
-    // A symbolic link to itself leads nowhere.
+    // A symbolic link to itself has no target.
     assert!(open("x.tar", &[file("a"), link(b'2'), vec![0; 1024]].concat()).is_err());
     let said = refusal("x.tar", &[file("."), file("b"), vec![0; 1024]].concat());
     assert!(said.contains("x.tar/.") || said.contains("\".\""), "{said}");

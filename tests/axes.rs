@@ -1,18 +1,19 @@
-//! Shapes, axes, counts and offsets against tables of the real Caffe, and NeoML's dims against the real NeoML.
-//! Where the original takes what is out of bounds, or dies of its 32-bit counts, the answer asserted is ours: such rows
-//! are counted apart. So are those where Caffe dies of a negative extent, index or start, which no `usize` can be.
+//! Compares shapes, axes, counts and offsets with tables of the real Caffe, and NeoML's dims with the real NeoML. Where
+//! the original accepts arguments out of bounds, or crashes at its 32-bit counts, our result is asserted, and the row
+//! is counted separately. So are rows where Caffe crashes at a negative extent, index or start, which a `usize` cannot
+//! be.
 
 use blob_core::{BlobDim, Dims7, Error, Shape};
 
 use crate::caffe::dims;
 use crate::support::{data, report, rows};
 
-/// What Caffe wrote, or none where it died.
+/// Caffe's result; `None` if it crashed.
 fn answer(cell: &str) -> Option<usize> {
     (cell != "DIE").then(|| cell.parse().expect("a count"))
 }
 
-/// Numbers as we take them, or none where one is negative.
+/// The numbers as `usize`; `None` if one is negative.
 fn unsigned(numbers: &[i64]) -> Option<Vec<usize>> {
     numbers.iter().map(|&n| usize::try_from(n).ok()).collect()
 }
@@ -25,7 +26,7 @@ fn number(cell: &str) -> i64 {
     cell.parse().expect("a number")
 }
 
-/// How many rows are what.
+/// The number of rows by outcome.
 #[derive(Default)]
 struct Tally {
     rows: usize,
@@ -197,10 +198,10 @@ fn legacy_offsets_are_caffes_inside_the_bounds_and_errors_outside() {
     for row in rows(&data("caffe/tables/offset_4.tsv")) {
         tally.rows += 1;
         let shape = shape(&row[1]);
-        // Upstream's may be negative.
+        // Caffe's offset can be negative.
         let expected = (row[6] != "DIE").then(|| number(&row[6]));
         let in_bounds = row[7] == "1";
-        // Upstream compares with `<=`, and but for n not at all from below.
+        // Caffe compares with `<=`, and has no lower bound except for n.
         let is_upstream_bug = expected.is_some() && !in_bounds;
         tally.answered_our_way += usize::from(is_upstream_bug);
         let indices: Vec<i64> = row[2..6].iter().map(|cell| number(cell)).collect();
@@ -225,7 +226,7 @@ fn legacy_offsets_are_caffes_inside_the_bounds_and_errors_outside() {
     tally.report("caffe legacy offsets");
 }
 
-/// What each creation function of NeoML is here; its list of nine is an error.
+/// Our counterpart of each creation function of NeoML; a list of nine extents is an error.
 fn creation(make: &str) -> Result<Dims7, Error> {
     match make {
         "CreateVector(5)" => Dims7::from_leading(&[5]),
@@ -263,7 +264,7 @@ fn dims_are_neomls() {
             check_data_offset(&list("dims"), &list("get_data_offset"), &row["elements"]);
             offsets += 1;
         } else {
-            // About handles, the type of a blob and MaxBlobDescs: not about dims.
+            // Rows about handles, a blob's type and MaxBlobDescs, not about dims.
             about_blobs += 1;
         }
     }
@@ -278,7 +279,7 @@ fn check_data_offset(dims: &[usize], index: &[usize], elements: &serde_json::Val
     let offset = shape.offset(index).expect("inside");
     assert_eq!(Some(offset as u64), elements.as_u64());
     let dims = Dims7::try_from(&shape).expect("seven axes");
-    // The index is of an object: the offset is its number times its size.
+    // The index selects an object: the offset is its index times the object size.
     assert_eq!(offset % dims.object_size(), 0);
     assert!(offset / dims.object_size() < dims.object_count());
     assert_eq!(shape.stride(BlobDim::ListSize).expect("seven axes"), dims.object_size());

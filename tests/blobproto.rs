@@ -1,4 +1,4 @@
-//! BlobProtos of every writer, against what the real Caffe makes of them; ShapeEquals against its table.
+//! BlobProtos of every writer are compared with what the real Caffe reads; ShapeEquals with its table.
 
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::caffe::decode_blob;
@@ -32,7 +32,7 @@ fn messages_become_blobs_and_back() {
     for path in files(&data("caffe/blobproto"), |name| name.ends_with(".binaryproto")) {
         let bytes = std::fs::read(&path).expect("readable");
         let (Ok(blob), Ok(proto)) = (decode_blob(&bytes), BlobProto::decode(&bytes[..])) else { continue };
-        // The forks' raw values are no fields of Caffe's own message.
+        // Caffe's own message does not have the raw values of the forks.
         if proto.data.len().max(proto.double_data.len()) != blob.shape().count() {
             continue;
         }
@@ -65,7 +65,7 @@ fn every_blobproto_reads_as_caffe_reads_it_or_fails_with_a_reason() {
         let (name, read_as, upstream) = (&row[0], &row[2], &row[4]);
         seen.insert(name.clone());
         if name == "diff_short" {
-            // The diff alone is broken: the data load, the pair does not.
+            // Only the diff is broken: the data can be loaded, the pair cannot.
             let checkpoint = open_blob(name).expect("opens");
             checkpoint.load(&checkpoint.entries()[0]).expect("the data load");
             let error = checkpoint.load_pair(&checkpoint.entries()[0]).expect_err("the diff");
@@ -92,7 +92,7 @@ fn every_blobproto_reads_as_caffe_reads_it_or_fails_with_a_reason() {
     report(&format!("caffe blobprotos: {on_disk} files"));
 }
 
-/// A shape and values are enough. A message without either could be anything.
+/// A message with a shape and values is recognized. A message without them could be anything.
 #[test]
 fn blobprotos_are_found_by_content() {
     let mut found = 0;
@@ -103,7 +103,7 @@ fn blobprotos_are_found_by_content() {
             let first = &checkpoint.entries()[0];
             first.fault().is_none() && first.byte_len() > 0 && first.shape().num_axes() > 0
         });
-        // Under a name that says nothing.
+        // With a file name that implies no format.
         let source = Box::new(blob_io::Bytes(bytes));
         match Checkpoint::from_source("x", source) {
             Ok(checkpoint) => assert_eq!(checkpoint.format(), Format::BlobProto, "{name}"),
@@ -162,7 +162,7 @@ fn shapes_are_equal_where_caffe_says_so() {
     report(&format!("caffe ShapeEquals: {count} rows"));
 }
 
-/// A BlobProto with nothing but a shape.
+/// A BlobProto that has only a shape.
 fn proto_bytes(kind: &str, dims: &[i64]) -> Vec<u8> {
     let dims: Vec<u64> = dims.iter().map(|dim| *dim as u64).collect();
     match kind {

@@ -1,6 +1,6 @@
-//! Blobs against tables of the real Caffe: what reshaping, sharing and copying leave, and every operation on blobs
-//! that are empty, untouched or of five axes. Where Caffe dies, crashes or outgrows a buffer, the answer asserted is
-//! ours.
+//! Compares blobs with tables of the real Caffe: the state after reshaping, sharing and copying, and every operation on
+//! blobs that are empty, untouched or of five axes. Where Caffe aborts, crashes or overruns a buffer, our result is
+//! asserted.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn zeros(dims: &[usize]) -> Blob<f32> {
     Blob::new(Shape::new(dims).expect("a shape")).expect("a blob")
 }
 
-/// A memory of these elements, as Caffe's `set_cpu_data` would be handed one.
+/// A memory with these elements, such as Caffe's `set_cpu_data` would get.
 fn external(elements: &[f32]) -> SharedMem {
     SharedMem::from(elements.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>())
 }
@@ -65,7 +65,7 @@ fn reshape_sequence(rows: &[Vec<String>]) {
             assert_eq!(memory.ptr_eq(&before), row[4] == "1", "{row:?}");
         }
         let elements = blob.data().expect("data");
-        // Of a blob without elements Caffe reads what lies there.
+        // For a blob without elements, Caffe reads arbitrary memory.
         if let (Some(first), Some(last)) = (elements.first(), elements.last()) {
             assert_eq!(*first, number::<f32>(&row[5]), "{row:?}");
             assert_eq!(*last, number::<f32>(&row[6]), "{row:?}");
@@ -75,7 +75,8 @@ fn reshape_sequence(rows: &[Vec<String>]) {
     }
 }
 
-/// Caffe's capacity stays that of the blob's own lost buffer: 50 elements over a buffer of 10. Ours is the memory's.
+/// In Caffe the capacity stays that of the blob's own lost buffer: 50 elements for a buffer of 10. Ours is that of the
+/// memory.
 fn outgrow_a_shared_memory(rows: &[Vec<String>]) {
     let mut b = zeros(&[10]);
     b.data_mut().expect("data").fill(5.0);
@@ -105,7 +106,7 @@ fn outgrow_an_external_memory(rows: &[Vec<String>]) {
     assert_eq!(*memory.host(0..40).expect("bytes"), *external(&[1.0; 10]).host(0..40).expect("bytes"));
 }
 
-/// The row tells of fewer bytes than the count needs.
+/// The row has fewer bytes than the count needs.
 fn assert_fresh(blob: &Blob<f32>, row: &[String]) {
     assert!(row[0].contains("UPSTREAM BUG") && number::<usize>(&row[3]) < 4 * number::<usize>(&row[2]));
     assert_eq!(blob.count(), number::<usize>(&row[2]));
@@ -150,15 +151,15 @@ fn what_a_copy_takes_along(rows: &[Vec<String>]) {
     assert!(rows[1][0].ends_with(&format!(": {}", told(&a))), "{rows:?}");
 }
 
-/// How an answer of ours stands to Caffe's.
+/// How our result relates to Caffe's.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Answer {
     Equal,
-    /// Caffe dies or crashes, we have an ordinary answer; or Caffe answers for an element that is not there.
+    /// Caffe aborts or crashes and we have an ordinary result; or Caffe returns an element that does not exist.
     Ours,
-    /// An operation of another crate, or Caffe's device mirror of the shape.
+    /// An operation that another crate tests, or Caffe's device mirror of the shape.
     Elsewhere,
-    /// What Caffe refuses cannot be written here.
+    /// What Caffe refuses does not compile here.
     Unsayable,
 }
 
@@ -187,7 +188,7 @@ fn every_operation_on_odd_blobs_is_ordinary_or_a_typed_error() {
 
 fn odd_blob(name: &str) -> AnyBlob {
     match name {
-        // There is no blob without a shape; this one has no elements either.
+        // A blob always has a shape here; this one has no elements either.
         "Blob()" | "Reshape{0,5} fresh" => zeros(if name == "Blob()" { &[0] } else { &[0, 5] }),
         "Reshape{}" => zeros(&[]),
         "Reshape{3} then {0,5}" => {
@@ -203,7 +204,7 @@ fn odd_blob(name: &str) -> AnyBlob {
     .into()
 }
 
-/// Caffe's answer, if it did not die.
+/// Caffe's result, if it did not crash.
 fn answered(result: &str) -> Option<&str> {
     (result != "DIE").then_some(result)
 }
@@ -243,13 +244,13 @@ fn edge_op(mut blob: AnyBlob, op: &str, result: &str, queue: &Arc<dyn Queue>) ->
     }
 }
 
-/// Something that works on every blob.
+/// An operation that works on every blob.
 fn ordinary<T: PartialEq + std::fmt::Debug>(caffe: Option<&str>, got: Result<T, Error>, expected: T) -> Answer {
     assert_eq!(got.expect("an ordinary answer"), expected);
     caffe.map_or(Answer::Ours, |_| Answer::Equal)
 }
 
-/// An element, which there is only where there are elements.
+/// Access to an element, which fails if there are no elements.
 fn element(caffe: Option<&str>, got: Result<f32, Error>, count: usize) -> Answer {
     match (got, caffe) {
         (Ok(got), Some(caffe)) if count > 0 => {
@@ -283,7 +284,7 @@ fn shape_op(shape: &Shape, op: &str, caffe: Option<&str>) -> Answer {
     match (got, caffe.map(number::<usize>)) {
         (Ok(got), Some(caffe)) if got == caffe => Answer::Equal,
         (Err(_), None) => Answer::Equal,
-        // The first element of a blob that has none; `Blob()`, whose one axis is here and is empty.
+        // The first element of an empty blob; and `Blob()`, which here has one empty axis.
         (Err(Error::IndexOutOfRange { .. }), Some(0)) if shape.count() == 0 => Answer::Ours,
         (Ok(0), None | Some(1)) if shape.dims() == [0] => Answer::Ours,
         (got, caffe) => panic!("{shape}, {op}: {got:?}, Caffe {caffe:?}"),

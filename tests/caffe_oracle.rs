@@ -1,6 +1,6 @@
-//! Our walk over the wire against prost's parser, on generated nets: names, types, shapes, values.
+//! Compares our parser with prost's on generated nets: names, types, shapes, values.
 //!
-//! prost also packs and orders the fields, so the two share no code.
+//! prost also writes the nets, so the two sides share no code.
 
 use proptest::prelude::*;
 use prost::Message;
@@ -76,7 +76,7 @@ fn junk() -> impl Strategy<Value = Vec<u8>> {
     ])
 }
 
-/// The blobs of a net as prost has them, in the order in which prost writes layers: `layers` (2), then `layer` (100).
+/// The blobs that prost parses, in the order in which prost writes layers: `layers` (2), then `layer` (100).
 fn expected(net: &NetParameter) -> Vec<(u32, usize, &BlobProto)> {
     let old = net.layers.iter().map(|l| match &l.layer {
         Some(nested) => &nested.blobs,

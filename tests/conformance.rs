@@ -1,5 +1,5 @@
-//! The conformance suite of `synced-mem` passes every loopback, and finds the broken promise of each wrong backend in
-//! the check that the promise belongs to.
+//! The conformance suite of `synced-mem` passes on every loopback. On each wrong backend it fails in the check of the
+//! promise that the backend breaks.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn siblings_and_foreign_loopbacks_conform_in_pairs() {
     }
 }
 
-/// Without a lie the wrapper conforms, so that what is found is the lie.
+/// Without a lie the wrapper passes, so every failure is caused by the lie.
 #[test]
 fn the_wrapper_itself_conforms() {
     let device = WrongDevice::new(Lie::None);
@@ -50,7 +50,7 @@ fn alone(lie: Lie) -> Result<usize, Failure> {
     conformance::run(&*WrongDevice::new(lie))
 }
 
-/// Each device passes alone; together they fail.
+/// Each device passes alone; the pair fails.
 fn paired(lie: Lie) -> Result<usize, Failure> {
     let device = WrongDevice::new(lie);
     let second: Arc<dyn Device> = device.sibling();
@@ -58,7 +58,7 @@ fn paired(lie: Lie) -> Result<usize, Failure> {
     conformance::run_pair(&*device, &*second)
 }
 
-/// The number of the promise that a lie breaks, the lie, the check that finds it, and the run in which it does.
+/// The number of the broken promise, the lie that breaks it, the check that detects it, and the run with that check.
 type Found = (u8, Lie, &'static str, fn(Lie) -> Result<usize, Failure>);
 
 const LIES: &[Found] = &[

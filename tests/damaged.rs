@@ -1,6 +1,7 @@
-//! A converted file that was damaged is never called sound: its values are not shown, nor is a folder of it replaced.
+//! A converted file that was damaged never passes `verify`, its values are not shown, and a damaged folder is not
+//! replaced.
 //!
-//! One bit is flipped in what the tool wrote, or a receipt is made that the tool would not write.
+//! The tests flip one bit of the tool's output, or make a receipt that the tool would not write.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,7 @@ use crate::support::{self, Folder, Ran, archive, blob};
 const NET: &str = "caffe/net/v1.caffemodel";
 const FIRST: &str = "conv1/0";
 
-/// Converts a file; returns the path, which ends with `/` for a folder.
+/// Converts a file. Returns the path, which ends with `/` for a folder.
 fn converted(source: &str, home: &Path, name: &str) -> String {
     let path = format!("{}/{name}", home.display());
     blob(&["convert", source, "-o", &path]).ok();
@@ -27,17 +28,17 @@ fn flip(path: impl AsRef<Path>, at: usize, bits: u8) {
     fs::write(path, bytes).expect("writable");
 }
 
-/// Where a text stands in a file for the first time.
+/// The offset of the first occurrence of a text in a file.
 fn find(path: &str, text: &[u8]) -> usize {
     support::find(&fs::read(path).expect("readable"), text)
 }
 
-/// Where the values of the first array begin.
+/// The offset of the first array's values.
 fn first_value(path: &str) -> usize {
     Checkpoint::open(path).expect("opens").entries()[0].segments()[0].offset as usize
 }
 
-/// Asserts that `verify` fails and says these words.
+/// Asserts that `verify` fails and prints these words.
 fn fails(args: &[&str], words: &str) -> Ran {
     let ran = blob(&[&["verify"], args].concat()).no();
     assert!(ran.out.contains("FAIL") && ran.out.contains(words), "{words}: {ran:?}");
@@ -84,7 +85,7 @@ fn values_without_their_checksum_are_not_handed_out() {
         assert!(ran.err.contains("CRC-32") && !ran.out.contains("values"), "{way:?}: {ran:?}");
     }
     assert!(!Path::new(&csv).exists() && !Path::new(&npy).exists());
-    // Of a part nothing is claimed.
+    // A slice is not verified.
     assert_eq!(blob(&["show", &npz, FIRST, "--slice", "0"]).code, Some(0));
 }
 
@@ -138,7 +139,7 @@ fn a_receipt_that_is_read_is_written_whatever_the_names() {
     let home = tempfile::tempdir().expect("a folder");
     let source = home.path().join("x.safetensors");
     let names: Vec<String> = (0..2000).map(|i| format!("{i:04}{}", "layer.".repeat(450))).collect();
-    // Their text would be longer than all that is kept of a receipt, too.
+    // The text of these notes would also exceed what is kept of a receipt.
     let metadata = json!({"notes": "\"".repeat((9 << 20) / 4)});
     safetensors(&source, ("BF16", 2), &names, metadata);
     let source = source.to_str().expect("UTF-8");
@@ -158,13 +159,13 @@ fn a_receipt_that_is_damaged_is_a_finding() {
     fails(&[&safe], "the receipt cannot be read");
     let wts = converted(NET, home.path(), "wts/");
     let receipt = format!("{wts}blob.receipt.json");
-    // Its files can be listed all the same.
+    // The tensors can still be listed.
     let text = fs::read_to_string(&receipt).expect("readable");
     let text = text.replace(r#""dtype":"f32""#, r#""dtype":32"#);
     fs::write(&receipt, text).expect("writable");
     fails(&[&wts], "the receipt cannot be read");
     blob(&["convert", NET, "--force", "-o", &wts]).refused("whose digests cannot be read");
-    // The block of an npz: its first mark, a length, the JSON, a length, its last mark.
+    // The metadata block of an npz: first mark, length, JSON, length, last mark.
     let npz = converted(NET, home.path(), "x.npz");
     let whole = fs::read(&npz).expect("readable");
     let mark = b"blob metadata 1\0";
@@ -214,7 +215,7 @@ fn a_conversion_says_what_its_source_s_receipt_denies() {
     for name in ["b.npz", "b/"] {
         blob(&["convert", &safe, "-o", &home.file(name)]).ok().stderr_has(words);
     }
-    // What is rounded or left out on the way is read again for its digest.
+    // Tensors that are transformed are read again for their digest.
     for more in [&["--dtype", "f64"][..], &["--layout", "hwio"]] {
         blob(&[&["convert", &safe, "--force", "-o", &home.file("d.npz")], more].concat()).ok().stderr_has(words);
     }

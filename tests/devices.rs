@@ -1,5 +1,4 @@
-//! `blob devices` on a machine without a driver, on drivers that serve no one, and on the driver of `fake-cuda` with
-//! GPUs.
+//! `blob devices` without a driver, with unusable drivers, and with the driver of `fake-cuda`.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::support::{Ran, blob, command, ran};
 
-/// The tool where the driver is that of `fake-cuda`, set up so.
+/// Runs the tool with the driver of `fake-cuda` in this configuration.
 fn with_driver(args: &[&str], setup: &str) -> Ran {
     let mut tool = command(args);
     tool.env("LD_PRELOAD", control::file()).env("FAKE_CUDA", setup);
     ran(tool, b"")
 }
 
-/// The tool where the loader finds these files first.
+/// Runs the tool so that the loader finds these files first.
 fn with_files(args: &[&str], prepare: impl FnOnce(&mut Command, &Path)) -> Ran {
     let folder = tempfile::tempdir().unwrap();
     let mut tool = command(args);
@@ -33,7 +32,7 @@ fn without_a_function(tool: &mut Command, folder: &Path) {
     tool.env("LD_LIBRARY_PATH", folder);
 }
 
-/// The one line of JSON of an answer, which is one whether there are GPUs or not.
+/// The one line of JSON. The exit code is 0 with and without GPUs.
 fn answer(ran: &Ran) -> Value {
     assert!(ran.code == Some(0) && ran.err.is_empty(), "{ran:?}");
     let mut lines = ran.json();

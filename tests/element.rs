@@ -1,6 +1,6 @@
 //! Element-wise operations and sums as Caffe computes them: every row of its tables.
 //!
-//! Where Caffe differs from IEEE 754 or goes wrong, our documented answer is asserted and the row counted apart.
+//! Where Caffe differs from IEEE 754 or is wrong, our documented result is asserted, and the row is counted separately.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use blob_ops::Scalar;
 use crate::support::blobs::of_f32;
 use crate::support::{data, report, rows};
 
-/// Vigna's SplitMix64, with the seed as initial state.
+/// Vigna's SplitMix64, with the seed as the initial state.
 struct SplitMix(u64);
 
 impl SplitMix {
@@ -73,7 +73,7 @@ fn random_blob(dtype: DType, seed: u64, count: usize) -> AnyBlob {
     blob
 }
 
-/// Exactly rounded, for sums of up to some thousand numbers: TwoSum, and the rounding errors added up in turn.
+/// An exactly rounded sum of up to several thousand numbers: TwoSum, which also sums the rounding errors.
 fn exact_sum(terms: impl Iterator<Item = f64>) -> f64 {
     let (mut high, mut low) = (0.0, 0.0);
     for x in terms {
@@ -102,14 +102,14 @@ fn near(got: f64, want: f64, tolerance: f64, what: &dyn Debug) {
     assert!(off <= tolerance * want.abs(), "{what:?}: {got:e}, want {want:e}, off by {off:e}");
 }
 
-/// The sum against the truth, and against Caffe's within what its sums were measured to be off by.
+/// Compares sums with the exact ones, and with Caffe's within the error that was measured for Caffe's sums.
 fn check_sums(blob: &AnyBlob, part: Part, caffe: [&str; 2], row: &[String]) {
     let caffe_error = if blob.dtype() == DType::F32 { 3e-7 } else { 6e-16 };
     let values = values(blob, part);
     let asum = blob_ops::asum(blob, part).expect("asum").as_f64();
     let sumsq = blob_ops::sumsq(blob, part).expect("sumsq").as_f64();
     near(asum, exact_sum(values.iter().map(|x| x.abs())), 1e-15, &row);
-    // Squares of f64 are rounded; of f32 they are exact.
+    // Squares of f64 are rounded; squares of f32 are exact.
     near(sumsq, exact_sum(values.iter().map(|x| x * x)), 1e-15, &row);
     near(asum, hex_float(caffe[0]), caffe_error + 1e-15, &row);
     near(sumsq, hex_float(caffe[1]), caffe_error + 1e-15, &row);
@@ -154,15 +154,15 @@ fn scale_and_update_are_caffes_bit_for_bit() {
     report(&format!("caffe math: {} rows, {words} words bit for bit", rows.len()));
 }
 
-/// What a row of `special.tsv` records.
+/// The kinds of rows in `special.tsv`.
 enum Special {
     Asum(&'static str),
     Sumsq(&'static str),
     Scaled(f32, &'static str),
 }
 
-/// The rows that have inputs of a few numbers: our answers, as C++ prints them; a row that differs from the table's is
-/// told by why.
+/// The rows whose inputs are a few numbers, with our results as C++ prints them. A comment gives the reason if a row
+/// differs from the table.
 fn special_cases() -> Vec<(&'static str, Vec<f32>, Vec<Special>)> {
     use Special::{Asum, Scaled, Sumsq};
     let (nan, inf) = (f32::NAN, f32::INFINITY);
@@ -172,7 +172,7 @@ fn special_cases() -> Vec<(&'static str, Vec<f32>, Vec<Special>)> {
         // OpenBLAS writes 0 for alpha = 0; IEEE 754 says NaN.
         ("nan_times_0", vec![nan, inf, -inf, 1.0], vec![Asum("nan"), Sumsq("nan"), Scaled(0.0, "nan nan nan 0")]),
         ("nan64_times_0", vec![nan; 64], vec![Asum("nan"), Sumsq("nan"), Scaled(0.0, "")]),
-        // Sums are f64, where these squares and these sums are numbers.
+        // Sums are computed in f64, in which these squares and sums are finite.
         (
             "denorm",
             vec![1e-40, -1e-40],
@@ -183,14 +183,15 @@ fn special_cases() -> Vec<(&'static str, Vec<f32>, Vec<Special>)> {
     ]
 }
 
-/// Whether two numbers are written alike: NaN of either sign, or equal to six digits, zeros with their signs.
+/// Whether two numbers print alike: both are NaN of any sign, or they are equal to six digits, with the same sign of
+/// zero.
 fn alike(got: f64, text: &str) -> bool {
     let want: f64 = text.parse().expect("a number");
     let near = want.is_finite() && (got - want).abs() <= 1e-5 * want.abs();
     got.is_nan() && want.is_nan() || (got == want || near) && got.is_sign_negative() == want.is_sign_negative()
 }
 
-/// What the table says of `case`, and what we say of it.
+/// Compares the table's result for `case` with ours.
 fn check_special(case: &str, theirs: &str, ours: &str, got: &[f64], apart: &mut Vec<String>) {
     let ours = if ours.is_empty() { "nan ".repeat(got.len()) } else { ours.to_string() };
     let numbers: Vec<&str> = ours.split_whitespace().collect();
@@ -239,7 +240,7 @@ fn special_numbers_are_caffes_or_documented() {
     report(&format!("caffe special numbers: {count} rows, {apart} of them answered our way"));
 }
 
-/// Sums of ones, which f32 cannot hold; the number of rows in which Caffe is off.
+/// Sums of ones, which f32 cannot represent. Returns the number of rows in which Caffe is wrong.
 fn check_counts(take: &mut impl FnMut(&str) -> String) -> usize {
     let mut ones = of_f32(&vec![1.0; 40_000_000]);
     let sum = |blob: &AnyBlob| blob_ops::asum(blob, Part::Data).expect("asum");

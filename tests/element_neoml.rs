@@ -1,6 +1,6 @@
 //! Element-wise operations as NeoML computes them: every row of its table, and of its misuses.
 //!
-//! Where NeoML goes wrong, our typed error is asserted, and that nothing has changed.
+//! Where NeoML is wrong, the tests assert our typed error, and that nothing has changed.
 
 use blob_core::{AnyBlob, DType, Part, Shape};
 use blob_ops::{Argument, Error, Mismatch, Scalar};
@@ -10,7 +10,7 @@ use crate::support::blobs::of_f32;
 use crate::support::neoml::{dims, expect, inputs, number, table, words};
 use crate::support::{data, report, rows};
 
-/// Dimensions, every cell where there are few, and the hash of all.
+/// Checks the dimensions, the hash of all elements, and each element if there are few.
 fn check_output(blob: &AnyBlob, row: &Value) {
     let out = &row["out"];
     if let Some(cells) = out["cells"].as_str() {
@@ -55,7 +55,8 @@ fn add_clear_and_fill_are_neomls_bit_for_bit() {
     report(&format!("neoml element-wise: {adds} sums, {objects} objects, {sizes} sizes bit for bit"));
 }
 
-/// The number of objects and their size, seen from outside: what `fill_object` takes and what it fills.
+/// Checks the number of objects and their size from outside: the indices that `fill_object` accepts, and the elements
+/// that it fills.
 fn check_sizes(row: &Value) {
     let shape = Shape::new(dims(&row["in"][0])).expect("a shape");
     let size = |name: &str| row["sizes"][name].as_u64().expect("a size");
@@ -71,7 +72,7 @@ fn check_sizes(row: &Value) {
     }
 }
 
-/// The sums of special numbers that an x86 processor gives with DAZ and FTZ, which NeoML switches on.
+/// The sums of special numbers on an x86 processor with DAZ and FTZ, which NeoML enables.
 #[test]
 fn flushed_sums_are_the_processors() {
     let rows = rows(&data("other/add_daz_ftz.tsv"));
@@ -95,7 +96,7 @@ fn flushed_sums_are_the_processors() {
     report(&format!("sums under DAZ and FTZ: 144 rows, {differ} of them not IEEE 754's"));
 }
 
-/// A blob of three objects of two cells.
+/// A blob of three objects with two elements each.
 fn small(dtype: DType) -> AnyBlob {
     let mut blob = AnyBlob::new(Shape::new([3, 1, 1, 2, 1, 1, 1]).expect("a shape"), dtype).expect("a blob");
     blob_ops::fill(&mut blob, 5, Part::Data).expect("fill");
@@ -118,7 +119,7 @@ fn what_neoml_misuses_is_refused() {
     report("neoml misuse of Add, Fill and ClearObject: 7 cases refused, nothing changed");
 }
 
-/// Whether a misuse of `y` is refused with the error that it deserves; `None` for the misuse of something else.
+/// Whether a misuse of `y` is refused with the right error; `None` for a misuse of something else.
 fn is_refused(case: &str, y: &mut AnyBlob) -> Option<bool> {
     let shape = |dims: [usize; 7]| Shape::new(dims).expect("a shape");
     let blob = |dims, dtype| AnyBlob::new(shape(dims), dtype).expect("a blob");
@@ -146,12 +147,12 @@ fn is_refused(case: &str, y: &mut AnyBlob) -> Option<bool> {
             let result = blob_ops::fill_object(y, 3, 0, Part::Data);
             matches!(result, Err(Error::ObjectOutOfRange { object: 3, objects: 3, .. }))
         }
-        // A negative number cannot be said; what it wraps to is refused.
+        // A negative number cannot be passed; the number that it wraps to is refused.
         "clear_object: num = -1" => {
             let result = blob_ops::fill_object(y, usize::MAX, 0, Part::Data);
             matches!(result, Err(Error::ObjectOutOfRange { objects: 3, .. }))
         }
-        // Here the product fits, and the blob is one object.
+        // Here the product does not overflow, and the blob is one object.
         "create: product overflows int to 0 (65536 x 65536), then ClearObject(5)" => {
             let mut huge = blob([1, 1, 1, 65_536, 65_536, 1, 1], DType::F32);
             let result = blob_ops::fill_object(&mut huge, 5, 0, Part::Data);

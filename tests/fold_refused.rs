@@ -1,4 +1,4 @@
-//! What `fold` leaves as it is, with the layer and the reason; and what becomes of the diffs of what it folds.
+//! Layers that `fold` refuses, with the reason; and the diffs of tensors that it folds.
 
 use blob_convert::transform::{Bound, Fold};
 use blob_convert::{Options, Target, plan};
@@ -22,7 +22,7 @@ const TENSORS: [(&str, &[usize], &[f32]); 9] = [
     ("t/1", &[2], &[0.0, 1.0]),
 ];
 
-/// How many are folded of the net that a prototxt describes, and what is said of each one that is not.
+/// The number of layers folded in the net of a prototxt, and the refusal of each other one.
 fn of(text: &str) -> (usize, Vec<String>) {
     let source = file(Format::Npz, &TENSORS);
     let (fold, refused) = Fold::of(&Bound::new(&described_by(text), &source));
@@ -32,7 +32,7 @@ fn of(text: &str) -> (usize, Vec<String>) {
 const CONV: &str = "layer { name: \"c\" type: \"Convolution\" bottom: \"data\" top: \"c\" } ";
 const NORM: &str = "layer { name: \"n\" type: \"BatchNorm\" bottom: \"c\" top: \"c\" } ";
 
-/// A Scale in place, with its bias and these settings.
+/// A Scale in place, with a bias and these settings.
 fn scale(name: &str, bottom: &str, settings: &str, more: &str) -> String {
     format!(
         "layer {{ name: \"{name}\" type: \"Scale\" bottom: \"{bottom}\" top: \"{bottom}\" \
@@ -56,7 +56,7 @@ fn layers_of_some_phases_and_of_several_values_stay() {
         ),
         (conv("bottom: \"b\" top: \"d\"") + NORM, "n", "\"c\" reads 2 values and writes 2, and one each is expected"),
         (twin + CONV + NORM, "n", "\"c\" writes what another layer writes too"),
-        // The other one is there in training alone, and what it writes is normalised too.
+        // The other convolution exists only in training, and its output is normalised too.
         (
             CONV.to_owned() + &conv("include { phase: TRAIN }").replace("name: \"c\"", "name: \"d\"") + NORM,
             "n",
@@ -93,9 +93,9 @@ fn every_scale_that_stays_is_told() {
         (CONV.to_owned() + relu + &scale("s", "c", "", ""), (0, "s"), behind("r", "ReLU")),
         (CONV.to_owned() + &scale("u", "c", "", ""), (0, "u"), "has no factors or no summands in the file".to_owned()),
         (CONV.to_owned() + NORM + &scale("s", "c", "", "") + &scale("t", "c", "", ""), (1, "t"), behind("s", "Scale")),
-        // The BatchNorm is folded without a Scale of some phases.
+        // The BatchNorm is folded without a Scale that exists only in some phases.
         (CONV.to_owned() + NORM + &scale("s", "c", "", "include { phase: TEST }"), (1, "s"), behind("n", "BatchNorm")),
-        // The Scale of a BatchNorm that stays is not told beside it.
+        // If a BatchNorm is refused, its Scale is not reported separately.
         (CONV.to_owned() + relu + NORM + &scale("s", "c", "", ""), (0, "n"), behind("r", "ReLU")),
     ];
     for (text, (count, layer), reason) in cases {
@@ -131,7 +131,7 @@ fn the_conditions_in_a_file_of_weights_are_read() {
 
 #[test]
 fn a_layer_in_place_is_taken_out_behind_its_one_writer_alone() {
-    // The net that is named is not quite the file's own.
+    // The named net differs slightly from the file's own.
     let text = r#"layer { name: "c" type: "Convolution" bottom: "x" top: "c" convolution_param { bias_term: false } }
         layer { name: "bn" type: "BatchNorm" bottom: "c" top: "c" }"#;
     let [conv, norm] = in_place(&[], &[]);

@@ -1,5 +1,5 @@
-//! A folder that several write at once: one of them has it whole at the end, and nothing else is left. A folder that
-//! was written is read like a file, and what is not ours in it is never lost.
+//! If several processes write a folder at once, the result is complete and from one of them, and nothing else remains.
+//! A written folder is read like a file, and foreign files in it are never lost.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::support::{blob, command, data};
 const WRITERS: usize = 8;
 const RECEIPT: &str = "blob.receipt.json";
 
-/// Begins a folder whose files all hold the writer's number.
+/// Begins a folder whose files all contain the writer's number.
 fn begin(target: &Path, writer: usize, if_exists: IfExists) -> Result<OutputDir, Error> {
     let dir = OutputDir::create(target, if_exists)?;
     let listed =
@@ -30,7 +30,7 @@ fn begin(target: &Path, writer: usize, if_exists: IfExists) -> Result<OutputDir,
     Ok(dir)
 }
 
-/// What each of several writers came to.
+/// The results of several concurrent writers.
 fn race(target: &Path, if_exists: IfExists) -> Vec<Result<(), Error>> {
     let wait = Barrier::new(WRITERS);
     std::thread::scope(|scope| {
@@ -45,7 +45,7 @@ fn race(target: &Path, if_exists: IfExists) -> Vec<Result<(), Error>> {
     })
 }
 
-/// The writer whose files stand in the folder, all of one, beside no other file.
+/// The writer of the folder. Asserts that all files are from one writer, and that no other file remains.
 fn owner(home: &Path, target: &Path) -> usize {
     let there: Vec<PathBuf> = std::fs::read_dir(home).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(there, [target]);
@@ -119,7 +119,7 @@ fn processes_that_write_one_folder_do_not_disturb_each_other() {
 fn what_a_killed_process_left_is_removed_whenever_it_was_killed() {
     let home = tempfile::tempdir().unwrap();
     let target = home.path().join("out");
-    // A process that is killed leaves its temporary, without the lock; what is in it does not count.
+    // A killed process leaves its temporary folder without the lock; its content is ignored.
     for (at, file) in ["a/0.npy", RECEIPT].iter().enumerate() {
         let left = home.path().join(format!(".out.blob-tmp-000000000000000{at}"));
         std::fs::create_dir_all(left.join(file)).unwrap();
@@ -132,7 +132,7 @@ fn what_a_killed_process_left_is_removed_whenever_it_was_killed() {
     assert_eq!(owner(home.path(), &target), 2);
 }
 
-/// Converts a file to a folder with the tool; returns the folder's name as an argument.
+/// Converts a file to a folder with the tool. Returns the folder's path as an argument.
 fn converted(source: &str, home: &Path) -> String {
     let to = format!("{}/wts/", home.display());
     let ran = blob(&["convert", source, "-o", &to]).ok();
@@ -189,7 +189,7 @@ fn a_file_of_a_folder_that_is_wrong_is_named() {
     *other.last_mut().unwrap() ^= 1;
     std::fs::write(&file, &other).unwrap();
     verify("has other bytes than were written");
-    // The same length, and yet a person's work: it stays.
+    // A file of the same length with other content, for example edited by hand, is not replaced.
     for extra in [&[][..], &["-n"]] {
         let args = [&["convert", "caffe/net/v1.caffemodel", "--force", "-o", &wts], extra].concat();
         let refused = blob(&args);

@@ -1,4 +1,4 @@
-//! Folds and fixed gammas of MXNet's symbols: every kind of BatchNorm, and weights that are read as values.
+//! Folds and fixed gammas in MXNet's symbols: every kind of BatchNorm, and weights that other nodes read.
 
 use blob_convert::Options;
 use blob_convert::transform::{Bound, FixGamma, Fold};
@@ -7,7 +7,7 @@ use blob_io::mxnet::Symbol;
 
 use crate::folds::{SAFETENSORS, file, run, value};
 
-/// A symbol as MXNet 1.9.1 writes it: a convolution, a BatchNorm of this type after it, and these nodes.
+/// A symbol as MXNet 1.9.1 writes it: a convolution, a BatchNorm of this type, and these nodes.
 fn symbol(norm: &str, more: &str) -> Symbol {
     let variable = |name: &str| format!(r#"{{"op": "null", "name": "{name}", "inputs": []}}, "#);
     let variables: String =
@@ -22,7 +22,7 @@ fn symbol(norm: &str, more: &str) -> Symbol {
     Symbol::from_bytes("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The tensors of `symbol`, as MXNet's list has them.
+/// The tensors of `symbol`, with the names of MXNet's list.
 const OF_SYMBOL: [(&str, &[usize], &[f32]); 6] = [
     ("arg:c_weight", &[2, 1, 1, 1], &[1.0, 2.0]),
     ("arg:c_bias", &[2], &[0.0, 0.0]),
@@ -46,7 +46,7 @@ fn every_batch_norm_of_mxnet_fixes_gamma_and_one_with_a_relu_stays() {
             true => assert_eq!(reasons, ["is _contrib_BatchNormWithReLU, whose ReLU would be lost"]),
             false => {
                 assert!(refused.is_empty(), "{norm}: {refused:?}");
-                // 1 / sqrt(1 + 0.001), whatever gamma is.
+                // 1 / sqrt(1 + 0.001), because gamma is fixed.
                 let all = run(&source, &Options::new(SAFETENSORS).transform(fold));
                 assert!((value(&all, "arg:c_weight")[0] - 0.999_500_4).abs() < 1e-6, "{norm}");
             }
@@ -64,7 +64,7 @@ fn a_weight_that_another_operator_reads_is_not_folded_into() {
         let reason = format!("cannot be folded alone: {layer:?} shares its tensors with another layer");
         assert_eq!(refused[0].reason, reason);
     }
-    // The net's input may be read as often as it likes.
+    // The net's input may have several readers.
     let (fold, refused) = Fold::of(&Bound::new(
         &symbol("BatchNorm", r#", {"op": "sum", "name": "sum0", "inputs": [[0, 0, 0]]}"#).net,
         &source,

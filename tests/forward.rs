@@ -1,5 +1,5 @@
-//! What a net computes with the weights as PyTorch has them, and with its BatchNorms folded, is what OpenCV and MXNet
-//! compute with the file they were made of. The modules here are naive, in f64, and share no code with the transforms.
+//! A net with converted weights, as PyTorch needs them, and with folded BatchNorms computes what OpenCV and MXNet
+//! compute from the original file. The modules here are naive, in f64, and share no code with the transforms.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use blob_io::{Checkpoint, Error, Format};
 use crate::support::conversion::to_bytes;
 use crate::support::{data, real, report};
 
-/// Weights by PyTorch's names.
+/// Weights with PyTorch's names.
 struct Weights {
     file: Checkpoint,
     is_folded: bool,
@@ -36,7 +36,7 @@ fn floats(file: &Checkpoint, name: &str) -> Option<(Vec<usize>, Vec<f64>)> {
 }
 
 impl Weights {
-    /// The file as PyTorch would have it; with a net, its BatchNorms may be folded first.
+    /// Converts a file for PyTorch. With a net, its BatchNorms can be folded first.
     fn of(source: &Checkpoint, net: Option<&Net>, is_folded: bool) -> Self {
         Self { file: converted(source, net, is_folded).unwrap_or_else(|e| panic!("{e}")), is_folded }
     }
@@ -175,7 +175,7 @@ impl Map {
         self.map(|_, x| x.max(0.0))
     }
 
-    /// Caffe's largest values: windows that reach over the edge count, if they begin before it.
+    /// Caffe's max pooling: a window that extends over the edge counts if it begins before it.
     fn pool_by_two(&self, kernel: usize) -> Self {
         let [channels, rows, columns] = self.dims;
         let len = |n: usize| (n - kernel).div_ceil(2) + 1;
@@ -192,7 +192,7 @@ impl Map {
     }
 }
 
-/// Runs the transforms in the order in which a conversion does.
+/// Runs the transforms in the order of a conversion.
 fn converted(source: &Checkpoint, net: Option<&Net>, is_folded: bool) -> Result<Checkpoint, Error> {
     let bound = net.map(|net| Bound::new(net, source));
     let mut options = Options::new(Format::Safetensors);
@@ -228,7 +228,7 @@ fn compare(ours: &Map, theirs: &[f64], what: &str) {
     assert!(off <= 1e-5 * largest, "{what}: off by {off} of {largest}");
 }
 
-/// Compares what a net of Caffe's computes, with its BatchNorms as they are and folded.
+/// Compares the output of a Caffe net with the golden, without and with folding.
 fn caffe(stem: &str, output: &str, net: impl Fn(&Weights, Map) -> Map) -> Vec<Refusal> {
     let source = Checkpoint::open(data(&format!("caffe/forward/{stem}.caffemodel"))).expect("opens");
     let own = source.net().expect("reads").expect("a net");
@@ -294,7 +294,7 @@ fn an_lstm_computes_what_caffes_formulas_say() {
 
 #[test]
 fn segnets_bn_computes_what_its_formula_says() {
-    // Its weights do not say that it is for inference; the prototxt does.
+    // Only the prototxt says that the net is for inference, not the weights.
     let refused = caffe("segnet", "segnet", |w, x| {
         let x = w.conv("conv1_1", &x, (0, 1, 1));
         let (gain, shift) = (w.get("conv1_1_bn.weight").1, w.get("conv1_1_bn.bias").1);

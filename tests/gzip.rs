@@ -1,5 +1,5 @@
-//! Gzip files are read through, and streams end: what is inside is what the plain file is, what is broken is an error,
-//! what is too much is refused early. The gzip files are flate2's.
+//! Gzip files are read as what they unpack to; a broken one is an error, and one that unpacks to too much is refused
+//! early. flate2 writes the gzip files.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     file.finish().expect("finished")
 }
 
-/// All files of the data.
+/// All files under `tests/data`.
 fn all() -> Vec<PathBuf> {
     let (mut found, mut todo) = (Vec::new(), vec![data("")]);
     while let Some(path) = todo.pop() {
@@ -37,7 +37,7 @@ fn all() -> Vec<PathBuf> {
     found
 }
 
-/// Each entry, and its bytes or why it has none.
+/// Each entry with its bytes, or the error.
 fn contents(file: &Checkpoint) -> Vec<String> {
     let content = |e| match file.view(e) {
         Ok(bytes) => blake3::hash(&bytes).to_string(),
@@ -52,7 +52,7 @@ fn every_golden_is_read_through_gzip_as_it_is_plain() {
     let (mut opened, mut refused) = (0, 0);
     for path in all() {
         let bytes = fs::read(&path).expect("readable");
-        // What is packed already would be packed twice.
+        // Skips files that are already gzip files.
         if bytes.len() > 4 << 20 || bytes.starts_with(b"\x1F\x8B") {
             continue;
         }
@@ -152,7 +152,7 @@ fn a_wrong_bit_is_an_error_or_changes_nothing() {
             same += 1;
         }
     }
-    // The time, the level, the system, the name and a flag: the header only.
+    // Only changes of the header have no effect: time, level, system, name and a flag.
     assert!(same > 0 && same < 20 * 8, "{same}");
 }
 
@@ -172,7 +172,7 @@ fn members_follow_one_another_and_nothing_else_does() {
             assert_eq!(error.reason(), Reason::Malformed, "{error}");
         }
     }
-    // As gzip(1) and Python have it.
+    // Zeros between and after members are accepted, as by gzip(1) and Python.
     let padded = [&gzip(a), &zeros[..], &gzip(b), &zeros].concat();
     let file = Checkpoint::from_bytes("net.caffemodel.gz", padded).expect("zeros between and behind members");
     assert_eq!(contents(&file), contents(&Checkpoint::from_bytes("net.caffemodel", [a, b].concat()).expect("opens")));
@@ -198,7 +198,7 @@ fn a_trailer_that_disagrees_is_said_with_both_numbers() {
     }
 }
 
-/// A gzip file of `begin` and a GiB of zeros, packed once for a thousandth of it.
+/// A gzip file of `begin` and a GiB of zeros. A MiB of zeros is compressed once and repeated.
 fn bomb(begin: &[u8]) -> Vec<u8> {
     let zeros = gzip(&vec![0; 1 << 20]);
     let mut file = gzip(begin);
@@ -245,7 +245,7 @@ fn a_stream_without_an_end_is_refused_at_once_or_at_the_limit() {
     let zero = blob(&["info", "/dev/zero"]);
     assert_eq!(zero.code, Some(2), "{zero:?}");
     assert!(zero.err.contains("of no format that blob knows"), "{zero:?}");
-    // An npy header, then zeros without end.
+    // An npy header, then endless zeros.
     let mut stream = endless();
     let mut limited = command(&["info", "-", "--max-spool", "16M"]);
     limited.stdin(stream.stdout.take().expect("a pipe"));

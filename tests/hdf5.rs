@@ -1,5 +1,5 @@
-//! HDF5 files: Caffe's weights against its protobuf files of the same nets, tensor by tensor; solver states; every
-//! layout and filter that h5py writes; links that lead in circles.
+//! HDF5 files: Caffe's weights equal its protobuf files of the same nets, tensor by tensor; solver states; every layout
+//! and filter that h5py writes; cyclic links.
 
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Format, Kind, Reason};
@@ -12,7 +12,7 @@ fn bytes(file: &Checkpoint, entry: &Entry) -> Vec<u8> {
     file.load(entry).unwrap_or_else(|e| panic!("{e}")).data().bytes().expect("bytes").to_vec()
 }
 
-/// Compares a net's HDF5 weights with its protobuf file; returns how many arrays are equal.
+/// Compares a net's HDF5 weights with its protobuf file. Returns the number of equal arrays.
 fn compare(hdf5: &Checkpoint, proto: &Checkpoint) -> usize {
     assert_eq!((hdf5.format(), hdf5.dialect()), (Format::Hdf5, "Caffe weights"));
     for entry in hdf5.entries() {
@@ -31,7 +31,7 @@ fn caffes_weights_are_those_of_its_protobuf_files() {
         let proto = name.replace("_diff", "");
         let proto = if diffs > 0 { format!("{proto}_v2_diff") } else { format!("{proto}_v2") };
         let proto = Checkpoint::open(data(&format!("caffe/net/{proto}.caffemodel"))).expect("opens");
-        // The blob that conv2 shares with conv1 is stored once; each of its diffs is stored.
+        // The blob that conv2 shares with conv1 is stored once, but each of its diffs is stored.
         let stored = proto.names().filter(|name| *name != "conv2/0").count();
         assert_eq!(compare(&hdf5, &proto), stored, "{name}");
         assert_eq!(hdf5.entries().iter().filter(|e| e.kind() == Kind::Diff).count(), diffs, "{name}");
@@ -57,11 +57,11 @@ fn real_files_are_read() {
     let notes = notes.map(|(key, value)| (key.to_owned(), value.to_owned()));
     assert_eq!((state.dialect(), state.metadata()), ("Caffe solver state", &notes[..]));
     let net = Checkpoint::open(folder.join("cifar10_quick_2018.caffemodel.h5")).expect("opens");
-    // A momentum for each blob, of its shape.
+    // A momentum for each blob, with the blob's shape.
     let shapes = |file: &Checkpoint| file.entries().iter().map(|e| e.shape().clone()).collect::<Vec<_>>();
     assert_eq!(shapes(&state), shapes(&net));
     assert_eq!(state.names().collect::<Vec<_>>(), (0..10).map(|i| format!("@{i}")).collect::<Vec<_>>());
-    // Caffe's own test says what these hold: values 0 to 2399, the labels of each row, and one more.
+    // Caffe's own test documents the content: values 0 to 2399, the labels of each row, and one more dataset.
     let plain = Checkpoint::open(folder.join("sample_data.h5")).expect("opens");
     let packed = Checkpoint::open(folder.join("sample_data_2_gzip.h5")).expect("opens");
     for (file, first) in [(&plain, 0), (&packed, 2400)] {
@@ -73,12 +73,12 @@ fn real_files_are_read() {
     report("HDF5: 4 real files");
 }
 
-/// What `make.py` beside the files wrote: `i * 7 % 251`, row by row.
+/// The values that `make.py` beside the files wrote: `i * 7 % 251` in row-major order.
 fn ramp(entry: &Entry) -> Vec<f64> {
     (0..entry.shape().count()).map(|i| (i * 7 % 251) as f64).collect()
 }
 
-/// As doubles.
+/// An array's values as doubles.
 pub(crate) fn values(file: &Checkpoint, name: &str) -> Vec<f64> {
     let entry = file.entry(name).unwrap_or_else(|| panic!("no {name}"));
     let blob = file.load(entry).unwrap_or_else(|e| panic!("{e}"));
@@ -111,7 +111,7 @@ fn what_h5py_writes_is_read_whatever_the_index_of_the_chunks() {
         let fault = file.entry("chunks/lzf").and_then(Entry::fault).expect("a fault");
         assert_eq!(fault.reason(), Reason::Unsupported, "{fault}");
         assert_eq!(values(&file, "kinds/unwritten"), [0.0; 4]);
-        // Each group once, though `loop` leads to `kinds` and `kinds/up` to the root.
+        // Each group is listed once, although `loop` links to `kinds` and `kinds/up` to the root.
         assert_eq!(values(&file, "hard"), [2.5]);
         assert_eq!(file.entries().len(), 8 + 13 + 12 + 2, "{:?}", file.names().collect::<Vec<_>>());
     }
@@ -179,7 +179,7 @@ fn groups_in_a_circle_end() {
     let mut file = File::new();
     let at = file.add(&[1.0_f32, 2.0].map(f32::to_le_bytes).concat());
     let dataset = file.object(&floats(at));
-    // The root's header comes last, and its place is known before it is written.
+    // The root's header comes last, at an address known before it is written.
     let root = file.0.len() as u64;
     assert_eq!(file.object(&[link("x", dataset), link("me", root)]), root);
     let file = open("x.h5", &file.finish(root)).expect("opens");
@@ -231,7 +231,7 @@ fn a_band_of_chunks_is_held_at_a_time() {
             blob_io::OpenOptions::new().limits(blob_io::Limits { max_alloc: most, ..blob_io::Limits::default() });
         options.open(data("hdf5/earliest.h5")).expect("opens")
     };
-    // 180 bytes in nine chunks of 32: a band of three takes 96.
+    // 180 bytes in nine chunks of 32: a band of three chunks needs 96 bytes.
     let file = open(96);
     assert_eq!(values(&file, "chunks/plain"), ramp(file.entry("chunks/plain").expect("listed")));
     for (most, name, said) in [
@@ -248,7 +248,7 @@ fn a_band_of_chunks_is_held_at_a_time() {
 
 #[test]
 fn headers_of_a_hostile_file_are_not_kept() {
-    // Each of the headers has 8,000 empty messages: a list of them takes much more memory than they do.
+    // Each header has 8,000 empty messages; a list of them would take much more memory than the messages.
     let mut file = File::new();
     let padding = vec![message(0, &[]); 8000];
     let groups: Vec<u64> = (0..20).map(|_| file.object(&padding)).collect();

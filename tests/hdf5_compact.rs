@@ -1,4 +1,5 @@
-//! HDF5's compact datasets, whose values lie within the header: h5py's, the longest, and lengths that lie.
+//! HDF5's compact datasets, whose values are in the object header: from h5py, of maximum length, and with false
+//! lengths.
 
 use blob_io::{Bytes, Entry, Limits, OpenOptions, Reason};
 
@@ -18,7 +19,7 @@ fn compact_values_are_those_that_h5py_wrote() {
         }
         assert_eq!((values(&file, "scalar"), file.entries().len()), (vec![2.5], 8));
         assert_eq!(file.entry("swapped").expect("listed").shape().dims(), [3, 1, 2]);
-        // They are read from their place in the file.
+        // The values are read at their offset in the file.
         let at = file.entry("long").and_then(Entry::offset).expect("a place") as usize;
         let wanted: Vec<u8> = (0..300_u32).map(|i| (i * 7 % 251) as u8).collect();
         assert!(bytes[at..at + 300] == wanted);
@@ -33,12 +34,12 @@ fn file(messages: &[Vec<u8>]) -> Vec<u8> {
     file.finish(root)
 }
 
-/// A layout message with these values, which says that they take `len` bytes.
+/// A layout message with these values, which declares `len` bytes.
 fn layout(len: u16, values: &[u8]) -> Vec<u8> {
     message(8, &[&[3, 0][..], &len.to_le_bytes(), values].concat())
 }
 
-/// The messages of a dataset of `count` floats, but for its layout.
+/// The messages of a dataset of `count` floats, without the layout.
 fn described(count: u64) -> Vec<Vec<u8>> {
     let space = [&[1, 1, 0, 0, 0, 0, 0, 0][..], &count.to_le_bytes()].concat();
     vec![message(1, &space), floats(0).swap_remove(1)]
@@ -79,7 +80,7 @@ fn compact_lengths_that_lie_are_faults() {
     let at = find(&good, &[&[3, 0, 8, 0][..], &two].concat());
     let error = open("x.h5", &changed(&good, at + 2, &[255, 255])).expect_err("malformed");
     assert!(error.to_string().contains("need 65535 bytes"), "{error}");
-    // Prefixes of the file, and bytes of it changed, are errors or other values.
+    // Truncated and changed files give errors or other values.
     let options = OpenOptions::new().limits(Limits { max_alloc: 1 << 20, ..Limits::default() });
     for version in ["earliest", "latest"] {
         let bytes = std::fs::read(data(&format!("hdf5/compact-{version}.h5"))).expect("readable");

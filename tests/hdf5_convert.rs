@@ -1,5 +1,5 @@
-//! Caffe's HDF5 weights in every command of the tool and in every conversion: what they come to is compared with
-//! Caffe's protobuf file of the same net.
+//! Caffe's HDF5 weights in every command of the tool and in every conversion: the results equal those of Caffe's
+//! protobuf file of the same net.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const NETS: [(&str, &str); 4] = [
     ("caffe/net/f64_diff.caffemodel.h5", "caffe/net/f64_v2_diff.caffemodel"),
 ];
 
-/// HDF5 has no copy of the blob that conv2 shares with conv1.
+/// The HDF5 file does not have a copy of the blob that conv2 shares with conv1.
 const SHARED: &str = "conv2/0";
 
 fn open(name: &str) -> Checkpoint {
@@ -47,7 +47,7 @@ fn each_conversion_has_the_arrays_that_caffes_protobuf_file_has() {
             let bytes = written(&source, None, &Options::new(to)).unwrap_or_else(|e| panic!("{hdf5}: {e}"));
             let copy = Checkpoint::from_bytes("x", bytes).expect("opens");
             assert!(arrays(&copy) == expected, "{hdf5} as {to}");
-            // From there into Caffe's own file, which comes out as it was.
+            // Put into Caffe's own file, it leaves that unchanged.
             let into = written(&copy, Some(&golden), &Options::new(Format::CaffeModel));
             let into = into.unwrap_or_else(|e| panic!("{hdf5} over {to}: {e}"));
             assert!(into == std::fs::read(data(proto)).expect("readable"), "{hdf5} over {to}");
@@ -59,7 +59,7 @@ fn each_conversion_has_the_arrays_that_caffes_protobuf_file_has() {
     report(&format!("HDF5: {count} arrays converted, equal to those of Caffe's protobuf files"));
 }
 
-/// A net of Caffe's groups with two floats a blob.
+/// A net in Caffe's HDF5 form, with two floats per blob.
 fn net(layers: &[(&str, u32)]) -> Checkpoint {
     let mut file = File::new();
     let mut groups = Vec::new();
@@ -89,14 +89,14 @@ fn a_new_caffemodel_holds_what_the_hdf5_file_held() {
         let copy = Checkpoint::from_bytes("x.caffemodel", bytes).expect("opens");
         assert!(copy.names().eq(source.names()) && arrays(&copy) == arrays(&source), "{}", source.name());
     }
-    // Which layer a missing blob is shared with, HDF5 does not say.
+    // HDF5 does not store with which layer a missing blob is shared.
     for (hdf5, _) in NETS {
         let refused = written(&open(hdf5), None, &Options::new(Format::CaffeModel)).expect_err("a gap").to_string();
         assert!(refused.contains("names that do not fit: ") && refused.contains("\"conv2/"), "{refused}");
     }
 }
 
-/// The tensors of a line of JSON by their names, without what is of the file: place, layer, warnings.
+/// The tensors of a line of JSON by name, without properties of the file: offset, layer, warnings.
 fn tensors(line: &Value) -> BTreeMap<String, Value> {
     let tensors = line["tensors"].as_array().expect("a list");
     let own = |tensor: &Value| {
@@ -122,7 +122,7 @@ fn every_command_says_of_hdf5_what_it_says_of_the_protobuf_file() {
             expected.remove(SHARED).expect("shared");
             assert_eq!(found, expected, "{args:?} {hdf5}");
         }
-        // Each call is a process.
+        // Only every third, because each call is a process.
         for entry in open(hdf5).entries().iter().step_by(3) {
             let values = |file| blob(&["show", "--json", "--full", file, entry.name()]).json()[0]["values"].clone();
             assert!(values(hdf5).is_array() && values(hdf5) == values(proto), "{hdf5} {}", entry.name());
@@ -132,7 +132,7 @@ fn every_command_says_of_hdf5_what_it_says_of_the_protobuf_file() {
         let info = &blob(&["info", "--json", hdf5]).json()[0];
         assert_eq!((&info["format"], &info["dialect"]), (&"hdf5".into(), &"Caffe weights".into()));
         blob(&["verify", "--finite", "--strict", hdf5]).ok().stdout_has("all values finite");
-        // The one difference: the copy that HDF5 does not have.
+        // The only difference is the copy that HDF5 does not have.
         let verify = blob(&["verify", "--json", hdf5, "--against", proto]);
         let findings = verify.json()[0]["findings"].as_array().map(Vec::len);
         assert!((verify.code, findings) == (Some(1), Some(1)) && verify.out.contains(SHARED), "{verify:?}");

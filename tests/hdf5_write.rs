@@ -1,5 +1,5 @@
-//! HDF5 as it is written: what this crate's reader finds in it, Caffe's form against Caffe's own files, what is
-//! refused. `cargo xtask interop` has h5py and Caffe read it.
+//! Writing HDF5: our reader reads it back, Caffe's form equals Caffe's own files, tensors that HDF5 cannot hold are
+//! refused. `cargo xtask interop` lets h5py and Caffe read the files.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::caffe_convert::written;
 use crate::support::tensors::{Tensor, check_identity, tensors, written as written_by};
 use crate::support::{data, open, real, report};
 
-/// Whether HDF5 can hold these names as paths, one beside the other.
+/// Whether HDF5 can hold all these names as paths.
 fn fit(tensors: &[Tensor]) -> bool {
     let path = |name: &str| name.split('/').all(|part| !part.is_empty() && part != "." && !part.contains('\0'));
     let below = |a: &Tensor, b: &Tensor| b.name.strip_prefix(&*a.name).is_some_and(|rest| rest.starts_with('/'));
@@ -45,7 +45,8 @@ fn word(bytes: &[u8], at: u64) -> u64 {
     u64::from_le_bytes(bytes[at as usize..][..8].try_into().expect("eight"))
 }
 
-/// Looks a name up in the root as libhdf5 does, by the keys of the tree's nodes; returns where its header lies.
+/// Looks up a name in the root group as libhdf5 does, by the keys of the tree's nodes. Returns the address of its
+/// object header.
 fn look_up(file: &[u8], name: &str) -> Option<u64> {
     let (mut node, names) = (word(file, 80), word(file, word(file, 88) + 24));
     let text = |at: u64| file[(names + at) as usize..].split(|b| *b == 0).next().expect("a text");

@@ -1,6 +1,7 @@
-//! Hostile files: cut, changed byte by byte, with extreme lengths. No panic, bounded memory, an error with its place.
+//! Hostile files: truncated, changed byte by byte, with extreme lengths. No panic, bounded memory, and an error with
+//! its offset.
 //!
-//! Every golden up to 64 KiB takes part; memory is counted for each thread by the allocator.
+//! Uses every golden up to 64 KiB. The allocator counts the memory of each thread.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::support::archive::safetensors;
 use crate::support::message::{len, varint};
 use crate::support::{data, open, report};
 
-/// What opening and loading may take beyond the payload, and for each array listed.
+/// The memory that opening and loading may use beyond the payload, and for each listed array.
 const BASE: u64 = 16 << 20;
 const PER_ARRAY: u64 = 256;
 
@@ -22,7 +23,7 @@ struct Golden {
     bytes: Vec<u8>,
 }
 
-/// A family's files of different content up to `limit` bytes, of which there must be at least one.
+/// The files of a family up to `limit` bytes, without duplicates. There must be at least one.
 fn goldens(family: usize, limit: u64) -> Vec<Golden> {
     let (name, folders) = FAMILIES[family];
     let mut seen = BTreeSet::new();
@@ -37,7 +38,7 @@ fn goldens(family: usize, limit: u64) -> Vec<Golden> {
         let skip = ["json", "jsonl", "py", "tsv", "f32", "f64", "md", "states"];
         let extension = path.extension().map(|e| e.to_string_lossy().into_owned()).unwrap_or_default();
         let len = path.metadata().expect("metadata").len();
-        // Caffe's nets are stored as HDF5 too.
+        // Caffe's folder also has HDF5 files.
         let is_other = (extension == "h5") != (name == "hdf5");
         if len > limit || is_other || skip.contains(&extension.as_str()) {
             continue;
@@ -56,7 +57,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().expect("a name").to_string_lossy().into_owned()
 }
 
-/// Opens, lists and loads; checks memory and errors. Returns whether everything was read.
+/// Opens, lists and loads a file, and checks memory and errors. Returns whether everything was read.
 fn exercise(name: &str, bytes: &[u8]) -> bool {
     let len = bytes.len() as u64;
     let source: Arc<[u8]> = bytes.into();
@@ -91,19 +92,19 @@ fn check_error(name: &str, len: u64, error: &Error) {
     match error {
         Error::Malformed { .. } | Error::LimitExceeded { .. } => {
             let offset = error.offset().expect("an offset");
-            // What a directory says to lie behind the end of the file is named by the place it gives.
+            // For data beyond the end of the file, the error has the offset in the directory.
             let lies_behind = text.contains(", but 0 are left");
             assert!(offset <= len || lies_behind, "{text}: offset beyond {len}");
         }
         Error::NotTensors { .. } | Error::Unsupported { .. } => {}
-        // An archive of which one file would have to be chosen.
+        // An archive with several tensor files.
         Error::Several { .. } => {}
-        // Sizes that a file declares and its bytes bear out, and memory does not hold, cannot be among these.
+        // No file here has the bytes for an array that does not fit into memory.
         other => panic!("{name}: {other:?}"),
     }
 }
 
-/// What each family of formats puts on trial.
+/// Each family of formats, with the folders of its files.
 const FAMILIES: [(&str, &[&str]); 6] = [
     ("caffe", &["caffe/blobproto", "caffe/net", "caffe/misc"]),
     ("mxnet", &["mxnet/golden", "mxnet/malformed"]),
@@ -113,10 +114,10 @@ const FAMILIES: [(&str, &[&str]); 6] = [
     ("archives", &["archives"]),
 ];
 
-/// How many trials of a kind the HDF5 files get: each takes 0.4 ms, and there are a million.
+/// The maximum number of trials of a kind for HDF5 files: each takes 0.4 ms, and there would be a million.
 const MOST_OF_HDF5: usize = 32_000;
 
-/// Which trials are run: all of them, or a sample of HDF5's by a fixed seed.
+/// Chooses the trials to run: all of them, or for HDF5 a sample by a fixed seed.
 struct Sample {
     one_in: usize,
     random: u64,
@@ -140,7 +141,7 @@ impl Sample {
         takes
     }
 
-    /// How many were run.
+    /// The number of trials, in words.
     fn count(&self) -> String {
         let Self { tried, total, .. } = self;
         if tried == total { tried.to_string() } else { format!("{tried} (sampled by a fixed seed from {total})") }
@@ -162,7 +163,7 @@ fn prefixes(family: usize) {
 
 fn changes(family: usize) {
     let goldens = goldens(family, 64 << 10);
-    // Every value in small files.
+    // In small files, every value of a byte.
     let all = |golden: &Golden| golden.bytes.len() <= 1 << 10;
     let total = goldens.iter().map(|golden| golden.bytes.len() * if all(golden) { 255 } else { 4 }).sum();
     let mut sample = Sample::new(family, total);
@@ -187,7 +188,7 @@ fn changes(family: usize) {
 fn extremes(family: usize) {
     let values: [u64; 8] =
         [u64::MAX, i64::MAX as u64, 1 << 63, u64::from(u32::MAX), i32::MAX as u64, 1 << 31, 1 << 40, 0];
-    // The least HDF5 file is of some kilobytes, the least tar of two.
+    // The smallest HDF5 file has several kilobytes, the smallest tar two.
     let limit = match FAMILIES[family].0 {
         "hdf5" => 8 << 10,
         "archives" => 2 << 10,
@@ -213,7 +214,7 @@ fn extremes(family: usize) {
     report(&format!("hostile {}: {} lengths replaced by extremes", FAMILIES[family].0, sample.count()));
 }
 
-/// The three trials of each family, each a test of its own because each takes long.
+/// The three kinds of trials for each family, as separate tests because each takes long.
 macro_rules! trials {
     ($($family:ident: $at:expr),*) => { $(
         mod $family {
@@ -239,7 +240,7 @@ trials! { caffe: 0, mxnet: 1, other: 2, neoml: 3, hdf5: 4, archives: 5 }
 
 #[test]
 fn a_million_arrays_stay_within_their_bound() {
-    // One layer, two bytes a blob: the smallest way to list an array.
+    // One layer with two bytes per blob, the smallest encoding of an array.
     let mut file = len(100, &len(7, b"").repeat(1 << 20));
     assert!(!exercise("million.caffemodel", &file), "each of them lacks its value");
     // One more is one too many.
@@ -251,7 +252,7 @@ fn a_million_arrays_stay_within_their_bound() {
 
 #[test]
 fn a_million_places_of_a_neoml_array_stay_within_their_bound() {
-    // A byte a place: the smallest way to list what is no array.
+    // One byte per entry, the smallest encoding of an absent array.
     let file = [&(1_u32 << 20).to_le_bytes()[..], &vec![1; 1 << 20]].concat();
     let bytes: Arc<[u8]> = file.into();
     let open = || {
@@ -265,7 +266,7 @@ fn a_million_places_of_a_neoml_array_stay_within_their_bound() {
 
 #[test]
 fn one_long_name_many_times_is_refused() {
-    // A layer name of 60,000 bytes, and blobs that repeat it at two bytes each.
+    // A layer name of 60,000 bytes, which blobs of two bytes each repeat.
     let file = len(100, &[len(1, &[b'n'; 60_000]), len(7, b"").repeat(10_000)].concat());
     exercise("names.caffemodel", &file);
     let error = open("names.caffemodel", &file).expect_err("too long");
@@ -274,7 +275,7 @@ fn one_long_name_many_times_is_refused() {
 
 #[test]
 fn a_million_tensors_in_a_json_header_stay_within_their_bound() {
-    // Each of a dtype that blobs do not have: the costliest kind of entry that a short text makes.
+    // Arrays of an unsupported dtype: the entries that use the most memory for a short text.
     let mut json = String::from("{");
     for i in 0..1 << 20 {
         json += &format!(r#""{i:x}":{{"dtype":"F8","shape":[0],"data_offsets":[0,0]}},"#);
@@ -289,7 +290,7 @@ fn a_million_tensors_in_a_json_header_stay_within_their_bound() {
 
 #[test]
 fn a_million_members_of_a_zip_stay_within_their_bound() {
-    // No content, and one name: each is an array with a fault, and a name of its own.
+    // Empty members with the same name: each becomes a broken array with a unique name.
     let (mut file, mut central) = (Vec::new(), Vec::new());
     let count = 1_u64 << 20;
     for _ in 0..count {

@@ -1,4 +1,4 @@
-//! Within one format: a conversion that asks for nothing else gives the same bytes, and what is asked for is done.
+//! A conversion within one format keeps the bytes, unless an option changes them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,7 +16,7 @@ fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).expect("readable")
 }
 
-/// Every file that opens, with those of formats that a conversion does not bring back.
+/// Every file that opens, also those of formats that cannot be restored by a receipt.
 fn all_sources() -> Vec<(PathBuf, Checkpoint)> {
     let mut found = sources();
     for folder in ["other", "hdf5", "hdf5/tiny", "shards"] {
@@ -26,7 +26,7 @@ fn all_sources() -> Vec<(PathBuf, Checkpoint)> {
     found
 }
 
-/// Files that their own framework could not have written, copied as far as they were understood.
+/// Files that their framework could not have written, of which only the parsed parts are copied.
 const UNDERSTOOD: [&str; 0] = [];
 
 #[test]
@@ -89,20 +89,20 @@ fn what_is_asked_for_is_done_also_within_one_format() {
             assert_eq!((ran.code, &ran.json()[0]["copy"]), (Some(0), &json!(false)), "{ran:?}");
             assert!(read(Path::new(&out)) != kept, "{file} {asked:?}");
         }
-        // A gzip file is unpacked, and what comes out is written anew.
+        // A gzip file is not copied: what it unpacks to is written anew.
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(&kept).expect("memory");
         std::fs::write(folder.file("x.gz"), packed.finish().expect("memory")).expect("written");
         let ran = blob(&["convert", "--json", "--force", &folder.file("x.gz"), "-o", &out]);
         assert_eq!((ran.code, &ran.json()[0]["copy"]), (Some(0), &json!(false)), "{ran:?}");
     }
-    // A receipt is wanted, where its digest is.
+    // --sha256 requests a receipt.
     let out = folder.file("y.npz");
     let ran = blob(&["convert", "--sha256", "other/numpy_savez.npz", "-o", &out]);
     assert_eq!((ran.code, receipt(&Checkpoint::open(&out).expect("opens")).is_object()), (Some(0), true), "{ran:?}");
 }
 
-/// A copy is read as a whole: what is broken in it is not passed on.
+/// A copied file is checked as a whole, so that a broken one is not passed on.
 #[test]
 fn a_broken_file_is_not_copied() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -114,7 +114,7 @@ fn a_broken_file_is_not_copied() {
     let refused = convert(&open("x.npz", &bytes).expect("opens"), &Options::new(Format::Npz), &out);
     assert!(refused.expect_err("a checksum").to_string().contains("CRC"), "it says why");
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
-    // What the reference reader refuses is mended, not copied.
+    // A file that the reference reader refuses is rewritten, not copied.
     let mut long = read(&data("other/two.safetensors"));
     long.extend([0; 7]);
     let source = open("x.safetensors", &long).expect("opens");
@@ -123,8 +123,8 @@ fn a_broken_file_is_not_copied() {
     assert_eq!(Checkpoint::open(&out).expect("opens").faults().len(), 0);
 }
 
-/// The archive with another first byte in this array, and with the checksum that the member then has, wherever it
-/// stood.
+/// The archive with another first byte in this array, and with the member's new checksum wherever the old one was
+/// stored.
 fn with_other_values(bytes: &[u8], entry: &Entry) -> Vec<u8> {
     let at = entry.offset().expect("stored") as usize;
     let (begin, end) = (find_back(bytes, at, b"\x93NUMPY"), at + entry.byte_len() as usize);
@@ -139,13 +139,13 @@ fn with_other_values(bytes: &[u8], entry: &Entry) -> Vec<u8> {
     wanted
 }
 
-/// Where a text stands the last time before a place.
+/// The offset of the last occurrence of a text before an offset.
 fn find_back(bytes: &[u8], at: usize, text: &[u8]) -> usize {
     bytes[..at].windows(text.len()).rposition(|window| window == text).expect("it is there")
 }
 
-/// The way back gives an npz the checksums of the values that it gets, where its writer stored them: before a member
-/// or, as in a stream, behind it.
+/// A restored npz gets the checksums of its new values where its writer stored them: before a member or, in a streamed
+/// archive, after it.
 #[test]
 fn an_npz_comes_back_and_other_values_have_their_checksums() {
     for file in ["other/numpy_savez.npz", "other/numpy_stream.npz"] {
@@ -173,7 +173,7 @@ fn an_npz_comes_back_and_other_values_have_their_checksums() {
             let opened = open("x.npz", &found).expect("opens");
             let checked = opened.check(opened.entry(entry.name()).expect("there"), &mut |_| Ok(()));
             checked.unwrap_or_else(|e| panic!("{e}"));
-            // From beginning to end as well.
+            // Also from beginning to end.
             std::fs::write(&carrier, &changed).expect("written");
             let path = carrier.to_str().expect("UTF-8");
             let output = command(&["convert", path, "--to", "npz", "-o", "-"]).output().expect("runs");

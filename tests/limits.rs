@@ -1,4 +1,4 @@
-//! What Caffe's reader takes silently and should not: the table of caffe.md §3.7, and models of many pieces.
+//! Files that Caffe's reader silently accepts and should not (the table in caffe.md §3.7), and models of many pieces.
 
 use blob_convert::{Options, Silent, Target, plan};
 use blob_io::{Bytes, Checkpoint, Error, Format, IfExists};
@@ -16,7 +16,7 @@ fn golden() -> Vec<u8> {
     std::fs::read(data("caffe/net/f32_v2.caffemodel")).expect("readable")
 }
 
-/// A golden with bytes behind it.
+/// A golden with bytes after it.
 fn followed_by(bytes: &[u8]) -> Vec<u8> {
     [golden(), bytes.to_vec()].concat()
 }
@@ -29,7 +29,7 @@ fn preceded_by(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn hostile_top_levels_of_a_net_are_refused() {
     let end = golden().len() as u64;
-    // Caffe stops at the first of these and calls the file whole.
+    // Caffe stops at these bytes and accepts the file.
     for (bytes, what) in [
         (followed_by(&[0]), "field number of 1 or more"),
         (followed_by(&[0; 16]), "field number of 1 or more"),
@@ -79,7 +79,7 @@ fn in_pieces(name: &str, n: usize, chunks: usize) -> (Vec<u8>, Vec<u8>, Vec<u8>)
     (message::layer(name, &blob), data, diff)
 }
 
-/// Names and bytes of a file's tensors.
+/// The names and bytes of a file's tensors.
 fn contents(checkpoint: &Checkpoint) -> Vec<(String, Vec<u8>)> {
     let view = |e| checkpoint.view(e).expect("views").into_owned();
     let mut all: Vec<_> = checkpoint.entries().iter().map(|e| (e.name().to_owned(), view(e))).collect();
@@ -89,7 +89,7 @@ fn contents(checkpoint: &Checkpoint) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn a_model_of_many_pieces_converts() {
-    // Over five MiB, so that tensors begin, end and lie across what is read at once, one of them in mixed chunks.
+    // Over five MiB, so that tensors begin in, end in and cross the pieces of a read; one of them is in mixed chunks.
     let mut file = Vec::new();
     let mut expected = Vec::new();
     for (name, n, chunks) in [("a", 3, 1), ("b", 700_001, 5), ("c", 1, 1), ("d", 77_777, 3)] {
@@ -134,7 +134,7 @@ fn arrays_in_many_pieces_stay_within_the_file_s_bound() {
     let used = peak(|| checkpoint = Some(open(file).expect("opens")));
     let checkpoint = checkpoint.expect("opened");
     assert!(used < (16 << 20) + 256 * 60, "{used}");
-    // The first two fit; what is beyond the bound is listed with what is wrong.
+    // The first two are within the limit; the others are listed with a fault.
     assert!(checkpoint.load(&checkpoint.entries()[1]).is_ok());
     let error = checkpoint.load(&checkpoint.entries()[59]).expect_err("too many pieces");
     assert!(error.to_string().contains("separate runs"), "{error}");

@@ -1,5 +1,6 @@
-//! Every small golden file to every written format: what is written opens again as that format, `verify` finds it equal
-//! to its source, and the digest of its tensors is the same exactly if they are; what does not fit leaves no file.
+//! Converts every small golden file to every written format. The result opens as that format, passes `verify` against
+//! its source, and has the same digest exactly if the tensors are the same. A conversion that is refused leaves no
+//! file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use blob_io::{Checkpoint, Format, OpenOptions};
 use crate::support::conversion::to_file;
 use crate::support::{Folder, data, report};
 
-/// Larger files add time, and no forms.
+/// Larger files would add time, but no other forms.
 const LARGEST: u64 = 32 << 10;
 
 fn goldens(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -29,7 +30,7 @@ fn goldens(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The file that a conversion writes; none where the format cannot hold the tensors, and then nothing is left.
+/// The file that a conversion writes; `None` if the format cannot hold the tensors, and then no file is left.
 fn converted(source: &Checkpoint, to: Format, options: &Options, folder: &Folder) -> Option<Checkpoint> {
     let path = folder.path().join("out").with_extension(to.extensions().first().unwrap_or(&"bin"));
     let what = format!("{} to {to}", source.name());
@@ -37,7 +38,7 @@ fn converted(source: &Checkpoint, to: Format, options: &Options, folder: &Folder
         let said = error.to_string();
         assert!(said.len() > 20, "{what}: {said}");
         assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0, "{what}: {said}");
-        // What records of MXNet's newest version alone hold.
+        // Only records of MXNet's newest version can hold scalars.
         let is_scalar = to == Format::MxnetList && said.contains("has no axes");
         return is_scalar
             .then(|| converted(source, to, &options.clone().with(|o| o.params_version = Some(Version::V3)), folder))
@@ -52,14 +53,14 @@ fn converted(source: &Checkpoint, to: Format, options: &Options, folder: &Folder
     Some(written)
 }
 
-/// How many arrays there are if each sparse one counts once.
+/// The number of arrays, where a sparse array counts once.
 fn dense(source: &Checkpoint) -> u64 {
     let is_part = |kind| matches!(kind, blob_io::Kind::Indices | blob_io::Kind::Indptr);
     let arrays = source.entries().iter().filter(|entry| entry.dtype().is_some() && !is_part(entry.kind()));
     arrays.count() as u64
 }
 
-/// What two files must have in common to have one digest; of the bytes, a checksum of another kind.
+/// The properties on which the digest depends, with a CRC in place of the bytes.
 fn tensors(checkpoint: &Checkpoint) -> BTreeSet<(String, &'static str, Vec<usize>, u32)> {
     let arrays = checkpoint.entries().iter().filter_map(|entry| Some((entry, entry.dtype()?)));
     let arrays = arrays.map(|(entry, dtype)| {
@@ -84,7 +85,7 @@ fn what_a_format_holds_is_equal_to_its_source() {
             continue;
         }
         opened += 1;
-        // What cannot be read has no digest, and is not written.
+        // A file that cannot be read has no digest, and is not converted.
         if digests::digest(Subject::Tensors(&source), Algorithm::Blake3, &Silent).is_err() {
             let folder = Folder::new();
             for to in Format::ALL.iter().copied() {
@@ -93,13 +94,13 @@ fn what_a_format_holds_is_equal_to_its_source() {
             continue;
         }
         let (all, hash) = (tensors(&source), digest(&source));
-        // No two of the goldens have one digest and other tensors, nor the other way round.
+        // Two goldens have the same digest exactly if their tensors are the same.
         assert_eq!(by_digest.entry(hash.clone()).or_insert(all.clone()), &all, "{}", path.display());
         assert_eq!(by_tensors.entry(all.clone()).or_insert(hash.clone()), &hash, "{}", path.display());
         let is_sparse = source.entries().iter().any(|entry| entry.sparse().is_some());
         for to in Format::ALL.iter().copied() {
             let folder = Folder::new();
-            // Such as have names, by which each is found.
+            // The formats with names, by which each array is found.
             if is_sparse && matches!(to, Format::Hdf5 | Format::MxnetList | Format::Npz | Format::Safetensors) {
                 converted(&source, to, &Options::new(to).with(|o| o.dense = true), &folder);
             }
@@ -109,7 +110,7 @@ fn what_a_format_holds_is_equal_to_its_source() {
                 continue;
             };
             let same = tensors(&written) == all;
-            // bf16 in an npz is u16 to a reader, and bf16 by its receipt.
+            // bf16 in an npz is u16 for other readers, and bf16 by its receipt.
             let keeps = to == Format::Npz && all.iter().any(|(_, dtype, ..)| *dtype == "bf16");
             assert_eq!(digest(&written) == hash, same || keeps, "{} to {to}", path.display());
             count[1] += 1;

@@ -1,5 +1,5 @@
-//! Merge, split and transpose as NeoML computes them: every row of the tables of its library and of its Python wheel,
-//! and what it does when it is misused, which here is a typed error before a byte moves.
+//! Merge, split and transpose as NeoML computes them: every row of the tables of its library and of its Python wheel.
+//! What NeoML does when misused is a typed error here, before a byte moves.
 
 mod misuse;
 
@@ -14,7 +14,7 @@ fn zeros(extents: &Value, dtype: DType) -> AnyBlob {
     AnyBlob::new(shape(&dims(extents)), dtype).expect("a blob")
 }
 
-/// Both forms of the operation that the row names; `false` for a row of another kind.
+/// Checks both forms of the operation that the row names. Returns false for a row of another kind.
 fn check(row: &Value) -> bool {
     let blobs = inputs(row);
     let parts: Vec<&AnyBlob> = blobs.iter().collect();
@@ -91,7 +91,7 @@ fn transpose_rows() {
     check_table("cpp/transpose.jsonl", 262);
 }
 
-/// The wheel's ConcatObject forgets ListSize and loses cells; ours does not.
+/// The wheel's ConcatObject ignores ListSize and loses elements; ours does not.
 #[test]
 fn rows_of_the_python_layers() {
     check_table("py/layer_oracle.jsonl", 181);

@@ -1,4 +1,4 @@
-//! Names as PyTorch has them and as a file of names says, and the order of values that goes with them.
+//! PyTorch's names, maps of names, and the order of values that PyTorch's names imply.
 
 use blob_convert::transform::{BatchNorm, Bound, Names, TorchLayout, Transform};
 use blob_convert::{Options, Target, plan};
@@ -81,7 +81,7 @@ fn torchs_names_follow_the_layers() {
     assert_eq!(new, expected);
     assert_eq!(planned.notes()[1], "names: 1 Scale merged with their BatchNorm, found by topology");
     assert_eq!(planned.notes()[2], "names: 1 of 11 stay as they are: \"odd/0\"");
-    // Without wires the names decide, and it is said.
+    // Without tops and bottoms the names decide, and a note says so.
     let bare: String = text.replace("bottom: \"c\"", "").replace("top: \"c\"", "");
     let bare = prototxt("bare", bare.as_bytes()).expect("a net");
     let bound = Bound::new(&bare, &source);
@@ -91,7 +91,7 @@ fn torchs_names_follow_the_layers() {
             .notes()
             .to_vec();
     assert_eq!(planned[0], "names: 1 Scale merged with their BatchNorm, found by name");
-    // Without a net nothing is guessed.
+    // Without a net no layer is guessed.
     let planned = plan(&source, &Options::new(SAFETENSORS).transform(Names::torch(None, &source)), &Target::Stdout)
         .expect("plans")
         .notes()
@@ -104,7 +104,7 @@ fn torchs_names_follow_the_layers() {
     );
 }
 
-/// One of another axis, or one factor for all channels, is no part of a BatchNorm.
+/// A Scale on another axis, or with one factor for all channels, is not part of a BatchNorm.
 #[test]
 fn a_scale_that_is_not_by_channel_keeps_a_module_of_its_own() {
     for param in ["axis: 2", "num_axes: 0", "num_axes: -1"] {
@@ -158,14 +158,14 @@ fn fully_connected_weights_become_output_by_input() {
     assert_eq!(value(&run(&source, &options), "ip/0"), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
 }
 
-/// Were each line tried for each name, this would take minutes.
+/// This would take minutes if each line were tried for each name.
 #[test]
 fn a_long_map_is_read_at_once() {
     const LINES: usize = 60_000;
     let old = |i: usize| format!("layer{i}/weight");
     let names: Vec<String> = (0..LINES).map(old).collect();
     let mut text: String = (0..LINES).rev().map(|i| format!("{} new.{i}\n", old(i))).collect();
-    // The first line that fits decides, whether it has a star or not.
+    // The first line that matches decides, with or without a star.
     text.insert_str(0, "layer7*/weight star.$1\n");
     text += "layer5*/weight never.$1\nlayer1/weight never\n";
     let begun = std::time::Instant::now();

@@ -1,5 +1,5 @@
 //! Malformed NeoML files: every file that was tried on the real library (`malformed_release.jsonl`, "load: …") has a
-//! stated outcome, and what breaks a net is named with its layer.
+//! documented outcome, and errors in a net name the layer.
 
 use blob_io::{Checkpoint, Error, Format, OpenOptions};
 
@@ -20,19 +20,19 @@ fn golden(path: &str) -> Vec<u8> {
     std::fs::read(data("neoml").join(path)).expect("readable")
 }
 
-/// What we make of a file that the real library was given.
+/// Our outcome for a file that the real library was given.
 enum Outcome {
-    /// An error at this byte, whose message holds this text.
+    /// An error at this offset, whose message contains this text.
     Error(u64, &'static str),
-    /// It opens, with a warning that holds this text, where one is given.
+    /// It opens; if the text is not empty, with a warning that contains it.
     Opens(&'static str),
-    /// It is not asked here.
+    /// It is tested elsewhere.
     Elsewhere,
 }
 
 use Outcome::{Elsewhere, Error as Refused, Opens};
 
-/// The file of a case, and what becomes of it. NeoML itself crashes or reads what it never wrote at half of them.
+/// The file of a case and its outcome. With half of them, NeoML itself crashes or reads memory that it never wrote.
 fn case(name: &str) -> (Vec<u8>, Outcome) {
     let file = record();
     let count = |count: u32| changed(&file, 41, &count.to_le_bytes());
@@ -66,7 +66,7 @@ fn case(name: &str) -> (Vec<u8>, Outcome) {
         "file ends in the data" => (file[..50].to_vec(), Refused(45, "the cells needs 12 bytes, but 5 are left")),
         "empty file" => (Vec::new(), Elsewhere),
         "bytes after the blob" => ([&file[..], b"more"].concat(), Opens("4 bytes are left at the end")),
-        // No state of a reader, and no path.
+        // These are not properties of a file.
         "into a blob that is already made" | "no such file" => (file, Elsewhere),
         other => panic!("{other}"),
     }
@@ -134,7 +134,7 @@ fn a_broken_blob_of_a_net_is_named_with_its_layer() {
     let text =
         format!("net.cnnarch: layer \"fc1\", blob #1: at byte {cells}: the cells needs 20 bytes, but 3 are left");
     assert_eq!(error.to_string(), text);
-    // What stood before the break can be had.
+    // The arrays before the error can be listed.
     let salvaged =
         OpenOptions::new().salvage().open_source("net.cnnarch", Box::new(blob_io::Bytes(net[..cells + 3].to_vec())));
     assert!(salvaged.is_err(), "a layer is complete or is not listed");
@@ -143,7 +143,7 @@ fn a_broken_blob_of_a_net_is_named_with_its_layer() {
 #[test]
 fn a_net_that_is_cut_is_never_taken_for_whole() {
     let net = golden("py/net_lstm.cnnarch");
-    // Behind the last layer's record stand the parameters of its class, which are not known.
+    // The parameters of the last layer's class follow its record, and are unknown.
     let unknown = 5;
     for len in 1..net.len() - unknown {
         let error = open("net.cnnarch", &net[..len]).err();
@@ -159,7 +159,7 @@ fn cells_that_look_like_a_record_are_not_taken_for_one() {
     let record = record();
     let inner = [&record[..], &[0; 3]].concat();
     let outer = [&changed(&changed(&record, 37, &[15]), 41, &[15])[..45], &inner].concat();
-    // As a key's blob and the one behind it.
+    // As a key's blob, and as the blob after it.
     let file = [&[2, 0, 0, 0, 1][..], b"a", &outer, &[1], b"b", &record].concat();
     let file = open("x", &file).expect("opens");
     assert_eq!(file.names().collect::<Vec<_>>(), ["a", "b"]);

@@ -1,6 +1,5 @@
-//! What NeoML does wrong with windows, buffers, indices and copies (`malformed_release.jsonl`), and what becomes of
-//! each here: it cannot be written down, it is a typed error, or it is ordinary. Every row of these subjects is in the
-//! table.
+//! Misuses of NeoML's windows, buffers, indices and copies (`malformed_release.jsonl`), and the outcome of each here:
+//! it does not compile, it is a typed error, or it is ordinary. The table has every row of these subjects.
 
 mod windows;
 
@@ -12,13 +11,13 @@ use crate::support::blobs::{counting, shape};
 use crate::support::neoml::table;
 use crate::support::report;
 
-/// What a row comes to.
+/// The outcome of a row.
 enum Outcome {
-    /// No such program compiles, for this reason.
+    /// Such a program does not compile, for this reason.
     Impossible(&'static str),
     /// An error of this kind.
     Refused(fn() -> Error, fn(&Error) -> bool),
-    /// It works, and means this.
+    /// It works, with this meaning.
     Ordinary(fn()),
 }
 
@@ -42,7 +41,7 @@ const SUBJECTS: [&str; 9] = [
     "moved-from blob",
 ];
 
-/// Rows of these subjects by another beginning.
+/// Other beginnings of rows of these subjects.
 const OTHERS: [&str; 6] = [
     "clear_object: num = object count",
     "clear_object: num = -1",

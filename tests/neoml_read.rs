@@ -1,5 +1,5 @@
-//! NeoML files read: every golden blob has the values it was stored with, and every net the parameters that NeoML
-//! itself finds in it (`params_truth.jsonl`, written by the library layer by layer).
+//! Reading NeoML files: every golden blob has the values that were stored, and every net the parameters that NeoML
+//! itself reads (`params_truth.jsonl`, which the library wrote layer by layer).
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ fn dtype(name: &Value) -> DType {
     }
 }
 
-/// The array is the one that the seed stands for.
+/// Asserts that an array is the one generated from the seed.
 #[track_caller]
 fn check(file: &Checkpoint, entry: &Entry, of: &Value, type_: &Value, seed: u64) {
     let expected = blob(&shape(&dims(of)), dtype(type_), seed);
@@ -70,7 +70,7 @@ fn every_golden_blob_has_the_values_it_was_stored_with() {
         match (row["seed"].as_u64(), row["cells"].as_str()) {
             (Some(seed), _) if row["type"].is_string() => check(&file, entry, &row["dims"], &row["type"], seed),
             (Some(seed), _) => {
-                // The flag stands where the table says, then the record's 45 bytes.
+                // The flag is at the offset in the table, and 45 bytes of the record follow it.
                 assert_eq!(entry.offset(), Some(number(&row["archive_offset"]) as u64 + 46));
                 assert_eq!(file.format(), Format::NeomlNet);
                 check(&file, entry, &row["dims"], &Value::from("float"), seed);
@@ -95,7 +95,7 @@ fn the_seven_axes_are_named() {
     assert_eq!(file.entries()[0].shape().dims(), [1, 2, 3, 4, 5, 6, 7]);
 }
 
-/// The nets of the table that are at hand, each with its row.
+/// The available nets of the table, each with its row.
 fn nets() -> Vec<(PathBuf, Value)> {
     let path = |row: &Value| {
         let file = row["file"].as_str().expect("a name");
@@ -108,7 +108,7 @@ fn nets() -> Vec<(PathBuf, Value)> {
     rows.filter_map(|row| Some((path(&row).filter(|path| path.is_file())?, row))).collect()
 }
 
-/// What is stored is not always what NeoML has after loading: readers of old classes give free terms other extents.
+/// NeoML can change shapes while loading: readers of old classes give free terms other extents.
 fn is_same(found: &[usize], truth: &[usize]) -> bool {
     let long = |dims: &[usize]| dims.iter().copied().filter(|dim| *dim != 1).collect::<Vec<_>>();
     found == truth || long(found) == long(truth) && long(found).len() <= 1
@@ -130,7 +130,7 @@ fn every_net_has_the_parameters_that_neoml_finds_in_it() {
             let same =
                 entry.filter(|entry| sha256(&file.view(entry).expect("a view")) == truth["sha256"].as_str().unwrap());
             let Some(entry) = same else {
-                // A matrix of a v1001 LSTM, which its reader splits.
+                // NeoML's reader splits a matrix of a v1001 LSTM.
                 assert!(at.to_string().contains("Lstm"), "{at}: {name}: {truth}");
                 split += 1;
                 continue;
@@ -161,8 +161,8 @@ fn the_layers_inside_a_composite_have_its_name_in_front() {
     assert_eq!(names, ["lstm/InputHidden/0", "lstm/InputHidden/1", "lstm/RecurHidden/0", "lstm/RecurHidden/1"]);
 }
 
-/// A layer as NeoML stores it: class, versions of it and its bases, name, input, its one blob if it has one, then what
-/// the class stores.
+/// A layer as NeoML stores it: class, versions of the class and its bases, name, input, an optional blob, then the
+/// fields of the class.
 fn layer(class: &str, versions: usize, names: [&str; 2], has_blob: bool, own: &[u8]) -> Vec<u8> {
     let string = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     let [name, input] = names;
@@ -197,7 +197,7 @@ fn a_layer_is_in_the_net_that_counts_it() {
         // The outer net's outputs.
         &[&count(1)[..], b"\x02fc", &count(0)].concat(),
         &layer(FC, 1, ["fc", "outer"], true, &count(9)),
-        // A class of three versions that stores a number, and is no composite: the next layer follows it.
+        // A class of three versions that stores a number and is not a composite; the next layer follows it.
         &layer("FmlCnnRepeat", 2, ["repeat", "fc"], true, &count(1)),
         &layer(FC, 1, ["fc", "repeat"], true, &count(9)),
         &[1],
@@ -205,7 +205,7 @@ fn a_layer_is_in_the_net_that_counts_it() {
     .concat();
     let file = crate::support::open("x.cnnarch", &net).unwrap_or_else(|e| panic!("{e}"));
     let names: Vec<_> = file.names().collect();
-    // The second layer of one name has its position.
+    // The second layer with the same name gets its position as a suffix.
     assert_eq!(names, ["outer/inner/0", "outer/inner/fc/0", "outer/fc/0", "fc/0", "repeat/0", "fc@6/0"]);
     assert_eq!(file.entries()[1].layer_type(), Some(FC));
 }
@@ -219,7 +219,7 @@ fn every_layer_is_listed_with_its_class_and_its_inputs() {
             let found = listed.iter().find(|layer| Some(&*layer.path) == truth[0].as_str());
             let found = found.unwrap_or_else(|| panic!("{}: {truth}", path.display()));
             assert_eq!(found.class.as_deref(), truth[1].as_str(), "{}: {truth}", path.display());
-            // Its record lies between the layer's beginning and its end.
+            // Its record is inside the layer.
             assert!(
                 (truth[2].as_u64()..truth[3].as_u64()).contains(&Some(found.offset)),
                 "{}: {truth}",
@@ -230,7 +230,7 @@ fn every_layer_is_listed_with_its_class_and_its_inputs() {
     }
     assert!(layers > 20, "{layers}");
     report(&format!("neoml: {layers} layers have the class that NeoML finds"));
-    // As `gen_py.py` connects them.
+    // The layers are connected as in `gen_py.py`.
     let file = open(&data("neoml/py/net_noparams.cnnarch"));
     let listed = file.neoml_layers().expect("read");
     let inputs = |layer: usize| listed[layer].inputs.iter().map(|(name, n)| (&**name, *n)).collect::<Vec<_>>();
@@ -246,11 +246,11 @@ fn every_layer_is_listed_with_its_class_and_its_inputs() {
 fn blobs_beside_the_parameters_of_a_layer_are_its_next_ones() {
     let file = open(&data("neoml/py/net_conv_bn.cnnarch"));
     let names: Vec<_> = file.names().collect();
-    // The final parameters of the batch normalisation, which its class stores.
+    // The final parameters of the batch normalisation are fields of its class.
     assert_eq!(names, ["conv/0", "conv/1", "bn/0", "bn/1", "bn/2", "fc/0", "fc/1"]);
     let checkpoint = open(&data("neoml/py/net_conv_bn_checkpoint.cnnarch"));
     let all: Vec<_> = checkpoint.names().collect();
-    // The solver's history is no layer's.
+    // The solver's history belongs to no layer.
     let history: Vec<_> = (8..18).map(|position| format!("@{position}")).collect();
     assert_eq!(all[..7], names);
     assert_eq!(all[7..], history);
@@ -260,7 +260,7 @@ fn blobs_beside_the_parameters_of_a_layer_are_its_next_ones() {
 
 #[test]
 fn the_blobs_of_a_dictionary_have_its_keys() {
-    // As NeoML's own tests store the inputs and outputs of a net: a number, then a key and a blob each.
+    // The inputs and outputs of a net as NeoML's own tests store them: a count, then a key and a blob each.
     let record = std::fs::read(data("neoml/cpp/cpp_blob_00_float.arch")).expect("readable");
     let file = [&[2, 0, 0, 0, 3][..], b"src", &record, &[7], b"lab els", &record].concat();
     let file = crate::support::open("x", &file).expect("opens");

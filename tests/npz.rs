@@ -1,4 +1,4 @@
-//! npz: the goldens of MXNet 2, its quirks and SciPy's, the `zip` crate in both directions.
+//! npz files: the goldens of MXNet 2, the quirks of MXNet and SciPy, and the `zip` crate in both directions.
 
 use std::io::{Cursor, Read};
 
@@ -32,7 +32,7 @@ fn every_golden_npz_is_what_its_writer_was_given() {
     report(&format!("npz: {} files of MXNet 2", files.len()));
 }
 
-/// The broken header that MXNet 2 gives `format.npy`: one dict begins within another.
+/// The broken header that MXNet 2 writes for `format.npy`: one dict begins inside another.
 fn broken_format(format: &str) -> Vec<u8> {
     let dict = format!("{{'descr': '|s{}{{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }}\n", format.len());
     npy_of(1, &dict, format.as_bytes())
@@ -103,7 +103,7 @@ fn sparse_arrays_of_scipy_are_their_parts_and_others_their_members() {
     let mut unicode = rest(b"");
     unicode[2].1 = npy("'<U3'", "()", &wide);
     assert_eq!(open("x", &zip(&unicode)).unwrap().entries()[0].name(), "#values");
-    // csc has no meaning in MXNet; neither has a csr without indptr, nor a shape of floats, nor half a folder.
+    // MXNet does not support csc, a csr without indptr, a shape of floats, or an incomplete folder.
     let mut without = rest(b"csr");
     without.remove(1);
     let mut floats = rest(b"csr");
@@ -135,7 +135,7 @@ proptest! {
         for entry in file.entries() {
             prop_assert!(entry.offset().is_none_or(|offset| offset % 64 == 0));
         }
-        // The zip crate agrees, checksums included; npyz reads the headers.
+        // The zip crate reads the same, with valid checksums; npyz reads the headers.
         let mut archive = ZipArchive::new(Cursor::new(&bytes)).unwrap();
         prop_assert_eq!(archive.len(), tensors.len());
         for i in 0..archive.len() {
@@ -157,7 +157,7 @@ proptest! {
     fn what_the_zip_crate_writes_is_read(tensors in tensors(), deflated in any::<bool>()) {
         let plain = |t: &Tensor| !t.name.is_empty() && !t.name.contains(['\\', '/', '\0', ':']);
         let tensors: Vec<Tensor> = tensors.into_iter().filter(plain).collect();
-        // By way of our own npy, which other tests compare.
+        // Uses our own npy writer, which other tests check.
         let members: Vec<(String, Vec<u8>)> = tensors
             .iter()
             .map(|t| (format!("{}.npy", t.name), written(Format::Npy, std::slice::from_ref(t), &[])))
@@ -216,7 +216,7 @@ fn metadata_that_are_broken_leave_the_arrays_whole() {
         assert_eq!(&*file.view(&file.entries()[0]).unwrap(), &[1, 2, 3]);
         assert_eq!((file.metadata(), file.warnings().len()), (&[][..], 1), "{}", at - mark);
     }
-    // An array that ends like metadata is an array.
+    // An array whose bytes end like metadata is still an array.
     let data = &bytes[mark..end + 24];
     let same = [Tensor::new("w", DType::U8, &[data.len()], data)];
     let file = written(Format::Npz, &same, &[]);

@@ -1,4 +1,5 @@
-//! The checksums of an npz: one bit anywhere in a member's content is found, and where a deflate stream ends.
+//! The checksums of an npz: one wrong bit anywhere in a member's content is detected, and so is a wrong end of a
+//! deflate stream.
 
 use blob_convert::Silent;
 use blob_convert::verify::{self, Remark};
@@ -8,7 +9,7 @@ use zip::CompressionMethod::{Deflated, Stored};
 use crate::support::archive::{Zip, ints, npy, npy_of, theirs};
 use crate::support::{changed, data, files, find, open};
 
-/// What `verify` says of a file's arrays: name and message.
+/// The findings of `verify` for a file's arrays: name and message.
 fn findings(bytes: &[u8]) -> Vec<(String, String)> {
     let file = open("x.npz", bytes).expect("opens");
     let mut found = Vec::new();
@@ -41,7 +42,7 @@ fn a_bit_in_a_stored_member_is_found() {
     for at in [find(&content, b", }"), content.len() - 700_000, content.len() - 1] {
         let mut broken = bytes.clone();
         match at < 100 {
-            // Still a header: a comma and a blank change places.
+            // The header stays valid: a comma and a space are swapped.
             true => broken[begin + at..begin + at + 2].copy_from_slice(b" ,"),
             false => broken[begin + at] ^= 1,
         }
@@ -75,7 +76,7 @@ fn a_deflated_member_ends_where_the_zip_says() {
     assert!(with(20, packed - 1).contains("a deflate stream that ends within the member"));
     let size = content.len() as u32;
     assert!(with(24, size + 1).ends_with(&format!("the member's length: expected {}, found {size}", size + 1)));
-    // One byte more than the stream, of what follows it.
+    // The member's size includes one byte more than the stream, from the data after it.
     let mut longer = bytes.clone();
     longer.insert(record, 0);
     let end = longer.len() - 6;
@@ -119,7 +120,7 @@ fn a_damaged_note_is_not_taken_for_what_it_was() {
     assert_eq!(file.warnings()[0].text, "a note in the archive cannot be read");
 }
 
-/// An npy with a header of this length, deflated to a hundred bytes or so.
+/// A zip archive with an npy whose header has this length, deflated to about a hundred bytes.
 fn blanks(header: usize) -> Vec<u8> {
     let dict = "{'descr': '|u1', 'fortran_order': False, 'shape': (1,)}";
     npy_of(1, &format!("{dict:width$}", width = header - 10), &[9])

@@ -1,4 +1,4 @@
-//! An npz with a wrong bit: every way of taking an array's bytes reports it.
+//! An npz with a wrong bit: every way to read an array's bytes reports it.
 
 use blob_convert::{Options, Silent, Target, plan};
 use blob_io::{Bytes, Checkpoint, Error, FileSource, Format, IfExists, OpenOptions, Reason, Source};
@@ -7,24 +7,24 @@ use zip::CompressionMethod::{Deflated, Stored};
 use crate::support::archive::{csr, ints, npy, theirs};
 use crate::support::{changed, data, find, open};
 
-/// One byte of a stored member's content is another one.
+/// Changes a byte of a stored member's content.
 fn with_byte(bytes: Vec<u8>, content: &[u8], at: usize, byte: u8) -> Vec<u8> {
     changed(&bytes, find(&bytes, content) + at, &[byte])
 }
 
-/// A bit of a stored member's content is turned.
+/// Flips a bit of a stored member's content.
 fn flipped(bytes: Vec<u8>, content: &[u8], at: usize) -> Vec<u8> {
     with_byte(bytes, content, at, content[at] ^ 1)
 }
 
-/// The CRC in the directory is turned instead: for content that is deflated.
+/// Changes the CRC in the directory instead, for deflated content.
 fn other_crc(mut bytes: Vec<u8>) -> Vec<u8> {
     let record = bytes.windows(4).rposition(|w| w == b"PK\x01\x02").unwrap();
     bytes[record + 16] ^= 1;
     bytes
 }
 
-/// The file from memory, and from disk where nothing can be borrowed.
+/// The file opened from memory, and from disk, where nothing can be borrowed.
 fn sources(bytes: &[u8]) -> Vec<Checkpoint> {
     let mut file = tempfile::tempfile().unwrap();
     std::io::Write::write_all(&mut file, bytes).unwrap();
@@ -34,7 +34,7 @@ fn sources(bytes: &[u8]) -> Vec<Checkpoint> {
     sources.into_iter().map(open).collect()
 }
 
-/// Why each way to the bytes of the file's first array fails; `None` where it does not.
+/// The error of each way to read the file's first array; `None` if it succeeds.
 fn ways(file: &Checkpoint) -> [Option<Reason>; 6] {
     let entry = &file.entries()[0];
     let (dir, options) = (tempfile::tempdir().unwrap(), Options::new(Format::Safetensors));
@@ -80,7 +80,7 @@ fn a_wrong_bit_is_an_error_wherever_bytes_are_used() {
             }
         }
         let good = theirs(Stored, &[("a.npy", &content)]);
-        // A blank of the header, the first value, one in the middle, what ends the member.
+        // A space of the header, the first value, one in the middle, and the last.
         let header = find(&content, b", ") + 1;
         let middle = content.len() / 2;
         for at in [content.len() - 600_000, middle, content.len() - 1] {
@@ -110,7 +110,7 @@ fn a_wrong_bit_in_a_sparse_array_is_an_error_also_when_it_is_made_dense() {
     assert_eq!(dense(zip.clone()), Ok(()));
     let last = values.len() - 1;
     assert_eq!(dense(flipped(zip.clone(), &values, last)), Err(Reason::Checksum));
-    // An index of 2 becomes 3, out of range; one that stays within it is found by its checksum alone.
+    // An index changed from 2 to 3 is out of range; one changed within the range is detected only by its checksum.
     let columns = ints(&[0, 2, 1]);
     let at = columns.len() - 8;
     assert_eq!(dense(flipped(zip, &columns, at)), Err(Reason::Checksum));

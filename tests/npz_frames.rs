@@ -1,5 +1,4 @@
-//! Receipts whose frame is a crafted npz: the way back writes the tensors to their places in it, or writes the npz
-//! anew.
+//! Receipts whose frame is a crafted npz: a restoration puts the tensors into the frame, or writes the npz anew.
 
 use blob_convert::{Options, RECEIPT_KEY};
 use blob_core::{AnyBlob, DType, Shape};
@@ -10,8 +9,8 @@ use crate::support::archive::npy;
 use crate::support::receipt::deflated;
 use crate::there_and_back::{convert, read};
 
-/// A member of a zip: its name, how many bytes its local header has of extra fields, its checksum, its content, and how
-/// many bytes the directory says that it has.
+/// A member of a zip: its name, the bytes of extra fields in its local header, its checksum, its content, and the size
+/// that the directory declares.
 struct Member<'a> {
     name: &'a str,
     extra: usize,
@@ -20,7 +19,7 @@ struct Member<'a> {
     size: usize,
 }
 
-/// A zip of these members, each with the flag of a descriptor behind its content.
+/// A zip of these members, each with the flag of a descriptor after its content.
 fn zip(members: &[Member<'_>]) -> Vec<u8> {
     let (mut file, mut directory) = (Vec::new(), Vec::new());
     for member in members {
@@ -46,8 +45,8 @@ fn zip(members: &[Member<'_>]) -> Vec<u8> {
     file
 }
 
-/// What the way back by a frame of this npz gives, whose first hole has 4 bytes and whose second has 32, and what is
-/// noted.
+/// Restores a file by a frame of this npz, whose first hole has 4 bytes and whose second has 32. Returns the file and
+/// the notes.
 fn back(npz: &[u8], holes: [usize; 2]) -> (Checkpoint, Vec<String>) {
     let folder = tempfile::tempdir().expect("a folder");
     let kept = [&npz[..holes[0]], &npz[holes[0] + 4..holes[1]], &npz[holes[1] + 32..]].concat();
@@ -77,7 +76,7 @@ fn holds_the_tensors(file: &Checkpoint) {
 #[test]
 fn a_frame_of_members_that_share_bytes_is_not_used() {
     let (a, b) = (npy("'<f4'", "(1,)", &[0; 4]), npy("'<f4'", "(8,)", &[0; 32]));
-    // The first one's content ends, by the directory, within the second one's values: where a descriptor would be.
+    // By the directory, the first member's content ends inside the second one's values, where its descriptor would be.
     let extra = a.len() + 64;
     let second = 35 + extra + a.len();
     let size = second + 35 + b.len() - 28 - (35 + extra);
@@ -93,7 +92,7 @@ fn a_frame_of_members_that_share_bytes_is_not_used() {
 #[test]
 fn the_next_member_is_no_descriptor() {
     let (a, b) = (npy("'<f4'", "(1,)", &[0; 4]), npy("'<f4'", "(8,)", &[0; 32]));
-    // The checksum is that of the zeros, or by chance the mark of the header behind them.
+    // The checksum is that of the zeros, or by chance equals the magic number of the next header.
     for crc in [crc32fast::hash(&a), 0x0403_4B50] {
         let members = [
             Member { name: "a.npy", extra: 0, crc, content: &a, size: a.len() },

@@ -1,4 +1,4 @@
-//! Archives that lie, and those beyond what 16 and 32 bits count.
+//! Archives with false sizes and offsets, and those beyond 16-bit and 32-bit counts.
 
 use std::io::Read;
 
@@ -9,7 +9,7 @@ use zip::{CompressionMethod, ZipArchive};
 use crate::support::archive::{Zip, npy, theirs};
 use crate::support::{changed, find, open};
 
-/// Bytes at some places of a long file, zeros elsewhere.
+/// A long file with bytes at some offsets, and zeros elsewhere.
 struct Sparse {
     len: u64,
     parts: Vec<(u64, Vec<u8>)>,
@@ -66,7 +66,7 @@ fn members_and_places_over_4_gib_take_64_bits() {
     let specs = [
         spec("small", &[1]),
         spec("large", &[5 << 28]),
-        // Its size and its place take 64 bits both, one behind the other.
+        // Both its size and its offset need 64 bits.
         spec("larger", &[6 << 28]),
         spec("far", &[3]),
     ];
@@ -86,7 +86,7 @@ fn members_and_places_over_4_gib_take_64_bits() {
     let mut archive = ZipArchive::new(Stream(source(), 0)).unwrap();
     assert_eq!(archive.len(), 4);
     assert_eq!(archive.by_name("large.npy").unwrap().size(), (5 << 30) + 128);
-    // Members whose data begin aligned: the npy header is 128 bytes.
+    // The data of members are aligned; the npy header has 128 bytes.
     assert_eq!(archive.by_name("far.npy").unwrap().data_start(), Some(planned[3] - 128));
     for place in planned {
         assert_eq!(place % 64, 0);
@@ -100,7 +100,7 @@ fn more_members_than_16_bits_count() {
     let layout = Layout::new(&specs, Frame::Npz { metadata: &[] }).unwrap();
     let source = || Sparse {
         len: layout.len(),
-        // As one, because each read looks at all.
+        // As one part, because each read searches all parts.
         parts: vec![(0, layout.frame(&[], &vec![0; specs.len()]).unwrap().into_iter().flat_map(|(_, b)| b).collect())],
     };
     let file = Checkpoint::from_source("x.npz", Box::new(source())).unwrap();
@@ -116,7 +116,7 @@ fn small() -> Zip {
     Zip::default().add("a.npy", &npy("'<f4'", "(2,)", &[1; 8])).add("b.npy", &npy("'<f4'", "(3,)", &[2; 12]))
 }
 
-/// Where the nth record of the central directory begins.
+/// The offset of the nth record of the central directory.
 fn record(bytes: &[u8], n: usize) -> usize {
     let mut found = bytes.windows(4).enumerate().filter(|(_, w)| *w == b"PK\x01\x02");
     found.nth(n).unwrap().0
@@ -147,7 +147,7 @@ fn a_broken_member_is_its_own_fault_alone() {
         assert!(fault.contains(expected), "{fault}");
         assert_eq!((b.name(), b.dtype()), ("b", None));
     }
-    // A shorter array than its member is odd; a longer one is broken, but known.
+    // An array shorter than its member gives a warning; a longer one is broken, but its shape is known.
     for (shape, warned) in [("(2,)", true), ("(4,)", false)] {
         let at = find(&fresh, b"(3,)");
         let file = open("x", &changed(&fresh, at, shape.as_bytes())).unwrap();
@@ -170,7 +170,7 @@ fn a_deflated_member_that_lies_is_a_fault() {
     let limited = OpenOptions::new().limits(limits).open_source("x", source).unwrap();
     let error = limited.load(&limited.entries()[0]).unwrap_err();
     assert!(error.to_string().contains("expected at most 79999, found 80000"), "{error}");
-    // The directory promises more than the stream holds.
+    // The directory declares more bytes than the stream has.
     let longer = npy("'<f4'", "(20001,)", &[1; 80_000]);
     let bytes = theirs(CompressionMethod::Deflated, &[("a.npy", &longer)]);
     let size = (longer.len() as u32 + 4).to_le_bytes();

@@ -1,4 +1,5 @@
-//! Values in pieces, as protobuf may have them: a receipt's frame says where each lies, and the way back puts it there.
+//! Values stored in pieces, as protobuf allows: a receipt's frame records where each piece is, and a restoration puts
+//! it there.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -12,14 +13,14 @@ use crate::support::receipt::{receipt, with_receipt};
 use crate::support::{blob, command, open};
 use crate::there_and_back::{convert, read};
 
-/// Files of Caffe's whose values lie in pieces: packed ones in several fields, unpacked ones with a key each, both.
+/// Caffe files whose values are in pieces: packed in several fields, unpacked with a key each, or both.
 fn in_pieces() -> Vec<(&'static str, Vec<u8>)> {
     let floats = |from: u32, count: u32| (from..from + count).map(|i| (i as f32).to_le_bytes()).collect::<Vec<_>>();
     let packed = |from, count| len(5, &floats(from, count).concat());
     let unpacked = |from, count| floats(from, count).iter().flat_map(|value| [&[0x2D], &value[..]].concat()).collect();
     let shape = |dim: u8| len(7, &len(1, &[dim]));
     let mixed: [Vec<u8>; 6] = [packed(0, 3), unpacked(3, 4), shape(12), packed(7, 1), unpacked(8, 1), packed(9, 3)];
-    // The bytes between the values differ: an unknown field of another number behind each.
+    // The bytes between the values differ: each is followed by an unknown field with another value.
     let odd = (0..40_u8).flat_map(|i| [&[0x2D], &f32::from(i).to_le_bytes()[..], &[0xA0, 0x06, i]].concat()).collect();
     let doubles = (0..9).flat_map(|i| [&[0x41], &f64::from(i).to_le_bytes()[..]].concat()).collect();
     vec![
@@ -46,7 +47,7 @@ fn values_in_pieces_come_back_to_their_places() {
                 "{name} through {via} and a pipe"
             );
         }
-        // Other values go to the places of the old ones.
+        // Other values replace the old ones in their pieces.
         let carrier = read(Path::new(&place("x.safetensors")));
         let source = Checkpoint::open(place("source")).expect("opens");
         let at = open("x.safetensors", &carrier).expect("opens").entries()[0].offset().expect("a place") as usize;
@@ -80,7 +81,7 @@ fn datum(count: u32) -> Vec<u8> {
     file
 }
 
-/// A receipt says in four numbers how pieces repeat; where these are too many, or lie, it is not used.
+/// A receipt describes repeated pieces by four numbers. It is not used if they describe too many pieces or are false.
 #[test]
 fn pieces_are_described_shortly_and_bounded() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -113,7 +114,7 @@ fn pieces_are_described_shortly_and_bounded() {
     }
 }
 
-/// Values of data and diff between each other have no frame.
+/// Interleaved values of data and diff have no frame.
 #[test]
 fn a_receipt_says_that_data_and_diff_lie_between_each_other() {
     let folder = tempfile::tempdir().expect("a folder");

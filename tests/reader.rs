@@ -1,5 +1,5 @@
-//! The pull reader of an array: the bytes that `load` gives, however few are asked for at a time and whatever is passed
-//! over, for every format and for sparse arrays made dense; an error before the last bytes where they are wrong.
+//! The pull reader of an array gives the bytes that `load` gives, with any size of reads and skips, for every format
+//! and for sparse arrays expanded to dense ones. If the bytes are wrong, it gives an error before the last of them.
 
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use zip::CompressionMethod::{Deflated, Stored};
 use crate::support::archive::{csr, ints, npy, theirs};
 use crate::support::{data, open};
 
-/// Files of every format, of both byte orders and element orders, with gaps between elements and in several runs.
+/// Files of every format, with both byte orders, both element orders, gaps between elements, and several runs.
 fn every_format() -> Vec<Checkpoint> {
     let paths = [
         "caffe/net/v1.caffemodel",
@@ -50,7 +50,7 @@ fn values_u1() -> Vec<u8> {
     npy("'|u1'", "(1001,)", &[5; 1001])
 }
 
-/// Every byte that a reader gives, asked for `size` at a time.
+/// Reads everything, with reads of `size` bytes.
 fn read(mut reader: Reader<'_>, size: usize) -> Vec<u8> {
     let (mut all, mut buf) = (Vec::new(), vec![0; size]);
     let len = reader.left();
@@ -80,7 +80,8 @@ fn any_number_of_bytes_at_a_time_gives_the_bytes_that_load_gives() {
     assert_eq!(formats.len(), Format::ALL.len(), "{formats:?}");
 }
 
-/// A row_sparse array of 7 rows and a csr matrix with an empty row and an empty end, with the dense values of both.
+/// A row_sparse array of 7 rows and a csr matrix with an empty row and an empty last row, with the dense values of
+/// both.
 fn sparse(method: zip::CompressionMethod) -> (Checkpoint, [Vec<i32>; 2]) {
     let i32s = |values: &[i32], shape: &str| {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -130,7 +131,7 @@ fn a_sparse_array_is_read_as_the_dense_one() {
     assert!(matches!(file.dense_reader(&file.entries()[0]), Err(Error::Request { .. })));
 }
 
-/// Reads and skips by turns; what is read must be what stands there.
+/// Reads and skips alternately, and checks the bytes read.
 fn steps(mut reader: Reader<'_>, whole: &[u8], steps: &[(bool, usize)]) -> Result<(), TestCaseError> {
     let mut at = 0;
     for (skip, n) in steps {
@@ -171,7 +172,7 @@ proptest! {
     }
 }
 
-/// Reads to the end in odd pieces: how many bytes came, and the error behind them.
+/// Reads to the end in odd pieces. Returns the number of bytes before the error, and the error.
 fn failing(mut reader: Reader<'_>) -> (usize, std::io::Error) {
     let mut came = 0;
     let error = loop {
@@ -208,7 +209,7 @@ fn a_wrong_checksum_keeps_the_last_bytes_back() {
 #[test]
 fn a_member_shorter_than_its_array_is_an_error_where_it_ends() {
     let content = npy("'<f4'", "(5000,)", &[3; 20_000]);
-    // The stream of a shorter array in the place of the longer one's.
+    // The stream of a shorter array replaces that of the longer one.
     let long = theirs(Deflated, &[("a.npy", &content)]);
     let record = long.windows(4).rposition(|w| w == b"PK\x01\x02").unwrap();
     let packed = u32::from_le_bytes(long[record + 20..][..4].try_into().unwrap()) as usize;

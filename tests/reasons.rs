@@ -1,4 +1,4 @@
-//! Each kind of trouble has its code, and the codes never change: scripts select on them.
+//! Each kind of error has a code. The codes never change, because scripts select by them.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,8 @@ use zip::CompressionMethod::Stored;
 
 use crate::support::archive::{ints, theirs};
 
-/// The code of a file of this name and content: of opening it, else of its first array's fault, else of loading that.
+/// The error code of a file with this name and content: of opening it, of its first array's fault, or of loading that
+/// array.
 fn code(name: &str, bytes: &[u8]) -> &'static str {
     let opened = Checkpoint::from_source(name, Box::new(Bytes(bytes.to_vec())));
     let reason = match &opened {

@@ -1,4 +1,4 @@
-//! The receipt proves a converted file without its source: each tensor's digest, and which tensors there are.
+//! The receipt proves a converted file without its source: it has each tensor's digest and the list of tensors.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::convert::{by_safetensors, convert, folders, lenet, named, readable};
 use crate::support::{Folder, blob, data};
 use crate::there_and_back;
 
-/// What `verify::receipt` says of a file: how many digests were right, and what is wrong.
+/// The result of `verify::receipt` for a file: the number of equal digests, and the findings.
 fn against_receipt(path: &Path) -> (Option<u64>, Vec<String>) {
     let checkpoint = Checkpoint::open(path).expect("opens");
     let mut found = Vec::new();
@@ -59,7 +59,7 @@ fn the_digests_are_those_of_the_bytes_that_other_readers_find() {
             assert_eq!(item["blake3"], blake3::hash(bytes).to_hex().as_str());
         }
         let npz = folder.path().join(format!("{i}.npz"));
-        // From npz, too.
+        // Also from npz.
         let anew = Options::new(Format::Npz).with(|o| o.anew = true);
         there_and_back::convert(checkpoint, &anew, &npz).unwrap_or_else(|e| panic!("{e}"));
         let count = theirs.len() as u64;
@@ -76,7 +76,7 @@ fn a_receipt_of_other_tensors_is_found() {
     convert(&source.expect("opens"), Format::Safetensors, &path).expect("converts");
     let bytes = std::fs::read(&path).expect("readable");
     for (from, to, what) in [
-        // The header, then the receipt, which is escaped in it.
+        // In the header, then in the receipt, which is escaped.
         (r#""b/0":{"dtype""#, r#""c/0":{"dtype""#, "c/0: is not in the receipt|b/0: is missing"),
         (r#"\"shape\":[1]"#, r#"\"shape\":[2]"#, "and was written as f32 2"),
         (r#"\"dtype\":\"f32\""#, r#"\"dtype\":\"i32\""#, "and was written as i32 1"),

@@ -1,4 +1,4 @@
-//! A receipt's transforms done again with the source: what proves the output, and what a receipt may say all the same.
+//! Repeating a receipt's transforms on the source: proofs of outputs, and hostile receipts.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ fn options_are_of_a_folder(path: &Path) -> bool {
     path.extension().is_none()
 }
 
-/// How many tensors are equal, and what is found.
+/// The number of equal tensors, and the findings.
 fn against(ours: &Checkpoint, theirs: &Checkpoint) -> (u64, Vec<String>) {
     let mut found = Vec::new();
     let equal = verify::against(ours, theirs, &Silent, &mut |remark| {
@@ -54,7 +54,7 @@ fn transforms_are_done_again_and_compared_in_every_format_with_a_receipt() {
         ("x.h5", Format::Hdf5),
         ("folder", Format::Npy),
     ] {
-        // HDF5 has no bf16.
+        // HDF5 does not support bf16.
         let options = match to {
             Format::Hdf5 => Options::new(to).transform(StripDiff).transform(Layout::Hwio),
             _ => all(to),
@@ -63,7 +63,7 @@ fn transforms_are_done_again_and_compared_in_every_format_with_a_receipt() {
         written(&source(), &options, &path);
         let ours = Checkpoint::open(&path).expect("opens");
         assert_eq!(against(&ours, &source()), (ours.entries().len() as u64, vec![]), "{name}");
-        // Two that were made alike are compared as they are.
+        // Two files with the same transforms are compared as they are.
         assert_eq!(against(&ours, &ours), (ours.entries().len() as u64, vec![]), "{name}");
     }
 }
@@ -82,7 +82,7 @@ fn one_other_bit_on_either_side_is_found() {
     assert_eq!(against(&broken, &source()), (count - 1, vec!["conv1/0: differs, first at [0,0,0,1]".to_owned()]));
     let theirs = std::fs::read(data("caffe/net/f32_v2_diff.caffemodel")).expect("readable");
     let at = source().entry("ip/1").and_then(|entry| entry.offset()).expect("an array") as usize;
-    // The sign of the first value, whatever its rounding.
+    // Flips the sign of the first value, which no rounding hides.
     let other = open("net.caffemodel", &crate::support::changed(&theirs, at + 3, &[theirs[at + 3] ^ 0x80]));
     assert_eq!(against(&ours, &other.expect("opens")), (count - 1, vec!["ip/1: differs, first at [0]".to_owned()]));
 }
@@ -136,7 +136,7 @@ fn a_receipt_that_lies_about_its_transforms_is_a_finding() {
         let found = said(transforms.clone());
         assert!(found[0].ends_with(wanted), "{transforms}: {found:?}");
     }
-    // Other transforms than those that were done make other tensors.
+    // If the receipt names other transforms than those applied, the tensors differ.
     let found = said(one("dtype", json!({"to": "bf16"})));
     assert!(found.iter().any(|found| found.starts_with("conv1/0: has shape ")), "{found:?}");
     assert!(found.iter().any(|found| found.starts_with("conv1/0.diff: is missing from x.safetensors")), "{found:?}");

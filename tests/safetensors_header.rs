@@ -1,4 +1,4 @@
-//! The header of safetensors: odd ones have one meaning, broken ones are named with their place.
+//! The header of safetensors: odd headers have one meaning, and errors in broken ones have their offset.
 
 use crate::support::{archive, changed, compare_cases, open, refusal, trouble};
 

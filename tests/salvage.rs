@@ -1,4 +1,4 @@
-//! Files that break off: what stands before the break can be listed, the error names the layer, and none passes for
+//! Truncated files: the complete arrays can be listed, the error names the layer, and no truncated file passes as
 //! whole.
 
 use blob_convert::{Options, Silent, Target, plan, verify};
@@ -18,7 +18,7 @@ fn open(options: &OpenOptions, name: &str, bytes: &[u8]) -> Result<Checkpoint, E
     options.open_source(name, Box::new(Bytes(bytes.to_vec())))
 }
 
-/// What a name, a dtype, a shape and bytes are the same in.
+/// The first `n` arrays: names if wanted, shapes and bytes.
 fn arrays(file: &Checkpoint, n: usize, with_names: bool) -> Vec<(String, Vec<usize>, Vec<u8>)> {
     let array = |entry| {
         let entry: &blob_io::Entry = entry;
@@ -32,7 +32,7 @@ fn arrays(file: &Checkpoint, n: usize, with_names: bool) -> Vec<(String, Vec<usi
     file.entries()[..n].iter().map(array).collect()
 }
 
-/// Cuts the file at each byte; returns how many cuts had something to list.
+/// Truncates the file at each byte. Returns the number of truncated files that have arrays to list.
 fn every_cut(path: &str, format: Format, has_names: bool) -> usize {
     let bytes = read(path);
     let whole = open(&OpenOptions::new(), path, &bytes).unwrap();
@@ -42,7 +42,7 @@ fn every_cut(path: &str, format: Format, has_names: bool) -> usize {
     for len in 0..bytes.len() {
         let cut = &bytes[..len];
         let Err(expected) = open(&strict, path, cut) else {
-            // Between two layers a net may end.
+            // A net may end between two layers.
             continue;
         };
         let Ok(file) = open(&salvage, path, cut) else {
@@ -73,7 +73,7 @@ fn what_stands_before_a_break_is_listed_and_never_taken_for_whole() {
     assert!(every_cut(V2, Format::CaffeModel, true) > 100);
     assert!(every_cut("neoml/py/net_conv_bn.cnnarch", Format::NeomlNet, true) > 1000);
     assert!(every_cut("neoml/cpp/cpp_blobs_array.arch", Format::NeomlArray, true) > 100);
-    // The names of a list stand behind all of its arrays.
+    // In a list, the names follow all arrays.
     assert!(every_cut(SPARSE, Format::MxnetList, false) > 100);
 }
 

@@ -1,7 +1,8 @@
-//! Where the system starts no threads, as in a container with a limit of processes, everything runs on one: the same
-//! bits, and no panic. Each case is a process of its own, whose user may have that one.
+//! If the system cannot start threads, as in a container with a process limit, everything runs on one thread, with the
+//! same bits and no panic. Each case runs in a process whose user may have only that process.
 //!
-//! Relies on `prlimit` of util-linux. No such limit binds root, whose cases run as a user without processes.
+//! Relies on `prlimit` of util-linux. The limit does not bind root, so as root the cases run as a user without
+//! processes.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,13 +13,13 @@ use blob_core::{AnyBlob, DType, Part, Shape};
 
 use crate::support::{Ran, blob, command, data, ran, real, report};
 
-/// Asks this binary for what operations make, in place of testing.
+/// With this variable, the test binary prints the results of operations instead of testing.
 const ASKED: &str = "BLOB_TEST_SCARCE";
 
-/// Has no processes, as far as anyone knows.
+/// A user id that should have no processes.
 const LONELY: u32 = 0x5C_A2CE;
 
-/// The command, by a user who may have no more than this process.
+/// The command, run by a user who may have only this process.
 fn scarce(command: &Command) -> Command {
     let mut limited = Command::new("prlimit");
     limited.arg("--nproc=1").arg(command.get_program());
@@ -37,7 +38,7 @@ fn scarce(command: &Command) -> Command {
     limited
 }
 
-/// Whether the limit binds here, and such a user may run what we built. Else it is said what is not tested.
+/// Whether the limit works here, and such a user can run our binaries. Otherwise reports what is not tested.
 fn binds(what: &str) -> bool {
     let why = |why: &str| {
         report(&format!("NOT TESTED: {what} where no threads start ({why})"));
@@ -55,7 +56,7 @@ fn binds(what: &str) -> bool {
     }
 }
 
-/// Bytes of all kinds of work that threads share, more than one piece of each.
+/// The results of all kinds of work that threads share, each of several pieces.
 fn results() -> String {
     let shape = Shape::new([1024, 1024]).expect("a shape");
     let bytes: Vec<u8> = (0..4u32 << 20).map(|i| (i.wrapping_mul(i) % 251) as u8 % 127).collect();

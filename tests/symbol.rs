@@ -1,5 +1,4 @@
-//! MXNet's symbol files: the variables that MXNet finds in them, whatever generation wrote them; parameters checked
-//! against them; hostile ones.
+//! MXNet's symbol files of every version: the variables that MXNet itself finds; checks of parameters; hostile files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -34,7 +33,7 @@ fn the_variables_are_those_that_mxnet_finds() {
                 let said = variable.dims.as_deref().unwrap_or(&[]);
                 let fits = said.iter().zip(dims).all(|(said, dim)| said.is_none_or(|said| said == *dim));
                 assert!(variable.dims.is_none() || said.len() == dims.len() && fits, "{net}: {variable:?}, {dims:?}");
-                // `scale` is an operand as data are, and not called as what is learnt.
+                // `scale` is an operand like data, and its name is not that of a learnt parameter.
                 let is_other = inputs.contains(&*variable.name) || &*variable.name == "scale";
                 assert_eq!(variable.is_parameter, !is_other, "{net}: {variable:?}");
             }
@@ -126,7 +125,7 @@ fn what_does_not_fit_the_symbol_is_found() {
     let kinds = findings(&versions);
     assert!(kinds.len() == 20 && kinds.iter().all(|told| told.starts_with("kind aux:")), "{kinds:?}");
     let weight = "arg:mobilenet0_25_conv0_weight";
-    // As it is declared, and as the operator says.
+    // A shape that contradicts the declared one, and one that contradicts the operator.
     let shape = findings(&text.replacen("\"__shape__\": \"(8, ", "\"__shape__\": \"(9, ", 1));
     assert!(
         shape.len() == 1 && shape[0].starts_with(&format!("shape {weight} has shape 8×3×3×3 here, 9×")),
@@ -136,7 +135,7 @@ fn what_does_not_fit_the_symbol_is_found() {
     assert_eq!(shape, [format!("shape {weight} has shape 8×3×3×3 here, 8×?×3×4 in the symbol")]);
     let dtype = findings(&text.replacen("\"__dtype__\": \"0\"", "\"__dtype__\": \"1\"", 2));
     assert!(dtype[0].starts_with("dtype ") && dtype[0].ends_with("f32 here, f64 in the symbol"), "{dtype:?}");
-    // A name of both kinds, and a place without an array.
+    // A name that is both an arg and an aux, and an absent array.
     let twice = folder.path().join("twice.params");
     let net = blob_io::Checkpoint::open(data(&params)).expect("opens");
     let net = net.entries().iter().map(|e| (e.name().to_owned(), net.tensor(e).expect("readable"))).collect::<Vec<_>>();
@@ -154,7 +153,7 @@ fn what_does_not_fit_the_symbol_is_found() {
     fs::write(&path, text_of_one).expect("written");
     let verify = blob(&["verify", none, "--symbol", path.to_str().expect("text")]);
     assert!(verify.code == Some(1) && !verify.out.contains("1 variable as in"), "{verify:?}");
-    // Gluon's names by structure are none of the symbol's.
+    // Gluon's structural names do not occur in the symbol.
     let other = format!("{golden}/mobilenet0_25.gluon.params");
     fs::write(&path, &text).expect("written");
     blob(&["verify", &other, "--symbol", path.to_str().expect("text")]).no().stdout_has("Gluon's save_parameters");

@@ -1,5 +1,5 @@
-//! `SyncedMem` and `SharedMem` against tables of the real Caffe's `SyncedMemory`: every state, every operation, and
-//! what each costs.
+//! Compares `SyncedMem` and `SharedMem` with tables of the real Caffe's `SyncedMemory`: every state, every operation,
+//! and the cost of each.
 //!
 //! Device 0 is a loopback device, "another device" one beside it. Each row prepares its state, runs its operation and
 //! compares the head, the blocks, the transfers and the newest byte. Where we differ, [`Why`] says why, and the row

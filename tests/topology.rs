@@ -1,5 +1,5 @@
-//! The layers of nets: the same from a prototxt, from the weights that protoc and Caffe wrote, and of every generation;
-//! what a symbol says; hostile texts.
+//! The layers of nets: the same from a prototxt and from weights that protoc and Caffe wrote, for every generation;
+//! layers of a symbol; hostile texts.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn of_weights(path: &str) -> Net {
     Checkpoint::open(data(path)).and_then(|file| file.net()).unwrap_or_else(|e| panic!("{e}")).expect("a net")
 }
 
-/// What of a layer does not depend on the generation that it was written in.
+/// The properties of a layer that do not depend on its generation.
 fn facts(layer: &Layer) -> impl PartialEq + std::fmt::Debug {
     let wires = (layer.bottoms.to_vec(), layer.tops.to_vec());
     let said = (layer.num_output, layer.group, layer.kernel.to_vec(), layer.axis, layer.bias_term, layer.eps);
@@ -44,7 +44,7 @@ fn a_prototxt_and_the_weights_of_its_net_have_the_same_layers() {
                 .flat_map(|layer| layer.tensors().map(|(role, name)| format!("{role:?} {name}")))
                 .collect()
         };
-        // A text does not say how many of a layer's tensors there are.
+        // A prototxt does not have the number of a layer's tensors.
         let of_text = names(&text);
         assert!(names(&weights).iter().all(|name| of_text.contains(name)), "{stem}");
         assert!(!names(&weights).is_empty());
@@ -59,7 +59,7 @@ fn the_generations_say_the_same() {
         let other = of_text(&format!("caffe/forward/{other}.prototxt"));
         assert_eq!(all(&today), all(&other));
     }
-    // As Caffe itself upgraded them, but for the padding layer that it takes out.
+    // Equal to Caffe's own upgrade, except for the padding layer, which Caffe removes.
     for (old, new) in [("v0", "v0.upgraded"), ("v1", "v1.upgraded")] {
         let (old, new) =
             (of_weights(&format!("caffe/net/{old}.caffemodel")), of_weights(&format!("caffe/net/{new}.caffemodel")));
@@ -84,7 +84,7 @@ fn a_layer_in_place_writes_a_new_value() {
     assert_eq!((net.uses(conv.tops[0]), net.uses(relu.tops[0])), (1, 2));
     assert_eq!(net.writer(bn.bottoms[0]).map(|layer| &*layer.name), Some("conv1"));
     assert!(net.writer(conv.bottoms[0]).is_none());
-    // Caffe's eps is an f32, where it is given and where it is not.
+    // Caffe's eps is an f32, also the default.
     assert_eq!((bn.eps, layer("bn_branch2b").eps), (f64::from(1e-5_f32), f64::from(0.01_f32)));
     let bias = |name: &str| layer(name).bias_term;
     assert_eq!((bias("conv1"), bias("res_branch2b"), bias("scale_conv1")), (false, true, true));
@@ -179,12 +179,12 @@ fn what_a_layer_says_of_kernels_and_phases_is_understood() {
                    layer { name: "d" type: "Scale" bottom: "a" top: "a" }"#;
     let net = prototxt("net", text).unwrap();
     let [a, b, _, d] = net.layers() else { panic!("{net:?}") };
-    // Outermost first; and protobuf reads `010` as C does.
+    // The outermost axis is first; protobuf parses `010` as octal, like C.
     assert_eq!((&a.kernel[..], a.num_output), (&[3, 5][..], Some(8)));
     assert_eq!(d.bottoms, b.tops, "what is there in training alone hides nothing");
 }
 
-/// A name of 60 kB that is used 60,000 times is held once.
+/// A name of 60 kB that is used 60,000 times is stored once.
 #[test]
 fn hostile_nets_take_no_more_than_their_bytes() {
     let name = "n".repeat(60_000) + "weight";
@@ -229,7 +229,7 @@ fn a_symbol_is_a_net() {
         let roles = [Role::Weight, Role::Bias, Role::Mean, Role::Variance].map(|role| bn.tensor(role));
         assert_eq!(roles, ["bn_gamma", "bn_beta", "bn_moving_mean", "bn_moving_var"].map(Some));
         assert_eq!((layer("conv").group, layer("up").group, layer("fc").num_output), (2, 2, Some(10)));
-        // The net's output is read from outside.
+        // The net's output counts as one use.
         assert_eq!(net.uses(layer("softmax").tops[0]), 1);
     }
     let json = br#"{"nodes": [{"op": "null", "name": "x", "inputs": []}, {"op": "null", "name": "g", "inputs": []},

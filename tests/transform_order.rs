@@ -1,4 +1,4 @@
-//! Weights in another order and in other shapes: as NumPy has them, and by a walk over all indices.
+//! Weights in another order and other shapes: equal to NumPy's, and to loops over all indices.
 
 use blob_convert::transform::{FcFrom, Layout, Rgb, SqueezeLegacy};
 use blob_convert::{Options, Silent, Target, plan};
@@ -11,7 +11,7 @@ use crate::support::message::{floats, len, shape, var};
 use crate::support::{Folder, blob, data, open};
 use crate::transform::float;
 
-/// A net of layers of these types, each with its blobs of these extents, that count from 0.
+/// A net of layers of these types, each with blobs of these shapes that contain 0, 1, 2, ….
 fn net(layers: &[(&str, &str, &[&[u64]])]) -> Checkpoint {
     let mut bytes = Vec::new();
     for (name, kind, blobs) in layers {
@@ -25,7 +25,7 @@ fn net(layers: &[(&str, &str, &[&[u64]])]) -> Checkpoint {
     open("net.caffemodel", &bytes).expect("opens")
 }
 
-/// A layer with its bottom, its top, the fields of its settings, and weights of these extents.
+/// A layer with its bottom, its top, the fields of its parameters, and weights of this shape.
 fn wired(name: &str, kind: &str, [bottom, top]: [&str; 2], settings: Vec<u8>, weight: &[u64]) -> Vec<u8> {
     let texts = [(1, name), (2, kind), (3, bottom), (4, top)].map(|(number, text)| len(number, text.as_bytes()));
     let values: Vec<f32> = (0..weight.iter().product()).map(|i: u64| i as f32).collect();
@@ -80,7 +80,7 @@ fn what_a_receipt_says_was_permuted_is_not_permuted_again() {
         let refused = plan(&done, &options, &Target::Stdout).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(refused.contains(said), "{refused}");
     }
-    // Also where a conversion in between asked for nothing.
+    // Also after a conversion without transforms in between.
     let later = converted(&converted(&done, &Options::new(Format::Npz)), &safetensors());
     let refused = refusal(&later, &safetensors().transform(Layout::Hwio));
     assert!(refused.contains("its receipt says that it was permuted to hwio"), "{refused}");
@@ -174,14 +174,14 @@ fn weights_are_permuted_as_numpy_permutes_them() {
     for (theirs, name, options) in cases {
         let ours = converted(&golden, &options);
         assert_eq!(tensor(&ours, name), tensor(&golden, theirs), "{theirs}");
-        // What is no weight stays.
+        // Tensors that are not weights are unchanged.
         if !theirs.ends_with("f16") {
             assert_eq!(tensor(&ours, "fc-from"), tensor(&golden, "fc-from"));
         }
     }
 }
 
-/// Where the first axis stays, 1 MiB at a time is permuted; these rows do not divide it.
+/// If the first axis stays, 1 MiB is permuted at a time; the size of these rows does not divide 1 MiB.
 #[test]
 fn the_columns_of_a_large_inner_product_are_permuted() {
     let (rows, c, h, w) = (37, 13, 50, 31);
@@ -253,7 +253,7 @@ fn the_ones_of_before_2015_go() {
         let name = format!("layer/{index}");
         let ours = converted(&source, &safetensors().transform(SqueezeLegacy));
         assert_eq!(tensor(&ours, &name), (expected.to_vec(), tensor(&source, &name).1), "{kind} {dims:?}");
-        // The same file with its other bytes: the shape is stored as it is now.
+        // The same with the file's other bytes: the new shape is stored.
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("out.caffemodel");
         let target = Target::File { path: &path, if_exists: IfExists::Refuse };
