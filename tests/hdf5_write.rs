@@ -204,7 +204,7 @@ fn what_is_too_large_for_the_reader_is_refused() {
         writer.write(&path, IfExists::Refuse)?;
         Ok::<_, Error>(Checkpoint::open(&path).expect("what is written is read").entries().len())
     };
-    // The largest groups that are written: of short names, of many axes, of long names.
+    // The largest groups that can be written: with short names, with many axes, with long names.
     for (count, name, axes) in [(3091, 4, 0), (1400, 4, 32), (542, 1000, 0)] {
         assert_eq!(written(count, name, axes).expect("fits"), count);
         assert!(written(count + 1, name, axes).expect_err("too large").to_string().contains("over 640 KiB"));

@@ -1,7 +1,6 @@
-//! Property "bytes moved": exactly how many transfers of how many bytes the usual sequences of Caffe cost, and that
-//! none is wasted, on a loopback device that defers its work. NeoML's are in `moved/neoml`, random accesses in
-//! `moved/model`. Numbers are asserted, not times; Caffe's own are in the comments, from `caffe.md` and the tables
-//! there.
+//! The bytes moved: asserts the exact number and size of transfers in common sequences of Caffe, and that none is
+//! wasted, on a loopback device that defers its work. NeoML's sequences are in `moved/neoml`, random accesses in
+//! `moved/model`. Caffe's own numbers are in the comments, from `caffe.md` and its tables.
 
 mod model;
 mod neoml;
@@ -12,7 +11,7 @@ use blob_core::{AnyBlob, DType, Part, Shape};
 use synced_mem::loopback::{self, Loopback, Mode, Operation};
 use synced_mem::{Arg, Device, Queue, SharedMem, Stats};
 
-/// How often and how many bytes: up to the device, down from it, and from device memory to device memory.
+/// The number of transfers and bytes: uploads, downloads, and copies between device memories.
 type Moved = [(u64, u64); 3];
 
 const NOTHING: Moved = [(0, 0); 3];
@@ -25,7 +24,7 @@ fn down(bytes: u64) -> Moved {
     [(0, 0), (1, bytes), (0, 0)]
 }
 
-/// Says what a memory has moved since it was last asked.
+/// Counts what memories have moved since the last query.
 struct Watch {
     memory: SharedMem,
     seen: Stats,
@@ -57,12 +56,12 @@ fn machine() -> (Arc<Loopback>, Arc<dyn Queue>) {
     (device, queue)
 }
 
-/// Cells of a kernel's argument.
+/// The elements of a kernel's argument.
 fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
     bytes.chunks(4).map(|cell| f32::from_ne_bytes(cell.try_into().unwrap()))
 }
 
-/// Work on the device: puts a function of each cell of `from` and `to` into `to`.
+/// Work on the device: stores a function of each element of `from` and `to` in `to`.
 fn compute(queue: &Arc<dyn Queue>, from: Arg<'_>, to: Arg<'_>, f: fn(f32, f32) -> f32) {
     loopback::launch(&**queue, [from, to], move |args| {
         let (from, to) = args.split_at_mut(1);
@@ -73,7 +72,7 @@ fn compute(queue: &Arc<dyn Queue>, from: Arg<'_>, to: Arg<'_>, f: fn(f32, f32) -
     .unwrap();
 }
 
-/// Work on the device: writes one value into every cell.
+/// Work on the device: stores one value in every element.
 fn set(queue: &Arc<dyn Queue>, to: Arg<'_>, value: f32) {
     loopback::launch(&**queue, [to], move |args| {
         for cell in args[0].bytes_mut().chunks_mut(4) {
@@ -98,7 +97,7 @@ fn a_forward_pass_moves_its_input_up_and_its_result_down() {
             compute(&queue, from.arg(), to.arg_mut(), |from, _| from * 2.0);
         }
         assert_eq!((bottom_watch.moved(), top_watch.moved()), (up(400), NOTHING));
-        // Another layer reads both; nothing is left to move.
+        // Another layer reads both, which moves nothing.
         drop((bottom.data().device(&queue).unwrap(), top.data().device(&queue).unwrap()));
         assert_eq!(*top.data().elements::<f32>().unwrap(), [2.0 * batch as f32; 100]);
         assert_eq!(*bottom.data().elements::<f32>().unwrap(), [batch as f32; 100]);
@@ -108,13 +107,13 @@ fn a_forward_pass_moves_its_input_up_and_its_result_down() {
     }
     assert!(!bottom.has_diff() && !top.has_diff());
     assert_eq!((device.calls(Operation::Upload), device.calls(Operation::Download)), (3, 3));
-    // What was overwritten did not have to be cleared. Caffe clears each buffer on its first touch.
+    // Overwritten memory is not cleared before. Caffe clears each buffer at its first use.
     assert_eq!(device.calls(Operation::Fill), 0);
     assert_eq!(device.meter().stats().uploads.bytes, 1200);
 }
 
-/// Parameters go up once; iterations of `diff = …; data -= diff` on the device move nothing; the snapshot comes down
-/// once.
+/// Parameters are uploaded once; iterations of `diff = …; data -= diff` on the device move nothing; a snapshot is
+/// downloaded once.
 #[test]
 fn an_update_on_the_device_moves_nothing() {
     let (_device, queue) = machine();
@@ -133,7 +132,7 @@ fn an_update_on_the_device_moves_nothing() {
     assert_eq!((data.moved(), diff.moved()), (down(400), NOTHING));
 }
 
-/// Two layers share their parameters (`ShareData`): what goes up for one is there for the other.
+/// Two layers share their parameters (`ShareData`): an upload for one also serves the other.
 #[test]
 fn shared_parameters_move_once() {
     let (_device, queue) = machine();
@@ -149,7 +148,7 @@ fn shared_parameters_move_once() {
     assert_eq!(watch.moved(), down(160));
 }
 
-/// `CopyFrom` runs where the bytes are. Caffe in CPU mode pulls the source down (D2H), in GPU mode pushes both up.
+/// `CopyFrom` runs where the bytes are. Caffe in CPU mode downloads the source, in GPU mode uploads both.
 #[test]
 fn a_copy_moves_nothing_between_the_sides() {
     let (_device, queue) = machine();
@@ -165,7 +164,7 @@ fn a_copy_moves_nothing_between_the_sides() {
     assert_eq!((from.moved(), to.moved()), (NOTHING, down(120)));
 }
 
-/// After a shrinking `Reshape` the elements move and the capacity does not. Caffe moves all 4000 bytes each time.
+/// After a shrinking `Reshape` only the elements move, not the whole capacity. Caffe moves all 4000 bytes each time.
 #[test]
 fn a_shrunk_blob_moves_its_count_and_not_its_capacity() {
     let (_device, queue) = machine();
@@ -178,7 +177,7 @@ fn a_shrunk_blob_moves_its_count_and_not_its_capacity() {
     set(&queue, batch.data_mut().device(&queue).unwrap().arg_mut(), 8.0);
     assert_eq!(*batch.data().elements::<f32>().unwrap(), [8.0; 10]);
     assert_eq!(watch.moved(), down(40));
-    // Grown back within the capacity: the tail is still there, and only it has to go up.
+    // Grown again within the capacity, the tail still has its values, and only the tail is uploaded.
     batch.reshape(Shape::new([1000]).unwrap()).unwrap();
     drop(batch.data().device(&queue).unwrap());
     assert_eq!(watch.moved(), up(3960));

@@ -1,4 +1,4 @@
-//! MXNet files that are written: the bytes are those that MXNet wrote of the same arrays, in every version.
+//! Writing MXNet files: the bytes are those that MXNet wrote for the same arrays, in every version.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::support::conversion::to_bytes;
 use crate::support::{data, files, report};
 
 fn open(path: &Path) -> Checkpoint {
-    // Nothing marks a bare V0 record.
+    // A bare V0 record has no magic number, so its format is given.
     let bare_v0 = path.ends_with("mxnet-0.9.5-2/raw_record.bin");
     let options = OpenOptions::new();
     let options = if bare_v0 { options.from(Format::MxnetRecord) } else { options };
     options.open(path).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// MXNet saved the same arrays from each of its versions, but for one list that grew with the dtypes.
+/// Each version of MXNet saved the same arrays, except for one list that grew with the dtypes.
 #[test]
 fn records_of_another_version_are_those_that_its_mxnet_wrote() {
     let golden = |writer: &str| data("mxnet/golden").join(writer);
@@ -73,7 +73,7 @@ fn what_a_version_cannot_hold_is_refused_by_name() {
     assert!(error.contains("holds one array, not 1000"), "{error}");
 }
 
-/// All that does not fit is said in one error that names the file, of many the first twenty; nothing is written.
+/// One error names the file and all arrays that do not fit, or the first twenty; nothing is written.
 #[test]
 fn misfits_are_listed_whole() {
     let spec =
@@ -134,7 +134,7 @@ fn a_list_that_does_not_fit_its_tensors_is_refused() {
     );
 }
 
-/// Their parts stand in another order in a zip.
+/// In a zip, the parts of sparse arrays are in another order.
 #[test]
 fn sparse_arrays_of_a_zip_are_sparse_in_a_list() {
     for (file, kind) in [("mxnet2_row_sparse.npz", SparseKind::RowSparse), ("scipy_csr.npz", SparseKind::Csr)] {
@@ -163,7 +163,7 @@ fn blobs_are_written_as_mxnet_writes_arrays() {
     assert!(refused.to_string().contains("no place for metadata"), "{refused}");
 }
 
-/// A zip of a csr array `s` of 2 × 3 with two values, as scipy writes one, and of others.
+/// A zip of a csr array `s` of shape 2×3 with this many values, as SciPy writes it, and of other members.
 fn zip_of_csr(values: usize, others: &[(&str, &[u8])]) -> Vec<u8> {
     let format = npy("'<U3'", "()", b"c\0\0\0s\0\0\0r\0\0\0");
     let zip = Zip::default()
@@ -219,7 +219,7 @@ fn no_name_stands_twice_in_a_list() {
     assert_eq!(error, "params: the array \"w\" stands twice");
 }
 
-/// A list of V3 whose only array is none, which its extents say there and their lack in V0 and V1.
+/// A V3 list whose only array is absent: V3 marks this by its extents, V0 and V1 by having none.
 #[test]
 fn none_is_written_as_each_version_says_it() {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
@@ -233,7 +233,7 @@ fn none_is_written_as_each_version_says_it() {
     }
 }
 
-/// Only what is sparse changes: versions, devices and names stay.
+/// Only sparse arrays change: versions, devices and names stay.
 #[test]
 fn a_list_made_dense_keeps_the_rest_as_it_was() {
     for file in ["mxnet-1.9.1/ctx_cpu3.nd", "mxnet-0.11.0/none_first.nd", "mxnet-1.9.1/names_npshape.nd"] {
@@ -256,7 +256,7 @@ fn a_list_made_dense_keeps_the_rest_as_it_was() {
     }
 }
 
-/// A file that says later that it has a million arrays.
+/// A file that changes while it is read, and then declares a million arrays.
 #[derive(Clone)]
 struct Changing(Arc<(Vec<u8>, AtomicBool)>);
 

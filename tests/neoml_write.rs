@@ -1,4 +1,4 @@
-//! NeoML files that are written: the bytes are those that NeoML wrote of the same arrays, and around other values too.
+//! Writing NeoML files: the bytes are those that NeoML wrote for the same arrays, also around other values.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::support::conversion::to_bytes;
 use crate::support::neoml::{blob as made, words};
 use crate::support::{blob, data, files, find, open, real};
 
-/// NeoML's files: of its wheel, of its C++ library and, where they are at hand, those that its own tests read.
+/// Files of NeoML's wheel, of its C++ library and, if available, those that its own tests read.
 pub(crate) fn sources() -> Vec<PathBuf> {
     let archives = |name: &str| !name.ends_with(".json") && !name.ends_with(".jsonl") && !name.ends_with(".tsv");
     let mut found: Vec<PathBuf> = ["neoml/cpp", "neoml/py"].iter().flat_map(|f| files(&data(f), archives)).collect();
@@ -27,7 +27,7 @@ fn bytes(path: &str) -> Vec<u8> {
 
 #[test]
 fn numbered_tensors_become_the_blobs_of_their_numbers() {
-    // In the order of names, as Python's safetensors saves them.
+    // In the order of their names, as Python's safetensors saves them.
     let mut numbers: Vec<i32> = (0..12).collect();
     numbers.sort_by_key(|number| format!("@{number}"));
     let number =
@@ -61,7 +61,7 @@ fn a_blob_is_written_as_neoml_stores_it() {
         writer.write(&path, IfExists::Replace).unwrap_or_else(|e| panic!("{e}"));
         assert!(std::fs::read(&path).expect("written") == bytes(file), "{file}");
     }
-    // NeoML's own array has a null among its blobs, which no list of tensors has.
+    // NeoML's own array contains a null blob, which a list of tensors cannot have.
     let source = Checkpoint::open(data("neoml/cpp/cpp_blobs_array.arch")).expect("opens");
     let tensors: Vec<AnyBlob> = [0, 1, 3].iter().map(|i| source.load(&source.entries()[*i]).expect("loads")).collect();
     let writer = tensors.iter().fold(Writer::new(Format::NeomlArray), |writer, tensor| writer.tensor("w", tensor));
@@ -98,7 +98,7 @@ fn what_neoml_cannot_hold_is_refused_before_anything_is_written() {
     for (spec, problem) in [
         (spec(DType::F64, &[2]), "is f64, and NeoML's blobs are of f32 or i32"),
         (spec(DType::F32, &[1; 8]), "has 8 axes, and a NeoML blob seven"),
-        // NeoML writes the first as 45 bytes, and reads neither.
+        // NeoML writes the first one as 45 bytes, and can read neither.
         (spec(DType::F32, &[1 << 30]), "has 4294967296 bytes; NeoML reads no blob over 2147483647"),
         (spec(DType::F32, &[1 << 29]), "has 2147483648 bytes; NeoML reads no blob over 2147483647"),
         (spec(DType::F32, &[0, 1 << 31]), "has an extent of 2147483648; NeoML's go up to 2147483647"),
@@ -117,7 +117,7 @@ fn what_neoml_cannot_hold_is_refused_before_anything_is_written() {
     assert!(error.ends_with("cannot be converted to a NeoML net: its layers are not known"), "{error}");
 }
 
-/// A file in which the first array's values are those of a seed, and its shape another one.
+/// The file with another shape and generated values for the first array.
 fn rewritten(file: &Checkpoint, dims: [usize; 7], seed: u64) -> Result<Vec<u8>, Error> {
     let archive = file.neoml_archive()?.expect("a NeoML file");
     let first = made(&Shape::from(Dims7::new(dims)?), DType::F32, seed);
@@ -145,7 +145,7 @@ fn weights_of_a_net_are_replaced_in_place_and_around_another_size() {
     let same = rewritten(&net, [1, 5, 1, 1, 1, 1, 7], 9).expect("written");
     assert_eq!((same.len(), &same[..at], &same[at + 140..]), (golden.len(), &golden[..at], &golden[at + 140..]));
     assert!(same[at..at + 140] != golden[at..at + 140]);
-    // Two cells more: the extents and the count say so, and all else moves.
+    // Two elements more: extents and count change, and the bytes after them move.
     let other = rewritten(&net, [1, 1, 1, 1, 1, 1, 37], 9).expect("written");
     assert_eq!(&other[at + 148..], &golden[at + 140..]);
     assert_eq!(&other[..at - 32], &golden[..at - 32]);
@@ -155,7 +155,7 @@ fn weights_of_a_net_are_replaced_in_place_and_around_another_size() {
     for (entry, old) in read.entries()[1..].iter().zip(&net.entries()[1..]) {
         assert_eq!(words(&read.load(entry).expect("loads")), words(&net.load(old).expect("loads")));
     }
-    // A pickle counts the bytes of the archive in it.
+    // A pickle stores the length of the archive in it.
     let pickle = open("blob.pickle", &bytes("py/blob.pickle")).expect("opens");
     assert!(rewritten(&pickle, [1, 2, 1, 1, 1, 1, 3], 9).is_ok());
     let error = rewritten(&pickle, [1, 2, 1, 1, 1, 1, 4], 9).expect_err("refused").to_string();

@@ -1,7 +1,6 @@
-//! What we write, read by NumPy itself, as the README tells its users to; and by other tools for zips, where they are
-//! at hand.
+//! NumPy itself reads what we write, as the README recommends; other zip tools read it too, if available.
 //!
-//! `BLOB_PYTHON` names a Python that has NumPy, which `cargo xtask ci` installs; otherwise `python3` is tried.
+//! `BLOB_PYTHON` names a Python with NumPy, which `cargo xtask ci` installs; otherwise `python3` is tried.
 
 use std::process::Command;
 
@@ -23,7 +22,7 @@ fn by_numpy(python: &str, paths: &[String]) -> Vec<Value> {
     lines.collect()
 }
 
-/// What NumPy has to find: the names that are promised, and the bytes of the source.
+/// The names and the bytes that NumPy must read.
 fn expected(source: &Checkpoint) -> Value {
     let stored = source.entries().iter().filter(|e| e.dtype().is_some());
     let entries: Vec<_> = stored.collect();
@@ -87,7 +86,7 @@ fn numpy_reads_every_npz_that_we_write() {
     assert!(by_numpy(&python, &paths) == wanted);
     assert!(paths.len() > 60, "{}", paths.len());
     report(&format!("numpy: {} npz files", paths.len()));
-    // Of an empty archive unzip says that it is empty.
+    // unzip reports an empty archive as an error.
     let full = paths.iter().zip(&wanted);
     for (path, _) in full.filter(|(_, wanted)| *wanted != &json!({})) {
         let Ok(unzip) = Command::new("unzip").args(["-t", path]).output() else {

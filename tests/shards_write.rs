@@ -1,4 +1,4 @@
-//! Safetensors are written in shards as Hugging Face writes them (`data/shards/make.py`), and nothing is lost by that.
+//! Safetensors are written in shards as Hugging Face writes them (`data/shards/make.py`), and no existing file is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ use crate::shards::{INDEX, copied, ramp};
 use crate::support::archive::safetensors;
 use crate::support::data;
 
-/// The golden shards converted to shards of 120 bytes: the index.
+/// Converts the golden shards to shards of 120 bytes. Returns the index.
 fn written(folder: &Path, if_exists: IfExists) -> Result<PathBuf, Error> {
     let source = Checkpoint::open(data("shards").join(INDEX))?;
     let path = folder.join("model.safetensors");
@@ -26,12 +26,12 @@ fn written(folder: &Path, if_exists: IfExists) -> Result<PathBuf, Error> {
     Ok(index.to_owned())
 }
 
-/// Into shards of this many bytes.
+/// The options for shards of this many bytes.
 fn shards_of(size: u64) -> Options {
     Options::new(Format::Safetensors).with(|o| o.shard_size = Some(size))
 }
 
-/// Every file of a folder.
+/// The content of every file of a folder.
 fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let files = fs::read_dir(folder).expect("listed").map(|file| file.expect("listed").path());
     let name = |path: &Path| path.file_name().expect("a name").to_string_lossy().into_owned();
@@ -55,7 +55,8 @@ fn shards_are_written_as_hugging_face_writes_them_and_prove_their_source() {
     let ours = bytes_of(folder.path());
     let golden = bytes_of(copied().path());
     assert!(ours.keys().eq(golden.keys()), "{:?}", ours.keys());
-    // Theirs come in the order of make.py, ours in that of their files: the map of a tensor of each size is the same.
+    // Their tensors are in the order of make.py, ours in that of the files, so a tensor can be in another shard than
+    // theirs.
     let theirs = without_receipt(&golden[INDEX]);
     let written = without_receipt(&ours[INDEX]);
     assert_eq!(written.lines().count(), theirs.lines().count());
@@ -97,7 +98,7 @@ fn one_shard_is_the_plain_file() {
 
 #[test]
 fn nothing_is_lost_where_shards_are_written() {
-    // Any file that exists, and nothing is begun.
+    // If any of the files exists, nothing is written.
     for name in ["model-00002-of-00003.safetensors", INDEX] {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join(name), "mine").expect("written");
@@ -105,7 +106,7 @@ fn nothing_is_lost_where_shards_are_written() {
         assert!(matches!(&error, Error::Exists { path, .. } if path.ends_with(name)), "{error}");
         assert_eq!(bytes_of(folder.path()), BTreeMap::from([(name.to_owned(), b"mine".to_vec())]));
     }
-    // With force, what is ours to write and nothing else.
+    // With force, only the files of the output are replaced.
     let folder = tempfile::tempdir().expect("a folder");
     for name in ["model-00002-of-00003.safetensors", "model-00001-of-00009.safetensors", "model.safetensors"] {
         fs::write(folder.path().join(name), "mine").expect("written");
@@ -119,7 +120,7 @@ fn nothing_is_lost_where_shards_are_written() {
     assert_eq!(after.len(), 6, "{:?}", after.keys());
     assert!(after["model-00001-of-00009.safetensors"] == b"mine" && after["model.safetensors"] == b"mine");
     assert!(after["model-00002-of-00003.safetensors"] != b"mine");
-    // A source is never replaced, whatever its shards are called.
+    // A source is never replaced, whatever the names of its shards.
     let copy = copied();
     let index = copy.path().join("b.safetensors.index.json");
     fs::rename(copy.path().join(INDEX), &index).expect("renamed");
@@ -134,7 +135,7 @@ fn nothing_is_lost_where_shards_are_written() {
     assert_eq!(bytes_of(copy.path()), before);
 }
 
-/// Through a link a shard would go where another one goes, or over a file that is not of the output.
+/// Through a link, a shard would be written to another shard's file, or over a file that is not part of the output.
 #[cfg(unix)]
 #[test]
 fn links_pipes_and_devices_are_no_places_for_shards() {
@@ -152,7 +153,7 @@ fn links_pipes_and_devices_are_no_places_for_shards() {
     for name in [other, INDEX] {
         let folder = tempfile::tempdir().expect("a folder");
         assert!(std::process::Command::new("mkfifo").arg(folder.path().join(name)).status().expect("ran").success());
-        // Opened, it would wait for a reader.
+        // Opening it would wait for a reader.
         let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
         let target = Target::File { path: &folder.path().join("model.safetensors"), if_exists: IfExists::Replace };
         let planned = plan(&source, &shards_of(120), &target).expect("planned");
@@ -173,13 +174,14 @@ fn old_files_of_the_same_name_are_told_or_refused() {
     let path = folder.path().join("model.safetensors");
     let planned = |size: u64, if_exists| plan(&source, &shards_of(size), &Target::File { path: &path, if_exists });
     let notes = |size: u64| planned(size, IfExists::Replace).expect("planned").notes().to_vec();
-    // In one file: the old index would lead to the old tensors.
+    // As one file: the old index would still lead to the old tensors.
     let error = planned(1000, IfExists::Refuse).expect_err("an index").to_string();
     assert!(error.starts_with(&format!("{}: is an index of shards", index.display())), "{error}");
     let shard = |number: u32| format!("\"model-0000{number}-of-00003.safetensors\"");
     let stay = "old files of the same name stay beside the new output: ";
     assert_eq!(notes(1000), [format!("{stay}{}, {}, {} and 1 more", shard(1), shard(2), shard(3))]);
-    // In as many shards: all are replaced. In others: the old ones stay, and so does the one file.
+    // As the same number of shards: all are replaced. As another number: the old shards stay, and so does a single
+    // file.
     assert_eq!(notes(120), [""; 0]);
     fs::write(&path, "mine").expect("written");
     assert_eq!(notes(120), [format!("{stay}\"model.safetensors\"")]);
@@ -237,7 +239,7 @@ fn a_killed_or_failed_conversion_leaves_nothing_under_the_names() {
     assert!(bytes_of(out.path()).is_empty(), "{:?}", bytes_of(out.path()).keys());
 }
 
-/// Puts a folder in the place of a file while the conversion runs, so that no file gets its name.
+/// Creates a folder with the name of an output file while the conversion runs, so that the file cannot get its name.
 struct Spoils(PathBuf);
 
 impl Watch for Spoils {
@@ -265,7 +267,7 @@ fn a_set_that_is_replaced_in_part_has_no_index() {
     let error = planned.run(&Spoils(second.clone())).expect_err("a folder is in the way").to_string();
     assert!(error.contains("model-00002-of-00003.safetensors"), "{error}");
     assert!(!index.exists() && folder.path().join("model-00001-of-00003.safetensors").is_file());
-    // Nothing is lost where the set that is there must stay.
+    // If the existing set must stay, nothing of it is lost.
     fs::remove_dir(&second).expect("removable");
     let index = written(folder.path(), IfExists::Replace).expect("written");
     let before = bytes_of(folder.path());

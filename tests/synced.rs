@@ -18,35 +18,36 @@ use crate::support::{data, report, rows};
 /// Every deliberate difference, with its reason.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Why {
-    /// Caffe dies of a failed allocation; here it is [`Error::OutOfMemory`] or [`Error::DeviceOutOfMemory`], and
+    /// Caffe aborts at a failed allocation; here it is [`Error::OutOfMemory`] or [`Error::DeviceOutOfMemory`], and
     /// nothing has changed.
     OutOfMemory,
-    /// `set_*_data(NULL)`: nothing that can be adopted is null. The nearest mistake is memory of another length, which
-    /// is [`Error::WrongLength`] and changes nothing.
+    /// `set_*_data(NULL)`: memory that can be adopted is never null here. The closest mistake is memory of another
+    /// length, which is [`Error::WrongLength`] and changes nothing.
     NoNull,
-    /// `async_gpu_push` dies unless the head is at the host; `device` starts from everywhere and moves what is missing.
+    /// `async_gpu_push` aborts unless the head is at the host; `device` works from any state and moves what is missing.
     PushFromAnywhere,
-    /// Caffe knows one device. From another one it gets the first one's pointer, or dies if built with DEBUG. Here each
-    /// device has its own copy, which is made directly from the first one's where that is valid.
+    /// Caffe supports one device. On another one it returns the first one's pointer, or aborts if built with DEBUG.
+    /// Here each device has its own copy, which is copied directly from the first device's if that is valid.
     EachDeviceItsCopy,
-    /// In DEBUG builds the host's bytes may only be asked for while the memory's device is the current one. Here the
-    /// host has no current device.
+    /// In DEBUG builds, Caffe's host bytes can only be accessed while the memory's device is the current one. Here
+    /// there is no current device.
     HostHasNoDevice,
-    /// A host block that a queue may still read is freed when that queue has been waited for. Caffe frees it at once,
-    /// which after `async_gpu_push` is a use after free.
+    /// A host block that a queue may still read is freed once that queue is synchronized. Caffe frees it at once, which
+    /// after `async_gpu_push` is a use after free.
     FreedWhenRead,
-    /// A build without devices dies when asked for one. Here there is no queue to ask with.
+    /// A build of Caffe without GPUs aborts if one is used. Here there would be no queue to use.
     NoDevice,
 }
 
-/// What happened, as the tables count it. Plain and pinned host blocks are one here, and so are both kinds of upload.
+/// What happened, as counted in the tables. Plain and pinned host blocks count as one kind, and so do both kinds of
+/// upload.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 struct Costs {
     host_blocks: u64,
     device_blocks: u64,
     uploads: u64,
     downloads: u64,
-    /// From device to device, or from adopted bytes to our own: Caffe has none.
+    /// Copies between devices, or from adopted bytes to our own, which Caffe does not have.
     other_copies: u64,
     device_fills: u64,
     host_frees: u64,
@@ -70,7 +71,7 @@ impl Costs {
         } += 1;
     }
 
-    /// As the memory's own counters tell it.
+    /// From the memory's own counters.
     fn from_stats(stats: &Stats) -> [u64; 4] {
         let copies = stats.device_copies.count + stats.host_copies.count;
         let blocks = stats.allocations.count;
@@ -151,7 +152,7 @@ impl Row {
         Outcome { head: self.before, costs, error }
     }
 
-    /// What we do, and why where it is not what Caffe does.
+    /// Our outcome, and the reason if it differs from Caffe's.
     fn ours(&self, mode: Mode) -> (Outcome, Option<Why>) {
         let different = |outcome, why| (outcome, Some(why));
         match self.op.as_str() {
@@ -168,7 +169,7 @@ impl Row {
                 outcome if outcome == self.caffe => (outcome, None),
                 outcome => different(outcome, Why::EachDeviceItsCopy),
             },
-            // A device that works at once is done with the host bytes, and they are freed as Caffe frees them.
+            // A device that works at once has already read the host bytes, and they are freed as in Caffe.
             "set_cpu_data(ext)" if mode != Mode::Immediate && self.is_uploaded() && self.caffe.costs.host_frees > 0 => {
                 let mut outcome = self.caffe.clone();
                 outcome.costs.host_frees = 0;
@@ -178,7 +179,7 @@ impl Row {
         }
     }
 
-    /// Whether the state was made by an upload that has not been waited for.
+    /// Whether the state results from an upload that was not synchronized.
     fn is_uploaded(&self) -> bool {
         ["SYNCED from CPU", "async pushed", "GPU with stale CPU copy"].contains(&self.state.as_str())
     }
@@ -216,7 +217,7 @@ impl Row {
     }
 }
 
-/// Runs a row; why it is not as Caffe's, if it is not.
+/// Runs a row. Returns the reason if the outcome differs from Caffe's.
 fn check(row: &Row, mode: Mode, shell: Shell) -> Option<Why> {
     let mut rig = Rig::new(mode, shell);
     rig.prepare(&row.state).expect("a state");
@@ -239,14 +240,14 @@ fn check(row: &Row, mode: Mode, shell: Shell) -> Option<Why> {
     why
 }
 
-/// The memory's counters and its events tell the same.
+/// Checks that the memory's counters agree with its events.
 fn check_counters(row: &Row, rig: &mut Rig, before: [u64; 4]) {
     let after = Costs::from_stats(&rig.memory().stats());
     let counted: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
     assert_eq!(counted, rig.costs().as_stats(), "{}", row.at);
 }
 
-/// The copies that are valid hold what Caffe's hold there. What it freed at once is freed in the end.
+/// Checks that the valid copies have Caffe's bytes, and that what Caffe frees at once is freed in the end.
 fn check_bytes(row: &Row, rig: &mut Rig, why: Option<Why>) {
     let costs = rig.costs();
     let newest = rig.newest();
@@ -269,8 +270,8 @@ fn check_bytes(row: &Row, rig: &mut Rig, why: Option<Why>) {
     }
 }
 
-/// The answer depends neither on when queues work nor on the shell, but for when host bytes are freed; of the three
-/// modes the reason is that of a device that works later.
+/// Runs a row in every mode and shell. The outcome depends on neither, except for when host bytes are freed. Returns
+/// the reason for a device that works later.
 fn check_everywhere(row: &Row) -> Option<Why> {
     let modes = [Mode::Immediate, Mode::Deferred, Mode::Random(1)];
     let check_both = |mode| [Shell::Sole, Shell::Shared].map(|shell| check(row, mode, shell));

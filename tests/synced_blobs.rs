@@ -1,6 +1,7 @@
-//! Blobs on a device against a table of the real Caffe: for every head of data and of diff, what an operation leaves
-//! and what it moves. Where we differ, [`Why`] says why; transfers over the bus are never more than Caffe's. Sums,
-//! scaling, updates and messages are other crates', and Caffe's device mirror of the shape has no counterpart.
+//! Compares blobs on a device with a table of the real Caffe: the state and the transfers after an operation, for every
+//! head of data and of diff. [`Why`] has the reasons for differences; there are never more transfers over the bus than
+//! in Caffe. Other crates test sums, scaling, updates and messages, and Caffe's device mirror of the shape has no
+//! counterpart.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ const OTHERS: [f32; 6] = [9.0, 8.0, 7.0, 6.0, 5.0, 4.0];
 /// Every deliberate difference, with its reason.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Why {
-    /// Caffe copies on the side that the thread's mode names, and first brings source and destination there. A copy of
-    /// ours runs where the source's newest bytes are, and what it overwrites is not moved.
+    /// Caffe copies on the side of the thread's mode, and first moves source and destination there. Our copy runs where
+    /// the source's newest bytes are, and overwritten bytes are not moved.
     WhereTheBytesAre,
-    /// A copy onto itself moves Caffe's head, and the bytes with it. Ours changes nothing.
+    /// In Caffe a copy onto itself moves the head and the bytes. Ours changes nothing.
     OntoItself,
-    /// Caffe allocates zeros to copy zeros. Ours leaves both untouched.
+    /// Caffe allocates zeros to copy zeros. Our copy leaves both untouched.
     Untouched,
 }
 
@@ -32,7 +33,7 @@ struct Outcome {
     diff: Head,
     /// Blocks allocated on the device, uploads, downloads, copies between blocks.
     costs: [u64; 4],
-    /// The head of the other blob's part, where the table tells it.
+    /// The head of the other blob's part, if it is in the table.
     other: Option<Head>,
 }
 
@@ -68,7 +69,7 @@ fn row_of(row: &[String]) -> Row {
 }
 
 impl Row {
-    /// What we do, and why where it is not what Caffe does.
+    /// Our outcome, and the reason if it differs from Caffe's.
     fn ours(&self) -> (Outcome, Option<Why>) {
         let (outcome, why) = match self.op.as_str() {
             "c.CopyFrom(b)" => self.copied(self.data),
@@ -91,7 +92,7 @@ impl Row {
         Outcome { data, diff, costs, other }
     }
 
-    /// To an untouched blob, from a part whose head is this.
+    /// The outcome of a copy to an untouched blob, from a part with this head.
     fn copied(&self, from: Head) -> (Outcome, Why) {
         let mut outcome = self.unchanged();
         let (to, why) = match from {
@@ -136,8 +137,8 @@ fn costs(stats: Stats) -> [u64; 4] {
     [stats.allocations, up, down, stats.device_copies].map(|traffic| traffic.count)
 }
 
-/// Runs an operation; the head of the other blob's part where a copy went to it. None for an operation of another
-/// crate.
+/// Runs an operation. Returns the head of the other blob's part if a copy was made to it; `None` for an operation that
+/// another crate tests.
 fn run(row: &Row, b: &mut Blob<f32>, c: &mut Blob<f32>) -> Option<Option<Head>> {
     let mut other = None;
     match row.op.as_str() {
@@ -169,7 +170,8 @@ fn run(row: &Row, b: &mut Blob<f32>, c: &mut Blob<f32>) -> Option<Option<Head>> 
     Some(other)
 }
 
-/// Runs a row; why it is not as Caffe's, if it is not. None for an operation of another crate.
+/// Runs a row. Returns the reason if the outcome differs from Caffe's; `None` for an operation that another crate
+/// tests.
 fn check(row: &Row, mode: Mode) -> Option<Option<Why>> {
     let device = Loopback::new(mode);
     let queue = device.queue().expect("a queue");
@@ -192,7 +194,7 @@ fn check(row: &Row, mode: Mode) -> Option<Option<Why>> {
     Some(why)
 }
 
-/// What the blobs hold in the end.
+/// Checks the final elements of the blobs.
 fn check_elements(row: &Row, b: &Blob<f32>, c: &Blob<f32>) {
     let values = |head: Head| match (head, row.op.as_str()) {
         (Head::Uninitialized, _) | (_, "Reshape bigger") => [0.0; 7],

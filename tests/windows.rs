@@ -1,6 +1,6 @@
-//! Windows: what upstream tests of them, how they move, nest and conflict. The real NeoML's table is in
-//! `windows/table`, and a plain vector for a model in `windows/model`. What NeoML does with windows that are wrong is
-//! in `neoml_misuse`, what windows move in `moved`.
+//! Windows: NeoML's own tests, movement, nesting, conflicts. `windows/table` has the real NeoML's table,
+//! `windows/model` a plain vector as a model. Misuses of NeoML's windows are in `neoml_misuse`, transfers by windows in
+//! `moved`.
 
 mod model;
 mod table;
@@ -67,7 +67,7 @@ fn a_step_is_read_while_the_next_is_written() {
     }
 }
 
-/// Writes the last step plus one, with both borrowed at once.
+/// Stores the last step plus one in a step, with both borrowed at once.
 fn advance(last: &Window, step: &mut Window, queue: Option<&Arc<dyn Queue>>) {
     let Some(queue) = queue else {
         let (from, mut to) =
@@ -99,7 +99,7 @@ fn windows_that_overlap_conflict_and_others_do_not() {
         {
             let _reading = a.part(Part::Data).elements::<i64>().unwrap();
             assert!(b.part(Part::Data).elements::<i64>().is_ok());
-            // The diff is another memory.
+            // The diff is a separate memory.
             assert!(b.part_mut(Part::Diff).elements::<i64>().is_ok());
             let conflict = matches!(
                 b.part_mut(Part::Data).elements::<i64>(),
@@ -129,7 +129,7 @@ fn a_window_in_a_window_moves_along_at_any_depth() {
         assert_eq!(innermost.as_ref().steps().start, chain[0].pos() + inside);
         assert_eq!(innermost.part(Part::Data).elements::<f32>().unwrap()[0] as usize, innermost.as_ref().steps().start);
     }
-    // What moves in the middle moves what lies in it, and nothing around it.
+    // Moving a window in the middle of the chain moves the windows in it, and not those around it.
     let before = chain[9].as_ref().steps().start;
     let other = 1 - chain[10].pos();
     chain[10].set_pos(other).unwrap();

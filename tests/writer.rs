@@ -1,4 +1,5 @@
-//! `Writer` over tensors of every kind: blobs, views, tensors of a file, and those that do not keep their word.
+//! `Writer` with tensors of every kind: blobs, views, tensors of a file, and tensors that give other bytes than
+//! promised.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -47,7 +48,7 @@ fn a_blob_that_another_dtype_was_put_into_is_written_as_that() {
     assert_eq!((entry.dtype(), &*back.view(entry).unwrap()), (Some(DType::I32), &[1, 0, 0, 0, 255, 255, 255, 255][..]));
 }
 
-/// A tensor of four bytes that gives those of its reader.
+/// A tensor of four bytes whose reader can give any bytes.
 struct Odd<F>(F);
 
 impl<R: Read + 'static, F: Fn() -> R> blob_io::Tensor for Odd<F> {
@@ -106,7 +107,7 @@ fn a_tensor_that_gives_other_bytes_the_second_time_leaves_no_npz() {
     assert_eq!((refused.reason(), times.get()), (Reason::Request, 2));
     assert!(refused.to_string().ends_with("tensor \"lies\" gave other bytes when it was read again"), "{refused}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    // The others read it once.
+    // The other formats read it once.
     write(Format::Safetensors).unwrap();
     assert_eq!(times.get(), 3);
 }

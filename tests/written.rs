@@ -1,5 +1,5 @@
-//! What is written is what is read: safetensors and npy in both directions with other people's crates, the layout of
-//! files, the names of files, pipes.
+//! What is written can be read: safetensors and npy in both directions with other crates, the layout of files, file
+//! names, pipes.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ proptest! {
         prop_assert_eq!(file.format(), Format::Safetensors);
         check_identity(&file, &tensors, DType::BF16)?;
         prop_assert_eq!(file.metadata(), &metadata[..]);
-        // The crate of the format's authors agrees.
+        // The crate of the format's authors reads the same.
         let theirs = SafeTensors::deserialize(&bytes).unwrap();
         prop_assert_eq!(theirs.len(), tensors.len());
         for tensor in &tensors {
@@ -77,7 +77,7 @@ proptest! {
                 prop_assert!(!part.contains(['\\', ':', '\0']) && !part.contains(char::is_control));
                 prop_assert!(!part.ends_with(['.', ' ']));
             }
-            // What is neither cut nor numbered can be read back.
+            // A name that is neither cut nor numbered can be decoded.
             if path == &file_names(&[name])[0] && !path.contains('~') && !name.is_empty() {
                 let decoded: Vec<String> = path.split('/').map(decode).collect();
                 prop_assert_eq!(decoded.join("/"), *name);

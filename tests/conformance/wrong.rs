@@ -1,6 +1,5 @@
-//! Backends that each break one promise of `Queue`, made of a loopback that runs nothing before it must.
-//! They rely on the suite to keep blocks and host bytes alive when it fails, so that what they do too late harms
-//! nothing.
+//! Backends that each break one promise of `Queue`, based on a loopback that runs work as late as possible. They rely
+//! on the suite to keep blocks and host bytes alive when it fails, so that what they do too late harms nothing.
 
 mod block;
 mod queue;
@@ -12,25 +11,25 @@ use synced_mem::{Device, DeviceId, Error, Meter, Queue, QueueId};
 
 use queue::WrongQueue;
 
-/// Which promise is broken, and how.
+/// The broken promise, and how it is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lie {
     None,
     /// Every other queue has the id of the first.
     ReusedId,
-    /// A queue says that it is another device's.
+    /// A queue claims to belong to another device.
     OtherDevice,
-    /// Two devices of one id.
+    /// Two devices have the same id.
     SameDeviceId,
-    /// Every other operation goes by another queue.
+    /// Every other operation is enqueued on another queue.
     OutOfOrder,
     /// Only the thread that made a queue can use it.
     ThreadBound,
     NoWait,
-    /// A queue once waited for is never waited for again.
+    /// A queue waits for another queue only the first time.
     FirstWaitOnly,
     NoWaitForOther,
-    /// A queue that only waits itself is not waited for.
+    /// A queue does not wait for one that itself only waits.
     NoWaitForIdle,
     NoSynchronize,
     /// A wait takes effect with the next operation.
@@ -42,24 +41,24 @@ pub(crate) enum Lie {
     LongCopy,
     NoFill,
     LongFill,
-    /// A way to another device is claimed, and its copies do nothing.
+    /// A queue claims to reach another device, but its copies do nothing.
     FalseWay,
     /// A queue does not reach its own device.
     NoWayHome,
-    /// Every other answer about another device is no.
+    /// Every other query whether another device is reachable returns no.
     FickleWays,
     /// An upload reads the host bytes with the next operation, even after a synchronisation.
     LateUpload,
-    /// A download is made again by the next synchronisation.
+    /// The next synchronisation repeats a download.
     SecondDownload,
     ScribblingUpload,
-    /// An upload says that it is done with the host bytes, and reads them later.
+    /// An upload claims to be done with the host bytes, but reads them later.
     EarlyDone,
-    /// A download says that it is done with the host bytes, and writes them later.
+    /// A download claims to be done with the host bytes, but writes them later.
     EarlyArrival,
     /// A block's last byte is the first of the next.
     OverlappingBlocks,
-    /// The 16th last block is given out again, under a new address.
+    /// An allocation returns the block of 16 allocations before, under a new address.
     SharedBlocks,
     /// A block is freed at once, not in order.
     EarlyFree,
@@ -84,7 +83,7 @@ pub(crate) struct WrongDevice {
     first_queue: Mutex<Option<QueueId>>,
 }
 
-/// The device as a queue shows it.
+/// The device that a queue returns.
 #[derive(Debug)]
 struct WrongFront(DeviceId, Arc<Loopback>);
 
@@ -119,7 +118,7 @@ impl WrongDevice {
     }
 }
 
-// SAFETY: none is claimed. It is given to the suite only, which keeps everything alive that a lie may touch.
+// SAFETY: none is claimed. Only the suite uses it, which keeps alive everything that a lie may access.
 unsafe impl Device for WrongDevice {
     fn id(&self) -> DeviceId {
         self.id

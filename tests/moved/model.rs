@@ -1,5 +1,5 @@
-//! Random accesses on two sides, against a model that keeps a place for each element: exactly the elements move that a
-//! side needs and does not have. It relies on `moved` for the counting.
+//! Compares random accesses on two sides with a model that tracks each element: exactly the elements move that a side
+//! needs and does not have. Relies on `moved` for the counting.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,15 +11,16 @@ use synced_mem::{Device, Queue};
 
 use super::{NOTHING, Watch};
 
-/// What each byte's place costs: the model of the property. One entry an element.
+/// The model: for each element, where its newest value is.
 struct Model {
     values: Vec<u32>,
-    /// Where the newest value is: on the host, on the device. Nowhere: never written, and zero.
+    /// Whether the host and the device have the newest value. If neither has it, it was never written, and is zero.
     valid: [Vec<bool>; 2],
 }
 
 impl Model {
-    /// Makes a range valid on a side: how many runs of elements have to move there, and how many elements.
+    /// Makes a range valid on a side. Returns the number of runs of elements that must move there, and the number of
+    /// elements.
     fn bring(&mut self, side: usize, range: &Range<usize>) -> (u64, u64) {
         let (mut runs, mut elements, mut moving) = (0, 0, false);
         for i in range.clone() {
@@ -39,7 +40,7 @@ impl Model {
     }
 }
 
-/// One access: from which side, how, through what.
+/// One access: its side, its kind, and the view that it uses.
 #[derive(Debug, Clone, Copy)]
 enum How {
     Read,
@@ -47,7 +48,7 @@ enum How {
     Overwrite,
 }
 
-/// Accesses a window, or a buffer of single elements on the host; what was read, as the side saw it.
+/// Accesses a window, or a buffer of single elements on the host. Returns the elements that the side read.
 fn access(
     blob: &mut AnyBlob,
     queue: Option<&Arc<dyn Queue>>,
@@ -83,7 +84,7 @@ fn ways() -> impl Strategy<Value = How> {
 }
 
 proptest! {
-    /// Whatever windows are read and written on two sides, exactly the bytes move that a side needs and does not have.
+    /// For any reads and writes of windows on two sides, exactly the bytes move that a side needs and does not have.
     #[test]
     fn random_accesses_move_what_the_model_needs(
         (steps, width) in (1..=8usize, 1..=4usize),
@@ -92,7 +93,7 @@ proptest! {
     ) {
         let device = Loopback::new(seed.map_or(Mode::Deferred, Mode::Random));
         let queue = device.queue().unwrap();
-        // No more than 32 elements: sixteen ranges a side, which is as many as are told apart.
+        // At most 32 elements, that is sixteen ranges per side: a memory does not track more.
         let mut blob = AnyBlob::new(Shape::new([steps, width]).unwrap(), DType::U32).unwrap();
         let mut watch = Watch::on(blob.memory(Part::Data));
         let count = steps * width;

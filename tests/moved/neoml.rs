@@ -1,4 +1,4 @@
-//! What NeoML's sequences move: recurrent steps through windows, and buffers at an offset, in each mode.
+//! The transfers in NeoML's sequences: recurrent steps through windows, and buffers at an offset, in each mode.
 
 use blob_core::Part;
 use synced_mem::Location;
@@ -6,7 +6,7 @@ use synced_mem::loopback::Operation;
 
 use super::{NOTHING, Watch, blob, compute, down, machine, set, up};
 
-/// A recurrent layer steps windows: each step's input goes up alone, each result comes down alone, in place.
+/// A recurrent layer moves windows: only each step's input is uploaded, and only each result is downloaded, in place.
 #[test]
 fn recurrent_steps_move_step_by_step() {
     let (_device, queue) = machine();
@@ -39,8 +39,8 @@ fn recurrent_steps_move_step_by_step() {
     assert_eq!(input.memory(Part::Data).stats().fills.bytes + output.memory(Part::Data).stats().fills.bytes, 0);
 }
 
-/// The backward pass: the diff of each step is added up on the device, from the last to the first; one clearing of the
-/// diffs on the device is all the preparation, and one download all that is seen on the host.
+/// The backward pass: the diff of each step is accumulated on the device, from the last step to the first. It needs
+/// only one clearing of the diffs on the device and one download.
 #[test]
 fn a_backward_pass_through_time_stays_on_the_device() {
     let (device, queue) = machine();
@@ -67,7 +67,7 @@ fn a_backward_pass_through_time_stays_on_the_device() {
 }
 
 /// `GetBuffer` at an offset, in each mode, of a blob whose newest bytes are on the device. NeoML's CUDA engine copies
-/// in from the start of the blob instead, so an update there corrupts.
+/// from the start of the blob instead, so an update there corrupts it.
 #[test]
 fn buffers_move_their_range_and_honour_their_offset() {
     let (_device, queue) = machine();
@@ -99,12 +99,12 @@ fn buffers_move_their_range_and_honour_their_offset() {
         _ => i as f32,
     };
     assert_eq!(*blob.data().elements::<f32>().unwrap(), (0..100).map(expected).collect::<Vec<_>>()[..]);
-    // 10, 10 and 20 of the 100 elements are on the host already, in three ranges: the four between are not.
+    // 10, 10 and 20 of the 100 elements are already on the host, in three ranges; the four ranges between them are not.
     assert_eq!(watch.moved(), [(0, 0), (4, 240), (0, 0)]);
     assert!(!blob.has_diff());
 }
 
-/// The case. Caffe moves 256 MiB up, and 256 MiB down before.
+/// One step of a blob of 256 MiB. Caffe first downloads 256 MiB, and then uploads 256 MiB.
 #[test]
 fn a_window_of_4_kib_of_a_blob_of_256_mib_moves_4_kib() {
     let (_device, queue) = machine();
@@ -121,7 +121,7 @@ fn a_window_of_4_kib_of_a_blob_of_256_mib_moves_4_kib() {
         drop(blob.data().device(&queue).unwrap());
         assert_eq!(watch.moved(), up(4096));
     }
-    // One that is changed in place comes down first.
+    // A step that is changed in place is downloaded first.
     window.set_pos(7).unwrap();
     window.part_mut(Part::Data).elements::<f32>().unwrap()[1023] = 2.0;
     assert_eq!(watch.moved(), down(4096));

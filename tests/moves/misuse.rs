@@ -1,5 +1,5 @@
-//! What NeoML's library does when merge, split and transpose are misused: here each row is a typed error, named beside
-//! the call, before a byte of the output changes.
+//! Misuses of NeoML's merge, split and transpose: each row is a typed error here, named beside the call, before a byte
+//! of the output changes.
 
 use super::{blob, long, seven};
 use crate::support::blobs::shape;
@@ -8,14 +8,14 @@ use crate::support::report;
 use blob_core::{AnyBlob, DType, Part};
 use blob_ops::{Argument, Error, Mismatch};
 
-/// What the rows of `malformed_release.jsonl` do, and what is then wrong.
+/// The misuse of a row of `malformed_release.jsonl`.
 type Misuse = fn(&mut AnyBlob) -> Result<(), Error>;
 
 fn ints(n: usize) -> AnyBlob {
     neoml::blob(&shape(&seven(0, n)), DType::I32, 1)
 }
 
-/// Whether it is the error that says so.
+/// Whether an error is the right one.
 type Refusal = fn(&Error) -> bool;
 
 fn no_axis(error: &Error) -> bool {
@@ -27,7 +27,7 @@ fn conflict(error: &Error) -> bool {
     matches!(error, Error::Memory { argument: Argument::Out, .. })
 }
 
-/// Splits into `out` and another part, of which no byte changes either.
+/// Splits into `out` and another part, and checks that no byte of the other part changes.
 fn split_in_two(blob: &AnyBlob, axis: usize, out: &mut AnyBlob, mut other: AnyBlob) -> Result<(), Error> {
     let before = other.data().bytes().expect("bytes").to_vec();
     let refused = blob_ops::split_into(blob, axis, &mut [out, &mut other]);
@@ -44,7 +44,7 @@ macro_rules! mismatch {
     };
 }
 
-/// `out` has BatchLength 4 and nothing else. Rows that the types rule out are named beside the count.
+/// `out` has BatchLength 4 and no other axis. The count below names the rows that the types rule out.
 const MISUSES: &[(&str, Misuse, Refusal)] = &[
     (
         "merge: other dim differs (from 2x3",
@@ -154,7 +154,7 @@ const MISUSES: &[(&str, Misuse, Refusal)] = &[
     ),
 ];
 
-/// A null part and parts of another engine have no counterpart; 33 parts are as good as any number here.
+/// A null part and parts of another engine have no counterpart; 33 parts are accepted here.
 #[test]
 fn misuse_is_an_error_before_a_byte_moves() {
     for (case, misuse, is_meant) in MISUSES {

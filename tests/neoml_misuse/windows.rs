@@ -1,4 +1,4 @@
-//! The rows about windows that are wrong, or wrong in NeoML alone.
+//! The rows about windows: misuses, and correct uses that fail only in NeoML.
 
 use blob_core::{Error, Part, Window};
 

@@ -1,5 +1,5 @@
-//! The bench that rows of `SyncedMemory`'s tables run on: a memory in either shell, two devices, and what each step
-//! costs. It relies on the loopback backend, and on the tests' allocator to refuse a host block.
+//! The rig that runs the rows of `SyncedMemory`'s tables: a memory of either kind, two devices, and the cost of each
+//! step. Relies on the loopback backend, and on the tests' allocator to refuse a host block.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +12,10 @@ use synced_mem::{
 use super::Costs;
 use crate::support::alloc::refusing;
 
-/// The size of Caffe's own run.
+/// The size in Caffe's own run.
 const LEN: usize = 10_007;
 
-/// Which of the two kinds of memory.
+/// The two kinds of memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Shell {
     Sole,
@@ -104,7 +104,7 @@ impl Memory {
     }
 }
 
-/// A memory with two devices, and what happens to it.
+/// A memory with two devices, and counters of its events.
 pub(super) struct Rig {
     device: Arc<Loopback>,
     queue: Arc<dyn Queue>,
@@ -190,7 +190,7 @@ impl Rig {
         self.memory().device(&queue).map(drop)
     }
 
-    /// Brings a new memory to a state, as the tables name it.
+    /// Brings a new memory to a state, by its name in the tables.
     pub(super) fn prepare(&mut self, state: &str) -> Result<(), Error> {
         match state {
             "U" => Ok(()),
@@ -212,7 +212,7 @@ impl Rig {
         }
     }
 
-    /// Runs an operation, as the tables name it.
+    /// Runs an operation, by its name in the tables.
     pub(super) fn run(&mut self, op: &str, gpu_mode: bool) -> Result<(), Error> {
         match op {
             "cpu_data" | "cpu_data on another device" => self.host(),
@@ -232,7 +232,7 @@ impl Rig {
                 self.device.set_limit(0);
                 self.device()
             }
-            // Host memory is pinned in GPU mode and does not come from malloc.
+            // In GPU mode host memory is pinned, and not allocated by malloc.
             "cpu_data when malloc fails" if gpu_mode => self.host(),
             "cpu_data when malloc fails" => refusing(LEN, || self.host()),
             "destroy" => {
@@ -243,7 +243,7 @@ impl Rig {
         }
     }
 
-    /// The head, as the tables name it.
+    /// The name of the head in the tables.
     pub(super) fn head(&self) -> &'static str {
         match self.memory.as_ref().map(Memory::head) {
             None => "(destroyed)",
@@ -255,7 +255,7 @@ impl Rig {
         }
     }
 
-    /// The first byte of the copies that are valid, on the host and on a device.
+    /// The first byte of the valid copies, on the host and on a device.
     pub(super) fn newest(&mut self) -> [Option<u8>; 2] {
         let queues = [&self.queue, &self.other_queue].map(Arc::clone);
         let memory = self.memory();

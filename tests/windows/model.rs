@@ -1,5 +1,5 @@
-//! Windows of random blobs against a model that is a plain vector of the blob's bytes.
-//! It relies on the strategies of `blob-core` for blobs of every dtype, and for steps of them.
+//! Compares windows of random blobs with a model that is a plain vector of the blob's bytes. It relies on the
+//! strategies of `blob-core` for blobs of every dtype, and for steps of them.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use synced_mem::loopback::{self, Mode};
 
 use super::queue;
 
-/// The bytes of some steps in a vector that holds the whole blob.
+/// The range of the bytes of some steps in a vector with the whole blob.
 fn bytes(blob: &AnyBlob, steps: &Range<usize>) -> Range<usize> {
     let step: usize = blob.shape().dims()[1..].iter().product();
     let size = step * blob.dtype().size();
@@ -52,7 +52,7 @@ proptest! {
         }
     }
 
-    /// What is written through a window, on the host or on a device, is there and nowhere else.
+    /// A write through a window, on the host or on a device, changes exactly the window's bytes.
     #[test]
     fn a_write_through_a_window_stays_inside((mut blob, steps) in windows(3, 200), device in any::<bool>()) {
         let mut expected = blob.data().bytes().unwrap().to_vec();

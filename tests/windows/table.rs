@@ -1,5 +1,5 @@
-//! Windows against the table that the real NeoML wrote: reads at every position, a fill through a window, another
-//! through a window of it, and the blob after that. Bit for bit.
+//! Compares windows bit for bit with the table that the real NeoML wrote: reads at every position, a fill through a
+//! window, a fill through a window of that window, and the blob after it.
 
 use blob_core::{Element, Part, Window};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::neoml::{expect, inputs, number, table};
 use crate::support::report;
 
-/// The fills that the table's writer made through a window, and through the window in it.
+/// The values with which the table's writer filled a window, and the window in it.
 trait Cell: Element {
     const FILLS: [Self; 2];
 }
@@ -39,8 +39,8 @@ fn windows_are_neomls() {
     ));
 }
 
-/// Reads at every position, fills, fills through a window in the window, and looks at the blob after that: how many
-/// reads, and how many windows in the window.
+/// Checks a row: reads at every position, fills, fills through a window in the window, and compares the blob. Returns
+/// the number of reads, and of windows in the window.
 fn check_row<T: Cell>(row: &Value) -> (usize, usize) {
     let blob = inputs(row).remove(0);
     let mut window = blob.make_window(number(&row["size"])).unwrap();

@@ -1,5 +1,4 @@
-//! The blocks of the wrong backends, and the lies that are told when one is dropped.
-//! They rely on a block of the loopback for the bytes.
+//! The blocks of the wrong backends, and the lies at dropping one. They rely on a block of the loopback for the bytes.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The queues and blocks of the wrong backends, where most lies are told.
-//! They rely on a loopback's queues for everything that is no lie.
+//! The queues of the wrong backends, which contain most of the lies. They rely on a loopback's queues for everything
+//! that is no lie.
 
 use std::any::Any;
 use std::ptr::NonNull;
@@ -33,7 +33,7 @@ struct State {
     late: Vec<Transfer>,
     downloads: Vec<Transfer>,
     again: Vec<Transfer>,
-    /// Where overlapping blocks are cut from, and how much is used.
+    /// The block that overlapping blocks are parts of, and how much of it is used.
     arena: Option<(Arc<dyn Block>, usize)>,
     blocks: Vec<Arc<dyn Block>>,
     damaged: bool,
