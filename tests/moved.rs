@@ -148,22 +148,6 @@ fn shared_parameters_move_once() {
     assert_eq!(watch.moved(), down(160));
 }
 
-/// `CopyFrom` runs where the bytes are. Caffe in CPU mode downloads the source, in GPU mode uploads both.
-#[test]
-fn a_copy_moves_nothing_between_the_sides() {
-    let (_device, queue) = machine();
-    let (mut source, mut copy) = (blob(&[30]), blob(&[30]));
-    source.data_mut().overwrite::<f32>().unwrap().fill(1.0);
-    let (mut from, mut to) = (Watch::on(source.memory(Part::Data)), Watch::on(copy.memory(Part::Data)));
-    copy.copy_from(&source, Part::Data).unwrap();
-    assert_eq!((from.moved(), to.moved()), (NOTHING, NOTHING));
-    set(&queue, source.data_mut().overwrite_device(&queue).unwrap().arg_mut(), 2.0);
-    copy.copy_from(&source, Part::Data).unwrap();
-    assert_eq!((from.moved(), to.moved()), (NOTHING, [(0, 0), (0, 0), (1, 120)]));
-    assert_eq!(*copy.data().elements::<f32>().unwrap(), [2.0; 30]);
-    assert_eq!((from.moved(), to.moved()), (NOTHING, down(120)));
-}
-
 /// After a shrinking `Reshape` only the elements move, not the whole capacity. Caffe moves all 4000 bytes each time.
 #[test]
 fn a_shrunk_blob_moves_its_count_and_not_its_capacity() {

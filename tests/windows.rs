@@ -40,15 +40,6 @@ fn upstream_init_window_blob() {
     assert!(!blob.has_diff() && !window.as_ref().owner().has_diff());
 }
 
-/// `DnnBlobTest`, `BufferTest`: a blob overwritten with zeros through a buffer equals one that was cleared.
-#[test]
-fn upstream_buffer_test() {
-    let mut written = counting(&[3, 4]);
-    written.data_mut().range(0..12).unwrap().overwrite::<f32>().unwrap().fill(0.0);
-    let cleared = AnyBlob::new(shape(&[3, 4]), DType::F32).unwrap();
-    assert_eq!(*written.data().elements::<f32>().unwrap(), *cleared.data().elements::<f32>().unwrap());
-}
-
 /// `DnnCtcTest` and every recurrent layer: step t − 1 is read while step t is written, on either side.
 #[test]
 fn a_step_is_read_while_the_next_is_written() {

@@ -204,24 +204,6 @@ mod tests {
         Shape::new(dims).unwrap()
     }
 
-    #[test]
-    fn counts_and_extents() {
-        for (dims, count) in [(&[][..], 1), (&[7], 7), (&[2, 3, 4, 5], 120), (&[3, 0, 2], 0), (&[0], 0), (&[1; 32], 1)]
-        {
-            let shape = shape(dims);
-            assert_eq!((shape.dims(), shape.count()), (dims, count));
-            assert_eq!(shape.num_axes(), dims.len());
-        }
-        assert_eq!(Shape::default(), shape(&[]));
-    }
-
-    #[test]
-    fn more_than_32_axes_are_an_error() {
-        assert!(Shape::new([1; MAX_AXES]).is_ok());
-        let error = Shape::new([1; MAX_AXES + 1]).unwrap_err();
-        assert!(matches!(error, Error::TooManyAxes { got: 33 }));
-    }
-
     /// Every triple of awkward extents, against arithmetic that cannot overflow.
     #[test]
     fn the_product_is_checked_also_past_a_zero() {
@@ -304,19 +286,6 @@ mod tests {
                 other => panic!("{bounds:?}: {other:?}"),
             }
         }
-    }
-
-    #[test]
-    fn an_index_or_an_offset_outside_is_an_error_that_names_it() {
-        let shape = shape(&[2, 3]);
-        assert_eq!(shape.offset(&[]).unwrap(), 0);
-        assert!(matches!(shape.offset(&[1, 3]), Err(Error::IndexOutOfRange { axis: 1, index: 3, extent: 3 })));
-        assert!(matches!(shape.offset(&[0; 3]), Err(Error::TooManyIndices { got: 3, .. })));
-        for offset in [6, usize::MAX] {
-            let error = shape.index(offset).unwrap_err();
-            assert!(matches!(error, Error::OffsetOutOfRange { offset: o, .. } if o == offset));
-        }
-        assert_eq!(Shape::default().index(0).unwrap(), []);
     }
 
     #[test]

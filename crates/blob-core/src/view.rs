@@ -444,20 +444,6 @@ mod tests {
     }
 
     #[test]
-    fn count_bytes_are_moved_and_not_the_capacity() {
-        let queue = queue();
-        let mut blob = Blob::<u8>::new(shape(&[1000])).unwrap();
-        blob.data_mut().unwrap().fill(1);
-        blob.reshape(shape(&[10])).unwrap();
-        fill(blob.part_mut(Part::Data).device(&queue).unwrap(), 2).unwrap();
-        assert_eq!(*blob.data().unwrap(), [2; 10]);
-        assert_eq!(moved(&blob, Part::Data), (10, 10));
-        blob.reshape(shape(&[20])).unwrap();
-        assert_eq!(*blob.data().unwrap(), [[2u8; 10], [1; 10]].concat()[..]);
-        assert_eq!(moved(&blob, Part::Data), (10, 10));
-    }
-
-    #[test]
     fn a_blob_without_elements_is_borrowed_and_moves_nothing() {
         let queue = queue();
         let mut blob = AnyBlob::new(shape(&[0, 3]), DType::F32).unwrap();

@@ -85,19 +85,6 @@ mod tests {
     }
 
     #[test]
-    fn within_the_capacity_the_elements_stay() {
-        let mut blob = six();
-        let (data, diff) = (blob.memory(Part::Data).clone(), blob.memory(Part::Diff).clone());
-        for (dims, seen) in [(&[2][..], &[1, 2][..]), (&[0, 9], &[]), (&[], &[1]), (&[3, 1, 2], &[1, 2, 3, 4, 5, 6])] {
-            blob.reshape(shape(dims)).unwrap();
-            assert_eq!((blob.shape().dims(), blob.capacity()), (dims, 6));
-            assert_eq!(*blob.data().unwrap(), *seen);
-            assert_eq!(*blob.diff().unwrap(), vec![10; seen.len()]);
-        }
-        assert!(blob.memory(Part::Data).ptr_eq(&data) && blob.memory(Part::Diff).ptr_eq(&diff));
-    }
-
-    #[test]
     fn growing_replaces_both_memories_by_untouched_ones() {
         let mut blob = six();
         blob.reshape(shape(&[7])).unwrap();
@@ -119,18 +106,6 @@ mod tests {
             assert_eq!(blob.memory(Part::Data).ptr_eq(&data), stays);
             assert_eq!(blob.memory(Part::Diff).ptr_eq(&diff), stays);
         }
-    }
-
-    #[test]
-    fn what_is_shared_cannot_be_outgrown() {
-        let lesser = six();
-        let mut blob = Blob::<u16>::new(shape(&[100])).unwrap();
-        blob.reshape(shape(&[6])).unwrap();
-        blob.share(&lesser, Part::Data).unwrap();
-        assert_eq!(blob.capacity(), 6);
-        blob.reshape(shape(&[50])).unwrap();
-        blob.data_mut().unwrap().fill(7);
-        assert_eq!(*lesser.data().unwrap(), [1, 2, 3, 4, 5, 6]);
     }
 
     #[test]

@@ -91,21 +91,6 @@ mod tests {
         Shape::new(vec![1; num_axes]).unwrap()
     }
 
-    /// Against Caffe's own words: -n <= i < n, and i + n where i is negative.
-    #[test]
-    fn numbers_count_from_the_left_or_from_the_end() {
-        for n in 0..=32 {
-            let shape = ones(n as usize);
-            for i in -40..40 {
-                let expected = (-n <= i && i < n).then(|| if i < 0 { i + n } else { i } as usize);
-                assert_eq!(shape.axis(i).ok(), expected, "axis {i} of {n}");
-                if let Ok(i) = usize::try_from(i) {
-                    assert_eq!(shape.axis(i).ok(), expected, "axis {i} of {n}");
-                }
-            }
-        }
-    }
-
     #[test]
     fn the_largest_and_smallest_numbers_are_errors_that_name_them() {
         let shape = ones(3);
