@@ -50,16 +50,6 @@ fn another_owners_bytes_are_seen_from_an_unzeroed_pool_alone() {
 }
 
 #[test]
-fn what_was_not_written_is_zero_in_a_used_block() {
-    let pool = dirty();
-    let mut memory = SyncedMem::new_in(CELLS * SCALE, &pool);
-    memory.host_mut(10..20).unwrap().fill(1);
-    assert_eq!(pool.stats().hits, 1);
-    let expected: Vec<u8> = (0..CELLS * SCALE).map(|at| u8::from((10..20).contains(&at))).collect();
-    assert_eq!(memory.host(..).unwrap(), expected);
-}
-
-#[test]
 fn a_block_comes_back_when_no_queue_uses_it_any_more() {
     let device = Loopback::new(Mode::Deferred);
     let queue = device.queue().unwrap();

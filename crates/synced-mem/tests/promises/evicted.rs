@@ -1,33 +1,12 @@
-//! Giving a copy back: it goes only where every byte is somewhere else for certain, and readers never see what has
-//! gone.
+//! Giving a copy back: it goes only where every byte is somewhere else for certain.
 
 use std::sync::mpsc;
 use std::thread;
 
 use synced_mem::loopback::launch;
-use synced_mem::{Device, Error, Head, Location, SharedMem, SyncedMem};
+use synced_mem::{Device, Error, Location, SharedMem, SyncedMem};
 
 use super::{PATIENCE, break_queue, device, fill};
-
-#[test]
-fn what_was_read_without_a_lock_is_brought_again_after_its_copy_went() {
-    let (device, queue) = device();
-    let mut memory = SyncedMem::from(vec![7; 64]);
-    for index in 0..3 {
-        memory.device(&queue, ..).unwrap();
-        assert_eq!(memory.host(..).unwrap(), [7; 64]);
-        match index {
-            0 => memory.evict(Location::Host, ..),
-            1 => memory.evict_clean(Location::Host, ..),
-            _ => memory.evict(Location::Host, 0..64),
-        }
-        .unwrap();
-        assert_eq!(memory.head(), Head::AtDevice);
-        assert_eq!(memory.host(..).unwrap(), [7; 64]);
-        assert_eq!(memory.stats().downloads.count, index + 1);
-    }
-    assert_eq!(device.report().misuses, [""; 0]);
-}
 
 #[test]
 fn a_clean_eviction_refuses_where_it_would_have_to_move() {

@@ -1,6 +1,6 @@
-//! What is handed out and what is refused: addresses of parts, lengths, ranges that a device writes.
+//! What is handed out: addresses of parts, and what is no longer borrowed when a memory is shared.
 
-use synced_mem::{Error, HostPool, SharedMem, SyncedMem};
+use synced_mem::{SharedMem, SyncedMem};
 
 use super::{device, fill};
 
@@ -22,21 +22,6 @@ fn a_part_has_its_own_address() {
 }
 
 #[test]
-fn nothing_is_brought_to_the_host_from_under_a_writer() {
-    let (_device, queue) = device();
-    let memory = SharedMem::from(vec![1; 16]);
-    let mut writer = memory.device_mut(&queue, 0..8).unwrap();
-    for range in [0..16, 7..9] {
-        let refused = memory.prefetch_host(range);
-        assert!(matches!(refused, Err(Error::Conflict { .. })));
-    }
-    memory.prefetch_host(8..16).unwrap();
-    fill(&mut writer, 2);
-    drop(writer);
-    assert_eq!(memory.host(6..10).unwrap()[..], [2, 2, 1, 1]);
-}
-
-#[test]
 fn what_one_owner_wrote_is_borrowed_no_more_when_it_is_shared() {
     let (_device, queue) = device();
     let mut memory = SyncedMem::new(8 << 10);
@@ -47,14 +32,4 @@ fn what_one_owner_wrote_is_borrowed_no_more_when_it_is_shared() {
     let shared = SharedMem::from(memory);
     assert!(shared.check_write(0..shared.len()).is_ok());
     assert_eq!(shared.host_mut(0..shared.len()).unwrap()[13..15], [2, 1]);
-}
-
-#[test]
-fn a_pools_block_shows_old_bytes_to_who_overwrites_only() {
-    let pool = HostPool::new(1 << 20);
-    SyncedMem::new_in(4096, &pool).host_mut(..).unwrap().fill(9);
-    let memory = SharedMem::from(SyncedMem::new_in(4096, &pool));
-    memory.host_overwrite(0..1).unwrap().fill(1);
-    assert_eq!(memory.host(0..3).unwrap()[..], [1, 0, 0]);
-    assert_eq!(pool.stats().hits, 1);
 }
