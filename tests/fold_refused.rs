@@ -8,7 +8,7 @@ use crate::fold_net::{folded, layer, net as message};
 use crate::folds::{SAFETENSORS, file, net as described_by};
 use crate::support::conversion::to_bytes;
 use crate::support::message::{floats, len, shape, var};
-use crate::support::open;
+use crate::support::{compare_cases, open};
 
 const TENSORS: [(&str, &[usize], &[f32]); 9] = [
     ("c/0", &[2, 1, 1, 1], &[1.0, 2.0]),
@@ -22,85 +22,28 @@ const TENSORS: [(&str, &[usize], &[f32]); 9] = [
     ("t/1", &[2], &[0.0, 1.0]),
 ];
 
-/// The number of layers folded in the net of a prototxt, and the refusal of each other one.
-fn of(text: &str) -> (usize, Vec<String>) {
-    let source = file(Format::Npz, &TENSORS);
-    let (fold, refused) = Fold::of(&Bound::new(&described_by(text), &source));
-    (fold.count(), refused.iter().map(ToString::to_string).collect())
-}
-
-const CONV: &str = "layer { name: \"c\" type: \"Convolution\" bottom: \"data\" top: \"c\" } ";
-const NORM: &str = "layer { name: \"n\" type: \"BatchNorm\" bottom: \"c\" top: \"c\" } ";
-
-/// A Scale in place, with a bias and these settings.
-fn scale(name: &str, bottom: &str, settings: &str, more: &str) -> String {
-    format!(
-        "layer {{ name: \"{name}\" type: \"Scale\" bottom: \"{bottom}\" top: \"{bottom}\" \
-         scale_param {{ bias_term: true {settings} }} {more} }} "
-    )
+/// What becomes of a net whose layers a line tells, as `cases/fold.txt` has them.
+fn told(line: &str) -> String {
+    let (mut text, mut tensors) = (String::new(), TENSORS.to_vec());
+    for layer in line.split("; ") {
+        match *layer.splitn(5, ' ').collect::<Vec<_>>() {
+            ["without", absent] => tensors.retain(|(name, ..)| *name != absent),
+            [name, kind, bottom, top, ref more @ ..] => {
+                let more = more.concat();
+                text +=
+                    &format!(r#"layer {{ name: "{name}" type: "{kind}" bottom: "{bottom}" top: "{top}" {more} }} "#);
+            }
+            _ => panic!("{layer}"),
+        }
+    }
+    let source = file(Format::Npz, &tensors);
+    let (fold, refused) = Fold::of(&Bound::new(&described_by(&text), &source));
+    refused.iter().fold(format!("{}\n", fold.count()), |told, refusal| told + &format!("{refusal}\n"))
 }
 
 #[test]
-fn layers_of_some_phases_and_of_several_values_stay() {
-    let conv = |more: &str| CONV.replace(" }", &format!(" {more} }}"));
-    let norm = |more: &str| NORM.replace(" }", &format!(" {more} }}"));
-    let twin = CONV.replace("name: \"c\"", "name: \"d\"");
-    let cases = [
-        (conv("include { phase: TEST }") + NORM, "n", "\"c\" is in some phases of the net only"),
-        (conv("exclude { stage: \"deploy\" }") + NORM, "n", "\"c\" is in some phases of the net only"),
-        (CONV.to_owned() + &norm("include { phase: TRAIN }"), "n", "\"n\" is in some phases of the net only"),
-        (
-            CONV.to_owned() + &scale("s", "c", "", "include { phase: TRAIN }"),
-            "s",
-            "\"s\" is in some phases of the net only",
-        ),
-        (conv("bottom: \"b\" top: \"d\"") + NORM, "n", "\"c\" reads 2 values and writes 2, and one each is expected"),
-        (twin + CONV + NORM, "n", "\"c\" writes what another layer writes too"),
-        // The other convolution exists only in training, and its output is normalised too.
-        (
-            CONV.to_owned() + &conv("include { phase: TRAIN }").replace("name: \"c\"", "name: \"d\"") + NORM,
-            "n",
-            "\"c\" writes what another layer writes too",
-        ),
-    ];
-    for (text, layer, reason) in cases {
-        let told = format!("\"{layer}\" is not folded: it cannot be folded: {reason}");
-        assert_eq!(of(&text), (0, vec![told]), "{text}");
-    }
-    let full = conv("inner_product_param { axis: -1 }").replace("Convolution", "InnerProduct");
-    let told = "\"s\" is not folded: it normalises axis 1, and the channels of \"c\" are axis -1";
-    assert_eq!(of(&(full + &scale("s", "c", "", ""))), (0, vec![told.to_owned()]));
-    assert_eq!(of(&(CONV.to_owned() + NORM)), (1, vec![]));
-}
-
-#[test]
-fn every_scale_that_stays_is_told() {
-    let relu = "layer { name: \"r\" type: \"ReLU\" bottom: \"c\" top: \"c\" } ";
-    let behind = |layer: &str, kind: &str| {
-        format!("reads \"{layer}\", which is {kind}, not a convolution or a fully connected layer")
-    };
-    let cases = [
-        (
-            CONV.to_owned() + &scale("s", "c", "num_axes: 0", ""),
-            (0, "s"),
-            "has axis 1 and num_axes 0, and the channels are axis 1 alone".to_owned(),
-        ),
-        (
-            CONV.to_owned() + &scale("s", "c", "axis: 2", ""),
-            (0, "s"),
-            "has axis 2 and num_axes 1, and the channels are axis 1 alone".to_owned(),
-        ),
-        (CONV.to_owned() + relu + &scale("s", "c", "", ""), (0, "s"), behind("r", "ReLU")),
-        (CONV.to_owned() + &scale("u", "c", "", ""), (0, "u"), "has no factors or no summands in the file".to_owned()),
-        (CONV.to_owned() + NORM + &scale("s", "c", "", "") + &scale("t", "c", "", ""), (1, "t"), behind("s", "Scale")),
-        // The BatchNorm is folded without a Scale that exists only in some phases.
-        (CONV.to_owned() + NORM + &scale("s", "c", "", "include { phase: TEST }"), (1, "s"), behind("n", "BatchNorm")),
-        // If a BatchNorm is refused, its Scale is not reported separately.
-        (CONV.to_owned() + relu + NORM + &scale("s", "c", "", ""), (0, "n"), behind("r", "ReLU")),
-    ];
-    for (text, (count, layer), reason) in cases {
-        assert_eq!(of(&text), (count, vec![format!("\"{layer}\" is not folded: it {reason}")]), "{text}");
-    }
+fn what_would_be_wrong_is_not_folded() {
+    compare_cases("cases/fold.txt", told);
 }
 
 /// A convolution without a bias and a BatchNorm in place, each with more fields.

@@ -113,61 +113,6 @@ const TENSORS: [(&str, &[usize], &[f32]); 5] = [
 ];
 
 #[test]
-fn what_would_be_wrong_is_not_folded() {
-    let bn =
-        |bottom: &str| format!("layer {{ name: \"bn\" type: \"BatchNorm\" bottom: \"{bottom}\" top: \"{bottom}\" }}");
-    let conv = r#"layer { name: "c" type: "Convolution" bottom: "data" top: "c" }"#;
-    let more = |text: &str| format!("{conv} {text} {}", bn("c"));
-    let cases =
-        [
-            (bn("data"), "reads the net's input: no convolution comes before"),
-            (
-                more(r#"layer { name: "r" type: "ReLU" bottom: "c" top: "c" }"#),
-                "reads \"r\", which is ReLU, not a convolution or a fully connected layer",
-            ),
-            (
-                more(r#"layer { name: "p" type: "Pooling" bottom: "c" top: "p" }"#),
-                "is not the only one that reads \"c\": \"p\" would read other values",
-            ),
-            (
-                more("").replace("top: \"c\" }", "top: \"c\" batch_norm_param { use_global_stats: false } }"),
-                "computes mean and variance from its input",
-            ),
-            (
-                more(r#"layer { name: "d" type: "Convolution" bottom: "data" top: "d" param { name: "w" } }"#)
-                    .replacen("top: \"c\"", "top: \"c\" param { name: \"w\" }", 1),
-                "cannot be folded alone: \"c\" shares its tensors with another layer",
-            ),
-            (
-                more("").replace("\"Convolution\"", "\"InnerProduct\"").replacen(
-                    "top: \"c\"",
-                    "top: \"c\" inner_product_param { axis: 2 }",
-                    1,
-                ),
-                "normalises axis 1, and the channels of \"c\" are axis 2",
-            ),
-        ];
-    let source = file(Format::Npz, &TENSORS);
-    for (text, reason) in &cases {
-        let net = net(text);
-        let (fold, refused) = Fold::of(&Bound::new(&net, &source));
-        assert!(fold.count() == 0, "{text}");
-        assert_eq!(refused.iter().map(|refusal| &*refusal.reason).collect::<Vec<_>>(), [*reason]);
-    }
-    let sound = net(&more(""));
-    let (fold, refused) = Fold::of(&Bound::new(&sound, &source));
-    assert_eq!((fold.count(), refused.len()), (1, 0));
-    for (missing, reason) in [
-        ("c/0", "follows \"c\", whose weights are not in the file"),
-        ("bn/1", "has no mean or no variance in the file"),
-    ] {
-        let kept: Vec<_> = TENSORS.iter().copied().filter(|(name, ..)| *name != missing).collect();
-        let source = file(Format::Npz, &kept);
-        assert_eq!(Fold::of(&Bound::new(&sound, &source)).1[0].reason, reason);
-    }
-}
-
-#[test]
 fn tensors_that_do_not_fit_are_not_folded() {
     let sound = net(r#"layer { name: "c" type: "Convolution" bottom: "data" top: "c" }
         layer { name: "bn" type: "BatchNorm" bottom: "c" top: "c" }"#);

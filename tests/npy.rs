@@ -125,7 +125,7 @@ fn headers_of_npy_that_are_odd_have_one_meaning() {
 
 #[test]
 fn broken_headers_of_npy_are_named_with_their_place() {
-    compare_cases("headers/npy.txt", |dict| trouble("x", &npy_of(1, dict, &[7; 64])));
+    compare_cases("cases/npy.txt", |dict| trouble("x", &npy_of(1, dict, &[7; 64])));
     assert_eq!(refusal("x", &npy_of(1, "", &[])), "x: at byte 10: expected a Python dict, found the end of the text");
     let whole = npy_of(1, "{'descr': '<f4', 'fortran_order': False, 'shape': ()}", &[7; 4]);
     for len in 6..63 {

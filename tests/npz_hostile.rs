@@ -7,7 +7,7 @@ use blob_io::{Checkpoint, Frame, Layout, Limits, OpenOptions, Source, TensorSpec
 use zip::{CompressionMethod, ZipArchive};
 
 use crate::support::archive::{Zip, npy, theirs};
-use crate::support::{changed, find, open};
+use crate::support::{changed, compare_cases, find, open, unescaped};
 
 /// A long file with bytes at some offsets, and zeros elsewhere.
 struct Sparse {
@@ -123,30 +123,26 @@ fn record(bytes: &[u8], n: usize) -> usize {
 }
 
 #[test]
-fn a_broken_member_is_its_own_fault_alone() {
+fn an_archive_that_does_not_hold_together_is_refused_or_a_member_of_it() {
     let fresh = small().end();
-    assert_eq!(open("x", &fresh).unwrap().entries().len(), 2);
-    let central = record(&fresh, 1);
-    let local = u32::from_le_bytes(fresh[central + 42..central + 46].try_into().unwrap()) as usize;
-    let cases: [(usize, &[u8], &str); 9] = [
-        (central + 8, &[1], "expected a member without encryption, found an encrypted one"),
-        (central + 10, &[12], "expected a stored or deflated member, found compression method 12"),
-        (central + 10, &[8], "expected npy's magic"),
-        (central + 20, &[1], "the packed size of a stored member: expected"),
-        (local, b"XX", "a member's local header: expected 0x04034b50"),
-        (local + 26, &[0xFF, 0xFF], "a member's name needs"),
-        (local + 35, b"x", "expected npy's magic"),
-        (local + 41, &[9], "expected npy version 1.0, 2.0 or 3.0, found 9.0"),
-        (local + 45, b"(", "expected a Python dict, found '('"),
-    ];
-    for (at, change, expected) in cases {
-        let file = open("x", &changed(&fresh, at, change)).unwrap();
-        let [a, b] = file.entries() else { panic!("{expected}") };
-        assert!(file.load(a).is_ok(), "{expected}");
-        let fault = b.fault().expect(expected).to_string();
-        assert!(fault.contains(expected), "{fault}");
-        assert_eq!((b.name(), b.dtype()), ("b", None));
-    }
+    let (first, second, end) = (record(&fresh, 0), record(&fresh, 1), fresh.len() - 22);
+    let local = u32::from_le_bytes(fresh[second + 42..second + 46].try_into().unwrap()) as usize;
+    compare_cases("cases/zip.txt", |line| {
+        let (place, change) = line.split_once(' ').unwrap();
+        let (record, offset) = place.split_once('+').unwrap_or((place, "0"));
+        let places = [("first", first), ("second", second), ("local", local), ("end", end)];
+        let (_, record) = places.into_iter().find(|(name, _)| *name == record).expect(line);
+        let at = record + offset.parse::<usize>().unwrap();
+        open("x.npz", &changed(&fresh, at, &unescaped(change))).map_or_else(
+            |error| error.to_string(),
+            |file| {
+                let [a, b] = file.entries() else { panic!("{line}") };
+                assert!(file.load(a).is_ok(), "{line}");
+                assert_eq!((b.name(), b.dtype()), ("b", None), "{line}");
+                format!("b: {}", b.fault().expect(line))
+            },
+        )
+    });
     // An array shorter than its member gives a warning; a longer one is broken, but its shape is known.
     for (shape, warned) in [("(2,)", true), ("(4,)", false)] {
         let at = find(&fresh, b"(3,)");
@@ -178,43 +174,6 @@ fn a_deflated_member_that_lies_is_a_fault() {
     assert!(file.entries()[0].fault().is_none());
     let error = file.load(&file.entries()[0]).unwrap_err().to_string();
     assert!(error.contains(&format!("the member's length: expected {}", longer.len() + 4)), "{error}");
-}
-
-#[test]
-fn an_archive_that_does_not_hold_together_is_refused_with_the_place() {
-    let fresh = small().end();
-    let (first, second, end) = (record(&fresh, 0), record(&fresh, 1), fresh.len() - 22);
-    let cases: [(usize, &[u8], String); 9] = [
-        (second, b"XX", format!("at byte {second}: a record of the zip's central directory: expected 0x02014b50")),
-        (
-            end + 8,
-            &[1, 0, 1],
-            format!("at byte {second}: the number of members in the zip's central directory: expected 1, found 2"),
-        ),
-        (
-            end + 8,
-            &[3, 0, 3],
-            format!("at byte {end}: the number of members in the zip's central directory: expected 3, found 2"),
-        ),
-        (end + 12, &[0xFF; 3], format!("at byte {end}: the zip's central directory needs 16777215 bytes")),
-        (
-            end + 12,
-            &[60],
-            format!("at byte {}: a record of the zip's central directory needs 46 bytes, but 9 are left", second),
-        ),
-        (end + 16, &[0xFE; 4], format!("at byte {end}: expected a central directory before the zip's end record")),
-        (
-            second + 42,
-            &[0; 4],
-            "at byte 0: expected members that do not overlap, found one that begins within another".to_owned(),
-        ),
-        (second + 42, &[0, 0, 0, 0x7F], format!("at byte {second}: a member needs")),
-        (first + 20, &[0xFF, 0xFF, 0xFF, 0x7F], format!("at byte {first}: a member needs 2147483647 bytes")),
-    ];
-    for (at, change, expected) in cases {
-        let error = open("x.npz", &changed(&fresh, at, change)).expect_err(&expected).to_string();
-        assert!(error.starts_with(&format!("x.npz: {expected}")), "{error}");
-    }
 }
 
 #[test]

@@ -33,31 +33,13 @@ fn what_is_wrong_with_a_file_has_a_code() {
     let end = flipped.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
     flipped[end - 1] ^= 1;
     let pickle = theirs(Stored, &[("archive/data.pkl", b"\x80\x02.")]);
-    let lfs = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n";
     let tar = std::fs::read(crate::support::data("archives/nested.tar")).expect("readable");
     let mat = [&b"MATLAB 7.3 MAT-file, Platform: GLNXA64"[..], &[b' '; 600], b"\x89HDF\r\n\x1A\n"].concat();
     for (name, bytes, expected) in [
-        ("x", &b""[..], "empty"),
-        ("x", b"<!DOCTYPE html><html>404</html>", "html"),
-        ("x", lfs, "lfs-pointer"),
-        ("x", b"BZh91AY&SY", "compressed"),
-        ("x", b"\x1F\x8B\x01\0", "compressed"),
-        ("x", b"\x1F\x8B\x08\0", "truncated"),
-        ("x", b"7z\xBC\xAF\x27\x1C\0\0", "archive"),
-        ("x", &tar, "archive"),
+        ("x", &tar[..], "archive"),
         ("x", &theirs(Stored, &[("a.txt", b"a")]), "archive"),
         ("x", &pickle, "unsupported"),
-        ("x", b"\x80\x02}q\x00.", "unsupported"),
-        ("x", b"\x89HDF\r\n\x1A\n", "malformed"),
         ("x", &mat, "unsupported"),
-        ("x", b"GGUF\x03\0\0\0", "unsupported"),
-        ("x", b"\x1C\0\0\0TFL3\x14\0", "unsupported"),
-        ("x", b"\x89PNG\r\n\x1A\n", "not-tensors"),
-        ("x", b"layer { name: \"a\" type: \"ReLU\" }", "not-tensors"),
-        ("x", b"just some words", "not-tensors"),
-        ("x", b"\x06\x05\x04\x03\x02\x01", "unknown"),
-        ("x.caffemodel", b"\x06\x05\x04\x03\x02\x01", "malformed"),
-        ("x", b"\x12\x01\0\0\0\0\0\0\0\0", "truncated"),
         ("x.npz", &flipped, "checksum"),
     ] {
         assert_eq!(code(name, bytes), expected, "{name}: {bytes:?}");

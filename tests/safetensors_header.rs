@@ -38,7 +38,7 @@ fn headers_of_safetensors_that_are_odd_have_one_meaning() {
 
 #[test]
 fn broken_headers_of_safetensors_are_named_with_their_place() {
-    compare_cases("headers/safetensors.txt", |json| trouble("x.safetensors", &safetensors(json, 8)));
+    compare_cases("cases/safetensors.txt", |json| trouble("x.safetensors", &safetensors(json, 8)));
     let control = refusal("x.safetensors", &safetensors("{\"a\n\":{}}", 8));
     assert_eq!(control, "x.safetensors: at byte 11: expected a JSON string, found a control character");
 }

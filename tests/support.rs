@@ -105,6 +105,22 @@ pub(crate) fn compare_cases(file: &str, result: impl Fn(&str) -> String) {
     }
 }
 
+/// The bytes of a text with escapes, as Rust writes them.
+pub(crate) fn unescaped(text: &str) -> Vec<u8> {
+    let mut parts = text.split('\\');
+    let mut bytes = parts.next().unwrap().as_bytes().to_vec();
+    for part in parts {
+        let (escape, rest) = part.split_at(if part.starts_with('x') { 3 } else { 1 });
+        bytes.push(match escape {
+            "n" => b'\n',
+            "r" => b'\r',
+            hex => u8::from_str_radix(&hex[1..], 16).unwrap(),
+        });
+        bytes.extend(rest.as_bytes());
+    }
+    bytes
+}
+
 /// Reports what ran ("caffe: 78 files, 14 real") or was not tested ("NOT TESTED: …"): prints it, and appends it to the
 /// file `BLOB_TEST_REPORT`, which `cargo xtask ci` prints at its end.
 pub(crate) fn report(line: &str) {

@@ -8,7 +8,7 @@ use blob_io::caffe::prototxt;
 use blob_io::mxnet::Symbol;
 use blob_io::net::{Layer, LayerKind, Net, Role};
 
-use crate::support::{data, files, real, report};
+use crate::support::{compare_cases, data, files, real, report};
 
 fn of_text(path: &str) -> Net {
     let bytes = fs::read(data(path)).expect("readable");
@@ -127,21 +127,7 @@ fn the_text_format_is_read_as_protobuf_reads_it() {
 #[test]
 fn an_error_says_the_line_and_the_column() {
     let refused = |text: &str| prototxt("net.prototxt", text.as_bytes()).expect_err("it is broken").to_string();
-    let layer = "layer {\n  name: \"a\"\n";
-    assert_eq!(
-        refused(&format!("{layer}  type \"b\"\n}}")),
-        "net.prototxt: line 3, column 8: at byte 27: expected a colon or an opening brace, found '\"'"
-    );
-    assert_eq!(
-        refused(&format!("{layer}  convolution_param {{ num_output: ten }} }}")),
-        "net.prototxt: line 3, column 23: at byte 42: expected a whole number, found \"ten\" as num_output"
-    );
-    assert_eq!(
-        refused(layer),
-        "net.prototxt: line 3, column 1: at byte 20: expected the end of a message, found the end of the text"
-    );
-    assert_eq!(refused("name: \"net\""), "net.prototxt: at byte 0: expected a net's layers, found none");
-    assert!(refused("layer { name: \"a\n\" }").contains("line 1, column 15"));
+    compare_cases("cases/prototxt.txt", |line| refused(&line.replace('⏎', "\n")));
     assert!(refused(&"a {".repeat(101)).contains("messages nested at most 100 deep"));
     assert!(refused(&format!("layer {{}} {}", " ".repeat(17 << 20))).contains("the bytes of a prototxt"));
     assert!(refused(&"layer{}".repeat(70_000)).contains("the number of layers"));
