@@ -51,11 +51,11 @@ mod writer; // `Writer` over tensors of every kind, also ones that give other by
 mod written; // safetensors and npy, against other people's readers and writers
 
 // Conversions.
-mod convert; // every golden to safetensors and npz, by other readers too; receipts; hostile names
+mod convert; // receipts, pipes, hostile names
 mod damaged; // a converted file that was damaged never passes `verify`
 mod fold_net; // the folded layers are removed from the net's description
 mod fold_refused; // layers that are not folded, with the reason
-mod folder; // folders: many writers, foreign files, paths outside the folder
+mod folder; // folders: many writers, foreign files
 mod folds; // a fold changes no output; its warnings
 mod folds_mxnet; // every BatchNorm of MXNet's
 mod forward; // what a converted or folded net computes, against OpenCV and MXNet
@@ -64,7 +64,7 @@ mod matrix; // every golden to every format, verified; one digest of the tensors
 mod names; // PyTorch's names, and maps of names
 mod npz_frames; // frames of crafted npz files
 mod pieces; // values stored in pieces, as protobuf allows, are restored where they were
-mod receipt; // the receipt proves a file without its source
+mod receipt; // the receipt proves a file without its source; other readers find the same bytes
 mod regroup; // merge and split, against NumPy
 mod replay; // the transforms of a receipt are repeated
 mod there_and_back; // a file is restored byte for byte from the frame in its receipt
@@ -76,10 +76,7 @@ mod cli; // hostile names on a terminal; every golden listed and verified
 mod cli_help; // help, manual pages, completion in real shells
 mod cli_json; // JSON is complete even after an error
 mod cli_terminal; // colours, broken pipes, signals
-mod cli_values; // the values of `show`, `stats`, `extract`
 mod cli_width; // tables keep to the terminal and to bounded memory
-#[cfg(target_os = "linux")]
-mod devices; // `blob devices` on drivers of every kind
 mod diff; // `blob diff` against NumPy
 mod examples; // every example of the help and the README runs
 mod hash; // digests against b3sum, sha256sum and Python

@@ -10,11 +10,15 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use blob_io::{Checkpoint, Entry};
+use blob_core::DType;
+use blob_io::{Checkpoint, Entry, Format};
+#[cfg(target_os = "linux")]
+use fake_cuda::control;
 
-use crate::support::archive::{npy, safetensors, theirs};
+use crate::support::archive::{named, npy, safetensors, theirs};
 use crate::support::message::{len, shape, var};
 use crate::support::schemas;
+use crate::support::tensors::{Tensor, written};
 use crate::support::{Folder, changed, compare_cases, data, find, in_locale, ran, tool};
 
 /// Runs the session of this name in a folder that `prepare` has filled.
@@ -112,7 +116,7 @@ fn every_session_is_played() {
     names.sort();
     assert_eq!(
         names,
-        ["drawing", "fold", "folders", "into", "piped", "reading", "regroup", "writing"]
+        ["devices", "drawing", "fold", "folders", "into", "piped", "reading", "regroup", "shards", "symbol", "writing"]
             .map(|name| format!("{name}.txt"))
     );
 }
@@ -122,6 +126,30 @@ fn piped() {
     play("piped", |_| ());
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn devices() {
+    play("devices", |folder| {
+        let [hidden, lacking] = ["hidden", "lacking"].map(|name| folder.path().join(name));
+        for folder in [&hidden, &lacking] {
+            fs::create_dir(folder).unwrap();
+        }
+        symlink(control::file(), folder.path().join("driver.so")).unwrap();
+        control::hide(&mut Command::new("true"), &hidden).unwrap();
+        control::without("cuMemPoolTrimTo", &lacking).unwrap();
+    });
+}
+
+#[test]
+fn shards() {
+    play("shards", |_| ());
+}
+
+#[test]
+fn symbol() {
+    play("symbol", |_| ());
+}
+
 #[test]
 fn reading() {
     play("reading", |folder| {
@@ -129,6 +157,8 @@ fn reading() {
         let foreign = [npy("'<c8'", "(2,)", &[0; 16]), npy("'<c8'", "()", &[0; 8])];
         let members: [(&str, &[u8]); 3] = [("a.npy", &plain), ("z.npy", &foreign[0]), ("y.npy", &foreign[1])];
         folder.with("foreign.npz", theirs(zip::CompressionMethod::Stored, &members));
+        let names = ["conv1/0", "conv2/0", "block/conv/0", "a*/0", "ab/0", "#3"];
+        named(&folder.path().join("names.safetensors"), &names.map(str::to_owned));
         // Of three arrays, the deflate stream of the second one is broken.
         let members: [(&str, &[u8]); 3] = [("a.npy", &values), ("b.npy", &values), ("c.npy", &values)];
         let mut bytes = theirs(zip::CompressionMethod::Deflated, &members);
@@ -221,5 +251,43 @@ fn drawing() {
         folder.with("good.npz", good);
         let markup = r#"{"</text><script>alert(1)</script>&\u202e":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
         folder.with("markup.safetensors", safetensors(markup, &[0, 9, 9, 3]));
+        with_changes(folder);
     });
+}
+
+/// Files for `blob diff`, with a change of each kind.
+fn with_changes(folder: &Folder) {
+    let of = |name: &str, dims: &[usize], from: f32| {
+        let values = (0..dims.iter().product()).map(|i: usize| from + i as f32);
+        Tensor::new(name, DType::F32, dims, &values.flat_map(f32::to_le_bytes).collect::<Vec<u8>>())
+    };
+    let mut edited = of("edited", &[2, 3], 0.0);
+    edited.bytes[16..20].copy_from_slice(&4.25_f32.to_le_bytes());
+    let wide: Vec<u8> = (0..5).flat_map(|i| (100.0 + f64::from(i)).to_le_bytes()).collect();
+    let before = [
+        of("same", &[2, 3], 0.0),
+        of("old", &[5], 100.0),
+        of("gone", &[4], 7.0),
+        of("flat", &[20], 0.0),
+        of("shape", &[2, 3], 0.0),
+        of("edited", &[2, 3], 0.0),
+        of("wide", &[5], 100.0),
+    ];
+    let after = [
+        of("same", &[2, 3], 0.0),
+        of("now", &[5], 100.0),
+        of("new", &[4], 8.0),
+        of("flat", &[1, 1, 1, 20], 0.0),
+        of("shape", &[3, 2], 0.0),
+        edited,
+        Tensor::new("wide", DType::F64, &[5], &wide),
+    ];
+    for (name, tensors) in [
+        ("before.safetensors", &before[..]),
+        ("after.safetensors", &after),
+        ("low.safetensors", &[of("low", &[2, 6], 0.0), of("other", &[3, 4], 1.0)]),
+        ("high.safetensors", &[of("high", &[3, 4], 0.0)]),
+    ] {
+        folder.with(name, written(Format::Safetensors, tensors, &[]));
+    }
 }

@@ -5,11 +5,10 @@ use std::fs;
 
 use blob_core::DType;
 use blob_io::mxnet::Symbol;
-use blob_io::{Format, IfExists, Writer};
 use serde_json::Value;
 
 use crate::support::alloc::peak;
-use crate::support::{blob, data, files, real, report};
+use crate::support::{blob, compare_cases, data, files, real, report};
 
 /// Shapes by name.
 fn shapes(truth: &Value) -> BTreeMap<String, Vec<usize>> {
@@ -97,70 +96,6 @@ fn parameters_are_those_of_their_symbol() {
 }
 
 #[test]
-fn what_does_not_fit_the_symbol_is_found() {
-    let golden = "mxnet/golden/mxnet-1.9.1/checkpoints";
-    let params = format!("{golden}/mobilenet0_25-0000.params");
-    let text = fs::read_to_string(data(&format!("{golden}/mobilenet0_25-symbol.json"))).expect("readable");
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("net-symbol.json");
-    let findings = |text: &str| {
-        fs::write(&path, text).expect("written");
-        let verify = blob(&["verify", "--json", &params, "--symbol", path.to_str().expect("text")]);
-        let line = verify.json()[0].clone();
-        let all = line["findings"].as_array().expect("a list").clone();
-        let told = |f: &Value| format!("{} {} {}", f["reason"], f["tensor"], f["message"]).replace('"', "");
-        assert_eq!(verify.code, Some(i32::from(!all.is_empty())), "{verify:?}");
-        all.iter().map(told).collect::<Vec<_>>()
-    };
-    assert!(findings(&text).is_empty());
-    let name = "mobilenet0_25_batchnorm0_running_mean";
-    assert_eq!(
-        findings(&text.replace(&format!("{name}\""), &format!("{name}x\""))),
-        [
-            format!("absent {name}x is missing; the symbol has it as an auxiliary state"),
-            format!("absent aux:{name} is no variable of the symbol"),
-        ]
-    );
-    let versions = text.replace(", 1]", ", 0]");
-    let kinds = findings(&versions);
-    assert!(kinds.len() == 20 && kinds.iter().all(|told| told.starts_with("kind aux:")), "{kinds:?}");
-    let weight = "arg:mobilenet0_25_conv0_weight";
-    // A shape that contradicts the declared one, and one that contradicts the operator.
-    let shape = findings(&text.replacen("\"__shape__\": \"(8, ", "\"__shape__\": \"(9, ", 1));
-    assert!(
-        shape.len() == 1 && shape[0].starts_with(&format!("shape {weight} has shape 8×3×3×3 here, 9×")),
-        "{shape:?}"
-    );
-    let shape = findings(&text.replace("\"__shape__\"", "\"shape\"").replacen("(3, 3)", "(3, 4)", 1));
-    assert_eq!(shape, [format!("shape {weight} has shape 8×3×3×3 here, 8×?×3×4 in the symbol")]);
-    let dtype = findings(&text.replacen("\"__dtype__\": \"0\"", "\"__dtype__\": \"1\"", 2));
-    assert!(dtype[0].starts_with("dtype ") && dtype[0].ends_with("f32 here, f64 in the symbol"), "{dtype:?}");
-    // A name that is both an arg and an aux, and an absent array.
-    let twice = folder.path().join("twice.params");
-    let net = blob_io::Checkpoint::open(data(&params)).expect("opens");
-    let net = net.entries().iter().map(|e| (e.name().to_owned(), net.tensor(e).expect("readable"))).collect::<Vec<_>>();
-    let extra = format!("aux:{}", weight.strip_prefix("arg:").expect("a prefix"));
-    let writer = net.iter().fold(Writer::new(Format::MxnetList), |writer, (name, tensor)| writer.tensor(name, tensor));
-    writer.tensor(&extra, &net[1].1).write(&twice, IfExists::Refuse).expect("written");
-    fs::write(&path, &text).expect("written");
-    blob(&["verify", twice.to_str().expect("text"), "--symbol", path.to_str().expect("text")])
-        .no()
-        .stdout_has("is not the only array for");
-    let none = "mxnet/golden/mxnet-0.11.0/none_first.nd";
-    let text_of_one = r#"{"nodes": [{"op": "null", "name": "@0", "inputs": []}, {"op": "null", "name": "data", "inputs": []},
-        {"op": "FullyConnected", "name": "fc", "attrs": {"num_hidden": "2"}, "inputs": [[1, 0, 0], [0, 0, 0]]}],
-        "arg_nodes": [0, 1], "heads": [[2, 0, 0]]}"#;
-    fs::write(&path, text_of_one).expect("written");
-    let verify = blob(&["verify", none, "--symbol", path.to_str().expect("text")]);
-    assert!(verify.code == Some(1) && !verify.out.contains("1 variable as in"), "{verify:?}");
-    // Gluon's structural names do not occur in the symbol.
-    let other = format!("{golden}/mobilenet0_25.gluon.params");
-    fs::write(&path, &text).expect("written");
-    blob(&["verify", &other, "--symbol", path.to_str().expect("text")]).no().stdout_has("Gluon's save_parameters");
-    blob(&["verify", &params, "--symbol", &params]).refused("expected a JSON object");
-}
-
-#[test]
 fn a_symbol_of_any_prefix_or_changed_byte_is_an_answer() {
     for net in ["words", "declared", "block-0.8"] {
         let bytes = fs::read(data(&format!("mxnet/symbol/{net}.json"))).expect("readable");
@@ -183,17 +118,7 @@ fn a_hostile_symbol_is_refused_or_small() {
     let error = |text: &str| Symbol::from_bytes("x.json", text.as_bytes()).expect_err("it is refused").to_string();
     let deep = format!("{{\"x\":{}", "[".repeat(100_000));
     assert!(error(&deep).contains("a deeper one"), "{}", error(&deep));
-    for (text, said) in [
-        ("{}", "expected a symbol with a list of nodes, found none"),
-        ("{\"nodes\":[],\"nodes\":[]}", "expected one list of nodes, found another one"),
-        ("{\"nodes\":[{}]}", "expected an op, found a node without it"),
-        ("{\"nodes\":[{\"op\":\"a\",\"name\":\"b\",\"inputs\":[[0,0]]}]}", "node 0, which does not come before"),
-        ("{\"nodes\":[{\"op\":\"a\",\"name\":\"b\",\"inputs\":[[0]]}]}", "1 of them"),
-        ("{\"nodes\":[]} x", "blanks after the symbol"),
-        ("{\"nodes\":[", "found the end of the text"),
-    ] {
-        assert!(error(text).contains(said), "{}", error(text));
-    }
+    compare_cases("cases/symbol.txt", error);
     let many = format!(
         "{{\"nodes\":[{}{{\"op\":\"null\",\"name\":\"\"}}]}}",
         "{\"op\":\"null\",\"name\":\"\"},".repeat(1_000_000)

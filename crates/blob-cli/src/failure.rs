@@ -250,14 +250,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_pipe_is_no_error() {
-        let gone: Failure = io::Error::from(io::ErrorKind::BrokenPipe).into();
-        assert!(matches!(gone, Failure::ReaderGone));
-        let full: Failure = io::Error::from(io::ErrorKind::StorageFull).into();
-        assert!(full.to_string().starts_with("cannot write to standard output"));
-    }
-
-    #[test]
     fn the_worse_status_is_the_greater_one() {
         assert_eq!(Status::Yes.max(Status::No).max(Status::Trouble), Status::Trouble);
         let codes = [Status::Yes, Status::No, Status::Trouble].map(Status::code);
