@@ -252,7 +252,7 @@ fn no_transform_loses_a_tensor_or_a_name_in_silence() {
         outcome.left_out.extend([(0, "x".to_owned()), (1, "y".to_owned())]);
         outcome
     };
-    assert_eq!(refused(nothing), "x.npz: does not allow wrong: \"a\" is made of no tensor that there is");
+    assert_eq!(refused(nothing), "x.npz: does not allow wrong: \"a\" is made from no existing tensor");
     let beyond = |all: &[Spec<'_>]| {
         let mut outcome: Outcome = all.iter().enumerate().map(|(i, spec)| Made::same(i, spec)).collect();
         outcome.left_out.push((99, "x".to_owned()));

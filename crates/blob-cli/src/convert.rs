@@ -99,7 +99,7 @@ fn options(args: &Convert, to: Format, checkpoint: &Checkpoint) -> Result<Option
     }
     if !args.form.is_empty() {
         if !to.is_caffe() {
-            return Err(Failure::new(format!("--form is of Caffe's files, and the output is {}", to.name())));
+            return Err(Failure::new(format!("--form applies to Caffe's files, and the output is {}", to.name())));
         }
         let has = |form| args.form.contains(&form);
         let form = Form { legacy: has(CaffeForm::Legacy), raw: has(CaffeForm::Raw), v1: has(CaffeForm::V1) };

@@ -234,7 +234,7 @@ fn figure(row: &Row, of: fn(&Distance) -> f64) -> String {
 impl Document for Pair<'_> {
     const SCHEMA: &'static str = "blob.diff/1";
     const COMMAND: &'static str = "blob diff --json A B";
-    const DESCRIPTION: &'static str = "what two files have not in common";
+    const DESCRIPTION: &'static str = "how two files differ";
 }
 
 impl Fields for Pair<'_> {

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     source::check_shards(&checkpoint, &args.output)?;
     let to = format_of(&args.output, args.to)?;
     let Some(net) = net::of(&args.nets, &checkpoint)? else {
-        let message = format!("{}: nothing says what its layers are", checkpoint.name());
+        let message = format!("{}: the types of its layers are not known", checkpoint.name());
         return Err(Failure::new(message).help("name the net: --net deploy.prototxt, or --symbol net-symbol.json"));
     };
     let (fold, refused) = Folding::of(&net::bound(&net, &checkpoint)?);
@@ -129,11 +129,11 @@ impl Fields for Folded<'_> {
             field("layers", Type::Integer, "how many normalisations were folded, a Scale alone among them", |f| {
                 json!(f.layers)
             }),
-            field("left_out", STRINGS, "the tensors that are in others now", |f| json!(f.left_out)),
+            field("left_out", STRINGS, "the tensors that were folded into others", |f| json!(f.left_out)),
             field("refused", Type::Array(&Type::Object(properties::<Refusal>)), "what was not folded", |f| {
                 f.refused.iter().map(json::value).collect()
             }),
-            field("notes", STRINGS, "what else is to be known, as new biases", |f| json!(f.notes)),
+            field("notes", STRINGS, "further remarks, such as new biases", |f| json!(f.notes)),
             nullable("change", Type::Number, "the largest change of a weight; not in a dry run", |f| {
                 json!(f.largest_change().map(|(_, value)| value))
             }),

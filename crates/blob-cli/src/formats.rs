@@ -35,10 +35,12 @@ impl Fields for Format {
         vec![
             field("name", Type::String, "its short name, for --from and --to", |f| json!(f.name())),
             field("title", Type::String, "what it is", |f| json!(f.title())),
-            field("extensions", STRINGS, "file names end so", |f| json!(f.extensions())),
+            field("extensions", STRINGS, "the extensions of its files", |f| json!(f.extensions())),
             field("read", Type::Boolean, "whether it is read", |_| json!(true)),
             field("write", Type::Boolean, "whether it is written", |_| json!(true)),
-            field("tested_against", Type::String, "whose files and readers", |f| json!(tested_against(*f))),
+            field("tested_against", Type::String, "the programs whose files were read, and that read ours", |f| {
+                json!(tested_against(*f))
+            }),
         ]
     }
 }

@@ -88,7 +88,7 @@ fn union<'a>(
     }
     let tensors = units::plural(clashes.len() as u64, "tensor");
     let failure = Failure::new(format!("{tensors} would have the name of another: {}", abridged(&clashes)));
-    Err(failure.help("`blob diff` says whether they are equal; files of which one has them merge"))
+    Err(failure.help("`blob diff` says whether they are equal; files of which only one has them can be merged"))
 }
 
 /// The tensors of a file, with the chosen ones concatenated into one. If all of these have diffs, the diffs are

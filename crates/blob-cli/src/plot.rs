@@ -196,7 +196,7 @@ impl Fields for Plotted<'_> {
             nullable("output", Type::String, "the picture's file", |p| {
                 json!(p.args.output.as_ref().map(|path| path.to_string_lossy()))
             }),
-            optional("width", Type::Integer, "the picture's width in points", |p| match &p.drawn {
+            optional("width", Type::Integer, "the picture's width in pixels", |p| match &p.drawn {
                 Drawn::Picture(raster) => json!(raster.width),
                 Drawn::Histogram(_) => Value::Null,
             }),

@@ -175,7 +175,7 @@ impl Item {
             [Some(index)] => Ok(Self::At(index)),
             [None] => Err("an index is missing between the commas; `:` takes a whole axis".to_owned()),
             [from, to] => Ok(Self::Range { from, to, step: 1 }),
-            [_, _, Some(0)] => Err("a step of 0 leads nowhere".to_owned()),
+            [_, _, Some(0)] => Err("the step must not be 0".to_owned()),
             [from, to, step] => Ok(Self::Range { from, to, step: step.unwrap_or(1) }),
             _ => Err(format!("{text:?} has more than two colons")),
         }

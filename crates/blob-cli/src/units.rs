@@ -132,7 +132,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
             (value < u64::MAX as f64).then_some(value as u64)
         }
     };
-    size.ok_or_else(|| format!("{text:?} is more than a file can have"))
+    size.ok_or_else(|| format!("{text:?} is larger than any file"))
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ fn problems(outcome: &Outcome, specs: &[Spec<'_>]) -> Vec<String> {
     for made in &outcome.made {
         let name = &*made.tensor.name;
         if made.from.is_empty() || made.from.iter().any(|index| *index >= specs.len()) {
-            problems.push(format!("{name:?} is made of no tensor that there is"));
+            problems.push(format!("{name:?} is made from no existing tensor"));
             continue;
         }
         made.from.iter().for_each(|index| used[*index] = true);

@@ -194,10 +194,10 @@ fn into_neoml(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned
     // `check_fits` has found each of them in the base.
     let replaced: Vec<usize> = tensors.iter().filter_map(|tensor| places.get(&*tensor.spec.name).copied()).collect();
     for tensor in tensors.iter_mut().filter(|tensor| tensor.spec.shape.num_axes() != 7) {
-        tensor.changes.push("stored as seven axes, with ones behind".into());
+        tensor.changes.push("stored as seven axes, with ones at the end".into());
     }
     let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
-    let archive = base.neoml_archive()?.ok_or_else(|| refuse(base, "is no archive of NeoML".to_owned()))?;
+    let archive = base.neoml_archive()?.ok_or_else(|| refuse(base, "is not an archive of NeoML".to_owned()))?;
     Layout::new(&specs, Frame::Neoml(&archive.replacing(&replaced)))
 }
 

@@ -260,7 +260,7 @@ fn note_format_changes(tensor: &mut Planned, entry: &Entry, to: Format, is_folde
     if matches!(to, NeomlBlob | NeomlArray) {
         let axes = tensor.spec.shape.num_axes();
         if axes < BlobDim::ALL.len() {
-            changes.push(format!("stored as seven axes, with ones behind its {axes}").into());
+            changes.push(format!("stored as seven axes, with ones after its {axes}").into());
         }
     }
     // A folder's files have the tensors' names, and are planned as npy.

@@ -143,7 +143,7 @@ impl<'a> Gatherer<'a> {
     fn axis_of(&self, entry: &Entry, axis: i64) -> Result<usize, Error> {
         if let Some(sparse) = entry.sparse() {
             let (name, whole) = (entry.name(), &sparse.name);
-            let message = format!("{name:?} is a part of the sparse array {whole:?}, which would be none without it");
+            let message = format!("{name:?} is a part of the sparse array {whole:?}, which is incomplete without it");
             return Err(refuse(self.checkpoint, message));
         }
         let axis = i32::try_from(axis).unwrap_or(i32::MAX);

@@ -101,7 +101,7 @@ fn values(checkpoint: &Checkpoint, entry: &Entry) -> Result<Vec<f64>, Failure> {
     check_not_empty(entry)?;
     if entry.byte_len() > MAX_BYTES {
         let size = crate::units::bytes(entry.byte_len());
-        let failure = Failure::new(format!("{:?} has {size}, which is no picture", entry.name()));
+        let failure = Failure::new(format!("{:?} has {size}, which cannot be drawn as a picture", entry.name()));
         return Err(failure.help("--heatmap draws a tensor of any size"));
     }
     let dtype = checkpoint.array(entry)?.dtype;

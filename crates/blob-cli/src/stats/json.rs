@@ -74,7 +74,7 @@ impl Fields for Row<'_> {
             nullable("std", Type::Number, "their standard deviation, the population's", |r| {
                 json!(r.measured.stats.std.map(number))
             }),
-            field("l1", Type::Number, "the sum of their sizes", |r| number(r.measured.stats.l1)),
+            field("l1", Type::Number, "the sum of their magnitudes", |r| number(r.measured.stats.l1)),
             field("l2", Type::Number, "the root of the sum of their squares", |r| number(r.measured.stats.l2)),
             field("zeros", Type::Integer, "how many are 0", |r| json!(r.measured.stats.zeros)),
             field("nan", Type::Integer, "how many are NaN", |r| json!(r.measured.stats.nan)),

@@ -112,7 +112,7 @@ fn grouped(names: &[&str]) -> Result<Vec<Layer>, String> {
         Layer { name: (*name).to_owned(), layer_type: None, blobs }
     };
     let layers = layers.iter().map(&mut layer).collect();
-    check_misfits(layers, &misfits, "<layer>/<index>, with indices from 0 on, and .diff behind a diff's")
+    check_misfits(layers, &misfits, "<layer>/<index>, with indices from 0 on, and .diff at the end of a diff's name")
 }
 
 /// The blobs, in the order of their numbers.
@@ -127,7 +127,7 @@ fn listed(names: &[&str]) -> Result<Vec<Pair>, String> {
         }
     }
     let blobs = pairs(&slots, names, &mut misfits);
-    check_misfits(blobs, &misfits, "@<index>, with indices from 0 on, and .diff behind a diff's")
+    check_misfits(blobs, &misfits, "@<index>, with indices from 0 on, and .diff at the end of a diff's name")
 }
 
 /// The blobs, which must be numbered without gaps and have data; the names of others are added to `misfits`.

@@ -135,7 +135,8 @@ fn path(form: Form, spec: &TensorSpec) -> Result<Vec<String>, &'static str> {
         Form::Datasets => spec.name.split('/').map(str::to_owned).collect(),
         Form::Weights => {
             let parsed = named::parse(&spec.name).filter(|(_, index, _)| i32::try_from(*index).is_ok());
-            let (layer, index, is_diff) = parsed.ok_or("is not called <layer>/<index>, with .diff behind a diff's")?;
+            let (layer, index, is_diff) =
+                parsed.ok_or("is not called <layer>/<index>, with .diff at the end of a diff's name")?;
             if layer.contains('/') {
                 return Err(
                     "has a layer's name with a slash, which Caffe does not find in HDF5; npz and safetensors hold it",

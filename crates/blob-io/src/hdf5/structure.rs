@@ -125,7 +125,7 @@ impl Bytes {
                 Some(stop) => return Err(stop),
                 None => error.to_string(),
             },
-            Err(_) => "bytes that its reader takes for impossible".to_owned(),
+            Err(_) => "bytes that its reader refuses".to_owned(),
         };
         let at = self.at.load(Ordering::Relaxed);
         Err(ReadError::fault(at, FaultKind::words("HDF5's structure", found)))

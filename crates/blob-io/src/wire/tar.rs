@@ -170,7 +170,7 @@ impl<'c, 's> Members<'c, 's> {
         let content = self.content(len, LONGEST_RECORDS, "the pax records of a member")?;
         let mut rest = &content[..];
         while !without_nul(rest).is_empty() {
-            let broken = || ReadError::fault(at, FaultKind::words("pax records", "one that does not hold together"));
+            let broken = || ReadError::fault(at, FaultKind::words("pax records", "inconsistent ones"));
             let (key, value, more) = record(rest).ok_or_else(broken)?;
             match key {
                 b"path" => before.name = Some(value.to_vec()),
