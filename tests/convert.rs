@@ -1,16 +1,17 @@
-//! Conversions: what the receipt says, pipes, hostile names, values in other runs. Every golden goes to every format in
-//! `matrix`, and to the readers of others in `receipt`.
+//! Conversions: every readable golden to every written format, bit for bit, also for other readers; receipts; hostile
+//! names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use blob_convert::{Options, Silent, Target, plan, verify};
+use blob_convert::{Options, Silent, Target, Watch, plan, verify};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Bytes, Checkpoint, Entry, Error, Format, IfExists, Writer};
 
 use crate::support::conversion::to_file;
 use crate::support::message::{floats, layer, len, shape};
-use crate::support::{data, files, real, sha256};
+use crate::support::{data, files, real, report, sha256};
 
 /// Every file in these folders that opens and has no broken array.
 pub(crate) fn readable(folders: &[PathBuf]) -> Vec<(PathBuf, Checkpoint)> {
@@ -73,6 +74,28 @@ pub(crate) fn by_safetensors(path: &Path) -> BTreeMap<String, (Vec<usize>, Vec<u
     file.tensors().into_iter().map(|(name, view)| (name, (view.shape().to_vec(), view.data().to_vec()))).collect()
 }
 
+#[test]
+fn every_readable_file_converts_bit_for_bit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = readable(&folders());
+    let mut tensors = 0;
+    for (i, (path, checkpoint)) in files.iter().enumerate() {
+        let expected = contents(checkpoint);
+        tensors += expected.len();
+        let safe = folder.path().join(format!("{i}.safetensors"));
+        convert(checkpoint, Format::Safetensors, &safe).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(by_safetensors(&safe), expected, "{}", path.display());
+        let npz = folder.path().join(format!("{i}.npz"));
+        convert(checkpoint, Format::Npz, &npz).unwrap_or_else(|e| panic!("{e}"));
+        let back = Checkpoint::open(&npz).expect("we read our npz");
+        assert_eq!(contents(&back), expected, "{}", path.display());
+        std::fs::remove_file(&safe).expect("removable");
+        std::fs::remove_file(&npz).expect("removable");
+    }
+    assert!(files.len() > 250, "{}", files.len());
+    report(&format!("convert: {} files, {tensors} tensors, to safetensors and npz", files.len()));
+}
+
 pub(crate) fn lenet() -> Checkpoint {
     Checkpoint::open(data("caffe/net/f32_v2_diff.caffemodel")).expect("opens")
 }
@@ -118,6 +141,33 @@ fn a_pipe_gets_the_same_bytes_as_a_file() {
         let through = reader.join().expect("the reader ends");
         assert!(through == std::fs::read(&file).expect("readable"), "{}", to.name());
     }
+}
+
+/// Cancels after a number of bytes.
+struct StopAfter(AtomicU64);
+
+impl Watch for StopAfter {
+    fn advanced(&self, bytes: u64) {
+        let left = self.0.load(Ordering::Relaxed);
+        self.0.store(left.saturating_sub(bytes), Ordering::Relaxed);
+    }
+
+    fn cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+}
+
+#[test]
+fn a_stopped_conversion_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.npz");
+    let checkpoint = lenet();
+    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let plan = plan(&checkpoint, &Options::new(Format::Npz), &target).expect("a plan");
+    let stop = StopAfter(AtomicU64::new(0));
+    let error = plan.run(&stop).expect_err("stopped");
+    assert!(matches!(error, Error::Interrupted), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
 }
 
 /// A NetParameter with one layer of this name, which has one blob of one float.

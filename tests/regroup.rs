@@ -156,6 +156,30 @@ fn a_split_that_fails_leaves_nothing() {
 }
 
 #[test]
+fn a_net_keeps_its_tensors_through_every_format_that_it_is_merged_into() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = "caffe/net/v1.caffemodel";
+    let mut written = 0;
+    for to in Format::ALL.iter().copied() {
+        let out = folder.path().join(format!("x.{}", to.name()));
+        let out = out.to_str().expect("UTF-8");
+        let ran = blob(&["merge", source, "--to", to.name(), "-o", out]);
+        if ran.code == Some(0) {
+            let opened = Checkpoint::open(out).expect("opens");
+            let len = |file: &Checkpoint| file.entries().iter().map(|e| e.byte_len()).collect::<Vec<_>>();
+            let (mut found, mut expected) = (len(&opened), len(&Checkpoint::open(data(source)).expect("opens")));
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{to}");
+            written += 1;
+        } else {
+            assert!(ran.code == Some(2) && !Path::new(out).exists(), "{to}: {ran:?}");
+        }
+    }
+    assert!(written >= 6, "{written}");
+}
+
+#[test]
 fn bf16_is_bf16_again_wherever_a_receipt_says_so() {
     let folder = Folder::new();
     let (source, npz) = (folder.file("source.safetensors"), folder.file("kept.npz"));
