@@ -22,8 +22,8 @@ const TENSORS: [(&str, &[usize], &[f32]); 9] = [
     ("t/1", &[2], &[0.0, 1.0]),
 ];
 
-/// What becomes of a net whose layers a line tells, as `cases/fold.txt` has them.
-fn told(line: &str) -> String {
+/// How many norms and scales of a net are folded, and why others are not; `line` describes it as `cases/fold.txt` does.
+fn fold(line: &str) -> String {
     let (mut text, mut tensors) = (String::new(), TENSORS.to_vec());
     for layer in line.split("; ") {
         match *layer.splitn(5, ' ').collect::<Vec<_>>() {
@@ -37,13 +37,13 @@ fn told(line: &str) -> String {
         }
     }
     let source = file(Format::Npz, &tensors);
-    let (fold, refused) = Fold::of(&Bound::new(&described_by(&text), &source));
-    refused.iter().fold(format!("{}\n", fold.count()), |told, refusal| told + &format!("{refusal}\n"))
+    let (folded, refused) = Fold::of(&Bound::new(&described_by(&text), &source));
+    refused.iter().fold(format!("{}\n", folded.count()), |text, refusal| text + &format!("{refusal}\n"))
 }
 
 #[test]
 fn what_would_be_wrong_is_not_folded() {
-    compare_cases("cases/fold.txt", told);
+    compare_cases("cases/fold.txt", fold);
 }
 
 /// A convolution without a bias and a BatchNorm in place, each with more fields.

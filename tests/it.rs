@@ -51,7 +51,7 @@ mod writer; // `Writer` over tensors of every kind, also ones that give other by
 mod written; // safetensors and npy, against other people's readers and writers
 
 // Conversions.
-mod convert; // receipts, pipes, hostile names
+mod convert; // every golden to safetensors and npz, by other readers too; receipts; hostile names
 mod damaged; // a converted file that was damaged never passes `verify`
 mod fold_net; // the folded layers are removed from the net's description
 mod fold_refused; // layers that are not folded, with the reason
@@ -76,6 +76,7 @@ mod cli; // hostile names on a terminal; every golden listed and verified
 mod cli_help; // help, manual pages, completion in real shells
 mod cli_json; // JSON is complete even after an error
 mod cli_terminal; // colours, broken pipes, signals
+mod cli_values; // the values of `show`, `stats`, `extract`
 mod cli_width; // tables keep to the terminal and to bounded memory
 mod diff; // `blob diff` against NumPy
 mod examples; // every example of the help and the README runs

@@ -105,7 +105,7 @@ pub(crate) fn compare_cases(file: &str, result: impl Fn(&str) -> String) {
     }
 }
 
-/// The bytes of a text with escapes, as Rust writes them.
+/// The bytes of a text with the escapes `\n`, `\r` and `\xHH`. Panics on others.
 pub(crate) fn unescaped(text: &str) -> Vec<u8> {
     let mut parts = text.split('\\');
     let mut bytes = parts.next().unwrap().as_bytes().to_vec();

@@ -8,7 +8,8 @@ use crate::input::Input;
 use crate::naive;
 use crate::peers::Peer;
 
-/// The relative error allowed for a sum of a hundred thousand f32, which each crate adds in its own order.
+/// The relative error allowed for a sum of a hundred thousand f32, which each crate adds in its own order, against a
+/// sum in f64.
 const TOLERANCE: f32 = 1e-3;
 
 /// The extents of the small shapes: divisible by every number of parts, and different on adjacent axes.

@@ -22,7 +22,7 @@ use crate::transform::Transform;
 pub use account::{Account, Changed};
 use contents::Contents;
 pub(crate) use contents::combined_digest;
-pub(crate) use lineage::{MAX_STEPS, fold_list, history_of, parse};
+pub(crate) use lineage::{MAX_STEPS, history_of, parse, reduce_list};
 pub use lineage::{Origin, Step};
 
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` appended, as the name of a member of an
@@ -185,7 +185,7 @@ struct Bf16(HashSet<String>);
 
 impl<'de> Deserialize<'de> for Bf16 {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        fold_list(text, Self::default(), |names, change: Change| {
+        reduce_list(text, Self::default(), |names, change: Change| {
             if change.bits_of.as_deref() == Some(DType::BF16.name()) {
                 names.0.insert(change.name);
             }

@@ -89,7 +89,7 @@ impl Output {
         }
     }
 
-    /// Standard output: always sequential. Even where it is a file, other processes may write to it as well.
+    /// Standard output: always sequential, even where it is a file, because other processes may write to it as well.
     #[must_use]
     pub fn stdout() -> Self {
         Self::new("standard output".to_owned(), Backing::Stdout(io::stdout()))

@@ -6,7 +6,8 @@ use blob_io::{Checkpoint, Entry};
 use crate::elements::Value;
 use crate::failure::Failure;
 
-/// At most this many filters are drawn, the first ones; more could not be told apart.
+/// At most this many tiles are drawn, the first ones; more could not be told apart. A filter is one tile if its
+/// channels are colours, otherwise one for each channel.
 const MAX_TILES: usize = 1024;
 
 /// The largest array that is loaded for a picture.

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::Value;
 
-use super::lineage::{MAX_STEPS, Origin, Step, fold_list, history_of, parse};
+use super::lineage::{MAX_STEPS, Origin, Step, history_of, parse, reduce_list};
 
 /// At most this many kinds of changes are listed.
 const KINDS: usize = 64;
@@ -65,7 +65,7 @@ struct Change {
 
 impl<'de> Deserialize<'de> for Kinds {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        fold_list(text, Self::default(), |kinds, change: Change| {
+        reduce_list(text, Self::default(), |kinds, change: Change| {
             for what in change.changes {
                 if kinds.0.len() == KINDS && !kinds.0.contains_key(&what) {
                     continue;
@@ -85,7 +85,7 @@ struct Count(u64);
 
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        fold_list(text, Self::default(), |count, _: serde::de::IgnoredAny| count.0 += 1)
+        reduce_list(text, Self::default(), |count, _: serde::de::IgnoredAny| count.0 += 1)
     }
 }
 

@@ -109,7 +109,7 @@ impl Earlier {
 
 impl<'de> Deserialize<'de> for Earlier {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        fold_list(text, Self::default(), Self::push)
+        reduce_list(text, Self::default(), Self::push)
     }
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn history_of(text: &str) -> Vec<Origin> {
 }
 
 /// Folds a list item by item; only what `take` keeps stays in memory.
-pub(crate) fn fold_list<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
+pub(crate) fn reduce_list<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
     text: D,
     init: R,
     take: impl Fn(&mut R, T),

@@ -13,7 +13,7 @@ use serde::de::Deserializer;
 
 use super::{Finding, PIECE, is_broken};
 use crate::planned::Planned;
-use crate::receipt::{combined_digest, fold_list, parse, receipt_text};
+use crate::receipt::{combined_digest, parse, receipt_text, reduce_list};
 use crate::watch::{Watch, Watched};
 
 /// The fields of a receipt about the tensors that were written.
@@ -40,7 +40,7 @@ struct Dims(Vec<u64>);
 
 impl<'de> Deserialize<'de> for Dims {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        fold_list(text, Self::default(), |dims, extent| {
+        reduce_list(text, Self::default(), |dims, extent| {
             if dims.0.len() <= MAX_AXES {
                 dims.0.push(extent);
             }
@@ -53,7 +53,7 @@ struct Items(BTreeMap<String, Item>);
 
 impl<'de> Deserialize<'de> for Items {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        fold_list(text, Self::default(), |items, item: Item| {
+        reduce_list(text, Self::default(), |items, item: Item| {
             items.0.insert(item.name.clone(), item);
         })
     }

@@ -157,8 +157,8 @@ impl OpenOptions {
     }
 
     /// Opens a source; `name` is its name in errors, and its extension is a hint of the format. A gzip file is unpacked
-    /// first, within [`Limits::max_spool`], and its CRC-32 and length are checked. If this is a tar or zip archive, its
-    /// only tensor file is opened.
+    /// first, within [`Limits::max_spool`], and its CRC-32 and length are checked. If the file, or what it unpacks to,
+    /// is a tar or zip archive, the only tensor file in it is opened.
     ///
     /// # Errors
     /// As [`Checkpoint::open`]; an archive with several tensor files or none.

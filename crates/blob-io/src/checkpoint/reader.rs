@@ -56,8 +56,8 @@ impl<'a> Reader<'a> {
         Ok(n)
     }
 
-    /// Skips the next `bytes` bytes, at most all that are left. Reads nothing where the file stores them uncompressed;
-    /// a deflated array is inflated up to there, in pieces.
+    /// Skips the next `bytes` bytes, at most all that are left. Reads nothing of plain runs; the member of an npz is
+    /// read up to there for its checksum, and inflated in pieces if it is deflated.
     ///
     /// # Errors
     /// As [`Reader::pull`].

@@ -65,8 +65,8 @@ pub(crate) struct Deflated {
     pub(crate) skip: u64,
 }
 
-/// An array in chunks on a grid, as in HDF5. Each chunk is stored separately and filtered; a missing one holds fill
-/// values only.
+/// An array in chunks on a grid, as in HDF5. Each chunk is stored separately, behind its filters if there are any; a
+/// missing one holds fill values only.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunked {
     /// A chunk's shape; chunks at the array's end have values beyond it.

@@ -79,7 +79,8 @@ impl Header<'_> {
         Ok(number)
     }
 
-    /// The message at `at` in a block: its type, and the range of its body. `None` at the end of the block.
+    /// The message at `at` in a block: its type, and the range of its body. `None` if no whole message fits
+    /// before `end`.
     fn message(&mut self, at: u64, end: u64) -> Result<Option<(u16, Range<u64>)>, ReadError> {
         let head = match (self.is_v2, self.flags & 4) {
             (false, _) => 8,

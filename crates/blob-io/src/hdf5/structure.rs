@@ -140,7 +140,7 @@ impl Bytes {
             // A hostile address may lie beyond the end, where a source refuses even an empty read.
             return Ok(Vec::new());
         }
-        // A read beyond the end fails below, so the offset in its error stays within the file.
+        // Where a later error is placed: within the file, whatever address is asked for.
         self.at.store(offset.min(self.input.len()), Ordering::Relaxed);
         let (needed, left) = (len as u64, self.input.len().saturating_sub(offset));
         if needed > left {

@@ -117,8 +117,8 @@ impl Index {
         let mut order: Vec<u32> = (0..self.files.len() as u32).collect();
         order.sort_by_key(|file| &self.files[*file as usize]);
         let mut positions = vec![0; order.len()];
-        order.iter().enumerate().for_each(|(place, file)| positions[*file as usize] = place as u32);
-        self.map.values_mut().for_each(|place| place.file = positions[place.file as usize]);
+        order.iter().enumerate().for_each(|(position, file)| positions[*file as usize] = position as u32);
+        self.map.values_mut().for_each(|entry| entry.file = positions[entry.file as usize]);
         self.files.sort();
     }
 }
