@@ -38,8 +38,8 @@ pub(crate) enum Action {
 
 /// The most ranges that a copy keeps, by the length of the memory: they take at most a quarter of the room of its
 /// bytes, except in a small memory, whose gaps cost little to close.
-const MOST_RANGES: usize = 256;
-const FEWEST_RANGES: usize = 16;
+const MAX_RANGES: usize = 256;
+const MIN_RANGES: usize = 16;
 const BYTES_A_RANGE: usize = 4 * size_of::<Range<usize>>();
 
 /// The valid ranges of every copy of one memory.
@@ -58,7 +58,7 @@ impl Replicas {
     pub(crate) fn new(span: usize) -> Self {
         Replicas {
             span,
-            most: (span / BYTES_A_RANGE).clamp(FEWEST_RANGES, MOST_RANGES),
+            most: (span / BYTES_A_RANGE).clamp(MIN_RANGES, MAX_RANGES),
             valid: vec![Ranges::new(); HOST_SLOTS],
         }
     }
@@ -412,7 +412,7 @@ mod tests {
     /// `count` ranges in slot 2, the one numbered `n` at `100 * n` and of `n + 1` bytes; slot 0 holds all bytes.
     fn scattered(count: usize) -> Replicas {
         let mut replicas = Replicas::new(10_000);
-        replicas.most = FEWEST_RANGES;
+        replicas.most = MIN_RANGES;
         let slot = replicas.add_slot();
         for n in 0..count {
             replicas.add(slot, 100 * n..101 * n + 1);
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn only_more_than_sixteen_ranges_are_too_many() {
-        for (count, crowded) in [(FEWEST_RANGES, false), (FEWEST_RANGES + 1, true)] {
+        for (count, crowded) in [(MIN_RANGES, false), (MIN_RANGES + 1, true)] {
             let replicas = scattered(count);
             assert_eq!(replicas.gap_to_close(Slot(2), |_| true).is_some(), crowded);
             assert_eq!(replicas.range_to_drop(Slot(2), |_| true).is_some(), crowded);

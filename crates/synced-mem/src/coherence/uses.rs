@@ -13,7 +13,7 @@ use crate::access::Access;
 use crate::coherence::ranges::Ranges;
 
 /// How many ranges of past accesses are kept for each queue and kind of access, at most. Joining two costs only waits.
-const MOST_RANGES: usize = 16;
+const MAX_RANGES: usize = 16;
 
 /// Numbers the moments at which uses are entered and waits begin, and knows which waits are under way. One for all
 /// copies of a memory, because waiting for a queue concerns all of them.
@@ -162,7 +162,7 @@ impl<Q> Uses<Q> {
     /// After any change: what was inserted, or cut in two, must not grow without end, and spent entries go.
     fn bound(&mut self) {
         self.entries.retain_mut(|entry| {
-            entry.past.coarsen(MOST_RANGES);
+            entry.past.coarsen(MAX_RANGES);
             !entry.is_spent()
         });
     }
@@ -767,7 +767,7 @@ mod tests {
                 uses.enter(&1, range, Access::Read, guard, &clock);
             }
             uses.release(7, &clock);
-            assert_eq!(longest(&uses), MOST_RANGES);
+            assert_eq!(longest(&uses), MAX_RANGES);
             for byte in pieces().flatten() {
                 assert_eq!(host_waits(&uses, byte..byte + 1, Access::Write), [1]);
             }
@@ -782,7 +782,7 @@ mod tests {
         for range in pieces() {
             uses.enter(&2, range.clone(), Access::Write, None, &clock);
         }
-        assert_eq!(longest(&uses), MOST_RANGES);
+        assert_eq!(longest(&uses), MAX_RANGES);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::engine::waits::Stop;
 use crate::error::Error;
 
 /// At most this many are remembered of those that no copy names any more. A forgotten one is found out again.
-const MOST_BROKEN: usize = 64;
+const MAX_BROKEN: usize = 64;
 
 impl State {
     /// A queue's failure lasts. What it was to deliver is not trusted, and what it may use is left to it.
@@ -40,7 +40,7 @@ impl State {
     /// Forgets the oldest of too many broken queues. Not one that a copy names: it would be waited for again, and an
     /// operation that found them out in turns would not end.
     fn forget_broken(&mut self) {
-        let unused = self.waits.broken.oldest_past(MOST_BROKEN, |queue| !self.names(queue));
+        let unused = self.waits.broken.oldest_past(MAX_BROKEN, |queue| !self.names(queue));
         unused.iter().for_each(|queue| self.waits.broken.remove(queue));
     }
 

@@ -12,9 +12,9 @@ use crate::error::Error;
 
 /// At most this many uses a device copy has, by queue and kind of access, before the queues of the oldest are waited
 /// for. Otherwise a queue for each request would be kept until the next write, and asked at each access.
-const MOST_USERS: usize = 64;
+const MAX_USERS: usize = 64;
 /// How many host buffers are kept until their queues are idle, at most, unless a queue is broken.
-const MOST_RETIRED: usize = 2;
+const MAX_RETIRED: usize = 2;
 
 impl State {
     /// Stops for the queues that can still touch `range` of a host copy in a way that conflicts with `access`.
@@ -40,7 +40,7 @@ impl State {
     /// Whether there is more to do than what an operation is for.
     pub(crate) fn is_untidy(&self) -> bool {
         !self.replicas.is_bounded()
-            || self.retired.len() > MOST_RETIRED
+            || self.retired.len() > MAX_RETIRED
             || !self.freed.is_empty()
             || self.crowd().next().is_some()
     }
@@ -49,12 +49,12 @@ impl State {
     fn crowd(&self) -> impl Iterator<Item = &QueueHandle> {
         let copies = self.devices.iter();
         let works = |queue: &QueueHandle| !self.waits.broken.has(queue);
-        copies.flat_map(move |copy| copy.uses.oldest_past(MOST_USERS, works))
+        copies.flat_map(move |copy| copy.uses.oldest_past(MAX_USERS, works))
     }
 
     /// Stops for the oldest users of device copies that have too many.
     pub(crate) fn finish_oldest_users(&mut self) -> Result<(), Stop> {
-        for copy in self.devices.iter_mut().filter(|copy| copy.uses.len() > MOST_USERS) {
+        for copy in self.devices.iter_mut().filter(|copy| copy.uses.len() > MAX_USERS) {
             copy.uses.release_holds(&self.waits.clock);
         }
         self.wait_at_first(self.crowd().cloned().collect())
@@ -64,7 +64,7 @@ impl State {
     /// these queues again for another reason, and batch after batch would pile up.
     pub(crate) fn finish_retired(&mut self) -> Result<(), Stop> {
         self.sweep();
-        let too_many = self.retired.len().saturating_sub(MOST_RETIRED);
+        let too_many = self.retired.len().saturating_sub(MAX_RETIRED);
         let oldest = self.retired.iter().take(too_many);
         self.wait_at_first(oldest.flat_map(|copy| copy.uses.queues()).collect())
     }

@@ -15,7 +15,7 @@ const AWAITED: usize = 2;
 /// One reader: the rest of the word counts them.
 const ONE: usize = 4;
 /// From here on none enters without the lock: forgotten guards do not overflow the count.
-const MOST: usize = usize::MAX / 2;
+const FULL: usize = usize::MAX / 2;
 
 /// The proof. All changes of the word are read-modify-writes, so they have one order, and each continues the release
 /// sequence of those before it.
@@ -46,7 +46,7 @@ impl Readers {
     #[inline]
     pub(crate) fn enter(&self) -> Option<NonNull<u8>> {
         let mut word = self.word.load(Ordering::Relaxed);
-        while word & OPEN != 0 && word < MOST {
+        while word & OPEN != 0 && word < FULL {
             match self.word.compare_exchange_weak(word, word + ONE, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return NonNull::new(self.start.load(Ordering::Relaxed)),
                 Err(newer) => word = newer,

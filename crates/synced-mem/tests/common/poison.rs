@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 pub(crate) const FREED: u8 = 0xDD;
 
 /// How many bytes of a block are overwritten, at most.
-const MOST: usize = 1 << 16;
+const MAX_FILLED: usize = 1 << 16;
 
 pub(crate) struct Poisoning;
 
@@ -27,7 +27,7 @@ unsafe impl GlobalAlloc for Poisoning {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: the block is the caller's until the second call, which gets his promises.
         unsafe {
-            block.write_bytes(FREED, layout.size().min(MOST));
+            block.write_bytes(FREED, layout.size().min(MAX_FILLED));
             System.dealloc(block, layout);
         }
     }

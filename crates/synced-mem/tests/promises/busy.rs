@@ -10,7 +10,7 @@ use synced_mem::loopback::{Loopback, Mode, launch};
 use synced_mem::{Arg, Device, DeviceRef, Error, Location, Queue, SharedMem};
 
 /// How many kernels are launched at most, so that the tests end.
-const MOST: usize = 1000;
+const MAX_RUNS: usize = 1000;
 
 /// How many kernels have run.
 #[derive(Clone, Default)]
@@ -30,7 +30,7 @@ impl Chain {
     ) {
         let Self(runs) = self.clone();
         let kernel = move || {
-            if runs.fetch_add(1, Ordering::Relaxed) < MOST {
+            if runs.fetch_add(1, Ordering::Relaxed) < MAX_RUNS {
                 next();
             }
         };

@@ -9,7 +9,7 @@ use synced_mem::{Device, Queue, SharedMem, SyncedMem};
 use super::break_queue;
 
 /// The stated bound of 64, the copy's home queue, and the one that allocated its block.
-const MOST_ALIVE: usize = 66;
+const MAX_ALIVE: usize = 66;
 
 fn alive(queues: &[Weak<dyn Queue>]) -> usize {
     let alive = queues.iter().filter(|queue| queue.strong_count() > 0);
@@ -27,7 +27,7 @@ fn queues_that_only_read_are_forgotten() {
             let token = weights.device(&queue, 0..64).unwrap();
             launch(&*queue, [token.arg()], |args| assert_eq!(args[0].bytes(), [5; 64])).unwrap();
             queues.push(Arc::downgrade(&queue));
-            assert!(alive(&queues) <= MOST_ALIVE, "{}", alive(&queues));
+            assert!(alive(&queues) <= MAX_ALIVE, "{}", alive(&queues));
         }
         let writer = device.queue().unwrap();
         let mut token = weights.device_overwrite(&writer, 0..64).unwrap();
@@ -79,7 +79,7 @@ fn queues_that_only_read_from_one_owner_are_forgotten() {
             launch(&*queue, [token.arg()], |args| assert_eq!(args[0].bytes(), [5; 64])).unwrap();
             queues.push(Arc::downgrade(&queue));
             // Now and then, because a leak is slow, too.
-            assert!(n % 1_000 != 999 || alive(&queues) <= MOST_ALIVE, "{}", alive(&queues));
+            assert!(n % 1_000 != 999 || alive(&queues) <= MAX_ALIVE, "{}", alive(&queues));
         }
         // What a token allows that was held all the time is waited for.
         let seen = Arc::new(AtomicU8::new(0));
@@ -119,5 +119,5 @@ fn a_broken_queue_among_the_oldest_is_not_asked_at_every_access_and_keeps_no_oth
     let alive = read_often();
     let calls = device.calls(Operation::Synchronize) - before;
     assert!(calls <= 110, "{calls} synchronisations for 100 accesses");
-    assert!(alive <= MOST_ALIVE, "{alive} of 200");
+    assert!(alive <= MAX_ALIVE, "{alive} of 200");
 }

@@ -29,7 +29,7 @@ enum Held {
 }
 
 /// How many are kept at most.
-const MOST_HELD: usize = 4;
+const MAX_HELD: usize = 4;
 
 impl<'a> Worker<'a> {
     pub(crate) fn new(world: &'a World, watch: &'a Watch, thread: usize) -> Self {
@@ -149,7 +149,7 @@ impl<'a> Worker<'a> {
         };
         let expected = subject.shadow.expected(at);
         self.compare("host", &expected, &guard);
-        if draw.one_in(3) && self.held.len() < MOST_HELD {
+        if draw.one_in(3) && self.held.len() < MAX_HELD {
             let address = guard.as_ptr().addr();
             self.held.push(Held::Read { guard, address, expected });
         }
@@ -179,7 +179,7 @@ impl<'a> Worker<'a> {
         let bytes = draw.bytes(range.len());
         guard.copy_from_slice(&bytes);
         subject.shadow.write(range.start, &bytes, self.by);
-        if draw.one_in(6) && self.held.len() < MOST_HELD {
+        if draw.one_in(6) && self.held.len() < MAX_HELD {
             let subject = Arc::clone(subject);
             self.held.push(Held::Write { guard, subject, range });
         }
@@ -196,7 +196,7 @@ impl<'a> Worker<'a> {
         let expected = subject.shadow.expected(at);
         let what = format!("a kernel that {:?} launched", self.by);
         self.world.launch_read(&what, &token, &expected);
-        if draw.one_in(4) && self.held.len() < MOST_HELD {
+        if draw.one_in(4) && self.held.len() < MAX_HELD {
             self.held.push(Held::Device { token, expected });
         }
     }
