@@ -32,7 +32,7 @@ pub(crate) fn read(
             let first = First::of(source, name)?;
             match first.marked {
                 Some(format) => format,
-                None => match caffe::read::any(&mut cursor, first.suggested, table)? {
+                None => match caffe::read::any(&mut cursor, first.hint, table)? {
                     Some(read) => return Ok(read),
                     None => first.promised()?,
                 },
@@ -63,7 +63,7 @@ pub(crate) fn format(source: &dyn Source, name: &str) -> Option<Format> {
     if first.marked.is_some() {
         return first.marked;
     }
-    let message = caffe::read::classify(&mut Cursor::new(source), first.suggested).ok()?;
+    let message = caffe::read::classify(&mut Cursor::new(source), first.hint).ok()?;
     message.or_else(|| first.promised().ok())
 }
 
@@ -76,7 +76,7 @@ struct First {
     /// The format whose mark the bytes begin with; Caffe's messages have none.
     marked: Option<Format>,
     /// The format that the name suggests.
-    suggested: Option<Format>,
+    hint: Option<Format>,
 }
 
 impl First {
@@ -100,14 +100,14 @@ impl First {
         {
             return Err(refusal);
         }
-        let suggested = extension.as_deref().and_then(Format::from_extension);
-        Ok(Self { bytes, marked, suggested })
+        let hint = extension.as_deref().and_then(Format::from_extension);
+        Ok(Self { bytes, marked, hint })
     }
 
     /// The format of a file without a mark that is none of Caffe's messages: the one that the name suggests, whose
     /// reader then says what is wrong.
     fn promised(&self) -> Result<Format, ReadError> {
-        match (messages::message(&self.bytes), self.suggested) {
+        match (messages::message(&self.bytes), self.hint) {
             (Some(refusal), _) => Err(refusal),
             (None, Some(format)) => Ok(format),
             (None, None) => Err(foreign::unknown(&self.bytes)),

@@ -36,12 +36,34 @@ pub(crate) fn any(
 /// Lists the arrays of a message of a known format; returns its dialect.
 pub(crate) fn message(cursor: &mut Cursor<'_>, format: Format, table: &mut NameTable) -> Result<String, ReadError> {
     match format {
-        Format::BlobProto => unnamed::one(cursor, table),
+        Format::BlobProto => unnamed::blob_proto(cursor, table),
         Format::BlobProtoVector => unnamed::vector(cursor, table),
         Format::SolverState => unnamed::solver(cursor, table),
         Format::Datum => unnamed::datum(cursor, table),
         _ => net(cursor, table),
     }
+}
+
+/// Tells which Caffe message the bytes are, by the fields at its top; `hint` decides where they leave it open.
+/// `None` for other bytes. Reading stops at the first broken field, which the walk will report.
+pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<Option<Format>, ReadError> {
+    let seen = survey(cursor)?;
+    let hint = hint.filter(|format| format.is_caffe());
+    // Any bytes begin with something like a field: unless the file's name suggests Caffe, all of them must be fields.
+    if seen.damaged && hint.is_none() {
+        return Ok(None);
+    }
+    let Some(format) = by_fields(cursor, &seen, hint)? else {
+        return Ok(None);
+    };
+    // Other frameworks use the same numbers: unless the file's name suggests Caffe, the content must.
+    let is_clear = hint.is_some() || has_content(cursor, format, seen.first, seen.layer)?;
+    Ok(is_clear.then_some(format))
+}
+
+/// Whether the bytes stop being protobuf before their end; the end itself may come too early.
+pub(crate) fn is_damaged(cursor: &mut Cursor<'_>) -> bool {
+    survey(cursor).is_ok_and(|seen| seen.damaged)
 }
 
 /// Lists a NetParameter's blobs. Returns the generations found, in words.
@@ -121,23 +143,6 @@ impl Seen {
     }
 }
 
-/// Tells which Caffe message the bytes are, by the fields at its top; `hint` decides where they leave it open.
-/// `None` for other bytes. Reading stops at the first broken field, which the walk will report.
-pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<Option<Format>, ReadError> {
-    let seen = survey(cursor)?;
-    let hint = hint.filter(|format| format.is_caffe());
-    // Any bytes begin with something like a field: unless the file's name suggests Caffe, all of them must be fields.
-    if seen.damaged && hint.is_none() {
-        return Ok(None);
-    }
-    let Some(format) = by_fields(cursor, &seen, hint)? else {
-        return Ok(None);
-    };
-    // Other frameworks use the same numbers: unless the file's name suggests Caffe, the content must.
-    let is_clear = hint.is_some() || has_content(cursor, format, seen.first, seen.layer)?;
-    Ok(is_clear.then_some(format))
-}
-
 /// The message that has such fields.
 fn by_fields(cursor: &mut Cursor<'_>, seen: &Seen, hint: Option<Format>) -> Result<Option<Format>, ReadError> {
     let values = seen.any(&[5, 8, 9]) || seen.len(&[7, 10, 11, 12, 13]);
@@ -173,11 +178,6 @@ fn by_fields(cursor: &mut Cursor<'_>, seen: &Seen, hint: Option<Format>) -> Resu
     } else {
         hint
     })
-}
-
-/// Whether the bytes stop being protobuf before their end; the end itself may come too early.
-pub(crate) fn is_damaged(cursor: &mut Cursor<'_>) -> bool {
-    survey(cursor).is_ok_and(|seen| seen.damaged)
 }
 
 fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, ReadError> {

@@ -11,7 +11,7 @@ use crate::wire::cursor::Cursor;
 use blob_core::{DType, Shape};
 
 /// Lists a bare BlobProto: `@0`, and its diff `@0.diff`.
-pub(crate) fn one(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
+pub(crate) fn blob_proto(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let whole = Span::whole(cursor);
     table.next_position(0)?;
     let fields = match blob::walk(cursor, whole, table.limits()) {
