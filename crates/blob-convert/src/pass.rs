@@ -129,7 +129,9 @@ impl Job<'_> {
         let outputs = shards.begin(self.checkpoint, if_exists)?;
         let digests = self.fill(&Sink::shards(&outputs, shards, self.plan.tensors.len()), tally)?;
         self.unchanged()?;
-        let written = shards.finish(outputs, if_exists, &self.plan.tensors, self.plan.receipt.finished(&digests))?;
+        let receipt = self.plan.receipt.finished(&digests);
+        let (complete, written) = shards.complete(outputs, &self.plan.tensors, receipt)?;
+        shards.publish(complete, if_exists)?;
         Ok((digests, written))
     }
 

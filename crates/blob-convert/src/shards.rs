@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use blob_io::{Checkpoint, Error, Format, Frame, IfExists, Layout, Output, TensorSpec};
+use blob_io::{Checkpoint, Complete, Error, Format, Frame, IfExists, Layout, Output, TensorSpec};
 use serde_json::{Value, json};
 
 use crate::options::{Options, and_more, refuse};
@@ -218,15 +218,13 @@ impl Shards {
         Ok(outputs)
     }
 
-    /// Writes the headers, then renames all files to their final names: the index last, so that the shards it names
-    /// exist. An old index is removed before that, so that no index ever names a mix of old and new shards.
-    pub(crate) fn finish(
+    /// Writes the headers and the index. Until [`Shards::publish`] no file has its name, so each can be read again.
+    pub(crate) fn complete(
         &self,
         mut outputs: Vec<Output>,
-        if_exists: IfExists,
         tensors: &[Planned],
         receipt: (String, String),
-    ) -> Result<u64, Error> {
+    ) -> Result<(Vec<Complete>, u64), Error> {
         for (output, shard) in outputs.iter().zip(&self.files) {
             for (offset, bytes) in shard.layout.frame(&metadata(), &[])? {
                 output.write_all_at(offset, &bytes)?;
@@ -236,6 +234,13 @@ impl Shards {
         if let Some(index) = outputs.last_mut() {
             index.write_all(text.as_bytes())?;
         }
+        let complete = outputs.into_iter().map(Output::complete).collect::<Result<_, Error>>()?;
+        Ok((complete, self.len() + text.len() as u64))
+    }
+
+    /// Renames all files to their final names: the index last, so that the shards it names exist. An old index is
+    /// removed before that, so that no index ever names a mix of old and new shards.
+    pub(crate) fn publish(&self, complete: Vec<Complete>, if_exists: IfExists) -> Result<(), Error> {
         if if_exists == IfExists::Replace {
             match fs::remove_file(&self.index) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -245,8 +250,7 @@ impl Shards {
                 _ => {}
             }
         }
-        outputs.into_iter().try_for_each(Output::finish)?;
-        Ok(self.len() + text.len() as u64)
+        complete.into_iter().try_for_each(Complete::publish)
     }
 
     /// The index, as Python's `json.dumps(…, indent=2, sort_keys=True)` has it.

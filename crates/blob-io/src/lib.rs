@@ -59,7 +59,7 @@ pub use format::{Format, UnknownFormat};
 pub use layout::{Frame, Layout};
 pub use limits::{Limit, Limits};
 pub use npz::member_names;
-pub use output::{IfExists, Output, OutputDir};
+pub use output::{Complete, IfExists, Output, OutputDir};
 pub use parts::Copied;
 pub use spec::TensorSpec;
 pub use splice::Splice;

@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Existing};
+use crate::wire::source::FileSource;
 pub use dir::OutputDir;
 use sibling::Sibling;
 
@@ -169,13 +170,22 @@ impl Output {
         failed(&self.name, &format!("write {} bytes at byte {offset}", bytes.len()), source)
     }
 
-    /// Gives the file its name. A file that replaces another is synced to the disk first.
+    /// Gives the file its name: [`Output::complete`] and [`Complete::publish`].
+    ///
+    /// # Errors
+    /// As theirs.
+    pub fn finish(self) -> Result<(), Error> {
+        self.complete()?.publish()
+    }
+
+    /// Ends the writing. The file has not got its name yet, so it can be read again and given up. A file that replaces
+    /// another has its permissions now, and is synced to the disk.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Request`] if the length is not the declared one; [`Error::Exists`] if another process
     /// has made the target meanwhile and it must not be replaced. The target is then unchanged.
-    pub fn finish(self) -> Result<(), Error> {
-        let Self { name, backing, pos, len } = self;
+    pub fn complete(self) -> Result<Complete, Error> {
+        let Self { name, mut backing, pos, len } = self;
         let actual = match &backing {
             Backing::Sibling(sibling) => file_len(&name, sibling.file())?,
             Backing::Inside { file, .. } => file_len(&name, file)?,
@@ -184,11 +194,53 @@ impl Output {
         if let Some(len) = len.filter(|len| *len != actual) {
             return Err(request(&name, &format!("is {actual} bytes long after writing, not {len}")));
         }
-        match backing {
-            Backing::Sibling(sibling) => sibling.finish(&name),
-            Backing::Inside { file, sync: true } => file.sync_all().map_err(|e| failed(&name, "sync", e)),
-            Backing::Inside { .. } | Backing::Direct(_) => Ok(()),
-            Backing::Stdout(mut stdout) => stdout.flush().map_err(|e| failed(&name, "flush", e)),
+        match &mut backing {
+            Backing::Sibling(sibling) => sibling.complete(&name)?,
+            Backing::Inside { file, sync: true } => file.sync_all().map_err(|e| failed(&name, "sync", e))?,
+            Backing::Inside { .. } | Backing::Direct(_) => {}
+            Backing::Stdout(stdout) => stdout.flush().map_err(|e| failed(&name, "flush", e))?,
+        }
+        Ok(Complete { name, backing })
+    }
+}
+
+/// A file that is written to its end and has not got its name yet. Dropping it removes it.
+#[derive(Debug)]
+pub struct Complete {
+    name: String,
+    backing: Backing,
+}
+
+impl Complete {
+    /// The target, as it was named.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The bytes as they were written, to be read before the file gets its name; `None` for a pipe or a device.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn source(&self) -> Result<Option<FileSource>, Error> {
+        let file = match &self.backing {
+            Backing::Sibling(sibling) => sibling.file(),
+            Backing::Inside { file, .. } => file,
+            Backing::Direct(_) | Backing::Stdout(_) => return Ok(None),
+        };
+        let source = file.try_clone().and_then(FileSource::try_from);
+        source.map(Some).map_err(|e| failed(&self.name, "read again", e))
+    }
+
+    /// Gives the file its name. A file of an [`OutputDir`] gets it with its folder.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Exists`] if another process has made the target meanwhile and it must not be replaced.
+    /// The target is then unchanged.
+    pub fn publish(self) -> Result<(), Error> {
+        match self.backing {
+            Backing::Sibling(sibling) => sibling.publish(&self.name),
+            Backing::Inside { .. } | Backing::Direct(_) | Backing::Stdout(_) => Ok(()),
         }
     }
 }

@@ -91,6 +91,12 @@ impl OutputDir {
         self.there.as_ref().is_some_and(|there| !there.is_current(&self.target))
     }
 
+    /// The temporary folder, where the finished files can be read before [`OutputDir::finish`] renames it.
+    #[must_use]
+    pub fn temporary(&self) -> &Path {
+        &self.temp
+    }
+
     /// Creates a file in the folder. `path` is relative and stays within it, like those of
     /// [`file_names`](crate::file_names). Missing folders are created.
     ///

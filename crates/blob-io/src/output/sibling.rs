@@ -58,23 +58,26 @@ impl Sibling {
         &self.file
     }
 
-    pub(super) fn finish(mut self, name: &str) -> Result<(), Error> {
-        let old = fs::metadata(&self.target).ok();
-        if let Some(old) = &old {
-            if self.if_exists == IfExists::Refuse {
-                return Err(exists(name, Existing::File));
-            }
-            let mode = old.permissions();
-            self.file.set_permissions(mode).map_err(|e| failed(name, "keep the permissions", e))?;
-            self.file.sync_all().map_err(|e| failed(name, "sync", e))?;
+    /// Gives the file the permissions of the one that it replaces, and syncs it.
+    pub(super) fn complete(&self, name: &str) -> Result<(), Error> {
+        let Ok(old) = fs::metadata(&self.target) else { return Ok(()) };
+        if self.if_exists == IfExists::Refuse {
+            return Err(exists(name, Existing::File));
         }
-        if self.if_exists == IfExists::Replace {
-            fs::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename over the target", e))?;
-        } else {
-            self.link(name)?;
+        self.file.set_permissions(old.permissions()).map_err(|e| failed(name, "keep the permissions", e))?;
+        self.file.sync_all().map_err(|e| failed(name, "sync", e))
+    }
+
+    pub(super) fn publish(mut self, name: &str) -> Result<(), Error> {
+        let replaces = fs::symlink_metadata(&self.target).is_ok();
+        match self.if_exists {
+            IfExists::Replace => {
+                fs::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename over the target", e))?;
+            }
+            IfExists::Refuse => self.link(name)?,
         }
         self.done = true;
-        if old.is_some() {
+        if replaces {
             sync_folder(&parent(&self.target));
         }
         Ok(())
