@@ -20,7 +20,7 @@ fn a_conversion_says_how_long_its_files_are() {
         assert!(line["seconds"].as_f64().is_some_and(|seconds| (0.0..600.0).contains(&seconds)), "{line}");
         if anew {
             let said = run("--anew").err;
-            assert!(said.contains(&format!("{} B → {} B  in ", len("a.npy"), len(to))), "{said}");
+            assert!(said.contains(&format!("{} B → {} B, in ", len("a.npy"), len(to))), "{said}");
         }
     }
 }

@@ -76,17 +76,21 @@ fn masked(line: &str) -> String {
     let mut masked = Vec::new();
     let mut at = 0;
     while at < words.len() {
-        let before = at.checked_sub(1).map(|at| words[at]);
-        match words.get(at + 1) {
-            Some(&("ms" | "s")) if number(at) => masked.push("TIME"),
-            Some(&("ms)" | "s)")) if number(at) => masked.push("TIME)"),
-            Some(&("B" | "KiB" | "MiB")) if number(at) && before == Some("→") => masked.push("SIZE"),
+        let unit = words.get(at + 1).filter(|_| number(at)).copied().unwrap_or_default();
+        let plain = unit.trim_end_matches([',', ';', ')']);
+        // The size of what was written: after an arrow, or before the time.
+        let is_output = at.checked_sub(1).is_some_and(|at| words[at] == "→")
+            || unit.ends_with(',') && words.get(at + 2) == Some(&"in");
+        let mask = match plain {
+            "ms" | "s" => "TIME",
+            "B" | "KiB" | "MiB" if is_output => "SIZE",
             _ => {
-                masked.push(words[at]);
+                masked.push(words[at].to_owned());
                 at += 1;
                 continue;
             }
-        }
+        };
+        masked.push(format!("{mask}{}", &unit[plain.len()..]));
         at += 2;
     }
     let mut line = masked.join(" ");
@@ -101,8 +105,9 @@ fn masked(line: &str) -> String {
 
 #[test]
 fn only_what_changes_is_masked() {
-    let line = "✔ 4 tensors  1.64 KiB → 3.93 KiB  in 12.4 ms";
-    assert_eq!(masked(line), "✔ 4 tensors  1.64 KiB → SIZE  in TIME");
+    let line = "✔ x.npz: npz, 4 tensors, 1.64 KiB → 3.93 KiB, in 12.4 ms; 1 folded";
+    assert_eq!(masked(line), "✔ x.npz: npz, 4 tensors, 1.64 KiB → SIZE, in TIME; 1 folded");
+    assert_eq!(masked("✔ x.html: html, 1 tensor, 3.93 KiB, in 2 s"), "✔ x.html: html, 1 tensor, SIZE, in TIME");
     assert_eq!(masked("(read 1.64 KiB in 0.3 ms)"), "(read 1.64 KiB in TIME)");
     assert_eq!(masked(r#"{"bytes_out":8,"seconds":0.1}"#), r#"{"bytes_out":0,"seconds":0}"#);
 }

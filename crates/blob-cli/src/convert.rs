@@ -4,7 +4,6 @@ mod proof;
 
 use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
 
 use blob_convert::{Options, Plan, Planned, Silent, Summary, Target, plan, plan_into};
 use blob_io::caffe::Form;
@@ -18,14 +17,16 @@ use crate::info::file_warnings;
 use crate::json::{self, Document, FILE, Field, Fields, NAME, STRINGS, Type, field, nullable, optional, properties};
 use crate::open::open;
 use crate::output::progress::Progress;
+use crate::output::sink::{Content, check_stdout};
+use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::output::{Out, Terminal};
-use crate::regroup::{check_stdout, no_format};
+use crate::regroup::no_format;
 use crate::render::Text;
 use crate::render::table::{Column, Table};
 use crate::source;
 use crate::transforms;
 use crate::units;
-use proof::{opened_by, print_proof};
+use proof::print_proof;
 
 /// At most this many warnings and left-out arrays are printed one by one.
 const MAX_LISTED: usize = 20;
@@ -39,11 +40,9 @@ pub(crate) fn run(
     context: &Context,
     add: &dyn Fn(&Checkpoint, Options) -> Result<Options, Failure>,
 ) -> Result<Status, Failure> {
-    let start = Instant::now();
+    let begun = Begun::now(args.dry_run);
     let target = target(args)?;
-    if !args.dry_run {
-        check_stdout(&args.output, context)?;
-    }
+    check_stdout(&args.output, Content::Binary, args.dry_run, context)?;
     source::check_output(&args.input, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.input, &context.global)?;
     source::check_shards(&checkpoint, &args.output)?;
@@ -71,7 +70,8 @@ pub(crate) fn run(
     print_warnings(&checkpoint, &plan, context);
     if args.dry_run {
         plan.check(&Silent)?;
-        context.print(Converted { args, checkpoint: &checkpoint, plan: &plan, reports: Vec::new(), done: None })?;
+        let written = written(args, &checkpoint, &plan, plan.output_len(), begun);
+        context.print(Converted { written, checkpoint: &checkpoint, plan: &plan, reports: Vec::new(), done: None })?;
         return Ok(Status::Yes);
     }
     let progress = Progress::begin(&context.terminal, checkpoint.file_len());
@@ -80,13 +80,25 @@ pub(crate) fn run(
     let contradicted = done.contradicted.iter().map(|name| contradicts(&checkpoint, name));
     let reports: Vec<String> = contradicted.chain(done.found.iter().map(ToString::to_string)).collect();
     warn(&reports, "--json prints them all", context);
-    // Includes listing and planning, which take long for a million arrays.
-    let seconds = start.elapsed().as_secs_f64();
-    context.print(Converted { args, checkpoint: &checkpoint, plan: &plan, reports, done: Some((&done, seconds)) })?;
+    let written = written(args, &checkpoint, &plan, done.bytes_out, begun);
+    context.print(Converted { written, checkpoint: &checkpoint, plan: &plan, reports, done: Some(&done) })?;
     if !context.global.json {
         print_proof(args, &target, &plan, &checkpoint, context);
     }
     Ok(Status::Yes)
+}
+
+/// What is written. The time includes listing and planning, which take long for a million arrays.
+fn written<'a>(
+    args: &'a Convert,
+    checkpoint: &Checkpoint,
+    plan: &'a Plan<'_>,
+    bytes_out: u64,
+    begun: Begun,
+) -> Written<'a> {
+    let (index, files) = plan.index().map_or((None, 1), |(index, count)| (Some(index), count as u64));
+    let written = Written::new(&args.output, plan.to().name(), bytes_out, begun);
+    Written { index, files, ..written.tensors(plan.tensors().len()).from_bytes(checkpoint.stored().len()) }
 }
 
 /// The options of the conversion. Refuses options that do not apply to the output's format.
@@ -197,13 +209,19 @@ fn warn(lines: &[String], rest: &str, context: &Context) {
 
 /// The result of a conversion, or of a dry run.
 pub(crate) struct Converted<'a> {
-    args: &'a Convert,
+    written: Written<'a>,
     checkpoint: &'a Checkpoint,
     plan: &'a Plan<'a>,
     /// The warnings that arose during the conversion.
     reports: Vec<String>,
-    /// The summary, and how long the command took in seconds; `None` in a dry run.
-    done: Option<(&'a Summary, f64)>,
+    /// `None` in a dry run.
+    done: Option<&'a Summary>,
+}
+
+impl Writes for Converted<'_> {
+    fn written(&self) -> &Written<'_> {
+        &self.written
+    }
 }
 
 impl Document for Converted<'_> {
@@ -215,9 +233,8 @@ impl Document for Converted<'_> {
 impl Fields for Converted<'_> {
     fn fields() -> Vec<Field<Self>> {
         const BLAKE3: &str = "the input's BLAKE3; not in a dry run";
-        vec![
-            field("file", Type::String, FILE, |f| json!(f.checkpoint.name())),
-            field("output", Type::String, "where to", |f| json!(f.args.output.to_string_lossy())),
+        let own = vec![
+            field("file", Type::String, FILE, |f: &Self| json!(f.checkpoint.name())),
             nullable(
                 "index",
                 Type::String,
@@ -225,16 +242,12 @@ impl Fields for Converted<'_> {
                 |f| json!(f.plan.index().map(|(index, _)| index.to_string_lossy())),
             ),
             field("from", Type::String, "the format that was read", |f| json!(f.checkpoint.format().name())),
-            field("to", Type::String, "the format that was written", |f| json!(f.plan.to().name())),
             field(
                 "copy",
                 Type::Boolean,
                 "whether the output is the input, byte for byte, as formats with a receipt are kept",
                 |f| json!(f.plan.is_copy()),
             ),
-            field("dry_run", Type::Boolean, "whether nothing was written", |f| json!(f.args.dry_run)),
-            field("tensors", Type::Integer, "how many tensors", |f| json!(f.plan.tensors().len())),
-            field("bytes_in", Type::Integer, "the input's size", |f| json!(f.checkpoint.stored().len())),
             field(
                 "changes",
                 Type::Array(&Type::Object(properties::<Planned>)),
@@ -250,15 +263,12 @@ impl Fields for Converted<'_> {
                     .chain(f.reports.iter().cloned())
                     .collect()
             }),
-            field("bytes_out", Type::Integer, "the output's size", |f| {
-                json!(f.done.map_or(f.plan.output_len(), |(done, _)| done.bytes_out))
-            }),
-            optional("blake3", Type::String, BLAKE3, |f| json!(f.done.map(|(done, _)| &done.blake3))),
+            optional("blake3", Type::String, BLAKE3, |f| json!(f.done.map(|done| &done.blake3))),
             optional("sha256", Type::String, "the input's SHA-256, with --sha256", |f| {
-                json!(f.done.and_then(|(done, _)| done.sha256.as_ref()))
+                json!(f.done.and_then(|done| done.sha256.as_ref()))
             }),
-            optional("seconds", Type::Number, "how long it took", |f| json!(f.done.map(|(_, seconds)| seconds))),
-        ]
+        ];
+        own.into_iter().chain(written_fields()).collect()
     }
 }
 
@@ -289,24 +299,12 @@ impl Fields for LeftOut<'_> {
 impl Text for Converted<'_> {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
-        let tensors = units::plural(self.plan.tensors().len() as u64, "tensor");
-        let shards = self.plan.index().map_or(String::new(), |(_, count)| format!(" in {count} shards"));
-        let Some((done, seconds)) = self.done else {
+        if self.done.is_none() {
             self.table(terminal, out)?;
             // The table comes before the message on standard error.
             out.flush()?;
-            let (to, output) = (self.plan.to().name(), opened_by(self.args, self.plan).to_string_lossy());
-            let bytes = units::bytes(self.plan.output_len());
-            terminal.note(format!("would write {tensors}{shards}, {bytes} as {to}, to {}", terminal.name(&output)));
-            if self.plan.is_copy() {
-                terminal.note(KEPT);
-            }
-            return Ok(());
-        };
-        let (mark, arrow) = terminal.marks();
-        let (bytes_in, bytes_out) = (units::bytes(done.bytes_in), units::bytes(done.bytes_out));
-        terminal
-            .note(format!("{mark} {tensors}{shards}  {bytes_in} {arrow} {bytes_out}  in {}", units::seconds(seconds)));
+        }
+        terminal.written(&self.written, &[]);
         if self.plan.is_copy() {
             terminal.note(KEPT);
         }

@@ -1,22 +1,21 @@
 //! `blob extract`: writes one tensor to a file or to standard output.
 
-use std::path::Path;
-
 use blob_convert::{Watch, Watched};
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Frame, Layout, Output};
+use blob_io::{Checkpoint, Entry, Error, Frame, Layout};
 use serde_json::json;
 
 use crate::args::{Extract, ExtractFormat, if_exists};
 use crate::context::Context;
 use crate::elements::Elements;
-use crate::escape::escape;
 use crate::failure::{Failure, Status};
 use crate::json::{DIMS, Document, FILE, Field, Fields, NAME, Type, field};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::regroup::{check_stdout, no_format};
+use crate::output::sink::{Content, Sink, check_stdout, is_stdout};
+use crate::output::written::{Begun, Writes, Written, written_fields};
+use crate::regroup::no_format;
 use crate::render::Text;
 use crate::select::select_one;
 use crate::slice::View;
@@ -26,9 +25,9 @@ use crate::source;
 const PIECE: usize = 1 << 20;
 
 pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> {
+    let begun = Begun::now(args.dry_run);
     let format = format_of(args)?;
-    let is_stdout = args.output == Path::new("-");
-    check_stdout(&args.output, context)?;
+    check_stdout(&args.output, format.content(), args.dry_run, context)?;
     source::check_output(&args.file, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.file, &context.global)?;
     source::check_shards(&checkpoint, &args.output)?;
@@ -47,10 +46,7 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
         ExtractFormat::Npy => npy_header(&checkpoint, entry)?,
         _ => Vec::new(),
     };
-    let mut output = match is_stdout {
-        true => Output::stdout(),
-        false => Output::create(&args.output, if_exists(args.force))?,
-    };
+    let mut output = Sink::begin(&args.output, args.force, args.dry_run)?;
     output.write_all(&header)?;
     match elements {
         Some(mut elements) => {
@@ -65,19 +61,24 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
             bytes.each(PIECE, |bytes| output.write_all(bytes))?;
         }
     }
-    output.finish()?;
-    if context.global.json || !is_stdout {
-        context.print(Extracted { args, format, file: checkpoint.name(), entry })?;
-    }
+    let bytes_out = output.finish()?;
+    progress.end();
+    let written = Written::new(&args.output, format.name(), bytes_out, begun).tensors(1);
+    context.print(Extracted { written, file: checkpoint.name(), entry })?;
     Ok(Status::Yes)
 }
 
 /// The result of the command.
 pub(crate) struct Extracted<'a> {
-    args: &'a Extract,
-    format: ExtractFormat,
+    written: Written<'a>,
     file: &'a str,
     entry: &'a Entry,
+}
+
+impl Writes for Extracted<'_> {
+    fn written(&self) -> &Written<'_> {
+        &self.written
+    }
 }
 
 impl Document for Extracted<'_> {
@@ -88,29 +89,40 @@ impl Document for Extracted<'_> {
 
 impl Fields for Extracted<'_> {
     fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("file", Type::String, FILE, |e| json!(e.file)),
-            field("output", Type::String, "where to", |e| json!(e.args.output.to_string_lossy())),
-            field("to", Type::Enum(&["npy", "raw", "csv"]), "the format that was written", |e| match e.format {
-                ExtractFormat::Npy => "npy".into(),
-                ExtractFormat::Raw => "raw".into(),
-                ExtractFormat::Csv => "csv".into(),
-            }),
+        let own = vec![
+            field("file", Type::String, FILE, |e: &Self| json!(e.file)),
             field("name", Type::String, NAME, |e| json!(e.entry.name())),
             field("dtype", Type::String, "the element type", |e| json!(e.entry.dtype().map(DType::name))),
             field("shape", DIMS, "its shape", |e| json!(e.entry.shape().dims())),
             field("bytes", Type::Integer, "its bytes, without a header", |e| json!(e.entry.byte_len())),
-        ]
+        ];
+        own.into_iter().chain(written_fields()).collect()
     }
 }
 
 impl Text for Extracted<'_> {
     fn text(self, context: &Context, _: &mut Out) -> Result<(), Failure> {
-        let (mark, arrow) = context.terminal.marks();
-        let (name, output) = (escape(self.entry.name()), self.args.output.to_string_lossy());
-        let shape = context.terminal.shape(self.entry.shape());
-        context.terminal.note(format!("{mark} {name}  {shape} {arrow} {}", escape(&output)));
+        let terminal = &context.terminal;
+        let name = terminal.name(self.entry.name());
+        terminal.written(&self.written, &[format!("{name}  {}", terminal.shape(self.entry.shape()))]);
         Ok(())
+    }
+}
+
+impl ExtractFormat {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Npy => "npy",
+            Self::Raw => "raw",
+            Self::Csv => "csv",
+        }
+    }
+
+    fn content(self) -> Content {
+        match self {
+            Self::Csv => Content::Text,
+            Self::Npy | Self::Raw => Content::Binary,
+        }
     }
 }
 
@@ -123,7 +135,7 @@ fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
     if let Some(format) = args.to {
         return Ok(format);
     }
-    if args.output == Path::new("-") {
+    if is_stdout(&args.output) {
         return Ok(ExtractFormat::Npy);
     }
     let extension = args.output.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());

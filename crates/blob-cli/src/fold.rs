@@ -15,13 +15,15 @@ use crate::net;
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::regroup::{check_stdout, format_of};
+use crate::output::sink::{Content, check_stdout, is_stdout};
+use crate::output::written::{Begun, Writes, Written, written_fields};
+use crate::regroup::format_of;
 use crate::render::Text;
 use crate::source;
 use crate::units;
 
 pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
-    let if_exists = if_exists(args.force);
+    let (begun, if_exists) = (Begun::now(args.dry_run), if_exists(args.force));
     source::check_output(&args.input, &args.output, if_exists)?;
     let checkpoint = open(&args.input, &context.global)?;
     source::check_shards(&checkpoint, &args.output)?;
@@ -36,27 +38,26 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
         return Err(nothing_to_fold(&checkpoint, &refused));
     }
     refused.iter().for_each(|refusal| context.terminal.warning(refusal));
-    let is_stdout = args.output.as_os_str() == "-";
-    if !args.dry_run {
-        check_stdout(&args.output, context)?;
-    }
-    let target = if is_stdout { Target::Stdout } else { Target::File { path: &args.output, if_exists } };
+    check_stdout(&args.output, Content::Binary, args.dry_run, context)?;
+    let target = if is_stdout(&args.output) { Target::Stdout } else { Target::File { path: &args.output, if_exists } };
     let plan = plan(&checkpoint, &Options::new(to).with(|o| o.anew = true).transform(fold), &target)?;
     plan.notes().iter().for_each(|note| context.terminal.warning(note));
-    let found = if args.dry_run {
+    let (found, bytes_out) = if args.dry_run {
         plan.check(&Silent)?;
-        Vec::new()
+        (Vec::new(), plan.output_len())
     } else {
         let progress = Progress::begin(&context.terminal, checkpoint.file_len());
         let done = plan.run(&progress)?;
         progress.end();
         let lost = done.found.iter().filter(|found| matches!(found.amount, Amount::Lost(_)));
         lost.for_each(|found| context.terminal.warning(found));
-        done.found
+        (done.found, done.bytes_out)
     };
     let left_out = plan.left_out().iter().map(|(name, _)| name.clone()).collect();
     let notes = plan.notes().to_vec();
-    context.print(Folded { args, checkpoint: &checkpoint, layers, scales, left_out, notes, refused, found })?;
+    let written = Written::new(&args.output, to.name(), bytes_out, begun);
+    let written = written.tensors(plan.tensors().len()).from_bytes(checkpoint.stored().len());
+    context.print(Folded { written, checkpoint: &checkpoint, layers, scales, left_out, notes, refused, found })?;
     Ok(Status::Yes)
 }
 
@@ -72,7 +73,7 @@ fn nothing_to_fold(checkpoint: &Checkpoint, refused: &[Refusal]) -> Failure {
 
 /// The result of the command.
 pub(crate) struct Folded<'a> {
-    args: &'a Fold,
+    written: Written<'a>,
     checkpoint: &'a Checkpoint,
     layers: usize,
     /// The number of these layers that are a Scale without a BatchNorm.
@@ -94,19 +95,20 @@ impl Folded<'_> {
     }
 }
 
+impl Writes for Folded<'_> {
+    fn written(&self) -> &Written<'_> {
+        &self.written
+    }
+}
+
 impl Text for Folded<'_> {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         out.flush()?;
         let terminal = &context.terminal;
-        let (mark, arrow) = terminal.marks();
-        let lead = if self.args.dry_run { "would fold" } else { mark };
         let counts = [(self.layers - self.scales, "BatchNorm"), (self.scales, "Scale")];
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let layers: Vec<String> = counts.map(|(count, what)| units::plural(*count as u64, what)).collect();
-        let layers = layers.join(" and ");
-        let folded = if self.args.dry_run { "" } else { " folded" };
-        let output = self.args.output.to_string_lossy();
-        terminal.note(format!("{lead} {layers}{folded} {arrow} {}", terminal.name(&output)));
+        terminal.written(&self.written, &[format!("{} folded", layers.join(" and "))]);
         if let Some((name, value)) = self.largest_change() {
             terminal.note(format!("the largest change of a weight is {value:.4} in {}", terminal.name(name)));
         }
@@ -122,10 +124,8 @@ impl Document for Folded<'_> {
 
 impl Fields for Folded<'_> {
     fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("file", Type::String, FILE, |f| json!(f.checkpoint.name())),
-            field("output", Type::String, "where to", |f| json!(f.args.output.to_string_lossy())),
-            field("dry_run", Type::Boolean, "whether nothing was written", |f| json!(f.args.dry_run)),
+        let own = vec![
+            field("file", Type::String, FILE, |f: &Self| json!(f.checkpoint.name())),
             field("layers", Type::Integer, "how many normalisations were folded, a Scale alone among them", |f| {
                 json!(f.layers)
             }),
@@ -140,7 +140,8 @@ impl Fields for Folded<'_> {
             nullable("changed", Type::String, "the tensor that it is in", |f| {
                 json!(f.largest_change().map(|(name, _)| name))
             }),
-        ]
+        ];
+        own.into_iter().chain(written_fields()).collect()
     }
 }
 

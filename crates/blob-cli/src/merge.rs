@@ -15,18 +15,21 @@ use crate::json::{Document, Field, Fields, STRINGS, Type, field};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
+use crate::output::sink::{Content, check_stdout};
+use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::regroup::{self, DIFF, File, abridged, format_of, losses};
 use crate::render::Text;
 use crate::select::select;
 use crate::units;
 
 pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
+    let begun = Begun::now(args.dry_run);
     if args.output.is_dir() || args.output.to_string_lossy().ends_with(std::path::is_separator) {
         let failure = Failure::new(format!("{}: is a folder, and one file is written", args.output.display()));
         return Err(failure.help("name the file: -o FOLDER/net.safetensors"));
     }
     let to = format_of(&args.output, args.to)?;
-    regroup::check_stdout(&args.output, context)?;
+    check_stdout(&args.output, Content::Binary, args.dry_run, context)?;
     let files = match args.axis {
         None => &args.inputs[..],
         Some(_) => &args.inputs[..1],
@@ -49,12 +52,16 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     warnings.iter().for_each(|warning| context.terminal.warning(warning));
     let if_exists = if_exists(args.force);
     regroup::check(&out, &read, to, if_exists, None)?;
+    let bytes_out = out[0].file_len(to).map_err(regroup::refused)?;
     if !args.dry_run {
         regroup::write(&out, to, if_exists, &progress)?;
     }
     progress.end();
     let [file] = out;
-    context.print(Merged { args, sources: &sources, to, file, warnings })?;
+    let bytes_in = sources.iter().map(|source| source.stored().len()).sum();
+    let written = Written::new(&args.output, to.name(), bytes_out, begun);
+    let written = written.tensors(file.tensors.len()).from_bytes(bytes_in);
+    context.print(Merged { written, sources: &sources, bytes: file.bytes(), warnings })?;
     Ok(Status::Yes)
 }
 
@@ -156,26 +163,23 @@ fn chosen<'a>(args: &Merge, source: &'a Checkpoint) -> Result<Vec<&'a Entry>, Fa
 
 /// The result of the command.
 pub(crate) struct Merged<'a> {
-    args: &'a Merge,
+    written: Written<'a>,
     sources: &'a [Checkpoint],
-    to: Format,
-    file: File<'a>,
+    /// The bytes of the tensors.
+    bytes: u64,
     warnings: Vec<String>,
+}
+
+impl Writes for Merged<'_> {
+    fn written(&self) -> &Written<'_> {
+        &self.written
+    }
 }
 
 impl Text for Merged<'_> {
     fn text(self, context: &Context, _: &mut Out) -> Result<(), Failure> {
-        let terminal = &context.terminal;
-        let (mark, arrow) = terminal.marks();
-        let lead = if self.args.dry_run { "would write" } else { mark };
         let files = units::plural(self.sources.len() as u64, "file");
-        let tensors = units::plural(self.file.tensors.len() as u64, "tensor");
-        let (bytes, output) = (units::bytes(self.file.bytes()), self.args.output.to_string_lossy());
-        terminal.note(format!(
-            "{lead} {tensors} of {files}, {bytes} as {} {arrow} {}",
-            self.to.name(),
-            terminal.name(&output)
-        ));
+        context.terminal.written(&self.written, &[format!("from {files}")]);
         Ok(())
     }
 }
@@ -188,16 +192,13 @@ impl Document for Merged<'_> {
 
 impl Fields for Merged<'_> {
     fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("files", STRINGS, "the files that were read", |m| {
+        let own = vec![
+            field("files", STRINGS, "the files that were read", |m: &Self| {
                 m.sources.iter().map(|s| json!(s.name())).collect()
             }),
-            field("output", Type::String, "where to", |m| json!(m.file.path.to_string_lossy())),
-            field("to", Type::String, "the format that was written", |m| json!(m.to.name())),
-            field("dry_run", Type::Boolean, "whether nothing was written", |m| json!(m.args.dry_run)),
-            field("tensors", Type::Integer, "how many tensors", |m| json!(m.file.tensors.len())),
-            field("bytes", Type::Integer, "the bytes of the tensors", |m| json!(m.file.bytes())),
+            field("bytes", Type::Integer, "the bytes of the tensors", |m| json!(m.bytes)),
             field("warnings", STRINGS, "what is lost on the way", |m| json!(m.warnings)),
-        ]
+        ];
+        own.into_iter().chain(written_fields()).collect()
     }
 }

@@ -16,7 +16,9 @@ use crate::escape::{escape, escape_ascii, escape_message, escape_message_ascii};
 use crate::failure::Failure;
 
 pub(crate) mod progress;
+pub(crate) mod sink;
 pub(crate) mod width;
+pub(crate) mod written;
 
 use width::paragraph;
 

@@ -9,7 +9,7 @@ mod raster;
 use std::path::Path;
 
 use blob_convert::stats::{Measured, measure};
-use blob_io::{Checkpoint, Entry, Output};
+use blob_io::{Checkpoint, Entry};
 use serde_json::{Value, json};
 
 use crate::args::{Plot, if_exists};
@@ -19,6 +19,8 @@ use crate::json::{DIMS, Document, FILE, Field, Fields, NAME, Type, field, nullab
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
+use crate::output::sink::Sink;
+use crate::output::written::{Begun, Written};
 use crate::render::{Text, svg};
 use crate::select::select_one;
 use crate::source;
@@ -55,6 +57,7 @@ impl Kind {
 }
 
 pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
+    let begun = Begun::now(args.dry_run);
     let kind = kind(args)?;
     if let Some(output) = &args.output {
         source::check_output(&args.file, output, if_exists(args.force))?;
@@ -79,16 +82,18 @@ pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
         Kind::Image => Drawn::Picture(raster::image(&checkpoint, entry, order(args, &checkpoint))?),
     };
     progress.end();
+    let mut written = None;
     if let Some(path) = &args.output {
         let bytes = match &drawn {
             Drawn::Histogram(measured) => svg::page(&title(entry, measured), measured.histogram.as_ref()).into_bytes(),
             Drawn::Picture(raster) => draw::png(raster)?,
         };
-        let mut output = Output::create(path, if_exists(args.force))?;
+        let mut output = Sink::begin(path, args.force, args.dry_run)?;
         output.write_all(&bytes)?;
-        output.finish()?;
+        let to = if kind == Kind::Hist { "svg" } else { "png" };
+        written = Some(Written::new(path, to, output.finish()?, begun).tensors(1));
     }
-    context.print(Plotted { args, kind, file: checkpoint.name(), entry, drawn })?;
+    context.print(Plotted { written, kind, file: checkpoint.name(), entry, drawn })?;
     Ok(Status::Yes)
 }
 
@@ -150,7 +155,8 @@ enum Drawn {
 
 /// The result of the command.
 pub(crate) struct Plotted<'a> {
-    args: &'a Plot,
+    /// `None` if it is drawn in the terminal.
+    written: Option<Written<'a>>,
     kind: Kind,
     file: &'a str,
     entry: &'a Entry,
@@ -160,10 +166,8 @@ pub(crate) struct Plotted<'a> {
 impl Text for Plotted<'_> {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
-        if let Some(path) = &self.args.output {
-            let (mark, arrow) = terminal.marks();
-            let (name, path) = (terminal.name(self.entry.name()), path.to_string_lossy());
-            terminal.note(format!("{mark} {name}  {} {arrow} {}", self.kind.name(), terminal.name(&path)));
+        if let Some(written) = &self.written {
+            terminal.written(written, &[format!("{}  {}", terminal.name(self.entry.name()), self.kind.name())]);
             return Ok(());
         }
         match &self.drawn {
@@ -194,7 +198,13 @@ impl Fields for Plotted<'_> {
             field("shape", DIMS, "its shape", |p| json!(p.entry.shape().dims())),
             field("kind", Type::Enum(Kind::NAMES), "what is drawn", |p| json!(p.kind.name())),
             nullable("output", Type::String, "the picture's file", |p| {
-                json!(p.args.output.as_ref().map(|path| path.to_string_lossy()))
+                json!(p.written.as_ref().map(|written| written.output.to_string_lossy()))
+            }),
+            field("dry_run", Type::Boolean, "whether nothing was written", |p| {
+                json!(p.written.as_ref().is_some_and(|written| written.took.is_none()))
+            }),
+            optional("bytes_out", Type::Integer, "the size of the picture's file", |p| {
+                json!(p.written.as_ref().map(|written| written.bytes_out))
             }),
             optional("width", Type::Integer, "the picture's width in pixels", |p| match &p.drawn {
                 Drawn::Picture(raster) => json!(raster.width),

@@ -13,9 +13,9 @@ use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Output, Remedy, Sparse,
 use serde_json::json;
 
 use crate::args::is_written;
-use crate::context::Context;
 use crate::failure::{Failure, help};
 use crate::json::{Field, Fields, Type, field};
+use crate::output::sink::is_stdout;
 use crate::source;
 use crate::units;
 
@@ -24,9 +24,6 @@ const MAX_LISTED: usize = 20;
 
 /// Files that replace others stay open until all are complete, and systems allow about a thousand open files.
 const MAX_REPLACED: usize = 500;
-
-/// The output name for standard output.
-const STDOUT: &str = "-";
 
 /// The suffix of a diff's name, after the name of its blob.
 pub(crate) const DIFF: &str = ".diff";
@@ -71,7 +68,7 @@ fn written_formats() -> String {
 
 /// The format `to`, or else the one that the file's extension implies.
 pub(crate) fn format_of(path: &Path, to: Option<Format>) -> Result<Format, Failure> {
-    if to.is_none() && path == Path::new(STDOUT) {
+    if to.is_none() && is_stdout(path) {
         let failure = Failure::new("-o - needs --to, because standard output has no extension");
         return Err(failure.help(format!("formats: {}", written_formats())));
     }
@@ -86,14 +83,6 @@ pub(crate) fn no_format(path: &Path) -> String {
     match path.extension() {
         Some(extension) => format!("{name}: blob writes no .{} files", extension.display()),
         None => format!("{name}: a name without an extension does not say what to write"),
-    }
-}
-
-/// Refuses to write both tensors and JSON to standard output.
-pub(crate) fn check_stdout(output: &Path, context: &Context) -> Result<(), Failure> {
-    match context.global.json && output == Path::new(STDOUT) {
-        true => Err(Failure::new("--json and -o - would both write to standard output")),
-        false => Ok(()),
     }
 }
 
@@ -137,7 +126,7 @@ pub(crate) fn check(
 impl<'a> File<'a> {
     /// Whether the file is standard output.
     pub(crate) fn is_stdout(&self) -> bool {
-        self.path == Path::new(STDOUT)
+        is_stdout(&self.path)
     }
 
     /// Refuses duplicate names, and diffs whose shape differs from their blob's.
@@ -189,6 +178,11 @@ impl<'a> File<'a> {
         arrays
     }
 
+    /// The length of the file that is written.
+    pub(crate) fn file_len(&self, to: Format) -> Result<u64, Error> {
+        self.writer(to).file_len(&self.path)
+    }
+
     fn writer(&self, to: Format) -> Writer<'_> {
         let mut writer = Writer::new(to);
         let mut numbers: HashMap<&str, usize> = HashMap::new();
@@ -217,7 +211,12 @@ pub(crate) fn write(files: &[File<'_>], to: Format, if_exists: IfExists, watch: 
     if done.is_err() {
         new.into_iter().for_each(|path| drop(fs::remove_file(path)));
     }
-    done.map_err(|e| match &e {
+    done.map_err(refused)
+}
+
+/// The failure of a format that cannot hold a tensor, with help.
+pub(crate) fn refused(e: Error) -> Failure {
+    match &e {
         Error::Misfit { remedy: Some(Remedy::NoDiffs), .. } => {
             Failure::from(e).help("`blob convert` leaves the diffs out with --strip-diff; then take what it wrote")
         }
@@ -226,7 +225,7 @@ pub(crate) fn write(files: &[File<'_>], to: Format, if_exists: IfExists, watch: 
             Failure::from(e).help(format!("write safetensors, and convert that with `blob convert`: {help}"))
         }
         _ => Failure::from(e),
-    })
+    }
 }
 
 /// Writes the files, and adds to `new` each one that did not exist before. Existing files are replaced once all new

@@ -9,7 +9,7 @@ use std::path::Path;
 use blob_convert::RECEIPT_KEY;
 use blob_convert::diff::{Change, Row, Tally, Tolerance, diff};
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Kind, Output};
+use blob_io::{Checkpoint, Entry, Error, Kind};
 use serde_json::json;
 
 use crate::args::{Global, Report, if_exists};
@@ -22,6 +22,8 @@ use crate::json::{Document, FILE, Field, Fields, Type, field, nullable};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
+use crate::output::sink::{Content, Sink, check_stdout};
+use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::render::Text;
 use crate::source;
 use crate::units;
@@ -35,10 +37,9 @@ const ROWS: u64 = 4096;
 const LISTED: usize = 50;
 
 pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
-    let is_stdout = args.output == Path::new("-");
-    if context.global.json && is_stdout {
-        return Err(Failure::new("--json and -o - would both write to standard output"));
-    }
+    let begun = Begun::now(args.dry_run);
+    check_stdout(&args.output, Content::Text, args.dry_run, context)?;
+    check_extension(&args.output)?;
     for input in [Some(&args.file), args.other.as_ref()].into_iter().flatten() {
         source::check_output(input, &args.output, if_exists(args.force))?;
     }
@@ -50,10 +51,7 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     let bytes = |file: &Checkpoint| file.entries().iter().map(Entry::byte_len).sum::<u64>();
     let compared = other.as_ref().map_or(0, |other| bytes(&checkpoint) + bytes(other));
     let progress = Progress::begin(&context.terminal, 2 * bytes(&checkpoint) + compared);
-    let output = match is_stdout {
-        true => Output::stdout(),
-        false => Output::create(&args.output, if_exists(args.force))?,
-    };
+    let output = Sink::begin(&args.output, args.force, args.dry_run)?;
     let mut page = Page::begin(output, checkpoint.name());
     summarise(&mut page, &checkpoint);
     let mut broken = Broken::new(&context.terminal, checkpoint.name());
@@ -64,13 +62,25 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
         Some(other) => Some(compare(&mut page, &checkpoint, other, &progress)?),
         None => None,
     };
-    page.finish()?;
+    let bytes_out = page.finish()?;
     progress.end();
     let unread = tally.map_or(0, |tally| tally.unread);
-    if context.global.json || !is_stdout {
-        context.print(Reported { args, checkpoint: &checkpoint, findings, tally })?;
-    }
+    let lacks = unread > 0 || findings.broken.1 > 0;
+    let written = Written::new(&args.output, "html", bytes_out, begun).tensors(checkpoint.entries().len());
+    let written = Written { lacks, ..written };
+    context.print(Reported { args, written, checkpoint: &checkpoint, findings, tally })?;
     Ok(broken.finish().max(if unread > 0 { Status::Trouble } else { Status::Yes }))
+}
+
+/// Refuses an output whose extension promises another kind of file than a page.
+fn check_extension(output: &Path) -> Result<(), Failure> {
+    match output.extension() {
+        Some(extension) if !["html", "htm"].iter().any(|html| extension.eq_ignore_ascii_case(html)) => {
+            let failure = Failure::new(format!("{}: a report is an HTML page", output.display()));
+            Err(failure.help(format!("name it {}", output.with_extension("html").display())))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes the file's format, sizes, dtypes, metadata and warnings.
@@ -151,18 +161,25 @@ fn changed(page: &mut Page, row: &Row) -> Result<(), Error> {
 /// The result of the command.
 pub(crate) struct Reported<'a> {
     args: &'a Report,
+    written: Written<'a>,
     checkpoint: &'a Checkpoint,
     findings: Findings,
     tally: Option<Tally>,
 }
 
+impl Writes for Reported<'_> {
+    fn written(&self) -> &Written<'_> {
+        &self.written
+    }
+}
+
 impl Text for Reported<'_> {
     fn text(self, context: &Context, _: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
-        let (mark, arrow) = terminal.marks();
-        let tensors = units::plural(self.checkpoint.entries().len() as u64, "tensor");
-        let output = self.args.output.to_string_lossy();
-        terminal.note(format!("{mark} {tensors} {arrow} {}", terminal.name(&output)));
+        let counts = [(self.findings.not_finite.1, "with NaN or Inf"), (self.findings.broken.1, "that cannot be read")];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let details: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+        terminal.written(&self.written, &details);
         Ok(())
     }
 }
@@ -175,19 +192,18 @@ impl Document for Reported<'_> {
 
 impl Fields for Reported<'_> {
     fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("file", Type::String, FILE, |r| json!(r.checkpoint.name())),
+        let own = vec![
+            field("file", Type::String, FILE, |r: &Self| json!(r.checkpoint.name())),
             nullable("other", Type::String, "the file that it is compared with", |r| {
                 json!(r.args.other.as_ref().map(|path| path.to_string_lossy()))
             }),
-            field("output", Type::String, "where to", |r| json!(r.args.output.to_string_lossy())),
-            field("tensors", Type::Integer, "how many there are", |r| json!(r.checkpoint.entries().len())),
             field("shown", Type::Integer, "how many have a row", |r| json!(r.findings.shown)),
             field("not_finite", Type::Integer, "how many hold NaN or Inf", |r| json!(r.findings.not_finite.1)),
             field("broken", Type::Integer, "how many cannot be read", |r| json!(r.findings.broken.1)),
             nullable("differ", Type::Integer, "how many are not equal in the other file", |r| {
                 json!(r.tally.map(|t| t.changed + t.added + t.removed + t.renamed + t.unread))
             }),
-        ]
+        ];
+        own.into_iter().chain(written_fields()).collect()
     }
 }

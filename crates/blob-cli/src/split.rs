@@ -15,6 +15,8 @@ use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, pro
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
+use crate::output::sink::{Content, check_stdout};
+use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::regroup::{self, DIFF, File, format_of, losses};
 use crate::render::Text;
 use crate::render::table::{Column, Table};
@@ -25,10 +27,11 @@ use crate::units;
 const MAX_FILES: usize = 100_000;
 
 pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
+    let begun = Begun::now(args.dry_run);
     let checkpoint = open(&args.file, &context.global)?;
     checkpoint.whole()?;
     let destination = Destination::of(args, &checkpoint)?;
-    regroup::check_stdout(&args.output, context)?;
+    check_stdout(&args.output, Content::Binary, args.dry_run, context)?;
     let bytes = checkpoint.entries().iter().map(Entry::byte_len).sum::<u64>();
     let progress = Progress::begin(&context.terminal, if destination.to == Format::Npz { 2 * bytes } else { bytes });
     let (files, warning) = match args.axis {
@@ -41,6 +44,8 @@ pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
     let if_exists = if_exists(args.force);
     let new_folder = destination.folder.as_deref().filter(|folder| !folder.exists());
     regroup::check(&files, &[&checkpoint], destination.to, if_exists, new_folder)?;
+    let lens = files.iter().map(|file| file.file_len(destination.to).map_err(regroup::refused));
+    let bytes_out = lens.sum::<Result<u64, _>>()?;
     if !args.dry_run {
         if let Some(folder) = new_folder {
             fs::create_dir(folder).map_err(|e| Failure::new(format!("{}: cannot be made: {e}", folder.display())))?;
@@ -51,7 +56,10 @@ pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
         })?;
     }
     progress.end();
-    context.print(Parts { args, file: checkpoint.name(), to: destination.to, files, warnings })?;
+    let written = Written::new(&args.output, destination.to.name(), bytes_out, begun);
+    let written = written.tensors(files.iter().map(|file| file.tensors.len()).sum());
+    let written = Written { files: files.len() as u64, ..written.from_bytes(checkpoint.stored().len()) };
+    context.print(Parts { written, file: checkpoint.name(), files, warnings })?;
     Ok(Status::Yes)
 }
 
@@ -210,17 +218,22 @@ fn holds_several(to: Format) -> bool {
 
 /// The result of the command.
 pub(crate) struct Parts<'a> {
-    args: &'a Split,
+    written: Written<'a>,
     file: &'a str,
-    to: Format,
     files: Vec<File<'a>>,
     warnings: Vec<String>,
+}
+
+impl Writes for Parts<'_> {
+    fn written(&self) -> &Written<'_> {
+        &self.written
+    }
 }
 
 impl Text for Parts<'_> {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
-        if self.args.dry_run {
+        if self.written.took.is_none() {
             let columns = vec![
                 Column::name("FILE", 24)
                     .of(|f: &File<'_>, terminal| terminal.name(&f.path.to_string_lossy()).into_owned()),
@@ -234,17 +247,7 @@ impl Text for Parts<'_> {
             table.finish(out)?;
             std::io::Write::flush(out)?;
         }
-        let (mark, arrow) = terminal.marks();
-        let lead = if self.args.dry_run { "would write" } else { mark };
-        let tensors = self.files.iter().map(|file| file.tensors.len() as u64).sum();
-        let (tensors, files) = (units::plural(tensors, "tensor"), units::plural(self.files.len() as u64, "file"));
-        let bytes = units::bytes(self.files.iter().map(File::bytes).sum());
-        let output = self.args.output.to_string_lossy();
-        terminal.note(format!(
-            "{lead} {tensors}, {bytes} as {} in {files} {arrow} {}",
-            self.to.name(),
-            terminal.name(&output)
-        ));
+        terminal.written(&self.written, &[]);
         Ok(())
     }
 }
@@ -257,14 +260,13 @@ impl Document for Parts<'_> {
 
 impl Fields for Parts<'_> {
     fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("file", Type::String, FILE, |p| json!(p.file)),
-            field("to", Type::String, "the format that was written", |p| json!(p.to.name())),
-            field("dry_run", Type::Boolean, "whether nothing was written", |p| json!(p.args.dry_run)),
+        let own = vec![
+            field("file", Type::String, FILE, |p: &Self| json!(p.file)),
             field("files", Type::Array(&Type::Object(properties::<File<'_>>)), "the files", |p| {
                 p.files.iter().map(json::value).collect()
             }),
             field("warnings", STRINGS, "what is lost on the way", |p| json!(p.warnings)),
-        ]
+        ];
+        own.into_iter().chain(written_fields()).collect()
     }
 }

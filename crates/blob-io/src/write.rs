@@ -104,6 +104,14 @@ impl<'a> Writer<'a> {
         self.fill(&specs, &layout, output)
     }
 
+    /// The length of the file that [`Writer::write`] would write to this path.
+    ///
+    /// # Errors
+    /// The format cannot hold the tensors.
+    pub fn file_len(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
+        Ok(self.planned(path.as_ref())?.1.len())
+    }
+
     fn planned(&self, path: &Path) -> Result<(Vec<TensorSpec>, Layout), Error> {
         let file = path.display().to_string();
         let specs =

@@ -27,6 +27,9 @@ pub(crate) struct Extract {
     /// Replace OUT if it exists; FILE itself is never replaced
     #[arg(long)]
     pub(crate) force: bool,
+    /// Print what would be written without writing anything
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
 }
 
 /// The formats that `extract` writes.

@@ -48,4 +48,7 @@ pub(crate) struct Plot {
     /// Replace OUT if it exists; FILE itself is never replaced
     #[arg(long)]
     pub(crate) force: bool,
+    /// Print what would be written to OUT without writing anything; reads all values
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
 }

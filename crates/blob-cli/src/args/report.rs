@@ -25,4 +25,7 @@ pub(crate) struct Report {
     /// Replace OUT if it exists; input files are never replaced
     #[arg(long)]
     pub(crate) force: bool,
+    /// Print what would be written without writing anything; reads all values
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
 }

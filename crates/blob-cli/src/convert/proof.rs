@@ -12,7 +12,7 @@ use crate::escape::escape;
 use crate::open::open;
 
 /// The path that opens the output: the file itself, or the index of its shards.
-pub(super) fn opened_by<'a>(args: &'a Convert, plan: &'a Plan<'_>) -> &'a Path {
+fn opened_by<'a>(args: &'a Convert, plan: &'a Plan<'_>) -> &'a Path {
     plan.index().map_or(&args.output, |(index, _)| index)
 }
 

@@ -4,8 +4,9 @@
 
 use std::fmt::Write as _;
 
-use blob_io::{Error, Output};
+use blob_io::Error;
 
+use crate::output::sink::Sink;
 use crate::output::width::cut;
 use crate::render::svg::escape_markup;
 
@@ -45,12 +46,12 @@ svg { display: block; }
 
 /// A page that is being written.
 pub(super) struct Page {
-    output: Output,
+    output: Sink,
     text: String,
 }
 
 impl Page {
-    pub(super) fn begin(output: Output, title: &str) -> Self {
+    pub(super) fn begin(output: Sink, title: &str) -> Self {
         let mut page = Self { output, text: HEAD.to_owned() };
         page.put(&format!("<title>{}</title>\n</head>\n<body>\n<h1>{0}</h1>\n", text(title)));
         page
@@ -120,7 +121,8 @@ impl Page {
         self.put("</table></div>\n");
     }
 
-    pub(super) fn finish(mut self) -> Result<(), Error> {
+    /// Completes the page, and returns its length.
+    pub(super) fn finish(mut self) -> Result<u64, Error> {
         self.put("</body>\n</html>\n");
         self.output.write_all(self.text.as_bytes())?;
         self.output.finish()

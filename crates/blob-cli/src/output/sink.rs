@@ -1,0 +1,78 @@
+//! The file or the standard output that a command writes to; with -n the bytes are counted in its place.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use blob_io::{Error, Output};
+
+use crate::args::if_exists;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// The output name for standard output.
+const STDOUT: &str = "-";
+
+/// Whether a path names standard output.
+pub(crate) fn is_stdout(output: &Path) -> bool {
+    output == Path::new(STDOUT)
+}
+
+/// The bytes that a command writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Text, which a terminal can show.
+    Text,
+    Binary,
+}
+
+/// Refuses an output that would mix with JSON on standard output, or bytes that would garble a terminal.
+pub(crate) fn check_stdout(output: &Path, content: Content, dry_run: bool, context: &Context) -> Result<(), Failure> {
+    if !is_stdout(output) || dry_run {
+        return Ok(());
+    }
+    if context.global.json {
+        return Err(Failure::new("--json and -o - would both write to standard output"));
+    }
+    if content == Content::Binary && io::stdout().is_terminal() {
+        let failure = Failure::new("-o - would write binary data to the terminal");
+        return Err(failure.help("name a file with -o, or send the bytes on: `-o - | …`, `-o - > FILE`"));
+    }
+    Ok(())
+}
+
+/// The target of a command's bytes.
+pub(crate) struct Sink {
+    /// `None` in a dry run.
+    output: Option<Output>,
+    len: u64,
+}
+
+impl Sink {
+    /// Begins the output. In a dry run it is only checked that the output could be begun.
+    ///
+    /// # Errors
+    /// As [`Output::create`].
+    pub(crate) fn begin(path: &Path, force: bool, dry_run: bool) -> Result<Self, Error> {
+        let output = match (is_stdout(path), dry_run) {
+            (true, true) => None,
+            (true, false) => Some(Output::stdout()),
+            (false, true) => {
+                Output::check(path, if_exists(force))?;
+                None
+            }
+            (false, false) => Some(Output::create(path, if_exists(force))?),
+        };
+        Ok(Self { output, len: 0 })
+    }
+
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.len += bytes.len() as u64;
+        self.output.as_mut().map_or(Ok(()), |output| output.write_all(bytes))
+    }
+
+    /// Completes the output, and returns its length.
+    pub(crate) fn finish(self) -> Result<u64, Error> {
+        self.output.map_or(Ok(()), Output::finish)?;
+        Ok(self.len)
+    }
+}
