@@ -46,6 +46,10 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
         ExtractFormat::Npy => npy_header(&checkpoint, entry)?,
         _ => Vec::new(),
     };
+    if format == ExtractFormat::Npy && entry.dtype() == Some(DType::BF16) {
+        let name = entry.name();
+        context.terminal.warning(format!("{name:?}: bf16 is stored as the bits of u16, because npy has no bf16"));
+    }
     let mut output = Sink::begin(&args.output, args.force, args.dry_run)?;
     output.write_all(&header)?;
     match elements {

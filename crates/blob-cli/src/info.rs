@@ -132,7 +132,7 @@ impl<'a> Facts<'a> {
             dtypes: dtypes.collect(),
             tensors: entries.len() as u64,
             // Diffs and the indices of sparse arrays are not parameters.
-            parameters: entries.iter().filter(|e| is_parameter(e)).map(|e| e.shape().count() as u64).sum(),
+            parameters: checkpoint.parameters(),
             bytes: entries.iter().map(Entry::byte_len).sum(),
             diffs: count(&|e| e.kind() == Kind::Diff),
             none: count(&|e| e.kind() == Kind::None),
@@ -260,10 +260,6 @@ fn sizes(checkpoint: &Checkpoint) -> Vec<(&'static str, String)> {
         all.push(("gzip", format!("{stored} as stored; {of}")));
     }
     all
-}
-
-fn is_parameter(entry: &Entry) -> bool {
-    matches!(entry.kind(), Kind::Data | Kind::Values) && entry.byte_len() > 0
 }
 
 /// The format and its dialect: `Caffe NetParameter, V2 layers`.

@@ -9,7 +9,7 @@ use std::path::Path;
 use blob_convert::RECEIPT_KEY;
 use blob_convert::diff::{Change, Row, Tally, Tolerance, diff};
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Kind};
+use blob_io::{Checkpoint, Entry, Error};
 use serde_json::json;
 
 use crate::args::{Global, Report, if_exists};
@@ -86,8 +86,6 @@ fn check_extension(output: &Path) -> Result<(), Failure> {
 /// Writes the file's format, sizes, dtypes, metadata and warnings.
 fn summarise(page: &mut Page, checkpoint: &Checkpoint) {
     let entries = checkpoint.entries();
-    let of_data = entries.iter().filter(|entry| matches!(entry.kind(), Kind::Data | Kind::Values));
-    let parameters: u64 = of_data.filter(|entry| entry.fault().is_none()).map(|e| e.shape().count() as u64).sum();
     let bytes: u64 = entries.iter().map(Entry::byte_len).sum();
     let dtype = |dtype: &DType| (dtype.name(), entries.iter().filter(|e| e.dtype() == Some(*dtype)).count() as u64);
     let dtypes = DType::ALL.iter().map(dtype).filter(|(_, n)| *n > 0);
@@ -96,7 +94,7 @@ fn summarise(page: &mut Page, checkpoint: &Checkpoint) {
         ("format".to_owned(), kind_of(checkpoint)),
         ("size".to_owned(), units::bytes(checkpoint.file_len())),
         ("tensors".to_owned(), units::grouped(entries.len() as u64)),
-        ("parameters".to_owned(), format!("{} in {}", units::grouped(parameters), units::bytes(bytes))),
+        ("parameters".to_owned(), format!("{} in {}", units::grouped(checkpoint.parameters()), units::bytes(bytes))),
         ("dtypes".to_owned(), dtypes.join(", ")),
     ];
     let metadata = checkpoint.metadata().iter().filter(|(key, _)| key != RECEIPT_KEY);

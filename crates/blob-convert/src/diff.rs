@@ -13,7 +13,6 @@ use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Kind};
 
 use crate::pairing::{Event, Side, walk};
-use crate::receipt::{KeptBits, kept_bits};
 use crate::verify::hash_of;
 use crate::watch::{Watch, Watched};
 use values::Run;
@@ -114,8 +113,7 @@ pub fn diff(
 ) -> Result<Tally, Error> {
     ours.whole()?;
     theirs.whole()?;
-    let kept = &[kept_bits(ours), kept_bits(theirs)];
-    let mut compare = Compare { tolerance, watch, kept, pieces: [vec![0; PIECE], vec![0; PIECE]] };
+    let mut compare = Compare { tolerance, watch, pieces: [vec![0; PIECE], vec![0; PIECE]] };
     let mut tally = Tally::default();
     let mut unpaired: [Vec<&Entry>; 2] = Default::default();
     let mut report = |row: Row| {
@@ -134,20 +132,20 @@ pub fn diff(
         Ok(())
     })?;
     let [removed, added] = unpaired;
-    let mut partners = renamed([ours, theirs], kept, [&removed, &added], watch)?;
+    let mut partners = renamed([ours, theirs], [&removed, &added], watch)?;
     let mut is_taken = vec![false; added.len()];
     for (index, entry) in removed.into_iter().enumerate() {
-        let tensor = Some(Tensor::of(&Side::stored(ours, entry), &kept[0]));
+        let tensor = Some(Tensor::of(&Side::stored(ours, entry)));
         let partner = partners.remove(&index);
         let theirs = partner.map(|other| {
             is_taken[other] = true;
-            Tensor::of(&Side::stored(theirs, added[other]), &kept[1])
+            Tensor::of(&Side::stored(theirs, added[other]))
         });
         let change = if theirs.is_some() { Change::Renamed } else { Change::Removed };
         report(Row { ours: tensor, theirs, change })?;
     }
     for (entry, _) in added.into_iter().zip(is_taken).filter(|(_, is_taken)| !is_taken) {
-        let tensor = Tensor::of(&Side::stored(theirs, entry), &kept[1]);
+        let tensor = Tensor::of(&Side::stored(theirs, entry));
         report(Row { ours: None, theirs: Some(tensor), change: Change::Added })?;
     }
     Ok(tally)
@@ -167,8 +165,8 @@ impl Tally {
 }
 
 impl Tensor {
-    fn of(side: &Side<'_>, kept: &KeptBits) -> Self {
-        Self { name: side.name().to_owned(), dtype: kept.dtype(side.entry), shape: side.shape().clone() }
+    fn of(side: &Side<'_>) -> Self {
+        Self { name: side.name().to_owned(), dtype: side.entry.dtype(), shape: side.shape().clone() }
     }
 }
 
@@ -176,8 +174,6 @@ impl Tensor {
 struct Compare<'a> {
     tolerance: Tolerance,
     watch: &'a dyn Watch,
-    /// The tensors of either file that keep bf16 as the bits of a u16.
-    kept: &'a [KeptBits; 2],
     pieces: [Vec<u8>; 2],
 }
 
@@ -187,7 +183,7 @@ impl Compare<'_> {
             Err(Error::Malformed { file, fault, .. }) => Change::Unread(format!("broken in {file}: {fault}")),
             change => change?,
         };
-        Ok(Row { ours: Some(Tensor::of(a, &self.kept[0])), theirs: Some(Tensor::of(b, &self.kept[1])), change })
+        Ok(Row { ours: Some(Tensor::of(a)), theirs: Some(Tensor::of(b)), change })
     }
 
     fn change(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<Change, Error> {
@@ -199,7 +195,7 @@ impl Compare<'_> {
                 return Ok(Change::Unread(format!("of dtype {dtype} in {}, which is not compared", side.file.name())));
             }
         }
-        let (Some(left), Some(right)) = (self.kept[0].dtype(a.entry), self.kept[1].dtype(b.entry)) else {
+        let (Some(left), Some(right)) = (a.entry.dtype(), b.entry.dtype()) else {
             let both = a.entry.dtype() == b.entry.dtype();
             return Ok(if both { Change::Equal(Distance::default()) } else { Change::Shape });
         };
@@ -257,24 +253,23 @@ fn squeezed(shape: &Shape) -> impl Iterator<Item = &usize> {
 /// A tensor is read only if the other list has one of the same dtype and shape.
 fn renamed(
     [ours, theirs]: [&Checkpoint; 2],
-    kept: &[KeptBits; 2],
     [removed, added]: [&[&Entry]; 2],
     watch: &dyn Watch,
 ) -> Result<HashMap<usize, usize>, Error> {
     type Key = (DType, Vec<usize>);
-    let key = |entry: &Entry, kept: &KeptBits| -> Option<Key> {
+    let key = |entry: &Entry| -> Option<Key> {
         let is_whole = entry.sparse().is_none() && entry.fault().is_none() && entry.byte_len() > 0;
-        Some((kept.dtype(entry).filter(|_| is_whole)?, squeezed(entry.shape()).copied().collect()))
+        Some((entry.dtype().filter(|_| is_whole)?, squeezed(entry.shape()).copied().collect()))
     };
     let mut alike: HashMap<Key, Vec<usize>> = HashMap::new();
     for (index, entry) in added.iter().enumerate() {
-        if let Some(key) = key(entry, &kept[1]) {
+        if let Some(key) = key(entry) {
             alike.entry(key).or_default().push(index);
         }
     }
     let (mut by_content, mut found) = (HashMap::<(Key, Hash), Vec<usize>>::new(), HashMap::new());
     for (index, entry) in removed.iter().enumerate() {
-        let Some(key) = key(entry, &kept[0]) else { continue };
+        let Some(key) = key(entry) else { continue };
         // The first tensor with this key hashes all of its candidates; later ones find them in `by_content`.
         for other in alike.get_mut(&key).map(std::mem::take).unwrap_or_default() {
             if let Some(hash) = hash_of(theirs, added[other], watch)? {

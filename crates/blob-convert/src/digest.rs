@@ -12,7 +12,6 @@ use blob_io::{Checkpoint, Entry, Error, Kind, Source};
 use sha2::Digest as _;
 
 use crate::hash::{PIECE, Streams, for_each_piece, read_from};
-use crate::receipt::kept_bits;
 use crate::threads::{io_threads, join, spawn};
 use crate::watch::{Watch, Watched};
 
@@ -170,11 +169,10 @@ fn content(checkpoint: &Checkpoint, algorithm: Algorithm, watch: &dyn Watch) -> 
     }
     entries.sort_unstable_by_key(|entry| entry.name());
     let digests = array_digests(checkpoint, &entries, algorithm, watch)?;
-    let kept = kept_bits(checkpoint);
     let (mut hasher, mut bytes) = (algorithm.hasher(), 0);
     hasher.update(DOMAIN);
     for (entry, digest) in entries.iter().zip(&digests) {
-        let dtype = kept.dtype(entry).unwrap_or(DType::U8);
+        let dtype = entry.dtype().unwrap_or(DType::U8);
         let shape = entry.shape().dims();
         hasher.text(entry.name());
         hasher.text(dtype.name());

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::hash;
 use crate::planned::Planned;
-use crate::receipt::{KeptBits, kept_bits, parse, receipt_text};
+use crate::receipt::{parse, receipt_text};
 
 /// A longer frame is left out: a receipt has at most 4 MiB, the most metadata that our readers accept.
 const MAX_BYTES: u64 = 4 << 20;
@@ -159,7 +159,7 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     };
     let frame = Frame::new(format, checkpoint.file_len(), holes, kept);
     // A frame that cannot be restored is useless: some files are recognised by their values alone.
-    Ok(match frame.open(checkpoint, &KeptBits::default()) {
+    Ok(match frame.open(checkpoint) {
         Ok(_) => Ok(json!(text)),
         Err(_) => Err("the file cannot be read without its values"),
     })
@@ -181,7 +181,7 @@ pub(crate) fn restore(checkpoint: &Checkpoint, format: Format) -> Option<Result<
         return Some(Err("there are other tensors"));
     }
     let frame = Frame::read(format, &text).ok_or("it is damaged");
-    Some(frame.and_then(|frame| frame.open(checkpoint, &kept_bits(checkpoint))))
+    Some(frame.and_then(|frame| frame.open(checkpoint)))
 }
 
 impl Frame {
@@ -203,7 +203,7 @@ impl Frame {
 
     /// Opens the file with zeros in its holes, and checks that its tensors lie there and have the names, dtypes and
     /// shapes of those of `checkpoint`.
-    fn open(self, checkpoint: &Checkpoint, bits: &KeptBits) -> Result<Checkpoint, &'static str> {
+    fn open(self, checkpoint: &Checkpoint) -> Result<Checkpoint, &'static str> {
         let (holes, format) = (self.holes.clone(), self.format);
         let options = OpenOptions::new().from(self.format).limits(checkpoint.limits().clone());
         let made = options.open_source(format!("the frame in {}", checkpoint.name()), Box::new(self));
@@ -216,7 +216,7 @@ impl Frame {
         for entry in made.entries().iter().filter(|entry| entry.dtype().is_some()) {
             let same = checkpoint
                 .entry(entry.name())
-                .is_some_and(|other| entry.dtype() == bits.dtype(other) && entry.shape() == other.shape());
+                .is_some_and(|other| entry.dtype() == other.dtype() && entry.shape() == other.shape());
             if !same {
                 return Err("tensors have other names, dtypes or shapes");
             }

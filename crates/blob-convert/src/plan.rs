@@ -14,7 +14,7 @@ use crate::frame;
 use crate::layout;
 use crate::options::{Options, refuse};
 use crate::planned::{How, Planned};
-use crate::receipt::{BITS_OF_BF16, Receipt, kept_bits};
+use crate::receipt::{BITS_OF_BF16, Receipt};
 use crate::shards::{self, Shards};
 
 /// Where the output goes.
@@ -201,7 +201,7 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
     let has_nulls = |format: Format| format.is_mxnet() || format == Format::NeomlArray;
     let keeps_all = has_nulls(to) && has_nulls(checkpoint.format()) && to.is_mxnet() == checkpoint.format().is_mxnet();
     let (mut tensors, mut left_out) = (Vec::new(), Vec::new());
-    let (mut taken, kept) = (HashSet::new(), kept_bits(checkpoint));
+    let mut taken = HashSet::new();
     for (index, entry) in checkpoint.entries().iter().enumerate() {
         if let Some(fault) = entry.fault() {
             return Err(refuse(checkpoint, format!("array {:?}: {fault}", entry.name())));
@@ -210,7 +210,7 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
             // `view` returns the error that names the dtype.
             checkpoint.view(entry)?;
         }
-        let Some(dtype) = kept.dtype(entry) else {
+        let Some(dtype) = entry.dtype() else {
             if keeps_all {
                 continue;
             }

@@ -6,13 +6,10 @@ mod account;
 mod contents;
 mod lineage;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error};
-use serde::Deserialize;
-use serde::de::Deserializer;
+use blob_io::{Checkpoint, Error};
 use serde_json::{Map, Value, json};
 
 use crate::hash::Digests;
@@ -157,58 +154,10 @@ fn shorten(source: &mut Value, rest: &mut Value, room: usize) {
     }
 }
 
-/// The tensors that a receipt calls bf16, though their dtype says u16.
-#[derive(Default, Deserialize)]
-pub(crate) struct KeptBits {
-    changes: Option<Bf16>,
-    /// Where the list of changes is left out: whether there were such tensors.
-    #[serde(default)]
-    bf16_as_u16: bool,
-}
-
-impl KeptBits {
-    /// The dtype of an array's values: bf16 where the file stores only its bits.
-    pub(crate) fn dtype(&self, entry: &Entry) -> Option<DType> {
-        match entry.dtype() {
-            Some(DType::U16) if self.contains(entry.name()) => Some(DType::BF16),
-            dtype => dtype,
-        }
-    }
-
-    pub(crate) fn contains(&self, name: &str) -> bool {
-        self.changes.as_ref().map_or(self.bf16_as_u16, |changes| changes.0.contains(name))
-    }
-}
-
-#[derive(Default)]
-struct Bf16(HashSet<String>);
-
-impl<'de> Deserialize<'de> for Bf16 {
-    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        reduce_list(text, Self::default(), |names, change: Change| {
-            if change.bits_of.as_deref() == Some(DType::BF16.name()) {
-                names.0.insert(change.name);
-            }
-        })
-    }
-}
-
-#[derive(Deserialize)]
-struct Change {
-    name: String,
-    #[serde(default)]
-    bits_of: Option<String>,
-}
-
 /// The text of the receipt in a file.
 pub(crate) fn receipt_text(checkpoint: &Checkpoint) -> Option<&str> {
     let mut metadata = checkpoint.metadata().iter();
     metadata.find(|(key, _)| key == KEY).map(|(_, text)| &**text)
-}
-
-/// The tensors of a file that its receipt calls bf16, though their dtype says u16.
-pub(crate) fn kept_bits(checkpoint: &Checkpoint) -> KeptBits {
-    receipt_text(checkpoint).and_then(parse).unwrap_or_default()
 }
 
 /// Where the source came from, if it has a receipt: the first file, then what was made of it.
@@ -276,20 +225,4 @@ fn warnings(checkpoint: &Checkpoint) -> Vec<Value> {
         .iter()
         .flat_map(|entry| entry.warnings().map(|w| json!(format!("{}: {w}", entry.name()))).collect::<Vec<_>>());
     whole.chain(of_entries).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bf16_is_found_among_the_changes() {
-        let text =
-            r#"{"changes":[{"name":"a","bits_of":"bf16","changes":["x"]},{"name":"b","changes":["bf16"],"y":1}]}"#;
-        let kept = parse::<KeptBits>(text).expect("a receipt");
-        assert!(kept.contains("a") && !kept.contains("b"));
-        for (text, is_kept) in [(r#"{"changes":null}"#, false), (r#"{"changes":null,"bf16_as_u16":true}"#, true)] {
-            assert_eq!(parse::<KeptBits>(text).expect("a receipt").contains("b"), is_kept);
-        }
-    }
 }

@@ -16,7 +16,7 @@ use blob_io::{Checkpoint, Entry, Error, Tensor};
 
 use crate::hash::PIECE;
 use crate::options::refuse;
-use crate::receipt::{KeptBits, bf16_receipt, kept_bits};
+use crate::receipt::bf16_receipt;
 use crate::watch::Watch;
 use array::Array;
 use gather::Gather;
@@ -25,7 +25,6 @@ pub use groups::{by_layer, by_size, name_beside, singles};
 /// Gathers tensors from an open file.
 pub struct Gatherer<'a> {
     checkpoint: &'a Checkpoint,
-    kept: KeptBits,
     watch: &'a dyn Watch,
 }
 
@@ -45,10 +44,10 @@ struct Part<'a> {
 }
 
 impl<'a> Gatherer<'a> {
-    /// The tensors of an open file; bf16 that its receipt says is kept as the bits of a u16 is bf16 again.
+    /// The tensors of an open file.
     #[must_use]
     pub fn new(checkpoint: &'a Checkpoint, watch: &'a dyn Watch) -> Self {
-        Self { checkpoint, kept: kept_bits(checkpoint), watch }
+        Self { checkpoint, watch }
     }
 
     /// A tensor as it is.
@@ -131,8 +130,7 @@ impl<'a> Gatherer<'a> {
     }
 
     fn dtype(&self, entry: &Entry) -> Result<DType, Error> {
-        let stored = self.checkpoint.array(entry)?.dtype;
-        Ok(self.kept.dtype(entry).unwrap_or(stored))
+        Ok(self.checkpoint.array(entry)?.dtype)
     }
 
     fn shape(&self, entry: &Entry, dims: &[usize]) -> Result<Shape, Error> {

@@ -6,6 +6,7 @@ mod beside;
 mod lookup;
 mod open;
 mod packed;
+mod parameters;
 mod reader;
 mod sparse;
 mod stored;

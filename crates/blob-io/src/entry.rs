@@ -24,6 +24,8 @@ pub struct Entry {
     pub(crate) kind: Kind,
     pub(crate) order: Order,
     pub(crate) swapped: bool,
+    /// Whether it is bf16 that the file stores as u16.
+    pub(crate) is_kept_as_bits: bool,
     pub(crate) payload: Payload,
     pub(crate) layer_type: Option<Arc<str>>,
     pub(crate) position: u32,
@@ -46,6 +48,7 @@ impl Entry {
             kind,
             order: Order::RowMajor,
             swapped: false,
+            is_kept_as_bits: false,
             payload: Payload::Runs(Runs::None),
             layer_type: None,
             position,
@@ -68,6 +71,13 @@ impl Entry {
     #[must_use]
     pub fn dtype(&self) -> Option<DType> {
         self.dtype
+    }
+
+    /// The element type that the file itself states. In npy and npz files, which have no bf16, it is u16 where a
+    /// conversion's receipt says that the values are bf16; elsewhere [`Entry::dtype`].
+    #[must_use]
+    pub fn stored_dtype(&self) -> Option<DType> {
+        if self.is_kept_as_bits { Some(DType::U16) } else { self.dtype }
     }
 
     /// The file's own name of a dtype that blobs do not have (`F8_E4M3`, `<c8`). Such an array is sound and listed, and

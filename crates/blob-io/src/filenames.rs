@@ -5,13 +5,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::receipt::RECEIPT;
+
 /// A component, or a whole path, that is longer than this when encoded is cut and gets a checksum. 200 leaves room for
 /// `.npy` and a suffix below the 255 bytes that file systems allow; a path must fit PATH_MAX with the target's own.
 const LONGEST_COMPONENT: usize = 200;
 const LONGEST_PATH: usize = 1024;
-
-/// Our own file beside the tensors' files in a folder: no folder in it may have its name.
-pub(crate) const RECEIPT: &str = "blob.receipt.json";
 
 /// The path of each name, without an extension: `/` separates folders, and everything that a file system could
 /// interpret is percent-encoded.

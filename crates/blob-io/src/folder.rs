@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Error, Fault, FaultKind, ReadError, Reason};
-use crate::filenames::RECEIPT;
 use crate::names::{NameTable, faulty};
 use crate::npy::header;
+use crate::receipt::{KEY, RECEIPT};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{FileSource, Source};
 use listing::Listed;
@@ -27,9 +27,6 @@ const MAX_OPEN: usize = 8;
 const MAX_TEXT: u64 = 4 << 20;
 const TEXT_EACH: u64 = 1024;
 const LONGEST_ESCAPE: u64 = 6;
-
-/// The key of a receipt among a file's metadata.
-const KEY: &str = "blob.receipt";
 
 /// The files of a folder as one source.
 #[derive(Debug)]

@@ -41,6 +41,7 @@ mod npz;
 mod output;
 mod parts;
 mod payload;
+mod receipt;
 mod safetensors;
 mod shards;
 mod sniff;

@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use blob_convert::verify::{Finding, Redone, Remark};
-use blob_io::{Checkpoint, Entry, Error, Fault};
+use blob_io::{Checkpoint, Error, Fault};
 use serde_json::{Value, json};
 
 use crate::args::Verify;
@@ -119,7 +119,7 @@ impl Fields for Verdict {
             nullable("format", Type::String, FORMAT, |v| json!(v.format.as_ref().map(|(name, _)| *name))),
             nullable("file_bytes", Type::Integer, "the file's size", |v| json!(v.bytes)),
             field("tensors", Type::Integer, "how many tensors it lists", |v| json!(v.tensors)),
-            field("parameters", Type::Integer, "their values", |v| json!(v.parameters)),
+            field("parameters", Type::Integer, "their values, without diffs and indices", |v| json!(v.parameters)),
             streamed("findings", Type::Array(&Type::Object(properties::<Line>)), FINDINGS),
             field("finding_count", Type::Integer, "how many there are", |v| json!(v.findings)),
             field("ok", Type::Boolean, "whether there are none and all was checked", |v| {
@@ -189,13 +189,9 @@ impl<'a> Report<'a> {
     /// Copies the format and the counts from an open file.
     pub(super) fn describe(&mut self, checkpoint: &Checkpoint) {
         let entries = checkpoint.entries();
-        let values = |e: &Entry| match e.byte_len() {
-            0 => 0,
-            _ => e.shape().count() as u64,
-        };
         self.verdict.format = Some((checkpoint.format().name(), kind_of(checkpoint)));
         self.verdict.tensors = entries.len();
-        self.verdict.parameters = entries.iter().map(values).sum();
+        self.verdict.parameters = checkpoint.parameters();
     }
 
     pub(super) fn is_ok(&self) -> bool {

@@ -10,7 +10,7 @@ use blob_io::{Checkpoint, Entry, Error, Format, Kind};
 use super::{Finding, Remark, index_of, replay};
 use crate::done::steps;
 use crate::pairing::{Event, Side, walk};
-use crate::receipt::{KeptBits, kept_bits, receipt_text};
+use crate::receipt::receipt_text;
 use crate::watch::Watch;
 
 /// How many bytes of each file are compared at once: both pieces stay in the second-level cache.
@@ -54,8 +54,7 @@ pub fn against(
         Ok(_) => {}
         Err(why) => report(Remark::Finding(Finding::new("", "receipt", why))),
     }
-    let kept = [kept_bits(ours), kept_bits(theirs)];
-    let mut compare = Compare { kept, pieces: [vec![0; PIECE], vec![0; PIECE]], watch, report, equal: 0 };
+    let mut compare = Compare { pieces: [vec![0; PIECE], vec![0; PIECE]], watch, report, equal: 0 };
     walk(ours, theirs, &mut |event| {
         match event {
             Event::Note(note) => compare.note(note),
@@ -69,8 +68,6 @@ pub fn against(
 
 /// The state of a comparison.
 struct Compare<'a> {
-    /// The tensors of either file that keep bf16 as the bits of a u16.
-    kept: [KeptBits; 2],
     /// The bytes of either file that are compared at a time.
     pieces: [Vec<u8>; 2],
     watch: &'a dyn Watch,
@@ -137,8 +134,8 @@ impl Compare<'_> {
         }
         if left != right {
             let is_kept = match (left, right) {
-                (DType::U16, DType::BF16) => is_npy(a) || self.kept[0].contains(a.name()),
-                (DType::BF16, DType::U16) => is_npy(b) || self.kept[1].contains(b.name()),
+                (DType::U16, DType::BF16) => is_npy(a),
+                (DType::BF16, DType::U16) => is_npy(b),
                 _ => false,
             };
             if !is_kept {

@@ -129,7 +129,7 @@ fn each_tensor(
 impl Item {
     fn difference(&self, entry: &Entry) -> Option<String> {
         let dims = entry.shape().dims().iter().map(|n| *n as u64);
-        let dtype = entry.dtype().map_or("none", DType::name);
+        let dtype = entry.stored_dtype().map_or("none", DType::name);
         if self.dtype == dtype && self.shape.0.iter().copied().eq(dims) {
             return None;
         }

@@ -17,7 +17,7 @@ use crate::done::steps;
 use crate::options::Options;
 use crate::plan::chosen;
 use crate::planned::Planned;
-use crate::receipt::{KeptBits, Step, kept_bits, parse, receipt_text};
+use crate::receipt::{Step, parse, receipt_text};
 use crate::transform::{Bound, FixGamma, Tally, Transform, known, symbol_beside};
 use crate::watch::{Watch, Watched};
 
@@ -92,8 +92,8 @@ pub(crate) fn against_source(
         Err(e) => return Err(e),
     };
     chained.value_changes.iter().for_each(|change| report(Remark::Redone(redone(change, source))));
-    let (kept, pieces) = (kept_bits(file), [vec![0; PIECE], vec![0; PIECE]]);
-    let mut compare = Compare { file, source, kept, pieces, watch, report, equal: 0 };
+    let pieces = [vec![0; PIECE], vec![0; PIECE]];
+    let mut compare = Compare { file, source, pieces, watch, report, equal: 0 };
     compare.all(&chained.tensors)?;
     Ok(compare.equal)
 }
@@ -133,8 +133,6 @@ fn redone(change: &ValueChange, source: &Checkpoint) -> Redone {
 struct Compare<'a> {
     file: &'a Checkpoint,
     source: &'a Checkpoint,
-    /// The file's tensors that keep bf16 as the bits of a u16.
-    kept: KeptBits,
     pieces: [Vec<u8>; 2],
     watch: &'a dyn Watch,
     report: &'a mut dyn FnMut(Remark),
@@ -173,7 +171,7 @@ impl Compare<'_> {
     fn difference(&mut self, planned: &Planned, entry: &Entry) -> Result<Option<(&'static str, String)>, Error> {
         let spec = &planned.spec;
         let dtype = self.file.array(entry)?.dtype;
-        if self.kept.dtype(entry) != Some(spec.dtype) {
+        if dtype != spec.dtype {
             return Ok(Some(("dtype", format!("is {dtype} here, and would be {}", spec.dtype))));
         }
         if *entry.shape() != spec.shape {

@@ -7,11 +7,11 @@ use std::path::Path;
 use super::{Checkpoint, Home, Lookup, Packed};
 use crate::archive::{Archive, Member};
 use crate::error::{Error, Fault, Reason};
-use crate::filenames::RECEIPT;
 use crate::folder;
 use crate::format::Format;
 use crate::limits::Limits;
 use crate::names::{NameTable, name_from_bytes};
+use crate::receipt::{self, RECEIPT};
 use crate::shards;
 use crate::sniff;
 use crate::warning::Warning;
@@ -282,15 +282,20 @@ impl OpenOptions {
         (input, packed): (Input, Option<Packed>),
         mut table: NameTable,
     ) -> Checkpoint {
+        let metadata = std::mem::take(&mut table.metadata);
+        let (warnings, faults) = (std::mem::take(&mut table.warnings), std::mem::take(&mut table.faults));
+        let positions = table.positions as usize;
+        let mut entries = table.into_entries();
+        receipt::restore_dtypes(&mut entries, &metadata);
         Checkpoint {
             name: name.to_owned(),
             format,
             dialect,
-            warnings: std::mem::take(&mut table.warnings),
-            faults: std::mem::take(&mut table.faults),
-            metadata: std::mem::take(&mut table.metadata),
-            positions: table.positions as usize,
-            entries: table.into_entries(),
+            warnings,
+            faults,
+            metadata,
+            positions,
+            entries,
             lookup: Lookup::default(),
             limits: self.limits.clone(),
             input,

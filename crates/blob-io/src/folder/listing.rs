@@ -2,12 +2,11 @@
 
 use crate::error::{Fault, FaultKind, ReadError};
 use crate::limits::LONGEST_NAME;
+use crate::receipt::MAX_NESTED;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 use crate::wire::source::Source;
 
-/// How deep a skipped value may nest.
-const MAX_NESTED: u32 = 126;
 /// A longer path is refused: our own have at most 1,024 bytes and an extension.
 const LONGEST_PATH: u64 = 2048;
 

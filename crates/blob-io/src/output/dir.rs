@@ -286,7 +286,7 @@ fn remove_if_free(path: &Path, target: &Path, own: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filenames::RECEIPT;
+    use crate::receipt::RECEIPT;
 
     /// A receipt that lists these files, with these lengths.
     fn receipt(files: &[(&str, usize)]) -> String {

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use crate::error::ReadError;
-use crate::filenames::RECEIPT;
 use crate::folder::listing;
+use crate::receipt::RECEIPT;
 use crate::wire::source::FileSource;
 
 /// How many foreign files are searched for, and how many of them are named.

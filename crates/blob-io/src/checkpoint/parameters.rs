@@ -1,0 +1,71 @@
+//! Which arrays of a file count as parameters: the same ones in every format, because a conversion keeps names.
+//!
+//! Caffe's diffs and the indices of sparse arrays have kinds of their own where the format has them; elsewhere their
+//! names tell, with the array that they belong to beside them.
+
+use crate::checkpoint::Checkpoint;
+use crate::entry::{Entry, Kind};
+
+/// The endings of arrays that belong to another one of the same name, and that one's own ending.
+const BESIDE: [(&str, &str); 3] = [(".diff", ""), ("#indices", "#values"), ("#indptr", "#values")];
+
+impl Checkpoint {
+    /// How many parameters the file holds: the elements of its arrays, without diffs and without the indices of sparse
+    /// arrays.
+    #[must_use]
+    pub fn parameters(&self) -> u64 {
+        let counted = self.entries().iter().filter(|entry| self.is_parameter(entry));
+        counted.map(|entry| entry.shape().count() as u64).fold(0, u64::saturating_add)
+    }
+
+    /// Whether an array's elements are parameters: it has bytes, and is neither a diff nor the indices of a sparse
+    /// array. In a file that stores names alone, `w.diff` beside an array `w` of the same shape is a diff, and
+    /// `w#indices` and `w#indptr` beside `w#values` are indices.
+    #[must_use]
+    pub fn is_parameter(&self, entry: &Entry) -> bool {
+        let beside = |(ending, own): &(&str, &str)| {
+            let other = self.entry(&format!("{}{own}", entry.name().strip_suffix(ending)?))?;
+            let belongs = !own.is_empty() || other.shape() == entry.shape();
+            (belongs && matches!(other.kind(), Kind::Data | Kind::Values)).then_some(other)
+        };
+        let is_own = matches!(entry.kind(), Kind::Data | Kind::Values) && entry.byte_len() > 0;
+        is_own && !BESIDE.iter().any(|endings| beside(endings).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use blob_core::{DType, Shape};
+
+    use crate::{Bytes, Checkpoint, Frame, Layout, TensorSpec};
+
+    /// A safetensors file of zeros.
+    fn file(tensors: &[(&str, DType, &[usize])]) -> Checkpoint {
+        let spec = |(name, dtype, dims): &(&str, DType, &[usize])| {
+            TensorSpec::new(*name, *dtype, Shape::new(*dims).expect("a shape"))
+        };
+        let specs: Vec<TensorSpec> = tensors.iter().map(spec).collect();
+        let layout = Layout::new(&specs, Frame::Safetensors { metadata: &[] }).expect("fits");
+        let mut bytes = vec![0; layout.len() as usize];
+        for (at, part) in layout.frame(&[], &[]).expect("a frame") {
+            bytes[at as usize..][..part.len()].copy_from_slice(&part);
+        }
+        Checkpoint::from_source("x.safetensors", Box::new(Bytes(bytes))).expect("opens")
+    }
+
+    #[test]
+    fn diffs_and_indices_are_no_parameters_in_any_format() {
+        let f = DType::F32;
+        for (tensors, parameters) in [
+            (&[("w", f, &[2, 3][..]), ("w.diff", f, &[2, 3])][..], 6),
+            (&[("w", f, &[2, 3]), ("w.diff", f, &[3])], 9),
+            (&[("w.diff", f, &[2, 3])], 6),
+            (&[("w#values", f, &[2, 3]), ("w#indices", DType::I64, &[2])], 6),
+            (&[("w#values", f, &[2]), ("w#indptr", DType::I64, &[2]), ("w#indices", DType::I64, &[2])], 2),
+            (&[("w#indices", DType::I64, &[2])], 2),
+            (&[("w", f, &[0, 3])], 0),
+        ] {
+            assert_eq!(file(tensors).parameters(), parameters, "{tensors:?}");
+        }
+    }
+}

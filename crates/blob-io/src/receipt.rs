@@ -1,0 +1,123 @@
+//! The facts of a conversion's receipt that decide how a file is read: its name, and which arrays of u16 are bf16.
+//!
+//! npy and npz have no bf16, so a conversion stores its bits as u16 and says so in the receipt. `blob-convert` writes
+//! and reads everything else of a receipt; docs/receipt.md describes it. A receipt is untrusted: one that cannot be
+//! read says nothing.
+
+use std::collections::HashSet;
+
+use blob_core::DType;
+
+use crate::entry::Entry;
+use crate::error::ReadError;
+use crate::limits::LONGEST_NAME;
+use crate::wire::cursor::Cursor;
+use crate::wire::literal::Literal;
+use crate::wire::source::Bytes;
+
+/// The key of a receipt among a file's metadata.
+pub(crate) const KEY: &str = "blob.receipt";
+/// The receipt's file in a folder: no folder in it may have its name.
+pub(crate) const RECEIPT: &str = "blob.receipt.json";
+
+/// How deep a skipped value may nest.
+pub(crate) const MAX_NESTED: u32 = 126;
+/// A longer receipt is not searched.
+const LONGEST: usize = 64 << 20;
+
+/// Which arrays of u16 hold the bits of bf16.
+#[derive(Debug, PartialEq, Eq)]
+enum Kept {
+    /// The list of changes is left out: all of them, or none.
+    All(bool),
+    Named(HashSet<String>),
+}
+
+/// Gives the arrays of u16 that the file's receipt calls bf16 this dtype.
+pub(crate) fn restore_dtypes(entries: &mut [Entry], metadata: &[(String, String)]) {
+    let is_u16 = |entry: &Entry| entry.dtype == Some(DType::U16);
+    let Some((_, text)) = metadata.iter().find(|(key, _)| key == KEY) else { return };
+    if text.len() > LONGEST || !entries.iter().any(is_u16) {
+        return;
+    }
+    let Ok(kept) = kept(text) else { return };
+    for entry in entries.iter_mut().filter(|entry| is_u16(entry)) {
+        let is_kept = match &kept {
+            Kept::All(all) => *all,
+            Kept::Named(names) => names.contains(&*entry.name),
+        };
+        if is_kept {
+            entry.dtype = Some(DType::BF16);
+            entry.is_kept_as_bits = true;
+        }
+    }
+}
+
+/// Reads the names of the arrays from a receipt: the items of `changes` with `"bits_of": "bf16"`.
+fn kept(text: &str) -> Result<Kept, ReadError> {
+    let (mut names, mut all) = (None, false);
+    let source = Bytes(text.as_bytes());
+    let mut cursor = Cursor::new(&source);
+    Literal::new(&mut cursor, text.len() as u64).members(|text| {
+        match text.key()?.as_str() {
+            "changes" if text.peek()? == Some(b'[') => {
+                let mut found = HashSet::new();
+                text.items(|text| {
+                    found.extend(changed(text)?);
+                    Ok(())
+                })?;
+                names = Some(found);
+            }
+            "bf16_as_u16" if text.peek()? == Some(b't') => {
+                text.word("true")?;
+                all = true;
+            }
+            _ => text.skip_json(MAX_NESTED)?,
+        }
+        Ok(())
+    })?;
+    Ok(names.map_or(Kept::All(all), Kept::Named))
+}
+
+/// The name of one changed array, if it keeps bf16.
+fn changed(text: &mut Literal<'_, '_>) -> Result<Option<String>, ReadError> {
+    let (mut name, mut is_kept) = (None, false);
+    text.blank()?;
+    text.members(|text| {
+        match text.key()?.as_str() {
+            "name" => name = Some(text.json_string(LONGEST_NAME, "a tensor's name")?),
+            "bits_of" if text.peek()? == Some(b'"') => {
+                is_kept = text.json_string_up_to(16)?.as_deref() == Some(DType::BF16.name());
+            }
+            _ => text.skip_json(MAX_NESTED)?,
+        }
+        Ok(())
+    })?;
+    Ok(name.filter(|_| is_kept))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bf16_is_found_among_the_changes() {
+        let named = |names: &[&str]| Kept::Named(names.iter().map(|name| (*name).to_owned()).collect());
+        for (text, found) in [
+            (
+                r#"{"a":[{}],"changes":[{"name":"a","bits_of":"bf16","changes":["x"]}, {"y":1,"name":"b","bits_of":null}]}"#,
+                named(&["a"]),
+            ),
+            (r#"{"changes":[]}"#, named(&[])),
+            (r#"{"changes":[],"bf16_as_u16":true}"#, named(&[])),
+            (r#"{"changes":null}"#, Kept::All(false)),
+            (r#"{"changes":null,"bf16_as_u16":true}"#, Kept::All(true)),
+            (r#"{"changes":null,"bf16_as_u16":false}"#, Kept::All(false)),
+        ] {
+            assert_eq!(kept(text).expect("a receipt"), found, "{text}");
+        }
+        for broken in ["", "[", r#"{"changes":[3]}"#, r#"{"changes":[{"name":"a","bits_of":"bf16"}]"#] {
+            assert!(kept(broken).is_err(), "{broken}");
+        }
+    }
+}
