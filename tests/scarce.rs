@@ -124,3 +124,28 @@ fn the_tool_goes_on_alone() {
     }
     report(&format!("scarce threads: stats, convert and verify of {} files", files.len()));
 }
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_leaves_nothing() {
+    let home = tempfile::tempdir().expect("a folder");
+    let source = data("mxnet/golden/mxnet-1.9.1/checkpoints/mobilenet0_25-0000.params");
+    for (target, args) in [
+        ("x.npz", &[][..]),
+        ("x.safetensors", &[]),
+        ("x/", &[]),
+        ("x.safetensors", &["--shard-size", "500KB"]),
+        ("x.h5", &[]),
+    ] {
+        let mut limited = Command::new("prlimit");
+        limited.arg("--fsize=100000").arg(command(&[]).get_program()).arg("convert").arg(&source);
+        limited.arg("-o").arg(
+            home.path().join(target.trim_end_matches('/')).display().to_string()
+                + if target.ends_with('/') { "/" } else { "" },
+        );
+        let ran = limited.args(args).output().expect("prlimit runs");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(2), "{target}: {said}");
+        assert!(said.contains("too large"), "{target}: {said}");
+        assert_eq!(fs::read_dir(home.path()).expect("listed").count(), 0, "{target}");
+    }
+}

@@ -254,6 +254,7 @@ impl Watch for Spoils {
     }
 }
 
+/// A folder has no second name, so the old set cannot be kept readable.
 #[test]
 fn a_set_that_is_replaced_in_part_has_no_index() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -273,4 +274,63 @@ fn a_set_that_is_replaced_in_part_has_no_index() {
     let before = bytes_of(folder.path());
     written(folder.path(), IfExists::Refuse).expect_err("it exists");
     assert_eq!((bytes_of(folder.path()), index.is_file()), (before, true));
+}
+
+/// A file of six tensors, every byte of which is `value`.
+fn filled(folder: &Path, value: u8) -> PathBuf {
+    let tensors: Vec<String> = (0..6)
+        .map(|i| format!(r#""t{i}":{{"dtype":"U8","shape":[64],"data_offsets":[{},{}]}}"#, 64 * i, 64 * (i + 1)))
+        .collect();
+    let path = folder.join(format!("{value}.safetensors"));
+    fs::write(&path, safetensors(&format!("{{{}}}", tensors.join(",")), &[value; 384])).expect("written");
+    path
+}
+
+/// The values in the files that an index names.
+fn values(index: &Path) -> BTreeSet<u8> {
+    let set = Checkpoint::open(index).expect("opens");
+    assert_eq!(set.entries().len(), 6);
+    set.entries().iter().flat_map(|entry| set.view(entry).expect("readable").to_vec()).collect()
+}
+
+#[test]
+fn four_writers_at_once_leave_the_files_of_one_of_them() {
+    let sources = tempfile::tempdir().expect("a folder");
+    let sources: Vec<Checkpoint> =
+        (1..5).map(|value| Checkpoint::open(filled(sources.path(), value)).expect("opens")).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.safetensors");
+    for round in 0..25 {
+        let if_exists = if round == 0 { IfExists::Refuse } else { IfExists::Replace };
+        let start = std::sync::Barrier::new(4);
+        let write = |source: &Checkpoint| {
+            let target = Target::File { path: &path, if_exists };
+            start.wait();
+            plan(source, &shards_of(64), &target).and_then(|plan| plan.run(&Silent))
+        };
+        let done: Vec<Result<_, Error>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = sources.iter().map(|source| scope.spawn(|| write(source))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let written = done.iter().filter(|done| done.is_ok()).count();
+        assert_eq!(written, if round == 0 { 1 } else { 4 }, "{done:?}");
+        assert_eq!(values(&folder.path().join(INDEX)).len(), 1, "round {round}");
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 7);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_set_that_replaces_a_private_one_is_private_whatever_the_names_of_its_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = Checkpoint::open(filled(folder.path(), 7)).expect("opens");
+    let path = folder.path().join("model.safetensors");
+    let target = Target::File { path: &path, if_exists: IfExists::Replace };
+    let write = |size| plan(&source, &shards_of(size), &target).and_then(|plan| plan.run(&Silent)).expect("written");
+    write(64);
+    fs::set_permissions(folder.path().join(INDEX), fs::Permissions::from_mode(0o600)).expect("set");
+    write(128);
+    let mode = |name: &str| fs::metadata(folder.path().join(name)).expect("there").permissions().mode() & 0o777;
+    assert_eq!((mode(INDEX), mode("model-00001-of-00003.safetensors")), (0o600, 0o600));
 }

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use blob_io::{Checkpoint, Complete, Error, Format, Frame, IfExists, Layout, Output, TensorSpec};
@@ -210,7 +209,7 @@ impl Shards {
     /// Begins all files, the index last.
     pub(crate) fn begin(&self, source: &Checkpoint, if_exists: IfExists) -> Result<Vec<Output>, Error> {
         self.check_paths(source)?;
-        let begun = self.paths().map(|path| Output::create(path, if_exists));
+        let begun = self.paths().map(|path| Output::create_for(&self.index, path, if_exists));
         let mut outputs: Vec<Output> = begun.collect::<Result<_, Error>>()?;
         for (output, shard) in outputs.iter_mut().zip(&self.files) {
             output.set_len(shard.layout.len())?;
@@ -238,19 +237,10 @@ impl Shards {
         Ok((complete, self.len() + text.len() as u64))
     }
 
-    /// Renames all files to their final names: the index last, so that the shards it names exist. An old index is
-    /// removed before that, so that no index ever names a mix of old and new shards.
-    pub(crate) fn publish(&self, complete: Vec<Complete>, if_exists: IfExists) -> Result<(), Error> {
-        if if_exists == IfExists::Replace {
-            match fs::remove_file(&self.index) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                    let file = self.index.display().to_string();
-                    return Err(Error::Io { file, action: "remove the old index".to_owned(), source: e });
-                }
-                _ => {}
-            }
-        }
-        complete.into_iter().try_for_each(Complete::publish)
+    /// Gives all files their names. At every moment an index names files of one output.
+    pub(crate) fn publish(mut complete: Vec<Complete>) -> Result<(), Error> {
+        let index = complete.pop();
+        index.map_or(Ok(()), |index| index.publish_with(complete, &renamed))
     }
 
     /// The index, as Python's `json.dumps(…, indent=2, sort_keys=True)` has it.
@@ -288,6 +278,20 @@ impl Shards {
         }
         Ok(())
     }
+}
+
+/// An index with other names for these files; `None` if it names none of them.
+fn renamed(index: &[u8], names: &BTreeMap<String, String>) -> Option<Vec<u8>> {
+    let mut index: Value = serde_json::from_slice(index).ok()?;
+    let files = index.get_mut("weight_map")?.as_object_mut()?.values_mut();
+    let mut found = false;
+    for file in files {
+        if let Some(other) = file.as_str().and_then(|file| names.get(file)) {
+            *file = json!(other);
+            found = true;
+        }
+    }
+    found.then(|| index.to_string().into_bytes())
 }
 
 /// JSON with every character outside of ASCII escaped.

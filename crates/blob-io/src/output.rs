@@ -4,6 +4,11 @@
 //! locks; knows no format.
 
 mod dir;
+mod disk;
+#[cfg(test)]
+mod failures;
+mod kept;
+mod set;
 mod sibling;
 mod survey;
 
@@ -14,6 +19,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Existing};
 use crate::wire::source::FileSource;
 pub use dir::OutputDir;
+use kept::Kept;
 use sibling::Sibling;
 
 /// What happens to a target that exists.
@@ -49,6 +55,7 @@ enum Backing {
     /// A file in an [`OutputDir`], whose folder is the temporary.
     Inside {
         file: File,
+        kept: Kept,
         sync: bool,
     },
     /// A pipe or a device, which has no positions.
@@ -57,19 +64,34 @@ enum Backing {
 }
 
 impl Output {
-    /// Begins the file `path`. A symbolic link is followed: what it points to is replaced.
+    /// Begins the file `path`. A symbolic link is followed: the file that it points to is replaced.
+    ///
+    /// A file that replaces another can be read by its owner alone until it is complete; then it gets the mode of the
+    /// other, and its owner and group where the system allows that.
     ///
     /// # Errors
-    /// [`Error::Exists`] for a file or a disk that is not to be replaced; [`Error::Request`] for a folder;
-    /// [`Error::Io`].
+    /// [`Error::Exists`] for a file or a disk that is not to be replaced; [`Error::Request`] for a folder and for a
+    /// link to nothing; [`Error::Io`].
     pub fn create(path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
-        let path = path.as_ref();
+        Self::begin(path.as_ref(), if_exists, None)
+    }
+
+    /// As [`Output::create`], for one of the files that `index` will name: where it replaces none, it is protected as
+    /// an index that is there.
+    ///
+    /// # Errors
+    /// As [`Output::create`].
+    pub fn create_for(index: &Path, path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
+        Self::begin(path.as_ref(), if_exists, Some(index))
+    }
+
+    fn begin(path: &Path, if_exists: IfExists, like: Option<&Path>) -> Result<Self, Error> {
         let name = path.display().to_string();
         let backing = if is_written_directly(&name, path, if_exists)? {
             let file = fs::OpenOptions::new().write(true).open(path);
             Backing::Direct(file.map_err(|e| failed(&name, "open", e))?)
         } else {
-            let sibling = Sibling::create(&name, path, if_exists)?;
+            let sibling = Sibling::create(&name, path, if_exists, like)?;
             sibling.remove_stale();
             Backing::Sibling(sibling)
         };
@@ -86,7 +108,7 @@ impl Output {
         let name = path.display().to_string();
         match is_written_directly(&name, path, if_exists)? {
             true => Ok(()),
-            false => Sibling::create(&name, path, if_exists).map(drop),
+            false => Sibling::create(&name, path, if_exists, None).map(drop),
         }
     }
 
@@ -101,8 +123,8 @@ impl Output {
     }
 
     /// A file within a folder that is itself the temporary.
-    fn inside(name: String, file: File, sync: bool) -> Self {
-        Self::new(name, Backing::Inside { file, sync })
+    fn inside(name: String, file: File, kept: Kept, sync: bool) -> Self {
+        Self::new(name, Backing::Inside { file, kept, sync })
     }
 
     /// The target, as it was named.
@@ -132,7 +154,7 @@ impl Output {
     pub fn set_len(&mut self, len: u64) -> Result<(), Error> {
         if let Some(file) = self.file() {
             let action = format!("make it {len} bytes long");
-            file.set_len(len).map_err(|e| failed(&self.name, &action, e))?;
+            disk::set_len(file, len).map_err(|e| failed(&self.name, &action, e))?;
         }
         self.len = Some(len);
         Ok(())
@@ -146,7 +168,7 @@ impl Output {
         let Some(file) = self.file() else {
             return Err(request(&self.name, "cannot be written at an offset: it is a pipe or a device"));
         };
-        write_all_at(file, offset, bytes).map_err(|e| self.write_failed(offset, bytes, e))
+        disk::write_all_at(file, offset, bytes).map_err(|e| self.write_failed(offset, bytes, e))
     }
 
     /// Appends `bytes` to what this function wrote before, for any kind of output.
@@ -156,8 +178,8 @@ impl Output {
     pub fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let pos = self.pos;
         let written = match &mut self.backing {
-            Backing::Sibling(sibling) => write_all_at(sibling.file(), pos, bytes),
-            Backing::Inside { file, .. } => write_all_at(file, pos, bytes),
+            Backing::Sibling(sibling) => disk::write_all_at(sibling.file(), pos, bytes),
+            Backing::Inside { file, .. } => disk::write_all_at(file, pos, bytes),
             Backing::Direct(file) => file.write_all(bytes),
             Backing::Stdout(stdout) => stdout.write_all(bytes),
         };
@@ -196,15 +218,21 @@ impl Output {
         }
         match &mut backing {
             Backing::Sibling(sibling) => sibling.complete(&name)?,
-            Backing::Inside { file, sync: true } => file.sync_all().map_err(|e| failed(&name, "sync", e))?,
-            Backing::Inside { .. } | Backing::Direct(_) => {}
+            Backing::Inside { file, kept, sync } => {
+                kept.protect(file).map_err(|e| failed(&name, "keep the permissions", e))?;
+                if *sync {
+                    disk::sync(file).map_err(|e| failed(&name, "sync", e))?;
+                }
+            }
+            Backing::Direct(_) => {}
             Backing::Stdout(stdout) => stdout.flush().map_err(|e| failed(&name, "flush", e))?,
         }
         Ok(Complete { name, backing })
     }
 }
 
-/// A file that is written to its end and has not got its name yet. Dropping it removes it.
+/// A file that is written to its end and has not got its name yet. Dropping it removes it, unless it is in a folder
+/// or a pipe.
 #[derive(Debug)]
 pub struct Complete {
     name: String,
@@ -284,26 +312,6 @@ fn sibling_failed(name: &str, target: &Path, action: &str, source: io::Error) ->
 
 fn exists(name: &str, target: Existing) -> Error {
     Error::Exists { path: name.to_owned(), target }
-}
-
-#[cfg(unix)]
-fn write_all_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
-    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
-}
-
-#[cfg(windows)]
-fn write_all_at(file: &File, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
-    use std::os::windows::fs::FileExt;
-    while !bytes.is_empty() {
-        match file.seek_write(bytes, offset)? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            n => {
-                offset += n as u64;
-                bytes = &bytes[n..];
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(unix)]
@@ -433,7 +441,7 @@ mod tests {
         // Tests the link that `finish` relies on, without the check before it.
         let folder = folder();
         let target = folder.path().join("x");
-        let sibling = Sibling::create("x", &target, IfExists::Refuse).unwrap();
+        let sibling = Sibling::create("x", &target, IfExists::Refuse, None).unwrap();
         fs::write(&target, "first").unwrap();
         assert!(message(sibling.link("x")).contains("exists"));
         assert_eq!(fs::read(&target).unwrap(), b"first");
@@ -510,13 +518,62 @@ mod tests {
         }
 
         #[test]
-        fn links_are_followed_also_to_nothing() {
+        fn a_file_that_is_replaced_is_as_private_as_before_from_the_first_moment() {
+            let folder = folder();
+            let target = folder.path().join("x");
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            for old in [0o600, 0o640, 0o666, 0o400] {
+                let _ = fs::remove_file(&target);
+                fs::write(&target, "old").unwrap();
+                fs::set_permissions(&target, fs::Permissions::from_mode(old)).unwrap();
+                let mut output = Output::create(&target, IfExists::Replace).unwrap();
+                let temporary = folder.path().join(&names(folder.path())[0]);
+                assert_eq!(mode(&temporary), 0o600, "{temporary:?}");
+                output.write_all(b"new").unwrap();
+                assert_eq!(mode(&temporary), 0o600);
+                let complete = output.complete().unwrap();
+                assert_eq!((mode(&temporary), fs::read(&target).unwrap()), (old, b"old".to_vec()));
+                complete.publish().unwrap();
+                assert_eq!((mode(&target), fs::read(&target).unwrap()), (old, b"new".to_vec()));
+            }
+        }
+
+        #[test]
+        fn the_owner_of_a_replaced_file_stays_where_that_is_allowed() {
+            use std::os::unix::fs::{MetadataExt, chown};
+            let folder = folder();
+            let target = folder.path().join("x");
+            fs::write(&target, "old").unwrap();
+            fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
+            if chown(&target, Some(12345), Some(23456)).is_err() {
+                println!("NOT TESTED: only an administrator may give files away");
+                return;
+            }
+            Output::create(&target, IfExists::Replace).unwrap().finish().unwrap();
+            let new = fs::metadata(&target).unwrap();
+            assert_eq!((new.uid(), new.gid(), new.mode() & 0o777), (12345, 23456, 0o640));
+        }
+
+        #[test]
+        fn links_are_followed_but_not_to_nothing() {
             let folder = folder();
             let (link, far) = (folder.path().join("link"), folder.path().join("sub/x"));
             fs::create_dir(folder.path().join("sub")).unwrap();
             symlink("sub/x", &link).unwrap();
-            Output::create(&link, IfExists::Refuse).unwrap().finish().unwrap();
-            assert!(far.is_file() && link.is_symlink());
+            for if_exists in [IfExists::Refuse, IfExists::Replace] {
+                for refused in [
+                    message(Output::create(&link, if_exists)),
+                    message(Output::check(&link, if_exists)),
+                    message(OutputDir::create(&link, if_exists)),
+                ] {
+                    assert!(refused.contains("is a link to sub/x, where nothing is"), "{refused}");
+                }
+            }
+            assert_eq!(
+                (names(folder.path()), names(&folder.path().join("sub"))),
+                (vec!["link".into(), "sub".into()], vec![])
+            );
+            fs::write(&far, "old").unwrap();
             assert!(message(Output::create(&link, IfExists::Refuse)).contains("exists"));
             let mut output = Output::create(&link, IfExists::Replace).unwrap();
             output.write_all(b"new").unwrap();

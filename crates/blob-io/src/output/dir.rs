@@ -1,26 +1,30 @@
 //! A folder that is being written: a temporary folder beside its target, renamed to it when all its files are written.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Existing};
-use crate::output::sibling::{make_temporary, remove_stale, resolve, temp_path};
+use crate::output::kept::Kept;
+use crate::output::sibling::{OLD, make_temporary, old_name, remove_stale, resolve};
 use crate::output::survey::{Foreign, Found, Snapshot, survey};
-use crate::output::{IfExists, Output, exists, failed, lock_folder, parent, request, sync_folder};
+use crate::output::{IfExists, Output, disk, exists, failed, lock_folder, parent, request, sync_folder};
 
 /// How often [`OutputDir::finish`] tries to take a name that other processes try to take too, and the pause between
 /// tries. Each time, one of the processes succeeds.
 const MAX_SWAPS: usize = 200;
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// The extension of an old folder whose removal has begun.
+const GONE: &str = "gone";
+
 /// A folder that is being written.
 ///
 /// As for [`Output`], the files go to a temporary sibling, `.NAME.blob-tmp-…`, which [`OutputDir::finish`] renames;
 /// dropping it unfinished removes it. After a crash the next one to the same target removes it, on systems where a
-/// folder can be locked.
+/// folder can be locked, and puts an old folder back that the crash left without its name.
 #[derive(Debug)]
 pub struct OutputDir {
     name: String,
@@ -42,7 +46,9 @@ impl OutputDir {
     /// # Errors
     /// [`Error::Request`] if the folder cannot be replaced, or the target is a file; [`Error::Io`].
     pub fn create(path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
-        let begun = Self::begin(path.as_ref(), if_exists)?;
+        let (name, target) = target_of(path.as_ref())?;
+        put_back(&target);
+        let begun = Self::begin(name, target, if_exists)?;
         let target = &begun.target;
         remove_stale(target, &|path| remove_if_free(path, target, &begun.temp));
         Ok(begun)
@@ -54,25 +60,14 @@ impl OutputDir {
     /// # Errors
     /// As [`OutputDir::create`].
     pub fn check(path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
-        Self::begin(path.as_ref(), if_exists)
+        let (name, target) = target_of(path.as_ref())?;
+        Self::begin(name, target, if_exists)
     }
 
-    fn begin(path: &Path, if_exists: IfExists) -> Result<Self, Error> {
-        let name = path.display().to_string();
-        // A trailing `/` would make a dangling link look like a folder.
-        let bare: PathBuf = path.components().collect();
-        let target = resolve(&bare).map_err(|e| failed(&name, "follow the link", e))?;
-        let Some(last) = target.file_name() else {
-            return Err(request(&name, "is not a folder that can be made; name one in it"));
-        };
-        // Drops a trailing `/` or `/.`.
-        let target = target.with_file_name(last);
-        if fs::canonicalize(".").is_ok_and(|current| current.starts_with(&target)) {
-            return Err(request(&name, "is or holds the current folder, which cannot be replaced; name another one"));
-        }
+    fn begin(name: String, target: PathBuf, if_exists: IfExists) -> Result<Self, Error> {
         let there = check(&name, &target, if_exists)?;
         let (temp, lock) = make_temporary(&name, &target, "folder", |temp| {
-            fs::create_dir(&temp)?;
+            Kept::of(&target).create_folder(&temp)?;
             Ok(lock_temporary(&temp).map(|lock| (temp, lock)))
         })?;
         Ok(Self { name, temp, target, if_exists, there, _lock: lock, done: false })
@@ -111,9 +106,9 @@ impl OutputDir {
         }
         let temp = self.temp.join(path);
         fs::create_dir_all(parent(&temp)).map_err(|e| failed(&name, "make the folder", e))?;
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&temp);
-        let file = file.map_err(|e| failed(&name, "create", e))?;
-        Ok(Output::inside(name, file, self.if_exists == IfExists::Replace))
+        let kept = Kept::of(&self.target.join(path));
+        let file = kept.create_file(&temp).map_err(|e| failed(&name, "create", e))?;
+        Ok(Output::inside(name, file, kept, self.if_exists == IfExists::Replace))
     }
 
     /// Renames the folder to its target. Each file must be finished before.
@@ -124,9 +119,11 @@ impl OutputDir {
     /// [`Error::Io`]; [`Error::Request`] if the target has meanwhile become a folder that cannot be replaced. The
     /// target is then unchanged.
     pub fn finish(mut self) -> Result<(), Error> {
+        let kept = Kept::of(&self.target);
+        kept.protect_folder(&self.temp).map_err(|e| failed(&self.name, "keep the permissions", e))?;
         for _ in 0..MAX_SWAPS {
             // A rename replaces only an empty folder.
-            let Err(e) = fs::rename(&self.temp, &self.target) else {
+            let Err(e) = disk::rename(&self.temp, &self.target) else {
                 self.done = true;
                 return Ok(());
             };
@@ -157,23 +154,21 @@ impl OutputDir {
     /// Moves the target, whose state was `before`, away and renames the folder to it. False if another process has
     /// changed the target in the meantime.
     fn swap(&self, before: Option<&Snapshot>) -> Result<bool, Error> {
-        let mut old = temp_path(&self.target).into_os_string();
-        old.push(".old");
-        match fs::rename(&self.target, &old) {
+        let old = old_name(&self.target);
+        match disk::rename(&self.target, &old) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(failed(&self.name, "move the old folder away", e)),
         }
         // The folder that was moved may not be the one that was checked.
-        let old = Path::new(&old);
-        let mut error = match check(&self.name, old, IfExists::Replace) {
+        let mut error = match check(&self.name, &old, IfExists::Replace) {
             Ok(now) => before.zip(now).and_then(|(before, now)| before.changed(&now)),
-            Err(e) => return Err(self.move_back(old, e)),
+            Err(e) => return Err(self.move_back(&old, e)),
         }
         .map(|file| changed(&self.name, &file));
         let mut retry = false;
         if error.is_none()
-            && let Err(e) = fs::rename(&self.temp, &self.target)
+            && let Err(e) = disk::rename(&self.temp, &self.target)
         {
             retry = is_taken(&e);
             error = Some(failed(&self.name, "rename to the target", e));
@@ -182,17 +177,17 @@ impl OutputDir {
             // If the old folder cannot be moved back either, a later run removes it when a folder of ours is at the
             // target.
             Some(_) if retry => {
-                let _ = fs::rename(old, &self.target);
+                let _ = disk::rename(&old, &self.target);
                 Ok(false)
             }
-            Some(error) => Err(self.move_back(old, error)),
+            Some(error) => Err(self.move_back(&old, error)),
             None => Ok(true),
         }
     }
 
     /// Moves the old folder back to its place; returns the error to report.
     fn move_back(&self, old: &Path, error: Error) -> Error {
-        match fs::rename(old, &self.target) {
+        match disk::rename(old, &self.target) {
             Ok(()) => error,
             Err(_) => {
                 request(&self.name, &format!("changed while it was replaced; what was there is now {}", old.display()))
@@ -204,7 +199,7 @@ impl OutputDir {
 impl Drop for OutputDir {
     fn drop(&mut self) {
         if !self.done {
-            let _ = fs::remove_dir_all(&self.temp);
+            let _ = disk::remove_dir_all(&self.temp);
         }
     }
 }
@@ -258,27 +253,68 @@ fn changed(name: &str, file: &str) -> Error {
     request(name, &message)
 }
 
+/// The name and the place of a folder to be written.
+fn target_of(path: &Path) -> Result<(String, PathBuf), Error> {
+    let name = path.display().to_string();
+    // A trailing `/` would make a link to nothing look like a folder.
+    let bare: PathBuf = path.components().collect();
+    let target = resolve(&name, &bare)?;
+    let Some(last) = target.file_name() else {
+        return Err(request(&name, "is not a folder that can be made; name one in it"));
+    };
+    // Drops a trailing `/` or `/.`.
+    let target = target.with_file_name(last);
+    if fs::canonicalize(".").is_ok_and(|current| current.starts_with(&target)) {
+        return Err(request(&name, "is or holds the current folder, which cannot be replaced; name another one"));
+    }
+    Ok((name, target))
+}
+
+/// Gives an old folder its name back, if a crash left it without a new one in its place.
+fn put_back(target: &Path) {
+    if fs::symlink_metadata(target).is_ok() {
+        return;
+    }
+    remove_stale(target, &|path| {
+        if is_named(path, OLD) && matches!(survey(path), Ok(Found::Ours(_))) {
+            // Another process that is replacing the folder now fails to take the name, and tries again.
+            let _ = disk::rename(path, target);
+        }
+    });
+}
+
 /// Removes a temporary folder, other than `own`, that no process has locked. Of an old folder that was moved away,
 /// removes only the files that its receipt lists, and only if there is a folder at the target.
 fn remove_if_free(path: &Path, target: &Path, own: &Path) {
     if path == own || !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
         return;
     }
-    if path.extension() != Some(OsStr::new("old")) {
+    if is_named(path, OLD) {
+        let is_replaced = matches!(survey(target), Ok(Found::Ours(_) | Found::Foreign(_)));
+        // From then on it is nobody's only copy, whatever becomes of the target.
+        let gone = path.with_extension(GONE);
+        if is_replaced && matches!(survey(path), Ok(Found::Ours(_) | Found::Free)) && disk::rename(path, &gone).is_ok()
+        {
+            remove_listed(&gone);
+        }
+    } else if is_named(path, GONE) {
+        remove_listed(path);
+    } else if let Ok(_lock) = lock_folder(path) {
         // Locked until the folder is removed, so that a process that has just created it notices.
-        if let Ok(_lock) = lock_folder(path) {
-            let _ = fs::remove_dir_all(path);
-        }
-        return;
+        let _ = disk::remove_dir_all(path);
     }
-    if !matches!(survey(target), Ok(Found::Ours(_) | Found::Foreign(_))) {
-        return;
-    }
-    match survey(path) {
-        Ok(Found::Ours(old)) => old.remove(path),
-        Ok(Found::Free) => {
-            let _ = fs::remove_dir(path);
-        }
+}
+
+fn is_named(path: &Path, extension: &str) -> bool {
+    path.extension() == Some(OsStr::new(extension))
+}
+
+/// Removes the files that the folder's receipt lists.
+fn remove_listed(folder: &Path) {
+    match survey(folder) {
+        // If this fails, the next run goes on with it.
+        Ok(Found::Ours(old)) => drop(old.remove(folder)),
+        Ok(Found::Free) => drop(disk::remove_dir(folder)),
         _ => {}
     }
 }
@@ -286,6 +322,7 @@ fn remove_if_free(path: &Path, target: &Path, own: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::disk::failing::{Fails, with};
     use crate::receipt::RECEIPT;
 
     /// A receipt that lists these files, with these lengths.
@@ -369,26 +406,88 @@ mod tests {
         let left = home.path().join(".out.blob-tmp-0123456789abcdef");
         fs::create_dir(&left).unwrap();
         fs::write(left.join("a.npy"), "left").unwrap();
-        // The only copy of a folder whose replacement a crash interrupted.
-        let old = home.path().join(".out.blob-tmp-fedcba9876543210.old");
-        fs::create_dir(&old).unwrap();
-        fs::create_dir(old.join("a")).unwrap();
-        fs::write(old.join("a/x.npy"), "1").unwrap();
-        fs::write(old.join(RECEIPT), receipt(&[("a/x.npy", 1)])).unwrap();
         let foreign = home.path().join(".out.blob-tmp-0000000000000000.old");
         fs::create_dir(&foreign).unwrap();
         fs::write(foreign.join("a.txt"), "of another").unwrap();
         let first = OutputDir::create(&target, IfExists::Refuse).unwrap();
-        assert!(!left.exists() && old.exists());
+        assert!(!left.exists());
         let second = OutputDir::create(&target, IfExists::Refuse).unwrap();
         write(&first, "a.npy", b"1");
         first.finish().unwrap();
         drop(second);
         fs::write(target.join(RECEIPT), receipt(&[("a.npy", 1)])).unwrap();
         OutputDir::create(&target, IfExists::Replace).unwrap();
-        assert!(!old.exists());
         fs::remove_dir_all(foreign).unwrap();
         assert_eq!(names(home.path()), ["out"]);
+    }
+
+    /// A folder of two arrays with its receipt.
+    fn ours(at: &Path) {
+        fs::create_dir_all(at.join("a/b")).unwrap();
+        fs::write(at.join("a/b/x.npy"), "1").unwrap();
+        fs::write(at.join("y.npy"), "2").unwrap();
+        fs::write(at.join(RECEIPT), receipt(&[("a/b/x.npy", 1), ("y.npy", 1)])).unwrap();
+    }
+
+    #[test]
+    fn the_only_copy_of_an_interrupted_replacement_gets_its_name_back() {
+        let home = tempfile::tempdir().unwrap();
+        let target = home.path().join("out");
+        ours(&home.path().join(".out.blob-tmp-fedcba9876543210.old"));
+        drop(OutputDir::check(&target, IfExists::Refuse).unwrap());
+        assert_eq!(names(home.path()), [".out.blob-tmp-fedcba9876543210.old"]);
+        let refused = OutputDir::create(&target, IfExists::Refuse).unwrap_err().to_string();
+        assert!(refused.ends_with("exists"), "{refused}");
+        assert_eq!(
+            (names(home.path()), names(&target)),
+            (vec!["out".into()], vec!["a".into(), RECEIPT.into(), "y.npy".into()])
+        );
+    }
+
+    #[test]
+    fn an_interrupted_removal_is_carried_on_wherever_it_stopped() {
+        let home = tempfile::tempdir().unwrap();
+        let target = home.path().join("out");
+        let old = home.path().join(".out.blob-tmp-fedcba9876543210.old");
+        ours(&target);
+        for call in 0.. {
+            ours(&old);
+            let (_, failed) = with(Fails::From(call), || remove_if_free(&old, &target, home.path()));
+            // The target may be gone when the removal goes on.
+            let without = call % 2 == 1 && !old.exists();
+            if without {
+                fs::remove_dir_all(&target).unwrap();
+            }
+            drop(OutputDir::create(&target, IfExists::Replace).unwrap());
+            if without {
+                ours(&target);
+            }
+            assert_eq!((names(home.path()), names(&target).len()), (vec!["out".into()], 3), "{call}");
+            if !failed {
+                assert!(call > 6, "{call}");
+                return;
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_protection_of_a_replaced_folder_stays() {
+        use std::os::unix::fs::PermissionsExt;
+        let home = tempfile::tempdir().unwrap();
+        let target = home.path().join("out");
+        ours(&target);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o750)).unwrap();
+        fs::set_permissions(target.join("y.npy"), fs::Permissions::from_mode(0o640)).unwrap();
+        let dir = OutputDir::create(&target, IfExists::Replace).unwrap();
+        assert_eq!(mode(dir.temporary()), 0o700);
+        let mut file = dir.file("y.npy").unwrap();
+        assert_eq!(mode(&dir.temporary().join("y.npy")), 0o600);
+        file.write_all(b"3").unwrap();
+        file.finish().unwrap();
+        dir.finish().unwrap();
+        assert_eq!((mode(&target), mode(&target.join("y.npy"))), (0o750, 0o640));
     }
 
     #[test]

@@ -10,7 +10,11 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Existing};
 use crate::filenames::floor;
-use crate::output::{IfExists, exists, failed, parent, request, sibling_failed, sync_folder};
+use crate::output::kept::Kept;
+use crate::output::{IfExists, disk, exists, failed, parent, request, sibling_failed, sync_folder};
+
+/// The extension of what is replaced while it has a temporary name. Only who replaces it removes it.
+pub(super) const OLD: &str = "old";
 
 /// How many temporary names are tried. They are random, so a second try is already rare.
 const MAX_TRIES: usize = 16;
@@ -21,20 +25,24 @@ pub(super) struct Sibling {
     temp: PathBuf,
     /// The target with every link resolved.
     target: PathBuf,
+    /// The file whose protection this one gets where it replaces none.
+    like: Option<PathBuf>,
     if_exists: IfExists,
     /// Whether the file has its target's name, so that there is no temporary file to remove.
     done: bool,
 }
 
 impl Sibling {
-    pub(super) fn create(name: &str, path: &Path, if_exists: IfExists) -> Result<Self, Error> {
-        let target = resolve(path).map_err(|e| failed(name, "follow the link", e))?;
+    /// Begins the file. Where it replaces none, it is protected as `like` is, if that exists.
+    pub(super) fn create(name: &str, path: &Path, if_exists: IfExists, like: Option<&Path>) -> Result<Self, Error> {
+        let target = resolve(name, path)?;
         if target.file_name().is_none() {
             return Err(request(name, "is not a file name"));
         }
         make_temporary(name, &target, "file", |temp| {
-            let file = OpenOptions::new().read(true).write(true).create_new(true).open(&temp)?;
-            let sibling = Self { file, temp, target: target.clone(), if_exists, done: false };
+            let (target, like) = (target.clone(), like.map(Path::to_owned));
+            let file = kept(&target, like.as_deref()).create_file(&temp)?;
+            let sibling = Self { file, temp, target, like, if_exists, done: false };
             Ok(sibling.lock().then_some(sibling))
         })
     }
@@ -58,21 +66,36 @@ impl Sibling {
         &self.file
     }
 
-    /// Gives the file the permissions of the one that it replaces, and syncs it.
+    pub(super) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    pub(super) fn if_exists(&self) -> IfExists {
+        self.if_exists
+    }
+
+    /// Gives the file the protection of the one that it replaces, and syncs it then.
     pub(super) fn complete(&self, name: &str) -> Result<(), Error> {
-        let Ok(old) = fs::metadata(&self.target) else { return Ok(()) };
+        let kept = kept(&self.target, self.like.as_deref());
+        kept.protect(&self.file).map_err(|e| failed(name, "keep the permissions", e))?;
+        if !Kept::of(&self.target).replaces() {
+            return Ok(());
+        }
         if self.if_exists == IfExists::Refuse {
             return Err(exists(name, Existing::File));
         }
-        self.file.set_permissions(old.permissions()).map_err(|e| failed(name, "keep the permissions", e))?;
-        self.file.sync_all().map_err(|e| failed(name, "sync", e))
+        self.sync(name)
+    }
+
+    pub(super) fn sync(&self, name: &str) -> Result<(), Error> {
+        disk::sync(&self.file).map_err(|e| failed(name, "sync", e))
     }
 
     pub(super) fn publish(mut self, name: &str) -> Result<(), Error> {
         let replaces = fs::symlink_metadata(&self.target).is_ok();
         match self.if_exists {
             IfExists::Replace => {
-                fs::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename over the target", e))?;
+                disk::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename over the target", e))?;
             }
             IfExists::Refuse => self.link(name)?,
         }
@@ -85,17 +108,17 @@ impl Sibling {
 
     /// Gives the file its name without ever replacing another file: a link fails where a rename would not.
     pub(super) fn link(&self, name: &str) -> Result<(), Error> {
-        match fs::hard_link(&self.temp, &self.target) {
+        match disk::hard_link(&self.temp, &self.target) {
             Ok(()) => {
                 // The target is complete. If the temporary name cannot be removed, the next run removes it.
-                let _ = fs::remove_file(&self.temp);
+                let _ = disk::remove_file(&self.temp);
                 Ok(())
             }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(exists(name, Existing::File)),
             // A file system without links: only a file that appears between this check and the rename would be
             // replaced.
             Err(_) if fs::symlink_metadata(&self.target).is_ok() => Err(exists(name, Existing::File)),
-            Err(_) => fs::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename to the target", e)),
+            Err(_) => disk::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename to the target", e)),
         }
     }
 }
@@ -103,25 +126,27 @@ impl Sibling {
 impl Drop for Sibling {
     fn drop(&mut self) {
         if !self.done {
-            let _ = fs::remove_file(&self.temp);
+            let _ = disk::remove_file(&self.temp);
         }
     }
 }
 
-/// Follows all links, also to a file that does not exist yet.
-pub(super) fn resolve(path: &Path) -> io::Result<PathBuf> {
+fn kept(target: &Path, like: Option<&Path>) -> Kept {
+    let kept = Kept::of(target);
+    like.filter(|_| !kept.replaces()).map_or(kept, Kept::of)
+}
+
+/// Follows all links. Through a link to nothing, something would be made where nobody has named it.
+pub(super) fn resolve(name: &str, path: &Path) -> Result<PathBuf, Error> {
     if let Ok(real) = fs::canonicalize(path) {
         return Ok(real);
     }
-    let mut path = path.to_owned();
-    // Linux follows at most 40 links.
-    for _ in 0..40 {
-        match fs::read_link(&path) {
-            Ok(to) => path = parent(&path).join(to),
-            Err(_) => return Ok(path),
+    match fs::read_link(path) {
+        Ok(to) => {
+            Err(request(name, &format!("is a link to {}, where nothing is; name that path itself", to.display())))
         }
+        Err(_) => Ok(path.to_owned()),
     }
-    Err(io::Error::other("too many links"))
 }
 
 /// Makes a temporary file or folder beside `target` under a new name; `make` returns `None` if another process has
@@ -151,6 +176,13 @@ pub(super) fn temp_path(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
+/// A new temporary name beside `target` for what it replaces.
+pub(super) fn old_name(target: &Path) -> PathBuf {
+    let mut name = temp_path(target).into_os_string();
+    name.push(format!(".{OLD}"));
+    PathBuf::from(name)
+}
+
 /// The prefix of all temporary names of a target.
 fn prefix(target: &Path) -> OsString {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
@@ -176,12 +208,13 @@ pub(super) fn remove_stale(target: &Path, remove: &dyn Fn(&Path)) {
 
 /// Removes a temporary file that no process has locked.
 fn remove_if_free(path: &Path) {
-    if !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()) {
+    let is_old = path.extension().is_some_and(|end| end == OLD);
+    if is_old || !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()) {
         return;
     }
     if let Ok(file) = OpenOptions::new().write(true).open(path)
         && file.try_lock().is_ok()
     {
-        let _ = fs::remove_file(path);
+        let _ = disk::remove_file(path);
     }
 }

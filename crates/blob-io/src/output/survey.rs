@@ -2,7 +2,7 @@
 //!
 //! Checks names, lengths and times; reads only the receipt.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::fs::{self, Metadata};
 use std::io;
@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use crate::error::ReadError;
 use crate::folder::listing;
+use crate::output::disk::{self, optional};
 use crate::receipt::RECEIPT;
 use crate::wire::source::FileSource;
 
@@ -30,8 +31,12 @@ pub(super) enum Found {
 }
 
 /// The files of a folder at one point in time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Snapshot(BTreeMap<String, Stamp>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Snapshot {
+    files: BTreeMap<String, Stamp>,
+    /// The folders in it that hold listed files or did.
+    folders: BTreeSet<String>,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
@@ -50,35 +55,32 @@ impl Snapshot {
     /// A file that has changed since. `None` if the receipt has changed, because another conversion has put its own
     /// folder there. Missing files are ignored: another process may be removing the folder.
     pub(super) fn changed(&self, now: &Self) -> Option<String> {
-        let receipt = |of: &Self| of.0.get(RECEIPT).cloned();
+        let receipt = |of: &Self| of.files.get(RECEIPT).cloned();
         if receipt(self) != receipt(now) {
             return None;
         }
-        let mut differing = now.0.iter().filter(|(file, stamp)| self.0.get(*file) != Some(*stamp));
+        let mut differing = now.files.iter().filter(|(file, stamp)| self.files.get(*file) != Some(*stamp));
         differing.next().map(|(file, _)| file.clone())
     }
 
     /// Whether the folder at `root` still has this receipt.
     pub(super) fn is_current(&self, root: &Path) -> bool {
         let receipt = fs::metadata(root.join(RECEIPT)).ok();
-        receipt.map(|meta| Stamp::of(&meta)) == self.0.get(RECEIPT).cloned()
+        receipt.map(|meta| Stamp::of(&meta)) == self.files.get(RECEIPT).cloned()
     }
 
     /// Removes these files and the folders that become empty. The receipt is removed last, so that the rest is still
-    /// recognised as ours after an interruption.
-    pub(super) fn remove(&self, root: &Path) {
-        let mut folders = HashSet::new();
-        for file in self.0.keys().filter(|file| *file != RECEIPT) {
-            let _ = fs::remove_file(root.join(file));
-            folders.extend(ancestors(file));
+    /// recognised as ours after an interruption or an error.
+    pub(super) fn remove(&self, root: &Path) -> io::Result<()> {
+        for file in self.files.keys().filter(|file| *file != RECEIPT) {
+            optional(disk::remove_file(&root.join(file)))?;
         }
-        let mut folders: Vec<&str> = folders.into_iter().collect();
-        folders.sort_unstable_by_key(|folder| std::cmp::Reverse(folder.len()));
-        for folder in folders {
-            let _ = fs::remove_dir(root.join(folder));
+        // A folder comes before those in it.
+        for folder in self.folders.iter().rev() {
+            optional(disk::remove_dir(&root.join(folder)))?;
         }
-        let _ = fs::remove_file(root.join(RECEIPT));
-        let _ = fs::remove_dir(root);
+        optional(disk::remove_file(&root.join(RECEIPT)))?;
+        optional(disk::remove_dir(root))
     }
 }
 
@@ -126,13 +128,13 @@ fn survey_once(folder: &Path) -> io::Result<Found> {
     let mut walk = Walk {
         folders: listed.keys().flat_map(|file| ancestors(file)).collect(),
         listed: &listed,
-        snapshot: BTreeMap::new(),
+        snapshot: Snapshot::default(),
         foreign: Foreign::default(),
     };
     walk.folder(folder, "")?;
     walk.foreign.0.sort_unstable();
     Ok(match walk.foreign.0.is_empty() {
-        true => Found::Ours(Snapshot(walk.snapshot)),
+        true => Found::Ours(walk.snapshot),
         false => Found::Foreign(walk.foreign),
     })
 }
@@ -169,7 +171,7 @@ struct Walk<'a> {
     /// Files, with their lengths if known.
     listed: &'a HashMap<String, Option<u64>>,
     folders: HashSet<&'a str>,
-    snapshot: BTreeMap<String, Stamp>,
+    snapshot: Snapshot,
     foreign: Foreign,
 }
 
@@ -187,6 +189,7 @@ impl Walk<'_> {
                 self.foreign.0.push(name);
             } else if kind.is_dir() && self.folders.contains(&*name) {
                 self.folder(&entry.path(), &format!("{name}/"))?;
+                self.snapshot.folders.insert(name);
             } else if kind.is_dir() {
                 self.foreign.0.push(name + "/");
             } else if let (true, Some(len)) = (kind.is_file(), self.listed.get(&name)) {
@@ -194,7 +197,7 @@ impl Walk<'_> {
                 if len.is_some_and(|len| len != meta.len()) {
                     self.foreign.0.push(format!("{name} (changed since)"));
                 } else {
-                    self.snapshot.insert(name, Stamp::of(&meta));
+                    self.snapshot.files.insert(name, Stamp::of(&meta));
                 }
             } else {
                 self.foreign.0.push(name);

@@ -117,6 +117,12 @@ fn read_exact_at(file: &File, mut offset: u64, mut buf: &mut [u8]) -> io::Result
     Ok(())
 }
 
+/// Other systems, such as WebAssembly in a browser, have no files.
+#[cfg(not(any(unix, windows)))]
+fn read_exact_at(_: &File, _: u64, _: &mut [u8]) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Bytes in memory, owned or `'static`.
 #[derive(Debug)]
 pub struct Bytes<B>(pub B);

@@ -1,0 +1,156 @@
+//! The calls that change the disk, in one place, so that tests let each of them fail in turn.
+//!
+//! Thin: every function is the call of the standard library that it names.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+pub(super) fn create(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    may_fail()?;
+    options.open(path)
+}
+
+pub(super) fn create_dir(options: &fs::DirBuilder, path: &Path) -> io::Result<()> {
+    may_fail()?;
+    options.create(path)
+}
+
+pub(super) fn set_len(file: &File, len: u64) -> io::Result<()> {
+    may_fail()?;
+    within_limit(len)?;
+    file.set_len(len)
+}
+
+pub(super) fn sync(file: &File) -> io::Result<()> {
+    may_fail()?;
+    file.sync_all()
+}
+
+pub(super) fn set_permissions(file: &File, permissions: fs::Permissions) -> io::Result<()> {
+    may_fail()?;
+    file.set_permissions(permissions)
+}
+
+pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    may_fail()?;
+    fs::rename(from, to)
+}
+
+pub(super) fn hard_link(from: &Path, to: &Path) -> io::Result<()> {
+    may_fail()?;
+    fs::hard_link(from, to)
+}
+
+pub(super) fn remove_file(path: &Path) -> io::Result<()> {
+    may_fail()?;
+    fs::remove_file(path)
+}
+
+pub(super) fn remove_dir(path: &Path) -> io::Result<()> {
+    may_fail()?;
+    fs::remove_dir(path)
+}
+
+pub(super) fn remove_dir_all(path: &Path) -> io::Result<()> {
+    may_fail()?;
+    fs::remove_dir_all(path)
+}
+
+/// Success also where there was nothing to rename, link or remove.
+pub(super) fn optional(done: io::Result<()>) -> io::Result<()> {
+    done.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
+}
+
+#[cfg(unix)]
+pub(super) fn write_all_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    may_fail()?;
+    within_limit(offset.saturating_add(bytes.len() as u64))?;
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+/// Refuses to go past the largest file that this process may write (`ulimit -f`): the signal of the system would end
+/// the process, and leave the temporary file.
+#[cfg(unix)]
+fn within_limit(len: u64) -> io::Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if limit.is_some_and(|limit| len > limit) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn within_limit(_: u64) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(windows)]
+pub(super) fn write_all_at(file: &File, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    may_fail()?;
+    while !bytes.is_empty() {
+        match file.seek_write(bytes, offset)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            n => {
+                offset += n as u64;
+                bytes = &bytes[n..];
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Other systems, such as WebAssembly in a browser, have no files.
+#[cfg(not(any(unix, windows)))]
+pub(super) fn write_all_at(_: &File, _: u64, _: &[u8]) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(not(test))]
+#[expect(clippy::unnecessary_wraps, reason = "it fails in tests")]
+fn may_fail() -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+use failing::may_fail;
+
+/// Failures on request, for the calls of one thread.
+#[cfg(test)]
+pub(super) mod failing {
+    use std::cell::Cell;
+    use std::io;
+
+    /// Which calls fail.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Fails {
+        /// The one of this number, counted from 0.
+        Once(usize),
+        /// That one and all later ones. Nothing is tidied up after it: the disk is as a killed process leaves it.
+        From(usize),
+    }
+
+    thread_local! {
+        static FAILS: Cell<Option<(Fails, usize)>> = const { Cell::new(None) };
+    }
+
+    /// Runs `work` with these failures; returns its result, and whether a call has failed.
+    pub(crate) fn with<T>(fails: Fails, work: impl FnOnce() -> T) -> (T, bool) {
+        FAILS.set(Some((fails, 0)));
+        let done = work();
+        let calls = FAILS.take().map_or(0, |(_, calls)| calls);
+        let (Fails::Once(first) | Fails::From(first)) = fails;
+        (done, calls > first)
+    }
+
+    pub(super) fn may_fail() -> io::Result<()> {
+        let Some((fails, call)) = FAILS.get() else { return Ok(()) };
+        FAILS.set(Some((fails, call + 1)));
+        match fails {
+            Fails::Once(at) if call == at => Err(io::Error::other("made to fail")),
+            Fails::From(first) if call >= first => Err(io::Error::other("made to fail")),
+            _ => Ok(()),
+        }
+    }
+}

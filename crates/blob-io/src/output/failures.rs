@@ -1,0 +1,128 @@
+//! Every call that changes the disk fails in turn, once or with all that follow it, as when the process is killed: the
+//! target is the old or the new one, whole, and the next run leaves nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use super::disk::failing::{Fails, with};
+use super::{Complete, IfExists, Output, OutputDir};
+use crate::error::Error;
+use crate::receipt::RECEIPT;
+
+/// A way to write `text` below a folder, and to read what a user finds there.
+struct Case {
+    name: &'static str,
+    write: fn(&Path, IfExists, &str) -> Result<(), Error>,
+    read: fn(&Path) -> Option<String>,
+}
+
+const CASES: [Case; 3] = [
+    Case { name: "file", write: file, read: |home| fs::read_to_string(home.join("x")).ok() },
+    Case { name: "folder", write: folder, read: |home| whole(&home.join("out"), &["a/x.npy", "y.npy"]) },
+    Case { name: "set", write: set, read: indexed },
+];
+
+fn file(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
+    let mut output = Output::create(home.join("x"), if_exists)?;
+    output.set_len(text.len() as u64)?;
+    output.write_all(text.as_bytes())?;
+    output.finish()
+}
+
+fn folder(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
+    let dir = OutputDir::create(home.join("out"), if_exists)?;
+    let listed =
+        r#"{"contents":[{"name":"n","file":"a/x.npy","file_bytes":3},{"name":"m","file":"y.npy","file_bytes":3}]}"#;
+    for (path, content) in [("a/x.npy", text), ("y.npy", text), (RECEIPT, listed)] {
+        let mut output = dir.file(path)?;
+        output.write_all(content.as_bytes())?;
+        output.finish()?;
+    }
+    dir.finish()
+}
+
+/// The text of which all these files are, if they are there and agree.
+fn whole(folder: &Path, files: &[&str]) -> Option<String> {
+    let texts: Option<BTreeSet<String>> = files.iter().map(|file| fs::read_to_string(folder.join(file)).ok()).collect();
+    let mut texts = texts?.into_iter();
+    let text = texts.next()?;
+    Some(texts.next().map_or(text, |_| "a mix".to_owned()))
+}
+
+/// Three files and an index of their names, a line for each.
+fn set(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
+    let index = home.join("index");
+    let complete = |name: &str, text: &str| {
+        let mut output = Output::create_for(&index, home.join(name), if_exists)?;
+        output.write_all(text.as_bytes())?;
+        output.complete()
+    };
+    let files: Vec<Complete> = ["1", "2", "3"].iter().map(|name| complete(name, text)).collect::<Result<_, Error>>()?;
+    complete("index", "1\n2\n3")?.publish_with(files, &renamed)
+}
+
+fn renamed(index: &[u8], names: &BTreeMap<String, String>) -> Option<Vec<u8>> {
+    let index = std::str::from_utf8(index).ok()?;
+    let lines: Vec<&str> = index.lines().map(|line| names.get(line).map_or(line, |other| other)).collect();
+    Some(lines.join("\n").into_bytes())
+}
+
+fn indexed(home: &Path) -> Option<String> {
+    let index = fs::read_to_string(home.join("index")).ok()?;
+    Some(whole(home, &index.lines().collect::<Vec<_>>()).unwrap_or_else(|| "a file is missing".to_owned()))
+}
+
+/// The names below a folder, without temporary ones.
+fn names(home: &Path) -> (BTreeSet<String>, usize) {
+    let listing = fs::read_dir(home).expect("listed");
+    let all = listing.map(|entry| entry.expect("listed").file_name().into_string().expect("text"));
+    let (temporary, named): (BTreeSet<_>, _) = all.partition(|name| name.contains("blob-tmp"));
+    (named, temporary.len())
+}
+
+/// A case with one failure, from a state of its own.
+fn fails(case: &Case, fails: Fails, if_exists: IfExists) -> bool {
+    let home = tempfile::tempdir().expect("a folder");
+    let home = home.path();
+    let about = format!("{}, {fails:?}, {if_exists:?}", case.name);
+    let old = (if_exists == IfExists::Replace).then(|| "old".to_owned());
+    if old.is_some() {
+        (case.write)(home, IfExists::Refuse, "old").expect("written");
+    }
+    let (before, _) = names(home);
+    let (done, failed) = with(fails, || (case.write)(home, if_exists, "new"));
+    let mut found = (case.read)(home);
+    if found.is_none() && old.is_some() {
+        // Killed between two renames: the next run gives the old folder its name back, whether it replaces it or not.
+        assert!(case.name == "folder" && matches!(fails, Fails::From(_)), "{about}");
+        OutputDir::create(home.join("out"), IfExists::Refuse).expect_err("it is back");
+        found = (case.read)(home);
+    }
+    let is_new = found.as_deref() == Some("new");
+    assert!(is_new || found == old, "{about}: {found:?}, {done:?}");
+    let (after, temporary) = names(home);
+    if let Fails::Once(_) = fails {
+        assert_eq!(done.is_ok(), is_new, "{about}: {done:?}");
+        assert!(is_new || after == before, "{about}: {after:?}");
+        assert!(is_new || temporary <= 1, "{about}: {temporary} temporary files");
+    }
+    // A killed process may have named some files where there were none; these are replaced only when asked.
+    (case.write)(home, IfExists::Replace, "now").unwrap_or_else(|e| panic!("{about}: {e}"));
+    assert_eq!((case.read)(home).as_deref(), Some("now"), "{about}");
+    assert_eq!(names(home).1, 0, "{about}: {:?}", names(home));
+    failed
+}
+
+#[test]
+fn whatever_fails_the_old_or_the_new_is_whole_and_the_next_run_cleans_up() {
+    for case in &CASES {
+        for if_exists in [IfExists::Refuse, IfExists::Replace] {
+            for kind in [Fails::Once, Fails::From] {
+                let calls = (0..200).take_while(|call| fails(case, kind(*call), if_exists)).count();
+                assert!((3..199).contains(&calls), "{}: {calls}", case.name);
+                println!("{} {if_exists:?}: {calls} calls fail", case.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Files and the index that names them get their names together: at every moment the index names files of one output,
+//! also if the process is killed.
+//!
+//! The old files stay under names of their own, and the old index names them there, until all new files have their
+//! names. Relies on hard links; without them the old index goes first. Processes take turns by a lock on the folder.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::{Error, Existing};
+use crate::output::disk::optional;
+use crate::output::sibling::{OLD, Sibling, old_name, remove_stale, temp_path};
+use crate::output::{Backing, Complete, IfExists, disk, exists, failed, lock_folder, parent, request, sync_folder};
+
+/// The largest index that is kept readable while its files are replaced; a larger one is removed first.
+const MAX_INDEX: u64 = 64 << 20;
+
+/// How often the folder's lock is tried, a minute in all. It is held for some renames.
+const MAX_LOCKS: usize = 12_000;
+const PAUSE: Duration = Duration::from_millis(5);
+
+impl Complete {
+    /// Gives `files` and then this index of them their names. Files that exist, and the old index, are replaced as this
+    /// index may replace them; all in one folder.
+    ///
+    /// At every moment an index in the folder names files of one output, the old or the new one. While the new files
+    /// get their names, it is the old index with other names for the old files, as `renamed` writes it, which gets each
+    /// name with the other one; `None` if the index names none of them.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Exists`] for a file that is not to be replaced; [`Error::Request`] for a pipe or a
+    /// device. The old output can then still be read by its index.
+    pub fn publish_with(
+        self,
+        files: Vec<Self>,
+        renamed: &dyn Fn(&[u8], &BTreeMap<String, String>) -> Option<Vec<u8>>,
+    ) -> Result<(), Error> {
+        let index = Member::new(self)?;
+        let files: Vec<Member> = files.into_iter().map(Member::new).collect::<Result<_, Error>>()?;
+        let _lock = wait_for(&index)?;
+        match index.sibling.if_exists() {
+            IfExists::Refuse => add(files, index),
+            IfExists::Replace => replace(files, index, renamed),
+        }
+    }
+}
+
+/// A complete file of the set.
+struct Member {
+    name: String,
+    sibling: Sibling,
+}
+
+impl Member {
+    fn new(complete: Complete) -> Result<Self, Error> {
+        let Complete { name, backing } = complete;
+        match backing {
+            Backing::Sibling(sibling) => Ok(Self { name, sibling }),
+            _ => Err(request(&name, "is a pipe or a device, and no place for one of several files")),
+        }
+    }
+
+    fn target(&self) -> &Path {
+        self.sibling.target()
+    }
+
+    fn is_there(&self) -> bool {
+        fs::symlink_metadata(self.target()).is_ok()
+    }
+
+    fn publish(self) -> Result<(), Error> {
+        self.sibling.publish(&self.name)
+    }
+}
+
+/// Waits for the folder's lock; `None` where a folder cannot be locked.
+fn wait_for(index: &Member) -> Result<Option<File>, Error> {
+    let folder = parent(index.target());
+    for _ in 0..MAX_LOCKS {
+        match lock_folder(&folder) {
+            Ok(lock) => return Ok(Some(lock)),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            Err(TryLockError::Error(_)) => return Ok(None),
+        }
+    }
+    Err(request(&index.name, "could not take its name: other processes hold the folder"))
+}
+
+/// Names the files where none of them exists.
+fn add(files: Vec<Member>, index: Member) -> Result<(), Error> {
+    if let Some(there) = files.iter().chain([&index]).find(|member| member.is_there()) {
+        return Err(exists(&there.name, Existing::File));
+    }
+    let mut named = Vec::new();
+    for member in files.into_iter().chain([index]) {
+        let target = member.target().to_owned();
+        if let Err(e) = member.publish() {
+            named.iter().for_each(|path: &PathBuf| drop(disk::remove_file(path)));
+            return Err(e);
+        }
+        named.push(target);
+    }
+    Ok(())
+}
+
+/// Names the files in place of those that exist.
+fn replace(
+    files: Vec<Member>,
+    index: Member,
+    renamed: &dyn Fn(&[u8], &BTreeMap<String, String>) -> Option<Vec<u8>>,
+) -> Result<(), Error> {
+    // What the index names must be on the disk before the index is.
+    if index.is_there() || files.iter().any(Member::is_there) {
+        files.iter().chain([&index]).try_for_each(|member| member.sibling.sync(&member.name))?;
+    }
+    let (folder, target) = (parent(index.target()), index.target().to_owned());
+    let added: Vec<PathBuf> = files.iter().filter(|file| !file.is_there()).map(|file| file.target().into()).collect();
+    let old = Old::set_aside(&files, &index, renamed)?;
+    let done = files.into_iter().try_for_each(Member::publish).and_then(|()| {
+        sync_folder(&folder);
+        index.publish()
+    });
+    if done.is_ok() {
+        remove_stale(&target, &|path| remove_old(path));
+    } else {
+        // If this fails too, the old index goes on naming the old files where they are now.
+        let _ = old.map_or(Ok(()), Old::put_back);
+        added.iter().for_each(|file| drop(disk::remove_file(file)));
+    }
+    done
+}
+
+/// Removes an old file that no index names any more. Called under the folder's lock.
+fn remove_old(path: &Path) {
+    if path.extension().is_some_and(|end| end == OLD) {
+        let _ = disk::remove_file(path);
+    }
+}
+
+/// The old files under names of their own, beside the new ones, and the index as it was.
+struct Old {
+    /// Each file that gets a new one, and its other name.
+    files: Vec<(PathBuf, PathBuf)>,
+    index: (PathBuf, PathBuf),
+}
+
+impl Old {
+    /// Gives the old files second names, and the old index names them by these. `None` if there is no old index that
+    /// names a file to be replaced, or if it is removed because links cannot be made.
+    fn set_aside(
+        files: &[Member],
+        index: &Member,
+        renamed: &dyn Fn(&[u8], &BTreeMap<String, String>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Self>, Error> {
+        let Some(text) = read(index.target()).map_err(|e| failed(&index.name, "read the old index", e))? else {
+            return Ok(None);
+        };
+        let beside = |target: &Path| (target.to_owned(), old_name(index.target()));
+        let old =
+            Self { files: files.iter().map(|file| beside(file.target())).collect(), index: beside(index.target()) };
+        let Some(text) = text else { return old.without_links(index) };
+        let Some(text) = renamed(&text, &old.names()) else { return Ok(None) };
+        // An old output may lack a file that its index names.
+        if old.pairs().try_for_each(|(file, other)| optional(disk::hard_link(file, other))).is_err() {
+            return old.without_links(index);
+        }
+        let written = Sibling::create(&index.name, index.target(), IfExists::Replace, None).and_then(|sibling| {
+            disk::write_all_at(sibling.file(), 0, &text).map_err(|e| failed(&index.name, "write", e))?;
+            sibling.complete(&index.name)?;
+            sync_folder(&parent(index.target()));
+            sibling.publish(&index.name)
+        });
+        match written {
+            Ok(()) => Ok(Some(old)),
+            Err(e) => {
+                old.forget();
+                Err(e)
+            }
+        }
+    }
+
+    /// The names of the files, each with its other name, as an index has them.
+    fn names(&self) -> BTreeMap<String, String> {
+        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.files.iter().map(|(file, other)| (name(file), name(other))).collect()
+    }
+
+    /// Without second names the old index would name a mix.
+    fn without_links(self, index: &Member) -> Result<Option<Self>, Error> {
+        self.forget();
+        disk::remove_file(index.target()).map_err(|e| failed(&index.name, "remove the old index", e))?;
+        Ok(None)
+    }
+
+    /// Gives the old files their names back, and then the old index its own, which names them again.
+    fn put_back(self) -> io::Result<()> {
+        for (file, other) in self.pairs() {
+            // The second name stays until the end, because the index names it.
+            let third = temp_path(&self.index.0);
+            optional(disk::hard_link(other, &third))?;
+            let renamed = optional(disk::rename(&third, file));
+            // A rename to another name of the same file does nothing.
+            let _ = disk::remove_file(&third);
+            renamed?;
+        }
+        self.forget();
+        Ok(())
+    }
+
+    fn forget(&self) {
+        self.pairs().for_each(|(_, other)| drop(disk::remove_file(other)));
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = &(PathBuf, PathBuf)> {
+        self.files.iter().chain([&self.index])
+    }
+}
+
+/// The old index: `None` where there is none, `Some(None)` where it is too large.
+fn read(index: &Path) -> io::Result<Option<Option<Vec<u8>>>> {
+    let file = match File::open(index) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let mut text = Vec::new();
+    file.take(MAX_INDEX + 1).read_to_end(&mut text)?;
+    Ok(Some((text.len() as u64 <= MAX_INDEX).then_some(text)))
+}
