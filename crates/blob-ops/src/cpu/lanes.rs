@@ -63,8 +63,13 @@ pub(crate) use with_element;
 pub(crate) trait Element {
     /// What kernels compute in.
     type Lane: Lane;
+    /// The bytes of one element.
+    type Raw: Pod;
     /// Bytes of an element.
-    const SIZE: usize;
+    const SIZE: usize = size_of::<Self::Raw>();
+
+    /// One element.
+    fn lane(raw: Self::Raw) -> Self::Lane;
 
     /// The lanes of at most [`BLOCK`] whole elements: the bytes themselves where type and alignment allow.
     fn lanes<'a>(bytes: &'a [u8], scratch: &'a mut Scratch) -> &'a [Self::Lane];
@@ -164,7 +169,11 @@ macro_rules! stored_as_lanes {
     ($($element:ty)*) => { $(
         impl Element for $element {
             type Lane = $element;
-            const SIZE: usize = size_of::<$element>();
+            type Raw = [u8; size_of::<$element>()];
+            #[inline(always)]
+            fn lane(raw: Self::Raw) -> $element {
+                <$element>::from_ne_bytes(raw)
+            }
             #[inline(always)]
             fn lanes<'a>(bytes: &'a [u8], scratch: &'a mut Scratch) -> &'a [$element] {
                 bytemuck::try_cast_slice(bytes).unwrap_or_else(|_| {
@@ -185,13 +194,17 @@ macro_rules! converted {
     ($element:ty, $lane:ty, $size:literal, $convert:expr) => {
         impl Element for $element {
             type Lane = $lane;
-            const SIZE: usize = $size;
+            type Raw = [u8; $size];
+            #[inline(always)]
+            fn lane(raw: Self::Raw) -> $lane {
+                $convert(raw)
+            }
             #[inline(always)]
             fn lanes<'a>(bytes: &'a [u8], scratch: &'a mut Scratch) -> &'a [$lane] {
                 let raw = bytes.as_chunks::<$size>().0;
                 let lanes = scratch.lanes(raw.len());
                 for (lane, raw) in lanes.iter_mut().zip(raw) {
-                    *lane = $convert(*raw);
+                    *lane = Self::lane(*raw);
                 }
                 lanes
             }
