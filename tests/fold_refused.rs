@@ -123,9 +123,9 @@ fn the_diffs_of_what_is_folded_are_left_out() {
         let options = Options::new(format).transform(fold.clone());
         let planned = plan(&source, &options, &Target::Stdout).unwrap_or_else(|e| panic!("{e}"));
         assert!(planned.notes().contains(&"fold: the diffs of folded tensors are left out, 4 of them".to_owned()));
-        let left = planned.left_out().iter().filter(|(_, reason)| reason == "the diff of a folded tensor");
+        let left = planned.left_out().iter().filter(|left| left.reason == "the diff of a folded tensor");
         assert_eq!(
-            left.map(|(name, _)| &**name).collect::<Vec<_>>(),
+            left.map(|left| &*left.name).collect::<Vec<_>>(),
             ["c/0.diff", "bn/0.diff", "bn/1.diff", "bn/2.diff"]
         );
         let out = to_bytes(&source, &options).unwrap_or_else(|e| panic!("{e}"));

@@ -68,7 +68,9 @@ fn mean_and_variance_are_divided_as_caffe_divides() {
         assert_eq!(value(&all, "bn/1"), [0.7 * scale, 9.0 * scale]);
         assert_eq!(all.len(), 2);
         let planned = plan(&source, &options, &Target::Stdout).expect("plans");
-        assert_eq!(planned.left_out(), [("bn/2".to_owned(), "bn/0 and bn/1 are divided by it".to_owned())]);
+        let left_out: Vec<(&str, &str)> = planned.left_out().iter().map(|left| (&*left.name, &*left.reason)).collect();
+        assert_eq!(left_out, [("bn/2", "bn/0 and bn/1 are divided by it")]);
+        assert!(planned.left_out()[0].is_asked);
         assert_eq!(planned.notes(), ["bn: mean and variance of 1 layer divided by their factor"]);
     }
     let source = file(Format::Npz, &[("bn/0", &[1], &[1.0]), ("bn/1", &[1], &[1.0]), ("bn/2", &[2], &[1.0, 1.0])]);

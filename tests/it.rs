@@ -52,6 +52,7 @@ mod writer; // `Writer` over tensors of every kind, also ones that give other by
 mod written; // safetensors and npy, against other people's readers and writers
 
 // Conversions.
+mod changes; // what a conversion changes is said, and nothing else
 mod convert; // every golden to safetensors and npz, by other readers too; receipts; hostile names
 mod damaged; // a converted file that was damaged never passes `verify`
 mod fold_net; // the folded layers are removed from the net's description

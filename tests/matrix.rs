@@ -1,17 +1,17 @@
 //! Converts every small golden file to every written format. The result opens as that format, passes `verify` against
-//! its source, and has the same digest exactly if the tensors are the same. A conversion that is refused leaves no
-//! file.
+//! its source, has the same digest exactly if the tensors are the same, and differs in what the plan warns of alone. A
+//! conversion that is refused leaves no file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use blob_convert::digest::{self as digests, Algorithm, Subject};
 use blob_convert::verify::{self, Remark};
-use blob_convert::{Options, Silent};
+use blob_convert::{Options, Silent, Target, plan};
 use blob_io::mxnet::Version;
-use blob_io::{Checkpoint, Format, OpenOptions};
+use blob_io::{Checkpoint, Format, IfExists, OpenOptions};
 
-use crate::support::conversion::to_file;
+use crate::changes::check_said;
 use crate::support::{Folder, data, report};
 
 /// Larger files would add time, but no other forms.
@@ -34,7 +34,9 @@ fn goldens(folder: &Path, found: &mut Vec<PathBuf>) {
 fn converted(source: &Checkpoint, to: Format, options: &Options, folder: &Folder) -> Option<Checkpoint> {
     let path = folder.path().join("out").with_extension(to.extensions().first().unwrap_or(&"bin"));
     let what = format!("{} to {to}", source.name());
-    if let Err(error) = to_file(source, options, &path) {
+    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let done = plan(source, options, &target).and_then(|plan| plan.run(&Silent).map(|_| plan.changes()));
+    if let Err(error) = &done {
         let said = error.to_string();
         assert!(said.len() > 20, "{what}: {said}");
         assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0, "{what}: {said}");
@@ -45,6 +47,9 @@ fn converted(source: &Checkpoint, to: Format, options: &Options, folder: &Folder
             .flatten();
     }
     let written = OpenOptions::new().from(to).open(&path).unwrap_or_else(|e| panic!("{what}: {e}"));
+    if !options.dense {
+        check_said(source, &written, &done.unwrap_or_default());
+    }
     let equal = verify::against(&written, source, &Silent, &mut |remark| {
         assert!(matches!(remark, Remark::Note(_)), "{what}: {remark:?}");
     });

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use blob_convert::change::Effect;
 use blob_convert::transform::{
     Amount, Compute, Context, Dtype, Inputs, Made, Misfit, Outcome, Spec, Stream, Transform,
 };
@@ -47,6 +48,17 @@ fn bytes(file: &Checkpoint, name: &str) -> Vec<u8> {
     file.view(file.entry(name).unwrap_or_else(|| panic!("no {name:?}"))).expect("views").into_owned()
 }
 
+/// The values of floats, by the half crate.
+fn floats(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+    let value = |bytes: &[u8]| match (dtype, bytes) {
+        (DType::F16, [a, b]) => f16::from_le_bytes([*a, *b]).to_f64(),
+        (DType::BF16, [a, b]) => bf16::from_le_bytes([*a, *b]).to_f64(),
+        (DType::F32, [a, b, c, d]) => f64::from(f32::from_le_bytes([*a, *b, *c, *d])),
+        _ => f64::from_le_bytes(bytes.try_into().expect("eight bytes")),
+    };
+    bytes.chunks_exact(dtype.size()).map(value).collect()
+}
+
 /// Whether two arrays of floats have the same bits, where all NaNs are equal.
 fn same(dtype: DType, ours: &[u8], theirs: &[u8]) -> bool {
     let width = dtype.size();
@@ -75,7 +87,11 @@ fn floats_are_rounded_as_numpy_rounds_them() {
             let infinite = |dtype, bytes: &[u8]| blob_ops::count_nonfinite(dtype, bytes).inf;
             let lost = infinite(to, &theirs) - infinite(from, &values);
             let found: Vec<Amount> = done.found.iter().map(|found| found.amount).collect();
-            assert_eq!(found, if lost > 0 { vec![Amount::Lost(lost)] } else { vec![] }, "{from} to {to}");
+            let zeros = |dtype, bytes: &[u8]| floats(dtype, bytes).iter().filter(|value| **value == 0.0).count() as u64;
+            let zeroed = zeros(to, &theirs) - zeros(from, &values);
+            let wanted = [Amount::Zeroed(zeroed), Amount::Infinite(lost)];
+            let wanted: Vec<Amount> = wanted.into_iter().filter(|amount| amount.lost() > Some(0)).collect();
+            assert_eq!(found, wanted, "{from} to {to}");
             pairs += 1;
         }
     }
@@ -94,7 +110,10 @@ fn elements_across_the_pieces_of_a_file_are_rounded_once() {
     let lost = to_file(&source, &options, &path).expect("written").found;
     assert!(same(DType::F16, &bytes(&Checkpoint::open(&path).expect("opens"), "@0"), &half));
     let infinite = |v: &&f32| v.is_finite() && f16::from_f32(**v).is_infinite();
-    assert_eq!(lost[0].amount, Amount::Lost(values.iter().filter(infinite).count() as u64));
+    let zeroed = |v: &&f32| **v != 0.0 && f16::from_f32(**v) == f16::ZERO;
+    let [zeroed, infinite] = [values.iter().filter(zeroed).count(), values.iter().filter(infinite).count()];
+    let wanted = [Amount::Zeroed(zeroed as u64), Amount::Infinite(infinite as u64)];
+    assert_eq!(lost.iter().map(|found| found.amount).collect::<Vec<_>>(), wanted);
     // Of two transforms in sequence, each rounds.
     let twice = Options::new(Format::Npy).transform(float(DType::BF16)).transform(float(DType::F64));
     let target = Target::Folder { path: &npy, if_exists: IfExists::Refuse };
@@ -113,6 +132,7 @@ fn values_that_would_be_lost_are_told_or_refused() {
     assert_eq!(to_file(&source, &options, &path).expect("written").found[0].to_string(), said);
     std::fs::remove_file(&path).expect("removable");
     let refused = to_file(&source, &options.with(|o| o.strict = true), &path).expect_err("values are lost").to_string();
+    let said = "2 values in 1 tensor became infinite as f16: \"@0\"";
     assert_eq!(refused, format!("odd.binaryproto: would lose values: {said}"));
     assert_eq!(folder.path().read_dir().expect("a folder").count(), 0);
 }
@@ -126,7 +146,9 @@ fn what_is_no_float_stays_and_is_said() {
     let dtypes: Vec<DType> = plan.tensors().iter().map(|tensor| tensor.spec.dtype).collect();
     assert_eq!(dtypes, [DType::I32, DType::F16]);
     assert!(plan.tensors()[0].changes.is_empty());
-    assert_eq!(plan.tensors()[1].changes, ["written as f16"]);
+    let rounded = Effect::Rounded { from: DType::F32, to: DType::F16 };
+    assert_eq!(plan.tensors()[1].changes.iter().map(|change| &change.effect).collect::<Vec<_>>(), [&rounded]);
+    assert!(plan.tensors()[1].changes[0].is_asked);
 }
 
 /// A user's own transform: replaces two tensors by their sum, under one name.

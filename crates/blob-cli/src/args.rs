@@ -72,6 +72,9 @@ pub(crate) struct Global {
     /// `model.tar.gz/net.params`
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     pub(crate) member: Option<String>,
+    /// Print errors alone: no warnings, no notes, no success lines
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
     /// Print JSON, one object per line and file
     #[arg(long, global = true)]
     pub(crate) json: bool,

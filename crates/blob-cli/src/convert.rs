@@ -1,11 +1,13 @@
 //! `blob convert`: runs a plan of `blob_convert` and prints the result.
 
 mod proof;
+mod said;
 
 use std::io::Write;
 use std::path::Path;
 
-use blob_convert::{Options, Plan, Planned, Silent, Summary, Target, plan, plan_into};
+use blob_convert::change::Group;
+use blob_convert::{LeftOut, Options, Plan, Planned, Silent, Summary, Target, plan, plan_into};
 use blob_io::caffe::Form;
 use blob_io::{Checkpoint, Format};
 use serde_json::json;
@@ -27,9 +29,7 @@ use crate::source;
 use crate::transforms;
 use crate::units;
 use proof::print_proof;
-
-/// At most this many warnings and left-out arrays are printed one by one.
-const MAX_LISTED: usize = 20;
+use said::{asked, notices, warn, warn_of_changes, warn_of_source};
 
 /// The note if the format stays the same and the output is a copy.
 const KEPT: &str = "same format: the bytes are kept, no receipt is added; --anew writes it anew";
@@ -67,21 +67,27 @@ pub(crate) fn run(
         let message = format!("--sha256 is for the receipt, and a file of {} has none", to.name());
         return Err(Failure::new(message).help("--json prints the digest, where the output is a file"));
     }
-    print_warnings(&checkpoint, &plan, context);
+    warn_of_source(&checkpoint, context);
+    let mut changes = plan.changes();
+    warn_of_changes(&changes, context);
     if args.dry_run {
         plan.check(&Silent)?;
         let written = written(args, &checkpoint, &plan, plan.output_len(), begun);
-        context.print(Converted { written, checkpoint: &checkpoint, plan: &plan, reports: Vec::new(), done: None })?;
+        let found = Found { reports: Vec::new(), changes };
+        context.print(Converted { written, checkpoint: &checkpoint, plan: &plan, found, done: None })?;
         return Ok(Status::Yes);
     }
     let progress = Progress::begin(&context.terminal, checkpoint.file_len());
     let done = plan.run(&progress)?;
     progress.end();
-    let contradicted = done.contradicted.iter().map(|name| contradicts(&checkpoint, name));
-    let reports: Vec<String> = contradicted.chain(done.found.iter().map(ToString::to_string)).collect();
-    warn(&reports, "--json prints them all", context);
+    let reports: Vec<String> = done.contradicted.iter().map(|name| contradicts(&checkpoint, name)).collect();
+    warn(reports.clone(), "--json prints them all", context);
+    let lost = done.changes();
+    warn_of_changes(&lost, context);
+    changes.extend(lost);
     let written = written(args, &checkpoint, &plan, done.bytes_out, begun);
-    context.print(Converted { written, checkpoint: &checkpoint, plan: &plan, reports, done: Some(&done) })?;
+    let found = Found { reports, changes };
+    context.print(Converted { written, checkpoint: &checkpoint, plan: &plan, found, done: Some(&done) })?;
     if !context.global.json {
         print_proof(args, &target, &plan, &checkpoint, context);
     }
@@ -189,22 +195,11 @@ fn format_into(output: &Path, base: &Checkpoint) -> Result<Format, Failure> {
     }
 }
 
-/// Prints the warnings about the source, and the tensors that will be left out.
-fn print_warnings(checkpoint: &Checkpoint, plan: &Plan<'_>, context: &Context) {
-    let left_out = plan.left_out().iter().map(|(name, reason)| format!("left out {name:?}: {reason}"));
-    let notes = plan.notes().iter().cloned();
-    let lines: Vec<String> = file_warnings(checkpoint).chain(notes).chain(left_out).collect();
-    let rest = if plan.has_receipt() { "the receipt has them all" } else { "--dry-run --json prints them all" };
-    warn(&lines, rest, context);
-}
-
-fn warn(lines: &[String], rest: &str, context: &Context) {
-    for line in lines.iter().take(MAX_LISTED) {
-        context.terminal.warning(line);
-    }
-    if lines.len() > MAX_LISTED {
-        context.terminal.warning(format!("and {} more; {rest}", lines.len() - MAX_LISTED));
-    }
+/// What a conversion has to say.
+struct Found {
+    /// The warnings that arose during the conversion.
+    reports: Vec<String>,
+    changes: Vec<Group>,
 }
 
 /// The result of a conversion, or of a dry run.
@@ -212,8 +207,7 @@ pub(crate) struct Converted<'a> {
     written: Written<'a>,
     checkpoint: &'a Checkpoint,
     plan: &'a Plan<'a>,
-    /// The warnings that arose during the conversion.
-    reports: Vec<String>,
+    found: Found,
     /// `None` in a dry run.
     done: Option<&'a Summary>,
 }
@@ -250,17 +244,18 @@ impl Fields for Converted<'_> {
             ),
             field(
                 "changes",
-                Type::Array(&Type::Object(properties::<Planned>)),
-                "what was changed about tensors",
-                |f| f.plan.tensors().iter().filter(|t| !t.changes.is_empty()).map(json::value).collect(),
+                Type::Array(&Type::Object(properties::<Group>)),
+                "what was changed, one item a kind",
+                |f| f.found.changes.iter().map(json::value).collect(),
             ),
-            field("left_out", Type::Array(&Type::Object(properties::<LeftOut<'_>>)), "what was not written", |f| {
-                f.plan.left_out().iter().map(|(name, reason)| json::value(&LeftOut { name, reason })).collect()
+            field("left_out", Type::Array(&Type::Object(properties::<LeftOut>)), "what was not written", |f| {
+                f.plan.left_out().iter().map(json::value).collect()
             }),
-            field("warnings", STRINGS, "what is odd about the input", |f| {
+            field("warnings", STRINGS, "what is odd about the input, and changes that nobody asked for", |f| {
+                let warned = f.found.changes.iter().filter(|group| group.change.is_warned());
                 file_warnings(f.checkpoint)
-                    .chain(f.plan.notes().iter().cloned())
-                    .chain(f.reports.iter().cloned())
+                    .chain(f.found.reports.iter().cloned())
+                    .chain(warned.map(ToString::to_string))
                     .collect()
             }),
             optional("blake3", Type::String, BLAKE3, |f| json!(f.done.map(|done| &done.blake3))),
@@ -272,26 +267,12 @@ impl Fields for Converted<'_> {
     }
 }
 
-impl Fields for Planned {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("name", Type::String, NAME, |t| json!(t.spec.name)),
-            field("changes", STRINGS, "what was changed", |t| json!(t.changes)),
-        ]
-    }
-}
-
-/// A tensor that is not in the output.
-struct LeftOut<'a> {
-    name: &'a str,
-    reason: &'a str,
-}
-
-impl Fields for LeftOut<'_> {
+impl Fields for LeftOut {
     fn fields() -> Vec<Field<Self>> {
         vec![
             field("name", Type::String, NAME, |l| json!(l.name)),
             field("reason", Type::String, "why, in words", |l| json!(l.reason)),
+            field("asked", Type::Boolean, "whether an option asks for it", |l| json!(l.is_asked)),
         ]
     }
 }
@@ -304,10 +285,11 @@ impl Text for Converted<'_> {
             // The table comes before the message on standard error.
             out.flush()?;
         }
-        terminal.written(&self.written, &[]);
+        terminal.written(&self.written, &asked(&self.found.changes));
         if self.plan.is_copy() {
             terminal.note(KEPT);
         }
+        notices(&self.found.changes, context);
         Ok(())
     }
 }
@@ -321,7 +303,10 @@ impl Converted<'_> {
             Column::right("BYTES").drop_order(3).of(|t, _| units::bytes(t.spec.byte_len())),
             Column::text("CHANGES").of(|t, terminal| match &t.changes[..] {
                 [] => "-".to_owned(),
-                changes => terminal.text(&changes.join("; ")).into_owned(),
+                changes => {
+                    let words: Vec<String> = changes.iter().map(ToString::to_string).collect();
+                    terminal.text(&words.join("; ")).into_owned()
+                }
             }),
         ];
         let mut table = Table::new(terminal, columns);

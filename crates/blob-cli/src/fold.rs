@@ -41,7 +41,9 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     check_stdout(&args.output, Content::Binary, args.dry_run, context)?;
     let target = if is_stdout(&args.output) { Target::Stdout } else { Target::File { path: &args.output, if_exists } };
     let plan = plan(&checkpoint, &Options::new(to).with(|o| o.anew = true).transform(fold), &target)?;
-    plan.notes().iter().for_each(|note| context.terminal.warning(note));
+    let planned = plan.changes();
+    let warned = planned.iter().filter(|group| group.change.is_warned());
+    warned.for_each(|group| context.terminal.warning(group));
     let (found, bytes_out) = if args.dry_run {
         plan.check(&Silent)?;
         (Vec::new(), plan.output_len())
@@ -49,12 +51,11 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
         let progress = Progress::begin(&context.terminal, checkpoint.file_len());
         let done = plan.run(&progress)?;
         progress.end();
-        let lost = done.found.iter().filter(|found| matches!(found.amount, Amount::Lost(_)));
-        lost.for_each(|found| context.terminal.warning(found));
+        done.changes().iter().for_each(|lost| context.terminal.warning(lost));
         (done.found, done.bytes_out)
     };
-    let left_out = plan.left_out().iter().map(|(name, _)| name.clone()).collect();
-    let notes = plan.notes().to_vec();
+    let left_out = plan.left_out().iter().map(|left| left.name.clone()).collect();
+    let notes = plan.notes();
     let written = Written::new(&args.output, to.name(), bytes_out, begun);
     let written = written.tensors(plan.tensors().len()).from_bytes(checkpoint.stored().len());
     context.print(Folded { written, checkpoint: &checkpoint, layers, scales, left_out, notes, refused, found })?;

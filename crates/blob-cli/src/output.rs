@@ -36,6 +36,8 @@ pub(crate) struct Terminal {
     color_out: bool,
     color_err: bool,
     progress: When,
+    /// Whether standard error gets errors alone.
+    is_quiet: bool,
 }
 
 impl Terminal {
@@ -55,6 +57,7 @@ impl Terminal {
             color_out: colored(AutoStream::choice(&io::stdout())),
             color_err: colored(AutoStream::choice(&io::stderr())),
             progress: global.progress,
+            is_quiet: global.quiet,
         }
     }
 
@@ -115,6 +118,9 @@ impl Terminal {
     }
 
     pub(crate) fn warning(&self, text: impl Display) {
+        if self.is_quiet {
+            return;
+        }
         self.message(AnsiColor::Yellow, "warning", &text.to_string(), None);
     }
 
@@ -145,6 +151,9 @@ impl Terminal {
 
     /// Prints a line on standard error without wrapping, so that it can be copied.
     pub(crate) fn command(&self, text: impl Display) {
+        if self.is_quiet {
+            return;
+        }
         let _ = writeln!(self.err(), "{text}");
     }
 

@@ -6,6 +6,7 @@
 use blob_io::{Checkpoint, Error, Format, Layout};
 
 use crate::caffe;
+use crate::change::{Change, Effect};
 use crate::frame;
 use crate::options::{Options, refuse};
 use crate::planned::{Planned, stream_interleaved};
@@ -23,18 +24,17 @@ pub(crate) enum Base<'a> {
 }
 
 impl<'a> Base<'a> {
-    /// Chooses the base where the user names none. Also returns notes that tell the user what a file without a base
-    /// loses.
+    /// Chooses the base where the user names none. Also returns what a file without a base loses.
     pub(crate) fn of(
         checkpoint: &'a Checkpoint,
         options: &Options,
         tensors: &[Planned],
         is_folder: bool,
-    ) -> (Self, Vec<String>) {
+    ) -> (Self, Vec<Change>) {
         // A Caffe file that stays the same message keeps everything but its blobs. V1 and V2 store layers differently.
         let is_same = options.to.is_caffe() && options.to == checkpoint.format();
         let is_same = is_same && caffe::renamed(checkpoint, tensors).is_some();
-        let mut notes = Vec::new();
+        let mut changes = Vec::new();
         let base = if is_copy(checkpoint, options, is_folder) {
             Self::Same
         } else if is_same && !options.form.is_some_and(|form| form.v1) {
@@ -46,24 +46,25 @@ impl<'a> Base<'a> {
                 Some(Ok(made)) => Self::Frame(Box::new(made)),
                 Some(Err(why)) => {
                     let format = options.to.name();
-                    notes.push(format!("the {format} is written anew, not as the receipt has it: {why}"));
+                    let words = format!("the {format} is written anew, not as the receipt has it: {why}");
+                    changes.push(Change::unasked(Effect::Dropped(words.into())));
                     Self::None
                 }
                 None => Self::None,
             }
         };
         if caffe::lacks_iter(checkpoint, options.to) && base.file().is_none() {
-            notes.push("iter is written as 0: the source does not say how far the solver was".to_owned());
+            let note = "iter is written as 0: the source does not say how far the solver was";
+            changes.push(Change::unasked(Effect::Remark(note.to_owned())));
         }
         let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
         let is_anew = is_hdf5 && matches!(base, Self::None) && !is_folder;
         // A file that we wrote holds only tensors and its receipt.
-        if is_anew && !options.anew && notes.is_empty() && receipt_text(checkpoint).is_none() {
-            notes.push(
-                "the hdf5 is written anew: attributes, links, chunks and compression of the source are lost".to_owned(),
-            );
+        if is_anew && !options.anew && changes.is_empty() && receipt_text(checkpoint).is_none() {
+            let words = "the hdf5 is written anew: attributes, links, chunks and compression of the source are lost";
+            changes.push(Change::unasked(Effect::Dropped(words.into())));
         }
-        (base, notes)
+        (base, changes)
     }
 
     pub(crate) fn file(&self) -> Option<&Checkpoint> {

@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use blob_io::{Checkpoint, Error};
+use blob_io::{Checkpoint, Error, TensorSpec};
 
+use crate::change::{Change, Effect};
 use crate::options::refuse_first;
-use crate::planned::{Computed, How, Planned};
+use crate::planned::{Computed, How, LeftOut, Planned};
 use crate::transform::{Context, Made, Outcome, Spec, Transform, Values};
 
 /// How many tensors are named in an error.
@@ -18,9 +19,9 @@ const NAMED: usize = 200;
 #[derive(Debug)]
 pub(crate) struct Chained {
     pub(crate) tensors: Vec<Planned>,
-    /// Name and reason.
-    pub(crate) left_out: Vec<(String, String)>,
-    pub(crate) notes: Vec<String>,
+    pub(crate) left_out: Vec<LeftOut>,
+    /// The changes of the whole file.
+    pub(crate) of_file: Vec<Change>,
     /// The layers that must be removed from the net.
     pub(crate) removed_layers: Vec<String>,
     pub(crate) value_changes: Vec<ValueChange>,
@@ -43,7 +44,7 @@ pub(crate) fn chain(
     let mut chained = Chained {
         tensors,
         left_out: Vec::new(),
-        notes: Vec::new(),
+        of_file: Vec::new(),
         removed_layers: Vec::new(),
         value_changes: Vec::new(),
     };
@@ -56,7 +57,7 @@ pub(crate) fn chain(
         if !problems.is_empty() {
             return Err(refused(checkpoint, &**step, problems));
         }
-        let Outcome { made, left_out, notes, removed_layers } = outcome;
+        let Outcome { made, left_out, notes, notices, removed_layers } = outcome;
         let gone: HashSet<usize> = left_out.iter().map(|(index, _)| *index).collect();
         let is_valued = |made: &&Made| {
             made.tensor.dtype != specs[made.from[0]].tensor.dtype || matches!(made.values, Values::Computed(_))
@@ -67,10 +68,12 @@ pub(crate) fn chain(
             chained.value_changes.push(ValueChange { step: step.name(), entries });
         }
         let name = |index: usize| chained.tensors[index].spec.name.clone();
-        chained.left_out.extend(left_out.into_iter().map(|(index, reason)| (name(index), reason)));
-        chained.notes.extend(notes);
+        let left_out = left_out.into_iter();
+        chained.left_out.extend(left_out.map(|(index, reason)| LeftOut { name: name(index), reason, is_asked: true }));
+        chained.of_file.extend(notes.into_iter().map(|note| Change::unasked(Effect::Remark(note))));
+        chained.of_file.extend(notices.into_iter().map(|notice| Change::unasked(Effect::Notice(notice))));
         chained.removed_layers.extend(removed_layers);
-        chained.tensors = made.into_iter().map(|made| apply(made, &chained.tensors, &gone)).collect();
+        chained.tensors = made.into_iter().map(|made| apply(step.name(), made, &chained.tensors, &gone)).collect();
     }
     Ok(chained)
 }
@@ -80,11 +83,14 @@ fn spec<'a>(checkpoint: &'a Checkpoint, tensor: &Planned) -> Spec<'a> {
 }
 
 /// Applies the plan for one tensor; `gone` holds the indices of the tensors that are left out.
-fn apply(made: Made, before: &[Planned], gone: &HashSet<usize>) -> Planned {
+fn apply(step: &'static str, mut made: Made, before: &[Planned], gone: &HashSet<usize>) -> Planned {
     let first = &before[made.from[0]];
     let is_new = first.is_new || gone.contains(&made.from[0]);
     let mut changes = first.changes.clone();
-    changes.extend(made.changes);
+    let words = std::mem::take(&mut made.changes).into_iter();
+    let mut effects: Vec<Effect> = words.map(|words| Effect::Transformed { step, words }).collect();
+    effects.extend(seen(&made, &first.spec, !effects.is_empty()));
+    changes.extend(effects.into_iter().map(Change::asked));
     let (how, read_as, casts) = match made.values {
         Values::Same => {
             let mut casts = first.casts.clone();
@@ -100,6 +106,24 @@ fn apply(made: Made, before: &[Planned], gone: &HashSet<usize>) -> Planned {
         }
     };
     Planned { how, read_as, casts, changes, is_new, ..Planned::new(made.tensor, first.entry) }
+}
+
+/// What a transform changes about a tensor whose values it hands on: it need not say so itself.
+fn seen(made: &Made, was: &TensorSpec, has_words: bool) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    if matches!(made.values, Values::Computed(_)) {
+        return effects;
+    }
+    if made.tensor.shape != was.shape && !has_words {
+        effects.push(Effect::Reshaped { was: was.shape.clone() });
+    }
+    if made.tensor.dtype != was.dtype {
+        effects.push(Effect::Rounded { from: was.dtype, to: made.tensor.dtype });
+    }
+    if made.tensor.name != was.name {
+        effects.push(Effect::Renamed { was: was.name.clone() });
+    }
+    effects
 }
 
 /// The mistakes in what a transform returns.

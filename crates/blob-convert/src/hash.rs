@@ -28,7 +28,8 @@ pub(crate) struct Digests {
     pub(crate) sha256: Option<String>,
     /// Each tensor's, as it was written.
     pub(crate) tensors: Vec<Hash>,
-    /// How many values the transforms lost.
+    /// How many values rounding made 0, and how many were lost otherwise.
+    pub(crate) zeroed: u64,
     pub(crate) lost: u64,
 }
 

@@ -4,17 +4,21 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use blob_core::{Dims7, Shape};
+use blob_core::{BlobDim, Dims7, Shape};
 use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
 use blob_io::{Checkpoint, Entry, Error, Format, Frame, Kind, Layout, TensorSpec};
 
 use crate::base::{Base, refilled, same};
 use crate::caffe::{self, check_fits};
+use crate::change::{Change, Effect};
 use crate::hdf5;
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
 use crate::receipt::Receipt;
+
+/// The axes of NeoML's blobs.
+const AXES: usize = BlobDim::ALL.len();
 
 /// The layout of an output with these tensors: the base with its values replaced and `removed_layers` left out, or a
 /// new file for `path`.
@@ -60,6 +64,15 @@ fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned], receipt:
             Layout::new(&specs, Frame::Neoml(&archive(checkpoint, options, tensors, &specs)?))
         }
         other => Err(refuse(checkpoint, format!("cannot be converted to {}: it is read, not written", other.name()))),
+    }
+}
+
+/// Whether a new file keeps what else the source has: it is of the same program, which stores it in one place.
+pub(crate) fn keeps_details(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
+    let (from, to) = (checkpoint.format(), options.to);
+    match from.is_mxnet() && to.is_mxnet() || from.is_neoml() && to == from {
+        true => has_all_arrays(checkpoint, options, tensors),
+        false => to == from,
     }
 }
 
@@ -162,7 +175,9 @@ fn archive(
         return Ok(found);
     }
     match (to, specs.len()) {
-        (Format::NeomlArray, tensors) => Ok(Archive::array(tensors).replacing(&places(specs))),
+        (Format::NeomlArray, tensors) => {
+            Ok(Archive::array(tensors).replacing(&places(specs.iter().map(|spec| &*spec.name))))
+        }
         (Format::NeomlBlob, 1) => Ok(Archive::blob()),
         (Format::NeomlBlob, tensors) => Err(refuse(
             checkpoint,
@@ -172,15 +187,15 @@ fn archive(
     }
 }
 
-/// Which blob of an array each tensor becomes. Where all names are `@<number>`, the numbers decide, because other
-/// formats sort `@10` before `@2`; else the order of the tensors.
-fn places(specs: &[TensorSpec]) -> Vec<usize> {
-    let number = |spec: &TensorSpec| spec.name.strip_prefix('@')?.parse::<u32>().ok();
-    let mut order: Vec<usize> = (0..specs.len()).collect();
-    if specs.iter().all(|spec| number(spec).is_some()) {
-        order.sort_by_key(|tensor| number(&specs[*tensor]));
+/// Which blob of an array each tensor of these names becomes. Where all names are `@<number>`, the numbers decide,
+/// because other formats sort `@10` before `@2`; else the order of the tensors.
+pub(crate) fn places<'n>(names: impl Iterator<Item = &'n str>) -> Vec<usize> {
+    let numbers: Vec<Option<u32>> = names.map(|name| name.strip_prefix('@')?.parse().ok()).collect();
+    let mut order: Vec<usize> = (0..numbers.len()).collect();
+    if numbers.iter().all(Option::is_some) {
+        order.sort_by_key(|tensor| numbers[*tensor]);
     }
-    let mut places = vec![0; specs.len()];
+    let mut places = vec![0; numbers.len()];
     order.into_iter().enumerate().for_each(|(place, tensor)| places[tensor] = place);
     places
 }
@@ -193,8 +208,9 @@ fn into_neoml(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned
     let places: HashMap<&str, usize> = blobs.enumerate().map(|(place, entry)| (entry.name(), place)).collect();
     // `check_fits` has found each of them in the base.
     let replaced: Vec<usize> = tensors.iter().filter_map(|tensor| places.get(&*tensor.spec.name).copied()).collect();
-    for tensor in tensors.iter_mut().filter(|tensor| tensor.spec.shape.num_axes() != 7) {
-        tensor.changes.push("stored as seven axes, with ones at the end".into());
+    for tensor in tensors.iter_mut().filter(|tensor| tensor.spec.shape.num_axes() < AXES) {
+        let from = tensor.spec.shape.num_axes();
+        tensor.changes.push(Change::unasked(Effect::Padded { from, to: AXES }));
     }
     let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
     let archive = base.neoml_archive()?.ok_or_else(|| refuse(base, "is not an archive of NeoML".to_owned()))?;

@@ -12,6 +12,7 @@ use std::thread;
 use blob_io::Copied;
 use blob_io::{Checkpoint, Error, IfExists, Layout, Output};
 
+use crate::change::Group;
 use crate::copies;
 use crate::hash::{self, Digests, PIECE, Streams};
 use crate::options::{refuse, refuse_all};
@@ -21,7 +22,7 @@ use crate::shards::Shards;
 use crate::sink::{Moves, Sink};
 use crate::target;
 use crate::threads::{io_threads, join, lock, spawn};
-use crate::transform::{Amount, Found, Tally};
+use crate::transform::{Found, Tally, grouped};
 use crate::verify::contradicted;
 use crate::watch::{Uncounted, Watch};
 
@@ -42,6 +43,14 @@ pub struct Summary {
     pub contradicted: Vec<String>,
     /// What the transforms report about their values: how many were lost, how far others changed.
     pub found: Vec<Found>,
+}
+
+impl Summary {
+    /// The values that were lost, grouped by kind: the changes that a plan cannot know.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Group> {
+        grouped(&self.found)
+    }
 }
 
 impl Plan<'_> {
@@ -218,7 +227,8 @@ impl Job<'_> {
         if self.plan.strict {
             self.check_no_losses(&tally.found())?;
         }
-        Ok(Digests { blake3, sha256, tensors: tensors.finish(), lost: tally.lost_values() })
+        let (zeroed, lost) = tally.lost_values();
+        Ok(Digests { blake3, sha256, tensors: tensors.finish(), lost, zeroed })
     }
 
     /// One tensor's bytes in the output's order. Progress is not advanced: the pass counts these bytes.
@@ -251,8 +261,7 @@ impl Job<'_> {
 
     /// Checks that no values were lost.
     fn check_no_losses(self, found: &[Found]) -> Result<(), Error> {
-        let lost = found.iter().filter(|found| matches!(found.amount, Amount::Lost(_)));
-        let lost: Vec<String> = lost.map(ToString::to_string).collect();
+        let lost: Vec<String> = grouped(found).iter().map(ToString::to_string).collect();
         match lost.is_empty() {
             true => Ok(()),
             false => Err(refuse_all(self.checkpoint, "would lose values", lost)),

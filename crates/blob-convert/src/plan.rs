@@ -4,17 +4,18 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use blob_core::{BlobDim, DType};
+use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Format, IfExists, Kind, Layout, TensorSpec, file_names, member_names};
 
 use crate::base::Base;
 use crate::chain::{Chained, chain};
+use crate::change::{Change, Effect, Group, Groups, Place};
 use crate::done::to_do;
 use crate::frame;
 use crate::layout;
-use crate::options::{Options, refuse};
-use crate::planned::{How, Planned};
-use crate::receipt::{BITS_OF_BF16, Receipt};
+use crate::options::{Options, refuse, refuse_all};
+use crate::planned::{How, LeftOut, Planned};
+use crate::receipt::Receipt;
 use crate::shards::{self, Shards};
 
 /// Where the output goes.
@@ -56,8 +57,9 @@ pub struct Plan<'a> {
     pub(crate) base: Base<'a>,
     pub(crate) to: Format,
     pub(crate) tensors: Vec<Planned>,
-    pub(crate) left_out: Vec<(String, String)>,
-    pub(crate) notes: Vec<String>,
+    pub(crate) left_out: Vec<LeftOut>,
+    /// The changes of the whole file.
+    pub(crate) of_file: Vec<Change>,
     pub(crate) receipt: Receipt,
     /// Whether lost values are an error.
     pub(crate) strict: bool,
@@ -88,22 +90,49 @@ pub(crate) enum Destination<'a> {
 }
 
 impl Plan<'_> {
+    /// Refuses losses, where that is asked for.
+    fn lossless(self) -> Result<Self, Error> {
+        let losses = if self.strict { self.changes() } else { Vec::new() };
+        let losses = losses.iter().filter(|group| group.change.is_loss());
+        let losses: Vec<String> = losses.map(ToString::to_string).collect();
+        match losses.is_empty() {
+            true => Ok(self),
+            false => Err(refuse_all(self.checkpoint, "would not come out as it is", losses)),
+        }
+    }
+
     /// The output's tensors, in the source's order.
     #[must_use]
     pub fn tensors(&self) -> &[Planned] {
         &self.tensors
     }
 
-    /// What will not be in the output, as (name, reason).
+    /// What will not be in the output.
     #[must_use]
-    pub fn left_out(&self) -> &[(String, String)] {
+    pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
 
-    /// What the user should know before it is carried out, in words.
+    /// The changes of the whole file, in words.
     #[must_use]
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    pub fn notes(&self) -> Vec<String> {
+        self.of_file.iter().map(ToString::to_string).collect()
+    }
+
+    /// Everything that the conversion changes, one group a kind: first about the whole file, then about tensors. Values
+    /// that are lost are found while it runs: [`Summary::changes`](crate::Summary::changes).
+    #[must_use]
+    pub fn changes(&self) -> Vec<Group> {
+        let mut groups = Groups::default();
+        self.of_file.iter().for_each(|change| groups.of_file(change));
+        for LeftOut { name, reason, is_asked } in &self.left_out {
+            let effect = Effect::LeftOut { reason: reason.clone() };
+            groups.of_tensor(name, &Change { effect, is_asked: *is_asked });
+        }
+        for tensor in &self.tensors {
+            tensor.changes.iter().for_each(|change| groups.of_tensor(&tensor.spec.name, change));
+        }
+        groups.finish()
     }
 
     /// The output's size in bytes; for a folder the sum of its arrays' sizes.
@@ -163,10 +192,10 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     let is_folder = matches!(target, Target::Folder { .. });
     let options = &to_do(checkpoint, options)?;
     let chosen = chosen(checkpoint, options, is_folder)?;
-    let (base, notes) = Base::of(checkpoint, options, &chosen.tensors, is_folder);
+    let (base, changes) = Base::of(checkpoint, options, &chosen.tensors, is_folder);
     let mut plan = planned_for(checkpoint, base, chosen, options, target)?;
-    plan.notes.splice(0..0, notes);
-    Ok(plan)
+    plan.of_file.splice(0..0, changes);
+    plan.lossless()
 }
 
 /// Decides how the tensors of `checkpoint` replace those of the same names and shapes in `base`, a file of Caffe, NeoML
@@ -190,7 +219,7 @@ pub fn plan_into<'a>(
     }
     let options = Options { to: base.format(), ..to_do(checkpoint, options)? };
     let chosen = chosen(checkpoint, &options, false)?;
-    planned_for(checkpoint, Base::File(base), chosen, &options, target)
+    planned_for(checkpoint, Base::File(base), chosen, &options, target)?.lossless()
 }
 
 /// Chooses the tensors and plans the transforms. A folder gets an npy file for each.
@@ -198,8 +227,8 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
     checkpoint.whole()?;
     let to = if is_folder { Format::Npy } else { options.to };
     // A missing array is an empty record in MXNet's files, and a flag in arrays of NeoML blobs.
-    let has_nulls = |format: Format| format.is_mxnet() || format == Format::NeomlArray;
-    let keeps_all = has_nulls(to) && has_nulls(checkpoint.format()) && to.is_mxnet() == checkpoint.format().is_mxnet();
+    let from = checkpoint.format();
+    let keeps_all = to.holds().nulls && from.holds().nulls && to.is_mxnet() == from.is_mxnet();
     let (mut tensors, mut left_out) = (Vec::new(), Vec::new());
     let mut taken = HashSet::new();
     for (index, entry) in checkpoint.entries().iter().enumerate() {
@@ -214,7 +243,8 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
             if keeps_all {
                 continue;
             }
-            left_out.push((entry.name().to_owned(), "none: a place without an array".to_owned()));
+            let reason = "none: a place without an array".to_owned();
+            left_out.push(LeftOut { name: entry.name().to_owned(), reason, is_asked: false });
             continue;
         };
         if options.dense && entry.sparse().is_some() && entry.kind() != Kind::Values {
@@ -224,9 +254,7 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
     }
     let mut chained = chain(checkpoint, &options.transforms, tensors)?;
     chained.left_out.splice(0..0, left_out);
-    for tensor in &mut chained.tensors {
-        note_format_changes(tensor, &checkpoint.entries()[tensor.entry], to, is_folder);
-    }
+    Place { to, is_folder }.note(checkpoint, &mut chained.tensors);
     Ok(chained)
 }
 
@@ -242,33 +270,11 @@ fn read_entry(index: usize, entry: &Entry, dtype: DType, is_dense: bool, taken: 
         name = format!("{name}@{}", entry.position());
     }
     let changes = match how {
-        How::Stream => vec!["unpacked to row-major little-endian".into()],
-        How::Dense => vec!["expanded from sparse to dense".into()],
+        How::Stream => vec![Change::asked(Effect::Unpacked)],
+        How::Dense => vec![Change::asked(Effect::Expanded)],
         How::Copy | How::Kept | How::Computed(_) => Vec::new(),
     };
     Planned { how, changes, ..Planned::new(TensorSpec::new(name, dtype, shape), index) }
-}
-
-/// Notes what the output's format changes about a tensor.
-fn note_format_changes(tensor: &mut Planned, entry: &Entry, to: Format, is_folder: bool) {
-    use Format::{BlobProto, Datum, MxnetRecord, NeomlArray, NeomlBlob, Npy};
-    let changes = &mut tensor.changes;
-    tensor.keeps_bf16 = tensor.spec.dtype == DType::BF16 && matches!(to, Npy | Format::Npz);
-    if tensor.keeps_bf16 {
-        changes.push(BITS_OF_BF16.into());
-    }
-    if matches!(to, NeomlBlob | NeomlArray) {
-        let axes = tensor.spec.shape.num_axes();
-        if axes < BlobDim::ALL.len() {
-            changes.push(format!("stored as seven axes, with ones after its {axes}").into());
-        }
-    }
-    // A folder's files have the tensors' names, and are planned as npy.
-    let nameless = matches!(to, BlobProto | Datum | MxnetRecord | NeomlBlob | NeomlArray | Npy) && !is_folder;
-    let name = &tensor.spec.name;
-    if nameless && name.strip_suffix(".diff").unwrap_or(name) != format!("@{}", entry.position()) {
-        changes.push("stored without its name".into());
-    }
 }
 
 fn planned_for<'a>(
@@ -278,7 +284,7 @@ fn planned_for<'a>(
     options: &Options,
     target: &Target<'a>,
 ) -> Result<Plan<'a>, Error> {
-    let Chained { mut tensors, mut left_out, mut notes, removed_layers, .. } = chosen;
+    let Chained { mut tensors, mut left_out, mut of_file, removed_layers, .. } = chosen;
     if matches!(base, Base::Same) {
         left_out.clear();
     }
@@ -293,7 +299,7 @@ fn planned_for<'a>(
     };
     for (tensor, stored) in tensors.iter_mut().zip(&stored) {
         if *stored != tensor.spec.name {
-            tensor.changes.push(format!("stored as {stored:?}").into());
+            tensor.changes.push(Change::unasked(Effect::NameEncoded { stored: stored.clone() }));
         }
     }
     let stored = stored.into_iter().filter(|_| is_folder);
@@ -305,10 +311,19 @@ fn planned_for<'a>(
         true => frame::of(checkpoint, &tensors)?,
     };
     let receipt = Receipt::new(checkpoint, options, &tensors, &left_out, &files, frame)?;
+    if matches!(base, Base::None) && !has_receipt && !layout::keeps_details(checkpoint, options, &tensors) {
+        of_file.extend(Place { to, is_folder }.dropped_metadata(checkpoint));
+    }
+    let is_way_back = has_receipt && options.transforms.is_empty() && !options.dense;
+    of_file.extend(receipt.frame_left_out.clone().filter(|_| is_way_back).map(|why| {
+        let why = format!("the way back will not give the same bytes: {why}").into();
+        Change::unasked(Effect::WayBack { why })
+    }));
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
-    let in_shards = shards::planned(checkpoint, options, target.file(), &tensors, &mut notes)?;
+    let in_shards = shards::planned(checkpoint, options, target.file(), &tensors, &mut of_file)?;
     if matches!(base, Base::File(_)) && to.is_caffe() && !removed_layers.is_empty() {
-        notes.push("fold: the output's own description of the net says so; a prototxt has to be changed".to_owned());
+        let note = "fold: the output's own description of the net says so; a prototxt has to be changed";
+        of_file.push(Change::unasked(Effect::Remark(note.to_owned())));
     }
     let path = target.file().map(|(path, _)| path);
     let mut layout = || layout::of(checkpoint, &base, options, (&mut tensors, &removed_layers), (&receipt, path));
@@ -319,10 +334,10 @@ fn planned_for<'a>(
         (Target::Folder { path, if_exists }, _) => Destination::Folder { path, if_exists, files },
     };
     let strict = options.strict;
-    Ok(Plan { checkpoint, base, to, tensors, left_out, notes, receipt, strict, output })
+    Ok(Plan { checkpoint, base, to, tensors, left_out, of_file, receipt, strict, output })
 }
 
 /// Whether a file gets a receipt. An output with a base keeps the base's bytes, and so gets none.
 fn is_with_receipt(base: &Base<'_>, to: Format) -> bool {
-    matches!(base, Base::None) && matches!(to, Format::Safetensors | Format::Npz | Format::Hdf5)
+    matches!(base, Base::None) && to.holds().receipt
 }

@@ -1,12 +1,12 @@
 //! One tensor of the output: its name, type and shape, where its values come from and what changes on the way.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Layout, Sparse, TensorSpec};
 
 use crate::cast::Cast;
+use crate::change::Change;
 use crate::transform::{Compute, Inputs, Stream, Tally};
 use crate::watch::{Watch, Watched};
 
@@ -24,14 +24,26 @@ pub struct Planned {
     pub(crate) read_as: DType,
     /// The dtypes that they are rounded to on the way, one after the other.
     pub(crate) casts: Vec<DType>,
-    /// What is changed on the way, in words; empty where the name and the bytes are kept as they are.
-    pub changes: Vec<Cow<'static, str>>,
+    /// What is changed on the way; empty where the name and the bytes are kept as they are.
+    pub changes: Vec<Change>,
     /// Its index in the layout; `None` where its bytes are copied together with those around them.
     pub(crate) slot: Option<usize>,
     /// Whether it replaces none of the source's tensors: those that it is made of are left out.
     pub(crate) is_new: bool,
     /// Whether bf16 is stored as u16: NumPy has no bf16.
     pub(crate) keeps_bf16: bool,
+}
+
+/// A tensor of the source that is not in the output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// Its name in the source.
+    pub name: String,
+    /// Why, in words.
+    pub reason: String,
+    /// Whether an option or a transform asks for it.
+    pub is_asked: bool,
 }
 
 /// Where a tensor's values come from.

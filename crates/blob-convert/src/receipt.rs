@@ -12,9 +12,10 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Error};
 use serde_json::{Map, Value, json};
 
+use crate::change::{Change, Effect};
 use crate::hash::Digests;
 use crate::options::Options;
-use crate::planned::Planned;
+use crate::planned::{LeftOut, Planned};
 use crate::transform::Transform;
 pub use account::{Account, Changed};
 use contents::Contents;
@@ -25,9 +26,6 @@ pub use lineage::{Origin, Step};
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` appended, as the name of a member of an
 /// npz.
 pub const KEY: &str = "blob.receipt";
-
-/// The change to bf16 in npy and npz.
-pub(crate) const BITS_OF_BF16: &str = "bf16 bits stored as u2: NumPy has no bfloat16";
 
 /// The longest receipt that we write, not counting a folder's list of files: our readers accept 4 MiB of metadata.
 const MAX_TEXT: usize = (4 << 20) - 4096;
@@ -42,6 +40,8 @@ pub(crate) struct Receipt {
     contents: Contents,
     pub(crate) sha256: bool,
     pub(crate) is_untransformed: bool,
+    /// Why the source cannot be restored byte for byte.
+    pub(crate) frame_left_out: Option<String>,
 }
 
 impl Receipt {
@@ -49,7 +49,7 @@ impl Receipt {
         checkpoint: &Checkpoint,
         options: &Options,
         tensors: &[Planned],
-        left_out: &[(String, String)],
+        left_out: &[LeftOut],
         files: &[String],
         frame: Result<Value, &str>,
     ) -> Result<Self, Error> {
@@ -85,7 +85,7 @@ impl Receipt {
             "tensors": tensors.len(),
             "changes": changes(tensors),
             "sparse": sparse(checkpoint, tensors),
-            "left_out": left_out.iter().map(|(name, why)| json!({"name": name, "reason": why})).collect::<Vec<_>>(),
+            "left_out": left_out.iter().map(|left| json!({"name": left.name, "reason": left.reason})).collect::<Vec<_>>(),
             "warnings": warnings(checkpoint),
             "history": history(checkpoint),
             "frame": frame.as_ref().ok(),
@@ -101,11 +101,14 @@ impl Receipt {
         if rest["changes"].is_null() {
             rest["bf16_as_u16"] = json!(tensors.iter().any(|t| t.keeps_bf16));
         }
-        if rest["frame"].is_null() {
-            rest["frame_left_out"] = json!(frame.err().unwrap_or("there was no room for it"));
+        let frame_left_out =
+            rest["frame"].is_null().then(|| frame.err().unwrap_or("there was no room for it").to_owned());
+        if let Some(why) = &frame_left_out {
+            rest["frame_left_out"] = json!(why);
         }
         let (sha256, is_untransformed) = (options.sha256, options.transforms.is_empty());
-        Ok(Self { source: source.to_string(), rest: rest.to_string(), contents, sha256, is_untransformed })
+        let (source, rest) = (source.to_string(), rest.to_string());
+        Ok(Self { source, rest, contents, sha256, is_untransformed, frame_left_out })
     }
 
     /// Key and text with zeros in place of the digests.
@@ -132,7 +135,10 @@ impl Receipt {
         // JSON allows spaces before a number.
         let lost = match self.is_untransformed {
             true => String::new(),
-            false => format!("\"lost_values\":{:>20},", digests.map_or(0, |all| all.lost)),
+            false => {
+                let (lost, zeroed) = digests.map_or((0, 0), |all| (all.lost, all.zeroed));
+                format!("\"lost_values\":{lost:>20},\"zeroed_values\":{zeroed:>20},")
+            }
         };
         let (source, rest) = (&self.source[1..], &self.rest[1..]);
         format!("{{\"source\":{{\"blake3\":\"{blake3}\",{sha256}{source},{contents},{lost}{rest}")
@@ -168,7 +174,8 @@ fn history(checkpoint: &Checkpoint) -> Vec<Origin> {
 fn changes(tensors: &[Planned]) -> Vec<Value> {
     let changed = tensors.iter().filter(|t| !t.changes.is_empty());
     let change = |tensor: &Planned| {
-        let mut change = json!({"name": tensor.spec.name, "changes": tensor.changes});
+        let words: Vec<String> = tensor.changes.iter().map(ToString::to_string).collect();
+        let mut change = json!({"name": tensor.spec.name, "changes": words});
         if tensor.keeps_bf16 {
             change["bits_of"] = json!(DType::BF16.name());
         }
@@ -184,7 +191,8 @@ pub(crate) fn bf16_receipt<'t>(tensors: impl Iterator<Item = (&'t str, DType)>) 
     if kept.is_empty() {
         return None;
     }
-    let change = |name: &&str| json!({"name": name, "changes": [BITS_OF_BF16], "bits_of": DType::BF16.name()});
+    let words = Change::unasked(Effect::BitsStored { of: DType::BF16, stored: DType::U16 }).to_string();
+    let change = |name: &&str| json!({"name": name, "changes": [words], "bits_of": DType::BF16.name()});
     let mut rest = json!({
         "schema": "blob.receipt/1",
         "tool": concat!("blob ", env!("CARGO_PKG_VERSION")),

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use blob_io::{Checkpoint, Complete, Error, Format, Frame, IfExists, Layout, Output, TensorSpec};
 use serde_json::{Value, json};
 
+use crate::change::{Change, Effect};
 use crate::options::{Options, and_more, refuse};
 use crate::planned::Planned;
 
@@ -41,24 +42,23 @@ pub(crate) struct Shard {
     pub(crate) layout: Layout,
 }
 
-/// The shards to write instead of one file; `None` if they are not asked for, or if one would hold everything. `notes`
-/// gets the files of an earlier output that stay beside the new ones.
+/// The shards to write instead of one file; `None` if they are not asked for, or if one would hold everything.
+/// `changes` gets the files of an earlier output that stay beside the new ones.
 pub(crate) fn planned(
     checkpoint: &Checkpoint,
     options: &Options,
     target: Option<(&Path, IfExists)>,
     tensors: &[Planned],
-    notes: &mut Vec<String>,
+    changes: &mut Vec<Change>,
 ) -> Result<Option<Shards>, Error> {
     match (options.shard_size, target) {
         (None, file) => {
             let index = file.map(|(path, _)| named(path, ".index.json"));
             let old = index.filter(|index| options.to == Format::Safetensors && index.exists());
-            notes.extend(
-                old.map(|index| {
-                    format!("{} stays beside the new file: it is the index of other files", index.display())
-                }),
-            );
+            changes.extend(old.map(|index| {
+                let index = index.display();
+                remark(format!("{index} stays beside the new file: it is the index of other files"))
+            }));
             Ok(None)
         }
         (Some(_), _) if options.to != Format::Safetensors => {
@@ -75,7 +75,7 @@ pub(crate) fn planned(
                     "is an index of shards, and would stay beside the new file; remove it, or name another file";
                 return Err(refused(&index, message.to_owned()));
             }
-            notes.extend(old_files_note(path, shards.as_ref()));
+            changes.extend(old_files_note(path, shards.as_ref()).map(remark));
             Ok(shards)
         }
         (Some(_), None) => Err(refuse(checkpoint, "can be written as shards to files only".to_owned())),
@@ -304,6 +304,10 @@ fn ascii(json: &str) -> String {
         }
     }
     out
+}
+
+fn remark(text: String) -> Change {
+    Change::unasked(Effect::Remark(text))
 }
 
 fn refused(path: &Path, message: String) -> Error {

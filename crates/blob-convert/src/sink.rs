@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use blob_core::DType;
 use blob_io::{Error, Frame, Layout, Output, OutputDir, TensorSpec};
 
-use crate::cast::{BLOCK, cast, overflowed};
+use crate::cast::{BLOCK, cast};
 use crate::hash;
 use crate::plan::Plan;
 use crate::planned::{How, Planned};
@@ -138,9 +138,7 @@ fn all_casts(tensor: &Planned, bytes: &[u8], tally: &Tally) -> Vec<u8> {
     let round = |(bytes, from): (Vec<u8>, DType), to: &DType| {
         let mut target = Vec::new();
         let lost = cast((from, &bytes), *to, &mut target);
-        if lost > 0 {
-            tally.lost(&tensor.spec.name, lost, overflowed(*to));
-        }
+        tally.rounded(&tensor.spec.name, lost, *to);
         (target, *to)
     };
     tensor.casts.iter().fold((bytes.to_vec(), tensor.read_as), round).0

@@ -73,7 +73,7 @@ pub use rgb::Rgb;
 pub use squeeze_legacy::SqueezeLegacy;
 pub use step::{Context, Made, Misfit, Outcome, Spec, Transform, Values};
 pub use strip_diff::StripDiff;
-pub(crate) use tally::Tally;
 pub use tally::{Amount, Found};
+pub(crate) use tally::{Tally, grouped};
 pub use torch::TorchLayout;
 pub use values::{Compute, Inputs, Stream};

@@ -1,10 +1,14 @@
 //! The formats by name: the one table of them.
 
+mod holds;
+
 use std::fmt;
 use std::str::FromStr;
 
+pub use holds::{Bf16, Holds, Keys, Names};
+
 macro_rules! formats {
-    ($($(#[$doc:meta])* $format:ident: $name:literal, $title:literal, $extensions:expr;)*) => {
+    ($($(#[$doc:meta])* $format:ident: $name:literal, $title:literal, $extensions:expr, $holds:ident;)*) => {
         /// A file format that this crate reads and writes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -16,45 +20,45 @@ macro_rules! formats {
             /// Every format, in the order in which tables list them.
             pub const ALL: &'static [Self] = &[$(Self::$format,)*];
 
-            fn row(self) -> (&'static str, &'static str, &'static [&'static str]) {
+            fn row(self) -> (&'static str, &'static str, &'static [&'static str], Holds) {
                 match self {
-                    $(Self::$format => ($name, $title, &$extensions),)*
+                    $(Self::$format => ($name, $title, &$extensions, Holds::$holds),)*
                 }
             }
         }
     };
 }
 
-// The short name, what it is in a few words, the usual extensions.
+// The short name, what it is in a few words, the usual extensions, what it can store.
 formats! {
     /// Caffe NetParameter: `.caffemodel`.
-    CaffeModel: "caffemodel", "Caffe NetParameter", ["caffemodel"];
+    CaffeModel: "caffemodel", "Caffe NetParameter", ["caffemodel"], CAFFE_MODEL;
     /// One Caffe BlobProto: `.binaryproto`.
-    BlobProto: "binaryproto", "Caffe BlobProto", ["binaryproto"];
+    BlobProto: "binaryproto", "Caffe BlobProto", ["binaryproto"], BLOB_PROTO;
     /// Caffe BlobProtoVector.
-    BlobProtoVector: "blobprotovector", "Caffe BlobProtoVector", [];
+    BlobProtoVector: "blobprotovector", "Caffe BlobProtoVector", [], BLOB_PROTO_VECTOR;
     /// Caffe SolverState: `.solverstate`.
-    SolverState: "solverstate", "Caffe SolverState", ["solverstate"];
+    SolverState: "solverstate", "Caffe SolverState", ["solverstate"], SOLVER_STATE;
     /// One Caffe Datum, as data layers and databases store it.
-    Datum: "datum", "Caffe Datum", ["datum"];
+    Datum: "datum", "Caffe Datum", ["datum"], DATUM;
     /// MXNet's list of arrays: `.params`, `.nd`.
-    MxnetList: "params", "MXNet NDArray list", ["params", "nd", "ndarray"];
+    MxnetList: "params", "MXNet NDArray list", ["params", "nd", "ndarray"], MXNET_LIST;
     /// One MXNet array without a list around it, as pickles hold it.
-    MxnetRecord: "mxnet-record", "MXNet NDArray record", [];
+    MxnetRecord: "mxnet-record", "MXNet NDArray record", [], MXNET_RECORD;
     /// One blob of NeoML, as `neoml.Blob.store` writes it.
-    NeomlBlob: "neoml", "NeoML blob", ["neoml", "arch"];
+    NeomlBlob: "neoml", "NeoML blob", ["neoml", "arch"], NEOML_BLOB;
     /// NeoML blobs, as `SerializeBlobs` writes them.
-    NeomlArray: "neoml-array", "NeoML blob array", ["arch", "neoml"];
+    NeomlArray: "neoml-array", "NeoML blob array", ["arch", "neoml"], NEOML_ARRAY;
     /// A NeoML net, and whatever else has its layers or blobs in it: a dictionary, a pickle.
-    NeomlNet: "neoml-net", "NeoML net", ["cnnarch", "dnn", "arch"];
+    NeomlNet: "neoml-net", "NeoML net", ["cnnarch", "dnn", "arch"], NEOML_NET;
     /// One NumPy array.
-    Npy: "npy", "NumPy array", ["npy"];
+    Npy: "npy", "NumPy array", ["npy"], NPY;
     /// A zip of NumPy arrays, also as MXNet 2 writes its parameters.
-    Npz: "npz", "NumPy archive", ["npz"];
+    Npz: "npz", "NumPy archive", ["npz"], NPZ;
     /// HDF5: Caffe's `.caffemodel.h5`, `.solverstate.h5` and data files; written always, read with the feature `hdf5`.
-    Hdf5: "hdf5", "HDF5", ["h5", "hdf5"];
+    Hdf5: "hdf5", "HDF5", ["h5", "hdf5"], HDF5;
     /// safetensors.
-    Safetensors: "safetensors", "safetensors", ["safetensors"];
+    Safetensors: "safetensors", "safetensors", ["safetensors"], SAFETENSORS;
 }
 
 impl Format {
@@ -74,6 +78,12 @@ impl Format {
     #[must_use]
     pub fn extensions(self) -> &'static [&'static str] {
         self.row().2
+    }
+
+    /// What a file of the format can store.
+    #[must_use]
+    pub fn holds(self) -> Holds {
+        self.row().3
     }
 
     /// Whether it is one of Caffe's messages.

@@ -42,7 +42,7 @@ impl Transform for Dtype {
             let same = Made::same(place, spec);
             match spec.tensor.dtype {
                 dtype if dtype == self.0 => same,
-                dtype if dtype.is_float() => same.rounded(self.0).with_change(format!("written as {}", self.0)),
+                dtype if dtype.is_float() => same.rounded(self.0),
                 _ => {
                     others += 1;
                     same

@@ -47,7 +47,7 @@ impl Transform for Names {
                 Some(format!("{}#{part}", self.map.get(whole)?))
             };
             match self.map.get(old).cloned().or(data).or_else(part) {
-                Some(new) if new != *old => same.renamed(new).with_change(format!("was {old:?}")),
+                Some(new) if new != *old => same.renamed(new),
                 _ => same,
             }
         });

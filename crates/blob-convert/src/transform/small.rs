@@ -6,8 +6,8 @@ use blob_core::DType;
 use blob_io::Error;
 
 use super::step::Spec;
-use super::tally::Amount;
 use super::values::{Compute, Inputs, Stream};
+use crate::cast::cast;
 
 /// The places of the tensors by name.
 pub(super) struct Places<'a>(HashMap<&'a str, usize>);
@@ -34,15 +34,12 @@ pub(super) fn read(bytes: &[u8], dtype: DType) -> Vec<f64> {
     wide.as_chunks().0.iter().map(|value| f64::from_le_bytes(*value)).collect()
 }
 
-/// Rounds values to the dtype of the result, and reports those that overflow to infinity.
+/// Rounds values to the dtype of the result, and reports what that loses.
 pub(super) fn write(values: &[f64], inputs: &Inputs<'_>) -> Vec<u8> {
     let dtype = inputs.made.dtype;
     let wide: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let mut bytes = Vec::new();
-    blob_ops::convert_bytes(DType::F64, &wide, dtype, &mut bytes);
-    let infinite = blob_ops::count_nonfinite(dtype, &bytes).inf;
-    let were = values.iter().filter(|value| value.is_infinite()).count() as u64;
-    inputs.report(Amount::Lost(infinite.saturating_sub(were)), format!("values became infinite as {dtype}"));
+    inputs.report_rounded(cast((DType::F64, &wide), dtype, &mut bytes));
     bytes
 }
 

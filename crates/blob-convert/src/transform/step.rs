@@ -71,8 +71,10 @@ pub struct Outcome {
     pub made: Vec<Made>,
     /// The places of the tensors that are left out, and why.
     pub left_out: Vec<(usize, String)>,
-    /// Notes for the user.
+    /// What a user should look at: each becomes a warning.
     pub notes: Vec<String>,
+    /// What a user should know, such as the net that is followed: said, but no warning.
+    pub notices: Vec<String>,
     /// The layers that must be removed from the net.
     pub(crate) removed_layers: Vec<String>,
 }

@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use blob_core::DType;
+
+use crate::cast::Lost;
+use crate::change::{Change, Effect, Group, Groups};
+
 /// A report about the values of a tensor.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -20,9 +25,13 @@ pub struct Found {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.amount {
-            Amount::Lost(1) => write!(f, "{:?}: 1 {}", self.tensor, self.what.replacen("values ", "value ", 1)),
-            Amount::Lost(count) => write!(f, "{:?}: {count} {}", self.tensor, self.what),
             Amount::Most(value) => write!(f, "{:?}: {value:e} {}", self.tensor, self.what),
+            Amount::Infinite(1) | Amount::Zeroed(1) | Amount::Lost(1) => {
+                write!(f, "{:?}: 1 {}", self.tensor, self.what.replacen("values ", "value ", 1))
+            }
+            Amount::Infinite(count) | Amount::Zeroed(count) | Amount::Lost(count) => {
+                write!(f, "{:?}: {count} {}", self.tensor, self.what)
+            }
         }
     }
 }
@@ -31,10 +40,64 @@ impl fmt::Display for Found {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Amount {
-    /// The number of values that were lost: [`Options::strict`](crate::Options::strict) refuses them.
+    /// The number of finite values that became infinite. [`Options::strict`](crate::Options::strict) refuses these and
+    /// all other lost values.
+    Infinite(u64),
+    /// The number of values other than 0 that became 0.
+    Zeroed(u64),
+    /// The number of values that were lost otherwise.
     Lost(u64),
     /// The largest of several numbers, for information only.
     Most(f64),
+}
+
+impl Amount {
+    /// The number of values that were lost; `None` for a report that is for information only.
+    #[must_use]
+    pub fn lost(&self) -> Option<u64> {
+        match *self {
+            Self::Infinite(count) | Self::Zeroed(count) | Self::Lost(count) => Some(count),
+            Self::Most(_) => None,
+        }
+    }
+
+    /// Both reports together: lost values are added up, of other numbers the largest is kept.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Infinite(sum), Self::Infinite(count)) => Self::Infinite(sum + count),
+            (Self::Zeroed(sum), Self::Zeroed(count)) => Self::Zeroed(sum + count),
+            (Self::Lost(sum), Self::Lost(count)) => Self::Lost(sum + count),
+            (Self::Most(most), Self::Most(value)) => Self::Most(most.max(value)),
+            // Of two kinds under the same words, a loss is the more important.
+            (Self::Most(_), other) => other,
+            (first, _) => first,
+        }
+    }
+}
+
+impl Found {
+    /// The change that it reports; `None` where nothing is lost.
+    pub(crate) fn change(&self) -> Option<Change> {
+        let words = self.what.clone();
+        let effect = match self.amount {
+            Amount::Infinite(_) => Effect::Infinite { words },
+            Amount::Zeroed(_) => Effect::Zeroed { words },
+            Amount::Lost(_) => Effect::Lost { words },
+            Amount::Most(_) => return None,
+        };
+        Some(Change::unasked(effect))
+    }
+}
+
+/// Reports as changes, grouped by kind.
+pub(crate) fn grouped(found: &[Found]) -> Vec<Group> {
+    let mut groups = Groups::default();
+    for found in found {
+        if let (Some(change), Some(count)) = (found.change(), found.amount.lost()) {
+            groups.of_values(&found.tensor, &change, count);
+        }
+    }
+    groups.finish()
 }
 
 /// Collects reports from several threads.
@@ -42,31 +105,30 @@ pub enum Amount {
 pub(crate) struct Tally(Mutex<BTreeMap<(String, Cow<'static, str>), Amount>>);
 
 impl Tally {
-    /// Adds to the lost values of a tensor; 0 adds no report.
-    pub(crate) fn lost(&self, tensor: &str, count: u64, what: impl Into<Cow<'static, str>>) {
-        if count == 0 {
+    /// Adds a report about a tensor; no lost values are no report.
+    pub(crate) fn add(&self, tensor: &str, amount: Amount, what: impl Into<Cow<'static, str>>) {
+        if amount.lost() == Some(0) {
             return;
         }
         let mut all = self.lock();
-        match all.entry((tensor.to_owned(), what.into())).or_insert(Amount::Lost(0)) {
-            Amount::Lost(sum) => *sum += count,
-            most @ Amount::Most(_) => *most = Amount::Lost(count),
+        all.entry((tensor.to_owned(), what.into())).and_modify(|sum| *sum = sum.and(amount)).or_insert(amount);
+    }
+
+    /// Adds what rounding to `to` has lost of a tensor's values.
+    pub(crate) fn rounded(&self, tensor: &str, lost: Lost, to: DType) {
+        if lost != Lost::default() {
+            self.add(tensor, Amount::Infinite(lost.infinite), format!("values became infinite as {to}"));
+            self.add(tensor, Amount::Zeroed(lost.zeroed), format!("values became 0 as {to}"));
         }
     }
 
-    /// Keeps the largest number reported for a tensor.
-    pub(crate) fn most(&self, tensor: &str, value: f64, what: impl Into<Cow<'static, str>>) {
-        let mut all = self.lock();
-        match all.entry((tensor.to_owned(), what.into())).or_insert(Amount::Most(value)) {
-            Amount::Most(most) => *most = most.max(value),
-            Amount::Lost(_) => {}
-        }
-    }
-
-    /// The lost values of all tensors together.
-    pub(crate) fn lost_values(&self) -> u64 {
+    /// The values of all tensors that were lost together: those that became 0, and the others.
+    pub(crate) fn lost_values(&self) -> (u64, u64) {
         let all = self.lock();
-        all.values().map(|amount| if let Amount::Lost(count) = amount { *count } else { 0 }).sum()
+        let sum = |take: fn(&Amount) -> bool| {
+            all.values().filter(|amount| take(amount)).filter_map(Amount::lost).sum::<u64>()
+        };
+        (sum(|amount| matches!(amount, Amount::Zeroed(_))), sum(|amount| !matches!(amount, Amount::Zeroed(_))))
     }
 
     /// All reports, sorted by tensor.

@@ -8,6 +8,7 @@ use std::fmt;
 use blob_io::{Error, TensorSpec};
 
 use super::tally::{Amount, Tally};
+use crate::cast::Lost;
 
 /// The values of a tensor, row-major and little-endian, read piece by piece.
 pub trait Stream {
@@ -110,10 +111,12 @@ impl<'a> Inputs<'a> {
     /// Reports what was found while the values were computed, in words that follow the amount. Lost values of one kind
     /// are added up, of other numbers the largest is kept.
     pub fn report(&self, amount: Amount, what: impl Into<Cow<'static, str>>) {
-        match amount {
-            Amount::Lost(count) => self.tally.lost(self.name, count, what),
-            Amount::Most(value) => self.tally.most(self.name, value, what),
-        }
+        self.tally.add(self.name, amount, what);
+    }
+
+    /// Reports what rounding to the dtype of the result has lost.
+    pub(crate) fn report_rounded(&self, lost: Lost) {
+        self.tally.rounded(self.name, lost, self.made.dtype);
     }
 
     /// An error that names the file and the tensor.

@@ -1,0 +1,78 @@
+//! Says what a conversion changes, from its one list: a warning for each kind that nobody asked for, a note for what a
+//! user should know, and the counts of the rest for the success line.
+
+use std::collections::BTreeMap;
+
+use blob_convert::change::Group;
+use blob_io::Checkpoint;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::json::{Field, Fields, STRINGS, Type, field, optional};
+use crate::units;
+
+/// At most this many warnings about the source are printed one by one.
+const MAX_LISTED: usize = 20;
+
+/// How many tensors a warning names.
+const NAMED: usize = 3;
+
+/// The warnings about the source: those that several of its tensors share are one line.
+pub(super) fn warn_of_source(checkpoint: &Checkpoint, context: &Context) {
+    let mut shared: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for entry in checkpoint.entries() {
+        entry.warnings().for_each(|warning| shared.entry(warning.to_string()).or_default().push(entry.name()));
+    }
+    let whole = checkpoint.warnings().iter().map(ToString::to_string);
+    let each = shared.iter().map(|(warning, names)| {
+        let named: Vec<String> = names.iter().take(NAMED).map(|name| format!("{name:?}")).collect();
+        match names.len() - named.len() {
+            0 => format!("{}: {warning}", named.join(", ")),
+            more => format!("{} and {more} more: {warning}", named.join(", ")),
+        }
+    });
+    warn(whole.chain(each).collect(), "--json prints them all", context);
+}
+
+/// A warning for each kind of change that nobody asked for.
+pub(super) fn warn_of_changes(changes: &[Group], context: &Context) {
+    let warned = changes.iter().filter(|group| group.change.is_warned());
+    warn(warned.map(ToString::to_string).collect(), "--json prints them all", context);
+}
+
+/// A note for each thing that a user should know.
+pub(super) fn notices(changes: &[Group], context: &Context) {
+    let notices = changes.iter().filter(|group| group.change.is_notice());
+    notices.for_each(|group| context.terminal.note(format!("  {}", context.terminal.text(&group.to_string()))));
+}
+
+/// What was asked for, for the success line: `20 rounded to f16`, `4 left out`.
+pub(super) fn asked(changes: &[Group]) -> Vec<String> {
+    changes.iter().filter(|group| group.change.is_asked).filter_map(Group::short).collect()
+}
+
+/// Prints the first warnings, then the number of the others.
+pub(super) fn warn(lines: Vec<String>, rest: &str, context: &Context) {
+    for line in lines.iter().take(MAX_LISTED) {
+        context.terminal.warning(line);
+    }
+    if lines.len() > MAX_LISTED {
+        let more = units::grouped((lines.len() - MAX_LISTED) as u64);
+        context.terminal.warning(format!("and {more} more; {rest}"));
+    }
+}
+
+impl Fields for Group {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("kind", Type::String, "the kind of change, such as `name-lost`", |g| json!(g.change.effect.name())),
+            field("message", Type::String, "the change in words", |g| json!(g.to_string())),
+            field("asked", Type::Boolean, "whether an option asks for it", |g| json!(g.change.is_asked)),
+            field("loss", Type::Boolean, "whether --strict refuses it", |g| json!(g.change.is_loss())),
+            field("tensors", STRINGS, "the tensors that it is about; none where it is about the whole file", |g| {
+                json!(g.tensors)
+            }),
+            optional("values", Type::Integer, "how many of their values are lost", |g| json!(g.values)),
+        ]
+    }
+}

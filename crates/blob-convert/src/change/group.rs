@@ -1,0 +1,217 @@
+//! Gathers changes of one kind, and says them in one sentence: a count, a reason, three names.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+
+use super::{Change, Effect};
+use crate::options::{and_more, quoted};
+
+/// How many tensors a sentence names.
+const NAMED: usize = 3;
+
+/// Changes of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Group {
+    /// The first of them.
+    pub change: Change,
+    /// The tensors that it is about; none where it is about the whole file.
+    pub tensors: Vec<String>,
+    /// How many values are lost in them, where the change is about single values.
+    pub values: Option<u64>,
+}
+
+/// Gathers changes, in the order in which each kind is first met.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    groups: Vec<Group>,
+    places: HashMap<Key, usize>,
+}
+
+/// Changes with one key stand in one sentence.
+type Key = (&'static str, String, bool);
+
+impl Groups {
+    /// Adds a change of a tensor.
+    pub(crate) fn of_tensor(&mut self, name: &str, change: &Change) {
+        let group = self.group(change);
+        group.tensors.push(name.to_owned());
+    }
+
+    /// Adds a change of a number of a tensor's values.
+    pub(crate) fn of_values(&mut self, name: &str, change: &Change, count: u64) {
+        let group = self.group(change);
+        group.tensors.push(name.to_owned());
+        *group.values.get_or_insert(0) += count;
+    }
+
+    /// Adds a change of the whole file.
+    pub(crate) fn of_file(&mut self, change: &Change) {
+        self.group(change);
+    }
+
+    pub(crate) fn finish(self) -> Vec<Group> {
+        self.groups
+    }
+
+    fn group(&mut self, change: &Change) -> &mut Group {
+        let key = (change.effect.name(), detail(change).into_owned(), change.is_asked);
+        let place = *self.places.entry(key).or_insert_with(|| {
+            self.groups.push(Group { change: change.clone(), tensors: Vec::new(), values: None });
+            self.groups.len() - 1
+        });
+        &mut self.groups[place]
+    }
+}
+
+/// The part of a change that its sentence has once, for all tensors.
+fn detail(change: &Change) -> Cow<'_, str> {
+    match &change.effect {
+        Effect::Transformed { step, .. } => Cow::Borrowed(step),
+        Effect::Rounded { to, .. } if change.is_asked => Cow::Borrowed(to.name()),
+        Effect::Rounded { from, to } => Cow::Owned(format!("{from} {to}")),
+        Effect::NewDtype { dtype, .. } => Cow::Borrowed(dtype.name()),
+        Effect::LeftOut { reason } if !change.is_asked => Cow::Borrowed(reason),
+        Effect::Infinite { words } | Effect::Zeroed { words } | Effect::Lost { words } | Effect::Dropped(words) => {
+            Cow::Borrowed(words)
+        }
+        Effect::WayBack { why } => Cow::Borrowed(why),
+        Effect::Followed { net } => Cow::Borrowed(net),
+        Effect::Notice(text) | Effect::Remark(text) => Cow::Borrowed(text),
+        _ => Cow::Borrowed(""),
+    }
+}
+
+impl Group {
+    /// The words of a success line: `20 rounded to f16`. `None` where there is nothing to count.
+    #[must_use]
+    pub fn short(&self) -> Option<String> {
+        let count = self.tensors.len();
+        let words = match &self.change.effect {
+            Effect::Expanded => "expanded".to_owned(),
+            Effect::Transformed { step, .. } => format!("by {step}"),
+            Effect::Renamed { .. } => "renamed".to_owned(),
+            Effect::Reshaped { .. } => "reshaped".to_owned(),
+            Effect::Rounded { to, .. } => format!("rounded to {to}"),
+            Effect::LeftOut { .. } => "left out".to_owned(),
+            _ => return None,
+        };
+        Some(format!("{count} {words}"))
+    }
+
+    /// `1 tensor`, `20 tensors`.
+    fn count(&self) -> String {
+        match self.tensors.len() {
+            1 => "1 tensor".to_owned(),
+            count => format!("{count} tensors"),
+        }
+    }
+
+    /// `4,305 values`, `1 value`.
+    fn value_count(&self) -> String {
+        match self.values.unwrap_or_default() {
+            1 => "1 value".to_owned(),
+            count => format!("{count} values"),
+        }
+    }
+}
+
+/// The sentence of a warning.
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, named) = (self.count(), listed(&self.tensors));
+        let (is, has) = if self.tensors.len() == 1 { ("is", "its name") } else { ("are", "their names") };
+        let first = self.tensors.first().map_or(String::new(), |name| quoted(name));
+        let others = and_more(self.tensors.len().saturating_sub(1));
+        match &self.change.effect {
+            Effect::Unpacked => write!(f, "{count} {is} unpacked to row-major little-endian: {named}"),
+            Effect::Expanded => write!(f, "{count} {is} expanded from sparse to dense: {named}"),
+            Effect::Transformed { step, words } if self.tensors.len() == 1 => write!(f, "{step}: {words}: {named}"),
+            Effect::Transformed { step, .. } => write!(f, "{count} {is} changed by {step}: {named}"),
+            Effect::Renamed { was } => {
+                write!(f, "{count} {is} renamed: {} to {first}{others}", quoted(was))
+            }
+            Effect::Reshaped { was } => write!(f, "{count} {is} reshaped: {first} from {was}{others}"),
+            Effect::Rounded { from, to } if !self.change.is_asked => {
+                write!(f, "{count} of {from} {is} rounded to {to}, the dtype there: {named}")
+            }
+            Effect::Rounded { to, .. } => write!(f, "{count} {is} rounded to {to}: {named}"),
+            Effect::BitsStored { of, stored } => {
+                write!(f, "{count} of {of} {is} stored as {stored}, since NumPy has no bfloat16: {named}")
+            }
+            Effect::Padded { to, .. } => {
+                write!(f, "{count} {is} stored with {to} axes, ones behind their own: {named}")
+            }
+            Effect::NameLost { format } => {
+                write!(f, "{count} {is} stored without {has}: {} has none: {named}", format.name())
+            }
+            Effect::NameEncoded { stored } => {
+                let stored = quoted(stored);
+                write!(f, "{count} {is} stored under encoded names, which blob reads back: {first} as {stored}{others}")
+            }
+            Effect::NewDtype { dtype, since } => write!(f, "{count} of {dtype}, which only {since} reads: {named}"),
+            // Each may have a reason of its own.
+            Effect::LeftOut { .. } if self.change.is_asked => write!(f, "{count} left out: {named}"),
+            Effect::LeftOut { reason } => write!(f, "{count} left out: {reason}: {named}"),
+            Effect::Infinite { words } | Effect::Zeroed { words } | Effect::Lost { words } => {
+                let words = words.strip_prefix("values ").unwrap_or(words);
+                write!(f, "{} in {count} {words}: {named}", self.value_count())
+            }
+            Effect::MetadataDropped { format, keys } => {
+                write!(f, "metadata left out, for which {} has no place: {}", format.name(), listed(keys))
+            }
+            Effect::Dropped(_) | Effect::WayBack { .. } | Effect::Followed { .. } => self.change.fmt(f),
+            Effect::Notice(text) | Effect::Remark(text) => f.write_str(text),
+        }
+    }
+}
+
+/// The first names in quotes, and the number of the others.
+pub(crate) fn listed(names: &[String]) -> String {
+    let first: Vec<String> = names.iter().take(NAMED).map(|name| quoted(name)).collect();
+    format!("{}{}", first.join(", "), and_more(names.len() - first.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use blob_core::DType;
+    use blob_io::Format;
+
+    use super::*;
+
+    fn said(changes: &[(&str, Change)]) -> Vec<String> {
+        let mut groups = Groups::default();
+        changes.iter().for_each(|(name, change)| groups.of_tensor(name, change));
+        groups.finish().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn changes_of_one_kind_are_one_sentence() {
+        let lost = || Change::unasked(Effect::NameLost { format: Format::NeomlArray });
+        let rounded = |from| Change::unasked(Effect::Rounded { from, to: DType::F32 });
+        let all = [
+            ("a", lost()),
+            ("b", lost()),
+            ("c", rounded(DType::F64)),
+            ("d", lost()),
+            ("e", lost()),
+            ("f", rounded(DType::F16)),
+            ("g", rounded(DType::F64)),
+        ];
+        let sentences = [
+            "4 tensors are stored without their names: neoml-array has none: \"a\", \"b\", \"d\" and 1 more",
+            "2 tensors of f64 are rounded to f32, the dtype there: \"c\", \"g\"",
+            "1 tensor of f16 is rounded to f32, the dtype there: \"f\"",
+        ];
+        assert_eq!(said(&all), sentences);
+    }
+
+    #[test]
+    fn asked_and_unasked_changes_stay_apart() {
+        let left_out = |is_asked, reason: &str| Change { effect: Effect::LeftOut { reason: reason.into() }, is_asked };
+        let all = [("a", left_out(true, "x")), ("b", left_out(false, "x")), ("c", left_out(true, "y"))];
+        assert_eq!(said(&all), ["2 tensors left out: \"a\", \"c\"", "1 tensor left out: x: \"b\""]);
+        assert!(all[1].1.is_loss() && all[1].1.is_warned() && !all[0].1.is_loss() && !all[0].1.is_warned());
+    }
+}

@@ -1,0 +1,122 @@
+//! What a file of each format can store besides plain arrays of numbers: one row of facts a format.
+//!
+//! A reader finds in a file what these rows say at most; a writer keeps it, or somebody says that it is lost.
+
+/// What a file of a format can store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holds {
+    /// How a file names its arrays.
+    pub names: Names,
+    /// Whether it holds any number of arrays, not one (a BlobProto's diff is no array of its own).
+    pub many: bool,
+    /// Whether it can be written from named arrays alone: a NeoML net needs its layers.
+    pub from_tensors: bool,
+    /// Whether it describes a net: the types of the layers, and how they are connected.
+    pub layers: bool,
+    /// Whether a diff can stand beside an array.
+    pub diffs: bool,
+    /// Whether a place without an array has a representation.
+    pub nulls: bool,
+    /// Whether it stores sparse arrays as such, not their parts.
+    pub sparse: bool,
+    /// The number of axes that every array has in the file, where that is fixed.
+    pub axes: Option<usize>,
+    /// How it stores bf16.
+    pub bf16: Bf16,
+    /// The metadata that it has a place for.
+    pub metadata: Keys,
+    /// The keys of metadata that say the same of every file, such as the names of NeoML's seven axes.
+    pub implied: &'static [&'static str],
+    /// Whether it has room for a receipt: text of any length under a key of one's own.
+    pub receipt: bool,
+}
+
+/// How a file names its arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Names {
+    /// Any name.
+    Any,
+    /// `<layer>/<index>`: the layers have names, their blobs a position.
+    Layers,
+    /// `@<number>`, which says where an array stands; other names are refused.
+    Numbers,
+    /// None: an array is known by its position, `@0`, whatever it was called.
+    None,
+}
+
+/// How a file stores bf16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Bf16 {
+    /// As a dtype of its own.
+    Own,
+    /// As the bits of a u16, because the format has no bf16.
+    AsU16,
+    /// Not at all: the writer refuses it.
+    Refused,
+}
+
+/// The keys of metadata that a file has a place for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Keys {
+    /// Any key, with any text.
+    Any,
+    /// These keys alone.
+    Only(&'static [&'static str]),
+}
+
+impl Keys {
+    /// No key at all.
+    pub(crate) const NONE: Self = Self::Only(&[]);
+
+    /// Whether a key has a place.
+    #[must_use]
+    pub fn contains(self, key: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Only(keys) => keys.contains(&key),
+        }
+    }
+}
+
+impl Holds {
+    /// Any number of named arrays and nothing else: where the other rows start from.
+    const NAMED: Self = Self {
+        names: Names::Any,
+        many: true,
+        from_tensors: true,
+        layers: false,
+        diffs: false,
+        nulls: false,
+        sparse: false,
+        axes: None,
+        bf16: Bf16::Refused,
+        metadata: Keys::NONE,
+        implied: &[],
+        receipt: false,
+    };
+    /// Named arrays, metadata, a receipt.
+    const CARRIER: Self = Self { metadata: Keys::Any, receipt: true, bf16: Bf16::Own, ..Self::NAMED };
+    const NEOML: Self = Self { names: Names::None, axes: Some(7), implied: &["axes"], ..Self::NAMED };
+
+    pub(super) const CAFFE_MODEL: Self =
+        Self { names: Names::Layers, layers: true, diffs: true, metadata: Keys::Only(&["name"]), ..Self::NAMED };
+    pub(super) const BLOB_PROTO: Self = Self { names: Names::None, many: false, diffs: true, ..Self::NAMED };
+    pub(super) const BLOB_PROTO_VECTOR: Self = Self { names: Names::Numbers, diffs: true, ..Self::NAMED };
+    pub(super) const SOLVER_STATE: Self =
+        Self { metadata: Keys::Only(&["iter", "learned_net", "current_step"]), ..Self::BLOB_PROTO_VECTOR };
+    pub(super) const DATUM: Self =
+        Self { names: Names::None, many: false, metadata: Keys::Only(&["label"]), ..Self::NAMED };
+    pub(super) const MXNET_LIST: Self = Self { nulls: true, sparse: true, bf16: Bf16::Own, ..Self::NAMED };
+    pub(super) const MXNET_RECORD: Self = Self { names: Names::None, many: false, ..Self::MXNET_LIST };
+    pub(super) const NEOML_BLOB: Self = Self { many: false, ..Self::NEOML };
+    pub(super) const NEOML_ARRAY: Self = Self { nulls: true, ..Self::NEOML };
+    pub(super) const NEOML_NET: Self = Self { names: Names::Layers, layers: true, from_tensors: false, ..Self::NEOML };
+    pub(super) const NPY: Self = Self { names: Names::None, many: false, bf16: Bf16::AsU16, ..Self::NAMED };
+    pub(super) const NPZ: Self = Self { bf16: Bf16::AsU16, ..Self::CARRIER };
+    pub(super) const HDF5: Self = Self::CARRIER;
+    pub(super) const SAFETENSORS: Self = Self::CARRIER;
+}
