@@ -77,9 +77,11 @@ mod transform_order; // layouts, RGB, fully connected weights, shapes from befor
 mod cli; // hostile names on a terminal; every golden listed and verified
 mod cli_help; // help, manual pages, completion in real shells
 mod cli_json; // JSON is complete even after an error
+mod cli_rules; // rules of all commands: errors as JSON, dry runs, terminals
 mod cli_terminal; // colours, broken pipes, signals
 mod cli_values; // the values of `show`, `stats`, `extract`
 mod cli_width; // tables keep to the terminal and to bounded memory
+mod completion; // completion of hostile names in interactive shells
 mod diff; // `blob diff` against NumPy
 mod examples; // every example of the help and the README runs
 mod hash; // digests against b3sum, sha256sum and Python

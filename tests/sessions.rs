@@ -121,8 +121,11 @@ fn every_session_is_played() {
     names.sort();
     assert_eq!(
         names,
-        ["devices", "drawing", "fold", "folders", "into", "piped", "reading", "regroup", "shards", "symbol", "writing"]
-            .map(|name| format!("{name}.txt"))
+        [
+            "devices", "drawing", "fold", "folders", "into", "piped", "reading", "regroup", "shards", "slips",
+            "symbol", "writing"
+        ]
+        .map(|name| format!("{name}.txt"))
     );
 }
 
@@ -148,6 +151,16 @@ fn devices() {
 #[test]
 fn shards() {
     play("shards", |_| ());
+}
+
+#[test]
+fn slips() {
+    play("slips", |folder| {
+        let content = npy("'<f4'", "(4,)", &[0; 16]);
+        let good = theirs(zip::CompressionMethod::Stored, &[("v.npy", &content), ("w.npy", &content)]);
+        let last = find(&good, &content) + content.len() - 1;
+        folder.with("broken.npz", changed(&good, last, &[1]));
+    });
 }
 
 #[test]

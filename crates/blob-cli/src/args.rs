@@ -65,8 +65,8 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Read the file as this format instead of detecting it
-    #[arg(long, global = true, value_name = "FMT", value_parser = format(|_| true))]
+    /// Read the file as this format of `blob formats` instead of detecting it
+    #[arg(long, global = true, value_name = "FMT", value_parser = format(|_| true), hide_possible_values = true)]
     pub(crate) from: Option<Format>,
     /// Read this member of an archive on standard input; for an archive on disk, append it to the path:
     /// `model.tar.gz/net.params`
@@ -146,8 +146,11 @@ Examples:
   blob formats --json                         for programs")]
     Formats,
     Devices(devices::Devices),
-    /// Describe the JSON of every command; with --json, print JSON Schema
-    #[command(hide = true)]
+    /// Describe the JSON of every command: fields and reasons; with --json, as JSON Schema
+    #[command(before_help = "\
+Examples:
+  blob schemas                                the fields of every line, in Markdown
+  blob schemas --json                         JSON Schema, one a line")]
     Schemas,
     Completions(Completions),
     Man(Man),

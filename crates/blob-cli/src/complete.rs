@@ -15,6 +15,7 @@ use clap::builder::StyledStr;
 use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Args;
+use crate::escape::is_visible_text;
 
 /// The time limit for reading a file's headers.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -89,17 +90,34 @@ struct Word {
 }
 
 impl Word {
-    /// The part of a candidate that replaces readline's word, quoted like the word.
+    /// The part of a candidate that replaces readline's word, quoted so that bash reads exactly the candidate, whatever
+    /// characters a file has put into it. An open quote stays open.
     fn rest_of(&self, candidate: &str) -> String {
-        let special = |c: char| match self.quote {
-            Some('"') => "\"\\$`".contains(c),
-            Some(_) => false,
-            None => c.is_ascii() && !c.is_ascii_alphanumeric() && !"_-./:@%+,=".contains(c),
-        };
         let mut out = String::new();
         for c in candidate[self.from..].chars() {
-            out.extend(special(c).then_some('\\'));
-            out.push(c);
+            match (self.quote, c) {
+                // Within single quotes everything but their end is literal.
+                (Some('\''), '\'') => out.push_str(r"'\''"),
+                (Some('\''), c) => out.push(c),
+                // A backslash would not hide `!` from the history within double quotes.
+                (Some(_), '!') => out.push_str("\"'!'\""),
+                (Some(_), '"' | '\\' | '$' | '`') => out.extend(['\\', c]),
+                (Some(_), c) => out.push(c),
+                (None, c) if c.is_ascii() && !c.is_ascii_alphanumeric() && !"_-./:@%+,=".contains(c) => {
+                    out.extend(['\\', c]);
+                }
+                (None, c) => out.push(c),
+            }
+        }
+        // Readline takes the open quote away before a text that begins with one, and closes it but behind a text that
+        // ends with one.
+        if let Some(quote) = self.quote {
+            if out.starts_with(quote) {
+                out.insert(0, quote);
+            }
+            if out.ends_with(quote) {
+                out.push(quote);
+            }
         }
         out
     }
@@ -159,6 +177,7 @@ fn offer(words: &[Word]) -> Offer {
         match *word {
             "--" => only_positionals = true,
             flag if flag.starts_with('-') && flag != "-" && !only_positionals => valued = takes_value(command, flag),
+            "help" if !named && positionals.is_empty() => return commands(&tool, current),
             name if !named && positionals.is_empty() => {
                 named = true;
                 match tool.find_subcommand(name) {
@@ -182,9 +201,7 @@ fn offer(words: &[Word]) -> Offer {
     }
     if !named {
         // `blob FILE` works too, but before a letter is typed only the commands are offered: a folder can be long.
-        let shown = tool.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name().starts_with(current));
-        let words: Vec<Candidate> = shown.map(|c| Candidate::new(c.get_name(), c.get_about())).collect();
-        return Offer { files: !current.is_empty(), words };
+        return Offer { files: !current.is_empty(), ..commands(&tool, current) };
     }
     let expected: Vec<&Arg> = command.get_positionals().collect();
     let arg = expected.get(positionals.len()).or(expected.last());
@@ -194,6 +211,12 @@ fn offer(words: &[Word]) -> Offer {
         (Some("inputs"), Some(file)) if before.iter().any(|word| word.starts_with("--axis")) => tensors_of(file),
         _ => arg.map_or_else(Offer::files, |arg| values(arg, "")),
     }
+}
+
+/// The commands that begin like this.
+fn commands(tool: &Command, typed: &str) -> Offer {
+    let shown = tool.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name().starts_with(typed));
+    Offer::words(shown.map(|c| Candidate::new(c.get_name(), c.get_about())))
 }
 
 fn tensors_of(file: &str) -> Offer {
@@ -211,6 +234,10 @@ fn takes_value<'c>(command: &'c Command, flag: &str) -> Option<&'c Arg> {
 
 /// The values that an argument takes, or files if it takes a path.
 fn values(arg: &Arg, prefix: &str) -> Offer {
+    if arg.get_id() == "names" {
+        let words = ["raw", "torch"].map(|word| Candidate::new(format!("{prefix}{word}"), None));
+        return Offer { files: true, ..Offer::words(words.into_iter()) };
+    }
     match arg.get_value_hint() {
         clap::ValueHint::AnyPath | clap::ValueHint::FilePath => Offer::files(),
         _ => {
@@ -235,7 +262,7 @@ fn tensors(file: &str) -> Vec<String> {
         let limits = Limits { max_arrays: MAX_TENSORS, max_alloc: 16 << 20, ..Limits::default() };
         let names = OpenOptions::new().limits(limits).open(&path).map(|checkpoint| {
             let names = checkpoint.entries().iter().map(Entry::name);
-            names.filter(|n| !n.is_empty() && !n.contains(char::is_control)).map(str::to_owned).collect()
+            names.filter(|name| !name.is_empty() && is_visible_text(name)).map(str::to_owned).collect()
         });
         send.send(names.unwrap_or_default())
     });
@@ -286,6 +313,8 @@ mod tests {
             ("blob ls --color=al", &["--color=always"]),
             ("blob ls a --sort s", &["size"]),
             ("blob completions z", &["zsh"]),
+            ("blob help me", &["merge"]),
+            ("blob --json help comp", &["completions"]),
             ("blob show a --slice ", &[]),
             ("blob ls nosuch.params con", &[]),
             ("blob split nosuch.params con", &[]),
@@ -295,9 +324,12 @@ mod tests {
             assert_eq!(offered(line), ("words", expected), "{line}");
         }
         assert!(offered("blob ls -").1.contains(&"--long".to_owned()));
+        for (line, word) in [("blob convert a --names t", "torch"), ("blob convert a --names=t", "--names=torch")] {
+            assert_eq!(offered(line), ("both", vec![word.to_owned()]), "{line}");
+        }
         assert_eq!(offered("blob ver"), ("both", vec!["verify".to_owned()]), "a file's name may begin like this too");
         let (kind, all) = offered("blob ");
-        assert!(kind == "words" && all.len() == 20 && !all.contains(&"schemas".to_owned()), "{all:?}");
+        assert!(kind == "words" && all.len() == 21 && all.contains(&"schemas".to_owned()), "{all:?}");
     }
 
     #[test]
@@ -311,6 +343,14 @@ mod tests {
             ("blob ls f a\\:b", "a:b c", "a:b\\ c"),
             ("blob ls f 'arg:f", "arg:fc w", "arg:fc w"),
             ("blob ls f \"a", "a$b", "a\\$b"),
+            ("blob ls f \"a", "a!b`\"\\", "a\"'!'\"b\\`\\\"\\\\"),
+            ("blob ls f 'a", "a'; rm x; echo 'b", r"a'\''; rm x; echo '\''b"),
+            ("blob ls f 'a", "a'", r"a'\'''"),
+            ("blob ls f \"a", "a!", "a\"'!'\"\""),
+            ("blob ls f '", "'b", r"''\''b"),
+            ("blob ls f \"a", "a\"", "a\\\"\""),
+            ("blob ls f 'a'\\'';", "a'; rm x", "; rm x"),
+            ("blob ls f a", "a'; !x\"$(y)`z`", "a\\'\\;\\ \\!x\\\"\\$\\(y\\)\\`z\\`"),
             ("blob ls f conv@", "conv@7/0", "7/0"),
             ("blob ls f ", "a(1)", "a\\(1\\)"),
             ("blob ls f ", "名#", "名\\#"),

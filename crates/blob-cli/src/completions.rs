@@ -50,7 +50,13 @@ _blob() {
     } < <("${words[1]/#\~/$HOME}" __complete "${(j: :)words[1,CURRENT-1]} $PREFIX" 2>/dev/null)
     local -i ret=1
     if (( $#words_found )); then
-        compadd -l -d shown -a words_found && ret=0
+        # zsh quotes the words, but not a tilde at the start of one outside quotes.
+        if [[ -z $compstate[quote] ]]; then
+            words_found=("${(@q)words_found}")
+            compadd -Q -l -d shown -a words_found && ret=0
+        else
+            compadd -l -d shown -a words_found && ret=0
+        fi
     fi
     if [[ $kind != words ]]; then
         _files && ret=0

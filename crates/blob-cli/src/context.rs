@@ -1,6 +1,7 @@
 //! The context of a command: its global flags and its terminal. Reports failures there.
 
-use std::io::Write;
+use std::cell::Cell;
+use std::io::{self, Write};
 
 use blob_io::Entry;
 use serde_json::json;
@@ -17,9 +18,19 @@ pub(crate) struct Context {
     pub(crate) command: String,
     pub(crate) global: Global,
     pub(crate) terminal: Terminal,
+    /// Whether the header of tab-separated lines has been printed.
+    pub(crate) has_header: Cell<bool>,
 }
 
 impl Context {
+    /// Prints the names of the columns before the first tab-separated line of the output.
+    pub(crate) fn header(&self, out: &mut dyn Write, columns: &[&str]) -> io::Result<()> {
+        if self.has_header.replace(true) {
+            return Ok(());
+        }
+        writeln!(out, "{}", columns.join("\t"))
+    }
+
     /// Refuses --json for commands that do not support it.
     pub(crate) fn no_json(&self, command: &str) -> Result<(), Failure> {
         match self.global.json {
@@ -37,6 +48,11 @@ impl Context {
     /// line for each file.
     pub(crate) fn failed(&self, file: Option<&str>, failure: &Failure) {
         self.terminal.error(failure);
+        self.failed_in_json(file, failure);
+    }
+
+    /// The line for a failure that has been reported on standard error, with --json.
+    pub(crate) fn failed_in_json(&self, file: Option<&str>, failure: &Failure) {
         let Some(problem) = failure.problem().filter(|p| self.global.json && !p.is_in_json) else {
             return;
         };

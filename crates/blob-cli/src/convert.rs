@@ -104,7 +104,8 @@ fn written<'a>(
 ) -> Written<'a> {
     let (index, files) = plan.index().map_or((None, 1), |(index, count)| (Some(index), count as u64));
     let written = Written::new(&args.output, plan.to().name(), bytes_out, begun);
-    Written { index, files, ..written.tensors(plan.tensors().len()).from_bytes(checkpoint.stored().len()) }
+    let output = written.output.filter(|_| !args.is_unnamed);
+    Written { output, index, files, ..written.tensors(plan.tensors().len()).from_bytes(checkpoint.stored().len()) }
 }
 
 /// The options of the conversion. Refuses options that do not apply to the output's format.
@@ -157,14 +158,12 @@ fn format_of(args: &Convert, target: &Target<'_>, source: Format) -> Result<Form
     if let Some(format) = args.to {
         return Ok(format);
     }
-    let written = || {
-        let names: Vec<&str> = Format::ALL.iter().map(|f| f.name()).collect();
-        names.join(", ")
-    };
+    let names: Vec<&str> = Format::ALL.iter().map(|f| f.name()).collect();
     match target {
         Target::Folder { .. } => Ok(Format::Npy),
+        Target::Stdout if args.is_unnamed => Ok(source),
         Target::Stdout => Err(Failure::new("-o - needs --to, because standard output has no extension")
-            .help(format!("formats: {}", written()))),
+            .help(format!("formats: {}", names.join(", ")))),
         _ => {
             let extension = args.output.extension().and_then(|e| e.to_str());
             let known = extension.and_then(Format::from_extension);
@@ -173,10 +172,7 @@ fn format_of(args: &Convert, target: &Target<'_>, source: Format) -> Result<Form
                 None => extension.is_some() && args.input.extension() == args.output.extension(),
             };
             let format = if is_kept { Some(source) } else { known };
-            format.ok_or_else(|| {
-                Failure::new(no_format(&args.output))
-                    .help(format!("name a format with --to: {}; a folder's name ends with /", written()))
-            })
+            format.ok_or_else(|| no_format(&args.output, &names))
         }
     }
 }

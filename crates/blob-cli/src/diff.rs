@@ -213,6 +213,7 @@ impl Render for Pair<'_> {
     fn lines(mut self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let escaped = if context.global.ascii { escape_ascii } else { escape };
         self.compare(context, |row| {
+            context.header(out, &COLUMNS)?;
             let (name, other) = names(row);
             write!(out, "{}\t{}\t{}", mark(&row.change), escaped(name), escaped(other.unwrap_or("-")))?;
             match distance(row) {
@@ -230,6 +231,9 @@ impl Render for Pair<'_> {
 fn figure(row: &Row, of: fn(&Distance) -> f64) -> String {
     distance(row).map_or_else(|| "-".to_owned(), |distance| units::number(of(distance)))
 }
+
+/// The columns of the lines for programs.
+const COLUMNS: [&str; 8] = ["change", "name", "other", "changed", "elements", "max_abs", "max_rel", "rms"];
 
 impl Document for Pair<'_> {
     const SCHEMA: &'static str = "blob.diff/1";

@@ -1,8 +1,8 @@
 //! Escapes text from a file for a terminal: no name can move the cursor, break the line or look like another name.
 //!
 //! The rule, as `blob --help` states it: a backslash is `\\`; a character that is invisible, moves other text or ends
-//! the line is escaped as `\0`, `\n`, `\r`, `\t`, `\x1b` or `\u{200b}`. So different names print differently, and each
-//! can be parsed back.
+//! the line is escaped as `\0`, `\n`, `\r`, `\t`, `\u{1b}` or `\u{200b}`, in the way of `{:?}`, which quotes names in
+//! messages. So different names print differently, and each can be parsed back.
 
 use std::borrow::Cow;
 
@@ -18,47 +18,18 @@ pub(crate) fn escape_ascii(name: &str) -> Cow<'_, str> {
 
 /// Escapes a message. Names in it are already quoted, so its backslashes and spaces stay as they are.
 pub(crate) fn escape_message(message: &str) -> Cow<'_, str> {
-    escape_message_by(message, Rule { is_name: false, ascii: false })
+    escape_by(message, Rule { is_name: false, ascii: false })
 }
 
 /// Escapes a message in pure ASCII; `×` and `…` become `x` and `...`.
 pub(crate) fn escape_message_ascii(message: &str) -> Cow<'_, str> {
-    escape_message_by(message, Rule { is_name: false, ascii: true })
+    escape_by(message, Rule { is_name: false, ascii: true })
 }
 
-fn escape_message_by(message: &str, rule: Rule) -> Cow<'_, str> {
-    match reescape(message) {
-        Cow::Borrowed(message) => escape_by(message, rule),
-        Cow::Owned(message) => Cow::Owned(escape_by(&message, rule).into_owned()),
-    }
-}
-
-/// Names in a message are quoted by `{:?}`, which escapes an ASCII control character as `\u{1b}`. Spells it as in
-/// [`escape`]: `\x1b`.
-fn reescape(message: &str) -> Cow<'_, str> {
-    if !message.contains("\\u{") {
-        return Cow::Borrowed(message);
-    }
-    let (mut out, mut rest) = (String::with_capacity(message.len()), message);
-    while let Some(at) = rest.find('\\') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let code = rest.strip_prefix("\\u{").and_then(|code| code.split_once('}'));
-        match code.and_then(|(code, after)| Some((u8::from_str_radix(code, 16).ok()?, after))) {
-            Some((code @ 0..=0x7f, after)) => {
-                out.push_str(&format!("\\x{code:02x}"));
-                rest = after;
-            }
-            _ => {
-                // Two backslashes are an escaped one, so the second does not begin an escape.
-                let (kept, after) = rest.split_at(if rest.starts_with("\\\\") { 2 } else { 1 });
-                out.push_str(kept);
-                rest = after;
-            }
-        }
-    }
-    out.push_str(rest);
-    Cow::Owned(out)
+/// Whether every character shows, and none moves other text.
+pub(crate) fn is_visible_text(text: &str) -> bool {
+    let rule = Rule { is_name: false, ascii: false };
+    text.chars().all(|c| rule.keeps(c, false))
 }
 
 /// Which characters are escaped.
@@ -98,7 +69,6 @@ fn escape_by(text: &str, rule: Rule) -> Cow<'_, str> {
             '\t' => out.push_str("\\t"),
             '×' if !rule.is_name => out.push('x'),
             '…' if !rule.is_name => out.push_str("..."),
-            c if c.is_ascii() => out.push_str(&format!("\\x{:02x}", c as u32)),
             c => out.push_str(&format!("\\u{{{:x}}}", c as u32)),
         }
     }
@@ -134,7 +104,7 @@ mod tests {
     #[test]
     fn control_characters_are_escaped() {
         assert_eq!(escape("a\tb\nc\r\0"), r"a\tb\nc\r\0");
-        assert_eq!(escape("\x1b[31mred\x7f"), r"\x1b[31mred\x7f");
+        assert_eq!(escape("\x1b[31mred\x7f"), r"\u{1b}[31mred\u{7f}");
         assert_eq!(escape("\u{9b}31m\u{202e}"), r"\u{9b}31m\u{202e}");
     }
 
@@ -147,7 +117,7 @@ mod tests {
         for c in invisible.chars() {
             assert_eq!(escape(&format!("con{c}v1")), format!("con\\u{{{:x}}}v1", c as u32));
         }
-        assert_eq!(escape(" a "), r"\x20a\x20");
+        assert_eq!(escape(" a "), r"\u{20}a\u{20}");
     }
 
     #[test]
@@ -177,7 +147,6 @@ mod tests {
             }
             let (kind, after) = rest.split_at(1);
             let (digits, after) = match kind {
-                "x" => after.split_at(2),
                 "u" => after[1..].split_once('}').unwrap(),
                 _ => ("", after),
             };

@@ -147,7 +147,7 @@ fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
         Some("npy") => Ok(ExtractFormat::Npy),
         Some("raw" | "bin") => Ok(ExtractFormat::Raw),
         Some("csv") => Ok(ExtractFormat::Csv),
-        _ => Err(Failure::new(no_format(&args.output)).help("name a format with --to: npy, raw or csv")),
+        _ => Err(no_format(&args.output, &["npy", "raw", "csv"])),
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-use blob_io::{Entry, Error, Existing, Fault, Limit, Output, Reason, Remedy};
+use blob_io::{Entry, Error, Existing, Fault, Limit, Reason, Remedy};
 use serde_json::json;
 
 use crate::json::{Field, Fields, Type, field, nullable};
@@ -164,12 +164,7 @@ impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         match &e {
             Error::Interrupted => Self::Interrupted,
-            // A broken pipe that should have received a whole file is an error.
-            Error::Io { file, source, .. }
-                if source.kind() == io::ErrorKind::BrokenPipe && file == Output::stdout().name() =>
-            {
-                Self::ReaderGone
-            }
+            Error::ReaderGone => Self::ReaderGone,
             _ => Self::Trouble(Box::new(Problem::from(&e))),
         }
     }
@@ -203,8 +198,9 @@ pub(crate) fn help(e: &Error) -> Option<&'static str> {
             Some("`blob formats` lists the formats; --from names one for a file that hides it")
         }
         Error::NotTensors { reason: Reason::Directory, .. } => {
-            Some("blob reads the folders that `blob convert -o DIR/` wrote; name the files of another one")
+            Some("`blob ls -r` lists the files in a folder; blob reads as one file what `blob convert -o DIR/` wrote")
         }
+        Error::Several { is_stream: true, .. } => Some("name it with --member"),
         Error::Misfit { remedy: Some(remedy), .. } => match remedy {
             Remedy::Version3 => Some("--params-version 3 writes records that hold arrays without axes"),
             Remedy::Version2 => Some("--params-version 2 writes records that hold sparse arrays; --dense expands them"),

@@ -1,7 +1,7 @@
 //! The notes after `blob --help`, which are also sections of the manual, and the manual's environment section.
 
 /// Title and text of each note.
-pub(crate) const NOTES: [(&str, &str); 5] = [
+pub(crate) const NOTES: [(&str, &str); 6] = [
     (
         "FILES",
         "`blob FILE` is `blob info FILE`. FILE may be `-` for standard input; a file that is called like a command is \
@@ -16,7 +16,7 @@ pub(crate) const NOTES: [(&str, &str); 5] = [
     (
         "NAMES",
         "In what people and line tools read, a backslash in a name is `\\\\`, and every character that shows nothing or \
-         moves text is spelled out: `\\0`, `\\n`, `\\r`, `\\t`, `\\x1b`, `\\u{200b}`; a space at either end is `\\x20`. So \
+         moves text is spelled out: `\\0`, `\\n`, `\\r`, `\\t`, `\\u{1b}`, `\\u{200b}`; a space at either end is `\\u{20}`. So \
          names that differ print differently, and each can be read back. With --ascii every character outside ASCII is \
          `\\u{…}`. JSON has the names themselves.",
     ),
@@ -25,8 +25,14 @@ pub(crate) const NOTES: [(&str, &str); 5] = [
         "On a terminal, tables obey its width: names are cut in the middle, and these columns leave first, in this order. \
          ls: OFFSET, PIECES, LAYER TYPE, PARAMS, KIND, BYTES, WARNINGS. stats: L1, L2, DTYPE, SHAPE, ZERO, STD, MEAN. \
          convert --dry-run: DTYPE, SHAPE, BYTES, CHANGES. formats: WHAT, READ, WRITE, EXTENSIONS, TESTED AGAINST. --wide \
-         cuts and leaves out nothing. In a pipe, ls prints lines for programs and the others print whole tables; --table \
-         prints there what a terminal would show.",
+         cuts and leaves out nothing.",
+    ),
+    (
+        "PIPES",
+        "To a pipe or a file, ls and diff print lines for programs: a header, then a line a row, separated by tabs, with \
+         exact numbers. The other commands print there what a terminal shows, cut nowhere. --table prints to a pipe \
+         what a terminal shows, of ls and diff too; --json prints JSON lines. Errors, warnings and what was written go \
+         to standard error. Binary data is never written to a terminal.",
     ),
     ("EXIT STATUS", EXIT),
 ];

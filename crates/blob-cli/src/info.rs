@@ -193,8 +193,20 @@ impl Fields for Facts<'_> {
             nullable("largest", Type::Object(properties::<Largest<'_>>), "the largest tensor", |f| {
                 f.largest.map_or(Value::Null, |entry| json::value(&Largest(entry)))
             }),
-            field("metadata", Type::Map(&Type::String), "what the file says of itself beside its tensors", |f| {
-                f.checkpoint.metadata().iter().map(|(key, text)| (key.clone(), json!(text))).collect()
+            field(
+                "metadata",
+                Type::Map(&Type::String),
+                "what the file says of itself beside tensors and receipt",
+                |f| {
+                    let others = f.checkpoint.metadata().iter().filter(|(key, _)| key != RECEIPT_KEY);
+                    others.map(|(key, text)| (key.clone(), json!(text))).collect()
+                },
+            ),
+            nullable("receipt", Type::Foreign, "the receipt of the conversion: docs/receipt.md", |f| {
+                let mut metadata = f.checkpoint.metadata().iter();
+                let receipt = metadata.find(|(key, _)| key == RECEIPT_KEY);
+                let receipt = receipt.and_then(|(_, text)| serde_json::from_str(text).ok());
+                receipt.filter(Value::is_object).unwrap_or(Value::Null)
             }),
             field("warnings", STRINGS, "what is odd, the first 20", |f| {
                 file_warnings(f.checkpoint).take(MAX_IN_JSON).collect()

@@ -66,6 +66,8 @@ pub(crate) enum Type {
     Object(fn() -> Vec<Property>),
     /// An object of one of two types.
     Either(fn() -> Vec<Property>, fn() -> Vec<Property>),
+    /// An object of another schema.
+    Foreign,
     /// The elements of a tensor: arrays nested as deep as its rank; a scalar is a bare value.
     Nested,
 }

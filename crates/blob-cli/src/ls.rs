@@ -104,7 +104,12 @@ impl Render for List<'_> {
         }
         // These lines do not depend on the locale; --ascii affects only the names.
         let escaped = if context.global.ascii { escape_ascii } else { escape };
+        let (short, long) = (["name", "dtype", "shape", "bytes", "offset"], ["kind", "type", "pieces", "warnings"]);
+        let file = self.args.recursive.then_some("file");
+        let long = long.iter().filter(|_| self.args.long);
+        let columns: Vec<&str> = file.iter().chain(&short).chain(long).copied().collect();
         for listed in self.listed() {
+            context.header(out, &columns)?;
             let entry = listed.entry;
             let (name, shape) = (escaped(entry.name()), listed.array(ascii_shape));
             let offset = entry.offset().map_or("-".to_owned(), |offset| offset.to_string());

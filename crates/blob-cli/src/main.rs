@@ -44,20 +44,19 @@ mod stats;
 mod transforms;
 mod transpose;
 mod units;
+mod usage;
 mod verify;
 
-use std::ffi::OsString;
-use std::path::Path;
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-use clap::{CommandFactory, FromArgMatches};
 
 use args::{Args, Command, Global};
 use context::Context;
 use failure::{Failure, Status};
 use output::Terminal;
 use output::progress::INTERRUPTED;
-use select::nearest;
+use usage::{Misuse, Parsed};
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
@@ -69,20 +68,20 @@ fn main() -> ExitCode {
         let _ = complete::answer(&line.to_string_lossy(), breaks.as_deref());
         return ExitCode::SUCCESS;
     }
-    let matches = match with_command(words) {
-        Ok(words) => Args::command().get_matches_from(words),
-        Err(failure) => {
-            Terminal::new(&Global::default()).error(&failure);
-            return ExitCode::from(Status::Trouble.code());
-        }
-    };
-    let command = matches.subcommand_name().unwrap_or_default().to_owned();
-    let args = Args::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
-    let context = Context { command, terminal: Terminal::new(&args.global), global: args.global };
+    match usage::parse(words) {
+        Ok(Parsed { args, command }) => obey(args, command),
+        Err(misuse) => refuse(*misuse),
+    }
+}
+
+/// Runs a command, and reports its failure.
+fn obey(args: Args, command: String) -> ExitCode {
+    let context =
+        Context { command, terminal: Terminal::new(&args.global), global: args.global, has_header: Cell::default() };
     match run(&args.command, &context) {
         Ok(status) => ExitCode::from(status.code()),
         Err(failure) => {
-            context.failed(args.command.file().as_deref(), &failure);
+            context.failed(args.command.inputs().file.map(open::name).as_deref(), &failure);
             ExitCode::from(match failure {
                 Failure::Trouble(_) => Status::Trouble.code(),
                 Failure::No(_) => Status::No.code(),
@@ -93,8 +92,24 @@ fn main() -> ExitCode {
     }
 }
 
+/// Says what is wrong with the command line.
+fn refuse(misuse: Misuse) -> ExitCode {
+    let Misuse { command, failure, json, text } = misuse;
+    let global = Global { json, ..Global::default() };
+    let context = Context { command, terminal: Terminal::new(&global), global, has_header: Cell::default() };
+    match text {
+        Some(text) => {
+            // A failure to print has nowhere to go.
+            let _ = text.print();
+            context.failed_in_json(None, &failure);
+        }
+        None => context.failed(None, &failure),
+    }
+    ExitCode::from(Status::Trouble.code())
+}
+
 fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
-    open::check_member(&context.global)?;
+    open::check_member(command, &context.global)?;
     match command {
         Command::Info(args) => info::run(args, context),
         Command::Ls(args) => ls::run(args, context),
@@ -120,124 +135,47 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
     }
 }
 
-/// The words of the command line, with the command inserted if it was missing.
-///
-/// # Errors
-/// The first word is neither a command nor a file, and looks like a mistyped command.
-fn with_command(mut words: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
-    let command = Args::command();
-    let named = |command: &clap::Command| {
-        command.get_name_and_visible_aliases().into_iter().map(str::to_owned).collect::<Vec<_>>()
-    };
-    let names: Vec<String> = command.get_subcommands().flat_map(named).collect();
-    let Some(at) = first_positional(&words, &flags_with_values(&command)) else {
-        return Ok(words);
-    };
-    let first = words[at].to_string_lossy().into_owned();
-    if words[at] != "--" && names.contains(&first) {
-        return Ok(words);
-    }
-    if first == "help" && !Path::new("help").exists() {
-        // `blob help ls` is `blob ls --help`.
-        words.remove(at);
-        words.push("--help".into());
-        return Ok(words);
-    }
-    let is_bare = !first.contains(['.', '/', '\\', '-']);
-    if is_bare && !Path::new(&first).exists() {
-        let failure = Failure::new(format!("there is no file and no command {first:?}"));
-        return Err(match nearest(&first, names.iter().map(String::as_str)) {
-            Some(name) => failure.help(format!("did you mean `blob {name}`?")),
-            None => failure.help("`blob --help` lists the commands"),
-        });
-    }
-    words.insert(at, "info".into());
-    Ok(words)
+/// The files that a command reads.
+pub(crate) struct Inputs<'a> {
+    /// The file of a command that is about one.
+    pub(crate) file: Option<&'a Path>,
+    others: Vec<&'a Path>,
 }
 
-/// The index of the first word that is neither a flag nor a flag's value; `None` if the user asks for help or the
-/// version.
-fn first_positional(words: &[OsString], with_value: &[String]) -> Option<usize> {
-    let mut at = 1;
-    while at < words.len() {
-        let word = words[at].to_string_lossy();
-        match &*word {
-            "-" | "--" => return Some(at),
-            "-h" | "--help" | "-V" | "--version" => return None,
-            flag if with_value.iter().any(|f| f == flag) => at += 2,
-            flag if flag.starts_with('-') => at += 1,
-            _ => return Some(at),
-        }
+impl Inputs<'_> {
+    /// Whether one of them is standard input.
+    pub(crate) fn has_stdin(&self) -> bool {
+        self.file.iter().chain(&self.others).any(|path| *path == Path::new("-"))
     }
-    None
-}
-
-/// The global flags that take a value.
-fn flags_with_values(command: &clap::Command) -> Vec<String> {
-    let arguments = command.get_arguments();
-    let valued = arguments.filter(|a| a.get_action().takes_values());
-    valued.filter_map(|a| a.get_long()).map(|long| format!("--{long}")).collect()
 }
 
 impl Command {
-    /// The file argument of a command that takes one.
-    pub(crate) fn file(&self) -> Option<String> {
-        let path = match self {
-            Self::Ls(args) => &args.selection.file,
-            Self::Show(args) => &args.file,
-            Self::Stats(args) => &args.selection.file,
-            Self::Convert(args) => &args.input,
-            Self::Extract(args) => &args.file,
-            Self::Diff(args) => &args.file,
-            Self::Split(args) => &args.file,
-            Self::Plot(args) => &args.file,
-            Self::Report(args) => &args.file,
-            Self::Transpose(args) => &args.file,
-            Self::Rename(args) => &args.file,
-            _ => return None,
+    pub(crate) fn inputs(&self) -> Inputs<'_> {
+        let (file, others) = match self {
+            Self::Info(args) => (None, paths(&args.files)),
+            Self::Ls(args) => (Some(&args.selection.file), Vec::new()),
+            Self::Show(args) => (Some(&args.file), Vec::new()),
+            Self::Stats(args) => (Some(&args.selection.file), Vec::new()),
+            Self::Verify(args) => (None, paths(args.files.iter().chain(&args.against))),
+            Self::Diff(args) => (Some(&args.file), vec![&*args.other]),
+            Self::Hash(args) => (None, paths(&args.files)),
+            Self::Convert(args) => (Some(&args.input), paths(&args.into)),
+            Self::Fold(args) => (Some(&args.input), Vec::new()),
+            Self::Extract(args) => (Some(&args.file), Vec::new()),
+            Self::Merge(args) => (None, paths(&args.inputs)),
+            Self::Split(args) => (Some(&args.file), Vec::new()),
+            Self::Plot(args) => (Some(&args.file), Vec::new()),
+            Self::Report(args) => (Some(&args.file), paths(&args.other)),
+            Self::Transpose(args) => (Some(&args.file), Vec::new()),
+            Self::Rename(args) => (Some(&args.file), Vec::new()),
+            Self::Formats | Self::Devices(_) | Self::Schemas | Self::Completions(_) | Self::Man(_) => {
+                (None, Vec::new())
+            }
         };
-        Some(open::name(path))
+        Inputs { file: file.map(PathBuf::as_path), others }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn completed(line: &str) -> Result<String, String> {
-        let words = line.split(' ').map(OsString::from).collect();
-        match with_command(words) {
-            Ok(words) => Ok(words.join(" ".as_ref()).to_string_lossy().into_owned()),
-            Err(failure) => Err(format!("{failure:?}")),
-        }
-    }
-
-    #[test]
-    fn a_file_without_a_command_means_info() {
-        for (line, expected) in [
-            ("blob a.params", "blob info a.params"),
-            ("blob --json a.params b.params", "blob --json info a.params b.params"),
-            ("blob --from params x.bin", "blob --from params info x.bin"),
-            ("blob --from=params x.bin", "blob --from=params info x.bin"),
-            ("blob -", "blob info -"),
-            ("blob ./ls", "blob info ./ls"),
-            ("blob -- ls", "blob info -- ls"),
-            ("blob ls a.params", "blob ls a.params"),
-            ("blob --max-alloc 1G ls a.params", "blob --max-alloc 1G ls a.params"),
-            ("blob --help", "blob --help"),
-            ("blob -V", "blob -V"),
-            ("blob", "blob"),
-            ("blob help", "blob --help"),
-            ("blob help ls", "blob ls --help"),
-        ] {
-            assert_eq!(completed(line).as_deref(), Ok(expected));
-        }
-    }
-
-    #[test]
-    fn a_mistyped_command_gets_a_suggestion() {
-        let error = completed("blob vrify a.params").unwrap_err();
-        assert!(error.contains("did you mean `blob verify`?"), "{error}");
-        assert!(completed("blob qqqq").unwrap_err().contains("--help"));
-    }
+fn paths<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<&'a Path> {
+    paths.into_iter().map(PathBuf::as_path).collect()
 }

@@ -1,12 +1,11 @@
 //! Opens the file that an argument names, with the global flags; `-` is standard input.
 
-use std::env;
 use std::io;
 use std::path::Path;
 
 use blob_io::{Checkpoint, Error, Limits, OpenOptions};
 
-use crate::args::Global;
+use crate::args::{Command, Global};
 use crate::failure::Failure;
 
 /// Opens a file; reads its headers only.
@@ -44,21 +43,15 @@ fn open_with(options: OpenOptions, path: &Path, global: &Global) -> Result<Check
         options = options.member(member);
     }
     options.open_stream(name(path), io::stdin().lock()).map_err(|error| match error {
-        // Members of a pipe cannot be named by path, so the error names --member.
-        Error::Several { ref file, .. } => {
-            let text = error.to_string();
-            let list = text.strip_prefix(&format!("{file}: ")).unwrap_or(&text);
-            let list = list.split_once("; choose one").map_or(list, |(list, _)| list);
-            Error::Request { file: file.clone(), message: format!("{list}; choose one with --member") }
-        }
+        Error::Several { file, members, more, .. } => Error::Several { file, is_stream: true, members, more },
         other => other,
     })
 }
 
-/// Refuses --member if no argument is standard input.
-pub(crate) fn check_member(global: &Global) -> Result<(), Failure> {
+/// Refuses --member if no file is standard input.
+pub(crate) fn check_member(command: &Command, global: &Global) -> Result<(), Failure> {
     match &global.member {
-        Some(member) if !env::args_os().any(|word| word == "-") => {
+        Some(member) if !command.inputs().has_stdin() => {
             let failure = Failure::new(format!("--member {member}: no file is `-`, standard input"));
             Err(failure.help("a file of an archive on disk is named by its path: model.tar.gz/net.params"))
         }

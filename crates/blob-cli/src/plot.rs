@@ -63,6 +63,9 @@ pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
         source::check_output(&args.file, output, if_exists(args.force))?;
     }
     let checkpoint = open(&args.file, &context.global)?;
+    if let Some(output) = &args.output {
+        source::check_shards(&checkpoint, output)?;
+    }
     let entry = select_one(&checkpoint, args.tensor.as_deref())?;
     let progress = Progress::begin(&context.terminal, if kind == Kind::Hist { 2 } else { 1 } * entry.byte_len());
     let drawn = match kind {
@@ -198,7 +201,7 @@ impl Fields for Plotted<'_> {
             field("shape", DIMS, "its shape", |p| json!(p.entry.shape().dims())),
             field("kind", Type::Enum(Kind::NAMES), "what is drawn", |p| json!(p.kind.name())),
             nullable("output", Type::String, "the picture's file", |p| {
-                json!(p.written.as_ref().map(|written| written.output.to_string_lossy()))
+                json!(p.written.as_ref().and_then(|written| written.output).map(Path::to_string_lossy))
             }),
             field("dry_run", Type::Boolean, "whether nothing was written", |p| {
                 json!(p.written.as_ref().is_some_and(|written| written.took.is_none()))

@@ -61,30 +61,69 @@ impl Fields for File<'_> {
 }
 
 /// The names of the formats that can be written from tensors alone.
-fn written_formats() -> String {
-    let names: Vec<&str> = Format::ALL.iter().filter(|f| is_written(**f)).map(|f| f.name()).collect();
-    names.join(", ")
+fn written_formats() -> Vec<&'static str> {
+    Format::ALL.iter().filter(|f| is_written(**f)).map(|f| f.name()).collect()
 }
 
 /// The format `to`, or else the one that the file's extension implies.
 pub(crate) fn format_of(path: &Path, to: Option<Format>) -> Result<Format, Failure> {
     if to.is_none() && is_stdout(path) {
         let failure = Failure::new("-o - needs --to, because standard output has no extension");
-        return Err(failure.help(format!("formats: {}", written_formats())));
+        return Err(failure.help(format!("formats: {}", written_formats().join(", "))));
     }
     let extension = || path.extension().and_then(|e| e.to_str()).and_then(Format::from_extension);
-    to.or_else(extension)
-        .ok_or_else(|| Failure::new(no_format(path)).help(format!("name a format with --to: {}", written_formats())))
+    to.or_else(extension).ok_or_else(|| no_format(path, &written_formats()))
 }
 
-/// The error for an output whose name does not imply a format.
-pub(crate) fn no_format(path: &Path) -> String {
+/// The failure for an output whose name does not imply a format. `formats` are the names that --to takes.
+pub(crate) fn no_format(path: &Path, formats: &[&str]) -> Failure {
     let name = path.display();
-    match path.extension() {
-        Some(extension) => format!("{name}: blob writes no .{} files", extension.display()),
-        None => format!("{name}: a name without an extension does not say what to write"),
+    let Some(extension) = path.extension() else {
+        let failure = Failure::new(format!("{name}: a name without an extension does not say what to write"));
+        return failure.help(format!("name a format with --to: {}; a folder's name ends with /", formats.join(", ")));
+    };
+    let failure = Failure::new(format!("{name}: blob writes no .{} files", extension.display()));
+    let extension = extension.to_string_lossy().to_ascii_lowercase();
+    let is_written = |format: Format| formats.contains(&format.name());
+    let mut instead = INSTEAD.iter().filter(|other| other.of.contains(&&*extension));
+    match instead.find(|other| Format::from_extension(other.write).is_some_and(is_written)) {
+        Some(Instead { write, reader, .. }) => {
+            // `net.safetensors.pt` has the name already.
+            let stem = path.with_extension("");
+            let named =
+                if stem.extension().is_some_and(|has| has == *write) { stem } else { path.with_extension(write) };
+            failure.help(format!("write {}, which {reader}", named.display()))
+        }
+        None => failure.help(format!("name a format with --to: {}", formats.join(", "))),
     }
 }
+
+/// A file to write in place of one that is not written.
+struct Instead {
+    /// The extensions that are not written.
+    of: &'static [&'static str],
+    write: &'static str,
+    /// Who reads it.
+    reader: &'static str,
+}
+
+const INSTEAD: [Instead; 5] = [
+    Instead {
+        of: &["pt", "pth", "bin", "ckpt"],
+        write: "safetensors",
+        reader: "PyTorch loads with safetensors.torch.load_file",
+    },
+    Instead {
+        of: &["onnx", "trt", "engine"],
+        write: "safetensors",
+        reader: "holds the weights; ONNX holds the net, too",
+    },
+    Instead { of: &["keras", "hdf", "tflite", "pb", "tf"], write: "h5", reader: "h5py and Keras read" },
+    Instead { of: PICKLES, write: "npz", reader: "NumPy loads without running code from it" },
+    Instead { of: PICKLES, write: "npy", reader: "NumPy loads without running code from it" },
+];
+
+const PICKLES: &[&str] = &["mat", "pkl", "pickle", "msgpack"];
 
 /// Refuses files that cannot be written, or that are among the sources. `folder` is the output folder if it does not
 /// exist yet.

@@ -108,7 +108,6 @@ fn object(fields: &[Property]) -> Value {
         "type": "object",
         "properties": properties,
         "required": required,
-        "additionalProperties": false,
     })
 }
 
@@ -125,6 +124,7 @@ impl Type {
             Self::Array(of) => json!({"type": "array", "items": of.as_json()}),
             Self::Map(of) => json!({"type": "object", "additionalProperties": of.as_json()}),
             Self::Object(properties) => object(&properties()),
+            Self::Foreign => json!({"type": "object"}),
             Self::Either(one, other) => json!({"anyOf": [object(&one()), object(&other())]}),
             // JSON Schema cannot tie the depth to the field `shape`: an array of any depth, or one value.
             Self::Nested => json!({"type": ["array", "number", "string", "boolean", "null"]}),
@@ -144,7 +144,7 @@ impl Type {
             }
             Self::Array(of) => format!("array of {}", of.words()),
             Self::Map(of) => format!("object of {}", of.words()),
-            Self::Object(_) | Self::Either(..) => "object".to_owned(),
+            Self::Object(_) | Self::Either(..) | Self::Foreign => "object".to_owned(),
             Self::Nested => "nested arrays".to_owned(),
         }
     }
@@ -169,7 +169,8 @@ whatever happens: a file that cannot be read is a line of `blob.error/1` in its 
 fails in the middle of a list closes the list and is said in a field `error`. Messages for people still go to standard
 error.
 
-A schema's name changes with its shape; a field may be added without a new name. Programs select by `reason`, never by
+A schema's name changes when a field leaves or changes its type; a field may be added without a new name, so ignore
+fields that you do not know. A wrong command line is a line of `blob.error/1`, too. Programs select by `reason`, never by
 the words of a `message`. All offsets are bytes from the beginning of the file; of a file that was unpacked while it
 was read, of the unpacked bytes.
 

@@ -11,8 +11,12 @@ use crate::failure::{Failure, Status};
 use crate::select::select;
 
 pub(crate) fn run(args: &Transpose, context: &Context) -> Result<Status, Failure> {
-    let convert =
-        Convert { to: args.to, force: args.force, dry_run: args.dry_run, ..Convert::new(&args.file, &args.output) };
+    let convert = Convert {
+        to: args.to,
+        force: args.force,
+        dry_run: args.dry_run,
+        ..Convert::new(&args.file, args.output.as_deref())
+    };
     convert::run(&convert, context, &|checkpoint, options| add_transform(args, checkpoint, options))
 }
 

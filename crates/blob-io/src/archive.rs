@@ -249,7 +249,7 @@ impl Archive {
             };
         }
         let members = choice.members.iter().map(|member| member.name.clone()).collect();
-        Error::Several { file: name.to_owned(), members, more: choice.more }
+        Error::Several { file: name.to_owned(), is_stream: false, members, more: choice.more }
     }
 }
 

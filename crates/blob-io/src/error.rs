@@ -8,7 +8,6 @@ mod reason;
 use std::fmt;
 use std::io;
 
-use crate::format::Format;
 use crate::limits::Limit;
 
 pub use fault::Fault;
@@ -85,7 +84,7 @@ pub enum Error {
     },
     /// The request does not fit the file: a wrong kind of entry, a format that cannot hold the tensors.
     Request {
-        /// The file concerned.
+        /// The file concerned; empty for a refusal by a layout, see [`Error::about`].
         file: String,
         /// What was asked and why it cannot be done.
         message: String,
@@ -94,6 +93,9 @@ pub enum Error {
     Several {
         /// The archive, as it was named.
         file: String,
+        /// Whether the archive has no path that could go on to a file in it: a caller of
+        /// [`OpenOptions::open_stream`](crate::OpenOptions::open_stream) sets this.
+        is_stream: bool,
         /// The names of the first 256 of them; each is opened as `FILE/NAME`.
         members: Vec<String>,
         /// How many more there are.
@@ -101,7 +103,7 @@ pub enum Error {
     },
     /// Tensors that the output's format, or the form that was asked for, cannot hold. Nothing was written.
     Misfit {
-        /// The file concerned.
+        /// The file concerned; empty for a refusal by a layout, see [`Error::about`].
         file: String,
         /// Which tensors and why, the first twenty of them.
         message: String,
@@ -117,6 +119,8 @@ pub enum Error {
     },
     /// The caller's cancel flag was raised.
     Interrupted,
+    /// The reader of standard output has closed it before the end.
+    ReaderGone,
     /// A blob could not be made: shape, dtype or memory.
     Blob(blob_core::Error),
 }
@@ -156,7 +160,7 @@ impl Error {
             Self::Unsupported { .. } => Reason::Unsupported,
             Self::Memory { .. } => Reason::Memory,
             Self::Request { .. } | Self::Several { .. } | Self::Misfit { .. } | Self::Exists { .. } => Reason::Request,
-            Self::Interrupted => Reason::Interrupted,
+            Self::Interrupted | Self::ReaderGone => Reason::Interrupted,
             Self::Blob(error) => Reason::of_blob(error),
         }
     }
@@ -174,8 +178,8 @@ impl Error {
             | Self::Request { file, .. }
             | Self::Several { file, .. }
             | Self::Misfit { file, .. }
-            | Self::Exists { path: file, .. } => Some(file),
-            Self::Interrupted | Self::Blob(_) => None,
+            | Self::Exists { path: file, .. } => (!file.is_empty()).then_some(file),
+            Self::Interrupted | Self::ReaderGone | Self::Blob(_) => None,
         }
     }
 
@@ -221,14 +225,13 @@ impl Error {
         }
     }
 
-    /// Puts the file's name into a refusal by a [`Layout`](crate::Layout), which knows only the name of its format;
-    /// other errors stay as they are.
+    /// Puts the file's name into a refusal by a [`Layout`](crate::Layout), which knows only its format; other errors
+    /// stay as they are.
     #[must_use]
     pub fn about(mut self, name: &str) -> Self {
-        if let Self::Request { file, message } | Self::Misfit { file, message, .. } = &mut self
-            && file.parse::<Format>().is_ok()
+        if let Self::Request { file, .. } | Self::Misfit { file, .. } = &mut self
+            && file.is_empty()
         {
-            *message = format!("as {file}: {message}");
             name.clone_into(file);
         }
         self
@@ -258,28 +261,36 @@ impl fmt::Display for Error {
                 write!(f, "{fault}")
             }
             Self::NotTensors { file, what, .. } => write!(f, "{file} is {what}"),
+            Self::Request { file, message } | Self::Misfit { file, message, .. } if file.is_empty() => {
+                f.write_str(message)
+            }
             Self::Unsupported { file, message }
             | Self::Memory { file, message }
             | Self::Request { file, message }
             | Self::Misfit { file, message, .. } => write!(f, "{file}: {message}"),
-            Self::Several { file, members, more } => several(f, file, members, *more),
+            Self::Several { file, is_stream, members, more } => several(f, file, *is_stream, members, *more),
             Self::Exists { path, target: Existing::File | Existing::Folder } => write!(f, "{path}: exists"),
             Self::Exists { path, target: Existing::Disk } => write!(f, "{path}: is a disk"),
             Self::Interrupted => write!(f, "interrupted"),
+            Self::ReaderGone => write!(f, "the reader of the output has gone"),
             Self::Blob(e) => write!(f, "{e}"),
         }
     }
 }
 
 /// Lists the files of an archive that can be opened.
-fn several(f: &mut fmt::Formatter<'_>, file: &str, members: &[String], more: u64) -> fmt::Result {
+fn several(f: &mut fmt::Formatter<'_>, file: &str, is_stream: bool, members: &[String], more: u64) -> fmt::Result {
     let count = members.len() as u64 + more;
     let listed: Vec<String> = members.iter().take(LISTED).map(|member| shown(member)).collect();
     let more = match count - listed.len() as u64 {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    write!(f, "{file}: holds {count} tensor files: {}{more}; choose one by its path", listed.join(", "))?;
+    write!(f, "{file}: holds {count} tensor files: {}{more}", listed.join(", "))?;
+    if is_stream {
+        return write!(f, "; choose one by its name");
+    }
+    write!(f, "; choose one by its path")?;
     match members.first().filter(|first| first.len() <= LONGEST_LISTED) {
         Some(first) => write!(f, ": {file}/{first}"),
         None => write!(f, ", {file}/ before its name"),

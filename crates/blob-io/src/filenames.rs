@@ -15,7 +15,8 @@ const LONGEST_PATH: usize = 1024;
 /// The path of each name, without an extension: `/` separates folders, and everything that a file system could
 /// interpret is percent-encoded.
 ///
-/// * Encoded: `.` and `..`, a dot or space at a component's end, control characters, `\ : * ? " < > |`, `%` itself, the
+/// * Encoded: `.` and `..`, a dot or space at a component's end, a dash at its start (an option for the programs that
+///   get the name from `*`), control characters, `\ : * ? " < > |`, `%` itself, the
 ///   device names of Windows (`aux` becomes `%61ux`), a folder's `.npy` ending, the first letter of a first folder
 ///   called `blob.receipt.json` in any case; an empty component is `%`.
 /// * A component over 200 bytes, or a path over 1024, is cut and gets `~` and its CRC-32.
@@ -106,6 +107,7 @@ fn component(raw: &str, kind: Kind) -> String {
         let special = matches!(c, '%' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|')
             || c.is_control()
             || last && matches!(c, '.' | ' ')
+            || at == 0 && c == '-'
             || npy && at + 4 == raw.len()
             || taken && at == 0
             || raw == ".."; // its first dot too
@@ -157,8 +159,9 @@ fn is_device(raw: &str) -> bool {
     let stem = raw.split('.').next().unwrap_or(raw).trim_end_matches(' ');
     let stem = stem.to_ascii_lowercase();
     match stem.strip_prefix("com").or(stem.strip_prefix("lpt")) {
-        Some(digit) => digit.len() == 1 && digit.as_bytes()[0].is_ascii_digit(),
-        None => matches!(stem.as_str(), "aux" | "con" | "nul" | "prn"),
+        // Windows takes superscript digits for digits.
+        Some(digit) => matches!(digit, "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9" | "¹" | "²" | "³"),
+        None => matches!(stem.as_str(), "aux" | "con" | "nul" | "prn" | "conin$" | "conout$"),
     }
 }
 
@@ -197,6 +200,9 @@ mod tests {
             ("100%", "100%25"),
             ("<a|b>*?\"", "%3Ca%7Cb%3E%2A%3F%22"),
             ("aux/Con.w/com1/comx/LPT9", "%61ux/%43on.w/%63om1/comx/%4CPT9"),
+            ("com¹/LPT².w/Com³ .x/com⁴", "%63om¹/%4CPT².w/%43om³ .x/com⁴"),
+            ("CONIN$/conout$.w/conin", "%43ONIN$/%63onout$.w/conin"),
+            ("-rf/--x/a-b/c-", "%2Drf/%2D-x/a-b/c-"),
             ("a.npy/b.npy", "a%2Enpy/b.npy"),
             ("a.NPY/b", "a%2ENPY/b"),
             ("blob.receipt.json/x", "%62lob.receipt.json/x"),

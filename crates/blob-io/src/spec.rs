@@ -39,9 +39,9 @@ pub(crate) fn total(format: &str, a: u64, b: u64) -> Result<u64, Error> {
         .ok_or_else(|| refuse(format, "the file would be over 2^63 bytes"))
 }
 
-/// The error of a layout. It names the format, because the file has no name yet.
+/// The error of a layout. The file has no name yet, which [`Error::about`] adds.
 pub(crate) fn refuse(format: &str, message: impl Into<String>) -> Error {
-    Error::Request { file: format.to_owned(), message: message.into() }
+    Error::Request { file: String::new(), message: format!("as {format}: {}", message.into()) }
 }
 
 /// How many of the tensors that do not fit are named.
@@ -90,7 +90,8 @@ impl Problems {
             more => format!("; and {more} more"),
         };
         let message = format!("does not fit: {}{more}", self.named.join("; "));
-        Err(Error::Misfit { file: format.to_owned(), message, remedy: self.remedy })
+        let message = format!("as {format}: {message}");
+        Err(Error::Misfit { file: String::new(), message, remedy: self.remedy })
     }
 }
 

@@ -12,15 +12,15 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use super::{NetFiles, format};
 use crate::units;
 
-/// Convert to safetensors, npz, npy, hdf5, MXNet's params or mxnet-record, Caffe's caffemodel, binaryproto,
-/// blobprotovector, solverstate or datum, NeoML's neoml, neoml-array or neoml-net
+/// Convert a file to another format, or change its tensors on the way
 ///
-/// A folder gets one npy file per tensor. Values and shapes are kept bit for bit unless a transform is requested;
-/// transforms are applied in the order listed here. Safetensors, npz, HDF5 and folders get a receipt, which records
-/// where the tensors came from and what was changed, and lets blob restore the original file. A Caffe file written as
-/// the same message keeps all other bytes; a new one gets its layers from names of the form `<layer>/<index>`. HDF5 is
-/// written in Caffe's form if the source is Caffe's or OUT ends in .caffemodel.h5 or .solverstate.h5. A NeoML net can
-/// only be written from a NeoML net or by a receipt. Writing to `-` (standard output) reads the file twice.
+/// `blob formats` lists the formats. A folder gets one npy file per tensor. Values and shapes are kept bit for bit
+/// unless a transform is requested; transforms are applied in the order listed here. Safetensors, npz, HDF5 and folders
+/// get a receipt, which records where the tensors came from and what was changed, and lets blob restore the original
+/// file. A Caffe file written as the same message keeps all other bytes; a new one gets its layers from names of the
+/// form `<layer>/<index>`. HDF5 is written in Caffe's form if the source is Caffe's or OUT ends in .caffemodel.h5 or
+/// .solverstate.h5. A NeoML net can only be written from a NeoML net or by a receipt. Writing to `-` (standard output)
+/// reads the file twice.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -38,25 +38,25 @@ pub(crate) struct Convert {
     /// Output: a file, a folder (ending with `/`), or `-` for standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// Output format [default: from OUT's extension]
-    #[arg(long, value_name = "FMT", value_parser = format(|_| true))]
+    /// Output format, of `blob formats` [default: from OUT's extension]
+    #[arg(long, value_name = "FMT", value_parser = format(|_| true), hide_possible_values = true)]
     pub(crate) to: Option<Format>,
     /// Replace the arrays of the same names in a copy of this Caffe, NeoML or HDF5 file, keep all other bytes, and
     /// write it to OUT
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["to", "dense", "anew"])]
     pub(crate) into: Option<PathBuf>,
     /// How to store Caffe's blobs: `legacy` (four dimensions, before 2015), `raw` (NVCaffe's), `v1` (layers of 2014)
-    #[arg(long, value_name = "FORM", value_delimiter = ',')]
+    #[arg(long, value_name = "FORM", value_delimiter = ',', hide_short_help = true)]
     pub(crate) form: Vec<CaffeForm>,
     /// Split safetensors into shards of at most this many bytes of tensors, with an index OUT.index.json, which every
     /// command reads
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, hide_short_help = true)]
     pub(crate) shard_size: Option<u64>,
     /// Expand sparse arrays instead of writing their parts
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) dense: bool,
     /// Write a new file from the tensors alone, without the other bytes that IN or its receipt has for OUT's format
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) anew: bool,
     /// Replace OUT if it exists; IN itself is never replaced
     #[arg(long)]
@@ -65,21 +65,25 @@ pub(crate) struct Convert {
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Add the input's SHA-256 to the receipt; without a receipt, --json prints it
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) sha256: bool,
     /// Write MXNet records of this version, 0 to 3 [default: the input's, else 2, which MXNet reads since 0.12]
-    #[arg(long, value_name = "N", value_parser = params_version())]
+    #[arg(long, value_name = "N", value_parser = params_version(), hide_short_help = true)]
     pub(crate) params_version: Option<Version>,
     #[command(flatten)]
     pub(crate) transforms: Transforms,
+    /// Whether the dry run of another command has no output, and `output` says nothing.
+    #[arg(skip)]
+    pub(crate) is_unnamed: bool,
 }
 
 impl Convert {
-    /// A conversion without any option.
-    pub(crate) fn new(input: &Path, output: &Path) -> Self {
+    /// A conversion without any option; without an output, for a dry run.
+    pub(crate) fn new(input: &Path, output: Option<&Path>) -> Self {
         Self {
             input: input.to_owned(),
-            output: output.to_owned(),
+            output: output.unwrap_or(Path::new("-")).to_owned(),
+            is_unnamed: output.is_none(),
             to: None,
             into: None,
             form: Vec::new(),
@@ -104,22 +108,22 @@ pub(crate) struct Transforms {
     pub(crate) strip_diff: bool,
     /// Remove the leading ones of Caffe blobs from before 2015: 1x1xOxI of an inner product becomes OxI, a bias of
     /// 1x1x1xN becomes N
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) squeeze_legacy: bool,
     /// Divide the means and variances of Caffe's BatchNorms by their factor and leave that out, or keep all three
     /// [default: depends on --names]
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "HOW", hide_short_help = true)]
     pub(crate) bn: Option<Bn>,
     /// Set gamma to 1 where MXNet's symbol has `fix_gamma`, its default, or keep the stored values
     /// [default: depends on --names]
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "HOW", hide_short_help = true)]
     pub(crate) fix_gamma: Option<FixedGamma>,
     /// Reverse the three input channels of the first convolution, so that a net for BGR takes RGB images
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) rgb: bool,
     /// Permute the columns of inner products after a CxHxW output to height, width, channels, the order in which
     /// TensorFlow flattens
-    #[arg(long, value_name = "C,H,W", value_parser = fc_from)]
+    #[arg(long, value_name = "C,H,W", value_parser = fc_from, hide_short_help = true)]
     pub(crate) fc_from: Option<FcFrom>,
     /// Permute the weights of convolutions from `oihw` (outputs, inputs, height, width). With `hwio`, depthwise ones
     /// become height, width, channels, outputs per channel; they are recognized only by a net in FILE itself, not by

@@ -9,7 +9,7 @@ use blob_convert::diff::Tolerance;
 /// Values are compared as numbers: NaN equals NaN, 0 equals -0. Ones in shapes are ignored. Renamed tensors are found
 /// by their content. Exits with 0 if all tensors are equal, 1 if not, 2 if something cannot be read.
 ///
-/// To a pipe or a file it prints one line per tensor that differs, without a header: `~` changed, `-` only in A, `+`
+/// To a pipe or a file it prints a header, then one line per tensor that differs: `~` changed, `-` only in A, `+`
 /// only in B, `>` renamed, `!` not read; then name, the name in B, elements changed, elements, largest absolute and
 /// relative difference, root mean square, separated by tabs, `-` where there is none. These fields are stable; new ones
 /// come at the end.

@@ -25,8 +25,8 @@ pub(crate) struct Fold {
     /// Output file
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// Output format [default: from OUT's extension]
-    #[arg(long, value_name = "FMT", value_parser = format(|_| true))]
+    /// Output format, of `blob formats` [default: from OUT's extension]
+    #[arg(long, value_name = "FMT", value_parser = format(|_| true), hide_possible_values = true)]
     pub(crate) to: Option<Format>,
     #[command(flatten)]
     pub(crate) nets: NetFiles,

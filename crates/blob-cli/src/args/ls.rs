@@ -8,8 +8,8 @@ use super::Selection;
 ///
 /// Reads headers only.
 ///
-/// To a pipe or a file it prints one line per tensor without a header: name, dtype, shape (20x1x5x5, `scalar`), bytes
-/// and offset, separated by tabs; a place without an array has dtype `none`, a broken array `error`, and both shape
+/// To a pipe or a file it prints a header, then one line per tensor, separated by tabs: name, dtype, shape (20x1x5x5,
+/// `scalar`), bytes and offset; a place without an array has dtype `none`, a broken array `error`, and both shape
 /// `-`. With -l follow kind, layer type, number of pieces, and warnings; with -r the file comes before the name. These
 /// fields are stable; new ones come at the end.
 #[derive(Debug, clap::Args)]

@@ -32,8 +32,8 @@ pub(crate) struct Merge {
     /// Output: a file, or `-` for standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// Output format [default: from OUT's extension]
-    #[arg(long, value_name = "FMT", value_parser = format(is_written))]
+    /// Output format, of `blob formats` [default: from OUT's extension]
+    #[arg(long, value_name = "FMT", value_parser = format(is_written), hide_possible_values = true)]
     pub(crate) to: Option<Format>,
     /// Concatenate the tensors along this axis; negative axes count from the last
     #[arg(long, value_name = "AXIS", allow_negative_numbers = true, requires = "into")]
@@ -75,8 +75,8 @@ pub(crate) struct Split {
     /// Output: a folder (ending with `/`), a file name with `{}`, or with --axis a file or `-` for standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// Output format [default: from the extension; in a folder, FILE's]
-    #[arg(long, value_name = "FMT", value_parser = format(is_written))]
+    /// Output format, of `blob formats` [default: from the extension; in a folder, FILE's]
+    #[arg(long, value_name = "FMT", value_parser = format(is_written), hide_possible_values = true)]
     pub(crate) to: Option<Format>,
     /// Write a file for each layer: the tensors whose names differ only in the last part
     #[arg(long)]

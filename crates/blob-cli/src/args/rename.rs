@@ -24,10 +24,10 @@ pub(crate) struct Rename {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Output: a file, a folder (ending with `/`), or `-` for standard output
-    #[arg(short, long, value_name = "OUT")]
-    pub(crate) output: PathBuf,
-    /// Output format [default: from OUT's extension]
-    #[arg(long, value_name = "FMT", value_parser = format(|_| true))]
+    #[arg(short, long, value_name = "OUT", required_unless_present = "dry_run")]
+    pub(crate) output: Option<PathBuf>,
+    /// Output format, of `blob formats` [default: from OUT's extension]
+    #[arg(long, value_name = "FMT", value_parser = format(|_| true), hide_possible_values = true)]
     pub(crate) to: Option<Format>,
     /// A file of lines `OLD NEW`, where `*` in OLD matches any text and `$1` in NEW is the text that the first `*`
     /// matched
@@ -40,7 +40,7 @@ pub(crate) struct Rename {
     /// Replace OUT if it exists; FILE itself is never replaced
     #[arg(long)]
     pub(crate) force: bool,
-    /// Print what would be done without writing anything
+    /// Print what would be done without writing anything; -o is not needed
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }

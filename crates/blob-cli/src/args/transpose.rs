@@ -30,10 +30,10 @@ pub(crate) struct Transpose {
     #[arg(required = true, value_name = "TENSOR")]
     pub(crate) tensors: Vec<String>,
     /// Output: a file, a folder (ending with `/`), or `-` for standard output
-    #[arg(short, long, value_name = "OUT")]
-    pub(crate) output: PathBuf,
-    /// Output format [default: from OUT's extension]
-    #[arg(long, value_name = "FMT", value_parser = format(|_| true))]
+    #[arg(short, long, value_name = "OUT", required_unless_present = "dry_run")]
+    pub(crate) output: Option<PathBuf>,
+    /// Output format, of `blob formats` [default: from OUT's extension]
+    #[arg(long, value_name = "FMT", value_parser = format(|_| true), hide_possible_values = true)]
     pub(crate) to: Option<Format>,
     /// The axes in their new order, as numpy.transpose takes them: 2,3,1,0
     #[arg(long, value_name = "AXIS,...", value_delimiter = ',')]
@@ -47,7 +47,7 @@ pub(crate) struct Transpose {
     /// Replace OUT if it exists; FILE itself is never replaced
     #[arg(long)]
     pub(crate) force: bool,
-    /// Print what would be done without writing anything
+    /// Print what would be done without writing anything; -o is not needed
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }

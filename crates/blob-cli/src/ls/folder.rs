@@ -42,7 +42,7 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
                 total.others += 1;
                 continue;
             }
-            Err(Error::Several { file, members, more }) => {
+            Err(Error::Several { file, members, more, .. }) => {
                 files.members.extend(members.iter().rev().map(|member| Path::new(&file).join(member)));
                 if more == 0 {
                     continue;

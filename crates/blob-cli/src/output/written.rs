@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::Terminal;
+use super::sink::is_stdout;
 use crate::json::{Field, Type, field, nullable, optional};
 use crate::units;
 
 /// What a command wrote, or with -n would write.
 #[derive(Clone, Debug)]
 pub(crate) struct Written<'a> {
-    /// The output as the user named it: a file, a folder, a pattern of names, or `-`.
-    pub(crate) output: &'a Path,
+    /// The output as the user named it: a file, a folder, a pattern of names, or `-`; `None` in a dry run without one.
+    pub(crate) output: Option<&'a Path>,
     /// The file that opens the output, if `output` itself does not: the index of shards.
     pub(crate) index: Option<&'a Path>,
     /// The format's short name.
@@ -38,7 +39,17 @@ impl<'a> Written<'a> {
     /// One file of this format. `start` is when the command began.
     pub(crate) fn new(output: &'a Path, to: &'static str, bytes_out: u64, begun: Begun) -> Self {
         let took = begun.took();
-        Self { output, index: None, to, tensors: None, files: 1, bytes_in: None, bytes_out, took, lacks: false }
+        Self {
+            output: Some(output),
+            index: None,
+            to,
+            tensors: None,
+            files: 1,
+            bytes_in: None,
+            bytes_out,
+            took,
+            lacks: false,
+        }
     }
 
     pub(crate) fn tensors(mut self, count: usize) -> Self {
@@ -59,9 +70,10 @@ impl<'a> Written<'a> {
             (Some(_), true) => "wrote",
             (Some(_), false) => mark,
         };
-        let output = match self.index.unwrap_or(self.output).to_string_lossy() {
-            stdout if stdout == "-" => "standard output".into(),
-            path => path,
+        let output = match self.index.or(self.output) {
+            Some(path) if is_stdout(path) => " standard output:".to_owned(),
+            Some(path) => format!(" {}:", terminal.name(&path.to_string_lossy())),
+            None => ":".to_owned(),
         };
         let count = match (self.tensors, self.files) {
             (Some(tensors), 1) => units::plural(tensors, "tensor"),
@@ -74,7 +86,7 @@ impl<'a> Written<'a> {
         let sizes = self.bytes_in.map_or(size.clone(), |bytes| format!("{} {arrow} {size}", units::bytes(bytes)));
         let took = self.took.map(|took| format!(", in {}", units::seconds(took.as_secs_f64()))).unwrap_or_default();
         let details: String = details.iter().map(|detail| format!("; {detail}")).collect();
-        format!("{lead} {}: {}, {count}, {sizes}{took}{details}", terminal.name(&output), self.to)
+        format!("{lead}{output} {}, {count}, {sizes}{took}{details}", self.to)
     }
 }
 
@@ -110,8 +122,8 @@ pub(crate) trait Writes {
 /// The fields that the JSON of every writing command has.
 pub(crate) fn written_fields<T: Writes>() -> Vec<Field<T>> {
     vec![
-        field("output", Type::String, "the path that was named with -o", |w: &T| {
-            json!(w.written().output.to_string_lossy())
+        nullable("output", Type::String, "the path that was named with -o", |w: &T| {
+            json!(w.written().output.map(Path::to_string_lossy))
         }),
         field("to", Type::String, "the format that was written", |w| json!(w.written().to)),
         field("dry_run", Type::Boolean, "whether nothing was written", |w| json!(w.written().took.is_none())),
@@ -151,7 +163,12 @@ mod tests {
             ),
             (Written { lacks: true, ..base.clone() }, &[], r"wrote a\n.npz: npz, 1 file, 2.00 KiB, in 20.0 ms"),
             (Written { took: None, files: 2, ..base.clone() }, &[], r"would write a\n.npz: npz, 2 files, 2.00 KiB"),
-            (Written { output: Path::new("-"), ..base }, &[], "ok standard output: npz, 1 file, 2.00 KiB, in 20.0 ms"),
+            (Written { output: None, took: None, ..base.clone() }, &[], "would write: npz, 1 file, 2.00 KiB"),
+            (
+                Written { output: Some(Path::new("-")), ..base },
+                &[],
+                "ok standard output: npz, 1 file, 2.00 KiB, in 20.0 ms",
+            ),
         ] {
             let details: Vec<String> = details.iter().map(|detail: &&str| (*detail).to_owned()).collect();
             assert_eq!(written.line(&terminal, &details), line);

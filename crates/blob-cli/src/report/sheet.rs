@@ -7,7 +7,7 @@ use blob_io::{Checkpoint, Entry, Error};
 use super::page::Page;
 use super::{LISTED, ROWS};
 use crate::broken::Broken;
-use crate::failure::Failure;
+use crate::failure::{Failure, Problem};
 use crate::output::progress::Progress;
 use crate::render::svg;
 use crate::units;
@@ -104,9 +104,12 @@ impl Sheet<'_> {
                 }
             }
             Err(error) => {
-                let Failure::Trouble(problem) = Failure::from(error) else { return Err(Error::Interrupted) };
+                let problem = match error {
+                    Error::Interrupted | Error::ReaderGone => return Err(error),
+                    error => Problem::from(&error),
+                };
                 push(&mut self.findings.broken, || problem.message.clone());
-                broken.report(*problem);
+                broken.report(problem);
                 if is_shown {
                     self.page.put("<td colspan=\"8\" class=\"bad\">cannot be read</td>");
                 }

@@ -135,7 +135,8 @@ impl OpenOptions {
         }
         let mut table = NameTable::new(&self.limits);
         let folder = folder::open(path, &name, &mut table)?;
-        let kind = (Format::Npy, format!("folder of {} files", folder.count()));
+        let plural = if folder.count() == 1 { "" } else { "s" };
+        let kind = (Format::Npy, format!("folder of {} file{plural}", folder.count()));
         let input = Input::new(Box::new(folder));
         let opened = self.opened(&name, kind, (input, None), table);
         Ok(Checkpoint { home: Home::Folder(path.to_owned()), ..opened })

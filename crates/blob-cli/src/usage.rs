@@ -1,0 +1,242 @@
+//! From the words of the command line to its arguments, or to what is wrong with them and what to type instead.
+//!
+//! `blob FILE` is `blob info FILE`, and `blob help ls` is `blob ls --help`. Does not know what the commands do.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
+
+use crate::args::Args;
+use crate::failure::Failure;
+use crate::select::nearest;
+
+/// Commands that other tools have, each with ours.
+const ELSEWHERE: [(&str, &str); 14] = [
+    ("check", "verify"),
+    ("validate", "verify"),
+    ("view", "show"),
+    ("cat", "show"),
+    ("dump", "show"),
+    ("print", "show"),
+    ("list", "ls"),
+    ("inspect", "info"),
+    ("describe", "info"),
+    ("compare", "diff"),
+    ("export", "convert"),
+    ("save", "convert"),
+    ("hist", "plot"),
+    ("concat", "merge"),
+];
+
+/// The command line, parsed.
+pub(crate) struct Parsed {
+    pub(crate) args: Args,
+    pub(crate) command: String,
+}
+
+/// Why the words are no command line.
+pub(crate) struct Misuse {
+    /// The command, if it is known.
+    pub(crate) command: String,
+    pub(crate) failure: Failure,
+    /// Whether the words ask for JSON.
+    pub(crate) json: bool,
+    /// The text of clap, with the usage and similar names, if there is nothing better to say.
+    pub(crate) text: Option<clap::Error>,
+}
+
+/// Parses the words. Prints help or the version, and ends, if they ask for that.
+pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Box<Misuse>> {
+    let tool = Args::command();
+    let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+    let misuse = |command: &str, failure, text| Box::new(Misuse { command: command.to_owned(), failure, json, text });
+    let words = with_command(&tool, words).map_err(|failure| misuse("", failure, None))?;
+    let command = command_of(&tool, &words).map(|command| command.get_name().to_owned()).unwrap_or_default();
+    let parsed = tool.clone().try_get_matches_from(&words).and_then(|matches| parsed(&matches));
+    parsed.map_err(|error| {
+        if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+            error.exit();
+        }
+        match slip(&tool, &words, &error) {
+            Some(failure) => misuse(&command, failure, None),
+            None => misuse(&command, Failure::new(first_paragraph(&error)), Some(error)),
+        }
+    })
+}
+
+fn parsed(matches: &ArgMatches) -> Result<Parsed, clap::Error> {
+    let command = matches.subcommand_name().unwrap_or_default().to_owned();
+    Ok(Parsed { args: Args::from_arg_matches(matches)?, command })
+}
+
+/// What clap says, without the usage that follows it.
+fn first_paragraph(error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "a file or a command is missing".to_owned();
+    }
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+/// A slip that clap cannot explain: a second file for a command that takes one.
+fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failure> {
+    let Some(ContextValue::String(extra)) = error.get(ContextKind::InvalidArg) else { return None };
+    let command = command_of(tool, words)?;
+    if error.kind() != ErrorKind::UnknownArgument || extra.starts_with('-') {
+        return None;
+    }
+    let takes = command.get_positionals().count();
+    let (name, output) = (command.get_name(), command.get_arguments().find(|arg| arg.get_id() == "output")?);
+    let is_named = |word: &OsString| {
+        let word = word.to_string_lossy();
+        word.starts_with("-o") || word == "--output" || word.starts_with("--output=")
+    };
+    if output.is_required_set() && !words.iter().any(is_named) {
+        let failure = Failure::new(format!("the output is named with -o, and {extra:?} is without"));
+        return Some(failure.help(format!("blob {name} … -o {extra}")));
+    }
+    if takes != 1 {
+        return None;
+    }
+    let failure = Failure::new(format!("`blob {name}` takes one file, and {extra:?} is another one"));
+    Some(failure.help(format!(
+        "run it for each: for f in …; do blob {name} \"$f\" -o …; done; `blob merge` puts the tensors of several files \
+         into one"
+    )))
+}
+
+/// The command that the words name.
+fn command_of<'c>(tool: &'c Command, words: &[OsString]) -> Option<&'c Command> {
+    let at = first_positional(words, &flags_with_values(tool))?;
+    tool.find_subcommand(&words[at])
+}
+
+/// The words of the command line, with the command inserted if it was missing.
+///
+/// # Errors
+/// The first word is neither a command nor a file, and looks like a mistyped command.
+fn with_command(tool: &Command, mut words: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
+    let Some(at) = first_positional(&words, &flags_with_values(tool)) else {
+        return Ok(words);
+    };
+    let first = words[at].to_string_lossy().into_owned();
+    if words[at] != "--" && tool.find_subcommand(&first).is_some() {
+        return Ok(words);
+    }
+    if first == "help" && !Path::new("help").exists() {
+        // `blob help ls` is `blob ls --help`.
+        words.remove(at);
+        words.push("--help".into());
+        return Ok(words);
+    }
+    let is_bare = !first.contains(['.', '/', '\\', '-']);
+    if is_bare && !Path::new(&first).exists() {
+        let failure = Failure::new(format!("there is no file and no command {first:?}"));
+        return Err(match meant(tool, &first) {
+            Some(name) => failure.help(format!("did you mean `blob {name}`?")),
+            None => failure.help("`blob --help` lists the commands"),
+        });
+    }
+    words.insert(at, "info".into());
+    Ok(words)
+}
+
+/// The command that a word probably means.
+fn meant<'c>(tool: &'c Command, word: &str) -> Option<&'c str> {
+    let elsewhere = ELSEWHERE.iter().find(|(other, _)| *other == word).map(|(_, ours)| *ours);
+    let names = tool.get_subcommands().flat_map(Command::get_name_and_visible_aliases);
+    elsewhere.or_else(|| nearest(word, names))
+}
+
+/// The index of the first word that is neither a flag nor a flag's value; `None` if the user asks for help or the
+/// version.
+fn first_positional(words: &[OsString], with_value: &[String]) -> Option<usize> {
+    let mut at = 1;
+    while at < words.len() {
+        let word = words[at].to_string_lossy();
+        match &*word {
+            "-" | "--" => return Some(at),
+            "-h" | "--help" | "-V" | "--version" => return None,
+            flag if with_value.iter().any(|f| f == flag) => at += 2,
+            flag if flag.starts_with('-') => at += 1,
+            _ => return Some(at),
+        }
+    }
+    None
+}
+
+/// The global flags that take a value.
+fn flags_with_values(command: &Command) -> Vec<String> {
+    let arguments = command.get_arguments();
+    let valued = arguments.filter(|a| a.get_action().takes_values());
+    valued.filter_map(|a| a.get_long()).map(|long| format!("--{long}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    fn completed(line: &str) -> Result<String, String> {
+        match with_command(&Args::command(), words(line)) {
+            Ok(words) => Ok(words.join(" ".as_ref()).to_string_lossy().into_owned()),
+            Err(failure) => Err(format!("{failure:?}")),
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_command_means_info() {
+        for (line, expected) in [
+            ("blob a.params", "blob info a.params"),
+            ("blob --json a.params b.params", "blob --json info a.params b.params"),
+            ("blob --from params x.bin", "blob --from params info x.bin"),
+            ("blob --from=params x.bin", "blob --from=params info x.bin"),
+            ("blob -", "blob info -"),
+            ("blob ./ls", "blob info ./ls"),
+            ("blob -- ls", "blob info -- ls"),
+            ("blob ls a.params", "blob ls a.params"),
+            ("blob --max-alloc 1G ls a.params", "blob --max-alloc 1G ls a.params"),
+            ("blob --help", "blob --help"),
+            ("blob -V", "blob -V"),
+            ("blob", "blob"),
+            ("blob help", "blob --help"),
+            ("blob help ls", "blob ls --help"),
+        ] {
+            assert_eq!(completed(line).as_deref(), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn a_mistyped_command_gets_a_suggestion() {
+        let tool = Args::command();
+        for (other, ours) in [("vrify", "verify"), ("permut", "permute")].iter().chain(&ELSEWHERE) {
+            let error = completed(&format!("blob {other} a.params")).unwrap_err();
+            assert!(error.contains(&format!("did you mean `blob {ours}`?")), "{error}");
+            assert!(tool.find_subcommand(ours).is_some(), "{ours}");
+        }
+        assert!(completed("blob qqqq").unwrap_err().contains("--help"));
+    }
+
+    #[test]
+    fn a_slip_gets_the_next_step() {
+        for (line, command, step) in [
+            ("blob convert a b", "convert", "blob convert … -o b"),
+            ("blob --json fold a b", "fold", "blob fold … -o b"),
+            ("blob convert a b -o c", "convert", "for f in"),
+            ("blob rename a b --output=c --sed s/a/b/", "rename", "for f in"),
+        ] {
+            let misuse = parse(words(line)).err().expect("it is misuse");
+            let help = misuse.failure.problem().and_then(|problem| problem.help.as_deref());
+            assert!(help.is_some_and(|help| help.contains(step)), "{line}: {help:?}");
+            assert_eq!((&*misuse.command, misuse.json), (command, line.contains("--json")), "{line}");
+        }
+        assert_eq!(parse(words("blob ls --tabel a")).err().and_then(|m| m.text).is_some(), true);
+    }
+}
