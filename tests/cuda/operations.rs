@@ -243,6 +243,23 @@ pub(crate) fn sums(check: &Comparison<'_>) {
     }
 }
 
+/// Two values in one lane: with the square of the second rounded, the sum is rounded down; added unrounded, up. In
+/// longer sums such a difference is lost in later additions.
+pub(crate) fn squares_are_rounded_before_they_are_added(check: &Comparison<'_>) {
+    let mut values = [0.0_f64; 241];
+    // The square's last bits are just under half a unit of the last place, and the first value's are a sixteenth.
+    (values[0], values[240]) = (2_f64.powi(-28), 1.0 + 47_453_132.0 * f64::EPSILON);
+    let [first, second] = [values[0] * values[0], values[240] * values[240]];
+    let (naive, fused) = (first + second, values[240].mul_add(values[240], first));
+    assert_ne!(naive, fused);
+    let bytes = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    let summed = AnyBlob::from_vec(Shape::new([241]).unwrap(), DType::F64, bytes).unwrap();
+    check.same("two squares of F64", || match blob_ops::sumsq(&summed, Part::Data) {
+        Ok(Scalar::F(sum)) => assert_eq!(sum.to_bits(), naive.to_bits()),
+        other => panic!("{other:?}"),
+    });
+}
+
 /// So many blocks that the device also adds up their sums.
 pub(crate) fn sums_of_many_blocks(check: &Comparison<'_>) {
     for (dtype, has_nan) in [(DType::U8, false), (DType::I64, false), (DType::F32, false), (DType::F16, true)] {

@@ -55,6 +55,11 @@ fn sums() {
     in_every_order(operations::sums);
 }
 
+#[test]
+fn squares_are_rounded_before_they_are_added() {
+    in_every_order(operations::squares_are_rounded_before_they_are_added);
+}
+
 /// In fewer orders: each takes a second.
 #[test]
 fn sums_of_many_blocks() {

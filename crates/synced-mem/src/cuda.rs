@@ -38,7 +38,8 @@
 //! No toolkit is needed, but cudarc's build script asks an installed nvcc for its version, and fails where that is
 //! newer than it knows. An application turns on the feature `cuda-newest`, which asks nothing; a library leaves the
 //! choice to it, because versions exclude each other. The environment variable `CUDARC_CUDA_VERSION=13040` does the
-//! same for one build.
+//! same for one build. Where another crate of the tree turns on cudarc's feature `dynamic-linking`, the program links
+//! the driver's library and does not start without it: then a missing driver is no error value.
 //!
 //! # Other users of the GPU
 //!

@@ -7,7 +7,11 @@ use std::ops::Range;
 use crate::access::Access;
 use crate::ids::{DeviceId, QueueId};
 
-/// A failed memory operation. After any of them no written byte is lost, and none has another value.
+/// A failed memory operation. After any of them every written byte is valid in some copy and has its old value.
+///
+/// There is one exception: the bytes that [`SharedMem::copy_from`](crate::SharedMem::copy_from) was to overwrite on a
+/// device that alone held them. Where the device fails in the midst of the copy, each of them has its old or its new
+/// value.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

@@ -63,7 +63,7 @@
 //! | code that is not this crate's | when it runs | what it may do with memories |
 //! |---|---|---|
 //! | an owner's `as_ref` | once, on adoption, with nothing locked | use any |
-//! | an owner's destructor, an observer's | after the work of the call that let it go, with nothing locked | use any, this one included |
+//! | an owner's destructor, an observer's | after the work of the call that let it go, with nothing locked | use any, this one included; but the borrow that this call returns stands already |
 //! | [`Observer::event`] | after the work of the call it tells of, with nothing locked | use any, this one included; drop its last handle |
 //! | [`Queue::synchronize`], [`Queue::wait_for`] | with the memory's lock released | use none, but wait for code that does, such as a kernel |
 //! | a [`Block`]'s destructor | with the memory's lock released | use none |

@@ -546,6 +546,33 @@ mod tests {
         }
     }
 
+    /// An owner whose destructor tries to write the memory that owned it.
+    struct Writes(Arc<Mutex<Option<SharedMem>>>, Arc<Mutex<Vec<bool>>>);
+
+    impl AsRef<[u8]> for Writes {
+        fn as_ref(&self) -> &[u8] {
+            &[1, 2]
+        }
+    }
+
+    impl Drop for Writes {
+        fn drop(&mut self) {
+            let memory = self.0.lock().unwrap().take().expect("dropped once");
+            *self.1.lock().unwrap() = [0..1, 1..2].map(|byte| memory.host_mut(byte).is_ok()).to_vec();
+        }
+    }
+
+    #[test]
+    fn an_owners_destructor_finds_the_borrow_of_the_call_that_let_it_go() {
+        let (cell, could) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(Vec::new())));
+        let memory = SharedMem::from(HostBuffer::from_owner(Writes(cell.clone(), could.clone())));
+        *cell.lock().unwrap() = Some(memory.clone());
+        drop(memory.host_overwrite(1..2).unwrap());
+        let first = memory.host_overwrite(0..1).unwrap();
+        assert_eq!(*could.lock().unwrap(), [false, true], "its own bytes alone are taken");
+        drop(first);
+    }
+
     #[test]
     fn a_failed_allocation_changes_nothing() {
         let memory = SharedMem::new(usize::MAX);

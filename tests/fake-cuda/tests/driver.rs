@@ -231,3 +231,13 @@ fn reports_that_a_test_leaves_make_it_fail() {
     let text = result.unwrap_err().downcast::<String>().unwrap();
     assert!(text.contains("was not allocated"), "{text}");
 }
+
+#[test]
+fn work_that_is_pending_when_its_memory_is_freed_is_reported() {
+    let gpu = Gpu::seed(1);
+    let (stream, block) = (gpu.stream(), gpu.filled(&[1; 8]));
+    ok!(cuMemsetD8Async(block, 9u8, 8usize, stream));
+    ok!(cuMemFree_v2(block));
+    let said = gpu.session.reports();
+    assert!(said.iter().any(|said| said.contains("freed while work")), "{said:?}");
+}

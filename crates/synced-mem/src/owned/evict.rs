@@ -39,7 +39,7 @@ impl SyncedMem {
 
     /// Frees the memory of all copies that hold no valid byte.
     pub fn shrink(&mut self) {
-        self.reset_fast();
+        // Bytes that are read without the lock are all valid, so their copy stays.
         step::shrink(self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -31,8 +31,8 @@ impl SharedMem {
     ///
     /// # Errors
     /// [`Error::OutOfBounds`] in either memory; [`Error::Conflict`] when another borrow writes the source or borrows
-    /// the destination, or when they overlap; [`Error::OutOfMemory`], [`Error::Device`]. The destination is then
-    /// unchanged, but for a device that failed in the midst of the copy and alone held the old bytes.
+    /// the destination, or when they overlap; [`Error::OutOfMemory`], [`Error::Device`]. [`Error`] says what the
+    /// destination holds then.
     pub fn copy_from(&self, at: usize, source: &Self, range: impl RangeBounds<usize>) -> Result<(), Error> {
         let range = check(resolve(range, source.len()), source.len())?;
         let to = check(at..at.saturating_add(range.len()), self.len())?;

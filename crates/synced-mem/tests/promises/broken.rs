@@ -11,7 +11,7 @@ use synced_mem::{Device, Error, HostBuffer, Location, Queue, SharedMem, SyncedMe
 use super::{PATIENCE, break_queue, expect, fill};
 
 /// A device with a queue that will fail and one that will not.
-fn two_queues() -> (Arc<Loopback>, Arc<dyn Queue>, Arc<dyn Queue>) {
+pub(crate) fn two_queues() -> (Arc<Loopback>, Arc<dyn Queue>, Arc<dyn Queue>) {
     let device = Loopback::new(Mode::Deferred);
     let (broken, healthy) = (device.queue().unwrap(), device.queue().unwrap());
     (device, broken, healthy)
@@ -26,7 +26,7 @@ fn shared(broken: &Arc<dyn Queue>) -> SharedMem {
 }
 
 /// The error names the queue.
-fn names<T>(result: Result<T, Error>, queue: &Arc<dyn Queue>) -> bool {
+pub(crate) fn names<T>(result: Result<T, Error>, queue: &Arc<dyn Queue>) -> bool {
     let name = queue.id().to_string();
     match result {
         Ok(_) => panic!("it works"),

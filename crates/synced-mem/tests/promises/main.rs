@@ -8,6 +8,7 @@ mod devices;
 mod done;
 mod empty;
 mod evicted;
+mod given_up;
 mod handed;
 mod lacking;
 mod many_queues;

@@ -26,6 +26,27 @@ fn a_copy_that_fails_late_leaves_what_another_place_holds() {
     assert_eq!(target.host(30..34).unwrap()[..], [2, 2, 1, 1]);
 }
 
+/// The device alone has the target's bytes: there is no other place to take the old ones from. The others stay.
+#[test]
+fn a_copy_that_fails_late_over_the_only_copy_leaves_old_or_new_bytes() {
+    for fault in [Fault::Refused, Fault::Reported] {
+        let (device, queue) = device();
+        let (target, source) = (SharedMem::new(64), SharedMem::new(64));
+        fill(&mut target.device_overwrite(&queue, 0..64).unwrap(), 7);
+        fill(&mut source.device_overwrite(&queue, 0..64).unwrap(), 9);
+        device.fail(Operation::Copy, 1, fault);
+        assert!(target.copy_from(8, &source, 0..32).is_err());
+        let found = target.host(0..64).unwrap();
+        let may_be_new = |at: usize| fault == Fault::Reported && (8..40).contains(&at);
+        for (at, byte) in found.iter().enumerate() {
+            assert!(*byte == 7 || (*byte == 9 && may_be_new(at)), "{fault:?}: byte {at} is {byte}");
+        }
+        drop(found);
+        target.copy_from(8, &source, 0..32).unwrap();
+        assert_eq!(target.host(8..41).unwrap()[..], [[9; 32].as_slice(), &[7]].concat());
+    }
+}
+
 #[test]
 fn a_copy_of_a_mixed_source_moves_what_the_better_side_lacks() {
     let (_device, queue) = device();

@@ -167,9 +167,14 @@ impl Driver {
         self.enqueue(stream, Work::Free(address)).map(drop).inspect_err(|_| self.end_block(address))
     }
 
-    /// Frees a block at once, after all work of its device.
+    /// Frees a block at once, after all work of its device. No page of the driver promises that it waits, so a caller
+    /// that relies on it is reported.
     pub(crate) fn free_now(&mut self, address: u64) -> Result<(), Code> {
         self.give_back(address)?;
+        let len = self.memory.around(address).map_or(0, |block| block.bytes.len() as u64);
+        if self.streams.uses_block(&(address..address + len)) {
+            self.report("memory is freed while work that was enqueued still uses it");
+        }
         if let Some(device) = self.memory.device_of(address) {
             self.run_device(device);
         }

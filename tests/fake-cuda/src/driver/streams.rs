@@ -91,6 +91,11 @@ impl Streams {
         self.streams.values().any(|stream| stream.queue.iter().any(|(_, work)| work.uses_host(range)))
     }
 
+    /// Whether pending copies or fills use device memory in this range.
+    pub(crate) fn uses_block(&self, range: &Range<u64>) -> bool {
+        self.streams.values().any(|stream| stream.queue.iter().any(|(_, work)| work.uses_block(range)))
+    }
+
     /// Drops the pending work of a device whose context has failed.
     pub(crate) fn abandon(&mut self, device: usize) {
         for stream in self.streams.values_mut().filter(|stream| stream.device == device) {
@@ -258,9 +263,18 @@ impl Driver {
         self.streams.events.get_mut(&handle).ok_or(Code::INVALID_HANDLE)
     }
 
+    /// Refuses a call about a stream of a device in the context of another.
+    fn only_in_its_context(&mut self, device: usize, call: &str) -> Result<(), Code> {
+        if self.current_device()? == device {
+            return Ok(());
+        }
+        Err(self.refuse(Code::INVALID_CONTEXT, format!("{call} in another context than the stream's")))
+    }
+
     /// Records an event at the current end of a stream.
     pub(crate) fn record(&mut self, event: usize, stream: usize) -> Result<(), Code> {
         let device = self.stream_device(stream)?;
+        self.only_in_its_context(device, "an event is recorded")?;
         if self.event(event)?.device != device {
             return Err(self.refuse(Code::INVALID_HANDLE, "an event is recorded on a stream of another device"));
         }
@@ -271,6 +285,8 @@ impl Driver {
 
     /// Makes a stream wait for the event's current record; a later record has no influence.
     pub(crate) fn wait_event(&mut self, stream: usize, event: usize) -> Result<(), Code> {
+        let device = self.stream_device(stream)?;
+        self.only_in_its_context(device, "an event is waited for")?;
         if let Some(ticket) = self.event(event)?.record.filter(|ticket| !self.streams.is_done(*ticket)) {
             self.enqueue(stream, Work::Wait(ticket))?;
         } else {

@@ -45,6 +45,17 @@ impl Work {
         };
         matches!(self, Work::Copy { to, from, len } if meets(to, *len) || meets(from, *len))
     }
+
+    /// Whether it is a copy or a fill that reads or writes memory of a device in this range.
+    pub(crate) fn uses_block(&self, range: &Range<u64>) -> bool {
+        let meets = |start: u64, len: usize| start < range.end && range.start < start + len as u64;
+        let place = |place: &Place, len: usize| matches!(place, Place::Device(start) if meets(*start, len));
+        match self {
+            Work::Copy { to, from, len } => place(to, *len) || place(from, *len),
+            Work::Fill { address, len, .. } => meets(*address, *len),
+            _ => false,
+        }
+    }
 }
 
 /// Why work fails: the error of the context, and the text of the report.
