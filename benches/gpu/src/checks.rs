@@ -34,7 +34,7 @@ pub(crate) fn conformance() -> Result<()> {
 /// A name, and a function that compares the operations' results with the host's.
 type Operation = (&'static str, fn(&Comparison<'_>));
 
-const OPERATIONS: [Operation; 11] = [
+const OPERATIONS: [Operation; 12] = [
     ("merges and splits", operations::merges_and_splits),
     ("more parts than a launch takes", operations::more_parts_than_a_launch_takes),
     ("permutations and transpositions", operations::permutations_and_transpositions),
@@ -43,6 +43,7 @@ const OPERATIONS: [Operation; 11] = [
     ("conversions of every pair", operations::conversions_of_every_pair),
     ("checked conversions", operations::checked_conversions_find_the_first),
     ("sums", operations::sums),
+    ("squares before they are added", operations::squares_are_rounded_before_they_are_added),
     ("sums of many blocks", operations::sums_of_many_blocks),
     ("operands at every alignment", operations::operands_at_every_alignment),
     ("nothing to do", operations::nothing_to_do),
