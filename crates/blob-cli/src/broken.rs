@@ -39,7 +39,7 @@ impl<'a> Broken<'a> {
     }
 
     /// Reports the number of the arrays not reported yet, and returns the command's status.
-    pub(crate) fn finish(self) -> Status {
+    pub(crate) fn finish(&self) -> Status {
         let more = self.count.saturating_sub(MAX_LISTED);
         if more > 0 {
             let (arrays, verb) = (units::plural(more, "more array"), if more == 1 { "is" } else { "are" });

@@ -8,9 +8,10 @@ use blob_io::{Checkpoint, Error};
 use serde_json::{Value, json};
 
 use crate::args::{Diff, Global};
+use crate::broken::Broken;
 use crate::context::Context;
 use crate::escape::{escape, escape_ascii};
-use crate::failure::{Failure, Status};
+use crate::failure::{Failure, Problem, Status};
 use crate::json::{
     self, DIMS, Document, Field, Fields, Line, Ordered, STRINGS, Type, field, nullable, optional, properties, streamed,
 };
@@ -30,7 +31,8 @@ pub(crate) fn run(args: &Diff, context: &Context) -> Result<Status, Failure> {
     // --from is about the first file; the format of the other one is detected.
     let theirs = open(&args.other, &Global { from: None, ..context.global.clone() })?;
     let mut tally = Tally::default();
-    let pair = Pair { args, ours: &ours, theirs: &theirs, tally: &mut tally, notes: Vec::new() };
+    let broken = Broken::new(&context.terminal, ours.name());
+    let pair = Pair { args, ours: &ours, theirs: &theirs, tally: &mut tally, notes: Vec::new(), broken };
     context.print(pair)?;
     Ok(match (tally.unread, tally.is_same()) {
         (0, true) => Status::Yes,
@@ -46,6 +48,8 @@ pub(crate) struct Pair<'a> {
     theirs: &'a Checkpoint,
     tally: &'a mut Tally,
     notes: Vec<String>,
+    /// Says on standard error why tensors were not read; the JSON has that in its rows.
+    broken: Broken<'a>,
 }
 
 impl Pair<'_> {
@@ -58,7 +62,11 @@ impl Pair<'_> {
         let work = |file: &Checkpoint| file.entries().iter().map(blob_io::Entry::byte_len).sum::<u64>();
         let progress = Progress::begin(&context.terminal, work(self.ours) + work(self.theirs));
         let (mut failure, all) = (None, self.args.all);
+        let broken = &mut self.broken;
         let mut on_row = |row: Row| {
+            if let (Change::Unread(why), false) = (&row.change, context.global.json) {
+                broken.report(Problem::unread(names(&row).0, why));
+            }
             if !all && matches!(row.change, Change::Equal(_)) {
                 return Ok(());
             }
@@ -74,17 +82,32 @@ impl Pair<'_> {
             return Err(failure);
         }
         *self.tally = done?;
+        self.broken.finish();
         Ok(())
     }
 }
 
-/// `1 changed, 1 added, 0 removed, 14 equal (2 renamed)`
+/// `1 changed (1 in dtype alone), 1 added, 0 removed, 14 equal (2 renamed)`
 pub(crate) fn summary(tally: &Tally) -> String {
-    let Tally { equal, renamed, changed, removed, added, unread, .. } = *tally;
-    let named = [(changed, "changed"), (added, "added"), (removed, "removed"), (equal, "equal")];
-    let named: Vec<String> = named.iter().map(|(n, what)| format!("{} {what}", units::grouped(*n))).collect();
+    let Tally { equal, renamed, changed, recast, removed, added, unread, .. } = *tally;
     let some = |n: u64, text: &str| if n > 0 { text.replace('#', &units::grouped(n)) } else { String::new() };
-    named.join(", ") + &some(renamed, " (# renamed)") + &some(unread, ", # not read")
+    let named = [
+        (changed, "changed", some(recast, " (# in dtype alone)")),
+        (added, "added", String::new()),
+        (removed, "removed", String::new()),
+        (equal, "equal", some(renamed, " (# renamed)")),
+    ];
+    let named: Vec<String> = named.iter().map(|(n, what, of)| format!("{} {what}{of}", units::grouped(*n))).collect();
+    named.join(", ") + &some(unread, ", # not read")
+}
+
+/// `1/6`: how many values changed, or the word for a change that is not in the values.
+pub(crate) fn changed(row: &Row) -> String {
+    match (&row.change, distance(row)) {
+        (Change::DType(_) | Change::Shape | Change::Unread(_), _) => word(&row.change).to_owned(),
+        (_, Some(d)) => format!("{}/{}", units::grouped(d.changed), units::grouped(d.elements)),
+        (_, None) => "-".to_owned(),
+    }
 }
 
 /// The mark before a row.
@@ -144,11 +167,8 @@ fn kind(row: &Row, terminal: &Terminal) -> String {
     }
 }
 
-/// `[0,3] 1.200 → 1.300`, or the reason why the values were not compared.
+/// `[0,3] 1.200 → 1.300`
 fn worst(row: &Row, terminal: &Terminal) -> String {
-    if let Change::Unread(why) = &row.change {
-        return terminal.text(why).into_owned();
-    }
     let Some((distance, ours)) = distance(row).zip(row.ours.as_ref()) else { return String::new() };
     let Some(worst) = distance.worst else { return String::new() };
     let index = ours.shape.index(worst.element as usize).unwrap_or_default();
@@ -181,10 +201,7 @@ impl Render for Pair<'_> {
                 }
             }),
             Column::left("SHAPE").drop_order(5).of(kind),
-            Column::right("CHANGED").of(|row, _| match distance(row) {
-                Some(d) => format!("{}/{}", units::grouped(d.changed), units::grouped(d.elements)),
-                None => "-".to_owned(),
-            }),
+            Column::right("CHANGED").of(|row, _| changed(row)),
             Column::point("MAX ABS").of(|row, _| figure(row, |d| d.max_abs)),
             Column::point("MAX REL").drop_order(3).of(|row, _| figure(row, |d| d.max_rel)),
             Column::point("RMS").drop_order(2).of(|row, _| figure(row, Distance::rms)),
@@ -219,11 +236,12 @@ impl Render for Pair<'_> {
             match distance(row) {
                 Some(d) => {
                     let (abs, rel, rms) = (d.max_abs, d.max_rel, d.rms());
-                    writeln!(out, "\t{}\t{}\t{abs:e}\t{rel:e}\t{rms:e}", d.changed, d.elements)?;
+                    write!(out, "\t{}\t{}\t{abs:e}\t{rel:e}\t{rms:e}", d.changed, d.elements)?;
                 }
-                None => writeln!(out, "\t-\t-\t-\t-\t-")?,
+                None => write!(out, "\t-\t-\t-\t-\t-")?,
             }
-            Ok(())
+            let what = if let Change::Unread(why) = &row.change { why } else { word(&row.change) };
+            Ok(writeln!(out, "\t{}", escaped(what))?)
         })
     }
 }
@@ -287,7 +305,7 @@ impl Fields for Row {
             nullable("max_rel", Type::Number, "the largest one over the second file's value", |row| {
                 of(row, |d| json::number(d.max_rel))
             }),
-            nullable("rms", Type::Number, "the root of the mean square of the finite ones", |row| {
+            nullable("rms", Type::Number, "the root of the mean square of the differences", |row| {
                 of(row, |d| json::number(d.rms()))
             }),
             nullable("furthest", DIMS, "the index of the value that is furthest apart", |row| {

@@ -60,6 +60,11 @@ impl Problem {
         })
     }
 
+    /// A tensor that was not compared with its counterpart.
+    pub(crate) fn unread(name: &str, why: &str) -> Self {
+        *Self::new("unreadable", format!("{name:?} was not compared: {why}"))
+    }
+
     /// The fault of an entry of an open file.
     pub(crate) fn of_fault(file: &str, entry: &Entry, fault: &Fault) -> Self {
         let subject = format!("array {:?}", entry.name());

@@ -76,6 +76,8 @@ pub struct Tally {
     pub renamed: u64,
     /// With other values, or another dtype or shape.
     pub changed: u64,
+    /// How many of the changed ones differ in dtype alone: their values are equal.
+    pub recast: u64,
     /// Only in the first file.
     pub removed: u64,
     /// Only in the second file.
@@ -158,7 +160,8 @@ impl Tally {
             Change::Renamed => (self.equal, self.renamed) = (self.equal + 1, self.renamed + 1),
             Change::Removed => self.removed += 1,
             Change::Added => self.added += 1,
-            Change::Values(_) | Change::DType(_) | Change::Shape => self.changed += 1,
+            Change::DType(_) => (self.changed, self.recast) = (self.changed + 1, self.recast + 1),
+            Change::Values(_) | Change::Shape => self.changed += 1,
             Change::Unread(_) => self.unread += 1,
         }
     }

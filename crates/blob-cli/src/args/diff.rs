@@ -11,14 +11,14 @@ use blob_convert::diff::Tolerance;
 ///
 /// To a pipe or a file it prints a header, then one line per tensor that differs: `~` changed, `-` only in A, `+`
 /// only in B, `>` renamed, `!` not read; then name, the name in B, elements changed, elements, largest absolute and
-/// relative difference, root mean square, separated by tabs, `-` where there is none. These fields are stable; new ones
-/// come at the end.
+/// relative difference, root mean square, and `values`, `dtype`, `shape`, …, or why it was not read, separated by tabs,
+/// `-` where there is none. These fields are stable; new ones come at the end.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
   blob diff old.caffemodel new.safetensors    what changed, and how far?
   blob diff a.params b.npz --rtol 1e-4        more than rounding?
-  blob diff net.caffemodel half.npz --ulp 1 --all")]
+  blob diff net.caffemodel half.npz --ulp 1   more than rounding to f16, overflow to Inf among it?")]
 pub(crate) struct Diff {
     /// A: a file; `-` is standard input
     #[arg(value_name = "A")]
@@ -32,7 +32,8 @@ pub(crate) struct Diff {
     /// Values are equal within ATOL
     #[arg(long, value_name = "ATOL", value_parser = positive)]
     pub(crate) atol: Option<f64>,
-    /// Values are equal if at most N floats apart; with two dtypes, in steps of the coarser one
+    /// Values are equal if at most N floats apart; with two dtypes, in steps of the coarser one. An infinity is equal
+    /// to itself only: a value that became Inf in f16 has changed
     #[arg(long, value_name = "N", conflicts_with_all = ["rtol", "atol"])]
     pub(crate) ulp: Option<u64>,
     /// Require equal bits, dtypes and shapes

@@ -17,8 +17,9 @@ pub enum Tolerance {
         /// `atol` of NumPy.
         absolute: f64,
     },
-    /// At most this many steps from one float to the next of their dtype; for two dtypes, of the one with fewer digits.
-    /// Neighbouring integers are one step apart.
+    /// At most this many steps from one float to the next of their dtype; for two dtypes, of the one with fewer digits,
+    /// whose steps go on beyond its largest value. Neighbouring integers are one step apart. An infinity equals itself
+    /// only, however many steps are allowed, and NaN equals NaN.
     Ulp(u64),
 }
 
@@ -35,12 +36,14 @@ pub struct Distance {
     pub elements: u64,
     /// How many are further apart than is tolerated.
     pub changed: u64,
-    /// The largest `|a - b|`; infinite where only one is NaN.
+    /// The largest `|a - b|`; infinite where only one is NaN, or not the same infinity as the other.
     pub max_abs: f64,
     /// The largest `|a - b| / |b|` of the elements whose `b` is not 0.
     pub max_rel: f64,
     /// The element that is furthest apart.
     pub worst: Option<Worst>,
+    /// The sum of `(|a - b| / max_abs)²`, which neither overflows nor vanishes; without meaning once `max_abs` is
+    /// infinite.
     squares: f64,
 }
 
@@ -64,10 +67,13 @@ pub(super) struct Run<'a> {
 }
 
 impl Distance {
-    /// The root of the mean square of the finite differences.
+    /// The root of the mean square of the differences; infinite where one of them is.
     #[must_use]
     pub fn rms(&self) -> f64 {
-        if self.elements == 0 { 0.0 } else { (self.squares / self.elements as f64).sqrt() }
+        if self.max_abs == 0.0 || self.max_abs.is_infinite() {
+            return self.max_abs;
+        }
+        self.max_abs * (self.squares / self.elements as f64).sqrt()
     }
 
     /// Adds two runs of the same number of elements.
@@ -102,6 +108,7 @@ impl Distance {
     fn add_element(&mut self, element: u64, a: Value, b: Value, within: bool) {
         let abs_diff = a.abs_diff(b);
         self.changed += u64::from(!within);
+        self.add_square(abs_diff);
         if abs_diff > self.max_abs || self.worst.is_none() && !within {
             self.max_abs = self.max_abs.max(abs_diff);
             self.worst = Some(Worst { element, ours: a.float, theirs: b.float });
@@ -109,8 +116,14 @@ impl Distance {
         if b.float != 0.0 && abs_diff > 0.0 {
             self.max_rel = self.max_rel.max(if abs_diff.is_finite() { abs_diff / b.float.abs() } else { abs_diff });
         }
-        if abs_diff.is_finite() {
-            self.squares += abs_diff * abs_diff;
+    }
+
+    /// Adds the square of a difference to those before it: in units of the larger one of it and `max_abs`.
+    fn add_square(&mut self, abs_diff: f64) {
+        if abs_diff > self.max_abs {
+            self.squares = self.squares * (self.max_abs / abs_diff).powi(2) + 1.0;
+        } else if abs_diff > 0.0 {
+            self.squares += (abs_diff / self.max_abs).powi(2);
         }
     }
 }
@@ -184,7 +197,7 @@ impl Value {
         if let (Some(a), Some(b)) = (self.integer, other.integer) {
             return (a - b).unsigned_abs();
         }
-        if self.float.is_nan() || other.float.is_nan() {
+        if !(self.float.is_finite() && other.float.is_finite()) {
             return if self.abs_diff(other) == 0.0 { 0 } else { u128::MAX };
         }
         let steps = (ordinal(dtype, self.float) - ordinal(dtype, other.float)).unsigned_abs();
@@ -194,16 +207,23 @@ impl Value {
     }
 }
 
-/// The position among the dtype's values of the one that a number rounds to; both zeros are at 0.
+/// The position among the dtype's values of the one that a finite number rounds to; both zeros are at 0. A number that
+/// rounds to infinity has the position that it would have if the dtype's exponents went on.
 fn ordinal(dtype: DType, value: f64) -> i128 {
     let magnitude = value.abs();
-    let bits = match dtype {
-        DType::F16 => f16::from_f64(magnitude).to_bits().into(),
-        DType::BF16 => bf16::from_f64(magnitude).to_bits().into(),
-        DType::F32 => (magnitude as f32).to_bits().into(),
-        _ => i128::from(magnitude.to_bits()),
+    let (bits, infinity, digits): (fn(f64) -> i128, i128, u32) = match dtype {
+        DType::F16 => (|x| f16::from_f64(x).to_bits().into(), f16::INFINITY.to_bits().into(), f16::MANTISSA_DIGITS),
+        DType::BF16 => (|x| bf16::from_f64(x).to_bits().into(), bf16::INFINITY.to_bits().into(), bf16::MANTISSA_DIGITS),
+        DType::F32 => (|x| (x as f32).to_bits().into(), f32::INFINITY.to_bits().into(), f32::MANTISSA_DIGITS),
+        _ => (|x| x.to_bits().into(), f64::INFINITY.to_bits().into(), f64::MANTISSA_DIGITS),
     };
-    if value.is_sign_negative() { -bits } else { bits }
+    let mut position = bits(magnitude);
+    if position >= infinity {
+        // The same digits at exponent 0, and the steps of all exponents from there to the number's own.
+        let exponent = (magnitude.to_bits() >> 52) as i32 - 1023;
+        position = bits(magnitude * 2f64.powi(-exponent)) + (i128::from(exponent) << (digits - 1));
+    }
+    if value.is_sign_negative() { -position } else { position }
 }
 
 /// The float dtype with fewer digits of the two; f64 where neither is a float.
@@ -242,7 +262,7 @@ mod tests {
         assert_eq!(distance(close(0.0, 0.5), &b, &a).changed, 0);
         let (nan, inf) = (f32::NAN, f32::INFINITY);
         let odd = distance(close(1.0, 1e30), &[nan, nan, inf, inf, -inf], &[nan, 1.0, inf, 1.0, inf]);
-        assert_eq!((odd.changed, odd.max_abs, odd.rms()), (3, f64::INFINITY, 0.0));
+        assert_eq!((odd.changed, odd.max_abs, odd.rms()), (3, f64::INFINITY, f64::INFINITY));
         assert_eq!(distance(close(1.0, 1e30), &[nan], &[1.0]).max_abs, f64::INFINITY);
     }
 
@@ -272,6 +292,108 @@ mod tests {
         assert_eq!(mixed.changed, 0, "rounded to f16 they are one");
         mixed.add(Tolerance::NONE, a, b);
         assert_eq!((mixed.elements, mixed.changed), (2, 1));
+    }
+
+    /// Each float of a dtype as f64, smallest first, both zeros as one: the steps between two are those in the list.
+    fn line(value: fn(u16) -> f64) -> Vec<f64> {
+        let mut line: Vec<f64> = (0..=u16::MAX).map(value).filter(|value| value.is_finite()).collect();
+        line.sort_by(f64::total_cmp);
+        line.dedup_by(|a, b| a == b);
+        line
+    }
+
+    /// The place in the list of the float nearest to a number within the list's range.
+    fn place(line: &[f64], value: f64) -> usize {
+        let after = line.partition_point(|x| *x < value);
+        let near = [after.saturating_sub(1), after.min(line.len() - 1)];
+        // Only numbers that are no tie are asked for.
+        near.into_iter().min_by(|a, b| (line[*a] - value).abs().total_cmp(&(line[*b] - value).abs())).unwrap()
+    }
+
+    #[test]
+    fn steps_are_those_of_a_list_of_all_floats() {
+        type Half = (DType, fn(u16) -> f64, u16);
+        let halves: [Half; 2] = [
+            (DType::F16, |bits| f16::from_bits(bits).to_f64(), f16::INFINITY.to_bits()),
+            (DType::BF16, |bits| bf16::from_bits(bits).to_f64(), bf16::INFINITY.to_bits()),
+        ];
+        for (dtype, value, infinity) in halves {
+            let line = line(value);
+            let largest = infinity - 1;
+            let sign = 1 << 15;
+            let bits = [0, 1, 2, 0x03FF, 0x0400, 0x3C00, 0x3C01, largest - 1, largest, infinity, infinity + 1];
+            let bits: Vec<u16> = bits.iter().flat_map(|bits| [*bits, bits | sign]).collect();
+            for (a, b) in bits.iter().flat_map(|a| bits.iter().map(move |b| (*a, *b))) {
+                let (x, y) = (value(a), value(b));
+                let apart = match x.is_finite() && y.is_finite() {
+                    true => place(&line, x).abs_diff(place(&line, y)) as u64,
+                    false if x == y || x.is_nan() && y.is_nan() => 0,
+                    false => u64::MAX,
+                };
+                let [half, other] = [a.to_le_bytes(), b.to_le_bytes()];
+                // The other one as f32 and as f64, which hold the same number: both directions, both orders.
+                let (single, double) = ((y as f32).to_le_bytes(), y.to_le_bytes());
+                for (theirs, bytes) in [(dtype, &other[..]), (DType::F32, &single), (DType::F64, &double)] {
+                    let (ours, theirs) = (Run { dtype, bytes: &half }, Run { dtype: theirs, bytes });
+                    for (ours, theirs) in [(ours, theirs), (theirs, ours)] {
+                        let is_within = |steps: u64| {
+                            let mut found = Distance::default();
+                            found.add(Tolerance::Ulp(steps), ours, theirs);
+                            found.changed == 0
+                        };
+                        let told = format!("{dtype:?} {x} and {:?} {y}", theirs.dtype);
+                        // Infinitely far is further than any number of steps.
+                        let at_infinity = apart == u64::MAX;
+                        assert_eq!(is_within(apart), !at_infinity, "{told}: {apart} steps");
+                        assert!(apart == 0 || !is_within(apart - 1), "{told}: {apart} steps");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Numbers that f16 rounds to infinity, beside it: a variance of 7e4 that a conversion to f16 ruined.
+    #[test]
+    fn a_finite_number_never_equals_an_infinity() {
+        let inf = f16::INFINITY.to_le_bytes();
+        for value in [65520.0f32, 7e4, 1e30, f32::MAX] {
+            let value = value.to_le_bytes();
+            let (a, b) = (Run { dtype: DType::F32, bytes: &value }, Run { dtype: DType::F16, bytes: &inf });
+            for (a, b) in [(a, b), (b, a)] {
+                for steps in [0, 1, u64::MAX] {
+                    let mut found = Distance::default();
+                    found.add(Tolerance::Ulp(steps), a, b);
+                    assert_eq!((found.changed, found.rms()), (1, f64::INFINITY), "{steps}");
+                }
+            }
+        }
+        assert_eq!(distance(Tolerance::Ulp(1), &[f32::MAX], &[f32::INFINITY]).changed, 1);
+    }
+
+    /// Beyond 65504 f16's next values would be 65536, 65600, …, 131072, 131200, …, if its exponents went on.
+    #[test]
+    fn steps_go_on_beyond_the_largest_value() {
+        let largest = f16::MAX.to_le_bytes();
+        for (value, steps) in [(65536.0f32, 1), (65600.0, 2), (131_072.0, 1025), (131_200.0, 1026)] {
+            let value = value.to_le_bytes();
+            for (allowed, changed) in [(steps, 0), (steps - 1, 1)] {
+                let mut found = Distance::default();
+                let ours = Run { dtype: DType::F32, bytes: &value };
+                found.add(Tolerance::Ulp(allowed), ours, Run { dtype: DType::F16, bytes: &largest });
+                assert_eq!(found.changed, changed, "{steps}");
+            }
+        }
+    }
+
+    #[test]
+    fn squares_neither_overflow_nor_vanish() {
+        for scale in [1.0, 1e200, 1e-200] {
+            let (a, b) = ([3.0 * scale, 0.0, 4.0 * scale, 1.0].map(f64::to_le_bytes), [0.0, 0.0, 0.0, 1.0f64]);
+            let (a, b) = (a.concat(), b.map(f64::to_le_bytes).concat());
+            let mut found = Distance::default();
+            found.add(Tolerance::NONE, Run { dtype: DType::F64, bytes: &a }, Run { dtype: DType::F64, bytes: &b });
+            assert!((found.rms() / scale - 2.5).abs() < 1e-15, "{scale}: {}", found.rms());
+        }
     }
 
     #[test]
