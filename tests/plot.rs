@@ -29,6 +29,8 @@ fn the_points_are_those_of_numpy() {
         ("grey.npy", &["--image"], "grey.png"),
         ("signed.npy", &[], "signed.png"),
         ("large.npy", &["--heatmap"], "large.png"),
+        ("vector.npy", &[], "vector.png"),
+        ("odd.npy", &[], "odd.png"),
     ] {
         let ran = blob(&[&["plot", &folder.file(array), "-o", &folder.file(picture)], flags].concat());
         assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{ran:?}");
@@ -39,7 +41,47 @@ fn the_points_are_those_of_numpy() {
     assert_eq!(blob(&["convert", &folder.file("mean.npy"), "-o", &caffe]).code, Some(0));
     assert_eq!(blob(&["plot", &caffe, "--image", "-o", &rgb]).code, Some(0));
     assert!(fs::read(rgb).expect("readable") == fs::read(folder.file("mean.png")).expect("readable"));
-    report("plot: 7 pictures as NumPy draws them");
+    report("plot: 9 pictures as NumPy draws them");
+}
+
+/// 64 values of f32, the last 62 of them infinite, as open_nsfw's variances in f16.
+fn overflowed(folder: &Folder) -> String {
+    let values: Vec<u8> = [1.5f32, 2.5].into_iter().chain([f32::INFINITY; 62]).flat_map(f32::to_le_bytes).collect();
+    let header = r#"{"w":{"dtype":"F32","shape":[8,1,2,4],"data_offsets":[0,256]}}"#;
+    let file = folder.file("w.safetensors");
+    fs::write(&file, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &values].concat()).expect("written");
+    file
+}
+
+#[test]
+fn each_picture_says_what_is_not_finite() {
+    let folder = Folder::new();
+    let file = overflowed(&folder);
+    for kind in ["--hist", "--heatmap", "--filters"] {
+        blob(&["plot", &file, kind]).ok().stdout_has("8×1×2×4 f32, 64 values, 62 Inf, mean 2.000");
+        let line = &blob(&["plot", &file, kind, "--json"]).json()[0];
+        assert_eq!((&line["nan"], &line["inf"]), (&0.into(), &62.into()), "{kind}: {line}");
+        for out in ["x.svg", "x.png"].iter().filter(|out| !(kind == "--hist" && out.ends_with("png"))) {
+            let out = folder.file(out);
+            blob(&["plot", &file, kind, "-o", &out, "--force"]).ok().stderr_has("; 62 Inf");
+            let bytes = fs::read(&out).expect("readable");
+            assert!(String::from_utf8_lossy(&bytes).contains("62 Inf"), "{kind} {out}");
+        }
+    }
+    // In a picture without colour they are question marks: two rows of four filters of 2×4, two points a character.
+    let drawn = blob(&["plot", &file, "--heatmap"]).ok().out;
+    assert!(drawn.matches('?').count() > 50, "{drawn}");
+}
+
+#[test]
+fn a_shard_is_not_replaced_by_a_picture_of_the_set() {
+    let folder = Folder::new();
+    let shard = folder.file("a.svg");
+    fs::rename(overflowed(&folder), &shard).expect("renamed");
+    let index = folder.file("model.safetensors.index.json");
+    fs::write(&index, r#"{"metadata":{"total_size":256},"weight_map":{"w":"a.svg"}}"#).expect("written");
+    assert_eq!(blob(&["plot", &index, "w"]).code, Some(0), "the set can be drawn");
+    blob(&["plot", &index, "w", "-o", &shard, "--force"]).refused("this is a.svg, which is read");
 }
 
 #[test]

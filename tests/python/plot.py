@@ -41,40 +41,56 @@ mean = (r.random((1, 3, 11, 13)) * 255).astype('f4')
 grey = r.random((6, 5)).astype('f2')
 signed = r.standard_normal((30, 2, 20)).astype('f4')
 large = r.integers(0, 200, (2500, 1100)).astype('u1')
+vector = signed.reshape(30, 40)[0]
+odd = numpy.arange(1, 31).astype('f4')
+odd[7] = numpy.inf
 if sys.argv[1] == 'draw':
-    for name in ['filters', 'planes', 'mean', 'grey', 'signed', 'large']:
+    for name in ['filters', 'planes', 'mean', 'grey', 'signed', 'large', 'vector', 'odd']:
         numpy.save(f'{folder}/{name}.npy', globals()[name])
     sys.exit()
 
-def grid(tiles, scale):
+def enlarged(points):
+    # Small pictures are enlarged by a whole number to at most 800 points a side.
+    by = max(1, 800 // max(points.shape[:2]))
+    return points.repeat(max(by, 48 // points.shape[0]), 0).repeat(by, 1)
+
+def grid(tiles):
     # As vis_square of Caffe's examples: one scale for all, a square of tiles, one point between them.
     n, h, w, _ = tiles.shape
     side = int(numpy.ceil(numpy.sqrt(n)))
-    h, w = h * scale, w * scale
     whole = numpy.full((-(-n // side) * (h + 1) + 1, side * (w + 1) + 1, 3), 255.0)
     for i, tile in enumerate(tiles):
         y, x = i // side * (h + 1) + 1, i % side * (w + 1) + 1
-        whole[y:y + h, x:x + w] = tile.repeat(scale, 0).repeat(scale, 1)
-    return whole
+        whole[y:y + h, x:x + w] = tile
+    return enlarged(whole)
 
 unit = lambda a: (a - a.min()) / (a.max() - a.min()) * 255
-near(read(f'{folder}/filters.png'), grid(unit(filters.astype('f8')).transpose(0, 2, 3, 1), 5), 'filters')
-near(read(f'{folder}/bgr.png'), grid(unit(filters.astype('f8'))[:, ::-1].transpose(0, 2, 3, 1), 5), 'bgr')
-near(read(f'{folder}/planes.png'), grid(unit(planes).reshape(6, 7, 7, 1).repeat(3, 3), 4), 'planes')
+near(read(f'{folder}/filters.png'), grid(unit(filters.astype('f8')).transpose(0, 2, 3, 1)), 'filters')
+near(read(f'{folder}/bgr.png'), grid(unit(filters.astype('f8'))[:, ::-1].transpose(0, 2, 3, 1)), 'bgr')
+near(read(f'{folder}/planes.png'), grid(unit(planes).reshape(6, 7, 7, 1).repeat(3, 3)), 'planes')
+assert min(read(f'{folder}/filters.png').shape[:2]) >= 500
 near(read(f'{folder}/mean.png'), mean[0, ::-1].transpose(1, 2, 0), 'mean')
 near(read(f'{folder}/grey.png'), unit(grey.astype('f8'))[:, :, None].repeat(3, 2), 'grey')
 
 def stops(at, colours):
     return numpy.stack([numpy.interp(at, [0, 1, 2], [c[i] for c in colours]) for i in range(3)], -1)
 
+# The hundredth that lies furthest out has the colours of the ends.
 matrix = signed.reshape(30, 40).astype('f8')
+most = numpy.percentile(numpy.abs(matrix), 99, method='inverted_cdf')
 two = [(33, 102, 172), (247, 247, 247), (178, 24, 43)]
-near(read(f'{folder}/signed.png'), stops(1 + matrix / numpy.abs(matrix).max(), two), 'signed')
+near(read(f'{folder}/signed.png'), enlarged(stops(1 + matrix / most, two)), 'signed')
+near(read(f'{folder}/vector.png'), enlarged(stops(1 + matrix[:1] / numpy.abs(matrix[:1]).max(), two)), 'vector')
+# Of 30 values none is clipped, and the infinite one is magenta.
+odd_points = stops(2 * (odd[None].astype('f8') - 1) / 29, [(68, 1, 84), (33, 145, 140), (253, 231, 37)])
+odd_points[0, 7] = (255, 0, 255)
+near(read(f'{folder}/odd.png'), enlarged(odd_points), 'odd')
 # 2500 rows are three to a point, the last of them alone; 1100 columns two.
 sums = numpy.zeros((834, 550)); counts = numpy.zeros((834, 550))
 rows, columns = numpy.indices(large.shape)
 numpy.add.at(sums, (rows // 3, columns // 2), large); numpy.add.at(counts, (rows // 3, columns // 2), 1)
 means = sums / counts
+low, high = -numpy.percentile(-means, 99, method='inverted_cdf'), numpy.percentile(means, 99, method='inverted_cdf')
 light = [(68, 1, 84), (33, 145, 140), (253, 231, 37)]
-near(read(f'{folder}/large.png'), stops(2 * (means - means.min()) / (means.max() - means.min()), light), 'large')
+near(read(f'{folder}/large.png'), stops(2 * (means - low) / (high - low), light), 'large')
 print('ok')

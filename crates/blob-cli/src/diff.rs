@@ -251,7 +251,7 @@ fn figure(row: &Row, of: fn(&Distance) -> f64) -> String {
 }
 
 /// The columns of the lines for programs.
-const COLUMNS: [&str; 8] = ["change", "name", "other", "changed", "elements", "max_abs", "max_rel", "rms"];
+const COLUMNS: [&str; 9] = ["change", "name", "other", "changed", "elements", "max_abs", "max_rel", "rms", "why"];
 
 impl Document for Pair<'_> {
     const SCHEMA: &'static str = "blob.diff/1";

@@ -1,10 +1,12 @@
 //! `blob plot`: draws a tensor in the terminal or to a file.
 //!
-//! `raster` and `heatmap` turn values into pixels, `draw` prints and encodes them.
+//! `heatmap` and `filters` turn values into a `raster`; `draw` prints it and encodes it as PNG, `vector` as SVG.
 
 mod draw;
+mod filters;
 mod heatmap;
 mod raster;
+mod vector;
 
 use std::path::Path;
 
@@ -15,23 +17,27 @@ use serde_json::{Value, json};
 use crate::args::{Plot, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{DIMS, Document, FILE, Field, Fields, NAME, Type, field, nullable, optional, properties};
+use crate::json::{DIMS, Document, FILE, Field, Fields, NAME, Type, field, nullable, number, optional, properties};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::output::sink::Sink;
 use crate::output::written::{Begun, Written};
-use crate::render::{Text, svg};
+use crate::render::Text;
+use crate::render::svg::{self, Title};
 use crate::select::select_one;
 use crate::source;
 use crate::stats::Bins;
-use raster::{ChannelOrder, Raster};
+use crate::units;
+use filters::ChannelOrder;
+use raster::{Picture, Scale};
 
 /// The bins of a histogram in a file; the maximum in a terminal.
 const BINS: usize = 64;
 
-/// The maximum width and height of a heat map in a file.
-const MAX_SIDE: usize = 1024;
+/// The maximum width and height of a heat map in a PNG and in an SVG, whose points are text.
+const MAX_PNG_SIDE: usize = 1024;
+const MAX_SVG_SIDE: usize = 192;
 
 /// The maximum rows of a picture in the terminal.
 const MAX_ROWS: usize = 40;
@@ -54,6 +60,10 @@ impl Kind {
     fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
+
+    fn noun(self) -> &'static str {
+        ["histogram", "heat map", "filters", "image"][self as usize]
+    }
 }
 
 pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
@@ -67,36 +77,31 @@ pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
         source::check_shards(&checkpoint, output)?;
     }
     let entry = select_one(&checkpoint, args.tensor.as_deref())?;
-    let progress = Progress::begin(&context.terminal, if kind == Kind::Hist { 2 } else { 1 } * entry.byte_len());
-    let drawn = match kind {
-        Kind::Hist => {
-            let columns = context.terminal.width.unwrap_or(COLUMNS).saturating_sub(2).clamp(8, BINS);
-            let bins = if args.output.is_some() { BINS } else { columns };
-            Drawn::Histogram(measure(&checkpoint, entry, Some(bins), &progress)?)
-        }
-        Kind::Heatmap => {
-            let (width, height) = match args.output {
-                Some(_) => (MAX_SIDE, MAX_SIDE),
-                None => (context.terminal.width.unwrap_or(COLUMNS).max(8), 2 * MAX_ROWS),
-            };
-            Drawn::Picture(heatmap::heatmap(&checkpoint, entry, (width, height), &progress)?)
-        }
-        Kind::Filters => Drawn::Picture(raster::filters(&checkpoint, entry, order(args, &checkpoint))?),
-        Kind::Image => Drawn::Picture(raster::image(&checkpoint, entry, order(args, &checkpoint))?),
+    let progress = Progress::begin(&context.terminal, 2 * entry.byte_len());
+    let columns = context.terminal.width.unwrap_or(COLUMNS);
+    let bins = if args.output.is_some() { BINS } else { columns.saturating_sub(2).clamp(8, BINS) };
+    let measured = measure(&checkpoint, entry, (kind == Kind::Hist).then_some(bins), &progress)?;
+    let most = match args.output.as_deref().map(extension).as_deref() {
+        None => (columns.max(8), 2 * MAX_ROWS),
+        Some("svg") => (MAX_SVG_SIDE, MAX_SVG_SIDE),
+        Some(_) => (MAX_PNG_SIDE, MAX_PNG_SIDE),
+    };
+    let picture = match kind {
+        Kind::Hist => None,
+        Kind::Heatmap => Some(heatmap::heatmap(&checkpoint, entry, most, &progress)?),
+        Kind::Filters => Some(filters::filters(&checkpoint, entry, order(args, &checkpoint))?),
+        Kind::Image => Some(filters::image(&checkpoint, entry, order(args, &checkpoint))?),
     };
     progress.end();
-    let mut written = None;
+    let mut drawn = Plotted { written: None, kind, file: checkpoint.name(), entry, measured, picture };
     if let Some(path) = &args.output {
-        let bytes = match &drawn {
-            Drawn::Histogram(measured) => svg::page(&title(entry, measured), measured.histogram.as_ref()).into_bytes(),
-            Drawn::Picture(raster) => draw::png(raster)?,
-        };
+        let bytes = drawn.encoded(&extension(path))?;
         let mut output = Sink::begin(path, args.force, args.dry_run)?;
         output.write_all(&bytes)?;
-        let to = if kind == Kind::Hist { "svg" } else { "png" };
-        written = Some(Written::new(path, to, output.finish()?, begun).tensors(1));
+        let to = if extension(path) == "svg" { "svg" } else { "png" };
+        drawn.written = Some(Written::new(path, to, output.finish()?, begun).tensors(1));
     }
-    context.print(Plotted { written, kind, file: checkpoint.name(), entry, drawn })?;
+    context.print(drawn)?;
     Ok(Status::Yes)
 }
 
@@ -112,10 +117,8 @@ fn kind(args: &Plot) -> Result<Kind, Failure> {
     let requested = requested.iter().find(|(is_requested, _)| *is_requested).map(|(_, kind)| *kind);
     let kind = requested.unwrap_or(if extension.as_deref() == Some("png") { Kind::Heatmap } else { Kind::Hist });
     match (extension.as_deref(), kind) {
-        (None, _) | (Some("svg"), Kind::Hist) | (Some("png"), Kind::Heatmap | Kind::Filters | Kind::Image) => Ok(kind),
-        (Some("png" | "svg"), _) => {
-            Err(Failure::new("a histogram is written as .svg, a heat map, filters and an image as .png"))
-        }
+        (Some("png"), Kind::Hist) => Err(Failure::new("a histogram is written as .svg, not as .png")),
+        (None | Some("svg" | "png"), _) => Ok(kind),
         (Some(_), _) => {
             let path = args.output.as_deref().unwrap_or(Path::new(""));
             Err(Failure::new(format!("{}: pictures are written as .png or .svg", path.display())))
@@ -128,32 +131,7 @@ fn extension(path: &Path) -> String {
 }
 
 fn order(args: &Plot, checkpoint: &Checkpoint) -> ChannelOrder {
-    match args.bgr || !args.rgb && checkpoint.format().is_caffe() {
-        true => ChannelOrder::Bgr,
-        false => ChannelOrder::Rgb,
-    }
-}
-
-/// `conv1/0  4×3×3×3 f32`, with a summary of its values.
-fn title(entry: &Entry, measured: &Measured) -> svg::Title {
-    let stats = &measured.stats;
-    let figure = |value: Option<f64>| value.map_or("-".to_owned(), crate::units::number);
-    let dtype = entry.dtype().map_or("none", |dtype| dtype.name());
-    svg::Title {
-        name: entry.name().to_owned(),
-        about: format!(
-            "{} {dtype}, {} values, mean {}, std {}",
-            entry.shape(),
-            crate::units::grouped(stats.count),
-            figure(stats.mean),
-            figure(stats.std)
-        ),
-    }
-}
-
-enum Drawn {
-    Histogram(Measured),
-    Picture(Raster),
+    if args.bgr || !args.rgb && checkpoint.format().is_caffe() { ChannelOrder::Bgr } else { ChannelOrder::Rgb }
 }
 
 /// The result of the command.
@@ -163,25 +141,75 @@ pub(crate) struct Plotted<'a> {
     kind: Kind,
     file: &'a str,
     entry: &'a Entry,
-    drawn: Drawn,
+    /// With the histogram, if that is drawn.
+    measured: Measured,
+    /// `None` for a histogram.
+    picture: Option<Picture>,
+}
+
+impl Plotted<'_> {
+    /// `conv1/0  4×3×3×3 f32`, with a summary of its values.
+    fn title(&self) -> Title {
+        let stats = &self.measured.stats;
+        let figure = |value: Option<f64>| value.map_or("-".to_owned(), units::number);
+        let dtype = self.entry.dtype().map_or("none", |dtype| dtype.name());
+        let odd = [(stats.nan, "NaN"), (stats.inf, "Inf")];
+        let odd = odd.iter().filter(|(count, _)| *count > 0);
+        let odd: String = odd.map(|(count, what)| format!(", {} {what}", units::grouped(*count))).collect();
+        let about = format!(
+            "{} {dtype}, {}{odd}, mean {}, std {}",
+            self.entry.shape(),
+            units::plural(stats.count, "value"),
+            figure(stats.mean),
+            figure(stats.std)
+        );
+        Title { name: self.entry.name().to_owned(), about }
+    }
+
+    /// The picture as the bytes of a file of this extension.
+    fn encoded(&self, extension: &str) -> Result<Vec<u8>, Failure> {
+        let title = self.title();
+        let Some(picture) = &self.picture else {
+            return Ok(svg::page(&title, &svg::histogram(self.measured.histogram.as_ref()), &[]).into_bytes());
+        };
+        if extension == "svg" {
+            return Ok(svg::page(&title, &vector::drawing(picture)?, &picture.notes).into_bytes());
+        }
+        let (across, down) = if self.kind == Kind::Image { (1, 1) } else { draw::enlargement(&picture.raster) };
+        draw::png(&picture.raster.enlarged(across, down), &title, &self.remarks())
+    }
+
+    /// The scale of a picture, if a value is finite.
+    fn scale(&self) -> Option<&Scale> {
+        self.picture.as_ref().map(|picture| &picture.scale).filter(|scale| scale.low <= scale.high)
+    }
+
+    /// What is to know of the values and their colours, for people.
+    fn remarks(&self) -> Vec<String> {
+        let scale = self
+            .scale()
+            .map(|scale| format!("colours from {} to {}", units::number(scale.low), units::number(scale.high)));
+        let stats = &self.measured.stats;
+        let odd = [(stats.nan, "NaN"), (stats.inf, "Inf")].into_iter().filter(|(count, _)| *count > 0);
+        let odd = odd.map(|(count, what)| format!("{} {what}", units::grouped(count)));
+        let notes = self.picture.iter().flat_map(|picture| picture.notes.iter().cloned());
+        odd.chain(scale).chain(notes).collect()
+    }
 }
 
 impl Text for Plotted<'_> {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
         if let Some(written) = &self.written {
-            terminal.written(written, &[format!("{}  {}", terminal.name(self.entry.name()), self.kind.name())]);
+            let what = format!("{} of {}", self.kind.noun(), terminal.name(self.entry.name()));
+            let details: Vec<String> = std::iter::once(what).chain(self.remarks()).collect();
+            terminal.written(written, &details);
             return Ok(());
         }
-        match &self.drawn {
-            Drawn::Histogram(measured) => {
-                let title = title(self.entry, measured);
-                draw::bars(terminal, &title, measured.histogram.as_ref(), out)
-            }
-            Drawn::Picture(raster) => {
-                let columns = terminal.width.unwrap_or(COLUMNS);
-                draw::blocks(terminal, &raster.shrunk(columns, 2 * MAX_ROWS), out)
-            }
+        let title = self.title();
+        match &self.picture {
+            None => draw::bars(terminal, &title, self.measured.histogram.as_ref(), out),
+            Some(picture) => draw::picture(terminal, &title, picture, terminal.width.unwrap_or(COLUMNS), MAX_ROWS, out),
         }
     }
 }
@@ -209,22 +237,28 @@ impl Fields for Plotted<'_> {
             optional("bytes_out", Type::Integer, "the size of the picture's file", |p| {
                 json!(p.written.as_ref().map(|written| written.bytes_out))
             }),
-            optional("width", Type::Integer, "the picture's width in pixels", |p| match &p.drawn {
-                Drawn::Picture(raster) => json!(raster.width),
-                Drawn::Histogram(_) => Value::Null,
+            field("nan", Type::Integer, "how many values are NaN", |p| json!(p.measured.stats.nan)),
+            field("inf", Type::Integer, "how many values are infinite", |p| json!(p.measured.stats.inf)),
+            optional("width", Type::Integer, "of a picture, how many points are in a row", |p| {
+                json!(p.picture.as_ref().map(|picture| picture.raster.width))
             }),
-            optional("height", Type::Integer, "its height", |p| match &p.drawn {
-                Drawn::Picture(raster) => json!(raster.height()),
-                Drawn::Histogram(_) => Value::Null,
+            optional("height", Type::Integer, "of a picture, how many rows there are", |p| {
+                json!(p.picture.as_ref().map(|picture| picture.raster.height()))
+            }),
+            optional("low", Type::Number, "of a picture, the value of the scale's first colour", |p| {
+                p.scale().map_or(Value::Null, |scale| number(scale.low))
+            }),
+            optional("high", Type::Number, "of a picture, the value of the scale's last colour", |p| {
+                p.scale().map_or(Value::Null, |scale| number(scale.high))
+            }),
+            optional("beyond", Type::Integer, "of a picture, how many points are beyond the scale", |p| {
+                json!(p.picture.as_ref().map(|picture| picture.beyond))
             }),
             optional(
                 "histogram",
                 Type::Object(properties::<Bins<'_>>),
                 "of a histogram, where a value is finite",
-                |p| match &p.drawn {
-                    Drawn::Histogram(measured) => Bins::of(measured),
-                    Drawn::Picture(_) => Value::Null,
-                },
+                |p| Bins::of(&p.measured),
             ),
         ]
     }

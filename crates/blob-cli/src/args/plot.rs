@@ -4,15 +4,19 @@ use std::path::PathBuf;
 
 /// Draw a tensor: its histogram, a heat map, its filters, an image; in the terminal, as PNG or SVG
 ///
-/// The default is a histogram in the terminal and as SVG, and a heat map as PNG. In the terminal, pictures are coloured
-/// if the output is, and made of characters otherwise. The rows of a heat map are the first axis longer than 1, its
-/// columns all other axes; if there are too many, each point is the mean of several values. Blue is negative, red
-/// positive.
+/// The default is a histogram in the terminal and as SVG, and a heat map as PNG. An SVG has a title, the scale and a
+/// legend; a PNG has the points alone, enlarged by a whole number, and the rest as text in the file. In the terminal,
+/// pictures are coloured if the output is, and made of characters otherwise. NaN and Inf are counted in the title, and
+/// magenta, or `?`, in a picture.
+///
+/// The rows of a heat map are the first axis longer than 1, its columns all other axes; if there are too many, each
+/// point is the mean of several values. Blue is negative, red positive; the hundredth of the points that lies furthest
+/// out has the colours of the scale's ends, and a note says how far those values go.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
   blob plot net.caffemodel conv1/0            its histogram
-  blob plot net.caffemodel conv1/0 --filters -o conv1.png
+  blob plot net.caffemodel conv1/0 --filters -o conv1.svg
   blob plot mean.binaryproto --image -o mean.png
   blob plot net.params arg:fc1_weight --hist -o fc1.svg")]
 #[command(group = clap::ArgGroup::new("kind").args(["hist", "heatmap", "filters", "image"]))]
@@ -42,7 +46,7 @@ pub(crate) struct Plot {
     /// The three channels are red, green, blue [default for other files]
     #[arg(long, conflicts_with_all = ["hist", "heatmap"])]
     pub(crate) rgb: bool,
-    /// Output: a .png, or an .svg for a histogram [default: the terminal]
+    /// Output: an .svg, or a .png, which a histogram cannot be [default: the terminal]
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
     /// Replace OUT if it exists; FILE itself is never replaced

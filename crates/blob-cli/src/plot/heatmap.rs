@@ -3,19 +3,23 @@
 use blob_convert::{Watch, Watched};
 use blob_io::{Checkpoint, Entry};
 
-use super::raster::{Raster, check_not_empty, colour, number};
+use super::filters::{check_not_empty, number};
+use super::raster::{Picture, Raster, Scale, extremes};
 use crate::failure::Failure;
+use crate::units;
 
 /// The bytes read at once.
 const PIECE: usize = 256 << 10;
 
 /// Draws the tensor as a matrix of at most `most.0` columns and `most.1` rows.
+///
+/// A point with a value that is not finite shows that, whatever its other values are.
 pub(super) fn heatmap(
     checkpoint: &Checkpoint,
     entry: &Entry,
     most: (usize, usize),
     watch: &dyn Watch,
-) -> Result<Raster, Failure> {
+) -> Result<Picture, Failure> {
     let dtype = checkpoint.array(entry)?.dtype;
     check_not_empty(entry)?;
     let (rows, columns) = matrix(entry.shape().dims());
@@ -26,10 +30,8 @@ pub(super) fn heatmap(
     Watched::open(checkpoint, entry, watch)?.each(PIECE, |bytes| {
         for element in bytes.chunks_exact(dtype.size()) {
             let value = number(dtype, element);
-            if value.is_finite() {
-                let cell = &mut cells[row / down * width + column / across];
-                *cell = (cell.0 + value, cell.1 + 1);
-            }
+            let cell = &mut cells[row / down * width + column / across];
+            *cell = (cell.0 + if value.is_finite() { value } else { f64::NAN }, cell.1 + 1);
             column += 1;
             if column == columns {
                 (row, column) = (row + 1, 0);
@@ -38,9 +40,25 @@ pub(super) fn heatmap(
         Ok(())
     })?;
     let means: Vec<f64> = cells.iter().map(|(sum, count)| sum / f64::from(*count)).collect();
-    let finite = means.iter().filter(|mean| mean.is_finite());
-    let extremes = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), x| (min.min(*x), max.max(*x)));
-    Ok(Raster { width, pixels: means.iter().map(|mean| colour(*mean, extremes)).collect() })
+    let scale = Scale::clipped(&means);
+    let beyond = means.iter().filter(|mean| scale.is_beyond(**mean)).count();
+    let raster = Raster { width, pixels: means.iter().map(|mean| Some(scale.colour(*mean))).collect() };
+    Ok(Picture { raster, scale, beyond, notes: notes(across * down, beyond, &means) })
+}
+
+/// What the colours do not show: that points are means, and values beyond the scale.
+fn notes(values_per_point: usize, beyond: usize, means: &[f64]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if values_per_point > 1 {
+        notes.push(format!("each point is the mean of {} values", units::grouped(values_per_point as u64)));
+    }
+    if beyond > 0 {
+        let (min, max) = extremes(means);
+        let share = units::share(beyond as u64, means.len() as u64);
+        let (min, max) = (units::number(min), units::number(max));
+        notes.push(format!("{share} of the points are beyond the scale; all lie between {min} and {max}"));
+    }
+    notes
 }
 
 /// The rows and columns of the matrix: the first axis longer than 1, and all axes after it.

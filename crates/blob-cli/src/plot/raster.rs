@@ -1,45 +1,13 @@
-//! A picture in memory, and two ways to draw a tensor: as the filters of a convolution, or as an image.
-
-use blob_core::DType;
-use blob_io::{Checkpoint, Entry};
-
-use crate::elements::Value;
-use crate::failure::Failure;
-
-/// At most this many tiles are drawn, the first ones; more could not be told apart. A filter is one tile if its
-/// channels are colours, otherwise one for each channel.
-const MAX_TILES: usize = 1024;
-
-/// The largest array that is loaded for a picture.
-const MAX_BYTES: u64 = 256 << 20;
-
-/// Smaller filters are enlarged until their longer side has at least this many pixels.
-const MIN_TILE: usize = 24;
+//! A picture in memory: its points, and the scale that says which value each colour stands for.
 
 /// The colour of NaN and Inf; no finite value has it.
-const NOT_FINITE: [u8; 3] = [255, 0, 255];
+pub(super) const NOT_FINITE: [u8; 3] = [255, 0, 255];
 
-/// A picture: pixels of red, green, blue in row-major order.
+/// Points in row-major order.
 pub(super) struct Raster {
     pub(super) width: usize,
-    pub(super) pixels: Vec<[u8; 3]>,
-}
-
-/// The order of three colour channels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ChannelOrder {
-    Bgr,
-    Rgb,
-}
-
-impl ChannelOrder {
-    /// The indices of the red, green and blue channel.
-    fn channels(self) -> [usize; 3] {
-        match self {
-            Self::Bgr => [2, 1, 0],
-            Self::Rgb => [0, 1, 2],
-        }
-    }
+    /// The colours; `None` is nothing, the gap between two filters.
+    pub(super) pixels: Vec<Option<[u8; 3]>>,
 }
 
 impl Raster {
@@ -47,159 +15,145 @@ impl Raster {
         self.pixels.len() / self.width.max(1)
     }
 
-    /// The picture scaled down to at most this size; each pixel is the mean of a square of pixels.
+    /// The point at a place; nothing outside the picture.
+    pub(super) fn at(&self, x: usize, y: usize) -> Option<[u8; 3]> {
+        let pixel = self.pixels.get(y * self.width + x).filter(|_| x < self.width);
+        pixel.copied().flatten()
+    }
+
+    /// The picture with each point as a rectangle of points, `across` wide and `down` high.
+    pub(super) fn enlarged(&self, across: usize, down: usize) -> Self {
+        let rows = self.pixels.chunks(self.width.max(1));
+        let wide = |row: &[Option<[u8; 3]>]| {
+            row.iter().flat_map(|pixel| std::iter::repeat_n(*pixel, across)).collect::<Vec<_>>()
+        };
+        let pixels = rows.flat_map(|row| wide(row).repeat(down)).collect();
+        Self { width: self.width * across, pixels }
+    }
+
+    /// The picture scaled down to at most this size; each point is the mean of a square of points, or not finite where
+    /// one of them is not.
     pub(super) fn shrunk(&self, columns: usize, rows: usize) -> Self {
         let height = self.height();
         let by = self.width.div_ceil(columns.max(1)).max(height.div_ceil(rows.max(1))).max(1);
         let (width, height) = (self.width / by.min(self.width.max(1)), height / by.min(height.max(1)));
         let mean = |x: usize, y: usize| {
-            let mut sum = [0u64; 3];
-            let rows = (y * by..(y + 1) * by).filter(|row| *row < self.height());
-            let indices =
-                rows.flat_map(|row| (x * by..((x + 1) * by).min(self.width)).map(move |at| row * self.width + at));
-            let mut count = 0;
-            for index in indices {
-                count += 1;
-                for (sum, channel) in sum.iter_mut().zip(self.pixels[index]) {
-                    *sum += u64::from(channel);
-                }
+            let square = (y * by..(y + 1) * by).flat_map(|row| (x * by..(x + 1) * by).map(move |column| (column, row)));
+            let pixels: Vec<[u8; 3]> = square.filter_map(|(column, row)| self.at(column, row)).collect();
+            if pixels.is_empty() || pixels.contains(&NOT_FINITE) {
+                return pixels.first().map(|_| NOT_FINITE);
             }
-            sum.map(|sum| (sum / count.max(1)) as u8)
+            let sum = |channel: usize| pixels.iter().map(|pixel| u64::from(pixel[channel])).sum::<u64>();
+            Some(std::array::from_fn(|channel| (sum(channel) / pixels.len() as u64) as u8))
         };
         let pixels = (0..height).flat_map(|y| (0..width).map(move |x| (x, y))).map(|(x, y)| mean(x, y)).collect();
         Self { width, pixels }
     }
 }
 
-/// The colour of a value between the extremes: blue to white to red if both signs occur, else dark to light.
-pub(super) fn colour(value: f64, (min, max): (f64, f64)) -> [u8; 3] {
-    const SIGNED: [[f64; 3]; 3] = [[33.0, 102.0, 172.0], [247.0, 247.0, 247.0], [178.0, 24.0, 43.0]];
-    const PLAIN: [[f64; 3]; 3] = [[68.0, 1.0, 84.0], [33.0, 145.0, 140.0], [253.0, 231.0, 37.0]];
-    if !value.is_finite() {
-        return NOT_FINITE;
-    }
-    let (stops, at) = match min < 0.0 && max > 0.0 {
-        true => (SIGNED, 1.0 + value / max.max(-min)),
-        false if max > min => (PLAIN, 2.0 * ((value - min) / (max - min))),
-        false => (PLAIN, 0.0),
-    };
-    let at = at.clamp(0.0, 2.0);
-    let from = (at as usize).min(1);
-    let share = at - from as f64;
-    std::array::from_fn(|i| (stops[from][i] + share * (stops[from + 1][i] - stops[from][i])).round() as u8)
+/// The colours of a scale, from low to high.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Colours {
+    /// Blue, white, red: white is 0.
+    Signed,
+    /// Dark to light.
+    Plain,
+    /// Black to white, for one channel or for each of three.
+    Grey,
 }
 
-/// Refuses an array without elements: the extents of its other axes can be of any size, and the picture as large.
-pub(super) fn check_not_empty(entry: &Entry) -> Result<(), Failure> {
-    match entry.dtype().is_some() && entry.shape().count() == 0 {
-        true => Err(Failure::new(format!("{:?} has no values, and a picture at least one point", entry.name()))),
-        false => Ok(()),
+impl Colours {
+    /// The colours at equal distances from the lowest to the highest.
+    pub(super) fn stops(self) -> &'static [[u8; 3]] {
+        match self {
+            Self::Signed => &[[33, 102, 172], [247, 247, 247], [178, 24, 43]],
+            Self::Plain => &[[68, 1, 84], [33, 145, 140], [253, 231, 37]],
+            Self::Grey => &[[0, 0, 0], [255, 255, 255]],
+        }
     }
 }
 
-/// Loads an array's values.
-fn values(checkpoint: &Checkpoint, entry: &Entry) -> Result<Vec<f64>, Failure> {
-    check_not_empty(entry)?;
-    if entry.byte_len() > MAX_BYTES {
-        let size = crate::units::bytes(entry.byte_len());
-        let failure = Failure::new(format!("{:?} has {size}, which cannot be drawn as a picture", entry.name()));
-        return Err(failure.help("--heatmap draws a tensor of any size"));
-    }
-    let dtype = checkpoint.array(entry)?.dtype;
-    Ok(checkpoint.view(entry)?.chunks_exact(dtype.size()).map(|bytes| number(dtype, bytes)).collect())
+/// Which value each colour stands for. Values beyond the ends have the colours of the ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Scale {
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) colours: Colours,
 }
 
-/// An element as a number.
-pub(super) fn number(dtype: DType, bytes: &[u8]) -> f64 {
-    match Value::read(dtype, bytes) {
-        Value::Int(x) => x as f64,
-        Value::Uint(x) => x as f64,
-        Value::Single(x) => x.into(),
-        Value::Double(x) => x,
-        Value::Bool(x) => f64::from(u8::from(x)),
+impl Scale {
+    /// The scale for a range of values: signed, with 0 in its middle, if both signs occur.
+    fn of_range((low, high): (f64, f64)) -> Self {
+        if low < 0.0 && high > 0.0 {
+            let most = high.max(-low);
+            return Self { low: -most, high: most, colours: Colours::Signed };
+        }
+        Self { low, high, colours: Colours::Plain }
+    }
+
+    /// The scale for most of these values: without the hundredth with the largest magnitudes if both signs occur, else
+    /// without a hundredth at either end. A few outliers would leave all other values in one colour.
+    pub(super) fn clipped(values: &[f64]) -> Self {
+        let mut finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+        let whole = extremes(&finite);
+        let is_signed = whole.0 < 0.0 && whole.1 > 0.0;
+        if is_signed {
+            finite.iter_mut().for_each(|value| *value = value.abs());
+        }
+        if finite.is_empty() {
+            return Self::of_range(whole);
+        }
+        let (share, last) = (finite.len() / 100, finite.len() - 1);
+        let low = *finite.select_nth_unstable_by(share, f64::total_cmp).1;
+        let high = *finite.select_nth_unstable_by(last - share, f64::total_cmp).1;
+        if is_signed && high > 0.0 {
+            return Self::of_range((-high, high));
+        }
+        Self::of_range(if !is_signed && low < high { (low, high) } else { whole })
+    }
+
+    /// The scale of grey for these values.
+    pub(super) fn grey(values: &[f64]) -> Self {
+        let (low, high) = extremes(values);
+        Self { low, high, colours: Colours::Grey }
+    }
+
+    pub(super) fn colour(&self, value: f64) -> [u8; 3] {
+        if !value.is_finite() {
+            return NOT_FINITE;
+        }
+        let stops = self.colours.stops();
+        let last = (stops.len() - 1) as f64;
+        let at = if self.high > self.low { (value - self.low) / (self.high - self.low) * last } else { 0.0 };
+        let at = at.clamp(0.0, last);
+        let from = (at as usize).min(stops.len() - 2);
+        let share = at - from as f64;
+        std::array::from_fn(|i| {
+            let (left, right) = (f64::from(stops[from][i]), f64::from(stops[from + 1][i]));
+            (left + share * (right - left)).round() as u8
+        })
+    }
+
+    /// Whether a value is beyond the scale's ends.
+    pub(super) fn is_beyond(&self, value: f64) -> bool {
+        value.is_finite() && (value < self.low || value > self.high)
     }
 }
 
-/// The minimum and maximum of the finite values.
-fn extremes(values: &[f64]) -> (f64, f64) {
+/// The minimum and maximum of the finite values; infinite ones if there are none.
+pub(super) fn extremes(values: &[f64]) -> (f64, f64) {
     let finite = values.iter().filter(|value| value.is_finite());
     finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), value| (min.min(*value), max.max(*value)))
 }
 
-/// Draws filters N×C×H×W as tiles on one scale: in colour if they have three channels, else one grey tile per channel.
-pub(super) fn filters(checkpoint: &Checkpoint, entry: &Entry, order: ChannelOrder) -> Result<Raster, Failure> {
-    let [n, c, height, width] = *entry.shape().dims() else {
-        let message = format!("{:?} is {}, and filters are N×C×H×W", entry.name(), entry.shape());
-        return Err(Failure::new(message).help("--heatmap draws a tensor of any shape"));
-    };
-    let values = values(checkpoint, entry)?;
-    let (min, max) = extremes(&values);
-    let level = |value: f64| match value.is_finite() {
-        true if max > min => Some(((value - min) / (max - min) * 255.0).round() as u8),
-        true => Some(0),
-        false => None,
-    };
-    let plane = height * width;
-    let is_colour = c == 3;
-    let tiles = if is_colour { n } else { n * c }.min(MAX_TILES);
-    let across = (1..).find(|side| side * side >= tiles).unwrap_or(1).max(1);
-    let scale = MIN_TILE.div_ceil(width.max(height).max(1)).max(1);
-    let (tile_width, tile_height) = (width * scale + 1, height * scale + 1);
-    let (whole_width, whole_height) = (across * tile_width + 1, tiles.div_ceil(across) * tile_height + 1);
-    if whole_width.saturating_mul(whole_height) > 64 << 20 {
-        let message = format!("{:?} is {}: these filters are too large for one picture", entry.name(), entry.shape());
-        return Err(Failure::new(message));
-    }
-    let mut raster = Raster { width: whole_width, pixels: vec![[255; 3]; whole_width * whole_height] };
-    for tile in 0..tiles {
-        let (left, top) = (tile % across * tile_width + 1, tile / across * tile_height + 1);
-        for pixel in 0..plane * scale * scale {
-            let (x, y) = (pixel % (width * scale), pixel / (width * scale));
-            let at = y / scale * width + x / scale;
-            let channels = match is_colour {
-                true => order.channels().map(|channel| level(values[(tile * 3 + channel) * plane + at])),
-                false => [level(values[tile * plane + at]); 3],
-            };
-            raster.pixels[(top + y) * whole_width + left + x] = match channels {
-                [Some(r), Some(g), Some(b)] => [r, g, b],
-                _ => NOT_FINITE,
-            };
-        }
-    }
-    Ok(raster)
-}
-
-/// Draws an image C×H×W of one or three channels.
-pub(super) fn image(checkpoint: &Checkpoint, entry: &Entry, order: ChannelOrder) -> Result<Raster, Failure> {
-    let dims = entry.shape().dims();
-    let first = dims.len().saturating_sub(3);
-    let (channels, height, width) = match dims {
-        [height, width] => (1, *height, *width),
-        [.., c @ (1 | 3), height, width] if dims[..first].iter().all(|extent| *extent == 1) => (*c, *height, *width),
-        _ => {
-            let message =
-                format!("{:?} is {}, and an image is C×H×W with one or three channels", entry.name(), entry.shape());
-            return Err(Failure::new(message).help("--filters draws N×C×H×W, --heatmap any shape"));
-        }
-    };
-    let values = values(checkpoint, entry)?;
-    let (min, max) = extremes(&values);
-    // Values from 0 to 255 are drawn as they are. Others are scaled, and so are values of at most 1: fractions.
-    let is_bytes = min >= 0.0 && max <= 255.0 && max > 1.0;
-    let level = |value: f64| match is_bytes {
-        true => value.round() as u8,
-        false if max > min => ((value - min) / (max - min) * 255.0).round() as u8,
-        false => 0,
-    };
-    let plane = height * width;
-    let pixels = (0..plane).map(|at| {
-        let values = match channels {
-            3 => order.channels().map(|channel| values[channel * plane + at]),
-            _ => [values[at]; 3],
-        };
-        if values.iter().all(|value| value.is_finite()) { values.map(level) } else { NOT_FINITE }
-    });
-    Ok(Raster { width, pixels: pixels.collect() })
+/// A drawn tensor with what a reader has to know of its colours.
+pub(super) struct Picture {
+    pub(super) raster: Raster,
+    pub(super) scale: Scale,
+    /// The number of points beyond the scale.
+    pub(super) beyond: usize,
+    /// Remarks for people.
+    pub(super) notes: Vec<String>,
 }
 
 #[cfg(test)]
@@ -208,24 +162,59 @@ mod tests {
 
     #[test]
     fn a_colour_shows_sign_and_magnitude() {
-        assert_eq!(colour(-2.0, (-2.0, 1.0)), [33, 102, 172]);
-        assert_eq!(colour(0.0, (-2.0, 1.0)), [247; 3]);
-        assert_eq!(colour(2.0, (-1.0, 2.0)), [178, 24, 43]);
-        assert_eq!(colour(5.0, (5.0, 9.0)), [68, 1, 84]);
-        assert_eq!(colour(9.0, (5.0, 9.0)), [253, 231, 37]);
-        assert_eq!(colour(5.0, (5.0, 5.0)), [68, 1, 84]);
-        assert_eq!(colour(f64::NAN, (0.0, 1.0)), NOT_FINITE);
-        assert_eq!(colour(0.0, (f64::INFINITY, f64::NEG_INFINITY)), [68, 1, 84]);
+        let signed = Scale::of_range((-2.0, 1.0));
+        assert_eq!((signed.low, signed.high), (-2.0, 2.0));
+        assert_eq!(
+            [-2.0, 0.0, 2.0, 9.0].map(|x| signed.colour(x)),
+            [[33, 102, 172], [247; 3], [178, 24, 43], [178, 24, 43]]
+        );
+        let plain = Scale::of_range((5.0, 9.0));
+        assert_eq!([5.0, 9.0, f64::NAN].map(|x| plain.colour(x)), [[68, 1, 84], [253, 231, 37], NOT_FINITE]);
+        assert_eq!(Scale::of_range((5.0, 5.0)).colour(5.0), [68, 1, 84]);
+        assert_eq!(Scale::of_range((f64::INFINITY, f64::NEG_INFINITY)).colour(0.0), [68, 1, 84]);
+        let grey = Scale::grey(&[0.0, 255.0, f64::INFINITY]);
+        assert_eq!([0.0, 77.0, 255.0].map(|x| grey.colour(x)), [[0; 3], [77; 3], [255; 3]]);
+    }
+
+    #[test]
+    fn an_outlier_of_a_hundred_does_not_set_the_scale() {
+        let range = |values: &[f64]| {
+            let scale = Scale::clipped(values);
+            (scale.low, scale.high, values.iter().filter(|value| scale.is_beyond(**value)).count())
+        };
+        let mut values: Vec<f64> = (1..=200).map(f64::from).collect();
+        assert_eq!(range(&values), (3.0, 198.0, 4));
+        values[199] = -1e9;
+        assert_eq!(range(&values), (-198.0, 198.0, 2), "1e9 and 199");
+        assert_eq!(range(&values[190..]), (-1e9, 1e9, 0), "of fewer than a hundred values none is left out");
+        // Nearly all are 0: the others are shown all the same.
+        let mut values = vec![0.0; 500];
+        values[7] = 3.0;
+        assert_eq!(range(&values), (0.0, 3.0, 0));
+        values[8] = -1.0;
+        assert_eq!(range(&values), (-3.0, 3.0, 0));
+        assert_eq!(range(&[f64::NAN]).2, 0);
     }
 
     #[test]
     fn a_shrunk_picture_has_the_means() {
-        let raster = Raster { width: 4, pixels: (0..16).map(|i| [i as u8 * 10; 3]).collect() };
+        let raster = Raster { width: 4, pixels: (0..16).map(|i| Some([i as u8 * 10; 3])).collect() };
         let small = raster.shrunk(2, 9);
         assert_eq!((small.width, small.height()), (2, 2));
-        assert_eq!(small.pixels, [[25; 3], [45; 3], [105; 3], [125; 3]]);
+        assert_eq!(small.pixels, [[25; 3], [45; 3], [105; 3], [125; 3]].map(Some));
         assert_eq!(raster.shrunk(9, 9).pixels, raster.pixels);
         assert_eq!(Raster { width: 0, pixels: Vec::new() }.shrunk(2, 2).height(), 0);
-        assert_eq!(Raster { width: 100, pixels: vec![[1; 3]; 100] }.shrunk(10, 10).height(), 1);
+        assert_eq!(Raster { width: 100, pixels: vec![Some([1; 3]); 100] }.shrunk(10, 10).height(), 1);
+        let odd = Raster { width: 2, pixels: vec![Some([1; 3]), Some(NOT_FINITE), None, None] };
+        assert_eq!(odd.shrunk(1, 1).pixels, [Some(NOT_FINITE)], "one value that is not finite stays visible");
+        assert_eq!(Raster { width: 2, pixels: vec![None; 4] }.shrunk(1, 1).pixels, [None]);
+    }
+
+    #[test]
+    fn an_enlarged_picture_repeats_its_points() {
+        let raster = Raster { width: 2, pixels: vec![Some([1; 3]), None] };
+        let large = raster.enlarged(2, 3);
+        let row = [Some([1; 3]), Some([1; 3]), None, None];
+        assert_eq!((large.width, large.pixels), (4, row.repeat(3)));
     }
 }

@@ -5,11 +5,23 @@ use std::fmt::Write;
 use blob_convert::stats::Binned;
 
 use crate::escape::escape;
+use crate::output::width::{cut, wrap};
 use crate::units;
 
 /// The size of the area of the bars.
 const WIDTH: usize = 640;
 const HEIGHT: usize = 240;
+
+/// The space around a drawing, and the height of the two lines above it.
+pub(crate) const MARGIN: usize = 20;
+const HEAD: usize = 56;
+
+/// The height of a line of text.
+const LINE: usize = 18;
+
+/// The most characters of a name, and of a line of about the width of a histogram.
+const LONGEST: usize = 72;
+const IN_A_LINE: usize = 100;
 
 /// The two lines above a picture.
 pub(crate) struct Title {
@@ -17,28 +29,60 @@ pub(crate) struct Title {
     pub(crate) about: String,
 }
 
-/// An SVG file, which follows the viewer's light or dark theme.
-pub(crate) fn page(title: &Title, bins: Option<&Binned>) -> String {
-    let (width, height) = (WIDTH + 40, HEIGHT + 90);
+/// A drawing without its title.
+pub(crate) struct Drawing {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    /// Its markup; its upper left corner is at 0, 0.
+    pub(crate) markup: String,
+}
+
+/// An SVG file, which follows the viewer's light or dark theme: the title, the drawing, and notes below it.
+pub(crate) fn page(title: &Title, drawing: &Drawing, notes: &[String]) -> String {
+    let lines: Vec<String> = notes.iter().flat_map(|note| wrap(note, IN_A_LINE)).collect();
+    let width = drawing.width.max(WIDTH) + 2 * MARGIN;
+    let height = HEAD + drawing.height + MARGIN + LINE * lines.len();
+    let label = escape_markup(&format!("{}: {}", title.name, title.about));
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-         font-family=\"sans-serif\" font-size=\"13\">\n<style>svg{{color:#222;background:#fff}}\
+         role=\"img\" aria-label=\"{label}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+         <style>svg{{color:#222;background:#fff}}\
          @media(prefers-color-scheme:dark){{svg{{color:#ddd;background:#16181c}}}}text{{fill:currentColor}}\
-         .bar{{fill:#3b6ea5}}</style>\n"
+         .bar{{fill:#3b6ea5}}.axis{{stroke:currentColor;opacity:.4}}</style>\n"
     );
-    let _ = writeln!(text, "<text x=\"20\" y=\"24\" font-weight=\"bold\">{}</text>", escape_markup(&title.name));
-    let _ = writeln!(text, "<text x=\"20\" y=\"44\">{}</text>", escape_markup(&title.about));
-    match bins {
-        None => text += "<text x=\"20\" y=\"80\">no value is finite</text>\n",
-        Some(bins) => {
-            let _ = writeln!(text, "<g transform=\"translate(20 56)\">{}</g>", bars(bins, WIDTH, HEIGHT));
-            let y = HEIGHT + 76;
-            let _ = writeln!(text, "<text x=\"20\" y=\"{y}\">{}</text>", units::number(bins.min));
-            let x = WIDTH + 20;
-            let _ = writeln!(text, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"end\">{}</text>", units::number(bins.max));
-        }
+    let name = escape_markup(&cut(&title.name, LONGEST, false));
+    let _ = writeln!(text, "<text x=\"{MARGIN}\" y=\"24\" font-weight=\"bold\">{name}</text>");
+    let _ = writeln!(text, "<text x=\"{MARGIN}\" y=\"44\">{}</text>", escape_markup(&title.about));
+    let _ = writeln!(text, "<g transform=\"translate({MARGIN} {HEAD})\">{}</g>", drawing.markup);
+    for (number, line) in lines.iter().enumerate() {
+        let y = HEAD + drawing.height + LINE * (number + 1);
+        let _ = writeln!(text, "<text x=\"{MARGIN}\" y=\"{y}\" opacity=\".7\">{}</text>", escape_markup(line));
     }
     text + "</svg>\n"
+}
+
+/// A histogram with its axis: the range of the values, 0 where it lies within, and the most values of a bin.
+pub(crate) fn histogram(bins: Option<&Binned>) -> Drawing {
+    let Some(bins) = bins else {
+        let markup = "<text x=\"0\" y=\"24\">no value is finite</text>".to_owned();
+        return Drawing { width: WIDTH, height: 2 * LINE, markup };
+    };
+    let (base, below) = (HEIGHT + 1, HEIGHT + 20);
+    let mut markup = bars(bins, WIDTH, HEIGHT);
+    let most = bins.counts.iter().copied().max().unwrap_or(0);
+    let _ = write!(markup, "<path class=\"axis\" d=\"M0 {base}h{WIDTH}\"/>");
+    let _ = write!(markup, "<text x=\"0\" y=\"{below}\">{}</text>", units::number(bins.min));
+    let _ = write!(markup, "<text x=\"{WIDTH}\" y=\"{below}\" text-anchor=\"end\">{}</text>", units::number(bins.max));
+    let zero = -bins.min / (bins.max - bins.min) * WIDTH as f64;
+    // Near an end its label would meet the other one.
+    if zero > 90.0 && zero < WIDTH as f64 - 90.0 {
+        let _ = write!(markup, "<path class=\"axis\" d=\"M{zero:.1} {base}v5\"/>");
+        let _ = write!(markup, "<text x=\"{zero:.1}\" y=\"{below}\" text-anchor=\"middle\">0</text>");
+    }
+    let per_bin = format!("{} at most in each of {} bins", units::plural(most, "value"), bins.counts.len());
+    let line = below + LINE;
+    let _ = write!(markup, "<text x=\"0\" y=\"{line}\" opacity=\".7\">{per_bin}</text>");
+    Drawing { width: WIDTH, height: line + 4, markup }
 }
 
 /// The bars alone, as one path: a report has thousands of histograms, and a path is small.
@@ -78,7 +122,7 @@ mod tests {
     #[test]
     fn names_are_escaped() {
         let title = Title { name: "</text><script>a&b\"'\u{202e}".to_owned(), about: "x".to_owned() };
-        let page = page(&title, None);
+        let page = page(&title, &histogram(None), &[title.name.clone()]);
         assert!(page.contains("&lt;/text&gt;&lt;script&gt;a&amp;b&quot;&#39;\\u{202e}"), "{page}");
         assert!(!page.contains("<script"));
     }
