@@ -12,14 +12,19 @@ fn is_closed(page: &str) {
     let (head, body) = page.split_once("<body>").expect("a head and a body");
     // Text has its `<` and `"` escaped, so the tags are the page's own.
     let tags: Vec<&str> = body.split('<').skip(1).filter_map(|rest| rest.split('>').next()).collect();
-    for word in ["script", "img", "link", "iframe", "src", "href", "url(", "@import", "on"] {
+    // Links stay within the page.
+    assert!(tags.iter().filter(|tag| tag.contains("href")).all(|tag| tag.starts_with("a href=\"#")), "{tags:?}");
+    for word in ["script", "img", "link", "iframe", "src", "url(", "@import", "on"] {
         assert!(!tags.iter().any(|tag| tag.split([' ', '=']).any(|part| part == word)), "{word} in the body");
         assert!(
             word == "on" || !head.replace("default-src", "").replace("style-src", "").contains(word),
             "{word} in the head"
         );
     }
-    let known = ["h1", "h2", "p", "table", "tr", "th", "td", "ul", "li", "div", "svg", "path", "body", "html"];
+    let known = [
+        "a", "span", "thead", "tbody", "h1", "h2", "p", "table", "tr", "th", "td", "ul", "li", "div", "svg", "path",
+        "body", "html",
+    ];
     let name = |tag: &str| tag.trim_start_matches('/').split([' ', '\n']).next().unwrap_or_default().to_owned();
     assert!(
         tags.iter().all(|tag| known.contains(&&*name(tag))),
@@ -28,6 +33,11 @@ fn is_closed(page: &str) {
     );
     assert!(page.contains("default-src 'none'; style-src 'unsafe-inline'\""));
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+}
+
+/// `1,724`
+fn thousands(n: u64) -> String {
+    if n < 1000 { n.to_string() } else { format!("{},{:03}", thousands(n / 1000), n % 1000) }
 }
 
 #[test]
@@ -48,9 +58,24 @@ fn a_page_tells_what_the_commands_tell() {
     let min = stats["min"].as_f64().expect("a number");
     let row = page.lines().find(|line| line.contains(">conv1/0<")).expect("a row");
     assert!(row.contains(&format!(">{min:.3}<")) && row.contains("<svg "), "{row}");
+    // The answer comes first, each of its links leads somewhere, and headers say what they head.
+    let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("no {words}"));
+    assert!(at("no NaN, no Inf in 1,008 values") < at("equal to ") && at("equal to ") < at("<table"), "{page}");
+    for link in page.split("href=\"#").skip(1).map(|rest| rest.split('"').next().expect("an end")) {
+        assert!(page.contains(&format!(" id=\"{link}\"")), "{link}");
+    }
+    assert!(page.split("<th").skip(1).all(|rest| rest.starts_with(" scope=\"") || rest.starts_with("ead>")), "{page}");
+    assert_eq!(page.matches("<svg ").count(), page.matches("role=\"img\" aria-label=\"values from ").count());
+    // Exact sizes, the layers' types, and the file's digest, as other commands tell them.
+    let length = fs::metadata(&copy).expect("there").len();
+    assert!(page.contains(&format!("({} bytes)", thousands(length))), "{length}");
+    assert!(page.contains(blob(&["hash", &copy]).out.split(' ').next().expect("a digest")));
+    let source = blob(&["report", NET, "-o", "-"]).out;
+    assert!(source.contains(">Convolution<") && source.contains(">432<"), "{source}");
     // The same input gives the same bytes, on standard output too.
     assert_eq!(blob(&["report", &copy, NET, "-o", "-"]).out, page);
     blob(&["report", &copy, "-o", &out]).refused("--force replaces it");
+    blob(&["report", &copy, "-o", &folder.file("x.pdf")]).refused("a report is an HTML page");
     assert_eq!(blob(&["report", &copy, "-o", &copy, "--force"]).code, Some(2), "its own source");
     let changed = blob(&["report", NET, "caffe/net/v1.caffemodel", "-o", &out, "--force", "--json"]);
     let page = fs::read_to_string(&out).expect("readable");
@@ -69,8 +94,8 @@ fn a_page_tells_what_conversions_did() {
     for row in [
         "<td class=\"n\">1</td><td class=\"\">strip-diff</td><td class=\"name\"></td>",
         "<td class=\"n\">2</td><td class=\"\">layout</td><td class=\"name\">{&quot;to&quot;:&quot;hwio&quot;}</td>",
-        "<tr><th>left out</th><td>12 tensors</td></tr>",
-        "<tr><th>lost by rounding</th><td>0 values</td></tr>",
+        "<th scope=\"row\">left out</th><td>12 tensors</td></tr>",
+        "<th scope=\"row\">lost by rounding</th><td>0 values</td></tr>",
     ] {
         assert!(page.contains(row), "{row}: {page}");
     }
@@ -83,12 +108,9 @@ fn a_page_tells_what_conversions_did() {
     assert!(page.contains(&row), "{row}: {page}");
     let page = blob(&["report", &second, "-o", "-"]).out;
     is_closed(&page);
-    for words in [
-        "<h2>History</h2>",
-        ">f32_v2_diff.caffemodel<",
-        "strip-diff, layout {&quot;to&quot;:&quot;hwio&quot;}",
-        ">dtype<",
-    ] {
+    for words in
+        [">History</h2>", ">f32_v2_diff.caffemodel<", "strip-diff, layout {&quot;to&quot;:&quot;hwio&quot;}", ">dtype<"]
+    {
         assert!(page.contains(words), "{words}: {page}");
     }
     // A receipt can have any content.
@@ -106,16 +128,18 @@ fn a_page_tells_what_conversions_did() {
 fn what_is_wrong_with_the_values_is_told() {
     blob(&["report", "caffe/blobproto/f32_special.binaryproto", "-o", "-"])
         .ok()
-        .stdout_has("<li>@0: 1 NaN, 2 Inf</li>");
+        .stdout_has("<a href=\"#not-finite\">1 of 1 tensor with NaN or Inf</a>: 1 NaN, 2 Inf among 12 values")
+        .stdout_has("<td class=\"n bad\">1</td><td class=\"n bad\">2</td><td class=\"n\">12</td>");
     let broken = blob(&["report", "other/broken-deflate.npz", "-o", "-"]);
     assert_eq!(broken.code, Some(2), "{broken:?}");
     assert!(broken.out.contains("cannot be read") && broken.out.ends_with("</html>\n"), "{broken:?}");
-    assert!(broken.err.contains("array \"b\""), "{broken:?}");
+    assert!(broken.err.contains("array \"b\"") && broken.out.contains("<a href=\"#broken\">1 array"), "{broken:?}");
+    assert!(!broken.err.contains('✔'), "{broken:?}");
     for file in ["other/st_fp8.safetensors", "mxnet/golden/mxnet-1.9.1/many_1000.nd", "other/mxnet2_row_sparse.npz"] {
         let ran = blob(&["report", file, "-o", "-"]).ok();
         is_closed(&ran.out);
         let listed = blob(&["ls", file]).out.lines().count();
-        assert_eq!(ran.out.matches("<td class=\"name\">").count(), listed, "{file}");
+        assert_eq!(ran.out.matches("<tr id=\"t").count(), listed, "{file}");
     }
     assert_eq!(blob(&["report", "caffe/net/truncated.caffemodel", "-o", "-"]).code, Some(2));
     assert_eq!(blob(&["report", NET, "no/such.npz", "-o", "-"]).code, Some(2));

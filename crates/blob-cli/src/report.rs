@@ -4,12 +4,14 @@ mod page;
 mod provenance;
 mod sheet;
 
+use std::fs::File;
 use std::path::Path;
 
 use blob_convert::RECEIPT_KEY;
 use blob_convert::diff::{Change, Row, Tally, Tolerance, diff};
+use blob_convert::digest::{Algorithm, Subject, digest};
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error};
+use blob_io::{Checkpoint, Entry, FileSource};
 use serde_json::json;
 
 use crate::args::{Global, Report, if_exists};
@@ -27,7 +29,7 @@ use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::render::Text;
 use crate::source;
 use crate::units;
-use page::Page;
+use page::{Line, Markup};
 use sheet::{Findings, tensors};
 
 /// At most this many rows are shown in a table: with more, browsers become slow.
@@ -50,22 +52,30 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     let other = args.other.as_ref().map(|path| open(path, &global)).transpose()?;
     let bytes = |file: &Checkpoint| file.entries().iter().map(Entry::byte_len).sum::<u64>();
     let compared = other.as_ref().map_or(0, |other| bytes(&checkpoint) + bytes(other));
-    let progress = Progress::begin(&context.terminal, 2 * bytes(&checkpoint) + compared);
+    let work = 2 * bytes(&checkpoint) + compared + checkpoint.file_len();
+    let progress = Progress::begin(&context.terminal, work);
     let output = Sink::begin(&args.output, args.force, args.dry_run)?;
-    let mut page = Page::begin(output, checkpoint.name());
-    summarise(&mut page, &checkpoint);
+    let mut rows = Markup::default();
     let mut broken = Broken::new(&context.terminal, checkpoint.name());
-    let findings = tensors(&mut page, &checkpoint, &progress, &mut broken)?;
-    list(&mut page, &findings);
-    provenance::write(&mut page, &checkpoint)?;
+    let findings = tensors(&mut rows, &checkpoint, &progress, &mut broken)?;
+    let mut differences = Markup::default();
     let tally = match &other {
-        Some(other) => Some(compare(&mut page, &checkpoint, other, &progress)?),
+        Some(other) => Some(compare(&mut differences, &checkpoint, other, &progress)?),
         None => None,
     };
-    let bytes_out = page.finish()?;
+    // The answer comes first, then what it rests on, and the longest table last.
+    let mut page = Markup::default();
+    page.answer(&answer(&checkpoint, &findings, other.as_ref().zip(tally)));
+    summarise(&mut page, &checkpoint, file_digest(&args.file, &progress)?);
+    list(&mut page, &checkpoint, &findings);
+    page.append(differences);
+    warnings(&mut page, &checkpoint);
+    provenance::write(&mut page, &checkpoint);
+    page.append(rows);
+    let bytes_out = page.write(checkpoint.name(), output)?;
     progress.end();
     let unread = tally.map_or(0, |tally| tally.unread);
-    let lacks = unread > 0 || findings.broken.1 > 0;
+    let lacks = unread > 0 || findings.broken.count > 0;
     let written = Written::new(&args.output, "html", bytes_out, begun).tensors(checkpoint.entries().len());
     let written = Written { lacks, ..written };
     context.print(Reported { args, written, checkpoint: &checkpoint, findings, tally })?;
@@ -83,56 +93,128 @@ fn check_extension(output: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes the file's format, sizes, dtypes, metadata and warnings.
-fn summarise(page: &mut Page, checkpoint: &Checkpoint) {
+/// The BLAKE3 of a file, as `blob hash` prints it; `None` for a folder, a pipe or a member of an archive.
+fn file_digest(path: &Path, progress: &Progress) -> Result<Option<String>, Failure> {
+    let is_file = path.metadata().is_ok_and(|meta| meta.is_file());
+    let Some(source) = File::open(path).ok().filter(|_| is_file).and_then(|file| FileSource::try_from(file).ok())
+    else {
+        return Ok(None);
+    };
+    let name = path.to_string_lossy();
+    let subject = Subject::File { name: &name, source: &source };
+    Ok(Some(digest(subject, Algorithm::Blake3, progress)?.digest))
+}
+
+/// The questions that a page is opened with: is all of it finite and whole, is it equal, how much is it?
+fn answer(checkpoint: &Checkpoint, findings: &Findings, compared: Option<(&Checkpoint, Tally)>) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut line = |is_good, link, words: String, more: String| lines.push(Line { is_good, link, words, more });
+    let tensors = units::plural(checkpoint.entries().len() as u64, "tensor");
+    let values = units::plural(findings.values, "value");
+    let (nan, inf) = (units::grouped(findings.nan), units::grouped(findings.inf));
+    match findings.not_finite.count {
+        0 => line(true, "tensors", format!("no NaN, no Inf in {values}"), String::new()),
+        n => {
+            let words = format!("{} of {tensors} with NaN or Inf", units::grouped(n));
+            line(false, "not-finite", words, format!(": {nan} NaN, {inf} Inf among {values}"));
+        }
+    }
+    if findings.broken.count > 0 {
+        let words = format!("{} cannot be read", units::plural(findings.broken.count, "array"));
+        line(false, "broken", words, String::new());
+    }
+    if let Some((other, tally)) = compared {
+        let words = if tally.is_same() { "equal to" } else { "differs from" };
+        line(tally.is_same(), "differences", format!("{words} {}", other.name()), format!(": {}", summary(&tally)));
+    }
+    let warnings = file_warnings(checkpoint).count() as u64;
+    if warnings > 0 {
+        line(false, "warnings", units::plural(warnings, "warning"), String::new());
+    }
+    let bytes = checkpoint.entries().iter().map(Entry::byte_len).sum();
+    let parameters = units::plural(checkpoint.parameters(), "parameter");
+    line(true, "tensors", tensors, format!(", {parameters} in {}", units::exact_bytes(bytes)));
+    lines
+}
+
+/// Writes the file's format, size, digest, dtypes and metadata.
+fn summarise(page: &mut Markup, checkpoint: &Checkpoint, blake3: Option<String>) {
     let entries = checkpoint.entries();
-    let bytes: u64 = entries.iter().map(Entry::byte_len).sum();
     let dtype = |dtype: &DType| (dtype.name(), entries.iter().filter(|e| e.dtype() == Some(*dtype)).count() as u64);
     let dtypes = DType::ALL.iter().map(dtype).filter(|(_, n)| *n > 0);
     let dtypes: Vec<String> = dtypes.map(|(name, n)| format!("{name} {}", units::grouped(n))).collect();
     let mut facts = vec![
         ("format".to_owned(), kind_of(checkpoint)),
-        ("size".to_owned(), units::bytes(checkpoint.file_len())),
-        ("tensors".to_owned(), units::grouped(entries.len() as u64)),
-        ("parameters".to_owned(), format!("{} in {}", units::grouped(checkpoint.parameters()), units::bytes(bytes))),
+        ("size".to_owned(), units::exact_bytes(checkpoint.file_len())),
         ("dtypes".to_owned(), dtypes.join(", ")),
     ];
+    facts.extend(blake3.map(|digest| ("BLAKE3".to_owned(), digest)));
     let metadata = checkpoint.metadata().iter().filter(|(key, _)| key != RECEIPT_KEY);
     facts.extend(metadata.take(LISTED).map(|(key, value)| (format!("metadata {key}"), value.clone())));
+    page.heading("file", "File");
     page.facts(&facts);
+}
+
+fn warnings(page: &mut Markup, checkpoint: &Checkpoint) {
     let warnings: Vec<String> = file_warnings(checkpoint).take(LISTED).collect();
     let more = file_warnings(checkpoint).skip(LISTED).count() as u64;
     if !warnings.is_empty() {
-        page.heading("Warnings");
+        page.heading("warnings", "Warnings");
         page.list("", &warnings, more);
     }
 }
 
 /// Lists the tensors that are not finite or cannot be read.
-fn list(page: &mut Page, findings: &Findings) {
-    for (title, (lines, count)) in
-        [("NaN and Inf", &findings.not_finite), ("Arrays that cannot be read", &findings.broken)]
-    {
-        if *count > 0 {
-            page.heading(title);
-            page.list("bad", lines, count - lines.len() as u64);
+fn list(page: &mut Markup, checkpoint: &Checkpoint, findings: &Findings) {
+    if findings.not_finite.count > 0 {
+        page.heading("not-finite", "NaN and Inf");
+        page.table("odd", &["name", "dtype", "shape", "#NaN", "#Inf", "#values"]);
+        for odd in &findings.not_finite.listed {
+            let entry = &checkpoint.entries()[odd.index];
+            page.put("<tr>");
+            if odd.is_shown {
+                page.link(odd.index, entry.name())
+            } else {
+                page.cell("name", entry.name())
+            }
+            page.cell("", entry.dtype().map_or("-", DType::name));
+            page.cell("", &entry.shape().to_string());
+            for count in [odd.nan, odd.inf] {
+                page.cell(if count > 0 { "n bad" } else { "n" }, &units::grouped(count));
+            }
+            page.cell("n", &units::grouped(odd.count));
+            page.end_row();
         }
+        page.end_table();
+        let more = findings.not_finite.more();
+        if more > 0 {
+            page.paragraph("dim", &format!("and {} more", units::grouped(more)));
+        }
+    }
+    if findings.broken.count > 0 {
+        page.heading("broken", "Arrays that cannot be read");
+        page.list("bad", &findings.broken.listed, findings.broken.more());
     }
 }
 
 /// Writes the table of differences from the other file.
-fn compare(page: &mut Page, ours: &Checkpoint, theirs: &Checkpoint, progress: &Progress) -> Result<Tally, Failure> {
-    page.heading(&format!("Compared with {}", theirs.name()));
-    page.table(&["change", "name", "in the other", "#changed", "#max abs", "#max rel", "#rms"]);
+fn compare(page: &mut Markup, ours: &Checkpoint, theirs: &Checkpoint, progress: &Progress) -> Result<Tally, Failure> {
+    page.heading("differences", &format!("Compared with {}", theirs.name()));
+    page.table("changes", &["change", "name", "in the other", "#changed", "#max abs", "#max rel", "#rms"]);
     let (mut rows, mut notes) = (0, Vec::new());
     let tally = diff(ours, theirs, Tolerance::NONE, progress, &mut |note| notes.push(note), &mut |row| {
-        if matches!(row.change, Change::Equal(_)) {
-            return Ok(());
+        if !matches!(row.change, Change::Equal(_)) {
+            rows += 1;
+            if rows <= ROWS {
+                changed(page, &row);
+            }
         }
-        rows += 1;
-        if rows <= ROWS { changed(page, &row) } else { Ok(()) }
+        Ok(())
     })?;
     page.end_table();
+    if rows > ROWS {
+        page.paragraph("dim", &format!("and {} more", units::grouped(rows - ROWS)));
+    }
     page.paragraph("", &summary(&tally));
     notes.truncate(LISTED);
     notes.iter().for_each(|note| page.paragraph("dim", note));
@@ -140,20 +222,21 @@ fn compare(page: &mut Page, ours: &Checkpoint, theirs: &Checkpoint, progress: &P
 }
 
 /// Writes the row of a tensor that differs.
-fn changed(page: &mut Page, row: &Row) -> Result<(), Error> {
+fn changed(page: &mut Markup, row: &Row) {
     page.put("<tr>");
     page.cell("", word(&row.change));
     let (name, other) = names(row);
     page.cell("name", name);
     page.cell("name", other.unwrap_or(""));
-    match distance(row) {
-        Some(d) => {
+    match (&row.change, distance(row)) {
+        (Change::Unread(why), _) => page.span(4, "bad", why),
+        (_, None) => page.span(4, "dim", "values not compared"),
+        (_, Some(d)) => {
             page.cell("n", &format!("{} of {}", units::grouped(d.changed), units::grouped(d.elements)));
             [d.max_abs, d.max_rel, d.rms()].iter().for_each(|figure| page.cell("n", &units::number(*figure)));
         }
-        None => (0..4).for_each(|_| page.cell("n", "-")),
     }
-    page.end_row()
+    page.end_row();
 }
 
 /// The result of the command.
@@ -174,7 +257,8 @@ impl Writes for Reported<'_> {
 impl Text for Reported<'_> {
     fn text(self, context: &Context, _: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
-        let counts = [(self.findings.not_finite.1, "with NaN or Inf"), (self.findings.broken.1, "that cannot be read")];
+        let counts =
+            [(self.findings.not_finite.count, "with NaN or Inf"), (self.findings.broken.count, "that cannot be read")];
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let details: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
         terminal.written(&self.written, &details);
@@ -196,8 +280,8 @@ impl Fields for Reported<'_> {
                 json!(r.args.other.as_ref().map(|path| path.to_string_lossy()))
             }),
             field("shown", Type::Integer, "how many have a row", |r| json!(r.findings.shown)),
-            field("not_finite", Type::Integer, "how many hold NaN or Inf", |r| json!(r.findings.not_finite.1)),
-            field("broken", Type::Integer, "how many cannot be read", |r| json!(r.findings.broken.1)),
+            field("not_finite", Type::Integer, "how many hold NaN or Inf", |r| json!(r.findings.not_finite.count)),
+            field("broken", Type::Integer, "how many cannot be read", |r| json!(r.findings.broken.count)),
             nullable("differ", Type::Integer, "how many are not equal in the other file", |r| {
                 json!(r.tally.map(|t| t.changed + t.added + t.removed + t.renamed + t.unread))
             }),

@@ -16,6 +16,12 @@ pub(crate) fn bytes(n: u64) -> String {
     format!("{} {}", digits(value), UNITS[unit])
 }
 
+/// Bytes in binary units and exactly: `1.64 MiB (1,724,691 bytes)`.
+pub(crate) fn exact_bytes(n: u64) -> String {
+    let exact = plural(n, "byte");
+    if n < 1024 { exact } else { format!("{} ({exact})", bytes(n)) }
+}
+
 /// A number of things: exact below ten million, then `102.8 M`, `1.20 G`.
 pub(crate) fn count(n: u64) -> String {
     if n < 10_000_000 {
@@ -168,6 +174,7 @@ mod tests {
         ] {
             assert_eq!(count(n), text);
         }
+        assert_eq!([exact_bytes(48), exact_bytes(1_724_691)], ["48 bytes", "1.64 MiB (1,724,691 bytes)"]);
         assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
         assert_eq!(plural(1, "tensor") + &plural(0, " x"), "1 tensor0  xs");
     }

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-/// Write an HTML report of a file: summary, tensors with statistics and histograms, warnings, receipt; with OTHER,
-/// differences
+/// Write an HTML report of a file: NaN and Inf, differences from OTHER, warnings, receipt, tensors with statistics and
+/// histograms
 ///
-/// The page is a single HTML file without scripts or external resources, light or dark as the browser prefers. It lists
-/// the first 4096 tensors; all tensors are measured, and those with NaN or Inf are listed.
+/// The page is a single HTML file without scripts or external resources, light or dark as the browser prefers, for a
+/// phone too. It begins with the answers, which link to their tables. It lists the first 4096 tensors; all tensors are
+/// measured.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:

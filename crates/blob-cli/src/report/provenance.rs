@@ -1,25 +1,25 @@
 //! Writes what a file's receipt records: the source, the transforms, the changes by tensor, and earlier conversions.
 
 use blob_convert::{Account, Origin, RECEIPT_KEY, Step};
-use blob_io::{Checkpoint, Error};
+use blob_io::Checkpoint;
 
-use super::page::Page;
+use super::page::Markup;
 use crate::units;
 
-pub(super) fn write(page: &mut Page, checkpoint: &Checkpoint) -> Result<(), Error> {
+pub(super) fn write(page: &mut Markup, checkpoint: &Checkpoint) {
     let text = checkpoint.metadata().iter().find(|(key, _)| key == RECEIPT_KEY).map(|(_, text)| text);
-    let Some(text) = text else { return Ok(()) };
-    page.heading("Receipt");
+    let Some(text) = text else { return };
+    page.heading("receipt", "Receipt");
     let account = Account::of_receipt(text);
     let Some((account, (source, earlier))) = account.as_ref().and_then(|all| Some((all, all.history.split_last()?)))
     else {
         page.paragraph("bad", "The receipt cannot be read.");
-        return Ok(());
+        return;
     };
     let mut facts = vec![
         ("converted from".to_owned(), source.name.clone()),
         ("of format".to_owned(), source.format.clone()),
-        ("of size".to_owned(), units::bytes(source.bytes)),
+        ("of size".to_owned(), units::exact_bytes(source.bytes)),
         ("with BLAKE3".to_owned(), source.blake3.clone()),
         ("left out".to_owned(), units::plural(account.left_out, "tensor")),
     ];
@@ -29,59 +29,57 @@ pub(super) fn write(page: &mut Page, checkpoint: &Checkpoint) -> Result<(), Erro
         None => page.paragraph("bad", "The transforms of the receipt cannot be read."),
         Some(steps) if steps.is_empty() => {}
         Some(steps) => {
-            page.heading("Transforms");
-            page.table(&["#step", "transform", "settings"]);
+            page.heading("transforms", "Transforms");
+            page.table("steps", &["#step", "transform", "settings"]);
             for (number, step) in steps.iter().enumerate() {
                 page.put("<tr>");
                 page.cell("n", &(number + 1).to_string());
                 page.cell("", &step.name);
                 page.cell("name", &settings(step));
-                page.end_row()?;
+                page.end_row();
             }
             page.end_table();
         }
     }
-    changes(page, account)?;
-    history(page, earlier)
+    changes(page, account);
+    history(page, earlier);
 }
 
 /// Writes the table of changes, each with the tensors that it affected.
-fn changes(page: &mut Page, account: &Account) -> Result<(), Error> {
+fn changes(page: &mut Markup, account: &Account) {
     if account.changes.is_empty() {
-        return Ok(());
+        return;
     }
-    page.heading("Changes");
-    page.table(&["change", "#tensors", "the first of them"]);
+    page.heading("changes", "Changes");
+    page.table("converted", &["change", "#tensors", "the first of them"]);
     for change in &account.changes {
         page.put("<tr>");
         page.cell("", &change.what);
         page.cell("n", &units::grouped(change.tensors));
         page.cell("name", &change.named.join(", "));
-        page.end_row()?;
+        page.end_row();
     }
     page.end_table();
-    Ok(())
 }
 
 /// Writes the table of the files that the source itself was converted from.
-fn history(page: &mut Page, earlier: &[Origin]) -> Result<(), Error> {
+fn history(page: &mut Markup, earlier: &[Origin]) {
     if earlier.is_empty() {
-        return Ok(());
+        return;
     }
-    page.heading("History");
-    page.table(&["file", "format", "#size", "BLAKE3", "transforms"]);
+    page.heading("history", "History");
+    page.table("history", &["file", "format", "#bytes", "BLAKE3", "transforms"]);
     for origin in earlier {
         page.put("<tr>");
         page.cell("name", &origin.name);
         page.cell("", &origin.format);
-        page.cell("n", &units::bytes(origin.bytes));
+        page.cell("n", &units::grouped(origin.bytes));
         page.cell("name", &origin.blake3);
         let steps = origin.transforms.iter().map(|step| [&*step.name, &settings(step)].join(" ").trim_end().to_owned());
         page.cell("", &steps.collect::<Vec<_>>().join(", "));
-        page.end_row()?;
+        page.end_row();
     }
     page.end_table();
-    Ok(())
 }
 
 /// A transform's settings as JSON; empty if it has none.

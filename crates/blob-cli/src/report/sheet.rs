@@ -4,7 +4,7 @@ use blob_convert::stats::{Measured, measure_all};
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error};
 
-use super::page::Page;
+use super::page::Markup;
 use super::{LISTED, ROWS};
 use crate::broken::Broken;
 use crate::failure::{Failure, Problem};
@@ -16,40 +16,88 @@ use crate::units;
 const BINS: usize = 24;
 const SIZE: (usize, usize) = (96, 22);
 
-const COLUMNS: [&str; 13] =
-    ["##", "name", "dtype", "shape", "#bytes", "#min", "#max", "#mean", "#std", "#zero", "#NaN", "#Inf", "histogram"];
+const COLUMNS: [&str; 14] = [
+    "##",
+    "name",
+    "layer",
+    "dtype",
+    "shape",
+    "#bytes",
+    "#min",
+    "#max",
+    "#mean",
+    "#std",
+    "#zero",
+    "#NaN",
+    "#Inf",
+    "histogram",
+];
 
-/// What the measurement found. Each list has its first lines, and the number of all.
+/// The first of some findings, and the number of all.
+pub(super) struct First<T> {
+    pub(super) listed: Vec<T>,
+    pub(super) count: u64,
+}
+
+impl<T> Default for First<T> {
+    fn default() -> Self {
+        Self { listed: Vec::new(), count: 0 }
+    }
+}
+
+impl<T> First<T> {
+    /// Counts a finding, and keeps it if it is among the first.
+    fn push(&mut self, finding: impl FnOnce() -> T) {
+        self.count += 1;
+        if self.listed.len() < LISTED {
+            self.listed.push(finding());
+        }
+    }
+
+    /// The number of findings that are not listed.
+    pub(super) fn more(&self) -> u64 {
+        self.count - self.listed.len() as u64
+    }
+}
+
+/// A tensor that is not finite.
+pub(super) struct Odd {
+    /// The index of its entry.
+    pub(super) index: usize,
+    /// Whether the table of tensors has a row of it.
+    pub(super) is_shown: bool,
+    pub(super) nan: u64,
+    pub(super) inf: u64,
+    pub(super) count: u64,
+}
+
+/// What the measurement found.
 #[derive(Default)]
 pub(super) struct Findings {
     /// The number of rows.
     pub(super) shown: u64,
-    pub(super) not_finite: (Vec<String>, u64),
-    pub(super) broken: (Vec<String>, u64),
-}
-
-/// Counts a finding, and keeps its line if it is among the first.
-fn push(list: &mut (Vec<String>, u64), line: impl FnOnce() -> String) {
-    list.1 += 1;
-    if list.0.len() < LISTED {
-        list.0.push(line());
-    }
+    /// All values that were measured, and those of them that are NaN or infinite.
+    pub(super) values: u64,
+    pub(super) nan: u64,
+    pub(super) inf: u64,
+    pub(super) not_finite: First<Odd>,
+    pub(super) broken: First<String>,
 }
 
 /// Writes the table, and reports the arrays that cannot be read.
 pub(super) fn tensors(
-    page: &mut Page,
+    page: &mut Markup,
     checkpoint: &Checkpoint,
     progress: &Progress,
     broken: &mut Broken<'_>,
 ) -> Result<Findings, Failure> {
     let entries = checkpoint.entries();
-    page.heading("Tensors");
-    page.table(&COLUMNS);
+    page.heading("tensors", "Tensors");
+    page.table("tensors", &COLUMNS);
     let measured: Vec<usize> = (0..entries.len()).filter(|index| is_measured(&entries[*index])).collect();
     let mut sheet = Sheet { page, entries, next: 0, findings: Findings::default() };
     measure_all(checkpoint, &measured, Some(BINS), progress, &mut |index, result| sheet.row(index, result, broken))?;
-    sheet.rows_before(entries.len())?;
+    sheet.rows_before(entries.len());
     let findings = sheet.findings;
     page.end_table();
     let more = entries.len() as u64 - findings.shown;
@@ -67,7 +115,7 @@ fn is_measured(entry: &Entry) -> bool {
 }
 
 struct Sheet<'a> {
-    page: &'a mut Page,
+    page: &'a mut Markup,
     entries: &'a [Entry],
     /// The first entry that has no row yet.
     next: usize,
@@ -76,28 +124,29 @@ struct Sheet<'a> {
 
 impl Sheet<'_> {
     /// Writes the rows of the entries before this one that are not measured.
-    fn rows_before(&mut self, index: usize) -> Result<(), Error> {
+    fn rows_before(&mut self, index: usize) {
         for at in self.next..index {
             let entry = &self.entries[at];
             if !is_measured(entry) && self.begins_row(at) {
                 let why = entry.foreign_dtype().map_or("no array", |_| "not read");
-                self.page.put(&format!("<td colspan=\"8\" class=\"dim\">{why}</td>"));
-                self.page.end_row()?;
+                self.page.span(8, "dim", why);
+                self.page.end_row();
             }
         }
         self.next = index;
-        Ok(())
     }
 
     fn row(&mut self, index: usize, result: Result<Measured, Error>, broken: &mut Broken<'_>) -> Result<(), Error> {
-        self.rows_before(index)?;
+        self.rows_before(index);
         let entry = &self.entries[index];
         let is_shown = self.begins_row(index);
         match result {
             Ok(measured) => {
-                let (nan, inf) = (measured.stats.nan, measured.stats.inf);
+                let (nan, inf, count) = (measured.stats.nan, measured.stats.inf, measured.stats.count);
+                self.findings.values += count;
+                (self.findings.nan, self.findings.inf) = (self.findings.nan + nan, self.findings.inf + inf);
                 if nan + inf > 0 {
-                    push(&mut self.findings.not_finite, || format!("{}: {nan} NaN, {inf} Inf", entry.name()));
+                    self.findings.not_finite.push(|| Odd { index, is_shown, nan, inf, count });
                 }
                 if is_shown {
                     figures(self.page, entry, &measured);
@@ -108,14 +157,17 @@ impl Sheet<'_> {
                     Error::Interrupted | Error::ReaderGone => return Err(error),
                     error => Problem::from(&error),
                 };
-                push(&mut self.findings.broken, || problem.message.clone());
+                self.findings.broken.push(|| problem.message.clone());
                 broken.report(problem);
                 if is_shown {
-                    self.page.put("<td colspan=\"8\" class=\"bad\">cannot be read</td>");
+                    self.page.span(8, "bad", "cannot be read");
                 }
             }
         }
-        if is_shown { self.page.end_row() } else { Ok(()) }
+        if is_shown {
+            self.page.end_row();
+        }
+        Ok(())
     }
 
     /// Writes the cells before the figures, and returns true; false if the table is full.
@@ -125,18 +177,19 @@ impl Sheet<'_> {
         }
         self.findings.shown += 1;
         let (page, entry) = (&mut *self.page, &self.entries[index]);
-        page.put("<tr>");
+        page.put(&format!("<tr id=\"t{index}\">"));
         page.cell("n", &index.to_string());
         page.cell("name", entry.name());
+        page.cell("", entry.layer_type().unwrap_or(""));
         page.cell("", entry.dtype().map(DType::name).or(entry.foreign_dtype()).unwrap_or("-"));
         let shape = if entry.fault().is_some() { "-".to_owned() } else { entry.shape().to_string() };
         page.cell("", &shape);
-        page.cell("n", &units::bytes(entry.byte_len()));
+        page.cell("n", &units::grouped(entry.byte_len()));
         true
     }
 }
 
-fn figures(page: &mut Page, entry: &Entry, measured: &Measured) {
+fn figures(page: &mut Markup, entry: &Entry, measured: &Measured) {
     let stats = &measured.stats;
     let is_float = entry.dtype().is_some_and(DType::is_float);
     // Integers are printed exactly, not rounded through f64.
@@ -159,7 +212,11 @@ fn figures(page: &mut Page, entry: &Entry, measured: &Measured) {
         None => page.cell("dim", "-"),
         Some(bins) => {
             let bars = svg::bars(bins, width, height);
-            page.put(&format!("<td><svg width=\"{width}\" height=\"{height}\" role=\"img\">{bars}</svg></td>"));
+            let label = format!("values from {} to {}", units::number(bins.min), units::number(bins.max));
+            page.put(&format!(
+                "<td class=\"wide\"><svg width=\"{width}\" height=\"{height}\" role=\"img\" \
+                 aria-label=\"{label}\">{bars}</svg></td>"
+            ));
         }
     }
 }
