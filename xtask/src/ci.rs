@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{python, shell};
+use crate::{python, report_check, shell};
 
 /// No program is here. In place of a compiler's name it shows that none is run; no step may run a protoc.
 const NO_PROGRAM: &str = "/nonexistent";
@@ -35,6 +35,7 @@ const STEPS: &[(&str, &str)] = &[
     ("soak", SOAK),
     // In our target folder: its manifest has our profiles, so the dependencies that both need are built once.
     ("downstream", "CARGO_TARGET_DIR={target} cargo test --manifest-path tests/downstream/Cargo.toml"),
+    ("pages", "BLOB_BROWSER={browser} cargo xtask report-check"),
     ("documentation", "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps"),
     // Again only where features add something.
     ("documentation, all features", "RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps --all-features \
@@ -64,6 +65,7 @@ const GAP: &str = "NOT TESTED:";
 const ABSENT: &[(&str, &str)] = &[
     ("python", "NumPy: tests/tools.txt could not be installed, and BLOB_PYTHON names no other"),
     ("real", "real files: BLOB_REAL_DATA names no folder"),
+    ("browser", "the pages of `blob report` in a browser: no Chromium is on the path (apt-get install chromium), and BLOB_BROWSER names none"),
     ("typos", "spelling was not checked: tests/tools.txt could not be installed"),
     ("deny", "licences and sources of dependencies were not checked: cargo-deny is not installed (cargo install cargo-deny)"),
     ("aarch64", "aarch64-unknown-linux-gnu was not checked: its std is not installed (rustup target add aarch64-unknown-linux-gnu)"),
@@ -118,6 +120,7 @@ fn values() -> Result<Values> {
         ("none", Some(NO_PROGRAM.to_string())),
         ("report", Some(target.join("blob-test-report.txt").display().to_string())),
         ("target", Some(target.display().to_string())),
+        ("browser", report_check::browser().map(|browser| browser.display().to_string())),
         ("typos", program("typos")),
         ("python", std::env::var("BLOB_PYTHON").ok().or_else(|| program("python"))),
         ("real", real_data(std::env::var_os("BLOB_REAL_DATA"), &std::env::current_dir()?)),
@@ -211,7 +214,8 @@ mod tests {
         let has = |lines: &[String], words: &[&str]| lines.iter().any(|line| is_one(line, words));
         assert!(has(&here, &["BLOB_REAL_DATA=/real", "BLOB_PYTHON=/python", "cargo test --workspace"]), "{here:?}");
         assert!(has(&here, &["CC=/none", "cargo check -p blob-ops"]), "{here:?}");
-        for (_, why) in &ABSENT[2..] {
+        // Of the first three only a variable is absent.
+        for (_, why) in &ABSENT[3..] {
             assert!(elsewhere.iter().any(|line| line == why) && !here.iter().any(|line| line == why), "{why}");
         }
         assert!(has(&elsewhere, &["BLOB_TEST_REPORT=/report", "cargo test --workspace"]), "{elsewhere:?}");

@@ -49,7 +49,7 @@ const TASKS: &[Task] = &[
     ("fuzz", "[--seconds N] [TARGET ...]", "the readers and writers under a fuzzer, from the golden files", Run(fuzz::run)),
     ("interop", "[--only TEXT]", "what the tool writes read by MXNet, Caffe, NeoML, OpenCV, h5py …, and the other way round", Run(interop)),
     ("gpu", "", "what needs a GPU, packed: one command there leaves a page for benches/record", Run(gpu)),
-    ("report-check", "", "the pages of `blob report` in headless Chromium, where there is one: no request, no word on the console", Run(report_check::run)),
+    ("report-check", "", "the pages of `blob report` in headless Chromium, where there is one: nothing on the console, all fits at 390, 768 and 1280 pixels", Run(report_check::run)),
     ("dist", "", "the released tool, static where it can be, with completions and man pages, in target/dist", Run(dist::run)),
 ];
 
