@@ -168,6 +168,7 @@ impl Layout {
             (None, at) => at.map_or(0..0, |at| at..at + entry.byte_len()),
         };
         let mut places: Vec<Range<u64>> = entries.iter().enumerate().map(place).collect();
+        one_name_each(base, entries, &places)?;
         let offsets = places.iter().map(|place| place.start).collect();
         let sums = match base.format() {
             Format::Npz => npz::sums::of(base.source(), entries).map_err(|stop| stop.into_error(base.name()))?,
@@ -260,6 +261,18 @@ fn refilled(sums: &[Option<npz::sums::Sum>], crcs: &[u32]) -> Vec<(u64, Vec<u8>)
     let mut parts: Vec<(u64, Vec<u8>)> = each.flat_map(fields).collect();
     parts.sort_unstable_by_key(|(at, _)| *at);
     parts
+}
+
+/// Errors if two entries are names of the same bytes, as links of HDF5 are: which of two new values counts is not known.
+fn one_name_each(base: &Checkpoint, entries: &[&Entry], places: &[Range<u64>]) -> Result<(), Error> {
+    let mut seen: HashMap<(u64, u64), &Entry> = HashMap::new();
+    for (entry, place) in entries.iter().zip(places).filter(|(_, place)| !place.is_empty()) {
+        if let Some(first) = seen.insert((place.start, place.end), entry) {
+            let problem = format!("holds the same bytes as {:?}; give one of them", first.name());
+            return Err(entry.request(base.name(), &problem));
+        }
+    }
+    Ok(())
 }
 
 /// The ranges of a file of `len` bytes outside of `places`, to be copied.

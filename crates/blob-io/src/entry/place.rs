@@ -1,5 +1,7 @@
 //! Where an array's bytes lie in a file and how they are encoded: runs, deflate streams, chunks; their checksum.
 
+use std::sync::Arc;
+
 /// The order of the stored elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -13,7 +15,8 @@ pub(crate) enum Order {
 pub(crate) enum Payload {
     Runs(Runs),
     Deflated(Box<Deflated>),
-    Chunked(Box<Chunked>),
+    /// Shared by all names of an HDF5 dataset.
+    Chunked(Arc<Chunked>),
 }
 
 /// Runs of bytes; nearly always one.

@@ -1,29 +1,47 @@
 //! Reads the root's text attributes as metadata: scalar texts of variable length, which lie in a heap, or of fixed
 //! length. Skips other attributes, and those of newer files that lie outside of the root's header.
 
+use std::collections::HashMap;
+
 use hdf5_reader::messages::HdfMessage;
 use hdf5_reader::messages::attribute::AttributeMessage;
 use hdf5_reader::messages::datatype::{Datatype, VarLenKind};
 
+use super::header::{ATTRIBUTE, Header};
 use super::structure::Structure;
 use crate::error::ReadError;
 use crate::metadata::{LEFT_OUT, MetadataSize};
 use crate::names::{NameTable, name_from_bytes};
 
-/// How many values of a heap are searched for one.
-const MAX_VALUES: u32 = 4096;
+/// How many values of one heap are listed, and how many of all heaps are kept.
+const MAX_VALUES: usize = 4096;
+const MAX_KEPT: usize = 1 << 16;
+/// The name of a heap in errors.
+const HEAP: &str = "a heap of texts";
 
 /// Reads the text attributes into the table's metadata.
 pub(super) fn read(structure: &Structure, table: &mut NameTable) -> Result<(), ReadError> {
-    let root = structure.call(|file| file.root_group())?;
-    let header = structure.call(|file| file.get_or_parse_header(root.address()))?;
-    let at = structure.begin().saturating_add(root.address());
+    match texts(structure, table) {
+        // The arrays are sound without them.
+        Err(ReadError::Fault(fault)) => table.warn(Some(fault.offset()), "the root's attributes cannot all be read"),
+        read => read?,
+    }
+    Ok(())
+}
+
+fn texts(structure: &Structure, table: &mut NameTable) -> Result<(), ReadError> {
+    let header = Header::read(structure, structure.root()?)?;
+    let at = header.at;
     let mut kept = MetadataSize::default();
-    for message in &header.messages {
-        let HdfMessage::Attribute(attribute) = message else {
-            continue;
+    let mut heaps = Heaps::default();
+    for message in header.of_kind(ATTRIBUTE) {
+        // Other attributes are of no interest, whether they can be parsed or not.
+        let attribute = match message.parsed(structure) {
+            Ok(HdfMessage::Attribute(attribute)) => attribute,
+            Err(stop @ ReadError::Io { .. }) => return Err(stop),
+            _ => continue,
         };
-        let Some(location) = text_location(structure, attribute)? else {
+        let Some(location) = text_location(structure, &attribute, &mut heaps)? else {
             continue;
         };
         let len = match location {
@@ -55,54 +73,75 @@ enum TextLocation {
 }
 
 /// The location of an attribute's text; `None` where it is not a single text.
-fn text_location(structure: &Structure, attribute: &AttributeMessage) -> Result<Option<TextLocation>, ReadError> {
+fn text_location(
+    structure: &Structure,
+    attribute: &AttributeMessage,
+    heaps: &mut Heaps,
+) -> Result<Option<TextLocation>, ReadError> {
     let is_single = attribute.dataspace.dims.iter().all(|dim| *dim == 1);
     match attribute.datatype {
         Datatype::String { .. } if is_single => Ok(Some(TextLocation::Inline)),
-        Datatype::VarLen { kind: VarLenKind::String, .. } if is_single => find_in_heap(structure, &attribute.raw_data),
+        Datatype::VarLen { kind: VarLenKind::String, .. } if is_single => heaps.find(structure, &attribute.raw_data),
         _ => Ok(None),
     }
 }
 
-/// Finds a text in its heap. The reference has the text's length, the heap's address and the text's index in the heap.
-fn find_in_heap(structure: &Structure, reference: &[u8]) -> Result<Option<TextLocation>, ReadError> {
-    let (8, 8) = structure.sizes() else {
-        return Ok(None);
-    };
-    let (Some(len), Some(heap), Some(number)) = (word(reference, 0, 4), word(reference, 4, 8), word(reference, 12, 4))
-    else {
-        return Ok(None);
-    };
-    if len == 0 {
-        return Ok(Some(TextLocation::Inline));
-    }
-    let mut at = structure.begin().saturating_add(heap);
-    let read = |at: u64| structure.call(|file| Ok(file.storage().read_range(at, 16)?.to_vec()));
-    let head = read(at)?;
-    let (Some(size), true) = (word(&head, 8, 8), head.starts_with(b"GCOL")) else {
-        return Ok(None);
-    };
-    let end = at.saturating_add(size);
-    at += 16;
-    for _ in 0..MAX_VALUES {
-        if at.saturating_add(16) > end {
-            break;
+/// The values of heaps by the heap's address and the value's index: a file has few heaps, and many texts in each.
+#[derive(Default)]
+struct Heaps {
+    values: HashMap<u64, HashMap<u64, (u64, u64)>>,
+    count: usize,
+}
+
+impl Heaps {
+    /// Finds a text in its heap. The reference has the text's length, the heap's address and the text's index there.
+    fn find(&mut self, structure: &Structure, reference: &[u8]) -> Result<Option<TextLocation>, ReadError> {
+        let (8, 8) = structure.sizes() else {
+            return Ok(None);
+        };
+        let (Some(len), Some(heap), Some(number)) =
+            (word(reference, 0, 4), word(reference, 4, 8), word(reference, 12, 4))
+        else {
+            return Ok(None);
+        };
+        if len == 0 {
+            return Ok(Some(TextLocation::Inline));
         }
-        let value = read(at)?;
+        if !self.values.contains_key(&heap) {
+            let values = values_of(structure, structure.begin().saturating_add(heap))?;
+            if self.count + values.len() > MAX_KEPT {
+                (self.values, self.count) = (HashMap::new(), 0);
+            }
+            self.count += values.len();
+            self.values.insert(heap, values);
+        }
+        let found = self.values.get(&heap).and_then(|values| values.get(&number));
+        Ok(found.filter(|(_, size)| len <= *size).map(|(at, _)| TextLocation::Heap { at: *at, len }))
+    }
+}
+
+/// The values of the heap at `at`: the offset and the size of each, by its index.
+fn values_of(structure: &Structure, mut at: u64) -> Result<HashMap<u64, (u64, u64)>, ReadError> {
+    let mut values = HashMap::new();
+    let head = structure.bytes(at, 16, HEAP)?;
+    let (Some(size), true) = (word(&head, 8, 8), head.starts_with(b"GCOL")) else {
+        return Ok(values);
+    };
+    let end = at.saturating_add(size).min(structure.file_len());
+    at += 16;
+    while values.len() < MAX_VALUES && at.saturating_add(16) <= end {
+        let value = structure.bytes(at, 16, HEAP)?;
         let (Some(index), Some(size)) = (word(&value, 0, 2), word(&value, 8, 8)) else {
             break;
         };
         at += 16;
-        let is_within = at.checked_add(size).is_some_and(|behind| behind <= end.min(structure.file_len()));
-        if index == 0 || !is_within {
+        if index == 0 || at.checked_add(size).is_none_or(|behind| behind > end) {
             break;
         }
-        if index == number {
-            return Ok((len <= size).then_some(TextLocation::Heap { at, len }));
-        }
+        values.entry(index).or_insert((at, size));
         at += size.next_multiple_of(8);
     }
-    Ok(None)
+    Ok(values)
 }
 
 /// A little-endian number of `len` bytes.

@@ -10,7 +10,7 @@ use std::path::Path;
 use blob_core::DType;
 
 use crate::caffe::named;
-use crate::error::Error;
+use crate::error::{Error, Remedy};
 use crate::spec::{Problems, TensorSpec, refuse};
 
 /// The name of the format in errors.
@@ -86,6 +86,12 @@ pub(super) fn tree(
     }
     let mut problems = Problems::default();
     for (tensor, spec) in specs.iter().enumerate() {
+        let is_diff = named::number(spec.name.trim_start_matches('@')).is_some_and(|(_, is_diff)| is_diff);
+        if form == Form::SolverState && is_diff {
+            let problem = "is a diff, which Caffe's solver states in HDF5 do not have";
+            problems.add_with(&spec.name, problem.to_owned(), Some(Remedy::NoDiffs));
+            continue;
+        }
         if let Err(problem) = path(form, spec).and_then(|path| insert(&mut root, &path, Node::Tensor(tensor))) {
             problems.add(&spec.name, problem);
         }

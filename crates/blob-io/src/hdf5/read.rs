@@ -2,37 +2,21 @@
 //!
 //! Caffe's layout: `HDF5ToNet`, `Net::ToHDF5` and `SGDSolver::SnapshotSolverStateToHDF5` of BVLC/caffe `9b891540`.
 
-use std::collections::{BTreeMap, HashSet};
-use std::rc::Rc;
+use std::collections::BTreeMap;
 
-use hdf5_reader::group::Group;
-
-use super::structure::{Structure, fault_of};
-use super::{attributes, dataset};
+use super::attributes;
+use super::structure::Structure;
+use super::tree::{Found, Tree, walk};
 use crate::entry::{Entry, Kind};
-use crate::error::{ReadError, check_limit};
-use crate::limits::{LONGEST_NAME, Limit, names_for};
-use crate::names::{NameTable, faulty};
+use crate::error::ReadError;
+use crate::limits::LONGEST_NAME;
+use crate::names::NameTable;
 use crate::wire::source::Input;
-
-/// Limits on the groups and datasets of one file.
-const MAX_OBJECTS: u64 = 1 << 16;
-const MAX_NESTED: u64 = 64;
-
-/// A dataset that is not in the list of entries yet.
-struct Found {
-    /// The path of the group that it is in, with `/` before each name; empty for the root.
-    group: Rc<str>,
-    name: String,
-    /// Where its header lies.
-    at: u64,
-    entry: Entry,
-}
 
 /// Lists the datasets; returns the file's dialect.
 pub(crate) fn read(input: &Input, table: &mut NameTable) -> Result<String, ReadError> {
-    let mut structure = Structure::open(input)?;
-    let (groups, found) = walk(&mut structure, table)?;
+    let structure = Structure::open(input)?;
+    let Tree { groups, datasets: found } = walk(&structure, table)?;
     attributes::read(&structure, table)?;
     let has = |path: &str| groups.iter().any(|group| **group == *path);
     let is_root = |found: &Found, name: &str| found.group.is_empty() && found.name == name;
@@ -65,68 +49,6 @@ fn layer<'g>(group: &'g str, root: &str) -> Option<&'g str> {
 fn number(name: &str) -> Option<u32> {
     let is_number = name == "0" || !name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit());
     name.parse().ok().filter(|_| is_number)
-}
-
-/// All groups and datasets; each group once, even if several links lead to it.
-fn walk(structure: &mut Structure, table: &NameTable) -> Result<(Vec<Rc<str>>, Vec<Found>), ReadError> {
-    let (mut groups, mut all) = (Vec::new(), Vec::new());
-    let mut seen = HashSet::new();
-    let mut todo: Vec<(Rc<str>, Vec<String>)> = vec![("".into(), Vec::new())];
-    let mut names = 0;
-    while let Some((path, parts)) = todo.pop() {
-        structure.empty_caches()?;
-        let group = find(structure, &parts)?;
-        if !seen.insert(group.address()) {
-            continue;
-        }
-        let at = structure.begin().saturating_add(group.address());
-        let (mut subgroups, mut datasets) = structure.call(|_| group.member_names())?;
-        // Sorted as in h5py and h5ls; newer files store links in hash order.
-        subgroups.sort_unstable();
-        datasets.sort_unstable();
-        let count = (groups.len() + todo.len() + all.len() + subgroups.len() + datasets.len()) as u64;
-        check_limit(at, Limit::Fixed, "the number of groups and datasets", count, MAX_OBJECTS)?;
-        check_limit(at, Limit::Fixed, "the depth of groups", parts.len() as u64, MAX_NESTED)?;
-        names += subgroups.iter().map(|name| 2 * (path.len() + name.len())).sum::<usize>() as u64;
-        names += datasets.iter().map(String::len).sum::<usize>() as u64;
-        let most = names_for(count);
-        check_limit(at, Limit::Fixed, "the bytes of all names", names, most)?;
-        for name in datasets {
-            all.push(dataset_of(structure, &group, &path, name, table)?);
-        }
-        for name in subgroups.into_iter().rev() {
-            let parts = parts.iter().chain([&name]).cloned().collect();
-            todo.push((format!("{path}/{name}").into(), parts));
-        }
-        groups.push(path);
-    }
-    Ok((groups, all))
-}
-
-/// The group at a path.
-fn find(structure: &Structure, parts: &[String]) -> Result<Group, ReadError> {
-    let root = structure.call(|file| file.root_group())?;
-    parts.iter().try_fold(root, |group, name| structure.call(|_| group.group(name)))
-}
-
-/// Describes a dataset; an error in this dataset becomes its entry's fault.
-fn dataset_of(
-    structure: &Structure,
-    group: &Group,
-    path: &Rc<str>,
-    name: String,
-    table: &NameTable,
-) -> Result<Found, ReadError> {
-    let mut entry = Entry::new(0, 0, Kind::Data);
-    let mut at = structure.begin().saturating_add(group.address());
-    let described = structure.call(|_| group.dataset(&name)).and_then(|dataset| {
-        at = structure.begin().saturating_add(dataset.address());
-        dataset::describe(structure, &dataset, table.limits(), &mut entry)
-    });
-    if let Err(stop) = described {
-        entry = faulty(0, 0, Kind::Data, fault_of(stop)?);
-    }
-    Ok(Found { group: path.clone(), name, at, entry })
 }
 
 /// Lists Caffe's weights, `data/<layer>/<number>`, and their diffs in `diff`, in the order of layers and numbers.
@@ -208,6 +130,8 @@ impl Found {
         name: &str,
         table: &mut NameTable,
     ) -> Result<(), ReadError> {
+        // A dataset of a null dataspace holds no array, whatever its name promises.
+        let kind = if self.entry.kind == Kind::None { Kind::None } else { kind };
         let entry = Entry { position, index, kind, ..self.entry };
         table.push(entry, name, self.at)
     }

@@ -3,6 +3,7 @@
 //!
 //! Its errors become faults at the offset that was read last, and so do its panics, though none is known.
 
+use std::cell::{Cell, OnceCell};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,18 +12,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hdf5_reader::error::{Error as Hdf5Error, Result as Hdf5Result};
 use hdf5_reader::{Hdf5File, OpenOptions, Storage, StorageBuffer};
 
+use super::shared::SharedHeaps;
 use crate::error::{Fault, FaultKind, ReadError, check_limit};
 use crate::limits::Limit;
-use crate::wire::cursor::Cursor;
 use crate::wire::source::{Input, Source};
+use crate::work;
 
 /// How many bytes one call may read. For hostile headers the reader keeps about seventeen bytes for each; Caffe's
 /// header of a dataset has 272 bytes, so a group may hold 2,800 of them.
 const MAX_CALL_BYTES: u64 = 768 << 10;
-/// After this many bytes the file is reopened, which empties the reader's caches.
-const MAX_CACHED_BYTES: u64 = 128 << 10;
-/// How many bytes listing a file may read: headers can form cycles.
+/// How many bytes listing a file may read for each of the file, beside that, and at most: headers can form cycles,
+/// and share what they refer to. A sound file is read about twice.
+const TOTAL_EACH: u64 = 16;
+const TOTAL_FREE: u64 = 1 << 20;
 const MAX_TOTAL: u64 = 256 << 20;
+/// How many chunks all datasets may have together, for how many bytes of the file there may be one more: many datasets
+/// may refer to one list, or to one that only a shape states. Each takes 24 bytes of memory.
+const CHUNKS_FREE: u64 = 1 << 17;
+const CHUNK_BYTES: u64 = 16;
 /// The longest header of an object: Caffe's have 272 bytes, one with the longest compact values under 66 KiB.
 pub(super) const MAX_HEADER: usize = 72 << 10;
 
@@ -30,13 +37,19 @@ pub(super) const MAX_HEADER: usize = 72 << 10;
 pub(super) struct Structure {
     file: Hdf5File,
     bytes: Arc<Bytes>,
+    shared: OnceCell<SharedHeaps>,
+    /// How many chunks have been listed, and how many bytes of names have been copied out of heaps.
+    chunks: Cell<u64>,
+    produced: Cell<u64>,
 }
 
 impl Structure {
     /// Reads the superblock.
     pub(super) fn open(input: &Input) -> Result<Self, ReadError> {
         let bytes = Arc::new(Bytes::new(input.clone()));
-        let structure = Self { file: bytes.open()?, bytes };
+        let file = bytes.open()?;
+        let (shared, chunks, produced) = Default::default();
+        let structure = Self { file, bytes, shared, chunks, produced };
         // Unlike all other addresses, this one includes the user block before the superblock.
         let (end, len) = (structure.file.superblock().eof_address, input.len());
         if end > len {
@@ -45,12 +58,9 @@ impl Structure {
         Ok(structure)
     }
 
-    /// Empties the reader's caches if they may be large: call it while no group of the reader is held.
-    pub(super) fn empty_caches(&mut self) -> Result<(), ReadError> {
-        if self.bytes.kept.load(Ordering::Relaxed) > MAX_CACHED_BYTES {
-            self.file = self.bytes.open()?;
-        }
-        Ok(())
+    /// The address of the root group's header.
+    pub(super) fn root(&self) -> Result<u64, ReadError> {
+        Ok(self.call(Hdf5File::root_group)?.address())
     }
 
     /// Runs one call of `hdf5-reader`.
@@ -78,9 +88,60 @@ impl Structure {
         self.bytes.input.len()
     }
 
-    /// The file's bytes, without the budget: for reads with another bound.
-    pub(super) fn cursor(&self) -> Cursor<'_> {
-        Cursor::new(&self.bytes.input)
+    /// Bytes of the file within the budget, for what this crate parses itself.
+    pub(super) fn bytes(&self, offset: u64, len: u64, field: &'static str) -> Result<Vec<u8>, ReadError> {
+        let left = self.file_len().saturating_sub(offset);
+        if len > left {
+            return Err(ReadError::fault(offset, FaultKind::Truncated { field, needed: len, left }));
+        }
+        self.bytes.in_call.store(0, Ordering::Relaxed);
+        self.bytes.read(offset, len as usize)
+    }
+
+    /// Where an error of the next call is placed, if it reads nothing.
+    pub(super) fn at(&self, offset: u64) {
+        self.bytes.at.store(offset.min(self.file_len()), Ordering::Relaxed);
+    }
+
+    /// Counts chunks against the file's limit.
+    pub(super) fn count_chunks(&self, at: u64, count: u64) -> Result<(), ReadError> {
+        work::visit(0, count);
+        let sum = self.chunks.get().saturating_add(count);
+        let most = CHUNKS_FREE + self.file_len() / CHUNK_BYTES;
+        check_limit(at, Limit::Fixed, "the number of chunks of all datasets", sum, most)?;
+        self.chunks.set(sum);
+        Ok(())
+    }
+
+    /// Counts bytes that are copied out of a heap, whose objects may be the same many times.
+    pub(super) fn count_copied(&self, at: u64, bytes: u64) -> Result<(), ReadError> {
+        work::visit(bytes, 1);
+        self.produced.set(self.produced.get().saturating_add(bytes));
+        let most = self.file_len().saturating_mul(4).saturating_add(1 << 20);
+        Ok(check_limit(at, Limit::Fixed, "the bytes of all links", self.produced.get(), most)?)
+    }
+
+    /// Ends a call of `hdf5-reader` with this error.
+    pub(super) fn stopped(&self, stop: ReadError) -> Hdf5Error {
+        self.bytes.stopped(stop)
+    }
+
+    /// A message that lies in the file's heap of shared messages; `at` is where it is referred to.
+    pub(super) fn shared_message(&self, kind: u16, heap_id: &[u8], at: u64) -> Result<Vec<u8>, ReadError> {
+        let heaps = match self.shared.get() {
+            Some(heaps) => heaps,
+            None => {
+                let heaps = SharedHeaps::read(self)?;
+                self.shared.get_or_init(|| heaps)
+            }
+        };
+        let body = heaps.message(self, kind, heap_id, at)?;
+        self.count_copied(at, body.len() as u64).map(|()| body)
+    }
+
+    /// The address of the extension of the superblock, where there is one.
+    pub(super) fn extension(&self) -> Option<u64> {
+        self.file.superblock().extension_address.filter(|address| !self.is_undefined(*address))
     }
 
     /// Fills `out` with the file's bytes from `offset` on.
@@ -92,9 +153,8 @@ impl Structure {
 /// The file's bytes for `hdf5-reader`, within its budget.
 struct Bytes {
     input: Input,
-    /// How many bytes it has read in this call, since the file was opened, and in total.
+    /// How many bytes it has read in this call, and in total.
     in_call: AtomicU64,
-    kept: AtomicU64,
     all: AtomicU64,
     /// The offset that was read last.
     at: AtomicU64,
@@ -105,11 +165,10 @@ struct Bytes {
 impl Bytes {
     fn new(input: Input) -> Self {
         let zero = AtomicU64::default;
-        Self { input, in_call: zero(), kept: zero(), all: zero(), at: zero(), stop: Mutex::default() }
+        Self { input, in_call: zero(), all: zero(), at: zero(), stop: Mutex::default() }
     }
 
     fn open(self: &Arc<Self>) -> Result<Hdf5File, ReadError> {
-        self.kept.store(0, Ordering::Relaxed);
         let options = OpenOptions::default().with_max_object_header_bytes(MAX_HEADER).with_chunk_cache_bytes(0);
         self.guard(|| Hdf5File::from_storage_with_options(self.clone(), options))
     }
@@ -131,6 +190,12 @@ impl Bytes {
         Err(ReadError::fault(at, FaultKind::words("HDF5's structure", found)))
     }
 
+    /// Keeps the reason for which `hdf5-reader` ends a call with an error.
+    fn stopped(&self, stop: ReadError) -> Hdf5Error {
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop);
+        Hdf5Error::Io(io::ErrorKind::Other.into())
+    }
+
     fn take_stop(&self) -> Option<ReadError> {
         self.stop.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -148,11 +213,11 @@ impl Bytes {
             return Err(ReadError::fault(offset, FaultKind::Truncated { field, needed, left }));
         }
         let spend = |spent: &AtomicU64| spent.fetch_add(needed, Ordering::Relaxed).saturating_add(needed);
-        spend(&self.kept);
         let (field, spent) = ("the bytes of one group's or dataset's structure", spend(&self.in_call));
         check_limit(offset, Limit::Fixed, field, spent, MAX_CALL_BYTES)?;
         let (field, spent) = ("the bytes of the file's structure", spend(&self.all));
-        check_limit(offset, Limit::Fixed, field, spent, MAX_TOTAL)?;
+        let most = self.input.len().saturating_mul(TOTAL_EACH).saturating_add(TOTAL_FREE).min(MAX_TOTAL);
+        check_limit(offset, Limit::Fixed, field, spent, most)?;
         let mut bytes = vec![0; len];
         crate::wire::source::read(&self.input, offset, &mut bytes)?;
         Ok(bytes)
@@ -165,10 +230,7 @@ impl Storage for Bytes {
     }
 
     fn read_range(&self, offset: u64, len: usize) -> Hdf5Result<StorageBuffer> {
-        self.read(offset, len).map(StorageBuffer::from_vec).map_err(|stop| {
-            *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop);
-            Hdf5Error::Io(io::ErrorKind::Other.into())
-        })
+        self.read(offset, len).map(StorageBuffer::from_vec).map_err(|stop| self.stopped(stop))
     }
 }
 
