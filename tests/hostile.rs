@@ -110,7 +110,7 @@ const FAMILIES: [(&str, &[&str]); 6] = [
     ("mxnet", &["mxnet/golden", "mxnet/malformed"]),
     ("other", &["other"]),
     ("neoml", &["neoml"]),
-    ("hdf5", &["hdf5", "caffe/net"]),
+    ("hdf5", &["hdf5", "findings", "caffe/net"]),
     ("archives", &["archives"]),
 ];
 
@@ -240,28 +240,45 @@ trials! { caffe: 0, mxnet: 1, other: 2, neoml: 3, hdf5: 4, archives: 5 }
 
 #[test]
 fn a_million_arrays_stay_within_their_bound() {
-    // One layer with two bytes per blob, the smallest encoding of an array.
-    let mut file = len(100, &len(7, b"").repeat(1 << 20));
+    // One layer with four bytes per blob; its two bytes of content are of a field that Caffe does not have.
+    let blob = len(7, &[0x78, 0]);
+    let mut file = len(100, &blob.repeat(1 << 20));
     assert!(!exercise("million.caffemodel", &file), "each of them lacks its value");
     // One more is one too many.
-    file.extend(len(100, &len(7, b"")));
+    file.extend(len(100, &blob));
     let error = open("more.caffemodel", &file).expect_err("too many");
     assert!(error.to_string().contains("at most 1048576"), "{error}");
     assert!(matches!(error, Error::LimitExceeded { limit: Limit::Arrays, needed: 1_048_577, .. }), "{error:?}");
 }
 
 #[test]
-fn a_million_places_of_a_neoml_array_stay_within_their_bound() {
-    // One byte per entry, the smallest encoding of an absent array.
-    let file = [&(1_u32 << 20).to_le_bytes()[..], &vec![1; 1 << 20]].concat();
-    let bytes: Arc<[u8]> = file.into();
-    let open = || {
-        blob_io::OpenOptions::new()
-            .from(blob_io::Format::NeomlArray)
-            .open_source("million.arch", Box::new(Bytes(bytes.clone())))
+fn arrays_that_hardly_take_a_byte_are_too_many_for_their_file() {
+    // One layer with two bytes per blob, the smallest encoding of an array: 256 bytes of memory each would be 128 times
+    // the file.
+    let file = len(100, &len(7, b"").repeat(1 << 20));
+    let used = peak(|| {
+        let error = open("million.caffemodel", &file).expect_err("too many");
+        assert!(error.to_string().contains("the number of arrays in a file of this size"), "{error}");
+        assert!(matches!(error, Error::LimitExceeded { limit: Limit::Fixed, .. }), "{error:?}");
+    });
+    assert!(used <= BASE + 64 * file.len() as u64, "{used}");
+}
+
+#[test]
+fn places_of_a_neoml_array_stay_within_their_bound() {
+    // One byte per entry, the smallest encoding of an absent array: four bytes each pay for them.
+    let file = |count: u32| [count.to_le_bytes().to_vec(), vec![1; count as usize]].concat();
+    let open = |count: u32| {
+        let bytes: Arc<[u8]> = file(count).into();
+        let options = blob_io::OpenOptions::new().from(blob_io::Format::NeomlArray);
+        options.open_source("million.arch", Box::new(Bytes(bytes)))
     };
-    let used = peak(|| assert_eq!(open().expect("opens").entries().len(), 1 << 20));
-    assert!(used <= BASE + PER_ARRAY * (1 << 20), "{used}");
+    assert_eq!(open(4096).expect("opens").entries().len(), 4096);
+    let used = peak(|| {
+        let error = open(1 << 20).expect_err("too many");
+        assert!(error.to_string().contains("the number of arrays in a file of this size"), "{error}");
+    });
+    assert!(used <= BASE + 64 * (1 << 20), "{used}");
 }
 
 #[test]

@@ -15,7 +15,9 @@ mod limits; // nets that Caffe accepts and should not; models of many pieces, wi
 mod reader; // the pull reader gives what `load` gives, whatever the sizes of the reads
 mod reasons; // each kind of error has its code, which never changes
 #[cfg(unix)]
-mod salvage; // of a truncated file the complete tensors are listed, and it never passes as whole
+mod salvage;
+mod told_apart; // files that begin like something else; the caller's format wins
+mod work; // the work and the memory of every reader grow linearly with its hostile files // of a truncated file the complete tensors are listed, and it never passes as whole
 
 // Formats read: each golden file is compared with what its own framework reads from it.
 mod archives; // a member of a tar or zip is read like a file of its own
@@ -25,6 +27,7 @@ mod caffe_oracle; // generated nets, against prost
 mod gzip; // a gzip file is read as what it unpacks to; bombs, truncated and endless streams
 mod hdf5; // Caffe's HDF5 against its protobuf files; every layout of h5py
 mod hdf5_compact; // values within a header
+mod hdf5_links; // every name of a dataset is listed; links of each kind; shared lists and heaps are read once
 mod mxnet; // records of every version against NumPy; every malformed file has its outcome
 mod neoml_malformed; // files on which the real NeoML was tried
 mod neoml_read; // blobs and nets against the tables of the real NeoML

@@ -50,8 +50,9 @@ fn files_of_other_frameworks_are_named() {
 fn what_is_no_file_of_tensors_is_named_with_its_reason() {
     compare_cases("cases/kinds.txt", |line| {
         let (name, content) = line.split_once(' ').unwrap_or((line, ""));
-        let (reason, text) = refused(name, &unescaped(content));
-        format!("{}: {text}", reason.as_str())
+        let error = open(name, &unescaped(content)).expect_err("refused");
+        let help = error.help().map_or_else(String::new, |help| format!("\nhelp: {help}"));
+        format!("{}: {error}{help}", error.reason().as_str())
     });
 }
 

@@ -50,7 +50,7 @@ fn a_header_of_another_length_or_encoding_is_refused() {
             "{}",
             0,
             &100_000_001u64.to_le_bytes()[..],
-            "0: the header's length: expected at most 100000000, found 100000001",
+            "0: expected a header of at most 100000000 bytes, found one of 100000001",
         ),
         ("{}", 0, &3u64.to_le_bytes(), "8: the header needs 3 bytes, but 2 are left"),
         (r#"{"_":{}}"#, 10, &[0xFF], "10: expected a JSON string in UTF-8, found other bytes"),

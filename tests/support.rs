@@ -10,6 +10,7 @@ pub(crate) mod neoml;
 pub(crate) mod receipt;
 pub(crate) mod schemas;
 pub(crate) mod tensors;
+pub(crate) mod work;
 
 use std::fs;
 use std::io::Write;

@@ -62,22 +62,30 @@ struct Choice {
     more: u64,
     /// How many bytes may still be unpacked to detect formats.
     left: usize,
+    /// Whether a member is an archive by its name.
+    has_archive: bool,
 }
+
+/// The extensions of archives and of compressed files.
+const ARCHIVES: [&str; 9] = ["zip", "tar", "gz", "tgz", "bz2", "xz", "zst", "7z", "rar"];
 
 impl Archive {
     /// The input as an archive, if it begins like one.
     pub(crate) fn of(input: &Input, limits: &Limits) -> Option<Self> {
-        let mut head = [0; 512];
-        let len = input.len().min(head.len() as u64) as usize;
-        input.read_at(0, &mut head[..len]).ok()?;
-        let is_tar = tar::is_tar(&head[..len]);
-        let is_archive = is_tar || head.starts_with(b"PK\x03\x04");
+        let head = head(input)?;
+        let is_tar = tar::is_tar(&head);
+        let is_archive = is_tar || is_zip(&head);
         is_archive.then(|| Self { input: input.clone(), is_tar, limits: limits.clone() })
+    }
+
+    /// Whether the input begins like an archive, and values cannot look so by chance.
+    pub(crate) fn is_certain(input: &Input) -> bool {
+        head(input).is_some_and(|head| tar::is_certain(&head) || is_zip(&head))
     }
 
     /// The one member that holds tensors.
     pub(crate) fn only(&self, name: &str) -> Result<Member, Error> {
-        let mut choice = Choice { members: Vec::new(), more: 0, left: ALL_BEGINNINGS };
+        let mut choice = Choice { members: Vec::new(), more: 0, left: ALL_BEGINNINGS, has_archive: false };
         let each = self.each(&mut |member| choice.note(self, member));
         let has_end = each.map_err(|stop| stop.into_error(name))?;
         if let ([_], 0) = (&choice.members[..], choice.more) {
@@ -245,12 +253,26 @@ impl Archive {
                 file: name.to_owned(),
                 reason: Reason::Archive,
                 what: format!("a {kind} archive without a tensor file in it"),
-                help: Some("an archive within it has to be unpacked first"),
+                help: Some(match choice.has_archive {
+                    true => "an archive within it has to be unpacked first",
+                    false => "look for the archive with the weights: none of its files is of a format that blob reads",
+                }),
             };
         }
         let members = choice.members.iter().map(|member| member.name.clone()).collect();
         Error::Several { file: name.to_owned(), is_stream: false, members, more: choice.more }
     }
+}
+
+/// The first bytes of a file, in which an archive's marks lie.
+fn head(input: &Input) -> Option<Vec<u8>> {
+    let mut head = vec![0; input.len().min(512) as usize];
+    input.read_at(0, &mut head).ok()?;
+    Some(head)
+}
+
+fn is_zip(head: &[u8]) -> bool {
+    head.starts_with(b"PK\x03\x04")
 }
 
 impl Member {
@@ -280,6 +302,8 @@ impl Choice {
             self.members.remove(same);
         }
         if !self.holds_tensors(archive, &member) {
+            let extension = std::path::Path::new(&member.name).extension().and_then(|extension| extension.to_str());
+            self.has_archive |= extension.is_some_and(|e| ARCHIVES.iter().any(|known| known.eq_ignore_ascii_case(e)));
             return;
         }
         match self.members.len() < MAX_CHOICES {

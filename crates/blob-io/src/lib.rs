@@ -50,6 +50,8 @@ mod splice;
 mod tensor;
 mod warning;
 mod wire;
+#[doc(hidden)]
+pub mod work;
 mod write;
 
 pub use checkpoint::{Checkpoint, OpenOptions, Reader, StoredTensor};

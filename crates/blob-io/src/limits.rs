@@ -7,8 +7,9 @@ pub(crate) const LONGEST_NAME: u64 = 1 << 16;
 /// Bounds on what opening and reading a file may cost.
 ///
 /// A length is accepted if the remaining bytes of the file cover it; these limits are for what the file's size does not
-/// bound. Fixed ones are not listed here: a name has at most 64 KiB, all names together 8 MiB and 16 bytes an array,
-/// all shapes together 524,288 axes and 8 an array.
+/// bound, and for what its arrays cost together. Fixed ones are not listed here: a name has at most 64 KiB, all names
+/// together 8 MiB and 16 bytes an array, all shapes together 524,288 axes and 8 an array; a file lists 4,096 arrays and
+/// one for each four of its bytes.
 ///
 /// ```
 /// use blob_io::{Limits, OpenOptions};
@@ -20,7 +21,9 @@ pub(crate) const LONGEST_NAME: u64 = 1 << 16;
 pub struct Limits {
     /// How many arrays may be listed: 1,048,576 by default.
     pub max_arrays: u64,
-    /// How many bytes may be produced from fewer stored ones, by inflating, reordering or densifying: 1 GiB by default.
+    /// How many bytes of one array may be produced from fewer stored ones, by inflating, reordering or densifying:
+    /// 1 GiB by default. All arrays of a file together may have so many beside 1,032 for each byte of the file, which
+    /// is the most that deflate makes of one; those beyond are listed with a fault.
     pub max_alloc: u64,
     /// How many bytes of a stream are kept, and how many a gzip file may unpack to: the first 8 MiB in memory, the rest
     /// in the temporary folder. By default 4 GiB, twice the longest protobuf message, which is the longest file of
@@ -46,6 +49,19 @@ pub(crate) fn names_for(arrays: u64) -> u64 {
 /// model comes near this, but a list of a million shapes of 32 axes would take 256 MiB.
 pub(crate) fn axes_for(arrays: u64) -> u64 {
     arrays.saturating_mul(8).saturating_add((4 << 20) / 8)
+}
+
+/// How many arrays a file of `len` bytes may list. Each takes up to 256 bytes of memory, so memory stays within 64 bytes
+/// for each of the file. The smallest array with a value has twelve bytes; only absent ones have fewer than four.
+pub(crate) fn arrays_in(len: u64) -> u64 {
+    (len / 4).saturating_add(1 << 12)
+}
+
+/// How many bytes all arrays of a file of `len` bytes may have together: what deflate can make of the file at most
+/// (1032:1, zlib's "Technical Details"), and `max_alloc`. Values that no stored byte pays for, such as a dataset that
+/// was never written or one with many names, are bounded by the latter.
+pub(crate) fn bytes_in(len: u64, max_alloc: u64) -> u64 {
+    len.saturating_mul(1032).saturating_add(max_alloc)
 }
 
 /// Which limit a file exceeds.

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use crate::entry::{Entry, Kind};
 use crate::error::{Fault, ReadError, check_limit};
-use crate::limits::{Limit, Limits, axes_for, names_for};
+use crate::limits::{Limit, Limits, arrays_in, axes_for, bytes_in, names_for};
 use crate::warning::{Flag, Warning};
+use crate::work;
 
 /// How many segments the arrays with more than one may have together, which take 3 MiB. Real files have one segment an
 /// array; without this bound, segments of two values each would take more memory than the file.
@@ -23,6 +24,9 @@ const MAX_FAULTS: usize = 20;
 #[derive(Debug)]
 pub(crate) struct NameTable {
     limits: Limits,
+    /// The file's length, where the arrays lie in one file, and before it was unpacked.
+    file_len: Option<u64>,
+    stored_len: Option<u64>,
     entries: Vec<Entry>,
     /// Hashes of the names given so far. 64 bits are enough: if two names ever collided, the later one would
     /// merely get its position added, as if the name were taken.
@@ -34,6 +38,8 @@ pub(crate) struct NameTable {
     axes: u64,
     /// Segments of arrays that have more than one.
     runs: usize,
+    /// The bytes of all arrays once loaded.
+    bytes: u64,
     pub(crate) warnings: Vec<Warning>,
     /// What is wrong with the file, though every array can be loaded; the first few.
     pub(crate) faults: Vec<Fault>,
@@ -46,6 +52,8 @@ impl NameTable {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             limits: limits.clone(),
+            file_len: None,
+            stored_len: None,
             entries: Vec::new(),
             taken: HashSet::new(),
             layers: HashSet::new(),
@@ -53,6 +61,7 @@ impl NameTable {
             name_bytes: 0,
             axes: 0,
             runs: 0,
+            bytes: 0,
             warnings: Vec::new(),
             faults: Vec::new(),
             metadata: Vec::new(),
@@ -62,6 +71,16 @@ impl NameTable {
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Bounds the arrays by the length of the file that holds them.
+    pub(crate) fn set_file_len(&mut self, len: u64) {
+        self.file_len = Some(len);
+    }
+
+    /// Bounds the number of arrays by the length of the gzip file or the archive that the file was unpacked from.
+    pub(crate) fn set_stored_len(&mut self, len: u64) {
+        self.stored_len = Some(len);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -89,9 +108,21 @@ impl NameTable {
         }
     }
 
-    /// Checks that `n` arrays are within the limit.
+    /// Checks that `n` arrays are within the limits.
     pub(crate) fn check_count(&self, n: u64, offset: u64) -> Result<(), ReadError> {
-        Ok(check_limit(offset, Limit::Arrays, "the number of arrays", n, self.limits.max_arrays)?)
+        check_limit(offset, Limit::Arrays, "the number of arrays", n, self.limits.max_arrays)?;
+        let len = [self.file_len, self.stored_len].into_iter().flatten().min();
+        let most = len.map_or(u64::MAX, arrays_in);
+        Ok(check_limit(offset, Limit::Fixed, "the number of arrays in a file of this size", n, most)?)
+    }
+
+    /// Counts the bytes of an array; an error if all together have more than the file may make of its own.
+    fn check_bytes(&mut self, bytes: u64, offset: u64) -> Result<(), Fault> {
+        let sum = self.bytes.saturating_add(bytes);
+        let most = self.file_len.map_or(u64::MAX, |len| bytes_in(len, self.limits.max_alloc)).min(u64::MAX - 1);
+        check_limit(offset, Limit::Alloc, "the bytes of all arrays up to this one", sum, most)?;
+        self.bytes = sum;
+        Ok(())
     }
 
     /// Adds an entry that was found at `offset` under the raw name `name`; a name that is taken gets
@@ -103,8 +134,9 @@ impl NameTable {
 
     /// Adds an entry that [`NameTable::name`] names later: MXNet's keys follow all arrays.
     ///
-    /// An array with more segments than the file's bound still allows is listed with a fault.
+    /// An array with more segments or bytes than the file's bounds still allow is listed with a fault.
     pub(crate) fn add(&mut self, mut entry: Entry, offset: u64) -> Result<(), ReadError> {
+        work::visit(0, 1);
         self.check_count(self.entries.len() as u64 + 1, offset)?;
         let dense = entry.sparse.as_ref().map_or(0, |s| s.shape.num_axes());
         self.axes += (entry.shape.num_axes() + dense) as u64;
@@ -115,6 +147,9 @@ impl NameTable {
         let field = "the number of separate runs of values in the file";
         if let Err(fault) = check_limit(offset, Limit::Fixed, field, self.runs as u64, MAX_RUNS as u64) {
             self.runs -= runs;
+            entry = faulty(entry.position, entry.index, entry.kind, fault);
+        }
+        if let Err(fault) = self.check_bytes(entry.byte_len(), entry.offset().unwrap_or(offset)) {
             entry = faulty(entry.position, entry.index, entry.kind, fault);
         }
         if self.entries.len() == self.entries.capacity() {
@@ -158,6 +193,7 @@ impl NameTable {
         self.name_bytes = 0;
         self.axes = 0;
         self.runs = 0;
+        self.bytes = 0;
         self.positions = 0;
     }
 
@@ -176,7 +212,9 @@ impl NameTable {
             "__metadata__" => Cow::Owned(format!("__metadata__@{position}")),
             _ => Cow::Borrowed(name),
         };
+        work::visit(name.len() as u64, 1);
         while self.taken.contains(&hash(&name)) {
+            work::visit(name.len() as u64, 1);
             name = Cow::Owned(format!("{name}@{position}"));
         }
         name

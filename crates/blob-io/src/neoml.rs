@@ -5,6 +5,7 @@
 //! without them.
 
 mod archive;
+mod find;
 mod layer;
 mod links;
 pub(crate) mod net;

@@ -25,6 +25,7 @@ pub(crate) fn read(
     from: Option<Format>,
     table: &mut NameTable,
 ) -> Result<(Format, String), ReadError> {
+    table.set_file_len(source.len());
     let mut cursor = Cursor::new(source);
     let format = match from {
         Some(format) => format,
@@ -144,6 +145,11 @@ fn magic(head: &[u8]) -> Option<Format> {
     let long = head.first_chunk::<8>().map(|b| u64::from_le_bytes(*b));
     // A file that is cut within the mark is MXNet's too: its bytes are not valid protobuf.
     let list = 0x112u64.to_le_bytes();
+    let json = |text: &[u8]| matches!(text, [b'{', b'"' | b'}' | b' ' | b'\t' | b'\r' | b'\n', ..]);
+    // First, because a header of 0x112 bytes begins like MXNet's list. A list has a reserved word there, which is 0.
+    if long.is_some_and(|n| n <= 100 << 20) && json(&head[8..]) {
+        return Some(Format::Safetensors);
+    }
     if long == Some(0x112) || (4..8).contains(&head.len()) && list.starts_with(head) {
         return Some(Format::MxnetList);
     }
@@ -159,10 +165,6 @@ fn magic(head: &[u8]) -> Option<Format> {
     // An archive is an npz until its members say otherwise.
     if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
         return Some(Format::Npz);
-    }
-    let json = |text: &[u8]| matches!(text, [b'{', b'"' | b'}' | b' ' | b'\t' | b'\r' | b'\n', ..]);
-    if long.is_some_and(|n| n <= 100 << 20) && json(&head[8..]) {
-        return Some(Format::Safetensors);
     }
     neoml::read::sniff(head)
 }

@@ -20,6 +20,9 @@ const CAFFE_LIMIT: u64 = i32::MAX as u64;
 /// The longest name or type that counts as a sign of a layer.
 const LONGEST_TEXT: u64 = 1 << 10;
 
+/// So many blobs are sign enough of a layer.
+const MANY_BLOBS: u64 = 1 << 12;
+
 /// Lists the arrays of a file that is one of Caffe's messages; returns which, and its dialect. `None` for other bytes.
 /// `hint` is the format that the file's name suggests.
 pub(crate) fn any(
@@ -290,8 +293,13 @@ fn has_datum(cursor: &mut Cursor<'_>) -> Result<bool, ReadError> {
 
 /// A layer with a name or a type; one of before 2015 also with a blob that has values.
 fn has_layer(cursor: &mut Cursor<'_>, span: Span, number: u32) -> Result<bool, ReadError> {
-    let mut table = NameTable::new(&Limits::default());
-    let (_, draft) = layer::draft(cursor, &mut table, number, span)?;
+    let mut table = NameTable::new(&Limits { max_arrays: MANY_BLOBS, ..Limits::default() });
+    let (_, draft) = match layer::draft(cursor, &mut table, number, span) {
+        Ok(drafted) => drafted,
+        // Nothing else has so many fields in this place.
+        Err(ReadError::Fault(fault)) if matches!(fault.kind, FaultKind::Limit { .. }) => return Ok(true),
+        Err(stop) => return Err(stop),
+    };
     for span in [draft.name, draft.type_name].into_iter().flatten() {
         if is_text(cursor, span)? {
             return Ok(true);

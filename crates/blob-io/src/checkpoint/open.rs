@@ -171,12 +171,18 @@ impl OpenOptions {
         let is_gzip = file.is_gzip;
         let packed = |member| Packed { stored: stored.clone(), is_gzip, member };
         let listed = || self.listed(&name, hint, file.clone(), is_gzip.then(|| packed(None)));
-        // If the caller names a format, the file is read as that, unless it lies in an archive.
-        let is_plain = self.member.is_none() && self.from.is_none_or(|from| from == Format::Npz);
-        if is_plain {
+        // If the caller names a format, the file is read as that, unless it is certainly an archive, whose member then
+        // is. In values, only a tar's checksum comes about by chance.
+        let is_npz = self.from.is_none_or(|from| from == Format::Npz);
+        if self.member.is_none() && (is_npz || !Archive::is_certain(&file.input)) {
             let done = listed();
-            let is_archive = matches!(done, Err(Error::NotTensors { reason: Reason::Archive, .. }));
-            if !is_archive || self.from.is_some() {
+            let is_archive = match &done {
+                Ok(_) => false,
+                // A tar from before 1988 has no magic: where the bytes are not of the caller's format, it is one.
+                Err(_) if self.from.is_some() => !is_npz,
+                Err(error) => error.reason() == Reason::Archive,
+            };
+            if !is_archive {
                 return done;
             }
         }
@@ -233,6 +239,9 @@ impl OpenOptions {
         packed: Option<Packed>,
     ) -> Result<Checkpoint, Error> {
         let mut table = NameTable::new(&self.limits);
+        if let Some(packed) = &packed {
+            table.set_stored_len(packed.stored.len());
+        }
         match self.list(&input, name, hint, &mut table) {
             Err(error) if is_gzip => Err(gunzip::inside(error)),
             Err(Error::Malformed { subject, mut fault, .. }) if self.salvage && table.intact() > 0 => {

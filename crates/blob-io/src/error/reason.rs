@@ -35,7 +35,7 @@ reasons! {
     Denied, "denied", "the operating system does not allow it";
     Directory, "directory", "a folder where a file is expected";
     Empty, "empty", "a file of 0 bytes";
-    Html, "html", "a web page that a server sent in place of the file";
+    Html, "html", "a web page or a message that a server sent in place of the file";
     LfsPointer, "lfs-pointer", "a Git LFS pointer in place of the file";
     Compressed, "compressed", "a compressed file, which has to be unpacked first";
     Archive, "archive", "an archive of files that are no arrays, which has to be unpacked first";

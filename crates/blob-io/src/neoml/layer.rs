@@ -8,6 +8,7 @@ use crate::error::ReadError;
 use crate::neoml::record::{LONG, Record, VERSIONS, nullable};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{self, Source};
+use crate::work;
 
 /// No layer has a longer string.
 const LONGEST: u64 = 1024;
@@ -147,6 +148,9 @@ fn class_before(bytes: &[u8]) -> Option<(String, Range<usize>, usize)> {
     let mut ends = vec![bytes.len()];
     for versions in 1..=MAX_VERSIONS {
         ends = ends.iter().flat_map(|end| before_version(&bytes[..*end])).collect();
+        // Two chains of versions may meet at one offset: there are as many offsets as versions, not two to their power.
+        ends.sort_unstable();
+        ends.dedup();
         for end in &ends {
             let is_class = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
             if let Some((start, name)) = string_before(&bytes[..*end], is_class) {
@@ -172,10 +176,14 @@ fn before_version(bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
 /// The string with a length prefix at the end of these bytes, and its offset: the longest possible one.
 pub(super) fn string_before(bytes: &[u8], is_expected: impl Fn(&str) -> bool) -> Option<(usize, String)> {
     let longest = bytes.len().min(usize::from(LONG));
+    work::visit(0, longest as u64);
     (1..longest).rev().find_map(|len| {
         let at = bytes.len() - len - 1;
-        let is_length = usize::from(bytes[at]) == len;
-        let text = std::str::from_utf8(&bytes[at + 1..]).ok().filter(|_| is_length)?;
+        if usize::from(bytes[at]) != len {
+            return None;
+        }
+        work::visit(len as u64, 1);
+        let text = std::str::from_utf8(&bytes[at + 1..]).ok()?;
         is_expected(text).then(|| (at, text.to_owned()))
     })
 }

@@ -1,14 +1,15 @@
 //! Finds the blobs of a net, a dictionary or a pickle by the form of their records, without knowing the layers'
 //! classes.
 //!
-//! Searches all bytes for records, except the cells of blobs found so far, in which a value could look like a record.
+//! `find` searches all bytes for records, except the cells of blobs found so far, in which a value could look like one.
 
 use crate::error::{FaultKind, ReadError, check_limit};
-use crate::limits::{Limit, Limits};
+use crate::limits::{Limit, Limits, names_for};
 use crate::names::NameTable;
+use crate::neoml::find::{Finder, Found};
 use crate::neoml::layer::{self, BaseLayer, Class};
 use crate::neoml::links::Layer;
-use crate::neoml::record::{self, LONG, Record, VERSIONS, is_version, note_axes};
+use crate::neoml::record::{Record, VERSIONS, is_version, note_axes};
 use crate::wire::cursor::Cursor;
 use crate::wire::source;
 
@@ -106,8 +107,8 @@ pub(crate) fn links(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Vec<Laye
 /// The records of all blobs, in the order of their entries.
 pub(crate) fn records(cursor: &mut Cursor<'_>) -> Result<Vec<Record>, ReadError> {
     begin(cursor)?;
-    let mut records = Vec::new();
-    while let Some((_, found)) = next(cursor)? {
+    let (mut records, mut finder) = (Vec::new(), Finder::default());
+    while let Some((_, found)) = finder.next(cursor)? {
         match found {
             Found::Layer(layer) => records.extend(layer.blobs.into_iter().map(|(_, record)| record)),
             Found::Blob(record) => records.push(record),
@@ -124,66 +125,6 @@ fn begin(cursor: &mut Cursor<'_>) -> Result<Option<Header>, ReadError> {
     let header = header(&head);
     cursor.seek(if header.is_some() { 12 } else { 0 });
     Ok(header)
-}
-
-enum Found {
-    Layer(BaseLayer),
-    Blob(Record),
-}
-
-/// The next record from here on, and its offset; the cursor moves past it.
-fn next(cursor: &mut Cursor<'_>) -> Result<Option<(u64, Found)>, ReadError> {
-    while let Some(at) = candidate(cursor)? {
-        if let Some(layer) = layer::find(cursor)? {
-            return Ok(Some((at, Found::Layer(layer))));
-        }
-        cursor.seek(at);
-        if let Some(record) = record::find(cursor)? {
-            return Ok(Some((at, Found::Blob(record))));
-        }
-        cursor.seek(at + 1);
-    }
-    Ok(None)
-}
-
-/// Moves to the next offset at which there may be a version.
-fn candidate(cursor: &mut Cursor<'_>) -> Result<Option<u64>, ReadError> {
-    let end = cursor.file_len();
-    loop {
-        let bytes = cursor.at_hand(end)?;
-        if bytes.is_empty() {
-            return Ok(None);
-        }
-        let (found, len) = (find_version(bytes), bytes.len());
-        let at = cursor.pos() + found.unwrap_or(len) as u64;
-        cursor.seek(at);
-        if found.is_some() {
-            return Ok(Some(at));
-        }
-    }
-}
-
-/// The first index at which a version over 1000 may begin, also one that continues after these bytes.
-fn find_version(bytes: &[u8]) -> Option<usize> {
-    const BLOCK: usize = 64;
-    // From 1001 (FF E9 03 00 00) to 2000 (FF D0 07 00 00).
-    let may_begin = |at: &usize| {
-        let is = |i: usize, low: u8, high: u8| bytes.get(at + i).is_none_or(|b| (low..=high).contains(b));
-        is(0, LONG, LONG) && is(2, 3, 7) && is(3, 0, 0) && is(4, 0, 0)
-    };
-    let (mut from, end) = (0, bytes.len());
-    while let Some(block) = bytes.get(from..from + BLOCK + 4) {
-        // No early exit within a block, so that the compiler vectorises it: a search byte by byte takes twice the time
-        // of `read()`.
-        let marks = block[..BLOCK].iter().zip(&block[3..]).zip(&block[4..]);
-        if marks.fold(false, |any, ((mark, third), fourth)| any | ((*mark == LONG) & (*third | *fourth == 0)))
-            && let Some(at) = (from..from + BLOCK).find(may_begin)
-        {
-            return Some(at);
-        }
-        from += BLOCK;
-    }
-    (from..end).find(may_begin)
 }
 
 /// A layer with an inner net whose layers are being read.
@@ -212,6 +153,7 @@ struct Last {
 
 /// The state of the walk over a file.
 struct Search {
+    finder: Finder,
     expected: Option<u32>,
     open: Vec<Open>,
     /// The names of the open layers, joined by `/`.
@@ -222,19 +164,22 @@ struct Search {
     solver: Option<String>,
     /// The layers, if they are requested.
     links: Option<Vec<Layer>>,
+    /// The bytes of all layers' paths so far: inner layers repeat the names of those around them.
+    path_bytes: u64,
 }
 
 impl Search {
     fn new(expected: Option<u32>) -> Self {
         let (open, path) = (Vec::new(), String::new());
-        Self { expected, open, path, last: None, outermost: 0, solver: None, links: None }
+        let finder = Finder::default();
+        Self { finder, expected, open, path, last: None, outermost: 0, solver: None, links: None, path_bytes: 0 }
     }
 
     fn run(&mut self, cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<(), ReadError> {
         begin(cursor)?;
         loop {
             let from = cursor.pos();
-            let Some((at, found)) = next(cursor)? else {
+            let Some((at, found)) = self.finder.next(cursor)? else {
                 return Ok(());
             };
             let next_pos = cursor.pos();
@@ -266,6 +211,9 @@ impl Search {
             "" => layer.name.clone(),
             outer => format!("{outer}/{}", layer.name),
         };
+        self.path_bytes += path.len() as u64;
+        let most = names_for(cursor.file_len());
+        check_limit(at, Limit::Fixed, "the bytes of all layers' paths", self.path_bytes, most)?;
         if let Some(links) = &mut self.links {
             check_limit(at, Limit::Arrays, "the number of layers", links.len() as u64 + 1, table.limits().max_arrays)?;
             let class = class.as_ref().map(|class| class.name.clone());
@@ -392,24 +340,6 @@ fn key(bytes: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_version_is_found_at_any_offset() {
-        for version in [1001_i32, 1999, 2000] {
-            let mark = [&[LONG][..], &version.to_le_bytes()].concat();
-            for at in [0, 1, 59, 60, 63, 64, 65, 127, 300] {
-                // A marker alone is no version.
-                let bytes = [&vec![LONG; at][..], &mark, &[1; 70]].concat();
-                assert_eq!(find_version(&bytes), Some(at));
-                // A version may continue after these bytes.
-                for cut in 1..5 {
-                    let first = find_version(&bytes[..at + cut]).expect("perhaps");
-                    assert!(first <= at && first + 5 > at, "{at} {cut}: {first}");
-                }
-            }
-        }
-        assert_eq!(find_version(&[&[LONG; 300][..], &[0; 9]].concat()), None);
-    }
 
     #[test]
     fn a_header_is_one_only_before_a_class() {

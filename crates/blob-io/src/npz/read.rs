@@ -133,6 +133,7 @@ impl OtherMembers {
         if more > 0 {
             names += &format!(" and {more} more");
         }
+        table.warn(None, format!("members that are no npy files are left out: {names}"));
         table.metadata.push(("members without arrays".to_owned(), names));
     }
 }

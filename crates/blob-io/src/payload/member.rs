@@ -74,7 +74,7 @@ impl<'a> Content<'a> {
     pub(crate) fn step(&mut self, scratch: &mut Vec<u8>) -> Result<usize, ReadError> {
         let left = self.expected.size.saturating_sub(self.done);
         // The inflater needs room for one more byte to notice the end of its stream.
-        let room = left + u64::from(self.inflater.is_some());
+        let room = left.saturating_add(u64::from(self.inflater.is_some()));
         scratch.resize(room.min(PIECE as u64) as usize, 0);
         self.piece(scratch)
     }

@@ -3,8 +3,8 @@
 use blob_core::{DType, Shape};
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
-use crate::error::{Fault, FaultKind, ReadError, check_limit};
-use crate::limits::{LONGEST_NAME, Limit};
+use crate::error::{Fault, FaultKind, ReadError};
+use crate::limits::LONGEST_NAME;
 use crate::metadata;
 use crate::names::NameTable;
 use crate::safetensors::{DTYPES, FOREIGN, LONGEST_HEADER};
@@ -18,14 +18,19 @@ const MAX_NESTED: u32 = 126;
 /// Lists the tensors in the order of their data.
 pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let len = cursor.u64("the header's length")?;
-    check_limit(0, Limit::Fixed, "the header's length", len, LONGEST_HEADER)?;
+    if len > LONGEST_HEADER {
+        let found = format!("one of {len}");
+        return Err(ReadError::fault(0, FaultKind::words("a header of at most 100000000 bytes", found)));
+    }
     let file_len = cursor.file_len();
     cursor.need(len, file_len, "the header")?;
     let data = cursor.pos() + len;
     header(&mut Literal::new(cursor, data), table, file_len - data)?;
     let end = place(table.entries_mut(), data)?;
     if end < file_len {
-        let found = format!("{} bytes behind them", file_len - end);
+        let left = file_len - end;
+        table.warn(Some(end), format!("{left} bytes follow the tensors; the reference reader refuses such a file"));
+        let found = format!("{left} bytes behind them");
         table.fault(Fault::new(end, FaultKind::words("a file that ends with its tensors", found)));
     }
     Ok(String::new())

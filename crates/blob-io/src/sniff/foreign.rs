@@ -40,23 +40,41 @@ const MAGICS: &[Magic] = &[
         "a TVM parameter file, not MXNet's",
         Some("load it with tvm.runtime.load_param_dict"),
     ),
-    (0, b"GGUF", Reason::Unsupported, "a GGUF file", None),
-    (4, b"TFL3", Reason::Unsupported, "a TensorFlow Lite model", None),
-    (4, b"ORTM", Reason::Unsupported, "an ONNX Runtime model", None),
+    (
+        0,
+        b"GGUF",
+        Reason::Unsupported,
+        "a GGUF file",
+        Some("in Python, gguf.GGUFReader reads it, and numpy.savez writes what blob reads"),
+    ),
+    (
+        4,
+        b"TFL3",
+        Reason::Unsupported,
+        "a TensorFlow Lite model",
+        Some("in Python, tf.lite.Interpreter reads it, and numpy.savez writes what blob reads"),
+    ),
+    (4, b"ORTM", Reason::Unsupported, "an ONNX Runtime model", Some("take the ONNX model that it was made of")),
     (0, b"\x47\x6B\x30\x01", Reason::Unsupported, "ncnn weights (a .bin of half floats)", NCNN_HELP),
     (0, b"\x38\x4B\x0D\x00", Reason::Unsupported, "ncnn weights (a .bin of 8-bit integers)", NCNN_HELP),
     (0, b"\x56\xC0\x02\x00", Reason::Unsupported, "ncnn weights (a .bin)", NCNN_HELP),
     (0, b"\x04\0\0\0\x01\0\0\0\x03\0\0\0V 1", Reason::Unsupported, "a Torch7 file (.t7)", TORCH7_HELP),
     (0, b"4\n1\n3\nV 1\n", Reason::Unsupported, "a Torch7 file (.t7, ASCII)", TORCH7_HELP),
-    (0, b"\xDD\x85\x76\0", Reason::NotTensors, "an ncnn network's description (binary .param), not its weights", None),
-    (0, b"7767517\n", Reason::NotTensors, "an ncnn network's description (.param), not its weights", None),
-    (0, b"\x0A\x23\xD7\xCE", Reason::NotTensors, "an MXNet RecordIO file (a data set), not weights", None),
-    (16, b"\xDE\xC0\xEF\xBE", Reason::NotTensors, "an LMDB database (a data set), not weights", None),
-    (0, b"\x89PNG\r\n", Reason::NotTensors, "a PNG image", None),
-    (0, b"\xFF\xD8\xFF", Reason::NotTensors, "a JPEG image", None),
-    (0, b"GIF8", Reason::NotTensors, "a GIF image", None),
-    (0, b"%PDF-", Reason::NotTensors, "a PDF document", None),
-    (0, b"\x7FELF", Reason::NotTensors, "an ELF program", None),
+    (
+        0,
+        b"\xDD\x85\x76\0",
+        Reason::NotTensors,
+        "an ncnn network's description (binary .param), not its weights",
+        NCNN_BIN,
+    ),
+    (0, b"7767517\n", Reason::NotTensors, "an ncnn network's description (.param), not its weights", NCNN_BIN),
+    (0, b"\x0A\x23\xD7\xCE", Reason::NotTensors, "an MXNet RecordIO file (a data set), not weights", WEIGHTS),
+    (16, b"\xDE\xC0\xEF\xBE", Reason::NotTensors, "an LMDB database (a data set), not weights", WEIGHTS),
+    (0, b"\x89PNG\r\n", Reason::NotTensors, "a PNG image", WEIGHTS),
+    (0, b"\xFF\xD8\xFF", Reason::NotTensors, "a JPEG image", WEIGHTS),
+    (0, b"GIF8", Reason::NotTensors, "a GIF image", WEIGHTS),
+    (0, b"%PDF-", Reason::NotTensors, "a PDF document", WEIGHTS),
+    (0, b"\x7FELF", Reason::NotTensors, "an ELF program", WEIGHTS),
     (
         0,
         b"\0\0\0\0\0\0\x01\x12",
@@ -66,6 +84,10 @@ const MAGICS: &[Magic] = &[
     ),
 ];
 
+/// A file that never holds weights.
+const WEIGHTS: Option<&str> =
+    Some("look for the file of weights: a .caffemodel, .params, .cnnarch, .h5, .npz or .safetensors");
+const NCNN_BIN: Option<&str> = Some("the weights lie in the .bin file beside it, which blob does not read");
 const NCNN_HELP: Option<&str> = Some("the names and shapes stand in the .param file beside it");
 const TORCH7_HELP: Option<&str> = Some("in Python, torchfile reads it");
 
@@ -164,8 +186,39 @@ fn describe_text(head: &[u8], len: u64) -> Option<ReadError> {
         let help = "a web server sent a page instead of the file; download the raw file";
         return Some(ReadError::Other(Reason::Html, what, Some(help)));
     }
+    if let Some(what) = refused_download(&lower, len, has) {
+        let help = "a web server sent its refusal instead of the file; check the address and the access to it";
+        return Some(ReadError::Other(Reason::Html, what, Some(help)));
+    }
     let (what, help) = description(text, &lower, has)?;
     Some(other(Reason::NotTensors, what, help))
+}
+
+/// A server's answer in place of the file, in lower case: of Amazon's S3 and those like it, of Hugging Face, of GitHub.
+fn refused_download(lower: &[u8], len: u64, has: impl Fn(&[u8]) -> bool) -> Option<String> {
+    const ANSWERS: [&[u8]; 11] = [
+        b"entry not found",
+        b"repository not found",
+        b"file not found",
+        b"not found",
+        b"404: not found",
+        b"404 not found",
+        b"403 forbidden",
+        b"access denied",
+        b"access to model",
+        b"invalid username or password",
+        b"rate limit",
+    ];
+    let is_xml = lower.starts_with(b"<error>") || lower.starts_with(b"<?xml") && has(b"<error>");
+    let is_json = [&b"{\"error"[..], b"{ \"error", b"{\"message\":"].iter().any(|begin| lower.starts_with(begin));
+    let is_line = len < 512 && ANSWERS.iter().any(|answer| lower.starts_with(answer));
+    let kind = match (is_xml, is_json, is_line) {
+        (true, ..) => "XML",
+        (_, true, _) => "JSON",
+        (.., true) => "text",
+        _ => return None,
+    };
+    Some(format!("an error message of a web server ({kind}), not a model ({len} bytes)"))
 }
 
 /// Text that describes something other than weights.
@@ -175,7 +228,7 @@ fn description(text: &[u8], lower: &[u8], has: impl Fn(&[u8]) -> bool) -> Option
         return Some(("an OpenVINO network's description (XML), not its weights", help));
     }
     if lower.starts_with(b"<?xml") {
-        return Some(("an XML file, not a model", None));
+        return Some(("an XML file, not a model", WEIGHTS));
     }
     let printable = |b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7E | 0x80..);
     if text.is_empty() || !text.iter().all(printable) {
@@ -194,7 +247,7 @@ fn description(text: &[u8], lower: &[u8], has: impl Fn(&[u8]) -> bool) -> Option
         ));
     }
     if lower.starts_with(b"{") || lower.starts_with(b"[") {
-        return Some(("a JSON file, not weights", None));
+        return Some(("a JSON file, not weights", WEIGHTS));
     }
     let prototxt: [&[u8]; 9] =
         [b"layer {", b"layers {", b"layer{", b"layers{", b"input:", b"input_dim:", b"input_shape", b"net:", b"base_lr"];
@@ -211,7 +264,7 @@ fn description(text: &[u8], lower: &[u8], has: impl Fn(&[u8]) -> bool) -> Option
 pub(crate) fn unknown(head: &[u8]) -> ReadError {
     let text = head.iter().all(|b| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7E));
     if text {
-        return other(Reason::NotTensors, "a text file, not a model", None);
+        return other(Reason::NotTensors, "a text file, not a model", WEIGHTS);
     }
     let first: Vec<String> = head.iter().take(8).map(|b| format!("{b:02x}")).collect();
     let what = format!("of no format that blob knows (it begins with {})", first.join(" "));

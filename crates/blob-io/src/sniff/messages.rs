@@ -5,6 +5,8 @@
 use super::foreign::other;
 use crate::error::{ReadError, Reason};
 
+const TENSORFLOW: Option<&str> = Some("in Python, TensorFlow reads it, and numpy.savez writes what blob reads");
+
 /// Describes protobuf messages of other frameworks, which have no magic; the bytes must not be Caffe's.
 pub(crate) fn message(head: &[u8]) -> Option<ReadError> {
     let unsupported = |what, help| Some(other(Reason::Unsupported, what, help));
@@ -12,11 +14,14 @@ pub(crate) fn message(head: &[u8]) -> Option<ReadError> {
         return unsupported("an ONNX model", Some("open it with onnx or Netron"));
     }
     if graph_def(head).is_some() {
-        return unsupported("a TensorFlow graph (GraphDef, a frozen .pb)", None);
+        return unsupported("a TensorFlow graph (GraphDef, a frozen .pb)", TENSORFLOW);
     }
     match versioned(head)? {
-        0x0A => unsupported("a Core ML model (.mlmodel)", None),
-        _ => unsupported("a TensorFlow SavedModel", None),
+        0x0A => unsupported(
+            "a Core ML model (.mlmodel)",
+            Some("in Python, coremltools reads it, and numpy.savez writes what blob reads"),
+        ),
+        _ => unsupported("a TensorFlow SavedModel", TENSORFLOW),
     }
 }
 

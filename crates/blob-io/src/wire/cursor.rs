@@ -5,6 +5,7 @@
 use crate::error::{Fault, FaultKind, ReadError, check_limit};
 use crate::limits::Limit;
 use crate::wire::source::{self, Source};
+use crate::work;
 
 /// The length of the first read after a jump. A Caffe blob's header is under 100 bytes, an MXNet record's under 300.
 const FIRST_WINDOW: usize = 256;
@@ -18,16 +19,27 @@ pub(crate) struct Cursor<'a> {
     window: Vec<u8>,
     window_at: u64,
     next_window: usize,
+    visited: u64,
 }
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(source: &'a dyn Source) -> Self {
-        Self { source, pos: 0, window: Vec::new(), window_at: 0, next_window: FIRST_WINDOW }
+        Self { source, pos: 0, window: Vec::new(), window_at: 0, next_window: FIRST_WINDOW, visited: 0 }
     }
 
     /// The source that it reads from.
     pub(crate) fn source(&self) -> &'a dyn Source {
         self.source
+    }
+
+    /// How many bytes have been asked for, one for each call included; bytes that are asked for again count again.
+    pub(crate) fn visited(&self) -> u64 {
+        self.visited
+    }
+
+    fn visit(&mut self, bytes: u64) {
+        self.visited += bytes + 1;
+        work::visit(bytes, 1);
     }
 
     pub(crate) fn pos(&self) -> u64 {
@@ -51,6 +63,7 @@ impl<'a> Cursor<'a> {
     /// Skips `n` bytes, which must exist.
     pub(crate) fn skip(&mut self, n: u64, field: &'static str) -> Result<(), ReadError> {
         self.need(n, self.source.len(), field)?;
+        self.visit(0);
         self.pos += n;
         Ok(())
     }
@@ -71,6 +84,7 @@ impl<'a> Cursor<'a> {
     /// The next `N` bytes, which must lie before `end`.
     pub(crate) fn array<const N: usize>(&mut self, end: u64, field: &'static str) -> Result<[u8; N], ReadError> {
         self.need(N as u64, end, field)?;
+        self.visit(N as u64);
         let mut out = [0; N];
         self.copy(&mut out)?;
         Ok(out)
@@ -83,6 +97,8 @@ impl<'a> Cursor<'a> {
         }
         let have = (self.window_rest()? as u64).min(end - self.pos) as usize;
         let at = (self.pos - self.window_at) as usize;
+        // The caller counts the bytes that it looks at.
+        self.visit(0);
         Ok(&self.window[at..at + have])
     }
 
@@ -106,6 +122,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn bytes(&mut self, n: u64, end: u64, limit: u64, field: &'static str) -> Result<Vec<u8>, ReadError> {
         self.need(n, end, field)?;
         check_limit(self.pos, Limit::Fixed, field, n, limit)?;
+        self.visit(n);
         let mut out = vec![0; n as usize];
         self.copy(&mut out)?;
         Ok(out)

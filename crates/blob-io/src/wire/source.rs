@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use crate::error::ReadError;
+use crate::work;
 
 /// Bytes that can be read at any offset, from any thread.
 ///
@@ -149,6 +150,7 @@ impl<B: AsRef<[u8]> + Send + Sync> Source for Bytes<B> {
 
 /// Fills `out` with the bytes from `offset` on; an error has the offset.
 pub(crate) fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+    work::visit(out.len() as u64, 1);
     source.read_at(offset, out).map_err(|source| ReadError::Io { offset, source })
 }
 

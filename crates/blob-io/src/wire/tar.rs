@@ -44,6 +44,11 @@ pub(crate) fn has_mark(head: &[u8]) -> bool {
     head.get(257..).is_some_and(|mark| mark.starts_with(b"ustar")) || is_tar(head)
 }
 
+/// Whether bytes begin with a tar header that has both the magic and the checksum.
+pub(crate) fn is_certain(head: &[u8]) -> bool {
+    head.get(257..).is_some_and(|mark| mark.starts_with(b"ustar")) && is_tar(head)
+}
+
 /// Whether bytes begin with a tar header, decided by its checksum, because V7 has no magic.
 pub(crate) fn is_tar(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|block| block[0] != 0 && has_checksum(block))
@@ -213,7 +218,8 @@ fn has_checksum(block: &[u8; BLOCK as usize]) -> bool {
         let blanks = 8 * i64::from(b' ');
         block[..148].iter().chain(&block[156..]).map(|b| byte(*b)).sum::<i64>() + blanks
     };
-    let stored = octal(&block[148..156]).and_then(|sum| i64::try_from(sum).ok());
+    // Eight zeros are no sum: values that add up to 0 as signed bytes may have them by chance.
+    let stored = octal(&block[148..156]).and_then(|sum| i64::try_from(sum).ok()).filter(|sum| *sum > 0);
     stored.is_some_and(|sum| sum == of(i64::from) || sum == of(|b| i64::from(b as i8)))
 }
 

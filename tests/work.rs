@@ -1,0 +1,313 @@
+//! Each reader on files that are made to cost it most: its work, which is counted and not timed, and its memory grow
+//! linearly with the file, and only up to the limits.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use blob_io::{Bytes, Format, OpenOptions};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use zip::CompressionMethod;
+
+use crate::hdf5_links::{
+    datasets_of_chunks as hdf5_datasets_of_chunks, groups_of_groups as hdf5_groups_of_groups,
+    links_to_chunks as hdf5_links_to_chunks, soft_links as hdf5_soft_links,
+    texts_in_one_heap as hdf5_texts_in_one_heap,
+};
+use crate::support::archive::{self, Zip, npy, npy_of, safetensors};
+use crate::support::message::{floats, len, shape, var};
+use crate::support::work::broken_bounds;
+use crate::support::{Folder, report};
+
+/// A reader, and what makes hostile files for it.
+struct Row {
+    name: &'static str,
+    from: Option<Format>,
+    make: fn(usize) -> Vec<u8>,
+}
+
+macro_rules! rows {
+    ($($name:ident $(as $from:ident)?;)*) => {
+        const ROWS: &[Row] = &[$(Row { name: stringify!($name), from: rows!(@ $($from)?), make: $name },)*];
+    };
+    (@) => { None };
+    (@ $from:ident) => { Some(Format::$from) };
+}
+
+rows! {
+    caffe_v2 as CaffeModel;
+    caffe_v2_layers as CaffeModel;
+    caffe_v2_names as CaffeModel;
+    caffe_v1 as CaffeModel;
+    caffe_v0 as CaffeModel;
+    caffe_blob_of_pieces as BlobProto;
+    caffe_blob_of_floats as BlobProto;
+    caffe_vector as BlobProtoVector;
+    caffe_solver_state as SolverState;
+    caffe_detected;
+    mxnet_list;
+    mxnet_list_of_one_key;
+    mxnet_record;
+    neoml_blob;
+    neoml_array as NeomlArray;
+    neoml_array_of_nulls as NeomlArray;
+    neoml_net_of_false_layers as NeomlNet;
+    neoml_net_of_versions as NeomlNet;
+    neoml_net_nested as NeomlNet;
+    neoml_pickle;
+    npy_header;
+    npz_of_one_name;
+    npz_of_sparse_folders;
+    npz_of_long_headers;
+    safetensors_of_empty_tensors;
+    safetensors_of_metadata;
+    tar_of_models;
+    tar_of_one_name;
+    zip_of_models;
+    gzip_of_blobs;
+    hdf5_links_to_chunks;
+    hdf5_datasets_of_chunks;
+    hdf5_groups_of_groups;
+    hdf5_soft_links;
+    hdf5_texts_in_one_heap;
+}
+
+/// Opens and lists a file, with all that is listed on demand.
+fn list(file: &[u8], from: Option<Format>) {
+    let options = from.map_or_else(OpenOptions::new, |from| OpenOptions::new().from(from));
+    let source: Arc<[u8]> = file.into();
+    let Ok(opened) = options.open_source("file", Box::new(Bytes(source))) else { return };
+    for entry in opened.entries() {
+        std::hint::black_box((entry.name(), entry.byte_len(), entry.warnings().count()));
+    }
+    assert!(opened.entry("no such name").is_none());
+    // Each of these may be refused, after work of its own.
+    let _ = opened.mxnet_list();
+    let _ = opened.neoml_archive();
+    let _ = opened.neoml_layers();
+}
+
+#[test]
+fn every_reader_does_linear_work_in_linear_memory() {
+    let broken: Vec<String> =
+        ROWS.iter().flat_map(|row| broken_bounds(row.name, row.make, |file| list(file, row.from))).collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    report(&format!("work: {} readers' hostile files of up to 2 MiB", ROWS.len()));
+}
+
+#[test]
+fn an_index_of_shards_does_linear_work_in_linear_memory() {
+    let make = |size: usize| {
+        let names = (0..size / 100).map(|i| format!(r#""{i:x}":"s""#)).collect::<Vec<_>>().join(",");
+        format!(r#"{{"weight_map":{{{names}}}}}"#).into_bytes()
+    };
+    let broken = broken_bounds("shards", make, |index| {
+        let folder = Folder::new();
+        let tensors = safetensors_of_empty_tensors(index.len());
+        std::fs::write(folder.path().join("s"), tensors).unwrap();
+        let index = folder.with("m.safetensors.index.json", index);
+        let _ = blob_io::Checkpoint::open(index);
+    });
+    assert_eq!(broken, [""; 0]);
+}
+
+fn filled(size: usize, part: &[u8]) -> Vec<u8> {
+    part.repeat(size / part.len())
+}
+
+fn caffe_v2(size: usize) -> Vec<u8> {
+    len(100, &filled(size, &len(7, b"")))
+}
+
+fn caffe_v2_layers(size: usize) -> Vec<u8> {
+    filled(size, &len(100, &len(7, b"")))
+}
+
+/// Layers whose names are those that a repeated name gets.
+fn caffe_v2_names(size: usize) -> Vec<u8> {
+    let layer = |i: usize| len(100, &[len(1, format!("a{}", "@9".repeat(i % 200)).as_bytes()), len(7, b"")].concat());
+    (0..size / 220).flat_map(layer).collect()
+}
+
+fn caffe_v1(size: usize) -> Vec<u8> {
+    len(2, &[len(4, b"n"), filled(size, &len(6, b""))].concat())
+}
+
+/// Blobs in the nested layer and in the one around it.
+fn caffe_v0(size: usize) -> Vec<u8> {
+    let nested = [len(1, b"n"), filled(size / 2, &len(50, b""))].concat();
+    len(2, &[len(1, &nested), filled(size / 2, &len(6, b""))].concat())
+}
+
+fn caffe_blob_of_pieces(size: usize) -> Vec<u8> {
+    let piece = floats(&[1.0, 2.0]);
+    let count = size / piece.len();
+    [shape(&[2 * count as u64]), piece.repeat(count)].concat()
+}
+
+fn caffe_blob_of_floats(size: usize) -> Vec<u8> {
+    [shape(&[size as u64 / 5]), filled(size, b"\x2D\0\0\x80\x3F")].concat()
+}
+
+fn caffe_vector(size: usize) -> Vec<u8> {
+    filled(size, &len(1, b""))
+}
+
+fn caffe_solver_state(size: usize) -> Vec<u8> {
+    [var(1, 5), filled(size, &len(3, b""))].concat()
+}
+
+/// A vector that is told from a net by its first blob.
+fn caffe_detected(size: usize) -> Vec<u8> {
+    [len(1, &[shape(&[1]), floats(&[1.0])].concat()), filled(size, &len(1, b""))].concat()
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Records of four bytes, an array without axes of version 0 each.
+fn mxnet_list(size: usize) -> Vec<u8> {
+    let count = size as u32 / 4;
+    [words(&[0x112, 0, 0, 0, count, 0]), vec![0; 4 * count as usize], words(&[0, 0])].concat()
+}
+
+/// Ambiguous records of version 2 under one key.
+fn mxnet_list_of_one_key(size: usize) -> Vec<u8> {
+    let count = size as u32 / 21;
+    let keys = [&1_u64.to_le_bytes()[..], b"a"].concat().repeat(count as usize);
+    let records = words(&[0xF993_FAC9, 0, 0]).repeat(count as usize);
+    [words(&[0x112, 0, 0, 0, count, 0]), records, words(&[count, 0]), keys].concat()
+}
+
+fn mxnet_record(size: usize) -> Vec<u8> {
+    [words(&[0xF993_FAC9, 0, 32]), vec![1; size]].concat()
+}
+
+/// A version of NeoML's.
+const VERSION: &[u8] = b"\xFF\xD0\x07\0\0";
+
+/// A blob of NeoML with these extents.
+fn neoml(extents: [i32; 7]) -> Vec<u8> {
+    let cells: i32 = extents.iter().product();
+    let head = [1, 0].into_iter().chain(extents).chain([cells]).flat_map(i32::to_le_bytes);
+    [VERSION.to_vec(), head.collect(), vec![0; 4 * cells as usize]].concat()
+}
+
+fn neoml_blob(size: usize) -> Vec<u8> {
+    [neoml([1; 7]), vec![0xFF; size]].concat()
+}
+
+fn neoml_array(size: usize) -> Vec<u8> {
+    let blob = [vec![0], neoml([0; 7])].concat();
+    let count = size / blob.len();
+    [(count as i32).to_le_bytes().to_vec(), blob.repeat(count)].concat()
+}
+
+fn neoml_array_of_nulls(size: usize) -> Vec<u8> {
+    [(size as i32).to_le_bytes().to_vec(), vec![1; size]].concat()
+}
+
+/// A layer without a class: its name, its number of blobs.
+fn layer(name: &[u8], blobs: i32) -> Vec<u8> {
+    let multipliers = [1.0_f32; 3].iter().flat_map(|one| one.to_le_bytes());
+    let head = [VERSION, &[name.len() as u8], name, &[0; 4], &[1, 1]].concat();
+    head.into_iter().chain(multipliers).chain(blobs.to_le_bytes()).collect()
+}
+
+/// Unnamed layers, each with a blob that leads to one run of null flags which ends badly.
+fn neoml_net_of_false_layers(size: usize) -> Vec<u8> {
+    let each = layer(b"", 0).len() + 1 + neoml([0; 7]).len();
+    let (count, nulls) = (size / 2 / each, size / 2);
+    let mut file = [b"\0", VERSION, b"zzz"].concat();
+    let end = file.len() + count * each;
+    for _ in 0..count {
+        file.extend(layer(b"", nulls as i32 + 2));
+        let cells = file.len() + 1 + 45;
+        let extent = (end + (4 - (end - cells) % 4) % 4 - cells) as i32 / 4;
+        file.push(0);
+        file.extend(VERSION);
+        // A pack field of 7, so that the search does not take the blob for a record of its own.
+        file.extend([1, 7, extent, 1, 1, 1, 1, 1, 1, extent].map(i32::to_le_bytes).concat());
+    }
+    [file, vec![1; nulls], vec![2]].concat()
+}
+
+/// Before each layer, bytes that are chains of versions in as many ways as possible.
+fn neoml_net_of_versions(size: usize) -> Vec<u8> {
+    let versions = b"\xFF\x01\x01\0\0".repeat(8);
+    let part = [&versions, &layer(b"a", 0)[..]].concat();
+    filled(size, &part)
+}
+
+/// Composite layers within each other, with long names, around many small ones.
+fn neoml_net_nested(size: usize) -> Vec<u8> {
+    let class = |versions: usize| [b"\x17FmlCnnCompositeLayer000", &VERSION.repeat(versions)[..]].concat();
+    let composite = [class(1), layer(&[b'n'; 200], 0), 60_000_i32.to_le_bytes().to_vec()].concat();
+    let small = [class(0), layer(b"s", 0)].concat();
+    [composite.repeat(40), filled(size, &small)].concat()
+}
+
+fn neoml_pickle(size: usize) -> Vec<u8> {
+    [b"\x80\x02cneoml.Blob\n", &filled(size, &neoml([0; 7]))[..]].concat()
+}
+
+fn npy_header(size: usize) -> Vec<u8> {
+    npy_of(3, &format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}\n", "1,".repeat(size / 2)), b"")
+}
+
+fn npz_of_one_name(size: usize) -> Vec<u8> {
+    let member = npy("'<f4'", "(0,)", b"");
+    (0..size / (member.len() + 102)).fold(Zip::default(), |zip, _| zip.add("a.npy", &member)).end()
+}
+
+fn npz_of_sparse_folders(size: usize) -> Vec<u8> {
+    let member = npy("'<f4'", "(0,)", b"");
+    let parts = ["data", "indices", "indptr", "shape", "format"];
+    let each = |zip: Zip, i: usize| zip.add(&format!("{}/{}.npy", i / 6, parts[i % 5]), &member);
+    (0..size / (member.len() + 124)).fold(Zip::default(), each).end()
+}
+
+fn npz_of_long_headers(size: usize) -> Vec<u8> {
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': (0,), }}{}\n", " ".repeat(60_000));
+    let member = npy_of(1, &header, b"");
+    let names: Vec<String> = (0..size / 330).map(|i| format!("{i}.npy")).collect();
+    let members: Vec<(&str, &[u8])> = names.iter().map(|name| (&name[..], &member[..])).collect();
+    archive::theirs(CompressionMethod::Deflated, &members)
+}
+
+fn safetensors_of_empty_tensors(size: usize) -> Vec<u8> {
+    let tensor = |i: usize| format!(r#""{i:x}":{{"dtype":"F8_E5M2","shape":[0],"data_offsets":[0,0]}}"#);
+    let tensors: Vec<String> = (0..size / 60).map(tensor).collect();
+    safetensors(&format!("{{{}}}", tensors.join(",")), b"")
+}
+
+fn safetensors_of_metadata(size: usize) -> Vec<u8> {
+    let pairs: Vec<String> = (0..size / 10).map(|i| format!(r#""{i:x}":"""#)).collect();
+    safetensors(&format!(r#"{{"__metadata__":{{{}}}}}"#, pairs.join(",")), b"")
+}
+
+fn tar_of_models(size: usize) -> Vec<u8> {
+    let net = len(100, &[len(1, b"n"), len(2, b"X")].concat());
+    let names: Vec<String> = (0..size / 1024).map(|i| format!("{i}.caffemodel")).collect();
+    archive::tarred(names.iter().map(|name| (&name[..], &net[..])))
+}
+
+fn tar_of_one_name(size: usize) -> Vec<u8> {
+    archive::tarred((0..size / 512).map(|_| ("a", &b""[..])))
+}
+
+fn zip_of_models(size: usize) -> Vec<u8> {
+    let net = len(100, &[len(1, b"n"), len(2, b"X")].concat());
+    (0..size / 130).fold(Zip::default(), |zip, i| zip.add(&format!("{i}.caffemodel"), &net)).end()
+}
+
+/// A layer of empty blobs that are packed a hundred to a byte or more.
+fn gzip_of_blobs(size: usize) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(&caffe_v2(64 * size)).unwrap();
+    let mut file = packed.finish().unwrap();
+    // Zeros may follow a gzip file.
+    file.resize(size.max(file.len()), 0);
+    file
+}
