@@ -121,18 +121,16 @@ pub(crate) fn datasets_of_chunks(size: usize) -> Vec<u8> {
     linked(file, &datasets)
 }
 
-/// Groups that all contain all groups after them.
+/// Layers of 60 groups, each of which contains all groups of the layer below: every layer has 60 times the paths.
 pub(crate) fn groups_of_groups(size: usize) -> Vec<u8> {
     let mut file = File::new();
     let at = file.add(&[0; 8]);
-    let mut groups = vec![file.object(&floats(at))];
+    let mut below = vec![file.object(&floats(at)); 60];
     while file.0.len() < size {
-        let links: Vec<Vec<u8>> =
-            groups.iter().rev().take(60).enumerate().map(|(i, to)| link(&format!("{i:x}"), *to)).collect();
-        let group = file.object(&links);
-        groups.push(group);
+        let links: Vec<Vec<u8>> = below.iter().enumerate().map(|(i, to)| link(&format!("{i:x}"), *to)).collect();
+        below = (0..60).map(|_| file.object(&links)).collect();
     }
-    let root = groups[groups.len() - 1];
+    let root = below[0];
     file.finish(root)
 }
 
