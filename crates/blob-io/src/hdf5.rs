@@ -1,7 +1,7 @@
 //! HDF5: Caffe's weights (`.caffemodel.h5`), solver states and data files; any other file's datasets by their paths.
 //!
-//! Reading needs the feature `hdf5`: the crate `hdf5-reader`, called only through `structure`, parses messages, heaps and
-//! indices. `payload` reads the values, as those of every format. Writing needs no feature.
+//! Reading needs the feature `hdf5`: the crate `hdf5-reader`, called only through `structure`, parses messages, heaps
+//! and indices. `payload` reads the values, as those of every format. Writing needs no feature.
 
 #[cfg(feature = "hdf5")]
 mod attributes;

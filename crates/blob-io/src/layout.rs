@@ -263,7 +263,7 @@ fn refilled(sums: &[Option<npz::sums::Sum>], crcs: &[u32]) -> Vec<(u64, Vec<u8>)
     parts
 }
 
-/// Errors if two entries are names of the same bytes, as links of HDF5 are: which of two new values counts is not known.
+/// Errors if two entries are names of the same bytes, as links of HDF5 are: which of two new values counts is unknown.
 fn one_name_each(base: &Checkpoint, entries: &[&Entry], places: &[Range<u64>]) -> Result<(), Error> {
     let mut seen: HashMap<(u64, u64), &Entry> = HashMap::new();
     for (entry, place) in entries.iter().zip(places).filter(|(_, place)| !place.is_empty()) {

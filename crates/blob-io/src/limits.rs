@@ -51,8 +51,8 @@ pub(crate) fn axes_for(arrays: u64) -> u64 {
     arrays.saturating_mul(8).saturating_add((4 << 20) / 8)
 }
 
-/// How many arrays a file of `len` bytes may list. Each takes up to 256 bytes of memory, so memory stays within 64 bytes
-/// for each of the file. The smallest array with a value has twelve bytes; only absent ones have fewer than four.
+/// How many arrays a file of `len` bytes may list. Each takes up to 256 bytes of memory, so memory stays within 64
+/// bytes for each of the file. The smallest array with a value has twelve bytes; only absent ones have fewer than four.
 pub(crate) fn arrays_in(len: u64) -> u64 {
     (len / 4).saturating_add(1 << 12)
 }
