@@ -7,10 +7,11 @@ use std::io::Write;
 use std::path::Path;
 
 use blob_convert::change::Group;
+use blob_convert::transform::NetOrigin;
 use blob_convert::{LeftOut, Options, Plan, Planned, Silent, Summary, Target, plan, plan_into};
 use blob_io::caffe::Form;
 use blob_io::{Checkpoint, Format};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{CaffeForm, Convert, Global, if_exists};
 use crate::context::Context;
@@ -244,6 +245,9 @@ impl Fields for Converted<'_> {
                 "what was changed, one item a kind",
                 |f| f.found.changes.iter().map(json::value).collect(),
             ),
+            nullable("net", Type::Object(properties::<NetOrigin>), "the net that was followed", |f| {
+                f.plan.net().map_or(Value::Null, json::value)
+            }),
             field("left_out", Type::Array(&Type::Object(properties::<LeftOut>)), "what was not written", |f| {
                 f.plan.left_out().iter().map(json::value).collect()
             }),

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use blob_convert::transform::{Amount, Fold as Folding, Found, Refusal};
+use blob_convert::transform::{Amount, Fold as Folding, Found, NetOrigin, Refusal, RefusalKind};
 use blob_convert::{Options, Silent, Target, plan};
 use blob_io::Checkpoint;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{Fold, if_exists};
 use crate::context::Context;
@@ -22,6 +22,9 @@ use crate::render::Text;
 use crate::source;
 use crate::units;
 
+/// At most this many other layers that are refused for one reason are named.
+const MAX_LISTED: usize = 5;
+
 pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     let (begun, if_exists) = (Begun::now(args.dry_run), if_exists(args.force));
     source::check_output(&args.input, &args.output, if_exists)?;
@@ -32,18 +35,21 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
         let message = format!("{}: the types of its layers are not known", checkpoint.name());
         return Err(Failure::new(message).help("name the net: --net deploy.prototxt, or --symbol net-symbol.json"));
     };
-    let (fold, refused) = Folding::of(&net::bound(&net, &checkpoint)?);
+    let (fold, refused) = Folding::of(&net::bound(net.net(), &checkpoint)?);
     let (layers, scales) = (fold.count(), fold.scales());
     if layers == 0 {
         return Err(nothing_to_fold(&checkpoint, &refused));
     }
-    refused.iter().for_each(|refusal| context.terminal.warning(refusal));
+    by_reason(&refused).iter().for_each(|refused| context.terminal.warning(refused));
     check_stdout(&args.output, Content::Binary, args.dry_run, context)?;
     let target = if is_stdout(&args.output) { Target::Stdout } else { Target::File { path: &args.output, if_exists } };
-    let plan = plan(&checkpoint, &Options::new(to).with(|o| o.anew = true).transform(fold), &target)?;
+    let options = Options::new(to).with(|o| o.anew = true).follow(net);
+    let plan = plan(&checkpoint, &options.transform(fold), &target)?;
     let planned = plan.changes();
     let warned = planned.iter().filter(|group| group.change.is_warned());
     warned.for_each(|group| context.terminal.warning(group));
+    let notices = planned.iter().filter(|group| group.change.is_notice());
+    notices.for_each(|group| context.terminal.note(context.terminal.text(&group.to_string())));
     let (found, bytes_out) = if args.dry_run {
         plan.check(&Silent)?;
         (Vec::new(), plan.output_len())
@@ -58,7 +64,8 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     let notes = plan.notes();
     let written = Written::new(&args.output, to.name(), bytes_out, begun);
     let written = written.tensors(plan.tensors().len()).from_bytes(checkpoint.stored().len());
-    context.print(Folded { written, checkpoint: &checkpoint, layers, scales, left_out, notes, refused, found })?;
+    let net = plan.net().cloned();
+    context.print(Folded { written, net, checkpoint: &checkpoint, layers, scales, left_out, notes, refused, found })?;
     Ok(Status::Yes)
 }
 
@@ -68,14 +75,43 @@ fn nothing_to_fold(checkpoint: &Checkpoint, refused: &[Refusal]) -> Failure {
     if refused.is_empty() {
         return Failure::new(format!("{file}: its net has no BatchNorm, nor a Scale alone"));
     }
-    let reasons: Vec<String> = refused.iter().map(ToString::to_string).collect();
-    Failure::new(format!("{file}: no BatchNorm can be folded: {}", reasons.join("; ")))
+    let failure = Failure::new(format!("{file}: no BatchNorm can be folded: {}", by_reason(refused).join("; ")));
+    match refused.iter().any(|refusal| refusal.kind == RefusalKind::Phase) {
+        true => failure.help("name the net as it is used after training: --net deploy.prototxt"),
+        false => failure,
+    }
+}
+
+/// Whether two refusals differ in names only.
+fn is_alike(a: &Refusal, b: &Refusal) -> bool {
+    a.kind == b.kind && (a.kind != RefusalKind::Other || a.reason == b.reason)
+}
+
+/// The refusals, one text for each reason.
+fn by_reason(refused: &[Refusal]) -> Vec<String> {
+    let mut groups: Vec<(&Refusal, Vec<String>)> = Vec::new();
+    for refusal in refused {
+        match groups.iter_mut().find(|(first, _)| is_alike(first, refusal)) {
+            Some((_, layers)) => layers.push(format!("{:?}", refusal.layer)),
+            None => groups.push((refusal, Vec::new())),
+        }
+    }
+    let text = |(first, others): (&Refusal, Vec<String>)| {
+        let more = others.len().saturating_sub(MAX_LISTED);
+        let more = if more > 0 { format!(" and {} more", units::grouped(more as u64)) } else { String::new() };
+        match others.len() {
+            0 => first.to_string(),
+            _ => format!("{first}; so {}{more}", others[..others.len().min(MAX_LISTED)].join(", ")),
+        }
+    };
+    groups.into_iter().map(text).collect()
 }
 
 /// The result of the command.
 pub(crate) struct Folded<'a> {
     written: Written<'a>,
     checkpoint: &'a Checkpoint,
+    net: Option<NetOrigin>,
     layers: usize,
     /// The number of these layers that are a Scale without a BatchNorm.
     scales: usize,
@@ -129,6 +165,9 @@ impl Fields for Folded<'_> {
             field("file", Type::String, FILE, |f: &Self| json!(f.checkpoint.name())),
             field("layers", Type::Integer, "how many normalisations were folded, a Scale alone among them", |f| {
                 json!(f.layers)
+            }),
+            nullable("net", Type::Object(properties::<NetOrigin>), "the net that was followed", |f| {
+                f.net.as_ref().map_or(Value::Null, json::value)
             }),
             field("left_out", STRINGS, "the tensors that were folded into others", |f| json!(f.left_out)),
             field("refused", Type::Array(&Type::Object(properties::<Refusal>)), "what was not folded", |f| {

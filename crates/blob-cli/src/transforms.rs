@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use blob_convert::Options;
 use blob_convert::transform::{
-    BatchNorm, Bound, Dtype, FixGamma, Names, Rgb, SqueezeLegacy, StripDiff, TorchLayout, Transform,
+    BatchNorm, Bound, Dtype, Eps, FcFrom, FixGamma, Layout, Names, Rgb, SqueezeLegacy, StripDiff, TorchLayout,
+    Transform,
 };
 use blob_io::net::{LayerKind, Role};
 use blob_io::{Checkpoint, Format};
@@ -18,9 +20,16 @@ use crate::net;
 pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) -> Result<Options, Failure> {
     let mut options = Options::new(to);
     let is_torch = args.names == Path::new("torch");
-    let needs_net = is_torch || args.bn.is_some() || args.fix_gamma.is_some();
-    let net = if needs_net { net::of(&args.nets, checkpoint)? } else { None };
-    let bound = net.as_ref().map(|net| net::bound(net, checkpoint)).transpose()?;
+    let needs_net = is_torch || args.bn.is_some() || args.fix_gamma.is_some() || args.eps.is_some();
+    let net = match needs_net || args.layout.is_some() {
+        true => net::of(&args.nets, checkpoint)?,
+        // A transform that follows a net asks for it itself.
+        false => net::named(args.nets.net.as_deref(), args.nets.symbol.as_deref())?,
+    };
+    if let Some(net) = &net {
+        options = options.follow(Arc::clone(net));
+    }
+    let bound = net.as_ref().filter(|_| needs_net).map(|net| net::bound(net.net(), checkpoint)).transpose()?;
     if let Some(bound) = &bound {
         check_net(args, bound, checkpoint)?;
     }
@@ -30,6 +39,10 @@ pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) ->
         let message = format!("{}: nothing says which of its layers are BatchNorms", checkpoint.name());
         return Err(Failure::new(message).help("name the net: --net deploy.prototxt"));
     }
+    if args.eps.is_some() && bound.is_none() {
+        let message = format!("{}: --eps: nothing says what its BatchNorms add to their variances", checkpoint.name());
+        return Err(Failure::new(message).help("name the net: --net deploy.prototxt, or --symbol net-symbol.json"));
+    }
     options = add(options, args.strip_diff.then_some(StripDiff));
     options = add(options, (args.squeeze_legacy || is_torch).then_some(SqueezeLegacy));
     let divided = bound.as_ref().filter(|_| is_divided).map(BatchNorm::of);
@@ -37,13 +50,18 @@ pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) ->
     let divided = divided.map(|divided| if to.is_caffe() { divided.with_ones() } else { divided });
     options = add(options, divided);
     options = add(options, is_fixed.then(|| FixGamma::of(bound.as_ref(), checkpoint)));
+    options = add(options, bound.as_ref().zip(args.eps).map(|(bound, eps)| Eps::of(bound, eps)));
     options = add(options, bound.as_ref().filter(|_| is_torch).map(TorchLayout::of));
     options = add(options, args.rgb.then_some(Rgb));
-    options = add(options, args.fc_from.clone());
-    options = add(options, args.layout);
+    options = add(options, args.fc_from.iter().cloned().reduce(FcFrom::and));
+    // PyTorch's modules have `oihw`, and so have most files.
+    let layout = args.layout.or(is_torch.then_some(Layout::Oihw));
+    let is_there = |layout: &Layout| *layout == Layout::Oihw && !net.as_ref().is_some_and(|net| net.has_other_order());
+    options = add(options, layout.filter(|layout| !is_there(layout)));
     options = add(options, args.dtype.and_then(Dtype::new));
     if is_torch {
-        options = options.transform(Names::torch(bound.as_ref(), checkpoint));
+        let names = Names::torch(bound.as_ref(), checkpoint);
+        options = options.transform(args.eps.into_iter().fold(names, Names::after_eps));
     } else if args.names != Path::new("raw") {
         options = options.transform(names_of(&args.names, checkpoint)?);
     }

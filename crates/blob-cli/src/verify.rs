@@ -6,8 +6,10 @@ mod report;
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use blob_convert::digest::{Algorithm, Subject, digest};
+use blob_convert::transform::Topology;
 use blob_convert::{RECEIPT_KEY, verify};
 use blob_core::DType;
 use blob_io::mxnet::Symbol;
@@ -17,6 +19,7 @@ use crate::args::{Global, Verify};
 use crate::context::Context;
 use crate::failure::{self, Failure, Status};
 use crate::info::file_warnings;
+use crate::net;
 use crate::open::{name, open};
 use crate::output::Out;
 use crate::output::progress::Progress;
@@ -35,7 +38,9 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
         None => None,
     };
     let symbol = args.symbol.as_ref().filter(|path| path.exists()).map(Symbol::open).transpose()?;
-    let others = Others { file: other, symbol };
+    let symbol_file = args.symbol.as_deref().filter(|path| path.exists() && args.against.is_some());
+    let net = net::named(args.net.as_deref(), symbol_file)?;
+    let others = Others { file: other, symbol, net };
     let mut out = context.terminal.out();
     let mut counts = FileCounts::default();
     for path in &args.files {
@@ -53,6 +58,8 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
 struct Others {
     file: Option<Checkpoint>,
     symbol: Option<Symbol>,
+    /// The net that a receipt's transforms may have followed.
+    net: Option<Arc<Topology>>,
 }
 
 /// The number of files by result.
@@ -186,7 +193,8 @@ fn checks(
     }
     if let Some(other) = &others.file {
         let before = report.count();
-        let compared = verify::against(checkpoint, other, &progress, &mut |remark| report.remark(remark))?;
+        let compared =
+            verify::against_by(checkpoint, other, others.net.as_ref(), &progress, &mut |remark| report.remark(remark))?;
         if report.count() == before {
             let equal = units::plural(compared.equal, "tensor");
             let passed = match compared.redone {

@@ -10,7 +10,7 @@ use blob_io::{Checkpoint, Error, TensorSpec};
 use crate::change::{Change, Effect};
 use crate::options::refuse_first;
 use crate::planned::{Computed, How, LeftOut, Planned};
-use crate::transform::{Context, Made, Outcome, Spec, Transform, Values};
+use crate::transform::{Choice, Context, Followed, Made, NetOrigin, Outcome, Spec, Transform, Values};
 
 /// How many tensors are named in an error.
 const NAMED: usize = 200;
@@ -25,6 +25,8 @@ pub(crate) struct Chained {
     /// The layers that must be removed from the net.
     pub(crate) removed_layers: Vec<String>,
     pub(crate) value_changes: Vec<ValueChange>,
+    /// The net that was followed, where a transform followed one.
+    pub(crate) net: Option<NetOrigin>,
 }
 
 /// A transform that changes the values of tensors.
@@ -38,7 +40,7 @@ pub(crate) struct ValueChange {
 /// Plans the transforms, each on the outcome of those before it.
 pub(crate) fn chain(
     checkpoint: &Checkpoint,
-    steps: &[Arc<dyn Transform>],
+    (steps, net): (&[Arc<dyn Transform>], &Choice),
     tensors: Vec<Planned>,
 ) -> Result<Chained, Error> {
     let mut chained = Chained {
@@ -47,11 +49,13 @@ pub(crate) fn chain(
         of_file: Vec::new(),
         removed_layers: Vec::new(),
         value_changes: Vec::new(),
+        net: None,
     };
+    let followed = Followed::new(checkpoint, net);
     for step in steps {
         let specs: Vec<Spec<'_>> = chained.tensors.iter().map(|tensor| spec(checkpoint, tensor)).collect();
         let outcome = step
-            .plan(&specs, &Context::new(checkpoint))
+            .plan(&specs, &Context::new(checkpoint, &followed))
             .map_err(|misfits| refused(checkpoint, &**step, misfits.iter().map(ToString::to_string).collect()))?;
         let problems = problems(&outcome, &specs);
         if !problems.is_empty() {
@@ -74,6 +78,12 @@ pub(crate) fn chain(
         chained.of_file.extend(notices.into_iter().map(|notice| Change::unasked(Effect::Notice(notice))));
         chained.removed_layers.extend(removed_layers);
         chained.tensors = made.into_iter().map(|made| apply(step.name(), made, &chained.tensors, &gone)).collect();
+    }
+    // A transform that needs the net has reported why it cannot be read.
+    if steps.iter().any(|step| step.follows_net()) {
+        chained.net = followed.get().ok().flatten().map(|net| net.origin().clone());
+        let said = |net: &NetOrigin| Change::unasked(Effect::Followed { net: net.to_string() });
+        chained.of_file.splice(0..0, chained.net.as_ref().map(said));
     }
     Ok(chained)
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::options::{Options, refuse};
 use crate::receipt::{MAX_STEPS, Step, history_of, parse, receipt_text};
-use crate::transform::Transform;
+use crate::transform::{Followed, Transform};
 
 /// What a receipt says of transforms.
 #[derive(Deserialize)]
@@ -40,7 +40,11 @@ pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> 
 pub(crate) fn to_do(checkpoint: &Checkpoint, options: &Options) -> Result<Options, Error> {
     refuse_again(checkpoint, &options.transforms)?;
     let mut options = options.clone();
-    options.transforms.retain(|step| step.name() != "layout" || step.settings()["to"] != "oihw");
+    // What is stored in PyTorch's order stays, unless a net says that it is not.
+    let is_idle = |step: &Arc<dyn Transform>| step.name() == "layout" && step.settings()["to"] == "oihw";
+    if options.transforms.iter().any(is_idle) && !Followed::new(checkpoint, &options.net).has_other_order() {
+        options.transforms.retain(|step| !is_idle(step));
+    }
     Ok(options)
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use blob_io::caffe::Form;
 use blob_io::mxnet::Version;
 use blob_io::{Checkpoint, Error, Format};
+use serde_json::{Value, json};
 
-use crate::transform::Transform;
+use crate::transform::{Choice, NetOrigin, Topology, Transform};
 
 /// At most this many problems are listed, and this many characters of a name.
 const NAMED: usize = 20;
@@ -37,6 +38,9 @@ pub struct Options {
     pub shard_size: Option<u64>,
     /// Refuses to lose values: what a transform counts as lost is an error, and nothing is written.
     pub strict: bool,
+    pub(crate) net: Choice,
+    /// The net that was followed, once that is decided.
+    pub(crate) followed: Option<NetOrigin>,
     pub(crate) transforms: Vec<Arc<dyn Transform>>,
 }
 
@@ -53,6 +57,8 @@ impl Options {
             anew: false,
             shard_size: None,
             strict: false,
+            net: Choice::Found,
+            followed: None,
             transforms: Vec::new(),
         }
     }
@@ -62,6 +68,24 @@ impl Options {
     pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
+    }
+
+    /// Follows this net. Otherwise it is the one of MXNet's symbol file beside the source, or the source's own.
+    #[must_use]
+    pub fn follow(mut self, net: Arc<Topology>) -> Self {
+        self.net = Choice::Given(net);
+        self
+    }
+
+    /// The settings of a transform as a receipt stores them, with the net that was followed.
+    pub(crate) fn settings(&self, step: &dyn Transform) -> Value {
+        let mut settings = step.settings();
+        if let (Some(net), Value::Object(fields)) =
+            (self.followed.as_ref().filter(|_| step.follows_net()), &mut settings)
+        {
+            fields.insert("net".to_owned(), json!(net));
+        }
+        settings
     }
 
     /// Adds a transform; transforms are applied in the order in which they are added.

@@ -17,6 +17,7 @@ use crate::options::{Options, refuse, refuse_all};
 use crate::planned::{How, LeftOut, Planned};
 use crate::receipt::Receipt;
 use crate::shards::{self, Shards};
+use crate::transform::NetOrigin;
 
 /// Where the output goes.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +62,8 @@ pub struct Plan<'a> {
     /// The changes of the whole file.
     pub(crate) of_file: Vec<Change>,
     pub(crate) receipt: Receipt,
+    /// The net that was followed.
+    pub(crate) net: Option<NetOrigin>,
     /// Whether lost values are an error.
     pub(crate) strict: bool,
     pub(crate) output: Destination<'a>,
@@ -133,6 +136,12 @@ impl Plan<'_> {
             tensor.changes.iter().for_each(|change| groups.of_tensor(&tensor.spec.name, change));
         }
         groups.finish()
+    }
+
+    /// The net that the transforms followed; `None` where they needed none, or none was there.
+    #[must_use]
+    pub fn net(&self) -> Option<&NetOrigin> {
+        self.net.as_ref()
     }
 
     /// The output's size in bytes; for a folder the sum of its arrays' sizes.
@@ -252,7 +261,7 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
         }
         tensors.push(read_entry(index, entry, dtype, options.dense, &mut taken));
     }
-    let mut chained = chain(checkpoint, &options.transforms, tensors)?;
+    let mut chained = chain(checkpoint, (&options.transforms, &options.net), tensors)?;
     chained.left_out.splice(0..0, left_out);
     Place { to, is_folder }.note(checkpoint, &mut chained.tensors);
     Ok(chained)
@@ -284,13 +293,13 @@ fn planned_for<'a>(
     options: &Options,
     target: &Target<'a>,
 ) -> Result<Plan<'a>, Error> {
-    let Chained { mut tensors, mut left_out, mut of_file, removed_layers, .. } = chosen;
+    let Chained { mut tensors, mut left_out, mut of_file, removed_layers, net, .. } = chosen;
     if matches!(base, Base::Same) {
         left_out.clear();
     }
     let is_folder = matches!(target, Target::Folder { .. });
     let to = if is_folder { Format::Npy } else { options.to };
-    let options = &Options { to, ..options.clone() };
+    let options = &Options { to, followed: net, ..options.clone() };
     let names: Vec<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
     let stored = match to {
         _ if is_folder => file_names(&names),
@@ -333,8 +342,8 @@ fn planned_for<'a>(
         (Target::Stdout, _) => Destination::Stdout { layout: layout()? },
         (Target::Folder { path, if_exists }, _) => Destination::Folder { path, if_exists, files },
     };
-    let strict = options.strict;
-    Ok(Plan { checkpoint, base, to, tensors, left_out, of_file, receipt, strict, output })
+    let (strict, net) = (options.strict, options.followed.clone());
+    Ok(Plan { checkpoint, base, to, tensors, left_out, of_file, receipt, net, strict, output })
 }
 
 /// Whether a file gets a receipt. An output with a base keeps the base's bytes, and so gets none.

@@ -91,7 +91,7 @@ impl Receipt {
             "frame": frame.as_ref().ok(),
         });
         if !options.transforms.is_empty() {
-            let step = |step: &Arc<dyn Transform>| json!({"name": step.name(), "settings": step.settings()});
+            let step = |step: &Arc<dyn Transform>| json!({"name": step.name(), "settings": options.settings(&**step)});
             rest["transforms"] = options.transforms.iter().map(step).collect();
         }
         let contents = Contents::new(tensors, files)?;

@@ -12,7 +12,7 @@ use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
 
 use crate::hash::PIECE;
 use crate::watch::{Watch, Watched};
-pub use against::{Compared, against};
+pub use against::{Compared, against, against_by};
 pub use receipt::receipt;
 pub(crate) use receipt::{contradicted, hash_of};
 pub use replay::replay;

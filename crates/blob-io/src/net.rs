@@ -80,6 +80,9 @@ pub struct Layer {
     pub transpose: bool,
     /// Whether a fully connected layer flattens all axes after the first: yes by default.
     pub flatten: bool,
+    /// Whether the weights of a convolution have the kernel between the two axes of channels, as for MXNet's NHWC:
+    /// outputs × kernel × inputs.
+    pub channels_last: bool,
     /// What a normalisation adds to the variance: by default 1e-5 in Caffe, as an f32, and 1e-3 in MXNet.
     pub eps: f64,
     /// Whether a normalisation of MXNet uses 1 instead of its stored gamma: yes by default.
@@ -157,6 +160,8 @@ pub(crate) struct Settings {
     pub(crate) global_stats: Option<bool>,
     pub(crate) is_inference: Option<bool>,
     pub(crate) channels_last: bool,
+    /// Whether an LSTM also reads and writes its state.
+    pub(crate) expose_hidden: bool,
     pub(crate) is_mxnet: bool,
 }
 

@@ -118,16 +118,21 @@ pub(crate) struct Transforms {
     /// [default: depends on --names]
     #[arg(long, value_name = "HOW", hide_short_help = true)]
     pub(crate) fix_gamma: Option<FixedGamma>,
+    /// Make every BatchNorm ready for this eps: the difference to the net's own is added to its variances. torch's
+    /// default is 1e-5, MXNet's 1e-3
+    #[arg(long, value_name = "E", value_parser = eps, hide_short_help = true)]
+    pub(crate) eps: Option<f64>,
     /// Reverse the three input channels of the first convolution, so that a net for BGR takes RGB images
     #[arg(long, hide_short_help = true)]
     pub(crate) rgb: bool,
     /// Permute the columns of inner products after a CxHxW output to height, width, channels, the order in which
-    /// TensorFlow flattens
-    #[arg(long, value_name = "C,H,W", value_parser = fc_from, hide_short_help = true)]
-    pub(crate) fc_from: Option<FcFrom>,
-    /// Permute the weights of convolutions from `oihw` (outputs, inputs, height, width). With `hwio`, depthwise ones
-    /// become height, width, channels, outputs per channel; they are recognized only by a net in FILE itself, not by
-    /// --net
+    /// TensorFlow flattens. With a net, C must be the channels that it says; fc6=512,7,7 is for that layer alone, and
+    /// the option may be repeated
+    #[arg(long, value_name = "[FC=]C,H,W", value_parser = fc_from_of, hide_short_help = true)]
+    pub(crate) fc_from: Vec<FcFrom>,
+    /// Permute weights to the order of PyTorch (`oihw`: outputs, inputs, height, width), TensorFlow and Keras (`hwio`),
+    /// TensorFlow Lite (`ohwi`). With `hwio`, matrices of fully connected layers become inputs, outputs, and depthwise
+    /// convolutions, which only a net tells, height, width, channels, outputs per channel
     #[arg(long, value_name = "AXES", value_parser = layout())]
     pub(crate) layout: Option<Layout>,
     /// Convert floats to this dtype, rounding each value once; integers and bools are kept
@@ -183,6 +188,20 @@ fn layout() -> impl TypedValueParser<Value = Layout> {
     let all = Layout::ALL.iter();
     let named = |name: String| *Layout::ALL.iter().find(|l| l.order() == name).expect("clap has checked it");
     PossibleValuesParser::new(all.map(|layout| layout.order())).map(named)
+}
+
+fn eps(text: &str) -> Result<f64, String> {
+    let eps: Option<f64> = text.parse().ok();
+    let is_eps = |eps: &f64| eps.is_finite() && *eps >= 0.0;
+    eps.filter(is_eps).ok_or_else(|| "a number of 0 or more is expected, as 1e-5".to_owned())
+}
+
+/// Three extents, for the layer before `=` alone.
+fn fc_from_of(text: &str) -> Result<FcFrom, String> {
+    match text.rsplit_once('=') {
+        Some((layer, extents)) => Ok(fc_from(extents)?.layer(layer)),
+        None => fc_from(text),
+    }
 }
 
 pub(super) fn fc_from(text: &str) -> Result<FcFrom, String> {

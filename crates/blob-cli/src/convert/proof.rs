@@ -44,7 +44,11 @@ pub(super) fn print_proof(
         _ => String::new(),
     };
     let (output, input) = (quoted(output), quoted(&args.input));
-    context.terminal.command(format!("  prove it:  blob verify {output}{from} --against {input}"));
+    let nets = &args.transforms.nets;
+    let named = [("--net", &nets.net), ("--symbol", &nets.symbol)];
+    let named = named.iter().filter_map(|(option, path)| Some(format!(" {option} {}", quoted(path.as_deref()?))));
+    let net: String = named.filter(|_| plan.net().is_some()).collect();
+    context.terminal.command(format!("  prove it:  blob verify {output}{from} --against {input}{net}"));
 }
 
 /// A path quoted for a shell, and never taken for an option.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::bound::{Bound, listed};
 use super::small::{Ones, Places, data, layers, ready, write};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::tally::Amount;
 use super::values::{Compute, Inputs, Stream};
 
 /// Divides the means and variances of Caffe's BatchNorm layers by their factors.
@@ -111,10 +112,13 @@ impl Transform for BatchNorm {
         }
         Ok(match count {
             0 => outcome,
-            count => {
-                outcome.with_note(format!("bn: mean and variance of {count} {} divided by their factor", layers(count)))
-            }
+            count => outcome
+                .with_notice(format!("bn: mean and variance of {count} {} divided by their factor", layers(count))),
         })
+    }
+
+    fn follows_net(&self) -> bool {
+        true
     }
 
     fn is_idle(&self) -> bool {
@@ -132,6 +136,11 @@ impl Compute for Divided {
         let mut values = data(&inputs, 0)?;
         let factor = data(&inputs, 1)?;
         let factor = factor.first().copied().unwrap_or(0.0);
+        if factor == 0.0 {
+            let lost = values.iter().filter(|value| **value != 0.0).count() as u64;
+            inputs
+                .report(Amount::Lost(lost), "values became 0: the layer's factor is 0, so no statistics were gathered");
+        }
         // Caffe computes in the net's own dtype, but keeps the statistics of an f16 net in f32.
         if made.dtype == DType::F64 {
             let scale = if factor == 0.0 { 0.0 } else { 1.0 / factor };

@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use blob_io::Checkpoint;
-use blob_io::mxnet::Symbol;
 use blob_io::net::{Layer, LayerKind, Net, Role};
-use blob_io::{Error, Kind};
+use blob_io::{Checkpoint, Kind};
 
 /// A net and the file that holds its weights.
 #[derive(Debug)]
 pub struct Bound<'a> {
     net: &'a Net,
+    checkpoint: &'a Checkpoint,
     /// The name in the file of each tensor of the net.
     names: HashMap<&'a str, &'a str>,
     clashes: Vec<String>,
@@ -38,19 +37,25 @@ impl<'a> Bound<'a> {
     /// NAME.
     #[must_use]
     pub fn new(net: &'a Net, checkpoint: &'a Checkpoint) -> Self {
-        let wanted: HashSet<&str> = net.layers().iter().flat_map(Layer::tensors).map(|(_, name)| name).collect();
         let clashes = clashes(net);
+        let there = checkpoint.entries().iter().filter(|entry| entry.kind() == Kind::Data);
+        let there: HashSet<&str> = there.map(blob_io::Entry::name).collect();
         let mut names = HashMap::new();
-        for entry in checkpoint.entries().iter().filter(|entry| entry.kind() == Kind::Data) {
-            for name in [entry.name(), bare(entry.name())] {
-                if let Some(name) = wanted.get(name).filter(|name| !clashes.contains_key(**name)) {
-                    names.entry(*name).or_insert(entry.name());
-                }
+        for (role, name) in net.layers().iter().flat_map(Layer::tensors).filter(|(_, name)| !clashes.contains_key(name))
+        {
+            // MXNet takes a moving statistic from `aux:` and everything else from `arg:`, where a file has both.
+            let prefixes = match role {
+                Role::Mean | Role::Variance => ["aux:", "", "arg:"],
+                _ => ["arg:", "", "aux:"],
+            };
+            let spellings = prefixes.into_iter().map(|prefix| format!("{prefix}{name}"));
+            if let Some(found) = spellings.into_iter().find_map(|spelling| there.get(&*spelling).copied()) {
+                names.entry(name).or_insert(found);
             }
         }
         let clashes = clashes.into_values().collect();
         let uncovered = uncovered(net, &names, checkpoint);
-        Self { net, names, clashes, uncovered }
+        Self { net, checkpoint, names, clashes, uncovered }
     }
 
     /// Conflicts, one sentence each: a tensor that two layers of the same name use in different roles. It is paired
@@ -69,6 +74,11 @@ impl<'a> Bound<'a> {
     #[must_use]
     pub fn net(&self) -> &'a Net {
         self.net
+    }
+
+    /// The number of values of a layer's tensor, if the file has it.
+    pub(super) fn count(&self, layer: &Layer, role: Role) -> Option<usize> {
+        Some(self.checkpoint.entry(self.tensor(layer, role)?)?.shape().count())
     }
 
     /// The net's layers.
@@ -109,12 +119,13 @@ fn clashes(net: &Net) -> BTreeMap<&str, String> {
 /// The BatchNorms that no layer covers: found by their tensors' names, and in a .caffemodel by its own layers.
 fn uncovered(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint) -> Vec<UncoveredNorm> {
     let covered: HashSet<&str> = names.values().copied().collect();
+    let known: HashSet<&str> = names.keys().copied().collect();
     // A gamma without a mean belongs to a PReLU or to another kind of normalisation.
     let mut uncovered: BTreeMap<&str, (UncoveredNorm, bool)> = BTreeMap::new();
     for entry in checkpoint.entries().iter().filter(|entry| entry.kind() == Kind::Data) {
         let name = entry.name();
         let ended = NORMS.iter().find_map(|ending| Some((bare(name).strip_suffix(ending)?, *ending == "gamma")));
-        let Some((stem, is_gamma)) = ended.filter(|_| !covered.contains(name)) else {
+        let Some((stem, is_gamma)) = ended.filter(|_| !covered.contains(name) && !known.contains(bare(name))) else {
             continue;
         };
         let layer = stem.trim_end_matches(['_', '.']).to_owned();
@@ -160,24 +171,5 @@ pub(super) fn bias_beside(weight: &str) -> String {
         (Some(layer), _) => format!("{layer}/1"),
         (_, Some(stem)) => format!("{stem}bias"),
         _ => format!("{weight}.bias"),
-    }
-}
-
-/// Opens the symbol file that MXNet saves beside its parameters: `net-symbol.json` for `net-0012.params`.
-///
-/// # Errors
-/// What reading it returns; `None` where there is none.
-pub fn symbol_beside(checkpoint: &Checkpoint) -> Result<Option<Symbol>, Error> {
-    let name = checkpoint.name();
-    let file = name.rsplit(['/', '\\']).next().unwrap_or(name);
-    let stem = file.strip_suffix(".params").unwrap_or(file);
-    let stem = match stem.rsplit_once('-') {
-        Some((stem, number)) if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) => stem,
-        _ => stem,
-    };
-    let symbol = format!("{stem}-symbol.json");
-    match checkpoint.beside(&symbol)? {
-        Some(bytes) => Symbol::from_bytes(&symbol, &bytes).map(Some),
-        None => Ok(None),
     }
 }

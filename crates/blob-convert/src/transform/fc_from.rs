@@ -3,34 +3,78 @@
 //!
 //! Caffe, MXNet and torch flatten channels × height × width; TensorFlow and Keras flatten height × width × channels.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod flattened;
 
-use blob_io::net::{LayerKind, Net, Role as Of};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use self::flattened::{Flattened, of_net};
 use super::permute::{lacking, names};
 use super::reorder::Reorder;
-use super::role::{By, Role, guessed, role};
+use super::role::{By, Role, data_name, guessed, role};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
-use super::wires::{Source, sources, wired};
+use super::wires::wired;
 
-/// Permutes the columns of inner products with channels × height × width inputs to height × width × channels.
+/// Permutes the columns of inner products with channels × height × width inputs to height × width × channels, and with
+/// them the factors and summands of layers between the flattening and the inner product.
 ///
-/// If the file describes its net, the ones after a convolution or a pooling are permuted; otherwise only one matrix in
-/// the file may have that many columns.
-#[derive(Clone, Debug)]
+/// If a net is followed, the ones after a convolution or a pooling are permuted, whose channels must be these; otherwise
+/// only one matrix in the file may have that many columns.
+#[derive(Clone, Debug, Default)]
 pub struct FcFrom {
-    extents: [usize; 3],
+    /// For every inner product with this many inputs.
+    extents: Option<Extents>,
+    /// For the layers, or their weights, of these names.
+    layers: BTreeMap<String, Extents>,
     /// The matrices to permute; `None` for all matching inner products.
     tensors: Option<Vec<String>>,
+}
+
+/// The extents that are flattened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+struct Extents {
+    channels: usize,
+    height: usize,
+    width: usize,
+}
+
+impl Extents {
+    /// `None` if the product is 0 or overflows.
+    fn checked(self) -> Option<Self> {
+        let inputs = self.channels.checked_mul(self.height)?.checked_mul(self.width)?;
+        (inputs > 0).then_some(self)
+    }
+
+    fn inputs(self) -> usize {
+        self.channels * self.height * self.width
+    }
 }
 
 impl FcFrom {
     /// For inputs of these channels, height and width; `None` if their product is 0 or overflows.
     #[must_use]
     pub fn new(channels: usize, height: usize, width: usize) -> Option<Self> {
-        let inputs = channels.checked_mul(height)?.checked_mul(width)?;
-        (inputs > 0).then_some(Self { extents: [channels, height, width], tensors: None })
+        let extents = Extents { channels, height, width }.checked()?;
+        Some(Self { extents: Some(extents), ..Self::default() })
+    }
+
+    /// For the layer, or the weights, of this name alone.
+    #[must_use]
+    pub fn layer(mut self, name: impl Into<String>) -> Self {
+        if let Some(extents) = self.extents.take() {
+            self.layers.insert(name.into(), extents);
+        }
+        self
+    }
+
+    /// Adds the extents of another one.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.extents = other.extents.or(self.extents);
+        self.layers.extend(other.layers);
+        self
     }
 
     /// Permutes exactly these matrices, whatever kind of layer they belong to.
@@ -40,12 +84,55 @@ impl FcFrom {
     }
 
     pub(super) fn read(settings: &Value) -> Option<Self> {
-        let extent = |name: &str| settings[name].as_u64().and_then(|n| usize::try_from(n).ok());
-        let made = Self::new(extent("channels")?, extent("height")?, extent("width")?)?;
-        Some(match &settings["tensors"] {
-            Value::Null => made,
-            tensors => made.of(names(tensors)?),
-        })
+        let extents = match &settings["channels"] {
+            Value::Null => None,
+            _ => Some(Extents::deserialize(settings).ok()?.checked()?),
+        };
+        let layers: BTreeMap<String, Extents> = match &settings["layers"] {
+            Value::Null => BTreeMap::new(),
+            layers => BTreeMap::deserialize(layers).ok()?,
+        };
+        let tensors = match &settings["tensors"] {
+            Value::Null => None,
+            tensors => Some(names(tensors)?),
+        };
+        let is_sound = layers.values().all(|extents| extents.checked().is_some());
+        (is_sound && (extents.is_some() || !layers.is_empty())).then_some(Self { extents, layers, tensors })
+    }
+
+    /// The named matrices.
+    fn of_names(&self, named: &[String], tensors: &[Spec<'_>]) -> Result<HashMap<String, Flattened>, Vec<Misfit>> {
+        let mut misfits = lacking(named, tensors);
+        let set: HashSet<&str> = named.iter().map(|name| &**name).collect();
+        let mut found = HashMap::new();
+        for spec in tensors.iter().filter(|spec| set.contains(&*spec.tensor.name)) {
+            let extents = self.layers.get(&spec.tensor.name).copied().or(self.extents);
+            match extents.filter(|extents| has_columns(spec, extents.inputs())) {
+                Some(extents) => drop(found.insert(spec.entry.name().to_owned(), Flattened::Columns(extents))),
+                None => {
+                    let inputs = extents.map_or("other".to_owned(), |extents| extents.inputs().to_string());
+                    let problem = format!("has shape {}, and is no matrix of {inputs} columns", spec.tensor.shape);
+                    misfits.push(Misfit::new(&spec.tensor.name, problem));
+                }
+            }
+        }
+        if misfits.is_empty() { Ok(found) } else { Err(misfits) }
+    }
+
+    /// The matrices of a file without a net, with the number of those that are guessed.
+    fn of_file(&self, tensors: &[Spec<'_>]) -> Result<(HashMap<String, Flattened>, usize), Vec<Misfit>> {
+        let (mut found, mut by_shape, mut misfits) = (HashMap::new(), 0, Vec::new());
+        misfits.extend(self.extents.and_then(|extents| several(tensors, extents.inputs())));
+        for spec in tensors.iter().filter(|spec| role(spec).0 == Role::InnerProduct) {
+            let name = data_name(&spec.tensor.name);
+            let named = self.layers.get(name).or_else(|| self.layers.get(name.strip_suffix("/0")?));
+            let Some(extents) = named.copied().or(self.extents).filter(|own| has_columns(spec, own.inputs())) else {
+                continue;
+            };
+            by_shape += usize::from(role(spec).1 == By::Shape);
+            found.insert(data_name(spec.entry.name()).to_owned(), Flattened::Columns(extents));
+        }
+        if misfits.is_empty() { Ok((found, by_shape)) } else { Err(misfits) }
     }
 }
 
@@ -55,8 +142,10 @@ impl Transform for FcFrom {
     }
 
     fn settings(&self) -> Value {
-        let [channels, height, width] = self.extents;
-        let mut settings = json!({ "channels": channels, "height": height, "width": width });
+        let mut settings = self.extents.map_or(json!({}), |extents| json!(extents));
+        if !self.layers.is_empty() {
+            settings["layers"] = json!(self.layers);
+        }
         if let Some(tensors) = &self.tensors {
             settings["tensors"] = json!(tensors);
         }
@@ -64,50 +153,53 @@ impl Transform for FcFrom {
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
-        let [channels, height, width] = self.extents;
-        let inputs = channels * height * width;
-        let named: Option<HashSet<&str>> = self.tensors.as_ref().map(|all| all.iter().map(|name| &**name).collect());
-        let mut misfits = lacking(self.tensors.as_deref().unwrap_or_default(), tensors);
-        let net = if named.is_none() { wired(context)? } else { None };
-        let (stay, refused) = net.as_ref().map(|net| of_net(net, tensors, inputs)).unwrap_or_default();
-        misfits.extend(refused);
-        if named.is_none() && net.is_none() {
-            misfits.extend(several(tensors, inputs));
-        }
-        let (mut by_shape, mut count) = (0, 0);
-        let made = tensors.iter().enumerate().map(|(place, spec)| {
-            let same = Made::same(place, spec);
-            let (is_meant, by) = match &named {
-                Some(named) => (named.contains(&*spec.tensor.name), By::Type),
-                None => (role(spec).0 == Role::InnerProduct && !stay.contains(&place), role(spec).1),
-            };
-            match *spec.tensor.shape.dims() {
-                [rows, columns] | [1, 1, rows, columns] if is_meant && columns == inputs => {
-                    count += 1;
-                    by_shape += usize::from(by == By::Shape);
-                    let order = Reorder::permuted(&[rows, channels, height, width], &[0, 2, 3, 1]);
-                    let change =
-                        format!("columns permuted from {channels}\u{d7}{height}\u{d7}{width} to channels last");
-                    Made::computed(spec.tensor.clone(), vec![place], order).with_change(change)
-                }
-                _ if is_meant && named.is_some() => {
-                    let problem = format!("has shape {}, and is no matrix of {inputs} columns", spec.tensor.shape);
-                    misfits.push(Misfit::new(&spec.tensor.name, problem));
-                    same
-                }
-                _ => same,
+        let mut notes = Vec::new();
+        let net = if self.tensors.is_none() { wired(context).map_err(|misfit| vec![misfit])? } else { None };
+        let found = match (&self.tensors, net) {
+            (Some(named), _) => self.of_names(named, tensors)?,
+            (None, Some(net)) => of_net(self, &net, tensors, &mut notes)?,
+            (None, None) => {
+                let (found, by_shape) = self.of_file(tensors)?;
+                notes.extend(guessed(by_shape, "weights of inner products"));
+                found
             }
+        };
+        if found.is_empty() {
+            let all = self.extents.iter().chain(self.layers.values()).map(|extents| extents.inputs().to_string());
+            let inputs: BTreeSet<String> = all.collect();
+            let inputs = inputs.into_iter().collect::<Vec<_>>().join(" or ");
+            return Err(vec![Misfit::about_all(format!("no weights of an inner product have {inputs} inputs"))]);
+        }
+        let made = tensors.iter().enumerate().map(|(place, spec)| {
+            let found = found.get(data_name(spec.entry.name()));
+            found.and_then(|found| found.permuted(place, spec)).unwrap_or_else(|| Made::same(place, spec))
         });
         let mut outcome: Outcome = made.collect();
-        if count == 0 && misfits.is_empty() {
-            misfits.push(Misfit::about_all(format!("no weights of an inner product have {inputs} inputs")));
-        }
-        outcome.notes.extend(guessed(by_shape, "weights of inner products"));
-        let behind = |place: &usize| {
-            format!("{:?} stays: its inputs are those of another inner product", tensors[*place].tensor.name)
+        outcome.notes.extend(notes);
+        Ok(outcome)
+    }
+
+    fn follows_net(&self) -> bool {
+        self.tensors.is_none()
+    }
+}
+
+impl Flattened {
+    /// The tensor with its flattened axis permuted; `None` if it has no such axis.
+    fn permuted(&self, place: usize, spec: &Spec<'_>) -> Option<Made> {
+        let (Self::Columns(extents) | Self::Vector(extents)) = *self;
+        let Extents { channels, height, width } = extents;
+        let (order, what) = match (self, spec.tensor.shape.dims()) {
+            (Self::Columns(_), [rows, _] | [1, 1, rows, _]) => {
+                (Reorder::permuted(&[*rows, channels, height, width], &[0, 2, 3, 1]), "columns permuted")
+            }
+            (Self::Vector(_), _) if spec.tensor.shape.count() == extents.inputs() => {
+                (Reorder::permuted(&[channels, height, width], &[1, 2, 0]), "permuted")
+            }
+            _ => return None,
         };
-        outcome.notes.extend(stay.iter().map(behind));
-        if misfits.is_empty() { Ok(outcome) } else { Err(misfits) }
+        let change = format!("{what} from {channels}\u{d7}{height}\u{d7}{width} to channels last");
+        Some(Made::computed(spec.tensor.clone(), vec![place], order).with_change(change))
     }
 }
 
@@ -116,43 +208,10 @@ fn has_columns(spec: &Spec<'_>, inputs: usize) -> bool {
     matches!(*spec.tensor.shape.dims(), [_, columns] | [1, 1, _, columns] if columns == inputs)
 }
 
-/// Among the inner products with this many inputs: the places of those that stay because they follow another inner
-/// product, and those that cannot be permuted, with the reason.
-fn of_net(net: &Net, tensors: &[Spec<'_>], inputs: usize) -> (Vec<usize>, Vec<Misfit>) {
-    let (mut stay, mut misfits) = (Vec::new(), Vec::new());
-    let places: HashMap<&str, usize> =
-        tensors.iter().enumerate().map(|(place, spec)| (spec.entry.name(), place)).collect();
-    for (layer, source) in sources(net).into_iter().filter(|(layer, _)| layer.kind == LayerKind::InnerProduct) {
-        let Some(place) = layer.tensor(Of::Weight).and_then(|name| places.get(name)).copied() else { continue };
-        let spec = &tensors[place];
-        let is_turned = layer.transpose && spec.tensor.shape.dims().contains(&inputs);
-        if !is_turned && !has_columns(spec, inputs) {
-            continue;
-        }
-        let problem = match source {
-            Source::Vector => {
-                stay.push(place);
-                continue;
-            }
-            _ if is_turned => "has its weights as input \u{d7} output (transpose: true)".to_owned(),
-            Source::Spatial if layer.axis == 1 => continue,
-            Source::Spatial => format!("flattens from axis {} on", layer.axis),
-            Source::Input => "reads the net's input, not a convolution or a pooling".to_owned(),
-            Source::Mixed(mixed, _) => format!("reads {:?}, a {}", mixed.name, mixed.type_name),
-        };
-        // The columns of a transposed matrix are its outputs, so naming it would permute the wrong axis.
-        let how = if is_turned { "" } else { "; `blob transpose FILE TENSOR --fc-from` permutes one by its name" };
-        let named = format!("{problem}{how}");
-        misfits.push(Misfit::new(&spec.tensor.name, named));
-    }
-    (stay, misfits)
-}
-
 /// Without a net, it is clear which matrix follows the flattening only if there is just one.
 fn several(tensors: &[Spec<'_>], inputs: usize) -> Option<Misfit> {
     let all = tensors.iter().filter(|spec| role(spec).0 == Role::InnerProduct && has_columns(spec, inputs));
-    let names: BTreeSet<&str> =
-        all.map(|spec| spec.tensor.name.strip_suffix(".diff").unwrap_or(&spec.tensor.name)).collect();
+    let names: BTreeSet<&str> = all.map(|spec| data_name(&spec.tensor.name)).collect();
     let names: Vec<String> = names.into_iter().map(|name| format!("{name:?}")).collect();
     (names.len() > 1).then(|| {
         let (names, how) = (names.join(", "), "`blob transpose FILE TENSOR --fc-from` permutes one");

@@ -5,6 +5,7 @@
 //! valid.
 
 mod find;
+mod side;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,9 @@ use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 use super::tally::Amount;
 use super::values::{Compute, Inputs, Stream};
 
-pub use find::Refusal;
+use side::{Run, Side};
+
+pub use find::{Refusal, RefusalKind};
 pub(super) use find::{is_by_channel, scale_after};
 
 /// Folds normalisations into the layers before them.
@@ -54,18 +57,6 @@ struct Folded {
     /// The factors and summands of the Scale layer.
     scale: Option<String>,
     shift: Option<String>,
-}
-
-/// The axis of the weights that runs over the output channels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Side {
-    /// In the first axis.
-    First,
-    /// In the last axis.
-    Last,
-    /// In the second axis, in groups along the first one.
-    Second { groups: u64 },
 }
 
 /// The number of tensors that a fold may use besides weight and bias.
@@ -150,6 +141,10 @@ impl Transform for Fold {
         Ok(outcome)
     }
 
+    fn follows_net(&self) -> bool {
+        true
+    }
+
     fn is_idle(&self) -> bool {
         self.layers.is_empty()
     }
@@ -172,7 +167,10 @@ impl FoldPlan {
         let weight = places.find(&folded.weight).ok_or_else(|| vec![lacks(&folded.weight)])?;
         let mut misfits = Vec::new();
         let spec = &tensors[weight].tensor;
-        let Some(channels) = channels(folded.side, &spec.shape).filter(|_| spec.dtype.is_float()) else {
+        let channels = folded.side.channels(&spec.shape);
+        // A weight without values may have any number of channels.
+        let channels = channels.filter(|channels| spec.dtype.is_float() && *channels <= spec.shape.count());
+        let Some(channels) = channels else {
             return Err(vec![Misfit::new(
                 &folded.weight,
                 format!("is {} of {}, and cannot be folded into", spec.shape, spec.dtype),
@@ -236,7 +234,7 @@ impl FoldPlan {
         let spec = &tensors[weight].tensor;
         let (from, inputs) = with(Some(weight));
         let norm = Norm { inputs, eps: folded.eps, channels };
-        let scaled = Scaled { norm, run: run(folded.side, &spec.shape) };
+        let scaled = Scaled { norm, run: folded.side.run(&spec.shape) };
         let mut made = vec![Made::computed(spec.clone(), from, scaled).with_change(change.clone())];
         let (from, inputs) = with(bias);
         let shifted = Shifted { norm: Norm { inputs, eps: folded.eps, channels }, has_bias: bias.is_some() };
@@ -259,48 +257,6 @@ impl FoldPlan {
             }
         }
         self.made.entry(weight).or_default().splice(0..0, made);
-    }
-}
-
-/// How many output channels weights have.
-fn channels(side: Side, shape: &Shape) -> Option<usize> {
-    let dims = shape.dims();
-    match side {
-        Side::First => dims.first().copied(),
-        Side::Last => dims.last().copied().filter(|_| dims.len() > 1),
-        Side::Second { groups } => {
-            let groups = usize::try_from(groups).ok().filter(|groups| *groups > 0)?;
-            (dims.len() >= 2 && dims[0].is_multiple_of(groups)).then(|| dims[1].checked_mul(groups)).flatten()
-        }
-    }
-}
-
-/// How the channels lie in the weights: a channel has runs of `inner` values, `per` channels take turns, and each
-/// `group` of values has other channels.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    inner: usize,
-    per: usize,
-    group: usize,
-}
-
-fn run(side: Side, shape: &Shape) -> Run {
-    let dims = shape.dims();
-    let inner = |axes: usize| dims[axes..].iter().product::<usize>().max(1);
-    match side {
-        Side::First => Run { inner: inner(1), per: dims[0], group: shape.count().max(1) },
-        Side::Last => Run { inner: 1, per: dims[dims.len() - 1], group: shape.count().max(1) },
-        Side::Second { groups } => {
-            let group = shape.count() / (groups as usize).max(1);
-            Run { inner: inner(2), per: dims[1], group: group.max(1) }
-        }
-    }
-}
-
-impl Run {
-    /// The channel of the value at `index`.
-    fn channel(self, index: usize) -> usize {
-        index / self.inner % self.per + index / self.group * self.per
     }
 }
 
@@ -333,6 +289,10 @@ impl Norm {
             None => 1.0,
         };
         let by = if factor == 0.0 { 0.0 } else { 1.0 / factor };
+        if factor == 0.0 {
+            let what = "values became 0 before the fold: the layer's factor is 0, so no statistics were gathered";
+            inputs.report(Amount::Lost(self.channels as u64), what);
+        }
         let (mean, variance) = (part(MEAN, 0.0)?, part(VARIANCE, 1.0)?);
         let (gamma, beta, scale, shift) = (part(GAMMA, 1.0)?, part(BETA, 0.0)?, part(SCALE, 1.0)?, part(SHIFT, 0.0)?);
         let is_normal = self.inputs[VARIANCE].is_some();

@@ -2,12 +2,14 @@
 //!
 //! An MXNet BatchNorm with `fix_gamma`, the default, computes with gamma = 1 whatever its file holds.
 
+use std::collections::{HashMap, HashSet};
+
 use blob_io::Checkpoint;
-use blob_io::net::{Layer, Role};
+use blob_io::net::{Layer, LayerKind, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::bound::{Bound, listed};
+use super::bound::{Bound, bare, listed};
 use super::small::{Ones, Places, layers};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
@@ -21,6 +23,9 @@ pub struct FixGamma {
     /// The gammas that belong to no layer of the net.
     #[serde(skip)]
     unknown: Vec<String>,
+    /// The gammas that one layer takes as 1 and another as stored, with both layers.
+    #[serde(skip)]
+    shared: Vec<(String, String, String)>,
 }
 
 impl FixGamma {
@@ -29,13 +34,26 @@ impl FixGamma {
     pub fn of(net: Option<&Bound<'_>>, checkpoint: &Checkpoint) -> Self {
         let Some(net) = net else {
             let is_mxnet = checkpoint.format().is_mxnet();
-            let is_undescribed = is_mxnet && checkpoint.names().any(|name| name.ends_with("gamma"));
-            return Self { gammas: Vec::new(), is_undescribed, unknown: Vec::new() };
+            let names: HashSet<&str> = checkpoint.names().map(bare).collect();
+            // The slopes of a PReLU are called gamma, too.
+            let is_norm = |stem: &str| {
+                ["moving_mean", "running_mean"].iter().any(|mean| names.contains(&*format!("{stem}{mean}")))
+            };
+            let is_undescribed = is_mxnet && names.iter().any(|name| name.strip_suffix("gamma").is_some_and(is_norm));
+            return Self { gammas: Vec::new(), is_undescribed, unknown: Vec::new(), shared: Vec::new() };
         };
         let fixed = net.layers().filter(|layer: &&Layer| layer.fix_gamma);
         let gammas = fixed.filter_map(|layer| net.tensor(layer, Role::Weight).map(str::to_owned)).collect();
         let unknown = net.uncovered().iter().filter_map(|norm| norm.gamma.clone()).collect();
-        Self { gammas, is_undescribed: false, unknown }
+        let used = |layer: &&Layer| layer.kind == LayerKind::BatchNorm && !layer.fix_gamma;
+        let used = net.layers().filter(used).filter_map(|layer| Some((net.tensor(layer, Role::Weight)?, &*layer.name)));
+        let used: HashMap<&str, &str> = used.collect();
+        let fixed = net.layers().filter(|layer| layer.fix_gamma);
+        let both = fixed.filter_map(|layer| {
+            let gamma = net.tensor(layer, Role::Weight)?;
+            Some((gamma.to_owned(), layer.name.clone(), (*used.get(gamma)?).to_owned()))
+        });
+        Self { gammas, is_undescribed: false, unknown, shared: both.collect() }
     }
 
     /// The names in the file of the gammas that are set.
@@ -55,6 +73,18 @@ impl Transform for FixGamma {
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
+        let shared = self.shared.iter().map(|(gamma, fixed, used)| {
+            Misfit::new(
+                gamma,
+                format!(
+                    "is 1 for {fixed:?}, which has fix_gamma, and as stored for {used:?}: one tensor cannot be both"
+                ),
+            )
+        });
+        let shared: Vec<Misfit> = shared.collect();
+        if !shared.is_empty() {
+            return Err(shared);
+        }
         let mut is_fixed = vec![false; tensors.len()];
         self.gammas.iter().filter_map(|name| places.find(name)).for_each(|place| is_fixed[place] = true);
         let made = tensors.iter().enumerate().map(|(place, spec)| match is_fixed[place] {
@@ -75,8 +105,12 @@ impl Transform for FixGamma {
         }
         Ok(match is_fixed.iter().filter(|is| **is).count() {
             0 => outcome,
-            count => outcome.with_note(format!("fix-gamma: gamma of {count} {} set to 1", layers(count))),
+            count => outcome.with_notice(format!("fix-gamma: gamma of {count} {} set to 1", layers(count))),
         })
+    }
+
+    fn follows_net(&self) -> bool {
+        true
     }
 
     fn is_idle(&self) -> bool {

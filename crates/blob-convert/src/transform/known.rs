@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::bn::BatchNorm;
 use super::dtype::Dtype;
+use super::eps::Eps;
 use super::fc_from::FcFrom;
 use super::fold::Fold;
 use super::gamma::FixGamma;
@@ -31,7 +32,8 @@ const KNOWN: &[(&str, Read)] = &[
     ("rgb", |_| Some(Arc::new(Rgb))),
     ("fc-from", |settings| Some(Arc::new(FcFrom::read(settings)?))),
     ("permute", |settings| Some(Arc::new(Permute::read(settings)?))),
-    ("layout", |settings| Some(Arc::new(Layout::read(settings)?))),
+    ("layout", |settings| Layout::read(settings)),
+    ("eps", |settings| Some(Arc::new(Eps::deserialize(settings).ok()?))),
     ("dtype", |settings| Some(Arc::new(Dtype::read(settings)?))),
     ("names", |settings| Some(Arc::new(Names::deserialize(settings).ok()?))),
 ];

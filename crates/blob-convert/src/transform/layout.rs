@@ -1,22 +1,26 @@
-//! `layout`: permutes the axes of convolution weights.
+//! `layout`: permutes weights to the axes that another framework stores them in.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use blob_core::Shape;
-use blob_io::net::{self, LayerKind};
+use blob_io::net::{Layer, LayerKind};
 use serde_json::{Value, json};
 
 use super::reorder::Reorder;
-use super::role::{By, Role, guessed, role};
+use super::role::{By, Role, Roles, guessed};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
-/// Permutes the weights of convolutions, which Caffe, MXNet and PyTorch store as outputs × inputs/groups × height ×
-/// width.
+/// Permutes the weights of convolutions and of fully connected layers to another framework's axes.
+///
+/// Caffe, MXNet and PyTorch store convolutions as outputs × inputs/groups × height × width, unless a net of MXNet's
+/// says NHWC: outputs × height × width × inputs; matrices as outputs × inputs, unless a net of Caffe's says
+/// `transpose`. Where the net that is followed says so, the stored order is known.
 ///
 /// Weights of deconvolutions, inputs × outputs/groups × height × width, are permuted by the same axes: `hwio` is then
-/// height × width × outputs × inputs, as in TensorFlow. If the file's own net says that a convolution is depthwise,
-/// `hwio` is TensorFlow's height × width × channels × outputs per channel. Weights that do not have four axes are left
-/// alone.
+/// height × width × outputs × inputs, as in TensorFlow. If the net says that a convolution is depthwise, `hwio` is
+/// TensorFlow's height × width × channels × outputs per channel. Weights of convolutions that do not have four axes are
+/// left alone. With `hwio`, matrices become TensorFlow's inputs × outputs, without the leading ones of Caffe before
+/// 2015.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Layout {
@@ -42,18 +46,15 @@ impl Layout {
         }
     }
 
-    /// The axis of OIHW that each of its axes is.
-    fn axes(self) -> [usize; 4] {
-        match self {
-            Self::Oihw => [0, 1, 2, 3],
-            Self::Hwio => [2, 3, 1, 0],
-            Self::Ohwi => [0, 2, 3, 1],
-        }
+    /// Whether matrices are inputs × outputs.
+    fn is_by_inputs(self) -> bool {
+        self == Self::Hwio
     }
 
-    pub(super) fn read(settings: &Value) -> Option<Self> {
+    pub(super) fn read(settings: &Value) -> Option<Arc<dyn Transform>> {
         let to = settings["to"].as_str()?;
-        Self::ALL.iter().copied().find(|layout| layout.order() == to)
+        let layout = Self::ALL.iter().copied().find(|layout| layout.order() == to)?;
+        Some(if settings["matrices"] == true { Arc::new(layout) } else { Arc::new(OfConvolutions(layout)) })
     }
 }
 
@@ -63,57 +64,127 @@ impl Transform for Layout {
     }
 
     fn settings(&self) -> Value {
-        json!({ "to": self.order() })
+        json!({ "to": self.order(), "matrices": true })
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
-        let (mut by_shape, mut others, mut count) = (0, 0, 0);
-        let depthwise = if *self == Self::Hwio { depthwise(context)? } else { HashMap::new() };
+        self.planned(tensors, context, &[Role::Convolution, Role::InnerProduct])
+    }
+
+    fn follows_net(&self) -> bool {
+        true
+    }
+}
+
+/// The layout of convolutions alone, as receipts without `matrices` have it.
+#[derive(Debug)]
+struct OfConvolutions(Layout);
+
+impl Transform for OfConvolutions {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn settings(&self) -> Value {
+        json!({ "to": self.0.order() })
+    }
+
+    fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+        self.0.planned(tensors, context, &[Role::Convolution])
+    }
+
+    fn follows_net(&self) -> bool {
+        true
+    }
+}
+
+impl Layout {
+    fn planned(self, tensors: &[Spec<'_>], context: &Context<'_>, of: &[Role]) -> Result<Outcome, Vec<Misfit>> {
+        let roles = Roles::of(context).map_err(|misfit| vec![misfit])?;
+        let (mut by_shape, mut others, mut count) = ([0, 0], 0, 0);
         let made = tensors.iter().enumerate().map(|(place, spec)| {
-            let same = Made::same(place, spec);
-            let (Role::Convolution, by) = role(spec) else { return same };
-            let dims = spec.tensor.shape.dims();
-            if dims.len() != 4 {
-                others += 1;
-                return same;
-            }
-            count += 1;
-            by_shape += usize::from(by == By::Shape);
-            let made = permuted(place, spec, dims, &self.axes());
-            // A diff belongs to the same layer as its data.
-            let name = spec.entry.name();
-            let groups =
-                depthwise.get(name.strip_suffix(".diff").unwrap_or(name)).map(|groups| groups.unwrap_or(dims[0]));
-            match groups.and_then(|groups| by_channel(dims, groups)) {
-                // The outputs of one channel are adjacent, so only the shape differs.
-                Some(shape) => {
-                    made.reshaped(shape).with_change("permuted from oihw to hwcm, of a depthwise convolution")
+            let layer = roles.layer(spec).map(|(layer, _)| layer);
+            let (role, by) = roles.role(spec);
+            let role = if of.contains(&role) { role } else { Role::Other };
+            let made = match role {
+                Role::Convolution => {
+                    let made = self.convolution(place, spec, layer);
+                    others += usize::from(made.is_none());
+                    count += usize::from(made.is_some());
+                    made
                 }
-                None => made.with_change(format!("permuted from oihw to {}", self.order())),
-            }
+                Role::InnerProduct => {
+                    count += 1;
+                    self.matrix(place, spec, layer)
+                }
+                Role::Other => None,
+            };
+            let is_guess = by == By::Shape && made.as_ref().is_some_and(|made| !made.changes.is_empty());
+            by_shape[usize::from(role == Role::InnerProduct)] += usize::from(is_guess);
+            made.unwrap_or_else(|| Made::same(place, spec))
         });
         let mut outcome: Outcome = made.collect();
-        outcome.notes.extend(guessed(by_shape, "weights of convolutions"));
+        outcome.notes.extend(guessed(by_shape[0], "weights of convolutions"));
+        outcome.notes.extend(guessed(by_shape[1], "weights of inner products"));
         if others > 0 {
             outcome = outcome.with_note(format!("weights of convolutions that have not four axes stay: {others}"));
         }
         Ok(if count == 0 { outcome.with_note("there are no weights of convolutions to permute") } else { outcome })
     }
+
+    /// The weights of a convolution; `None` where their axes have no place in the layout.
+    fn convolution(self, place: usize, spec: &Spec<'_>, layer: Option<&Layer>) -> Option<Made> {
+        let dims = spec.tensor.shape.dims();
+        let stored = if layer.is_some_and(|layer| layer.channels_last) { Self::Ohwi } else { Self::Oihw };
+        if dims.len() != 4 {
+            let turns_back = self == Self::Oihw && stored == Self::Ohwi && dims.len() > 2;
+            return turns_back.then(|| {
+                let axes: Vec<usize> = [0, dims.len() - 1].into_iter().chain(1..dims.len() - 1).collect();
+                permuted(place, spec, dims, &axes)
+                    .with_change("input channels permuted from the last axis to the second")
+            });
+        }
+        // A diff belongs to the same layer as its data.
+        let groups = layer.and_then(|layer| groups(layer, dims[0])).filter(|_| self == Self::Hwio);
+        let axis = |letter: char| stored.order().find(letter).unwrap_or_default();
+        let axes: Vec<usize> = self.order().chars().map(axis).collect();
+        let oihw: Vec<usize> = Self::Oihw.order().chars().map(|letter| dims[axis(letter)]).collect();
+        let (from, to) = (stored.order(), self.order());
+        let made = permuted(place, spec, dims, &axes);
+        Some(match groups.and_then(|groups| by_channel(&oihw, groups)) {
+            // The outputs of one channel are adjacent, so only the shape differs.
+            Some(shape) => {
+                made.reshaped(shape).with_change(format!("permuted from {from} to hwcm, of a depthwise convolution"))
+            }
+            None if stored == self => Made::same(place, spec),
+            None => made.with_change(format!("permuted from {from} to {to}")),
+        })
+    }
+
+    /// The weights of an inner product; `None` where they have the layout's order, or no two axes.
+    fn matrix(self, place: usize, spec: &Spec<'_>, layer: Option<&Layer>) -> Option<Made> {
+        let (by_inputs, is_turned) = (layer.is_some_and(|layer| layer.transpose), self.is_by_inputs());
+        let [rows, columns] = *spec.tensor.shape.dims().strip_prefix(&[1, 1]).unwrap_or(spec.tensor.shape.dims())
+        else {
+            return None;
+        };
+        if by_inputs == is_turned {
+            return None;
+        }
+        let to = if is_turned { "inputs \u{d7} outputs" } else { "outputs \u{d7} inputs" };
+        Some(permuted(place, spec, &[rows, columns], &[1, 0]).with_change(format!("transposed to {to}")))
+    }
 }
 
-/// Maps the names of grouped convolutions' weights to the number of groups, from the file's own net; `None` if the
-/// layer's type implies one group per channel.
-fn depthwise(context: &Context<'_>) -> Result<HashMap<String, Option<usize>>, Vec<Misfit>> {
-    let net = context.checkpoint().net().map_err(|e| vec![Misfit::about_all(e.to_string())])?.unwrap_or_default();
-    let layers = net.layers().iter().filter(|layer| layer.kind == LayerKind::Convolution);
-    let weights = layers.filter_map(|layer| {
-        let groups = match &*layer.type_name {
-            name if name.contains("Depthwise") => None,
-            _ => Some(usize::try_from(layer.group).ok().filter(|groups| *groups > 1)?),
-        };
-        Some((layer.tensor(net::Role::Weight)?.to_owned(), groups))
-    });
-    Ok(weights.collect())
+/// The number of groups of a convolution in groups. The type of some layers implies one group per channel.
+fn groups(layer: &Layer, outputs: usize) -> Option<usize> {
+    if layer.kind != LayerKind::Convolution {
+        return None;
+    }
+    if layer.type_name.contains("Depthwise") {
+        return Some(outputs);
+    }
+    usize::try_from(layer.group).ok().filter(|groups| *groups > 1)
 }
 
 /// TensorFlow's shape for the weights of a depthwise convolution: height, width, channels, outputs per channel.

@@ -16,14 +16,26 @@ use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Names {
     map: BTreeMap<String, String>,
+    /// The modules of normalisations that need another eps than PyTorch gives them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    eps: Vec<OfEps>,
+    #[serde(skip)]
+    follows_net: bool,
     #[serde(skip)]
     notes: Vec<String>,
+}
+
+/// The modules that have an eps.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct OfEps {
+    eps: f64,
+    modules: Vec<String>,
 }
 
 impl Names {
     /// A map from old names to new ones.
     pub fn new(map: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { map: map.into_iter().collect(), notes: Vec::new() }
+        Self { map: map.into_iter().collect(), ..Self::default() }
     }
 }
 
@@ -53,7 +65,12 @@ impl Transform for Names {
         });
         let mut outcome: Outcome = made.collect();
         outcome.notes.clone_from(&self.notes);
+        outcome.notes.extend(self.eps.iter().map(torch::of_eps));
         Ok(outcome)
+    }
+
+    fn follows_net(&self) -> bool {
+        self.follows_net
     }
 
     fn is_idle(&self) -> bool {

@@ -5,6 +5,7 @@
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::Error;
 
+use super::small::ready;
 use super::values::{Compute, Inputs, Stream};
 
 /// The bytes per block, if the first axis stays first.
@@ -22,8 +23,8 @@ pub(crate) struct Reorder {
 enum Order {
     /// Axis `i` of the result is axis `axes[i]`.
     Permuted(Vec<usize>),
-    /// The second axis is reversed.
-    Backwards,
+    /// This axis is reversed.
+    Backwards(usize),
 }
 
 impl Reorder {
@@ -32,9 +33,9 @@ impl Reorder {
         Self { dims: dims.to_vec(), order: Order::Permuted(axes.to_vec()) }
     }
 
-    /// Reverses the second axis.
-    pub(crate) fn backwards(dims: &[usize]) -> Self {
-        Self { dims: dims.to_vec(), order: Order::Backwards }
+    /// Reverses an axis.
+    pub(crate) fn backwards(dims: &[usize], axis: usize) -> Self {
+        Self { dims: dims.to_vec(), order: Order::Backwards(axis) }
     }
 
     /// The number of rows per block.
@@ -58,10 +59,11 @@ impl Reorder {
                 let permuted = permuted.map_err(|e| Error::Memory { file: String::new(), message: e.to_string() })?;
                 Ok(permuted.data().bytes()?.to_vec())
             }
-            Order::Backwards => {
-                let part = row / self.dims[1].max(1);
-                let rows = bytes.chunks_exact(row.max(1));
-                Ok(rows.flat_map(|row| row.chunks_exact(part.max(1)).rev().flatten().copied()).collect())
+            Order::Backwards(axis) => {
+                let part = self.dims[axis + 1..].iter().product::<usize>() * width;
+                let whole = part * self.dims[*axis];
+                let parts = bytes.chunks_exact(whole.max(1));
+                Ok(parts.flat_map(|parts| parts.chunks_exact(part.max(1)).rev().flatten().copied()).collect())
             }
         }
     }
@@ -80,6 +82,10 @@ fn dtype(width: usize) -> DType {
 impl Compute for Reorder {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
         let width = inputs.specs[0].dtype.size();
+        // The extents of a tensor without values may have any product.
+        if inputs.specs[0].byte_len() == 0 {
+            return Ok(ready(Vec::new()));
+        }
         let row = self.dims.iter().skip(1).product::<usize>() * width;
         let len = (self.rows(row) * row).min(inputs.specs[0].byte_len() as usize);
         inputs.fits(len as u64)?;

@@ -1,17 +1,20 @@
 //! `rgb`: reverses the input channels of the first convolution, so that a net trained on BGR takes RGB images.
 
+use std::collections::HashSet;
+
 use blob_io::net::{LayerKind, Net, Role as Of};
 use serde_json::{Value, json};
 
+use super::bound::Bound;
 use super::reorder::Reorder;
-use super::role::{By, Role, guessed, role};
+use super::role::{By, Role, data_name, guessed, role};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
-use super::wires::{Source, sources, wired};
+use super::wires::{Source, Wire, sources, wired};
 
 /// Reverses the three input channels of the first convolution: Caffe loads images by OpenCV, as BGR.
 ///
-/// If the file describes its net, this applies to every convolution that reads the net's input; otherwise to the first
-/// in the file.
+/// If a net is followed, this applies to every convolution that reads its input, which must reach nothing else;
+/// otherwise to the first one in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Rgb;
 
@@ -25,39 +28,47 @@ impl Transform for Rgb {
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
-        let (first, note) = match wired(context)? {
+        let (first, note) = match wired(context).map_err(|misfit| vec![misfit])? {
             Some(net) => (of_net(&net, tensors)?, None),
             None => of_file(tensors)?,
         };
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             // Its diff is reversed too.
-            let is_first = first.iter().any(|first| {
-                let place = |spec: &Spec<'_>| (spec.entry.position(), spec.entry.index());
-                place(spec) == place(first) && spec.tensor.shape == first.tensor.shape
+            let found = first.iter().find(|(first, _)| {
+                data_name(spec.entry.name()) == data_name(first.entry.name()) && spec.tensor.shape == first.tensor.shape
             });
-            if !is_first {
-                return Made::same(place, spec);
-            }
-            let order = Reorder::backwards(spec.tensor.shape.dims());
+            let Some((_, axis)) = found else { return Made::same(place, spec) };
+            let order = Reorder::backwards(spec.tensor.shape.dims(), *axis);
             Made::computed(spec.tensor.clone(), vec![place], order).with_change("input channels reversed")
         });
         let mut outcome: Outcome = made.collect();
         outcome.notes.extend(note);
         Ok(outcome)
     }
+
+    fn follows_net(&self) -> bool {
+        true
+    }
 }
 
+/// Weights, and their axis of input channels.
+type First<'s, 'a> = (&'s Spec<'a>, usize);
+
 /// The weights of the convolutions that read the net's input.
-fn of_net<'s, 'a>(net: &Net, tensors: &'s [Spec<'a>]) -> Result<Vec<&'s Spec<'a>>, Vec<Misfit>> {
-    let all = sources(net);
+fn of_net<'s, 'a>(net: &Bound<'_>, tensors: &'s [Spec<'a>]) -> Result<Vec<First<'s, 'a>>, Vec<Misfit>> {
+    let all = sources(net.net());
     let (mut first, mut misfits) = (Vec::new(), Vec::new());
-    let is_first = |kind: LayerKind, source: &Source<'_>| kind == LayerKind::Convolution && source.is_input();
-    let shares_with_others = all.iter().any(|(layer, source)| layer.shares_tensors && !is_first(layer.kind, source));
-    for (layer, source) in all.iter().filter(|(_, source)| source.is_input()) {
-        let weight = layer.tensor(Of::Weight);
+    let mut images = HashSet::new();
+    let is_first = |wire: &Wire<'_>| wire.layer.kind == LayerKind::Convolution && wire.source.input().is_some();
+    let shares_with_others = all.iter().any(|wire| wire.layer.shares_tensors && !is_first(wire));
+    for wire in all.iter().filter(|wire| wire.source.input().is_some()) {
+        let layer = wire.layer;
+        let weight = net.tensor(layer, Of::Weight);
         let spec = tensors.iter().find(|spec| Some(spec.entry.name()) == weight);
-        let dims = spec.map(|spec| spec.tensor.shape.dims()).unwrap_or_default();
-        let problem = match (layer.kind, source, spec) {
+        let axis =
+            spec.map_or(1, |spec| if layer.channels_last { spec.tensor.shape.num_axes().saturating_sub(1) } else { 1 });
+        let channels = spec.and_then(|spec| spec.tensor.shape.dims().get(axis));
+        let problem = match (layer.kind, wire.source, spec) {
             (LayerKind::Deconvolution | LayerKind::InnerProduct, ..) => {
                 format!("reads the net's input and is a {}, not a convolution", layer.type_name)
             }
@@ -71,8 +82,9 @@ fn of_net<'s, 'a>(net: &Net, tensors: &'s [Spec<'a>]) -> Result<Vec<&'s Spec<'a>
             (LayerKind::Convolution, _, _) if layer.shares_tensors && shares_with_others => {
                 "reads the net's input, and may share its weights with a layer that does not".to_owned()
             }
-            (LayerKind::Convolution, _, Some(spec)) if dims.get(1) == Some(&3) => {
-                first.push(spec);
+            (LayerKind::Convolution, _, Some(spec)) if channels == Some(&3) => {
+                images.extend(&wire.inputs);
+                first.push((spec, axis));
                 continue;
             }
             (LayerKind::Convolution, _, Some(spec)) => {
@@ -83,14 +95,35 @@ fn of_net<'s, 'a>(net: &Net, tensors: &'s [Spec<'a>]) -> Result<Vec<&'s Spec<'a>
         };
         misfits.push(Misfit::new(&layer.name, problem));
     }
+    misfits.extend(elsewhere(net.net(), &all, &images));
     if first.is_empty() && misfits.is_empty() {
         misfits.push(Misfit::about_all("no convolution reads the net's input"));
     }
     if misfits.is_empty() { Ok(first) } else { Err(misfits) }
 }
 
+/// The layers through which an image reaches the net's output without a convolution: with reversed channels, it would
+/// meet values whose channels are not.
+fn elsewhere(net: &Net, all: &[Wire<'_>], images: &HashSet<usize>) -> Vec<Misfit> {
+    let reading = all.iter().filter(|wire| wire.inputs.iter().any(|input| images.contains(input)));
+    let mut misfits = Vec::new();
+    for wire in reading {
+        let layer = wire.layer;
+        let is_output = |top: &usize| net.readers(*top).next().is_none() && !layer.tops.is_empty();
+        let problem = match layer.kind {
+            LayerKind::Convolution | LayerKind::Deconvolution | LayerKind::InnerProduct => continue,
+            // Its outputs carry the same channels on.
+            _ if wire.is_plain && !layer.tops.iter().any(is_output) => continue,
+            _ if wire.is_plain => format!("is a {} and gives the net's input as an output", layer.type_name),
+            _ => format!("is a {} and reads the net's input, whose channels it would find reversed", layer.type_name),
+        };
+        misfits.push(Misfit::new(&layer.name, problem));
+    }
+    misfits
+}
+
 /// The first convolution weights in the file, with a note if they are recognised by name and shape only.
-fn of_file<'s, 'a>(tensors: &'s [Spec<'a>]) -> Result<(Vec<&'s Spec<'a>>, Option<String>), Vec<Misfit>> {
+fn of_file<'s, 'a>(tensors: &'s [Spec<'a>]) -> Result<(Vec<First<'s, 'a>>, Option<String>), Vec<Misfit>> {
     let is_weight = |spec: &&Spec<'_>| role(spec).0 == Role::Convolution;
     let Some(first) = tensors.iter().find(is_weight) else {
         return Err(vec![Misfit::about_all("there are no weights of a convolution")]);
@@ -104,7 +137,7 @@ fn of_file<'s, 'a>(tensors: &'s [Spec<'a>]) -> Result<(Vec<&'s Spec<'a>>, Option
         }
         None => {
             return Ok((
-                vec![first],
+                vec![(first, 1)],
                 guessed(usize::from(role(first).1 == By::Shape), "the weights of the first convolution"),
             ));
         }

@@ -1,9 +1,14 @@
 //! The role of a tensor in its layer: weights of a convolution, weights of an inner product, or other.
 //!
-//! Known by the layer's type if the file has it, otherwise guessed from name and shape; the caller adds a note about
-//! guesses.
+//! The net that is followed says it; else the layer's type, if the file has it; otherwise it is guessed from name and
+//! shape, and the caller adds a note about guesses.
 
-use super::step::Spec;
+use std::collections::HashMap;
+
+use blob_io::net::{self, Layer, LayerKind};
+
+use super::bound::Bound;
+use super::step::{Context, Misfit, Spec};
 
 /// The role of a tensor in its layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +23,57 @@ pub(crate) enum Role {
 /// How the role is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
+    /// The net, or the layer's type.
     Type,
     Shape,
 }
 
-/// The role of a tensor, or of the data of a diff.
-pub(crate) fn role(spec: &Spec<'_>) -> (Role, By) {
+/// What the net that is followed says of a file's tensors.
+#[derive(Debug, Default)]
+pub(super) struct Roles<'a>(HashMap<&'a str, (&'a Layer, net::Role)>);
+
+impl<'a> Roles<'a> {
+    pub(super) fn of(context: &Context<'a>) -> Result<Self, Misfit> {
+        let Some(net) = context.net()? else { return Ok(Self::default()) };
+        let bound = Bound::new(net.net(), context.checkpoint());
+        let mut roles = HashMap::new();
+        for layer in net.net().layers() {
+            roles.extend(bound.tensors(layer).map(|(role, name)| (name, (layer, role))));
+        }
+        Ok(Self(roles))
+    }
+
+    /// The layer that a tensor, or the data of a diff, belongs to, and its role there.
+    pub(super) fn layer(&self, spec: &Spec<'_>) -> Option<(&'a Layer, net::Role)> {
+        self.0.get(data_name(spec.entry.name())).copied()
+    }
+
+    /// The role of a tensor, or of the data of a diff.
+    pub(super) fn role(&self, spec: &Spec<'_>) -> (Role, By) {
+        match self.layer(spec) {
+            Some((layer, net::Role::Weight)) if is_spatial(layer) => (Role::Convolution, By::Type),
+            Some((Layer { kind: LayerKind::InnerProduct, .. }, net::Role::Weight)) => (Role::InnerProduct, By::Type),
+            // Forks have convolutions that a net does not know as such; their types say it.
+            Some((layer, _)) if layer.kind != LayerKind::Other || spec.entry.layer_type().is_none() => {
+                (Role::Other, By::Type)
+            }
+            _ => role(spec),
+        }
+    }
+}
+
+/// Whether a layer is a convolution or a deconvolution.
+pub(super) fn is_spatial(layer: &Layer) -> bool {
+    matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution)
+}
+
+/// A name without the ending of a diff.
+pub(super) fn data_name(name: &str) -> &str {
+    name.strip_suffix(".diff").unwrap_or(name)
+}
+
+/// The role of a tensor, or of the data of a diff, where no net says it.
+pub(super) fn role(spec: &Spec<'_>) -> (Role, By) {
     let Some(layer) = spec.entry.layer_type().filter(|layer| !layer.is_empty()) else {
         return (by_shape(spec), By::Shape);
     };
@@ -41,11 +91,15 @@ pub(crate) fn is_convolution(layer: &str) -> bool {
     layer.contains("Convolution") || layer.contains("Deconvolution")
 }
 
+/// Parts of the names of matrices that are no weights of an inner product: tables of vectors, recurrent layers.
+const NO_PRODUCT: [&str; 4] = ["embed", "i2h_weight", "h2h_weight", "h2r_weight"];
+
 fn by_shape(spec: &Spec<'_>) -> Role {
-    let name = spec.tensor.name.strip_suffix(".diff").unwrap_or(&spec.tensor.name);
+    let name = data_name(&spec.tensor.name);
     let is_weight = name.ends_with("weight") || name.ends_with("/0");
+    let is_product = || !NO_PRODUCT.iter().any(|part| name.contains(part));
     match (is_weight, spec.tensor.shape.dims()) {
-        (true, [_, _] | [1, 1, _, _]) => Role::InnerProduct,
+        (true, [_, _] | [1, 1, _, _]) if is_product() => Role::InnerProduct,
         (true, [_, _, _, _]) => Role::Convolution,
         _ => Role::Other,
     }

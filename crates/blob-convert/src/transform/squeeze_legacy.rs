@@ -4,9 +4,10 @@
 //! accepts these shapes (`ShapeEquals`); other frameworks do not.
 
 use blob_core::Shape;
+use blob_io::net::{Layer, Role as Of};
 use serde_json::{Value, json};
 
-use super::role::{Role, guessed, is_convolution, role};
+use super::role::{Role, Roles, guessed, is_convolution};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
 /// Layers whose weights are matrices, with the indices of these blobs.
@@ -28,16 +29,19 @@ impl Transform for SqueezeLegacy {
         json!({})
     }
 
-    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+    fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+        let roles = Roles::of(context).map_err(|misfit| vec![misfit])?;
         let mut by_shape = 0;
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             let same = Made::same(place, spec);
-            let dims = match spec.entry.layer_type() {
-                Some(layer) if !layer.is_empty() => of_layer(layer, spec),
-                _ => of_name(spec),
+            let typed = spec.entry.layer_type().filter(|layer| !layer.is_empty());
+            let (dims, is_guess) = match (typed, roles.layer(spec)) {
+                (Some(layer), _) => (of_layer(layer, spec.entry.index(), spec), false),
+                (None, Some((layer, role))) => (of_layer(&layer.type_name, index_of(layer, role), spec), false),
+                (None, None) => (of_name(spec, &roles), true),
             };
             let Some(shape) = dims.and_then(|dims| Shape::new(dims).ok()) else { return same };
-            by_shape += usize::from(spec.entry.layer_type().is_none_or(str::is_empty));
+            by_shape += usize::from(is_guess);
             let change = format!("squeezed from {}", spec.tensor.shape);
             same.reshaped(shape).with_change(change)
         });
@@ -47,11 +51,20 @@ impl Transform for SqueezeLegacy {
             None => outcome,
         })
     }
+
+    fn follows_net(&self) -> bool {
+        true
+    }
+}
+
+/// The place of a tensor with this role among those of its layer.
+fn index_of(layer: &Layer, role: Of) -> usize {
+    layer.tensors().position(|(own, _)| own == role).unwrap_or_default()
 }
 
 /// The squeezed extents of a layer's blob, if they differ.
-fn of_layer(layer: &str, spec: &Spec<'_>) -> Option<Vec<usize>> {
-    let (dims, index) = (spec.tensor.shape.dims(), spec.entry.index());
+fn of_layer(layer: &str, index: usize, spec: &Spec<'_>) -> Option<Vec<usize>> {
+    let dims = spec.tensor.shape.dims();
     let matrix = MATRICES.iter().find(|(known, _)| *known == layer);
     match (dims, matrix) {
         ([1, 1, rows, columns], Some((_, places))) if places.contains(&index) => Some(vec![*rows, *columns]),
@@ -64,13 +77,13 @@ fn of_layer(layer: &str, spec: &Spec<'_>) -> Option<Vec<usize>> {
 
 /// The same if the layer's type is unknown. A small square is left alone: it may be the kernel of a one-channel
 /// convolution.
-fn of_name(spec: &Spec<'_>) -> Option<Vec<usize>> {
+fn of_name(spec: &Spec<'_>, roles: &Roles<'_>) -> Option<Vec<usize>> {
     const LARGEST_KERNEL: usize = 11;
     let name = spec.tensor.name.strip_suffix(".diff").unwrap_or(&spec.tensor.name);
     let (_, index) = name.rsplit_once('/')?;
     match spec.tensor.shape.dims() {
         [1, 1, 1, len] if index != "0" && index.parse::<usize>().is_ok() => Some(vec![*len]),
-        [1, 1, rows, columns] if role(spec).0 == Role::InnerProduct => {
+        [1, 1, rows, columns] if roles.role(spec).0 == Role::InnerProduct => {
             (rows != columns || *rows > LARGEST_KERNEL).then(|| vec![*rows, *columns])
         }
         _ => None,

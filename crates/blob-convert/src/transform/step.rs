@@ -10,6 +10,7 @@ use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, TensorSpec};
 use serde_json::Value;
 
+use super::topology::{Followed, Topology};
 use super::values::Compute;
 
 /// Turns the tensors of a file into other tensors.
@@ -27,6 +28,11 @@ pub trait Transform: fmt::Debug + Send + Sync {
     /// # Errors
     /// Every tensor that the transform cannot handle, and why.
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>>;
+
+    /// Whether a net decides what it does: the receipt then names the net in its settings, as `net`.
+    fn follows_net(&self) -> bool {
+        false
+    }
 
     /// Whether it would change nothing and report nothing, so that it can be left out.
     fn is_idle(&self) -> bool {
@@ -49,11 +55,20 @@ pub struct Spec<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     checkpoint: &'a Checkpoint,
+    followed: &'a Followed<'a>,
 }
 
 impl<'a> Context<'a> {
-    pub(crate) fn new(checkpoint: &'a Checkpoint) -> Self {
-        Self { checkpoint }
+    pub(crate) fn new(checkpoint: &'a Checkpoint, followed: &'a Followed<'a>) -> Self {
+        Self { checkpoint, followed }
+    }
+
+    /// The net that the conversion follows, the same for all transforms; `None` where nothing describes one.
+    ///
+    /// # Errors
+    /// A net that cannot be read, or that a receipt names and that is not there.
+    pub fn net(&self) -> Result<Option<&'a Topology>, Misfit> {
+        self.followed.get().map_err(Misfit::about_all)
     }
 
     /// The source, for what its headers say; values are read by a [`Compute`].
@@ -83,6 +98,12 @@ impl Outcome {
     /// Adds a note, which is about no single tensor.
     pub(crate) fn with_note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
+        self
+    }
+
+    /// Adds a notice, which is no warning.
+    pub(crate) fn with_notice(mut self, notice: impl Into<String>) -> Self {
+        self.notices.push(notice.into());
         self
     }
 }

@@ -1,8 +1,7 @@
 //! `torch-layout`: puts values into the order of PyTorch's modules.
 //!
 //! The gates of Caffe's LSTM are input, forget, output, cell (`lstm_unit_layer.cpp` in BVLC/caffe `9b891540`),
-//! PyTorch's input, forget, cell, output; and PyTorch has a second bias, which becomes 0. Weights of fully connected
-//! layers stored as input × output become output × input. A scalar slope gets an axis.
+//! PyTorch's input, forget, cell, output; and PyTorch has a second bias, which becomes 0. A scalar slope gets an axis.
 
 use std::collections::HashSet;
 
@@ -27,6 +26,8 @@ pub struct TorchLayout {
     gates: Vec<String>,
     /// Biases of four gates, each with the name of its second bias.
     second_biases: Vec<(String, String)>,
+    /// Matrices that are transposed; newer receipts have a step `layout` for them.
+    #[serde(default)]
     transposed: Vec<String>,
     slopes: Vec<String>,
 }
@@ -48,7 +49,6 @@ impl TorchLayout {
                     };
                     layout.second_biases.extend(named(Role::Bias).map(second));
                 }
-                LayerKind::InnerProduct if layer.transpose => layout.transposed.extend(named(Role::Weight)),
                 LayerKind::PRelu => layout.slopes.extend(named(Role::Weight)),
                 _ => {}
             }
@@ -116,6 +116,10 @@ impl Transform for TorchLayout {
         if misfits.is_empty() { Ok(made.into_iter().collect()) } else { Err(misfits) }
     }
 
+    fn follows_net(&self) -> bool {
+        true
+    }
+
     fn is_idle(&self) -> bool {
         self.gates.is_empty() && self.transposed.is_empty() && self.slopes.is_empty()
     }
@@ -148,9 +152,11 @@ impl Compute for Transposed {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
         let whole = inputs.whole(0)?;
         let (width, columns) = (inputs.made.dtype.size(), inputs.made.shape.dims()[0]);
+        // A matrix without rows has no values, whatever its number of columns.
+        let columns = if whole.is_empty() { 0 } else { columns };
         let mut turned = Vec::with_capacity(whole.len());
         for column in 0..columns {
-            for row in whole.chunks_exact(columns * width) {
+            for row in whole.chunks_exact((columns * width).max(1)) {
                 turned.extend_from_slice(&row[column * width..][..width]);
             }
         }

@@ -6,68 +6,186 @@ use std::collections::HashMap;
 
 use blob_io::net::{Layer, LayerKind, Net};
 
+use super::bound::Bound;
 use super::step::{Context, Misfit};
 
-/// Layers that mix neither channels nor positions.
+/// Layers that mix neither channels nor positions, of Caffe and its forks, then of MXNet.
 const PLAIN: &[&str] = &[
-    "Split", "ReLU", "Dropout", "Pooling", "Power", "LRN", "Sigmoid", "TanH", "ELU", "AbsVal", "Exp", "Log", "BNLL",
-    "Flatten",
+    "Split",
+    "ReLU",
+    "Dropout",
+    "Pooling",
+    "Power",
+    "LRN",
+    "Sigmoid",
+    "TanH",
+    "ELU",
+    "AbsVal",
+    "Exp",
+    "Log",
+    "BNLL",
+    "ReLU6",
+    "Swish",
+    "Clip",
+    "Interp",
+    "Upsample",
+    "Silence",
+    "Activation",
+    "relu",
+    "sigmoid",
+    "tanh",
+    "hard_sigmoid",
+    "LeakyReLU",
+    "identity",
+    "_copy",
+    "Cast",
+    "cast",
+    "amp_cast",
+    "BlockGrad",
+    "stop_gradient",
+    "clip",
+    "_plus_scalar",
+    "_minus_scalar",
+    "_rminus_scalar",
+    "_mul_scalar",
+    "_div_scalar",
+    "_rdiv_scalar",
+    "_power_scalar",
+    "_maximum_scalar",
+    "_minimum_scalar",
+    "sqrt",
+    "square",
+    "abs",
+    "negative",
+    "exp",
+    "log",
+    "Pooling_v1",
+    "Pad",
+    "pad",
+    "UpSampling",
+    "_contrib_BilinearResize2D",
+    "_contrib_AdaptiveAvgPooling2D",
 ];
+/// Layers that join values of the same shape element by element.
+const JOINING: &[&str] =
+    &["Eltwise", "elemwise_add", "_Plus", "_plus", "_add", "add_n", "ElementWiseSum", "elemwise_mul", "broadcast_add"];
+/// Layers that make one axis of channels and positions.
+const FLATTENING: &[&str] = &["Flatten", "flatten"];
+/// Layers that give an axis of outputs other extents.
+const RESHAPING: &[&str] = &["Reshape", "reshape"];
 /// Layers that take values from their first input only; the others give extents or positions.
-const FIRST: &[&str] = &["ROIPooling", "PSROIPooling", "Crop"];
+const FIRST: &[&str] = &["ROIPooling", "PSROIPooling", "Crop", "_contrib_ROIAlign", "slice_like"];
+/// Layers that take no values, only extents.
+const NONE: &[&str] =
+    &["PriorBox", "_contrib_MultiBoxPrior", "MultiBoxPrior", "shape_array", "zeros_like", "ones_like"];
 
-/// The file's own net, if it says which layer reads what.
-pub(super) fn wired(context: &Context<'_>) -> Result<Option<Net>, Vec<Misfit>> {
-    let net = context.checkpoint().net().map_err(|e| vec![Misfit::about_all(e.to_string())])?;
-    Ok(net.filter(|net| net.layers().iter().any(|layer| !layer.bottoms.is_empty())))
+/// The net that is followed, with the tensors of the file, if it says which layer reads what.
+pub(super) fn wired<'a>(context: &Context<'a>) -> Result<Option<Bound<'a>>, Misfit> {
+    let net = context.net()?.map(super::Topology::net);
+    let net = net.filter(|net| net.layers().iter().any(|layer| !layer.bottoms.is_empty()));
+    let bound = net.map(|net| Bound::new(net, context.checkpoint()));
+    match bound.as_ref().map(Bound::clashes) {
+        Some([clash, ..]) => Err(Misfit::about_all(format!("the net does not fit: {clash}"))),
+        _ => Ok(bound),
+    }
 }
 
 /// Where values come from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source<'n> {
-    /// The net's input.
-    Input,
-    /// A layer with channels and positions: a convolution or a pooling.
-    Spatial,
+    /// An input of the net, with the number of its value.
+    Input(usize),
+    /// A layer with channels and positions: a convolution or a pooling. The flattened value, where they share an axis.
+    Spatial { channels: Option<u64>, flat: Option<usize> },
     /// An inner product.
-    Vector,
-    /// A layer that may mix channels or positions; the flag says whether it reads the net's input.
-    Mixed(&'n Layer, bool),
+    Vector(&'n Layer),
+    /// The outputs of an inner product with several axes.
+    Reshaped(&'n Layer),
+    /// A layer that may mix channels or positions, and the net's input if it reads one.
+    Mixed(&'n Layer, Option<usize>),
 }
 
 impl Source<'_> {
-    pub(super) fn is_input(self) -> bool {
-        matches!(self, Self::Input | Self::Mixed(_, true))
+    /// The net's input that the values come from.
+    pub(super) fn input(self) -> Option<usize> {
+        match self {
+            Self::Input(input) | Self::Mixed(_, Some(input)) => Some(input),
+            _ => None,
+        }
     }
 }
 
+/// One layer and the source of its inputs.
+#[derive(Debug)]
+pub(super) struct Wire<'n> {
+    pub(super) layer: &'n Layer,
+    pub(super) source: Source<'n>,
+    /// The net's inputs among the values that it reads as they are.
+    pub(super) inputs: Vec<usize>,
+    /// Whether it passes its input on without mixing channels.
+    pub(super) is_plain: bool,
+}
+
 /// Every layer with the source of its inputs.
-pub(super) fn sources(net: &Net) -> Vec<(&Layer, Source<'_>)> {
+pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
     let mut values: HashMap<usize, Source<'_>> = HashMap::new();
     let mut all = Vec::new();
     for layer in net.layers() {
-        let read = if FIRST.contains(&&*layer.type_name) { 1 } else { usize::MAX };
-        let from: Vec<Source<'_>> =
-            layer.bottoms.iter().take(read).map(|v| values.get(v).copied().unwrap_or(Source::Input)).collect();
+        let is = |types: &[&str]| types.contains(&&*layer.type_name);
+        let read = match (is(FIRST), is(NONE)) {
+            (_, true) => 0,
+            (true, _) => 1,
+            _ => usize::MAX,
+        };
+        let read = || layer.bottoms.iter().take(read);
+        let from: Vec<Source<'_>> = read().map(|v| values.get(v).copied().unwrap_or(Source::Input(*v))).collect();
+        let inputs: Vec<usize> = from
+            .iter()
+            .filter_map(|source| if let Source::Input(input) = source { Some(*input) } else { None })
+            .collect();
+        let mixed = Source::Mixed(layer, from.iter().find_map(|source| source.input()));
         let source = match *from {
-            [] => Source::Input,
             [one] => one,
-            _ => Source::Mixed(layer, from.iter().any(|source| source.is_input())),
+            _ if is(JOINING) => joined(&from).unwrap_or(mixed),
+            _ => mixed,
         };
-        all.push((layer, source));
-        let made = match layer.kind {
-            LayerKind::Convolution | LayerKind::Deconvolution => Source::Spatial,
-            LayerKind::InnerProduct => Source::Vector,
-            _ if layer.bottoms.is_empty() || PLAIN.contains(&&*layer.type_name) => source,
-            // On the net's input, the factors per channel would have to be reversed too.
+        let is_norm = matches!(
+            layer.kind,
             LayerKind::BatchNorm | LayerKind::Bn | LayerKind::Scale | LayerKind::Bias | LayerKind::PRelu
-                if !source.is_input() =>
-            {
-                source
-            }
-            _ => Source::Mixed(layer, from.iter().any(|source| source.is_input())),
-        };
-        values.extend(layer.tops.iter().map(|top| (*top, made)));
+        );
+        let is_plain = is(PLAIN) && layer.kind == LayerKind::Other;
+        for top in &layer.tops {
+            let made = match (layer.kind, source) {
+                (LayerKind::Convolution | LayerKind::Deconvolution, _) => {
+                    Source::Spatial { channels: layer.num_output, flat: None }
+                }
+                (LayerKind::InnerProduct, _) => Source::Vector(layer),
+                // Each output of a layer that reads nothing is an input of its own: images, labels.
+                _ if layer.bottoms.is_empty() => Source::Input(*top),
+                _ if from.is_empty() => mixed,
+                _ if is_plain || is(JOINING) || from.len() == 1 && is(FIRST) => source,
+                (_, Source::Spatial { channels, flat }) if is(FLATTENING) => {
+                    Source::Spatial { channels, flat: flat.or(Some(*top)) }
+                }
+                (_, Source::Vector(product) | Source::Reshaped(product)) if is(RESHAPING) => Source::Reshaped(product),
+                (_, Source::Vector(_)) if is(FLATTENING) => source,
+                // On the net's input, the factors per channel would have to be reversed too.
+                _ if is_norm && source.input().is_none() => source,
+                _ => mixed,
+            };
+            values.insert(*top, made);
+        }
+        all.push(Wire { layer, source, inputs, is_plain });
     }
     all
+}
+
+/// The source of values that are joined element by element; `None` where they are of different kinds.
+fn joined<'n>(from: &[Source<'n>]) -> Option<Source<'n>> {
+    let mut channels = None;
+    for source in from {
+        let Source::Spatial { channels: own, flat: None } = source else { return None };
+        channels = channels.or(*own);
+    }
+    Some(Source::Spatial { channels, flat: None })
 }

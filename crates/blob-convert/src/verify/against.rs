@@ -4,6 +4,8 @@
 //! losing anything: names, places without an array, bf16 as the bits of a u16, sparse arrays made dense, the trailing
 //! ones of NeoML's seven axes.
 
+use std::sync::Arc;
+
 use blob_core::{DType, Dims7, Shape};
 use blob_io::{Checkpoint, Entry, Error, Format, Kind};
 
@@ -11,6 +13,7 @@ use super::{Finding, Remark, index_of, replay};
 use crate::done::steps;
 use crate::pairing::{Event, Side, walk};
 use crate::receipt::receipt_text;
+use crate::transform::Topology;
 use crate::watch::Watch;
 
 /// How many bytes of each file are compared at once: both pieces stay in the second-level cache.
@@ -44,11 +47,26 @@ pub fn against(
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
 ) -> Result<Compared, Error> {
+    against_by(ours, theirs, None, watch, report)
+}
+
+/// As [`against`], with the net that the user names: where the transforms followed a net in another file than `theirs`
+/// and beside it, this must be that one.
+///
+/// # Errors
+/// As [`against`].
+pub fn against_by(
+    ours: &Checkpoint,
+    theirs: &Checkpoint,
+    net: Option<&Arc<Topology>>,
+    watch: &dyn Watch,
+    report: &mut dyn FnMut(Remark),
+) -> Result<Compared, Error> {
     ours.whole()?;
     theirs.whole()?;
     match steps(ours) {
         Ok(done) if !done.is_empty() && steps(theirs).as_ref() != Ok(&done) => {
-            let equal = replay::against_source(ours, theirs, &done, watch, report)?;
+            let equal = replay::against_source(ours, theirs, (&done, net), watch, report)?;
             return Ok(Compared { equal, redone: done.len() });
         }
         Ok(_) => {}

@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::plan::chosen;
 use crate::planned::Planned;
 use crate::receipt::{Step, parse, receipt_text};
-use crate::transform::{Bound, FixGamma, Tally, Transform, known, symbol_beside};
+use crate::transform::{Bound, Choice, FixGamma, NetOrigin, Tally, Topology, Transform, known};
 use crate::watch::{Watch, Watched};
 
 /// How many bytes of each file are compared at once: both pieces stay in the second-level cache.
@@ -59,7 +59,7 @@ fn unknown_step(step: &Step, why: &str) -> String {
 pub(crate) fn against_source(
     file: &Checkpoint,
     source: &Checkpoint,
-    steps: &[Step],
+    (steps, net): (&[Step], Option<&Arc<Topology>>),
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
 ) -> Result<u64, Error> {
@@ -83,6 +83,9 @@ pub(crate) fn against_source(
         None => source.entries().iter().any(whole),
     };
     options.transforms = transforms;
+    // Each step that followed a net names the same one.
+    let recorded = steps.iter().find_map(|step| NetOrigin::deserialize(&step.settings["net"]).ok());
+    options.net = Choice::Recorded(recorded, net.cloned());
     let chained = match chosen(source, &options, false) {
         Ok(chained) => chained,
         Err(Error::Request { message, .. }) => {
@@ -111,14 +114,14 @@ fn redone(change: &ValueChange, source: &Checkpoint) -> Redone {
     let receipt_alone = "the receipt alone says".to_owned();
     let said_by = match change.step {
         // MXNet's symbol file decides which gammas are fixed; it may still be beside the source.
-        "fix-gamma" => match symbol_beside(source) {
+        "fix-gamma" => match Topology::of(source) {
             Ok(Some(symbol)) => {
-                let bound = Bound::new(&symbol.net, source);
+                let bound = Bound::new(symbol.net(), source);
                 let fixed = FixGamma::of(Some(&bound), source);
                 let is_said = |entry: &usize| fixed.gammas().contains(&name(entry));
                 match change.entries.iter().all(is_said) {
-                    true => format!("the receipt and {} say", symbol.name),
-                    false => format!("the receipt says, and {} does not", symbol.name),
+                    true => format!("the receipt and {} say", symbol.origin().name),
+                    false => format!("the receipt says, and {} does not", symbol.origin().name),
                 }
             }
             _ => receipt_alone,

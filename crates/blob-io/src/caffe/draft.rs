@@ -63,6 +63,7 @@ impl Fields {
             ("batch_norm_param" | "bn_param", "eps") => settings.eps = Some(f64::from(float(value)?)),
             ("batch_norm_param", "use_global_stats") => settings.global_stats = Some(flag(value)?),
             ("bn_param", "bn_mode") => settings.is_inference = Some(matches!(value, "INFERENCE" | "1")),
+            ("recurrent_param", "expose_hidden") => settings.expose_hidden = flag(value)?,
             ("inner_product_param", "transpose") => settings.transpose = Some(flag(value)?),
             ("convolution_param" | "inner_product_param" | "scale_param" | "bias_param", "axis") => {
                 settings.axis = Some(integer(value)?);
@@ -96,7 +97,13 @@ impl Fields {
             Generation::V2 => self.type_name,
         };
         let kind = kind(&type_name);
-        let roles = roles(kind, self.bottoms.len());
+        // An LSTM with `expose_hidden` reads two states, too. The number of its tensors says most surely what it reads.
+        let states = if self.settings.expose_hidden { 2 } else { 0 };
+        let has_static = match &names {
+            Some(names) if !names.is_empty() => names.len() > 3,
+            _ => self.bottoms.len() > 2 + states,
+        };
+        let roles = roles(kind, self.bottoms.len(), has_static);
         let role = |index: usize| roles.get(index).copied().unwrap_or(Role::Other);
         let own = || (0..roles.len()).map(|index| format!("{}/{index}", self.name)).collect();
         let names = names.unwrap_or_else(own).into_iter().enumerate();
@@ -131,7 +138,7 @@ fn kind(type_name: &str) -> LayerKind {
 }
 
 /// The roles of a layer's blobs, in their order.
-fn roles(kind: LayerKind, bottoms: usize) -> &'static [Role] {
+fn roles(kind: LayerKind, bottoms: usize, has_static: bool) -> &'static [Role] {
     use Role::{Bias, Factor, Hidden, Mean, Static, Variance, Weight};
     match kind {
         // With two inputs, the second input replaces the first tensor.
@@ -149,7 +156,7 @@ fn roles(kind: LayerKind, bottoms: usize) -> &'static [Role] {
         LayerKind::Bias => &[Bias],
         LayerKind::PRelu => &[Weight],
         // Its inputs: the sequence, its continuation markers, and optionally a static input.
-        LayerKind::Lstm if bottoms > 2 => &[Weight, Bias, Static, Hidden],
+        LayerKind::Lstm if has_static => &[Weight, Bias, Static, Hidden],
         LayerKind::Lstm => &[Weight, Bias, Hidden],
         LayerKind::Other => &[],
     }

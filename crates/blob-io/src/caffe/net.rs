@@ -182,6 +182,7 @@ fn field_of(of: &'static str, tag: Tag) -> Option<(&'static str, &'static str)> 
         ("convolution_param", 16) | ("inner_product_param", 5) | ("scale_param" | "bias_param", 1) => "axis",
         ("scale_param" | "bias_param", 2) => "num_axes",
         ("inner_product_param", 6) => "transpose",
+        ("recurrent_param", 5) => "expose_hidden",
         ("batch_norm_param", 1) => "use_global_stats",
         ("batch_norm_param", 3) => "eps",
         ("embed_param", 4) if tag.wire == Wire::Fixed32 => return Some(("bn_param", "eps")),

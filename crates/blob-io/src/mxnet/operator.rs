@@ -147,17 +147,22 @@ impl Operator {
     }
 }
 
+/// Whether an operator gives the values of its input as they are, perhaps in another dtype.
+pub(super) fn passes_on(op: &str) -> bool {
+    matches!(op, "identity" | "_copy" | "Cast" | "cast" | "amp_cast" | "BlockGrad" | "stop_gradient")
+}
+
 /// Whether an operator is a BatchNorm: the variants for one device, for several, and with a ReLU have the same inputs.
 fn is_norm(op: &str) -> bool {
     let op = op.strip_prefix("_contrib_").unwrap_or(op);
     matches!(op, "BatchNorm" | "BatchNorm_v1" | "CuDNNBatchNorm" | "SyncBatchNorm" | "BatchNormWithReLU")
 }
 
-/// A flag as Python or C++ prints it.
+/// A flag as Python or C++ prints it; dmlc-core's `FieldEntry<bool>::Set` ignores the case.
 fn flag(value: &str) -> Option<bool> {
-    match value {
-        "True" | "true" | "1" => Some(true),
-        "False" | "false" | "0" => Some(false),
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
         _ => None,
     }
 }

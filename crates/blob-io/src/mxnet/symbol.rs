@@ -11,7 +11,7 @@ use blob_core::DType;
 
 use super::flags;
 use super::layers::{Inputs, Layers};
-use super::operator::{Operator, dims_of};
+use super::operator::{Operator, dims_of, passes_on};
 use crate::error::{Error, FaultKind, ReadError, check_limit};
 use crate::limits::{LONGEST_NAME, Limit, Limits};
 use crate::net::Net;
@@ -108,7 +108,7 @@ impl Symbol {
             let mut cursor = Cursor::new(source);
             nodes(&mut Literal::new(&mut cursor, source.len()), &Limits::default())
         };
-        let Nodes { variables, of_node, layers } = read().map_err(|stop| stop.into_error(name))?;
+        let Nodes { variables, of_node, layers, .. } = read().map_err(|stop| stop.into_error(name))?;
         let nodes = (0..).zip(&of_node).filter_map(|(node, index)| Some((node, &variables[(*index)? as usize].name)));
         let net = layers.finish(nodes);
         Ok(Self { name: name.to_owned(), variables, net })
@@ -135,7 +135,7 @@ impl Variable {
 
 /// `{"nodes": […], …}`, then blanks.
 fn nodes(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Nodes, ReadError> {
-    let mut nodes = Nodes { variables: Vec::new(), of_node: Vec::new(), layers: Layers::new() };
+    let mut nodes = Nodes { variables: Vec::new(), of_node: Vec::new(), behind: Vec::new(), layers: Layers::new() };
     let (begin, mut found) = (text.pos(), false);
     text.members(|text| {
         text.blank()?;
@@ -170,6 +170,8 @@ struct Nodes {
     variables: Vec<Variable>,
     /// The variable of each node; `None` for operators, which most nodes are.
     of_node: Vec<Option<u32>>,
+    /// The variable whose values an operator passes on as they are.
+    behind: Vec<Option<u32>>,
     layers: Layers,
 }
 
@@ -209,12 +211,21 @@ impl Nodes {
         let (op, name) = (op.ok_or_else(|| missing("an op"))?, name.ok_or_else(|| missing("a name"))?);
         if op == "null" {
             self.of_node.push(Some(self.variables.len() as u32));
+            self.behind.push(None);
             let is_parameter = LEARNT_SUFFIXES.iter().any(|ending| name.ends_with(ending));
             return self.push(Variable { name: name.into(), is_parameter, ..declared }, at, limits);
         }
         self.apply(&operator, (&op, &name), &inputs, (at, limits))?;
+        let behind = inputs.first().filter(|_| passes_on(&op)).and_then(|used| self.behind(used.node));
+        self.behind.push(behind);
         self.of_node.push(None);
         Ok(())
+    }
+
+    /// The variable that a node is, or whose values it passes on.
+    fn behind(&self, node: u64) -> Option<u32> {
+        let node = usize::try_from(node).ok()?;
+        self.of_node.get(node).copied().flatten().or_else(|| self.behind.get(node).copied().flatten())
     }
 
     fn push(&mut self, variable: Variable, at: u64, limits: &Limits) -> Result<(), ReadError> {
@@ -239,7 +250,9 @@ impl Nodes {
                 let found = format!("node {}, which does not come before", used.node);
                 ReadError::fault(at, FaultKind::words("an input that comes before its user", found))
             })?;
-            let Some(variable) = node.map(|index| &mut self.variables[index as usize]) else {
+            // A parameter may come through operators that only pass it on.
+            let behind = self.behind(used.node).filter(|_| operator.has_parameter(op, index));
+            let Some(variable) = node.or(behind).map(|index| &mut self.variables[index as usize]) else {
                 layer_inputs.bottoms.push((used.node, used.output));
                 continue;
             };

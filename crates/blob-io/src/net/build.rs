@@ -83,6 +83,7 @@ impl<V: Hash + Eq> Builder<V> {
             num_axes: settings.num_axes.unwrap_or(1),
             bias_term: settings.bias_term.unwrap_or(kind != LayerKind::Scale),
             transpose: settings.transpose.unwrap_or(false),
+            channels_last: settings.channels_last,
             flatten: settings.flatten.unwrap_or(true),
             eps: settings.eps.unwrap_or(if settings.is_mxnet { 1e-3 } else { f64::from(1e-5_f32) }),
             fix_gamma: settings.is_mxnet && kind == LayerKind::BatchNorm && settings.fix_gamma.unwrap_or(true),

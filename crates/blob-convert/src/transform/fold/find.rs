@@ -6,7 +6,11 @@ use std::fmt;
 use blob_io::net::{Layer, LayerKind, Role};
 
 use super::{Fold, Folded, Side};
+use crate::options::and_more;
 use crate::transform::bound::{Bound, bias_beside};
+
+/// At most this many readers of a value are named.
+const MAX_NAMED: usize = 3;
 
 /// A normalisation that is not folded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +20,31 @@ pub struct Refusal {
     pub layer: String,
     /// The reason, worded to follow the layer's name: `reads the net's input`.
     pub reason: String,
+    /// The kind of the reason: refusals of one kind differ in names only.
+    pub kind: RefusalKind,
+}
+
+/// The kind of reason for which a normalisation is not folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RefusalKind {
+    /// A layer is in some phases of the net only, as in a net for training.
+    Phase,
+    /// Another layer reads the same values.
+    Readers,
+    /// The net has no such layer.
+    Unknown,
+    /// Any other reason.
+    Other,
+}
+
+/// The reason of a refusal, with its kind.
+struct Why(RefusalKind, String);
+
+impl From<String> for Why {
+    fn from(text: String) -> Self {
+        Self(RefusalKind::Other, text)
+    }
 }
 
 impl fmt::Display for Refusal {
@@ -46,12 +75,13 @@ impl Fold {
                     fold.scales += usize::from(!is_norm);
                     fold.layers.push(folded);
                 }
-                Err(reason) => refused.push(Refusal { layer: layer.name.to_owned(), reason }),
+                Err(Why(kind, reason)) => refused.push(Refusal { layer: layer.name.to_owned(), reason, kind }),
             }
         }
         refused.extend(net.uncovered().iter().map(|norm| Refusal {
             layer: norm.layer.clone(),
             reason: "is in the file, and the net has no such BatchNorm".to_owned(),
+            kind: RefusalKind::Unknown,
         }));
         (fold, refused)
     }
@@ -77,7 +107,7 @@ fn is_whole(net: &Bound<'_>, scale: &Layer) -> bool {
     net.tensor(scale, Role::Weight).is_some() && (!scale.bias_term || net.tensor(scale, Role::Bias).is_some())
 }
 
-fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded, String> {
+fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded, Why> {
     if norm.kind == LayerKind::Scale {
         check_scale(net, norm)?;
     }
@@ -89,15 +119,21 @@ fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded
         return Err(format!(
             "normalises axis {}, and the channels of {:?} are axis {channel_axis}",
             norm.axis, before.name
-        ));
+        )
+        .into());
     }
     let named = |layer: &Layer, role: Role| net.tensor(layer, role).map(str::to_owned);
     let own = |role: Role| named(norm, role);
     let weight = named(before, Role::Weight)
         .ok_or_else(|| format!("follows {:?}, whose weights are not in the file", before.name))?;
     let (mean, variance) = (own(Role::Mean), own(Role::Variance));
+    for layer in [Some(before), Some(norm), scale].into_iter().flatten() {
+        if let Some(name) = lacking(net, layer) {
+            return Err(format!("needs {name:?}, which the file does not have").into());
+        }
+    }
     if mean.is_some() != variance.is_some() || norm.kind == LayerKind::BatchNorm && mean.is_none() {
-        return Err("has no mean or no variance in the file".to_owned());
+        return Err("has no mean or no variance in the file".to_owned().into());
     }
     let scaled = |role: Role| scale.and_then(|scale| named(scale, role));
     Ok(Folded {
@@ -119,56 +155,80 @@ fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded
     })
 }
 
+/// The first parameter of a layer that its framework needs and the file lacks.
+fn lacking<'a>(net: &Bound<'_>, layer: &'a Layer) -> Option<&'a str> {
+    // A prototxt does not say how many blobs a BatchNorm of Caffe's has: forks have five, and a factor can be divided
+    // out. One of MXNet's has no factor, and its parameters are the variables in the symbol.
+    let is_needed = |role: Role| match layer.kind {
+        LayerKind::BatchNorm | LayerKind::Bn => {
+            layer.kind == LayerKind::BatchNorm && layer.tensor(Role::Factor).is_none()
+        }
+        _ => role != Role::Bias || layer.bias_term,
+    };
+    let needed = layer.tensors().filter(|(role, _)| is_needed(*role));
+    needed.filter(|(role, _)| net.tensor(layer, *role).is_none()).map(|(_, name)| name).next()
+}
+
 /// The layer before a normalisation, if its weights may be changed.
-fn before<'a>(net: &Bound<'a>, norm: &Layer) -> Result<&'a Layer, String> {
+fn before<'a>(net: &Bound<'a>, norm: &Layer) -> Result<&'a Layer, Why> {
     if norm.type_name.ends_with("WithReLU") {
-        return Err(format!("is {}, whose ReLU would be lost", norm.type_name));
+        return Err(format!("is {}, whose ReLU would be lost", norm.type_name).into());
     }
     let [bottom] = *norm.bottoms else {
-        return Err(format!("reads {} values, and one is expected", norm.bottoms.len()));
+        return Err(format!("reads {} values, and one is expected", norm.bottoms.len()).into());
     };
     let Some(before) = net.net().writer(bottom) else {
-        return Err("reads the net's input: no convolution comes before".to_owned());
+        return Err("reads the net's input: no convolution comes before".to_owned().into());
     };
     if !is_foldable(before) {
         return Err(format!(
             "reads {:?}, which is {}, not a convolution or a fully connected layer",
             before.name, before.type_name
-        ));
+        )
+        .into());
     }
-    if net.net().uses(bottom) > 1 {
+    let uses = net.net().uses(bottom);
+    if uses > 1 {
+        // Of a value that every layer reads, each refusal names a few readers alone.
         let others = net.net().readers(bottom).filter(|reader| !std::ptr::eq(*reader, norm));
-        let others: Vec<String> = others.map(|reader| format!("{:?}", reader.name)).collect();
-        let others = if others.is_empty() { "the net's user".to_owned() } else { others.join(", ") };
-        return Err(format!("is not the only one that reads {:?}: {others} would read other values", before.name));
+        let others: Vec<String> = others.take(MAX_NAMED).map(|reader| format!("{:?}", reader.name)).collect();
+        let more = and_more((uses - 1).saturating_sub(MAX_NAMED));
+        let others = if others.is_empty() { "the net's user".to_owned() } else { others.join(", ") + &more };
+        let why = format!("is not the only one that reads {:?}: {others} would read other values", before.name);
+        return Err(Why(RefusalKind::Readers, why));
     }
     if norm.normalises_by_input {
-        return Err("computes mean and variance from its input".to_owned());
+        return Err("computes mean and variance from its input".to_owned().into());
     }
     if norm.kind == LayerKind::Bn && net.tensor(norm, Role::Mean).is_none() && !norm.is_inference {
-        return Err("has no mean and no variance, and is not said to be for inference".to_owned());
+        return Err("has no mean and no variance, and is not said to be for inference".to_owned().into());
     }
     for layer in [before, norm] {
         check_place(net, layer)?;
         if layer.shares_tensors {
-            return Err(format!("cannot be folded alone: {:?} shares its tensors with another layer", layer.name));
+            return Err(
+                format!("cannot be folded alone: {:?} shares its tensors with another layer", layer.name).into()
+            );
         }
     }
     Ok(before)
 }
 
 /// Checks that a layer has one input and one output and is there in every phase of the net.
-fn check_place(net: &Bound<'_>, layer: &Layer) -> Result<(), String> {
-    let stays = |why: String| Err(format!("cannot be folded: {:?} {why}", layer.name));
+fn check_place(net: &Bound<'_>, layer: &Layer) -> Result<(), Why> {
+    let stays = |kind, why: String| Err(Why(kind, format!("cannot be folded: {:?} {why}", layer.name)));
     let ([_], &[top]) = (&layer.bottoms[..], &layer.tops[..]) else {
         let (bottoms, tops) = (layer.bottoms.len(), layer.tops.len());
-        return stays(format!("reads {bottoms} values and writes {tops}, and one each is expected"));
+        return stays(
+            RefusalKind::Other,
+            format!("reads {bottoms} values and writes {tops}, and one each is expected"),
+        );
     };
     if layer.is_conditional {
-        return stays("is in some phases of the net only".to_owned());
+        return stays(RefusalKind::Phase, "is in some phases of the net only".to_owned());
     }
     if net.net().is_written_twice(top) {
-        return stays("writes what another layer writes too".to_owned());
+        return stays(RefusalKind::Other, "writes what another layer writes too".to_owned());
     }
     Ok(())
 }
@@ -197,8 +257,10 @@ fn axis_of(layer: &Layer) -> Result<i64, String> {
 
 fn side(layer: &Layer) -> Side {
     match layer.kind {
+        LayerKind::Deconvolution if layer.channels_last => Side::LastOf { groups: layer.group },
         LayerKind::Deconvolution => Side::Second { groups: layer.group },
         LayerKind::InnerProduct if layer.transpose => Side::Last,
+        LayerKind::InnerProduct => Side::Rows,
         _ => Side::First,
     }
 }

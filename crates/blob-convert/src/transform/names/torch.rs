@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 use blob_io::net::{Layer, LayerKind, Role};
 use blob_io::{Checkpoint, Entry, Kind};
 
-use super::Names;
+use super::{Names, OfEps};
 use crate::transform::bound::{Bound, bare, bias_beside, listed};
+use crate::transform::eps;
 use crate::transform::fold::{is_by_channel, scale_after};
 
 /// Suffixes of MXNet's names, and PyTorch's names for the same tensors.
@@ -24,14 +25,22 @@ const ENDINGS: [(&str, &str); 8] = [
 ];
 
 impl Names {
+    /// After a step that has moved every normalisation's eps to this one.
+    #[must_use]
+    pub fn after_eps(mut self, to: f64) -> Self {
+        self.eps = if eps::is_same(to, EPS) { Vec::new() } else { vec![OfEps { eps: to, modules: Vec::new() }] };
+        self
+    }
+
     /// The names that PyTorch would give. A tensor that no layer and no suffix identifies keeps its name, and a note
     /// says so.
     #[must_use]
     pub fn torch(net: Option<&Bound<'_>>, checkpoint: &Checkpoint) -> Self {
         let mut map = BTreeMap::new();
-        let mut notes = Vec::new();
+        let (mut notes, mut eps) = (Vec::new(), Vec::new());
         if let Some(net) = net {
             of_net(net, &mut map, &mut notes);
+            eps = other_eps(net, &map);
         }
         let is_mxnet = checkpoint.format().is_mxnet() || checkpoint.names().any(|name| bare(name) != name);
         let (mut kept, mut all) = (Vec::new(), 0);
@@ -53,19 +62,54 @@ impl Names {
                 if net.is_none() && !is_mxnet { "; no net says what they are, and --net can name one" } else { "" };
             notes.push(format!("names: {} of {} stay as they are: {}{why}", kept.len(), all, listed(&kept)));
         }
-        Self { map, notes }
+        Self { map, eps, follows_net: net.is_some(), notes }
     }
 }
 
+/// PyTorch's eps of a BatchNorm.
+const EPS: f64 = 1e-5;
+
+/// The modules of the BatchNorms whose eps is not PyTorch's, by their eps.
+fn other_eps(net: &Bound<'_>, map: &BTreeMap<String, String>) -> Vec<OfEps> {
+    let mut all: Vec<OfEps> = Vec::new();
+    for layer in net.layers().filter(|layer| eps::is_norm(layer) && !eps::is_same(layer.eps, EPS)) {
+        let Some(variance) = net.tensor(layer, Role::Variance).and_then(|name| map.get(name)) else { continue };
+        let module = variance.strip_suffix(".running_var").unwrap_or(variance).to_owned();
+        match all.iter_mut().find(|of| eps::is_same(of.eps, layer.eps)) {
+            Some(of) => of.modules.push(module),
+            None => all.push(OfEps { eps: layer.eps, modules: vec![module] }),
+        }
+    }
+    all
+}
+
+/// A note about the modules that need an eps of their own.
+pub(super) fn of_eps(of: &OfEps) -> String {
+    let OfEps { eps, modules } = of;
+    if modules.is_empty() {
+        return format!("names: eps {eps:e}, not torch's {EPS:e}, for every BatchNorm: give it to the modules");
+    }
+    let names: Vec<&str> = modules.iter().map(|module| &**module).collect();
+    format!(
+        "names: eps {eps:e}, not torch's {EPS:e}, for {}: give it to the modules, or --eps {EPS:e} here",
+        listed(&names)
+    )
+}
+
 fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<String>) {
-    let norms: HashMap<String, &Layer> =
-        net.layers().filter(|l| is_norm(net, l)).map(|l| (plain(&l.name), l)).collect();
+    // The BatchNorms so far, by their names without the words for the layer.
+    let mut norms: HashMap<String, &Layer> = HashMap::new();
     let (mut by_topology, mut by_name) = (0, 0);
     for layer in net.layers() {
+        if is_norm(net, layer) {
+            norms.insert(plain(&layer.name), layer);
+        }
         // A Scale after a BatchNorm belongs to the same PyTorch module.
         let norm = match layer.kind {
             LayerKind::Scale if layer.bottoms.is_empty() && is_by_channel(layer) => {
-                norms.get(&plain(&layer.name)).copied().inspect(|_| by_name += 1)
+                let norm = norms.get(&plain(&layer.name)).copied();
+                let is_as_long = |norm: &&Layer| net.count(norm, Role::Mean) == net.count(layer, Role::Weight);
+                norm.filter(is_as_long).inspect(|_| by_name += 1)
             }
             LayerKind::Scale => scaled(net, layer).inspect(|_| by_topology += 1),
             _ => None,
@@ -150,12 +194,20 @@ fn by_ending(name: &str) -> Option<String> {
 }
 
 /// Gluon's recurrent layers: `lstm0_l0_i2h_weight` is layer 0 forwards, `lstm0_r0_h2h_bias` layer 0 in reverse.
+///
+/// Its `save_parameters` of a fused layer has `_unfused.0.i2h_weight`, and with both directions
+/// `_unfused.0.l_cell.i2h_weight` (`_RNNLayer._collect_params_with_prefix` of apache/mxnet 1.9.1). The rows that project
+/// the state are `h2r`, with `projection_size`.
 fn recurrent(name: &str) -> Option<String> {
+    if let Some(new) = unfused(name) {
+        return Some(new);
+    }
     let (rest, what) = name.rsplit_once('_').filter(|(_, what)| matches!(*what, "weight" | "bias"))?;
     let (rest, of) = rest.rsplit_once('_')?;
     let of = match of {
         "i2h" => "ih",
         "h2h" => "hh",
+        "h2r" => "hr",
         _ => return None,
     };
     let number = rest.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -167,4 +219,24 @@ fn recurrent(name: &str) -> Option<String> {
     let digits = &rest[number.len()..];
     let stem = stem.strip_suffix(['_', '.'])?;
     (!digits.is_empty()).then(|| format!("{stem}.{what}_{of}_l{digits}{way}"))
+}
+
+/// A name as Gluon saves a fused recurrent layer.
+fn unfused(name: &str) -> Option<String> {
+    let (stem, rest) = match name.split_once("_unfused.")? {
+        ("", rest) => ("", rest),
+        (stem, rest) => (stem.strip_suffix('.')?, rest),
+    };
+    let (layer, rest) = rest.split_once('.')?;
+    let (way, rest) = match rest.split_once('.') {
+        Some(("l_cell", rest)) => ("", rest),
+        Some(("r_cell", rest)) => ("_reverse", rest),
+        Some(_) => return None,
+        None => ("", rest),
+    };
+    let (of, what) = rest.split_once('_').filter(|(_, what)| matches!(*what, "weight" | "bias"))?;
+    let of = ["i2h", "h2h", "h2r"].iter().position(|own| *own == of).map(|at| ["ih", "hh", "hr"][at])?;
+    let is_number = !layer.is_empty() && layer.bytes().all(|byte| byte.is_ascii_digit());
+    let dot = if stem.is_empty() { "" } else { "." };
+    is_number.then(|| format!("{stem}{dot}{what}_{of}_l{layer}{way}"))
 }

@@ -1,0 +1,123 @@
+//! `eps`: moves what a normalisation adds to its variance into the variance, so that another eps gives the same results.
+//!
+//! With variance + E under the root, (variance + E − e) + e is the same sum. Computed in f64, rounded once.
+
+use blob_io::Error;
+use blob_io::net::{Layer, LayerKind, Role};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::bound::Bound;
+use super::small::{Places, data, layers, ready, write};
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::values::{Compute, Inputs, Stream};
+
+/// Adds the difference of two eps to the variances of normalisations.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Eps {
+    /// The eps that the normalisations have afterwards.
+    to: f64,
+    norms: Vec<Variance>,
+}
+
+/// The variance of one layer.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Variance {
+    variance: String,
+    /// The factor that it must have been divided by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    factor: Option<String>,
+    /// What the layer adds to it.
+    eps: f64,
+}
+
+impl Eps {
+    /// The normalisations of a net whose eps is another than `to`.
+    #[must_use]
+    pub fn of(net: &Bound<'_>, to: f64) -> Self {
+        let norms = net.layers().filter(|layer| is_norm(layer) && !is_same(layer.eps, to));
+        let norms = norms.filter_map(|layer| {
+            let named = |role| net.tensor(layer, role).map(str::to_owned);
+            Some(Variance { variance: named(Role::Variance)?, factor: named(Role::Factor), eps: layer.eps })
+        });
+        Self { to, norms: norms.collect() }
+    }
+}
+
+/// Whether a layer divides by the root of a stored variance and an eps.
+pub(super) fn is_norm(layer: &Layer) -> bool {
+    matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn)
+}
+
+/// Whether two eps are the same: Caffe keeps its own as an f32.
+pub(super) fn is_same(a: f64, b: f64) -> bool {
+    a as f32 == b as f32
+}
+
+impl Transform for Eps {
+    fn name(&self) -> &'static str {
+        "eps"
+    }
+
+    fn settings(&self) -> Value {
+        json!(self)
+    }
+
+    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+        let places = Places::of(tensors);
+        let (mut added, mut misfits) = (vec![None; tensors.len()], Vec::new());
+        for norm in &self.norms {
+            let Some(place) = places.find(&norm.variance) else { continue };
+            let difference = norm.eps - self.to;
+            let problem = if norm.factor.as_ref().and_then(|factor| places.find(factor)).is_some() {
+                "is to be divided by its factor first: --bn fold-factor".to_owned()
+            } else if !tensors[place].tensor.dtype.is_float() {
+                "has no floats to add to".to_owned()
+            } else if added[place].is_some_and(|other: f64| other != difference) {
+                "belongs to two layers of different eps".to_owned()
+            } else {
+                added[place] = Some(difference);
+                continue;
+            };
+            misfits.push(Misfit::new(&norm.variance, problem));
+        }
+        if !misfits.is_empty() {
+            return Err(misfits);
+        }
+        let made = tensors.iter().enumerate().map(|(place, spec)| {
+            let Some(difference) = added[place] else { return Made::same(place, spec) };
+            let change = format!("{difference:e} added, for an eps of {:e}", self.to);
+            Made::computed(spec.tensor.clone(), vec![place], Added(difference)).with_change(change)
+        });
+        let outcome: Outcome = made.collect();
+        let count = added.iter().flatten().count();
+        Ok(outcome.with_notice(format!(
+            "eps: the variances of {count} {} are for an eps of {:e}",
+            layers(count),
+            self.to
+        )))
+    }
+
+    fn follows_net(&self) -> bool {
+        true
+    }
+
+    fn is_idle(&self) -> bool {
+        self.norms.is_empty()
+    }
+}
+
+/// The input plus a number; no value may become negative by it.
+#[derive(Debug)]
+struct Added(f64);
+
+impl Compute for Added {
+    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
+        let old = data(&inputs, 0)?;
+        let new: Vec<f64> = old.iter().map(|value| value + self.0).collect();
+        match old.iter().zip(&new).position(|(old, new)| *new < 0.0 && *old >= 0.0) {
+            Some(at) => Err(inputs.error(format!("variance {at} is {:e}, and would be {:e}", old[at], new[at]))),
+            None => Ok(ready(write(&new, &inputs))),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The net that a conversion follows: one choice for all of its transforms.
+//!
+//! A net that the user names comes first, then MXNet's symbol file beside the weights, then the description in the
+//! weights themselves. [`Context::net`](super::Context::net) gives the choice to transforms; a receipt names it.
+
+use std::cell::OnceCell;
+use std::fmt;
+use std::sync::Arc;
+
+use blob_io::mxnet::Symbol;
+use blob_io::net::Net;
+use blob_io::{Checkpoint, Error, Format, caffe};
+use serde::{Deserialize, Serialize};
+
+/// A net, and where its description is from.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    net: Net,
+    origin: NetOrigin,
+}
+
+/// Where the description of a net is from.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[non_exhaustive]
+pub struct NetOrigin {
+    /// How it was found.
+    pub from: NetFrom,
+    /// The name of its file, without folders.
+    pub name: String,
+    /// The BLAKE3 of its file; `None` where the weights themselves describe the net.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blake3: Option<String>,
+}
+
+/// How the description of a net was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum NetFrom {
+    /// The user named its file.
+    Option,
+    /// It lay beside the weights.
+    Beside,
+    /// The file of the weights describes it.
+    File,
+}
+
+impl fmt::Display for NetOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.from {
+            NetFrom::Option => f.write_str(&self.name),
+            NetFrom::Beside => write!(f, "{}, which lies beside the file,", self.name),
+            NetFrom::File => f.write_str("the file itself"),
+        }
+    }
+}
+
+impl Topology {
+    /// The net of a prototxt that the user names.
+    ///
+    /// # Errors
+    /// As [`caffe::prototxt`].
+    pub fn prototxt(name: &str, bytes: &[u8]) -> Result<Self, Error> {
+        Ok(Self { net: caffe::prototxt(name, bytes)?, origin: of_file(NetFrom::Option, name, bytes) })
+    }
+
+    /// The net of a symbol file of MXNet's that the user names.
+    ///
+    /// # Errors
+    /// As [`Symbol::from_bytes`].
+    pub fn symbol(name: &str, bytes: &[u8]) -> Result<Self, Error> {
+        let net = Symbol::from_bytes(name, bytes)?.net;
+        Ok(Self { net, origin: of_file(NetFrom::Option, name, bytes) })
+    }
+
+    /// The net that lies beside a file, or else the one that the file describes; `None` where there is neither.
+    ///
+    /// # Errors
+    /// What reading them returns.
+    pub fn of(checkpoint: &Checkpoint) -> Result<Option<Self>, Error> {
+        if !can_have_symbol(checkpoint.format()) {
+            return Self::own(checkpoint);
+        }
+        let name = symbol_name(checkpoint);
+        let Some(bytes) = checkpoint.beside(&name)? else { return Self::own(checkpoint) };
+        let net = Symbol::from_bytes(&name, &bytes)?.net;
+        Ok(Some(Self { net, origin: of_file(NetFrom::Beside, &name, &bytes) }))
+    }
+
+    /// The net that the file of the weights describes.
+    fn own(checkpoint: &Checkpoint) -> Result<Option<Self>, Error> {
+        let name = last(checkpoint.name()).to_owned();
+        let origin = NetOrigin { from: NetFrom::File, name, blake3: None };
+        Ok(checkpoint.net()?.map(|net| Self { net, origin }))
+    }
+
+    /// Whether it has weights that are not in PyTorch's order: MXNet's NHWC, Caffe's `transpose`.
+    #[must_use]
+    pub fn has_other_order(&self) -> bool {
+        self.net.layers().iter().any(|layer| layer.channels_last || layer.transpose)
+    }
+
+    /// The net.
+    #[must_use]
+    pub fn net(&self) -> &Net {
+        &self.net
+    }
+
+    /// Where its description is from.
+    #[must_use]
+    pub fn origin(&self) -> &NetOrigin {
+        &self.origin
+    }
+}
+
+/// The formats whose nets are described in a symbol file: those that MXNet writes, and those that other tools convert
+/// them to. Files of Caffe and NeoML describe their nets themselves.
+fn can_have_symbol(format: Format) -> bool {
+    format.is_mxnet() || matches!(format, Format::Npz | Format::Safetensors)
+}
+
+/// The name of the symbol file that MXNet saves beside its parameters: `net-symbol.json` for `net-0012.params`.
+fn symbol_name(checkpoint: &Checkpoint) -> String {
+    let file = last(checkpoint.name());
+    let endings = [".params", ".npz", ".safetensors"];
+    let stem = endings.iter().find_map(|ending| file.strip_suffix(ending)).unwrap_or(file);
+    let stem = match stem.rsplit_once('-') {
+        Some((stem, number)) if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) => stem,
+        _ => stem,
+    };
+    format!("{stem}-symbol.json")
+}
+
+fn of_file(from: NetFrom, name: &str, bytes: &[u8]) -> NetOrigin {
+    NetOrigin { from, name: last(name).to_owned(), blake3: Some(blake3::hash(bytes).to_hex().to_string()) }
+}
+
+/// The last part of a path.
+fn last(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}
+
+/// Which net a conversion follows.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Choice {
+    /// The one beside the file, or else the file's own.
+    #[default]
+    Found,
+    /// The one that the user names.
+    Given(Arc<Topology>),
+    /// The one that a receipt says was followed, with the net that the user names now; a receipt without a net says
+    /// that at most the file's own was followed.
+    Recorded(Option<NetOrigin>, Option<Arc<Topology>>),
+}
+
+/// The net of one conversion, read when the first transform asks for it.
+#[derive(Debug)]
+pub(crate) struct Followed<'a> {
+    checkpoint: &'a Checkpoint,
+    choice: &'a Choice,
+    found: OnceCell<Result<Option<Arc<Topology>>, String>>,
+}
+
+impl<'a> Followed<'a> {
+    pub(crate) fn new(checkpoint: &'a Checkpoint, choice: &'a Choice) -> Self {
+        Self { checkpoint, choice, found: OnceCell::new() }
+    }
+
+    /// The net, or why it cannot be had.
+    pub(crate) fn get(&self) -> Result<Option<&Topology>, &str> {
+        let found = self.found.get_or_init(|| self.find());
+        found.as_ref().map(Option::as_deref).map_err(|why| &**why)
+    }
+
+    /// Whether its net has weights that are not in PyTorch's order.
+    pub(crate) fn has_other_order(&self) -> bool {
+        self.get().ok().flatten().is_some_and(Topology::has_other_order)
+    }
+
+    fn find(&self) -> Result<Option<Arc<Topology>>, String> {
+        let read = |net: Result<Option<Topology>, Error>| net.map(|net| net.map(Arc::new)).map_err(|e| e.to_string());
+        match self.choice {
+            Choice::Found => read(Topology::of(self.checkpoint)),
+            Choice::Given(net) => Ok(Some(Arc::clone(net))),
+            Choice::Recorded(None, _) => read(Topology::own(self.checkpoint)),
+            Choice::Recorded(Some(origin), _) if origin.from == NetFrom::File => read(Topology::own(self.checkpoint)),
+            Choice::Recorded(Some(origin), given) => {
+                let is_it = |net: &Arc<Topology>| net.origin.blake3 == origin.blake3;
+                let beside = || read(Topology::of(self.checkpoint)).ok().flatten();
+                let net = given.clone().filter(is_it).or_else(|| beside().filter(is_it));
+                net.map(Some).ok_or_else(|| lacking(origin))
+            }
+        }
+    }
+}
+
+/// The problem of a replay without the net that was followed.
+fn lacking(origin: &NetOrigin) -> String {
+    let option = if origin.name.ends_with(".json") { "--symbol" } else { "--net" };
+    let digest: String = origin.blake3.iter().flat_map(|digest| digest.chars()).take(16).collect();
+    format!("the net of {} was followed, whose BLAKE3 begins with {digest}: {option} can name it", origin.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_symbol_of_a_file_has_its_name_without_the_epoch() {
+        for (file, symbol) in [
+            ("a/net-0012.params", "net-symbol.json"),
+            ("net.params", "net-symbol.json"),
+            ("my-net.npz", "my-net-symbol.json"),
+            ("net-0000.safetensors", "net-symbol.json"),
+            ("weights", "weights-symbol.json"),
+        ] {
+            let bytes = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
+            let checkpoint = Checkpoint::from_bytes(file, &bytes[..]).expect("opens");
+            assert_eq!(symbol_name(&checkpoint), symbol);
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Conversions that follow a net: which one counts, and what the converted weights compute, against OpenCV and MXNet.
+//!
+//! Files whose order and names mislead. The layers here are naive, in f64, and share no code with the transforms.
+
+use std::fs;
+
+use blob_core::DType;
+use blob_io::Checkpoint;
+use serde_json::{Value, json};
+
+use crate::support::receipt::receipt;
+use crate::support::{Folder, Ran, blob, command, data};
+
+const CASES: &str = "findings/conversions";
+
+/// The path of a case, as an argument.
+fn case(file: &str) -> String {
+    format!("{CASES}/{file}")
+}
+
+/// Runs a conversion to safetensors.
+fn run(folder: &Folder, command: &str, source: &str, more: &[&str]) -> Ran {
+    let out = folder.file("out.safetensors");
+    let mut args = vec![command, source, "-o", &*out, "--force"];
+    args.extend(more);
+    blob(&args)
+}
+
+/// A conversion's output, and what it prints to standard error.
+fn made(folder: &Folder, command: &str, source: &str, more: &[&str]) -> (Checkpoint, String) {
+    let ran = run(folder, command, source, more).ok();
+    (Checkpoint::open(folder.file("out.safetensors")).expect("opens"), ran.err)
+}
+
+fn floats(file: &Checkpoint, name: &str) -> Vec<f64> {
+    let entry = file.entry(name).unwrap_or_else(|| panic!("no {name:?} in {:?}", file.names().collect::<Vec<_>>()));
+    let mut wide = Vec::new();
+    blob_ops::convert_bytes(entry.dtype().expect("a dtype"), &file.view(entry).expect("views"), DType::F64, &mut wide);
+    wide.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().expect("eight"))).collect()
+}
+
+fn dims(file: &Checkpoint, name: &str) -> Vec<usize> {
+    file.entry(name).expect("there").shape().dims().to_vec()
+}
+
+/// The images of a golden as (channels, positions), and the output, image after image.
+fn golden(stem: &str) -> (Vec<Map>, Vec<f64>) {
+    let file = Checkpoint::open(data(&case(&format!("{stem}.golden.npz")))).expect("opens");
+    let [count, channels, ..] = dims(&file, "data")[..] else { panic!("images") };
+    let values = floats(&file, "data");
+    let images = values.chunks_exact(values.len() / count);
+    (images.map(|image| Map { channels, values: image.to_vec() }).collect(), floats(&file, "output"))
+}
+
+/// Channels × positions.
+#[derive(Clone)]
+struct Map {
+    channels: usize,
+    values: Vec<f64>,
+}
+
+impl Map {
+    fn positions(&self) -> usize {
+        self.values.len() / self.channels
+    }
+
+    /// A 1×1 convolution; `weight(o, i)` is the weight of an output and an input.
+    fn mixed(&self, outputs: usize, weight: impl Fn(usize, usize) -> f64) -> Self {
+        let n = self.positions();
+        let value = |o: usize, p: usize| (0..self.channels).map(|i| weight(o, i) * self.values[i * n + p]).sum();
+        Self { channels: outputs, values: (0..outputs).flat_map(|o| (0..n).map(move |p| value(o, p))).collect() }
+    }
+
+    fn by_channel(mut self, value: impl Fn(usize, f64) -> f64) -> Self {
+        let n = self.positions();
+        self.values.iter_mut().enumerate().for_each(|(at, x)| *x = value(at / n, *x));
+        self
+    }
+
+    fn reversed(&self) -> Self {
+        let n = self.positions();
+        let values = self.values.chunks_exact(n).rev().flatten().copied();
+        Self { channels: self.channels, values: values.collect() }
+    }
+
+    /// Positions outside, channels inside, as TensorFlow flattens.
+    fn channels_last(&self) -> Vec<f64> {
+        let n = self.positions();
+        (0..n).flat_map(|p| (0..self.channels).map(move |c| self.values[c * n + p])).collect()
+    }
+}
+
+#[track_caller]
+fn near(ours: &[f64], theirs: &[f64]) {
+    assert_eq!(ours.len(), theirs.len());
+    let largest = theirs.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+    let off = ours.iter().zip(theirs).fold(0.0, |most: f64, (a, b)| most.max((a - b).abs()));
+    assert!(off <= 1e-5 * largest, "off by {off} of {largest}");
+}
+
+/// The output of z, then a, two 1×1 convolutions.
+fn two_convs(file: &Checkpoint, x: &Map) -> Vec<f64> {
+    let (z, a) = (floats(file, "z/0"), floats(file, "a/0"));
+    x.mixed(3, |o, i| z[o * 3 + i]).mixed(4, |o, i| a[o * 3 + i]).values
+}
+
+#[test]
+fn the_net_that_the_user_names_counts_for_rgb() {
+    let folder = Folder::new();
+    let (x, theirs) = golden("two_convs");
+    let net = data(&case("two_convs.prototxt"));
+    let net = net.to_str().expect("UTF-8");
+    for source in ["two_convs.caffemodel.h5", "two_convs.caffemodel"] {
+        let (file, said) = made(&folder, "convert", &case(source), &["--rgb", "--net", net]);
+        near(&two_convs(&file, &x[0].reversed()), &theirs);
+        assert!(said.contains("the net in two_convs.prototxt is followed"), "{said}");
+        let digest = blake3::hash(&fs::read(net).expect("readable")).to_hex().to_string();
+        let followed = json!({"from": "option", "name": "two_convs.prototxt", "blake3": digest});
+        assert_eq!(receipt(&file)["transforms"], json!([{"name": "rgb", "settings": {"net": followed}}]));
+        // The replay needs the same net.
+        let (out, source) = (folder.file("out.safetensors"), case(source));
+        let said = blob(&["verify", &out, "--against", &source]).no().out;
+        assert!(said.contains("--net can name it"), "{said}");
+        blob(&["verify", &out, "--against", &source, "--net", net]).ok();
+        let other = folder.with("two_convs.prototxt", fs::read_to_string(net).expect("readable") + "\n");
+        blob(&["verify", &out, "--against", &source, "--net", &other]).no();
+        let json = blob(&["convert", &source, "-o", &out, "--force", "--rgb", "--net", net, "--json"]).ok();
+        assert_eq!(json.json()[0]["net"], followed);
+    }
+    // Without an option the file's own net counts.
+    let (file, said) = made(&folder, "convert", &case("two_convs.caffemodel"), &["--rgb"]);
+    near(&two_convs(&file, &x[0].reversed()), &theirs);
+    assert!(said.contains("the net in the file itself is followed"), "{said}");
+    blob(&["verify", &folder.file("out.safetensors"), "--against", &case("two_convs.caffemodel")]).ok();
+}
+
+#[test]
+fn an_image_that_reaches_the_output_elsewhere_is_not_reversed() {
+    let folder = Folder::new();
+    let refused = run(&folder, "convert", &case("residual_rgb.caffemodel"), &["--rgb"]);
+    refused.refused("\"e\" is a Eltwise and reads the net's input");
+}
+
+#[test]
+fn eps_is_a_fact_of_a_conversion_for_torch() {
+    let folder = Folder::new();
+    let (x, theirs) = golden("capitals");
+    let output = |file: &Checkpoint, eps: f64| {
+        let of = |name: &str| floats(file, name);
+        let (w, gamma, beta) = (of("c.weight"), of("b.weight"), of("b.bias"));
+        let (mean, variance) = (of("b.running_mean"), of("b.running_var"));
+        let y = x[0].mixed(3, |o, i| w[o * 2 + i]);
+        y.by_channel(|c, y| (y - mean[c]) / (variance[c] + eps).sqrt() * gamma[c] + beta[c]).values
+    };
+    let source = case("capitals-0000.params");
+    let (file, said) = made(&folder, "convert", &source, &["--names", "torch"]);
+    near(&output(&file, 1e-3), &theirs);
+    assert!(said.contains("names: eps 1e-3, not torch's 1e-5, for \"b\""), "{said}");
+    assert!(said.contains("the net in capitals-symbol.json, which lies beside the file, is followed"), "{said}");
+    let eps = |file: &Checkpoint| {
+        let transforms = receipt(file)["transforms"].as_array().expect("a list").clone();
+        transforms.iter().find(|step| step["name"] == "names").expect("names")["settings"]["eps"].clone()
+    };
+    assert_eq!(eps(&file), json!([{"eps": 1e-3, "modules": ["b"]}]));
+    let out = folder.file("out.safetensors");
+    let replayed = blob(&["verify", &out, "--replay"]).ok().out;
+    assert!(replayed.contains("{\"eps\":[{\"eps\":0.001,\"modules\":[\"b\"]}]"), "{replayed}");
+    let (file, said) = made(&folder, "convert", &source, &["--names", "torch", "--eps", "1e-5"]);
+    near(&output(&file, 1e-5), &theirs);
+    assert!(!said.contains("not torch's"), "{said}");
+    assert_eq!(eps(&file), Value::Null);
+    blob(&["verify", &out, "--against", &source]).ok();
+    // A variance that would become negative.
+    let refused = run(&folder, "convert", &source, &["--names", "torch", "--eps", "100"]);
+    refused.refused("and would be -9");
+}
+
+/// The weights of the NHWC convolution at (o, i, y, x): MXNet stores (o, y, x, i).
+fn nhwc() -> impl Fn(usize, usize, usize, usize) -> f64 {
+    let file = Checkpoint::open(data(&case("nhwc-0000.params"))).expect("opens");
+    let values = floats(&file, "arg:c_weight");
+    move |o, i, y, x| values[((o * 3 + y) * 3 + x) * 3 + i]
+}
+
+#[test]
+fn the_layout_of_a_weight_is_that_of_its_net() {
+    let (folder, weight) = (Folder::new(), nhwc());
+    let source = case("nhwc-0000.params");
+    let all = || (0..4).flat_map(|o| (0..3).flat_map(move |i| (0..9).map(move |at| (o, i, at / 3, at % 3))));
+    let (file, _) = made(&folder, "convert", &source, &["--names", "torch"]);
+    assert_eq!(dims(&file, "c.weight"), [4, 3, 3, 3]);
+    let torch = floats(&file, "c.weight");
+    all().for_each(|(o, i, y, x)| assert_eq!(torch[((o * 3 + i) * 3 + y) * 3 + x], weight(o, i, y, x)));
+    blob(&["verify", &folder.file("out.safetensors"), "--against", &source]).ok();
+    for names in [&["--layout", "hwio"][..], &["--layout", "hwio", "--names", "torch"]] {
+        let (file, _) = made(&folder, "convert", &source, names);
+        let name = file.names().next().expect("one").to_owned();
+        assert_eq!(dims(&file, &name), [3, 3, 3, 4]);
+        let keras = floats(&file, &name);
+        all().for_each(|(o, i, y, x)| assert_eq!(keras[((y * 3 + x) * 3 + i) * 4 + o], weight(o, i, y, x)));
+    }
+    let (file, _) = made(&folder, "convert", &source, &["--layout", "oihw"]);
+    assert_eq!(floats(&file, "arg:c_weight"), torch);
+    let (file, _) = made(&folder, "convert", &source, &["--layout", "ohwi"]);
+    let same = floats(&file, "arg:c_weight");
+    all().for_each(|(o, i, y, x)| assert_eq!(same[((o * 3 + y) * 3 + x) * 3 + i], weight(o, i, y, x)));
+    // The input channels are the last axis.
+    let (file, _) = made(&folder, "convert", &source, &["--rgb", "--layout", "oihw"]);
+    let rgb = floats(&file, "arg:c_weight");
+    all().for_each(|(o, i, y, x)| assert_eq!(rgb[((o * 3 + i) * 3 + y) * 3 + x], weight(o, 2 - i, y, x)));
+}
+
+/// What TensorFlow computes of a 1×1 convolution and a matrix of inputs × outputs, with `between` for each flattened
+/// value.
+fn keras(file: &Checkpoint, x: &Map, outputs: usize, between: impl Fn(usize, f64) -> f64) -> Vec<f64> {
+    let (w, f) = (floats(file, "c/0"), floats(file, "f/0"));
+    let [1, 1, inputs, channels] = dims(file, "c/0")[..] else { panic!("{:?}", dims(file, "c/0")) };
+    assert_eq!((inputs, dims(file, "f/0")[1]), (x.channels, outputs));
+    let flat = x.mixed(channels, |o, i| w[i * channels + o]).channels_last();
+    let flat: Vec<f64> = flat.into_iter().enumerate().map(|(at, value)| between(at, value)).collect();
+    (0..outputs).map(|o| flat.iter().enumerate().map(|(at, value)| value * f[at * outputs + o]).sum()).collect()
+}
+
+#[test]
+fn a_dense_layer_computes_in_tensorflow_what_caffe_does() {
+    let folder = Folder::new();
+    let (x, theirs) = golden("fc_channels");
+    let source = case("fc_channels.caffemodel");
+    for right in ["4,2,3", "f=4,2,3", "f/0=4,2,3"] {
+        let (file, _) = made(&folder, "convert", &source, &["--layout", "hwio", "--fc-from", right]);
+        near(&keras(&file, &x[0], 2, |_, value| value), &theirs);
+        blob(&["verify", &folder.file("out.safetensors"), "--against", &source]).ok();
+    }
+    for wrong in ["2,3,4", "3,2,4", "24,1,1", "8,3,1", "f=2,3,4"] {
+        let refused = run(&folder, "convert", &source, &["--layout", "hwio", "--fc-from", wrong]);
+        refused.refused("reads 4 channels of the net, not ");
+    }
+    run(&folder, "convert", &source, &["--fc-from", "g=4,2,3"]).refused("\"g\" is no inner product of the net");
+}
+
+#[test]
+fn layers_between_a_flattening_and_a_dense_layer_are_permuted_too() {
+    let folder = Folder::new();
+    let (x, theirs) = golden("flatten_bn");
+    let source = case("flatten_bn.caffemodel");
+    let more = ["--layout", "hwio", "--fc-from", "2,3,4", "--bn", "fold-factor"];
+    let (file, _) = made(&folder, "convert", &source, &more);
+    let [mean, variance, scale, shift] = ["b/0", "b/1", "s/0", "s/1"].map(|name| floats(&file, name));
+    let norm = |at: usize, value: f64| (value - mean[at]) / (variance[at] + 1e-5).sqrt() * scale[at] + shift[at];
+    let ours: Vec<f64> = x.iter().flat_map(|x| keras(&file, x, 5, norm)).collect();
+    near(&ours, &theirs);
+}
+
+#[test]
+fn a_fold_takes_the_statistics_that_mxnet_takes() {
+    let folder = Folder::new();
+    let (x, theirs) = golden("both_prefixes");
+    let (file, said) = made(&folder, "fold", &case("both_prefixes-0000.params"), &[]);
+    let (w, b) = (floats(&file, "arg:c_weight"), floats(&file, "arg:c_bias"));
+    near(&x[0].mixed(3, |o, i| w[o * 2 + i]).by_channel(|c, y| y + b[c]).values, &theirs);
+    assert!(!said.contains("not folded"), "{said}");
+}
+
+#[test]
+fn a_parameter_that_the_net_needs_and_the_file_lacks_is_not_made_up() {
+    let folder = Folder::new();
+    for (stem, lacking) in [("no_beta", "b_beta"), ("no_bias_in_file", "c_bias")] {
+        let refused = run(&folder, "fold", &case(&format!("{stem}-0000.params")), &[]);
+        refused.refused(&format!("needs \"{lacking}\", which the file does not have"));
+    }
+}
+
+#[test]
+fn a_legacy_inner_product_is_folded_into_like_any_other() {
+    let folder = Folder::new();
+    let (x, theirs) = golden("legacy_ip");
+    let (file, said) = made(&folder, "fold", &case("legacy_ip.caffemodel"), &[]);
+    assert!(said.contains("2 BatchNorms"), "{said}");
+    let (w, bias, f, last) = (floats(&file, "a/0"), floats(&file, "a/1"), floats(&file, "f/0"), floats(&file, "f/1"));
+    let y = x[0].mixed(3, |o, i| w[o * 2 + i]).by_channel(|c, y| y + bias[c]).values;
+    let row = |o: usize| last[o] + y.iter().enumerate().map(|(at, y)| y * f[o * 48 + at]).sum::<f64>();
+    near(&(0..5).map(row).collect::<Vec<_>>(), &theirs);
+}
+
+#[test]
+fn one_gamma_cannot_be_fixed_for_one_layer_alone() {
+    let folder = Folder::new();
+    let refused = run(&folder, "convert", &case("shared_gamma-0000.params"), &["--fix-gamma", "auto"]);
+    refused.refused("one tensor cannot be both");
+    run(&folder, "convert", &case("shared_gamma-0000.params"), &["--fix-gamma", "off"]).ok();
+}
+
+#[test]
+fn a_kernel_of_one_row_is_no_legacy_bias() {
+    let folder = Folder::new();
+    let net = data(&case("k1x5.prototxt"));
+    let more = ["--squeeze-legacy", "--net", net.to_str().expect("UTF-8")];
+    let (file, _) = made(&folder, "convert", &case("k1x5.npz"), &more);
+    assert_eq!(dims(&file, "sob/0"), [1, 1, 1, 5]);
+}
+
+#[test]
+fn names_for_torch_belong_to_the_right_layers() {
+    let folder = Folder::new();
+    let (file, _) = made(&folder, "convert", &case("static_lstm_bare.caffemodel"), &["--names", "torch"]);
+    assert!(!file.names().any(|name| name.contains("weight_hh")), "{:?}", file.names().collect::<Vec<_>>());
+    let (file, _) = made(&folder, "convert", &case("scale_other_size.caffemodel"), &["--names", "torch"]);
+    let names: Vec<_> = file.names().collect();
+    assert!(names.contains(&"scale1.weight") && !names.contains(&"bn1.weight"), "{names:?}");
+}
+
+#[test]
+fn a_factor_of_zero_is_a_loss_that_is_told() {
+    let folder = Folder::new();
+    let bytes = fs::read(data(&case("scale_other_size.caffemodel"))).expect("readable");
+    // The factor's value stands at byte 65, as `blob ls` says.
+    let zeroed = folder.with("zero.caffemodel", crate::support::changed(&bytes, 65, &[0; 4]));
+    let (_, said) = made(&folder, "convert", &zeroed, &["--names", "torch"]);
+    assert!(said.contains("values became 0: the layer's factor is 0"), "{said}");
+    run(&folder, "convert", &zeroed, &["--names", "torch", "--strict"]).refused("would be lost");
+}
+
+#[test]
+fn refusals_of_one_kind_are_one_line_and_name_a_few_readers() {
+    let folder = Folder::new();
+    let layer = |n: usize| format!("layer {{ name: \"b{n}\" type: \"BatchNorm\" bottom: \"a\" top: \"b{n}\" }}\n");
+    let conv =
+        "layer { name: \"a\" type: \"Convolution\" bottom: \"data\" top: \"a\" convolution_param { num_output: 3 } }\n";
+    for count in [50, 500] {
+        let net = folder.with("wide.prototxt", conv.to_owned() + &(0..count).map(layer).collect::<String>());
+        let ran = run(&folder, "fold", &case("legacy_ip.caffemodel"), &["--net", &net]);
+        assert_eq!(ran.code, Some(2));
+        assert!(ran.err.len() < 2000, "{}", ran.err);
+    }
+    let train = conv.replace("convolution_param", "include { phase: TRAIN } convolution_param");
+    let norm = "layer { name: \"ba\" type: \"BatchNorm\" bottom: \"a\" top: \"ba\" }\n";
+    let net = folder.with("train.prototxt", train + norm);
+    let ran = run(&folder, "fold", &case("legacy_ip.caffemodel"), &["--net", &net]);
+    assert!(ran.err.contains("--net deploy.prototxt"), "{}", ran.err);
+}
+
+#[test]
+fn an_empty_tensor_of_huge_extents_is_permuted() {
+    let folder = Folder::new();
+    let header = r#"{"w":{"dtype":"F32","shape":[0,1099511627776,4194303],"data_offsets":[0,0]}}"#;
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    let source = folder.with("empty.safetensors", &bytes);
+    let out = folder.file("out.safetensors");
+    for perm in ["0,2,1", "1,0,2"] {
+        let status = command(&["transpose", &source, "w", "--perm", perm, "-o", &out, "--force"]).status();
+        assert!(status.expect("runs").code().is_some_and(|code| code < 3));
+    }
+}
