@@ -269,9 +269,9 @@ proptest! {
         };
         prop_assume!(kind != 2 || groups == 1);
         let (type_name, param, dims): (_, _, Vec<usize>) = match kind {
-            0 => ("Convolution", format!("convolution_param {{ group: {groups} }}"), vec![outputs, per_in, 1, 1]),
-            1 => ("Deconvolution", format!("convolution_param {{ group: {groups} }}"), vec![inputs, per_out, 1, 1]),
-            _ => ("InnerProduct", "inner_product_param { transpose: true }".to_owned(), vec![inputs, outputs]),
+            0 => ("Convolution", format!("convolution_param {{ group: {groups} bias_term: {has_bias} }}"), vec![outputs, per_in, 1, 1]),
+            1 => ("Deconvolution", format!("convolution_param {{ group: {groups} bias_term: {has_bias} }}"), vec![inputs, per_out, 1, 1]),
+            _ => ("InnerProduct", format!("inner_product_param {{ transpose: true bias_term: {has_bias} }}"), vec![inputs, outputs]),
         };
         let mut text = format!("layer {{ name: \"l\" type: \"{type_name}\" bottom: \"x\" top: \"l\" {param} }} layer {{ name: \"n\" type: \"BatchNorm\" bottom: \"l\" top: \"n\" }}");
         if has_scale {

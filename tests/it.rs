@@ -68,6 +68,7 @@ mod identity; // a conversion within one format keeps the bytes, unless an optio
 mod matrix; // every golden to every format, verified; one digest of the tensors
 mod names; // PyTorch's names, and maps of names
 mod nets; // which net a conversion follows, and what it then computes, against OpenCV and MXNet
+mod nets_odd; // layers of nets that share, lack or hide their tensors
 mod npz_frames; // frames of crafted npz files
 mod pieces; // values stored in pieces, as protobuf allows, are restored where they were
 mod receipt; // the receipt proves a file without its source; other readers find the same bytes

@@ -9,17 +9,17 @@ use blob_io::Checkpoint;
 use serde_json::{Value, json};
 
 use crate::support::receipt::receipt;
-use crate::support::{Folder, Ran, blob, command, data};
+use crate::support::{Folder, Ran, blob, data};
 
 const CASES: &str = "findings/conversions";
 
 /// The path of a case, as an argument.
-fn case(file: &str) -> String {
+pub(crate) fn case(file: &str) -> String {
     format!("{CASES}/{file}")
 }
 
 /// Runs a conversion to safetensors.
-fn run(folder: &Folder, command: &str, source: &str, more: &[&str]) -> Ran {
+pub(crate) fn run(folder: &Folder, command: &str, source: &str, more: &[&str]) -> Ran {
     let out = folder.file("out.safetensors");
     let mut args = vec![command, source, "-o", &*out, "--force"];
     args.extend(more);
@@ -27,7 +27,7 @@ fn run(folder: &Folder, command: &str, source: &str, more: &[&str]) -> Ran {
 }
 
 /// A conversion's output, and what it prints to standard error.
-fn made(folder: &Folder, command: &str, source: &str, more: &[&str]) -> (Checkpoint, String) {
+pub(crate) fn made(folder: &Folder, command: &str, source: &str, more: &[&str]) -> (Checkpoint, String) {
     let ran = run(folder, command, source, more).ok();
     (Checkpoint::open(folder.file("out.safetensors")).expect("opens"), ran.err)
 }
@@ -39,7 +39,7 @@ fn floats(file: &Checkpoint, name: &str) -> Vec<f64> {
     wide.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().expect("eight"))).collect()
 }
 
-fn dims(file: &Checkpoint, name: &str) -> Vec<usize> {
+pub(crate) fn dims(file: &Checkpoint, name: &str) -> Vec<usize> {
     file.entry(name).expect("there").shape().dims().to_vec()
 }
 
@@ -280,75 +280,4 @@ fn a_legacy_inner_product_is_folded_into_like_any_other() {
     let y = x[0].mixed(3, |o, i| w[o * 2 + i]).by_channel(|c, y| y + bias[c]).values;
     let row = |o: usize| last[o] + y.iter().enumerate().map(|(at, y)| y * f[o * 48 + at]).sum::<f64>();
     near(&(0..5).map(row).collect::<Vec<_>>(), &theirs);
-}
-
-#[test]
-fn one_gamma_cannot_be_fixed_for_one_layer_alone() {
-    let folder = Folder::new();
-    let refused = run(&folder, "convert", &case("shared_gamma-0000.params"), &["--fix-gamma", "auto"]);
-    refused.refused("one tensor cannot be both");
-    run(&folder, "convert", &case("shared_gamma-0000.params"), &["--fix-gamma", "off"]).ok();
-}
-
-#[test]
-fn a_kernel_of_one_row_is_no_legacy_bias() {
-    let folder = Folder::new();
-    let net = data(&case("k1x5.prototxt"));
-    let more = ["--squeeze-legacy", "--net", net.to_str().expect("UTF-8")];
-    let (file, _) = made(&folder, "convert", &case("k1x5.npz"), &more);
-    assert_eq!(dims(&file, "sob/0"), [1, 1, 1, 5]);
-}
-
-#[test]
-fn names_for_torch_belong_to_the_right_layers() {
-    let folder = Folder::new();
-    let (file, _) = made(&folder, "convert", &case("static_lstm_bare.caffemodel"), &["--names", "torch"]);
-    assert!(!file.names().any(|name| name.contains("weight_hh")), "{:?}", file.names().collect::<Vec<_>>());
-    let (file, _) = made(&folder, "convert", &case("scale_other_size.caffemodel"), &["--names", "torch"]);
-    let names: Vec<_> = file.names().collect();
-    assert!(names.contains(&"scale1.weight") && !names.contains(&"bn1.weight"), "{names:?}");
-}
-
-#[test]
-fn a_factor_of_zero_is_a_loss_that_is_told() {
-    let folder = Folder::new();
-    let bytes = fs::read(data(&case("scale_other_size.caffemodel"))).expect("readable");
-    // The factor's value stands at byte 65, as `blob ls` says.
-    let zeroed = folder.with("zero.caffemodel", crate::support::changed(&bytes, 65, &[0; 4]));
-    let (_, said) = made(&folder, "convert", &zeroed, &["--names", "torch"]);
-    assert!(said.contains("values became 0: the layer's factor is 0"), "{said}");
-    run(&folder, "convert", &zeroed, &["--names", "torch", "--strict"]).refused("would be lost");
-}
-
-#[test]
-fn refusals_of_one_kind_are_one_line_and_name_a_few_readers() {
-    let folder = Folder::new();
-    let layer = |n: usize| format!("layer {{ name: \"b{n}\" type: \"BatchNorm\" bottom: \"a\" top: \"b{n}\" }}\n");
-    let conv =
-        "layer { name: \"a\" type: \"Convolution\" bottom: \"data\" top: \"a\" convolution_param { num_output: 3 } }\n";
-    for count in [50, 500] {
-        let net = folder.with("wide.prototxt", conv.to_owned() + &(0..count).map(layer).collect::<String>());
-        let ran = run(&folder, "fold", &case("legacy_ip.caffemodel"), &["--net", &net]);
-        assert_eq!(ran.code, Some(2));
-        assert!(ran.err.len() < 2000, "{}", ran.err);
-    }
-    let train = conv.replace("convolution_param", "include { phase: TRAIN } convolution_param");
-    let norm = "layer { name: \"ba\" type: \"BatchNorm\" bottom: \"a\" top: \"ba\" }\n";
-    let net = folder.with("train.prototxt", train + norm);
-    let ran = run(&folder, "fold", &case("legacy_ip.caffemodel"), &["--net", &net]);
-    assert!(ran.err.contains("--net deploy.prototxt"), "{}", ran.err);
-}
-
-#[test]
-fn an_empty_tensor_of_huge_extents_is_permuted() {
-    let folder = Folder::new();
-    let header = r#"{"w":{"dtype":"F32","shape":[0,1099511627776,4194303],"data_offsets":[0,0]}}"#;
-    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-    bytes.extend(header.as_bytes());
-    let source = folder.with("empty.safetensors", &bytes);
-    let out = folder.file("out.safetensors");
-    for perm in ["0,2,1", "1,0,2"] {
-        let status = command(&["transpose", &source, "w", "--perm", perm, "-o", &out, "--force"]).status();
-        assert!(status.expect("runs").code().is_some_and(|code| code < 3));
-    }
 }

@@ -48,9 +48,9 @@ def verdict(ours, theirs):
 
 
 def forward(stem, data, groups, eps, theirs):
-    """Whether the net of the sides `forward_*` gives what they computed: under PyTorch's names, and with its BatchNorms folded."""
+    """Whether the net of the sides `forward_*` gives what they computed: under PyTorch's names, with its BatchNorms folded, and with PyTorch's eps."""
     found = {}
-    for how in ("torch", "folded"):
+    for how, eps in (("torch", eps), ("folded", eps), ("eps", (1e-5, 1e-5))):
         w = Modules("%s.%s.npz" % (stem, how))
         x = np.maximum(w.bn("bn1", w.conv("conv", data, groups), eps[0]), 0)
         found[how] = verdict(w.linear("ip", w.bn("bn2", w.up("up", x, groups), eps[1])), theirs)

@@ -189,7 +189,8 @@ def forward(work, side, source, extension, seed):
     for key in wanted:
         path = lambda end: os.path.join(folder, key + end)
         net = ("--net", path(".prototxt")) if source == ".npz" else ("--symbol", path("-symbol.json"))
-        steps = [(path(source), path(".torch.npz"), "--names", "torch", *net), (path(".folded.raw.npz"), path(".folded.npz"), "--names", "torch", *net)]
+        steps = [(path(source), path(".torch.npz"), "--names", "torch", *net), (path(".folded.raw.npz"), path(".folded.npz"), "--names", "torch", *net),
+                 (path(source), path(".eps.npz"), "--names", "torch", "--eps", "1e-5", *net)]
         if source != extension:
             steps.append((path(source), path(extension)))
         reasons = [work.convert(path(source), path(".folded.raw.npz"), *net, command="fold"), *(work.convert(*step) for step in steps)]
@@ -197,6 +198,22 @@ def forward(work, side, source, extension, seed):
             reasons.append(work.convert(path(extension), path(".folded" + extension), *net, command="fold"))
         refused.update({key: reason for reason in reasons if reason})
     found = work.ask(side, "read", *(os.path.join(folder, key + extension) for key in wanted if key not in refused))
+    return compare(wanted, found, refused)
+
+
+def keras(work):
+    """OpenCV computes with a net for BGR; NumPy with its weights as TensorFlow has them, for RGB. The prototxt alone tells the order."""
+    folder = work.place("weights for Keras")
+    wanted, refused = work.ask("keras_opencv", "write", folder, "26", str(COUNT)), {}
+    for key in wanted:
+        path = lambda end: os.path.join(folder, key + end)
+        extents = open(path(".extents")).read()
+        options = ["--net", path(".prototxt"), "--rgb", "--layout", "hwio", "--fc-from", extents]
+        if "BatchNorm" in open(path(".prototxt")).read():
+            options += ["--bn", "fold-factor"]
+        reasons = [work.convert(path(".npz"), path(".keras.npz"), *options), work.convert(path(".npz"), path(".caffemodel"))]
+        refused.update({key: reason for reason in reasons if reason})
+    found = work.ask("keras_opencv", "read", *(os.path.join(folder, key + ".caffemodel") for key in wanted if key not in refused))
     return compare(wanted, found, refused)
 
 
@@ -220,6 +237,7 @@ ROWS = [
     ("Caffe reads, float and double", lambda w: ours(w, "caffe", "caffemodel", ".caffemodel", 10, ONLY=FLOATS)),
     ("OpenCV 4.14 reads, forward pass", lambda w: ours(w, "opencv", "caffemodel", ".caffemodel", 11, maker="opencv")),
     ("OpenCV 4.14 computes the same with --names torch and fold", lambda w: forward(w, "forward_opencv", ".npz", ".caffemodel", 24)),
+    ("OpenCV 4.14 computes what TensorFlow would, --net --rgb --layout hwio --fc-from", keras),
     ("MXNet 1.9.1 computes the same with --names torch and fold", lambda w: forward(w, "forward_mxnet", ".params", ".params", 25)),
     ("NeoML 2.0.210 writes", lambda w: theirs(w, "neoml", "neoml", ".neoml", 12)),
     ("NeoML 2.0.210 reads", lambda w: ours(w, "neoml", "neoml", ".neoml", 13, ONLY="float32 int32", AXES="7", TENSORS="1", NAME="@0")),

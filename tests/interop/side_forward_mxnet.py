@@ -25,7 +25,7 @@ def write(folder, random, count):
         auxiliary = {n: normal(s) if "mean" in n else mx.nd.abs(normal(s)) + 0.2 for n, s in zip(net.list_auxiliary_states(), states)}
         mx.model.save_checkpoint(os.path.join(folder, "%03d" % index), 0, net, arguments, auxiliary)
         os.rename(os.path.join(folder, "%03d-0000.params" % index), os.path.join(folder, "%03d.params" % index))
-        made["%03d" % index] = {"torch": "equal", "folded": "equal"}
+        made["%03d" % index] = {"torch": "equal", "folded": "equal", "eps": "equal"}
     return made
 
 

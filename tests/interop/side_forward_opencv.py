@@ -39,7 +39,7 @@ def write(folder, random, count):
         np.savez(path + ".npz", **arrays)
         with open(path + ".prototxt", "w") as file:
             file.write(text)
-        made["%03d" % index] = {"torch": "equal", "folded": "equal", "caffemodel": "equal"}
+        made["%03d" % index] = {"torch": "equal", "folded": "equal", "eps": "equal", "caffemodel": "equal"}
     return made
 
 

@@ -260,7 +260,7 @@ pub(crate) struct Verify {
     /// receipt are repeated with OTHER's tensors
     #[arg(long, value_name = "OTHER")]
     pub(crate) against: Option<PathBuf>,
-    /// The net that the transforms in FILE's receipt followed, where it lies beside neither file; a symbol file is named
+    /// The net that the transforms in FILE's receipt followed, if it does not lie beside OTHER; a symbol file is named
     /// by --symbol
     #[arg(long, value_name = "PROTOTXT", requires = "against")]
     pub(crate) net: Option<PathBuf>,

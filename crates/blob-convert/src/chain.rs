@@ -83,7 +83,7 @@ pub(crate) fn chain(
     if steps.iter().any(|step| step.follows_net()) {
         chained.net = followed.get().ok().flatten().map(|net| net.origin().clone());
         let said = |net: &NetOrigin| Change::unasked(Effect::Followed { net: net.to_string() });
-        chained.of_file.splice(0..0, chained.net.as_ref().map(said));
+        chained.of_file.extend(chained.net.as_ref().map(said));
     }
     Ok(chained)
 }

@@ -1,4 +1,5 @@
-//! `eps`: moves what a normalisation adds to its variance into the variance, so that another eps gives the same results.
+//! `eps`: moves what a normalisation adds to its variance into the variance, so that another eps gives the same
+//! results.
 //!
 //! With variance + E under the root, (variance + E − e) + e is the same sum. Computed in f64, rounded once.
 

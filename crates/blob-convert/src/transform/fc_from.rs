@@ -20,8 +20,8 @@ use super::wires::wired;
 /// Permutes the columns of inner products with channels × height × width inputs to height × width × channels, and with
 /// them the factors and summands of layers between the flattening and the inner product.
 ///
-/// If a net is followed, the ones after a convolution or a pooling are permuted, whose channels must be these; otherwise
-/// only one matrix in the file may have that many columns.
+/// If a net is followed, the ones after a convolution or a pooling are permuted, whose channels must be these;
+/// otherwise only one matrix in the file may have that many columns.
 #[derive(Clone, Debug, Default)]
 pub struct FcFrom {
     /// For every inner product with this many inputs.

@@ -129,7 +129,11 @@ impl Layout {
         if others > 0 {
             outcome = outcome.with_note(format!("weights of convolutions that have not four axes stay: {others}"));
         }
-        Ok(if count == 0 { outcome.with_note("there are no weights of convolutions to permute") } else { outcome })
+        Ok(if count == 0 {
+            outcome.with_note("there are no weights of convolutions or inner products to permute")
+        } else {
+            outcome
+        })
     }
 
     /// The weights of a convolution; `None` where their axes have no place in the layout.

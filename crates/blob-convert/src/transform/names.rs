@@ -23,6 +23,8 @@ pub struct Names {
     follows_net: bool,
     #[serde(skip)]
     notes: Vec<String>,
+    #[serde(skip)]
+    notices: Vec<String>,
 }
 
 /// The modules that have an eps.
@@ -65,6 +67,7 @@ impl Transform for Names {
         });
         let mut outcome: Outcome = made.collect();
         outcome.notes.clone_from(&self.notes);
+        outcome.notices.clone_from(&self.notices);
         outcome.notes.extend(self.eps.iter().map(torch::of_eps));
         Ok(outcome)
     }

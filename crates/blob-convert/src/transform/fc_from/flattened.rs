@@ -78,7 +78,7 @@ pub(super) fn of_net(
         Source::Reshaped(product) if is_spatial(wire.layer) => {
             let weight = net.tensor(product, Of::Weight)?;
             Some(format!(
-                "{weight:?} stays, and its rows become channels \u{d7} height \u{d7} width for {:?}: TensorFlow's \
+                "the rows of {weight:?} stay, and become channels \u{d7} height \u{d7} width for {:?}: TensorFlow's \
                  reshape has the channels last",
                 wire.layer.name
             ))

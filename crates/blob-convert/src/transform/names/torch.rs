@@ -37,9 +37,14 @@ impl Names {
     #[must_use]
     pub fn torch(net: Option<&Bound<'_>>, checkpoint: &Checkpoint) -> Self {
         let mut map = BTreeMap::new();
-        let (mut notes, mut eps) = (Vec::new(), Vec::new());
+        let (mut notes, mut notices, mut eps) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(net) = net {
-            of_net(net, &mut map, &mut notes);
+            let (by_topology, by_name) = of_net(net, &mut map);
+            let merged = |count: usize, how| {
+                (count > 0).then(|| format!("names: {count} Scale merged with their BatchNorm, found by {how}"))
+            };
+            notices.extend(merged(by_topology, "topology"));
+            notes.extend(merged(by_name, "name"));
             eps = other_eps(net, &map);
         }
         let is_mxnet = checkpoint.format().is_mxnet() || checkpoint.names().any(|name| bare(name) != name);
@@ -62,7 +67,7 @@ impl Names {
                 if net.is_none() && !is_mxnet { "; no net says what they are, and --net can name one" } else { "" };
             notes.push(format!("names: {} of {} stay as they are: {}{why}", kept.len(), all, listed(&kept)));
         }
-        Self { map, eps, follows_net: net.is_some(), notes }
+        Self { map, eps, follows_net: net.is_some(), notes, notices }
     }
 }
 
@@ -85,18 +90,22 @@ fn other_eps(net: &Bound<'_>, map: &BTreeMap<String, String>) -> Vec<OfEps> {
 
 /// A note about the modules that need an eps of their own.
 pub(super) fn of_eps(of: &OfEps) -> String {
-    let OfEps { eps, modules } = of;
+    // Caffe's are of f32, and read best as such.
+    let eps = if f64::from(of.eps as f32) == of.eps { format!("{:e}", of.eps as f32) } else { format!("{:e}", of.eps) };
+    let modules = &of.modules;
     if modules.is_empty() {
-        return format!("names: eps {eps:e}, not torch's {EPS:e}, for every BatchNorm: give it to the modules");
+        return format!("names: eps {eps}, not torch's {EPS:e}, for every BatchNorm: give it to the modules");
     }
     let names: Vec<&str> = modules.iter().map(|module| &**module).collect();
     format!(
-        "names: eps {eps:e}, not torch's {EPS:e}, for {}: give it to the modules, or --eps {EPS:e} here",
+        "names: eps {eps}, not torch's {EPS:e}, for {}: give it to the modules, or --eps {EPS:e} here",
         listed(&names)
     )
 }
 
-fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<String>) {
+/// Names the tensors of a net's layers. Returns how many Scales are merged with a BatchNorm that was found by topology,
+/// and by its name.
+fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>) -> (usize, usize) {
     // The BatchNorms so far, by their names without the words for the layer.
     let mut norms: HashMap<String, &Layer> = HashMap::new();
     let (mut by_topology, mut by_name) = (0, 0);
@@ -132,11 +141,7 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
             }
         }
     }
-    for (count, how) in [(by_topology, "topology"), (by_name, "name")] {
-        if count > 0 {
-            notes.push(format!("names: {count} Scale merged with their BatchNorm, found by {how}"));
-        }
-    }
+    (by_topology, by_name)
 }
 
 /// The module that a tensor belongs to: its name without `/0` or one of MXNet's suffixes.
@@ -196,8 +201,8 @@ fn by_ending(name: &str) -> Option<String> {
 /// Gluon's recurrent layers: `lstm0_l0_i2h_weight` is layer 0 forwards, `lstm0_r0_h2h_bias` layer 0 in reverse.
 ///
 /// Its `save_parameters` of a fused layer has `_unfused.0.i2h_weight`, and with both directions
-/// `_unfused.0.l_cell.i2h_weight` (`_RNNLayer._collect_params_with_prefix` of apache/mxnet 1.9.1). The rows that project
-/// the state are `h2r`, with `projection_size`.
+/// `_unfused.0.l_cell.i2h_weight` (`_RNNLayer._collect_params_with_prefix` of apache/mxnet 1.9.1). The rows that
+/// project the state are `h2r`, with `projection_size`.
 fn recurrent(name: &str) -> Option<String> {
     if let Some(new) = unfused(name) {
         return Some(new);

@@ -1,0 +1,168 @@
+//! Conversions that follow a net: layers that share, lack or hide their tensors, and what is told of them.
+
+use std::fs;
+
+use blob_convert::transform::{FixGamma, Names, Transform};
+use blob_convert::{Options, Silent, verify};
+use blob_io::Format;
+use blob_io::mxnet::Symbol;
+use blob_io::net::Role;
+use serde_json::json;
+
+use crate::nets::{case, dims, made, run};
+use crate::support::receipt::with_receipt;
+use crate::support::{Folder, command, data, open};
+
+#[test]
+fn one_gamma_cannot_be_fixed_for_one_layer_alone() {
+    let folder = Folder::new();
+    let refused = run(&folder, "convert", &case("shared_gamma-0000.params"), &["--fix-gamma", "auto"]);
+    refused.refused("one tensor cannot be both");
+    run(&folder, "convert", &case("shared_gamma-0000.params"), &["--fix-gamma", "off"]).ok();
+}
+
+#[test]
+fn a_kernel_of_one_row_is_no_legacy_bias() {
+    let folder = Folder::new();
+    let net = data(&case("k1x5.prototxt"));
+    let more = ["--squeeze-legacy", "--net", net.to_str().expect("UTF-8")];
+    let (file, _) = made(&folder, "convert", &case("k1x5.npz"), &more);
+    assert_eq!(dims(&file, "sob/0"), [1, 1, 1, 5]);
+}
+
+#[test]
+fn names_for_torch_belong_to_the_right_layers() {
+    let folder = Folder::new();
+    let (file, _) = made(&folder, "convert", &case("static_lstm_bare.caffemodel"), &["--names", "torch"]);
+    assert!(!file.names().any(|name| name.contains("weight_hh")), "{:?}", file.names().collect::<Vec<_>>());
+    let (file, _) = made(&folder, "convert", &case("scale_other_size.caffemodel"), &["--names", "torch"]);
+    let names: Vec<_> = file.names().collect();
+    assert!(names.contains(&"scale1.weight") && !names.contains(&"bn1.weight"), "{names:?}");
+}
+
+#[test]
+fn a_factor_of_zero_is_a_loss_that_is_told() {
+    let folder = Folder::new();
+    let bytes = fs::read(data(&case("scale_other_size.caffemodel"))).expect("readable");
+    // The factor's value stands at byte 65, as `blob ls` says.
+    let zeroed = folder.with("zero.caffemodel", crate::support::changed(&bytes, 65, &[0; 4]));
+    let (_, said) = made(&folder, "convert", &zeroed, &["--names", "torch"]);
+    assert!(said.contains("became 0: the layer's factor is 0"), "{said}");
+    run(&folder, "convert", &zeroed, &["--names", "torch", "--strict"]).refused("would lose values");
+}
+
+#[test]
+fn refusals_of_one_kind_are_one_line_and_name_a_few_readers() {
+    let folder = Folder::new();
+    let layer = |n: usize| format!("layer {{ name: \"b{n}\" type: \"BatchNorm\" bottom: \"a\" top: \"b{n}\" }}\n");
+    let conv =
+        "layer { name: \"a\" type: \"Convolution\" bottom: \"data\" top: \"a\" convolution_param { num_output: 3 } }\n";
+    for count in [50, 500] {
+        let net = folder.with("wide.prototxt", conv.to_owned() + &(0..count).map(layer).collect::<String>());
+        let ran = run(&folder, "fold", &case("legacy_ip.caffemodel"), &["--net", &net]);
+        assert_eq!(ran.code, Some(2));
+        assert!(ran.err.len() < 2000, "{}", ran.err);
+    }
+    let train = conv.replace("convolution_param", "include { phase: TRAIN } convolution_param");
+    let norm = "layer { name: \"ba\" type: \"BatchNorm\" bottom: \"a\" top: \"ba\" }\n";
+    let net = folder.with("train.prototxt", train + norm);
+    let ran = run(&folder, "fold", &case("legacy_ip.caffemodel"), &["--net", &net]);
+    assert!(ran.err.contains("--net deploy.prototxt"), "{}", ran.err);
+}
+
+#[test]
+fn an_empty_tensor_of_huge_extents_is_permuted() {
+    let folder = Folder::new();
+    let header = r#"{"w":{"dtype":"F32","shape":[0,1099511627776,4194303],"data_offsets":[0,0]}}"#;
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    let source = folder.with("empty.safetensors", &bytes);
+    let out = folder.file("out.safetensors");
+    for perm in ["0,2,1", "1,0,2"] {
+        let status = command(&["transpose", &source, "w", "--perm", perm, "-o", &out, "--force"]).status();
+        assert!(status.expect("runs").code().is_some_and(|code| code < 3));
+    }
+}
+
+#[test]
+fn recurrent_layers_of_gluon_have_the_names_of_torchs() {
+    // `torch.nn.LSTM(…, bidirectional=True, proj_size=…)` calls its tensors so.
+    let named = [
+        ("arg:lstm0_l0_h2r_weight", "lstm0.weight_hr_l0"),
+        ("arg:lstm0_r1_i2h_bias", "lstm0.bias_ih_l1_reverse"),
+        ("arg:rnn._unfused.0.i2h_weight", "rnn.weight_ih_l0"),
+        ("arg:rnn._unfused.1.l_cell.h2h_bias", "rnn.bias_hh_l1"),
+        ("arg:rnn._unfused.1.r_cell.h2r_weight", "rnn.weight_hr_l1_reverse"),
+        ("arg:_unfused.0.h2h_weight", "weight_hh_l0"),
+    ];
+    let tensors = named.map(|(name, _)| (name, &[1][..], &[1.0][..]));
+    let source = crate::folds::file(Format::MxnetList, &tensors);
+    let options = Options::new(Format::Safetensors).transform(Names::torch(None, &source));
+    let plan = blob_convert::plan(&source, &options, &blob_convert::Target::Stdout).expect("planned");
+    let found: Vec<&str> = plan.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
+    assert_eq!(found, named.map(|(_, name)| name));
+}
+
+#[test]
+fn the_slopes_of_a_prelu_are_no_gamma_of_a_batch_norm() {
+    let prelu = crate::folds::file(Format::MxnetList, &[("arg:p_gamma", &[1], &[0.25])]);
+    assert!(FixGamma::of(None, &prelu).is_idle());
+    let tensors = [("arg:b_gamma", &[1][..], &[1.0][..]), ("aux:b_moving_mean", &[1], &[0.0])];
+    assert!(!FixGamma::of(None, &crate::folds::file(Format::MxnetList, &tensors)).is_idle());
+}
+
+#[test]
+fn a_gamma_behind_an_identity_is_that_of_its_layer() {
+    let json = br#"{"nodes": [{"op": "null", "name": "data", "inputs": []}, {"op": "null", "name": "g", "inputs": []},
+        {"op": "identity", "name": "i", "inputs": [[1, 0, 0]]}, {"op": "Cast", "name": "k", "inputs": [[2, 0, 0]]},
+        {"op": "null", "name": "beta", "inputs": []}, {"op": "null", "name": "m", "inputs": []},
+        {"op": "null", "name": "v", "inputs": []},
+        {"op": "BatchNorm", "name": "b", "attrs": {"fix_gamma": "TRUE"},
+         "inputs": [[0, 0, 0], [3, 0, 0], [4, 0, 0], [5, 0, 1], [6, 0, 1]]}], "heads": [[7, 0, 0]]}"#;
+    let net = Symbol::from_bytes("s.json", json).expect("reads").net;
+    let norm = net.layers().last().expect("a layer");
+    assert_eq!((norm.tensor(Role::Weight), norm.fix_gamma, norm.bottoms.len()), (Some("g"), true, 1));
+}
+
+#[test]
+fn rows_that_are_reshaped_for_a_convolution_are_told() {
+    let folder = Folder::new();
+    let net = folder.with(
+        "generator.prototxt",
+        "layer { name: \"c\" type: \"Convolution\" bottom: \"data\" top: \"c\" convolution_param { num_output: 4 } }
+         layer { name: \"f\" type: \"InnerProduct\" bottom: \"c\" top: \"f\" inner_product_param { num_output: 2 } }
+         layer { name: \"r\" type: \"Reshape\" bottom: \"f\" top: \"r\" }
+         layer { name: \"up\" type: \"Deconvolution\" bottom: \"r\" top: \"up\" convolution_param { num_output: 1 } }",
+    );
+    let more = ["--fc-from", "4,2,3", "--net", &*net];
+    let (_, said) = made(&folder, "convert", &case("fc_channels.caffemodel"), &more);
+    assert!(said.contains("the rows of \"f/0\" stay, and become channels"), "{said}");
+}
+
+#[test]
+fn a_receipt_that_lies_of_empty_tensors_is_a_finding() {
+    let empty = |shape: &str| {
+        let header = format!(r#"{{"w":{{"dtype":"F32","shape":{shape},"data_offsets":[0,0]}}}}"#);
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(header.as_bytes());
+        bytes
+    };
+    let folded = json!({"layer": "bn", "scale_layer": null, "weight": "w", "bias": "b", "has_bias": false,
+        "side": "first", "eps": 1.0, "mean": null, "variance": null, "factor": null, "gamma": null, "fix_gamma": false, "beta": null,
+        "scale": null, "shift": null});
+    let turned = json!({"gates": [], "second_biases": [], "transposed": ["w"], "slopes": []});
+    let huge = "[1099511627776,0]";
+    for (shape, name, settings) in [
+        (huge, "fold", json!({"layers": [folded]})),
+        ("[0,4611686018427387904]", "torch-layout", turned),
+        (huge, "layout", json!({"to": "hwio", "matrices": true})),
+        (huge, "permute", json!({"tensors": ["w"], "axes": [1, 0]})),
+    ] {
+        let lie = json!({"schema": "blob.receipt/1", "transforms": [{"name": name, "settings": settings}]});
+        let ours = with_receipt(&empty(shape), &lie, "", None);
+        let (ours, theirs) =
+            (open("x.safetensors", &ours).expect("opens"), open("y.safetensors", &empty(shape)).expect("opens"));
+        // Either a finding or nothing: no panic, and no terabytes.
+        verify::against(&ours, &theirs, &Silent, &mut |_| {}).expect("compared");
+    }
+}
