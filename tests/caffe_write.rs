@@ -243,7 +243,7 @@ fn names_that_are_no_layers_are_refused_with_all_of_them() {
     let error = refusal(Format::CaffeModel, &long);
     assert!(error.len() < 8000 && error.contains("é\"…, \"19é") && error.contains("and 10 more"), "{error}");
     let error = refusal(Format::CaffeModel, &["a/0", "weight", "/0", "b/1", "c/0.diff", "d/00", "d/x", "a/-1"]);
-    assert!(error.starts_with("caffemodel: names that do not fit: "), "{error}");
+    assert!(error.starts_with("as caffemodel: names that do not fit: "), "{error}");
     for name in ["weight", "/0", "b/1", "c/0.diff", "d/00", "d/x", "a/-1"] {
         assert!(error.contains(&format!("{name:?}")), "{name}: {error}");
     }
@@ -254,9 +254,9 @@ fn names_that_are_no_layers_are_refused_with_all_of_them() {
     assert!(refusal(Format::Npz, &["a"]).contains("not a Caffe format"));
     let odd = [("iter".to_owned(), "x".to_owned())];
     let error = Message::named(Format::SolverState, ["@0"], &odd).expect_err("refused").to_string();
-    assert_eq!(error, "solverstate: iter is a whole number of 32 bits, not \"x\"");
+    assert_eq!(error, "as solverstate: iter is a whole number of 32 bits, not \"x\"");
     let error = Message::named(Format::BlobProto, ["@0"], &odd).expect_err("refused").to_string();
-    assert_eq!(error, "binaryproto: there is no place for metadata called \"iter\"");
+    assert_eq!(error, "as binaryproto: there is no place for metadata called \"iter\"");
 }
 
 /// A file that cannot hold its tensors is refused before it is created.

@@ -83,7 +83,7 @@ fn misfits_are_listed_whole() {
         (Format::MxnetList, &[][..], DType::F32, "has no axes, which only a record of V3 (np-shape) holds"),
         (Format::NeomlArray, &[2, 3], DType::F64, "is f64, and NeoML's blobs are of f32 or i32"),
     ] {
-        for (count, more) in [(2, String::new()), (57, "; and 37 more".to_owned())] {
+        for (count, more) in [(2, ""), (57, " and 37 more")] {
             let mut tensors: Vec<_> = (0..count).map(|i| spec(i, dims, dtype)).collect();
             tensors.push(spec(count, &[1], DType::F32));
             let tensors: Vec<_> = tensors.into_iter().map(|(name, blob)| (name, blob.expect("a blob"))).collect();
@@ -91,8 +91,9 @@ fn misfits_are_listed_whole() {
                 |format| tensors.iter().fold(Writer::new(format), |writer, (name, blob)| writer.tensor(name, blob));
             let (path, out) = (folder.path().join("x.safetensors"), folder.path().join("x.out"));
             all(Format::Safetensors).write(&path, IfExists::Replace).expect("written");
-            let each: Vec<String> = (0..count.min(20)).map(|i| format!("\"w{i}\" {why}")).collect();
-            let wanted = format!(": as {}: does not fit: {}{more}", to.name().replace("-array", ""), each.join("; "));
+            let others: Vec<String> = (1..count.min(20)).map(|i| format!("\"w{i}\"")).collect();
+            let others = format!("(also {}{more})", others.join(", "));
+            let wanted = format!(": as {}: does not fit: \"w0\" {why} {others}", to.name().replace("-array", ""));
             let source = Checkpoint::open(&path).expect("opens");
             let error = to_bytes(&source, &Options::new(to)).expect_err("refused").to_string();
             assert_eq!(error, format!("{}{wanted}", path.display()));
@@ -111,26 +112,26 @@ fn a_list_that_does_not_fit_its_tensors_is_refused() {
     };
     let one = [spec(DType::F32, &[2])];
     let mut list = List::new(Version::V2);
-    assert_eq!(refusal(&one, &list), "params: tensor \"t\" is in no array of the list");
+    assert_eq!(refusal(&one, &list), "as params: tensor \"t\" is in no array of the list");
     list.push("a", 0);
     assert!(Layout::new(&one, Frame::MxnetList(&list)).is_ok());
     list.push("b", 0);
-    assert_eq!(refusal(&one, &list), "params: does not fit: \"b\" is tensor 0, which is in the list twice");
+    assert_eq!(refusal(&one, &list), "as params: does not fit: \"b\" is tensor 0, which is in the list twice");
     let mut list = List::new(Version::V2);
     list.push("a\0b", 0);
-    assert_eq!(refusal(&one, &list), "params: does not fit: \"a\\0b\" has a NUL in its name, where MXNet cuts it");
+    assert_eq!(refusal(&one, &list), "as params: does not fit: \"a\\0b\" has a NUL in its name, where MXNet cuts it");
     let mut list = List::new(Version::V2);
     list.push("a", 1);
-    assert_eq!(refusal(&one, &list), "params: does not fit: \"a\" is tensor 1, which does not exist");
+    assert_eq!(refusal(&one, &list), "as params: does not fit: \"a\" is tensor 1, which does not exist");
     let mut list = List::new(Version::V2);
     list.push_sparse("s", SparseKind::Csr, Shape::new([2, 2]).expect("a shape"), &[0]);
-    assert_eq!(refusal(&one, &list), "params: does not fit: \"s\" is a csr array, which has 3 parts, not 1");
+    assert_eq!(refusal(&one, &list), "as params: does not fit: \"s\" is a csr array, which has 3 parts, not 1");
     let mut list = List::new(Version::V0);
     list.push("v", 0);
     let vast = [spec(DType::U8, &[1 << 32, 0])];
     assert_eq!(
         refusal(&vast, &list),
-        "params: does not fit: \"v\" has an extent of 4294967296, and a record of V0 holds 32 bits"
+        "as params: does not fit: \"v\" has an extent of 4294967296, and a record of V0 holds 32 bits"
     );
 }
 
@@ -216,7 +217,7 @@ fn no_name_stands_twice_in_a_list() {
     list.push("w", 0);
     list.push("w", 1);
     let error = Layout::new(&specs, Frame::MxnetList(&list)).expect_err("refused").to_string();
-    assert_eq!(error, "params: the array \"w\" stands twice");
+    assert_eq!(error, "as params: the array \"w\" stands twice");
 }
 
 /// A V3 list whose only array is absent: V3 marks this by its extents, V0 and V1 by having none.

@@ -104,10 +104,10 @@ fn what_neoml_cannot_hold_is_refused_before_anything_is_written() {
         (spec(DType::F32, &[0, 1 << 31]), "has an extent of 2147483648; NeoML's go up to 2147483647"),
     ] {
         let error = Layout::new(&[spec], Frame::Neoml(&Archive::blob())).expect_err("refused");
-        assert_eq!(error.to_string(), format!("neoml: does not fit: \"w\" {problem}"));
+        assert_eq!(error.to_string(), format!("as neoml: does not fit: \"w\" {problem}"));
     }
     let error = Layout::new(&[], Frame::Neoml(&Archive::blob())).expect_err("refused").to_string();
-    assert_eq!(error, "neoml: the archive holds 1 blobs, not 0");
+    assert_eq!(error, "as neoml: the archive holds 1 blobs, not 0");
     let net = Checkpoint::open(data("neoml/py/net_fc.cnnarch")).expect("opens");
     let error = to_bytes(&net, &Options::new(Format::NeomlBlob)).expect_err("refused").to_string();
     let problem = "holds 4 tensors, and a NeoML blob is one; extract one of them, or convert to neoml-array";
@@ -159,7 +159,7 @@ fn weights_of_a_net_are_replaced_in_place_and_around_another_size() {
     let pickle = open("blob.pickle", &bytes("py/blob.pickle")).expect("opens");
     assert!(rewritten(&pickle, [1, 2, 1, 1, 1, 1, 3], 9).is_ok());
     let error = rewritten(&pickle, [1, 2, 1, 1, 1, 1, 4], 9).expect_err("refused").to_string();
-    assert_eq!(error, "neoml: does not fit: \"w\" is of another shape, and a pickle counts its bytes");
+    assert_eq!(error, "as neoml: does not fit: \"w\" is of another shape, and a pickle counts its bytes");
 }
 
 #[test]

@@ -209,6 +209,9 @@ pub(crate) fn help(e: &Error) -> Option<&'static str> {
         Error::Misfit { remedy: Some(remedy), .. } => match remedy {
             Remedy::Version3 => Some("--params-version 3 writes records that hold arrays without axes"),
             Remedy::Version2 => Some("--params-version 2 writes records that hold sparse arrays; --dense expands them"),
+            Remedy::RawData => {
+                Some("--form raw writes NVCaffe's raw_data, which holds f16; BVLC Caffe reads --dtype f32")
+            }
             Remedy::NoDiffs => Some("--strip-diff leaves the diffs out"),
             _ => None,
         },

@@ -3,6 +3,7 @@
 use blob_io::Format;
 use serde_json::json;
 
+use crate::args::is_written;
 use crate::context::Context;
 use crate::failure::{Failure, Status};
 use crate::json::{self, Document, Field, Fields, STRINGS, Type, field, properties};
@@ -37,7 +38,12 @@ impl Fields for Format {
             field("title", Type::String, "what it is", |f| json!(f.title())),
             field("extensions", STRINGS, "the extensions of its files", |f| json!(f.extensions())),
             field("read", Type::Boolean, "whether it is read", |_| json!(true)),
-            field("write", Type::Boolean, "whether it is written", |_| json!(true)),
+            field(
+                "write",
+                Type::Boolean,
+                "whether it is written from tensors alone; a NeoML net is with --into",
+                |f| json!(is_written(*f)),
+            ),
             field("tested_against", Type::String, "the programs whose files were read, and that read ours", |f| {
                 json!(tested_against(*f))
             }),
@@ -55,7 +61,10 @@ impl Text for Formats {
                 extensions => format!(".{}", extensions.join(" .")),
             }),
             Column::left("READ").drop_order(2).of(|_, _| "yes".to_owned()),
-            Column::left("WRITE").drop_order(LAST).of(|_, _| "yes".to_owned()),
+            Column::left("WRITE").drop_order(LAST).of(|f, _| {
+                let words = if is_written(*f) { "yes" } else { "--into" };
+                words.to_owned()
+            }),
             Column::text("TESTED AGAINST").of(|f, _| tested_against(*f).to_owned()),
         ];
         let mut table = Table::new(&context.terminal, columns);

@@ -9,6 +9,7 @@ use crate::args::{self, Args};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
 use crate::help::{ENVIRONMENT, NOTES};
+use crate::output::written::{Begun, Written};
 
 pub(crate) fn run(args: &args::Man, context: &Context) -> Result<Status, Failure> {
     context.no_json("man")?;
@@ -22,13 +23,17 @@ pub(crate) fn run(args: &args::Man, context: &Context) -> Result<Status, Failure
         return Ok(Status::Yes);
     };
     let refuse = |e| Failure::new(format!("cannot write to {}: {e}", folder.display()));
+    let begun = Begun::now(false);
+    let (files, mut bytes) = (pages.len() as u64, 0);
     std::fs::create_dir_all(folder).map_err(refuse)?;
     for command in pages {
         let name = Man::new(command.clone()).get_filename();
         let mut page = Vec::new();
         write_page(command, &mut page)?;
+        bytes += page.len() as u64;
         std::fs::write(folder.join(name), page).map_err(refuse)?;
     }
+    context.terminal.written(&Written { files, ..Written::new(folder, "man", bytes, begun) }, &[]);
     Ok(Status::Yes)
 }
 

@@ -133,6 +133,8 @@ pub enum Remedy {
     Version3,
     /// MXNet records of V2, which hold sparse arrays.
     Version2,
+    /// NVCaffe's `raw_data`, which holds f16.
+    RawData,
     /// No diffs.
     NoDiffs,
 }

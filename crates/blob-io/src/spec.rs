@@ -2,6 +2,8 @@
 //!
 //! Sees names, dtypes and shapes; knows no format.
 
+use std::fmt;
+
 use blob_core::{DType, Shape};
 
 use crate::error::{Error, Remedy};
@@ -44,7 +46,7 @@ pub(crate) fn refuse(format: &str, message: impl Into<String>) -> Error {
     Error::Request { file: String::new(), message: format!("as {format}: {}", message.into()) }
 }
 
-/// How many of the tensors that do not fit are named.
+/// How many reasons are listed, and how many of the tensors that do not fit for one reason.
 pub(crate) const NAMED: usize = 20;
 /// How many characters of a name are shown: a name in a zip may have 65,000 bytes.
 const LONGEST_NAME: usize = 128;
@@ -52,8 +54,8 @@ const LONGEST_NAME: usize = 128;
 /// Collects the tensors that do not fit into a file, with reasons, for one error before anything is written.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
-    /// The first ones.
-    named: Vec<String>,
+    /// The first kinds of problems, each with its tensors.
+    kinds: Vec<Kind>,
     count: usize,
     remedy: Option<Remedy>,
 }
@@ -61,8 +63,18 @@ pub(crate) struct Problems {
 impl Problems {
     pub(crate) fn add(&mut self, name: &str, problem: impl AsRef<str>) {
         self.count += 1;
-        if self.named.len() < NAMED {
-            self.named.push(format!("{} {}", quoted(name), problem.as_ref()));
+        let (problem, is_full) = (problem.as_ref(), self.kinds.len() == NAMED);
+        match self.kinds.iter_mut().find(|kind| kind.problem == problem) {
+            Some(kind) => {
+                kind.count += 1;
+                if kind.names.len() < NAMED {
+                    kind.names.push(quoted(name));
+                }
+            }
+            None if !is_full => {
+                self.kinds.push(Kind { problem: problem.to_owned(), names: vec![quoted(name)], count: 1 });
+            }
+            None => {}
         }
     }
 
@@ -85,13 +97,38 @@ impl Problems {
         if self.is_empty() {
             return Ok(());
         }
-        let more = match self.count - self.named.len() {
+        let more = match self.count - self.kinds.iter().map(|kind| kind.count).sum::<usize>() {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        let message = format!("does not fit: {}{more}", self.named.join("; "));
-        let message = format!("as {format}: {message}");
+        let kinds: Vec<String> = self.kinds.iter().map(Kind::to_string).collect();
+        let message = format!("as {format}: does not fit: {}{more}", kinds.join("; "));
         Err(Error::Misfit { file: String::new(), message, remedy: self.remedy })
+    }
+}
+
+/// The tensors that do not fit for one reason.
+#[derive(Debug)]
+struct Kind {
+    problem: String,
+    /// The first ones.
+    names: Vec<String>,
+    count: usize,
+}
+
+impl fmt::Display for Kind {
+    /// `"a" is of u8 (also "b", "c" and 4 more)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, others) = self.names.split_first().map_or(("", &[][..]), |(first, others)| (&**first, others));
+        write!(f, "{first} {}", self.problem)?;
+        if others.is_empty() {
+            return Ok(());
+        }
+        write!(f, " (also {}", others.join(", "))?;
+        match self.count - self.names.len() {
+            0 => f.write_str(")"),
+            more => write!(f, " and {more} more)"),
+        }
     }
 }
 

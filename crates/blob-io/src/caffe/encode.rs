@@ -5,6 +5,7 @@
 
 use blob_core::{DType, Shape};
 
+use crate::error::Remedy;
 use crate::parts::{Part, varint};
 
 /// How blobs are stored. The default is what Caffe writes since 2015: a shape of any number of axes, floats or doubles.
@@ -55,6 +56,12 @@ pub(crate) fn problem(dtype: DType, shape: &Shape, form: Form) -> Option<String>
         return Some(format!("has an axis of {dim}; Caffe's are at most {MAX}"));
     }
     (shape.count() > MAX).then(|| format!("has {} elements; Caffe's blobs hold at most {MAX}", shape.count()))
+}
+
+/// The form that holds a dtype which this one does not.
+pub(crate) fn remedy(dtype: DType, form: Form) -> Option<Remedy> {
+    let is_for_raw = !form.raw && !matches!(dtype, DType::F32 | DType::F64) && raw_type(dtype).is_some();
+    is_for_raw.then_some(Remedy::RawData)
 }
 
 /// The number of a dtype in NVCaffe's `Type`, if its reader accepts the dtype.

@@ -160,7 +160,7 @@ fn check(specs: &[TensorSpec], pair: Pair, form: Form, problems: &mut Problems) 
     }
     let spec = &specs[pair.data];
     if let Some(problem) = encode::problem(spec.dtype, &spec.shape, form) {
-        problems.add(&spec.name, problem);
+        problems.add_with(&spec.name, problem, encode::remedy(spec.dtype, form));
     }
     let diff = pair.diff.map(|diff| &specs[diff]);
     if let Some(diff) = diff.filter(|diff| (diff.dtype, &diff.shape) != (spec.dtype, &spec.shape)) {

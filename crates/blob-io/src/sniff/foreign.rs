@@ -182,7 +182,7 @@ fn describe_text(head: &[u8], len: u64) -> Option<ReadError> {
         || lower.starts_with(b"<html")
         || lower.starts_with(b"<!--") && has(b"<html")
     {
-        let what = format!("an HTML page, not a model ({len} bytes)");
+        let what = format!("an HTML page, not a model ({} bytes)", grouped(len));
         let help = "a web server sent a page instead of the file; download the raw file";
         return Some(ReadError::Other(Reason::Html, what, Some(help)));
     }
@@ -192,6 +192,14 @@ fn describe_text(head: &[u8], len: u64) -> Option<ReadError> {
     }
     let (what, help) = description(text, &lower, has)?;
     Some(other(Reason::NotTensors, what, help))
+}
+
+/// A number with commas: `263,468`.
+fn grouped(n: u64) -> String {
+    match n {
+        0..1000 => n.to_string(),
+        _ => format!("{},{:03}", grouped(n / 1000), n % 1000),
+    }
 }
 
 /// A server's answer in place of the file, in lower case: of Amazon's S3 and those like it, of Hugging Face, of GitHub.
@@ -218,7 +226,7 @@ fn refused_download(lower: &[u8], len: u64, has: impl Fn(&[u8]) -> bool) -> Opti
         (.., true) => "text",
         _ => return None,
     };
-    Some(format!("an error message of a web server ({kind}), not a model ({len} bytes)"))
+    Some(format!("an error message of a web server ({kind}), not a model ({} bytes)", grouped(len)))
 }
 
 /// Text that describes something other than weights.
@@ -273,4 +281,15 @@ pub(crate) fn unknown(head: &[u8]) -> ReadError {
 
 pub(crate) fn other(reason: Reason, what: &str, help: Option<&'static str>) -> ReadError {
     ReadError::Other(reason, what.to_owned(), help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_has_a_comma_before_each_three_digits() {
+        let numbers = [0, 999, 1000, 263_468, 1_000_007];
+        assert_eq!(numbers.map(grouped), ["0", "999", "1,000", "263,468", "1,000,007"]);
+    }
 }

@@ -37,7 +37,7 @@ pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, 
         let form = Form { v1: is_v1, ..splice.form.unwrap_or_default() };
         parts.extend(message::new_layer(specs, name, blobs, form, &mut problems));
     }
-    problems.refused(splice.base.name())?;
+    problems.refused(splice.base.format().name()).map_err(|e| e.about(splice.base.name()))?;
     let is_copy = matches!(parts[..], [] | [Part::Copy { .. }]);
     let max_len = if is_copy { u64::MAX } else { MAX_BYTES };
     parts::place(splice.base.format().name(), &parts, specs, max_len)
@@ -211,7 +211,7 @@ fn rewritten(
         form.legacy = false;
     }
     if let Some(problem) = encode::problem(dtype, &shape, form) {
-        problems.add(&named(), problem);
+        problems.add_with(&named(), problem, encode::remedy(dtype, form));
         return None;
     }
     let unknown = change.stored.as_ref().map(|stored| stored.unknown.clone()).unwrap_or_default();
