@@ -4,6 +4,7 @@
 use blob_convert::{Options, Silent, Target, plan, verify};
 use blob_io::{Bytes, Checkpoint, Error, Format, OpenOptions};
 
+use crate::support::archive::safetensors;
 use crate::support::data;
 
 const NET: &str = "caffe/net/v1.caffemodel";
@@ -87,5 +88,74 @@ fn the_layer_that_is_cut_is_named() {
         let error = open(&OpenOptions::new(), path, &bytes[..cut]).expect_err("cut");
         assert!(error.to_string().contains(layer), "{error}");
         assert!(error.offset().is_some());
+    }
+}
+
+/// Goldens of which a part can be had, and whether its names are known: an MXNet list has them at its end.
+const GOLDENS: [(&str, Format, bool); 8] = [
+    (NET, Format::CaffeModel, true),
+    ("caffe/net/v0.caffemodel", Format::CaffeModel, true),
+    ("caffe/net/f32_v2_diff.caffemodel", Format::CaffeModel, true),
+    ("caffe/misc/state.solverstate", Format::SolverState, true),
+    ("caffe/misc/vector3.blobprotovector", Format::BlobProtoVector, true),
+    ("neoml/py/net_conv_bn.cnnarch", Format::NeomlNet, true),
+    ("neoml/cpp/cpp_blobs_array.arch", Format::NeomlArray, true),
+    (SPARSE, Format::MxnetList, false),
+];
+
+/// The whole arrays of a file that may break off; `None` where there is none.
+fn taken(name: &str, format: Format, bytes: &[u8]) -> Option<Checkpoint> {
+    open(&OpenOptions::new().from(format).salvage(), name, bytes).ok().map(Checkpoint::take_whole_arrays)
+}
+
+/// Cuts a file at some 300 places, and compares with the whole. Returns how many cut files give arrays.
+fn takes_of_cuts(name: &str, format: Format, has_names: bool, bytes: &[u8]) -> usize {
+    let whole = open(&OpenOptions::new().from(format), name, bytes).unwrap();
+    let mut given = 0;
+    for len in (0..bytes.len()).step_by((bytes.len() / 300).max(1)) {
+        // A net may end between two layers, and is then no cut file.
+        let Some(part) = taken(name, format, &bytes[..len]).filter(|part| part.salvaged().is_some()) else { continue };
+        part.whole().expect("the arrays are taken for all");
+        given += usize::from(!part.entries().is_empty());
+        for (entry, other) in part.entries().iter().zip(whole.entries().iter().filter(|e| e.fault().is_none())) {
+            let other = if has_names { whole.entry(entry.name()).expect("is in the whole file") } else { other };
+            assert_eq!((entry.dtype(), entry.shape()), (other.dtype(), other.shape()), "{name} at {len}");
+            if entry.dtype().is_some() {
+                assert_eq!(part.view(entry).unwrap(), whole.view(other).unwrap(), "{name} at {len}");
+            }
+        }
+        // No format needs more than the arrays to write them anew.
+        if part.entries().iter().any(|entry| entry.dtype().is_some()) {
+            let planned = plan(&part, &Options::new(Format::Npz), &Target::Stdout).expect("can be converted");
+            assert!(planned.has_receipt());
+        }
+    }
+    given
+}
+
+#[test]
+fn what_is_taken_of_a_cut_file_is_what_the_whole_one_has() {
+    for (path, format, has_names) in GOLDENS {
+        let given = takes_of_cuts(path, format, has_names, &read(path));
+        assert!(given > 3, "{path}: {given}");
+    }
+    // The header of a safetensors file comes first, so that each tensor that the file covers is whole.
+    let bytes = safetensors(
+        r#"{"c":{"dtype":"U8","shape":[3],"data_offsets":[5,8]},"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},
+            "b":{"dtype":"I8","shape":[1],"data_offsets":[4,5]}}"#,
+        &[1, 2, 3, 4, 5, 6, 7, 8],
+    );
+    assert_eq!(takes_of_cuts("x.safetensors", Format::Safetensors, true, &bytes), 4);
+    let cut = taken("x.safetensors", Format::Safetensors, &bytes[..bytes.len() - 1]).unwrap();
+    assert_eq!(cut.names().collect::<Vec<_>>(), ["a", "b"]);
+}
+
+#[test]
+fn a_sound_file_is_taken_as_it_is() {
+    for (path, format, _) in GOLDENS {
+        let bytes = read(path);
+        let (part, whole) = (taken(path, format, &bytes).unwrap(), Checkpoint::from_bytes(path, bytes).unwrap());
+        assert!(part.salvaged().is_none(), "{path}");
+        assert_eq!(part.names().collect::<Vec<_>>(), whole.names().collect::<Vec<_>>());
     }
 }

@@ -119,14 +119,23 @@ fn every_session_is_played() {
     let names = fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.collect();
     names.sort();
-    assert_eq!(
-        names,
-        [
-            "devices", "drawing", "fold", "folders", "into", "piped", "reading", "regroup", "shards", "slips",
-            "symbol", "writing"
-        ]
-        .map(|name| format!("{name}.txt"))
-    );
+    let played = [
+        "devices",
+        "drawing",
+        "fold",
+        "folders",
+        "into",
+        "piped",
+        "reading",
+        "regroup",
+        "salvaging",
+        "selecting",
+        "shards",
+        "slips",
+        "symbol",
+        "writing",
+    ];
+    assert_eq!(names, played.map(|name| format!("{name}.txt")));
 }
 
 #[test]
@@ -184,6 +193,37 @@ fn reading() {
         let third = headers.map(|(at, _)| at).nth(2).unwrap();
         bytes[third - 6..third - 1].fill(0xFF);
         folder.with("broken.npz", bytes);
+        let image = [1., 2., 3., 4., 10., 10., 10., 10., 0., 0., 0., 2.].map(f32::to_le_bytes).concat();
+        folder.with("mean.npy", npy("'<f4'", "(1, 3, 2, 2)", &image));
+    });
+}
+
+/// Files with names that are cut alike in the middle, names that a spreadsheet takes for formulas, and three dtypes.
+fn with_names(folder: &Folder) {
+    let deep = ["net_stage1_unit_conv0_weight", "net_stage1_unit_conv1_weight", "net_stage2_unit_conv1_weight"];
+    named(&folder.path().join("deep.safetensors"), &deep.map(str::to_owned));
+    named(
+        &folder.path().join("formula.safetensors"),
+        &["=cmd|A0", "-w", "+w", "@SUM(1)", "@0", "w"].map(str::to_owned),
+    );
+    let (a, b) = (npy("'<f4'", "(2, 3)", &[0; 24]), npy("'|u1'", "(2, 1)", &[0; 2]));
+    let c = npy("'<i8'", "()", &[0; 8]);
+    let members: [(&str, &[u8]); 3] = [("a.npy", &a), ("b.npy", &b), ("c.npy", &c)];
+    folder.with("mixed.npz", theirs(zip::CompressionMethod::Stored, &members));
+}
+
+#[test]
+fn selecting() {
+    play("selecting", with_names);
+}
+
+#[test]
+fn salvaging() {
+    play("salvaging", |folder| {
+        with_names(folder);
+        let net = fs::read(data("caffe/net/v1.caffemodel")).unwrap();
+        folder.with("cut.caffemodel", &net[..1000]);
+        folder.with("mean.npy", npy("'<f4'", "(1,)", &[0; 4]));
     });
 }
 

@@ -13,6 +13,7 @@ mod merge;
 mod plot;
 mod rename;
 mod report;
+mod selection;
 mod transpose;
 
 pub(crate) use convert::{Bn, CaffeForm, Convert, FixedGamma, Transforms};
@@ -25,9 +26,12 @@ pub(crate) use merge::{Merge, Split, is_written};
 pub(crate) use plot::Plot;
 pub(crate) use rename::Rename;
 pub(crate) use report::Report;
+pub(crate) use selection::{Filter, Only, Selection};
 pub(crate) use transpose::Transpose;
 
+use std::cell::Cell;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use blob_io::{Format, IfExists};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -93,6 +97,13 @@ pub(crate) struct Global {
     /// When to show progress on standard error; `auto`: on a terminal, after half a second
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_short_help = true)]
     pub(crate) progress: When,
+    /// Take the whole arrays of a file that breaks off, say where it does, and exit with 1; with `=ok`, exit with 0
+    #[arg(long, global = true, value_name = "ok", num_args = 0..=1, require_equals = true,
+          default_missing_value = "report", hide_possible_values = true)]
+    pub(crate) salvage: Option<Salvage>,
+    /// Whether a file was opened of which `salvage` takes a part.
+    #[arg(skip)]
+    pub(crate) is_salvaged: Rc<Cell<bool>>,
     /// Maximum memory for inflating, reordering or expanding one array [default: 1GiB]
     #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size, hide_short_help = true)]
     pub(crate) max_alloc: Option<u64>,
@@ -103,6 +114,15 @@ pub(crate) struct Global {
     /// Maximum number of arrays in a file [default: 1048576]
     #[arg(long, global = true, value_name = "N", hide_short_help = true)]
     pub(crate) max_arrays: Option<u64>,
+}
+
+/// How a command ends that took the whole arrays of a file that breaks off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Salvage {
+    /// With exit code 1
+    Report,
+    /// With exit code 0
+    Ok,
 }
 
 /// When to use a feature meant for terminals.
@@ -158,7 +178,7 @@ Examples:
 
 /// Summarize a file: format, tensors, parameters, warnings
 ///
-/// Reads headers only.
+/// Reads headers only; of a mean image (.binaryproto) also the values, for the `mean_value` of each channel.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -170,21 +190,7 @@ pub(crate) struct Info {
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// A file and some of its tensors.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Selection {
-    /// The file; `-` is standard input
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// Tensors: a name, a glob (`*` matches `/` too), or `#3` by index; without it, all
-    #[arg(value_name = "PATTERN")]
-    pub(crate) patterns: Vec<String>,
-    /// Treat each PATTERN as a regular expression that matches anywhere in the name
-    #[arg(long)]
-    pub(crate) regex: bool,
-}
-
-/// Print a tensor's values
+/// Print the values of tensors
 ///
 /// Tensors of more than 1000 values are abbreviated, as in NumPy.
 #[derive(Debug, clap::Args)]
@@ -194,12 +200,8 @@ Examples:
   blob show mean.binaryproto --slice '0,:,0,0'
   blob show model.params '#3' --csv > w.csv   all values, for a spreadsheet")]
 pub(crate) struct Show {
-    /// The file; `-` is standard input
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// The tensor: a name, `#3` by index, or a glob that matches one; optional if the file has only one
-    #[arg(value_name = "TENSOR")]
-    pub(crate) tensor: Option<String>,
+    #[command(flatten)]
+    pub(crate) selection: Selection,
     /// Print a slice, in NumPy's notation: `0,:,::2`, `-1`, `...,0`
     #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
     pub(crate) slice: Option<String>,

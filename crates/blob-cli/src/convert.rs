@@ -309,7 +309,10 @@ impl Converted<'_> {
                 }
             }),
         ];
-        let mut table = Table::new(terminal, columns);
+        let names = |each: &mut dyn FnMut(&str)| {
+            self.plan.tensors().iter().for_each(|tensor| each(&terminal.name(&tensor.spec.name)));
+        };
+        let mut table = Table::new(terminal, columns).named(names);
         for tensor in self.plan.tensors() {
             table.row(out, tensor)?;
         }

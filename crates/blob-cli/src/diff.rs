@@ -15,21 +15,26 @@ use crate::failure::{Failure, Problem, Status};
 use crate::json::{
     self, DIMS, Document, Field, Fields, Line, Ordered, STRINGS, Type, field, nullable, optional, properties, streamed,
 };
-use crate::open::open;
+use crate::open::{open, open_some};
 use crate::output::progress::Progress;
 use crate::output::width::wrap;
 use crate::output::{Out, Terminal};
 use crate::render::Render;
 use crate::render::table::{Column, Table};
+use crate::select::{by_names, found};
 use crate::units;
 
 pub(crate) fn run(args: &Diff, context: &Context) -> Result<Status, Failure> {
     if [&args.file, &args.other].iter().all(|path| path.as_os_str() == "-") {
         return Err(Failure::new("standard input can be one of the two files, not both"));
     }
-    let ours = open(&args.file, &context.global)?;
-    // --from is about the first file; the format of the other one is detected.
+    let selection = args.only.selection();
+    let ours = open_some(&args.file, &selection, &context.global)?;
+    // --from is about the first file; the format of the other one is detected. A tensor that is chosen may be missing
+    // in it.
     let theirs = open(&args.other, &Global { from: None, ..context.global.clone() })?;
+    let chosen = found(&theirs, &by_names(&theirs, &selection)?)?;
+    let theirs = theirs.only(&chosen.places);
     let mut tally = Tally::default();
     let broken = Broken::new(&context.terminal, ours.name());
     let pair = Pair { args, ours: &ours, theirs: &theirs, tally: &mut tally, notes: Vec::new(), broken };

@@ -1,8 +1,12 @@
-//! `blob extract`: writes one tensor to a file or to standard output.
+//! `blob extract`: writes one tensor to a file or to standard output, or several to files of a folder.
 
-use blob_convert::{Watch, Watched};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use blob_convert::{Selection, Watch, Watched};
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Frame, Layout};
+use blob_io::{Checkpoint, Entry, Error, Frame, Layout, Output, file_names};
 use serde_json::json;
 
 use crate::args::{Extract, ExtractFormat, if_exists};
@@ -17,7 +21,7 @@ use crate::output::sink::{Content, Sink, check_stdout, is_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::regroup::no_format;
 use crate::render::Text;
-use crate::select::select_one;
+use crate::select::{select_some, too_many};
 use crate::slice::View;
 use crate::source;
 
@@ -25,32 +29,84 @@ use crate::source;
 const PIECE: usize = 1 << 20;
 
 pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> {
-    let begun = Begun::now(args.dry_run);
     let format = format_of(args)?;
     check_stdout(&args.output, format.content(), args.dry_run, context)?;
     source::check_output(&args.file, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.file, &context.global)?;
     source::check_shards(&checkpoint, &args.output)?;
-    let entry = select_one(&checkpoint, args.tensor.as_deref())?;
+    let selection = args.filter.of(&args.tensors);
+    let places = select_some(&checkpoint, &selection)?;
+    let outputs = outputs(args, format, &checkpoint, &selection, &places)?;
+    for (place, output) in places.iter().zip(&outputs) {
+        let begun = Begun::now(args.dry_run);
+        let entry = &checkpoint.entries()[*place];
+        let bytes_out = extract(args, format, (&checkpoint, entry), output, context)?;
+        let written = Written::new(output, format.name(), bytes_out, begun).tensors(1);
+        context.print(Extracted { written, file: checkpoint.name(), entry })?;
+    }
+    Ok(Status::Yes)
+}
+
+/// The file of each tensor; those of a folder have the tensors' names.
+fn outputs(
+    args: &Extract,
+    format: ExtractFormat,
+    checkpoint: &Checkpoint,
+    selection: &Selection,
+    places: &[usize],
+) -> Result<Vec<PathBuf>, Failure> {
+    if !is_folder(&args.output) {
+        return match places {
+            [_] => Ok(vec![args.output.clone()]),
+            _ => Err(too_many(checkpoint, selection, places).help("-o DIR/ writes a file for each of them")),
+        };
+    }
+    let names: Vec<&str> = places.iter().map(|place| checkpoint.entries()[*place].name()).collect();
+    let file = |name: &String| args.output.join(format!("{name}.{}", format.name()));
+    let files: Vec<PathBuf> = file_names(&names).iter().map(file).collect();
+    if !args.dry_run {
+        let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+        for folder in folders {
+            let failed = |e| Failure::new(format!("{}: cannot be made: {e}", folder.display()));
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+    }
+    // Of several files none is written where one is there already.
+    for file in files.iter().filter(|file| file.exists()) {
+        Output::check(file, if_exists(args.force))?;
+    }
+    Ok(files)
+}
+
+/// Writes one tensor to a file or to standard output; returns the length of the output.
+fn extract(
+    args: &Extract,
+    format: ExtractFormat,
+    (checkpoint, entry): (&Checkpoint, &Entry),
+    path: &Path,
+    context: &Context,
+) -> Result<u64, Failure> {
     let progress = Progress::begin(&context.terminal, entry.byte_len());
     // A broken or empty entry is an error before the output is created.
     let elements = match format {
         ExtractFormat::Csv => {
             // Reading single elements does not verify the checksum.
             checkpoint.check(entry, &mut |_| progress.step(0))?;
-            Some(Elements::new(&checkpoint, entry)?)
+            Some(Elements::new(checkpoint, entry)?)
         }
         _ => None,
     };
     let header = match format {
-        ExtractFormat::Npy => npy_header(&checkpoint, entry)?,
+        ExtractFormat::Npy => npy_header(checkpoint, entry)?,
         _ => Vec::new(),
     };
     if format == ExtractFormat::Npy && entry.dtype() == Some(DType::BF16) {
         let name = entry.name();
         context.terminal.warning(format!("{name:?}: bf16 is stored as the bits of u16, because npy has no bf16"));
     }
-    let mut output = Sink::begin(&args.output, args.force, args.dry_run)?;
+    // With -n the folder is not made either.
+    let is_counted = args.dry_run && is_folder(&args.output);
+    let mut output = if is_counted { Sink::counting() } else { Sink::begin(path, args.force, args.dry_run)? };
     output.write_all(&header)?;
     match elements {
         Some(mut elements) => {
@@ -61,15 +117,13 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
             })?;
         }
         None => {
-            let bytes = Watched::open(&checkpoint, entry, &progress)?;
+            let bytes = Watched::open(checkpoint, entry, &progress)?;
             bytes.each(PIECE, |bytes| output.write_all(bytes))?;
         }
     }
     let bytes_out = output.finish()?;
     progress.end();
-    let written = Written::new(&args.output, format.name(), bytes_out, begun).tensors(1);
-    context.print(Extracted { written, file: checkpoint.name(), entry })?;
-    Ok(Status::Yes)
+    Ok(bytes_out)
 }
 
 /// The result of the command.
@@ -87,8 +141,8 @@ impl Writes for Extracted<'_> {
 
 impl Document for Extracted<'_> {
     const SCHEMA: &'static str = "blob.extract/1";
-    const COMMAND: &'static str = "blob extract --json FILE [TENSOR] -o OUT";
-    const DESCRIPTION: &'static str = "which tensor was written";
+    const COMMAND: &'static str = "blob extract --json FILE [TENSOR...] -o OUT";
+    const DESCRIPTION: &'static str = "which tensor was written; a line for each";
 }
 
 impl Fields for Extracted<'_> {
@@ -130,16 +184,16 @@ impl ExtractFormat {
     }
 }
 
+/// Whether the output is a folder of files.
+fn is_folder(output: &Path) -> bool {
+    output.to_string_lossy().ends_with(std::path::is_separator) || output.is_dir()
+}
+
 fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
-    let name = args.output.to_string_lossy();
-    if name.ends_with(std::path::is_separator) || args.output.is_dir() {
-        let failure = Failure::new(format!("{name}: extract writes one file, and this is a folder"));
-        return Err(failure.help("name a file in it; `blob convert` writes a folder of all tensors"));
-    }
     if let Some(format) = args.to {
         return Ok(format);
     }
-    if is_stdout(&args.output) {
+    if is_stdout(&args.output) || is_folder(&args.output) {
         return Ok(ExtractFormat::Npy);
     }
     let extension = args.output.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());

@@ -8,6 +8,7 @@ use blob_io::{Entry, Error, Existing, Fault, Limit, Reason, Remedy};
 use serde_json::json;
 
 use crate::json::{Field, Fields, Type, field, nullable};
+use crate::units;
 
 /// The status of a command that finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -190,10 +191,23 @@ impl From<&Error> for Problem {
                 Error::Exists { .. } => format!("{e}; --force replaces it"),
                 _ => e.to_string(),
             },
-            help: help(e).map(str::to_owned),
+            help: salvage(e).or_else(|| help(e).map(str::to_owned)),
             is_in_json: false,
         }
     }
+}
+
+/// Help for a file that breaks off behind whole arrays.
+fn salvage(e: &Error) -> Option<String> {
+    if matches!(e, Error::LimitExceeded { .. }) {
+        return None;
+    }
+    let arrays = match e.intact()? {
+        0 => return None,
+        1 => "the array".to_owned(),
+        several => format!("the {}", units::plural(several as u64, "array")),
+    };
+    Some(format!("--salvage takes {arrays} before it"))
 }
 
 /// Help for an error, with the tool's option if one solves it.

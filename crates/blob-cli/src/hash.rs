@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
+use blob_convert::Selection;
 use blob_convert::digest::{Algorithm, Hashed, Subject, digest};
 use blob_io::{Entry, Error, FileSource, Source};
 use serde_json::json;
@@ -12,17 +13,20 @@ use crate::args::Hash;
 use crate::context::Context;
 use crate::failure::{Failure, Status};
 use crate::json::{Document, FILE, Field, Fields, Type, field, optional};
-use crate::open::{name, open};
+use crate::open::{name, open_some};
 use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::render::Text;
 
 pub(crate) fn run(args: &Hash, context: &Context) -> Result<Status, Failure> {
     let algorithm = if args.sha256 { Algorithm::Sha256 } else { Algorithm::Blake3 };
-    let mut status = Status::Yes;
+    let (mut status, selection) = (Status::Yes, args.only.selection());
+    if !args.content && !selection.is_all() {
+        return Err(Failure::new("tensors are chosen for --content; without it the whole file is hashed"));
+    }
     for path in &args.files {
         let hashed = match args.content {
-            true => content(path, algorithm, context),
+            true => content(path, &selection, algorithm, context),
             false => file(path, algorithm, context).map_err(Failure::from),
         };
         match hashed {
@@ -37,8 +41,8 @@ pub(crate) fn run(args: &Hash, context: &Context) -> Result<Status, Failure> {
     Ok(status)
 }
 
-fn content(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, Failure> {
-    let checkpoint = open(path, &context.global)?;
+fn content(path: &Path, selection: &Selection, algorithm: Algorithm, context: &Context) -> Result<Hashed, Failure> {
+    let checkpoint = open_some(path, selection, &context.global)?;
     let work = checkpoint.entries().iter().map(Entry::byte_len).sum();
     let progress = Progress::begin(&context.terminal, work);
     Ok(digest(Subject::Tensors(&checkpoint), algorithm, &progress)?)

@@ -22,8 +22,10 @@ pub(crate) const NOTES: [(&str, &str); 6] = [
     ),
     (
         "WIDTH",
-        "On a terminal, tables obey its width: names are cut in the middle, and these columns leave first, in this order. \
-         ls: OFFSET, PIECES, LAYER TYPE, PARAMS, KIND, BYTES, WARNINGS. stats: L1, L2, DTYPE, SHAPE, ZERO, STD, MEAN. \
+        "On a terminal, tables obey its width: columns leave, then names are cut so that no two look alike. A name as it \
+         is shown selects its tensor, and so does `#3`. These columns leave first, in this order. ls: OFFSET, PIECES, \
+         LAYER TYPE, PARAMS, KIND, BYTES, DTYPE, SHAPE, WARNINGS. stats: L1, L2, DTYPE, SHAPE, ZERO, STD, MEAN, MIN, \
+         MAX, NaN, Inf. \
          convert --dry-run: DTYPE, SHAPE, BYTES, CHANGES. formats: WHAT, READ, WRITE, EXTENSIONS, TESTED AGAINST. --wide \
          cuts and leaves out nothing.",
     ),

@@ -1,10 +1,11 @@
-//! `blob info`: prints a summary of a file, from its headers.
+//! `blob info`: prints a summary of a file, from its headers; of a mean image also the means of its channels.
 
 use std::io::Write;
 
-use blob_convert::{Origin, RECEIPT_KEY};
+use blob_convert::stats::measure_channels;
+use blob_convert::{Origin, RECEIPT_KEY, Silent};
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Kind};
+use blob_io::{Checkpoint, Entry, Format, Kind};
 use serde_json::{Value, json};
 
 use crate::args::Info;
@@ -22,6 +23,9 @@ use crate::units;
 
 /// At most this many names, warnings or metadata are printed; the others are counted.
 const MAX_SHOWN: usize = 12;
+
+/// The bytes of the largest mean image that is read.
+const LARGEST_IMAGE: u64 = 64 << 20;
 
 /// At most this many warnings and errors are in the JSON.
 const MAX_IN_JSON: usize = 20;
@@ -62,6 +66,8 @@ pub(crate) struct Facts<'a> {
     broken: u64,
     sparse: u64,
     largest: Option<&'a Entry>,
+    /// The means of a mean image's channels, for the `transform_param` of a net.
+    mean_values: Option<Vec<f64>>,
 }
 
 impl Text for Facts<'_> {
@@ -94,6 +100,9 @@ impl Text for Facts<'_> {
                     units::bytes(largest.byte_len())
                 ),
             )?;
+        }
+        for (i, mean) in self.mean_values.iter().flatten().enumerate() {
+            line(if i == 0 { "mean" } else { "" }, format!("mean_value: {mean:.4}"))?;
         }
         for (key, value) in checkpoint.metadata().iter().take(MAX_SHOWN) {
             let (key, value) = match (receipt(key, value, terminal), value.as_str()) {
@@ -139,6 +148,7 @@ impl<'a> Facts<'a> {
             broken: count(&|e| e.fault().is_some()),
             sparse: count(&|e| e.kind() == Kind::Values),
             largest: entries.iter().rev().max_by_key(|e| e.byte_len()).filter(|e| e.byte_len() > 0),
+            mean_values: mean_values(checkpoint),
         }
     }
 
@@ -193,6 +203,12 @@ impl Fields for Facts<'_> {
             nullable("largest", Type::Object(properties::<Largest<'_>>), "the largest tensor", |f| {
                 f.largest.map_or(Value::Null, |entry| json::value(&Largest(entry)))
             }),
+            nullable(
+                "mean_values",
+                Type::Array(&Type::Number),
+                "of a mean image of Caffe's: the mean of each channel",
+                |f| json!(f.mean_values),
+            ),
             field(
                 "metadata",
                 Type::Map(&Type::String),
@@ -213,7 +229,7 @@ impl Fields for Facts<'_> {
             }),
             field("warning_count", Type::Integer, "how many there are", |f| json!(file_warnings(f.checkpoint).count())),
             field("errors", errors, "why arrays cannot be read, the first 20", |f| errors_of(f.checkpoint)),
-            field("bytes_read", Type::Integer, "how much of it was read so far", |f| json!(f.checkpoint.bytes_read())),
+            field("bytes_read", Type::Integer, "how much of it was read so far", |f| json!(bytes_read(f.checkpoint))),
         ]
     }
 }
@@ -248,6 +264,22 @@ fn foreign_dtypes(entries: &[Entry]) -> Vec<(&str, u64)> {
     found
 }
 
+/// The means of the channels of a mean image: a BlobProto of one, three or four channels, which Caffe subtracts from
+/// images. `None` for any other file, and for one that cannot be read.
+fn mean_values(checkpoint: &Checkpoint) -> Option<Vec<f64>> {
+    let ([image], Format::BlobProto) = (checkpoint.entries(), checkpoint.format()) else { return None };
+    let (axis, sides) = match image.shape().dims() {
+        [1, 1 | 3 | 4, sides @ ..] if sides.len() == 2 => (1, sides),
+        [1 | 3 | 4, sides @ ..] if sides.len() == 2 => (0, sides),
+        _ => return None,
+    };
+    if image.byte_len() > LARGEST_IMAGE || sides.iter().any(|side| *side < 2) {
+        return None;
+    }
+    let channels = measure_channels(checkpoint, image, axis, None, &Silent).ok()?;
+    channels.iter().map(|channel| channel.stats.mean).collect()
+}
+
 /// The problems of the first broken arrays.
 fn errors_of(checkpoint: &Checkpoint) -> Value {
     let faults = checkpoint.entries().iter().filter_map(|e| Some((e, e.fault()?)));
@@ -272,6 +304,11 @@ fn sizes(checkpoint: &Checkpoint) -> Vec<(&'static str, String)> {
         all.push(("gzip", format!("{stored} as stored; {of}")));
     }
     all
+}
+
+/// How much of the file was read: headers that were read twice count once, as far as the file is long.
+pub(crate) fn bytes_read(checkpoint: &Checkpoint) -> u64 {
+    checkpoint.bytes_read().min(checkpoint.file_len())
 }
 
 /// The format and its dialect: `Caffe NetParameter, V2 layers`.

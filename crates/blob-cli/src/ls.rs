@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 use crate::args::{Ls, SortKey};
 use crate::context::Context;
-use crate::escape::{escape, escape_ascii, escape_message};
+use crate::escape::{escape_field, escape_message};
 use crate::failure::{Failure, Problem, Status};
+use crate::info::bytes_read;
 use crate::json::{
     self, DIALECT, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Line, NAME, Ordered, STRINGS, Type, field,
     nullable, optional, properties, streamed,
@@ -21,7 +22,7 @@ use crate::json::{
 use crate::open::open_to_list;
 use crate::output::width::wrap;
 use crate::output::{Out, Terminal, ascii_shape};
-use crate::render::table::{Column, Table};
+use crate::render::table::{Column, LAST, Table};
 use crate::render::{Render, tree};
 use crate::select::select;
 use crate::units;
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     }
     let start = Instant::now();
     let checkpoint = open_to_list(&selection.file, &context.global)?;
-    let chosen = select(&checkpoint, &selection.patterns, selection.regex);
+    let chosen = select(&checkpoint, &selection.selection());
     if chosen.is_err() {
         // If the file is truncated, the tensor may be missing because of that, and that is the better error.
         checkpoint.whole()?;
@@ -51,7 +52,7 @@ fn list(
     mut chosen: Vec<usize>,
     start: Instant,
 ) -> Result<Status, Failure> {
-    sort(&mut chosen, args.sort, checkpoint.entries());
+    sort(&mut chosen, args, checkpoint.entries());
     let seconds = start.elapsed().as_secs_f64();
     context.print(List { args, checkpoint, chosen: &chosen, seconds })?;
     let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
@@ -103,7 +104,7 @@ impl Render for List<'_> {
             return tree::print(self.checkpoint, self.chosen, &context.terminal, out);
         }
         // These lines do not depend on the locale; --ascii affects only the names.
-        let escaped = if context.global.ascii { escape_ascii } else { escape };
+        let escaped = |text| escape_field(text, context.global.ascii);
         let (short, long) = (["name", "dtype", "shape", "bytes", "offset"], ["kind", "type", "pieces", "warnings"]);
         let file = self.args.recursive.then_some("file");
         let long = long.iter().filter(|_| self.args.long);
@@ -128,12 +129,15 @@ impl Render for List<'_> {
     }
 }
 
-fn sort(chosen: &mut [usize], key: Option<SortKey>, entries: &[Entry]) {
-    match key {
+fn sort(chosen: &mut [usize], args: &Ls, entries: &[Entry]) {
+    match args.sort {
         None => {}
         Some(SortKey::Name) => chosen.sort_by(|a, b| entries[*a].name().cmp(entries[*b].name())),
         Some(SortKey::Size) => chosen.sort_by_key(|i| std::cmp::Reverse(entries[*i].byte_len())),
         Some(SortKey::Offset) => chosen.sort_by_key(|i| entries[*i].offset().unwrap_or(u64::MAX)),
+    }
+    if args.reverse {
+        chosen.reverse();
     }
 }
 
@@ -154,8 +158,8 @@ impl List<'_> {
             columns.push(layer.of(|l, terminal| terminal.name(l.entry.layer_type().unwrap_or("")).into_owned()));
         }
         columns.extend([
-            Column::left("DTYPE").of(|l: &Listed<'_>, _| dtype_word(l.entry).to_owned()),
-            Column::left("SHAPE").of(|l, terminal| l.array(|shape| terminal.shape(shape))),
+            Column::left("DTYPE").drop_order(LAST).of(|l: &Listed<'_>, _| dtype_word(l.entry).to_owned()),
+            Column::left("SHAPE").drop_order(LAST + 1).of(|l, terminal| l.array(|shape| terminal.shape(shape))),
             Column::right("PARAMS").drop_order(4).of(|l, _| l.array(|shape| units::count(shape.count() as u64))),
             Column::right("BYTES").drop_order(6).of(|l, _| units::bytes(l.entry.byte_len())),
             Column::right("OFFSET").drop_order(1).of(|l, _| l.entry.offset().map_or("-".to_owned(), units::grouped)),
@@ -167,7 +171,8 @@ impl List<'_> {
                 Column::text("WARNINGS").of(|l, terminal| terminal.text(&warnings(l.entry)).into_owned()),
             ]);
         }
-        let mut table = Table::new(terminal, columns);
+        let names = |each: &mut dyn FnMut(&str)| self.listed().for_each(|l| each(&terminal.name(l.entry.name())));
+        let mut table = Table::new(terminal, columns).named(names);
         for listed in self.listed() {
             table.row(out, &listed)?;
         }
@@ -215,8 +220,7 @@ fn summary(checkpoint: &Checkpoint, chosen: &[usize], seconds: f64) -> String {
     format!(
         "{count}, {}  (read {} of {} in {})",
         units::bytes(bytes),
-        // Headers may be read twice; the number printed is never more than the file's size.
-        units::bytes(checkpoint.bytes_read().min(checkpoint.file_len())),
+        units::bytes(bytes_read(checkpoint)),
         units::bytes(checkpoint.file_len()),
         units::seconds(seconds)
     )
@@ -242,7 +246,7 @@ impl Fields for List<'_> {
                 l.checkpoint.warnings().iter().map(ToString::to_string).collect()
             }),
             streamed("tensors", Type::Array(&Type::Object(properties::<Listed<'_>>)), "the tensors that were chosen"),
-            field("bytes_read", Type::Integer, "how much of it was read so far", |l| json!(l.checkpoint.bytes_read())),
+            field("bytes_read", Type::Integer, "how much of it was read so far", |l| json!(bytes_read(l.checkpoint))),
         ]
     }
 }

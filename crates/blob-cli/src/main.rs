@@ -79,7 +79,7 @@ fn obey(args: Args, command: String) -> ExitCode {
     let context =
         Context { command, terminal: Terminal::new(&args.global), global: args.global, has_header: Cell::default() };
     match run(&args.command, &context) {
-        Ok(status) => ExitCode::from(status.code()),
+        Ok(status) => ExitCode::from(open::salvaged(status, &context.global).code()),
         Err(failure) => {
             context.failed(args.command.inputs().file.map(open::name).as_deref(), &failure);
             ExitCode::from(match failure {
@@ -154,7 +154,7 @@ impl Command {
         let (file, others) = match self {
             Self::Info(args) => (None, paths(&args.files)),
             Self::Ls(args) => (Some(&args.selection.file), Vec::new()),
-            Self::Show(args) => (Some(&args.file), Vec::new()),
+            Self::Show(args) => (Some(&args.selection.file), Vec::new()),
             Self::Stats(args) => (Some(&args.selection.file), Vec::new()),
             Self::Verify(args) => (None, paths(args.files.iter().chain(&args.against))),
             Self::Diff(args) => (Some(&args.file), vec![&*args.other]),

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use blob_convert::Watch;
 use blob_convert::regroup::{Gathered, Gatherer, name_beside};
+use blob_convert::{Selection, Watch};
 use blob_io::{Checkpoint, Entry, Format, Kind};
 use serde_json::json;
 
@@ -148,7 +148,7 @@ fn diff_of<'a>(source: &'a Checkpoint, entry: &Entry) -> Option<&'a Entry> {
 fn chosen<'a>(args: &Merge, source: &'a Checkpoint) -> Result<Vec<&'a Entry>, Failure> {
     let (entries, mut all, mut seen) = (source.entries(), Vec::new(), HashSet::new());
     for tensor in &args.inputs[1..] {
-        for index in select(source, &[tensor.to_string_lossy().into_owned()], false)? {
+        for index in select(source, &Selection::matching([tensor.to_string_lossy()]))? {
             if !seen.insert(index) {
                 return Err(Failure::new(format!("{:?} is named twice", entries[index].name())));
             }

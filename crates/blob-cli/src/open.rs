@@ -3,22 +3,63 @@
 use std::io;
 use std::path::Path;
 
+use blob_convert::Selection;
 use blob_io::{Checkpoint, Error, Limits, OpenOptions};
 
-use crate::args::{Command, Global};
-use crate::failure::Failure;
+use crate::args::{Command, Global, Salvage};
+use crate::failure::{Failure, Status};
+use crate::output::Terminal;
+use crate::select::select;
+use crate::units;
 
-/// Opens a file; reads its headers only.
+/// Opens a file; reads its headers only. With --salvage, a file that breaks off is opened for its whole arrays, and a
+/// warning says where it does.
 pub(crate) fn open(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
+    if global.salvage.is_none() {
+        return open_whole(path, global);
+    }
+    let checkpoint = open_with(OpenOptions::new().salvage(), path, global)?.take_whole_arrays();
+    if let Some(error) = checkpoint.salvaged() {
+        global.is_salvaged.set(true);
+        let arrays = units::plural(checkpoint.entries().len() as u64, "whole array");
+        Terminal::new(global).warning(format!("{error}; --salvage takes {arrays}"));
+    }
+    Ok(checkpoint)
+}
+
+/// Opens a file; a file that breaks off is an error, whatever the flags say.
+pub(crate) fn open_whole(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     open_with(OpenOptions::new(), path, global)
 }
 
+/// Opens a file and takes some of its tensors.
+///
+/// # Errors
+/// As [`open`] and [`select`].
+pub(crate) fn open_some(path: &Path, selection: &Selection, global: &Global) -> Result<Checkpoint, Failure> {
+    let checkpoint = open(path, global)?;
+    if selection.is_all() {
+        return Ok(checkpoint);
+    }
+    let places = select(&checkpoint, selection)?;
+    Ok(checkpoint.only(&places))
+}
+
 /// Opens a file for listing. A truncated file is opened up to its end; the caller reports that with
-/// [`Checkpoint::whole`]. With --json it is an error, so that no program takes a part for the whole.
+/// [`Checkpoint::whole`]. With --json it is an error, so that no program takes a part for the whole unasked.
 pub(crate) fn open_to_list(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
-    let options = OpenOptions::new();
-    let options = if global.json { options } else { options.salvage() };
-    open_with(options, path, global)
+    if global.json || global.salvage.is_some() {
+        return open(path, global);
+    }
+    open_with(OpenOptions::new().salvage(), path, global)
+}
+
+/// The status of a command: a part of a file was taken for it, which `--salvage=ok` accepts.
+pub(crate) fn salvaged(status: Status, global: &Global) -> Status {
+    match (global.is_salvaged.get(), global.salvage) {
+        (true, Some(Salvage::Report)) => status.max(Status::No),
+        _ => status,
+    }
 }
 
 fn open_with(options: OpenOptions, path: &Path, global: &Global) -> Result<Checkpoint, Error> {

@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
     if let Some(output) = &args.output {
         source::check_shards(&checkpoint, output)?;
     }
-    let entry = select_one(&checkpoint, args.tensor.as_deref())?;
+    let entry = select_one(&checkpoint, &args.filter.of(args.tensor.as_slice()))?;
     let progress = Progress::begin(&context.terminal, 2 * entry.byte_len());
     let columns = context.terminal.width.unwrap_or(COLUMNS);
     let bins = if args.output.is_some() { BINS } else { columns.saturating_sub(2).clamp(8, BINS) };

@@ -21,12 +21,13 @@ use crate::diff::{distance, names, summary, word};
 use crate::failure::{Failure, Status};
 use crate::info::{file_warnings, kind_of};
 use crate::json::{Document, FILE, Field, Fields, Type, field, nullable};
-use crate::open::open;
+use crate::open::{open, open_some};
 use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::output::sink::{Content, Sink, check_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::render::Text;
+use crate::select::{by_names, found};
 use crate::source;
 use crate::units;
 use page::{Line, Markup};
@@ -45,11 +46,14 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     for input in [Some(&args.file), args.other.as_ref()].into_iter().flatten() {
         source::check_output(input, &args.output, if_exists(args.force))?;
     }
-    let checkpoint = open(&args.file, &context.global)?;
+    let selection = args.only.selection();
+    let checkpoint = open_some(&args.file, &selection, &context.global)?;
     source::check_shards(&checkpoint, &args.output)?;
     // --from is about the first file; the format of the other one is detected.
     let global = Global { from: None, ..context.global.clone() };
     let other = args.other.as_ref().map(|path| open(path, &global)).transpose()?;
+    let chosen = other.as_ref().map(|other| found(other, &by_names(other, &selection)?)).transpose()?;
+    let other = other.zip(chosen).map(|(other, chosen)| other.only(&chosen.places));
     let bytes = |file: &Checkpoint| file.entries().iter().map(Entry::byte_len).sum::<u64>();
     let compared = other.as_ref().map_or(0, |other| bytes(&checkpoint) + bytes(other));
     let work = 2 * bytes(&checkpoint) + compared + checkpoint.file_len();

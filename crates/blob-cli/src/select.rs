@@ -1,113 +1,122 @@
-//! Selects tensors of an open file: by name, glob, regular expression, or index.
+//! Selects tensors of an open file as a command's arguments say; `blob_convert::Selection` does the matching.
+//!
+//! A name may also be given as a table shows it: escaped, or cut.
 
+use std::borrow::Cow;
+
+use blob_convert::{Selected, Selection};
 use blob_io::{Checkpoint, Entry};
-use globset::{GlobBuilder, GlobMatcher};
-use regex::Regex;
 
+use crate::escape::{escape, escape_ascii, escape_field};
 use crate::failure::Failure;
+use crate::output::width::{DOTS, width};
+use crate::units;
 
-/// One pattern, ready to match.
-enum Selector<'a> {
-    Name(&'a str),
-    Index(usize),
-    Glob(Box<GlobMatcher>),
-    Regex(Box<Regex>),
-}
-
-impl<'a> Selector<'a> {
-    /// Compiles a pattern. A tensor of exactly that name takes precedence, because names can contain `*`, `[` and `#`.
-    fn new(pattern: &'a str, regex: bool, entries: &[Entry]) -> Result<Self, Failure> {
-        if regex {
-            let compiled = Regex::new(pattern)
-                .map_err(|e| Failure::new(format!("{pattern:?} is no regular expression: {}", last_line(&e))))?;
-            return Ok(Self::Regex(Box::new(compiled)));
-        }
-        if entries.iter().any(|e| e.name() == pattern) {
-            return Ok(Self::Name(pattern));
-        }
-        if let Some(index) = pattern.strip_prefix('#').and_then(|n| n.parse().ok()) {
-            return Ok(Self::Index(index));
-        }
-        if !pattern.contains(['*', '?', '[', '{', '\\']) {
-            return Ok(Self::Name(pattern));
-        }
-        let glob = GlobBuilder::new(pattern)
-            .literal_separator(false)
-            .backslash_escape(true)
-            .build()
-            .map_err(|e| Failure::new(format!("{pattern:?} is no glob: {}", e.kind())))?;
-        Ok(Self::Glob(Box::new(glob.compile_matcher())))
-    }
-
-    fn matches(&self, index: usize, name: &str) -> bool {
-        match self {
-            Self::Name(wanted) => name == *wanted,
-            Self::Index(wanted) => index == *wanted,
-            Self::Glob(glob) => glob.is_match(name),
-            Self::Regex(regex) => regex.is_match(name),
-        }
-    }
-}
-
-/// The message of a regex error: its last line; the lines before draw the position.
-fn last_line(e: &regex::Error) -> String {
-    let text = e.to_string();
-    let last = text.lines().last().unwrap_or_default();
-    last.trim_start_matches("error: ").to_owned()
-}
-
-/// The indices of the entries that match any of the patterns, in the file's order; without a pattern, all entries.
+/// The places of the tensors that are selected, in the file's order.
 ///
 /// # Errors
-/// A pattern that matches nothing: the answer is no.
-pub(crate) fn select(checkpoint: &Checkpoint, patterns: &[String], regex: bool) -> Result<Vec<usize>, Failure> {
-    let entries = checkpoint.entries();
-    if patterns.is_empty() {
-        return Ok((0..entries.len()).collect());
-    }
-    let mut chosen = vec![false; entries.len()];
-    for pattern in patterns {
-        let selector = Selector::new(pattern, regex, entries)?;
-        let mut any = false;
-        for (index, entry) in entries.iter().enumerate() {
-            if selector.matches(index, entry.name()) {
-                (chosen[index], any) = (true, true);
-            }
+/// A pattern that is wrong or matches nothing, and a selection that takes nothing: the answer is no.
+pub(crate) fn select(checkpoint: &Checkpoint, selection: &Selection) -> Result<Vec<usize>, Failure> {
+    let named = by_names(checkpoint, selection)?;
+    let Selected { places, unmatched, .. } = found(checkpoint, &named)?;
+    match unmatched.first() {
+        Some(pattern) => Err(no_match(checkpoint, pattern)),
+        None if places.is_empty() && !named.is_all() => {
+            Err(Failure::no(format!("no tensor of {} is {named}", checkpoint.name())))
         }
-        if !any {
-            return Err(no_match(checkpoint, pattern));
-        }
+        None => Ok(places),
     }
-    let all = chosen.iter().enumerate();
-    Ok(all.filter(|(_, c)| **c).map(|(i, _)| i).collect())
 }
 
-/// The one entry that matches the pattern; without a pattern, the file's only entry.
+/// What the selection takes of a file, and the patterns that match nothing in it.
+pub(crate) fn found(checkpoint: &Checkpoint, selection: &Selection) -> Result<Selected, Failure> {
+    selection.of(checkpoint).map_err(Failure::new)
+}
+
+/// The one tensor that is selected; without a pattern, the file's only one.
 ///
 /// # Errors
 /// No match, or more than one.
-pub(crate) fn select_one<'c>(checkpoint: &'c Checkpoint, pattern: Option<&str>) -> Result<&'c Entry, Failure> {
-    let entries = checkpoint.entries();
-    let Some(pattern) = pattern else {
-        return match entries {
-            [one] => Ok(one),
-            [] => Err(Failure::no(format!("{} holds no tensors", checkpoint.name()))),
-            [first, ..] => {
-                Err(Failure::new(format!("{} holds {} tensors; name one of them", checkpoint.name(), entries.len()))
-                    .help(format!("for instance {:?}; `blob ls` lists them all", first.name())))
-            }
-        };
+pub(crate) fn select_one<'c>(checkpoint: &'c Checkpoint, selection: &Selection) -> Result<&'c Entry, Failure> {
+    match select_some(checkpoint, selection)?[..] {
+        [one] => Ok(&checkpoint.entries()[one]),
+        ref several => Err(too_many(checkpoint, selection, several)),
+    }
+}
+
+/// The tensors that are selected, for a command that shows each of them: a file of several needs a selection.
+pub(crate) fn select_some(checkpoint: &Checkpoint, selection: &Selection) -> Result<Vec<usize>, Failure> {
+    match (checkpoint.entries(), selection.is_all()) {
+        ([], true) => Err(Failure::no(format!("{} holds no tensors", checkpoint.name()))),
+        ([first, _, ..], true) => {
+            let count = checkpoint.entries().len();
+            Err(Failure::new(format!("{} holds {count} tensors; name one of them", checkpoint.name()))
+                .help(format!("for instance {:?}; `blob ls` lists them all", first.name())))
+        }
+        _ => select(checkpoint, selection),
+    }
+}
+
+/// The refusal of a command that takes one tensor.
+pub(crate) fn too_many(checkpoint: &Checkpoint, selection: &Selection, places: &[usize]) -> Failure {
+    let names = places.iter().take(3).map(|place| format!("{:?}", checkpoint.entries()[*place].name()));
+    let (some, dots) = (names.collect::<Vec<_>>().join(", "), if places.len() > 3 { ", …" } else { "" });
+    let what = match &selection.patterns[..] {
+        [pattern] => format!("{pattern:?}"),
+        _ => "the selection".to_owned(),
     };
-    let found = select(checkpoint, &[pattern.to_owned()], false)?;
-    match found[..] {
-        [one] => Ok(&entries[one]),
-        _ => {
-            let some: Vec<String> = found.iter().take(3).map(|i| format!("{:?}", entries[*i].name())).collect();
-            let dots = if found.len() > 3 { ", …" } else { "" };
-            Err(Failure::new(format!("{pattern:?} matches {} tensors, and one is needed", found.len()))
-                .help(format!("it matches {}{dots}; a name or `#3` takes one", some.join(", "))))
+    Failure::new(format!("{what} matches {} tensors, and one is needed", places.len()))
+        .help(format!("it matches {some}{dots}; a name or `#3` takes one"))
+}
+
+/// The selection with names in place of what a table shows for them.
+pub(crate) fn by_names(checkpoint: &Checkpoint, selection: &Selection) -> Result<Selection, Failure> {
+    let mut named = selection.clone();
+    if named.regex {
+        return Ok(named);
+    }
+    for pattern in named.patterns.iter_mut().chain(&mut named.exclude) {
+        if let Some(entry) = shown_as(checkpoint, pattern)? {
+            *pattern = entry.name().to_owned();
         }
     }
+    Ok(named)
+}
+
+/// The tensor whose name a table shows like this; `None` for any other pattern.
+fn shown_as<'c>(checkpoint: &'c Checkpoint, pattern: &str) -> Result<Option<&'c Entry>, Failure> {
+    let is_cut = DOTS.iter().any(|dots| pattern.contains(dots));
+    if !(is_cut || pattern.contains('\\')) || checkpoint.entry(pattern).is_some() {
+        return Ok(None);
+    }
+    let is_escaped = |entry: &&Entry| {
+        let name = entry.name();
+        escape(name) == pattern
+            || escape_ascii(name) == pattern
+            || [false, true].iter().any(|ascii| escape_field(name, *ascii) == pattern)
+    };
+    if let Some(entry) = checkpoint.entries().iter().find(is_escaped) {
+        return Ok(Some(entry));
+    }
+    let is_shown =
+        |entry: &&Entry| is_cut_to(&escape(entry.name()), pattern) || is_cut_to(&escape_ascii(entry.name()), pattern);
+    let mut shown = checkpoint.entries().iter().filter(is_shown);
+    match (shown.next(), shown.count()) {
+        (None, _) => Ok(None),
+        (one, 0) => Ok(one),
+        (_, more) => {
+            let failure = Failure::new(format!("{pattern:?} is how the names of {} tensors are cut", more + 1));
+            Err(failure.help("`#3` takes one; `blob ls --wide` shows whole names"))
+        }
+    }
+}
+
+/// Whether a cut leaves `shown` of a name: both ends, with dots for more columns than their own.
+fn is_cut_to(name: &Cow<'_, str>, shown: &str) -> bool {
+    let fits = |dots: &str, head: &str, tail: &str| {
+        name.starts_with(head) && name.ends_with(tail) && width(name) > width(head) + width(dots) + width(tail)
+    };
+    DOTS.iter().any(|dots| shown.match_indices(dots).any(|(at, _)| fits(dots, &shown[..at], &shown[at + dots.len()..])))
 }
 
 fn no_match(checkpoint: &Checkpoint, pattern: &str) -> Failure {
@@ -118,8 +127,9 @@ fn no_match(checkpoint: &Checkpoint, pattern: &str) -> Failure {
     }
     match nearest(pattern, entries.iter().map(Entry::name)) {
         Some(name) => failure.help(format!("did you mean {name:?}?")),
-        None => failure
-            .help(format!("it holds {}; `blob ls` lists them", crate::units::plural(entries.len() as u64, "tensor"))),
+        None => {
+            failure.help(format!("it holds {}; `blob ls` lists them", units::plural(entries.len() as u64, "tensor")))
+        }
     }
 }
 
@@ -137,4 +147,21 @@ pub(crate) fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) ->
         // Of several equally similar names, the first one.
         .min_by(|a, b| b.0.total_cmp(&a.0))
         .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_stands_for_more_columns_than_its_dots() {
+        let is_cut = |name: &str, shown: &str| is_cut_to(&name.into(), shown);
+        assert!(is_cut("stage1_unit2_conv", "stag…conv"));
+        assert!(is_cut("stage1_unit2_conv", "…conv"));
+        assert!(is_cut("stage1_unit2_conv", "stage1_u..._conv"));
+        // This name has as many columns as the cut one: it would not have been cut.
+        assert!(!is_cut("stagXconv", "stag…conv"));
+        assert!(!is_cut("stageconv", "stag…conv"));
+        assert!(!is_cut("stage1_unit2_bias", "stag…conv"));
+    }
 }

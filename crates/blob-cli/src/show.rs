@@ -1,9 +1,9 @@
-//! `blob show`: prints the values of one tensor, as NumPy would, as CSV, or as JSON.
+//! `blob show`: prints the values of tensors, as NumPy would, as CSV, or as JSON.
 
 use std::io::Write;
 
 use blob_core::Shape;
-use blob_io::Entry;
+use blob_io::{Checkpoint, Entry};
 use serde_json::{Value, json};
 
 use crate::args::Show;
@@ -15,7 +15,7 @@ use crate::open::open;
 use crate::output::{Out, Terminal};
 use crate::render::Render;
 use crate::render::picture::Picture;
-use crate::select::select_one;
+use crate::select::{select_some, too_many};
 use crate::slice::{Row, View};
 
 /// Of a tensor with more values than this, only the corners are shown: NumPy's `threshold`.
@@ -25,8 +25,20 @@ const THRESHOLD: usize = 1000;
 const EDGE: usize = 3;
 
 pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
-    let checkpoint = open(&args.file, &context.global)?;
-    let entry = select_one(&checkpoint, args.tensor.as_deref())?;
+    let checkpoint = open(&args.selection.file, &context.global)?;
+    let selection = args.selection.selection();
+    let places = select_some(&checkpoint, &selection)?;
+    if args.csv && places.len() > 1 {
+        return Err(too_many(&checkpoint, &selection, &places));
+    }
+    for (number, place) in places.iter().enumerate() {
+        show(args, context, &checkpoint, &checkpoint.entries()[*place], number == 0)?;
+    }
+    Ok(Status::Yes)
+}
+
+/// Prints one tensor; a blank line comes before all but the first.
+fn show(args: &Show, context: &Context, checkpoint: &Checkpoint, entry: &Entry, is_first: bool) -> Result<(), Failure> {
     let view = match &args.slice {
         None => View::whole(entry.shape().dims()),
         Some(text) => View::parse(text, entry.shape().dims())
@@ -36,9 +48,9 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
         // The checksum covers the whole tensor, so it is verified only if all of it is shown.
         checkpoint.check(entry, &mut |_| Ok(()))?;
     }
-    let elements = Elements::new(&checkpoint, entry)?;
-    context.print(Shown { args, file: checkpoint.name(), entry, elements, view: &view, error: Value::Null })?;
-    Ok(Status::Yes)
+    let elements = Elements::new(checkpoint, entry)?;
+    let (file, error) = (checkpoint.name(), Value::Null);
+    context.print(Shown { args, file, entry, elements, view: &view, is_first, error })
 }
 
 /// `conv1/0[0,:3]`: the tensor and the slice.
@@ -65,14 +77,15 @@ pub(crate) struct Shown<'a> {
     entry: &'a Entry,
     elements: Elements<'a>,
     view: &'a View,
+    is_first: bool,
     /// The error that cut the values short, as JSON.
     error: Value,
 }
 
 impl Document for Shown<'_> {
     const SCHEMA: &'static str = "blob.show/1";
-    const COMMAND: &'static str = "blob show --json FILE [TENSOR]";
-    const DESCRIPTION: &'static str = "the values of one tensor";
+    const COMMAND: &'static str = "blob show --json FILE [PATTERN...]";
+    const DESCRIPTION: &'static str = "the values of one tensor; a line for each that is chosen";
 }
 
 impl Fields for Shown<'_> {
@@ -122,6 +135,7 @@ impl Render for Shown<'_> {
         let is_cut = self.args.head.is_none() && !self.args.full && self.view.count() > THRESHOLD;
         let dtype = self.elements.dtype();
         let (name, shape) = (title(self.args, self.entry, terminal), heading(terminal, self.entry.shape(), &dims));
+        write!(out, "{}", if self.is_first { "" } else { "\n" })?;
         writeln!(out, "{}  {dtype}  {shape}", terminal.strong(name))?;
         let rows = if is_cut { Box::new(self.view.corners(EDGE).into_iter()) } else { self.rows() };
         let mut bytes = Vec::new();

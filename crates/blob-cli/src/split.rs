@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use blob_convert::Watch;
 use blob_convert::regroup::{Gathered, Gatherer, by_layer, by_size, singles};
+use blob_convert::{Selection, Watch};
 use blob_io::{Checkpoint, Entry, Format, Kind, file_names, hdf5};
 use serde_json::json;
 
@@ -162,7 +162,7 @@ fn parts<'a>(
     destination: &Destination,
     watch: &'a dyn Watch,
 ) -> Result<(Vec<File<'a>>, Option<String>), Failure> {
-    let tensor = select_one(checkpoint, args.tensor.as_deref())?;
+    let tensor = select_one(checkpoint, &Selection::matching(args.tensor.clone()))?;
     let gatherer = Gatherer::new(checkpoint, watch);
     let parts = gatherer.split(tensor, axis, &args.sizes)?;
     let is_separate = destination.pattern.contains("{}");

@@ -26,7 +26,7 @@ const BINS: usize = 16;
 pub(crate) fn run(args: &Stats, context: &Context) -> Result<Status, Failure> {
     let selection = &args.selection;
     let checkpoint = open(&selection.file, &context.global)?;
-    let chosen = select(&checkpoint, &selection.patterns, selection.regex)?;
+    let chosen = select(&checkpoint, &selection.selection())?;
     let entry = |i: &usize| &checkpoint.entries()[*i];
     let is_measured = |i: &usize| skip_reason(entry(i), args.per_channel).is_none();
     let measured: Vec<usize> = chosen.iter().copied().filter(is_measured).collect();
@@ -57,12 +57,12 @@ struct Work<'a> {
     status: &'a mut Status,
 }
 
-/// The output's rows, one per tensor or channel, as a table or as JSON.
-trait Rows<'a>: Sized {
-    fn add(&mut self, entry: &'a Entry, channel: Option<usize>, measured: Measured) -> Result<(), Failure>;
+/// The output's rows, one per tensor or channel, as a table or as JSON. A tensor is given by its place in the file.
+trait Rows: Sized {
+    fn add(&mut self, place: usize, channel: Option<usize>, measured: Measured) -> Result<(), Failure>;
 
     /// Adds a tensor that cannot be measured.
-    fn fail(&mut self, entry: &'a Entry, problem: &Problem) -> Result<(), Failure>;
+    fn fail(&mut self, place: usize, problem: &Problem) -> Result<(), Failure>;
 
     /// Completes the output, also after an error.
     fn end(self, chosen: &[usize], stopped: Option<&Problem>) -> Result<(), Failure>;
@@ -75,13 +75,13 @@ impl Render for Work<'_> {
     }
 
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
-        let rows = TableRows::new(self.args, &context.terminal, out);
+        let rows = TableRows::new(self.args, (self.checkpoint, self.measured), &context.terminal, out);
         self.fill(context, rows)
     }
 }
 
 impl<'a> Work<'a> {
-    fn fill(self, context: &'a Context, mut rows: impl Rows<'a>) -> Result<(), Failure> {
+    fn fill(self, context: &'a Context, mut rows: impl Rows) -> Result<(), Failure> {
         let mut broken = Broken::new(&context.terminal, self.checkpoint.name());
         let done = self.measure(&mut rows, &mut broken);
         self.progress.end();
@@ -96,34 +96,31 @@ impl<'a> Work<'a> {
     ///
     /// # Errors
     /// Only what ends the work: a signal, or standard output.
-    fn measure(&self, rows: &mut impl Rows<'a>, broken: &mut Broken<'_>) -> Result<(), Failure> {
-        let checkpoint: &'a Checkpoint = self.checkpoint;
+    fn measure(&self, rows: &mut impl Rows, broken: &mut Broken<'_>) -> Result<(), Failure> {
         let bins = self.args.hist.then_some(BINS);
-        let mut add = |entry: &'a Entry, channels: Result<Vec<Measured>, Error>, numbered: bool| match channels {
+        let mut add = |place: usize, channels: Result<Vec<Measured>, Error>, numbered: bool| match channels {
             Ok(channels) => channels
                 .into_iter()
                 .enumerate()
-                .try_for_each(|(channel, measured)| rows.add(entry, numbered.then_some(channel), measured)),
+                .try_for_each(|(channel, measured)| rows.add(place, numbered.then_some(channel), measured)),
             Err(error) => {
                 let Failure::Trouble(problem) = Failure::from(error) else {
                     return Err(Failure::Interrupted);
                 };
-                rows.fail(entry, &problem)?;
+                rows.fail(place, &problem)?;
                 broken.report(*problem);
                 Ok(())
             }
         };
         if let Some(axis) = self.args.per_channel {
             return self.measured.iter().try_for_each(|index| {
-                let entry = &checkpoint.entries()[*index];
-                let channels = measure_channels(self.checkpoint, entry, axis, bins, &self.progress);
-                add(entry, channels, true)
+                let entry = &self.checkpoint.entries()[*index];
+                add(*index, measure_channels(self.checkpoint, entry, axis, bins, &self.progress), true)
             });
         }
         let mut failure = None;
         let mut take = |index: usize, measured: Result<Measured, Error>| {
-            let entry = &checkpoint.entries()[index];
-            add(entry, measured.map(|one| vec![one]), false).map_err(|e| {
+            add(index, measured.map(|one| vec![one]), false).map_err(|e| {
                 failure = Some(e);
                 Error::Interrupted
             })

@@ -15,10 +15,15 @@ use blob_io::{Checkpoint, Format};
 use crate::args::{Bn, FixedGamma, Transforms};
 use crate::failure::Failure;
 use crate::net;
+use crate::select::{by_names, select};
 
 /// The options of a conversion to a format, with the requested transforms.
 pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) -> Result<Options, Failure> {
     let mut options = Options::new(to);
+    let selection = by_names(checkpoint, &args.only.selection())?;
+    // A pattern without a match gets its help here.
+    select(checkpoint, &selection)?;
+    options = add(options, Some(selection));
     let is_torch = args.names == Path::new("torch");
     let needs_net = is_torch || args.bn.is_some() || args.fix_gamma.is_some() || args.eps.is_some();
     let net = match needs_net || args.layout.is_some() {

@@ -1,7 +1,7 @@
 //! `blob transpose`: a conversion that permutes the axes of tensors and changes nothing else.
 
-use blob_convert::Options;
 use blob_convert::transform::Permute;
+use blob_convert::{Options, Selection};
 use blob_io::Checkpoint;
 
 use crate::args::{Convert, Transpose};
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Transpose, context: &Context) -> Result<Status, Failure
 }
 
 fn add_transform(args: &Transpose, checkpoint: &Checkpoint, options: Options) -> Result<Options, Failure> {
-    let chosen = select(checkpoint, &args.tensors, false)?;
+    let chosen = select(checkpoint, &Selection::matching(&args.tensors))?;
     let names = chosen.into_iter().map(|index| checkpoint.entries()[index].name().to_owned()).collect();
     if let Some(fc_from) = &args.fc_from {
         return Ok(options.transform(fc_from.clone().of(names)));

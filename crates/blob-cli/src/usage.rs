@@ -172,7 +172,8 @@ fn first_positional(words: &[OsString], with_value: &[String]) -> Option<usize> 
 /// The global flags that take a value.
 fn flags_with_values(command: &Command) -> Vec<String> {
     let arguments = command.get_arguments();
-    let valued = arguments.filter(|a| a.get_action().takes_values());
+    // A value after `=` is no word of its own.
+    let valued = arguments.filter(|a| a.get_action().takes_values() && !a.is_require_equals_set());
     valued.filter_map(|a| a.get_long()).map(|long| format!("--{long}")).collect()
 }
 

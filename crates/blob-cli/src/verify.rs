@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::failure::{self, Failure, Status};
 use crate::info::file_warnings;
 use crate::net;
-use crate::open::{name, open};
+use crate::open::{name, open, open_whole};
 use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::units;
@@ -101,7 +101,7 @@ impl FileCounts {
 /// # Errors
 /// Only a signal or an error of standard output. A file that cannot be read is reported as trouble.
 fn check(path: &Path, args: &Verify, others: &Others, context: &Context, out: &mut Out) -> Result<Status, Failure> {
-    let checkpoint = match open(path, &context.global) {
+    let checkpoint = match open_whole(path, &context.global) {
         Ok(checkpoint) => checkpoint,
         Err(e) if is_broken(&e) => return report_broken(path, &e, args, context, out),
         Err(e) => {

@@ -33,13 +33,14 @@ impl<'a> Base<'a> {
     ) -> (Self, Vec<Change>) {
         // A Caffe file that stays the same message keeps everything but its blobs. V1 and V2 store layers differently.
         let is_same = options.to.is_caffe() && options.to == checkpoint.format();
-        let is_same = is_same && caffe::renamed(checkpoint, tensors).is_some();
+        // A file that breaks off is no base: only its whole arrays are taken.
+        let is_same = is_same && checkpoint.salvaged().is_none() && caffe::renamed(checkpoint, tensors).is_some();
         let mut changes = Vec::new();
         let base = if is_copy(checkpoint, options, is_folder) {
             Self::Same
         } else if is_same && !options.form.is_some_and(|form| form.v1) {
             Self::File(checkpoint)
-        } else if is_folder || !options.keeps_frame() {
+        } else if is_folder || !options.keeps_frame() || checkpoint.salvaged().is_some() {
             Self::None
         } else {
             match frame::restore(checkpoint, options.to) {
@@ -79,7 +80,7 @@ impl<'a> Base<'a> {
 /// Whether the output is a plain copy of the source: one file without a fault, converted to its own format without any
 /// option. A folder counts as another format.
 fn is_copy(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> bool {
-    let is_plain = !checkpoint.is_packed() && checkpoint.shards().is_empty();
+    let is_plain = !checkpoint.is_packed() && checkpoint.shards().is_empty() && checkpoint.salvaged().is_none();
     let has_no_options = options.keeps_frame() && !options.sha256 && !is_folder;
     let is_anew = match options.to {
         Format::Safetensors | Format::Npz | Format::Hdf5 => true,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use blob_io::Splice;
 use blob_io::caffe::{Form as BlobForm, Message};
 use blob_io::hdf5::Form;
-use blob_io::{Checkpoint, Entry, Error, Format, Frame, Layout, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Format, Frame, Kind, Layout, TensorSpec};
 
 use crate::options::{Options, quoted, refuse, refuse_all};
 use crate::planned::{How, Planned, stream_interleaved};
@@ -59,6 +59,7 @@ pub(crate) fn spliced(
     if is_itself {
         let kept = tensors.iter().filter(|tensor| !tensor.is_new);
         let kept: HashSet<&str> = kept.map(|tensor| base.entries()[tensor.entry].name()).collect();
+        check_order(base, &kept)?;
         for entry in base.entries().iter().filter(|entry| !kept.contains(entry.name())) {
             splice.remove(entry.name())?;
         }
@@ -92,6 +93,25 @@ pub(crate) fn spliced(
     // current form.
     splice.form = options.form.or_else(|| is_reshaped.then(BlobForm::default));
     Layout::new(&specs, Frame::Spliced(&splice))
+}
+
+/// Refuses to remove a blob before one that is kept: blobs have no names, and the kept one would take its place.
+fn check_order(base: &Checkpoint, kept: &HashSet<&str>) -> Result<(), Error> {
+    let mut removed: Option<&Entry> = None;
+    for entry in base.entries().iter().filter(|entry| entry.kind() == Kind::Data) {
+        match (kept.contains(entry.name()), removed) {
+            (true, Some(before)) if before.position() == entry.position() => {
+                let (gone, kept) = (quoted(before.name()), quoted(entry.name()));
+                return Err(refuse(
+                    base,
+                    format!("{kept} would take the place of {gone}, which is left out before it"),
+                ));
+            }
+            (true, _) => {}
+            (false, _) => removed = Some(entry),
+        }
+    }
+    Ok(())
 }
 
 /// The renamed layers, old name to new; `None` where a tensor changed its place in its layer, because it is then

@@ -79,7 +79,8 @@ pub(crate) fn keeps_details(checkpoint: &Checkpoint, options: &Options, tensors:
 /// Whether the output has exactly the source's arrays, under their own names, so that the source's details apply to it.
 fn has_all_arrays(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
     let arrays = checkpoint.entries().iter().filter(|entry| entry.dtype().is_some());
-    options.transforms.is_empty() || arrays.map(Entry::name).eq(tensors.iter().map(|tensor| &*tensor.spec.name))
+    let are_all = || arrays.map(Entry::name).eq(tensors.iter().map(|tensor| &*tensor.spec.name));
+    checkpoint.salvaged().is_none() && (options.transforms.is_empty() || are_all())
 }
 
 /// The arrays of an MXNet file: as in the source if that is one too, else by the tensors' names.

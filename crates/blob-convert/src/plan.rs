@@ -226,6 +226,11 @@ pub fn plan_into<'a>(
         let message = format!("is {}, and arrays are put into files of Caffe, NeoML and HDF5 only", format.title());
         return Err(refuse(base, message));
     }
+    for file in [checkpoint, base] {
+        if file.salvaged().is_some() {
+            return Err(refuse(file, "breaks off, and a model is changed by whole files only".to_owned()));
+        }
+    }
     let options = Options { to: base.format(), ..to_do(checkpoint, options)? };
     let chosen = chosen(checkpoint, &options, false)?;
     planned_for(checkpoint, Base::File(base), chosen, &options, target)?.lossless()
@@ -239,8 +244,13 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
     let from = checkpoint.format();
     let keeps_all = to.holds().nulls && from.holds().nulls && to.is_mxnet() == from.is_mxnet();
     let (mut tensors, mut left_out) = (Vec::new(), Vec::new());
-    let mut taken = HashSet::new();
+    let (mut taken, is_selected) = (HashSet::new(), selected(checkpoint, options)?);
     for (index, entry) in checkpoint.entries().iter().enumerate() {
+        if !is_selected[index] {
+            // Whether it can be read does not matter: nobody asked for it.
+            left_out.push(LeftOut { name: entry.name().to_owned(), reason: "not chosen".to_owned(), is_asked: true });
+            continue;
+        }
         if let Some(fault) = entry.fault() {
             return Err(refuse(checkpoint, format!("array {:?}: {fault}", entry.name())));
         }
@@ -265,6 +275,17 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
     chained.left_out.splice(0..0, left_out);
     Place { to, is_folder }.note(checkpoint, &mut chained.tensors);
     Ok(chained)
+}
+
+/// Whether every selection among the transforms takes an entry.
+fn selected(checkpoint: &Checkpoint, options: &Options) -> Result<Vec<bool>, Error> {
+    let mut is_selected = vec![true; checkpoint.entries().len()];
+    for selection in options.transforms.iter().filter_map(|step| step.selection()) {
+        let mut is_taken = vec![false; is_selected.len()];
+        selection.places(checkpoint)?.into_iter().for_each(|place| is_taken[place] = true);
+        is_selected.iter_mut().zip(is_taken).for_each(|(all, taken)| *all &= taken);
+    }
+    Ok(is_selected)
 }
 
 /// The plan for an entry before any transform.
@@ -317,6 +338,7 @@ fn planned_for<'a>(
     let frame = match has_receipt {
         false => Err("the output has no receipt"),
         true if !options.transforms.is_empty() => Err("tensors were transformed"),
+        true if checkpoint.salvaged().is_some() => Err("the source breaks off"),
         true => frame::of(checkpoint, &tensors)?,
     };
     let receipt = Receipt::new(checkpoint, options, &tensors, &left_out, &files, frame)?;

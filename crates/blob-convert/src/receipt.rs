@@ -90,6 +90,10 @@ impl Receipt {
             "history": history(checkpoint),
             "frame": frame.as_ref().ok(),
         });
+        if let Some(error) = checkpoint.salvaged() {
+            rest["salvaged"] =
+                json!({"arrays": checkpoint.entries().len(), "byte": error.offset(), "why": error.to_string()});
+        }
         if !options.transforms.is_empty() {
             let step = |step: &Arc<dyn Transform>| json!({"name": step.name(), "settings": options.settings(&**step)});
             rest["transforms"] = options.transforms.iter().map(step).collect();

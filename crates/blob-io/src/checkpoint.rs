@@ -12,6 +12,7 @@ mod sparse;
 mod stored;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::path::Path;
 
 use blob_core::AnyBlob;
@@ -59,6 +60,8 @@ pub struct Checkpoint {
     /// Set for a file that ends too early and was opened nevertheless: why reading stopped, and in which layer or
     /// record.
     broken: Option<Box<Fault>>,
+    /// Whether the whole arrays are taken for all that there is.
+    is_salvaged: bool,
 }
 
 impl Checkpoint {
@@ -105,6 +108,16 @@ impl Checkpoint {
         &self.entries
     }
 
+    /// The file with the arrays at these places in [`Checkpoint::entries`] alone.
+    #[must_use]
+    pub fn only(mut self, places: &[usize]) -> Self {
+        let kept: HashSet<usize> = places.iter().copied().collect();
+        let mut places = 0..;
+        self.entries.retain(|_| places.next().is_some_and(|place| kept.contains(&place)));
+        self.lookup = Lookup::default();
+        self
+    }
+
     /// The array of this name, if there is one. The first call sorts the names; each call takes logarithmic time.
     #[must_use]
     pub fn entry(&self, name: &str) -> Option<&Entry> {
@@ -135,11 +148,36 @@ impl Checkpoint {
     /// # Errors
     /// [`Error::Malformed`] with the place of the break and the layer or record there.
     pub fn whole(&self) -> Result<(), Error> {
-        let Some(broken) = self.broken.as_deref() else {
-            return Ok(());
-        };
+        match self.break_off() {
+            Some(error) if !self.is_salvaged => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The whole arrays of a file opened with [`OpenOptions::salvage`] in which others are broken or cut off:
+    /// [`Checkpoint::whole`] accepts it, [`Checkpoint::salvaged`] says what is wrong. A sound file stays as it is.
+    #[must_use]
+    pub fn take_whole_arrays(mut self) -> Self {
+        let faulty = self.entries.iter().find_map(|entry| Some((entry, entry.fault()?)));
+        let fault =
+            faulty.map(|(entry, fault)| Box::new(Fault { subject: Some(Box::new(subject(entry))), ..fault.clone() }));
+        self.broken = self.broken.or(fault);
+        self.is_salvaged = self.broken.is_some();
+        self.entries.retain(|entry| entry.fault().is_none());
+        self.lookup = Lookup::default();
+        self
+    }
+
+    /// What is wrong with the file of which only the whole arrays are listed, where it is such a part.
+    #[must_use]
+    pub fn salvaged(&self) -> Option<Error> {
+        self.break_off().filter(|_| self.is_salvaged)
+    }
+
+    fn break_off(&self) -> Option<Error> {
+        let broken = self.broken.as_deref()?;
         let intact = self.entries.iter().filter(|e| e.fault().is_none()).count();
-        Err(Error::of_fault(&self.name, broken.clone(), Some(intact)))
+        Some(Error::of_fault(&self.name, broken.clone(), Some(intact)))
     }
 
     /// Checks by its length and modification time that the file has not changed since it was opened.

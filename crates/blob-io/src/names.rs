@@ -207,6 +207,11 @@ impl NameTable {
         &mut self.entries
     }
 
+    /// Keeps the first entries alone.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.entries.truncate(len);
+    }
+
     fn unique<'n>(&self, name: &'n str, position: u32) -> Cow<'n, str> {
         let mut name = match name {
             "__metadata__" => Cow::Owned(format!("__metadata__@{position}")),

@@ -9,7 +9,7 @@ use blob_io::mxnet::Version;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use super::{NetFiles, format};
+use super::{NetFiles, Only, format};
 use crate::units;
 
 /// Convert a file to another format, or change its tensors on the way
@@ -103,6 +103,8 @@ impl Convert {
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Transforms, in this order")]
 pub(crate) struct Transforms {
+    #[command(flatten)]
+    pub(crate) only: Only,
     /// Leave out the diffs of Caffe's blobs
     #[arg(long)]
     pub(crate) strip_diff: bool,

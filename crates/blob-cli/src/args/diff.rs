@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use blob_convert::diff::Tolerance;
 
+use super::Only;
+
 /// Compare the tensors of two files of any formats
 ///
 /// Values are compared as numbers: NaN equals NaN, 0 equals -0. Ones in shapes are ignored. Renamed tensors are found
@@ -39,6 +41,8 @@ pub(crate) struct Diff {
     /// Require equal bits, dtypes and shapes
     #[arg(long, conflicts_with_all = ["rtol", "atol", "ulp"])]
     pub(crate) exact: bool,
+    #[command(flatten)]
+    pub(crate) only: Only,
     /// List equal tensors too
     #[arg(long)]
     pub(crate) all: bool,

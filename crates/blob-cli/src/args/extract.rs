@@ -4,21 +4,26 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-/// Write one tensor to a file
+use super::Filter;
+
+/// Write tensors to files, each to its own
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
   blob extract model.caffemodel conv1/0 -o conv1.npy
+  blob extract model.caffemodel conv1 conv2 -o weights/
   blob extract mean.binaryproto -o mean.csv
   blob extract model.params '#0' --to raw -o - | xxd | head")]
 pub(crate) struct Extract {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The tensor: a name, `#3` by index, or a glob that matches one; optional if the file has only one
+    /// Tensors: a name, a layer's name, a glob, or `#3`, `#3-5` by index; optional if the file has only one
     #[arg(value_name = "TENSOR")]
-    pub(crate) tensor: Option<String>,
-    /// Output: a file, or `-` for standard output
+    pub(crate) tensors: Vec<String>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    /// Output: a file, a folder (ending with `/`) with a file for each tensor, or `-` for standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// Output format [default: from OUT's extension; npy for `-`]

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::Only;
+
 /// Print digests of files, or of the tensors in them: BLAKE3, or SHA-256
 ///
 /// Hashes the bytes of any file. If the output is not a terminal, the lines are those that b3sum and sha256sum print
@@ -20,6 +22,8 @@ pub(crate) struct Hash {
     /// Hash the tensors instead of the file: equal for equal tensors in any format
     #[arg(long)]
     pub(crate) content: bool,
+    #[command(flatten)]
+    pub(crate) only: Only,
     /// Use SHA-256 instead of BLAKE3
     #[arg(long)]
     pub(crate) sha256: bool,

@@ -11,7 +11,8 @@ use super::Selection;
 /// To a pipe or a file it prints a header, then one line per tensor, separated by tabs: name, dtype, shape (20x1x5x5,
 /// `scalar`), bytes and offset; a place without an array has dtype `none`, a broken array `error`, and both shape
 /// `-`. With -l follow kind, layer type, number of pieces, and warnings; with -r the file comes before the name. These
-/// fields are stable; new ones come at the end.
+/// fields are stable; new ones come at the end. A name that a spreadsheet would take for a formula begins with `\\x3d`
+/// in place of `=`, and likewise for `+`, `-` and `@`.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -35,6 +36,9 @@ pub(crate) struct Ls {
     /// Sort by name, size (largest first) or offset [default: order of the file]
     #[arg(long, value_name = "KEY")]
     pub(crate) sort: Option<SortKey>,
+    /// List in the opposite order
+    #[arg(long)]
+    pub(crate) reverse: bool,
 }
 
 /// The keys by which `ls` sorts.

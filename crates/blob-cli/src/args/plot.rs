@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::Filter;
+
 /// Draw a tensor: its histogram, a heat map, its filters, an image; in the terminal, as PNG or SVG
 ///
 /// The default is a histogram in the terminal and as SVG, and a heat map as PNG. An SVG has a title, the scale and a
@@ -27,6 +29,8 @@ pub(crate) struct Plot {
     /// The tensor: a name, `#3` by index, or a glob that matches one; optional if the file has only one
     #[arg(value_name = "TENSOR")]
     pub(crate) tensor: Option<String>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
     /// Draw a histogram of the values
     #[arg(long)]
     pub(crate) hist: bool,

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::Only;
+
 /// Write an HTML report of a file: NaN and Inf, differences from OTHER, warnings, receipt, tensors with statistics and
 /// histograms
 ///
@@ -20,6 +22,8 @@ pub(crate) struct Report {
     /// A file to compare with
     #[arg(value_name = "OTHER")]
     pub(crate) other: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) only: Only,
     /// Output: a file, or `-` for standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,

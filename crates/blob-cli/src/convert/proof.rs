@@ -48,7 +48,8 @@ pub(super) fn print_proof(
     let named = [("--net", &nets.net), ("--symbol", &nets.symbol)];
     let named = named.iter().filter_map(|(option, path)| Some(format!(" {option} {}", quoted(path.as_deref()?))));
     let net: String = named.filter(|_| plan.net().is_some()).collect();
-    context.terminal.command(format!("  prove it:  blob verify {output}{from} --against {input}{net}"));
+    let salvage = if checkpoint.salvaged().is_some() { " --salvage=ok" } else { "" };
+    context.terminal.command(format!("  prove it:  blob verify {output}{from}{salvage} --against {input}{net}"));
 }
 
 /// A path quoted for a shell, and never taken for an option.

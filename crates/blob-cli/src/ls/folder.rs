@@ -5,28 +5,29 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use blob_convert::RECEIPT_KEY;
+use blob_convert::{RECEIPT_KEY, Selected, Selection};
 use blob_io::{Checkpoint, Error};
 
 use super::list;
-use crate::args::{Ls, Selection};
+use crate::args::Ls;
 use crate::context::Context;
 use crate::failure::{Failure, Status};
 use crate::open::{name, open_to_list};
 use crate::output::Out;
 use crate::render::Render;
-use crate::select::select;
+use crate::select::{by_names, found};
 use crate::units;
 
 pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
-    let (selection, mut status, mut total) = (&args.selection, Status::Yes, Total::default());
-    if !selection.file.is_dir() {
+    let (file, selection) = (&args.selection.file, args.selection.selection());
+    let (mut status, mut total) = (Status::Yes, Total::default());
+    if !file.is_dir() {
         // A missing file gets its own error here.
-        let file = open_to_list(&selection.file, &context.global)?;
+        let file = open_to_list(file, &context.global)?;
         return Err(Failure::new(format!("{} is a file, and -r lists a folder", file.name())));
     }
-    let mut matched = vec![false; selection.patterns.len()];
-    let mut files = Files::of(&selection.file);
+    let mut matched = vec![false; selection.patterns.len() + selection.exclude.len()];
+    let mut files = Files::of(file);
     while let Some(path) = files.next() {
         let start = Instant::now();
         let opened = path.and_then(|path| {
@@ -52,8 +53,8 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
             }
             Err(error) => Err(error.into()),
             Ok(checkpoint) => {
-                let chosen = matching(&checkpoint, selection, &mut matched)?;
-                if chosen.is_empty() && (!selection.patterns.is_empty() || Path::new(checkpoint.name()).is_dir()) {
+                let chosen = matching(&checkpoint, &selection, &mut matched)?;
+                if chosen.is_empty() && (!selection.is_all() || Path::new(checkpoint.name()).is_dir()) {
                     continue;
                 }
                 total.add(&checkpoint, &chosen);
@@ -71,35 +72,26 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     }
     if total.files > 0 {
         context.print(total)?;
-    } else if status == Status::Yes && selection.patterns.is_empty() {
-        return Err(Failure::no(format!("{} holds no file of tensors", name(&selection.file))));
+    } else if status == Status::Yes && selection.is_all() {
+        return Err(Failure::no(format!("{} holds no file of tensors", name(file))));
     }
-    for (pattern, _) in selection.patterns.iter().zip(matched).filter(|(_, matched)| !matched) {
-        context.failed(None, &Failure::no(format!("no tensor in {} matches {pattern:?}", name(&selection.file))));
+    let patterns = selection.patterns.iter().chain(&selection.exclude);
+    for (pattern, _) in patterns.zip(matched).filter(|(_, matched)| !matched) {
+        context.failed(None, &Failure::no(format!("no tensor in {} matches {pattern:?}", name(file))));
         status = status.max(Status::No);
     }
     Ok(status)
 }
 
-/// The tensors that match any pattern. A pattern without a match is no error: it may match in another file.
+/// The tensors that are selected. A pattern without a match is no error: it may match in another file.
 fn matching(checkpoint: &Checkpoint, selection: &Selection, matched: &mut [bool]) -> Result<Vec<usize>, Failure> {
-    if selection.patterns.is_empty() {
-        return select(checkpoint, &[], selection.regex);
+    let named = by_names(checkpoint, selection)?;
+    let Selected { places, unmatched, .. } = found(checkpoint, &named)?;
+    for (pattern, matched) in named.patterns.iter().chain(&named.exclude).zip(matched) {
+        *matched |= !unmatched.contains(pattern);
     }
-    let mut chosen = Vec::new();
-    for (pattern, matched) in selection.patterns.iter().zip(matched) {
-        match select(checkpoint, std::slice::from_ref(pattern), selection.regex) {
-            Ok(found) => {
-                *matched = true;
-                chosen.extend(found);
-            }
-            Err(Failure::No(_)) => {}
-            Err(failure) => return Err(failure),
-        }
-    }
-    chosen.sort_unstable();
-    chosen.dedup();
-    Ok(chosen)
+    // Where no pattern matches, the file was not asked for.
+    Ok(places)
 }
 
 /// The totals of all listed files.

@@ -65,6 +65,11 @@ impl Sink {
         Ok(Self { output, len: 0 })
     }
 
+    /// An output of which only the length is wanted.
+    pub(crate) fn counting() -> Self {
+        Self { output: None, len: 0 }
+    }
+
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.len += bytes.len() as u64;
         self.output.as_mut().map_or(Ok(()), |output| output.write_all(bytes))

@@ -18,17 +18,34 @@ pub(crate) fn width(text: &str) -> usize {
     first + parts.map(|part| plain(part.split_once('m').map_or("", |(_, rest)| rest))).sum::<usize>()
 }
 
-/// Cuts the middle of a text longer than `most` columns: `arg:rf_c2…_gamma`. Names differ at both ends.
+/// The marks of a cut, in UTF-8 and in ASCII.
+pub(crate) const DOTS: [&str; 2] = ["…", "..."];
+
+/// The mark of a cut.
+pub(crate) fn dots(ascii: bool) -> &'static str {
+    DOTS[usize::from(ascii)]
+}
+
+/// Cuts the middle of a text longer than `most` columns: `arg:rf_c2…_gamma`.
 pub(crate) fn cut(text: &str, most: usize, ascii: bool) -> Cow<'_, str> {
+    let room = most.saturating_sub(width(dots(ascii)));
+    if text.len() <= most || width(text) <= most {
+        return Cow::Borrowed(text);
+    }
+    cut_ends(text, room.div_ceil(2), room / 2, ascii)
+}
+
+/// Keeps `head` and `tail` columns of a text that has more than these and the dots between them.
+pub(crate) fn cut_ends(text: &str, head: usize, tail: usize, ascii: bool) -> Cow<'_, str> {
+    let dots = dots(ascii);
+    let most = head + width(dots) + tail;
     // A text has no more columns than bytes, so most texts need no measuring.
     if text.len() <= most || width(text) <= most {
         return Cow::Borrowed(text);
     }
-    let dots = if ascii { "..." } else { "…" };
-    let room = most.saturating_sub(width(dots));
-    let head = fitting(atoms(text), room.div_ceil(2));
+    let head = fitting(atoms(text), head);
     let atoms: Vec<&str> = atoms(&text[head..]).collect();
-    let tail = fitting(atoms.into_iter().rev(), room / 2);
+    let tail = fitting(atoms.into_iter().rev(), tail);
     Cow::Owned(format!("{}{dots}{}", &text[..head], &text[text.len() - tail..]))
 }
 

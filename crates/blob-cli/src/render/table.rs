@@ -1,12 +1,20 @@
 //! Tables for people: a header, columns two spaces apart, numbers to the right.
 //!
-//! A table fits the terminal's width if there is one: columns are dropped in their `Column::drop_order`, names are cut
-//! in the middle, the last column wraps. A table is printed in parts, so that a million rows are never in memory.
+//! A table fits the terminal's width if there is one: columns are dropped in their `Column::drop_order`, then names are
+//! cut so that they still differ, the last column wraps. A table is printed in parts, so that a million rows are never
+//! in memory.
 
+mod fit;
+mod names;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use crate::output::Terminal;
-use crate::output::width::{cut, width, wrap};
+use crate::output::width::{cut, cut_ends, width, wrap};
+use fit::{Asked, fit};
+pub(crate) use names::Cut;
 
 /// A part of the table is printed once it has this many rows or bytes.
 const PART_ROWS: usize = 4096;
@@ -24,7 +32,8 @@ const MAX_TEXT: usize = 2000;
 /// The minimum width that a text is wrapped to.
 const MIN_TEXT: usize = 20;
 
-/// Columns with this drop order or a higher one are dropped only if the text column has no room even for its title.
+/// Columns with this drop order or a higher one are dropped where cut names look alike, or if the text column has
+/// no room even for its title.
 pub(crate) const LAST: u8 = 100;
 
 /// The spaces between two columns.
@@ -39,6 +48,12 @@ pub(crate) struct Table<'a, T> {
     bytes: usize,
     /// The widths in the part printed last, `None` for a dropped column; empty before the first part.
     widths: Vec<Option<CellWidth>>,
+    /// Calls a function with the names of all rows, and the widest of them.
+    names: Option<Box<dyn Fn(&mut dyn FnMut(&str)) + 'a>>,
+    widest: usize,
+    /// Where names are cut, and where they would be cut to other widths: `None` where two would look alike.
+    cut: Cut,
+    cuts: HashMap<usize, Option<Cut>>,
 }
 
 /// How a column's cells are aligned and shortened.
@@ -48,7 +63,7 @@ enum Kind {
     Right,
     /// Numbers, aligned at the decimal point.
     Point,
-    /// Left-aligned; cut in the middle, but never below this width.
+    /// Left-aligned and cut; columns of order [`LAST`] leave before it is narrower than this width.
     Name(usize),
     /// Left-aligned and wrapped; only as the last column.
     Text,
@@ -82,7 +97,8 @@ impl Column {
         Self::new(title, Kind::Point)
     }
 
-    /// A column of names, cut to `least` columns at the shortest.
+    /// A column of names, which are cut after all columns below [`LAST`] have left, and to fewer than `least` columns
+    /// after the others have, too.
     pub(crate) fn name(title: &'static str, least: usize) -> Self {
         Self::new(title, Kind::Name(least))
     }
@@ -129,21 +145,34 @@ impl CellWidth {
 impl<'a, T> Table<'a, T> {
     pub(crate) fn new(terminal: &'a Terminal, columns: Vec<ColumnOf<T>>) -> Self {
         let (columns, cells) = columns.into_iter().map(|of| (of.column, of.cell)).unzip();
-        Self { terminal, columns, cells, rows: Vec::new(), bytes: 0, widths: Vec::new() }
+        let (rows, widths, names, cut, cuts) = Default::default();
+        Self { terminal, columns, cells, rows, bytes: 0, widths, names, widest: 0, cut, cuts }
+    }
+
+    /// Tells the names of all rows beforehand, so that no two rows of different parts are cut alike; `each` calls a
+    /// function with every name as its cell shows it.
+    pub(crate) fn named(mut self, each: impl Fn(&mut dyn FnMut(&str)) + 'a) -> Self {
+        if self.terminal.width.is_some() {
+            each(&mut |name| self.widest = self.widest.max(width(name)));
+            self.names = Some(Box::new(each));
+        }
+        self
     }
 
     /// Adds a row, and prints a part of the table once it has enough rows.
     pub(crate) fn row(&mut self, out: &mut dyn Write, row: &T) -> io::Result<()> {
         let mut cells: Vec<String> = self.cells.iter().map(|cell| cell(row, self.terminal)).collect();
         for (cell, column) in cells.iter_mut().zip(&self.columns) {
-            let most = match (self.terminal.width, column.kind) {
+            let ascii = self.terminal.ascii;
+            let kept = match (self.terminal.width, column.kind) {
                 (None, _) => continue,
-                (Some(width), Kind::Name(_)) => width,
-                (Some(_), Kind::Text) => MAX_TEXT,
-                (Some(_), _) => MAX_CELL,
+                // Wider than any cut, and with all that one may show.
+                (Some(width), Kind::Name(_)) => cut_ends(cell, width, width, ascii),
+                (Some(_), Kind::Text) => cut(cell, MAX_TEXT, ascii),
+                (Some(_), _) => cut(cell, MAX_CELL, ascii),
             };
-            if cell.len() > most {
-                *cell = cut(cell, most, self.terminal.ascii).into_owned();
+            if let Cow::Owned(kept) = kept {
+                *cell = kept;
             }
         }
         self.bytes += cells.iter().map(String::len).sum::<usize>();
@@ -191,18 +220,13 @@ impl<'a, T> Table<'a, T> {
     }
 
     /// The width of each column; `None` for those that are dropped.
-    fn fit(&self) -> Vec<Option<CellWidth>> {
+    fn fit(&mut self) -> Vec<Option<CellWidth>> {
         let mut widths: Vec<CellWidth> = (0..self.columns.len()).map(|i| self.wanted(i)).collect();
         let Some(most) = self.terminal.width else {
             return widths.into_iter().map(Some).collect();
         };
-        let mut shown = vec![true; widths.len()];
-        // The minimum width of the whole table, with texts wrapped to `text` columns.
-        let least = |widths: &[CellWidth], shown: &[bool], text: usize| {
-            let each = self.columns.iter().zip(widths).zip(shown).filter(|(_, shown)| **shown);
-            each.map(|((c, w), _)| c.least(w.total(), text) + GAP).sum::<usize>().saturating_sub(GAP)
-        };
-        if least(&widths, &shown, MIN_TEXT) > most {
+        let whole: usize = widths.iter().map(|width| width.total() + GAP).sum();
+        if whole > most + GAP {
             // Numbers aligned at their points take more room than right-aligned ones.
             for (i, column) in self.columns.iter().enumerate() {
                 if column.kind == Kind::Point {
@@ -210,30 +234,47 @@ impl<'a, T> Table<'a, T> {
                 }
             }
         }
-        for (text, orders) in [(MIN_TEXT, 0..=LAST - 1), (0, 0..=u8::MAX)] {
-            while least(&widths, &shown, text) > most {
-                let order = |i: &usize| self.columns[*i].drop_order.filter(|order| orders.contains(order));
-                let next = (0..shown.len()).filter(|i| shown[*i] && order(i).is_some()).min_by_key(order);
-                let Some(next) = next else { break };
-                shown[next] = false;
+        let asked = self.columns.iter().zip(&widths).map(|(column, wanted)| Asked {
+            kind: column.kind,
+            title: width(column.title),
+            width: wanted.total(),
+            drop_order: column.drop_order,
+        });
+        let asked: Vec<Asked> = asked.collect();
+        let mut cuts = std::mem::take(&mut self.cuts);
+        let fitted = fit(&asked, most, &mut |room| cuts.entry(room).or_insert_with(|| self.cut_to(room)).is_some());
+        let cell = |(wanted, fitted): (CellWidth, Option<usize>)| match fitted? {
+            width if width == wanted.total() => Some(wanted),
+            width => Some(CellWidth { left: width, right: 0 }),
+        };
+        let fitted: Vec<_> = widths.into_iter().zip(fitted).map(cell).collect();
+        let name = fitted.iter().zip(&self.columns).find(|(_, column)| matches!(column.kind, Kind::Name(_)));
+        if let Some(room) = name.and_then(|(room, _)| *room) {
+            let (room, ascii) = (room.total(), self.terminal.ascii);
+            self.cut = cuts.get(&room).copied().flatten().unwrap_or_else(|| Cut::middle(room, ascii));
+        }
+        self.cuts = cuts;
+        fitted
+    }
+
+    /// Where the names are cut to this width so that they differ: all names of the table, else those of this part.
+    fn cut_to(&self, room: usize) -> Option<Cut> {
+        let at = self.columns.iter().position(|column| matches!(column.kind, Kind::Name(_)))?;
+        match &self.names {
+            Some(names) => Cut::distinct(&**names, room, self.terminal.ascii),
+            None => {
+                let rows = |each: &mut dyn FnMut(&str)| self.rows.iter().for_each(|row| each(&row[at]));
+                Cut::distinct(&rows, room, self.terminal.ascii)
             }
         }
-        // The remaining width goes to the name first, then to the text.
-        let mut spare = most.saturating_sub(least(&widths, &shown, MIN_TEXT));
-        for (i, column) in self.columns.iter().enumerate().filter(|(i, _)| shown[*i]) {
-            let least = column.least(widths[i].total(), MIN_TEXT);
-            if least < widths[i].total() {
-                let more = spare.min(widths[i].total() - least);
-                widths[i] = CellWidth { left: least + more, right: 0 };
-                spare -= more;
-            }
-        }
-        widths.into_iter().zip(shown).map(|(width, shown)| shown.then_some(width)).collect()
     }
 
     /// The width that fits a column's cells and title; never less than in the part before, so that columns line up.
     fn wanted(&self, i: usize) -> CellWidth {
-        let before = self.widths.get(i).copied().flatten().unwrap_or_default();
+        let mut before = self.widths.get(i).copied().flatten().unwrap_or_default();
+        if matches!(self.columns[i].kind, Kind::Name(_)) {
+            before = CellWidth { left: self.widest, right: 0 };
+        }
         let mut wanted = self.cell_width(i, self.columns[i].kind).max(before);
         let title = width(self.columns[i].title);
         wanted.left = wanted.left.max(title.saturating_sub(wanted.right));
@@ -260,7 +301,7 @@ impl<'a, T> Table<'a, T> {
         for ((cell, format), room) in cells.iter().zip(&self.columns).zip(widths) {
             let Some(room) = room else { continue };
             let text = match (self.terminal.width, format.kind) {
-                (Some(_), Kind::Name(_)) => cut(cell, room.total(), self.terminal.ascii),
+                (Some(_), Kind::Name(_)) => self.cut.of(cell, self.terminal.ascii),
                 (Some(most), Kind::Text) => {
                     let lines = wrap(cell, room.total().min(most.saturating_sub(column)));
                     let indent = format!("\n{:column$}", "");
@@ -284,17 +325,6 @@ impl<'a, T> Table<'a, T> {
             column += room.total() + GAP;
         }
         writeln!(out)
-    }
-}
-
-impl Column {
-    /// The minimum width of a column whose cells need `wanted`, if texts are wrapped to `text` or to the title's width.
-    fn least(&self, wanted: usize, text: usize) -> usize {
-        match self.kind {
-            Kind::Name(least) => wanted.min(least),
-            Kind::Text => wanted.min(text.max(self.title.len())),
-            _ => wanted,
-        }
     }
 }
 
@@ -322,8 +352,12 @@ mod tests {
         let terminal = terminal(width);
         const CELLS: [fn(&Vec<String>, &Terminal) -> String; 4] =
             [|r, _| r[0].clone(), |r, _| r[1].clone(), |r, _| r[2].clone(), |r, _| r[3].clone()];
+        let name = columns.iter().position(|column| matches!(column.kind, Kind::Name(_)));
+        let names =
+            |each: &mut dyn FnMut(&str)| rows.iter().for_each(|row| name.into_iter().for_each(|at| each(row[at])));
         let mut table =
-            Table::new(&terminal, columns.iter().zip(CELLS).map(|(column, cell)| column.of(cell)).collect());
+            Table::new(&terminal, columns.iter().zip(CELLS).map(|(column, cell)| column.of(cell)).collect())
+                .named(names);
         let mut out = Vec::new();
         for row in rows {
             table.row(&mut out, &row.iter().map(|cell| (*cell).to_owned()).collect()).unwrap();
@@ -349,10 +383,10 @@ mod tests {
         for width in [None, Some(28), Some(100)] {
             assert_eq!(printed(width, &columns(), ROWS_OF_TWO), whole);
         }
-        let cut = [" #  NAME   SHAPE  OFFSET", " 1  ar…ma  3×3         7", "12  名前   16     12,345"];
-        assert_eq!(printed(Some(24), &columns(), ROWS_OF_TWO), cut);
-        let less = [" #  NAME      SHAPE", " 1  arg:…mma  3×3", "12  名前      16", "(--wide also shows", "OFFSET)"];
-        assert_eq!(printed(Some(19), &columns(), ROWS_OF_TWO), less);
+        let less = [" #  NAME       SHAPE", " 1  arg:gamma  3×3", "12  名前       16", "(--wide also shows", "OFFSET)"];
+        assert_eq!(printed(Some(20), &columns(), ROWS_OF_TWO), less);
+        let names = &printed(Some(19), &columns(), ROWS_OF_TWO)[..3];
+        assert_eq!(names, [" #  NAME", " 1  arg:gamma", "12  名前"]);
         let least = &printed(Some(10), &columns(), ROWS_OF_TWO)[..3];
         assert_eq!(least, [" #  NAME", " 1  arg…ma", "12  名前"]);
     }
@@ -385,7 +419,8 @@ mod tests {
         let rows: Vec<&[&str]> = rows.iter().map(Vec::as_slice).collect();
         for width in [None, Some(80)] {
             let lines = printed(width, &columns(), &rows);
-            assert_eq!(lines.len(), 10_001, "one header");
+            // Beside the rows a header, and the line of the columns that have left.
+            assert_eq!(lines.len(), 10_001 + usize::from(width.is_some()));
             let bytes: usize = lines.iter().map(String::len).sum();
             assert!(bytes < 10_001 * 120 + long.len(), "{bytes}");
         }

@@ -1,5 +1,6 @@
 //! `blob ls --tree`: prints the names as a tree, split at their slashes.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write;
 
@@ -9,6 +10,7 @@ use blob_io::{Checkpoint, Entry};
 use crate::failure::Failure;
 use crate::output::Terminal;
 use crate::output::width::{cut, width};
+use crate::render::table::Cut;
 use crate::units;
 
 /// The maximum depth; further slashes stay in the last part. A hostile name can have thousands, and `branch` recurses.
@@ -20,7 +22,8 @@ const MIN_NAME: usize = 8;
 #[derive(Default)]
 struct Node<'a> {
     name: &'a str,
-    tensor: Option<&'a Entry>,
+    /// The tensor and its place in the file.
+    tensor: Option<(usize, &'a Entry)>,
     children: Vec<usize>,
     tensors: u64,
     bytes: u64,
@@ -33,18 +36,18 @@ pub(crate) fn print(
     terminal: &Terminal,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let nodes = build(chosen.iter().map(|i| &checkpoint.entries()[*i]));
+    let nodes = build(chosen.iter().map(|place| (*place, &checkpoint.entries()[*place])));
     let root = &nodes[0];
     writeln!(out, "{}  {}", terminal.strong(terminal.name(checkpoint.name())), terminal.dim(totals(root)))?;
     branch(&nodes, root, "", terminal, out)
 }
 
 /// The nodes of the tree: the root first, children in the order of the file.
-fn build<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Node<'a>> {
+fn build<'a>(entries: impl Iterator<Item = (usize, &'a Entry)>) -> Vec<Node<'a>> {
     let mut nodes = vec![Node::default()];
     // The child of a node with a name.
     let mut children: HashMap<(usize, &str), usize> = HashMap::new();
-    for entry in entries {
+    for (place, entry) in entries {
         let mut at = 0;
         let bytes = entry.byte_len();
         nodes[0].tensors += 1;
@@ -60,7 +63,7 @@ fn build<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Node<'a>> {
             nodes[at].tensors += 1;
             nodes[at].bytes += bytes;
         }
-        nodes[at].tensor = Some(entry);
+        nodes[at].tensor = Some((place, entry));
     }
     nodes
 }
@@ -77,28 +80,35 @@ fn branch(
         true => ("|- ", "`- ", "|  "),
         false => ("├─ ", "└─ ", "│  "),
     };
+    let facts = |child: &Node<'_>| child.tensor.map_or_else(|| totals(child), |tensor| leaf(tensor, terminal));
+    let children = || node.children.iter().map(|child| &nodes[*child]);
+    // The names of one branch are cut to one width, so that no two look alike.
+    let room = terminal.width.map(|most| {
+        let facts = children().map(|child| width(&facts(child))).max().unwrap_or(0);
+        most.saturating_sub(width(indent) + width(tee) + 2 + facts).max(MIN_NAME)
+    });
+    let names = |each: &mut dyn FnMut(&str)| children().for_each(|child| each(&terminal.name(child.name)));
+    let place = room.and_then(|room| Cut::distinct(&names, room, terminal.ascii));
     for (i, child) in node.children.iter().enumerate() {
         let is_last = i + 1 == node.children.len();
         let child = &nodes[*child];
         let stem = if is_last { corner } else { tee };
-        let facts = match child.tensor {
-            Some(entry) => leaf(entry, terminal),
-            None => totals(child),
+        let name = terminal.name(child.name);
+        let name = match (place, room) {
+            (Some(place), _) => place.of(&name, terminal.ascii),
+            (None, Some(room)) => cut(&name, room, terminal.ascii),
+            (None, None) => Cow::Borrowed(&*name),
         };
-        let mut name = terminal.name(child.name);
-        if let Some(most) = terminal.width {
-            let taken = width(indent) + width(stem) + 2 + width(&facts);
-            name = cut(&name, most.saturating_sub(taken).max(MIN_NAME), terminal.ascii).into_owned().into();
-        }
-        writeln!(out, "{indent}{stem}{name}  {}", terminal.dim(facts))?;
+        writeln!(out, "{indent}{stem}{name}  {}", terminal.dim(facts(child)))?;
         let deeper = format!("{indent}{}", if is_last { "   " } else { bar });
         branch(nodes, child, &deeper, terminal, out)?;
     }
     Ok(())
 }
 
-fn leaf(entry: &Entry, terminal: &Terminal) -> String {
-    match (entry.fault(), entry.dtype()) {
+/// `f32 20×1×5×5  1.95 KiB  #3`
+fn leaf((place, entry): (usize, &Entry), terminal: &Terminal) -> String {
+    let about = match (entry.fault(), entry.dtype()) {
         (Some(_), _) => "error".to_owned(),
         (None, None) if entry.foreign_dtype().is_none() => "none".to_owned(),
         (None, dtype) => {
@@ -107,7 +117,8 @@ fn leaf(entry: &Entry, terminal: &Terminal) -> String {
             let shape = terminal.shape(entry.shape());
             format!("{dtype} {shape}  {}", units::bytes(entry.byte_len()))
         }
-    }
+    };
+    format!("{about}  #{place}")
 }
 
 fn totals(node: &Node<'_>) -> String {

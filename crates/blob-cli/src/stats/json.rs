@@ -50,6 +50,7 @@ impl Fields for Statistics<'_> {
 /// The statistics of a tensor or of one of its channels.
 struct Row<'a> {
     entry: &'a Entry,
+    place: usize,
     channel: Option<usize>,
     measured: Measured,
 }
@@ -58,6 +59,7 @@ impl Fields for Row<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
             field("name", Type::String, NAME, |r| json!(r.entry.name())),
+            field("index", Type::Integer, "its place in the file: `#3`", |r| json!(r.place)),
             field("dtype", Type::String, "the element type", |r| json!(r.entry.dtype().map(DType::name))),
             field("shape", DIMS, "the whole tensor's shape", |r| json!(r.entry.shape().dims())),
             optional("channel", Type::Integer, "the index on the axis of --per-channel", |r| json!(r.channel)),
@@ -179,12 +181,14 @@ impl<'a, 'o> JsonRows<'a, 'o> {
     }
 }
 
-impl<'a> Rows<'a> for JsonRows<'a, '_> {
-    fn add(&mut self, entry: &'a Entry, channel: Option<usize>, measured: Measured) -> Result<(), Failure> {
-        Ok(self.line.push(self.out, &Ordered(&Row { entry, channel, measured }))?)
+impl Rows for JsonRows<'_, '_> {
+    fn add(&mut self, place: usize, channel: Option<usize>, measured: Measured) -> Result<(), Failure> {
+        let entry = &self.statistics.checkpoint.entries()[place];
+        Ok(self.line.push(self.out, &Ordered(&Row { entry, place, channel, measured }))?)
     }
 
-    fn fail(&mut self, entry: &'a Entry, problem: &Problem) -> Result<(), Failure> {
+    fn fail(&mut self, place: usize, problem: &Problem) -> Result<(), Failure> {
+        let entry = &self.statistics.checkpoint.entries()[place];
         Ok(self.line.push(self.out, &Ordered(&Unmeasured { entry, problem }))?)
     }
 

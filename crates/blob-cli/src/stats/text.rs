@@ -2,17 +2,18 @@
 
 use blob_convert::stats::Measured;
 use blob_core::{DType, Shape};
-use blob_io::Entry;
+use blob_io::{Checkpoint, Entry};
 
 use super::Rows;
 use crate::args::Stats;
 use crate::failure::{Failure, Problem};
 use crate::output::{Out, Terminal};
-use crate::render::table::{Column, Table};
+use crate::render::table::{Column, LAST, Table};
 use crate::units;
 
 /// The rows as those of a table.
 pub(super) struct TableRows<'a, 'o> {
+    checkpoint: &'a Checkpoint,
     axis: Option<i64>,
     table: Table<'a, Row<'a>>,
     out: &'o mut Out,
@@ -20,6 +21,7 @@ pub(super) struct TableRows<'a, 'o> {
 
 /// A tensor or one of its channels, with its statistics if it can be read.
 struct Row<'a> {
+    place: usize,
     entry: &'a Entry,
     /// The axis, and the index on it.
     channel: Option<(usize, usize)>,
@@ -27,45 +29,63 @@ struct Row<'a> {
 }
 
 impl<'a, 'o> TableRows<'a, 'o> {
-    pub(super) fn new(args: &Stats, terminal: &'a Terminal, out: &'o mut Out) -> Self {
+    /// A table for the tensors at these places.
+    pub(super) fn new(
+        args: &Stats,
+        (checkpoint, places): (&'a Checkpoint, &'a [usize]),
+        terminal: &'a Terminal,
+        out: &'o mut Out,
+    ) -> Self {
         let mut columns = vec![
+            Column::right("#").of(|r: &Row<'_>, _| r.place.to_string()),
             Column::name("NAME", 16).of(Row::name),
             Column::left("SHAPE").drop_order(4).of(Row::shape),
             Column::left("DTYPE").drop_order(3).of(|r: &Row<'_>, _| match r.measured {
                 Some(_) => r.entry.dtype().map_or("-", DType::name).to_owned(),
                 None => "error".to_owned(),
             }),
-            Column::point("MIN").of(|r, _| r.fact(|m| m.stats.min.map(|s| r.extreme(s.to_string(), s.as_f64())))),
-            Column::point("MAX").of(|r, _| r.fact(|m| m.stats.max.map(|s| r.extreme(s.to_string(), s.as_f64())))),
+            Column::point("MIN")
+                .drop_order(LAST + 1)
+                .of(|r, _| r.fact(|m| m.stats.min.map(|s| r.extreme(s.to_string(), s.as_f64())))),
+            Column::point("MAX")
+                .drop_order(LAST + 2)
+                .of(|r, _| r.fact(|m| m.stats.max.map(|s| r.extreme(s.to_string(), s.as_f64())))),
             Column::point("MEAN").drop_order(7).of(|r, _| r.fact(|m| m.stats.mean.map(units::number))),
             Column::point("STD").drop_order(6).of(|r, _| r.fact(|m| m.stats.std.map(units::number))),
             Column::point("L1").drop_order(1).of(|r, _| r.fact(|m| Some(units::number(m.stats.l1)))),
             Column::point("L2").drop_order(2).of(|r, _| r.fact(|m| Some(units::number(m.stats.l2)))),
             Column::right("ZERO").drop_order(5).of(|r, _| r.fact(|m| Some(units::share(m.stats.zeros, m.stats.count)))),
-            Column::right("NaN").of(|r, _| r.fact(|m| Some(units::grouped(m.stats.nan)))),
-            Column::right("Inf").of(|r, _| r.fact(|m| Some(units::grouped(m.stats.inf)))),
+            Column::right("NaN").drop_order(LAST + 3).of(|r, _| r.fact(|m| Some(units::grouped(m.stats.nan)))),
+            Column::right("Inf").drop_order(LAST + 4).of(|r, _| r.fact(|m| Some(units::grouped(m.stats.inf)))),
         ];
         if args.hist {
             // The histogram covers the finite values; the columns before it count NaN and Inf.
             columns.push(
-                Column::left("HISTOGRAM").of(|r: &Row<'_>, terminal| {
+                Column::left("HISTOGRAM").drop_order(LAST + 5).of(|r: &Row<'_>, terminal| {
                     r.fact(|m| m.histogram.as_ref().map(|h| bars(&h.counts, terminal.ascii)))
                 }),
             );
         }
-        Self { axis: args.per_channel, table: Table::new(terminal, columns), out }
+        let (axis, mut table) = (args.per_channel, Table::new(terminal, columns));
+        if axis.is_none() {
+            let name = move |place: &usize| terminal.name(checkpoint.entries()[*place].name());
+            table = table.named(move |each| places.iter().for_each(|place| each(&name(place))));
+        }
+        Self { checkpoint, axis, table, out }
     }
 }
 
-impl<'a> Rows<'a> for TableRows<'a, '_> {
-    fn add(&mut self, entry: &'a Entry, channel: Option<usize>, measured: Measured) -> Result<(), Failure> {
+impl Rows for TableRows<'_, '_> {
+    fn add(&mut self, place: usize, channel: Option<usize>, measured: Measured) -> Result<(), Failure> {
+        let entry = &self.checkpoint.entries()[place];
         let axis = self.axis.and_then(|axis| entry.shape().axis(i32::try_from(axis).ok()?).ok());
-        let row = Row { entry, channel: axis.zip(channel), measured: Some(measured) };
+        let row = Row { place, entry, channel: axis.zip(channel), measured: Some(measured) };
         Ok(self.table.row(self.out, &row)?)
     }
 
-    fn fail(&mut self, entry: &'a Entry, _: &Problem) -> Result<(), Failure> {
-        Ok(self.table.row(self.out, &Row { entry, channel: None, measured: None })?)
+    fn fail(&mut self, place: usize, _: &Problem) -> Result<(), Failure> {
+        let entry = &self.checkpoint.entries()[place];
+        Ok(self.table.row(self.out, &Row { place, entry, channel: None, measured: None })?)
     }
 
     fn end(self, _: &[usize], _: Option<&Problem>) -> Result<(), Failure> {

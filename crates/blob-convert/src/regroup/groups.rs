@@ -69,7 +69,8 @@ fn arrays(checkpoint: &Checkpoint) -> impl Iterator<Item = (usize, &Entry)> {
     checkpoint.entries().iter().enumerate().filter(|(_, entry)| entry.kind() != Kind::None)
 }
 
-fn layer(name: &str) -> &str {
+/// The layer of a tensor of this name; of a name of one part, the name.
+pub(crate) fn layer(name: &str) -> &str {
     let name = name.strip_suffix(".diff").unwrap_or(name);
     if let Some((layer, _)) = name.rsplit_once('/').or_else(|| name.rsplit_once('.')) {
         return layer;

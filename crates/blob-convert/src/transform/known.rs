@@ -19,10 +19,12 @@ use super::squeeze_legacy::SqueezeLegacy;
 use super::step::Transform;
 use super::strip_diff::StripDiff;
 use super::torch::TorchLayout;
+use crate::selection::Selection;
 
 type Read = fn(&Value) -> Option<Arc<dyn Transform>>;
 
 const KNOWN: &[(&str, Read)] = &[
+    ("select", |settings| Some(Arc::new(Selection::read(settings)?))),
     ("strip-diff", |_| Some(Arc::new(StripDiff))),
     ("squeeze-legacy", |_| Some(Arc::new(SqueezeLegacy))),
     ("fold", |settings| Some(Arc::new(Fold::deserialize(settings).ok()?))),

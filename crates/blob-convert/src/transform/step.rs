@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::topology::{Followed, Topology};
 use super::values::Compute;
+use crate::selection::Selection;
 
 /// Turns the tensors of a file into other tensors.
 ///
@@ -37,6 +38,11 @@ pub trait Transform: fmt::Debug + Send + Sync {
     /// Whether it would change nothing and report nothing, so that it can be left out.
     fn is_idle(&self) -> bool {
         false
+    }
+
+    /// The tensors of the source that it is about, where it chooses some. Nothing else is read.
+    fn selection(&self) -> Option<&Selection> {
+        None
     }
 }
 

@@ -49,7 +49,7 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a Caffe, MXNet or NeoML file that ends too early with the arrays before its end; [`Checkpoint::whole`]
+    /// Opens a Caffe, MXNet, NeoML or safetensors file that is cut with the arrays there are; [`Checkpoint::whole`]
     /// then says where and why it ends.
     #[must_use]
     pub fn salvage(mut self) -> Self {
@@ -256,8 +256,12 @@ impl OpenOptions {
     fn list(&self, input: &Input, name: &str, hint: &str, table: &mut NameTable) -> Result<(Format, String), Error> {
         sniff::read(input, hint, self.from, table).map_err(|refusal| {
             let mut error = refusal.into_error(name);
-            if let Error::Malformed { intact, .. } | Error::LimitExceeded { intact, .. } = &mut error {
-                *intact = Some(table.intact());
+            // Only where `salvage` gives them: in other formats no array is certain without the whole file.
+            let is_taken = |fault| self.salvageable(input, hint, fault).is_some();
+            match &mut error {
+                Error::Malformed { intact, fault, .. } if is_taken(fault) => *intact = Some(table.intact()),
+                Error::LimitExceeded { intact, .. } => *intact = Some(table.intact()),
+                _ => {}
             }
             error
         })
@@ -271,17 +275,19 @@ impl OpenOptions {
         fault: Fault,
         table: NameTable,
     ) -> Result<Checkpoint, Error> {
-        let format = match self.from {
-            Some(format) => Some(format),
-            None => sniff::format(&input, hint),
-        };
-        if let Some(format) = format.filter(|format| is_salvageable(*format, &fault)) {
+        if let Some(format) = self.salvageable(&input, hint, &fault) {
             let kind = (format, String::new());
             let opened = self.opened(name, kind, (input, packed), table);
             let broken = Some(Box::new(fault));
             return Ok(Checkpoint { broken, ..opened });
         }
         Err(Error::of_fault(name, fault, Some(table.intact())))
+    }
+
+    /// The format, where the arrays before this fault are valid.
+    fn salvageable(&self, input: &Input, hint: &str, fault: &Fault) -> Option<Format> {
+        let format = self.from.or_else(|| sniff::format(input, hint));
+        format.filter(|format| is_salvageable(*format, fault))
     }
 
     /// The checkpoint of what was read from the input; `packed` is the file that the input was taken from.
@@ -313,6 +319,7 @@ impl OpenOptions {
             home: Home::Nowhere,
             shards: Vec::new(),
             broken: None,
+            is_salvaged: false,
         }
     }
 
@@ -342,9 +349,10 @@ fn split_at_file(path: &Path) -> Option<(&Path, String)> {
     Some((file, parts.join("/")))
 }
 
-/// Whether the arrays before this fault are valid: these formats store them one after the other, each complete.
+/// Whether the arrays before this fault are valid: these formats store them one after the other, each complete. (An npz
+/// has its list of members at its end; HDF5 has its structure anywhere.)
 fn is_salvageable(format: Format, fault: &Fault) -> bool {
-    use Format::{BlobProtoVector, CaffeModel, MxnetList, NeomlArray, NeomlNet, SolverState};
-    matches!(format, CaffeModel | BlobProtoVector | SolverState | MxnetList | NeomlArray | NeomlNet)
+    use Format::{BlobProtoVector, CaffeModel, MxnetList, NeomlArray, NeomlNet, Safetensors, SolverState};
+    matches!(format, CaffeModel | BlobProtoVector | SolverState | MxnetList | NeomlArray | NeomlNet | Safetensors)
         && matches!(fault.reason(), Reason::Truncated | Reason::Malformed)
 }

@@ -15,6 +15,9 @@ use crate::wire::literal::{Literal, Numbers, repeated_key};
 /// including the two objects around it.
 const MAX_NESTED: u32 = 126;
 
+/// No file's data end behind this byte.
+const MAX_END: u64 = 1 << 62;
+
 /// Lists the tensors in the order of their data.
 pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let len = cursor.u64("the header's length")?;
@@ -25,8 +28,18 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Str
     let file_len = cursor.file_len();
     cursor.need(len, file_len, "the header")?;
     let data = cursor.pos() + len;
-    header(&mut Literal::new(cursor, data), table, file_len - data)?;
-    let end = place(table.entries_mut(), data)?;
+    let mut cut = Cut { room: file_len - data, fault: None };
+    header(&mut Literal::new(cursor, data), table, &mut cut)?;
+    let placed = place(table.entries_mut(), data);
+    if let Some(fault) = cut.fault {
+        // The data have no holes, so the tensors that the file covers come first.
+        let is_there =
+            |entry: &Entry| entry.segments().iter().all(|run| run.offset + run.count * run.stride <= file_len);
+        let whole = placed.map_or(0, |_| table.entries_mut().iter().take_while(|entry| is_there(entry)).count());
+        table.truncate(whole);
+        return Err(ReadError::Fault(fault));
+    }
+    let end = placed?;
     if end < file_len {
         let left = file_len - end;
         table.warn(Some(end), format!("{left} bytes follow the tensors; the reference reader refuses such a file"));
@@ -36,8 +49,14 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Str
     Ok(String::new())
 }
 
+/// The bytes that the file has for the tensors, and the fault of the first tensor that needs more.
+struct Cut {
+    room: u64,
+    fault: Option<Fault>,
+}
+
 /// `{"__metadata__":{…},"name":{…},…}`, then blanks.
-fn header(text: &mut Literal<'_, '_>, table: &mut NameTable, room: u64) -> Result<(), ReadError> {
+fn header(text: &mut Literal<'_, '_>, table: &mut NameTable, cut: &mut Cut) -> Result<(), ReadError> {
     let mut metadata = false;
     text.members(|text| {
         text.blank()?;
@@ -59,7 +78,7 @@ fn header(text: &mut Literal<'_, '_>, table: &mut NameTable, room: u64) -> Resul
             return Err(repeated_key(at, &name));
         }
         let mut entry = Entry::new(0, 0, Kind::Data);
-        if tensor(text, at, room, &mut entry)? {
+        if tensor(text, at, cut, &mut entry)? {
             table.warn(Some(at), "a tensor has keys beside dtype, shape and data_offsets; they are passed over");
         }
         table.push(entry, &name, at)
@@ -74,7 +93,7 @@ fn header(text: &mut Literal<'_, '_>, table: &mut NameTable, room: u64) -> Resul
 /// Reads one tensor: `{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}`, in any order. Its segment has an offset
 /// within the data and a length in bytes, until `place` has sorted all tensors. Returns whether there are other keys,
 /// which the reference implementation skips too.
-fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> Result<bool, ReadError> {
+fn tensor(text: &mut Literal<'_, '_>, at: u64, cut: &mut Cut, entry: &mut Entry) -> Result<bool, ReadError> {
     let mut dtype = None;
     let mut shape: Option<(u64, Numbers)> = None;
     let mut offsets = None;
@@ -106,7 +125,7 @@ fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> 
     let (dtype_at, dtype) = dtype.ok_or_else(|| missing("a dtype"))?;
     let (shape_at, shape) = shape.ok_or_else(|| missing("a shape"))?;
     let (offsets_at, offsets) = offsets.ok_or_else(|| missing("data_offsets"))?;
-    let (begin, end) = range(offsets_at, &offsets, room)?;
+    let (begin, end) = range(offsets_at, &offsets, cut)?;
     entry.payload = Payload::Runs(Runs::One(Segment { offset: begin, count: end - begin, stride: 1 }));
     let described = shape.shape().map_err(|what| Fault::new(shape_at, what)).and_then(|shape| {
         entry.shape = shape;
@@ -153,8 +172,8 @@ fn fits(shape: &Shape, bits: u64, len: u64) -> Result<(), FaultKind> {
     Err(FaultKind::Mismatch { field: "the bytes between data_offsets", expected, found: len })
 }
 
-/// The two offsets, checked to be in order and within the data.
-fn range(at: u64, offsets: &Numbers, room: u64) -> Result<(u64, u64), ReadError> {
+/// The two offsets, checked to be in order. An end behind the data is noted, and is an error where no file is as long.
+fn range(at: u64, offsets: &Numbers, cut: &mut Cut) -> Result<(u64, u64), ReadError> {
     let [begin, end] = offsets.kept[..] else {
         let what = FaultKind::Mismatch { field: "data_offsets", expected: 2, found: offsets.count };
         return Err(ReadError::fault(at, what));
@@ -163,9 +182,12 @@ fn range(at: u64, offsets: &Numbers, room: u64) -> Result<(u64, u64), ReadError>
         let what = FaultKind::words("data_offsets in order", format!("{begin} and then {end}"));
         return Err(ReadError::fault(at, what));
     }
-    if end > room {
-        let what = FaultKind::Truncated { field: "the tensors' data", needed: end, left: room };
-        return Err(ReadError::fault(at, what));
+    if end > cut.room {
+        let what = FaultKind::Truncated { field: "the tensors' data", needed: end, left: cut.room };
+        if end > MAX_END {
+            return Err(ReadError::fault(at, what));
+        }
+        cut.fault.get_or_insert(Fault::new(at, what));
     }
     Ok((begin, end))
 }

@@ -1,0 +1,424 @@
+//! Which tensors of a file are meant: names, globs, regular expressions, places, layers, dtypes, shapes, exclusions.
+//!
+//! One value for every command, and a setting in the receipt of a conversion. A receipt is untrusted, so the number of
+//! patterns and the size of each compiled one are bounded. Leaves out how a command is given its patterns.
+
+use std::fmt;
+
+use blob_core::{DType, Shape};
+use blob_io::{Checkpoint, Entry, Error};
+use globset::GlobBuilder;
+use regex::bytes::{Regex, RegexBuilder};
+use serde_json::{Value, json};
+
+use crate::options::refuse;
+use crate::regroup::layer;
+use crate::transform::{Context, Made, Misfit, Outcome, Spec, Transform};
+
+/// At most this many patterns, and this many globs and regular expressions among them, which are tried on every name.
+const MAX_PATTERNS: usize = 1024;
+const MAX_COMPILED: usize = 64;
+
+/// The memory of one compiled pattern, in bytes.
+const MAX_REGEX: usize = 1 << 20;
+
+/// Some of the tensors of a file; the default is all of them.
+///
+/// A pattern is the name of a tensor; else the place of one (`#3`), or a range of places (`#3-5`, `#3-`); else the name
+/// of a layer or of a group of layers (`conv1`, `features.0`), or of an MXNet array without `arg:` or `aux:`; else a
+/// glob, in which `*` matches `/` too.
+///
+/// As a [`Transform`] it keeps these tensors of the source, wherever it stands among the transforms, and the receipt
+/// stores it as `select`.
+///
+/// ```
+/// use blob_convert::Selection;
+/// use blob_io::Checkpoint;
+///
+/// let file = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
+/// let source = Checkpoint::from_bytes("two.binaryproto", &file[..])?;
+/// assert_eq!(Selection::matching(["@*"]).places(&source)?, [0]);
+/// # Ok::<(), blob_io::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Tensors that match any of these; without a pattern, all.
+    pub patterns: Vec<String>,
+    /// Whether each pattern, those of `exclude` too, is a regular expression that matches anywhere in a name.
+    pub regex: bool,
+    /// But none that match any of these.
+    pub exclude: Vec<String>,
+    /// Of these, tensors of any of these dtypes; without one, of every dtype.
+    pub dtypes: Vec<DType>,
+    /// Of these, tensors of any of these shapes; without one, of every shape.
+    pub shapes: Vec<Dims>,
+}
+
+/// A shape in which an extent may be anything: `*×3×*×*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dims(Vec<Option<usize>>);
+
+/// The tensors that a selection takes from a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Selected {
+    /// Their places in [`Checkpoint::entries`], in the order of the file.
+    pub places: Vec<usize>,
+    /// The patterns, exclusions among them, that match no tensor.
+    pub unmatched: Vec<String>,
+}
+
+/// One pattern, ready to be tried on the tensors.
+enum Pattern<'p> {
+    Name(&'p str),
+    Places(usize, usize),
+    Compiled(Box<Regex>),
+}
+
+impl Selection {
+    /// The tensors that match any of these patterns.
+    pub fn matching<P: Into<String>>(patterns: impl IntoIterator<Item = P>) -> Self {
+        Self { patterns: patterns.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Whether it takes every tensor of every file.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        *self == Self { regex: self.regex, ..Self::default() }
+    }
+
+    /// The tensors of a file that it takes, and the patterns that match none of them.
+    ///
+    /// # Errors
+    /// What is wrong with a pattern, in words.
+    pub fn of(&self, checkpoint: &Checkpoint) -> Result<Selected, String> {
+        let entries = checkpoint.entries();
+        let mut unmatched = Vec::new();
+        let mut matching = |patterns: &[String]| -> Result<Vec<bool>, String> {
+            let mut found = vec![false; entries.len()];
+            for (text, pattern) in patterns.iter().zip(self.compiled(patterns, checkpoint)?) {
+                let mut any = false;
+                for (place, entry) in entries.iter().enumerate() {
+                    if pattern.takes(place, entry) {
+                        (found[place], any) = (true, true);
+                    }
+                }
+                if !any {
+                    unmatched.push(text.clone());
+                }
+            }
+            Ok(found)
+        };
+        let (named, excluded) = (matching(&self.patterns)?, matching(&self.exclude)?);
+        let is_taken = |place: &usize| {
+            (self.patterns.is_empty() || named[*place]) && !excluded[*place] && self.fits(&entries[*place])
+        };
+        Ok(Selected { places: (0..entries.len()).filter(is_taken).collect(), unmatched })
+    }
+
+    /// The places of the tensors that it takes: at least one.
+    ///
+    /// # Errors
+    /// [`Error::Request`] for a pattern that is wrong or matches no tensor, and where no tensor is left.
+    pub fn places(&self, checkpoint: &Checkpoint) -> Result<Vec<usize>, Error> {
+        let Selected { places, unmatched } = self.of(checkpoint).map_err(|why| refuse(checkpoint, why))?;
+        if let Some(pattern) = unmatched.first() {
+            return Err(refuse(checkpoint, format!("no tensor matches {pattern:?}")));
+        }
+        if places.is_empty() && !self.is_all() {
+            return Err(refuse(checkpoint, format!("no tensor is {self}")));
+        }
+        Ok(places)
+    }
+
+    /// Whether a tensor has one of the dtypes and one of the shapes.
+    fn fits(&self, entry: &Entry) -> bool {
+        let has_dtype = || entry.dtype().is_some_and(|dtype| self.dtypes.contains(&dtype));
+        let has_shape = || entry.dtype().is_some() && self.shapes.iter().any(|dims| dims.fits(entry.shape()));
+        (self.dtypes.is_empty() || has_dtype()) && (self.shapes.is_empty() || has_shape())
+    }
+
+    fn compiled<'p>(&self, patterns: &'p [String], checkpoint: &Checkpoint) -> Result<Vec<Pattern<'p>>, String> {
+        if patterns.len() > MAX_PATTERNS {
+            return Err(format!("{} patterns; at most {MAX_PATTERNS} are taken", patterns.len()));
+        }
+        let compiled = patterns.iter().map(|pattern| match self.regex {
+            true => regex(pattern, pattern, "regular expression"),
+            false => Pattern::of(pattern, checkpoint),
+        });
+        let compiled: Vec<Pattern<'_>> = compiled.collect::<Result<_, _>>()?;
+        let count = compiled.iter().filter(|pattern| matches!(pattern, Pattern::Compiled(_))).count();
+        match count > MAX_COMPILED {
+            true => Err(format!("{count} globs or regular expressions; at most {MAX_COMPILED} are taken")),
+            false => Ok(compiled),
+        }
+    }
+
+    /// The selection that a receipt has in the settings of `select`.
+    pub(crate) fn read(settings: &Value) -> Option<Self> {
+        let texts = |key: &str| -> Option<Vec<String>> {
+            let listed = settings.get(key).map_or(Some(&[][..]), |value| value.as_array().map(Vec::as_slice))?;
+            listed.iter().map(|text| text.as_str().map(str::to_owned)).collect()
+        };
+        Some(Self {
+            patterns: texts("patterns")?,
+            regex: settings["regex"].as_bool().unwrap_or(false),
+            exclude: texts("exclude")?,
+            dtypes: texts("dtypes")?.iter().map(|name| name.parse().ok()).collect::<Option<_>>()?,
+            shapes: texts("shapes")?.iter().map(|text| Dims::parse(text)).collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// `of f16 and excluding "fc*"`: what is asked of a tensor.
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted = |texts: &[String]| texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(" or ");
+        let mut asked = Vec::new();
+        if !self.patterns.is_empty() {
+            asked.push(quoted(&self.patterns));
+        }
+        if !self.dtypes.is_empty() {
+            let names: Vec<&str> = self.dtypes.iter().map(|dtype| dtype.name()).collect();
+            asked.push(format!("of {}", names.join(" or ")));
+        }
+        if !self.shapes.is_empty() {
+            let shapes: Vec<String> = self.shapes.iter().map(ToString::to_string).collect();
+            asked.push(format!("{} in shape", shapes.join(" or ")));
+        }
+        if !self.exclude.is_empty() {
+            asked.push(format!("other than {}", quoted(&self.exclude)));
+        }
+        f.write_str(&asked.join(", "))
+    }
+}
+
+impl Transform for Selection {
+    fn name(&self) -> &'static str {
+        "select"
+    }
+
+    fn settings(&self) -> Value {
+        let dtypes: Vec<&str> = self.dtypes.iter().map(|dtype| dtype.name()).collect();
+        let shapes: Vec<String> = self.shapes.iter().map(ToString::to_string).collect();
+        json!({
+            "patterns": self.patterns,
+            "regex": self.regex,
+            "exclude": self.exclude,
+            "dtypes": dtypes,
+            "shapes": shapes,
+        })
+    }
+
+    /// All of them: the plan reads none but the chosen ones from the source.
+    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+        Ok(tensors.iter().enumerate().map(|(place, spec)| Made::same(place, spec)).collect())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.is_all()
+    }
+
+    fn selection(&self) -> Option<&Selection> {
+        Some(self)
+    }
+}
+
+impl<'p> Pattern<'p> {
+    fn of(text: &'p str, checkpoint: &Checkpoint) -> Result<Self, String> {
+        if checkpoint.entry(text).is_some() {
+            return Ok(Self::Name(text));
+        }
+        if let Some((first, last)) = text.strip_prefix('#').and_then(range) {
+            return Ok(Self::Places(first, last));
+        }
+        let by_name = Self::Name(text);
+        let is_named = || checkpoint.entries().iter().any(|entry| by_name.takes(usize::MAX, entry));
+        if !text.contains(['*', '?', '[', '{', '\\']) || is_named() {
+            return Ok(by_name);
+        }
+        let glob = GlobBuilder::new(text).literal_separator(false).backslash_escape(true).build();
+        let glob = glob.map_err(|e| format!("{text:?} is no glob: {}", e.kind()))?;
+        regex(glob.regex(), text, "glob")
+    }
+
+    fn takes(&self, place: usize, entry: &Entry) -> bool {
+        match self {
+            Self::Name(wanted) => is_called(entry, wanted),
+            Self::Places(first, last) => (*first..=*last).contains(&place),
+            Self::Compiled(regex) => regex.is_match(entry.name().as_bytes()),
+        }
+    }
+}
+
+/// Whether a tensor is called so, or lies in a layer or a group of layers of this name.
+fn is_called(entry: &Entry, wanted: &str) -> bool {
+    let name = entry.name();
+    let whole = entry.sparse().map_or(name, |sparse| &sparse.name);
+    let bare = |name: &str| name.strip_prefix("arg:").or_else(|| name.strip_prefix("aux:")) == Some(wanted);
+    let is_below = || name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with(['/', '.']));
+    let has_layer = || !wanted.is_empty() && (layer(whole) == wanted || is_below() && !is_diff_of(name, wanted));
+    name == wanted || whole == wanted || bare(name) || bare(whole) || has_layer()
+}
+
+/// Whether this is the diff of the wanted blob, and not a tensor below it.
+fn is_diff_of(name: &str, wanted: &str) -> bool {
+    name.strip_prefix(wanted) == Some(".diff")
+}
+
+/// `3`, `3-5` and `3-`, as the first and the last place.
+fn range(text: &str) -> Option<(usize, usize)> {
+    match text.split_once('-') {
+        None => text.parse().ok().map(|place| (place, place)),
+        Some((first, "")) => Some((first.parse().ok()?, usize::MAX)),
+        Some((first, last)) => Some((first.parse().ok()?, last.parse().ok()?)),
+    }
+}
+
+/// Compiles an expression; the error names the text that the user wrote.
+fn regex<'p>(expression: &str, text: &str, kind: &str) -> Result<Pattern<'p>, String> {
+    let is_glob = kind == "glob";
+    let compiled = RegexBuilder::new(expression).size_limit(MAX_REGEX).dot_matches_new_line(is_glob).build();
+    // The last line says why; the lines before draw the place.
+    let why = |e: &regex::Error| {
+        let text = e.to_string();
+        text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+    };
+    compiled.map(|regex| Pattern::Compiled(Box::new(regex))).map_err(|e| format!("{text:?} is no {kind}: {}", why(&e)))
+}
+
+impl Dims {
+    /// Reads extents between `x` or `×`: `64x3x7x7`, with `*` for any extent; `scalar` has none.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "scalar" {
+            return Some(Self(Vec::new()));
+        }
+        let extent = |text: &str| if text == "*" { Some(None) } else { text.parse().ok().map(Some) };
+        text.split(['x', '×']).map(extent).collect::<Option<_>>().map(Self)
+    }
+
+    fn fits(&self, shape: &Shape) -> bool {
+        let dims = shape.dims();
+        dims.len() == self.0.len()
+            && self.0.iter().zip(dims).all(|(wanted, extent)| wanted.is_none_or(|w| w == *extent))
+    }
+}
+
+/// `64x*x7x7`
+impl fmt::Display for Dims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let extent = |extent: &Option<usize>| extent.map_or("*".to_owned(), |extent| extent.to_string());
+        let extents: Vec<String> = self.0.iter().map(extent).collect();
+        f.write_str(if extents.is_empty() { "scalar" } else { "" })?;
+        f.write_str(&extents.join("x"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A safetensors file of u8 and f16 vectors of three values, called so.
+    fn file(names: &[&str]) -> Checkpoint {
+        let mut header = json!({});
+        for (place, name) in names.iter().enumerate() {
+            let (dtype, len) = if place % 2 == 0 { ("U8", 3) } else { ("F16", 6) };
+            let at: usize = (0..place).map(|before| if before % 2 == 0 { 3 } else { 6 }).sum();
+            header[*name] = json!({"dtype": dtype, "shape": [3], "data_offsets": [at, at + len]});
+        }
+        let header = header.to_string();
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(header.bytes());
+        bytes.extend(vec![0; 6 * names.len()].iter().take((0..names.len()).map(|p| 3 + 3 * (p % 2)).sum()));
+        Checkpoint::from_bytes("x.safetensors", bytes).unwrap()
+    }
+
+    fn taken(selection: &Selection, file: &Checkpoint) -> Result<Vec<String>, String> {
+        let places = selection.places(file).map_err(|e| e.to_string())?;
+        Ok(places.into_iter().map(|place| file.entries()[place].name().to_owned()).collect())
+    }
+
+    fn patterns(patterns: &[&str]) -> Selection {
+        Selection::matching(patterns.iter().copied())
+    }
+
+    #[test]
+    fn a_pattern_is_a_name_a_place_a_layer_or_a_glob() {
+        // The header is sorted, as serde_json writes it.
+        let names = ["#7", "a*b", "arg:fc_weight", "axb", "conv1/0", "conv1/1", "conv10/0", "l.0.w", "l.1.w"];
+        let file = file(&names);
+        for (pattern, expected) in [
+            ("conv1/0", &["conv1/0"][..]),
+            ("conv1", &["conv1/0", "conv1/1"]),
+            ("conv1*", &["conv1/0", "conv1/1", "conv10/0"]),
+            ("l", &["l.0.w", "l.1.w"]),
+            ("l.0", &["l.0.w"]),
+            ("fc_weight", &["arg:fc_weight"]),
+            ("fc", &["arg:fc_weight"]),
+            // The name of a tensor goes before what its characters mean.
+            ("a*b", &["a*b"]),
+            ("a?b", &["a*b", "axb"]),
+            ("#7", &["#7"]),
+            ("#0", &["#7"]),
+            ("#4-5", &["conv1/0", "conv1/1"]),
+            ("#7-", &["l.0.w", "l.1.w"]),
+            ("{axb,l.0.w}", &["axb", "l.0.w"]),
+        ] {
+            assert_eq!(taken(&patterns(&[pattern]), &file).unwrap(), expected, "{pattern}");
+        }
+        for (pattern, expected) in [
+            ("conv2", "no tensor matches \"conv2\""),
+            ("#9", "no tensor matches \"#9\""),
+            ("con", "no tensor matches \"con\""),
+            ("[", "is no glob"),
+        ] {
+            assert!(taken(&patterns(&[pattern]), &file).unwrap_err().contains(expected), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn tensors_are_excluded_and_chosen_by_dtype_and_shape() {
+        let file = file(&["a/0", "a/1", "b/0", "b/1", "c/0"]);
+        let all_but = Selection { exclude: vec!["b".to_owned()], ..Selection::default() };
+        assert_eq!(taken(&all_but, &file).unwrap(), ["a/0", "a/1", "c/0"]);
+        let halves = Selection { dtypes: vec![DType::F16], ..Selection::default() };
+        assert_eq!(taken(&halves, &file).unwrap(), ["a/1", "b/1"]);
+        assert_eq!(taken(&Selection { exclude: vec!["b".to_owned()], ..halves.clone() }, &file).unwrap(), ["a/1"]);
+        let of = |text: &str| Selection { shapes: vec![Dims::parse(text).unwrap()], ..Selection::default() };
+        assert_eq!(taken(&of("3"), &file).unwrap().len(), 5);
+        assert_eq!(taken(&of("*"), &file).unwrap().len(), 5);
+        for text in ["4", "*x*", "scalar"] {
+            assert!(taken(&of(text), &file).unwrap_err().contains("in shape"), "{text}");
+        }
+        let typo = Selection { exclude: vec!["d".to_owned()], ..Selection::default() };
+        assert!(taken(&typo, &file).unwrap_err().contains("matches \"d\""));
+        let by_regex = Selection { regex: true, ..patterns(&["^[ab]/0$"]) };
+        assert_eq!(taken(&by_regex, &file).unwrap(), ["a/0", "b/0"]);
+    }
+
+    #[test]
+    fn a_receipt_gives_the_same_selection_again() {
+        let selection = Selection {
+            regex: true,
+            exclude: vec!["fc".to_owned()],
+            dtypes: vec![DType::F16, DType::BF16],
+            shapes: vec![Dims::parse("*x3").unwrap(), Dims::parse("scalar").unwrap()],
+            ..patterns(&["a", "b"])
+        };
+        assert_eq!(Selection::read(&selection.settings()), Some(selection));
+        assert_eq!(Selection::read(&json!({})), Some(Selection::default()));
+        for wrong in [json!({"patterns": 3}), json!({"dtypes": ["f15"]}), json!({"shapes": ["3y"]})] {
+            assert_eq!(Selection::read(&wrong), None);
+        }
+    }
+
+    #[test]
+    fn patterns_are_bounded() {
+        let file = file(&["a"]);
+        let many = Selection { patterns: vec!["*".to_owned(); MAX_COMPILED + 1], ..Selection::default() };
+        assert!(taken(&many, &file).unwrap_err().contains("at most 64"));
+        let large = Selection { regex: true, ..patterns(&[r"(\w{1000}){1000}"]) };
+        assert!(taken(&large, &file).unwrap_err().contains("is no regular expression"));
+    }
+}
