@@ -35,11 +35,13 @@ pub(super) fn find(structure: &Structure, stored: &Stored<'_>, limits: &Limits) 
     let size = stored.chunk.iter().fold(stored.width, |n, d| n.saturating_mul(u64::from(*d)));
     check_limit(stored.at, Limit::Fixed, "the bytes of a chunk", size, u32::MAX.into())?;
     let filters = filters(stored)?;
-    if let Some(ChunkIndexing::Implicit) = stored.index {
+    let is_implicit = matches!(stored.index, Some(ChunkIndexing::Implicit));
+    if is_implicit {
         // Only the shape says how many there are: no byte of an index pays for them.
         let steps = stored.shape.iter().zip(stored.chunk).map(|(dim, step)| dim.div_ceil(u64::from(*step)));
         let (count, most) = (steps.fold(1, u64::saturating_mul), limits.max_segments as u64);
         check_limit(stored.at, Limit::Segments, "the number of chunks", count, most)?;
+        structure.count_chunks(stored.at, count)?;
     }
     let found = match structure.is_undefined(stored.address) {
         true => Vec::new(),
@@ -47,7 +49,9 @@ pub(super) fn find(structure: &Structure, stored: &Stored<'_>, limits: &Limits) 
     };
     let (count, most) = (found.len() as u64, limits.max_segments as u64);
     check_limit(stored.at, Limit::Segments, "the number of chunks", count, most)?;
-    structure.count_chunks(stored.at, count)?;
+    if !is_implicit {
+        structure.count_chunks(stored.at, count)?;
+    }
     let mut chunks = Vec::with_capacity(found.len());
     for entry in found {
         // A dataset that was made smaller may still have chunks outside of it.
