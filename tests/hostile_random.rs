@@ -1,5 +1,5 @@
-//! Goldens with random changes at several places, as many as a campaign asks for: no panic, bounded memory, and an error
-//! with its offset, as in `hostile`.
+//! Goldens with random changes at several places, as many as a campaign asks for: no panic, bounded memory, and an
+//! error with its offset, as in `hostile`.
 
 use blob_io::Format;
 
