@@ -10,9 +10,11 @@ mod support;
 // All formats: names, limits, reasons, files of other kinds.
 mod hostile; // every golden truncated, changed byte by byte, with extreme lengths: no panic, bounded memory
 mod hostile_random; // goldens with random changes, as many as a campaign asks for
+mod hostile_receipt; // receipts that lie: frames, transforms, each field
 mod kept_bits; // bf16 that is stored as u16 is bf16 for every command
 mod kinds; // files of other programs are named; arrays of other dtypes are listed
 mod limits; // nets that Caffe accepts and should not; models of many pieces, within their limits
+mod random_receipt; // random transforms on odd shapes, receipts of random bytes
 mod reader; // the pull reader gives what `load` gives, whatever the sizes of the reads
 mod reasons; // each kind of error has its code, which never changes
 #[cfg(unix)]

@@ -42,8 +42,10 @@ pub(crate) fn sources() -> Vec<(PathBuf, Checkpoint)> {
     found
 }
 
-/// The formats without a frame, with the reason: values are compressed or chunked.
-const WITHOUT: [(Format, &str); 2] = [
+/// The formats without a frame, with the reason: values are compressed or chunked, a pickle, a zip with other members.
+const WITHOUT: [(Format, &str); 4] = [
+    (Format::NeomlNet, "the file holds more than its tensors"),
+    (Format::Npz, "the file holds more than its tensors"),
     (Format::Npz, "values do not lie in runs of row-major bytes"),
     (Format::Hdf5, "values do not lie in runs of row-major bytes"),
 ];

@@ -89,8 +89,16 @@ pub(crate) fn run(
     let written = written(args, &checkpoint, &plan, done.bytes_out, begun);
     let found = Found { reports, changes };
     context.print(Converted { written, checkpoint: &checkpoint, plan: &plan, found, done: Some(&done) })?;
+    if let Some(bytes) = plan.frame_bytes() {
+        let bytes = units::bytes(bytes);
+        context.terminal.note(format!("  {bytes} around the tensors come from the receipt of the input"));
+    }
+    if !done.is_recognised {
+        let to = plan.to().name();
+        context.terminal.note(format!("  its content does not show its format: --from {to} reads it"));
+    }
     if !context.global.json {
-        print_proof(args, &target, &plan, &checkpoint, context);
+        print_proof(args, &target, &plan, (&checkpoint, &done), context);
     }
     Ok(Status::Yes)
 }
@@ -258,6 +266,18 @@ impl Fields for Converted<'_> {
                     .chain(warned.map(ToString::to_string))
                     .collect()
             }),
+            field(
+                "frame_bytes",
+                Type::Integer,
+                "how many bytes come from the receipt of the input, which had the file around its tensors",
+                |f| json!(f.plan.frame_bytes().unwrap_or(0)),
+            ),
+            optional(
+                "recognised",
+                Type::Boolean,
+                "whether the output's content shows its format; otherwise `--from` reads it",
+                |f| json!(f.done.map(|done| done.is_recognised)),
+            ),
             optional("blake3", Type::String, BLAKE3, |f| json!(f.done.map(|done| &done.blake3))),
             optional("sha256", Type::String, "the input's SHA-256, with --sha256", |f| {
                 json!(f.done.and_then(|done| done.sha256.as_ref()))

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use blob_convert::Watch;
 use blob_convert::regroup::{Gathered, receipt};
 use blob_core::DType;
-use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Output, Remedy, Sparse, Tensor, Writer};
+use blob_io::{Checkpoint, Complete, Error, Format, IfExists, Kind, Output, Remedy, Sparse, Tensor, Writer};
 use serde_json::json;
 
 use crate::args::is_written;
@@ -288,13 +288,19 @@ fn write_all<'f>(
         } else if file.path.exists() {
             let mut output = Output::create(&file.path, if_exists)?;
             file.writer(to).write_to(&mut output)?;
-            complete.push(output);
+            complete.push((file, output));
         } else {
             file.writer(to).write(&file.path, if_exists)?;
             new.push(&file.path);
         }
     }
-    complete.into_iter().try_for_each(Output::finish)
+    let mut written = Vec::new();
+    for (file, output) in complete {
+        let complete = output.complete()?;
+        file.writer(to).check(&complete)?;
+        written.push(complete);
+    }
+    written.into_iter().try_for_each(Complete::publish)
 }
 
 /// Warnings about what is lost: data of the sources that the output format cannot hold.

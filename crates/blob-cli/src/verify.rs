@@ -154,6 +154,7 @@ fn checks(
             false => report.note(warning),
         }
     }
+    verify::claims(checkpoint, &mut |remark| report.remark(remark));
     let written = verify::receipt(checkpoint, &progress, &mut |finding| {
         report.finding(Line::from(finding));
     })?;
@@ -210,7 +211,11 @@ fn checks(
 
 /// The symbol file of this name beside the model, also in its archive.
 fn beside(checkpoint: &Checkpoint, path: &Path) -> Result<Symbol, Error> {
-    match path.to_str().map(|name| checkpoint.beside(name)).transpose()?.flatten() {
+    // `model.tar.gz/net-symbol.json` names a file of the model's own archive by its path.
+    let member = checkpoint.member().map(Path::new).and_then(Path::parent);
+    let within = path.strip_prefix(checkpoint.file()).ok().filter(|within| within.parent() == member);
+    let name = within.and_then(Path::file_name).map_or(path, Path::new);
+    match name.to_str().map(|name| checkpoint.beside(name)).transpose()?.flatten() {
         Some(bytes) => Symbol::from_bytes(&path.to_string_lossy(), &bytes),
         None => Symbol::open(path),
     }

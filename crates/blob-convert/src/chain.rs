@@ -12,6 +12,10 @@ use crate::options::refuse_first;
 use crate::planned::{Computed, How, LeftOut, Planned};
 use crate::transform::{Choice, Context, Followed, Made, NetOrigin, Outcome, Spec, Transform, Values};
 
+/// How often the source's tensors may be read to compute one tensor. Ours need about ten; without a bound, a receipt
+/// could nest steps that each read the one before twice.
+const MAX_READS: u64 = 1024;
+
 /// How many tensors are named in an error.
 const NAMED: usize = 200;
 
@@ -57,7 +61,10 @@ pub(crate) fn chain(
         let outcome = step
             .plan(&specs, &Context::new(checkpoint, &followed))
             .map_err(|misfits| refused(checkpoint, &**step, misfits.iter().map(ToString::to_string).collect()))?;
-        let problems = problems(&outcome, &specs);
+        let mut problems = problems(&outcome, &specs);
+        if problems.is_empty() {
+            problems.extend(too_deep(&outcome, &chained.tensors));
+        }
         if !problems.is_empty() {
             return Err(refused(checkpoint, &**step, problems));
         }
@@ -111,7 +118,7 @@ fn apply(step: &'static str, mut made: Made, before: &[Planned], gone: &HashSet<
         }
         Values::Computed(compute) => {
             let inputs = made.from.iter().map(|index| before[*index].clone()).collect();
-            let computed = Computed { compute, made: made.tensor.clone(), inputs };
+            let computed = Computed::new(compute, made.tensor.clone(), inputs);
             (How::Computed(Arc::new(computed)), made.tensor.dtype, Vec::new())
         }
     };
@@ -134,6 +141,17 @@ fn seen(made: &Made, was: &TensorSpec, has_words: bool) -> Vec<Effect> {
         effects.push(Effect::Renamed { was: was.name.clone() });
     }
     effects
+}
+
+/// The tensors that would read the source too often.
+fn too_deep(outcome: &Outcome, before: &[Planned]) -> Vec<String> {
+    let computed = outcome.made.iter().filter(|made| matches!(made.values, Values::Computed(_)));
+    let reads =
+        computed.map(|made| (made, made.from.iter().map(|index| before[*index].reads()).fold(0, u64::saturating_add)));
+    let problem = |(made, reads): (&Made, u64)| {
+        format!("{:?} would read the file's tensors {reads} times, and {MAX_READS} are allowed", made.tensor.name)
+    };
+    reads.filter(|(_, reads)| *reads > MAX_READS).map(problem).collect()
 }
 
 /// The mistakes in what a transform returns.

@@ -26,6 +26,10 @@ const MAX_BYTES: u64 = 4 << 20;
 /// A frame with more holes is left out, too: each takes 40 bytes of memory, and a short text can describe many.
 const MAX_HOLES: u64 = 1 << 20;
 
+/// Why a frame is not used.
+const DAMAGED: &str = "it is damaged";
+const MORE: &str = "it holds more than the tensors of the file";
+
 /// A file's bytes except those of its tensors.
 pub(crate) struct Frame {
     format: Format,
@@ -108,6 +112,10 @@ struct FormatName {
 /// What reading the file returns.
 pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<Value, &'static str>, Error> {
     // A frame is handed on, so that the file can still be restored after several conversions.
+    let is_whole = arrays(checkpoint) == tensors.len() && tensors.iter().all(Planned::is_as_read);
+    if !is_whole && receipt_text(checkpoint).is_some() {
+        return Ok(Err("tensors were left out or expanded"));
+    }
     if let Some(text) = receipt_text(checkpoint).and_then(parse::<Framed>).and_then(|framed| framed.frame) {
         return Ok(Ok(json!(text)));
     }
@@ -119,7 +127,7 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     if !(format.is_caffe() || format.is_mxnet() || format.is_neoml() || single || others) {
         return Ok(Err("files of the source's format are written anew"));
     }
-    if checkpoint.entries().iter().filter(|entry| entry.dtype().is_some()).count() != tensors.len() {
+    if arrays(checkpoint) != tensors.len() {
         return Ok(Err("tensors were left out"));
     }
     let (mut stored, mut spans) = (Vec::new(), Vec::new());
@@ -161,6 +169,7 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     // A frame that cannot be restored is useless: some files are recognised by their values alone.
     Ok(match frame.open(checkpoint) {
         Ok(_) => Ok(json!(text)),
+        Err(MORE) => Err("the file holds more than its tensors"),
         Err(_) => Err("the file cannot be read without its values"),
     })
 }
@@ -172,7 +181,7 @@ pub(crate) fn restore(checkpoint: &Checkpoint, format: Format) -> Option<Result<
     let Some(framed) = parse::<Framed>(receipt) else {
         parse::<HasFrame>(receipt)?.frame?;
         let is_of_format = parse::<FrameFormat>(receipt).is_none_or(|of| of.frame.format == format.name());
-        return is_of_format.then_some(Err("it is damaged"));
+        return is_of_format.then_some(Err(DAMAGED));
     };
     let text = framed.frame.filter(|text| text.format == format.name())?;
     // This bounds the restored file's length by the size of the values.
@@ -180,8 +189,34 @@ pub(crate) fn restore(checkpoint: &Checkpoint, format: Format) -> Option<Result<
     if text.holes.iter().map(Holes::bytes).fold(0, u64::saturating_add) > values {
         return Some(Err("there are other tensors"));
     }
-    let frame = Frame::read(format, &text).ok_or("it is damaged");
+    let frame = Frame::read(format, &text).ok_or(DAMAGED);
     Some(frame.and_then(|frame| frame.open(checkpoint)))
+}
+
+/// The frame in a file's receipt, checked: the format and the length of the file that it makes; `None` where the
+/// receipt has none.
+///
+/// # Errors
+/// Why no file can be made of it.
+pub(crate) fn check(checkpoint: &Checkpoint) -> Result<Option<(Format, u64)>, &'static str> {
+    let Some(receipt) = receipt_text(checkpoint) else { return Ok(None) };
+    let Some(framed) = parse::<Framed>(receipt) else {
+        return match parse::<HasFrame>(receipt).and_then(|has| has.frame) {
+            Some(_) => Err(DAMAGED),
+            None => Ok(None),
+        };
+    };
+    let Some(text) = framed.frame else { return Ok(None) };
+    let format = text.format.parse().map_err(|_| "it is of a format that is not known")?;
+    match restore(checkpoint, format) {
+        Some(made) => made.map(|made| Some((format, made.file_len()))),
+        None => Ok(None),
+    }
+}
+
+/// How many arrays a file has, without places that hold none.
+fn arrays(file: &Checkpoint) -> usize {
+    file.entries().iter().filter(|entry| entry.dtype().is_some()).count()
 }
 
 impl Frame {
@@ -207,9 +242,8 @@ impl Frame {
         let (holes, format) = (self.holes.clone(), self.format);
         let options = OpenOptions::new().from(self.format).limits(checkpoint.limits().clone());
         let made = options.open_source(format!("the frame in {}", checkpoint.name()), Box::new(self));
-        let made = made.map_err(|_| "it is damaged")?;
+        let made = made.map_err(|_| DAMAGED)?;
         let mut found = Vec::with_capacity(holes.len());
-        let arrays = |file: &Checkpoint| file.entries().iter().filter(|entry| entry.dtype().is_some()).count();
         if arrays(&made) != arrays(checkpoint) {
             return Err("there are other tensors");
         }
@@ -220,15 +254,19 @@ impl Frame {
             if !same {
                 return Err("tensors have other names, dtypes or shapes");
             }
-            found.extend(of_entry(entry, format).ok_or("it is damaged")?);
+            found.extend(of_entry(entry, format).ok_or(DAMAGED)?);
         }
         found.sort_unstable_by_key(Holes::begin);
         if made.is_gzip() || made.whole().is_err() || expand(&found).is_none_or(|found| found != holes) {
-            return Err("it is damaged");
+            return Err(DAMAGED);
+        }
+        let is_read = |entry: &Entry| entry.fault().is_none() && entry.foreign_dtype().is_none();
+        if !made.entries().iter().all(is_read) || !made.is_bare().is_ok_and(|is_bare| is_bare) {
+            return Err(MORE);
         }
         // Checks that values can be written into the file.
         let arrays: Vec<&Entry> = made.entries().iter().filter(|entry| entry.dtype().is_some()).collect();
-        Layout::refilled(&made, &arrays).map_err(|_| "it is damaged")?;
+        Layout::refilled(&made, &arrays).map_err(|_| DAMAGED)?;
         Ok(made)
     }
 }

@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod again;
 mod base;
 mod caffe;
 mod cast;

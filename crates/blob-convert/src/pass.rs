@@ -34,6 +34,9 @@ pub struct Summary {
     pub bytes_in: u64,
     /// The output's size in bytes.
     pub bytes_out: u64,
+    /// Whether the output's content shows its format: MXNet's bare records of the first version, for one, do not, and
+    /// a reader has to be told.
+    pub is_recognised: bool,
     /// The source's BLAKE3, in hexadecimal.
     pub blake3: String,
     /// The source's SHA-256 in hexadecimal, where it was asked for.
@@ -66,8 +69,11 @@ impl Plan<'_> {
     pub fn run(&self, watch: &dyn Watch) -> Result<Summary, Error> {
         let job = Job { checkpoint: self.checkpoint, plan: self, watch };
         let tally = Tally::default();
-        let (digests, bytes_out) = match &self.output {
-            Destination::Folder { path, if_exists, files } => job.folder(path, *if_exists, files, &tally)?,
+        let (digests, bytes_out, is_recognised) = match &self.output {
+            Destination::Folder { path, if_exists, files } => {
+                let (digests, bytes_out) = job.folder(path, *if_exists, files, &tally)?;
+                (digests, bytes_out, true)
+            }
             Destination::File { path, if_exists, layout } => {
                 let output = Output::create(path, *if_exists)?;
                 if output.is_positioned() {
@@ -76,12 +82,15 @@ impl Plan<'_> {
                     job.pipe(layout, output, &tally)?
                 }
             }
-            Destination::Shards { if_exists, shards } => job.shards(shards, *if_exists, &tally)?,
+            Destination::Shards { if_exists, shards } => {
+                let (digests, bytes_out) = job.shards(shards, *if_exists, &tally)?;
+                (digests, bytes_out, true)
+            }
             Destination::Stdout { layout } => job.pipe(layout, Output::stdout(), &tally)?,
         };
         let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors, &Uncounted(watch))?;
         let (bytes_in, Digests { blake3, sha256, .. }) = (self.checkpoint.stored().len(), digests);
-        Ok(Summary { bytes_in, bytes_out, blake3, sha256, contradicted, found: tally.found() })
+        Ok(Summary { bytes_in, bytes_out, is_recognised, blake3, sha256, contradicted, found: tally.found() })
     }
 }
 
@@ -93,7 +102,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn file(self, layout: &Layout, mut output: Output, tally: &Tally) -> Result<(Digests, u64), Error> {
+    fn file(self, layout: &Layout, mut output: Output, tally: &Tally) -> Result<(Digests, u64, bool), Error> {
         output.set_len(layout.len())?;
         let sink = match self.plan.is_copy() {
             true => Sink::copy(&output),
@@ -110,8 +119,10 @@ impl Job<'_> {
         for (offset, bytes) in layout.frame(&[receipt], &crcs)? {
             output.write_all_at(offset, &bytes)?;
         }
-        output.finish()?;
-        Ok((digests, layout.len()))
+        let complete = output.complete()?;
+        let is_recognised = self.plan.check_file(&complete, layout, self.watch)?;
+        complete.publish()?;
+        Ok((digests, layout.len(), is_recognised))
     }
 
     fn folder(
@@ -130,6 +141,7 @@ impl Job<'_> {
         let mut file = folder.file(format!("{key}.json"))?;
         file.write_all(receipt.as_bytes())?;
         file.finish()?;
+        self.plan.check_folder(folder.temporary(), path)?;
         folder.finish()?;
         Ok((digests, written + receipt.len() as u64))
     }
@@ -140,12 +152,13 @@ impl Job<'_> {
         self.unchanged()?;
         let receipt = self.plan.receipt.finished(&digests);
         let (complete, written) = shards.complete(outputs, &self.plan.tensors, receipt)?;
+        shards.check_files(&complete, &self.plan.tensors, self.checkpoint)?;
         Shards::publish(complete)?;
         Ok((digests, written))
     }
 
     /// Writes from beginning to end, after a first pass that computes the digests and checksums.
-    fn pipe(self, layout: &Layout, mut output: Output, tally: &Tally) -> Result<(Digests, u64), Error> {
+    fn pipe(self, layout: &Layout, mut output: Output, tally: &Tally) -> Result<(Digests, u64, bool), Error> {
         let sink = Sink::nowhere(layout);
         let digests = self.fill(&sink, tally)?;
         let crcs = sink.into_crcs(self.plan.tensors.len());
@@ -181,7 +194,7 @@ impl Job<'_> {
         }
         self.unchanged()?;
         output.finish()?;
-        Ok((digests, layout.len()))
+        Ok((digests, layout.len(), true))
     }
 
     /// Fills the sink: plain tensors during the pass, the others on another thread or after it.

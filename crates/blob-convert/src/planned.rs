@@ -68,6 +68,15 @@ pub(crate) struct Computed {
     /// The tensor that the transform makes; later ones may rename, round and reshape it.
     pub(crate) made: TensorSpec,
     pub(crate) inputs: Vec<Planned>,
+    /// How often tensors of the source are read for it.
+    reads: u64,
+}
+
+impl Computed {
+    pub(crate) fn new(compute: Arc<dyn Compute>, made: TensorSpec, inputs: Vec<Planned>) -> Self {
+        let reads = inputs.iter().map(Planned::reads).fold(0, u64::saturating_add);
+        Self { compute, made, inputs, reads }
+    }
 }
 
 impl Planned {
@@ -85,6 +94,14 @@ impl Planned {
     /// Whether its bytes are those of its entry, as they are stored.
     pub(crate) fn is_copied(&self) -> bool {
         matches!(self.how, How::Copy) && self.casts.is_empty()
+    }
+
+    /// How often tensors of the source are read to make it.
+    pub(crate) fn reads(&self) -> u64 {
+        match &self.how {
+            How::Computed(computed) => computed.reads,
+            _ => 1,
+        }
     }
 
     /// Whether its values are those of its entry.
@@ -122,6 +139,8 @@ impl Planned {
         let read: Box<dyn Stream> = match &self.how {
             How::Copy | How::Stream | How::Kept => Box::new(Watched::open(checkpoint, entry, watch)?),
             How::Dense => Box::new(Watched::new(checkpoint.dense_reader(entry)?, watch)),
+            // A shape without values may have any extents, and nothing is computed for it.
+            How::Computed(computed) if computed.made.shape.count() == 0 => Box::new(|_: &mut [u8]| Ok(0)),
             How::Computed(computed) => {
                 let inputs = &computed.inputs;
                 let open = Box::new(move |input: usize| inputs[input].open(checkpoint, watch, tally));

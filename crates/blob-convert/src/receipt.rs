@@ -27,6 +27,10 @@ pub use lineage::{Origin, Step};
 /// npz.
 pub const KEY: &str = "blob.receipt";
 
+/// The schema of receipts, and the name of the tool that writes them.
+pub(crate) const SCHEMA: &str = "blob.receipt/1";
+pub(crate) const TOOL: &str = concat!("blob ", env!("CARGO_PKG_VERSION"));
+
 /// The longest receipt that we write, not counting a folder's list of files: our readers accept 4 MiB of metadata.
 const MAX_TEXT: usize = (4 << 20) - 4096;
 
@@ -53,35 +57,10 @@ impl Receipt {
         files: &[String],
         frame: Result<Value, &str>,
     ) -> Result<Self, Error> {
-        let file = checkpoint.file();
-        let name = std::path::Path::new(file).file_name().map_or(file.into(), |n| n.to_string_lossy());
-        let mut source = Map::new();
-        source.insert("name".into(), json!(name));
-        source.insert("bytes".into(), json!(checkpoint.stored().len()));
-        if checkpoint.is_gzip() {
-            // Length and digests are the gzip file's own; offsets in the warnings are those in the unpacked file.
-            source.insert("compression".into(), json!("gzip"));
-        }
-        if let Some(member) = checkpoint.member() {
-            source.insert("member".into(), json!(member));
-        }
-        if checkpoint.is_packed() {
-            source.insert("unpacked_bytes".into(), json!(checkpoint.file_len()));
-        }
-        source.insert("format".into(), json!(checkpoint.format().name()));
-        source.insert("dialect".into(), json!(checkpoint.dialect()));
-        let metadata: Map<String, Value> = checkpoint
-            .metadata()
-            .iter()
-            // The source's receipt goes into the history. As a text here, it would be escaped once more by each
-            // conversion.
-            .filter(|(k, _)| k != KEY)
-            .map(|(k, v)| (k.clone(), json!(v)))
-            .collect();
-        source.insert("metadata".into(), Value::Object(metadata));
+        let source = source_fields(checkpoint);
         let mut rest = json!({
-            "schema": "blob.receipt/1",
-            "tool": concat!("blob ", env!("CARGO_PKG_VERSION")),
+            "schema": SCHEMA,
+            "tool": TOOL,
             "tensors": tensors.len(),
             "changes": changes(tensors),
             "sparse": sparse(checkpoint, tensors),
@@ -149,6 +128,37 @@ impl Receipt {
     }
 }
 
+/// What a receipt says about a source, but for its digests.
+pub(crate) fn source_fields(checkpoint: &Checkpoint) -> Map<String, Value> {
+    let file = checkpoint.file();
+    let name = std::path::Path::new(file).file_name().map_or(file.into(), |n| n.to_string_lossy());
+    let mut source = Map::new();
+    source.insert("name".into(), json!(name));
+    source.insert("bytes".into(), json!(checkpoint.stored().len()));
+    if checkpoint.is_gzip() {
+        // Length and digests are the gzip file's own; offsets in the warnings are those in the unpacked file.
+        source.insert("compression".into(), json!("gzip"));
+    }
+    if let Some(member) = checkpoint.member() {
+        source.insert("member".into(), json!(member));
+    }
+    if checkpoint.is_packed() {
+        source.insert("unpacked_bytes".into(), json!(checkpoint.file_len()));
+    }
+    source.insert("format".into(), json!(checkpoint.format().name()));
+    source.insert("dialect".into(), json!(checkpoint.dialect()));
+    let metadata: Map<String, Value> = checkpoint
+        .metadata()
+        .iter()
+        // The source's receipt goes into the history. As a text here, it would be escaped once more by each
+        // conversion.
+        .filter(|(k, _)| k != KEY)
+        .map(|(k, v)| (k.clone(), json!(v)))
+        .collect();
+    source.insert("metadata".into(), Value::Object(metadata));
+    source
+}
+
 /// Leaves the longest lists out until the two objects fit into `room`: `null` stands for each of them.
 fn shorten(source: &mut Value, rest: &mut Value, room: usize) {
     let mut lists: Vec<(usize, &mut Value)> = Vec::new();
@@ -198,8 +208,8 @@ pub(crate) fn bf16_receipt<'t>(tensors: impl Iterator<Item = (&'t str, DType)>) 
     let words = Change::unasked(Effect::BitsStored { of: DType::BF16, stored: DType::U16 }).to_string();
     let change = |name: &&str| json!({"name": name, "changes": [words], "bits_of": DType::BF16.name()});
     let mut rest = json!({
-        "schema": "blob.receipt/1",
-        "tool": concat!("blob ", env!("CARGO_PKG_VERSION")),
+        "schema": SCHEMA,
+        "tool": TOOL,
         "changes": kept.iter().map(change).collect::<Vec<_>>(),
     });
     shorten(&mut Value::Null, &mut rest, MAX_TEXT);

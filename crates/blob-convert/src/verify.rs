@@ -3,6 +3,7 @@
 //! Findings are values; an error means that a check could not be done. Memory stays at a few MiB.
 
 mod against;
+mod claims;
 mod receipt;
 mod replay;
 mod symbol;
@@ -13,6 +14,7 @@ use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
 use crate::hash::PIECE;
 use crate::watch::{Watch, Watched};
 pub use against::{Compared, against, against_by};
+pub use claims::claims;
 pub use receipt::receipt;
 pub(crate) use receipt::{contradicted, hash_of};
 pub use replay::replay;
@@ -88,7 +90,7 @@ pub const FINDINGS: &[(&str, &str)] = &[
 /// An error of the operating system while reading; [`Error::Interrupted`] where `watch` says so; at the end
 /// [`Error::LimitExceeded`] where a limit kept an array from being checked: it may well be sound.
 pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut(Remark)) -> Result<(), Error> {
-    let mut limited = None;
+    let (mut limited, mut unread) = (None, None);
     record_broken(checkpoint.whole(), checkpoint.name(), &mut limited, &mut |finding| {
         report(Remark::Finding(finding));
     })?;
@@ -97,6 +99,7 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut
             // The array may be sound; its checksum, if it has one, is compared below.
             Some(fault) if fault.reason() == Reason::Unsupported => {
                 report(Remark::Note(format!("{:?} is not read: {fault}", entry.name())));
+                unread.get_or_insert((entry.name(), fault));
             }
             Some(_) => {
                 // `view` returns the error that describes the fault.
@@ -121,7 +124,16 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut
             record_broken(checkpoint.check_sparse(entry), &sparse.name, &mut limited, &mut found)?;
         }
     }
-    limited.map_or(Ok(()), Err)
+    // A file is not called sound if none of its arrays could be looked at.
+    let is_read = |entry: &Entry| entry.kind() != Kind::None && entry.fault().is_none();
+    match (limited, unread) {
+        (Some(limited), _) => Err(limited),
+        (None, Some((name, fault))) if !checkpoint.entries().iter().any(is_read) => {
+            let message = format!("none of its arrays can be checked: {name:?}: {fault}");
+            Err(Error::Unsupported { file: checkpoint.name().to_owned(), message })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Finds the bytes of a bool array that are neither 0 nor 1: readers disagree on what they mean.

@@ -2,6 +2,7 @@
 //!
 //! Relies on `sniff` for the format and on each format's `read` for the entries; leaves the bytes to `payload`.
 
+mod bare;
 mod beside;
 mod lookup;
 mod open;
@@ -22,8 +23,7 @@ use crate::entry::{Entry, Kind, subject};
 use crate::error::{Error, Fault};
 use crate::format::Format;
 use crate::limits::Limits;
-use crate::mxnet;
-use crate::mxnet::record::NoAxes;
+use crate::mxnet::{self, record::NoAxes};
 use crate::neoml;
 use crate::net::Net;
 use crate::npz::archive;

@@ -19,6 +19,7 @@
 
 #![deny(unsafe_code)]
 
+mod again;
 mod archive;
 pub mod caffe;
 mod checkpoint;
@@ -54,6 +55,7 @@ mod wire;
 pub mod work;
 mod write;
 
+pub use again::{Reopened, Wanted, check_written};
 pub use checkpoint::{Checkpoint, OpenOptions, Reader, StoredTensor};
 pub use entry::{Entry, Kind, Segment, Sparse, SparseKind};
 pub use error::{Error, Existing, Fault, Reason, Remedy};

@@ -3,6 +3,7 @@
 //! The container: PKWARE's APPNOTE.TXT 6.3.10; only what an npz needs of it.
 
 pub(crate) mod archive;
+pub(crate) mod bare;
 pub(crate) mod index;
 mod members;
 mod metadata;

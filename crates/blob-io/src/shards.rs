@@ -25,14 +25,29 @@ pub(crate) fn is_index(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(INDEX.as_bytes()))
 }
 
-/// The index in a folder, where there is exactly one.
-pub(crate) fn only_index(folder: &Path) -> Option<std::path::PathBuf> {
-    let listing = folder.read_dir().ok()?.filter_map(Result::ok);
-    let mut found = listing
-        .filter(|file| file.file_name().as_encoded_bytes().ends_with(SAFETENSORS_INDEX.as_bytes()))
-        .map(|file| file.path());
-    let first = found.next()?;
-    found.next().is_none().then_some(first)
+/// The indices in a folder, sorted, and the other files there that may hold tensors.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) indices: Vec<String>,
+    pub(crate) others: Vec<String>,
+}
+
+/// Looks for indices of shards in a folder.
+pub(crate) fn find(folder: &Path) -> Found {
+    let mut found = Found::default();
+    let listing = folder.read_dir().into_iter().flatten().filter_map(Result::ok);
+    for file in listing.filter(|file| file.path().is_file()) {
+        let name = file.file_name();
+        let is_tensors = || Path::new(&name).extension()?.to_str().and_then(Format::from_extension);
+        if name.as_encoded_bytes().ends_with(SAFETENSORS_INDEX.as_bytes()) {
+            found.indices.push(name.to_string_lossy().into_owned());
+        } else if is_tensors().is_some() {
+            found.others.push(name.to_string_lossy().into_owned());
+        }
+    }
+    found.indices.sort();
+    found.others.sort();
+    found
 }
 
 /// Lists the tensors of all shards of an index, which lies in `folder`; `None` for other JSON.

@@ -7,15 +7,17 @@ use std::path::Path;
 
 use blob_core::Shape;
 
+use crate::again::{Wanted, check_written};
 use crate::caffe::{Form, Message};
 use crate::entry::SparseKind;
 use crate::error::Error;
 use crate::format::Format;
 use crate::hdf5;
 use crate::layout::{Frame, Layout};
+use crate::limits::Limits;
 use crate::mxnet::{List, Version};
 use crate::neoml;
-use crate::output::{IfExists, Output};
+use crate::output::{Complete, IfExists, Output};
 use crate::spec::TensorSpec;
 use crate::tensor::Tensor;
 
@@ -91,7 +93,25 @@ impl<'a> Writer<'a> {
         let (specs, layout) = self.planned(path)?;
         let mut output = Output::create(path, if_exists)?;
         self.fill(&specs, &layout, &mut output)?;
-        output.finish()
+        let complete = output.complete()?;
+        self.compare(&complete, &specs, &layout)?;
+        complete.publish()
+    }
+
+    /// Opens a file again that [`Writer::write_to`] has filled, and checks that a reader finds the tensors in it.
+    ///
+    /// # Errors
+    /// [`Error::Request`] with the first difference; [`Error::Io`].
+    pub fn check(&self, written: &Complete) -> Result<(), Error> {
+        let (specs, layout) = self.planned(Path::new(written.name()))?;
+        self.compare(written, &specs, &layout)
+    }
+
+    fn compare(&self, written: &Complete, specs: &[TensorSpec], layout: &Layout) -> Result<(), Error> {
+        let Some(reopened) = written.open_again(self.format, &Limits::default())? else { return Ok(()) };
+        let wanted = specs.iter().zip(layout.offsets());
+        let wanted = wanted.map(|(spec, offset)| Wanted { spec, offset: Some(*offset) });
+        check_written(&reopened.file, wanted, false)
     }
 
     /// Writes the file's bytes to an output, and leaves [`Output::finish`] to the caller: standard output, or one of

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use blob_convert::{Plan, Target};
-use blob_io::{Checkpoint, Format};
+use blob_convert::{Plan, Summary, Target};
+use blob_io::Checkpoint;
 
 use crate::args::{Convert, Global};
 use crate::context::Context;
@@ -21,7 +21,7 @@ pub(super) fn print_proof(
     args: &Convert,
     target: &Target<'_>,
     plan: &Plan<'_>,
-    checkpoint: &Checkpoint,
+    (checkpoint, done): (&Checkpoint, &Summary),
     context: &Context,
 ) {
     let output = opened_by(args, plan);
@@ -39,10 +39,7 @@ pub(super) fn print_proof(
     if context.global.from.is_some() && is_misdetected(&args.input, checkpoint.format()) {
         return;
     }
-    let from = match plan.to() {
-        to @ Format::MxnetRecord if is_misdetected(output, to) => format!(" --from {}", to.name()),
-        _ => String::new(),
-    };
+    let from = if done.is_recognised { String::new() } else { format!(" --from {}", plan.to().name()) };
     let (output, input) = (quoted(output), quoted(&args.input));
     let nets = &args.transforms.nets;
     let named = [("--net", &nets.net), ("--symbol", &nets.symbol)];

@@ -27,11 +27,11 @@ struct Written {
 
 /// One tensor as it was written.
 #[derive(Deserialize)]
-struct Item {
+pub(super) struct Item {
     name: String,
     dtype: String,
     shape: Dims,
-    blake3: String,
+    pub(super) blake3: String,
 }
 
 /// A shape. From a list that is too long, one extent more than an array can have is kept, so that it never matches.
@@ -48,8 +48,9 @@ impl<'de> Deserialize<'de> for Dims {
     }
 }
 
+/// All tensors as they were written, by name.
 #[derive(Default)]
-struct Items(BTreeMap<String, Item>);
+pub(super) struct Items(pub(super) BTreeMap<String, Item>);
 
 impl<'de> Deserialize<'de> for Items {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
@@ -191,7 +192,7 @@ pub(crate) fn hash_of(checkpoint: &Checkpoint, entry: &Entry, watch: &dyn Watch)
 }
 
 /// The beginning of a text from a receipt, for a message.
-fn truncated(text: &str) -> &str {
+pub(super) fn truncated(text: &str) -> &str {
     text.char_indices().nth(64).map_or(text, |(at, _)| &text[..at])
 }
 

@@ -31,6 +31,10 @@ const NAMED: usize = 3;
 /// Reports the transforms in a file's receipt in order, each as a note; unreadable ones are findings. Returns their
 /// number.
 pub fn replay(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) -> usize {
+    if receipt_text(checkpoint).is_none() {
+        report(Remark::Finding(Finding::new("", "receipt", "there is no receipt, and so no transforms to repeat")));
+        return 0;
+    }
     let steps = match steps(checkpoint) {
         Ok(steps) => steps,
         Err(why) => {
@@ -96,9 +100,20 @@ pub(crate) fn against_source(
     };
     chained.value_changes.iter().for_each(|change| report(Remark::Redone(redone(change, source))));
     let pieces = [vec![0; PIECE], vec![0; PIECE]];
-    let mut compare = Compare { file, source, pieces, watch, report, equal: 0 };
+    let mut compare = Compare { file, source, pieces, watch, report, equal: 0, lost: 0, zeroed: 0 };
     compare.all(&chained.tensors)?;
-    Ok(compare.equal)
+    let (equal, is_all) = (compare.equal, compare.equal == chained.tensors.len() as u64);
+    let (lost, zeroed) = (compare.lost, compare.zeroed);
+    // Values of tensors that differ were not all computed.
+    let claimed = receipt_text(file).and_then(parse::<Lost>).filter(|_| is_all);
+    let claimed = claimed.map(|said| [(said.lost_values, lost, "were lost"), (said.zeroed_values, zeroed, "became 0")]);
+    for (said, found, what) in claimed.into_iter().flatten() {
+        if let Some(said) = said.filter(|said| *said != found) {
+            let message = format!("the receipt says that {said} values {what}, and by its transforms {found} do");
+            report(Remark::Finding(Finding::new("", "receipt", message)));
+        }
+    }
+    Ok(equal)
 }
 
 /// The sparse arrays of a receipt.
@@ -106,6 +121,15 @@ pub(crate) fn against_source(
 struct Parts {
     #[serde(default)]
     sparse: Option<Vec<IgnoredAny>>,
+}
+
+/// How many values a conversion lost, by its receipt.
+#[derive(Deserialize)]
+struct Lost {
+    #[serde(default)]
+    lost_values: Option<u64>,
+    #[serde(default)]
+    zeroed_values: Option<u64>,
 }
 
 /// The report on a step that changes values.
@@ -140,6 +164,9 @@ struct Compare<'a> {
     watch: &'a dyn Watch,
     report: &'a mut dyn FnMut(Remark),
     equal: u64,
+    /// How many values the transforms lost, and how many became 0.
+    lost: u64,
+    zeroed: u64,
 }
 
 impl Compare<'_> {
@@ -194,6 +221,9 @@ impl Compare<'_> {
                 return Ok(Some(("differs", format!("differs, first at [{index}]"))));
             }
             if n == 0 {
+                let (zeroed, lost) = tally.lost_values();
+                self.zeroed += zeroed;
+                self.lost += lost;
                 return Ok(None);
             }
             done += n as u64;

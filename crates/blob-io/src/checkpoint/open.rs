@@ -19,6 +19,9 @@ use crate::wire::gunzip;
 use crate::wire::source::{FileSource, Input, Source};
 use crate::wire::spool::Spool;
 
+/// How many files of a folder are named.
+const MAX_NAMED: usize = 5;
+
 /// How to open a file: its format, if it should not be detected, and the limits on what opening may cost.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
@@ -123,11 +126,20 @@ impl OpenOptions {
     /// Opens a folder of npy files that a conversion wrote, or the shards of its one index.
     fn open_folder(&self, path: &Path, name: String) -> Result<Checkpoint, Error> {
         let holds = |format| self.from.is_none_or(|from| from == format);
-        if holds(Format::Safetensors)
-            && !path.join(RECEIPT).exists()
-            && let Some(index) = shards::only_index(path)
-        {
-            return self.open(index);
+        if holds(Format::Safetensors) && !path.join(RECEIPT).exists() {
+            let found = shards::find(path);
+            match &found.indices[..] {
+                [] => {}
+                [index] => {
+                    let mut opened = self.open(path.join(index))?;
+                    opened.warn_of_others(&found.others);
+                    return Ok(opened);
+                }
+                several => {
+                    let message = format!("is a folder with several indices of shards; name one: {}", some(several));
+                    return Err(Error::Request { file: name, message });
+                }
+            }
         }
         if let Some(other) = self.from.filter(|_| !holds(Format::Npy)) {
             let message = format!("is a folder, and holds npy files, not {}", other.name());
@@ -332,6 +344,27 @@ impl OpenOptions {
         };
         Spool::new(name, refuse, self.limits.max_spool)
     }
+}
+
+impl Checkpoint {
+    /// Warns of tensor files in the folder that are no shards of the index.
+    fn warn_of_others(&mut self, files: &[String]) {
+        let others: Vec<String> = files.iter().filter(|file| !self.shards.contains(file)).cloned().collect();
+        if !others.is_empty() {
+            let text = format!(
+                "the folder also has files that are no shards of its index and are left out: {}",
+                some(&others)
+            );
+            self.warnings.push(Warning::new(None, text));
+        }
+    }
+}
+
+/// The first names of a list, and the number of the others.
+fn some(names: &[String]) -> String {
+    let more = names.len().saturating_sub(MAX_NAMED);
+    let named = names[..names.len() - more].join(", ");
+    if more == 0 { named } else { format!("{named} and {more} more") }
 }
 
 /// The bytes to read, and whether they were unpacked from a gzip file.

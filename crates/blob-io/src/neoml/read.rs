@@ -32,7 +32,7 @@ pub(crate) fn sniff(head: &[u8]) -> Option<Format> {
 }
 
 /// The first byte of a pickle since protocol 2.
-pub(super) const PICKLE: u8 = 0x80;
+pub(crate) const PICKLE: u8 = 0x80;
 
 /// A pickle of protocol 2 or later that names NeoML's module near its beginning.
 fn is_pickle(head: &[u8]) -> bool {

@@ -1,0 +1,71 @@
+//! Opens what was written again, before it gets its name, and compares it with the plan: names, dtypes, shapes and
+//! offsets. A file that was restored from a receipt's frame also has its checksums compared, because nothing else in it
+//! is ours.
+
+use std::path::Path;
+
+use blob_io::{Checkpoint, Complete, Error, Format, Layout, OpenOptions, Reopened, Wanted, check_written};
+
+use crate::base::Base;
+use crate::plan::Plan;
+use crate::planned::Planned;
+use crate::shards::Shards;
+use crate::watch::Watch;
+
+impl Plan<'_> {
+    /// Checks a file; returns whether its content shows its format.
+    pub(crate) fn check_file(&self, written: &Complete, layout: &Layout, watch: &dyn Watch) -> Result<bool, Error> {
+        let Some(Reopened { file, is_recognised, .. }) = written.open_again(self.to, self.checkpoint.limits())? else {
+            return Ok(true);
+        };
+        let is_copy = self.is_copy();
+        let wanted = self.tensors.iter().map(|tensor| {
+            let copied = || self.checkpoint.entries()[tensor.entry].offset().filter(|_| is_copy);
+            Wanted { spec: &tensor.spec, offset: tensor.slot.map(|slot| layout.offsets()[slot]).or_else(copied) }
+        });
+        check_written(&file, wanted, matches!(self.base, Base::File(_)))?;
+        if let Base::Frame(_) = self.base {
+            file.entries().iter().try_for_each(|entry| file.check(entry, &mut |_| watch.step(0)))?;
+        }
+        Ok(is_recognised)
+    }
+
+    /// Checks a folder under its temporary name.
+    pub(crate) fn check_folder(&self, written: &Path, target: &Path) -> Result<(), Error> {
+        let about = |e: Error| e.about(&target.display().to_string());
+        let options = OpenOptions::new().limits(self.checkpoint.limits().clone());
+        let file = options.open(written).map_err(about)?;
+        let wanted = self.tensors.iter().map(|tensor| Wanted { spec: &tensor.spec, offset: None });
+        check_written(&file, wanted, false).map_err(about)
+    }
+
+    /// How many bytes of the output come from the frame in the source's receipt; `None` where it has no part in it.
+    #[must_use]
+    pub fn frame_bytes(&self) -> Option<u64> {
+        let Base::Frame(file) = &self.base else { return None };
+        let values = file.entries().iter().map(blob_io::Entry::byte_len).fold(0, u64::saturating_add);
+        Some(file.file_len().saturating_sub(values))
+    }
+}
+
+impl Shards {
+    /// Checks each shard; the index is made of the same plan and is not opened.
+    pub(crate) fn check_files(
+        &self,
+        written: &[Complete],
+        tensors: &[Planned],
+        source: &Checkpoint,
+    ) -> Result<(), Error> {
+        let mut wanted: Vec<Vec<Wanted<'_>>> = self.files.iter().map(|_| Vec::new()).collect();
+        for (number, tensor) in tensors.iter().enumerate() {
+            let (file, offset) = self.place(number);
+            wanted[file].push(Wanted { spec: &tensor.spec, offset: Some(offset) });
+        }
+        for (written, wanted) in written.iter().zip(wanted) {
+            if let Some(reopened) = written.open_again(Format::Safetensors, source.limits())? {
+                check_written(&reopened.file, wanted.into_iter(), false)?;
+            }
+        }
+        Ok(())
+    }
+}

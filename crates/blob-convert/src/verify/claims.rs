@@ -1,0 +1,259 @@
+//! Checks each field of a receipt that claims something besides the tensors: its schema, counts, the frame, and, with
+//! the source at hand, what the receipt says about that.
+//!
+//! A receipt is untrusted: what contradicts the file or itself is a finding, what cannot be decided is a note.
+
+use blake3::Hash;
+use blob_io::{Checkpoint, Entry, Error, Kind};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::receipt::{Items, truncated};
+use super::{Finding, Remark};
+use crate::digest::{Algorithm, Subject, digest};
+use crate::frame;
+use crate::receipt::{Origin, SCHEMA, combined_digest, history_of, parse, receipt_text, source_fields};
+use crate::watch::Watch;
+
+/// The part of the schema before its number.
+const SCHEMA_NAME: &str = "blob.receipt/";
+/// The length of a digest in hexadecimal.
+const HEX_LEN: usize = 64;
+
+/// The fields that are compared with the file that holds the receipt.
+#[derive(Deserialize)]
+struct Claims {
+    #[serde(default)]
+    schema: Option<Value>,
+    #[serde(default)]
+    tensors: Option<Value>,
+    #[serde(default)]
+    source: Option<Value>,
+    #[serde(default)]
+    contents: Option<Items>,
+    #[serde(default)]
+    contents_blake3: Option<String>,
+    #[serde(default)]
+    sparse: Option<Vec<Part>>,
+    #[serde(default)]
+    changes: Option<Vec<Value>>,
+    #[serde(default)]
+    lost_values: Option<Value>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "a list that cannot be read is a finding")]
+    history: Option<Vec<Origin>>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "a list that cannot be read is a finding")]
+    left_out: Option<Vec<Value>>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "a list that cannot be read is a finding")]
+    warnings: Option<Vec<String>>,
+}
+
+/// A sparse array that was written as parts.
+#[derive(Deserialize)]
+struct Part {
+    name: String,
+}
+
+/// Checks what a file's receipt claims about itself and the file, besides the digests of tensors, which
+/// [`receipt`](super::receipt()) checks: the schema, the number of tensors, the digest of all digests, the names of
+/// changed tensors and sparse arrays, the form of the source's digests, and that the frame makes a file.
+pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
+    let Some(text) = receipt_text(checkpoint) else { return };
+    let Some(claims) = parse::<Claims>(text) else {
+        report(wrong("cannot be read"));
+        return;
+    };
+    schema(claims.schema.as_ref(), report);
+    // An npz of `blob merge` has a receipt that says nothing of its source.
+    let is_of_conversion = claims.source.is_some();
+    let tensors = checkpoint.entries().len();
+    match &claims.tensors {
+        None if !is_of_conversion => {}
+        Some(said) if said.as_u64() == Some(tensors as u64) => {}
+        said => {
+            report(wrong(&format!("says that {} tensors were written, and there are {tensors}", shown(said.as_ref()))))
+        }
+    }
+    if let (Some(items), Some(all)) = (&claims.contents, &claims.contents_blake3) {
+        let each: Option<Vec<Hash>> = items.0.values().map(|item| Hash::from_hex(&item.blake3).ok()).collect();
+        if each.is_none_or(|each| *combined_digest(each.iter()).to_hex() != **all) {
+            report(wrong(&format!("has a contents_blake3 that is not that of its contents: {}", truncated(all))));
+        }
+    }
+    let mut changed = claims.changes.iter().flatten().filter_map(|changed| changed["name"].as_str());
+    if let Some(name) = changed.find(|name| checkpoint.entry(name).is_none()) {
+        report(wrong(&format!("tells of a change of {:?}, which is not there", truncated(name))));
+    }
+    for Part { name } in claims.sparse.iter().flatten() {
+        if checkpoint.entry(&format!("{name}#values")).is_none() {
+            report(wrong(&format!("tells of a sparse array {:?}, which is not there", truncated(name))));
+        }
+    }
+    if claims.lost_values.as_ref().is_some_and(|lost| lost.as_u64().is_none()) {
+        report(wrong(&format!("has lost_values of {}", shown(claims.lost_values.as_ref()))));
+    }
+    if is_of_conversion {
+        of_source(claims.source.as_ref(), report);
+        // A frame cannot fit a file with a broken array, which is a finding of its own.
+        if checkpoint.entries().iter().all(|entry| entry.fault().is_none()) {
+            of_frame(checkpoint, text, report);
+        }
+    }
+}
+
+fn schema(found: Option<&Value>, report: &mut dyn FnMut(Remark)) {
+    let text = found.and_then(Value::as_str);
+    if text == Some(SCHEMA) {
+        return;
+    }
+    let number = text.and_then(|text| text.strip_prefix(SCHEMA_NAME)?.parse::<u64>().ok());
+    match number {
+        Some(number) => report(Remark::Note(format!(
+            "the receipt is of {SCHEMA_NAME}{number}, which this version does not know; it is read as {SCHEMA}"
+        ))),
+        None => report(wrong(&format!("has the schema {}, not {SCHEMA}", shown(found)))),
+    }
+}
+
+/// Checks the form of what is said about the source.
+fn of_source(source: Option<&Value>, report: &mut dyn FnMut(Remark)) {
+    let source = source.unwrap_or(&Value::Null);
+    let is_digest =
+        |value: &Value| value.as_str().is_some_and(|hex| hex.len() == HEX_LEN && Hash::from_hex(hex).is_ok());
+    for (name, is_needed) in [("blake3", true), ("sha256", false)] {
+        if !(is_digest(&source[name]) || source[name].is_null() && !is_needed) {
+            report(wrong(&format!("has a source.{name} that is no digest: {}", shown(Some(&source[name])))));
+        }
+    }
+    for name in ["bytes", "unpacked_bytes"] {
+        if !(source[name].is_u64() || source[name].is_null() && name != "bytes") {
+            report(wrong(&format!("has a source.{name} of {}", shown(Some(&source[name])))));
+        }
+    }
+    if source["format"].as_str().and_then(|name| name.parse::<blob_io::Format>().ok()).is_none() {
+        report(wrong(&format!("has a source.format that is not known: {}", shown(Some(&source["format"])))));
+    }
+}
+
+/// Checks that the frame makes a file of the format and the length of the first source.
+fn of_frame(checkpoint: &Checkpoint, text: &str, report: &mut dyn FnMut(Remark)) {
+    let (format, bytes) = match frame::check(checkpoint) {
+        Ok(None) => return,
+        Ok(Some(made)) => made,
+        Err(why) => {
+            report(wrong(&format!("has a frame that makes no file: {why}")));
+            return;
+        }
+    };
+    let Some(first) = history_of(text).into_iter().next() else { return };
+    let unpacked = serde_json::from_str::<Value>(text).ok().and_then(|all| all["source"]["unpacked_bytes"].as_u64());
+    let is_length = bytes == first.bytes || unpacked == Some(bytes);
+    // An earlier source may be packed, and its length unpacked is not known any more.
+    let is_only = history_of(text).len() == 1;
+    if first.format != format.name() || is_only && !is_length {
+        let (name, of) = (format.name(), first.format);
+        report(wrong(&format!(
+            "has a frame of {name} and {bytes} bytes, and its first source is {of} of {} bytes",
+            first.bytes
+        )));
+    }
+}
+
+/// Compares what the receipt of `ours` says about its source with `theirs`. If `theirs` is another file, a note says
+/// so; if it is the source by its digest, each field about it is compared.
+///
+/// # Errors
+/// What reading returns; [`Error::Interrupted`] where `watch` says so.
+pub(crate) fn against_source(
+    ours: &Checkpoint,
+    theirs: &Checkpoint,
+    watch: &dyn Watch,
+    report: &mut dyn FnMut(Remark),
+) -> Result<(), Error> {
+    let claimed = receipt_text(ours).and_then(parse::<Value>);
+    let Some(claimed) = claimed.filter(|receipt| receipt["source"]["blake3"].is_string()) else { return Ok(()) };
+    let source = &claimed["source"];
+    let file = || Subject::File { name: theirs.name(), source: theirs.stored() };
+    let blake3 = digest(file(), Algorithm::Blake3, watch)?.digest;
+    let sha256 = match source["sha256"].as_str() {
+        Some(_) => Some(digest(file(), Algorithm::Sha256, watch)?.digest),
+        None => None,
+    };
+    let is_sha256 = sha256.is_some() && source["sha256"].as_str() == sha256.as_deref();
+    if source["blake3"].as_str() != Some(&blake3) && !is_sha256 {
+        report_other(ours, theirs, &claimed, &blake3, report);
+        return Ok(());
+    }
+    let mut said = |field: &str, said: &Value, is: &Value| {
+        if said != is {
+            let name = theirs.name();
+            report(wrong(&format!(
+                "says source.{field} is {}, and that of {name} is {}",
+                shown(Some(said)),
+                shown(Some(is))
+            )));
+        }
+    };
+    said("blake3", &source["blake3"], &Value::from(blake3));
+    if let Some(sha256) = sha256 {
+        said("sha256", &source["sha256"], &Value::from(sha256));
+    }
+    let own = source_fields(theirs);
+    for field in ["bytes", "format", "compression", "unpacked_bytes"] {
+        said(field, &source[field], own.get(field).unwrap_or(&Value::Null));
+    }
+    // Words change from version to version.
+    if claimed["tool"] == crate::receipt::TOOL {
+        said("dialect", &source["dialect"], own.get("dialect").unwrap_or(&Value::Null));
+        if !source["metadata"].is_null() {
+            said("metadata", &source["metadata"], own.get("metadata").unwrap_or(&Value::Null));
+        }
+    }
+    let is_named = |name: &str| theirs.entry(name).is_some() || theirs.entries().iter().any(|e| is_whole(e, name));
+    let left_out = claimed["left_out"].as_array().into_iter().flatten();
+    let is_transformed = claimed["transforms"].as_array().is_some_and(|steps| !steps.is_empty());
+    let strangers = left_out.filter_map(|left| left["name"].as_str()).find(|name| !is_named(name));
+    if let Some(name) = strangers.filter(|_| !is_transformed) {
+        report(wrong(&format!("says that {:?} was left out, which the source does not have", truncated(name))));
+    }
+    let earlier = receipt_text(theirs).map(history_of).unwrap_or_default();
+    let earlier = serde_json::to_value(earlier).unwrap_or_default();
+    if claimed["history"].is_array() && claimed["history"] != earlier {
+        report(wrong("has another history than the source"));
+    }
+    Ok(())
+}
+
+fn is_whole(entry: &Entry, name: &str) -> bool {
+    entry.kind() == Kind::Values && entry.sparse().is_some_and(|sparse| &*sparse.name == name)
+}
+
+/// Says that a file is not the source that the receipt names, unless both come from one source.
+fn report_other(ours: &Checkpoint, theirs: &Checkpoint, claimed: &Value, blake3: &str, report: &mut dyn FnMut(Remark)) {
+    let expected = claimed["source"]["blake3"].as_str().unwrap_or_default();
+    let of_one = receipt_text(theirs).and_then(Origin::of_receipt).is_some_and(|origin| origin.blake3 == expected);
+    if of_one {
+        return;
+    }
+    let earlier = receipt_text(ours).map(history_of).unwrap_or_default();
+    let name = theirs.name();
+    report(Remark::Note(match earlier.iter().any(|origin| origin.blake3 == blake3) {
+        true => format!("{name} is an earlier source of the receipt's history, not the last one"),
+        false => format!(
+            "{name} is not the file that the receipt names as its source: BLAKE3 {blake3}, in the receipt {}",
+            truncated(expected)
+        ),
+    }));
+}
+
+fn wrong(what: &str) -> Remark {
+    Remark::Finding(Finding::new("", "receipt", format!("the receipt {what}")))
+}
+
+/// A value from a receipt, for a message.
+fn shown(value: Option<&Value>) -> String {
+    let text = value.map_or("none".to_owned(), Value::to_string);
+    truncated(&text).to_owned()
+}

@@ -1,0 +1,144 @@
+//! Opens a written file again, before it gets its name, and compares it with its plan: names, dtypes, shapes
+//! and where the bytes begin. No values are read.
+//!
+//! Relies on `Complete` for the bytes; knows formats only by how they store names and axes.
+
+use std::collections::HashMap;
+
+use blob_core::DType;
+
+use crate::checkpoint::{Checkpoint, OpenOptions};
+use crate::entry::Entry;
+use crate::error::Error;
+use crate::format::Format;
+use crate::limits::Limits;
+use crate::output::Complete;
+use crate::spec::TensorSpec;
+
+/// A file that was opened again.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Reopened {
+    /// The file, under the name of its target.
+    pub file: Checkpoint,
+    /// Whether its content shows its format; otherwise it opens only for a reader that is told the format.
+    pub is_recognised: bool,
+}
+
+/// A tensor as it was planned.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Its name, dtype and shape.
+    pub spec: &'a TensorSpec,
+    /// Where its bytes begin in the file; `None` for a tensor that is found by its name alone.
+    pub offset: Option<u64>,
+}
+
+impl Complete {
+    /// Opens the file as a reader of its target would; `None` for a pipe or a device.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if it does not open as `format`; [`Error::Io`].
+    pub fn open_again(&self, format: Format, limits: &Limits) -> Result<Option<Reopened>, Error> {
+        let open = |options: OpenOptions| -> Result<Option<Checkpoint>, Error> {
+            let Some(source) = self.source()? else { return Ok(None) };
+            options.limits(limits.clone()).open_source(self.name(), Box::new(source)).map(Some)
+        };
+        match open(OpenOptions::new()) {
+            Ok(None) => return Ok(None),
+            Ok(Some(file)) if file.format() == format && file.member().is_none() => {
+                return Ok(Some(Reopened { file, is_recognised: true }));
+            }
+            _ => {}
+        }
+        match open(OpenOptions::new().from(format)) {
+            // This build does not read the format, as HDF5 without its feature.
+            Err(Error::Unsupported { .. }) => Ok(None),
+            Ok(file) => Ok(file.map(|file| Reopened { file, is_recognised: false })),
+            Err(e @ (Error::Io { .. } | Error::Memory { .. })) => Err(e),
+            Err(e) => Err(differs(self.name(), &e.to_string())),
+        }
+    }
+}
+
+/// Checks that a file holds the tensors of its plan, and, unless it `may_hold_more`, no others.
+///
+/// Where the format stores no names, tensors are found by their offsets. Caffe and NeoML may store a shape with more
+/// ones, and Caffe stores no dtype of a tensor without values.
+///
+/// # Errors
+/// [`Error::Request`] with the first difference.
+pub fn check_written<'a>(
+    file: &Checkpoint,
+    wanted: impl ExactSizeIterator<Item = Wanted<'a>>,
+    may_hold_more: bool,
+) -> Result<(), Error> {
+    file.whole().map_err(|e| differs(file.name(), &e.to_string()))?;
+    if let Some(fault) = file.faults().first() {
+        return Err(differs(file.name(), &fault.to_string()));
+    }
+    let found: Vec<&Entry> = file.entries().iter().filter(|entry| entry.dtype().is_some()).collect();
+    if found.len() < wanted.len() || found.len() > wanted.len() && !may_hold_more {
+        let message = format!("it has {} tensors, and {} were written", found.len(), wanted.len());
+        return Err(differs(file.name(), &message));
+    }
+    let has_names = stores_names(file.format());
+    // The parts of MXNet's sparse arrays are named after the whole.
+    let by_offset = |entry: &&&Entry| (!has_names || entry.sparse().is_some()) && entry.byte_len() > 0;
+    let by_offset = found.iter().filter(by_offset).filter_map(|entry| Some((entry.offset()?, *entry)));
+    let by_offset: HashMap<u64, &Entry> = by_offset.collect();
+    for (place, wanted) in wanted.enumerate() {
+        let name = &wanted.spec.name;
+        let entry = match (found.get(place), wanted.offset) {
+            // Most formats keep the order of the plan, and then no name is looked up.
+            (Some(entry), _) if has_names && entry.name() == name => Some(*entry),
+            (_, None) => file.entry(name),
+            (_, Some(offset)) => by_offset.get(&offset).copied().or_else(|| file.entry(name).filter(|_| has_names)),
+        };
+        let difference = match entry {
+            // In a file without names, a tensor without bytes has no place of its own.
+            None if !has_names && wanted.spec.byte_len() == 0 => None,
+            None => Some("is not in it".to_owned()),
+            Some(entry) => difference(file.format(), entry, wanted),
+        };
+        if let Some(difference) = difference {
+            return Err(differs(file.name(), &format!("{name:?} {difference}")));
+        }
+    }
+    Ok(())
+}
+
+/// What differs between a tensor and its plan.
+fn difference(format: Format, entry: &Entry, Wanted { spec, offset }: Wanted<'_>) -> Option<String> {
+    let is_empty = spec.byte_len() == 0;
+    let is_typed = !(is_empty && format.is_caffe());
+    let keeps_bits = spec.dtype == DType::BF16 && matches!(format, Format::Npy | Format::Npz);
+    let dtype = if keeps_bits { DType::U16 } else { spec.dtype };
+    // A restored npz may have a dtype of its own for bf16.
+    let is_its = entry.stored_dtype() == Some(dtype) || entry.dtype() == Some(spec.dtype);
+    if !is_its && is_typed {
+        return Some(format!("is {} in it, not {dtype}", entry.stored_dtype().map_or("none", DType::name)));
+    }
+    let ones = |extent: &&usize| **extent != 1;
+    let is_padded = format.is_caffe() || format.is_neoml();
+    let (own, planned) = (entry.shape().dims(), spec.shape.dims());
+    if own != planned && !(is_padded && own.iter().filter(ones).eq(planned.iter().filter(ones))) {
+        return Some(format!("has shape {} in it, not {}", entry.shape(), spec.shape));
+    }
+    match (entry.offset(), offset) {
+        (Some(own), Some(planned)) if own != planned && !is_empty => {
+            Some(format!("begins at byte {own}, not at {planned}"))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a reader finds the tensors' own names.
+fn stores_names(format: Format) -> bool {
+    use Format::{CaffeModel, Hdf5, MxnetList, NeomlNet, Npz, Safetensors};
+    matches!(format, CaffeModel | Hdf5 | MxnetList | NeomlNet | Npz | Safetensors)
+}
+
+fn differs(file: &str, why: &str) -> Error {
+    Error::Request { file: file.to_owned(), message: format!("what was written is not what was planned: {why}") }
+}

@@ -1,0 +1,380 @@
+//! Receipts that lie: nothing of them reaches an output but what its tensors need, and each field that claims something
+//! is checked.
+
+use std::path::Path;
+
+use blob_convert::verify::{self, Remark};
+use blob_convert::{Options, RECEIPT_KEY, Silent};
+use blob_io::{Checkpoint, Format};
+use serde_json::{Value, json};
+
+use crate::support::archive::{Zip, npy, safetensors, theirs};
+use crate::support::conversion::to_file;
+use crate::support::receipt::{deflated, inflated, receipt, with_receipt};
+use crate::support::{Folder, alloc, blob, data, find, open, report};
+
+/// A safetensors file of one tensor `w`, 2×3, with this receipt.
+fn carrier(receipt: &Value, values: &[u8]) -> Vec<u8> {
+    let json = json!({
+        "__metadata__": { RECEIPT_KEY: receipt.to_string() },
+        "w": { "dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24] },
+    });
+    safetensors(&json.to_string(), values)
+}
+
+/// The receipt of a conversion of this npz, in which the values of `w` lie at a hole.
+fn framed(file: &[u8], values: &[u8]) -> Value {
+    let at = find(file, values);
+    let kept = [&file[..at], &file[at + values.len()..]].concat();
+    json!({
+        "schema": "blob.receipt/1", "tool": "x", "tensors": 1, "contents": [], "changes": [],
+        "source": {
+            "name": "f.npz", "bytes": file.len(), "format": "npz", "blake3": blake3::hash(file).to_hex().as_str(),
+        },
+        "frame": {
+            "format": "npz", "bytes": file.len(), "holes": [[at, values.len()]],
+            "blake3": blake3::hash(&kept).to_hex().as_str(), "deflate": deflated(&kept),
+        },
+    })
+}
+
+#[test]
+fn a_frame_of_an_npz_holds_its_tensors_alone() {
+    let values: Vec<u8> = (1..7).flat_map(|n| (n as f32).to_le_bytes()).collect();
+    let member = npy("'<f4'", "(2, 3)", &values);
+    let object = npy("'|O'", "(1,)", b"\x80\x04cposix\nsystem\n(X\x04\0\0\0truetR.");
+    let plain = || Zip::default().add("w.npy", &member);
+    let honest = plain().end();
+    let mut comment = honest.clone();
+    let end = comment.len();
+    comment[end - 2] = 5;
+    comment.extend(b"hello");
+    let shifted = |by: usize| {
+        // Offsets count from the beginning of the file, as in an archive that unpacks itself.
+        let mut file = [&b"#!/bin/sh\n"[..by], &honest].concat();
+        let record = find(&file, b"PK\x01\x02");
+        file[record + 42..record + 46].copy_from_slice(&(by as u32).to_le_bytes());
+        let end = file.len();
+        file[end - 6..end - 2].copy_from_slice(&(record as u32).to_le_bytes());
+        file
+    };
+    assert_eq!(shifted(0), honest);
+    let long = npy("'<f4'", "(2, 3)", &[&values[..], b"more"].concat());
+    let lies: [(&str, Vec<u8>); 8] = [
+        ("an array of objects", plain().add("x.npy", &object).end()),
+        ("a name that leads out", plain().add("../../slip.py", b"print(1)").end()),
+        ("a text", plain().add("note.txt", b"hello").end()),
+        ("a comment", comment),
+        ("bytes in front", shifted(10)),
+        ("bytes behind", [&honest[..], b"hello"].concat()),
+        ("bytes behind an array", Zip::default().add("w.npy", &long).end()),
+        ("a member of another name", Zip::default().add("a/../w.npy", &member).end()),
+    ];
+    let folder = Folder::new();
+    let back = folder.file("back.npz");
+    for (what, lie) in &lies {
+        let evil = folder.with("evil.safetensors", carrier(&framed(lie, &values), &values));
+        blob(&["convert", &evil, "-o", &back, "--force"]).ok();
+        let written = std::fs::read(&back).expect("written");
+        assert!(written != *lie, "{what}");
+        for text in [&b"system"[..], b"slip", b"hello", b"#!/bin", b"more"] {
+            assert!(!written.windows(text.len()).any(|w| w == text), "{what}: {}", String::from_utf8_lossy(text));
+        }
+        let names: Vec<String> = Checkpoint::open(&back).expect("opens").names().map(str::to_owned).collect();
+        assert_eq!(names, ["w"], "{what}");
+    }
+    for honest in [honest, theirs(zip::CompressionMethod::Stored, &[("w.npy", &member)])] {
+        let sound = folder.with("sound.safetensors", carrier(&framed(&honest, &values), &values));
+        let ran = blob(&["convert", &sound, "-o", &back, "--force"]).ok();
+        assert!(std::fs::read(&back).expect("written") == honest, "{ran:?}");
+        let said = format!("{} B around the tensors come from the receipt", honest.len() - 24);
+        ran.stderr_has(&said);
+        let other: Vec<u8> = values.iter().rev().copied().collect();
+        let sound = folder.with("sound.safetensors", carrier(&framed(&honest, &values), &other));
+        blob(&["convert", &sound, "-o", &back, "--force"]).ok();
+        blob(&["verify", &back]).ok();
+    }
+}
+
+#[test]
+fn no_receipt_makes_a_pickle() {
+    let folder = Folder::new();
+    let golden = std::fs::read(data("neoml/py/blob.pickle")).expect("readable");
+    let pickle = folder.with("blob.pickle", &golden);
+    let carrier = folder.file("x.safetensors");
+    blob(&["convert", &pickle, "-o", &carrier]).ok();
+    let bytes = std::fs::read(&carrier).expect("written");
+    let mut lie = receipt(&open("x.safetensors", &bytes).expect("opens"));
+    assert!(lie["frame"].is_null(), "{lie}");
+    // The frame that the file would have, with code in front.
+    let source = Checkpoint::open(&pickle).expect("opens");
+    let code = b"\x80\x03cos\nsystem\n(X\x04\0\0\0truetR0";
+    let evil = [&code[..], &golden[2..]].concat();
+    let shift = code.len() - 2;
+    let (mut holes, mut kept, mut at) = (Vec::new(), Vec::new(), 0);
+    let mut entries: Vec<_> = source.entries().iter().collect();
+    entries.sort_by_key(|entry| entry.offset());
+    for entry in entries.into_iter().filter(|entry| entry.byte_len() > 0) {
+        let begin = entry.offset().expect("a place") as usize + shift;
+        let len = entry.byte_len() as usize;
+        holes.push(json!([begin, len]));
+        kept.extend(&evil[at..begin]);
+        at = begin + len;
+    }
+    kept.extend(&evil[at..]);
+    lie["frame"] = json!({
+        "format": "neoml-net", "bytes": evil.len(), "holes": holes,
+        "blake3": blake3::hash(&kept).to_hex().as_str(), "deflate": deflated(&kept),
+    });
+    lie["source"]["bytes"] = json!(evil.len());
+    let lying = folder.with("evil.safetensors", with_receipt(&bytes, &lie, "", None));
+    let out = folder.file("back.cnnarch");
+    blob(&["convert", &lying, "-o", &out]).refused("its layers are not known");
+    assert!(!Path::new(&out).exists());
+    let ran = blob(&["verify", &lying]).no();
+    assert!(ran.out.contains("a frame that makes no file: it holds more than the tensors"), "{ran:?}");
+}
+
+/// The findings and notes of every check of a file, with its source.
+fn remarks(file: &Checkpoint, source: Option<&Checkpoint>) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut take = |remark| match remark {
+        Remark::Finding(finding) => all.push(format!("{} {}", finding.tensor, finding.message)),
+        Remark::Note(note) => all.push(note),
+        _ => {}
+    };
+    verify::claims(file, &mut take);
+    verify::receipt(file, &Silent, &mut |finding| take(Remark::Finding(finding))).expect("checked");
+    verify::replay(file, &mut |remark| {
+        if let Remark::Finding(finding) = remark {
+            take(Remark::Finding(finding));
+        }
+    });
+    if let Some(source) = source {
+        verify::against(file, source, &Silent, &mut take).expect("compared");
+    }
+    all
+}
+
+/// The paths of all values in a receipt that are not objects.
+fn leaves(value: &Value, path: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, field)| {
+            leaves(field, &format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")), found)
+        }),
+        Value::Array(items) if items.is_empty() => {}
+        Value::Array(items) => {
+            found.push(path.to_owned());
+            items.iter().enumerate().for_each(|(i, item)| leaves(item, &format!("{path}/{i}"), found));
+        }
+        Value::Null => {}
+        _ => found.push(path.to_owned()),
+    }
+}
+
+/// Another value of the same kind.
+fn edited(value: &Value) -> Value {
+    match value {
+        Value::String(text) => {
+            let middle = text.char_indices().nth(text.chars().count() / 2);
+            let (at, c) = middle.unwrap_or((0, ' '));
+            let other = if c == 'e' { 'f' } else { 'e' };
+            json!(format!("{}{other}{}", &text[..at], text.get(at + c.len_utf8()..).unwrap_or_default()))
+        }
+        Value::Number(n) if n.is_u64() => json!(n.as_u64().expect("a number") + 1),
+        Value::Number(n) => json!(n.as_f64().expect("a number") + 1.0),
+        Value::Bool(is) => json!(!is),
+        Value::Array(items) => json!(items[1..]),
+        other => panic!("{other}"),
+    }
+}
+
+/// Fields that claim nothing that a file or its source can contradict: words, and names that a user may change.
+const FREE: [&str; 7] =
+    ["/tool", "/source/name", "/source/member", "/warnings", "/changes", "/frame_left_out", "/left_out"];
+
+#[test]
+fn every_edited_field_of_a_receipt_is_noticed() {
+    let folder = Folder::new();
+    let path = data("caffe/net/f32_v2_diff.caffemodel");
+    let source = Checkpoint::open(&path).expect("opens");
+    let options = || Options::new(Format::Safetensors).with(|options| options.sha256 = true);
+    let narrow = crate::transform::float(blob_core::DType::F16);
+    let squeezed = options().transform(blob_convert::transform::StripDiff);
+    let map = [("conv1/0".to_owned(), "conv1.weight".to_owned())];
+    let named = squeezed.transform(blob_convert::transform::Names::new(map)).transform(narrow);
+    let mut count = 0;
+    for (name, options) in [("framed.safetensors", options()), ("transformed.safetensors", named)] {
+        let out = folder.file(name);
+        to_file(&source, &options, &out).expect("converts");
+        // A second conversion has a history, and its source is the first one.
+        let second = folder.file(&format!("second-{name}"));
+        to_file(
+            &Checkpoint::open(&out).expect("opens"),
+            &Options::new(Format::Safetensors).with(|o| (o.anew, o.sha256) = (true, true)),
+            &second,
+        )
+        .expect("converts");
+        for (file, of) in [(&out, &path), (&second, &Path::new(&out).to_owned())] {
+            let of = Checkpoint::open(of).expect("opens");
+            let bytes = std::fs::read(file).expect("readable");
+            let honest = receipt(&open("x.safetensors", &bytes).expect("opens"));
+            let opened = open("x.safetensors", &bytes).expect("opens");
+            let replays = |remark: &String| !remark.contains("no transforms");
+            let before: Vec<String> = remarks(&opened, Some(&of)).into_iter().filter(replays).collect();
+            assert_eq!(before, [""; 0], "{file}");
+            let mut paths = Vec::new();
+            leaves(&honest, "", &mut paths);
+            for path in paths.iter().filter(|path| !FREE.iter().any(|free| path.starts_with(free))) {
+                let mut lie = honest.clone();
+                let field = lie.pointer_mut(path).expect("a field");
+                *field = edited(field);
+                let lie = open("x.safetensors", &with_receipt(&bytes, &lie, "", None)).expect("opens");
+                assert!(!remarks(&lie, Some(&of)).is_empty(), "{file}: {path} is not noticed");
+                count += 1;
+            }
+        }
+    }
+    report(&format!("receipts: {count} edits of a field, each noticed"));
+}
+
+#[test]
+fn an_edited_field_is_noticed_without_the_source_where_the_file_tells() {
+    let folder = Folder::new();
+    let out = folder.file("x.safetensors");
+    let source = Checkpoint::open(data("caffe/net/f32_v2_diff.caffemodel")).expect("opens");
+    to_file(&source, &Options::new(Format::Safetensors), &out).expect("converts");
+    let bytes = std::fs::read(&out).expect("readable");
+    let honest = receipt(&open("x.safetensors", &bytes).expect("opens"));
+    let mut middle = inflated(honest["frame"]["deflate"].as_str().expect("text"));
+    let at = middle.len() / 2;
+    middle[at] ^= 1;
+    for (path, value, said) in [
+        ("/schema", json!("blob.receipt/2"), "the receipt is of blob.receipt/2, which this version does not know"),
+        ("/schema", json!("blob.recipe/1"), "has the schema \"blob.recipe/1\", not blob.receipt/1"),
+        ("/tensors", json!(25), "says that 25 tensors were written, and there are 24"),
+        ("/tensors", json!("24"), "says that \"24\" tensors were written, and there are 24"),
+        ("/contents_blake3", json!("00"), "has a contents_blake3 that is not that of its contents: 00"),
+        ("/source/blake3", json!("00"), "has a source.blake3 that is no digest: \"00\""),
+        ("/source/bytes", json!(-1), "has a source.bytes of -1"),
+        ("/source/bytes", json!(5), "and its first source is caffemodel of 5 bytes"),
+        ("/source/format", json!("caffemodem"), "has a source.format that is not known"),
+        ("/frame/format", json!("solverstate"), "has a frame that makes no file"),
+        ("/frame/format", json!("coffee"), "has a frame that makes no file: it is of a format that is not known"),
+        ("/frame/bytes", json!(17), "has a frame that makes no file: it is damaged"),
+        ("/frame/blake3", json!("0".repeat(64)), "has a frame that makes no file: it is damaged"),
+        ("/frame/deflate", json!(deflated(&middle)), "has a frame that makes no file: it is damaged"),
+        ("/frame/holes/0/0", json!(1), "has a frame that makes no file: it is damaged"),
+        ("/frame", json!("none"), "has a frame that makes no file: it is damaged"),
+        ("/history", json!([7]), "cannot be read"),
+    ] {
+        let mut lie = honest.clone();
+        *lie.pointer_mut(path).expect("a field") = value;
+        let lie = open("x.safetensors", &with_receipt(&bytes, &lie, "", None)).expect("opens");
+        let found = remarks(&lie, None);
+        assert!(found.iter().any(|found| found.contains(said)), "{path}: {said}: {found:?}");
+    }
+}
+
+#[test]
+fn another_source_is_said_to_be_another() {
+    let folder = Folder::new();
+    let path = data("caffe/net/f32_v2_diff.caffemodel");
+    let source = path.to_str().expect("UTF-8");
+    let [first, second] = ["x.npz", "y.safetensors"].map(|name| folder.file(name));
+    blob(&["convert", source, "-o", &first]).ok();
+    blob(&["convert", &first, "-o", &second]).ok();
+    let said = |file: &str, of: &str| blob(&["verify", file, "--against", of]).ok().out;
+    assert!(!said(&second, &first).contains("note"), "{}", said(&second, &first));
+    assert!(said(&second, source).contains("is an earlier source of the receipt's history"));
+    let other = folder.with("net.caffemodel", [&std::fs::read(&path).expect("readable")[..], b"\x0a\x00"].concat());
+    assert!(said(&first, &other).contains("is not the file that the receipt names as its source: BLAKE3"));
+    blob(&["verify", "--replay", source]).no().stdout_has("there is no receipt");
+}
+
+#[test]
+fn a_receipt_of_transforms_on_shapes_without_values_computes_nothing() {
+    let file = |dims: [u64; 2], steps: &Value| {
+        let receipt = json!({
+            "schema": "blob.receipt/1", "tool": "x", "tensors": 1, "sparse": [], "transforms": steps,
+            "source": {"name": "z", "bytes": 1, "blake3": "0".repeat(64), "format": "safetensors"},
+        });
+        let json = json!({
+            "__metadata__": { RECEIPT_KEY: receipt.to_string() },
+            "w": { "dtype": "F32", "shape": dims, "data_offsets": [0, 0] },
+        });
+        open("x.safetensors", &safetensors(&json.to_string(), &[])).expect("opens")
+    };
+    let fold = json!({
+        "layer": "bn", "scale_layer": null, "weight": "w", "bias": "b", "has_bias": false, "side": "first", "eps": 1.0,
+        "mean": null, "variance": null, "factor": null, "gamma": null, "fix_gamma": false, "beta": null, "scale": null,
+        "shift": null,
+    });
+    for (ours, source, steps) in [
+        ([1 << 40, 0], [1 << 40, 0], json!([{"name": "fold", "settings": {"layers": [fold]}}])),
+        ([1 << 30, 0], [1 << 30, 0], json!([{"name": "fold", "settings": {"layers": [fold]}}])),
+        (
+            [1 << 62, 0],
+            [0, 1 << 62],
+            json!([{
+                "name": "torch-layout",
+                "settings": {"gates": [], "second_biases": [], "transposed": ["w"], "slopes": []},
+            }]),
+        ),
+        ([0, 1 << 62], [1 << 62, 0], json!([{"name": "permute", "settings": {"tensors": ["w"], "axes": [1, 0]}}])),
+    ] {
+        let (ours, source) = (file(ours, &steps), file(source, &json!([])));
+        let most = alloc::peak(|| drop(verify::against(&ours, &source, &Silent, &mut |_| {})));
+        assert!(most < 4 << 20, "{steps}: {most} bytes");
+    }
+}
+
+#[test]
+fn steps_that_read_each_other_are_bounded() {
+    // Each step folds the outcome of the one before into another weight, seven times over.
+    let names: Vec<String> = (0..40).map(|i| format!("w{i}")).collect();
+    let step = |i: usize| {
+        let x = format!("w{i}");
+        json!({"name": "fold", "settings": {"layers": [{
+            "layer": "bn", "scale_layer": null, "weight": format!("w{}", i + 1), "bias": format!("b{i}"),
+            "has_bias": false, "side": "first", "eps": 1.0, "mean": x, "variance": x, "factor": x, "gamma": x,
+            "fix_gamma": false, "beta": x, "scale": x, "shift": x,
+        }]}})
+    };
+    let steps: Vec<Value> = (0..39).map(step).collect();
+    let place = |(i, name): (usize, &String)| {
+        (name.clone(), json!({"dtype": "F32", "shape": [1], "data_offsets": [4 * i, 4 * i + 4]}))
+    };
+    let tensors: serde_json::Map<String, Value> = names.iter().enumerate().map(place).collect();
+    let values: Vec<u8> = names.iter().flat_map(|_| 1.0f32.to_le_bytes()).collect();
+    let source = open("s.safetensors", &safetensors(&json!(tensors).to_string(), &values)).expect("opens");
+    let mut lying = tensors;
+    let claims = json!({"schema": "blob.receipt/1", "source": {}, "sparse": [], "transforms": steps});
+    lying.insert("__metadata__".to_owned(), json!({RECEIPT_KEY: claims.to_string()}));
+    let ours = open("x.safetensors", &safetensors(&json!(lying).to_string(), &values)).expect("opens");
+    let found = remarks(&ours, Some(&source));
+    let said = "would read the file's tensors";
+    assert!(found.iter().any(|found| found.contains(said) && found.contains("1024 are allowed")), "{found:?}");
+}
+
+#[test]
+fn what_is_not_recognised_says_so_and_is_proven_with_from() {
+    let folder = Folder::new();
+    let record = data("mxnet/golden/mxnet-0.9.5-2/raw_record.bin");
+    let [safe, back] = ["x.safetensors", "back.bin"].map(|name| folder.file(name));
+    blob(&["convert", "--from", "mxnet-record", record.to_str().expect("UTF-8"), "-o", &safe]).ok();
+    let ran = blob(&["convert", &safe, "--to", "mxnet-record", "-o", &back, "--params-version", "0"]).ok();
+    assert!(ran.err.contains("does not show its format: --from mxnet-record reads it"), "{ran:?}");
+    assert!(ran.err.contains("--from mxnet-record --against"), "{ran:?}");
+    blob(&["verify", &back, "--from", "mxnet-record", "--against", &safe]).ok();
+}
+
+#[test]
+fn a_file_without_values_comes_back_with_its_dtype_or_it_is_said() {
+    let folder = Folder::new();
+    let json = r#"{"w/0":{"dtype":"F64","shape":[0,3],"data_offsets":[0,0]}}"#;
+    let source = folder.with("x.safetensors", safetensors(json, &[]));
+    let out = folder.file("x.caffemodel");
+    blob(&["convert", &source, "-o", &out]).ok();
+    blob(&["verify", &out, "--against", &source]).ok().stdout_has("Caffe stores no dtype without values");
+}

@@ -1,0 +1,170 @@
+//! Random receipts: transforms with random settings on shapes of odd extents, and receipts with random bytes. None
+//! causes a panic or much memory.
+//!
+//! `BLOB_RECEIPT_CASES` is how many are tried, 2,000 by default; `BLOB_RECEIPT_SEED` is where they begin.
+
+use blob_convert::verify;
+use blob_convert::{Options, RECEIPT_KEY, Silent};
+use blob_io::{Checkpoint, Format};
+use serde_json::{Value, json};
+
+use crate::support::archive::safetensors;
+use crate::support::conversion::to_file;
+use crate::support::receipt::receipt;
+use crate::support::{Folder, alloc, data, open, report};
+
+/// Random numbers: the generator of Knuth's MMIX.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((self.0 >> 33) as usize) % n
+    }
+
+    fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.below(of.len())]
+    }
+}
+
+const NAMES: [&str; 6] = ["a", "b", "c", "a.diff", "conv/0", "gone"];
+const EXTENTS: [u64; 9] = [0, 1, 1, 2, 3, 4, 1 << 32, 1 << 62, u64::MAX];
+
+/// Settings that a receipt may state, most of them for tensors of the file.
+fn settings(random: &mut Random) -> Value {
+    let mut name = || json!(random.one(&NAMES));
+    let (names, maybe) = ([name(), name()], [name(), name(), name(), name()]);
+    let mut number = || json!(*random.one(&EXTENTS));
+    let [c, h, w] = [number(), number(), number()];
+    let side = random.one(&[json!("first"), json!("last"), json!({"second": {"groups": c}})]).clone();
+    let optional: Vec<Value> =
+        (0..6).map(|_| if random.below(3) == 0 { Value::Null } else { random.one(&maybe).clone() }).collect();
+    let axes = random.one(&[json!([1, 0]), json!([0]), json!([2, 0, 1]), json!([0, 1, 2, 3]), json!([3, 3])]).clone();
+    let (word, is) = (random.one(&["hwio", "ohwi", "f16", "bf16", "f64", "i8", ""]), random.below(2) == 0);
+    let layer = json!({
+        "layer": "l", "scale_layer": null, "weight": names[0], "bias": names[1], "has_bias": is, "side": side, "eps": 1e-5,
+        "mean": optional[0], "variance": optional[1], "factor": optional[2], "gamma": optional[3], "fix_gamma": is,
+        "beta": optional[4], "scale": optional[5], "shift": null,
+    });
+    json!({
+        "layers": [layer, {"mean": names[0], "variance": names[1], "factor": maybe[0]}], "with_ones": is,
+        "gammas": names, "gates": [names[0]], "second_biases": [[names[1], "new"]], "transposed": [maybe[1]],
+        "slopes": [maybe[2]], "channels": c, "height": h, "width": w, "tensors": names, "axes": axes, "to": word,
+        "map": {(NAMES[random.below(6)]): (NAMES[random.below(6)])},
+    })
+}
+
+/// The layers of `fold` alone, or of `bn` alone, as the step needs them.
+fn step(random: &mut Random) -> Value {
+    const STEPS: [&str; 12] = [
+        "strip-diff",
+        "squeeze-legacy",
+        "fold",
+        "bn",
+        "fix-gamma",
+        "torch-layout",
+        "rgb",
+        "fc-from",
+        "permute",
+        "layout",
+        "dtype",
+        "names",
+    ];
+    let name = *random.one(&STEPS);
+    let mut settings = settings(random);
+    match name {
+        "fold" => settings["layers"] = json!([settings["layers"][0]]),
+        "bn" => settings["layers"] = json!([settings["layers"][1]]),
+        _ => {}
+    }
+    json!({"name": name, "settings": settings})
+}
+
+/// A safetensors file of a few tensors with small or empty shapes of odd extents, and this metadata.
+fn small(random: &mut Random, metadata: &Value) -> Vec<u8> {
+    let (mut tensors, mut at) = (serde_json::Map::new(), 0);
+    tensors.insert("__metadata__".to_owned(), metadata.clone());
+    for name in &NAMES[..5] {
+        let mut dims: Vec<u64> = (0..random.below(5)).map(|_| *random.one(&EXTENTS)).collect();
+        let product = dims.iter().try_fold(1u64, |product, extent| product.checked_mul(*extent));
+        if product.is_none_or(|count| count > 64) {
+            dims.iter_mut().for_each(|extent| *extent = (*extent).min(2));
+        }
+        let dtype = random.below(3);
+        let bytes = dims.iter().product::<u64>() * [4, 2, 8][dtype];
+        tensors.insert(
+            (*name).to_owned(),
+            json!({"dtype": (["F32", "F16", "I64"][dtype]), "shape": dims, "data_offsets": [at, at + bytes]}),
+        );
+        at += bytes;
+    }
+    let values: Vec<u8> = (0..at).map(|_| random.below(256) as u8).collect();
+    safetensors(&json!(tensors).to_string(), &values)
+}
+
+/// Tries random transforms on random shapes, and receipts with random bytes. Run millions of them with
+/// `BLOB_RECEIPT_CASES=8000000 cargo test --release -p blob-tests --test it -- random_receipt`.
+#[test]
+fn random_receipts_cause_neither_a_panic_nor_much_memory() {
+    let cases: u64 = std::env::var("BLOB_RECEIPT_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000);
+    let seed = std::env::var("BLOB_RECEIPT_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let golden = {
+        let folder = Folder::new();
+        let out = folder.file("x.safetensors");
+        let source =
+            Checkpoint::open(data("mxnet/golden/mxnet-1.9.1/checkpoints/bf16_mixed-0000.params")).expect("opens");
+        to_file(&source, &Options::new(Format::Safetensors), &out).expect("converts");
+        std::fs::read(out).expect("readable")
+    };
+    let honest = receipt(&open("x.safetensors", &golden).expect("opens")).to_string();
+    let (mut random, mut most, mut redone) = (Random(seed), 0, 0);
+    for case in 0..cases {
+        let at = random.0;
+        let text = match case % 2 {
+            0 => {
+                let steps: Vec<Value> = (0..=random.below(3)).map(|_| step(&mut random)).collect();
+                json!({"schema": "blob.receipt/1", "source": {}, "sparse": [], "transforms": steps}).to_string()
+            }
+            _ => {
+                let mut bytes = honest.clone().into_bytes();
+                for _ in 0..=random.below(4) {
+                    let at = random.below(bytes.len());
+                    bytes[at] = *random.one(b"0123456789abcdef\"{}[],:nul-eE.+/=A\\ ");
+                }
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+        };
+        let metadata = json!({ RECEIPT_KEY: text });
+        let source = small(&mut random, &json!({}));
+        let ours = match case % 4 {
+            1 => small(&mut random, &metadata),
+            3 => {
+                let len = u64::from_le_bytes(golden[..8].try_into().expect("eight")) as usize;
+                let mut header: Value = serde_json::from_slice(&golden[8..8 + len]).expect("JSON");
+                header["__metadata__"] = metadata;
+                safetensors(&header.to_string(), &golden[8 + len..])
+            }
+            // The same tensors, so that the steps' results may fit.
+            _ => {
+                let len = u64::from_le_bytes(source[..8].try_into().expect("eight")) as usize;
+                let mut header: Value = serde_json::from_slice(&source[8..8 + len]).expect("JSON");
+                header["__metadata__"] = metadata;
+                safetensors(&header.to_string(), &source[8 + len..])
+            }
+        };
+        let (Ok(ours), Ok(source)) = (open("x.safetensors", &ours), open("s.safetensors", &source)) else { continue };
+        let peak = alloc::peak(|| {
+            verify::claims(&ours, &mut |_| {});
+            drop(verify::receipt(&ours, &Silent, &mut |_| {}));
+            verify::replay(&ours, &mut |_| {});
+            let compared = verify::against(&ours, &source, &Silent, &mut |_| {});
+            redone += u64::from(compared.is_ok_and(|compared| compared.redone > 0));
+            for to in [Format::Npz, Format::MxnetList, Format::CaffeModel] {
+                drop(blob_convert::plan(&ours, &Options::new(to), &blob_convert::Target::Stdout));
+            }
+        });
+        assert!(peak < 16 << 20, "case {case} of seed {seed}, state {at}: {peak} bytes");
+        most = most.max(peak);
+    }
+    report(&format!("receipts: {cases} at random, {redone} with transforms repeated; at most {most} bytes"));
+}
