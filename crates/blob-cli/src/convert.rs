@@ -253,11 +253,11 @@ impl Fields for Converted<'_> {
                 "what was changed, one item a kind",
                 |f| f.found.changes.iter().map(json::value).collect(),
             ),
-            nullable("net", Type::Object(properties::<NetOrigin>), "the net that was followed", |f| {
-                f.plan.net().map_or(Value::Null, json::value)
-            }),
             field("left_out", Type::Array(&Type::Object(properties::<LeftOut>)), "what was not written", |f| {
                 f.plan.left_out().iter().map(json::value).collect()
+            }),
+            nullable("net", Type::Object(properties::<NetOrigin>), "the net that was followed", |f| {
+                f.plan.net().map_or(Value::Null, json::value)
             }),
             field("warnings", STRINGS, "what is odd about the input, and changes that nobody asked for", |f| {
                 let warned = f.found.changes.iter().filter(|group| group.change.is_warned());

@@ -60,9 +60,8 @@ pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) ->
     options = add(options, args.rgb.then_some(Rgb));
     options = add(options, args.fc_from.iter().cloned().reduce(FcFrom::and));
     // PyTorch's modules have `oihw`, and so have most files.
-    let layout = args.layout.or(is_torch.then_some(Layout::Oihw));
-    let is_there = |layout: &Layout| *layout == Layout::Oihw && !net.as_ref().is_some_and(|net| net.has_other_order());
-    options = add(options, layout.filter(|layout| !is_there(layout)));
+    let is_turned = is_torch && net.as_ref().is_some_and(|net| net.has_other_order());
+    options = add(options, args.layout.or(is_turned.then_some(Layout::Oihw)));
     options = add(options, args.dtype.and_then(Dtype::new));
     if is_torch {
         let names = Names::torch(bound.as_ref(), checkpoint);
