@@ -2,9 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use blob_convert::RECEIPT_KEY;
 use blob_convert::change::Group;
-use blob_io::{Checkpoint, Entry};
+use blob_convert::transform::{Context, Made, Misfit, Outcome, Spec, Transform};
+use blob_convert::{Options, RECEIPT_KEY, Silent, Target, plan};
+use blob_io::{Checkpoint, Entry, Format, IfExists};
+use serde_json::{Value, json};
+
+use crate::support::{data, open};
 
 /// Names of the kinds of change that must, or must not, be among those said for a conversion without any option.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -63,8 +67,9 @@ fn shown(source: &Checkpoint, written: &Checkpoint) -> Kinds {
             }
         },
     );
-    // Every file of NeoML has the same axes.
-    let said_of_all = |key: &str| key == RECEIPT_KEY || key == "axes" && source.format().is_neoml();
+    // Every file of NeoML has the same axes, and safetensors name a framework.
+    let of_all = [("axes", source.format().is_neoml()), ("format", source.format() == Format::Safetensors)];
+    let said_of_all = |key: &str| key == RECEIPT_KEY || of_all.contains(&(key, true));
     let has = |key: &str| {
         let receipt = written.metadata().iter().find(|(known, _)| known == RECEIPT_KEY).map(|(_, text)| text);
         let in_receipt = || -> Option<bool> {
@@ -75,4 +80,78 @@ fn shown(source: &Checkpoint, written: &Checkpoint) -> Kinds {
     };
     kinds.add("metadata-dropped", source.metadata().iter().any(|(key, _)| !said_of_all(key) && !has(key)));
     kinds
+}
+
+/// A transform of a user's own that happens to have the name and the settings of one of ours.
+#[derive(Debug)]
+struct OwnLayout;
+
+impl Transform for OwnLayout {
+    fn name(&self) -> &'static str {
+        "layout"
+    }
+
+    fn settings(&self) -> Value {
+        json!({ "to": "oihw" })
+    }
+
+    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+        let renamed = |(place, spec): (usize, &Spec<'_>)| {
+            let mut made = Made::same(place, spec);
+            made.tensor.name.push_str(".own");
+            made
+        };
+        Ok(tensors.iter().enumerate().map(renamed).collect())
+    }
+
+    fn only_once(&self) -> Option<String> {
+        Some("laid out".to_owned())
+    }
+}
+
+#[test]
+fn a_transform_is_known_by_what_it_declares_not_by_its_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("once.safetensors");
+    let source = Checkpoint::open(data("caffe/net/f32_v2.caffemodel")).expect("opens");
+    let options = Options::new(Format::Safetensors).transform(OwnLayout);
+    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let planned = plan(&source, &options, &target).expect("plans");
+    assert!(planned.tensors().iter().all(|tensor| tensor.spec.name.ends_with(".own")));
+    planned.run(&Silent).expect("written");
+    // Ours of the same name does nothing with these settings, and may be done any number of times.
+    let once = Checkpoint::open(&path).expect("opens");
+    let ours = Options::new(Format::Npz).transform(blob_convert::transform::Layout::Oihw);
+    plan(&once, &ours, &Target::Stdout).expect("plans");
+}
+
+#[test]
+fn the_library_never_replaces_what_it_reads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, link) = (folder.path().join("net.caffemodel"), folder.path().join("link.npz"));
+    let bytes = std::fs::read(data("caffe/net/f32_v2.caffemodel")).expect("readable");
+    std::fs::write(&path, &bytes).expect("writable");
+    std::fs::hard_link(&path, &link).expect("linked");
+    let source = Checkpoint::open(&path).expect("opens");
+    for (to, output) in [(Format::CaffeModel, &path), (Format::Npz, &link)] {
+        let target = Target::File { path: output, if_exists: IfExists::Replace };
+        let refused = plan(&source, &Options::new(to), &target).expect_err("its own source").to_string();
+        assert!(refused.contains("a source is never replaced"), "{refused}");
+    }
+    let into = folder.path();
+    let target = Target::Folder { path: into, if_exists: IfExists::Replace };
+    let refused = plan(&source, &Options::new(Format::Npy), &target).expect_err("the folder around it").to_string();
+    assert!(refused.contains("would be replaced"), "{refused}");
+    assert!(std::fs::read(&path).expect("readable") == bytes);
+}
+
+#[test]
+fn an_archive_of_other_members_says_that_they_are_left_out() {
+    let npy = std::fs::read(data("other/fortran_big_endian.npy")).expect("readable");
+    let members: [(&str, &[u8]); 2] = [("a.npy", &npy), ("note.bin", b"\xFF\xFE\x00")];
+    let npz = crate::support::archive::theirs(zip::CompressionMethod::Deflated, &members);
+    let source = open("x.npz", &npz).expect("opens");
+    let said = plan(&source, &Options::new(Format::Safetensors), &Target::Stdout).expect("plans").changes();
+    let losses: Vec<String> = said.iter().filter(|group| group.change.is_loss()).map(ToString::to_string).collect();
+    assert_eq!(losses, ["members of the archive that hold no array are left out: note.bin"]);
 }

@@ -120,6 +120,7 @@ fn every_session_is_played() {
     let mut names: Vec<String> = names.collect();
     names.sort();
     let played = [
+        "changes",
         "devices",
         "drawing",
         "fold",
@@ -274,6 +275,22 @@ fn regroup() {
         folder.with("empty.safetensors", safetensors("{}", b""));
         let header = r#"{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
         folder.with("large.safetensors", safetensors(header, &[1.0_f32, 1e9].map(f32::to_le_bytes).concat()));
+    });
+}
+
+#[test]
+fn changes() {
+    play("changes", |folder| {
+        let header = r#"{"x":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}"#;
+        let values = [1.0_f32, 1e-9, 1e9, 0.0].map(f32::to_le_bytes).concat();
+        folder.with("small.safetensors", safetensors(header, &values));
+        let header = r#"{"../up":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"w":{"dtype":"BF16","shape":[4],"data_offsets":[8,16]}}"#;
+        folder.with("hostile.safetensors", safetensors(header, &values));
+        let header =
+            r#"{"__metadata__":{"format":"tf","by":"me"},"x":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}"#;
+        folder.with("pt.safetensors", safetensors(header, &values));
+        let header = r#"{"a":{"dtype":"U16","shape":[4],"data_offsets":[0,8]},"b":{"dtype":"I32","shape":[2],"data_offsets":[8,16]}}"#;
+        folder.with("odd.safetensors", safetensors(header, &values));
     });
 }
 

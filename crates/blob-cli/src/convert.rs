@@ -26,7 +26,6 @@ use crate::output::{Out, Terminal};
 use crate::regroup::no_format;
 use crate::render::Text;
 use crate::render::table::{Column, Table};
-use crate::source;
 use crate::transforms;
 use crate::units;
 use proof::print_proof;
@@ -43,13 +42,17 @@ pub(crate) fn run(
 ) -> Result<Status, Failure> {
     let begun = Begun::now(args.dry_run);
     let target = target(args)?;
+    if args.no_receipt && matches!(target, Target::Folder { .. }) {
+        let message = format!("{}: the receipt of a folder names its files, and stays", args.output.display());
+        return Err(Failure::new(message).help("write to a file, or leave --no-receipt out"));
+    }
     check_stdout(&args.output, Content::Binary, args.dry_run, context)?;
-    source::check_output(&args.input, &args.output, if_exists(args.force))?;
+    blob_convert::check_output(&args.input, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.input, &context.global)?;
-    source::check_shards(&checkpoint, &args.output)?;
+    blob_convert::check_shards(&checkpoint, &args.output)?;
     let base = match &args.into {
         Some(path) => {
-            source::check_output(path, &args.output, if_exists(args.force))?;
+            blob_convert::check_output(path, &args.output, if_exists(args.force))?;
             // `--from` is the format of the input, not of the base.
             Some(open(path, &Global { from: None, ..context.global.clone() })?)
         }
@@ -122,6 +125,7 @@ fn options(args: &Convert, to: Format, checkpoint: &Checkpoint) -> Result<Option
     let mut options = transforms::options(&args.transforms, to, checkpoint)?;
     (options.dense, options.sha256, options.anew) = (args.dense, args.sha256, args.anew);
     (options.params_version, options.shard_size) = (args.params_version, args.shard_size);
+    (options.skip_unsupported, options.without_receipt) = (args.skip_unsupported, args.no_receipt);
     if args.params_version.is_some() && !to.is_mxnet() {
         return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
     }

@@ -23,7 +23,6 @@ use crate::regroup::no_format;
 use crate::render::Text;
 use crate::select::{select_some, too_many};
 use crate::slice::View;
-use crate::source;
 
 /// The bytes of one write.
 const PIECE: usize = 1 << 20;
@@ -31,9 +30,9 @@ const PIECE: usize = 1 << 20;
 pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> {
     let format = format_of(args)?;
     check_stdout(&args.output, format.content(), args.dry_run, context)?;
-    source::check_output(&args.file, &args.output, if_exists(args.force))?;
+    blob_convert::check_output(&args.file, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.file, &context.global)?;
-    source::check_shards(&checkpoint, &args.output)?;
+    blob_convert::check_shards(&checkpoint, &args.output)?;
     let selection = args.filter.of(&args.tensors);
     let places = select_some(&checkpoint, &selection)?;
     let outputs = outputs(args, format, &checkpoint, &selection, &places)?;

@@ -227,6 +227,11 @@ pub(crate) fn help(e: &Error) -> Option<&'static str> {
                 Some("--form raw writes NVCaffe's raw_data, which holds f16; BVLC Caffe reads --dtype f32")
             }
             Remedy::NoDiffs => Some("--strip-diff leaves the diffs out"),
+            Remedy::OtherName => Some("write to another name beside it, then move that over it"),
+            Remedy::OtherFolder => Some("name a file in another folder"),
+            Remedy::Names => Some("`blob rename --map FILE` gives other names, by lines `OLD NEW`"),
+            Remedy::Dtype => Some("--dtype f32 rounds floats to f32, and likewise the others"),
+            Remedy::SkipUnsupported => Some("--skip-unsupported leaves these arrays out"),
             _ => None,
         },
         _ => e.fault().and_then(help_of_fault).or_else(|| e.help()),

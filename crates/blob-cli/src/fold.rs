@@ -19,7 +19,6 @@ use crate::output::sink::{Content, check_stdout, is_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::regroup::format_of;
 use crate::render::Text;
-use crate::source;
 use crate::units;
 
 /// At most this many other layers that are refused for one reason are named.
@@ -27,9 +26,9 @@ const MAX_LISTED: usize = 5;
 
 pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     let (begun, if_exists) = (Begun::now(args.dry_run), if_exists(args.force));
-    source::check_output(&args.input, &args.output, if_exists)?;
+    blob_convert::check_output(&args.input, &args.output, if_exists)?;
     let checkpoint = open(&args.input, &context.global)?;
-    source::check_shards(&checkpoint, &args.output)?;
+    blob_convert::check_shards(&checkpoint, &args.output)?;
     let to = format_of(&args.output, args.to)?;
     let Some(net) = net::of(&args.nets, &checkpoint)? else {
         let message = format!("{}: the types of its layers are not known", checkpoint.name());

@@ -38,7 +38,6 @@ mod schema;
 mod select;
 mod show;
 mod slice;
-mod source;
 mod split;
 mod stats;
 mod transforms;

@@ -26,7 +26,6 @@ use crate::output::written::{Begun, Written};
 use crate::render::Text;
 use crate::render::svg::{self, Title};
 use crate::select::select_one;
-use crate::source;
 use crate::stats::Bins;
 use crate::units;
 use filters::ChannelOrder;
@@ -70,11 +69,11 @@ pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
     let begun = Begun::now(args.dry_run);
     let kind = kind(args)?;
     if let Some(output) = &args.output {
-        source::check_output(&args.file, output, if_exists(args.force))?;
+        blob_convert::check_output(&args.file, output, if_exists(args.force))?;
     }
     let checkpoint = open(&args.file, &context.global)?;
     if let Some(output) = &args.output {
-        source::check_shards(&checkpoint, output)?;
+        blob_convert::check_shards(&checkpoint, output)?;
     }
     let entry = select_one(&checkpoint, &args.filter.of(args.tensor.as_slice()))?;
     let progress = Progress::begin(&context.terminal, 2 * entry.byte_len());

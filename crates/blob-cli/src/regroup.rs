@@ -16,7 +16,6 @@ use crate::args::is_written;
 use crate::failure::{Failure, help};
 use crate::json::{Field, Fields, Type, field};
 use crate::output::sink::is_stdout;
-use crate::source;
 use crate::units;
 
 /// At most this many warnings are printed one by one.
@@ -152,8 +151,8 @@ pub(crate) fn check(
     for file in files {
         file.check(to)?;
         for checkpoint in sources {
-            source::check_output(Path::new(checkpoint.file()), &file.path, if_exists)?;
-            source::check_shards(checkpoint, &file.path)?;
+            blob_convert::check_output(Path::new(checkpoint.file()), &file.path, if_exists)?;
+            blob_convert::check_shards(checkpoint, &file.path)?;
         }
         if folder.is_none() && !file.is_stdout() {
             Output::check(&file.path, if_exists)?;

@@ -1,7 +1,7 @@
 //! `blob rename`: a conversion that renames tensors and changes nothing else.
 
 use blob_convert::Options;
-use blob_convert::transform::{Names, Transform};
+use blob_convert::transform::Names;
 use blob_io::Checkpoint;
 
 use crate::args::{Convert, Rename};
@@ -28,7 +28,7 @@ fn add_transform(args: &Rename, checkpoint: &Checkpoint, options: Options) -> Re
             (new != old).then(|| (old.to_owned(), new))
         })),
     };
-    if names.is_idle() {
+    if names.is_empty() {
         return Err(Failure::no(format!("{}: no tensor would be called otherwise", checkpoint.name())));
     }
     Ok(options.transform(names))

@@ -28,7 +28,6 @@ use crate::output::sink::{Content, Sink, check_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::render::Text;
 use crate::select::{by_names, found};
-use crate::source;
 use crate::units;
 use page::{Line, Markup};
 use sheet::{Findings, tensors};
@@ -44,11 +43,11 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     check_stdout(&args.output, Content::Text, args.dry_run, context)?;
     check_extension(&args.output)?;
     for input in [Some(&args.file), args.other.as_ref()].into_iter().flatten() {
-        source::check_output(input, &args.output, if_exists(args.force))?;
+        blob_convert::check_output(input, &args.output, if_exists(args.force))?;
     }
     let selection = args.only.selection();
     let checkpoint = open_some(&args.file, &selection, &context.global)?;
-    source::check_shards(&checkpoint, &args.output)?;
+    blob_convert::check_shards(&checkpoint, &args.output)?;
     // --from is about the first file; the format of the other one is detected.
     let global = Global { from: None, ..context.global.clone() };
     let other = args.other.as_ref().map(|path| open(path, &global)).transpose()?;

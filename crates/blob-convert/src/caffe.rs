@@ -2,13 +2,18 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use blob_core::DType;
 use blob_io::Splice;
 use blob_io::caffe::{Form as BlobForm, Message};
 use blob_io::hdf5::Form;
-use blob_io::{Checkpoint, Entry, Error, Format, Frame, Kind, Layout, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Format, Frame, Kind, Layout, Remedy, TensorSpec};
 
-use crate::options::{Options, quoted, refuse, refuse_all};
+use crate::change::{Change, Effect};
+use crate::options::{Options, listed_problems, quoted, refuse};
 use crate::planned::{How, Planned, stream_interleaved};
+
+/// How many tensors are named that fit for the same reason as little as the first.
+const NAMED: usize = 2;
 
 /// The metadata key of a solver state's iteration.
 const ITER: &str = "iter";
@@ -54,7 +59,13 @@ pub(crate) fn spliced(
     let mut splice = Splice::new(base)?;
     let is_itself = std::ptr::eq(checkpoint, base);
     if !is_itself {
-        check_fits(checkpoint, base, tensors, |name, tensor, _| splice.fits(name, &tensor.spec.shape))?;
+        check_fits(checkpoint, base, tensors, |tensor, entry| {
+            match splice.fits(&tensor.spec.name, &tensor.spec.shape)? {
+                true => Ok(None),
+                false => Ok(Some(Misfit::of_shape(tensor, entry))),
+            }
+        })?;
+        tensors.iter_mut().for_each(|tensor| note_dtype(tensor, base));
     }
     if is_itself {
         let kept = tensors.iter().filter(|tensor| !tensor.is_new);
@@ -136,27 +147,75 @@ pub(crate) fn renamed<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) ->
     is_one_to_one.then_some(layers)
 }
 
+/// Notes that an array of `base` gets another dtype.
+fn note_dtype(tensor: &mut Planned, base: &Checkpoint) {
+    let was = base.entry(&tensor.spec.name).and_then(Entry::dtype);
+    if let Some(was) = was.filter(|was| *was != tensor.spec.dtype) {
+        tensor.changes.push(Change::unasked(Effect::OtherDtype { was, to: tensor.spec.dtype }));
+    }
+}
+
+/// Why a tensor does not fit in the place of an array.
+pub(crate) struct Misfit {
+    /// In words that follow the tensor's name.
+    words: String,
+    remedy: Option<Remedy>,
+}
+
+impl Misfit {
+    pub(crate) fn new(words: impl Into<String>) -> Self {
+        Self { words: words.into(), remedy: None }
+    }
+
+    pub(crate) fn of_shape(tensor: &Planned, entry: &Entry) -> Self {
+        Self::new(format!("is {} there, not {}", entry.shape(), tensor.spec.shape))
+    }
+
+    pub(crate) fn of_dtype(tensor: &Planned, there: DType) -> Self {
+        Self { words: format!("is of {there} there, not of {}", tensor.spec.dtype), remedy: Some(Remedy::Dtype) }
+    }
+}
+
 /// Checks that `base` has an array of each tensor's name that the tensor fits into; the error names the tensors that
 /// fail.
 pub(crate) fn check_fits(
     checkpoint: &Checkpoint,
     base: &Checkpoint,
     tensors: &[Planned],
-    mut fits: impl FnMut(&str, &Planned, &Entry) -> Result<bool, Error>,
+    mut misfit: impl FnMut(&Planned, &Entry) -> Result<Option<Misfit>, Error>,
 ) -> Result<(), Error> {
-    let mut problems = Vec::new();
+    let mut misfits = Vec::new();
     for tensor in tensors {
         let name = &tensor.spec.name;
-        match base.entry(name) {
-            None => problems.push(format!("{} is not there", quoted(name))),
-            Some(entry) if !fits(name, tensor, entry)? => {
-                problems.push(format!("{} is {} there, not {}", quoted(name), entry.shape(), &tensor.spec.shape));
-            }
-            Some(_) => {}
+        let found = match base.entry(name) {
+            None => Some(Misfit { words: "is not there".to_owned(), remedy: Some(Remedy::Names) }),
+            Some(entry) => match (entry.foreign_dtype(), entry.fault()) {
+                (Some(dtype), _) => Some(Misfit::new(format!("is of dtype {dtype} there, which blob does not write"))),
+                (_, Some(fault)) => Some(Misfit::new(format!("cannot be replaced there: {fault}"))),
+                _ => misfit(tensor, entry)?,
+            },
+        };
+        misfits.extend(found.map(|found| (quoted(name), found)));
+    }
+    let Some((_, first)) = misfits.first() else { return Ok(()) };
+    let remedy = first.remedy;
+    let mut same: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, misfit) in &misfits {
+        match same.last_mut().filter(|(words, _)| *words == misfit.words) {
+            Some((_, names)) => names.push(name),
+            None => same.push((&misfit.words, vec![name])),
         }
     }
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(refuse_all(checkpoint, &format!("does not fit into {}", base.name()), problems)),
-    }
+    let problem = |(words, names): &(&str, Vec<&str>)| match &names[..] {
+        [name] => format!("{name} {words}"),
+        [first, others @ ..] if others.len() <= NAMED => format!("{first} {words} (the same of {})", others.join(", ")),
+        [first, others @ ..] => {
+            let (shown, more) = (others[..NAMED].join(", "), others.len() - NAMED);
+            format!("{first} {words} (the same of {shown} and {more} more)")
+        }
+        [] => String::new(),
+    };
+    let problems = same.iter().map(problem).collect();
+    let message = format!("does not fit into {}: {}", base.name(), listed_problems(problems));
+    Err(Error::Misfit { file: checkpoint.name().to_owned(), message, remedy })
 }

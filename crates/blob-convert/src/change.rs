@@ -14,7 +14,7 @@ use blob_io::Format;
 
 pub use group::Group;
 pub(crate) use group::{Groups, listed};
-pub(crate) use stored::Place;
+pub(crate) use stored::{FORMAT, Place};
 
 /// One change of one tensor, or of the whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +58,13 @@ pub enum Effect {
         /// The dtype that is written.
         to: DType,
     },
+    /// An array of the file that the tensors go into gets another dtype.
+    OtherDtype {
+        /// The dtype there.
+        was: DType,
+        /// The dtype that is written.
+        to: DType,
+    },
     /// The bits of one dtype are stored as another, which the format has.
     BitsStored {
         /// The dtype of the values.
@@ -87,7 +94,7 @@ pub enum Effect {
     NewDtype {
         /// The dtype.
         dtype: DType,
-        /// The versions that know it: `MXNet since 2.0`.
+        /// The first version that knows it: `MXNet 2.0`.
         since: &'static str,
     },
     /// The tensor is not written; it is called by its name in the source.
@@ -168,6 +175,7 @@ impl Effect {
             Self::Renamed { .. } => ("renamed", Loss),
             Self::Reshaped { .. } => ("reshaped", Loss),
             Self::Rounded { .. } => ("rounded", Loss),
+            Self::OtherDtype { .. } => ("other-dtype", Loss),
             Self::BitsStored { .. } => ("bits-stored", Change),
             Self::Padded { .. } => ("padded", Change),
             Self::NameLost { .. } => ("name-lost", Loss),
@@ -233,11 +241,12 @@ impl fmt::Display for Change {
             Effect::Renamed { was } => write!(f, "was {was:?}"),
             Effect::Reshaped { was } => write!(f, "reshaped from {was}"),
             Effect::Rounded { to, .. } => write!(f, "written as {to}"),
+            Effect::OtherDtype { was, to } => write!(f, "{was} there becomes {to}"),
             Effect::BitsStored { of, .. } => write!(f, "{of} bits stored as u2: NumPy has no bfloat16"),
             Effect::Padded { from, to } => write!(f, "stored with {to} axes, with ones after its {from}"),
             Effect::NameLost { .. } => f.write_str("stored without its name"),
             Effect::NameEncoded { stored } => write!(f, "stored as {stored:?}"),
-            Effect::NewDtype { dtype, since } => write!(f, "{dtype} is known to {since}"),
+            Effect::NewDtype { dtype, since } => write!(f, "{dtype} is known to {since} and later alone"),
             Effect::LeftOut { reason } => write!(f, "left out: {reason}"),
             Effect::MetadataDropped { keys, .. } => write!(f, "metadata left out: {}", listed(keys)),
             Effect::Followed { net } => write!(f, "the net in {net} is followed"),

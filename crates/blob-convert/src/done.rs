@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::options::{Options, refuse};
 use crate::receipt::{MAX_STEPS, Step, history_of, parse, receipt_text};
-use crate::transform::{Followed, Transform};
+use crate::transform::{Followed, Names, Transform, known};
 
 /// What a receipt says of transforms.
 #[derive(Deserialize)]
@@ -36,41 +36,57 @@ pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> 
     }
 }
 
-/// The options without the transforms that change nothing. Refuses a permutation that was already applied.
-pub(crate) fn to_do(checkpoint: &Checkpoint, options: &Options) -> Result<Options, Error> {
-    refuse_again(checkpoint, &options.transforms)?;
+/// The options without the transforms that change nothing, and with the source's names of before where the output
+/// needs them. Refuses a transform that was already done, and must not be done twice.
+pub(crate) fn to_do(checkpoint: &Checkpoint, options: &Options, needs_names: bool) -> Result<Options, Error> {
     let mut options = options.clone();
+    refuse_again(checkpoint, &options.transforms)?;
     // What is stored in PyTorch's order stays, unless a net says that it is not.
-    let is_idle = |step: &Arc<dyn Transform>| step.name() == "layout" && step.settings()["to"] == "oihw";
-    if options.transforms.iter().any(is_idle) && !Followed::new(checkpoint, &options.net).has_other_order() {
-        options.transforms.retain(|step| !is_idle(step));
+    let stays = || !Followed::new(checkpoint, &options.net).has_other_order();
+    if options.transforms.iter().any(|step| step.keeps_order()) && stays() {
+        options.transforms.retain(|step| !step.keeps_order());
+    }
+    options.transforms.retain(|step| !step.is_idle());
+    if needs_names && let Some(names) = names_of_before(checkpoint) {
+        options.transforms.insert(0, Arc::new(names));
     }
     Ok(options)
 }
 
-/// Refuses a permutation that the source's receipt lists as done: a second one would scramble the values.
+/// Refuses what the source's receipt lists as done, where a second time would scramble the values.
 fn refuse_again(checkpoint: &Checkpoint, transforms: &[Arc<dyn Transform>]) -> Result<(), Error> {
+    let once = transforms.iter().filter_map(|step| Some((step, step.only_once()?)));
     // An unreadable receipt is ignored here, because `verify` reports it. The history includes earlier conversions.
     let done = receipt_text(checkpoint).map(history_of).unwrap_or_default();
     let done: Vec<Step> = done.into_iter().flat_map(|origin| origin.transforms).collect();
     let mut problems = Vec::new();
-    for transform in transforms {
-        // Where the user names the tensors, it is their decision.
-        if transform.settings()["tensors"].is_array() {
-            continue;
-        }
+    for (transform, words) in once {
         for step in done.iter().filter(|step| step.name == transform.name()) {
-            let was = match (&*step.name, step.settings["to"].as_str()) {
-                ("layout", Some(to)) if to != "oihw" => format!("permuted to {to}"),
-                ("rgb", _) => "reversed to RGB".to_owned(),
-                ("fc-from", _) => "permuted to channels last".to_owned(),
-                _ => continue,
+            // The receipt has the settings of that time. A user's own transform is known by its name alone.
+            let was = match known(&step.name, &step.settings) {
+                Ok(step) if step.keeps_order() => None,
+                Ok(step) => step.only_once(),
+                Err(_) => Some(words.clone()),
             };
-            problems.push(format!("does not allow {}: its receipt says that it was {was}", step.name));
+            let problem = |was| format!("does not allow {}: its receipt says that it was {was}", step.name);
+            problems.extend(was.map(problem));
         }
     }
     match problems.is_empty() {
         true => Ok(()),
         false => Err(refuse(checkpoint, problems.join("; "))),
     }
+}
+
+/// The way back to the names that the tensors had before the conversion which the source's receipt describes. `None`
+/// where it gave them no other names, or changed more than these, shapes and dtypes: the tensors of before would not
+/// come back.
+fn names_of_before(checkpoint: &Checkpoint) -> Option<Names> {
+    const HARMLESS: [&str; 3] = ["strip-diff", "squeeze-legacy", "dtype"];
+    let steps = steps(checkpoint).ok()?;
+    let (names, others): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.name == "names");
+    let [names] = names[..] else { return None };
+    let is_harmless = others.iter().all(|step| HARMLESS.contains(&&*step.name));
+    let names = Names::read(&names.settings)?.back(checkpoint.names())?;
+    (is_harmless && !names.is_empty()).then_some(names)
 }

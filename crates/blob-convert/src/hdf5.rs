@@ -3,33 +3,38 @@
 use std::path::Path;
 
 use blob_io::hdf5::Form;
-use blob_io::{Checkpoint, Entry, Error, Format, Frame, Layout, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Frame, Layout, TensorSpec};
 
 use crate::base::refilled;
-use crate::caffe::check_fits;
-use crate::options::{quoted, refuse, refuse_all};
+use crate::caffe::{Misfit, check_fits};
+use crate::options::refuse;
 use crate::planned::Planned;
-use crate::receipt::{Receipt, receipt_text};
+use crate::receipt::receipt_text;
 
-/// The layout of a new file: in Caffe's form if the output's name says so, or if the source is one of Caffe's nets or
-/// solver states.
+/// The layout of a new file: in Caffe's form if the output's name says so, else of datasets by name, whatever the
+/// source is.
 pub(crate) fn new(
     checkpoint: &Checkpoint,
     tensors: &[Planned],
-    receipt: &Receipt,
+    metadata: &[(String, String)],
     path: Option<&Path>,
 ) -> Result<Layout, Error> {
-    let source = match (checkpoint.format(), checkpoint.dialect()) {
-        (Format::CaffeModel, _) | (Format::Hdf5, "Caffe weights") => Form::Weights,
-        (Format::SolverState, _) | (Format::Hdf5, "Caffe solver state") => Form::SolverState,
-        _ => Form::Datasets,
-    };
-    let form = path.and_then(Form::of_name).unwrap_or(source);
-    let mut metadata = vec![receipt.placeholder()];
+    let form = path.and_then(Form::of_name).unwrap_or(Form::Datasets);
+    let mut metadata = metadata.to_vec();
     let counters = checkpoint.metadata().iter().filter(|(key, _)| form.stores(key));
     metadata.extend(counters.cloned());
     let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
     Layout::new(&specs, Frame::Hdf5 { form, metadata: &metadata })
+}
+
+/// Whether a copy of an HDF5 file would not have the form that the output's name promises.
+pub(crate) fn is_of_other_form(checkpoint: &Checkpoint, path: Option<&Path>) -> bool {
+    let form = match checkpoint.dialect() {
+        "Caffe weights" => Form::Weights,
+        "Caffe solver state" => Form::SolverState,
+        _ => Form::Datasets,
+    };
+    path.and_then(Form::of_name).is_some_and(|wanted| wanted != form)
 }
 
 /// The layout of the file `base` with each dataset's values replaced by the tensor of its name; everything else stays.
@@ -40,24 +45,15 @@ pub(crate) fn into(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Pl
             "has a receipt, which would say of other values that they were written; convert the tensors to a new file";
         return Err(refuse(base, message.to_owned()));
     }
-    check_fits(checkpoint, base, tensors, |_, tensor, entry| Ok(entry.shape() == &tensor.spec.shape))?;
-    let misfit = |tensor: &Planned| {
-        let entry = base.entry(&tensor.spec.name)?;
-        let name = quoted(&tensor.spec.name);
-        match entry.dtype() {
-            Some(dtype) if dtype == tensor.spec.dtype && is_one_run(entry) => None,
-            Some(dtype) if dtype == tensor.spec.dtype => {
-                Some(format!("{name} is in chunks, compact or big-endian there"))
-            }
-            other => {
-                Some(format!("{name} is {} there", other.map_or("no array".to_owned(), |dtype| dtype.to_string())))
-            }
-        }
-    };
-    let misfits: Vec<String> = tensors.iter().filter_map(misfit).collect();
-    if !misfits.is_empty() {
-        return Err(refuse_all(checkpoint, &format!("does not fit into {}", base.name()), misfits));
-    }
+    check_fits(checkpoint, base, tensors, |tensor, entry| {
+        Ok(match entry.dtype() {
+            _ if *entry.shape() != tensor.spec.shape => Some(Misfit::of_shape(tensor, entry)),
+            Some(there) if there != tensor.spec.dtype => Some(Misfit::of_dtype(tensor, there)),
+            Some(_) if is_one_run(entry) => None,
+            Some(_) => Some(Misfit::new("is in chunks, compact or big-endian there")),
+            None => Some(Misfit::new("is no array there")),
+        })
+    })?;
     refilled(base, tensors)
 }
 

@@ -4,18 +4,17 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use blob_core::{BlobDim, Dims7, Shape};
+use blob_core::{BlobDim, Shape};
 use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
 use blob_io::{Checkpoint, Entry, Error, Format, Frame, Kind, Layout, TensorSpec};
 
 use crate::base::{Base, refilled, same};
-use crate::caffe::{self, check_fits};
+use crate::caffe::{self, Misfit, check_fits};
 use crate::change::{Change, Effect};
 use crate::hdf5;
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
-use crate::receipt::Receipt;
 
 /// The axes of NeoML's blobs.
 const AXES: usize = BlobDim::ALL.len();
@@ -27,7 +26,7 @@ pub(crate) fn of(
     base: &Base<'_>,
     options: &Options,
     (tensors, removed_layers): (&mut [Planned], &[String]),
-    (receipt, path): (&Receipt, Option<&Path>),
+    (metadata, path): (&[(String, String)], Option<&Path>),
 ) -> Result<Layout, Error> {
     let to = options.to;
     let layout = match base {
@@ -37,19 +36,24 @@ pub(crate) fn of(
         Base::File(base) if base.format().is_neoml() => into_neoml(checkpoint, base, tensors),
         Base::File(base) => caffe::spliced(checkpoint, base, options, tensors, removed_layers),
         Base::None if to.is_caffe() => caffe::new(checkpoint, options, tensors),
-        Base::None if to == Format::Hdf5 => hdf5::new(checkpoint, tensors, receipt, path),
-        Base::None => new(checkpoint, options, tensors, receipt),
+        Base::None if to == Format::Hdf5 => hdf5::new(checkpoint, tensors, metadata, path),
+        Base::None => new(checkpoint, options, tensors, metadata),
     };
     layout.map_err(|e| e.about(checkpoint.name()))
 }
 
-fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned], receipt: &Receipt) -> Result<Layout, Error> {
+fn new(
+    checkpoint: &Checkpoint,
+    options: &Options,
+    tensors: &[Planned],
+    metadata: &[(String, String)],
+) -> Result<Layout, Error> {
     let specs: Vec<TensorSpec> = tensors.iter().map(|t| t.spec.clone()).collect();
     match options.to {
         Format::MxnetList => Layout::new(&specs, Frame::MxnetList(&list(checkpoint, options, tensors)?)),
         Format::MxnetRecord => Layout::new(&specs, Frame::MxnetRecord(&list(checkpoint, options, tensors)?)),
-        Format::Safetensors => Layout::new(&specs, Frame::Safetensors { metadata: &[receipt.placeholder()] }),
-        Format::Npz => Layout::new(&specs, Frame::Npz { metadata: &[receipt.placeholder()] }),
+        Format::Safetensors => Layout::new(&specs, Frame::Safetensors { metadata }),
+        Format::Npz => Layout::new(&specs, Frame::Npz { metadata }),
         Format::Npy => match &specs[..] {
             [_] => Layout::new(&specs, Frame::Npy),
             _ => Err(refuse(
@@ -204,22 +208,34 @@ pub(crate) fn places<'n>(names: impl Iterator<Item = &'n str>) -> Vec<usize> {
 /// The layout of the archive `base` with each blob replaced by the tensor of its name; everything else stays.
 fn into_neoml(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     base.whole()?;
-    check_fits(checkpoint, base, tensors, |_, tensor, entry| Ok(fits(tensor, entry)))?;
+    check_fits(checkpoint, base, tensors, |tensor, entry| Ok(misfit(tensor, entry)))?;
     let blobs = base.entries().iter().filter(|entry| entry.dtype().is_some());
     let places: HashMap<&str, usize> = blobs.enumerate().map(|(place, entry)| (entry.name(), place)).collect();
     // `check_fits` has found each of them in the base.
     let replaced: Vec<usize> = tensors.iter().filter_map(|tensor| places.get(&*tensor.spec.name).copied()).collect();
-    for tensor in tensors.iter_mut().filter(|tensor| tensor.spec.shape.num_axes() < AXES) {
-        let from = tensor.spec.shape.num_axes();
-        tensor.changes.push(Change::unasked(Effect::Padded { from, to: AXES }));
+    for tensor in tensors.iter_mut() {
+        let axes = tensor.spec.shape.num_axes();
+        if axes < AXES {
+            tensor.changes.push(Change::unasked(Effect::Padded { from: axes, to: AXES }));
+        }
+        // The axes of the net count: NeoML shows an old bias with its channels last, and stores them first.
+        if let Some(entry) = base.entry(&tensor.spec.name) {
+            tensor.spec.shape = entry.shape().clone();
+        }
     }
     let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
     let archive = base.neoml_archive()?.ok_or_else(|| refuse(base, "is not an archive of NeoML".to_owned()))?;
     Layout::new(&specs, Frame::Neoml(&archive.replacing(&replaced)))
 }
 
-/// Whether a tensor has the dtype and the extents of the blob that it replaces.
-fn fits(tensor: &Planned, entry: &Entry) -> bool {
-    let dims = Dims7::from_leading(tensor.spec.shape.dims());
-    entry.dtype() == Some(tensor.spec.dtype) && dims.is_ok_and(|dims| Shape::from(dims) == *entry.shape())
+/// Why a tensor does not have the dtype or the extents of the blob that it replaces, where axes of one do not count.
+fn misfit(tensor: &Planned, entry: &Entry) -> Option<Misfit> {
+    let extents =
+        |shape: &Shape| -> Vec<usize> { shape.dims().iter().copied().filter(|extent| *extent != 1).collect() };
+    match entry.dtype() {
+        _ if extents(&tensor.spec.shape) != extents(entry.shape()) => Some(Misfit::of_shape(tensor, entry)),
+        Some(there) if there != tensor.spec.dtype => Some(Misfit::of_dtype(tensor, there)),
+        Some(_) => None,
+        None => Some(Misfit::new("is no array there")),
+    }
 }

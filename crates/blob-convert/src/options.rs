@@ -36,11 +36,16 @@ pub struct Options {
     /// `model-00001-of-00002.safetensors` and `model.safetensors.index.json` for `model.safetensors`. A larger tensor
     /// gets a shard of its own. The receipt is in the index.
     pub shard_size: Option<u64>,
-    /// Refuses to lose values: what a transform counts as lost is an error, and nothing is written.
+    /// Refuses to lose anything that nobody asked to leave out: each [loss](crate::change::Change::is_loss) is an
+    /// error, and nothing is written.
     pub strict: bool,
     pub(crate) net: Choice,
     /// The net that was followed, once that is decided.
     pub(crate) followed: Option<NetOrigin>,
+    /// Leaves out arrays that are sound, but of a kind that cannot be converted: strings, complex numbers, LZF.
+    pub skip_unsupported: bool,
+    /// Writes no receipt where the format has room for one. A folder always has it, since it names the files.
+    pub without_receipt: bool,
     pub(crate) transforms: Vec<Arc<dyn Transform>>,
 }
 
@@ -59,6 +64,8 @@ impl Options {
             strict: false,
             net: Choice::Found,
             followed: None,
+            skip_unsupported: false,
+            without_receipt: false,
             transforms: Vec::new(),
         }
     }
@@ -98,7 +105,12 @@ impl Options {
     /// Whether the output may be the file that the source's receipt describes.
     pub(crate) fn keeps_frame(&self) -> bool {
         let is_plain = self.keeps_blobs() && self.params_version.is_none() && self.shard_size.is_none();
-        is_plain && !self.anew && !self.dense && self.transforms.is_empty()
+        is_plain
+            && !self.anew
+            && !self.dense
+            && !self.without_receipt
+            && !self.skip_unsupported
+            && self.transforms.is_empty()
     }
 
     /// Whether unchanged blobs of a Caffe file keep the form in which they are stored.
@@ -118,13 +130,22 @@ pub(crate) fn refuse_all(checkpoint: &Checkpoint, what: &str, problems: Vec<Stri
 }
 
 /// [`refuse`] with a list of problems, of which the first `max` are named.
-pub(crate) fn refuse_first(max: usize, checkpoint: &Checkpoint, what: &str, mut problems: Vec<String>) -> Error {
+pub(crate) fn refuse_first(max: usize, checkpoint: &Checkpoint, what: &str, problems: Vec<String>) -> Error {
+    refuse(checkpoint, format!("{what}: {}", first_of(max, problems)))
+}
+
+/// A list of problems, of which the first [`NAMED`] are named.
+pub(crate) fn listed_problems(problems: Vec<String>) -> String {
+    first_of(NAMED, problems)
+}
+
+fn first_of(max: usize, mut problems: Vec<String>) -> String {
     let more = match problems.len().saturating_sub(max) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
     problems.truncate(max);
-    refuse(checkpoint, format!("{what}: {}{more}", problems.join("; ")))
+    format!("{}{more}", problems.join("; "))
 }
 
 /// The end of a list that leaves out `more` items.

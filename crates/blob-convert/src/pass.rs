@@ -115,8 +115,7 @@ impl Job<'_> {
         }
         self.unchanged()?;
         let crcs = sink.into_crcs(self.plan.tensors.len());
-        let receipt = self.plan.receipt.finished(&digests);
-        for (offset, bytes) in layout.frame(&[receipt], &crcs)? {
+        for (offset, bytes) in layout.frame(&self.metadata(&digests), &crcs)? {
             output.write_all_at(offset, &bytes)?;
         }
         let complete = output.complete()?;
@@ -150,8 +149,7 @@ impl Job<'_> {
         let outputs = shards.begin(self.checkpoint, if_exists)?;
         let digests = self.fill(&Sink::shards(&outputs, shards, self.plan.tensors.len()), tally)?;
         self.unchanged()?;
-        let receipt = self.plan.receipt.finished(&digests);
-        let (complete, written) = shards.complete(outputs, &self.plan.tensors, receipt)?;
+        let (complete, written) = shards.complete(outputs, &self.plan.tensors, &self.metadata(&digests))?;
         shards.check_files(&complete, &self.plan.tensors, self.checkpoint)?;
         Shards::publish(complete)?;
         Ok((digests, written))
@@ -162,8 +160,7 @@ impl Job<'_> {
         let sink = Sink::nowhere(layout);
         let digests = self.fill(&sink, tally)?;
         let crcs = sink.into_crcs(self.plan.tensors.len());
-        let receipt = self.plan.receipt.finished(&digests);
-        let frame = layout.frame(&[receipt], &crcs)?.into_iter();
+        let frame = layout.frame(&self.metadata(&digests), &crcs)?.into_iter();
         let mut pieces: Vec<(u64, Piece)> = frame.map(|(at, bytes)| (at, Piece::Frame(bytes))).collect();
         pieces.extend(layout.copies().iter().map(|copied| (copied.to, Piece::Copied(*copied))));
         let placed = self.plan.tensors.iter().enumerate().filter_map(|(i, tensor)| Some((i, tensor.slot?)));
@@ -270,6 +267,12 @@ impl Job<'_> {
             take(&buf[..n])?;
             left = rest;
         }
+    }
+
+    /// The metadata of the output, the receipt last.
+    fn metadata(self, digests: &Digests) -> Vec<(String, String)> {
+        let receipt = self.plan.has_receipt.then(|| self.plan.receipt.finished(digests));
+        self.plan.metadata.iter().cloned().chain(receipt).collect()
     }
 
     /// Checks that no values were lost.

@@ -1,22 +1,23 @@
 //! What a conversion will do, decided from headers alone: which tensors go out, under which names, what the transforms
 //! and the output's format change about them, and where each goes.
 
-use std::collections::HashSet;
 use std::path::Path;
 
-use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Format, IfExists, Kind, Layout, TensorSpec, file_names, member_names};
+use blob_io::{Checkpoint, Error, Format, IfExists, Layout, Names, file_names, hdf5, member_names};
 
 use crate::base::Base;
-use crate::chain::{Chained, chain};
+use crate::chain::Chained;
 use crate::change::{Change, Effect, Group, Groups, Place};
+use crate::chosen::chosen;
 use crate::done::to_do;
 use crate::frame;
+use crate::hdf5 as h5;
 use crate::layout;
 use crate::options::{Options, refuse, refuse_all};
-use crate::planned::{How, LeftOut, Planned};
+use crate::planned::{LeftOut, Planned};
 use crate::receipt::Receipt;
 use crate::shards::{self, Shards};
+use crate::source;
 use crate::transform::NetOrigin;
 
 /// Where the output goes.
@@ -64,6 +65,10 @@ pub struct Plan<'a> {
     pub(crate) receipt: Receipt,
     /// The net that was followed.
     pub(crate) net: Option<NetOrigin>,
+    /// Whether the output has it.
+    pub(crate) has_receipt: bool,
+    /// The metadata of a new file, besides the receipt.
+    pub(crate) metadata: Vec<(String, String)>,
     /// Whether lost values are an error.
     pub(crate) strict: bool,
     pub(crate) output: Destination<'a>,
@@ -169,7 +174,7 @@ impl Plan<'_> {
     pub fn has_receipt(&self) -> bool {
         match self.output {
             Destination::Folder { .. } => true,
-            _ => is_with_receipt(&self.base, self.to),
+            _ => self.has_receipt,
         }
     }
 
@@ -199,7 +204,14 @@ impl Plan<'_> {
 /// The fault of an entry, or an output format that cannot hold the tensors.
 pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'a>) -> Result<Plan<'a>, Error> {
     let is_folder = matches!(target, Target::Folder { .. });
-    let options = &to_do(checkpoint, options)?;
+    let form = target.file().and_then(|(path, _)| hdf5::Form::of_name(path));
+    let is_weights = options.to == Format::Hdf5 && form == Some(hdf5::Form::Weights);
+    let is_layered = options.to.holds().from_tensors && options.to.holds().names == Names::Layers;
+    source::check(&[checkpoint], target)?;
+    let mut options = to_do(checkpoint, options, !is_folder && (is_layered || is_weights))?;
+    let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
+    options.anew |= is_hdf5 && h5::is_of_other_form(checkpoint, target.file().map(|(path, _)| path));
+    let options = &options;
     let chosen = chosen(checkpoint, options, is_folder)?;
     let (base, changes) = Base::of(checkpoint, options, &chosen.tensors, is_folder);
     let mut plan = planned_for(checkpoint, base, chosen, options, target)?;
@@ -231,80 +243,10 @@ pub fn plan_into<'a>(
             return Err(refuse(file, "breaks off, and a model is changed by whole files only".to_owned()));
         }
     }
-    let options = Options { to: base.format(), ..to_do(checkpoint, options)? };
+    source::check(&[checkpoint, base], target)?;
+    let options = Options { to: base.format(), ..to_do(checkpoint, options, true)? };
     let chosen = chosen(checkpoint, &options, false)?;
     planned_for(checkpoint, Base::File(base), chosen, &options, target)?.lossless()
-}
-
-/// Chooses the tensors and plans the transforms. A folder gets an npy file for each.
-pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> Result<Chained, Error> {
-    checkpoint.whole()?;
-    let to = if is_folder { Format::Npy } else { options.to };
-    // A missing array is an empty record in MXNet's files, and a flag in arrays of NeoML blobs.
-    let from = checkpoint.format();
-    let keeps_all = to.holds().nulls && from.holds().nulls && to.is_mxnet() == from.is_mxnet();
-    let (mut tensors, mut left_out) = (Vec::new(), Vec::new());
-    let (mut taken, is_selected) = (HashSet::new(), selected(checkpoint, options)?);
-    for (index, entry) in checkpoint.entries().iter().enumerate() {
-        if !is_selected[index] {
-            // Whether it can be read does not matter: nobody asked for it.
-            left_out.push(LeftOut { name: entry.name().to_owned(), reason: "not chosen".to_owned(), is_asked: true });
-            continue;
-        }
-        if let Some(fault) = entry.fault() {
-            return Err(refuse(checkpoint, format!("array {:?}: {fault}", entry.name())));
-        }
-        if entry.foreign_dtype().is_some() {
-            // `view` returns the error that names the dtype.
-            checkpoint.view(entry)?;
-        }
-        let Some(dtype) = entry.dtype() else {
-            if keeps_all {
-                continue;
-            }
-            let reason = "none: a place without an array".to_owned();
-            left_out.push(LeftOut { name: entry.name().to_owned(), reason, is_asked: false });
-            continue;
-        };
-        if options.dense && entry.sparse().is_some() && entry.kind() != Kind::Values {
-            continue;
-        }
-        tensors.push(read_entry(index, entry, dtype, options.dense, &mut taken));
-    }
-    let mut chained = chain(checkpoint, (&options.transforms, &options.net), tensors)?;
-    chained.left_out.splice(0..0, left_out);
-    Place { to, is_folder }.note(checkpoint, &mut chained.tensors);
-    Ok(chained)
-}
-
-/// Whether every selection among the transforms takes an entry.
-fn selected(checkpoint: &Checkpoint, options: &Options) -> Result<Vec<bool>, Error> {
-    let mut is_selected = vec![true; checkpoint.entries().len()];
-    for selection in options.transforms.iter().filter_map(|step| step.selection()) {
-        let mut is_taken = vec![false; is_selected.len()];
-        selection.places(checkpoint)?.into_iter().for_each(|place| is_taken[place] = true);
-        is_selected.iter_mut().zip(is_taken).for_each(|(all, taken)| *all &= taken);
-    }
-    Ok(is_selected)
-}
-
-/// The plan for an entry before any transform.
-fn read_entry(index: usize, entry: &Entry, dtype: DType, is_dense: bool, taken: &mut HashSet<String>) -> Planned {
-    let (mut name, shape, how) = match entry.sparse() {
-        Some(sparse) if is_dense => (sparse.name.to_string(), sparse.shape.clone(), How::Dense),
-        _ if entry.is_plain() => (entry.name().to_owned(), entry.shape().clone(), How::Copy),
-        _ => (entry.name().to_owned(), entry.shape().clone(), How::Stream),
-    };
-    // Entries have unique names; only the name of a whole sparse array can be taken already.
-    while !taken.insert(name.clone()) {
-        name = format!("{name}@{}", entry.position());
-    }
-    let changes = match how {
-        How::Stream => vec![Change::asked(Effect::Unpacked)],
-        How::Dense => vec![Change::asked(Effect::Expanded)],
-        How::Copy | How::Kept | How::Computed(_) => Vec::new(),
-    };
-    Planned { how, changes, ..Planned::new(TensorSpec::new(name, dtype, shape), index) }
 }
 
 fn planned_for<'a>(
@@ -334,7 +276,7 @@ fn planned_for<'a>(
     }
     let stored = stored.into_iter().filter(|_| is_folder);
     let files: Vec<String> = stored.map(|path| path + ".npy").collect();
-    let has_receipt = is_folder || is_with_receipt(&base, to);
+    let has_receipt = is_folder || is_with_receipt(&base, to, options);
     let frame = match has_receipt {
         false => Err("the output has no receipt"),
         true if !options.transforms.is_empty() => Err("tensors were transformed"),
@@ -342,8 +284,12 @@ fn planned_for<'a>(
         true => frame::of(checkpoint, &tensors)?,
     };
     let receipt = Receipt::new(checkpoint, options, &tensors, &left_out, &files, frame)?;
-    if matches!(base, Base::None) && !has_receipt && !layout::keeps_details(checkpoint, options, &tensors) {
-        of_file.extend(Place { to, is_folder }.dropped_metadata(checkpoint));
+    let place = Place { to, is_folder };
+    let metadata = place.metadata(checkpoint, has_receipt);
+    if matches!(base, Base::None) {
+        let is_bare = !has_receipt && !layout::keeps_details(checkpoint, options, &tensors);
+        of_file.extend(place.dropped_metadata(checkpoint, &metadata).filter(|_| is_bare));
+        of_file.extend(place.remarks(checkpoint, options, receipt.frame_left_out.is_some() || !has_receipt));
     }
     let is_way_back = has_receipt && options.transforms.is_empty() && !options.dense;
     of_file.extend(receipt.frame_left_out.clone().filter(|_| is_way_back).map(|why| {
@@ -357,7 +303,8 @@ fn planned_for<'a>(
         of_file.push(Change::unasked(Effect::Remark(note.to_owned())));
     }
     let path = target.file().map(|(path, _)| path);
-    let mut layout = || layout::of(checkpoint, &base, options, (&mut tensors, &removed_layers), (&receipt, path));
+    let with_receipt = metadata.iter().cloned().chain(has_receipt.then(|| receipt.placeholder())).collect::<Vec<_>>();
+    let mut layout = || layout::of(checkpoint, &base, options, (&mut tensors, &removed_layers), (&with_receipt, path));
     let output = match (*target, in_shards) {
         (Target::File { if_exists, .. }, Some(shards)) => Destination::Shards { if_exists, shards },
         (Target::File { path, if_exists }, None) => Destination::File { path, if_exists, layout: layout()? },
@@ -365,10 +312,10 @@ fn planned_for<'a>(
         (Target::Folder { path, if_exists }, _) => Destination::Folder { path, if_exists, files },
     };
     let (strict, net) = (options.strict, options.followed.clone());
-    Ok(Plan { checkpoint, base, to, tensors, left_out, of_file, receipt, net, strict, output })
+    Ok(Plan { checkpoint, base, to, tensors, left_out, of_file, receipt, net, has_receipt, metadata, strict, output })
 }
 
 /// Whether a file gets a receipt. An output with a base keeps the base's bytes, and so gets none.
-fn is_with_receipt(base: &Base<'_>, to: Format) -> bool {
-    matches!(base, Base::None) && to.holds().receipt
+fn is_with_receipt(base: &Base<'_>, to: Format, options: &Options) -> bool {
+    matches!(base, Base::None) && to.holds().receipt && !options.without_receipt
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use blob_io::{Checkpoint, Complete, Error, Format, Frame, IfExists, Layout, Output, TensorSpec};
 use serde_json::{Value, json};
 
-use crate::change::{Change, Effect};
+use crate::change::{Change, Effect, FORMAT};
 use crate::options::{Options, and_more, refuse};
 use crate::planned::Planned;
 
@@ -22,7 +22,7 @@ const MAX_SHARDS: usize = 500;
 const NAMED: usize = 3;
 
 /// The metadata of each shard: transformers refuses files without it.
-const METADATA: [(&str, &str); 1] = [("format", "pt")];
+const METADATA: [(&str, &str); 1] = [FORMAT];
 
 /// Several files and the index of them.
 #[derive(Debug)]
@@ -222,14 +222,14 @@ impl Shards {
         &self,
         mut outputs: Vec<Output>,
         tensors: &[Planned],
-        receipt: (String, String),
+        of_index: &[(String, String)],
     ) -> Result<(Vec<Complete>, u64), Error> {
         for (output, shard) in outputs.iter().zip(&self.files) {
             for (offset, bytes) in shard.layout.frame(&metadata(), &[])? {
                 output.write_all_at(offset, &bytes)?;
             }
         }
-        let text = self.text(tensors, receipt);
+        let text = self.text(tensors, of_index);
         if let Some(index) = outputs.last_mut() {
             index.write_all(text.as_bytes())?;
         }
@@ -244,14 +244,16 @@ impl Shards {
     }
 
     /// The index, as Python's `json.dumps(…, indent=2, sort_keys=True)` has it.
-    fn text(&self, tensors: &[Planned], (key, receipt): (String, String)) -> String {
+    fn text(&self, tensors: &[Planned], of_index: &[(String, String)]) -> String {
         let file = |(number, _): &(usize, usize)| {
             let name = self.files[*number].path.file_name().unwrap_or_default();
             json!(name.to_string_lossy())
         };
         let names = tensors.iter().map(|tensor| &*tensor.spec.name);
         let map: BTreeMap<&str, Value> = names.zip(self.places.iter().map(file)).collect();
-        let about = BTreeMap::from([(&*key, json!(receipt)), ("total_size", json!(self.total))]);
+        // Each shard has the format.
+        let of_index = of_index.iter().filter(|(key, _)| key != METADATA[0].0).map(|(key, text)| (&**key, json!(text)));
+        let about: BTreeMap<&str, Value> = of_index.chain([("total_size", json!(self.total))]).collect();
         let index = BTreeMap::from([("metadata", json!(about)), ("weight_map", json!(map))]);
         ascii(&format!("{:#}\n", json!(index)))
     }

@@ -137,6 +137,16 @@ pub enum Remedy {
     RawData,
     /// No diffs.
     NoDiffs,
+    /// Other names: `<layer>/<index>`, or those of the file that the tensors go into.
+    Names,
+    /// The dtype of the file that the tensors go into.
+    Dtype,
+    /// Another name for the output, since it is what is read.
+    OtherName,
+    /// Another folder for the output, since it is one of the shards that are read.
+    OtherFolder,
+    /// To leave out the arrays whose dtypes blobs do not have.
+    SkipUnsupported,
 }
 
 /// What exists where a file is to be written.

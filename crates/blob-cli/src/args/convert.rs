@@ -18,8 +18,8 @@ use crate::units;
 /// unless a transform is requested; transforms are applied in the order listed here. Safetensors, npz, HDF5 and folders
 /// get a receipt, which records where the tensors came from and what was changed, and lets blob restore the original
 /// file. A Caffe file written as the same message keeps all other bytes; a new one gets its layers from names of the
-/// form `<layer>/<index>`. HDF5 is written in Caffe's form if the source is Caffe's or OUT ends in .caffemodel.h5 or
-/// .solverstate.h5. A NeoML net can only be written from a NeoML net or by a receipt. Writing to `-` (standard output)
+/// form `<layer>/<index>`. HDF5 has a dataset for each name; OUT that ends in .caffemodel.h5 or .solverstate.h5 gets
+/// Caffe's form. A NeoML net can only be written from a NeoML net or by a receipt. Writing to `-` (standard output)
 /// reads the file twice.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
@@ -64,6 +64,12 @@ pub(crate) struct Convert {
     /// Print what would be done without writing anything
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+    /// Leave out sound arrays that blob cannot convert: strings, compounds, complex numbers, float8, LZF
+    #[arg(long)]
+    pub(crate) skip_unsupported: bool,
+    /// Write no receipt into safetensors, npz or HDF5: nothing then proves the conversion or leads back
+    #[arg(long, conflicts_with = "sha256")]
+    pub(crate) no_receipt: bool,
     /// Add the input's SHA-256 to the receipt; without a receipt, --json prints it
     #[arg(long, hide_short_help = true)]
     pub(crate) sha256: bool,
@@ -92,6 +98,8 @@ impl Convert {
             anew: false,
             force: false,
             dry_run: false,
+            skip_unsupported: false,
+            no_receipt: false,
             sha256: false,
             params_version: None,
             transforms: Transforms { names: PathBuf::from("raw"), ..Transforms::default() },
@@ -147,7 +155,8 @@ pub(crate) struct Transforms {
     pub(crate) names: PathBuf,
     #[command(flatten)]
     pub(crate) nets: NetFiles,
-    /// Fail if values would be lost, such as those that overflow as f16; otherwise print a warning
+    /// Fail if anything would be lost that no option names: values that become infinite or 0, names, metadata, arrays;
+    /// otherwise print a warning
     #[arg(long)]
     pub(crate) strict: bool,
 }

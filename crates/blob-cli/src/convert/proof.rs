@@ -29,7 +29,9 @@ pub(super) fn print_proof(
     // `verify` compares bit for bit. With --into or --form the tensors differ, and transforms can only be repeated from
     // a receipt.
     let is_transformed = !plan.is_untransformed() && !plan.has_receipt();
-    let differs = args.into.is_some() || is_transformed || !args.form.is_empty();
+    // `verify` wants every array of IN.
+    let is_part = args.skip_unsupported && !plan.left_out().is_empty();
+    let differs = args.into.is_some() || is_transformed || is_part || !args.form.is_empty();
     if matches!(target, Target::Stdout) || args.dense || differs || !(is_on_disk(&args.input) && is_on_disk(output)) {
         return;
     }

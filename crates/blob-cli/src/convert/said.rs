@@ -46,9 +46,10 @@ pub(super) fn notices(changes: &[Group], context: &Context) {
     notices.for_each(|group| context.terminal.note(format!("  {}", context.terminal.text(&group.to_string()))));
 }
 
-/// What was asked for, for the success line: `20 rounded to f16`, `4 left out`.
+/// What was asked for, for the success line: `20 rounded to f16, 4 left out`.
 pub(super) fn asked(changes: &[Group]) -> Vec<String> {
-    changes.iter().filter(|group| group.change.is_asked).filter_map(Group::short).collect()
+    let counts: Vec<String> = changes.iter().filter(|group| group.change.is_asked).filter_map(Group::short).collect();
+    if counts.is_empty() { Vec::new() } else { vec![counts.join(", ")] }
 }
 
 /// Prints the first warnings, then the number of the others.

@@ -71,6 +71,7 @@ fn detail(change: &Change) -> Cow<'_, str> {
         Effect::Transformed { step, .. } => Cow::Borrowed(step),
         Effect::Rounded { to, .. } if change.is_asked => Cow::Borrowed(to.name()),
         Effect::Rounded { from, to } => Cow::Owned(format!("{from} {to}")),
+        Effect::OtherDtype { was, to } => Cow::Owned(format!("{was} {to}")),
         Effect::NewDtype { dtype, .. } => Cow::Borrowed(dtype.name()),
         Effect::LeftOut { reason } if !change.is_asked => Cow::Borrowed(reason),
         Effect::Infinite { words } | Effect::Zeroed { words } | Effect::Lost { words } | Effect::Dropped(words) => {
@@ -137,6 +138,9 @@ impl fmt::Display for Group {
                 write!(f, "{count} of {from} {is} rounded to {to}, the dtype there: {named}")
             }
             Effect::Rounded { to, .. } => write!(f, "{count} {is} rounded to {to}: {named}"),
+            Effect::OtherDtype { was, to } => {
+                write!(f, "{count} {is} written as {to} where there was {was}; --dtype {was} keeps that: {named}")
+            }
             Effect::BitsStored { of, stored } => {
                 write!(f, "{count} of {of} {is} stored as {stored}, since NumPy has no bfloat16: {named}")
             }
@@ -150,7 +154,9 @@ impl fmt::Display for Group {
                 let stored = quoted(stored);
                 write!(f, "{count} {is} stored under encoded names, which blob reads back: {first} as {stored}{others}")
             }
-            Effect::NewDtype { dtype, since } => write!(f, "{count} of {dtype}, which only {since} reads: {named}"),
+            Effect::NewDtype { dtype, since } => {
+                write!(f, "{count} of {dtype}, which only {since} and later read: {named}")
+            }
             // Each may have a reason of its own.
             Effect::LeftOut { .. } if self.change.is_asked => write!(f, "{count} left out: {named}"),
             Effect::LeftOut { reason } => write!(f, "{count} left out: {reason}: {named}"),

@@ -6,8 +6,18 @@ use blob_io::{Bf16, Checkpoint, Format, Names};
 
 use super::{Change, Effect};
 use crate::layout::places;
+use crate::options::Options;
 use crate::planned::Planned;
 use crate::receipt::KEY;
+
+/// What transformers writes, and wants to find.
+pub(crate) const FORMAT: (&str, &str) = ("format", "pt");
+
+/// The key under which a solver state names the file of its weights.
+const LEARNED_NET: &str = "learned_net";
+
+/// The key under which the reader of npz lists the members that are no arrays.
+const NO_ARRAYS: &str = "members without arrays";
 
 /// Where tensors are stored.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +30,8 @@ pub(crate) struct Place {
 impl Place {
     /// Notes what the format changes about the tensors of `source`.
     pub(crate) fn note(self, source: &Checkpoint, tensors: &mut [Planned]) {
-        tensors.iter_mut().for_each(|tensor| self.note_form(tensor));
+        let known = source.format().holds().since;
+        tensors.iter_mut().for_each(|tensor| self.note_form(tensor, known));
         // A folder's files have the tensors' names.
         if self.to.holds().names != Names::None || self.is_folder {
             return;
@@ -50,7 +61,8 @@ impl Place {
         }
     }
 
-    fn note_form(self, tensor: &mut Planned) {
+    /// `known` has the late dtypes that the source's own format has, too.
+    fn note_form(self, tensor: &mut Planned, known: &[(DType, &str)]) {
         let (holds, spec) = (self.to.holds(), &tensor.spec);
         let mut effects = Vec::new();
         tensor.keeps_bf16 = spec.dtype == DType::BF16 && holds.bf16 == Bf16::AsU16;
@@ -61,15 +73,57 @@ impl Place {
         if let Some(to) = holds.axes.filter(|to| axes < *to) {
             effects.push(Effect::Padded { from: axes, to });
         }
+        let since = holds.since.iter().find(|late| late.0 == spec.dtype && !known.contains(late));
+        effects.extend(since.map(|(dtype, since)| Effect::NewDtype { dtype: *dtype, since }));
         tensor.changes.extend(effects.into_iter().map(Change::unasked));
     }
 
+    /// The metadata of a new file, besides its receipt. safetensors keeps what it had; beside a receipt it says
+    /// `format: pt`, without which transformers and accelerate refuse a file that has metadata.
+    pub(crate) fn metadata(self, source: &Checkpoint, has_receipt: bool) -> Vec<(String, String)> {
+        if self.to != Format::Safetensors || self.is_folder {
+            return Vec::new();
+        }
+        let is_kept = source.format() == self.to;
+        let kept = source.metadata().iter().filter(|(key, _)| is_kept && key != KEY);
+        let mut metadata: Vec<(String, String)> = kept.cloned().collect();
+        if has_receipt && metadata.iter().all(|(key, _)| key != FORMAT.0) {
+            metadata.push((FORMAT.0.to_owned(), FORMAT.1.to_owned()));
+        }
+        metadata
+    }
+
+    /// What else a user should know of a new file. `is_bare` says that it does not keep the bytes around the source's
+    /// tensors.
+    pub(crate) fn remarks(self, source: &Checkpoint, options: &Options, is_bare: bool) -> Vec<Change> {
+        let mut effects = Vec::new();
+        let text = |wanted: &str| source.metadata().iter().find(|(key, _)| key == wanted).map(|(_, text)| text);
+        let is_solver = |format: Format| format.holds().metadata.contains(LEARNED_NET) && format.is_caffe();
+        if let Some(net) = text(LEARNED_NET).filter(|_| !is_solver(self.to)) {
+            let words = format!("the tensors are a solver's history (momentum), not weights; those are in {net:?}");
+            effects.push(Effect::Notice(words));
+        } else if is_solver(source.format()) && !is_solver(self.to) {
+            effects.push(Effect::Notice("the tensors are a solver's history (momentum), not weights".to_owned()));
+        }
+        if let Some(members) = text(NO_ARRAYS).filter(|_| is_bare && source.format() == Format::Npz) {
+            effects.push(Effect::Dropped(
+                format!("members of the archive that hold no array are left out: {members}").into(),
+            ));
+        }
+        let is_sparse = source.entries().iter().any(|entry| entry.sparse().is_some());
+        if is_sparse && !options.dense && !self.to.holds().sparse {
+            effects.push(Effect::Notice("sparse arrays are written in their parts; --dense expands them".to_owned()));
+        }
+        effects.into_iter().map(Change::unasked).collect()
+    }
+
     /// The metadata of the source that a new file without a receipt has no place for.
-    pub(crate) fn dropped_metadata(self, source: &Checkpoint) -> Option<Change> {
+    pub(crate) fn dropped_metadata(self, source: &Checkpoint, written: &[(String, String)]) -> Option<Change> {
         let implied = source.format().holds().implied;
         let keys = source.metadata().iter().map(|(key, _)| key);
-        let keys = keys.filter(|key| *key != KEY && !implied.contains(&&***key));
-        let kept = |key: &str| self.to.is_caffe() && self.to.holds().metadata.contains(key);
+        let keys = keys.filter(|key| *key != KEY && *key != NO_ARRAYS && !implied.contains(&&***key));
+        let is_written = |key: &str| written.iter().any(|(known, _)| known == key);
+        let kept = |key: &str| is_written(key) || self.to.is_caffe() && self.to.holds().metadata.contains(key);
         let keys: Vec<String> = keys.filter(|key| !kept(key)).cloned().collect();
         (!keys.is_empty()).then(|| Change::unasked(Effect::MetadataDropped { format: self.to, keys }))
     }

@@ -152,6 +152,11 @@ impl Transform for FcFrom {
         settings
     }
 
+    fn only_once(&self) -> Option<String> {
+        // Where the user names the tensors, it is their decision.
+        self.tensors.is_none().then(|| "permuted to channels last".to_owned())
+    }
+
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let mut notes = Vec::new();
         let net = if self.tensors.is_none() { wired(context).map_err(|misfit| vec![misfit])? } else { None };

@@ -67,6 +67,14 @@ impl Transform for Layout {
         json!({ "to": self.order(), "matrices": true })
     }
 
+    fn keeps_order(&self) -> bool {
+        *self == Self::Oihw
+    }
+
+    fn only_once(&self) -> Option<String> {
+        Some(format!("permuted to {}", self.order()))
+    }
+
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         self.planned(tensors, context, &[Role::Convolution, Role::InnerProduct])
     }

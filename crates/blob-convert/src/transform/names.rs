@@ -5,7 +5,7 @@
 mod file;
 mod torch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -38,6 +38,24 @@ impl Names {
     /// A map from old names to new ones.
     pub fn new(map: impl IntoIterator<Item = (String, String)>) -> Self {
         Self { map: map.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Whether it renames nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    pub(crate) fn read(settings: &Value) -> Option<Self> {
+        Self::deserialize(settings).ok()
+    }
+
+    /// The map from the new names to the old ones, for a file with tensors of these names; `None` if two had one name.
+    pub(crate) fn back<'n>(&self, names: impl Iterator<Item = &'n str>) -> Option<Self> {
+        let found: HashSet<&str> = names.collect();
+        let pairs = self.map.iter().filter(|(_, new)| found.contains(&***new));
+        let back: BTreeMap<String, String> = pairs.clone().map(|(old, new)| (new.clone(), old.clone())).collect();
+        (back.len() == pairs.count()).then_some(Self::new(back))
     }
 }
 
@@ -77,6 +95,6 @@ impl Transform for Names {
     }
 
     fn is_idle(&self) -> bool {
-        self.map.is_empty()
+        self.map.is_empty() && self.notes.is_empty() && self.notices.is_empty()
     }
 }

@@ -27,6 +27,10 @@ impl Transform for Rgb {
         json!({})
     }
 
+    fn only_once(&self) -> Option<String> {
+        Some("reversed to RGB".to_owned())
+    }
+
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let (first, note) = match wired(context).map_err(|misfit| vec![misfit])? {
             Some(net) => (of_net(&net, tensors)?, None),

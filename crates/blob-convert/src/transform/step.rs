@@ -44,6 +44,17 @@ pub trait Transform: fmt::Debug + Send + Sync {
     fn selection(&self) -> Option<&Selection> {
         None
     }
+
+    /// Whether it leaves tensors as they are, unless the net says that they are stored in another order.
+    fn keeps_order(&self) -> bool {
+        false
+    }
+
+    /// For a transform that must not be done to the same tensors twice, as a permutation: what they are after it, in
+    /// words that follow "it was": `permuted to hwio`. A file whose receipt lists a transform of this name is refused.
+    fn only_once(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A tensor before a transform.

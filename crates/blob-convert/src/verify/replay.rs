@@ -13,9 +13,9 @@ use serde::de::IgnoredAny;
 
 use super::{Finding, Redone, Remark, index_of};
 use crate::chain::ValueChange;
+use crate::chosen::chosen;
 use crate::done::steps;
 use crate::options::Options;
-use crate::plan::chosen;
 use crate::planned::Planned;
 use crate::receipt::{Step, parse, receipt_text};
 use crate::transform::{Bound, Choice, FixGamma, NetOrigin, Tally, Topology, Transform, known};

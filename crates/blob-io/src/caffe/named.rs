@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::caffe::message::{Layer, Message, Pair};
-use crate::error::Error;
+use crate::error::{Error, Remedy};
 use crate::format::Format;
 use crate::spec::{self, NAMED, quoted};
 
@@ -24,6 +24,10 @@ impl Message {
     ) -> Result<Self, Error> {
         let names: Vec<&str> = names.into_iter().collect();
         let refuse = |message: String| Err(spec::refuse(format.name(), message));
+        let misnamed = |message: String| {
+            let message = format!("as {format}: {message}");
+            Err(Error::Misfit { file: String::new(), message, remedy: Some(Remedy::Names) })
+        };
         let known: &[&str] = match format {
             Format::CaffeModel => &["name"],
             Format::SolverState => &["iter", "learned_net", "current_step"],
@@ -44,14 +48,14 @@ impl Message {
         match (format, &names[..]) {
             (Format::CaffeModel, _) => {
                 let name = text("name").unwrap_or_default().to_owned();
-                grouped(&names).map(|layers| Self::Net { name, layers }).or_else(refuse)
+                grouped(&names).map(|layers| Self::Net { name, layers }).or_else(misnamed)
             }
-            (Format::BlobProtoVector, _) => listed(&names).map(Self::Vector).or_else(refuse),
+            (Format::BlobProtoVector, _) => listed(&names).map(Self::Vector).or_else(misnamed),
             (Format::SolverState, _) => {
                 let (iter, current_step) = (number("iter")?, number("current_step")?);
                 let learned_net = text("learned_net").map(str::to_owned);
                 let solver = |history| Self::Solver { iter, learned_net, current_step, history };
-                listed(&names).map(solver).or_else(refuse)
+                listed(&names).map(solver).or_else(misnamed)
             }
             (Format::Datum, [_]) => Ok(Self::Datum { tensor: 0, label: number("label")? }),
             (Format::BlobProto, [_]) => Ok(Self::Blob(Pair { data: 0, diff: None })),

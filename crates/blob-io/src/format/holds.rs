@@ -2,6 +2,12 @@
 //!
 //! A reader finds in a file what these rows say at most; a writer keeps it, or somebody says that it is lost.
 
+use blob_core::DType;
+
+/// The type flags that MXNet 1.9.1 does not know (mshadow's `TypeFlag`).
+const SINCE_MXNET_2: [(DType, &str); 4] =
+    [(DType::I16, "MXNet 2.0"), (DType::U16, "MXNet 2.0"), (DType::U32, "MXNet 2.0"), (DType::U64, "MXNet 2.0")];
+
 /// What a file of a format can store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -24,9 +30,12 @@ pub struct Holds {
     pub axes: Option<usize>,
     /// How it stores bf16.
     pub bf16: Bf16,
+    /// The dtypes that only later versions of the format's own program know, and since when.
+    pub since: &'static [(DType, &'static str)],
     /// The metadata that it has a place for.
     pub metadata: Keys,
-    /// The keys of metadata that say the same of every file, such as the names of NeoML's seven axes.
+    /// The keys of metadata that say nothing of a file's own: the names of NeoML's seven axes, the framework for which
+    /// a safetensors was written.
     pub implied: &'static [&'static str],
     /// Whether it has room for a receipt: text of any length under a key of one's own.
     pub receipt: bool,
@@ -94,6 +103,7 @@ impl Holds {
         sparse: false,
         axes: None,
         bf16: Bf16::Refused,
+        since: &[],
         metadata: Keys::NONE,
         implied: &[],
         receipt: false,
@@ -110,7 +120,8 @@ impl Holds {
         Self { metadata: Keys::Only(&["iter", "learned_net", "current_step"]), ..Self::BLOB_PROTO_VECTOR };
     pub(super) const DATUM: Self =
         Self { names: Names::None, many: false, metadata: Keys::Only(&["label"]), ..Self::NAMED };
-    pub(super) const MXNET_LIST: Self = Self { nulls: true, sparse: true, bf16: Bf16::Own, ..Self::NAMED };
+    pub(super) const MXNET_LIST: Self =
+        Self { nulls: true, sparse: true, bf16: Bf16::Own, since: &SINCE_MXNET_2, ..Self::NAMED };
     pub(super) const MXNET_RECORD: Self = Self { names: Names::None, many: false, ..Self::MXNET_LIST };
     pub(super) const NEOML_BLOB: Self = Self { many: false, ..Self::NEOML };
     pub(super) const NEOML_ARRAY: Self = Self { nulls: true, ..Self::NEOML };
@@ -118,5 +129,5 @@ impl Holds {
     pub(super) const NPY: Self = Self { names: Names::None, many: false, bf16: Bf16::AsU16, ..Self::NAMED };
     pub(super) const NPZ: Self = Self { bf16: Bf16::AsU16, ..Self::CARRIER };
     pub(super) const HDF5: Self = Self::CARRIER;
-    pub(super) const SAFETENSORS: Self = Self::CARRIER;
+    pub(super) const SAFETENSORS: Self = Self { implied: &["format"], ..Self::CARRIER };
 }

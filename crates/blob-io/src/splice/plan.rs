@@ -206,7 +206,10 @@ fn rewritten(
             return None;
         }
     };
-    let mut form = splice.form.unwrap_or_else(|| change.stored.as_ref().map_or(Form::default(), |stored| stored.form));
+    // A new blob has the form of the layer's others: only NVCaffe's holds f16.
+    let mut of_layer = splice.changes.range((at.0, 0)..(at.0 + 1, 0)).map(|(_, change)| change);
+    let stored = change.stored.as_ref().or_else(|| of_layer.find_map(|other| other.stored.as_ref()));
+    let mut form = splice.form.unwrap_or_else(|| stored.map_or(Form::default(), |stored| stored.form));
     if splice.form.is_none() && shape.num_axes() > 4 {
         form.legacy = false;
     }

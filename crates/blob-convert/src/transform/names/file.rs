@@ -16,7 +16,7 @@ impl Names {
     /// use blob_convert::transform::{Names, Transform};
     ///
     /// let names = ["conv1/0", "conv1/1", "fc/0"];
-    /// assert!(!Names::from_file("conv*/0 c$1.weight\n* old.$1\n", names)?.is_idle());
+    /// assert!(!Names::from_file("conv*/0 c$1.weight\n* old.$1\n", names)?.is_empty());
     /// # Ok::<(), String>(())
     /// ```
     ///

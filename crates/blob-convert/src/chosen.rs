@@ -1,0 +1,103 @@
+//! The tensors of the source that a conversion takes, before and after its transforms, and why others are left out.
+//!
+//! `plan` decides where they go.
+
+use std::collections::HashSet;
+
+use blob_core::DType;
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Reason, Remedy, TensorSpec};
+
+use crate::chain::{Chained, chain};
+use crate::change::{Change, Effect, Place};
+use crate::options::{Options, listed_problems, refuse};
+use crate::planned::{How, LeftOut, Planned};
+
+/// Chooses the tensors and plans the transforms. A folder gets an npy file for each.
+pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> Result<Chained, Error> {
+    checkpoint.whole()?;
+    let to = if is_folder { Format::Npy } else { options.to };
+    // A missing array is an empty record in MXNet's files, and a flag in arrays of NeoML blobs.
+    let from = checkpoint.format();
+    let keeps_all = to.holds().nulls && from.holds().nulls && to.is_mxnet() == from.is_mxnet();
+    let (mut tensors, mut left_out) = (Vec::new(), Vec::new());
+    let (mut taken, mut unread) = (HashSet::new(), Vec::new());
+    let is_selected = selected(checkpoint, options)?;
+    for (index, entry) in checkpoint.entries().iter().enumerate() {
+        if !is_selected[index] {
+            // Whether it can be read does not matter: nobody asked for it.
+            left_out.push(LeftOut { name: entry.name().to_owned(), reason: "not chosen".to_owned(), is_asked: true });
+            continue;
+        }
+        if let Some(reason) = unsupported(entry) {
+            unread.push(format!("array {:?} is {reason}", entry.name()));
+            left_out.push(LeftOut { name: entry.name().to_owned(), reason, is_asked: true });
+            continue;
+        }
+        if let Some(fault) = entry.fault() {
+            return Err(refuse(checkpoint, format!("array {:?}: {fault}", entry.name())));
+        }
+        let Some(dtype) = entry.dtype() else {
+            if keeps_all {
+                continue;
+            }
+            let reason = "none: a place without an array".to_owned();
+            left_out.push(LeftOut { name: entry.name().to_owned(), reason, is_asked: false });
+            continue;
+        };
+        if options.dense && entry.sparse().is_some() && entry.kind() != Kind::Values {
+            continue;
+        }
+        tensors.push(read_entry(index, entry, dtype, options.dense, &mut taken));
+    }
+    if !unread.is_empty() && !options.skip_unsupported {
+        let message = listed_problems(unread);
+        return Err(Error::Misfit {
+            file: checkpoint.name().to_owned(),
+            message,
+            remedy: Some(Remedy::SkipUnsupported),
+        });
+    }
+    let mut chained = chain(checkpoint, (&options.transforms, &options.net), tensors)?;
+    chained.left_out.splice(0..0, left_out);
+    Place { to, is_folder }.note(checkpoint, &mut chained.tensors);
+    Ok(chained)
+}
+
+/// Whether every selection among the transforms takes an entry.
+fn selected(checkpoint: &Checkpoint, options: &Options) -> Result<Vec<bool>, Error> {
+    let mut is_selected = vec![true; checkpoint.entries().len()];
+    for selection in options.transforms.iter().filter_map(|step| step.selection()) {
+        let mut is_taken = vec![false; is_selected.len()];
+        selection.places(checkpoint)?.into_iter().for_each(|place| is_taken[place] = true);
+        is_selected.iter_mut().zip(is_taken).for_each(|(all, taken)| *all &= taken);
+    }
+    Ok(is_selected)
+}
+
+/// Why a sound array cannot be converted, in words that follow "is".
+fn unsupported(entry: &Entry) -> Option<String> {
+    match (entry.foreign_dtype(), entry.fault()) {
+        (Some(dtype), _) => Some(format!("of dtype {dtype}, which blob lists but does not load")),
+        (_, Some(fault)) if fault.reason() == Reason::Unsupported => Some(format!("not read: {fault}")),
+        _ => None,
+    }
+}
+
+/// The plan for an entry before any transform.
+fn read_entry(index: usize, entry: &Entry, dtype: DType, is_dense: bool, taken: &mut HashSet<String>) -> Planned {
+    let (mut name, shape, how) = match entry.sparse() {
+        Some(sparse) if is_dense => (sparse.name.to_string(), sparse.shape.clone(), How::Dense),
+        _ if entry.is_plain() => (entry.name().to_owned(), entry.shape().clone(), How::Copy),
+        _ => (entry.name().to_owned(), entry.shape().clone(), How::Stream),
+    };
+    // Entries have unique names; only the name of a whole sparse array can be taken already.
+    while !taken.insert(name.clone()) {
+        name = format!("{name}@{}", entry.position());
+    }
+    let changes = match how {
+        How::Stream => vec![Change::asked(Effect::Unpacked)],
+        How::Dense => vec![Change::asked(Effect::Expanded)],
+        How::Copy | How::Kept | How::Computed(_) => Vec::new(),
+    };
+    Planned { how, changes, ..Planned::new(TensorSpec::new(name, dtype, shape), index) }
+}

@@ -1,0 +1,73 @@
+//! Refuses an output that would replace what is read: a conversion that fails late must not destroy the only copy.
+//!
+//! Compares files, not paths: a link or another spelling can name the same file.
+
+use std::fs;
+use std::path::Path;
+
+use blob_io::{Checkpoint, Error, IfExists, Remedy};
+
+use crate::plan::Target;
+
+/// Refuses a target that is one of these open files, or one of their shards.
+pub(crate) fn check(sources: &[&Checkpoint], target: &Target<'_>) -> Result<(), Error> {
+    let (path, if_exists) = match *target {
+        Target::File { path, if_exists } | Target::Folder { path, if_exists } => (path, if_exists),
+        Target::Stdout => return Ok(()),
+    };
+    for source in sources {
+        check_output(Path::new(source.file()), path, if_exists)?;
+        check_shards(source, path)?;
+    }
+    Ok(())
+}
+
+/// Refuses an output that is the input itself. If existing files are replaced, refuses also a folder that contains the
+/// input, and a file in an input folder.
+///
+/// # Errors
+/// [`Error::Misfit`] or [`Error::Request`] for such an output.
+pub fn check_output(input: &Path, output: &Path, if_exists: IfExists) -> Result<(), Error> {
+    // A path that continues after a file names a member of that archive.
+    let input = input.ancestors().find(|path| path.is_file()).unwrap_or(input);
+    // A pipe has nothing to lose, and opening it would wait for its writer.
+    let is_on_disk = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
+    if !(is_on_disk(input) && is_on_disk(output)) {
+        return Ok(());
+    }
+    let refused = |file: &Path, message: String| Err(Error::Request { file: file.display().to_string(), message });
+    if same_file::is_same_file(input, output).unwrap_or(false) {
+        let message = "this is what is read, and a source is never replaced by its copy".to_owned();
+        let file = output.display().to_string();
+        return Err(Error::Misfit { file, message, remedy: Some(Remedy::OtherName) });
+    }
+    let (Ok(real_input), Ok(real_output), IfExists::Replace) =
+        (fs::canonicalize(input), fs::canonicalize(output), if_exists)
+    else {
+        return Ok(());
+    };
+    if real_input.starts_with(&real_output) {
+        return refused(input, format!("lies in {}, which would be replaced; name another folder", output.display()));
+    }
+    if real_output.starts_with(&real_input) {
+        return refused(output, format!("lies in {}, which is read; name a file outside it", input.display()));
+    }
+    Ok(())
+}
+
+/// Refuses an output that is one of the shards that are read.
+///
+/// # Errors
+/// [`Error::Misfit`] for such an output.
+pub fn check_shards(checkpoint: &Checkpoint, output: &Path) -> Result<(), Error> {
+    let index = Path::new(checkpoint.name());
+    let is_read = |shard: &String| same_file::is_same_file(index.with_file_name(shard), output).unwrap_or(false);
+    match checkpoint.shards().iter().find(|shard| is_read(shard)) {
+        None => Ok(()),
+        Some(shard) => {
+            let message = format!("this is {shard}, which is read, and a source is never replaced by its copy");
+            let file = output.display().to_string();
+            Err(Error::Misfit { file, message, remedy: Some(Remedy::OtherFolder) })
+        }
+    }
+}
