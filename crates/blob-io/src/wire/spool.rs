@@ -63,10 +63,17 @@ impl<'a> Spool<'a> {
         if let Some(file) = &mut self.file {
             return file.write_all(bytes).map_err(|e| full(self.name, e));
         }
-        self.memory.extend_from_slice(bytes);
-        match self.memory.len() >= IN_MEMORY {
-            true => self.begin_file(),
-            false => Ok(()),
+        // At the limit, a longer vector would take twice its memory.
+        let fits = self.memory.len().saturating_add(bytes.len()) <= IN_MEMORY;
+        let now = bytes.len().min(IN_MEMORY - self.memory.len());
+        self.memory.extend_from_slice(&bytes[..now]);
+        if fits && self.memory.len() < IN_MEMORY {
+            return Ok(());
+        }
+        self.begin_file()?;
+        match &mut self.file {
+            Some(file) => file.write_all(&bytes[now..]).map_err(|e| full(self.name, e)),
+            None => Ok(()),
         }
     }
 
