@@ -117,7 +117,7 @@ fn written<'a>(
     let (index, files) = plan.index().map_or((None, 1), |(index, count)| (Some(index), count as u64));
     let written = Written::new(&args.output, plan.to().name(), bytes_out, begun);
     let output = written.output.filter(|_| !args.is_unnamed);
-    Written { output, index, files, ..written.tensors(plan.tensors().len()).from_bytes(checkpoint.stored().len()) }
+    Written { output, index, files, ..written.tensors(plan.tensors().len()).of_bytes(checkpoint.stored().len()) }
 }
 
 /// The options of the conversion. Refuses options that do not apply to the output's format.

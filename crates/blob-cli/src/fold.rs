@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     let left_out = plan.left_out().iter().map(|left| left.name.clone()).collect();
     let notes = plan.notes();
     let written = Written::new(&args.output, to.name(), bytes_out, begun);
-    let written = written.tensors(plan.tensors().len()).from_bytes(checkpoint.stored().len());
+    let written = written.tensors(plan.tensors().len()).of_bytes(checkpoint.stored().len());
     let net = plan.net().cloned();
     context.print(Folded { written, net, checkpoint: &checkpoint, layers, scales, left_out, notes, refused, found })?;
     Ok(Status::Yes)

@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     let [file] = out;
     let bytes_in = sources.iter().map(|source| source.stored().len()).sum();
     let written = Written::new(&args.output, to.name(), bytes_out, begun);
-    let written = written.tensors(file.tensors.len()).from_bytes(bytes_in);
+    let written = written.tensors(file.tensors.len()).of_bytes(bytes_in);
     context.print(Merged { written, sources: &sources, bytes: file.bytes(), warnings })?;
     Ok(Status::Yes)
 }

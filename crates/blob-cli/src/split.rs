@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
     progress.end();
     let written = Written::new(&args.output, destination.to.name(), bytes_out, begun);
     let written = written.tensors(files.iter().map(|file| file.tensors.len()).sum());
-    let written = Written { files: files.len() as u64, ..written.from_bytes(checkpoint.stored().len()) };
+    let written = Written { files: files.len() as u64, ..written.of_bytes(checkpoint.stored().len()) };
     context.print(Parts { written, file: checkpoint.name(), files, warnings })?;
     Ok(Status::Yes)
 }

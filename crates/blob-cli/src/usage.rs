@@ -238,6 +238,6 @@ mod tests {
             assert!(help.is_some_and(|help| help.contains(step)), "{line}: {help:?}");
             assert_eq!((&*misuse.command, misuse.json), (command, line.contains("--json")), "{line}");
         }
-        assert_eq!(parse(words("blob ls --tabel a")).err().and_then(|m| m.text).is_some(), true);
+        assert!(parse(words("blob ls --tabel a")).err().is_some_and(|misuse| misuse.text.is_some()));
     }
 }

@@ -57,7 +57,7 @@ impl<'a> Written<'a> {
         self
     }
 
-    pub(crate) fn from_bytes(mut self, bytes_in: u64) -> Self {
+    pub(crate) fn of_bytes(mut self, bytes_in: u64) -> Self {
         self.bytes_in = Some(bytes_in);
         self
     }
@@ -152,7 +152,7 @@ mod tests {
         for (written, details, line) in [
             (base.clone().tensors(1), &[][..], r"ok a\n.npz: npz, 1 tensor, 2.00 KiB, in 20.0 ms"),
             (
-                base.clone().tensors(4).from_bytes(7),
+                base.clone().tensors(4).of_bytes(7),
                 &["x"],
                 r"ok a\n.npz: npz, 4 tensors, 7 B -> 2.00 KiB, in 20.0 ms; x",
             ),

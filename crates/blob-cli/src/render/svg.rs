@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn names_are_escaped() {
         let title = Title { name: "</text><script>a&b\"'\u{202e}".to_owned(), about: "x".to_owned() };
-        let page = page(&title, &histogram(None), &[title.name.clone()]);
+        let page = page(&title, &histogram(None), std::slice::from_ref(&title.name));
         assert!(page.contains("&lt;/text&gt;&lt;script&gt;a&amp;b&quot;&#39;\\u{202e}"), "{page}");
         assert!(!page.contains("<script"));
     }

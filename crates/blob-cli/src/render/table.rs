@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use crate::output::Terminal;
 use crate::output::width::{cut, cut_ends, width, wrap};
 use fit::{Asked, fit};
-pub(crate) use names::Cut;
+pub(crate) use names::{Cut, Names};
 
 /// A part of the table is printed once it has this many rows or bytes.
 const PART_ROWS: usize = 4096;
@@ -48,8 +48,8 @@ pub(crate) struct Table<'a, T> {
     bytes: usize,
     /// The widths in the part printed last, `None` for a dropped column; empty before the first part.
     widths: Vec<Option<CellWidth>>,
-    /// Calls a function with the names of all rows, and the widest of them.
-    names: Option<Box<dyn Fn(&mut dyn FnMut(&str)) + 'a>>,
+    /// The names of all rows, and the widest of them.
+    names: Option<Box<dyn Names + 'a>>,
     widest: usize,
     /// Where names are cut, and where they would be cut to other widths: `None` where two would look alike.
     cut: Cut,

@@ -89,7 +89,7 @@ pub(super) fn tree(
         let is_diff = named::number(spec.name.trim_start_matches('@')).is_some_and(|(_, is_diff)| is_diff);
         if form == Form::SolverState && is_diff {
             let problem = "is a diff, which Caffe's solver states in HDF5 do not have";
-            problems.add_with(&spec.name, problem.to_owned(), Some(Remedy::NoDiffs));
+            problems.add_with(&spec.name, problem, Some(Remedy::NoDiffs));
             continue;
         }
         if let Err(problem) = path(form, spec).and_then(|path| insert(&mut root, &path, Node::Tensor(tensor))) {

@@ -36,7 +36,7 @@ impl Complete {
     pub fn publish_with(
         self,
         files: Vec<Self>,
-        renamed: &dyn Fn(&[u8], &BTreeMap<String, String>) -> Option<Vec<u8>>,
+        renamed: &impl Fn(&[u8], &BTreeMap<String, String>) -> Option<Vec<u8>>,
     ) -> Result<(), Error> {
         let index = Member::new(self)?;
         let files: Vec<Member> = files.into_iter().map(Member::new).collect::<Result<_, Error>>()?;
@@ -110,7 +110,7 @@ fn add(files: Vec<Member>, index: Member) -> Result<(), Error> {
 fn replace(
     files: Vec<Member>,
     index: Member,
-    renamed: &dyn Fn(&[u8], &BTreeMap<String, String>) -> Option<Vec<u8>>,
+    renamed: &impl Fn(&[u8], &BTreeMap<String, String>) -> Option<Vec<u8>>,
 ) -> Result<(), Error> {
     // What the index names must be on the disk before the index is.
     if index.is_there() || files.iter().any(Member::is_there) {
@@ -153,7 +153,7 @@ impl Old {
     fn set_aside(
         files: &[Member],
         index: &Member,
-        renamed: &dyn Fn(&[u8], &BTreeMap<String, String>) -> Option<Vec<u8>>,
+        renamed: &impl Fn(&[u8], &BTreeMap<String, String>) -> Option<Vec<u8>>,
     ) -> Result<Option<Self>, Error> {
         let Some(text) = read(index.target()).map_err(|e| failed(&index.name, "read the old index", e))? else {
             return Ok(None);

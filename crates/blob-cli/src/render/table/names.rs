@@ -18,6 +18,18 @@ pub(crate) struct Cut {
     tail: usize,
 }
 
+/// The names of a table's rows.
+pub(crate) trait Names {
+    /// Calls a function with every name.
+    fn each(&self, call: &mut dyn FnMut(&str));
+}
+
+impl<F: Fn(&mut dyn FnMut(&str))> Names for F {
+    fn each(&self, call: &mut dyn FnMut(&str)) {
+        self(call);
+    }
+}
+
 impl Cut {
     /// The cut in the middle of names of more than `most` columns.
     pub(super) fn middle(most: usize, ascii: bool) -> Self {
@@ -25,21 +37,20 @@ impl Cut {
         Self { head: room.div_ceil(2), tail: room / 2 }
     }
 
-    /// A cut to `most` columns that leaves no two names alike; `None` if there is none. `each` calls a function with
-    /// every name.
-    pub(crate) fn distinct(each: &dyn Fn(&mut dyn FnMut(&str)), most: usize, ascii: bool) -> Option<Self> {
+    /// A cut to `most` columns that leaves no two names alike; `None` if there is none.
+    pub(crate) fn distinct(names: &dyn Names, most: usize, ascii: bool) -> Option<Self> {
         let room = most.checked_sub(width(dots(ascii)))?;
         let mut heads: Vec<usize> = (0..=TRIES).map(|step| room * step / TRIES).collect();
         heads.push(room.div_ceil(2));
         // From the middle on; the beginnings of names are more alike than their ends.
         heads.sort_by_key(|head| ((2 * head).abs_diff(room.next_multiple_of(2)), *head));
         heads.dedup();
-        heads.into_iter().map(|head| Self { head, tail: room - head }).find(|cut| cut.is_distinct(each, ascii))
+        heads.into_iter().map(|head| Self { head, tail: room - head }).find(|cut| cut.is_distinct(names, ascii))
     }
 
-    fn is_distinct(self, each: &dyn Fn(&mut dyn FnMut(&str)), ascii: bool) -> bool {
+    fn is_distinct(self, names: &dyn Names, ascii: bool) -> bool {
         let (mut seen, mut is_distinct) = (HashSet::new(), true);
-        each(&mut |name| {
+        names.each(&mut |name| {
             if is_distinct {
                 let mut hasher = DefaultHasher::new();
                 self.of(name, ascii).hash(&mut hasher);
@@ -60,7 +71,7 @@ mod tests {
     use super::*;
 
     fn shown(names: &[&str], most: usize) -> Option<Vec<String>> {
-        let cut = Cut::distinct(&|each| names.iter().for_each(|name| each(name)), most, false)?;
+        let cut = Cut::distinct(&|each: &mut dyn FnMut(&str)| names.iter().for_each(|name| each(name)), most, false)?;
         Some(names.iter().map(|name| cut.of(name, false).into_owned()).collect())
     }
 
