@@ -89,7 +89,8 @@ fn trees_of_every_depth_are_found_again() {
 fn a_solver_state_goes_to_hdf5_and_back() {
     let golden = std::fs::read(data("caffe/misc/state.solverstate")).expect("readable");
     let source = open("state.solverstate", &golden).expect("opens");
-    let copy = open("x.h5", &written(&source, None, &Options::new(Format::Hdf5)).expect("fits")).expect("opens");
+    let copy = converted(&source, "x.solverstate.h5", Format::Hdf5).expect("fits");
+    let copy = open("x.solverstate.h5", &copy).expect("opens");
     assert_eq!(copy.dialect(), "Caffe solver state");
     let counters = |file: &Checkpoint| {
         let mut counters = file.metadata().to_vec();
@@ -120,11 +121,7 @@ fn what_hdf5_cannot_hold_is_refused_with_all_names() {
     for (file, tensors, problems) in [
         ("x.h5", floats(&["a", "a/b", "ok"]), vec!["\"a/b\" lies inside another tensor"]),
         ("x.h5", floats(&["a/b", "a"]), vec!["\"a\" has the name of a group"]),
-        (
-            "x.h5",
-            floats(&["", "/a", "a//b", "./c", "d\0"]),
-            vec!["\"\" ", "\"/a\" ", "\"a//b\" ", "\"./c\" ", "\"d\\0\" "],
-        ),
+        ("x.h5", floats(&["", "/a", "a//b", "./c", "d\0"]), vec!["\"\" ", "\"/a\"", "\"a//b\"", "\"./c\"", "\"d\\0\""]),
         ("x.h5", floats(&[&deep]), vec!["has more than 32 parts"]),
         ("x.h5", floats(&many), vec!["\"/\" is a group of 3100 names, which take over 640 KiB"]),
         ("x.h5", floats(&["data/conv1/0"]), vec!["would be read as Caffe's weights"]),
@@ -180,7 +177,7 @@ fn other_values_go_into_an_hdf5_file_that_is_there() {
     for (new, said) in [
         (tensor("ip/9", DType::F32, &[7]), "\"ip/9\" is not there"),
         (tensor("ip/1", DType::F32, &[8]), "\"ip/1\" is 7 there, not 8"),
-        (tensor("ip/1", DType::F64, &[7]), "\"ip/1\" is f32 there"),
+        (tensor("ip/1", DType::F64, &[7]), "\"ip/1\" is of f32 there, not of f64"),
     ] {
         assert!(refused(new.clone(), &base).contains(said), "{}", refused(new, &base));
     }

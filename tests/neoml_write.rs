@@ -81,7 +81,7 @@ fn a_short_shape_is_aligned_as_create_tensor_does() {
     Writer::new(Format::Npy).tensor("w", &tensor).write(&npy, IfExists::Refuse).expect("written");
     let (from, to) = (npy.to_str().expect("UTF-8"), neoml.to_str().expect("UTF-8"));
     let ran = blob(&["convert", from, "-o", to, "--json"]).ok();
-    assert_eq!(ran.json()[0]["changes"][0]["changes"][0], "stored as seven axes, with ones after its 2");
+    assert_eq!(ran.json()[0]["changes"][0]["message"], "1 tensor is stored with 7 axes, ones behind their own: \"@0\"");
     let file = Checkpoint::open(&neoml).expect("opens");
     assert_eq!(file.entries()[0].shape().dims(), [2, 3, 1, 1, 1, 1, 1]);
     let (npy, mut notes) = (Checkpoint::open(&npy).expect("opens"), 0);

@@ -169,7 +169,9 @@ impl Error {
             Self::Io { source, .. } => Reason::of_io(source),
             Self::Malformed { fault, .. } | Self::LimitExceeded { fault, .. } => fault.reason(),
             Self::NotTensors { reason, .. } => *reason,
-            Self::Unsupported { .. } => Reason::Unsupported,
+            Self::Unsupported { .. } | Self::Misfit { remedy: Some(Remedy::SkipUnsupported), .. } => {
+                Reason::Unsupported
+            }
             Self::Memory { .. } => Reason::Memory,
             Self::Request { .. } | Self::Several { .. } | Self::Misfit { .. } | Self::Exists { .. } => Reason::Request,
             Self::Interrupted | Self::ReaderGone => Reason::Interrupted,

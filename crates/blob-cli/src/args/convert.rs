@@ -65,10 +65,10 @@ pub(crate) struct Convert {
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Leave out sound arrays that blob cannot convert: strings, compounds, complex numbers, float8, LZF
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) skip_unsupported: bool,
     /// Write no receipt into safetensors, npz or HDF5: nothing then proves the conversion or leads back
-    #[arg(long, conflicts_with = "sha256")]
+    #[arg(long, conflicts_with = "sha256", hide_short_help = true)]
     pub(crate) no_receipt: bool,
     /// Add the input's SHA-256 to the receipt; without a receipt, --json prints it
     #[arg(long, hide_short_help = true)]
@@ -140,23 +140,26 @@ pub(crate) struct Transforms {
     /// the option may be repeated
     #[arg(long, value_name = "[FC=]C,H,W", value_parser = fc_from_of, hide_short_help = true)]
     pub(crate) fc_from: Vec<FcFrom>,
-    /// Permute weights to the order of PyTorch (`oihw`: outputs, inputs, height, width), TensorFlow and Keras (`hwio`),
-    /// TensorFlow Lite (`ohwi`). With `hwio`, matrices of fully connected layers become inputs, outputs, and depthwise
-    /// convolutions, which only a net tells, height, width, channels, outputs per channel
+    /// Permute weights to the order of PyTorch (`oihw`), TensorFlow and Keras (`hwio`) or TensorFlow Lite (`ohwi`)
+    ///
+    /// The letters are outputs, inputs, height, width. With `hwio`, matrices of fully connected layers become inputs,
+    /// outputs, and depthwise convolutions, which only a net tells, height, width, channels, outputs per channel.
     #[arg(long, value_name = "AXES", value_parser = layout())]
     pub(crate) layout: Option<Layout>,
     /// Convert floats to this dtype, rounding each value once; integers and bools are kept
     #[arg(long, value_name = "DTYPE", value_parser = dtype())]
     pub(crate) dtype: Option<DType>,
-    /// Rename tensors: `raw` keeps the names, `torch` gives PyTorch's and implies --squeeze-legacy, --bn fold-factor
-    /// and --fix-gamma auto; or a file of lines `OLD NEW`, where `*` in OLD matches any text and `$1` in NEW is the
-    /// text that the first `*` matched
+    /// Rename tensors: `raw` keeps the names, `torch` gives PyTorch's, and a file has lines `OLD NEW`
+    ///
+    /// `torch` implies --squeeze-legacy, --bn fold-factor and --fix-gamma auto. In a file `*` in OLD matches any text,
+    /// and `$1` in NEW is the text that the first `*` matched.
     #[arg(long, value_name = "NAMES", default_value = "raw", hide_default_value = true)]
     pub(crate) names: PathBuf,
     #[command(flatten)]
     pub(crate) nets: NetFiles,
-    /// Fail if anything would be lost that no option names: values that become infinite or 0, names, metadata, arrays;
-    /// otherwise print a warning
+    /// Fail if anything would be lost that no option names; otherwise warn
+    ///
+    /// Lost are values that become infinite or 0, and names, metadata and arrays that the format cannot hold.
     #[arg(long)]
     pub(crate) strict: bool,
 }
