@@ -68,7 +68,8 @@ fn the_shards_of_an_index_are_one_file() {
     check(&open(folder.path()));
     fs::copy(folder.path().join(INDEX), folder.path().join("b.safetensors.index.json")).expect("copied");
     let error = Checkpoint::open(folder.path()).expect_err("two");
-    assert_eq!(error.reason(), Reason::Directory, "{error}");
+    assert_eq!(error.reason(), Reason::Request, "{error}");
+    assert!(error.to_string().contains("b.safetensors.index.json") && error.to_string().contains(INDEX), "{error}");
     check(&open(&folder.path().join("b.safetensors.index.json")));
 }
 

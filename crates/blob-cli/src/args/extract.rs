@@ -11,7 +11,7 @@ use super::Filter;
 #[command(before_help = "\
 Examples:
   blob extract model.caffemodel conv1/0 -o conv1.npy
-  blob extract model.caffemodel conv1 conv2 -o weights/
+  blob extract model.caffemodel 'conv*' -o weights/
   blob extract mean.binaryproto -o mean.csv
   blob extract model.params '#0' --to raw -o - | xxd | head")]
 pub(crate) struct Extract {
