@@ -39,6 +39,8 @@ fn stand_ins(folder: &Path) {
     for (name, golden) in copies {
         fs::copy(data(golden), folder.join(name)).unwrap_or_else(|e| panic!("{golden}: {e}"));
     }
+    let whole = fs::read(folder.join("net.caffemodel")).unwrap();
+    fs::write(folder.join("cut.caffemodel"), &whole[..whole.len() / 2]).unwrap();
     let layers: [(&str, &[usize]); 4] =
         [("conv1/0", &[4, 3, 3, 3]), ("conv1/1", &[4]), ("fc6/0", &[5, 50]), ("fc6/1", &[5])];
     for name in ["model.caffemodel", "old.caffemodel", "a.caffemodel"] {
