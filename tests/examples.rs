@@ -1,4 +1,5 @@
-//! Runs every example of `--help` and every command of the README's table, with stand-ins for the user's files.
+//! Runs every example of `--help` and every command of the recipes, with stand-ins for the user's files; follows the
+//! links of the pages.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use blob_core::{AnyBlob, Blob, Shape};
-use blob_io::{Format, IfExists, Writer};
+use blob_io::{Checkpoint, Format, IfExists, Writer};
 
 use crate::support::{blob, data, report, tool};
 
@@ -159,14 +160,21 @@ fn every_help_has_examples_that_run() {
     run_all("help", &lines);
 }
 
+/// A page of the repository.
+fn page(name: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)).expect(name)
+}
+
 #[test]
-fn the_commands_of_the_readmes_table_run() {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
-    let table = readme.split("## My model is stuck").nth(1).unwrap().split("\n## ").next().unwrap();
-    let spans = table.split('`').skip(1).step_by(2).filter(|span| span.starts_with("blob "));
+fn the_recipes_run() {
+    let readme = page("README.md");
+    let table = readme.split("## Recipes").nth(1).unwrap().split("\n## ").next().unwrap();
+    let spans = table.to_owned() + &page("docs/recipes.md");
+    let spans =
+        spans.split('`').skip(1).step_by(2).filter(|span| span.starts_with("blob ") && !span.contains("COMMAND"));
     // Archives, shards and NeoML's nets are tested elsewhere.
     let elsewhere = |span: &&str| ["model.tar.gz", ".index.json", ".cnnarch"].iter().any(|end| span.contains(end));
-    let lines: Vec<String> = spans
+    let lines: BTreeSet<String> = spans
         .filter(|span| !elsewhere(span))
         .map(|span| {
             let word = |word: &str| {
@@ -179,5 +187,44 @@ fn the_commands_of_the_readmes_table_run() {
         })
         .collect();
     assert!(lines.len() > 12);
-    run_all("README", &lines);
+    run_all("recipes", &lines.into_iter().collect::<Vec<_>>());
+}
+
+/// The README's Rust.
+fn front_page() -> Result<(), Box<dyn std::error::Error>> {
+    let file = Checkpoint::open("net.caffemodel")?;
+    let entry = file.entry("conv1/0").ok_or("no such tensor")?;
+    let blob = file.load(entry)?;
+    let turned = blob_ops::permute(&blob, &[0, 2, 3, 1])?;
+    Writer::new(Format::Safetensors).tensor("conv1", &turned).write("conv1.safetensors", IfExists::Refuse)?;
+    Ok(())
+}
+
+#[test]
+fn the_readmes_rust_compiles() {
+    let readme = page("README.md");
+    let block = readme.split("```rust\n").nth(1).unwrap().split("```").next().unwrap();
+    let lines = block.lines().map(|line| line.split("//").next().unwrap_or_default().trim());
+    let missing: Vec<&str> = lines.filter(|line| !include_str!("examples.rs").contains(line)).collect();
+    assert!(missing.is_empty(), "not in `front_page`: {missing:?}");
+    assert!(front_page().is_err(), "there is no net.caffemodel here");
+}
+
+#[test]
+fn every_link_of_the_pages_leads_to_a_file() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let book = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let front = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(|name| root.join(name));
+    let (mut links, mut dead) = (0, Vec::new());
+    for page in book.chain(front).filter(|path| path.extension().is_some_and(|end| end == "md")) {
+        let text = fs::read_to_string(&page).unwrap();
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        for target in targets.filter(|target| !target.is_empty() && !target.contains("://")) {
+            links += 1;
+            if !page.parent().unwrap().join(target).exists() {
+                dead.push(format!("{}: {target}", page.display()));
+            }
+        }
+    }
+    assert!(links > 30 && dead.is_empty(), "of {links} links: {dead:?}");
 }

@@ -1,6 +1,7 @@
-//! Rules 4, 5 and 14: foreign things stand behind doors. `unsafe` stands in the files that the README names, `cudarc`
-//! in two, and a `cfg` at a door: on a module or an import, on test code, or in a file that is itself the door to the
-//! machine. The lists below are those of the README's invariants; a new door is added there first.
+//! Rules 4, 5 and 14: foreign things stand behind doors. `unsafe` stands in the files that docs/architecture.md
+//! names, `cudarc` in two, and a `cfg` at a door: on a module or an import, on test code, or in a file that is
+//! itself the door to the machine. The lists below are those of that page's invariants; a new door is added there
+//! first.
 
 use super::source::{Source, has_word, is_cfg_test, next_item};
 use super::{Finding, Tree};
