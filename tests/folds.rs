@@ -69,9 +69,16 @@ fn mean_and_variance_are_divided_as_caffe_divides() {
         assert_eq!(all.len(), 2);
         let planned = plan(&source, &options, &Target::Stdout).expect("plans");
         let left_out: Vec<(&str, &str)> = planned.left_out().iter().map(|left| (&*left.name, &*left.reason)).collect();
-        assert_eq!(left_out, [("bn/2", "bn/0 and bn/1 are divided by it")]);
+        let (reason, note) = match factor == 0.0 {
+            true => (
+                "bn/0 and bn/1 become 0, as it is 0",
+                "bn: factor 0: mean and variance of 1 layer become 0, as Caffe takes them: \"bn/2\"",
+            ),
+            false => ("bn/0 and bn/1 are divided by it", "bn: mean and variance of 1 layer divided by their factor"),
+        };
+        assert_eq!(left_out, [("bn/2", reason)]);
         assert!(planned.left_out()[0].is_asked);
-        assert_eq!(planned.notes(), ["bn: mean and variance of 1 layer divided by their factor"]);
+        assert_eq!(planned.notes(), [note]);
     }
     let source = file(Format::Npz, &[("bn/0", &[1], &[1.0]), ("bn/1", &[1], &[1.0]), ("bn/2", &[2], &[1.0, 1.0])]);
     let net = net(r#"layer { name: "bn" type: "BatchNorm" bottom: "x" top: "x" }"#);

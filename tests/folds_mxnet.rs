@@ -1,25 +1,33 @@
 //! Folds and fixed gammas in MXNet's symbols: every kind of BatchNorm, and weights that other nodes read.
 
-use blob_convert::Options;
-use blob_convert::transform::{Bound, FixGamma, Fold};
+use std::sync::Arc;
+
+use blob_convert::transform::{Bound, FixGamma, Fold, Topology};
+use blob_convert::{Options, Target, plan};
 use blob_io::Format;
 use blob_io::mxnet::Symbol;
+
+use serde_json::{Value, json};
 
 use crate::folds::{SAFETENSORS, file, run, value};
 
 /// A symbol as MXNet 1.9.1 writes it: a convolution, a BatchNorm of this type, and these nodes.
 fn symbol(norm: &str, more: &str) -> Symbol {
+    let text = symbol_text(norm, more);
+    Symbol::from_bytes("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn symbol_text(norm: &str, more: &str) -> String {
     let variable = |name: &str| format!(r#"{{"op": "null", "name": "{name}", "inputs": []}}, "#);
     let variables: String =
         ["data", "c_weight", "c_bias", "b_gamma", "b_beta", "b_moving_mean", "b_moving_var"].map(variable).concat();
-    let text = format!(
+    format!(
         r#"{{"nodes": [{variables}
             {{"op": "Convolution", "name": "c", "attrs": {{"kernel": "(1, 1)", "num_filter": "2"}},
               "inputs": [[0, 0, 0], [1, 0, 0], [2, 0, 0]]}},
             {{"op": "{norm}", "name": "b", "inputs": [[7, 0, 0], [3, 0, 0], [4, 0, 0], [5, 0, 1], [6, 0, 1]]}}
             {more}], "heads": [[8, 0, 0]]}}"#
-    );
-    Symbol::from_bytes("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
+    )
 }
 
 /// The tensors of `symbol`, with the names of MXNet's list.
@@ -70,4 +78,105 @@ fn a_weight_that_another_operator_reads_is_not_folded_into() {
         &source,
     ));
     assert_eq!((fold.count(), refused.len()), (1, 0));
+}
+
+#[test]
+fn what_is_stored_as_the_framework_takes_it_is_not_told() {
+    for (gamma, is_told) in [([1.0, 1.0], false), ([1.0, 2.0], true)] {
+        let mut tensors = OF_SYMBOL;
+        tensors[2].2 = &gamma;
+        let source = file(Format::MxnetList, &tensors);
+        let net = Topology::symbol("net-symbol.json", symbol_text("BatchNorm", "").as_bytes()).expect("a symbol");
+        let options = Options::new(SAFETENSORS).follow(Arc::new(net));
+        let plan = plan(&source, &options, &Target::Stdout).expect("plans");
+        let changes = plan.changes();
+        let told = changes.iter().find(|group| group.change.effect.name() == "taken-otherwise");
+        assert_eq!(told.map(|group| &*group.tensors), is_told.then_some(&["arg:b_gamma".to_owned()][..]));
+        assert!(changes.iter().all(|group| !group.change.is_loss()), "--strict takes it");
+    }
+}
+
+/// The text of a new symbol, or why there is none.
+fn rewritten(text: &str) -> Result<String, String> {
+    let source = file(Format::MxnetList, &OF_SYMBOL);
+    let symbol = Symbol::from_bytes("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+    let (fold, refused) = Fold::of(&Bound::new(&symbol.net, &source));
+    assert_eq!((fold.count(), refused.len()), (1, 0), "{refused:?}");
+    fold.symbol(text.as_bytes())
+}
+
+#[test]
+fn a_symbol_is_written_anew_or_left_alone() {
+    let sound = symbol_text("BatchNorm", "");
+    let text = rewritten(&sound).unwrap_or_else(|why| panic!("{why}"));
+    let net = Symbol::from_bytes("new", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+    let variables: Vec<&str> = net.variables.iter().map(|variable| &*variable.name).collect();
+    assert_eq!(variables, ["data", "c_weight", "c_bias"]);
+    assert_eq!(
+        (net.net.layers().len(), net.net.uses(net.net.layers()[0].tops[0])),
+        (1, 1),
+        "the output is the convolution's"
+    );
+    // Whatever reads the normalisation reads the convolution.
+    let relu = symbol_text("BatchNorm", r#", {"op": "relu", "name": "r", "inputs": [[8, 0, 0]]}"#);
+    let text = rewritten(&relu.replace(r#""heads": [[8, 0, 0]]"#, r#""heads": [[9, 0, 0]]"#));
+    let net = Symbol::from_bytes("new", text.expect("rewritten").as_bytes()).expect("a net").net;
+    assert_eq!(net.layers()[1].bottoms, net.layers()[0].tops);
+
+    let mean = r#", {"op": "sum", "name": "s", "inputs": [[8, 1, 0]]}"#;
+    let two = |text: &str| text.replace(r#""heads": [[8, 0, 0]]"#, r#""heads": [[8, 0, 0], [9, 0, 0]]"#);
+    let refusals = [
+        (two(&symbol_text("BatchNorm", mean)), "has a node that reads the mean or the variance of one that is folded"),
+        (
+            two(&symbol_text("BatchNorm", r#", {"op": "zeros_like", "name": "b", "inputs": [[0, 0, 0]]}"#)),
+            "has no single node \"b\"",
+        ),
+        (
+            sound.replace(r#""heads": [[8, 0, 0]]"#, r#""heads": [[80, 0, 0]]"#),
+            "has an output of a node that is not there",
+        ),
+    ];
+    for (text, why) in refusals {
+        let refused = rewritten(&text).expect_err("left alone");
+        assert!(refused.starts_with(why), "{refused}");
+    }
+}
+
+/// MXNet 1.9.1, 0.9 and 0.8 keep attributes under other keys, and 0.8 has edges of two numbers.
+#[test]
+fn symbols_of_every_generation_get_a_bias() {
+    let tensors: Vec<_> = OF_SYMBOL.into_iter().filter(|(name, ..)| *name != "arg:c_bias").collect();
+    let source = file(Format::MxnetList, &tensors);
+    let newest = symbol_text("BatchNorm", "")
+        .replace(r#""num_filter": "2"}"#, r#""num_filter": "2", "no_bias": "True"}"#)
+        .replace("[1, 0, 0], [2, 0, 0]]", "[1, 0, 0]]")
+        .replace("c_bias", "unused");
+    let oldest = newest
+        .replace("0, 0]", "0]")
+        .replace("0, 1]", "0]")
+        .replace("[5, 0], [6, 0]", "")
+        .replace("[4, 0], ]", "[4, 0]]");
+    for (key, text) in [("attrs", &newest), ("attr", &newest), ("param", &oldest)] {
+        let text = text.replace("attrs", key);
+        let symbol = Symbol::from_bytes("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let (fold, refused) = Fold::of(&Bound::new(&symbol.net, &source));
+        assert_eq!(fold.count(), 1, "{refused:?}");
+        let new = fold.symbol(text.as_bytes()).unwrap_or_else(|why| panic!("{key}: {why}"));
+        let graph: Value = serde_json::from_str(&new).expect("JSON");
+        let names: Vec<&str> =
+            graph["nodes"].as_array().unwrap().iter().map(|node| node["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["data", "c_weight", "c_bias", "c"], "{key}");
+        assert_eq!((&graph["nodes"][3][key]["no_bias"], &graph["arg_nodes"]), (&json!("False"), &json!([0, 1, 2])));
+        let edges =
+            if key == "param" { json!([[0, 0], [1, 0], [2, 0]]) } else { json!([[0, 0, 0], [1, 0, 0], [2, 0, 0]]) };
+        assert_eq!(graph["nodes"][3]["inputs"], edges);
+        // The file made by the same fold has what the symbol wants.
+        let all = run(&source, &Options::new(SAFETENSORS).transform(fold));
+        assert_eq!(all.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["arg:c_weight", "arg:c_bias"]);
+        // A bias of that name that something else uses.
+        let taken = text.replace("unused", "c_bias");
+        let symbol = Symbol::from_bytes("net-symbol.json", taken.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let (fold, _) = Fold::of(&Bound::new(&symbol.net, &source));
+        assert_eq!(fold.symbol(taken.as_bytes()), Err("has a \"c_bias\" already".to_owned()));
+    }
 }

@@ -196,6 +196,8 @@ def forward(work, side, source, extension, seed):
         reasons = [work.convert(path(source), path(".folded.raw.npz"), *net, command="fold"), *(work.convert(*step) for step in steps)]
         if side == "forward_opencv":
             reasons.append(work.convert(path(extension), path(".folded" + extension), *net, command="fold"))
+        if side == "forward_mxnet":
+            reasons.append(work.convert(path(source), path(".refolded.params"), *net, command="fold"))
         refused.update({key: reason for reason in reasons if reason})
     found = work.ask(side, "read", *(os.path.join(folder, key + extension) for key in wanted if key not in refused))
     return compare(wanted, found, refused)

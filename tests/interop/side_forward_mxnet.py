@@ -1,11 +1,12 @@
-"""What MXNet computes with a net, and NumPy with the same weights under PyTorch's names, and with its BatchNorms folded."""
+"""What MXNet computes with a net, and with the folded net and its new symbol; and NumPy with the same weights under PyTorch's names,
+and with its BatchNorms folded."""
 import os
 
 import mxnet as mx
 import numpy as np
 
 import common
-from modules import forward
+from modules import forward, verdict
 
 
 def write(folder, random, count):
@@ -25,21 +26,30 @@ def write(folder, random, count):
         auxiliary = {n: normal(s) if "mean" in n else mx.nd.abs(normal(s)) + 0.2 for n, s in zip(net.list_auxiliary_states(), states)}
         mx.model.save_checkpoint(os.path.join(folder, "%03d" % index), 0, net, arguments, auxiliary)
         os.rename(os.path.join(folder, "%03d-0000.params" % index), os.path.join(folder, "%03d.params" % index))
-        made["%03d" % index] = {"torch": "equal", "folded": "equal", "eps": "equal"}
+        made["%03d" % index] = {"torch": "equal", "folded": "equal", "eps": "equal", "refolded": "equal"}
     return made
+
+
+def computed(stem, path, data):
+    """What MXNet computes with a net."""
+    net, stored = mx.sym.load(stem + "-symbol.json"), mx.nd.load(path)
+    pick = lambda kind: {name[4:]: array for name, array in stored.items() if name.startswith(kind)}
+    assert sorted(pick("arg:")) == sorted(set(net.list_arguments()) - {"data"}), path
+    assert sorted(pick("aux:")) == sorted(net.list_auxiliary_states()), path
+    bound = net.bind(mx.cpu(), {**pick("arg:"), "data": mx.nd.array(data)}, aux_states=pick("aux:"))
+    return bound.forward(is_train=False)[0].asnumpy()
 
 
 def read(path):
     stem = path.rsplit(".", 1)[0]
-    net = mx.sym.load(stem + "-symbol.json")
-    stored = mx.nd.load(path)
-    pick = lambda kind: {name[4:]: array for name, array in stored.items() if name.startswith(kind)}
-    arguments, attributes = pick("arg:"), net.attr_dict()
+    attributes = mx.sym.load(stem + "-symbol.json").attr_dict()
     groups = int(attributes["conv"].get("num_group", 1))
     eps = [float(attributes.get(name, {}).get("eps", 1e-3)) for name in ("bn1", "bn2")]
-    data = np.random.default_rng(0).standard_normal((1, groups * arguments["conv_weight"].shape[1], 7, 7)).astype("float32")
-    bound = net.bind(mx.cpu(), {**arguments, "data": mx.nd.array(data)}, aux_states=pick("aux:"))
-    return forward(stem, data, groups, eps, bound.forward(is_train=False)[0].asnumpy())
+    inputs = groups * mx.nd.load(path)["arg:conv_weight"].shape[1]
+    data = np.random.default_rng(0).standard_normal((1, inputs, 7, 7)).astype("float32")
+    theirs = computed(stem, path, data)
+    refolded = stem + ".refolded"
+    return {"refolded": verdict(computed(refolded, refolded + ".params", data), theirs), **forward(stem, data, groups, eps, theirs)}
 
 
 common.main(write, read)

@@ -1,5 +1,7 @@
 //! `blob fold`: folds BatchNorms into the layers before them. `blob_convert` decides which ones can be folded.
 
+mod symbol;
+
 use std::io::Write;
 
 use blob_convert::transform::{Amount, Fold as Folding, Found, NetOrigin, Refusal, RefusalKind};
@@ -15,11 +17,15 @@ use crate::net;
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::output::sink::{Content, check_stdout, is_stdout};
+use crate::output::sink::{Content, Sink, check_stdout, is_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::regroup::format_of;
 use crate::render::Text;
 use crate::units;
+use symbol::NewSymbol;
+
+/// What helps where layers are in some phases of the net only.
+const TESTED_NET: &str = "name the net as it is used after training: --net deploy.prototxt";
 
 /// At most this many other layers that are refused for one reason are named.
 const MAX_LISTED: usize = 5;
@@ -34,12 +40,19 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
         let message = format!("{}: the types of its layers are not known", checkpoint.name());
         return Err(Failure::new(message).help("name the net: --net deploy.prototxt, or --symbol net-symbol.json"));
     };
-    let (fold, refused) = Folding::of(&net::bound(net.net(), &checkpoint)?);
+    let (mut fold, refused) = Folding::of(&net::bound(net.net(), &checkpoint)?);
     let (layers, scales) = (fold.count(), fold.scales());
     if layers == 0 {
         return Err(nothing_to_fold(&checkpoint, &refused));
     }
     by_reason(&refused).iter().for_each(|refused| context.terminal.warning(refused));
+    if has_phases(&refused) {
+        context.terminal.note(format!("help: {TESTED_NET}"));
+    }
+    let symbol = NewSymbol::of(&net, &fold, args, context)?;
+    if symbol.is_some() {
+        fold = fold.described();
+    }
     check_stdout(&args.output, Content::Binary, args.dry_run, context)?;
     let target = if is_stdout(&args.output) { Target::Stdout } else { Target::File { path: &args.output, if_exists } };
     let options = Options::new(to).with(|o| o.anew = true).follow(net);
@@ -53,9 +66,11 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
         plan.check(&Silent)?;
         (Vec::new(), plan.output_len())
     } else {
+        let beside = symbol.as_ref().map(|symbol| symbol.begin(args)).transpose()?;
         let progress = Progress::begin(&context.terminal, checkpoint.file_len());
         let done = plan.run(&progress)?;
         progress.end();
+        beside.map(Sink::finish).transpose()?;
         done.changes().iter().for_each(|lost| context.terminal.warning(lost));
         (done.found, done.bytes_out)
     };
@@ -64,7 +79,18 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     let written = Written::new(&args.output, to.name(), bytes_out, begun);
     let written = written.tensors(plan.tensors().len()).of_bytes(checkpoint.stored().len());
     let net = plan.net().cloned();
-    context.print(Folded { written, net, checkpoint: &checkpoint, layers, scales, left_out, notes, refused, found })?;
+    context.print(Folded {
+        written,
+        net,
+        symbol,
+        checkpoint: &checkpoint,
+        layers,
+        scales,
+        left_out,
+        notes,
+        refused,
+        found,
+    })?;
     Ok(Status::Yes)
 }
 
@@ -75,10 +101,12 @@ fn nothing_to_fold(checkpoint: &Checkpoint, refused: &[Refusal]) -> Failure {
         return Failure::new(format!("{file}: its net has no BatchNorm, nor a Scale alone"));
     }
     let failure = Failure::new(format!("{file}: no BatchNorm can be folded: {}", by_reason(refused).join("; ")));
-    match refused.iter().any(|refusal| refusal.kind == RefusalKind::Phase) {
-        true => failure.help("name the net as it is used after training: --net deploy.prototxt"),
-        false => failure,
-    }
+    if has_phases(refused) { failure.help(TESTED_NET) } else { failure }
+}
+
+/// Whether the net is one for training.
+fn has_phases(refused: &[Refusal]) -> bool {
+    refused.iter().any(|refusal| refusal.kind == RefusalKind::Phase)
 }
 
 /// Whether two refusals differ in names only.
@@ -111,6 +139,8 @@ pub(crate) struct Folded<'a> {
     written: Written<'a>,
     checkpoint: &'a Checkpoint,
     net: Option<NetOrigin>,
+    /// The new symbol of a net of MXNet's.
+    symbol: Option<NewSymbol>,
     layers: usize,
     /// The number of these layers that are a Scale without a BatchNorm.
     scales: usize,
@@ -145,6 +175,9 @@ impl Text for Folded<'_> {
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let layers: Vec<String> = counts.map(|(count, what)| units::plural(*count as u64, what)).collect();
         terminal.written(&self.written, &[format!("{} folded", layers.join(" and "))]);
+        if let Some(symbol) = &self.symbol {
+            terminal.note(symbol.said(self.written.took.is_none()));
+        }
         if let Some((name, value)) = self.largest_change() {
             terminal.note(format!("the largest change of a weight is {value:.4} in {}", terminal.name(name)));
         }
@@ -167,6 +200,9 @@ impl Fields for Folded<'_> {
             }),
             nullable("net", Type::Object(properties::<NetOrigin>), "the net that was followed", |f| {
                 f.net.as_ref().map_or(Value::Null, json::value)
+            }),
+            nullable("symbol", Type::String, "the new symbol of MXNet's, without the layers that were folded", |f| {
+                json!(f.symbol.as_ref().map(|symbol| symbol.path.to_string_lossy()))
             }),
             field("left_out", STRINGS, "the tensors that were folded into others", |f| json!(f.left_out)),
             field("refused", Type::Array(&Type::Object(properties::<Refusal>)), "what was not folded", |f| {

@@ -1,11 +1,14 @@
 //! `blob info`: prints a summary of a file, from its headers; of a mean image also the means of its channels.
 
+mod mean;
+
 use std::io::Write;
 
-use blob_convert::stats::measure_channels;
-use blob_convert::{Origin, RECEIPT_KEY, Silent};
+use blob_convert::change::Group;
+use blob_convert::transform::ignored;
+use blob_convert::{Origin, RECEIPT_KEY};
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Format, Kind};
+use blob_io::{Checkpoint, Entry, Kind};
 use serde_json::{Value, json};
 
 use crate::args::Info;
@@ -20,12 +23,10 @@ use crate::output::width::{cut, width, wrap};
 use crate::output::{Out, Terminal};
 use crate::render::Text;
 use crate::units;
+use mean::mean_values;
 
 /// At most this many names, warnings or metadata are printed; the others are counted.
 const MAX_SHOWN: usize = 12;
-
-/// The bytes of the largest mean image that is read.
-const LARGEST_IMAGE: u64 = 64 << 20;
 
 /// At most this many warnings and errors are in the JSON.
 const MAX_IN_JSON: usize = 20;
@@ -68,6 +69,8 @@ pub(crate) struct Facts<'a> {
     largest: Option<&'a Entry>,
     /// The means of a mean image's channels, for the `transform_param` of a net.
     mean_values: Option<Vec<f64>>,
+    /// The values that the file's own framework does not take as they are stored.
+    ignored: Vec<Group>,
 }
 
 impl Text for Facts<'_> {
@@ -115,10 +118,10 @@ impl Text for Facts<'_> {
         if checkpoint.whole().is_err() {
             line("warning", "the file breaks off behind these tensors".to_owned())?;
         }
-        for warning in file_warnings(checkpoint).take(MAX_SHOWN) {
+        for warning in self.warnings().take(MAX_SHOWN) {
             line("warning", terminal.text(&warning).into_owned())?;
         }
-        let more = file_warnings(checkpoint).skip(MAX_SHOWN).count() as u64;
+        let more = self.warnings().skip(MAX_SHOWN).count() as u64;
         if more > 0 {
             line("", format!("and {} more", units::grouped(more)))?;
         }
@@ -149,7 +152,13 @@ impl<'a> Facts<'a> {
             sparse: count(&|e| e.kind() == Kind::Values),
             largest: entries.iter().rev().max_by_key(|e| e.byte_len()).filter(|e| e.byte_len() > 0),
             mean_values: mean_values(checkpoint),
+            ignored: ignored(checkpoint, None),
         }
+    }
+
+    /// The warnings about the file, its arrays, and values that do not count.
+    fn warnings(&self) -> impl Iterator<Item = String> {
+        self.ignored.iter().map(ToString::to_string).chain(file_warnings(self.checkpoint))
     }
 
     fn tensors_text(&self) -> String {
@@ -225,9 +234,9 @@ impl Fields for Facts<'_> {
                 receipt.filter(Value::is_object).unwrap_or(Value::Null)
             }),
             field("warnings", STRINGS, "what is odd, the first 20", |f| {
-                file_warnings(f.checkpoint).take(MAX_IN_JSON).collect()
+                f.warnings().take(MAX_IN_JSON).map(Value::String).collect()
             }),
-            field("warning_count", Type::Integer, "how many there are", |f| json!(file_warnings(f.checkpoint).count())),
+            field("warning_count", Type::Integer, "how many there are", |f| json!(f.warnings().count())),
             field("errors", errors, "why arrays cannot be read, the first 20", |f| errors_of(f.checkpoint)),
             field("bytes_read", Type::Integer, "how much of it was read so far", |f| json!(bytes_read(f.checkpoint))),
         ]
@@ -262,22 +271,6 @@ fn foreign_dtypes(entries: &[Entry]) -> Vec<(&str, u64)> {
     }
     found.extend((other > 0).then_some(("other", other)));
     found
-}
-
-/// The means of the channels of a mean image: a BlobProto of one, three or four channels, which Caffe subtracts from
-/// images. `None` for any other file, and for one that cannot be read.
-fn mean_values(checkpoint: &Checkpoint) -> Option<Vec<f64>> {
-    let ([image], Format::BlobProto) = (checkpoint.entries(), checkpoint.format()) else { return None };
-    let (axis, sides) = match image.shape().dims() {
-        [1, 1 | 3 | 4, sides @ ..] if sides.len() == 2 => (1, sides),
-        [1 | 3 | 4, sides @ ..] if sides.len() == 2 => (0, sides),
-        _ => return None,
-    };
-    if image.byte_len() > LARGEST_IMAGE || sides.iter().any(|side| *side < 2) {
-        return None;
-    }
-    let channels = measure_channels(checkpoint, image, axis, None, &Silent).ok()?;
-    channels.iter().map(|channel| channel.stats.mean).collect()
 }
 
 /// The problems of the first broken arrays.

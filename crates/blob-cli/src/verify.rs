@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blob_convert::digest::{Algorithm, Subject, digest};
-use blob_convert::transform::Topology;
+use blob_convert::transform::{Topology, ignored};
 use blob_convert::{RECEIPT_KEY, verify};
 use blob_core::DType;
 use blob_io::mxnet::Symbol;
@@ -154,6 +154,8 @@ fn checks(
             false => report.note(warning),
         }
     }
+    let net = others.net.as_deref();
+    ignored(checkpoint, net).iter().for_each(|ignored| report.note(ignored.to_string()));
     verify::claims(checkpoint, &mut |remark| report.remark(remark));
     let written = verify::receipt(checkpoint, &progress, &mut |finding| {
         report.finding(Line::from(finding));

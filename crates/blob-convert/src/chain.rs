@@ -10,7 +10,7 @@ use blob_io::{Checkpoint, Error, TensorSpec};
 use crate::change::{Change, Effect};
 use crate::options::refuse_first;
 use crate::planned::{Computed, How, LeftOut, Planned};
-use crate::transform::{Choice, Context, Followed, Made, NetOrigin, Outcome, Spec, Transform, Values};
+use crate::transform::{Context, Followed, Made, NetOrigin, Outcome, Spec, Transform, Values};
 
 /// How often the source's tensors may be read to compute one tensor. Ours need about ten; without a bound, a receipt
 /// could nest steps that each read the one before twice.
@@ -44,7 +44,8 @@ pub(crate) struct ValueChange {
 /// Plans the transforms, each on the outcome of those before it.
 pub(crate) fn chain(
     checkpoint: &Checkpoint,
-    (steps, net): (&[Arc<dyn Transform>], &Choice),
+    steps: &[Arc<dyn Transform>],
+    followed: &Followed<'_>,
     tensors: Vec<Planned>,
 ) -> Result<Chained, Error> {
     let mut chained = Chained {
@@ -55,11 +56,10 @@ pub(crate) fn chain(
         value_changes: Vec::new(),
         net: None,
     };
-    let followed = Followed::new(checkpoint, net);
     for step in steps {
         let specs: Vec<Spec<'_>> = chained.tensors.iter().map(|tensor| spec(checkpoint, tensor)).collect();
         let outcome = step
-            .plan(&specs, &Context::new(checkpoint, &followed))
+            .plan(&specs, &Context::new(checkpoint, followed))
             .map_err(|misfits| refused(checkpoint, &**step, misfits.iter().map(ToString::to_string).collect()))?;
         let mut problems = problems(&outcome, &specs);
         if problems.is_empty() {

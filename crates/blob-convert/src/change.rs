@@ -97,6 +97,11 @@ pub enum Effect {
         /// The first version that knows it: `MXNet 2.0`.
         since: &'static str,
     },
+    /// The framework of the source computes with other values than are stored, in words.
+    TakenOtherwise {
+        /// Which ones, and why.
+        words: Cow<'static, str>,
+    },
     /// The tensor is not written; it is called by its name in the source.
     LeftOut {
         /// Why, in words.
@@ -181,6 +186,7 @@ impl Effect {
             Self::NameLost { .. } => ("name-lost", Loss),
             Self::NameEncoded { .. } => ("name-encoded", Change),
             Self::NewDtype { .. } => ("new-dtype", Change),
+            Self::TakenOtherwise { .. } => ("taken-otherwise", Change),
             Self::LeftOut { .. } => ("left-out", Loss),
             Self::Infinite { .. } => ("became-infinite", Loss),
             Self::Zeroed { .. } => ("became-zero", Loss),
@@ -236,6 +242,7 @@ impl fmt::Display for Change {
             | Effect::Infinite { words }
             | Effect::Zeroed { words }
             | Effect::Lost { words }
+            | Effect::TakenOtherwise { words }
             | Effect::Dropped(words)
             | Effect::WayBack { why: words } => f.write_str(words),
             Effect::Renamed { was } => write!(f, "was {was:?}"),

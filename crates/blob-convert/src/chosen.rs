@@ -2,7 +2,7 @@
 //!
 //! `plan` decides where they go.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Reason, Remedy, TensorSpec};
@@ -11,6 +11,8 @@ use crate::chain::{Chained, chain};
 use crate::change::{Change, Effect, Place};
 use crate::options::{Options, listed_problems, refuse};
 use crate::planned::{How, LeftOut, Planned};
+use crate::transform::ignored::{find, may_have_norms};
+use crate::transform::{Choice, Followed};
 
 /// Chooses the tensors and plans the transforms. A folder gets an npy file for each.
 pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> Result<Chained, Error> {
@@ -57,10 +59,37 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
             remedy: Some(Remedy::SkipUnsupported),
         });
     }
-    let mut chained = chain(checkpoint, (&options.transforms, &options.net), tensors)?;
+    let followed = Followed::new(checkpoint, &options.net);
+    let mut chained = chain(checkpoint, &options.transforms, &followed, tensors)?;
     chained.left_out.splice(0..0, left_out);
+    note_ignored(&followed, (checkpoint, to), options, &mut chained.tensors);
     Place { to, is_folder }.note(checkpoint, &mut chained.tensors);
     Ok(chained)
+}
+
+/// Notes on tensors that the source's own framework does not take as they are stored, where a reader of the output
+/// would.
+fn note_ignored(
+    followed: &Followed<'_>,
+    (from, to): (&Checkpoint, Format),
+    options: &Options,
+    tensors: &mut [Planned],
+) {
+    let is_told = match options.net {
+        Choice::Found => may_have_norms(from),
+        Choice::Given(_) => true,
+        Choice::Recorded(..) => false,
+    };
+    // Where the net cannot be read, a transform that needs it has said so.
+    let Some(Ok(Some(net))) = (is_told && to != from.format()).then(|| followed.get()) else { return };
+    let stored = tensors.iter().enumerate().filter(|(_, tensor)| !matches!(tensor.how, How::Computed(_)));
+    let places: HashMap<&str, usize> =
+        stored.map(|(place, tensor)| (from.entries()[tensor.entry].name(), place)).collect();
+    for ignored in find(from, net.net()).into_iter().filter(|ignored| !ignored.why.is_known_to(to)) {
+        if let Some(place) = ignored.names.iter().find_map(|name| places.get(name)) {
+            tensors[*place].changes.push(ignored.why.change());
+        }
+    }
 }
 
 /// Whether every selection among the transforms takes an entry.

@@ -11,7 +11,7 @@ use super::format;
 /// A Scale without a BatchNorm is folded too. Only layers that leave the net's results unchanged are folded; the others
 /// are listed with the reason. The net's layers are read from the .caffemodel itself, a prototxt, or MXNet's symbol.
 /// OUT is a new file without the folded tensors; a layer without a bias gets one. The folded layers are removed from a
-/// .caffemodel; a prototxt must be edited by hand.
+/// .caffemodel; MXNet's symbol is written anew beside OUT, OUT-symbol.json; a prototxt must be edited by hand.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -30,7 +30,7 @@ pub(crate) struct Fold {
     pub(crate) to: Option<Format>,
     #[command(flatten)]
     pub(crate) nets: NetFiles,
-    /// Replace OUT if it exists; FILE itself is never replaced
+    /// Replace OUT and its symbol if they exist; FILE itself and its symbol are never replaced
     #[arg(long)]
     pub(crate) force: bool,
     /// Print what would be folded without writing anything

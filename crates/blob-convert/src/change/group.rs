@@ -74,9 +74,11 @@ fn detail(change: &Change) -> Cow<'_, str> {
         Effect::OtherDtype { was, to } => Cow::Owned(format!("{was} {to}")),
         Effect::NewDtype { dtype, .. } => Cow::Borrowed(dtype.name()),
         Effect::LeftOut { reason } if !change.is_asked => Cow::Borrowed(reason),
-        Effect::Infinite { words } | Effect::Zeroed { words } | Effect::Lost { words } | Effect::Dropped(words) => {
-            Cow::Borrowed(words)
-        }
+        Effect::Infinite { words }
+        | Effect::Zeroed { words }
+        | Effect::Lost { words }
+        | Effect::TakenOtherwise { words }
+        | Effect::Dropped(words) => Cow::Borrowed(words),
         Effect::WayBack { why } => Cow::Borrowed(why),
         Effect::Followed { net } => Cow::Borrowed(net),
         Effect::Notice(text) | Effect::Remark(text) => Cow::Borrowed(text),
@@ -164,6 +166,7 @@ impl fmt::Display for Group {
                 let words = words.strip_prefix("values ").unwrap_or(words);
                 write!(f, "{} in {count} {words}: {named}", self.value_count())
             }
+            Effect::TakenOtherwise { words } => write!(f, "{words}: {count}: {named}"),
             Effect::MetadataDropped { format, keys } => {
                 write!(f, "metadata left out, for which {} has no place: {}", format.name(), listed(keys))
             }

@@ -10,10 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bound::{Bound, listed};
+use super::ignored::is_zero;
 use super::small::{Ones, Places, data, layers, ready, write};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 use super::tally::Amount;
 use super::values::{Compute, Inputs, Stream};
+use crate::change;
 
 /// Divides the means and variances of Caffe's BatchNorm layers by their factors.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -64,10 +66,10 @@ impl Transform for BatchNorm {
         json!(self)
     }
 
-    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+    fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
         let mut divided = vec![None; tensors.len()];
-        let mut left_out = Vec::new();
+        let (mut left_out, mut zeroed) = (Vec::new(), Vec::new());
         let mut misfits = Vec::new();
         for norm in &self.layers {
             let (Some(mean), Some(variance), Some(factor)) =
@@ -81,26 +83,31 @@ impl Transform for BatchNorm {
                     format!("is {}, and a factor is one value", tensors[factor].tensor.shape),
                 ));
             }
+            let is_zero = is_zero(context.checkpoint(), tensors[factor].entry.name());
             for place in [mean, variance] {
                 if !tensors[place].tensor.dtype.is_float() {
                     misfits.push(Misfit::new(&tensors[place].tensor.name, "has no floats to be divided"));
                 }
-                divided[place] = Some(factor);
+                divided[place] = Some((factor, is_zero));
             }
-            left_out.push((factor, format!("{} and {} are divided by it", norm.mean, norm.variance)));
+            zeroed.extend(is_zero.then(|| norm.factor.clone()));
+            let by = if is_zero { "become 0, as it is 0" } else { "are divided by it" };
+            left_out.push((factor, format!("{} and {} {by}", norm.mean, norm.variance)));
         }
         if !misfits.is_empty() {
             return Err(misfits);
         }
-        let count = left_out.len();
+        let count = left_out.len() - zeroed.len();
         let mut is_kept = vec![true; tensors.len()];
         left_out.iter().for_each(|(factor, _)| is_kept[*factor] = false);
         let kept = tensors.iter().enumerate().filter(|(place, _)| is_kept[*place] || self.with_ones);
         let made = kept.map(|(place, spec)| match divided[place] {
             _ if !is_kept[place] => Made::computed(spec.tensor.clone(), vec![place], Ones)
-                .with_change("1: mean and variance are divided by what it was"),
-            Some(factor) => Made::computed(spec.tensor.clone(), vec![place, factor], Divided)
-                .with_change("divided by the layer's factor"),
+                .with_change("1: mean and variance have taken what it was"),
+            Some((factor, is_zero)) => {
+                let change = if is_zero { "0, as the layer's factor is" } else { "divided by the layer's factor" };
+                Made::computed(spec.tensor.clone(), vec![place, factor], Divided).with_change(change)
+            }
             None => Made::same(place, spec),
         });
         let mut outcome: Outcome = made.collect();
@@ -109,6 +116,13 @@ impl Transform for BatchNorm {
             let unknown: Vec<&str> = self.unknown.iter().map(|name| &**name).collect();
             let (listed, keep) = (listed(&unknown), if unknown.len() == 1 { "keeps its" } else { "keep their" });
             outcome = outcome.with_note(format!("bn: {listed} {keep} factor: the net has no such BatchNorm"));
+        }
+        if !zeroed.is_empty() {
+            let (count, named) = (zeroed.len(), change::listed(&zeroed));
+            let layers = layers(count);
+            let zero =
+                format!("bn: factor 0: mean and variance of {count} {layers} become 0, as Caffe takes them: {named}");
+            outcome = outcome.with_notice(zero);
         }
         Ok(match count {
             0 => outcome,

@@ -6,6 +6,7 @@
 
 mod find;
 mod side;
+mod symbol;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +15,12 @@ use blob_io::{Error, TensorSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::ignored::is_zero;
 use super::small::{Places, data, read, ready, write};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 use super::tally::Amount;
 use super::values::{Compute, Inputs, Stream};
+use crate::change;
 
 use side::{Run, Side};
 
@@ -31,6 +34,9 @@ pub struct Fold {
     /// How many of them are a Scale without a BatchNorm.
     #[serde(skip)]
     scales: usize,
+    /// Whether a new description of the net comes with the tensors.
+    #[serde(skip)]
+    is_described: bool,
 }
 
 /// One normalisation to fold, with the names of its tensors.
@@ -69,6 +75,11 @@ impl Folded {
         [mean, variance, factor, gamma, self.beta.as_ref(), self.scale.as_ref(), self.shift.as_ref()]
     }
 
+    /// Whether the layer has a bias afterwards: a fold that only scales needs none.
+    fn gets_bias(&self) -> bool {
+        self.has_bias || [&self.mean, &self.beta, &self.shift].iter().any(|part| part.is_some())
+    }
+
     /// The tensors that the fold merges into the weights, and so removes.
     fn merged(&self) -> impl Iterator<Item = &String> {
         let all = [&self.mean, &self.variance, &self.factor, &self.gamma, &self.beta, &self.scale, &self.shift];
@@ -88,6 +99,23 @@ impl Fold {
     pub fn scales(&self) -> usize {
         self.scales
     }
+
+    /// Says nothing of what the net's description needs, since a new one comes with the tensors.
+    #[must_use]
+    pub fn described(mut self) -> Self {
+        self.is_described = true;
+        self
+    }
+
+    /// The notice about factors of 0.
+    fn zero_factors(&self, tensors: &[Spec<'_>], places: &Places<'_>, context: &Context<'_>) -> Option<String> {
+        let factors = self.layers.iter().filter_map(|folded| folded.factor.as_ref());
+        let entry = |factor: &String| Some(tensors[places.find(factor)?].entry.name());
+        let is_zero = |factor: &&String| entry(factor).is_some_and(|name| is_zero(context.checkpoint(), name));
+        let zero: Vec<String> = factors.filter(is_zero).cloned().collect();
+        let named = change::listed(&zero);
+        (!zero.is_empty()).then(|| format!("fold: factor 0: Caffe takes mean and variance as zero: {named}"))
+    }
 }
 
 impl Transform for Fold {
@@ -99,7 +127,7 @@ impl Transform for Fold {
         json!(self)
     }
 
-    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+    fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
         let mut planned = FoldPlan::default();
         for folded in &self.layers {
@@ -128,13 +156,14 @@ impl Transform for Fold {
                 (None, None) => outcome.made.push(Made::same(place, spec)),
             }
         }
-        outcome.notes = planned.notes;
+        outcome.notes = planned.new_biases().into_iter().filter(|_| !self.is_described).collect();
+        outcome.notices.extend(self.zero_factors(tensors, &places, context));
         if diffs > 0 {
             outcome.notes.push(format!("fold: the diffs of folded tensors are left out, {diffs} of them"));
         }
         let gone = self.layers.iter().flat_map(|folded| [Some(&folded.layer), folded.scale_layer.as_ref()]).flatten();
         outcome.removed_layers = gone.cloned().collect();
-        if !outcome.removed_layers.is_empty() {
+        if !(outcome.removed_layers.is_empty() || self.is_described) {
             let gone: Vec<String> = outcome.removed_layers.iter().map(|layer| format!("{layer:?}")).collect();
             outcome.notes.push(format!("fold: the net has to be described without the layers {}", gone.join(", ")));
         }
@@ -156,11 +185,27 @@ struct FoldPlan {
     made: BTreeMap<usize, Vec<Made>>,
     gone: BTreeMap<usize, String>,
     misfits: Vec<Misfit>,
-    notes: Vec<String>,
+    /// The new biases, each with the weight of its layer.
+    new: Vec<(String, String)>,
     biases: BTreeSet<String>,
 }
 
 impl FoldPlan {
+    /// The note about layers that get a bias.
+    fn new_biases(&self) -> Option<String> {
+        match &self.new[..] {
+            [] => None,
+            [(bias, weight)] => {
+                Some(format!("fold: {bias:?} is new; the layer of {weight:?} must be said to have a bias"))
+            }
+            several => {
+                let biases: Vec<String> = several.iter().map(|(bias, _)| bias.clone()).collect();
+                let (count, named) = (biases.len(), change::listed(&biases));
+                Some(format!("fold: {count} biases are new; their layers must be said to have one: {named}"))
+            }
+        }
+    }
+
     fn add(&mut self, folded: &Folded, tensors: &[Spec<'_>], places: &Places<'_>) -> Result<(), Vec<Misfit>> {
         let lacks =
             |name: &String| Misfit::new(name, format!("is not there, and {:?} is folded with it", folded.layer));
@@ -243,17 +288,13 @@ impl FoldPlan {
                 let made = Made::computed(tensors[bias].tensor.clone(), from, shifted).with_change(change);
                 self.made.entry(bias).or_default().push(made);
             }
-            // A fold that only scales needs no bias.
-            None if parts[MEAN].or(parts[BETA]).or(parts[SHIFT]).is_none() => {}
+            None if !folded.gets_bias() => {}
             None => {
                 // The bias gets the dtype of the weights.
                 let shape = Shape::new([channels]).unwrap_or_else(|_| Shape::default());
                 let bias = TensorSpec::new(&*folded.bias, spec.dtype, shape);
                 made.push(Made::computed(bias, from, shifted).with_change(format!("new: {change}")));
-                self.notes.push(format!(
-                    "fold: {:?} is new; the layer of {:?} must be said to have a bias",
-                    folded.bias, folded.weight
-                ));
+                self.new.push((folded.bias.clone(), folded.weight.clone()));
             }
         }
         self.made.entry(weight).or_default().splice(0..0, made);

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 pub struct Topology {
     net: Net,
     origin: NetOrigin,
+    /// The text of MXNet's symbol file.
+    symbol: Option<Arc<[u8]>>,
 }
 
 /// Where the description of a net is from.
@@ -61,7 +63,7 @@ impl Topology {
     /// # Errors
     /// As [`caffe::prototxt`].
     pub fn prototxt(name: &str, bytes: &[u8]) -> Result<Self, Error> {
-        Ok(Self { net: caffe::prototxt(name, bytes)?, origin: of_file(NetFrom::Option, name, bytes) })
+        Ok(Self { net: caffe::prototxt(name, bytes)?, origin: of_file(NetFrom::Option, name, bytes), symbol: None })
     }
 
     /// The net of a symbol file of MXNet's that the user names.
@@ -69,8 +71,12 @@ impl Topology {
     /// # Errors
     /// As [`Symbol::from_bytes`].
     pub fn symbol(name: &str, bytes: &[u8]) -> Result<Self, Error> {
+        Self::of_symbol(NetFrom::Option, name, bytes)
+    }
+
+    fn of_symbol(from: NetFrom, name: &str, bytes: &[u8]) -> Result<Self, Error> {
         let net = Symbol::from_bytes(name, bytes)?.net;
-        Ok(Self { net, origin: of_file(NetFrom::Option, name, bytes) })
+        Ok(Self { net, origin: of_file(from, name, bytes), symbol: Some(bytes.into()) })
     }
 
     /// The net that lies beside a file, or else the one that the file describes; `None` where there is neither.
@@ -81,17 +87,16 @@ impl Topology {
         if !can_have_symbol(checkpoint.format()) {
             return Self::own(checkpoint);
         }
-        let name = symbol_name(checkpoint);
+        let name = symbol_name(checkpoint.name());
         let Some(bytes) = checkpoint.beside(&name)? else { return Self::own(checkpoint) };
-        let net = Symbol::from_bytes(&name, &bytes)?.net;
-        Ok(Some(Self { net, origin: of_file(NetFrom::Beside, &name, &bytes) }))
+        Self::of_symbol(NetFrom::Beside, &name, &bytes).map(Some)
     }
 
     /// The net that the file of the weights describes.
     fn own(checkpoint: &Checkpoint) -> Result<Option<Self>, Error> {
         let name = last(checkpoint.name()).to_owned();
         let origin = NetOrigin { from: NetFrom::File, name, blake3: None };
-        Ok(checkpoint.net()?.map(|net| Self { net, origin }))
+        Ok(checkpoint.net()?.map(|net| Self { net, origin, symbol: None }))
     }
 
     /// Whether it has weights that are not in PyTorch's order: MXNet's NHWC, Caffe's `transpose`.
@@ -104,6 +109,12 @@ impl Topology {
     #[must_use]
     pub fn net(&self) -> &Net {
         &self.net
+    }
+
+    /// The text of MXNet's symbol file, where that is its description.
+    #[must_use]
+    pub fn symbol_text(&self) -> Option<&[u8]> {
+        self.symbol.as_deref()
     }
 
     /// Where its description is from.
@@ -120,8 +131,9 @@ fn can_have_symbol(format: Format) -> bool {
 }
 
 /// The name of the symbol file that MXNet saves beside its parameters: `net-symbol.json` for `net-0012.params`.
-fn symbol_name(checkpoint: &Checkpoint) -> String {
-    let file = last(checkpoint.name());
+#[must_use]
+pub fn symbol_name(file: &str) -> String {
+    let file = last(file);
     let endings = [".params", ".npz", ".safetensors"];
     let stem = endings.iter().find_map(|ending| file.strip_suffix(ending)).unwrap_or(file);
     let stem = match stem.rsplit_once('-') {
@@ -214,9 +226,7 @@ mod tests {
             ("net-0000.safetensors", "net-symbol.json"),
             ("weights", "weights-symbol.json"),
         ] {
-            let bytes = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
-            let checkpoint = Checkpoint::from_bytes(file, &bytes[..]).expect("opens");
-            assert_eq!(symbol_name(&checkpoint), symbol);
+            assert_eq!(symbol_name(file), symbol);
         }
     }
 }

@@ -1,0 +1,110 @@
+//! Values that a file's own framework does not take as they are stored: the statistics of Caffe's BatchNorms whose
+//! factor is 0, and MXNet's gammas under `fix_gamma`.
+//!
+//! Reads factors and gammas alone, at most [`MOST_BYTES`] of them.
+
+use std::collections::HashSet;
+
+use blob_io::net::{LayerKind, Net, Role};
+use blob_io::{Checkpoint, Format};
+
+use super::bound::{Bound, bare};
+use super::small::read;
+use super::topology::Topology;
+use crate::change::{Change, Effect, Group, Groups};
+
+/// At most this many bytes of factors and gammas are read: the largest known nets have 100 KiB of them.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// Why values count as others than the file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// `BatchNormLayer::Forward_cpu` of BVLC/caffe `9b891540`: `blobs_[2]->cpu_data()[0] == 0 ? 0 : 1 / …`.
+    FactorZero,
+    /// `BatchNormForward` of apache/mxnet 1.9.1: `param.fix_gamma ? 1 : gamma`.
+    FixGamma,
+}
+
+/// One layer's values that do not count as they are stored.
+#[derive(Debug)]
+pub(crate) struct Ignored<'a> {
+    pub(crate) why: Why,
+    /// The names of its tensors in the file, the most telling one first.
+    pub(crate) names: Vec<&'a str>,
+}
+
+impl Why {
+    /// Whether a reader of this format finds the layer, too, and treats its values alike.
+    pub(crate) fn is_known_to(self, format: Format) -> bool {
+        match self {
+            Self::FactorZero => format.is_caffe(),
+            Self::FixGamma => format.is_mxnet(),
+        }
+    }
+
+    pub(crate) fn change(self) -> Change {
+        let words = match self {
+            Self::FactorZero => "factor 0: Caffe takes mean and variance as zero",
+            Self::FixGamma => "fix_gamma: MXNet takes gamma as 1, not as stored",
+        };
+        Change::unasked(Effect::TakenOtherwise { words: words.into() })
+    }
+}
+
+/// What a file's own framework does not take as it is stored, by the net that the user names, or else by the one beside
+/// the file or in it. A net that cannot be read says nothing.
+#[must_use]
+pub fn ignored(checkpoint: &Checkpoint, named: Option<&Topology>) -> Vec<Group> {
+    let found = match named {
+        None if may_have_norms(checkpoint) => Topology::of(checkpoint).ok().flatten(),
+        _ => None,
+    };
+    let net = named.or(found.as_ref()).map(Topology::net);
+    let mut groups = Groups::default();
+    for ignored in net.into_iter().flat_map(|net| find(checkpoint, net)) {
+        groups.of_tensor(ignored.names[0], &ignored.why.change());
+    }
+    groups.finish()
+}
+
+/// Whether a file may have such values, as far as its entries tell; without them, the net need not be read.
+pub(crate) fn may_have_norms(checkpoint: &Checkpoint) -> bool {
+    let is_norm = |kind: &str| kind == "BatchNorm";
+    checkpoint.entries().iter().any(|e| e.layer_type().is_some_and(is_norm) || bare(e.name()).ends_with("gamma"))
+}
+
+/// The layers of `net` whose values in the file do not count as they are stored.
+pub(crate) fn find<'a>(checkpoint: &'a Checkpoint, net: &'a Net) -> Vec<Ignored<'a>> {
+    let bound = Bound::new(net, checkpoint);
+    let (mut all, mut seen, mut room) = (Vec::new(), HashSet::new(), MOST_BYTES);
+    for layer in bound.layers().filter(|layer| layer.kind == LayerKind::BatchNorm && bound.clashes().is_empty()) {
+        let named = |role| bound.tensor(layer, role);
+        let is_zero = |factor: &&str| stored(checkpoint, factor, &mut room) == [0.0];
+        let zero = named(Role::Factor).filter(is_zero).map(|factor| {
+            let names = [Some(factor), named(Role::Mean), named(Role::Variance)];
+            Ignored { why: Why::FactorZero, names: names.into_iter().flatten().collect() }
+        });
+        let is_other = |gamma: &&str| stored(checkpoint, gamma, &mut room).iter().any(|value| *value != 1.0);
+        let gamma = named(Role::Weight).filter(|_| layer.fix_gamma).filter(is_other);
+        let fixed = gamma.map(|gamma| Ignored { why: Why::FixGamma, names: vec![gamma] });
+        // The train and test versions of a layer have the same tensors.
+        all.extend([zero, fixed].into_iter().flatten().filter(|ignored| seen.insert(ignored.names[0])));
+    }
+    all
+}
+
+/// Whether the file has a 0 as the factor of this name.
+pub(super) fn is_zero(checkpoint: &Checkpoint, factor: &str) -> bool {
+    stored(checkpoint, factor, &mut 8) == [0.0]
+}
+
+/// The values of a small array of floats; none where it cannot be read, or where there is no `room` left.
+fn stored(checkpoint: &Checkpoint, name: &str, room: &mut u64) -> Vec<f64> {
+    let entry = checkpoint.entry(name).filter(|entry| entry.byte_len() <= *room);
+    let Some((entry, dtype)) = entry.and_then(|entry| Some((entry, entry.dtype().filter(|dtype| dtype.is_float())?)))
+    else {
+        return Vec::new();
+    };
+    *room -= entry.byte_len();
+    checkpoint.view(entry).map_or_else(|_| Vec::new(), |bytes| read(&bytes, dtype))
+}
