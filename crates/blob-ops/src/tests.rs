@@ -1,5 +1,6 @@
 //! Every dtype, ragged size, instruction set of this machine and way to cut the bytes, against a naive oracle.
 
+mod again;
 mod capacity;
 mod conflicts;
 mod convert;

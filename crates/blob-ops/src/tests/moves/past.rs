@@ -1,10 +1,9 @@
 //! Moves so large that no cache holds them, through the public functions and with either kind of stores: every element
 //! is where its index says.
 
-use crate::tests::in_pool;
+use crate::tests::{again::this_binary, in_pool};
 use crate::{merge_into, permute_into, split_into, transpose_into};
 use blob_core::{AnyBlob, DType, Shape};
-use std::process::Command;
 
 /// Also names the tests, in other files, whose results no cache holds.
 const NAMED: &str = "past";
@@ -17,21 +16,12 @@ fn either_kind_of_stores_gives_the_same_bits() {
         return;
     }
     for stores in ["streaming", "ordinary"] {
-        let mut again = Command::new(std::env::current_exe().expect("this binary"));
-        let ran = match again.arg(NAMED).env(SWITCH, stores).output() {
-            Err(error) if error.raw_os_error() == Some(NO_EXEC) => {
-                return eprintln!("blob-ops: {SWITCH} skipped, no process can be started here");
-            }
-            ran => ran.expect("a process"),
-        };
+        let ran = this_binary().arg(NAMED).env(SWITCH, stores).output().expect("a process");
         let said = String::from_utf8_lossy(&ran.stdout);
         assert!(ran.status.success(), "{stores}: {said}");
         assert!(said.contains("large_conversions_and_fills_past"), "{said}");
     }
 }
-
-/// ENOEXEC: an emulator runs this process, and the system does not know how to run another one.
-const NO_EXEC: i32 = 8;
 
 /// More than 32 MiB of u32 each: ragged sides, one of them short; sides of whole cache lines.
 const SHAPES: [[usize; 3]; 2] = [[3, 1031, 2819], [2, 2080, 2112]];
