@@ -1,8 +1,8 @@
 //! `cargo xtask ci`: everything that must hold, in order, up to the first failure; then what was and what was not
 //! tested. The tests append lines to the file that `BLOB_TEST_REPORT` names, one for each promise (`caffe: 78 files, 14
 //! real`); a line that begins with `NOT TESTED:` joins the list of gaps. `BLOB_REAL_DATA` names the folder of real
-//! files. It publishes nothing, installs neither toolchains nor targets, and of other programs those that
-//! `tests/tools.txt` pins.
+//! files. It publishes nothing, installs neither toolchains nor targets (`targets` unpacks them below `target`), and of
+//! other programs those that `tests/tools.txt` pins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -47,6 +47,8 @@ const STEPS: &[(&str, &str)] = &[
     ("CUDA linked", "cargo check -p synced-mem --features cuda,cudarc/dynamic-linking"),
     // The other target's code and tests, compiled and linted; nothing is run.
     ("aarch64", "cargo clippy --target {aarch64} -p synced-mem -p blob-core -p blob-ops -p blob-io --all-targets -- -D warnings"),
+    // What is not here is fetched, if that is possible. The other parts take longer, and are run by hand.
+    ("other targets", "BLOB_TEST_REPORT={report} cargo xtask targets wasm"),
     ("package", "cargo package --workspace --exclude blob-tests --exclude blob-benches --exclude blob-gpu --exclude fake-cuda \
         --exclude xtask --no-verify --allow-dirty"),
 ];
@@ -68,7 +70,7 @@ const ABSENT: &[(&str, &str)] = &[
     ("browser", "the pages of `blob report` in a browser: no Chromium is on the path (apt-get install chromium), and BLOB_BROWSER names none"),
     ("typos", "spelling was not checked: tests/tools.txt could not be installed"),
     ("deny", "licences and sources of dependencies were not checked: cargo-deny is not installed (cargo install cargo-deny)"),
-    ("aarch64", "aarch64-unknown-linux-gnu was not checked: its std is not installed (rustup target add aarch64-unknown-linux-gnu)"),
+    ("aarch64", "aarch64-unknown-linux-gnu was not linted: its std is not installed (rustup target add aarch64-unknown-linux-gnu); `cargo xtask targets aarch64` runs its tests"),
 ];
 
 /// What the names in braces stand for on this machine.

@@ -7,14 +7,15 @@
 mod breakages;
 mod ci;
 mod codegen;
+mod debian;
 mod dist;
 mod fuzz;
 mod kernels;
 mod mutants;
 mod python;
 mod report_check;
-mod sanitize;
 mod shell;
+mod targets;
 mod tidy;
 
 use std::process::{Command, ExitCode};
@@ -39,7 +40,7 @@ const TASKS: &[Task] = &[
     ("codegen", "[--check]", "proto/caffe.proto to crates/blob-io/src/caffe/proto.rs", Run(codegen::run)),
     ("kernels", "[--check]", "the CUDA kernels of blob-ops to PTX, assembled for each GPU", Run(kernels::run)),
     ("mutants", "[FILTER]", "break the code on purpose, one place at a time; each break must fail its test", Run(mutants::run)),
-    ("sanitize", "", "the memory crates' tests under the address and thread sanitizers, where a nightly is", Run(sanitize::run)),
+    ("targets", "[PART ...]", "wasm builds, aarch64 under an emulator, and the memory crates under sanitizers: wasm, aarch64, thread, address", Run(targets::run)),
     ("soak", "[--seconds N] [--seed S] [--threads T]", "the memories under threads and failures, every byte checked", Run(soak)),
     ("bench", "[ARGS]", "the benches, with ARGS given to cargo bench", Start("cargo bench -p blob-benches")),
     ("peers", "[ARGS]", "what other crates take for the cases of the kernel benches, with ARGS given to them",

@@ -1,0 +1,214 @@
+//! `cargo xtask targets [PART ...]`: what wants another standard library than this machine's: another processor's, or
+//! one that is built under a sanitizer. Where rustup has none, Debian's packages of a compiler with the sources of its
+//! std are unpacked below `target`; what cannot be fetched is said, and is no failure. Each part ends with what it ran.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{debian, shell};
+
+/// One thing to build or to run.
+struct Part {
+    name: &'static str,
+    about: &'static str,
+    /// The target whose std rustup may have; none where std must be built anew.
+    target: Option<&'static str>,
+    /// What is needed besides a compiler.
+    packages: &'static [&'static str],
+    /// The command, as [`shell::command`] reads it.
+    line: &'static str,
+}
+
+#[rustfmt::skip]
+const PARTS: &[Part] = &[
+    Part {
+        name: "wasm", about: "blob-convert for wasm32-unknown-unknown",
+        target: Some("wasm32-unknown-unknown"), packages: &[],
+        line: "cargo build --target wasm32-unknown-unknown -p blob-convert",
+    },
+    Part {
+        name: "aarch64", about: "the libraries' tests on aarch64, with NEON, under qemu",
+        target: Some("aarch64-unknown-linux-gnu"),
+        packages: &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"],
+        line: "BLOB_OPS_ISA=neon QEMU_LD_PREFIX={root}/usr/aarch64-linux-gnu \
+            CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER={root}/usr/bin/aarch64-linux-gnu-gcc \
+            CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS=-Clink-arg=--sysroot={root} \
+            CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER={root}/usr/bin/qemu-aarch64 \
+            cargo test --target aarch64-unknown-linux-gnu -p synced-mem -p blob-core -p blob-ops -p blob-io --lib --tests",
+    },
+    Part {
+        name: "thread", about: "synced-mem's tests and soak under ThreadSanitizer, std too",
+        target: None, packages: SANITIZER,
+        line: "RUSTFLAGS={thread} BLOB_SOAK_SECONDS=120 \
+            cargo test --target {host} -p synced-mem --lib --test promises --test soak",
+    },
+    // The tests ask for more than there is, and leak guards on purpose.
+    Part {
+        name: "address", about: "the memory crates' tests under AddressSanitizer, std too",
+        target: None, packages: SANITIZER,
+        line: "RUSTFLAGS={address} ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=0 \
+            cargo test --target {host} -p synced-mem -p blob-core --lib --tests",
+    },
+];
+
+/// A compiler, and the sources of its std.
+const COMPILER: &[&str] = &["rustc-web", "rust-web-src"];
+
+/// A linker that has the sanitizers' runtimes.
+const SANITIZER: &[&str] = &["clang-22", "libclang-rt-22-dev"];
+
+/// Runs the parts that are named, or all.
+pub(crate) fn run(named: &[&str]) -> Result<()> {
+    if let Some(unknown) = named.iter().find(|name| !PARTS.iter().any(|part| part.name == **name)) {
+        let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+        bail!("there is no part {unknown:?} among {}", names.join(", "));
+    }
+    for part in PARTS.iter().filter(|part| named.is_empty() || named.contains(&part.name)) {
+        let line = match tools(part) {
+            Ok(tools) => format!("{}: {}", part.about, perform(command(part, &tools)?)?),
+            Err(why) => format!("NOT TESTED: {}, not built: {why:#}", part.about),
+        };
+        println!("{}: {line}", part.name);
+        report(&line)?;
+    }
+    Ok(())
+}
+
+/// What a part needs, fetched.
+struct Tools {
+    /// Where packages lie unpacked.
+    root: PathBuf,
+    /// Whether std is built too, by the compiler among them.
+    builds_std: bool,
+}
+
+fn tools(part: &Part) -> Result<Tools> {
+    let has_std = part.target.map_or(Ok(false), shell::has_target)?;
+    let compiler = if has_std { &[] } else { COMPILER };
+    Ok(Tools { root: debian::unpacked(&[compiler, part.packages].concat())?, builds_std: !has_std })
+}
+
+fn command(part: &Part, tools: &Tools) -> Result<Command> {
+    let root = tools.root.display();
+    let value = |name: &str| match name {
+        "root" => Some(root.to_string()),
+        "thread" | "address" => Some(format!(
+            "-Zsanitizer={name} -Zexternal-clangrt -Clinker={root}/usr/bin/clang-22 -Clink-arg=-fsanitize={name}"
+        )),
+        "host" => Some(format!("{}-unknown-linux-gnu", std::env::consts::ARCH)),
+        _ => None,
+    };
+    let mut command = shell::command(part.line, value).context("a word is not known")?;
+    command.env("CARGO_TARGET_DIR", shell::target_directory()?.join(part.name));
+    if tools.builds_std {
+        // Unstable flags of a released compiler.
+        command.arg("-Zbuild-std").env("RUSTC_BOOTSTRAP", "1").env("RUSTC", tools.root.join("usr/bin/rustc"));
+        let libraries = format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+        command.env("LD_LIBRARY_PATH", tools.root.join(libraries));
+    }
+    Ok(command)
+}
+
+/// What ran, read from what cargo and the tests print.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    /// How many times a file of tests ended; none where nothing but a build was asked for.
+    files: u64,
+    tests: u64,
+    ignored: u64,
+    /// What a sanitizer found.
+    warnings: u64,
+    /// The result of the soak.
+    soak: String,
+}
+
+impl Counts {
+    fn read(&mut self, line: &str) {
+        let number =
+            |what: &str| line.split("; ").find_map(|part| part.strip_suffix(what)?.rsplit(' ').next()?.parse().ok());
+        if line.starts_with("test result: ") {
+            self.files += 1;
+            self.tests += number(" passed").unwrap_or(0);
+            self.ignored += number(" ignored").unwrap_or(0);
+        } else if line.starts_with("soak: ") && line.contains(" operations,") {
+            self.soak = format!("; {line}");
+        }
+        self.warnings +=
+            u64::from(line.contains("WARNING: ThreadSanitizer") || line.contains("ERROR: AddressSanitizer"));
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { files, tests, ignored, warnings, soak } = self;
+        if *files == 0 {
+            return f.write_str("built");
+        }
+        write!(f, "{tests} tests passed, {ignored} ignored, {warnings} warnings of a sanitizer{soak}")
+    }
+}
+
+/// Runs a command, passes on what it prints, and says what ran and how long it took.
+fn perform(mut command: Command) -> Result<String> {
+    let (start, mut counts) = (Instant::now(), Counts::default());
+    let (output, writer) = std::io::pipe()?;
+    let mut child = command.stdout(writer.try_clone()?).stderr(writer).spawn()?;
+    let line = shell::line(&command);
+    drop(command); // the last writer that is ours
+    for line in BufReader::new(output).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        println!("{line}");
+        counts.read(&line);
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "`{line}` failed: {status}; {counts}");
+    Ok(format!("{counts}, {} s", start.elapsed().as_secs()))
+}
+
+/// Tells `cargo xtask ci` where it asked for it, as a test does.
+fn report(line: &str) -> Result<()> {
+    let Some(path) = std::env::var_os("BLOB_TEST_REPORT") else {
+        return Ok(());
+    };
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+    Ok(writeln!(file, "{line}")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ran_is_counted() {
+        let mut counts = Counts::default();
+        assert_eq!(counts.to_string(), "built");
+        for line in [
+            "   Compiling std v0.0.0",
+            "test result: ok. 100 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.00s",
+            "WARNING: ThreadSanitizer: data race (pid=1)",
+            "soak: seed 7",
+            "soak: 120 s, 4 threads, 3 devices, 7 operations, 2 injected failures, 0 differences",
+            "test result: FAILED. 83 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.00s",
+        ] {
+            counts.read(line);
+        }
+        let soak = "; soak: 120 s, 4 threads, 3 devices, 7 operations, 2 injected failures, 0 differences";
+        assert_eq!(counts, Counts { files: 2, tests: 183, ignored: 1, warnings: 1, soak: soak.to_string() });
+        assert_eq!(counts.to_string(), format!("183 tests passed, 1 ignored, 1 warnings of a sanitizer{soak}"));
+    }
+
+    #[test]
+    fn each_part_has_a_command_and_an_unknown_one_is_refused() {
+        for (part, builds_std) in PARTS.iter().flat_map(|part| [(part, true), (part, false)]) {
+            let line = shell::line(&command(part, &Tools { root: "/root-of-it".into(), builds_std }).unwrap());
+            assert!(!line.contains(['{', '}']) && line.contains("cargo "), "{line}");
+            assert_eq!(line.contains("-Zbuild-std"), builds_std, "{line}");
+        }
+        assert!(run(&["wsm"]).unwrap_err().to_string().contains("\"wsm\" among wasm, aarch64"));
+    }
+}
