@@ -153,5 +153,5 @@ fn an_archive_of_other_members_says_that_they_are_left_out() {
     let source = open("x.npz", &npz).expect("opens");
     let said = plan(&source, &Options::new(Format::Safetensors), &Target::Stdout).expect("plans").changes();
     let losses: Vec<String> = said.iter().filter(|group| group.change.is_loss()).map(ToString::to_string).collect();
-    assert_eq!(losses, ["members of the archive that hold no array are left out: note.bin"]);
+    assert_eq!(losses, ["members that are no npy files are left out: note.bin"]);
 }

@@ -10,13 +10,13 @@ use blob_convert::change::Group;
 use blob_convert::transform::NetOrigin;
 use blob_convert::{LeftOut, Options, Plan, Planned, Silent, Summary, Target, plan, plan_into};
 use blob_io::caffe::Form;
-use blob_io::{Checkpoint, Format};
+use blob_io::{Checkpoint, Format, Warning};
 use serde_json::{Value, json};
 
 use crate::args::{CaffeForm, Convert, Global, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::info::file_warnings;
+use crate::info::array_warnings;
 use crate::json::{self, Document, FILE, Field, Fields, NAME, STRINGS, Type, field, nullable, optional, properties};
 use crate::open::open;
 use crate::output::progress::Progress;
@@ -29,7 +29,7 @@ use crate::render::table::{Column, Table};
 use crate::transforms;
 use crate::units;
 use proof::print_proof;
-use said::{asked, notices, warn, warn_of_changes, warn_of_source};
+use said::{asked, is_among, notices, warn, warn_of_changes, warn_of_source};
 
 /// The note if the format stays the same and the output is a copy.
 const KEPT: &str = "same format: the bytes are kept, no receipt is added; --anew writes it anew";
@@ -46,7 +46,7 @@ pub(crate) fn run(
         let message = format!("{}: the receipt of a folder names its files, and stays", args.output.display());
         return Err(Failure::new(message).help("write to a file, or leave --no-receipt out"));
     }
-    check_stdout(&args.output, Content::Binary, args.dry_run, context)?;
+    check_stdout(&args.output, Content::Binary, args.dry_run, &context.global)?;
     blob_convert::check_output(&args.input, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.input, &context.global)?;
     blob_convert::check_shards(&checkpoint, &args.output)?;
@@ -71,8 +71,8 @@ pub(crate) fn run(
         let message = format!("--sha256 is for the receipt, and a file of {} has none", to.name());
         return Err(Failure::new(message).help("--json prints the digest, where the output is a file"));
     }
-    warn_of_source(&checkpoint, context);
     let mut changes = plan.changes();
+    warn_of_source(&checkpoint, &changes, context);
     warn_of_changes(&changes, context);
     if args.dry_run {
         plan.check(&Silent)?;
@@ -265,7 +265,10 @@ impl Fields for Converted<'_> {
             }),
             field("warnings", STRINGS, "what is odd about the input, and changes that nobody asked for", |f| {
                 let warned = f.found.changes.iter().filter(|group| group.change.is_warned());
-                file_warnings(f.checkpoint)
+                let is_kept = |warning: &&Warning| !is_among(&f.found.changes, warning);
+                let whole = f.checkpoint.warnings().iter().filter(is_kept).map(ToString::to_string);
+                whole
+                    .chain(array_warnings(f.checkpoint))
                     .chain(f.found.reports.iter().cloned())
                     .chain(warned.map(ToString::to_string))
                     .collect()

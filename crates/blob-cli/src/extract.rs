@@ -29,7 +29,7 @@ const PIECE: usize = 1 << 20;
 
 pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> {
     let format = format_of(args)?;
-    check_stdout(&args.output, format.content(), args.dry_run, context)?;
+    check_stdout(&args.output, format.content(), args.dry_run, &context.global)?;
     blob_convert::check_output(&args.file, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.file, &context.global)?;
     blob_convert::check_shards(&checkpoint, &args.output)?;

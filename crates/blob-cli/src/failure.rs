@@ -1,14 +1,21 @@
 //! The result of a command: its status, or the failure that stopped it, with help for the user.
 
 use std::borrow::Cow;
-use std::fmt;
-use std::io;
+use std::path::Path;
+use std::{fmt, fs, io};
 
 use blob_io::{Entry, Error, Existing, Fault, Limit, Reason, Remedy};
 use serde_json::json;
 
 use crate::json::{Field, Fields, Type, field, nullable};
+use crate::nearest::nearest;
 use crate::units;
+
+/// What was being done with a file that is opened by the name that the user gave.
+const OPEN: &str = "open";
+
+/// At most this many files are looked at for one with a similar name.
+const MAX_BESIDE: usize = 10_000;
 
 /// The status of a command that finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,7 +198,7 @@ impl From<&Error> for Problem {
                 Error::Exists { .. } => format!("{e}; --force replaces it"),
                 _ => e.to_string(),
             },
-            help: salvage(e).or_else(|| help(e).map(str::to_owned)),
+            help: salvage(e).or_else(|| missing(e)).or_else(|| help(e).map(str::to_owned)),
             is_in_json: false,
         }
     }
@@ -208,6 +215,29 @@ fn salvage(e: &Error) -> Option<String> {
         several => format!("the {}", units::plural(several as u64, "array")),
     };
     Some(format!("--salvage takes {arrays} before it"))
+}
+
+/// Help for a file that is not there: one beside it with a similar name, or how to find one.
+fn missing(e: &Error) -> Option<String> {
+    // A file that another one names, as an index its shards, is no slip.
+    let path = match e {
+        Error::Io { file, action, .. } if action == OPEN => Path::new(file),
+        _ => return None,
+    };
+    let folder = match path.parent()? {
+        folder if folder.as_os_str().is_empty() => Path::new("."),
+        folder => folder,
+    };
+    if e.reason() != Reason::Missing || path.exists() {
+        return None;
+    }
+    let Ok(beside) = fs::read_dir(folder) else { return Some(format!("there is no folder {}", folder.display())) };
+    let names: Vec<String> =
+        beside.take(MAX_BESIDE).filter_map(|file| file.ok()?.file_name().into_string().ok()).collect();
+    Some(match nearest(path.file_name()?.to_str()?, names.iter().map(String::as_str)) {
+        Some(name) => format!("did you mean {}?", path.with_file_name(name).display()),
+        None => format!("`blob ls -r {}` lists the tensor files there", folder.display()),
+    })
 }
 
 /// Help for an error, with the tool's option if one solves it.
@@ -227,6 +257,9 @@ pub(crate) fn help(e: &Error) -> Option<&'static str> {
                 Some("--form raw writes NVCaffe's raw_data, which holds f16; BVLC Caffe reads --dtype f32")
             }
             Remedy::NoDiffs => Some("--strip-diff leaves the diffs out"),
+            Remedy::NewFile => {
+                Some("leave --into out to write a new file; `blob merge` puts the tensors of several into one")
+            }
             Remedy::OtherName => Some("write to another name beside it, then move that over it"),
             Remedy::OtherFolder => Some("name a file in another folder"),
             Remedy::Names => Some("`blob rename --map FILE` gives other names, by lines `OLD NEW`"),

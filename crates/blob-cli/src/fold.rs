@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     if symbol.is_some() {
         fold = fold.described();
     }
-    check_stdout(&args.output, Content::Binary, args.dry_run, context)?;
+    check_stdout(&args.output, Content::Binary, args.dry_run, &context.global)?;
     let target = if is_stdout(&args.output) { Target::Stdout } else { Target::File { path: &args.output, if_exists } };
     let options = Options::new(to).with(|o| o.anew = true).follow(net);
     let plan = plan(&checkpoint, &options.transform(fold), &target)?;

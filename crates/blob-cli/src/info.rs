@@ -320,12 +320,15 @@ pub(crate) fn kind_of(checkpoint: &Checkpoint) -> String {
 
 /// The warnings about the file and its arrays. An iterator, because a hostile file can have a million of them.
 pub(crate) fn file_warnings(checkpoint: &Checkpoint) -> impl Iterator<Item = String> {
-    let whole = checkpoint.warnings().iter().map(ToString::to_string);
-    let each = checkpoint.entries().iter().flat_map(|entry| {
+    checkpoint.warnings().iter().map(ToString::to_string).chain(array_warnings(checkpoint))
+}
+
+/// The warnings about the arrays.
+pub(crate) fn array_warnings(checkpoint: &Checkpoint) -> impl Iterator<Item = String> {
+    checkpoint.entries().iter().flat_map(|entry| {
         let name = entry.name();
         entry.warnings().map(move |w| format!("{name:?}: {w}"))
-    });
-    whole.chain(each)
+    })
 }
 
 /// `16 (4 with tensors: conv1 conv2 ip1 ip2)`, if the file has layers.

@@ -26,6 +26,7 @@ mod json;
 mod ls;
 mod man;
 mod merge;
+mod nearest;
 mod net;
 mod open;
 mod output;

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
         return Err(failure.help("name the file: -o FOLDER/net.safetensors"));
     }
     let to = format_of(&args.output, args.to)?;
-    check_stdout(&args.output, Content::Binary, args.dry_run, context)?;
+    check_stdout(&args.output, Content::Binary, args.dry_run, &context.global)?;
     let files = match args.axis {
         None => &args.inputs[..],
         Some(_) => &args.inputs[..1],

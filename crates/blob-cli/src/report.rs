@@ -40,7 +40,7 @@ const LISTED: usize = 50;
 
 pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     let begun = Begun::now(args.dry_run);
-    check_stdout(&args.output, Content::Text, args.dry_run, context)?;
+    check_stdout(&args.output, Content::Text, args.dry_run, &context.global)?;
     check_extension(&args.output)?;
     for input in [Some(&args.file), args.other.as_ref()].into_iter().flatten() {
         blob_convert::check_output(input, &args.output, if_exists(args.force))?;

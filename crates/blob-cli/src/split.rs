@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
     let checkpoint = open(&args.file, &context.global)?;
     checkpoint.whole()?;
     let destination = Destination::of(args, &checkpoint)?;
-    check_stdout(&args.output, Content::Binary, args.dry_run, context)?;
+    check_stdout(&args.output, Content::Binary, args.dry_run, &context.global)?;
     let bytes = checkpoint.entries().iter().map(Entry::byte_len).sum::<u64>();
     let progress = Progress::begin(&context.terminal, if destination.to == Format::Npz { 2 * bytes } else { bytes });
     let (files, warning) = match args.axis {

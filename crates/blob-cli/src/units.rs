@@ -1,5 +1,7 @@
 //! Formats and parses numbers for people: `1.64 MiB`, `431,080`, `102.8 M`, `0.008979`, `33.3%`.
 
+pub(crate) use blob_io::grouped;
+
 /// Bytes in binary units: `512 B`, `1.64 MiB`, `527.8 MiB`.
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -42,19 +44,6 @@ fn digits(value: f64) -> String {
         true => format!("{value:.2}"),
         false => format!("{value:.1}"),
     }
-}
-
-/// An exact number with commas: `1,724,320`.
-pub(crate) fn grouped(n: u64) -> String {
-    let plain = n.to_string();
-    let mut out = String::with_capacity(plain.len() + plain.len() / 3);
-    for (i, digit) in plain.chars().enumerate() {
-        if i > 0 && (plain.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// A duration: `0.6 ms`, `1.3 s`.

@@ -5,12 +5,13 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use blob_io::Format;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use crate::args::Args;
 use crate::failure::Failure;
-use crate::select::nearest;
+use crate::nearest::nearest;
 
 /// Commands that other tools have, each with ours.
 const ELSEWHERE: [(&str, &str); 14] = [
@@ -29,6 +30,9 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("hist", "plot"),
     ("concat", "merge"),
 ];
+
+/// The extensions of what is written besides files of tensors.
+const OUTPUTS: [&str; 5] = ["raw", "csv", "png", "svg", "html"];
 
 /// The command line, parsed.
 pub(crate) struct Parsed {
@@ -82,13 +86,16 @@ fn first_paragraph(error: &clap::Error) -> String {
     paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-/// A slip that clap cannot explain: a second file for a command that takes one.
+/// A slip that clap cannot explain: an output that is not named with -o, a second file for a command that takes one.
 fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failure> {
-    let Some(ContextValue::String(extra)) = error.get(ContextKind::InvalidArg) else { return None };
     let command = command_of(tool, words)?;
-    if error.kind() != ErrorKind::UnknownArgument || extra.starts_with('-') {
-        return None;
-    }
+    let last = words.last()?.to_string_lossy();
+    let extra = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(extra))) if !extra.starts_with('-') => &**extra,
+        // A command that takes any number of tensors takes the output for one of them.
+        (ErrorKind::MissingRequiredArgument, _) if is_like_output(&last) => &*last,
+        _ => return None,
+    };
     let takes = command.get_positionals().count();
     let (name, output) = (command.get_name(), command.get_arguments().find(|arg| arg.get_id() == "output")?);
     let is_named = |word: &OsString| {
@@ -107,6 +114,13 @@ fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failu
         "run it for each: for f in …; do blob {name} \"$f\" -o …; done; `blob merge` puts the tensors of several files \
          into one"
     )))
+}
+
+/// Whether a word ends as the files do that commands write.
+fn is_like_output(word: &str) -> bool {
+    let extension = Path::new(word).extension().and_then(|extension| extension.to_str());
+    let written = |extension: &str| Format::from_extension(extension).is_some() || OUTPUTS.contains(&extension);
+    word.ends_with(std::path::is_separator) || extension.is_some_and(written)
 }
 
 /// The command that the words name.
@@ -230,6 +244,9 @@ mod tests {
         for (line, command, step) in [
             ("blob convert a b", "convert", "blob convert … -o b"),
             ("blob --json fold a b", "fold", "blob fold … -o b"),
+            ("blob extract a conv1/0 x.npy", "extract", "blob extract … -o x.npy"),
+            ("blob extract a weights/", "extract", "blob extract … -o weights/"),
+            ("blob merge a.npz b.npz", "merge", "blob merge … -o b.npz"),
             ("blob convert a b -o c", "convert", "for f in"),
             ("blob rename a b --output=c --sed s/a/b/", "rename", "for f in"),
         ] {

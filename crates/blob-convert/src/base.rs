@@ -68,6 +68,15 @@ impl<'a> Base<'a> {
         (base, changes)
     }
 
+    /// Whether the output has the source's own bytes around its tensors.
+    pub(crate) fn has_bytes_of(&self, source: &Checkpoint) -> bool {
+        match self {
+            Self::None | Self::Frame(_) => false,
+            Self::Same => true,
+            Self::File(file) => std::ptr::eq(*file, source),
+        }
+    }
+
     pub(crate) fn file(&self) -> Option<&Checkpoint> {
         match self {
             Self::None | Self::Same => None,

@@ -9,8 +9,9 @@ use blob_io::hdf5::Form;
 use blob_io::{Checkpoint, Entry, Error, Format, Frame, Kind, Layout, Remedy, TensorSpec};
 
 use crate::change::{Change, Effect};
-use crate::options::{Options, listed_problems, quoted, refuse};
+use crate::options::{Options, listed_problems, refuse};
 use crate::planned::{How, Planned, stream_interleaved};
+use crate::words::quoted;
 
 /// How many tensors are named that fit for the same reason as little as the first.
 const NAMED: usize = 2;

@@ -2,9 +2,6 @@
 //! infinite, and others than 0 that become 0.
 
 use blob_core::DType;
-use blob_io::Error;
-
-use crate::transform::{Stream, Tally};
 
 /// How many elements are rounded at once: source and target stay in the second-level cache.
 pub(crate) const BLOCK: usize = 32 << 10;
@@ -47,44 +44,4 @@ fn zeros(dtype: DType, bytes: &[u8]) -> u64 {
         _ => bytes.as_chunks().0.iter().filter(|bits| u64::from_le_bytes(**bits) << 1 == 0).count(),
     };
     count as u64
-}
-
-/// A stream whose values are rounded.
-pub(crate) struct Cast<'a> {
-    read: Box<dyn Stream + 'a>,
-    from: DType,
-    to: DType,
-    tensor: &'a str,
-    tally: &'a Tally,
-    source: Vec<u8>,
-    target: Vec<u8>,
-}
-
-impl<'a> Cast<'a> {
-    pub(crate) fn new(
-        read: Box<dyn Stream + 'a>,
-        (from, to): (DType, DType),
-        tensor: &'a str,
-        tally: &'a Tally,
-    ) -> Self {
-        Self { read, from, to, tensor, tally, source: vec![0; BLOCK * from.size()], target: Vec::new() }
-    }
-}
-
-impl Stream for Cast<'_> {
-    fn pull(&mut self, out: &mut [u8]) -> Result<usize, Error> {
-        let mut filled = 0;
-        for out in out.chunks_mut(BLOCK * self.to.size()) {
-            let wanted = out.len() / self.to.size() * self.from.size();
-            let n = self.read.pull(&mut self.source[..wanted])?;
-            let lost = cast((self.from, &self.source[..n]), self.to, &mut self.target);
-            self.tally.rounded(self.tensor, lost, self.to);
-            out[..self.target.len()].copy_from_slice(&self.target);
-            filled += self.target.len();
-            if n < wanted {
-                break;
-            }
-        }
-        Ok(filled)
-    }
 }

@@ -108,6 +108,9 @@ fn apply(step: &'static str, mut made: Made, before: &[Planned], gone: &HashSet<
     let mut effects: Vec<Effect> = words.map(|words| Effect::Transformed { step, words }).collect();
     effects.extend(seen(&made, &first.spec, !effects.is_empty()));
     changes.extend(effects.into_iter().map(Change::asked));
+    let guess = made.guess.map(|what| Change::unasked(Effect::Guessed { what }));
+    // Two transforms may have the same guess.
+    changes.extend(guess.filter(|guess| !first.changes.contains(guess)));
     let (how, read_as, casts) = match made.values {
         Values::Same => {
             let mut casts = first.casts.clone();

@@ -4,17 +4,15 @@
 //! their texts.
 
 mod group;
-mod stored;
 
 use std::borrow::Cow;
 use std::fmt;
 
 use blob_core::{DType, Shape};
-use blob_io::Format;
+use blob_io::{Format, Warning};
 
 pub use group::Group;
 pub(crate) use group::{Groups, listed};
-pub(crate) use stored::{FORMAT, Place};
 
 /// One change of one tensor, or of the whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +105,11 @@ pub enum Effect {
         /// Why, in words.
         reason: String,
     },
+    /// What the tensor is was guessed by a transform, from its name and shape.
+    Guessed {
+        /// What it is taken for: `weights of a convolution`.
+        what: &'static str,
+    },
     /// Finite values become infinite.
     Infinite {
         /// The dtype that they are rounded to.
@@ -129,6 +132,8 @@ pub enum Effect {
         /// The keys.
         keys: Vec<String>,
     },
+    /// What the source's reader left out, as its warning says.
+    Unlisted(Warning),
     /// Whatever else is in the source and not in the output, in words.
     Dropped(Cow<'static, str>),
     /// The source cannot be restored byte for byte from the output.
@@ -188,10 +193,12 @@ impl Effect {
             Self::NewDtype { .. } => ("new-dtype", Change),
             Self::TakenOtherwise { .. } => ("taken-otherwise", Change),
             Self::LeftOut { .. } => ("left-out", Loss),
+            Self::Guessed { .. } => ("guessed", Loss),
             Self::Infinite { .. } => ("became-infinite", Loss),
             Self::Zeroed { .. } => ("became-zero", Loss),
             Self::Lost { .. } => ("values-lost", Loss),
             Self::MetadataDropped { .. } => ("metadata-dropped", Loss),
+            Self::Unlisted(_) => ("unlisted", Loss),
             Self::Dropped(_) => ("dropped", Loss),
             Self::WayBack { .. } => ("way-back", Notice),
             Self::Followed { .. } => ("net-followed", Notice),
@@ -255,8 +262,10 @@ impl fmt::Display for Change {
             Effect::NameEncoded { stored } => write!(f, "stored as {stored:?}"),
             Effect::NewDtype { dtype, since } => write!(f, "{dtype} is known to {since} and later alone"),
             Effect::LeftOut { reason } => write!(f, "left out: {reason}"),
+            Effect::Guessed { what } => write!(f, "taken for {what}"),
             Effect::MetadataDropped { keys, .. } => write!(f, "metadata left out: {}", listed(keys)),
             Effect::Followed { net } => write!(f, "the net in {net} is followed"),
+            Effect::Unlisted(warning) => warning.fmt(f),
             Effect::Notice(text) | Effect::Remark(text) => f.write_str(text),
         }
     }

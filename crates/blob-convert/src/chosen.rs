@@ -8,9 +8,10 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Reason, Remedy, TensorSpec};
 
 use crate::chain::{Chained, chain};
-use crate::change::{Change, Effect, Place};
+use crate::change::{Change, Effect};
 use crate::options::{Options, listed_problems, refuse};
 use crate::planned::{How, LeftOut, Planned};
+use crate::stored::Place;
 use crate::transform::ignored::{find, may_have_norms};
 use crate::transform::{Choice, Followed};
 

@@ -7,6 +7,7 @@ use blob_io::{Checkpoint, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::before::{Wanted, before};
 use crate::options::{Options, refuse};
 use crate::receipt::{MAX_STEPS, Step, history_of, parse, receipt_text};
 use crate::transform::{Followed, Names, Transform, known};
@@ -38,7 +39,7 @@ pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> 
 
 /// The options without the transforms that change nothing, and with the source's names of before where the output
 /// needs them. Refuses a transform that was already done, and must not be done twice.
-pub(crate) fn to_do(checkpoint: &Checkpoint, options: &Options, needs_names: bool) -> Result<Options, Error> {
+pub(crate) fn to_do(checkpoint: &Checkpoint, options: &Options, wanted: Wanted<'_>) -> Result<Options, Error> {
     let mut options = options.clone();
     refuse_again(checkpoint, &options.transforms)?;
     // What is stored in PyTorch's order stays, unless a net says that it is not.
@@ -47,8 +48,9 @@ pub(crate) fn to_do(checkpoint: &Checkpoint, options: &Options, needs_names: boo
         options.transforms.retain(|step| !step.keeps_order());
     }
     options.transforms.retain(|step| !step.is_idle());
-    if needs_names && let Some(names) = names_of_before(checkpoint) {
-        options.transforms.insert(0, Arc::new(names));
+    // Names that the user gives are for the tensors as they are called now.
+    if !options.transforms.iter().any(|step| step.name() == Names::NAME) {
+        options.transforms.splice(0..0, before(checkpoint, &steps(checkpoint).unwrap_or_default(), wanted)?);
     }
     Ok(options)
 }
@@ -76,17 +78,4 @@ fn refuse_again(checkpoint: &Checkpoint, transforms: &[Arc<dyn Transform>]) -> R
         true => Ok(()),
         false => Err(refuse(checkpoint, problems.join("; "))),
     }
-}
-
-/// The way back to the names that the tensors had before the conversion which the source's receipt describes. `None`
-/// where it gave them no other names, or changed more than these, shapes and dtypes: the tensors of before would not
-/// come back.
-fn names_of_before(checkpoint: &Checkpoint) -> Option<Names> {
-    const HARMLESS: [&str; 3] = ["strip-diff", "squeeze-legacy", "dtype"];
-    let steps = steps(checkpoint).ok()?;
-    let (names, others): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.name == "names");
-    let [names] = names[..] else { return None };
-    let is_harmless = others.iter().all(|step| HARMLESS.contains(&&*step.name));
-    let names = Names::read(&names.settings)?.back(checkpoint.names())?;
-    (is_harmless && !names.is_empty()).then_some(names)
 }

@@ -15,6 +15,7 @@ use crate::change::{Change, Effect};
 use crate::hdf5;
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
+use crate::stored::places;
 
 /// The axes of NeoML's blobs.
 const AXES: usize = BlobDim::ALL.len();
@@ -190,19 +191,6 @@ fn archive(
         )),
         _ => Err(refuse(checkpoint, "cannot be converted to a NeoML net: its layers are not known".to_owned())),
     }
-}
-
-/// Which blob of an array each tensor of these names becomes. Where all names are `@<number>`, the numbers decide,
-/// because other formats sort `@10` before `@2`; else the order of the tensors.
-pub(crate) fn places<'n>(names: impl Iterator<Item = &'n str>) -> Vec<usize> {
-    let numbers: Vec<Option<u32>> = names.map(|name| name.strip_prefix('@')?.parse().ok()).collect();
-    let mut order: Vec<usize> = (0..numbers.len()).collect();
-    if numbers.iter().all(Option::is_some) {
-        order.sort_by_key(|tensor| numbers[*tensor]);
-    }
-    let mut places = vec![0; numbers.len()];
-    order.into_iter().enumerate().for_each(|(place, tensor)| places[tensor] = place);
-    places
 }
 
 /// The layout of the archive `base` with each blob replaced by the tensor of its name; everything else stays.

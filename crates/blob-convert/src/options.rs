@@ -11,8 +11,6 @@ use crate::transform::{Choice, NetOrigin, Topology, Transform};
 
 /// At most this many problems are listed, and this many characters of a name.
 const NAMED: usize = 20;
-const LONGEST_NAME: usize = 128;
-
 /// The format to convert to, and all settings of a conversion.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -146,17 +144,4 @@ fn first_of(max: usize, mut problems: Vec<String>) -> String {
     };
     problems.truncate(max);
     format!("{}{more}", problems.join("; "))
-}
-
-/// The end of a list that leaves out `more` items.
-pub(crate) fn and_more(more: usize) -> String {
-    if more == 0 { String::new() } else { format!(" and {more} more") }
-}
-
-/// A name in quotes, as a message shows it: the first characters of a long one.
-pub(crate) fn quoted(name: &str) -> String {
-    match name.char_indices().nth(LONGEST_NAME) {
-        Some((end, _)) => format!("{:?}…", &name[..end]),
-        None => format!("{name:?}"),
-    }
 }

@@ -3,14 +3,16 @@
 
 use std::path::Path;
 
-use blob_io::{Checkpoint, Error, Format, IfExists, Layout, Names, file_names, hdf5, member_names};
+use blob_io::{Checkpoint, Error, Format, IfExists, Layout, Names, Remedy, file_names, hdf5, member_names};
 
 use crate::base::Base;
+use crate::before::Wanted;
 use crate::chain::Chained;
-use crate::change::{Change, Effect, Group, Groups, Place};
+use crate::change::{Change, Effect, Group, Groups};
 use crate::chosen::chosen;
 use crate::done::to_do;
 use crate::frame;
+use crate::goal::Target;
 use crate::hdf5 as h5;
 use crate::layout;
 use crate::options::{Options, refuse, refuse_all};
@@ -18,39 +20,8 @@ use crate::planned::{LeftOut, Planned};
 use crate::receipt::Receipt;
 use crate::shards::{self, Shards};
 use crate::source;
+use crate::stored::{Place, unlisted};
 use crate::transform::NetOrigin;
-
-/// Where the output goes.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Target<'a> {
-    /// A file: written under a temporary name beside it, and renamed when it is complete.
-    File {
-        /// The file.
-        path: &'a Path,
-        /// What happens to an existing file.
-        if_exists: IfExists,
-    },
-    /// Standard output.
-    Stdout,
-    /// A folder of `.npy` files, whatever the options' format.
-    Folder {
-        /// The folder.
-        path: &'a Path,
-        /// What happens to an existing folder; only one that holds just what an earlier conversion wrote is replaced.
-        if_exists: IfExists,
-    },
-}
-
-impl<'a> Target<'a> {
-    /// If it is a file: its path, and what happens to an existing file.
-    fn file(&self) -> Option<(&'a Path, IfExists)> {
-        match *self {
-            Self::File { path, if_exists } => Some((path, if_exists)),
-            _ => None,
-        }
-    }
-}
 
 /// What a conversion will do: [`check`](Plan::check) looks ahead, [`run`](Plan::run) carries it out.
 #[derive(Debug)]
@@ -208,7 +179,16 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     let is_weights = options.to == Format::Hdf5 && form == Some(hdf5::Form::Weights);
     let is_layered = options.to.holds().from_tensors && options.to.holds().names == Names::Layers;
     source::check(&[checkpoint], target)?;
-    let mut options = to_do(checkpoint, options, !is_folder && (is_layered || is_weights))?;
+    let wanted = if is_folder {
+        Wanted::Any
+    } else if is_layered || is_weights {
+        Wanted::Layers
+    } else if options.to.is_mxnet() {
+        Wanted::Mxnet
+    } else {
+        Wanted::Any
+    };
+    let mut options = to_do(checkpoint, options, wanted)?;
     let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
     options.anew |= is_hdf5 && h5::is_of_other_form(checkpoint, target.file().map(|(path, _)| path));
     let options = &options;
@@ -236,7 +216,8 @@ pub fn plan_into<'a>(
     let format = base.format();
     if !(format.is_caffe() || format.is_neoml() || format == Format::Hdf5) {
         let message = format!("is {}, and arrays are put into files of Caffe, NeoML and HDF5 only", format.title());
-        return Err(refuse(base, message));
+        let (file, remedy) = (base.name().to_owned(), Some(Remedy::NewFile));
+        return Err(Error::Misfit { file, message, remedy });
     }
     for file in [checkpoint, base] {
         if file.salvaged().is_some() {
@@ -244,7 +225,7 @@ pub fn plan_into<'a>(
         }
     }
     source::check(&[checkpoint, base], target)?;
-    let options = Options { to: base.format(), ..to_do(checkpoint, options, true)? };
+    let options = Options { to: base.format(), ..to_do(checkpoint, options, Wanted::Of(base))? };
     let chosen = chosen(checkpoint, &options, false)?;
     planned_for(checkpoint, Base::File(base), chosen, &options, target)?.lossless()
 }
@@ -289,7 +270,10 @@ fn planned_for<'a>(
     if matches!(base, Base::None) {
         let is_bare = !has_receipt && !layout::keeps_details(checkpoint, options, &tensors);
         of_file.extend(place.dropped_metadata(checkpoint, &metadata).filter(|_| is_bare));
-        of_file.extend(place.remarks(checkpoint, options, receipt.frame_left_out.is_some() || !has_receipt));
+        of_file.extend(place.remarks(checkpoint, options));
+    }
+    if !base.has_bytes_of(checkpoint) {
+        of_file.extend(unlisted(checkpoint));
     }
     let is_way_back = has_receipt && options.transforms.is_empty() && !options.dense;
     of_file.extend(receipt.frame_left_out.clone().filter(|_| is_way_back).map(|why| {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Layout, Sparse, TensorSpec};
 
-use crate::cast::Cast;
 use crate::change::Change;
+use crate::rounded::Rounded;
 use crate::transform::{Compute, Inputs, Stream, Tally};
 use crate::watch::{Watch, Watched};
 
@@ -152,7 +152,7 @@ impl Planned {
             }
         };
         let cast = |(read, from): (Box<dyn Stream + 'a>, DType), to: &DType| -> (Box<dyn Stream + 'a>, DType) {
-            (Box::new(Cast::new(read, (from, *to), &self.spec.name, tally)), *to)
+            (Box::new(Rounded::new(read, (from, *to), &self.spec.name, tally)), *to)
         };
         Ok(self.casts.iter().fold((read, self.read_as), cast).0)
     }

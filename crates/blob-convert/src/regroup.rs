@@ -20,7 +20,6 @@ use crate::receipt::bf16_receipt;
 use crate::watch::Watch;
 use array::Array;
 use gather::Gather;
-pub(crate) use groups::layer;
 pub use groups::{by_layer, by_size, name_beside, singles};
 
 /// Gathers tensors from an open file.

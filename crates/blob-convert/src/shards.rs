@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 use blob_io::{Checkpoint, Complete, Error, Format, Frame, IfExists, Layout, Output, TensorSpec};
 use serde_json::{Value, json};
 
-use crate::change::{Change, Effect, FORMAT};
-use crate::options::{Options, and_more, refuse};
+use crate::change::{Change, Effect};
+use crate::options::{Options, refuse};
 use crate::planned::Planned;
+use crate::stored::FORMAT;
+use crate::words::and_more;
 
 /// All shards are open at once, and systems allow about a thousand open files.
 const MAX_SHARDS: usize = 500;

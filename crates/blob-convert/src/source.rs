@@ -7,7 +7,7 @@ use std::path::Path;
 
 use blob_io::{Checkpoint, Error, IfExists, Remedy};
 
-use crate::plan::Target;
+use crate::goal::Target;
 
 /// Refuses a target that is one of these open files, or one of their shards.
 pub(crate) fn check(sources: &[&Checkpoint], target: &Target<'_>) -> Result<(), Error> {

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use blob_io::{Checkpoint, Error, IfExists, Output, OutputDir};
 
-use crate::options::and_more;
 use crate::plan::{Destination, Plan};
 use crate::verify::receipt;
 use crate::watch::{Uncounted, Watch};
+use crate::words::and_more;
 
 /// How many changed arrays an error names.
 const NAMED: usize = 3;

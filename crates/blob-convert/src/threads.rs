@@ -54,8 +54,9 @@ pub(crate) mod tests {
 
     use blob_io::{Bytes, Checkpoint, Error, Format, IfExists};
 
+    use crate::goal::Target;
     use crate::options::Options;
-    use crate::plan::{Target, plan};
+    use crate::plan::plan;
     use crate::stats::{Measured, measure_all};
     use crate::watch::Silent;
 

@@ -141,6 +141,8 @@ pub enum Remedy {
     Names,
     /// The dtype of the file that the tensors go into.
     Dtype,
+    /// A new file, since arrays cannot be put into this one.
+    NewFile,
     /// Another name for the output, since it is what is read.
     OtherName,
     /// Another folder for the output, since it is one of the shards that are read.

@@ -23,6 +23,7 @@ mod again;
 mod archive;
 pub mod caffe;
 mod checkpoint;
+mod digits;
 mod entry;
 mod error;
 mod filenames;
@@ -57,6 +58,7 @@ mod write;
 
 pub use again::{Reopened, Wanted, check_written};
 pub use checkpoint::{Checkpoint, OpenOptions, Reader, StoredTensor};
+pub use digits::grouped;
 pub use entry::{Entry, Kind, Segment, Sparse, SparseKind};
 pub use error::{Error, Existing, Fault, Reason, Remedy};
 pub use filenames::file_names;

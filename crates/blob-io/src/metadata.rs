@@ -47,7 +47,7 @@ pub(crate) fn read(text: &mut Literal<'_, '_>, table: &mut NameTable) -> Result<
         text.expect(b':', "a colon")?;
         match text.json_string_up_to(kept.left_for(&key))? {
             Some(value) if kept.take(&key, value.len() as u64) => table.metadata.push((key, value)),
-            _ => table.warn(Some(at), LEFT_OUT),
+            _ => table.warn_of_loss(Some(at), LEFT_OUT),
         }
         Ok(())
     })

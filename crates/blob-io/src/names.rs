@@ -260,7 +260,15 @@ impl NameTable {
     }
 
     pub(crate) fn warn(&mut self, offset: Option<u64>, text: impl Into<Cow<'static, str>>) {
-        let warning = Warning::new(offset, text);
+        self.add_warning(Warning::new(offset, text));
+    }
+
+    /// Warns of something that is not listed.
+    pub(crate) fn warn_of_loss(&mut self, offset: Option<u64>, text: impl Into<Cow<'static, str>>) {
+        self.add_warning(Warning::of_loss(offset, text));
+    }
+
+    pub(crate) fn add_warning(&mut self, warning: Warning) {
         // Each kind of warning is kept once; there are few kinds.
         if !self.warnings.iter().any(|w| w.text == warning.text) {
             self.warnings.push(warning);

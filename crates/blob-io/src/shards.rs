@@ -13,6 +13,7 @@ use crate::folder::Folder;
 use crate::format::Format;
 use crate::names::{NameTable, faulty};
 use crate::sniff;
+use crate::warning::Warning;
 use crate::wire::source::{Input, Source};
 use index::Index;
 
@@ -113,7 +114,10 @@ fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTa
         match index.map.get_mut(&name) {
             Some(place) if place.file == number => place.found = true,
             Some(_) => {
-                table.warn(None, "a shard holds tensors that lie in another file by the index; they are left out");
+                table.warn_of_loss(
+                    None,
+                    "a shard holds tensors that lie in another file by the index; they are left out",
+                );
                 continue;
             }
             None => table.warn(None, "a shard holds tensors that the index does not name"),
@@ -128,7 +132,7 @@ fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTa
 /// Copies a shard's warnings and metadata to the table; usually all shards have the same.
 fn merge_notes(listed: &mut NameTable, table: &mut NameTable) {
     for warning in listed.warnings.drain(..) {
-        table.warn(None, warning.text);
+        table.add_warning(Warning { offset: None, ..warning });
     }
     listed.faults.drain(..).for_each(|fault| table.fault(fault));
     // The limit of a single file, because a million shards may each have that much.

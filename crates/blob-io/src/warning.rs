@@ -11,11 +11,18 @@ pub struct Warning {
     pub offset: Option<u64>,
     /// What is unusual, in words.
     pub text: Cow<'static, str>,
+    /// Whether something of the file is not listed, so that a file made of what is listed lacks it.
+    pub is_loss: bool,
 }
 
 impl Warning {
     pub(crate) fn new(offset: Option<u64>, text: impl Into<Cow<'static, str>>) -> Self {
-        Self { offset, text: text.into() }
+        Self { offset, text: text.into(), is_loss: false }
+    }
+
+    /// Something of the file is not listed.
+    pub(crate) fn of_loss(offset: Option<u64>, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { is_loss: true, ..Self::new(offset, text) }
     }
 }
 

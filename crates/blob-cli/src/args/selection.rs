@@ -40,26 +40,28 @@ pub(crate) struct Filter {
     pub(crate) shapes: Vec<Dims>,
 }
 
+/// The heading of these arguments alone: those that follow them keep the heading of their own command.
+const WHICH: &str = "Which tensors";
+
 /// Which tensors of a whole file. `--dtype` is the dtype to convert to, so that of the tensors has another name.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Which tensors")]
 pub(crate) struct Only {
     /// Only tensors that match this PATTERN: a name, a layer's name, a glob (`*` matches `/` too), or `#3`, `#3-5` by
     /// index; may be repeated [default: all]
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(help_heading = WHICH, long, value_name = "PATTERN")]
     pub(crate) only: Vec<String>,
     /// But none that match this PATTERN; may be repeated
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(help_heading = WHICH, long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<String>,
     /// Treat each PATTERN as a regular expression that matches anywhere in the name
-    #[arg(long, hide_short_help = true)]
+    #[arg(help_heading = WHICH, long, hide_short_help = true)]
     pub(crate) regex: bool,
     /// Only tensors of these dtypes: `f16`, `f32,f64`
-    #[arg(long = "only-dtype", value_name = "DTYPE", value_delimiter = ',', value_parser = dtype(),
+    #[arg(help_heading = WHICH, long = "only-dtype", value_name = "DTYPE", value_delimiter = ',', value_parser = dtype(),
           hide_possible_values = true, hide_short_help = true)]
     pub(crate) dtypes: Vec<DType>,
     /// Only tensors of this shape, with `*` for any extent: `64x3x*x*`, `scalar`
-    #[arg(long = "only-shape", value_name = "SHAPE", value_parser = shape, hide_short_help = true)]
+    #[arg(help_heading = WHICH, long = "only-shape", value_name = "SHAPE", value_parser = shape, hide_short_help = true)]
     pub(crate) shapes: Vec<Dims>,
 }
 

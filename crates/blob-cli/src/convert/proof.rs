@@ -16,6 +16,24 @@ fn opened_by<'a>(args: &'a Convert, plan: &'a Plan<'_>) -> &'a Path {
     plan.index().map_or(&args.output, |(index, _)| index)
 }
 
+/// Why `verify`, which compares bit for bit, does not prove the conversion.
+fn unproven(args: &Convert, plan: &Plan<'_>) -> Option<String> {
+    if let Some(model) = &args.into {
+        return Some(format!("the rest is of {}, which `blob diff` compares", quoted(model)));
+    }
+    if !plan.is_untransformed() && !plan.has_receipt() {
+        let lacks = if args.no_receipt { "--no-receipt leaves out" } else { "the format has no room for" };
+        return Some(format!("{lacks} the receipt, from which it would repeat the changes"));
+    }
+    if args.skip_unsupported && !plan.left_out().is_empty() {
+        return Some("it wants every array of the input".to_owned());
+    }
+    if args.dense || !args.form.is_empty() {
+        return Some("the arrays are stored in another form".to_owned());
+    }
+    None
+}
+
 /// Prints the command that verifies the conversion, if both files can be read again.
 pub(super) fn print_proof(
     args: &Convert,
@@ -26,13 +44,11 @@ pub(super) fn print_proof(
 ) {
     let output = opened_by(args, plan);
     let is_on_disk = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
-    // `verify` compares bit for bit. With --into or --form the tensors differ, and transforms can only be repeated from
-    // a receipt.
-    let is_transformed = !plan.is_untransformed() && !plan.has_receipt();
-    // `verify` wants every array of IN.
-    let is_part = args.skip_unsupported && !plan.left_out().is_empty();
-    let differs = args.into.is_some() || is_transformed || is_part || !args.form.is_empty();
-    if matches!(target, Target::Stdout) || args.dense || differs || !(is_on_disk(&args.input) && is_on_disk(output)) {
+    if matches!(target, Target::Stdout) || !(is_on_disk(&args.input) && is_on_disk(output)) {
+        return;
+    }
+    if let Some(why) = unproven(args, plan) {
+        context.terminal.note(format!("  no proof by `blob verify`: {why}"));
         return;
     }
     // `verify` must detect the format of `--against`; `--from` can name only that of the output.

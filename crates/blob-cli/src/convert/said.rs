@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use blob_convert::change::Group;
-use blob_io::Checkpoint;
+use blob_convert::change::{Effect, Group};
+use blob_io::{Checkpoint, Warning};
 use serde_json::json;
 
 use crate::context::Context;
@@ -17,13 +17,15 @@ const MAX_LISTED: usize = 20;
 /// How many tensors a warning names.
 const NAMED: usize = 3;
 
-/// The warnings about the source: those that several of its tensors share are one line.
-pub(super) fn warn_of_source(checkpoint: &Checkpoint, context: &Context) {
+/// The warnings about the source: those that several of its tensors share are one line. What is lost by them stands
+/// among the changes.
+pub(super) fn warn_of_source(checkpoint: &Checkpoint, changes: &[Group], context: &Context) {
     let mut shared: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for entry in checkpoint.entries() {
         entry.warnings().for_each(|warning| shared.entry(warning.to_string()).or_default().push(entry.name()));
     }
-    let whole = checkpoint.warnings().iter().map(ToString::to_string);
+    let is_kept = |warning: &&Warning| !is_among(changes, warning);
+    let whole = checkpoint.warnings().iter().filter(is_kept).map(ToString::to_string);
     let each = shared.iter().map(|(warning, names)| {
         let named: Vec<String> = names.iter().take(NAMED).map(|name| format!("{name:?}")).collect();
         match names.len() - named.len() {
@@ -32,6 +34,11 @@ pub(super) fn warn_of_source(checkpoint: &Checkpoint, context: &Context) {
         }
     });
     warn(whole.chain(each).collect(), "--json prints them all", context);
+}
+
+/// Whether what a warning of the source says is one of the changes.
+pub(super) fn is_among(changes: &[Group], warning: &Warning) -> bool {
+    changes.iter().any(|group| matches!(&group.change.effect, Effect::Unlisted(unlisted) if unlisted == warning))
 }
 
 /// A warning for each kind of change that nobody asked for.

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use blob_io::{Error, Output};
 
-use crate::args::if_exists;
-use crate::context::Context;
+use crate::args::{Global, if_exists};
 use crate::failure::Failure;
 
 /// The output name for standard output.
@@ -26,11 +25,11 @@ pub(crate) enum Content {
 }
 
 /// Refuses an output that would mix with JSON on standard output, or bytes that would garble a terminal.
-pub(crate) fn check_stdout(output: &Path, content: Content, dry_run: bool, context: &Context) -> Result<(), Failure> {
+pub(crate) fn check_stdout(output: &Path, content: Content, dry_run: bool, global: &Global) -> Result<(), Failure> {
     if !is_stdout(output) || dry_run {
         return Ok(());
     }
-    if context.global.json {
+    if global.json {
         return Err(Failure::new("--json and -o - would both write to standard output"));
     }
     if content == Content::Binary && io::stdout().is_terminal() {

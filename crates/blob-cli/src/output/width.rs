@@ -67,6 +67,8 @@ pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
         let mut rest = word;
         while width(rest) > most {
             let end = fitting(atoms(rest), most).max(atoms(rest).next().map_or(0, str::len));
+            // A long name is broken between its parts.
+            let end = rest[..end].rfind(['/', '.', ':', '_', '-']).map_or(end, |at| at + 1);
             lines.push(rest[..end].to_owned());
             rest = &rest[end..];
         }

@@ -238,9 +238,14 @@ impl<'a, T> Table<'a, T> {
             kind: column.kind,
             title: width(column.title),
             width: wanted.total(),
+            word: 0,
             drop_order: column.drop_order,
         });
-        let asked: Vec<Asked> = asked.collect();
+        let mut asked: Vec<Asked> = asked.collect();
+        if let Some(text) = asked.iter().position(|column| column.kind == Kind::Text) {
+            let words = self.rows.iter().flat_map(|row| row[text].split(' '));
+            asked[text].word = words.map(width).max().unwrap_or_default();
+        }
         let mut cuts = std::mem::take(&mut self.cuts);
         let fitted = fit(&asked, most, &mut |room| cuts.entry(room).or_insert_with(|| self.cut_to(room)).is_some());
         let cell = |(wanted, fitted): (CellWidth, Option<usize>)| match fitted? {

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
+use blob_io::grouped;
+
 use super::{Change, Effect};
-use crate::options::{and_more, quoted};
+use crate::words::{and_more, quoted};
 
 /// How many tensors a sentence names.
 const NAMED: usize = 3;
@@ -80,6 +82,8 @@ fn detail(change: &Change) -> Cow<'_, str> {
         | Effect::TakenOtherwise { words }
         | Effect::Dropped(words) => Cow::Borrowed(words),
         Effect::WayBack { why } => Cow::Borrowed(why),
+        Effect::Unlisted(warning) => Cow::Borrowed(&warning.text),
+        Effect::Guessed { what } => Cow::Borrowed(what),
         Effect::Followed { net } => Cow::Borrowed(net),
         Effect::Notice(text) | Effect::Remark(text) => Cow::Borrowed(text),
         _ => Cow::Borrowed(""),
@@ -107,7 +111,7 @@ impl Group {
     fn count(&self) -> String {
         match self.tensors.len() {
             1 => "1 tensor".to_owned(),
-            count => format!("{count} tensors"),
+            count => format!("{} tensors", grouped(count as u64)),
         }
     }
 
@@ -115,7 +119,7 @@ impl Group {
     fn value_count(&self) -> String {
         match self.values.unwrap_or_default() {
             1 => "1 value".to_owned(),
-            count => format!("{count} values"),
+            count => format!("{} values", grouped(count)),
         }
     }
 }
@@ -162,6 +166,10 @@ impl fmt::Display for Group {
             // Each may have a reason of its own.
             Effect::LeftOut { .. } if self.change.is_asked => write!(f, "{count} left out: {named}"),
             Effect::LeftOut { reason } => write!(f, "{count} left out: {reason}: {named}"),
+            Effect::Guessed { what } => {
+                let by = if self.tensors.len() == 1 { "its name and shape" } else { "their names and shapes" };
+                write!(f, "{count} {is} taken for {what} by {by}, which --net would say: {named}")
+            }
             Effect::Infinite { words } | Effect::Zeroed { words } | Effect::Lost { words } => {
                 let words = words.strip_prefix("values ").unwrap_or(words);
                 write!(f, "{} in {count} {words}: {named}", self.value_count())
@@ -170,7 +178,9 @@ impl fmt::Display for Group {
             Effect::MetadataDropped { format, keys } => {
                 write!(f, "metadata left out, for which {} has no place: {}", format.name(), listed(keys))
             }
-            Effect::Dropped(_) | Effect::WayBack { .. } | Effect::Followed { .. } => self.change.fmt(f),
+            Effect::Unlisted(_) | Effect::Dropped(_) | Effect::WayBack { .. } | Effect::Followed { .. } => {
+                self.change.fmt(f)
+            }
             Effect::Notice(text) | Effect::Remark(text) => f.write_str(text),
         }
     }

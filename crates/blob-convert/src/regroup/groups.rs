@@ -4,12 +4,9 @@ use std::collections::HashMap;
 
 use blob_io::{Checkpoint, Entry, Kind};
 
+use crate::layers::layer;
 use crate::pairing::is_unnamed;
 use crate::shards;
-
-/// The last parts of MXNet's names.
-const PARAMETERS: [&str; 9] =
-    ["weight", "bias", "gamma", "beta", "alpha", "moving_mean", "moving_var", "running_mean", "running_var"];
 
 /// The tensors of a layer, as indices into [`Checkpoint::entries`], with the layer's name; the layers in the file's
 /// order.
@@ -67,17 +64,6 @@ pub fn singles(checkpoint: &Checkpoint) -> Vec<Vec<usize>> {
 /// The entries that hold an array.
 fn arrays(checkpoint: &Checkpoint) -> impl Iterator<Item = (usize, &Entry)> {
     checkpoint.entries().iter().enumerate().filter(|(_, entry)| entry.kind() != Kind::None)
-}
-
-/// The layer of a tensor of this name; of a name of one part, the name.
-pub(crate) fn layer(name: &str) -> &str {
-    let name = name.strip_suffix(".diff").unwrap_or(name);
-    if let Some((layer, _)) = name.rsplit_once('/').or_else(|| name.rsplit_once('.')) {
-        return layer;
-    }
-    let name = name.strip_prefix("arg:").or_else(|| name.strip_prefix("aux:")).unwrap_or(name);
-    let without = |word: &&str| name.strip_suffix(*word)?.strip_suffix('_').filter(|layer| !layer.is_empty());
-    PARAMETERS.iter().find_map(without).unwrap_or(name)
 }
 
 /// The name of a tensor among those of other files: its own, or, where its file stores no names, one made from `stem`.

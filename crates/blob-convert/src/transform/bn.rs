@@ -29,10 +29,10 @@ pub struct BatchNorm {
 
 /// The tensors of one layer.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-struct Norm {
-    mean: String,
+pub(crate) struct Norm {
+    pub(super) mean: String,
     variance: String,
-    factor: String,
+    pub(super) factor: String,
 }
 
 impl BatchNorm {
@@ -47,6 +47,15 @@ impl BatchNorm {
         let unknown = net.uncovered().iter().filter(|norm| norm.has_factor);
         let unknown = unknown.map(|norm| norm.layer.clone()).collect();
         Self { layers: layers.collect(), with_ones: false, unknown }
+    }
+
+    pub(crate) fn read(settings: &Value) -> Option<Self> {
+        Self::deserialize(settings).ok()
+    }
+
+    /// The layers whose factors were left out.
+    pub(crate) fn without_factors(self) -> Vec<Norm> {
+        if self.with_ones { Vec::new() } else { self.layers }
     }
 
     /// Sets the factors to 1 instead of leaving them out, for a file that Caffe will read.

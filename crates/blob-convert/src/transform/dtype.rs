@@ -52,8 +52,8 @@ impl Transform for Dtype {
         let outcome: Outcome = made.collect();
         Ok(match others {
             0 => outcome,
-            1 => outcome.with_note("1 tensor does not hold floats, and stays as it is"),
-            others => outcome.with_note(format!("{others} tensors do not hold floats, and stay as they are")),
+            1 => outcome.with_notice("1 tensor does not hold floats, and stays as it is"),
+            others => outcome.with_notice(format!("{others} tensors do not hold floats, and stay as they are")),
         })
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use self::flattened::{Flattened, of_net};
 use super::permute::{lacking, names};
 use super::reorder::Reorder;
-use super::role::{By, Role, data_name, guessed, role};
+use super::role::{By, INNER_PRODUCT, Role, data_name, role};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 use super::wires::wired;
 
@@ -119,9 +119,9 @@ impl FcFrom {
         if misfits.is_empty() { Ok(found) } else { Err(misfits) }
     }
 
-    /// The matrices of a file without a net, with the number of those that are guessed.
-    fn of_file(&self, tensors: &[Spec<'_>]) -> Result<(HashMap<String, Flattened>, usize), Vec<Misfit>> {
-        let (mut found, mut by_shape, mut misfits) = (HashMap::new(), 0, Vec::new());
+    /// The matrices of a file without a net.
+    fn of_file(&self, tensors: &[Spec<'_>]) -> Result<HashMap<String, Flattened>, Vec<Misfit>> {
+        let (mut found, mut misfits) = (HashMap::new(), Vec::new());
         misfits.extend(self.extents.and_then(|extents| several(tensors, extents.inputs())));
         for spec in tensors.iter().filter(|spec| role(spec).0 == Role::InnerProduct) {
             let name = data_name(&spec.tensor.name);
@@ -129,10 +129,9 @@ impl FcFrom {
             let Some(extents) = named.copied().or(self.extents).filter(|own| has_columns(spec, own.inputs())) else {
                 continue;
             };
-            by_shape += usize::from(role(spec).1 == By::Shape);
             found.insert(data_name(spec.entry.name()).to_owned(), Flattened::Columns(extents));
         }
-        if misfits.is_empty() { Ok((found, by_shape)) } else { Err(misfits) }
+        if misfits.is_empty() { Ok(found) } else { Err(misfits) }
     }
 }
 
@@ -160,14 +159,11 @@ impl Transform for FcFrom {
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let mut notes = Vec::new();
         let net = if self.tensors.is_none() { wired(context).map_err(|misfit| vec![misfit])? } else { None };
+        let is_told = net.is_some() || self.tensors.is_some();
         let found = match (&self.tensors, net) {
             (Some(named), _) => self.of_names(named, tensors)?,
             (None, Some(net)) => of_net(self, &net, tensors, &mut notes)?,
-            (None, None) => {
-                let (found, by_shape) = self.of_file(tensors)?;
-                notes.extend(guessed(by_shape, "weights of inner products"));
-                found
-            }
+            (None, None) => self.of_file(tensors)?,
         };
         if found.is_empty() {
             let all = self.extents.iter().chain(self.layers.values()).map(|extents| extents.inputs().to_string());
@@ -177,7 +173,9 @@ impl Transform for FcFrom {
         }
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             let found = found.get(data_name(spec.entry.name()));
-            found.and_then(|found| found.permuted(place, spec)).unwrap_or_else(|| Made::same(place, spec))
+            let guess = (!is_told && role(spec).1 == By::Shape).then_some(INNER_PRODUCT);
+            let made = found.and_then(|found| Some(found.permuted(place, spec)?.guessed(guess)));
+            made.unwrap_or_else(|| Made::same(place, spec))
         });
         let mut outcome: Outcome = made.collect();
         outcome.notes.extend(notes);

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::bn::BatchNorm;
 use super::dtype::Dtype;
 use super::eps::Eps;
+use super::factor::Factors;
 use super::fc_from::FcFrom;
 use super::fold::Fold;
 use super::gamma::FixGamma;
@@ -15,11 +16,11 @@ use super::layout::Layout;
 use super::names::Names;
 use super::permute::Permute;
 use super::rgb::Rgb;
+use super::selection::Selection;
 use super::squeeze_legacy::SqueezeLegacy;
 use super::step::Transform;
 use super::strip_diff::StripDiff;
 use super::torch::TorchLayout;
-use crate::selection::Selection;
 
 type Read = fn(&Value) -> Option<Arc<dyn Transform>>;
 
@@ -29,6 +30,7 @@ const KNOWN: &[(&str, Read)] = &[
     ("squeeze-legacy", |_| Some(Arc::new(SqueezeLegacy))),
     ("fold", |settings| Some(Arc::new(Fold::deserialize(settings).ok()?))),
     ("bn", |settings| Some(Arc::new(BatchNorm::deserialize(settings).ok()?))),
+    ("bn-factor", |settings| Some(Arc::new(Factors::deserialize(settings).ok()?))),
     ("fix-gamma", |settings| Some(Arc::new(FixGamma::deserialize(settings).ok()?))),
     ("torch-layout", |settings| Some(Arc::new(TorchLayout::deserialize(settings).ok()?))),
     ("rgb", |_| Some(Arc::new(Rgb))),

@@ -7,7 +7,7 @@ use blob_io::net::{Layer, LayerKind};
 use serde_json::{Value, json};
 
 use super::reorder::Reorder;
-use super::role::{By, Role, Roles, guessed};
+use super::role::{By, CONVOLUTION, INNER_PRODUCT, Role, Roles};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
 /// Permutes the weights of convolutions and of fully connected layers to another framework's axes.
@@ -109,7 +109,7 @@ impl Transform for OfConvolutions {
 impl Layout {
     fn planned(self, tensors: &[Spec<'_>], context: &Context<'_>, of: &[Role]) -> Result<Outcome, Vec<Misfit>> {
         let roles = Roles::of(context).map_err(|misfit| vec![misfit])?;
-        let (mut by_shape, mut others, mut count) = ([0, 0], 0, 0);
+        let (mut others, mut count) = (0, 0);
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             let layer = roles.layer(spec).map(|(layer, _)| layer);
             let (role, by) = roles.role(spec);
@@ -128,12 +128,10 @@ impl Layout {
                 Role::Other => None,
             };
             let is_guess = by == By::Shape && made.as_ref().is_some_and(|made| !made.changes.is_empty());
-            by_shape[usize::from(role == Role::InnerProduct)] += usize::from(is_guess);
-            made.unwrap_or_else(|| Made::same(place, spec))
+            let guess = is_guess.then_some(if role == Role::Convolution { CONVOLUTION } else { INNER_PRODUCT });
+            made.unwrap_or_else(|| Made::same(place, spec)).guessed(guess)
         });
         let mut outcome: Outcome = made.collect();
-        outcome.notes.extend(guessed(by_shape[0], "weights of convolutions"));
-        outcome.notes.extend(guessed(by_shape[1], "weights of inner products"));
         if others > 0 {
             outcome = outcome.with_note(format!("weights of convolutions that have not four axes stay: {others}"));
         }

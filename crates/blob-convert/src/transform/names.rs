@@ -19,6 +19,9 @@ pub struct Names {
     /// The modules of normalisations that need another eps than PyTorch gives them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     eps: Vec<OfEps>,
+    /// Whether these are the names that PyTorch gives.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    torch: bool,
     #[serde(skip)]
     follows_net: bool,
     #[serde(skip)]
@@ -35,6 +38,9 @@ struct OfEps {
 }
 
 impl Names {
+    /// Its name in receipts.
+    pub(crate) const NAME: &str = "names";
+
     /// A map from old names to new ones.
     pub fn new(map: impl IntoIterator<Item = (String, String)>) -> Self {
         Self { map: map.into_iter().collect(), ..Self::default() }
@@ -44,6 +50,11 @@ impl Names {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
+    }
+
+    /// Whether these are the names that PyTorch gives.
+    pub(crate) fn is_torch(&self) -> bool {
+        self.torch
     }
 
     pub(crate) fn read(settings: &Value) -> Option<Self> {
@@ -61,7 +72,7 @@ impl Names {
 
 impl Transform for Names {
     fn name(&self) -> &'static str {
-        "names"
+        Self::NAME
     }
 
     fn settings(&self) -> Value {

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use blob_io::net::{LayerKind, Net, Role as Of};
 use serde_json::{Value, json};
 
-use super::bound::Bound;
+use super::bound::{Bound, listed};
 use super::reorder::Reorder;
-use super::role::{By, Role, data_name, guessed, role};
+use super::role::{By, Role, data_name, role};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 use super::wires::{Source, Wire, sources, wired};
 
@@ -32,22 +32,22 @@ impl Transform for Rgb {
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
-        let (first, note) = match wired(context).map_err(|misfit| vec![misfit])? {
-            Some(net) => (of_net(&net, tensors)?, None),
-            None => of_file(tensors)?,
-        };
+        let net = wired(context).map_err(|misfit| vec![misfit])?;
+        let first = net.as_ref().map_or_else(|| of_file(tensors), |net| of_net(net, tensors))?;
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             // Its diff is reversed too.
             let found = first.iter().find(|(first, _)| {
                 data_name(spec.entry.name()) == data_name(first.entry.name()) && spec.tensor.shape == first.tensor.shape
             });
             let Some((_, axis)) = found else { return Made::same(place, spec) };
+            let is_guess = net.is_none() && role(spec).1 == By::Shape;
+            let guess = is_guess.then_some("weights of the first convolution");
             let order = Reorder::backwards(spec.tensor.shape.dims(), *axis);
-            Made::computed(spec.tensor.clone(), vec![place], order).with_change("input channels reversed")
+            Made::computed(spec.tensor.clone(), vec![place], order)
+                .with_change("input channels reversed")
+                .guessed(guess)
         });
-        let mut outcome: Outcome = made.collect();
-        outcome.notes.extend(note);
-        Ok(outcome)
+        Ok(made.collect())
     }
 
     fn follows_net(&self) -> bool {
@@ -126,25 +126,36 @@ fn elsewhere(net: &Net, all: &[Wire<'_>], images: &HashSet<usize>) -> Vec<Misfit
     misfits
 }
 
-/// The first convolution weights in the file, with a note if they are recognised by name and shape only.
-fn of_file<'s, 'a>(tensors: &'s [Spec<'a>]) -> Result<(Vec<First<'s, 'a>>, Option<String>), Vec<Misfit>> {
-    let is_weight = |spec: &&Spec<'_>| role(spec).0 == Role::Convolution;
-    let Some(first) = tensors.iter().find(is_weight) else {
+/// The weights of the first convolution in the file, by the types of layers. Without types the order of a file says
+/// nothing, since HDF5 and others sort by name: then it is the one convolution with three input channels.
+fn of_file<'s, 'a>(tensors: &'s [Spec<'a>]) -> Result<Vec<First<'s, 'a>>, Vec<Misfit>> {
+    let is_data = |spec: &&Spec<'_>| data_name(spec.entry.name()) == spec.entry.name();
+    let all = tensors.iter().filter(|spec| role(spec).0 == Role::Convolution).filter(is_data);
+    let all: Vec<&Spec<'_>> = all.collect();
+    let Some(first) = all.first() else {
         return Err(vec![Misfit::about_all("there are no weights of a convolution")]);
     };
-    let shape = &first.tensor.shape;
-    let kind = first.entry.layer_type().filter(|kind| kind.contains("Deconvolution"));
-    let problem = match kind {
-        Some(kind) => format!("is the first of the convolutions, and a {kind}"),
-        None if shape.dims().get(1) != Some(&3) => {
-            format!("is the first convolution, of shape {shape}, and has not three input channels")
+    let has_three = |spec: &&&Spec<'_>| spec.tensor.shape.dims().get(1) == Some(&3);
+    let problem = if role(first).1 == By::Shape {
+        match &all.iter().filter(has_three).collect::<Vec<_>>()[..] {
+            [one] => return Ok(vec![(one, 1)]),
+            [] => "there are no weights of a convolution with three input channels".to_owned(),
+            several => {
+                let names: Vec<&str> = several.iter().map(|spec| &*spec.tensor.name).collect();
+                format!(
+                    "{} have three input channels; only a net says which read the image: name it by --net",
+                    listed(&names)
+                )
+            }
         }
-        None => {
-            return Ok((
-                vec![(first, 1)],
-                guessed(usize::from(role(first).1 == By::Shape), "the weights of the first convolution"),
-            ));
-        }
+    } else if let Some(kind) = first.entry.layer_type().filter(|kind| kind.contains("Deconvolution")) {
+        return Err(vec![Misfit::new(&first.tensor.name, format!("is the first of the convolutions, and a {kind}"))]);
+    } else if has_three(&first) {
+        return Ok(vec![(first, 1)]);
+    } else {
+        let problem =
+            format!("is the first convolution, of shape {}, and has not three input channels", first.tensor.shape);
+        return Err(vec![Misfit::new(&first.tensor.name, problem)]);
     };
-    Err(vec![Misfit::new(&first.tensor.name, problem)])
+    Err(vec![Misfit::about_all(problem)])
 }

@@ -20,6 +20,10 @@ pub(crate) enum Role {
     Other,
 }
 
+/// What a tensor is taken for where its role is guessed.
+pub(super) const CONVOLUTION: &str = "weights of a convolution";
+pub(super) const INNER_PRODUCT: &str = "weights of an inner product";
+
 /// How the role is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
@@ -102,14 +106,5 @@ fn by_shape(spec: &Spec<'_>) -> Role {
         (true, [_, _] | [1, 1, _, _]) if is_product() => Role::InnerProduct,
         (true, [_, _, _, _]) => Role::Convolution,
         _ => Role::Other,
-    }
-}
-
-/// A note about tensors whose role was guessed from name and shape.
-pub(crate) fn guessed(count: usize, what: &str) -> Option<String> {
-    match count {
-        0 => None,
-        1 => Some(format!("by its name and shape, 1 tensor is taken for {what}")),
-        count => Some(format!("by their names and shapes, {count} tensors are taken for {what}")),
     }
 }

@@ -54,16 +54,15 @@ pub(super) fn ready<'a>(bytes: Vec<u8>) -> Box<dyn Stream + 'a> {
     })
 }
 
-/// A 1 for each value of the input.
+/// A 1 for each value of the result.
 #[derive(Debug)]
 pub(super) struct Ones;
 
 impl Compute for Ones {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
-        let made = inputs.made;
-        // Reading the input whole checks its size against the limit.
-        let count = inputs.whole(0)?.len() / made.dtype.size();
-        Ok(ready(write(&vec![1.0; count], &inputs)))
+        // Reading the input whole checks its size against the limit; the result is as long, or one value.
+        inputs.whole(0)?;
+        Ok(ready(write(&vec![1.0; inputs.made.shape.count()], &inputs)))
     }
 }
 

@@ -7,7 +7,7 @@ use blob_core::Shape;
 use blob_io::net::{Layer, Role as Of};
 use serde_json::{Value, json};
 
-use super::role::{Role, Roles, guessed, is_convolution};
+use super::role::{Role, Roles, is_convolution};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
 /// Layers whose weights are matrices, with the indices of these blobs.
@@ -31,7 +31,6 @@ impl Transform for SqueezeLegacy {
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let roles = Roles::of(context).map_err(|misfit| vec![misfit])?;
-        let mut by_shape = 0;
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             let same = Made::same(place, spec);
             let typed = spec.entry.layer_type().filter(|layer| !layer.is_empty());
@@ -41,15 +40,11 @@ impl Transform for SqueezeLegacy {
                 (None, None) => (of_name(spec, &roles), true),
             };
             let Some(shape) = dims.and_then(|dims| Shape::new(dims).ok()) else { return same };
-            by_shape += usize::from(is_guess);
             let change = format!("squeezed from {}", spec.tensor.shape);
-            same.reshaped(shape).with_change(change)
+            let guess = is_guess.then_some("an inner product or a bias of before 2015");
+            same.reshaped(shape).with_change(change).guessed(guess)
         });
-        let outcome: Outcome = made.collect();
-        Ok(match guessed(by_shape, "inner products and biases of before 2015") {
-            Some(note) => outcome.with_note(note),
-            None => outcome,
-        })
+        Ok(made.collect())
     }
 
     fn follows_net(&self) -> bool {

@@ -10,9 +10,9 @@ use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, TensorSpec};
 use serde_json::Value;
 
+use super::selection::Selection;
 use super::topology::{Followed, Topology};
 use super::values::Compute;
-use crate::selection::Selection;
 
 /// Turns the tensors of a file into other tensors.
 ///
@@ -143,6 +143,8 @@ pub struct Made {
     pub values: Values,
     /// What the transform changes about it, in words; empty if nothing.
     pub changes: Vec<Cow<'static, str>>,
+    /// What it is taken for by its name and shape, where nothing says it: a warning.
+    pub guess: Option<&'static str>,
 }
 
 /// How the values of a tensor are obtained.
@@ -159,13 +161,19 @@ impl Made {
     /// The tensor at `place`, unchanged.
     #[must_use]
     pub fn same(place: usize, spec: &Spec<'_>) -> Self {
-        Self { tensor: spec.tensor.clone(), from: vec![place], values: Values::Same, changes: Vec::new() }
+        Self { tensor: spec.tensor.clone(), from: vec![place], values: Values::Same, changes: Vec::new(), guess: None }
     }
 
     /// A tensor computed from those at the places `from`, which become the [`Inputs`](super::Inputs) in this order.
     #[must_use]
     pub fn computed(tensor: TensorSpec, from: Vec<usize>, compute: impl Compute + 'static) -> Self {
-        Self { tensor, from, values: Values::Computed(Arc::new(compute)), changes: Vec::new() }
+        Self { tensor, from, values: Values::Computed(Arc::new(compute)), changes: Vec::new(), guess: None }
+    }
+
+    /// Notes what it is taken for by its name and shape.
+    pub(crate) fn guessed(mut self, what: Option<&'static str>) -> Self {
+        self.guess = what;
+        self
     }
 
     /// The same values under another name.

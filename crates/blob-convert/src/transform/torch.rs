@@ -55,6 +55,15 @@ impl TorchLayout {
         }
         layout
     }
+
+    pub(crate) fn read(settings: &Value) -> Option<Self> {
+        Self::deserialize(settings).ok()
+    }
+
+    /// Whether every tensor keeps its values in their order, and none is added.
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.gates.is_empty() && self.second_biases.is_empty() && self.transposed.is_empty()
+    }
 }
 
 impl Transform for TorchLayout {

@@ -6,7 +6,7 @@ use blob_io::mxnet::{Symbol, Variable};
 use blob_io::{Checkpoint, Entry, Kind};
 
 use super::{Finding, Remark};
-use crate::options::and_more;
+use crate::words::and_more;
 
 /// How many inputs a note names.
 const NAMED: usize = 20;

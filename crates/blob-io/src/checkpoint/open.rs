@@ -355,7 +355,7 @@ impl Checkpoint {
                 "the folder also has files that are no shards of its index and are left out: {}",
                 some(&others)
             );
-            self.warnings.push(Warning::new(None, text));
+            self.warnings.push(Warning::of_loss(None, text));
         }
     }
 }

@@ -23,7 +23,9 @@ const HEAP: &str = "a heap of texts";
 pub(super) fn read(structure: &Structure, table: &mut NameTable) -> Result<(), ReadError> {
     match texts(structure, table) {
         // The arrays are sound without them.
-        Err(ReadError::Fault(fault)) => table.warn(Some(fault.offset()), "the root's attributes cannot all be read"),
+        Err(ReadError::Fault(fault)) => {
+            table.warn_of_loss(Some(fault.offset()), "the root's attributes cannot all be read")
+        }
         read => read?,
     }
     Ok(())
@@ -49,7 +51,7 @@ fn texts(structure: &Structure, table: &mut NameTable) -> Result<(), ReadError> 
             TextLocation::Heap { len, .. } => len,
         };
         if !kept.take(&attribute.name, len) {
-            table.warn(Some(at), LEFT_OUT);
+            table.warn_of_loss(Some(at), LEFT_OUT);
             continue;
         }
         let mut bytes = Vec::new();

@@ -184,7 +184,10 @@ impl Walk<'_> {
         self.aliases = self.aliases.saturating_add(size);
         let fits = self.aliases <= MAX_OBJECTS / 2;
         if !fits {
-            self.table.warn(None, "too many links lead to the same groups; not all names of their datasets are listed");
+            self.table.warn_of_loss(
+                None,
+                "too many links lead to the same groups; not all names of their datasets are listed",
+            );
         }
         fits
     }
@@ -270,7 +273,7 @@ impl Skipped {
             more => format!(" and {more} more"),
         };
         if self.count > 0 {
-            table.warn(None, format!("{what}: {}{more}", self.names.join(", ")));
+            table.warn_of_loss(None, format!("{what}: {}{more}", self.names.join(", ")));
         }
     }
 }

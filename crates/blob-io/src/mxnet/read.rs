@@ -105,7 +105,7 @@ impl Walk {
         let left = cursor.left();
         if left > 0 {
             let text = format!("{left} bytes are left at the end; MXNet ignores them, and so do we");
-            table.warn(Some(cursor.pos()), text);
+            table.warn_of_loss(Some(cursor.pos()), text);
         }
         let np_shape = self.versions[Version::V3 as usize];
         if np_shape && self.versions[..3].contains(&true) {

@@ -98,7 +98,7 @@ fn warn_of_trailing_bytes(cursor: &Cursor<'_>, table: &mut NameTable) {
     let left = cursor.left();
     if left > 0 {
         let text = format!("{left} bytes are left at the end; NeoML ignores them, and so do we");
-        table.warn(Some(cursor.pos()), text);
+        table.warn_of_loss(Some(cursor.pos()), text);
     }
 }
 

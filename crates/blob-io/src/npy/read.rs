@@ -15,7 +15,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Str
     let room = file_len - data;
     match header.describe(&mut entry, data, room) {
         Ok(len) if len < room => {
-            table.warn(Some(data + len), format!("{} bytes follow the array", room - len));
+            table.warn_of_loss(Some(data + len), format!("{} bytes follow the array", room - len));
         }
         Ok(_) => {}
         Err(fault) => entry.fault = Some(Box::new(fault)),

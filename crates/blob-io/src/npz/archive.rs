@@ -61,7 +61,7 @@ impl<'c, 's> Archive<'c, 's> {
         match self.describe(member, &mut entry) {
             Ok(0) => Ok(entry),
             Ok(_) => {
-                table.warn(None, "members hold more bytes than their arrays");
+                table.warn_of_loss(None, "members hold more bytes than their arrays");
                 Ok(entry)
             }
             Err(ReadError::Fault(fault)) => {

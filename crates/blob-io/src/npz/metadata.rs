@@ -57,7 +57,7 @@ pub(crate) fn read(
     match read {
         Err(ReadError::Fault(fault)) => {
             table.metadata.truncate(kept);
-            table.warn(Some(fault.offset()), "the archive's metadata cannot be read");
+            table.warn_of_loss(Some(fault.offset()), "the archive's metadata cannot be read");
             Ok(true)
         }
         read => read.map(|()| true),

@@ -31,7 +31,7 @@ pub(crate) fn read<'s>(
     let len = source.len();
     if directory.archive_end < len {
         let at = directory.archive_end;
-        table.warn(Some(at), format!("{} bytes follow the archive", len - at));
+        table.warn_of_loss(Some(at), format!("{} bytes follow the archive", len - at));
     }
     // We write the parts of sparse arrays as separate tensors: a file of ours has no folders that are arrays.
     match metadata::read(cursor, (found.end, directory.begin), table)? {
@@ -105,7 +105,7 @@ impl OtherMembers {
             }
             Ok(None) => Ok(None),
             Err(ReadError::Fault(fault)) => {
-                table.warn(Some(fault.offset()), "a note in the archive cannot be read");
+                table.warn_of_loss(Some(fault.offset()), "a note in the archive cannot be read");
                 Ok(None)
             }
             Err(stop) => Err(stop),
@@ -133,7 +133,7 @@ impl OtherMembers {
         if more > 0 {
             names += &format!(" and {more} more");
         }
-        table.warn(None, format!("members that are no npy files are left out: {names}"));
+        table.warn_of_loss(None, format!("members that are no npy files are left out: {names}"));
         table.metadata.push(("members without arrays".to_owned(), names));
     }
 }

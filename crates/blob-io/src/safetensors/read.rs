@@ -42,7 +42,10 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Str
     let end = placed?;
     if end < file_len {
         let left = file_len - end;
-        table.warn(Some(end), format!("{left} bytes follow the tensors; the reference reader refuses such a file"));
+        table.warn_of_loss(
+            Some(end),
+            format!("{left} bytes follow the tensors; the reference reader refuses such a file"),
+        );
         let found = format!("{left} bytes behind them");
         table.fault(Fault::new(end, FaultKind::words("a file that ends with its tensors", found)));
     }
@@ -79,7 +82,8 @@ fn header(text: &mut Literal<'_, '_>, table: &mut NameTable, cut: &mut Cut) -> R
         }
         let mut entry = Entry::new(0, 0, Kind::Data);
         if tensor(text, at, cut, &mut entry)? {
-            table.warn(Some(at), "a tensor has keys beside dtype, shape and data_offsets; they are passed over");
+            table
+                .warn_of_loss(Some(at), "a tensor has keys beside dtype, shape and data_offsets; they are passed over");
         }
         table.push(entry, &name, at)
     })?;

@@ -2,6 +2,7 @@
 //!
 //! Checks a file's first bytes and its extension; leaves our own formats to `sniff`.
 
+use crate::digits::grouped;
 use crate::error::{ReadError, Reason};
 use crate::wire::tar;
 
@@ -192,14 +193,6 @@ fn describe_text(head: &[u8], len: u64) -> Option<ReadError> {
     }
     let (what, help) = description(text, &lower, has)?;
     Some(other(Reason::NotTensors, what, help))
-}
-
-/// A number with commas: `263,468`.
-fn grouped(n: u64) -> String {
-    match n {
-        0..1000 => n.to_string(),
-        _ => format!("{},{:03}", grouped(n / 1000), n % 1000),
-    }
 }
 
 /// A server's answer in place of the file, in lower case: of Amazon's S3 and those like it, of Hugging Face, of GitHub.

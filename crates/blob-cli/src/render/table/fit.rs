@@ -10,16 +10,21 @@ pub(super) struct Asked {
     pub(super) kind: Kind,
     pub(super) title: usize,
     pub(super) width: usize,
+    /// The widest word of a text.
+    pub(super) word: usize,
     pub(super) drop_order: Option<u8>,
 }
 
 /// The width of each column in a table of at most `most` columns; `None` for one that leaves. `distinct` says whether
 /// the names still differ when they are cut to a width.
 pub(super) fn fit(columns: &[Asked], most: usize, distinct: &mut dyn FnMut(usize) -> bool) -> Vec<Option<usize>> {
-    let mut shown = vec![true; columns.len()];
-    while total(columns, &shown, MIN_TEXT) > most && drop_next(columns, &mut shown, LAST) {}
+    let word = columns.iter().map(|column| column.word).max().unwrap_or_default();
+    // Columns leave so that no word of a text is broken, if that helps.
+    let (mut shown, mut text) = without(columns, most, MIN_TEXT.max(word));
+    if total(columns, &shown, text) > most {
+        (shown, text) = without(columns, most, MIN_TEXT);
+    }
     let name = columns.iter().position(|column| matches!(column.kind, Kind::Name(_)));
-    let mut text = MIN_TEXT;
     let mut room = usize::MAX;
     if total(columns, &shown, text) > most {
         text = 0;
@@ -34,6 +39,13 @@ pub(super) fn fit(columns: &[Asked], most: usize, distinct: &mut dyn FnMut(usize
         shown.then(|| column.width.min(column.least(text, room).saturating_add(spare)))
     };
     columns.iter().zip(&shown).map(width).collect()
+}
+
+/// The columns that are left where texts are wrapped to `text`, before any name is cut.
+fn without(columns: &[Asked], most: usize, text: usize) -> (Vec<bool>, usize) {
+    let mut shown = vec![true; columns.len()];
+    while total(columns, &shown, text) > most && drop_next(columns, &mut shown, LAST) {}
+    (shown, text)
 }
 
 /// Drops columns until the names have enough room to differ. Returns that room, and the width that texts are wrapped
@@ -93,7 +105,7 @@ mod tests {
     use super::*;
 
     fn asked(kind: Kind, width: usize, drop_order: impl Into<Option<u8>>) -> Asked {
-        Asked { kind, title: 4, width, drop_order: drop_order.into() }
+        Asked { kind, title: 4, width, word: 0, drop_order: drop_order.into() }
     }
 
     #[test]
@@ -114,5 +126,16 @@ mod tests {
         assert_eq!(fitted(37), [Some(3), Some(20), Some(10), None, None]);
         assert_eq!(fitted(36), [Some(3), Some(30), None, None, None]);
         assert_eq!(fitted(24), [Some(3), Some(19), None, None, None]);
+    }
+
+    #[test]
+    fn columns_leave_before_a_word_is_broken_if_that_keeps_it_whole() {
+        let text = Asked { word: 38, ..asked(Kind::Text, 90, u8::MAX) };
+        let columns = [asked(Kind::Name(8), 40, None), asked(Kind::Left, 10, 1), text];
+        let fitted = |most| fit(&columns, most, &mut |_| true);
+        assert_eq!(fitted(100), [Some(40), Some(10), Some(46)]);
+        assert_eq!(fitted(91), [Some(40), None, Some(49)]);
+        assert_eq!(fitted(80), [Some(40), None, Some(38)]);
+        assert_eq!(fitted(79), [Some(40), Some(10), Some(25)]);
     }
 }

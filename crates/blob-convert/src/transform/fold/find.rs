@@ -6,8 +6,8 @@ use std::fmt;
 use blob_io::net::{Layer, LayerKind, Role};
 
 use super::{Fold, Folded, Side};
-use crate::options::and_more;
 use crate::transform::bound::{Bound, bias_beside};
+use crate::words::and_more;
 
 /// At most this many readers of a value are named.
 const MAX_NAMED: usize = 3;

@@ -67,7 +67,7 @@ impl Names {
                 if net.is_none() && !is_mxnet { "; no net says what they are, and --net can name one" } else { "" };
             notes.push(format!("names: {} of {} stay as they are: {}{why}", kept.len(), all, listed(&kept)));
         }
-        Self { map, eps, follows_net: net.is_some(), notes, notices }
+        Self { map, eps, torch: true, follows_net: net.is_some(), notes, notices }
     }
 }
 

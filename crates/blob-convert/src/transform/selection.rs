@@ -9,11 +9,8 @@ use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error};
 use globset::GlobBuilder;
 use regex::bytes::{Regex, RegexBuilder};
-use serde_json::{Value, json};
 
-use crate::options::refuse;
-use crate::regroup::layer;
-use crate::transform::{Context, Made, Misfit, Outcome, Spec, Transform};
+use crate::layers::layer;
 
 /// At most this many patterns, and this many globs and regular expressions among them, which are tried on every name.
 const MAX_PATTERNS: usize = 1024;
@@ -121,12 +118,13 @@ impl Selection {
     /// # Errors
     /// [`Error::Request`] for a pattern that is wrong or matches no tensor, and where no tensor is left.
     pub fn places(&self, checkpoint: &Checkpoint) -> Result<Vec<usize>, Error> {
-        let Selected { places, unmatched } = self.of(checkpoint).map_err(|why| refuse(checkpoint, why))?;
+        let refuse = |message: String| Error::Request { file: checkpoint.name().to_owned(), message };
+        let Selected { places, unmatched } = self.of(checkpoint).map_err(refuse)?;
         if let Some(pattern) = unmatched.first() {
-            return Err(refuse(checkpoint, format!("no tensor matches {pattern:?}")));
+            return Err(refuse(format!("no tensor matches {pattern:?}")));
         }
         if places.is_empty() && !self.is_all() {
-            return Err(refuse(checkpoint, format!("no tensor is {self}")));
+            return Err(refuse(format!("no tensor is {self}")));
         }
         Ok(places)
     }
@@ -153,21 +151,6 @@ impl Selection {
             false => Ok(compiled),
         }
     }
-
-    /// The selection that a receipt has in the settings of `select`.
-    pub(crate) fn read(settings: &Value) -> Option<Self> {
-        let texts = |key: &str| -> Option<Vec<String>> {
-            let listed = settings.get(key).map_or(Some(&[][..]), |value| value.as_array().map(Vec::as_slice))?;
-            listed.iter().map(|text| text.as_str().map(str::to_owned)).collect()
-        };
-        Some(Self {
-            patterns: texts("patterns")?,
-            regex: settings["regex"].as_bool().unwrap_or(false),
-            exclude: texts("exclude")?,
-            dtypes: texts("dtypes")?.iter().map(|name| name.parse().ok()).collect::<Option<_>>()?,
-            shapes: texts("shapes")?.iter().map(|text| Dims::parse(text)).collect::<Option<_>>()?,
-        })
-    }
 }
 
 /// `of f16 and excluding "fc*"`: what is asked of a tensor.
@@ -190,37 +173,6 @@ impl fmt::Display for Selection {
             asked.push(format!("other than {}", quoted(&self.exclude)));
         }
         f.write_str(&asked.join(", "))
-    }
-}
-
-impl Transform for Selection {
-    fn name(&self) -> &'static str {
-        "select"
-    }
-
-    fn settings(&self) -> Value {
-        let dtypes: Vec<&str> = self.dtypes.iter().map(|dtype| dtype.name()).collect();
-        let shapes: Vec<String> = self.shapes.iter().map(ToString::to_string).collect();
-        json!({
-            "patterns": self.patterns,
-            "regex": self.regex,
-            "exclude": self.exclude,
-            "dtypes": dtypes,
-            "shapes": shapes,
-        })
-    }
-
-    /// All of them: the plan reads none but the chosen ones from the source.
-    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
-        Ok(tensors.iter().enumerate().map(|(place, spec)| Made::same(place, spec)).collect())
-    }
-
-    fn is_idle(&self) -> bool {
-        self.is_all()
-    }
-
-    fn selection(&self) -> Option<&Selection> {
-        Some(self)
     }
 }
 
@@ -317,7 +269,10 @@ impl fmt::Display for Dims {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::transform::Transform;
 
     /// A safetensors file of u8 and f16 vectors of three values, called so.
     fn file(names: &[&str]) -> Checkpoint {

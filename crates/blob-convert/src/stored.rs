@@ -4,8 +4,7 @@
 use blob_core::DType;
 use blob_io::{Bf16, Checkpoint, Format, Names};
 
-use super::{Change, Effect};
-use crate::layout::places;
+use crate::change::{Change, Effect};
 use crate::options::Options;
 use crate::planned::Planned;
 use crate::receipt::KEY;
@@ -93,9 +92,8 @@ impl Place {
         metadata
     }
 
-    /// What else a user should know of a new file. `is_bare` says that it does not keep the bytes around the source's
-    /// tensors.
-    pub(crate) fn remarks(self, source: &Checkpoint, options: &Options, is_bare: bool) -> Vec<Change> {
+    /// What else a user should know of a new file.
+    pub(crate) fn remarks(self, source: &Checkpoint, options: &Options) -> Vec<Change> {
         let mut effects = Vec::new();
         let text = |wanted: &str| source.metadata().iter().find(|(key, _)| key == wanted).map(|(_, text)| text);
         let is_solver = |format: Format| format.holds().metadata.contains(LEARNED_NET) && format.is_caffe();
@@ -104,11 +102,6 @@ impl Place {
             effects.push(Effect::Notice(words));
         } else if is_solver(source.format()) && !is_solver(self.to) {
             effects.push(Effect::Notice("the tensors are a solver's history (momentum), not weights".to_owned()));
-        }
-        if let Some(members) = text(NO_ARRAYS).filter(|_| is_bare && source.format() == Format::Npz) {
-            effects.push(Effect::Dropped(
-                format!("members of the archive that hold no array are left out: {members}").into(),
-            ));
         }
         let is_sparse = source.entries().iter().any(|entry| entry.sparse().is_some());
         if is_sparse && !options.dense && !self.to.holds().sparse {
@@ -127,4 +120,23 @@ impl Place {
         let keys: Vec<String> = keys.filter(|key| !kept(key)).cloned().collect();
         (!keys.is_empty()).then(|| Change::unasked(Effect::MetadataDropped { format: self.to, keys }))
     }
+}
+
+/// What the reader of the source left out: a file made of what it lists lacks that.
+pub(crate) fn unlisted(source: &Checkpoint) -> impl Iterator<Item = Change> {
+    let losses = source.warnings().iter().filter(|warning| warning.is_loss);
+    losses.map(|warning| Change::unasked(Effect::Unlisted(warning.clone())))
+}
+
+/// Which blob of an array each tensor of these names becomes. Where all names are `@<number>`, the numbers decide,
+/// because other formats sort `@10` before `@2`; else the order of the tensors.
+pub(crate) fn places<'n>(names: impl Iterator<Item = &'n str>) -> Vec<usize> {
+    let numbers: Vec<Option<u32>> = names.map(|name| name.strip_prefix('@')?.parse().ok()).collect();
+    let mut order: Vec<usize> = (0..numbers.len()).collect();
+    if numbers.iter().all(Option::is_some) {
+        order.sort_by_key(|tensor| numbers[*tensor]);
+    }
+    let mut places = vec![0; numbers.len()];
+    order.into_iter().enumerate().for_each(|(place, tensor)| places[tensor] = place);
+    places
 }

@@ -1,0 +1,83 @@
+//! The way back to the tensors that a file had before the conversion which its receipt describes: their names, and the
+//! factors of BatchNorms. Relies on the receipt's steps; `done` reads them.
+
+use std::sync::Arc;
+
+use blob_io::caffe::Message;
+use blob_io::{Checkpoint, Error, Format, Remedy};
+
+use crate::receipt::{Origin, Step, receipt_text};
+use crate::transform::{BatchNorm, Factors, Names, TorchLayout, Transform};
+
+/// The names that an output needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted<'a> {
+    Any,
+    /// `<layer>/<index>`.
+    Layers,
+    /// MXNet's own, where the tensors had them before they got PyTorch's: its files hold any name.
+    Mxnet,
+    /// Those of the file that the tensors go into.
+    Of(&'a Checkpoint),
+}
+
+impl Wanted<'_> {
+    /// Whether the tensors have other names, and got them by `names`.
+    fn lacks(self, checkpoint: &Checkpoint, names: &Names) -> bool {
+        match self {
+            Self::Any => false,
+            Self::Layers => Message::named(Format::CaffeModel, checkpoint.names(), &[]).is_err(),
+            Self::Mxnet => names.is_torch() && source_format(checkpoint).is_some_and(Format::is_mxnet),
+            Self::Of(base) => checkpoint.names().any(|name| base.entry(name).is_none()),
+        }
+    }
+}
+
+/// The format of the file that the receipt names.
+fn source_format(checkpoint: &Checkpoint) -> Option<Format> {
+    let origin = Origin::of_receipt(receipt_text(checkpoint)?)?;
+    Format::ALL.iter().copied().find(|format| format.name() == origin.format)
+}
+
+/// The steps that lead back; none where the output needs no other names, or the receipt has none.
+///
+/// # Errors
+/// The conversion changed more than names, shapes and dtypes, so that the tensors of before would not come back.
+pub(crate) fn before(
+    checkpoint: &Checkpoint,
+    steps: &[Step],
+    wanted: Wanted<'_>,
+) -> Result<Vec<Arc<dyn Transform>>, Error> {
+    let (named, others): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.name == Names::NAME);
+    let [named] = named[..] else { return Ok(Vec::new()) };
+    let names = Names::read(&named.settings).filter(|names| wanted.lacks(checkpoint, names));
+    let Some(names) = names else { return Ok(Vec::new()) };
+    let (mut back, mut in_the_way): (Vec<Arc<dyn Transform>>, Vec<&str>) = Default::default();
+    match names.back(checkpoint.names()) {
+        Some(names) => back.push(Arc::new(names)),
+        None => in_the_way.push(Names::NAME),
+    }
+    for step in others {
+        match &*step.name {
+            // MXNet takes such a gamma as 1, whatever it is.
+            "select" | "strip-diff" | "squeeze-legacy" | "fix-gamma" | "dtype" => {}
+            "torch-layout" if TorchLayout::read(&step.settings).is_some_and(|layout| layout.is_in_order()) => {}
+            "bn" => match BatchNorm::read(&step.settings) {
+                Some(divided) => back.push(Arc::new(Factors::new(divided.without_factors()))),
+                None => in_the_way.push(&step.name),
+            },
+            other => in_the_way.push(other),
+        }
+    }
+    match in_the_way.is_empty() {
+        true => Ok(back),
+        false => {
+            let message = format!(
+                "has names that a conversion gave, and the names of before do not come back by themselves, since its \
+                 receipt says that {} changed more than names",
+                in_the_way.join(", ")
+            );
+            Err(Error::Misfit { file: checkpoint.name().to_owned(), message, remedy: Some(Remedy::Names) })
+        }
+    }
+}

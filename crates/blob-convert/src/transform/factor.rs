@@ -1,0 +1,52 @@
+//! `bn-factor`: gives Caffe's BatchNorms, whose means and variances were divided by their factor, a factor of 1 again.
+
+use blob_core::Shape;
+use blob_io::TensorSpec;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::bn::Norm;
+use super::small::{Ones, Places, layers};
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+
+/// Adds a factor of 1 beside each mean.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Factors {
+    layers: Vec<Norm>,
+}
+
+impl Factors {
+    pub(crate) fn new(layers: Vec<Norm>) -> Self {
+        Self { layers }
+    }
+}
+
+impl Transform for Factors {
+    fn name(&self) -> &'static str {
+        "bn-factor"
+    }
+
+    fn settings(&self) -> Value {
+        json!(self)
+    }
+
+    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+        let places = Places::of(tensors);
+        let lacking = self.layers.iter().filter(|norm| places.find(&norm.factor).is_none());
+        let added: Vec<Made> = lacking
+            .filter_map(|norm| {
+                let mean = places.find(&norm.mean)?;
+                let shape = Shape::new([1]).ok()?;
+                let factor = TensorSpec::new(&*norm.factor, tensors[mean].tensor.dtype, shape);
+                Some(Made::computed(factor, vec![mean], Ones).with_change("1: mean and variance are divided already"))
+            })
+            .collect();
+        let count = added.len();
+        let same = tensors.iter().enumerate().map(|(place, spec)| Made::same(place, spec));
+        let outcome: Outcome = same.chain(added).collect();
+        Ok(match count {
+            0 => outcome,
+            _ => outcome.with_notice(format!("bn-factor: a factor of 1 for {count} {}", layers(count))),
+        })
+    }
+}

@@ -1,0 +1,16 @@
+//! Words that every sentence about tensors needs: names in quotes, the number of what a list leaves out.
+
+const LONGEST_NAME: usize = 128;
+
+/// The end of a list that leaves out `more` items.
+pub(crate) fn and_more(more: usize) -> String {
+    if more == 0 { String::new() } else { format!(" and {more} more") }
+}
+
+/// A name in quotes, as a message shows it: the first characters of a long one.
+pub(crate) fn quoted(name: &str) -> String {
+    match name.char_indices().nth(LONGEST_NAME) {
+        Some((end, _)) => format!("{:?}…", &name[..end]),
+        None => format!("{name:?}"),
+    }
+}
