@@ -8,6 +8,7 @@ use blob_io::{Checkpoint, Entry, Format, Kind};
 use serde_json::Value;
 
 use crate::support::blobs::shape;
+use crate::support::conversion::to_bytes;
 use crate::support::neoml::{blob, dims, number, table, words};
 use crate::support::{data, real, report, sha256};
 
@@ -256,6 +257,95 @@ fn blobs_beside_the_parameters_of_a_layer_are_its_next_ones() {
     assert_eq!(all[7..], history);
     let solver = ("solver".to_owned(), "NeoMLDnnNesterovGradientSolver".to_owned());
     assert!(checkpoint.metadata().contains(&solver), "{:?}", checkpoint.metadata());
+}
+
+/// A golden net in which a layer has another name, also where it is an input.
+fn renamed(net: &str, from: &str, to: &[u8]) -> Vec<u8> {
+    let string = |text: &[u8]| match u8::try_from(text.len()) {
+        Ok(len @ ..255) => [&[len][..], text].concat(),
+        _ => [&[255][..], &(text.len() as u32).to_le_bytes(), text].concat(),
+    };
+    let (mut rest, mut bytes) = (std::fs::read(data("neoml/py").join(net)).expect("readable"), Vec::new());
+    while let Some(at) = rest.windows(from.len() + 1).position(|window| window == string(from.as_bytes())) {
+        bytes.extend(rest.drain(..at));
+        bytes.extend(string(to));
+        rest.drain(..=from.len());
+    }
+    [bytes, rest].concat()
+}
+
+/// NeoML's wheel 2.0.210 loads such nets: with names in CP1251, with an escape character, with a zero.
+#[test]
+fn a_layer_may_have_any_bytes_for_a_name() {
+    let (short, long) = ([0xE0; 254], [0xE0; 1000]);
+    for (net, layer) in [
+        ("net_conv_bn.cnnarch", "conv"),
+        ("net_conv_bn_checkpoint.cnnarch", "bn"),
+        ("net_lstm.cnnarch", "lstm"),
+        ("net_lstm.cnnarch", "InputHidden"),
+    ] {
+        let golden = open(&data("neoml/py").join(net));
+        let has = |name: &str| name.split('/').any(|part| part == layer);
+        assert!(golden.names().any(has), "{net}: {layer}");
+        for (name, shown) in [
+            (&b"\xF1\xE2\xB8\xF0\xF2\xEA\xE0"[..], r"\xF1\xE2\xB8\xF0\xF2\xEA\xE0"),
+            (b"a\\\xFFb", r"a\\\xFFb"),
+            (b"a\x1B[31mb\n", "a\x1B[31mb\n"),
+            ("слой".as_bytes(), "слой"),
+            (b"\0", "\0"),
+            (b"\0\0", "\0\0"),
+            (b"a\0b", "a\0b"),
+            (&short, &r"\xE0".repeat(254)),
+            (&long, &r"\xE0".repeat(1000)),
+        ] {
+            let bytes = renamed(net, layer, name);
+            let file = crate::support::open(net, &bytes).unwrap_or_else(|e| panic!("{net} {shown:?}: {e}"));
+            let new = |old: &str| {
+                old.split('/').map(|part| if part == layer { shown } else { part }).collect::<Vec<_>>().join("/")
+            };
+            let expected: Vec<String> = golden.names().map(new).collect();
+            assert_eq!(file.names().collect::<Vec<_>>(), expected, "{net}");
+            for (entry, old) in file.entries().iter().zip(golden.entries()) {
+                assert_eq!((entry.shape(), entry.layer_type()), (old.shape(), old.layer_type()), "{net} {shown:?}");
+                assert_eq!(file.view(entry).expect("a view"), golden.view(old).expect("a view"), "{net} {shown:?}");
+            }
+            let inputs = |file: &Checkpoint| -> Vec<_> {
+                let layers = file.neoml_layers().expect("layers").into_iter();
+                layers.map(|layer| (layer.path, layer.class, layer.inputs)).collect()
+            };
+            let renamed: Vec<_> = inputs(&golden)
+                .into_iter()
+                .map(|(path, class, inputs)| {
+                    (new(&path), class, inputs.into_iter().map(|(name, n)| (new(&name), n)).collect())
+                })
+                .collect();
+            assert_eq!(inputs(&file), renamed, "{net} {shown:?}");
+            let options = blob_convert::Options::new(Format::NeomlNet);
+            assert!(to_bytes(&file, &options).expect("written") == bytes, "{net} {shown:?}");
+        }
+    }
+}
+
+#[test]
+fn no_array_is_listed_under_a_layer_that_is_not_its_own() {
+    let golden = std::fs::read(data("neoml/py/net_conv_bn.cnnarch")).expect("readable");
+    let whole = open(&data("neoml/py/net_conv_bn.cnnarch"));
+    let layers = whole.neoml_layers().expect("layers");
+    for layer in &layers {
+        // A version, the name, the inputs; then a flag, which becomes neither false nor true.
+        let inputs: usize = layer.inputs.iter().map(|(name, _)| name.len() + 5).sum();
+        let flag = layer.offset as usize + 5 + 1 + layer.path.len() + 4 + inputs;
+        let bytes = crate::support::changed(&golden, flag, &[2]);
+        let refused = crate::support::open("x.cnnarch", &bytes).map(|_| ()).expect_err("a layer less");
+        let before = whole.entries().iter().filter(|entry| entry.offset() < Some(layer.offset)).count();
+        if whole.entries().len() > before {
+            assert_eq!(refused.offset(), Some(layer.offset), "{}: {refused}", layer.path);
+        }
+        let source = Box::new(blob_io::Bytes(bytes));
+        let listed = blob_io::OpenOptions::new().salvage().open_source("x.cnnarch", source);
+        let listed = listed.map(|file| file.names().map(str::to_owned).collect::<Vec<_>>()).unwrap_or_default();
+        assert_eq!(listed, whole.names().take(before).collect::<Vec<_>>(), "{}", layer.path);
+    }
 }
 
 #[test]

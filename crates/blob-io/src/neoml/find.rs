@@ -6,7 +6,7 @@
 use crate::error::{ReadError, check_limit};
 use crate::limits::Limit;
 use crate::neoml::layer::{self, BaseLayer};
-use crate::neoml::record::{self, LONG, Record};
+use crate::neoml::record::{self, LONG, Record, is_version};
 use crate::wire::cursor::Cursor;
 use crate::work;
 
@@ -15,9 +15,20 @@ use crate::work;
 const WALKED_EACH: u64 = 16;
 const WALKED_FREE: u64 = 64 << 10;
 
+/// The bytes of a version over 1000.
+const VERSION: u64 = 5;
+
 pub(super) enum Found {
     Layer(BaseLayer),
     Blob(Record),
+}
+
+/// A class with no layer behind it that can be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lost {
+    /// Where the class begins, and where the layer's record would.
+    class: u64,
+    pub(super) record: u64,
 }
 
 /// The search through one file.
@@ -25,6 +36,8 @@ pub(super) enum Found {
 pub(super) struct Finder {
     /// How many bytes wrong candidates have cost so far.
     walked: u64,
+    /// The first layer that was passed over, if any was.
+    pub(super) lost: Option<Lost>,
 }
 
 impl Finder {
@@ -32,19 +45,35 @@ impl Finder {
     pub(super) fn next(&mut self, cursor: &mut Cursor<'_>) -> Result<Option<(u64, Found)>, ReadError> {
         while let Some(at) = candidate(cursor)? {
             let before = cursor.visited();
-            if let Some(layer) = layer::find(cursor)? {
-                return Ok(Some((at, Found::Layer(layer))));
-            }
-            cursor.seek(at);
-            if let Some(record) = record::find(cursor)? {
+            // A layer may be called "\0", as a blob's type looks; the blob's cells tell them apart.
+            let blob = record::find(cursor);
+            if let Ok(Some(record)) = blob {
                 return Ok(Some((at, Found::Blob(record))));
             }
+            cursor.seek(at);
+            if let Some(layer) = layer::find(cursor)? {
+                self.lost = self.lost.filter(|lost| layer.class.as_ref().is_none_or(|class| class.at != lost.class));
+                return Ok(Some((at, Found::Layer(layer))));
+            }
+            blob?;
             self.walked += cursor.visited() - before;
+            self.note_lost(cursor, at)?;
             let allowed = cursor.file_len().saturating_mul(WALKED_EACH).saturating_add(WALKED_FREE);
             check_limit(at, Limit::Fixed, "the bytes that look like layers and are none", self.walked, allowed)?;
             cursor.seek(at + 1);
         }
         Ok(None)
+    }
+
+    /// Notes whether a class stands before a wrong candidate. Between a class and its layer there are only versions.
+    fn note_lost(&mut self, cursor: &mut Cursor<'_>, at: u64) -> Result<(), ReadError> {
+        cursor.seek(at + VERSION);
+        if self.lost.is_some() || is_version(cursor.at_hand(cursor.file_len())?) {
+            return Ok(());
+        }
+        self.walked += layer::CLASS_AND_VERSIONS;
+        self.lost = layer::class(cursor.source(), at)?.map(|class| Lost { class: class.at, record: at });
+        Ok(())
     }
 }
 

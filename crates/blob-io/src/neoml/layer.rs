@@ -5,16 +5,18 @@
 use std::ops::Range;
 
 use crate::error::ReadError;
+use crate::names::name_from_bytes;
 use crate::neoml::record::{LONG, Record, VERSIONS, nullable};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{self, Source};
 use crate::work;
 
-/// No layer has a longer string.
-const LONGEST: u64 = 1024;
+/// No layer has a longer string. Past 1000, a string of any bytes could not be told from the next of the class's
+/// versions, which begin like its length.
+const LONGEST: u64 = 1000;
 
 /// The most bytes before a layer's record: the class's name with its length, and the versions.
-const CLASS_AND_VERSIONS: u64 = 255 + 5 * MAX_VERSIONS as u64;
+pub(super) const CLASS_AND_VERSIONS: u64 = 255 + 5 * MAX_VERSIONS as u64;
 
 /// More inputs or blobs than any layer of a net has.
 const MAX_INPUTS: usize = 1 << 16;
@@ -26,6 +28,7 @@ const MAX_VERSIONS: usize = 8;
 /// A layer without the parameters of its class.
 #[derive(Debug)]
 pub(super) struct BaseLayer {
+    pub(super) class: Option<Class>,
     pub(super) name: String,
     /// The layers that its inputs come from, each with the output's index.
     pub(super) inputs: Vec<(String, u32)>,
@@ -40,11 +43,20 @@ pub(super) struct BaseLayer {
 /// # Errors
 /// A blob that is broken in what is certainly a layer.
 pub(super) fn find(cursor: &mut Cursor<'_>) -> Result<Option<BaseLayer>, ReadError> {
-    let (name, inputs, blob_count) = match base(cursor) {
+    let at = cursor.pos();
+    let Base { strings, inputs, blob_count } = match base(cursor) {
         Ok(found) => found,
         Err(Miss::Other) => return Ok(None),
         Err(Miss::Io(stop)) => return Err(stop),
     };
+    let class = class(cursor.source(), at)?;
+    // Any bytes could be a name. Bytes that no text has are one only behind a class.
+    if class.is_none() && !strings.iter().all(|bytes| is_printable(bytes)) {
+        return Ok(None);
+    }
+    let mut names = strings.iter().map(|bytes| name_from_bytes(bytes).into_owned());
+    let name = names.next().unwrap_or_default();
+    let inputs = names.zip(inputs).collect();
     let mut blobs = Vec::new();
     for index in 0..blob_count {
         match nullable(cursor) {
@@ -56,7 +68,7 @@ pub(super) fn find(cursor: &mut Cursor<'_>) -> Result<Option<BaseLayer>, ReadErr
             Err(_) => return Ok(None),
         }
     }
-    Ok(Some(BaseLayer { name, inputs, blobs, blob_count }))
+    Ok(Some(BaseLayer { class, name, inputs, blobs, blob_count }))
 }
 
 /// Why there is no record.
@@ -76,20 +88,26 @@ impl From<ReadError> for Miss {
     }
 }
 
-/// A layer's name, its inputs, and its number of blobs.
-type Base = (String, Vec<(String, u32)>, u32);
+/// What precedes a layer's blobs.
+struct Base {
+    /// Its name, and those of the layers that its inputs come from.
+    strings: Vec<Vec<u8>>,
+    /// The output of each input.
+    inputs: Vec<u32>,
+    blob_count: u32,
+}
 
 /// Reads the record up to its blobs.
 fn base(cursor: &mut Cursor<'_>) -> Result<Base, Miss> {
     let end = cursor.file_len();
     let long = cursor.u8(end, "a version")?;
     expect(long == LONG && VERSIONS.contains(&cursor.i32("a version")?))?;
-    let name = string(cursor)?;
-    let mut inputs = Vec::new();
+    let (mut strings, mut inputs) = (vec![string(cursor)?], Vec::new());
     for _ in 0..count(cursor)? {
-        let input = (string(cursor)?, count(cursor)?);
-        expect(input.1 < MAX_OUTPUTS && inputs.len() < MAX_INPUTS)?;
-        inputs.push(input);
+        strings.push(string(cursor)?);
+        let output = count(cursor)?;
+        expect(output < MAX_OUTPUTS && inputs.len() < MAX_INPUTS)?;
+        inputs.push(output);
     }
     for _ in 0..2 {
         // The flags whether backward is forced, and whether the layer learns.
@@ -100,7 +118,7 @@ fn base(cursor: &mut Cursor<'_>) -> Result<Base, Miss> {
     }
     let blob_count = count(cursor)?;
     expect(u64::from(blob_count) <= cursor.left())?;
-    Ok((name, inputs, blob_count))
+    Ok(Base { strings, inputs, blob_count })
 }
 
 fn expect(is_expected: bool) -> Result<(), Miss> {
@@ -112,15 +130,16 @@ pub(super) fn count(cursor: &mut Cursor<'_>) -> Result<u32, Miss> {
     u32::try_from(cursor.i32("a count")?).map_err(|_| Miss::Other)
 }
 
-/// A printable string.
-fn string(cursor: &mut Cursor<'_>) -> Result<String, Miss> {
+/// A string, which NeoML stores as bytes: no encoding is theirs.
+fn string(cursor: &mut Cursor<'_>) -> Result<Vec<u8>, Miss> {
     let end = cursor.file_len();
     let short = cursor.u8(end, "a length")?;
     let len = if short == LONG { count(cursor)? } else { short.into() };
-    let bytes = cursor.bytes(len.into(), end, LONGEST, "a string")?;
-    let text = String::from_utf8(bytes).map_err(|_| Miss::Other)?;
-    expect(!text.chars().any(char::is_control))?;
-    Ok(text)
+    Ok(cursor.bytes(len.into(), end, LONGEST, "a string")?)
+}
+
+fn is_printable(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(|text| !text.chars().any(char::is_control))
 }
 
 /// The class of a layer.

@@ -71,15 +71,11 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Str
     let header = begin(cursor)?;
     let expected = header.map(|header| header.layers);
     let mut search = Search::new(expected);
-    search.run(cursor, table)?;
-    if let Some(expected) = expected
-        && !search.is_complete()
-    {
-        // If an inner net ends too early, its outer layer is incomplete too.
-        let broken = search.open.iter().any(|open| open.left > 0);
-        let (expected, found) = (expected.into(), u64::from(search.outermost) - u64::from(broken));
-        let what = FaultKind::Mismatch { field: "the layers of the net", expected, found };
-        return Err(ReadError::fault(cursor.file_len(), what));
+    let walked = search.run(cursor, table).and_then(|()| search.check_count(cursor.file_len()));
+    if let Err(stop) = walked {
+        // Behind a layer that was passed over, arrays may be listed under another.
+        table.truncate(search.sure.unwrap_or(table.len()));
+        return Err(stop);
     }
     if header.is_none() && search.last.is_none() && table.len() == 0 {
         let what = FaultKind::words("a NeoML net, or records of its layers and blobs", "none of them");
@@ -166,13 +162,15 @@ struct Search {
     links: Option<Vec<Layer>>,
     /// The bytes of all layers' paths so far: inner layers repeat the names of those around them.
     path_bytes: u64,
+    /// How many arrays were listed before a layer was passed over.
+    sure: Option<usize>,
 }
 
 impl Search {
     fn new(expected: Option<u32>) -> Self {
-        let (open, path) = (Vec::new(), String::new());
+        let (open, path, last, solver, links, sure) = Default::default();
         let finder = Finder::default();
-        Self { finder, expected, open, path, last: None, outermost: 0, solver: None, links: None, path_bytes: 0 }
+        Self { finder, expected, open, path, last, outermost: 0, solver, links, path_bytes: 0, sure }
     }
 
     fn run(&mut self, cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<(), ReadError> {
@@ -183,12 +181,31 @@ impl Search {
                 return Ok(());
             };
             let next_pos = cursor.pos();
+            if self.finder.lost.is_some() {
+                self.sure.get_or_insert(table.len());
+            }
             match found {
                 Found::Layer(layer) => self.layer(cursor, table, at, layer)?,
                 Found::Blob(record) => self.blob(cursor, table, from, &record)?,
             }
             cursor.seek(next_pos);
         }
+    }
+
+    /// Checks the numbers of layers of a net.
+    fn check_count(&self, file_len: u64) -> Result<(), ReadError> {
+        let Some(expected) = self.expected.filter(|_| !self.is_complete()) else {
+            return Ok(());
+        };
+        if let Some(lost) = self.finder.lost {
+            let what = FaultKind::words("a layer behind its class", "bytes that are none");
+            return Err(ReadError::fault(lost.record, what));
+        }
+        // If an inner net ends too early, its outer layer is incomplete too.
+        let broken = self.open.iter().any(|open| open.left > 0);
+        let (expected, found) = (expected.into(), u64::from(self.outermost) - u64::from(broken));
+        let what = FaultKind::Mismatch { field: "the layers of the net", expected, found };
+        Err(ReadError::fault(file_len, what))
     }
 
     /// Whether the numbers of layers are those in the headers of the net and of each inner net.
@@ -204,9 +221,9 @@ impl Search {
         layer: BaseLayer,
     ) -> Result<(), ReadError> {
         let end = cursor.pos();
-        let class = layer::class(cursor.source(), at)?;
         let position = table.next_position(at)?;
-        self.enter(cursor, &layer, class.as_ref());
+        self.enter(cursor, &layer);
+        let class = layer.class;
         let path = match &*self.path {
             "" => layer.name.clone(),
             outer => format!("{outer}/{}", layer.name),
@@ -228,7 +245,8 @@ impl Search {
     }
 
     /// Determines the net that a layer belongs to.
-    fn enter(&mut self, cursor: &mut Cursor<'_>, layer: &BaseLayer, class: Option<&Class>) {
+    fn enter(&mut self, cursor: &mut Cursor<'_>, layer: &BaseLayer) {
+        let class = layer.class.as_ref();
         if let (Some(last), Some(class)) = (&self.last, class) {
             // A back link stores a sink of its own, which is not a layer of the net.
             if class.at > last.end && layer.name.strip_suffix("@Sink") == Some(&*last.name) {
