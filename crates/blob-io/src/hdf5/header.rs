@@ -1,14 +1,11 @@
 //! Reads an object's header as its messages: their types, bytes and offsets.
 //!
-//! HDF5 File Format Specification 3.0, IV.A.1 and IV.A.2.m. Follows continuations and shared messages; leaves the
+//! HDF5 File Format Specification 3.0, IV.A.1. Follows continuations; leaves shared messages to `shared`, and the
 //! meaning of a message to the callers.
 
 use std::ops::Range;
 
 use hdf5_reader::checksum::jenkins_lookup3;
-use hdf5_reader::io::Cursor as Fields;
-use hdf5_reader::messages::shared::{self, SharedMessage};
-use hdf5_reader::messages::{HdfMessage, parse_message};
 
 use super::structure::{MAX_HEADER, Structure};
 use crate::error::{FaultKind, ReadError, check_limit};
@@ -41,8 +38,9 @@ pub(super) struct Message {
     pub(super) kind: u16,
     /// Where its body lies in the file.
     pub(super) at: u64,
+    /// Its bytes, or where they are if it is shared, which `shared` follows.
     pub(super) body: Vec<u8>,
-    is_shared: bool,
+    pub(super) is_shared: bool,
 }
 
 /// An object's messages.
@@ -107,37 +105,6 @@ impl Header {
     /// The messages of this type.
     pub(super) fn of_kind(&self, kind: u16) -> impl Iterator<Item = &Message> {
         self.messages.iter().filter(move |message| message.kind == kind)
-    }
-}
-
-impl Message {
-    /// The bytes of the message, which may lie in another object or in the file's heap of shared messages.
-    pub(super) fn bytes(&self, structure: &Structure) -> Result<Vec<u8>, ReadError> {
-        if !self.is_shared {
-            return Ok(self.body.clone());
-        }
-        let (offsets, lengths) = structure.sizes();
-        let mut fields = Fields::new(&self.body);
-        let found = structure.call(|_| shared::parse(&mut fields, self.kind, offsets, lengths, self.body.len()))?;
-        match found {
-            SharedMessage::SharedInSohm { heap_id, .. } => structure.shared_message(self.kind, &heap_id, self.at),
-            SharedMessage::SharedInOhdr { address, .. } => {
-                let other = Header::read(structure, address)?;
-                let same = other.messages.into_iter().find(|message| message.kind == self.kind && !message.is_shared);
-                same.map(|message| message.body).ok_or_else(|| {
-                    let found = "an object without it";
-                    ReadError::fault(self.at, FaultKind::words("an object with the message that is shared", found))
-                })
-            }
-        }
-    }
-
-    /// The message with its fields.
-    pub(super) fn parsed(&self, structure: &Structure) -> Result<HdfMessage, ReadError> {
-        let body = self.bytes(structure)?;
-        let (offsets, lengths) = structure.sizes();
-        structure.at(self.at);
-        structure.call(|_| parse_message(self.kind, body.len(), &mut Fields::new(&body), offsets, lengths))
     }
 }
 

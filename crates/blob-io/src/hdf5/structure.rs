@@ -3,16 +3,16 @@
 //!
 //! Its errors become faults at the offset that was read last, and so do its panics, though none is known.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hdf5_reader::error::{Error as Hdf5Error, Result as Hdf5Result};
+use hdf5_reader::fractal_heap::{FractalHeap, FractalHeapDirectBlockCache};
 use hdf5_reader::{Hdf5File, OpenOptions, Storage, StorageBuffer};
 
-use super::shared::SharedHeaps;
 use crate::error::{Fault, FaultKind, ReadError, check_limit};
 use crate::limits::Limit;
 use crate::wire::source::{Input, Source};
@@ -37,10 +37,19 @@ pub(super) const MAX_HEADER: usize = 72 << 10;
 pub(super) struct Structure {
     file: Hdf5File,
     bytes: Arc<Bytes>,
-    shared: OnceCell<SharedHeaps>,
+    shared: OnceCell<Vec<SharedHeap>>,
     /// How many chunks have been listed, and how many bytes of names have been copied out of heaps.
     chunks: Cell<u64>,
     produced: Cell<u64>,
+}
+
+/// A heap of messages that several objects share.
+#[derive(Debug)]
+pub(super) struct SharedHeap {
+    /// A bit for each type of message that the heap holds.
+    pub(super) kinds: u64,
+    pub(super) heap: FractalHeap,
+    pub(super) blocks: RefCell<FractalHeapDirectBlockCache>,
 }
 
 impl Structure {
@@ -126,17 +135,16 @@ impl Structure {
         self.bytes.stopped(stop)
     }
 
-    /// A message that lies in the file's heap of shared messages; `at` is where it is referred to.
-    pub(super) fn shared_message(&self, kind: u16, heap_id: &[u8], at: u64) -> Result<Vec<u8>, ReadError> {
-        let heaps = match self.shared.get() {
-            Some(heaps) => heaps,
-            None => {
-                let heaps = SharedHeaps::read(self)?;
-                self.shared.get_or_init(|| heaps)
-            }
-        };
-        let body = heaps.message(self, kind, heap_id, at)?;
-        self.count_copied(at, body.len() as u64).map(|()| body)
+    /// The file's heaps of shared messages, which `read` finds the first time.
+    pub(super) fn shared_heaps(
+        &self,
+        read: impl FnOnce(&Self) -> Result<Vec<SharedHeap>, ReadError>,
+    ) -> Result<&[SharedHeap], ReadError> {
+        if let Some(heaps) = self.shared.get() {
+            return Ok(heaps);
+        }
+        let heaps = read(self)?;
+        Ok(self.shared.get_or_init(|| heaps))
     }
 
     /// The address of the extension of the superblock, where there is one.
