@@ -193,8 +193,15 @@ fn misuse_is_reported() {
     reported("a stream that was not created");
     assert_eq!(cu!(cuEventRecord(5usize, 0usize)), 400);
     reported("an event that was not created");
+    let (event, first) = (gpu.event(), gpu.stream());
     gpu.context_of(1);
+    assert_eq!(cu!(cuEventRecord(event, first)), 400);
+    reported("an event is recorded in another context");
+    assert_eq!(cu!(cuStreamWaitEvent(first, event, 0u32)), 400);
+    reported("an event is waited for in another context");
     let (other, stream) = (gpu.block(8), gpu.stream());
+    assert_eq!(cu!(cuEventRecord(event, stream)), 400);
+    reported("a stream of another device");
     assert_eq!(cu!(cuMemcpyPeerAsync(other, gpu.context, other, gpu.context, 8usize, stream)), 1);
     reported("another context than the memory's");
 }

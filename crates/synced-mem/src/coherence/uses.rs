@@ -248,6 +248,25 @@ impl<Q: Clone + PartialEq> Uses<Q> {
         each_once(self.entries.iter())
     }
 
+    /// Whether this queue has an entry.
+    pub(crate) fn has(&self, queue: &Q) -> bool {
+        self.entries.iter().any(|entry| entry.queue == *queue)
+    }
+
+    /// Whether whatever this queue still does is a read under which nothing more may be launched.
+    pub(crate) fn only_reads(&self, queue: &Q) -> bool {
+        let mut own = self.entries.iter().filter(|entry| entry.queue == *queue);
+        own.all(|entry| entry.access == Access::Read && entry.live.is_empty() && entry.holds.is_empty())
+    }
+
+    /// Enters what a queue reads as read by another, after [`only_reads`](Self::only_reads).
+    pub(crate) fn hand_over(&mut self, from: &Q, to: &Q, clock: &Clock) {
+        let old: Vec<_> = self.entries.extract_if(.., |entry| entry.queue == *from).collect();
+        for range in old.iter().flat_map(|entry| entry.past.iter()) {
+            self.enter(to, range, Access::Read, None, clock);
+        }
+    }
+
     /// The entry that an access of this queue and kind belongs to now; made if there is none.
     fn entry(&mut self, queue: &Q, access: Access, clock: &Clock) -> &mut Entry<Q> {
         let ours = |entry: &Entry<Q>| entry.is_of(queue, access) && !clock.parts(entry.last);

@@ -38,19 +38,28 @@ impl State {
     }
 
     /// Forgets the oldest of too many broken queues. Not one that a copy names: it would be waited for again, and an
-    /// operation that found them out in turns would not end.
+    /// operation that found them out in turns would not end. What they read of host copies is read for ever.
     fn forget_broken(&mut self) {
-        let unused = self.waits.broken.oldest_past(MAX_BROKEN, |queue| !self.names(queue));
-        unused.iter().for_each(|queue| self.waits.broken.remove(queue));
+        let unused = self.waits.broken.oldest_past(MAX_BROKEN, |queue| !queue.is_lost() && !self.needs(queue));
+        for queue in unused {
+            if self.hosts().any(|copy| copy.uses.has(&queue)) {
+                let lost = self.waits.broken.lost(&queue);
+                let clock = self.waits.clock.clone();
+                self.host_copies_mut().for_each(|copy| copy.uses.hand_over(&queue, &lost, &clock));
+            }
+            self.waits.broken.remove(&queue);
+        }
     }
 
-    /// Whether some copy has been used by this queue, or would be.
-    fn names(&self, queue: &QueueHandle) -> bool {
+    /// Whether some copy has been used by this queue, or would be, but for reads of host copies.
+    fn needs(&self, queue: &QueueHandle) -> bool {
+        let writes = self.hosts().any(|copy| !copy.uses.only_reads(queue));
+        writes || self.devices.iter().any(|copy| copy.uses.has(queue) || copy.home == *queue)
+    }
+
+    fn hosts(&self) -> impl Iterator<Item = &HostCopy> {
         let staged = self.staged.iter().map(|staged| &staged.copy);
-        let hosts = self.host.iter().chain(&self.adopted).chain(&self.retired).chain(staged);
-        let devices = self.devices.iter();
-        let mut uses = hosts.map(|copy| &copy.uses).chain(devices.map(|copy| &copy.uses));
-        uses.any(|uses| uses.queues().contains(queue)) || self.devices.iter().any(|copy| copy.home == *queue)
+        self.host.iter().chain(&self.adopted).chain(&self.retired).chain(staged)
     }
 
     /// Gives up the device copies that a broken queue may use, where other copies hold all their bytes: the next access

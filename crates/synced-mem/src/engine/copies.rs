@@ -138,7 +138,7 @@ impl FreedBlock {
         let is_owned = self.memory.owner.is_some();
         for user in &self.users {
             // An owner may free at once, whatever the queue has still to do.
-            if is_owned || (user != queue && queue.wait_for(&***user).is_err()) {
+            if is_owned || (user != queue && queue.wait_for(user).is_err()) {
                 user.synchronize()?;
             }
         }

@@ -1,4 +1,5 @@
-//! A queue that is compared by its identity. It relies on nothing else of the engine.
+//! A queue that is compared by its identity, and one that stands for failed queues whose work never ends. It relies on
+//! nothing else of the engine.
 
 use std::fmt;
 use std::ops::Deref;
@@ -12,11 +13,38 @@ use crate::ids::QueueId;
 pub(crate) struct QueueHandle {
     id: QueueId,
     queue: Arc<dyn Queue>,
+    /// Whether it stands for queues whose work is never known to have ended.
+    is_lost: bool,
 }
 
 impl QueueHandle {
     pub(crate) fn new(queue: &Arc<dyn Queue>) -> Self {
-        Self { id: queue.id(), queue: Arc::clone(queue) }
+        Self { id: queue.id(), queue: Arc::clone(queue), is_lost: false }
+    }
+
+    /// One that stands for this queue and others that have failed: a wait for it always fails.
+    pub(crate) fn lost(of: &Self) -> Self {
+        Self { id: QueueId::new(), queue: Arc::clone(&of.queue), is_lost: true }
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// Waits for everything on the queue.
+    pub(crate) fn synchronize(&self) -> Result<(), Error> {
+        match self.is_lost {
+            false => self.queue.synchronize(),
+            true => Err(Error::device(self.queue.device().id(), "synchronize", "of many queues that have failed")),
+        }
+    }
+
+    /// Makes what is enqueued from now on wait for the other queue.
+    pub(crate) fn wait_for(&self, other: &Self) -> Result<(), Error> {
+        match other.is_lost {
+            false => self.queue.wait_for(&*other.queue),
+            true => other.synchronize(),
+        }
     }
 
     pub(crate) fn is(&self, queue: &dyn Queue) -> bool {

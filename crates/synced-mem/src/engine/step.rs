@@ -74,7 +74,7 @@ impl WaitPlan {
             let waiter = by.as_ref().filter(|_| !was_known);
             let done = match waiter {
                 None => queue.synchronize(),
-                Some(by) => by.wait_for(&**queue),
+                Some(by) => by.wait_for(&queue),
             };
             if let Err(error) = done {
                 let kind = match error {

@@ -114,6 +114,18 @@ impl Broken {
         }
     }
 
+    /// What stands for the queues that are forgotten although their reads never end.
+    pub(crate) fn lost(&mut self, queue: &QueueHandle) -> QueueHandle {
+        if let Some((lost, _)) = self.known.iter().find(|(known, _)| known.is_lost()) {
+            return lost.clone();
+        }
+        let lost = QueueHandle::lost(queue);
+        if let Err(error) = lost.synchronize() {
+            self.add(&lost, &error);
+        }
+        lost
+    }
+
     /// The queue works again, or is forgotten.
     pub(crate) fn remove(&mut self, queue: &QueueHandle) {
         self.known.retain(|(known, _)| known != queue);

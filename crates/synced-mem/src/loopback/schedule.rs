@@ -72,10 +72,24 @@ impl State {
         self.lanes.insert(queue, lane);
     }
 
-    /// The queue has no handle any more: it is forgotten as soon as its work is done.
+    /// The queue has no handle any more: it is forgotten as soon as its work is done. Nobody synchronises it for the
+    /// blocks that are still to be freed in its order, so they go now if it is their turn.
     pub(super) fn close(&mut self, queue: QueueId) {
-        if let Some(lane) = self.lanes.get_mut(&queue) {
-            lane.is_closed = true;
+        self.lane(queue).is_closed = true;
+        while self.obstacle(queue).is_none()
+            && let Some(entry) = self.lane(queue).take_end()
+        {
+            let result = match entry {
+                Entry::Wait { other, until } => self.inherit(other, until),
+                Entry::Work(task) | Entry::Broken(task, _) => {
+                    task.perform(&mut self.memory);
+                    Ok(())
+                }
+            };
+            self.advance(queue, result);
+            if !self.lanes.contains_key(&queue) {
+                return;
+            }
         }
         self.forget_if_over(queue);
     }
@@ -178,18 +192,25 @@ impl State {
         self.forget_if_over(queue);
     }
 
-    /// A failure of what was waited for is a failure of the waiting queue.
-    pub(super) fn inherit(&self, other: QueueId, until: u64) -> Result<(), String> {
+    /// A failure of what was waited for is a failure of the waiting queue, which has waited now.
+    pub(super) fn inherit(&mut self, other: QueueId, until: u64) -> Result<(), String> {
         let failed = self.lanes.get(&other).map(|lane| lane.failed.as_slice());
         let mut before = failed.into_iter().flatten().filter(|(at, _)| *at < until);
-        before.next().map_or(Ok(()), |(_, message)| Err(message.clone()))
+        let inherited = before.next().map_or(Ok(()), |(_, message)| Err(message.clone()));
+        self.forget_if_over(other);
+        inherited
     }
 
-    /// A failed queue stays, because another may still wait for it.
+    /// A closed queue is forgotten when its work is done; a failed one not before those that wait for it have waited.
+    /// No more will, because nobody has a handle to wait for.
     fn forget_if_over(&mut self, queue: QueueId) {
-        let is_idle = |lane: &Lane| lane.pending.is_empty() && lane.running.is_none();
-        let is_over = |lane: &Lane| lane.is_closed && is_idle(lane) && lane.failed.is_empty();
-        if !self.lanes.get(&queue).is_some_and(is_over) {
+        let is_over = |lane: &Lane| lane.is_closed && lane.pending.is_empty() && lane.running.is_none();
+        let is_awaited = || {
+            let mut pending = self.lanes.values().flat_map(|lane| &lane.pending);
+            pending.any(|entry| matches!(entry, Entry::Wait { other, .. } if *other == queue))
+        };
+        let lane = self.lanes.get(&queue).filter(|lane| is_over(lane));
+        if lane.is_none_or(|lane| !lane.failed.is_empty() && is_awaited()) {
             return;
         }
         for (slot, _) in self.lanes.remove(&queue).into_iter().flat_map(|lane| lane.spare) {
@@ -208,6 +229,14 @@ impl Lane {
     pub(super) fn is_left(&self, kernels: Kernels) -> bool {
         let is_next = matches!(self.pending.front(), Some(Entry::Work(Task::Launch(_))));
         kernels == Kernels::Leave && (self.running.is_some() || is_next)
+    }
+
+    /// Takes the next entry if it moves nothing: a wait, or the end of a block.
+    fn take_end(&mut self) -> Option<Entry> {
+        match self.pending.front() {
+            Some(Entry::Wait { .. } | Entry::Work(Task::Free(_))) if self.running.is_none() => self.pending.pop_front(),
+            _ => None,
+        }
     }
 
     /// What has gone wrong.

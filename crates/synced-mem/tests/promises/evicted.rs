@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use synced_mem::loopback::launch;
-use synced_mem::{Device, Error, Location, SharedMem, SyncedMem};
+use synced_mem::{Device, Error, HostBuffer, Location, SharedMem, SyncedMem};
 
 use super::{PATIENCE, break_queue, device, fill};
 
@@ -30,12 +30,13 @@ fn a_clean_eviction_refuses_where_it_would_have_to_move() {
 
 #[test]
 fn the_host_keeps_what_a_broken_queue_was_to_upload() {
-    let (_device, broken) = device();
-    let memory = SharedMem::from(vec![7; 16]);
-    memory.device(&broken, 0..16).unwrap();
-    break_queue(&broken);
-    assert!(memory.evict(Location::Host, ..).is_err());
-    assert_eq!(memory.host(0..16).unwrap()[..], [7; 16]);
+    for memory in [SharedMem::from(vec![7; 16]), SharedMem::from(HostBuffer::from_owner(vec![7; 16]))] {
+        let (_device, broken) = device();
+        memory.device(&broken, 0..16).unwrap();
+        break_queue(&broken);
+        assert!(memory.evict(Location::Host, ..).is_err());
+        assert_eq!(memory.host(0..16).unwrap()[..], [7; 16]);
+    }
 }
 
 #[test]

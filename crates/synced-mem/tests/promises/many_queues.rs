@@ -7,6 +7,7 @@ use synced_mem::loopback::{Loopback, Mode, Operation, launch};
 use synced_mem::{Device, Queue, SharedMem, SyncedMem};
 
 use super::break_queue;
+use super::poison::held;
 
 /// The stated bound of 64, the copy's home queue, and the one that allocated its block.
 const MAX_ALIVE: usize = 66;
@@ -120,4 +121,50 @@ fn a_broken_queue_among_the_oldest_is_not_asked_at_every_access_and_keeps_no_oth
     let calls = device.calls(Operation::Synchronize) - before;
     assert!(calls <= 110, "{calls} synchronisations for 100 accesses");
     assert!(alive <= MAX_ALIVE, "{alive} of 200");
+}
+
+/// What each of many requests on one device leaves allocated, in bytes.
+fn left_by(request: impl Fn(&Arc<dyn Queue>)) -> isize {
+    const REQUESTS: isize = 100;
+    let device = Loopback::new(Mode::Deferred);
+    let serve = || (0..REQUESTS).for_each(|_| request(&device.queue().unwrap()));
+    serve();
+    let before = held();
+    serve();
+    assert_eq!(device.report().misuses, [""; 0]);
+    (held() - before) / REQUESTS
+}
+
+#[test]
+fn a_request_on_a_queue_of_its_own_leaves_what_the_queue_may_still_read_and_no_more() {
+    let weights = SharedMem::from(vec![5; 64]);
+    let fail = |queue: &Arc<dyn Queue>| {
+        break_queue(queue);
+        assert!(queue.synchronize().is_err());
+    };
+    let upload = |queue: &Arc<dyn Queue>| drop(SharedMem::from(vec![5; 64]).device(queue, ..).unwrap());
+    let failed_upload = |queue: &Arc<dyn Queue>| {
+        let batch = SharedMem::from(vec![5; 64]);
+        drop(batch.device(queue, ..).unwrap());
+        fail(queue);
+    };
+    let read = |queue: &Arc<dyn Queue>| drop(weights.device(queue, ..).unwrap());
+    let failed_read = |queue: &Arc<dyn Queue>| {
+        read(queue);
+        fail(queue);
+    };
+    assert_eq!((left_by(fail), left_by(upload), left_by(failed_upload)), (0, 0, 64));
+    assert!(left_by(failed_read) <= 0 && left_by(read) <= 0);
+    assert_eq!(weights.stats().leaks.count, 0);
+    // What the first of so many queues may still read is not written, but replaced.
+    let device = Loopback::new(Mode::Deferred);
+    let weights = SharedMem::from(vec![5; 64]);
+    for n in 0..100 {
+        let queue = device.queue().unwrap();
+        drop(weights.device(&queue, if n == 0 { 0..8 } else { 8..64 }).unwrap());
+        fail(&queue);
+    }
+    weights.host_mut(0..1).unwrap()[0] = 6;
+    assert_eq!(weights.host(..).unwrap()[..2], [6, 5]);
+    assert_eq!(weights.stats().leaks.count, 1);
 }

@@ -268,7 +268,7 @@ impl Driver {
         if self.current_device()? == device {
             return Ok(());
         }
-        Err(self.refuse(Code::INVALID_CONTEXT, format!("{call} in another context than the stream's")))
+        Err(self.refuse(Code::INVALID_HANDLE, format!("{call} in another context than the stream's")))
     }
 
     /// Records an event at the current end of a stream.

@@ -36,6 +36,18 @@ fn a_call_that_fails_late_has_enqueued_its_work() {
 }
 
 #[test]
+fn a_failure_outlives_the_handle_of_its_queue_for_those_that_wait() {
+    let device = Loopback::new(Mode::Deferred);
+    let (queue, waiting) = (device.queue().unwrap(), device.queue().unwrap());
+    launch(&*queue, [], |_| std::panic::resume_unwind(Box::new("broken"))).unwrap();
+    waiting.wait_for(&*queue).unwrap();
+    drop(queue);
+    for _ in 0..2 {
+        assert!(waiting.synchronize().is_err());
+    }
+}
+
+#[test]
 fn work_that_is_broken_off_moves_half_and_fails_its_queue_for_good() {
     for operation in [Operation::Upload, Operation::Download, Operation::Copy, Operation::Fill] {
         let device = Loopback::new(Mode::Deferred);
