@@ -55,8 +55,9 @@
 //! work. Nothing else waits for it: bytes that are valid in another copy stay usable everywhere. Where it may still use
 //! a copy, that copy is given up if others hold its bytes, or, on the host, replaced unless a guard writes there; what
 //! is left to the queue is leaked once and counted in [`Stats::leaks`]. Bytes that it alone was to deliver are an error
-//! until they are overwritten. 64 such queues are remembered, and of older ones what they may still read on the host. What no access has asked for, such as merging ranges and giving memory back, may fail
-//! too: nothing is lost by it, it is counted in [`Stats::failures`], and an observer is told.
+//! until they are overwritten. 64 such queues are remembered, and of older ones what they may still read on the host.
+//! What no access has asked for, such as merging ranges and giving memory back, may fail too: nothing is lost by it, it
+//! is counted in [`Stats::failures`], and an observer is told.
 //!
 //! # Who may call what from where
 //!
