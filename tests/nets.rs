@@ -235,6 +235,10 @@ fn a_dense_layer_computes_in_tensorflow_what_caffe_does() {
         let refused = run(&folder, "convert", &source, &["--layout", "hwio", "--fc-from", wrong]);
         refused.refused("reads 4 channels of the net, not ");
     }
+    for turned in ["4,3,2", "4,6,1", "4,1,6", "f=4,3,2", "f/0=4,6,1"] {
+        let refused = run(&folder, "convert", &source, &["--layout", "hwio", "--fc-from", turned]);
+        refused.refused("reads 4,2,3 (C,H,W) of the net, not 4,");
+    }
     run(&folder, "convert", &source, &["--fc-from", "g=4,2,3"]).refused("\"g\" is no inner product of the net");
 }
 

@@ -8,6 +8,7 @@ use blob_io::caffe::prototxt;
 use blob_io::mxnet::Symbol;
 use blob_io::net::{Layer, LayerKind, Net, Role};
 
+use crate::support::message::{len, var};
 use crate::support::{compare_cases, data, files, real, report};
 
 fn of_text(path: &str) -> Net {
@@ -22,7 +23,8 @@ fn of_weights(path: &str) -> Net {
 /// The properties of a layer that do not depend on its generation.
 fn facts(layer: &Layer) -> impl PartialEq + std::fmt::Debug {
     let wires = (layer.bottoms.to_vec(), layer.tops.to_vec());
-    let said = (layer.num_output, layer.group, layer.kernel.to_vec(), layer.axis, layer.bias_term, layer.eps);
+    let window = layer.window.clone();
+    let said = (layer.num_output, layer.group, layer.kernel.to_vec(), window, layer.axis, layer.bias_term, layer.eps);
     (layer.name.to_owned(), layer.kind, layer.type_name.to_owned(), wires, said)
 }
 
@@ -50,6 +52,22 @@ fn a_prototxt_and_the_weights_of_its_net_have_the_same_layers() {
         assert!(!names(&weights).is_empty());
     }
     report(&format!("topology: {} prototxts as the weights have them", stems.len()));
+}
+
+#[test]
+fn the_size_of_an_input_is_read_wherever_it_stands() {
+    let conv = [len(1, b"c"), len(2, b"Convolution"), len(3, b"data"), len(4, b"c")].concat();
+    let (name, dims) = (len(3, b"data"), [1, 3, 5, 7].map(|extent| var(4, extent)).concat());
+    let old = [len(2, b"data"), len(3, b"c"), len(4, b"c"), var(5, 4)].concat();
+    for (what, bytes) in [
+        ("input_dim", [name.clone(), dims.clone(), len(100, &conv)].concat()),
+        ("input_shape", [name.clone(), len(8, &[var(1, 1), len(1, &[3, 5, 7])].concat()), len(100, &conv)].concat()),
+        ("V1 has its layers first", [len(2, &old), name, dims].concat()),
+    ] {
+        let file = Checkpoint::from_bytes("net.caffemodel", bytes).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let net = file.net().unwrap_or_else(|e| panic!("{what}: {e}")).expect("a net");
+        assert_eq!(net.extents(net.layers()[0].bottoms[0]), Some([1, 3, 5, 7]), "{what}");
+    }
 }
 
 #[test]

@@ -41,6 +41,7 @@ mod bn;
 mod bound;
 mod dtype;
 mod eps;
+mod extents;
 mod factor;
 mod fc_from;
 mod fold;

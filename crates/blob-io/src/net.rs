@@ -5,7 +5,7 @@
 
 mod build;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
 use std::sync::Arc;
 
@@ -37,6 +37,8 @@ pub struct Net {
     writers: Vec<Option<NonZero<u32>>>,
     /// The values that share their name with a value of another layer.
     duplicates: HashSet<usize>,
+    /// The extents of the net's images, where its description states them.
+    extents: HashMap<usize, [u64; 4]>,
     /// Which layers read which value, as (value, layer), in this order.
     readers: Vec<(u32, u32)>,
 }
@@ -70,6 +72,8 @@ pub struct Layer {
     pub group: u64,
     /// The lengths of the kernel, outermost first; a single one where all are equal.
     pub kernel: Vec<u64>,
+    /// The window of a convolution or a pooling.
+    pub window: Window,
     /// The axis of the channels: 1 by default, for every kind of layer. Negative ones count from the last.
     pub axis: i64,
     /// How many axes the factors of a Scale or a Bias cover: 1 by default.
@@ -91,6 +95,42 @@ pub struct Layer {
     pub is_inference: bool,
     /// Whether a normalisation is stated to compute mean and variance from its input even in inference.
     pub normalises_by_input: bool,
+}
+
+/// How a convolution or a pooling moves over its input, outermost axis first; one number stands for all axes, and none
+/// for the framework's default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Window {
+    /// The lengths of the kernel.
+    pub kernel: Vec<u64>,
+    /// The steps: 1 by default.
+    pub stride: Vec<u64>,
+    /// What is added on each side: 0 by default.
+    pub pad: Vec<u64>,
+    /// The distance of the kernel's elements: 1 by default.
+    pub dilation: Vec<u64>,
+    /// Whether it covers the whole input.
+    pub is_global: bool,
+    /// How many windows there are where the last one does not fit.
+    pub rounding: Rounding,
+}
+
+/// How many windows a pooling has where the last one does not fit into its input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rounding {
+    /// Only those that fit.
+    #[default]
+    Down,
+    /// The last one too, unless it begins beyond the input and its first padding: Caffe's.
+    UpInside,
+    /// The last one too.
+    Up,
+    /// One for each step that begins within the input.
+    Same,
+    /// Not known.
+    Unknown,
 }
 
 /// What a layer computes, as far as its tensors need to be understood.
@@ -150,6 +190,7 @@ pub(crate) struct Settings {
     pub(crate) num_output: Option<u64>,
     pub(crate) group: Option<u64>,
     pub(crate) kernel: Vec<u64>,
+    pub(crate) window: Window,
     pub(crate) axis: Option<i64>,
     pub(crate) num_axes: Option<i64>,
     pub(crate) bias_term: Option<bool>,
@@ -176,6 +217,12 @@ impl Net {
     #[must_use]
     pub fn uses(&self, value: usize) -> usize {
         self.uses.get(value).map_or(0, |uses| *uses as usize)
+    }
+
+    /// The extents of a value, where it is an input with four axes and the net's description states them.
+    #[must_use]
+    pub fn extents(&self, value: usize) -> Option<[u64; 4]> {
+        self.extents.get(&value).copied()
     }
 
     /// The layer that writes a value; `None` for the net's inputs.

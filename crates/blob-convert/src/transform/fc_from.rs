@@ -6,6 +6,7 @@
 mod flattened;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ use super::reorder::Reorder;
 use super::role::{By, INNER_PRODUCT, Role, data_name, role};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 use super::wires::wired;
+use crate::change::listed;
 
 /// Permutes the columns of inner products with channels × height × width inputs to height × width × channels, and with
 /// them the factors and summands of layers between the flattening and the inner product.
@@ -38,6 +40,12 @@ struct Extents {
     channels: usize,
     height: usize,
     width: usize,
+}
+
+impl fmt::Display for Extents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{},{}", self.channels, self.height, self.width)
+    }
 }
 
 impl Extents {
@@ -157,12 +165,12 @@ impl Transform for FcFrom {
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
-        let mut notes = Vec::new();
+        let (mut notes, mut trusted) = (Vec::new(), Vec::new());
         let net = if self.tensors.is_none() { wired(context).map_err(|misfit| vec![misfit])? } else { None };
         let is_told = net.is_some() || self.tensors.is_some();
         let found = match (&self.tensors, net) {
             (Some(named), _) => self.of_names(named, tensors)?,
-            (None, Some(net)) => of_net(self, &net, tensors, &mut notes)?,
+            (None, Some(net)) => of_net(self, &net, tensors, (&mut notes, &mut trusted))?,
             (None, None) => self.of_file(tensors)?,
         };
         if found.is_empty() {
@@ -179,6 +187,12 @@ impl Transform for FcFrom {
         });
         let mut outcome: Outcome = made.collect();
         outcome.notes.extend(notes);
+        if !trusted.is_empty() {
+            let (count, named) = (trusted.len(), listed(&trusted));
+            let what =
+                format!("height and width before {count} of them are taken as given: the net does not tell them");
+            outcome.notices.push(format!("fc-from: {what}: {named}"));
+        }
         Ok(outcome)
     }
 

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use blob_io::net::{Layer, LayerKind, Net};
 
 use super::bound::Bound;
+use super::extents::after;
 use super::step::{Context, Misfit};
 
 /// Layers that mix neither channels nor positions, of Caffe and its forks, then of MXNet.
@@ -14,7 +15,6 @@ const PLAIN: &[&str] = &[
     "Split",
     "ReLU",
     "Dropout",
-    "Pooling",
     "Power",
     "LRN",
     "Sigmoid",
@@ -27,8 +27,6 @@ const PLAIN: &[&str] = &[
     "ReLU6",
     "Swish",
     "Clip",
-    "Interp",
-    "Upsample",
     "Silence",
     "Activation",
     "relu",
@@ -59,6 +57,12 @@ const PLAIN: &[&str] = &[
     "negative",
     "exp",
     "log",
+];
+/// Layers that mix no channels and give positions other extents.
+const RESIZING: &[&str] = &[
+    "Pooling",
+    "Interp",
+    "Upsample",
     "Pooling_v1",
     "Pad",
     "pad",
@@ -120,6 +124,8 @@ impl Source<'_> {
 pub(super) struct Wire<'n> {
     pub(super) layer: &'n Layer,
     pub(super) source: Source<'n>,
+    /// The height and width of its inputs, before they were flattened; `None` where the net does not tell.
+    pub(super) size: Option<[u64; 2]>,
     /// The net's inputs among the values that it reads as they are.
     pub(super) inputs: Vec<usize>,
     /// Whether it passes its input on without mixing channels.
@@ -129,6 +135,7 @@ pub(super) struct Wire<'n> {
 /// Every layer with the source of its inputs.
 pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
     let mut values: HashMap<usize, Source<'_>> = HashMap::new();
+    let mut sizes: HashMap<usize, [u64; 2]> = HashMap::new();
     let mut all = Vec::new();
     for layer in net.layers() {
         let is = |types: &[&str]| types.contains(&&*layer.type_name);
@@ -153,7 +160,20 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
             layer.kind,
             LayerKind::BatchNorm | LayerKind::Bn | LayerKind::Scale | LayerKind::Bias | LayerKind::PRelu
         );
-        let is_plain = is(PLAIN) && layer.kind == LayerKind::Other;
+        let is_plain = (is(PLAIN) || is(RESIZING)) && layer.kind == LayerKind::Other;
+        let stated = |value: usize| {
+            let [.., height, width] = net.extents(value)?;
+            Some([height, width]).filter(|size| !size.contains(&0))
+        };
+        let of_inputs: Option<Vec<[u64; 2]>> = read().map(|v| sizes.get(v).copied().or_else(|| stated(*v))).collect();
+        let size = of_inputs.and_then(|all| all.first().copied().filter(|size| all.iter().all(|other| other == size)));
+        let is_windowed = matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution);
+        let size_after = match size {
+            _ if layer.type_name == "Pooling" && layer.window.is_global => Some([1, 1]),
+            Some(size) if is_windowed || layer.type_name == "Pooling" => after(layer, size),
+            _ if is(PLAIN) || is(JOINING) || is(FLATTENING) || is_norm => size,
+            _ => None,
+        };
         for top in &layer.tops {
             let made = match (layer.kind, source) {
                 (LayerKind::Convolution | LayerKind::Deconvolution, _) => {
@@ -174,8 +194,9 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
                 _ => mixed,
             };
             values.insert(*top, made);
+            sizes.extend(size_after.or_else(|| stated(*top)).map(|size| (*top, size)));
         }
-        all.push(Wire { layer, source, inputs, is_plain });
+        all.push(Wire { layer, source, size, inputs, is_plain });
     }
     all
 }

@@ -4,7 +4,7 @@
 
 use crate::caffe::layer::Generation;
 use crate::caffe::types::{v0_type, v1_name, v1_type};
-use crate::net::{Draft, LayerKind, Role, Settings};
+use crate::net::{Builder, Draft, LayerKind, Role, Rounding, Settings};
 
 /// A layer's fields so far.
 #[derive(Debug, Default)]
@@ -21,9 +21,13 @@ pub(super) struct Fields {
     is_excluded: bool,
     /// Whether the description includes it only under conditions: phases, stages, levels.
     pub(super) is_conditional: bool,
-    /// The kernel's extents, if each axis has its own field.
-    height: Option<u64>,
-    width: Option<u64>,
+    /// The window's numbers, where each axis has its own field: kernel, stride, pad.
+    heights: [Option<u64>; 3],
+    widths: [Option<u64>; 3],
+    /// Of a layer that stands for the net's inputs: their extents.
+    extents: Vec<Vec<u64>>,
+    /// How a pooling rounds, where that is stated.
+    rounding: Option<Rounding>,
     is_v0: bool,
     settings: Settings,
 }
@@ -54,12 +58,23 @@ impl Fields {
             (_, "num_output") => settings.num_output = Some(number(value)?),
             (_, "bias_term" | "biasterm") => settings.bias_term = Some(flag(value)?),
             (_, "group") => settings.group = Some(number(value)?),
-            (_, "kernel_h") => self.height = Some(number(value)?),
-            (_, "kernel_w") => self.width = Some(number(value)?),
-            (_, "kernel_size" | "kernelsize") => {
-                settings.kernel.truncate(blob_core::MAX_AXES - 1);
-                settings.kernel.push(number(value)?);
+            (_, "kernel_h") => self.heights[0] = Some(number(value)?),
+            (_, "kernel_w") => self.widths[0] = Some(number(value)?),
+            (_, "stride_h") => self.heights[1] = Some(number(value)?),
+            (_, "stride_w") => self.widths[1] = Some(number(value)?),
+            (_, "pad_h") => self.heights[2] = Some(number(value)?),
+            (_, "pad_w") => self.widths[2] = Some(number(value)?),
+            (_, "stride") => push_number(&mut settings.window.stride, value)?,
+            (_, "pad") => push_number(&mut settings.window.pad, value)?,
+            (_, "dilation") => push_number(&mut settings.window.dilation, value)?,
+            ("pooling_param", "global_pooling") => settings.window.is_global = flag(value)?,
+            ("pooling_param", "round_mode") if matches!(value, "FLOOR" | "1") => {
+                self.rounding = Some(Rounding::Down);
             }
+            // Forks say it in their own ways.
+            ("pooling_param", "ceil_mode") => self.rounding = Some(Rounding::Unknown),
+            (INPUT_SHAPE, "dim") => push_number(self.extents.last_mut().ok_or("an extent of a shape")?, value)?,
+            (_, "kernel_size" | "kernelsize") => push_number(&mut settings.kernel, value)?,
             ("batch_norm_param" | "bn_param", "eps") => settings.eps = Some(f64::from(float(value)?)),
             ("batch_norm_param", "use_global_stats") => settings.global_stats = Some(flag(value)?),
             ("bn_param", "bn_mode") => settings.is_inference = Some(matches!(value, "INFERENCE" | "1")),
@@ -72,6 +87,13 @@ impl Fields {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Prepares for the extents of one of the net's inputs.
+    pub(super) fn begin_shape(&mut self) {
+        if self.extents.len() < MAX_NAMES {
+            self.extents.push(Vec::new());
+        }
     }
 
     /// Prepares for the fields of a V0 layer.
@@ -109,15 +131,54 @@ impl Fields {
         let names = names.unwrap_or_else(own).into_iter().enumerate();
         let tensors = names.map(|(index, name)| (role(index), name.into())).collect();
         let is_training = self.is_included && !self.is_tested || self.is_excluded;
-        let Self { name, bottoms, tops, shared, is_conditional, height, width, mut settings, .. } = self;
-        if let (Some(height), Some(width)) = (height, width) {
+        let Self { name, bottoms, tops, shared, is_conditional, heights, widths, extents, mut settings, .. } = self;
+        if let (Some(height), Some(width)) = (heights[0], widths[0]) {
             settings.kernel = vec![height, width];
         }
+        let window = &mut settings.window;
+        for (numbers, index, absent) in [(&mut window.stride, 1, 1), (&mut window.pad, 2, 0)] {
+            if heights[index].or(widths[index]).is_some() {
+                *numbers = vec![heights[index].unwrap_or(absent), widths[index].unwrap_or(absent)];
+            }
+        }
+        let usual = if type_name == "Pooling" { Rounding::UpInside } else { Rounding::Down };
+        window.rounding = self.rounding.unwrap_or(usual);
+        window.kernel.clone_from(&settings.kernel);
         if !matches!(kind, LayerKind::Convolution | LayerKind::Deconvolution) {
             // In V0 a pooling's kernel is in the layer itself, too.
             settings.kernel.clear();
         }
-        Draft { name, kind, type_name, bottoms, tops, tensors, shared, is_training, is_conditional, settings }
+        Draft { name, kind, type_name, bottoms, tops, tensors, shared, is_training, is_conditional, extents, settings }
+    }
+}
+
+/// The inputs that a net names itself, before it had layers for them.
+#[derive(Debug, Default)]
+pub(super) struct Inputs {
+    pub(super) names: Vec<String>,
+    extents: Vec<Vec<u64>>,
+}
+
+impl Inputs {
+    pub(super) fn begin_shape(&mut self) {
+        self.extents.push(Vec::new());
+    }
+
+    /// Adds an extent; after `axes` of them the next shape begins.
+    pub(super) fn extent(&mut self, axes: usize, text: &str) {
+        if self.extents.last().is_none_or(|extents| extents.len() >= axes.min(blob_core::MAX_AXES)) {
+            self.begin_shape();
+        }
+        if let (Some(extents), Ok(extent)) = (self.extents.last_mut(), number(text)) {
+            extents.push(extent);
+        }
+    }
+
+    /// Records them before the first layer, once.
+    pub(super) fn declare(&mut self, builder: &mut Builder<String>) {
+        for (name, extents) in self.names.drain(..).zip(self.extents.drain(..)) {
+            builder.declare(name, &extents);
+        }
     }
 }
 
@@ -162,6 +223,9 @@ fn roles(kind: LayerKind, bottoms: usize, has_static: bool) -> &'static [Role] {
     }
 }
 
+/// The message with an input's extents, in the layer's own parameter.
+pub(super) const INPUT_SHAPE: &str = "input_shape";
+
 /// A layer with more inputs, outputs or shared parameters is refused.
 const MAX_NAMES: usize = 1 << 16;
 
@@ -170,6 +234,13 @@ fn push(names: &mut Vec<String>, name: &str) -> Result<(), &'static str> {
         return Err("at most 65536 of them in a layer");
     }
     names.push(name.to_owned());
+    Ok(())
+}
+
+/// Adds the number of an axis; of too many, the last one stays.
+fn push_number(numbers: &mut Vec<u64>, value: &str) -> Result<(), &'static str> {
+    numbers.truncate(blob_core::MAX_AXES - 1);
+    numbers.push(number(value)?);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! Reads the fields that describe a layer, of every generation; skips blobs and all other fields. The numbers are those
 //! of BVLC/caffe `9b891540`, and 137 is also that of `bn_param` in the forks that PSPNet was trained with.
 
-use crate::caffe::draft::Fields;
+use crate::caffe::draft::{Fields, INPUT_SHAPE, Inputs};
 use crate::caffe::layer::take;
 use crate::caffe::protobuf::{self, Span, Tag, Wire};
 use crate::entry::{Entry, Kind};
@@ -19,6 +19,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry]) -> Result<Net, Re
     let mut reader = Reader { cursor };
     let mut builder = Builder::new();
     let mut position = 0;
+    reader.inputs(whole)?.declare(&mut builder);
     reader.cursor.seek(0);
     while let Some(tag) = protobuf::tag(reader.cursor, whole.end)? {
         if !matches!((tag.number, tag.wire), (2 | 100, Wire::Len)) {
@@ -49,6 +50,55 @@ struct Reader<'c, 's> {
 }
 
 impl Reader<'_, '_> {
+    /// The inputs that the net names itself; in V1 they come behind its layers.
+    fn inputs(&mut self, whole: Span) -> Result<Inputs, ReadError> {
+        let mut inputs = Inputs::default();
+        self.cursor.seek(0);
+        while let Some(tag) = protobuf::tag(self.cursor, whole.end)? {
+            match (tag.number, tag.wire) {
+                (3, Wire::Len) => {
+                    let name = self.text(whole, "an input's name")?;
+                    inputs.names.push(name);
+                }
+                (4, Wire::Varint) => {
+                    let extent = protobuf::varint(self.cursor, whole.end, "input_dim")?;
+                    inputs.extent(4, &extent.to_string());
+                }
+                (8, Wire::Len) => {
+                    inputs.begin_shape();
+                    for extent in self.shape(whole)? {
+                        inputs.extent(usize::MAX, &extent.to_string());
+                    }
+                }
+                _ => protobuf::skip(self.cursor, tag, whole.end)?,
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// The extents in a BlobShape.
+    fn shape(&mut self, within: Span) -> Result<Vec<u64>, ReadError> {
+        let span = take(self.cursor, within, "a shape")?;
+        self.cursor.seek(span.start);
+        let mut extents = Vec::new();
+        while let Some(tag) = protobuf::tag(self.cursor, span.end)? {
+            match (tag.number, tag.wire) {
+                (1, Wire::Varint) => extents.push(protobuf::varint(self.cursor, span.end, "dim")?),
+                (1, Wire::Len) => {
+                    let packed = take(self.cursor, span, "dim")?;
+                    self.cursor.seek(packed.start);
+                    while self.cursor.pos() < packed.end {
+                        extents.push(protobuf::varint(self.cursor, packed.end, "dim")?);
+                    }
+                }
+                _ => protobuf::skip(self.cursor, tag, span.end)?,
+            }
+            extents.truncate(blob_core::MAX_AXES);
+        }
+        self.cursor.seek(span.end);
+        Ok(extents)
+    }
+
     fn layer(&mut self, span: Span, is_v2: bool, fields: &mut Fields) -> Result<(), ReadError> {
         self.cursor.seek(span.start);
         while let Some(tag) = protobuf::tag(self.cursor, span.end)? {
@@ -83,6 +133,13 @@ impl Reader<'_, '_> {
     fn message(&mut self, span: Span, of: &'static str, fields: &mut Fields) -> Result<(), ReadError> {
         self.cursor.seek(span.start);
         while let Some(tag) = protobuf::tag(self.cursor, span.end)? {
+            if (of, tag.number, tag.wire) == ("input_param", 1, Wire::Len) {
+                fields.begin_shape();
+                for extent in self.shape(span)? {
+                    let _ = fields.set(INPUT_SHAPE, "dim", &extent.to_string());
+                }
+                continue;
+            }
             let Some((of, field)) = field_of(of, tag) else {
                 protobuf::skip(self.cursor, tag, span.end)?;
                 continue;
@@ -140,11 +197,13 @@ fn v2(number: u32) -> Option<LayerField> {
         8 => LayerField::Message("include"),
         9 => LayerField::Message("exclude"),
         106 => LayerField::Message("convolution_param"),
+        121 => LayerField::Message("pooling_param"),
         117 => LayerField::Message("inner_product_param"),
         137 => LayerField::Message("embed_param"),
         139 => LayerField::Message("batch_norm_param"),
         141 => LayerField::Message("bias_param"),
         142 => LayerField::Message("scale_param"),
+        143 => LayerField::Message("input_param"),
         146 => LayerField::Message("recurrent_param"),
         _ => return None,
     })
@@ -159,6 +218,7 @@ fn v1(number: u32) -> Option<LayerField> {
         5 => LayerField::Text("type"),
         10 => LayerField::Message("convolution_param"),
         17 => LayerField::Message("inner_product_param"),
+        19 => LayerField::Message("pooling_param"),
         32 => LayerField::Message("include"),
         33 => LayerField::Message("exclude"),
         1001 => LayerField::Text("param"),
@@ -177,7 +237,18 @@ fn field_of(of: &'static str, tag: Tag) -> Option<(&'static str, &'static str)> 
         ("layer", 4) | ("inner_product_param" | "convolution_param", 2) | ("embed_param", 3) | ("scale_param", 4) => {
             "bias_term"
         }
-        ("layer", 8) | ("convolution_param", 4 | 11 | 12) => "kernel_size",
+        ("layer", 8) | ("convolution_param", 4) | ("pooling_param", 2) => "kernel_size",
+        ("layer", 7) | ("convolution_param", 3) | ("pooling_param", 4) => "pad",
+        ("layer", 10) | ("convolution_param", 6) | ("pooling_param", 3) => "stride",
+        ("convolution_param", 11) | ("pooling_param", 5) => "kernel_h",
+        ("convolution_param", 12) | ("pooling_param", 6) => "kernel_w",
+        ("convolution_param", 13) | ("pooling_param", 7) => "stride_h",
+        ("convolution_param", 14) | ("pooling_param", 8) => "stride_w",
+        ("convolution_param", 9) | ("pooling_param", 9) => "pad_h",
+        ("convolution_param", 10) | ("pooling_param", 10) => "pad_w",
+        ("convolution_param", 18) => "dilation",
+        ("pooling_param", 12) => "global_pooling",
+        ("pooling_param", 13) => "round_mode",
         ("layer", 9) | ("convolution_param", 5) => "group",
         ("convolution_param", 16) | ("inner_product_param", 5) | ("scale_param" | "bias_param", 1) => "axis",
         ("scale_param" | "bias_param", 2) => "num_axes",
@@ -192,7 +263,7 @@ fn field_of(of: &'static str, tag: Tag) -> Option<(&'static str, &'static str)> 
     let is_text = matches!(field, "name" | "type");
     let is_float = field == "eps";
     let fits = match tag.wire {
-        Wire::Len => is_text || field == "kernel_size",
+        Wire::Len => is_text || matches!(field, "kernel_size" | "pad" | "stride" | "dilation"),
         Wire::Fixed32 => is_float,
         Wire::Varint => !is_text && !is_float,
         _ => false,

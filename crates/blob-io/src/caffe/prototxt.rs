@@ -3,7 +3,7 @@
 //! Tolerant: unknown fields are skipped, because forks have their own. Bounded in size and depth; an error names the
 //! line and the column.
 
-use crate::caffe::draft::Fields;
+use crate::caffe::draft::{Fields, INPUT_SHAPE, Inputs};
 use crate::caffe::text::{Event, Text};
 use crate::error::{Error, Fault, FaultKind, check_limit};
 use crate::limits::Limit;
@@ -29,6 +29,8 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
     let mut builder = Builder::new();
     // The open layer: its fields, whether it is a V2 layer, and where it begins.
     let mut open: Option<(Fields, bool, u64)> = None;
+    // The net's own inputs and their shapes, which come before its layers.
+    let mut inputs = Inputs::default();
     let mut found = false;
     while let Some(event) = text.next()? {
         match (event, text.path(), &mut open) {
@@ -36,10 +38,16 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
                 open = Some((Fields::default(), *word == "layer", text.at()));
             }
             (Event::Open, [_, word], Some((fields, false, _))) if *word == "layer" => fields.begin_v0(),
+            (Event::Open, [_, "input_param", "shape"], Some((fields, ..))) => fields.begin_shape(),
+            (Event::Open, ["input_shape"], None) => inputs.begin_shape(),
+            (Event::Value("input", name), [], None) => inputs.names.push(name),
+            (Event::Value("input_dim", extent), [], None) => inputs.extent(4, &extent),
+            (Event::Value("dim", extent), ["input_shape"], None) => inputs.extent(usize::MAX, &extent),
             (Event::Value(field, value), [_, of @ ..], Some((fields, ..))) => {
                 let of = match of {
                     [] => "",
                     [of] => of,
+                    ["input_param", "shape"] => INPUT_SHAPE,
                     _ => continue,
                 };
                 fields.set(of, field, &value).map_err(|expected| {
@@ -49,6 +57,7 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
             }
             (Event::Close, [], _) => {
                 if let Some((fields, is_v2, at)) = open.take() {
+                    inputs.declare(&mut builder);
                     builder.push(fields.into_draft(is_v2, None), at)?;
                     found = true;
                 }

@@ -51,9 +51,16 @@ impl Layers {
             shared: Vec::new(),
             is_training: false,
             is_conditional: false,
+            extents: Vec::new(),
             settings: operator.settings(op),
         };
         self.builder.push(draft, at)
+    }
+
+    /// Records the declared shape of a variable that is an input of the net; an extent that is not known is 0.
+    pub(super) fn declare(&mut self, node: u64, dims: &[Option<usize>]) {
+        let extents: Vec<u64> = dims.iter().map(|extent| extent.unwrap_or_default() as u64).collect();
+        self.builder.declare((node, 0), &extents);
     }
 
     /// Adds an output of the net, named at byte `at`.

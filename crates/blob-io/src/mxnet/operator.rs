@@ -3,7 +3,7 @@
 //!
 //! Sources: the `InferShape` of each operator in apache/mxnet 1.9.1, `src/operator/nn` and `src/operator`.
 
-use crate::net::{LayerKind, Role, Settings};
+use crate::net::{LayerKind, Role, Rounding, Settings, Window};
 
 /// The attributes of one operator that matter here.
 #[derive(Debug, Default)]
@@ -14,6 +14,11 @@ pub(super) struct Operator {
     num_hidden: Option<usize>,
     input_dim: Option<usize>,
     output_dim: Option<usize>,
+    stride: Vec<u64>,
+    pad: Vec<u64>,
+    dilate: Vec<u64>,
+    global_pool: Option<bool>,
+    convention: Option<String>,
     layout: Option<String>,
     act_type: Option<String>,
     axis: Option<i64>,
@@ -35,6 +40,11 @@ impl Operator {
             "num_hidden" => self.num_hidden = number(),
             "input_dim" => self.input_dim = number(),
             "output_dim" => self.output_dim = number(),
+            "stride" => self.stride = numbers(value),
+            "pad" => self.pad = numbers(value),
+            "dilate" => self.dilate = numbers(value),
+            "global_pool" => self.global_pool = flag(value),
+            "pooling_convention" => self.convention = Some(value.to_owned()),
             "layout" => self.layout = Some(value.to_owned()),
             "act_type" => self.act_type = Some(value.to_owned()),
             "axis" => self.axis = value.parse().ok(),
@@ -77,7 +87,23 @@ impl Operator {
         let whole = |n: Option<usize>| n.map(|n| n as u64);
         // A kernel with an unknown axis is not recorded.
         let kernel: Option<Vec<u64>> = self.kernel.as_ref().and_then(|axes| axes.iter().map(|n| whole(*n)).collect());
+        let rounding = match (op, self.convention.as_deref()) {
+            ("Pooling", None | Some("valid")) => Rounding::Down,
+            ("Pooling", Some("full")) => Rounding::Up,
+            ("Pooling", Some("same")) => Rounding::Same,
+            ("Convolution", _) => Rounding::Down,
+            _ => Rounding::Unknown,
+        };
+        let window = Window {
+            kernel: kernel.clone().unwrap_or_default(),
+            stride: self.stride.clone(),
+            pad: self.pad.clone(),
+            dilation: self.dilate.clone(),
+            is_global: self.global_pool == Some(true),
+            rounding,
+        };
         Settings {
+            window,
             num_output: whole(self.num_filter.or(self.num_hidden).or(self.output_dim)),
             group: whole(self.num_group),
             kernel: kernel.unwrap_or_default(),
@@ -156,6 +182,13 @@ pub(super) fn passes_on(op: &str) -> bool {
 fn is_norm(op: &str) -> bool {
     let op = op.strip_prefix("_contrib_").unwrap_or(op);
     matches!(op, "BatchNorm" | "BatchNorm_v1" | "CuDNNBatchNorm" | "SyncBatchNorm" | "BatchNormWithReLU")
+}
+
+/// Numbers as MXNet prints them, `(1, 1)`; none where they are not understood.
+fn numbers(text: &str) -> Vec<u64> {
+    let inner = text.trim().trim_start_matches(['(', '[']).trim_end_matches([')', ']']);
+    let parts = inner.split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts.map(|part| part.trim_end_matches('L').parse()).collect::<Result<_, _>>().unwrap_or_default()
 }
 
 /// A flag as Python or C++ prints it; dmlc-core's `FieldEntry<bool>::Set` ignores the case.

@@ -213,6 +213,9 @@ impl Nodes {
             self.of_node.push(Some(self.variables.len() as u32));
             self.behind.push(None);
             let is_parameter = LEARNT_SUFFIXES.iter().any(|ending| name.ends_with(ending));
+            if let Some(dims) = declared.dims.as_deref().filter(|_| !is_parameter) {
+                self.layers.declare(self.of_node.len() as u64 - 1, dims);
+            }
             return self.push(Variable { name: name.into(), is_parameter, ..declared }, at, limits);
         }
         self.apply(&operator, (&op, &name), &inputs, (at, limits))?;

@@ -28,6 +28,8 @@ pub(crate) struct Draft<V> {
     /// Whether the layer exists only in training, so that its outputs hide no value of the net in inference.
     pub(crate) is_training: bool,
     pub(crate) is_conditional: bool,
+    /// Of a layer that stands for the net's inputs: their extents.
+    pub(crate) extents: Vec<Vec<u64>>,
     pub(crate) settings: Settings,
 }
 
@@ -47,6 +49,11 @@ pub(crate) struct Builder<V> {
     users: HashMap<Shareable, usize>,
 }
 
+/// The extents of images; nothing follows from others.
+fn image(extents: &[u64]) -> Option<[u64; 4]> {
+    extents.try_into().ok()
+}
+
 impl<V: Hash + Eq> Builder<V> {
     pub(crate) fn new() -> Self {
         Self { net: Net::default(), values: HashMap::new(), users: HashMap::new() }
@@ -59,7 +66,12 @@ impl<V: Hash + Eq> Builder<V> {
         let values = self.net.uses.len() + draft.bottoms.len() + draft.tops.len();
         check_limit(at, Limit::Fixed, "the inputs and outputs of all layers", values as u64, MAX_VALUES)?;
         let bottoms: Vec<usize> = draft.bottoms.into_iter().map(|name| self.read(name)).collect();
-        let tops = draft.tops.into_iter().map(|name| self.write(name, &bottoms, draft.is_training)).collect();
+        let tops: Vec<usize> =
+            draft.tops.into_iter().map(|name| self.write(name, &bottoms, draft.is_training)).collect();
+        // One shape is that of all inputs.
+        for (top, extents) in tops.iter().zip(draft.extents.iter().cycle()) {
+            self.net.extents.extend(image(extents).map(|extents| (*top, extents)));
+        }
         let names = draft.tensors.iter().map(|(_, name)| Shareable::Tensor(Arc::clone(name)));
         let mut shares_tensors = false;
         for name in names.chain(draft.shared.into_iter().map(Shareable::Shared)) {
@@ -79,6 +91,7 @@ impl<V: Hash + Eq> Builder<V> {
             num_output: settings.num_output,
             group: settings.group.unwrap_or(1),
             kernel: settings.kernel,
+            window: settings.window,
             axis: settings.axis.unwrap_or(if settings.channels_last { -1 } else { 1 }),
             num_axes: settings.num_axes.unwrap_or(1),
             bias_term: settings.bias_term.unwrap_or(kind != LayerKind::Scale),
@@ -99,6 +112,17 @@ impl<V: Hash + Eq> Builder<V> {
             is_conditional,
         });
         Ok(())
+    }
+
+    /// Records an input of the net before its first use.
+    pub(crate) fn declare(&mut self, name: V, extents: &[u64]) {
+        let Some(extents) = image(extents) else { return };
+        let next = self.net.uses.len();
+        let value = *self.values.entry(name).or_insert(next);
+        if value == next {
+            self.net.uses.push(0);
+        }
+        self.net.extents.insert(value, extents);
     }
 
     /// Counts a use of a value. A value that no layer has written is an input of the net.

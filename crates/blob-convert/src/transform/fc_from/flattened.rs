@@ -22,12 +22,13 @@ pub(super) enum Flattened {
 const BY_CHANNEL: [Of; 4] = [Of::Weight, Of::Bias, Of::Mean, Of::Variance];
 
 /// The tensors to permute, by their names in the file. Notes say which inner products stay because they follow another
-/// one, and which give their outputs to a convolution.
+/// one, and which give their outputs to a convolution; `trusted` are those of whose height and width the net says
+/// nothing.
 pub(super) fn of_net(
     wanted: &FcFrom,
     net: &Bound<'_>,
     tensors: &[Spec<'_>],
-    notes: &mut Vec<String>,
+    (notes, trusted): (&mut Vec<String>, &mut Vec<String>),
 ) -> Result<HashMap<String, Flattened>, Vec<Misfit>> {
     let places: HashMap<&str, &Spec<'_>> = tensors.iter().map(|spec| (spec.entry.name(), spec)).collect();
     let wires = sources(net.net());
@@ -50,6 +51,7 @@ pub(super) fn of_net(
         let Some(extents) = named.or_else(|| wanted.extents.filter(fits)) else { continue };
         match problem(wire, spec, extents) {
             Ok(()) => {
+                trusted.extend(known(wire, spec, extents).is_none().then(|| spec.tensor.name.clone()));
                 found.insert(weight.to_owned(), Flattened::Columns(extents));
                 if let Source::Spatial { flat: Some(flat), .. } = wire.source {
                     flats.entry(flat).or_insert(extents);
@@ -97,6 +99,15 @@ fn is_spatial(layer: &Layer) -> bool {
     matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution) || layer.type_name == "Pooling"
 }
 
+/// The extents that an inner product reads, where the net tells them all and they are as many as the weights want.
+fn known(wire: &Wire<'_>, spec: &Spec<'_>, wanted: Extents) -> Option<Extents> {
+    let (Source::Spatial { channels, .. }, Some([height, width])) = (wire.source, wire.size) else { return None };
+    let whole = |extent: u64| usize::try_from(extent).ok();
+    let channels = channels.map_or(Some(wanted.channels), whole)?;
+    let extents = Extents { channels, height: whole(height)?, width: whole(width)? }.checked()?;
+    has_columns(spec, extents.inputs()).then_some(extents)
+}
+
 /// Why an inner product cannot be permuted; no words where it stays because it follows another one.
 fn problem(wire: &Wire<'_>, spec: &Spec<'_>, extents: Extents) -> Result<(), Option<String>> {
     let layer = wire.layer;
@@ -115,6 +126,12 @@ fn problem(wire: &Wire<'_>, spec: &Spec<'_>, extents: Extents) -> Result<(), Opt
             let (name, given) = (&layer.name, extents.channels);
             let how = format!("--fc-from {channels},H,W, or {name}={channels},H,W for this one alone");
             return Err(Some(format!("reads {channels} channels of the net, not {given}: {how}")));
+        }
+        Source::Spatial { .. } if known(wire, spec, extents).is_some_and(|right| right != extents) => {
+            let right = known(wire, spec, extents).unwrap_or(extents);
+            let name = &layer.name;
+            let how = format!("--fc-from {right}, or {name}={right} for this one alone");
+            return Err(Some(format!("reads {right} (C,H,W) of the net, not {extents}: {how}")));
         }
         Source::Spatial { .. } if layer.axis != 1 => format!("flattens from axis {} on", layer.axis),
         Source::Spatial { flat: None, .. } if !layer.flatten => "flattens nothing (flatten: False)".to_owned(),

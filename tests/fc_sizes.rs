@@ -1,0 +1,157 @@
+//! `--fc-from` takes height and width from the net where it tells them, through convolutions and poolings, and says so
+//! where it does not.
+
+use std::sync::Arc;
+
+use blob_convert::transform::{FcFrom, Topology};
+use blob_convert::{Options, Target, plan};
+use blob_io::{Checkpoint, Format};
+
+use crate::folds::{SAFETENSORS, file};
+
+type Sides = [usize; 2];
+
+/// A row of `cases/sizes.txt`.
+struct Row<'a> {
+    layer: &'a str,
+    input: Sides,
+    kernel: Sides,
+    stride: Sides,
+    pad: Sides,
+    dilation: Sides,
+    output: Sides,
+}
+
+fn rows() -> impl Iterator<Item = Row<'static>> {
+    let lines = include_str!("cases/sizes.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| {
+        let mut words = line.split(' ');
+        let layer = words.next().expect("a layer");
+        let mut sides = || {
+            let (height, width) = words.next().expect("sides").split_once('x').expect("two");
+            [height, width].map(|side| side.parse().expect("a number"))
+        };
+        let [input, kernel, stride, pad, dilation, output] = [(); 6].map(|()| sides());
+        Row { layer, input, kernel, stride, pad, dilation, output }
+    })
+}
+
+/// A net of this layer, and of a fully connected one behind it.
+fn net(row: &Row<'_>) -> Topology {
+    let Row { layer, input: [height, width], kernel, stride, pad, dilation, .. } = row;
+    if let Some(layer) = layer.strip_prefix("caffe-") {
+        let [kind, param] = match layer {
+            "conv" => ["Convolution", "convolution_param"],
+            "deconv" => ["Deconvolution", "convolution_param"],
+            _ => ["Pooling", "pooling_param"],
+        };
+        let more = if layer == "floor" { "round_mode: FLOOR" } else { "" };
+        let each = |name: &str, of: &Sides| format!("{name}_h: {} {name}_w: {}", of[0], of[1]);
+        let window = [each("kernel", kernel), each("stride", stride), each("pad", pad)].join(" ");
+        let outputs = if kind == "Pooling" { "" } else { "num_output: 2" };
+        let text = format!(
+            r#"input: "data" input_dim: 1 input_dim: 2 input_dim: {height} input_dim: {width}
+            layer {{ name: "a" type: "Convolution" bottom: "data" top: "a" convolution_param {{ num_output: 2 kernel_size: 1 }} }}
+            layer {{ name: "l" type: "{kind}" bottom: "a" top: "l" {param} {{ {outputs} {window} {more} }} }}
+            layer {{ name: "r" type: "ReLU" bottom: "l" top: "l" }}
+            layer {{ name: "f" type: "InnerProduct" bottom: "l" top: "f" inner_product_param {{ num_output: 1 }} }}"#
+        );
+        return Topology::prototxt("net.prototxt", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+    }
+    let (op, more) = match layer.split_once('-') {
+        Some(("pool", convention)) => ("Pooling", format!(r#""pooling_convention": "{convention}""#)),
+        _ if *layer == "conv" => ("Convolution", r#""num_filter": "2""#.to_owned()),
+        _ => ("Deconvolution", r#""num_filter": "2""#.to_owned()),
+    };
+    let each = |name: &str, of: &Sides| format!(r#""{name}": "({}, {})""#, of[0], of[1]);
+    let window =
+        [each("kernel", kernel), each("stride", stride), each("pad", pad), each("dilate", dilation)].join(", ");
+    let text = format!(
+        r#"{{"nodes": [{{"op": "null", "name": "data", "attrs": {{"__shape__": "(0, 2, {height}, {width})"}}, "inputs": []}},
+        {{"op": "null", "name": "a_weight", "inputs": []}},
+        {{"op": "Convolution", "name": "a", "attrs": {{"kernel": "(1, 1)", "num_filter": "2"}}, "inputs": [[0, 0, 0], [1, 0, 0]]}},
+        {{"op": "{op}", "name": "l", "attrs": {{{window}, {more}}}, "inputs": [[2, 0, 0]]}},
+        {{"op": "Flatten", "name": "flat", "inputs": [[3, 0, 0]]}},
+        {{"op": "null", "name": "f_weight", "inputs": []}},
+        {{"op": "FullyConnected", "name": "f", "attrs": {{"num_hidden": "1", "no_bias": "True"}}, "inputs": [[4, 0, 0], [5, 0, 0]]}}],
+        "heads": [[6, 0, 0]]}}"#
+    );
+    Topology::symbol("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// The notes of a conversion, or why it is refused.
+fn said(source: &Checkpoint, net: &Arc<Topology>, [channels, height, width]: [usize; 3]) -> Result<String, String> {
+    let permute = FcFrom::new(channels, height, width).expect("extents");
+    let options = Options::new(SAFETENSORS).follow(Arc::clone(net)).transform(permute);
+    plan(source, &options, &Target::Stdout).map(|plan| plan.notes().join("\n")).map_err(|e| e.to_string())
+}
+
+#[test]
+fn height_and_width_are_those_of_the_net() {
+    let mut count = 0;
+    for row in rows() {
+        let [height, width] = row.output;
+        let (format, name) = match row.layer.starts_with("caffe") {
+            true => (Format::Npz, "f/0"),
+            false => (Format::MxnetList, "arg:f_weight"),
+        };
+        let columns = 2 * height * width;
+        let source = file(format, &[(name, &[1, columns], &vec![0.5; columns])]);
+        let net = Arc::new(net(&row));
+        let what = format!("{} {:?} → {:?}", row.layer, row.input, row.output);
+        let right = said(&source, &net, [2, height, width]).unwrap_or_else(|why| panic!("{what}: {why}"));
+        let turned = said(&source, &net, [2, width, height]);
+        // MXNet's deconvolution has more settings, of which nothing is concluded.
+        if row.layer == "deconv" {
+            assert!(right.contains("height and width before 1 of them are taken as given"), "{what}: {right}");
+            assert!(turned.is_ok());
+            continue;
+        }
+        assert!(!right.contains("taken as given"), "{what}: {right}");
+        let refused = turned.expect_err(&what);
+        assert!(
+            refused.contains(&format!("reads 2,{height},{width} (C,H,W) of the net, not 2,{width},{height}")),
+            "{refused}"
+        );
+        count += 1;
+    }
+    assert!(count > 40, "{count} rows");
+}
+
+#[test]
+fn what_the_net_does_not_tell_is_said() {
+    let columns = 2 * 3 * 4;
+    let source = file(Format::Npz, &[("f/0", &[1, columns], &vec![0.5; columns])]);
+    let text = |input: &str, between: &str| {
+        format!(
+            r#"{input} layer {{ name: "a" type: "Convolution" bottom: "data" top: "a" convolution_param {{ num_output: 2 kernel_size: 1 }} }}
+            {between} layer {{ name: "f" type: "InnerProduct" bottom: "a" top: "f" inner_product_param {{ num_output: 1 }} }}"#
+        )
+    };
+    let given = r#"input: "data" input_shape { dim: 1 dim: 3 dim: 3 dim: 4 }"#;
+    let layer =
+        r#"layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 3 dim: 4 } } }"#;
+    let crop = r#"layer { name: "u" type: "Upsample" bottom: "a" top: "a" }"#;
+    let other = given.replace("dim: 4", "dim: 5");
+    for (input, between, is_known) in [
+        (given, "", true),
+        (layer, "", true),
+        ("", "", false),
+        (given, crop, false),
+        // A net for images of another size says nothing of these weights.
+        (&other, "", false),
+    ] {
+        let net = Topology::prototxt("net.prototxt", text(input, between).as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let net = Arc::new(net);
+        let right = said(&source, &net, [2, 3, 4]).unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(
+            right.contains("taken as given: the net does not tell them: \"f/0\""),
+            !is_known,
+            "{input}: {right}"
+        );
+        assert_eq!(said(&source, &net, [2, 4, 3]).is_err(), is_known, "{input}");
+        // The channels are known all the same.
+        let refused = said(&source, &net, [3, 2, 4]).expect_err("of other channels");
+        assert!(refused.contains("reads 2 channels of the net, not 3"), "{refused}");
+    }
+}
