@@ -5,27 +5,14 @@
 
 use blob_convert::verify;
 use blob_convert::{Options, RECEIPT_KEY, Silent};
-use blob_io::{Checkpoint, Format};
+use blob_io::{Checkpoint, Format, work};
 use serde_json::{Value, json};
 
 use crate::support::archive::safetensors;
-use crate::support::conversion::to_file;
+use crate::support::conversion::to_bytes;
+use crate::support::random::{Random, number, on_threads};
 use crate::support::receipt::receipt;
-use crate::support::{Folder, alloc, data, open, report};
-
-/// Random numbers: the generator of Knuth's MMIX.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        ((self.0 >> 33) as usize) % n
-    }
-
-    fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        &of[self.below(of.len())]
-    }
-}
+use crate::support::{alloc, data, open, report};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "a.diff", "conv/0", "gone"];
 const EXTENTS: [u64; 9] = [0, 1, 1, 2, 3, 4, 1 << 32, 1 << 62, u64::MAX];
@@ -102,69 +89,90 @@ fn small(random: &mut Random, metadata: &Value) -> Vec<u8> {
     safetensors(&json!(tensors).to_string(), &values)
 }
 
+/// The file with other metadata.
+fn with_metadata(file: &[u8], metadata: Value) -> Vec<u8> {
+    let len = u64::from_le_bytes(file[..8].try_into().expect("eight")) as usize;
+    let mut header: Value = serde_json::from_slice(&file[8..8 + len]).expect("JSON");
+    header["__metadata__"] = metadata;
+    safetensors(&header.to_string(), &file[8 + len..])
+}
+
+/// A receipt of random transforms, or the honest one with a few characters changed.
+fn random_receipt(random: &mut Random, honest: &str) -> String {
+    if random.once_in(2) {
+        let steps: Vec<Value> = (0..=random.below(3)).map(|_| step(random)).collect();
+        return json!({"schema": "blob.receipt/1", "source": {}, "sparse": [], "transforms": steps}).to_string();
+    }
+    let mut bytes = honest.as_bytes().to_vec();
+    for _ in 0..=random.below(4) {
+        random.slip(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What a run of cases did: with transforms repeated, and the most memory and work of one.
+#[derive(Default)]
+struct Totals {
+    redone: u64,
+    memory: u64,
+    work: u64,
+}
+
+/// Tries as many receipts. `golden` is a file with an honest one.
+fn tries(random: &mut Random, cases: u64, golden: &[u8]) -> Totals {
+    let honest = receipt(&open("x.safetensors", golden).expect("opens")).to_string();
+    let mut most = Totals::default();
+    for _ in 0..cases {
+        let at = random.state();
+        let metadata = json!({ RECEIPT_KEY: random_receipt(random, &honest) });
+        let source = small(random, &json!({}));
+        let ours = match random.below(4) {
+            0 => small(random, &metadata),
+            1 => with_metadata(golden, metadata),
+            // The same tensors, so that the steps' results may fit.
+            _ => with_metadata(&source, metadata),
+        };
+        let len = ours.len() + source.len();
+        let (Ok(ours), Ok(source)) = (open("x.safetensors", &ours), open("s.safetensors", &source)) else { continue };
+        let mut visited = work::Work::default();
+        let peak = alloc::peak(|| {
+            visited = work::measure(|| {
+                verify::claims(&ours, &mut |_| {});
+                drop(verify::receipt(&ours, &Silent, &mut |_| {}));
+                verify::replay(&ours, &mut |_| {});
+                let compared = verify::against(&ours, &source, &Silent, &mut |_| {});
+                most.redone += u64::from(compared.is_ok_and(|compared| compared.redone > 0));
+                for to in [Format::Npz, Format::MxnetList, Format::CaffeModel] {
+                    drop(blob_convert::plan(&ours, &Options::new(to), &blob_convert::Target::Stdout));
+                }
+            })
+            .1;
+        });
+        let work = visited.sum().div_ceil(len as u64);
+        assert!(peak < 16 << 20, "state {at}: {peak} bytes");
+        assert!(work < MAX_WORK, "state {at}: {work} visits for each byte of the files");
+        (most.memory, most.work) = (most.memory.max(peak), most.work.max(work));
+    }
+    most
+}
+
+/// The bytes and items that may be visited for each byte of a file and of its source.
+const MAX_WORK: u64 = 256;
+
 /// Tries random transforms on random shapes, and receipts with random bytes. Run millions of them with
-/// `BLOB_RECEIPT_CASES=8000000 cargo test --release -p blob-tests --test it -- random_receipt`.
+/// `BLOB_RECEIPT_CASES=8000000 cargo test -p blob-tests --test it -- random_receipt`.
 #[test]
 fn random_receipts_cause_neither_a_panic_nor_much_memory() {
-    let cases: u64 = std::env::var("BLOB_RECEIPT_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000);
-    let seed = std::env::var("BLOB_RECEIPT_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
-    let golden = {
-        let folder = Folder::new();
-        let out = folder.file("x.safetensors");
-        let source =
-            Checkpoint::open(data("mxnet/golden/mxnet-1.9.1/checkpoints/bf16_mixed-0000.params")).expect("opens");
-        to_file(&source, &Options::new(Format::Safetensors), &out).expect("converts");
-        std::fs::read(out).expect("readable")
-    };
-    let honest = receipt(&open("x.safetensors", &golden).expect("opens")).to_string();
-    let (mut random, mut most, mut redone) = (Random(seed), 0, 0);
-    for case in 0..cases {
-        let at = random.0;
-        let text = match case % 2 {
-            0 => {
-                let steps: Vec<Value> = (0..=random.below(3)).map(|_| step(&mut random)).collect();
-                json!({"schema": "blob.receipt/1", "source": {}, "sparse": [], "transforms": steps}).to_string()
-            }
-            _ => {
-                let mut bytes = honest.clone().into_bytes();
-                for _ in 0..=random.below(4) {
-                    let at = random.below(bytes.len());
-                    bytes[at] = *random.one(b"0123456789abcdef\"{}[],:nul-eE.+/=A\\ ");
-                }
-                String::from_utf8_lossy(&bytes).into_owned()
-            }
-        };
-        let metadata = json!({ RECEIPT_KEY: text });
-        let source = small(&mut random, &json!({}));
-        let ours = match case % 4 {
-            1 => small(&mut random, &metadata),
-            3 => {
-                let len = u64::from_le_bytes(golden[..8].try_into().expect("eight")) as usize;
-                let mut header: Value = serde_json::from_slice(&golden[8..8 + len]).expect("JSON");
-                header["__metadata__"] = metadata;
-                safetensors(&header.to_string(), &golden[8 + len..])
-            }
-            // The same tensors, so that the steps' results may fit.
-            _ => {
-                let len = u64::from_le_bytes(source[..8].try_into().expect("eight")) as usize;
-                let mut header: Value = serde_json::from_slice(&source[8..8 + len]).expect("JSON");
-                header["__metadata__"] = metadata;
-                safetensors(&header.to_string(), &source[8 + len..])
-            }
-        };
-        let (Ok(ours), Ok(source)) = (open("x.safetensors", &ours), open("s.safetensors", &source)) else { continue };
-        let peak = alloc::peak(|| {
-            verify::claims(&ours, &mut |_| {});
-            drop(verify::receipt(&ours, &Silent, &mut |_| {}));
-            verify::replay(&ours, &mut |_| {});
-            let compared = verify::against(&ours, &source, &Silent, &mut |_| {});
-            redone += u64::from(compared.is_ok_and(|compared| compared.redone > 0));
-            for to in [Format::Npz, Format::MxnetList, Format::CaffeModel] {
-                drop(blob_convert::plan(&ours, &Options::new(to), &blob_convert::Target::Stdout));
-            }
-        });
-        assert!(peak < 16 << 20, "case {case} of seed {seed}, state {at}: {peak} bytes");
-        most = most.max(peak);
-    }
-    report(&format!("receipts: {cases} at random, {redone} with transforms repeated; at most {most} bytes"));
+    let cases = number("BLOB_RECEIPT_CASES").unwrap_or(2_000);
+    let seed = number("BLOB_RECEIPT_SEED").unwrap_or(1);
+    let params = data("mxnet/golden/mxnet-1.9.1/checkpoints/bf16_mixed-0000.params");
+    let golden = to_bytes(&Checkpoint::open(params).expect("opens"), &Options::new(Format::Safetensors));
+    let golden = golden.expect("converts");
+    let all = on_threads(cases, seed, |mut random, cases| tries(&mut random, cases, &golden));
+    let redone: u64 = all.iter().map(|one| one.redone).sum();
+    let most = |of: fn(&Totals) -> u64| all.iter().map(of).max().unwrap_or(0);
+    let (memory, work) = (most(|one| one.memory), most(|one| one.work));
+    report(&format!(
+        "receipts: {cases} at random, {redone} with transforms repeated; at most {memory} bytes, and {work} visits a byte"
+    ));
 }

@@ -7,6 +7,7 @@ pub(crate) mod conversion;
 pub(crate) mod hdf5;
 pub(crate) mod message;
 pub(crate) mod neoml;
+pub(crate) mod random;
 pub(crate) mod receipt;
 pub(crate) mod schemas;
 pub(crate) mod tensors;
