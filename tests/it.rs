@@ -19,9 +19,9 @@ mod random_transform; // random transforms on random nets and on changed goldens
 mod reader; // the pull reader gives what `load` gives, whatever the sizes of the reads
 mod reasons; // each kind of error has its code, which never changes
 #[cfg(unix)]
-mod salvage;
+mod salvage; // of a truncated file the complete tensors are listed, and it never passes as whole
 mod told_apart; // files that begin like something else; the caller's format wins
-mod work; // the work and the memory of every reader grow linearly with its hostile files // of a truncated file the complete tensors are listed, and it never passes as whole
+mod work; // the work and the memory of every reader grow linearly with its hostile files
 
 // Formats read: each golden file is compared with what its own framework reads from it.
 mod archives; // a member of a tar or zip is read like a file of its own

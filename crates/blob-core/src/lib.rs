@@ -8,20 +8,7 @@
 //! * [`AnyBlob`], [`Blob`]: a shape, a dtype, data and diff. [`Window`]: some steps of one, in place.
 //! * [`View`], [`ViewMut`]: the elements of any of these, of the data or the diff ([`Part`]), all or a range.
 //! * `strategies`, behind feature `proptest`: shapes, dims, dtypes, blobs and windows for property tests.
-//!
-//! ```
-//! use blob_core::{AnyBlob, Blob, DType, Shape};
-//!
-//! let shape = Shape::new([2, 3])?;
-//! let mut blob = Blob::from_slice(shape, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
-//! blob.data_mut()?[4] *= 10.0;
-//! assert!(!blob.has_diff()); // not allocated before it is touched
-//! let any: AnyBlob = blob.into();
-//! assert_eq!((any.dtype(), any.shape().to_string()), (DType::F32, "2×3".to_string()));
-//! assert_eq!(any.data().elements::<f32>()?[4], 50.0);
-//! assert!(any.data().elements::<f64>().is_err());
-//! # Ok::<(), blob_core::Error>(())
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! A [`Blob`] is an [`AnyBlob`] whose dtype the compiler knows, and derefs to it. [`WindowRef`] and [`WindowMut`] are
 //! borrowed windows, [`Window`] is one that keeps its blob alive and moves.

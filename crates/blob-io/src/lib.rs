@@ -2,21 +2,7 @@
 //!
 //! Opening a file reads headers only; nothing is allocated because a file says so. This crate does not know devices,
 //! kernels, or what a conversion should change. It obeys no global state and no device that a file names.
-//!
-//! ```
-//! use blob_io::{Bytes, Checkpoint};
-//!
-//! // A Caffe BlobProto of two floats, as Caffe writes it: `data` (field 5, packed), then `shape` (field 7).
-//! let file = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
-//! let checkpoint = Checkpoint::from_source("two.binaryproto", Box::new(Bytes(&file[..])))?;
-//! let entry = &checkpoint.entries()[0];
-//! assert_eq!(entry.name(), "@0");
-//! assert_eq!(entry.shape().dims(), [2]);
-//! let blob = checkpoint.load(entry)?;
-//! assert_eq!(*blob.data().elements::<f32>()?, [1.0, 2.0]);
-//! # Ok::<(), blob_io::Error>(())
-//! ```
-
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 mod again;

@@ -1,21 +1,7 @@
 //! Merge, split, transpose and permute blobs, compute on their elements, sum, convert and describe them.
 //!
 //! Knows shapes, dtypes and bytes. Does **not** know files, formats, names of tensors, or where the bytes come from.
-//!
-//! ```
-//! use blob_core::{Blob, Part, Shape};
-//! use blob_ops::Scalar;
-//!
-//! let left = Blob::from_slice(Shape::new([2, 1])?, &[1.0f32, 2.0])?;
-//! let right = Blob::from_slice(Shape::new([2, 2])?, &[3.0f32, 4.0, 5.0, 6.0])?;
-//! let mut both = blob_ops::merge(&[&left, &right], 1)?;
-//! assert_eq!(*both.data().elements::<f32>()?, [1.0, 3.0, 4.0, 2.0, 5.0, 6.0]);
-//! blob_ops::scale(&mut both, 2, Part::Data)?;
-//! let turned = blob_ops::transpose(&both, 0, 1)?;
-//! assert_eq!(*turned.data().elements::<f32>()?, [2.0, 4.0, 6.0, 10.0, 8.0, 12.0]);
-//! assert_eq!(blob_ops::asum(&turned, Part::Data)?, Scalar::F(42.0));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! | to | functions |
 //! |---|---|

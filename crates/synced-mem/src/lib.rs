@@ -5,21 +5,7 @@
 //! * [`SyncedMem`] has one owner: the compiler checks its borrows, and its slices are plain slices.
 //! * [`SharedMem`] has any number of handles: byte ranges are borrowed at run time, a conflict is an error at once.
 //! * [`Device`] and [`Queue`] are what a backend implements; [`loopback`] is one, of host memory, for tests.
-//!
-//! ```
-//! use synced_mem::loopback::{Loopback, Mode};
-//! use synced_mem::{Device, Location, SharedMem};
-//!
-//! let device = Loopback::new(Mode::Deferred);
-//! let queue = device.queue()?;
-//! let memory = SharedMem::new(256 << 20); // allocates nothing
-//! drop(memory.device_mut(&queue, ..)?); // on the device now
-//! memory.host_overwrite(4096..8192)?.fill(1); // makes 4 KiB stale there
-//! drop(memory.device(&queue, ..)?); // uploads 4 KiB, not 256 MiB
-//! assert_eq!(memory.stats().uploads.bytes, 4096);
-//! assert!(memory.valid_on(Location::Device(device.id()), ..));
-//! # Ok::<(), synced_mem::Error>(())
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! # What is valid where
 //!
