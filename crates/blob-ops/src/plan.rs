@@ -87,6 +87,18 @@ impl Strides {
         self.as_slice().iter().map(|s| s.len).product()
     }
 
+    /// Where an entry is read and where it is written; the first axis runs fastest.
+    pub(crate) fn place(&self, entry: usize) -> (usize, usize) {
+        let (mut rest, mut from, mut to) = (entry, 0, 0);
+        for axis in self.as_slice() {
+            let index = rest % axis.len;
+            rest /= axis.len;
+            from += index * axis.from;
+            to += index * axis.to;
+        }
+        (from, to)
+    }
+
     fn pop(&mut self) {
         self.len -= 1;
     }
@@ -199,35 +211,34 @@ impl Blocks {
     pub(crate) fn new(plan: &Permutation) -> Self {
         let axes = plan.axes.as_slice();
         let mut taken = [false; MAX_AXES];
-        let mut sides = [Side::new(plan.run, |s| s.from), Side::new(plan.run, |s| s.to)];
+        let [outer, x, y] = [Strides::default(); 3];
+        let mut blocks = Blocks { run: plan.run, outer, x, y };
+        let mut sides = [Side::new(plan.run, &mut blocks.x, |s| s.from), Side::new(plan.run, &mut blocks.y, |s| s.to)];
         while let Some((side, at)) = Side::grow(&sides, axes, &taken) {
             taken[at] = true;
             sides[side].take(axes[at]);
         }
-        let mut outer = Strides::default();
         for at in (0..axes.len()).rev().filter(|&at| !taken[at]) {
-            outer.push(axes[at]);
+            blocks.outer.push(axes[at]);
         }
-        let [x, y] = sides.map(|side| side.axes);
-        Blocks { run: plan.run, outer, x, y }
+        blocks
     }
 }
 
 /// One side of a block while it grows.
-struct Side {
+struct Side<'a> {
     bytes: usize,
-    axes: Strides,
+    axes: &'a mut Strides,
     stride: fn(&Stride) -> usize,
 }
 
-impl Side {
-    fn new(run: usize, stride: fn(&Stride) -> usize) -> Self {
-        let axes = Strides::default();
+impl<'a> Side<'a> {
+    fn new(run: usize, axes: &'a mut Strides, stride: fn(&Stride) -> usize) -> Self {
         Side { bytes: run, axes, stride }
     }
 
     /// The side that is to take an axis next, and which.
-    fn grow(sides: &[Side; 2], axes: &[Stride], taken: &[bool]) -> Option<(usize, usize)> {
+    fn grow(sides: &[Self; 2], axes: &[Stride], taken: &[bool]) -> Option<(usize, usize)> {
         let shorter = usize::from(sides[1].bytes < sides[0].bytes);
         [shorter, 1 - shorter].into_iter().find_map(|side| {
             let next = sides[side].next(axes, taken)?;

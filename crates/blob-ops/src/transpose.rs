@@ -166,7 +166,7 @@ pub(crate) fn run(exec: Exec, plan: Permutation, src: &[u8], dst: &mut [u8]) {
     let start = |piece| pieces.start(piece);
     threads::slices(dst, pieces.len(), start, |piece, dst| {
         let Piece { from, plan } = pieces.get(piece);
-        Permute { plan, src: &src[from..], dst, store }.run(isa);
+        Permute { plan: &plan, src: &src[from..], dst, store }.run(isa);
     });
 }
 

@@ -49,11 +49,11 @@ impl Machine for OnNeon {
         // SAFETY: safe except that it needs NEON, which this machine has: only the token's `run` names this type.
         unsafe {
             match W {
-                1 => tiles_neon::<1, 16>(block),
-                2 => tiles_neon::<2, 8>(block),
-                4 => tiles_neon::<4, 4>(block),
-                8 => tiles_neon::<8, 2>(block),
-                16 => tiles_neon::<16, 1>(block),
+                1 => tiles_neon::<1, 16, 16>(block),
+                2 => tiles_neon::<2, 8, 8>(block),
+                4 => tiles_neon::<4, 4, 4>(block),
+                8 => tiles_neon::<8, 2, 2>(block),
+                16 => tiles_neon::<16, 1, 1>(block),
                 _ => false,
             }
         }
@@ -69,9 +69,9 @@ macro_rules! zip {
 
 /// See [`tiles`].
 #[target_feature(enable = "neon")]
-fn tiles_neon<const W: usize, const N: usize>(block: &mut Block<'_>) -> bool {
+fn tiles_neon<const W: usize, const R: usize, const C: usize>(block: &mut Block<'_>) -> bool {
     // SAFETY: this function runs only where NEON is.
-    unsafe { tiles::<uint8x16_t, W, N>(block) }
+    unsafe { tiles::<uint8x16_t, W, R, C>(block) }
 }
 
 impl Vector for uint8x16_t {
@@ -96,6 +96,13 @@ impl Vector for uint8x16_t {
         // SAFETY: as for the machine's prefetch.
         unsafe {
             asm!("prfm pldl1keep, [{}]", in(reg) place.addr(), options(nomem, nostack, preserves_flags));
+        }
+    }
+    #[inline(always)]
+    fn prefetch_mut(place: *mut u8) {
+        // SAFETY: as above.
+        unsafe {
+            asm!("prfm pstl1keep, [{}]", in(reg) place.addr(), options(nomem, nostack, preserves_flags));
         }
     }
     #[inline(always)]

@@ -28,7 +28,7 @@ const PREFETCHED_BYTES: usize = 2 << 10;
 
 /// Moves `src` to `dst` as the plan says.
 pub(crate) struct Permute<'a> {
-    pub(crate) plan: Permutation,
+    pub(crate) plan: &'a Permutation,
     pub(crate) src: &'a [u8],
     pub(crate) dst: &'a mut [u8],
     pub(crate) store: Store,
@@ -43,7 +43,8 @@ impl Permute<'_> {
             let src = &src[..dst.len()];
             return isa.run(CopyBytes { src, dst, store });
         }
-        let moves = Moves { plan: self.plan, blocks: Blocks::new(&self.plan), src, dst, store };
+        let blocks = &Blocks::new(self.plan);
+        let moves = Moves { plan: self.plan, blocks, src, dst, store };
         match self.plan.run {
             1 => isa.run(Entries::<1>(moves)),
             2 => isa.run(Entries::<2>(moves)),
@@ -64,7 +65,7 @@ impl<const W: usize> Kernel for Entries<'_, W> {
     #[inline(always)]
     fn run<M: Machine>(self) {
         let Entries(mut moves) = self;
-        match Interleave::of(&moves.blocks) {
+        match Interleave::of(moves.blocks) {
             Some(interleave) => interleave.run::<M, W>(moves.src, moves.dst, moves.store),
             None => moves.blocks::<M>(|block| block.run::<M, W>()),
         }
@@ -84,8 +85,8 @@ impl Kernel for Runs<'_> {
 }
 
 struct Moves<'a> {
-    plan: Permutation,
-    blocks: Blocks,
+    plan: &'a Permutation,
+    blocks: &'a Blocks,
     src: &'a [u8],
     dst: &'a mut [u8],
     store: Store,
@@ -135,8 +136,8 @@ impl Moves<'_> {
     #[inline(always)]
     fn blocks<M: Machine>(&mut self, mut each: impl FnMut(Block<'_>)) {
         let Blocks { run, outer, x, y } = self.blocks;
-        let (mut from, mut to) = (Table::new(&y), Table::new(&x));
-        for (outer_from, outer_to) in Walk::new(&outer, 0) {
+        let (mut from, mut to) = (Table::new(y), Table::new(x));
+        for (outer_from, outer_to) in Walk::new(outer, 0) {
             for x in (0..to.count).step_by(ENTRIES) {
                 let to = to.at(x, |place| place.1);
                 for y in (0..from.count).step_by(ENTRIES) {
@@ -194,11 +195,28 @@ impl<'a> Table<'a> {
         let len = ENTRIES.min(self.count - start);
         if self.start != Some(start) {
             self.start = Some(start);
-            let walk = Walk::new(self.axes, start);
-            for (entry, places) in self.places[..len].iter_mut().zip(walk) {
-                *entry = place(places);
-            }
+            self.fill(start, len, place);
         }
         &self.places[..len]
+    }
+
+    /// Along the first axis they are equally far apart.
+    #[inline(always)]
+    fn fill(&mut self, start: usize, len: usize, place: impl Fn((usize, usize)) -> usize) {
+        let Some(axis) = self.axes.as_slice().first() else {
+            self.places[0] = 0;
+            return;
+        };
+        let step = place((axis.from, axis.to));
+        let mut done = 0;
+        while done < len {
+            let at = start + done;
+            let run = (axis.len - at % axis.len).min(len - done);
+            let first = place(self.axes.place(at));
+            for (i, entry) in self.places[done..done + run].iter_mut().enumerate() {
+                *entry = first + i * step;
+            }
+            done += run;
+        }
     }
 }

@@ -1,12 +1,15 @@
 //! Tiles of a permutation turned in registers: one text over a [`Vector`], which each instruction set implements.
 //!
 //! ```text
-//! for each tile of N × N entries of W bytes, a register holding N:
-//!     rows[i]  = N entries at from[y + i], x           load
-//!     repeat log₂(N / lanes) times:                    transposes the entries within each 128-bit lane
-//!         rows = perfect shuffle of each group of rows, by unpacking pairs entry by entry
-//!     lines    = lanes of the rows exchanged           line i is entry i of every row
-//!     N entries at to[x + i], y = lines[i]             store
+//! for each strip of x, two lines of the source wide: for each line of y in the destination:
+//!     ask for the lines of the strip that come later, on both sides
+//!     for each tile of C entries x and R entries y, a register holding R of W bytes:
+//!         rows[i]  = C = R: R entries at from[y + i], x            load
+//!                    else: in lane l, C entries at from[y + l · C + i], x
+//!         repeat log₂(16 / W) times:                    transposes the entries within each 128-bit lane
+//!             rows = perfect shuffle of each group of rows, by unpacking pairs entry by entry
+//!         lines    = C = R: lanes of the rows exchanged            line i is entry i of every row
+//!         R entries at to[x + i], y = lines[i]          store
 //! ```
 //! Knows no instruction set. What a set gains by it stands in the head of the set's file.
 
@@ -14,10 +17,18 @@
 
 use super::machine::{Block, Store};
 use crate::plan::LINE;
+use std::ops::Range;
 
-/// How many tiles ahead a source is asked for: a tile touches as many pages as it has rows, and no machine guesses
-/// them.
-const PREFETCHED_TILES: usize = 4;
+/// Bytes of a lane, within which entries are transposed.
+const LANE: usize = 16;
+
+/// Bytes of the source's rows that are turned before the next rows are, as machines fetch lines in pairs: 1024² of f32
+/// take 1.4 of memcpy's time and 1.8 a line at a time, 4000² × 4 2.1 and 3.0 (Intel Xeon, AVX-512).
+const STRIP: usize = 2 * LINE;
+
+/// How many entries ahead, and at least a tile, a strip is asked for: a tile touches as many pages as it has rows, and
+/// no machine guesses them.
+const AHEAD: usize = 32;
 
 /// Lines that are written past the caches in parts, at a time: with 32 of them 256 MiB of bytes, 4096² each, took 4.7
 /// of memcpy's time, and 3.5 through the caches (AMD EPYC Zen 4).
@@ -27,12 +38,22 @@ const MAX_PARTIAL_LINES: usize = 8;
 ///
 /// # Safety
 /// The methods run only on a machine that has the instruction set; `load`, `store` and `stream` only where `BYTES`
-/// bytes from the place on can be read or written, `stream` only at a multiple of `BYTES`.
+/// bytes from the place on can be read or written, `stream` only at a multiple of `BYTES`; `gather` only where the
+/// bytes of a lane can be read from each place on.
 pub(super) trait Vector: Copy {
     /// Bytes of a register.
     const BYTES: usize = size_of::<Self>();
 
     unsafe fn load(place: *const u8) -> Self;
+
+    /// Lane `l` from `place(l)`.
+    #[inline(always)]
+    unsafe fn gather(place: impl Fn(usize) -> *const u8) -> Self {
+        const { assert!(Self::BYTES == LANE) };
+        // SAFETY: the caller's promise, for the only lane.
+        unsafe { Self::load(place(0)) }
+    }
+
     unsafe fn store(self, place: *mut u8);
 
     /// Stores past the caches where the set can.
@@ -41,8 +62,11 @@ pub(super) trait Vector: Copy {
     /// Called once before stores past the caches.
     fn begin_streaming() {}
 
-    /// Asks for a cache line, which need not exist.
+    /// Asks for a cache line to read, which need not exist.
     fn prefetch(place: *const u8);
+
+    /// Asks for one to write.
+    fn prefetch_mut(place: *mut u8);
 
     /// The lower halves of the lanes of two registers, interleaved by entries of `W` bytes, and the upper halves.
     unsafe fn unpack<const W: usize>(self, other: Self) -> (Self, Self);
@@ -55,45 +79,36 @@ pub(super) trait Vector: Copy {
     }
 }
 
-/// The whole block in tiles of `N` entries of `W` bytes each way; `false` when it is smaller than one. The last tiles
-/// overlap those before where the block is no multiple of them.
+/// The whole block in tiles of `C` entries x, `R` entries y, of `W` bytes; `false` when it is smaller than one. The
+/// last tiles overlap those before where the block is no multiple of them.
 ///
 /// # Safety
 /// The machine has the instruction set of `V`.
 #[inline(always)]
-pub(super) unsafe fn tiles<V: Vector, const W: usize, const N: usize>(block: &mut Block<'_>) -> bool {
-    const { assert!(W * N == V::BYTES) };
+pub(super) unsafe fn tiles<V: Vector, const W: usize, const R: usize, const C: usize>(block: &mut Block<'_>) -> bool {
+    const { assert!(W * R == V::BYTES && (C == R || C * W == LANE) && C <= 16) };
     let (xs, ys) = (block.to.len(), block.from.len());
-    if xs < N || ys < N {
+    if xs < C || ys < R {
         return false;
     }
     check(block.from, block.src, xs * W);
     check(block.to, block.dst, ys * W);
-    let (src, dst) = (block.src.as_ptr(), block.dst.as_mut_ptr());
-    let places = block.to.iter().fold(dst.addr(), |all, to| all | (dst.addr() + to));
+    let dst = block.dst.as_ptr().addr();
+    let places = block.to.iter().fold(dst, |all, to| all | (dst + to));
     // Parts of more lines than a machine has buffers for would be written one by one.
-    let aligned = places.is_multiple_of(V::BYTES) && (V::BYTES == LINE || N <= MAX_PARTIAL_LINES);
+    let aligned = places.is_multiple_of(V::BYTES) && (V::BYTES == LINE || R <= MAX_PARTIAL_LINES);
     let past = block.store == Store::Past && aligned;
     past.then(V::begin_streaming);
-    for x in starts(xs, N) {
-        let to: &[usize; N] = block.to[x..].first_chunk().expect("N entries from x");
-        for y in starts(ys, N) {
-            let from: &[usize; N] = block.from[y..].first_chunk().expect("N entries from y");
-            // SAFETY: the machine has the set. `check` has seen that each of `from` plus `xs · W` bytes lies within
-            // `src`, and the `BYTES` bytes, N entries, from entry `x` on are among them.
-            let lines = unsafe { turn::<V, W, N>(load(src.add(x * W), from)) };
-            prefetch_ahead::<V, W, N>(block.src, block.from, x, y);
-            let alone = is_alone(x, xs, N) && is_alone(y, ys, N);
-            for i in 0..N {
-                let at = to[i] + y * W;
-                match past && alone {
-                    // SAFETY: as for the rows, with `ys` and `dst`, which is borrowed for writing. A tile that is
-                    // `alone` starts at whole tiles, so the place is a multiple of `BYTES`, as `places` and `y · W`
-                    // are. No other tile of the block touches its bytes, other blocks have others, and a token whose
-                    // stores go past the caches fences before the kernel's bytes are anyone's.
-                    true => unsafe { lines[i].stream(dst.add(at)) },
-                    // SAFETY: as above, and any alignment will do.
-                    false => unsafe { lines[i].store(dst.add(at)) },
+    for strip in groups(xs, C, STRIP / (W * C)) {
+        for line in groups(ys, R, LINE / V::BYTES) {
+            for y in line.clone() {
+                ask_rows::<V, W, R>(block, strip.start * C, start(y, ys, R));
+            }
+            for x in strip.clone() {
+                for y in line.clone() {
+                    let (x, y) = (start(x, xs, C), start(y, ys, R));
+                    // SAFETY: the caller's promise; `check` has seen both sides, and each tile lies within them.
+                    unsafe { tile::<V, W, R, C>(block, x, y, past) };
                 }
             }
         }
@@ -101,38 +116,110 @@ pub(super) unsafe fn tiles<V: Vector, const W: usize, const N: usize>(block: &mu
     true
 }
 
-/// Asks for the source of a tile that comes [`PREFETCHED_TILES`] later, in the next row of tiles perhaps.
-#[inline(always)]
-fn prefetch_ahead<V: Vector, const W: usize, const N: usize>(src: &[u8], from: &[usize], x: usize, y: usize) {
-    let (ahead, ys) = (y + PREFETCHED_TILES * N, from.len());
-    let (x, ahead) = if ahead < ys { (x, ahead) } else { (x + N, ahead - ys) };
-    for from in from.get(ahead..ahead + N).unwrap_or_default() {
-        V::prefetch(src.as_ptr().wrapping_add(from + x * W));
-    }
-}
-
-/// A register from each place.
+/// The `C` entries from `x` on and the `R` from `y` on, which the block has.
 ///
 /// # Safety
-/// The machine has the set, and `BYTES` bytes from each place on can be read.
+/// The machine has the instruction set of `V`. [`check`] has seen both sides of the block; `past` only where all of
+/// `to` are multiples of `BYTES` in memory.
 #[inline(always)]
-unsafe fn load<V: Vector, const N: usize>(src: *const u8, from: &[usize; N]) -> [V; N] {
-    // SAFETY: the caller's promise.
-    let mut rows = [unsafe { V::load(src.add(from[0])) }; N];
-    for i in 1..N {
-        // SAFETY: the caller's promise.
-        rows[i] = unsafe { V::load(src.add(from[i])) };
+unsafe fn tile<V: Vector, const W: usize, const R: usize, const C: usize>(
+    block: &mut Block<'_>,
+    x: usize,
+    y: usize,
+    past: bool,
+) {
+    let to: &[usize; C] = block.to[x..].first_chunk().expect("C entries from x");
+    let from: &[usize; R] = block.from[y..].first_chunk().expect("R entries from y");
+    // SAFETY: the machine has the set. `check` has seen that each of `from` plus all entries x lies within `src`, and
+    // the `C` entries from entry `x` on, all that is read there, are among them.
+    let lines = unsafe {
+        let rows = turn::<V, W, C>(load::<V, R, C>(block.src.as_ptr().add(x * W), from));
+        if C == R { V::exchange(rows) } else { rows }
+    };
+    if !past {
+        ask_lines::<V, W, R, C>(block, x, y);
     }
-    rows
+    let alone = is_alone(x, block.to.len(), C) && is_alone(y, block.from.len(), R);
+    let dst = block.dst.as_mut_ptr();
+    for i in 0..C {
+        let at = to[i] + y * W;
+        match past && alone {
+            // SAFETY: as for the rows, with all entries y and `dst`, which is borrowed for writing: the `BYTES` bytes,
+            // R entries, from entry `y` on. A tile that is `alone` starts at whole tiles, so the place is a multiple
+            // of `BYTES`, as `to` and `y · W` are. No other tile of the block touches its bytes, other blocks have
+            // others, and a token whose stores go past the caches fences before the kernel's bytes are anyone's.
+            true => unsafe { lines[i].stream(dst.add(at)) },
+            // SAFETY: as above, and any alignment will do.
+            false => unsafe { lines[i].store(dst.add(at)) },
+        }
+    }
 }
 
-/// Line `i` is entry `i` of every row.
+/// Where the tile is that comes [`AHEAD`] later, in the next strip perhaps.
+#[inline(always)]
+fn ahead<const W: usize, const R: usize>(block: &Block<'_>, x: usize, y: usize) -> (usize, usize) {
+    let (y, ys) = (y + const { if R > AHEAD { R } else { AHEAD } }, block.from.len());
+    if y < ys { (x, y) } else { (x + STRIP / W, y - ys) }
+}
+
+/// Asks for the rows of a strip that come later.
+#[inline(always)]
+fn ask_rows<V: Vector, const W: usize, const R: usize>(block: &Block<'_>, x: usize, y: usize) {
+    let (x, y) = ahead::<W, R>(block, x, y);
+    if let Some(from) = block.from.get(y..).and_then(|from| from.first_chunk::<R>()) {
+        for from in from {
+            for line in 0..STRIP / LINE {
+                V::prefetch(block.src.as_ptr().wrapping_add(from + x * W + line * LINE));
+            }
+        }
+    }
+}
+
+/// Asks for the lines in which a later tile is written.
+#[inline(always)]
+fn ask_lines<V: Vector, const W: usize, const R: usize, const C: usize>(block: &mut Block<'_>, x: usize, y: usize) {
+    let (x, y) = ahead::<W, R>(block, x, y);
+    let to = block.to.get(x..).and_then(|to| to.first_chunk::<C>());
+    if let Some(to) = to.filter(|_| V::BYTES >= LINE || (y * W).is_multiple_of(LINE)) {
+        for to in to {
+            V::prefetch_mut(block.dst.as_mut_ptr().wrapping_add(to + y * W));
+        }
+    }
+}
+
+/// The entries of a tile. Where its rows fill a register, one from each place; else a lane from each, so that lane `l`
+/// of register `i` is row `l · C + i`.
+///
+/// # Safety
+/// The machine has the set, and the bytes of `C` entries can be read from each place on.
+#[inline(always)]
+unsafe fn load<V: Vector, const R: usize, const C: usize>(src: *const u8, from: &[usize; R]) -> [V; C] {
+    let row = |i: usize| {
+        let i = i % C;
+        // SAFETY: the caller's promise: `C` entries are a register where C = R, and a lane elsewhere.
+        unsafe {
+            match C == R {
+                true => V::load(src.add(from[i])),
+                false => V::gather(|lane| src.add(from[lane * C + i])),
+            }
+        }
+    };
+    // Written out: a loop of so many loads is not unrolled, and its rows would lie in memory (bytes in the
+    // second-level cache 23 times memcpy's time, and 8 so; Intel Xeon, AVX-512).
+    let all = [
+        [row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7)],
+        [row(8), row(9), row(10), row(11), row(12), row(13), row(14), row(15)],
+    ];
+    *all.as_flattened().first_chunk().expect("at most 16 registers")
+}
+
+/// Line `i` is entry `i` of every row, but for the lanes, which stay where they are.
 ///
 /// # Safety
 /// The machine has the set.
 #[inline(always)]
 unsafe fn turn<V: Vector, const W: usize, const N: usize>(mut rows: [V; N]) -> [V; N] {
-    let rounds = const { (N * 16 / V::BYTES).ilog2() };
+    let rounds = const { (LANE / W).ilog2() };
     // SAFETY: the caller's promise.
     unsafe {
         // Written out, as a loop's rows would not stay in registers.
@@ -148,7 +235,7 @@ unsafe fn turn<V: Vector, const W: usize, const N: usize>(mut rows: [V; N]) -> [
         if rounds > 3 {
             rows = shuffle::<V, W, N>(rows);
         }
-        V::exchange(rows)
+        rows
     }
 }
 
@@ -158,15 +245,17 @@ unsafe fn turn<V: Vector, const W: usize, const N: usize>(mut rows: [V; N]) -> [
 /// The machine has the set.
 #[inline(always)]
 unsafe fn shuffle<V: Vector, const W: usize, const N: usize>(rows: [V; N]) -> [V; N] {
-    let half = const { N * 16 / V::BYTES / 2 };
-    let mut next = rows;
-    for pair in 0..N / 2 {
+    let half = const { if W < LANE { LANE / W / 2 } else { 1 } };
+    let pair = |pair: usize| {
+        let pair = pair % (N / 2).max(1);
         let first = pair / half * half * 2 + pair % half;
-        let i = first / (2 * half) * (2 * half) + (pair % half) * 2;
         // SAFETY: the caller's promise.
-        (next[i], next[i + 1]) = unsafe { rows[first].unpack::<W>(rows[first + half]) };
-    }
-    next
+        let (low, high) = unsafe { rows[first].unpack::<W>(rows[first + half]) };
+        [low, high]
+    };
+    // As in `load`.
+    let all = [pair(0), pair(1), pair(2), pair(3), pair(4), pair(5), pair(6), pair(7)];
+    *all.as_flattened().first_chunk().expect("at most 16 registers")
 }
 
 /// Whether `len` bytes from every place on lie within `bytes`.
@@ -176,15 +265,22 @@ pub(super) fn check(places: &[usize], bytes: &[u8], len: usize) {
     assert!(room.is_some_and(|room| last <= room), "the plan lies within its memory");
 }
 
-/// Where tiles of `n` start in a row of `len`, the last one so that it ends with the row.
+/// The tiles of `n` that cover a row of `len`, by number, `many` at a time.
 #[inline(always)]
-pub(super) fn starts(len: usize, n: usize) -> impl Iterator<Item = usize> {
-    (0..len.div_ceil(n)).map(move |tile| (tile * n).min(len - n))
+fn groups(len: usize, n: usize, many: usize) -> impl Iterator<Item = Range<usize>> {
+    let tiles = len.div_ceil(n);
+    (0..tiles).step_by(many).map(move |first| first..tiles.min(first + many))
+}
+
+/// Where a tile starts, the last one so that it ends with the row.
+#[inline(always)]
+fn start(tile: usize, len: usize, n: usize) -> usize {
+    (tile * n).min(len - n)
 }
 
 /// Whether the tile that starts there overlaps no other: it is not the last of a ragged side, nor reaches into that
 /// one.
-pub(super) fn is_alone(start: usize, len: usize, n: usize) -> bool {
+fn is_alone(start: usize, len: usize, n: usize) -> bool {
     len.is_multiple_of(n) || start + 2 * n <= len
 }
 
@@ -195,10 +291,11 @@ mod tests {
     /// What is streamed may not be touched again before the fence.
     #[test]
     fn a_tile_that_is_alone_shares_no_entry_with_another() {
-        for n in [1, 2, 4, 8, 16, 32] {
+        for n in [1_usize, 2, 4, 8, 16, 32] {
             for len in n..5 * n {
-                for start in starts(len, n) {
-                    let others = starts(len, n).filter(|other| *other != start);
+                let starts = || (0..len.div_ceil(n)).map(|tile| start(tile, len, n));
+                for start in starts() {
+                    let others = starts().filter(|other| *other != start);
                     let mut near = others.filter(|other| other.abs_diff(start) < n);
                     let shares = near.next().is_some();
                     let whole = start.is_multiple_of(n);

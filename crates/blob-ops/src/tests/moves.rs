@@ -74,9 +74,12 @@ fn check_permutation(execs: &[Exec], dims: &[usize], order: &[usize], size: usiz
     let want = permuted(&src, dims, order, size);
     let plan = Permutation::new(dims, order, size);
     for &exec in execs {
-        // Past the end nothing is written, and an odd address is no trouble.
-        for shift in [0, size, 1] {
-            let mut room = vec![0xA5; shift + want.len() + 64];
+        // Past the end nothing is written, and an odd address is no trouble; from the start of a line on, lines are
+        // written past the caches.
+        let mut room = vec![0xA5_u8; want.len() + 192];
+        let line = room.as_ptr().align_offset(64);
+        for shift in [line, line + size, line + 1] {
+            room.fill(0xA5);
             crate::transpose::run(exec, plan, &src, &mut room[shift..][..want.len()]);
             assert!(room[shift..][..want.len()] == want, "{dims:?} {order:?} {size} {exec:?}");
             assert!(room[..shift].iter().chain(&room[shift + want.len()..]).all(|&b| b == 0xA5));
@@ -99,6 +102,21 @@ fn two_axes_of_every_width_and_ragged_side() {
     }
 }
 
+/// Around the strips and lines that tiles are grouped in: of bytes 128 and 64 entries, of eight of them 16 and 8.
+#[test]
+fn sides_around_strips_and_lines() {
+    let execs = all_execs();
+    for size in [1, 2, 4, 8] {
+        let (strip, line) = (128 / size, 64 / size);
+        for a in [line - 1, line, line + 1, 2 * line + 3, 3 * line] {
+            for b in [strip - 1, strip, strip + 1, 2 * strip + line + 5] {
+                check_permutation(&execs, &[a, b], &[1, 0], size);
+                check_permutation(&execs[..6], &[b, a], &[1, 0], size);
+            }
+        }
+    }
+}
+
 #[test]
 fn sides_longer_than_the_tables() {
     let execs = all_execs();
@@ -107,6 +125,10 @@ fn sides_longer_than_the_tables() {
         check_permutation(&execs, &[515, 67], &[1, 0], size);
         check_permutation(&execs, &[300, 5, 261], &[2, 1, 0], size);
     }
+    // Sides of two axes and of three, which go on where a table ends.
+    check_permutation(&execs, &[64, 70, 9], &[2, 1, 0], 4);
+    check_permutation(&execs, &[11, 37, 66], &[2, 0, 1], 2);
+    check_permutation(&execs, &[33, 5, 7, 9], &[3, 2, 1, 0], 4);
     check_permutation(&execs, &[1500, 3], &[1, 0], 8);
     check_permutation(&execs, &[3, 6001], &[1, 0], 4);
 }

@@ -1,7 +1,10 @@
 //! Moving bytes on x86-64: copies past the caches, and tiles of a permutation turned in registers.
 //!
 //! Gain, AMD EPYC Zen 4, one of 2 shared cores, thread CPU time over memcpy's, medians of 15, f32: 4000² ×4 3.97
-//! portable, 1.16 AVX2, 1.15 AVX-512 (2.01 without the prefetch); 128² in cache 6.9, 2.4, 1.9.
+//! portable, 1.16 AVX2, 1.15 AVX-512 (2.01 without the prefetch); 128² in cache 6.9, 2.4, 1.9. Lines asked for before
+//! they are written, and lanes gathered for entries of one and two bytes, are worth, Intel Xeon with AMX, AVX-512:
+//! 1024² f32 in cache 1.8 to 1.4, u8 3.5 to 2.0, 4096² u8 past the caches 5.2 to 1.5
+//! (benches/record/2026-11-23-moves.md).
 
 #![allow(unsafe_code)]
 
@@ -56,8 +59,8 @@ fn begin() {
     watch::streamed();
 }
 
-/// Asks for a cache line, which need not exist, in the second-level cache: 4000² × 4 of f32 take 0.84 of memcpy's time,
-/// and 1.32 when it is asked for in the first (A (0, 6) 0.99 and 1.45; AMD EPYC Zen 4, one thread).
+/// Asks for a cache line to read, which need not exist, in the second-level cache: 4000² × 4 of f32 take 0.84 of
+/// memcpy's time, and 1.32 when it is asked for in the first (A (0, 6) 0.99 and 1.45; AMD EPYC Zen 4, one thread).
 #[inline(always)]
 fn prefetch(place: *const u8) {
     // SAFETY: a hint, part of SSE, that never faults whatever the address.
@@ -98,7 +101,7 @@ stream!(stream_avx2, "avx2", 32, _mm256_loadu_si256, _mm256_stream_si256);
 /// A register as a [`Vector`], with its intrinsics; `tiles` on it, compiled with its instruction set.
 macro_rules! vector {
     (
-        $register:ty, $features:literal, $tiles:ident, $(exchange $exchange:ident,)?
+        $register:ty, $features:literal, $tiles:ident, $(gather $gather:ident, exchange $exchange:ident,)?
         load $load:ident, store $store:ident, stream $stream:ident,
         unpack $([$width:literal $low:ident $high:ident])*
     ) => {
@@ -127,6 +130,11 @@ macro_rules! vector {
                 prefetch(place);
             }
             #[inline(always)]
+            fn prefetch_mut(place: *mut u8) {
+                // SAFETY: as for `prefetch`.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
+            }
+            #[inline(always)]
             unsafe fn unpack<const W: usize>(self, other: Self) -> (Self, Self) {
                 // SAFETY: as above.
                 unsafe {
@@ -137,6 +145,11 @@ macro_rules! vector {
                 }
             }
             $(#[inline(always)]
+            unsafe fn gather(place: impl Fn(usize) -> *const u8) -> Self {
+                // SAFETY: as above.
+                unsafe { $gather(place) }
+            }
+            #[inline(always)]
             unsafe fn exchange<const N: usize>(rows: [Self; N]) -> [Self; N] {
                 // SAFETY: as above.
                 unsafe { $exchange(rows) }
@@ -145,22 +158,22 @@ macro_rules! vector {
 
         /// See [`tiles`].
         #[target_feature(enable = $features)]
-        pub(super) fn $tiles<const W: usize, const N: usize>(block: &mut Block<'_>) -> bool {
+        pub(super) fn $tiles<const W: usize, const R: usize, const C: usize>(block: &mut Block<'_>) -> bool {
             // SAFETY: this function runs only where its instruction set is.
-            unsafe { tiles::<$register, W, N>(block) }
+            unsafe { tiles::<$register, W, R, C>(block) }
         }
     };
 }
 
 vector!(
-    __m512i, "avx512f,avx512bw", tiles_avx512, exchange lanes_of_four,
+    __m512i, "avx512f,avx512bw", tiles_avx512, gather four_lanes, exchange lanes_of_four,
     load _mm512_loadu_si512, store _mm512_storeu_si512, stream _mm512_stream_si512,
     unpack [1 _mm512_unpacklo_epi8 _mm512_unpackhi_epi8] [2 _mm512_unpacklo_epi16 _mm512_unpackhi_epi16]
         [4 _mm512_unpacklo_epi32 _mm512_unpackhi_epi32] [8 _mm512_unpacklo_epi64 _mm512_unpackhi_epi64]
 );
 
 vector!(
-    __m256i, "avx2", tiles_avx2, exchange lanes_of_two,
+    __m256i, "avx2", tiles_avx2, gather two_lanes, exchange lanes_of_two,
     load _mm256_loadu_si256, store _mm256_storeu_si256, stream _mm256_stream_si256,
     unpack [1 _mm256_unpacklo_epi8 _mm256_unpackhi_epi8] [2 _mm256_unpacklo_epi16 _mm256_unpackhi_epi16]
         [4 _mm256_unpacklo_epi32 _mm256_unpackhi_epi32] [8 _mm256_unpacklo_epi64 _mm256_unpackhi_epi64]
@@ -172,6 +185,31 @@ vector!(
     unpack [1 _mm_unpacklo_epi8 _mm_unpackhi_epi8] [2 _mm_unpacklo_epi16 _mm_unpackhi_epi16]
         [4 _mm_unpacklo_epi32 _mm_unpackhi_epi32] [8 _mm_unpacklo_epi64 _mm_unpackhi_epi64]
 );
+
+/// Lane `l` from `place(l)`.
+///
+/// # Safety
+/// 16 bytes can be read from each place on.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn four_lanes(place: impl Fn(usize) -> *const u8) -> __m512i {
+    // SAFETY: the caller's promise.
+    let lane = |l| unsafe { _mm_loadu_si128(place(l).cast()) };
+    let lanes = _mm512_mask_broadcast_i32x4(_mm512_castsi128_si512(lane(0)), 0x00F0, lane(1));
+    let lanes = _mm512_mask_broadcast_i32x4(lanes, 0x0F00, lane(2));
+    _mm512_mask_broadcast_i32x4(lanes, 0xF000, lane(3))
+}
+
+/// As above.
+///
+/// # Safety
+/// As above.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn two_lanes(place: impl Fn(usize) -> *const u8) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm256_loadu2_m128i(place(1).cast(), place(0).cast()) }
+}
 
 /// Lane `l` of row `g · N/4 + c` becomes lane `g` of row `l · N/4 + c`.
 #[target_feature(enable = "avx512f")]
