@@ -1,9 +1,11 @@
 //! Files that Caffe's reader silently accepts and should not (the table in caffe.md §3.7), and models of many pieces.
 
+use blob_convert::stats::measure_channels;
 use blob_convert::{Options, Silent, Target, plan};
-use blob_io::{Bytes, Checkpoint, Error, Format, IfExists};
+use blob_io::{Bytes, Checkpoint, Error, Format, IfExists, Limits, OpenOptions};
 
 use crate::support::alloc::peak;
+use crate::support::archive::{ints, npy, theirs};
 use crate::support::conversion::to_file;
 use crate::support::data;
 use crate::support::message::{self, floats, len, shape};
@@ -48,6 +50,50 @@ fn hostile_top_levels_of_a_net_are_refused() {
     ] {
         let error = open(bytes).expect_err(what);
         assert!(error.to_string().contains(what), "{error}");
+    }
+}
+
+/// An npz of row_sparse arrays of 1 GiB each, of which one row is stored.
+fn of_sparse_rows(count: usize, limits: Limits) -> Checkpoint {
+    let names: Vec<[String; 4]> =
+        (0..count).map(|i| ["data", "format", "indices", "shape"].map(|part| format!("w{i}/{part}.npy"))).collect();
+    let content =
+        [npy("'<i4'", "(1, 256)", &[1; 1024]), npy("'|S10'", "()", b"row_sparse"), ints(&[5]), ints(&[1 << 20, 256])];
+    let members: Vec<(&str, &[u8])> =
+        names.iter().flat_map(|names| names.iter().map(|name| &**name).zip(content.iter().map(|c| &**c))).collect();
+    let bytes = theirs(zip::CompressionMethod::Stored, &members);
+    OpenOptions::new().limits(limits).open_source("rows.npz", Box::new(Bytes(bytes))).expect("opens")
+}
+
+/// Each is within the limit of an array; the file is what is bounded.
+#[test]
+fn sparse_arrays_are_expanded_up_to_one_limit_for_all_of_a_file() {
+    let dense = |file: &Checkpoint| {
+        let options = Options::new(Format::Safetensors).with(|o| o.dense = true);
+        plan(file, &options, &Target::Stdout).map(|plan| plan.tensors().len())
+    };
+    assert_eq!(dense(&of_sparse_rows(1, Limits::default())).expect("1 GiB"), 1);
+    let error = dense(&of_sparse_rows(3, Limits::default())).expect_err("3 GiB");
+    assert!(matches!(error, Error::LimitExceeded { .. }), "{error:?}");
+    let (text, _) = (error.to_string(), assert_eq!(error.reason(), blob_io::Reason::Limit));
+    assert!(text.contains("bytes of all dense arrays together") && text.contains("w1"), "{text}");
+    assert_eq!(dense(&of_sparse_rows(3, Limits { max_alloc: 4 << 30, ..Limits::default() })).expect("raised"), 3);
+}
+
+/// Each channel has statistics of its own: 65,536 of two values each took 2 GiB.
+#[test]
+fn statistics_of_many_channels_take_memory_of_the_size_of_the_file() {
+    for (shape, axis) in [("(65536, 2)", 0), ("(2, 65536)", 1)] {
+        let bytes = npy("'<f2'", shape, &[0x3C; 262_144]);
+        let len = bytes.len() as u64;
+        let file = Checkpoint::from_source("x.npy", Box::new(Bytes(bytes))).expect("opens");
+        for bins in [None, Some(16)] {
+            let used = peak(|| {
+                let all = measure_channels(&file, &file.entries()[0], axis, bins, &Silent).expect("measured");
+                assert_eq!((all.len(), all[65_535].stats.count), (65_536, 2));
+            });
+            assert!(used < 64 * len + (16 << 20), "{shape}, {bins:?}: {used} bytes for {len}");
+        }
     }
 }
 

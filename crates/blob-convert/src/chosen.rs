@@ -22,7 +22,7 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
     // A missing array is an empty record in MXNet's files, and a flag in arrays of NeoML blobs.
     let from = checkpoint.format();
     let keeps_all = to.holds().nulls && from.holds().nulls && to.is_mxnet() == from.is_mxnet();
-    let (mut tensors, mut left_out) = (Vec::new(), Vec::new());
+    let (mut tensors, mut left_out) = (Vec::with_capacity(checkpoint.entries().len()), Vec::new());
     let (mut taken, mut unread) = (HashSet::new(), Vec::new());
     let is_selected = selected(checkpoint, options)?;
     for (index, entry) in checkpoint.entries().iter().enumerate() {
@@ -52,6 +52,8 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
         }
         tensors.push(read_entry(index, entry, dtype, options.dense, &mut taken));
     }
+    let dense = tensors.iter().filter(|tensor| matches!(tensor.how, How::Dense));
+    checkpoint.check_dense(dense.map(|tensor| &checkpoint.entries()[tensor.entry]))?;
     if !unread.is_empty() && !options.skip_unsupported {
         let message = listed_problems(unread);
         return Err(Error::Misfit {

@@ -6,6 +6,7 @@
 mod bins;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -17,7 +18,7 @@ use blob_ops::{Histogram, Stats, StatsAccumulator};
 use crate::threads::spawn;
 use crate::watch::{Watch, Watched};
 pub use bins::Binned;
-use bins::{Finite, range};
+use bins::{Finite, range as range_of};
 
 /// How much is read and reduced at once: small enough to stay in the second-level cache in between.
 const PIECE: usize = 256 << 10;
@@ -25,8 +26,13 @@ const PIECE: usize = 256 << 10;
 /// Arrays up to this size are kept in memory for a second pass; longer ones are read again.
 const KEPT: u64 = 1 << 20;
 
-/// Each channel needs an accumulator, and a file without elements can claim an axis of any length.
+/// A file without elements can claim an axis of any length.
 const MAX_CHANNELS: usize = 1 << 16;
+
+/// Each channel that is measured in one reading takes about this much memory, with a histogram and without; so many are
+/// measured at a time as take this much together, or as much as the tensor.
+const EACH: [u64; 2] = [1 << 10, 8 << 10];
+const TOGETHER: u64 = 4 << 20;
 
 /// The statistics of one tensor, or of one channel of it.
 #[derive(Clone, Debug)]
@@ -48,7 +54,7 @@ pub fn measure(
     bins: Option<usize>,
     watch: &dyn Watch,
 ) -> Result<Measured, Error> {
-    let mut one = passes(checkpoint, entry, Channels::whole(entry), bins, watch)?;
+    let mut one = passes(checkpoint, entry, (Channels::whole(entry), 0..1), bins, watch)?;
     Ok(one.swap_remove(0))
 }
 
@@ -131,7 +137,8 @@ fn in_order(
 
 /// Measures each index of one axis separately: the channels of a weight, the rows of a table.
 ///
-/// Memory may reach twice the tensor's size where the axis is long and its runs are short.
+/// Many channels are measured in several readings. Memory may reach three times the tensor's size where the axis is
+/// long and its runs are short.
 ///
 /// # Errors
 /// As [`measure`]; an axis that the tensor does not have, or that has more than 65,536 indices.
@@ -154,15 +161,21 @@ pub fn measure_channels(
             format!("has {} channels on axis {axis}; at most {MAX_CHANNELS} are measured one by one", channels.count);
         return Err(refuse(checkpoint, entry, &message));
     }
-    passes(checkpoint, entry, channels, bins, watch)
+    let at_once = (entry.byte_len().max(TOGETHER) / EACH[usize::from(bins.is_some())]) as usize;
+    let mut all = Vec::with_capacity(channels.count);
+    for first in (0..channels.count).step_by(at_once) {
+        let range = first..(first + at_once).min(channels.count);
+        all.append(&mut passes(checkpoint, entry, (channels, range), bins, watch)?);
+    }
+    Ok(all)
 }
 
 /// Reads a tensor up to three times: for the statistics, for the range of the finite values where some are infinite,
-/// and for the histograms.
+/// and for the histograms. Measures a range of its channels.
 fn passes(
     checkpoint: &Checkpoint,
     entry: &Entry,
-    channels: Channels,
+    (channels, range): (Channels, Range<usize>),
     bins: Option<usize>,
     watch: &dyn Watch,
 ) -> Result<Vec<Measured>, Error> {
@@ -174,7 +187,11 @@ fn passes(
     let pass = |take: &mut dyn FnMut(usize, &[u8])| {
         let mut router = channels.router(dtype);
         let mut route = |bytes: &[u8]| {
-            router.route(bytes, &mut *take);
+            router.route(bytes, |channel, bytes| {
+                if range.contains(&channel) {
+                    take(channel - range.start, bytes);
+                }
+            });
             Ok(())
         };
         match &held {
@@ -185,13 +202,20 @@ fn passes(
             None => Watched::open(checkpoint, entry, watch)?.each(PIECE, route),
         }
     };
-    let mut stats = vec![StatsAccumulator::new(dtype); channels.count];
-    pass(&mut |channel, bytes| stats[channel].update(bytes))?;
+    let mut stats = vec![StatsAccumulator::new(dtype); range.len()];
+    let mut last = 0;
+    pass(&mut |channel, bytes| {
+        if let Ok([from, to]) = stats.get_disjoint_mut([last, channel]) {
+            from.hand_over(to);
+        }
+        last = channel;
+        stats[channel].update(bytes);
+    })?;
     let stats: Vec<Stats> = stats.into_iter().map(StatsAccumulator::finish).collect();
     let Some(bins) = bins else {
         return Ok(stats.into_iter().map(|stats| Measured { stats, histogram: None }).collect());
     };
-    let mut ranges: Vec<_> = stats.iter().map(range).collect();
+    let mut ranges: Vec<_> = stats.iter().map(range_of).collect();
     if stats.iter().any(|stats| stats.inf > 0) {
         let mut finite: Vec<_> = stats.iter().map(|_| Finite::new(dtype)).collect();
         pass(&mut |channel, bytes| finite[channel].update(bytes))?;
@@ -204,6 +228,10 @@ fn passes(
     let histograms: Result<Vec<_>, _> = ranges.iter().map(histogram).collect();
     let mut histograms = histograms.map_err(|e| refuse(checkpoint, entry, &e.to_string()))?;
     pass(&mut |channel, bytes| {
+        if let Ok([Some(from), Some(to)]) = histograms.get_disjoint_mut([last, channel]) {
+            from.hand_over(to);
+        }
+        last = channel;
         if let Some(histogram) = &mut histograms[channel] {
             histogram.update(bytes);
         }

@@ -22,7 +22,8 @@ pub struct Histogram {
     dtype: DType,
     isa: Isa,
     tables: Tables,
-    scratch: Box<Scratch>,
+    /// Made at the first element.
+    scratch: Option<Box<Scratch>>,
     /// The first bytes of an element whose last have not come yet.
     pending: Vec<u8>,
 }
@@ -47,7 +48,7 @@ impl Histogram {
             dtype,
             isa: Isa::detect(),
             tables: Tables::new(grid(min, max, bins)),
-            scratch: Box::default(),
+            scratch: None,
             pending: Vec::new(),
         })
     }
@@ -63,12 +64,18 @@ impl Histogram {
             if self.pending.len() < size {
                 return;
             }
-            self.tables.count(self.isa, self.dtype, &self.pending, &mut self.scratch);
+            let scratch = self.scratch.get_or_insert_default();
+            self.tables.count(self.isa, self.dtype, &self.pending, scratch);
             self.pending.clear();
         }
         let (whole, tail) = rest.split_at(rest.len() - rest.len() % size);
-        self.tables.count(self.isa, self.dtype, whole, &mut self.scratch);
+        self.tables.count(self.isa, self.dtype, whole, self.scratch.get_or_insert_default());
         self.pending.extend_from_slice(tail);
+    }
+
+    /// Hands its working memory, 32 KiB, on to another histogram, so that many which take turns need it once.
+    pub fn hand_over(&mut self, to: &mut Self) {
+        to.scratch = self.scratch.take().or(to.scratch.take());
     }
 
     /// The number of elements in each bin so far, and in no bin: NaN, ±Inf and what is out of range.

@@ -22,20 +22,15 @@ pub struct StatsAccumulator {
     isa: Isa,
     /// The start of a block whose end has not come yet.
     pending: Vec<u8>,
-    scratch: Box<Scratch>,
+    /// Made at the first whole block.
+    scratch: Option<Box<Scratch>>,
     tree: Tree,
 }
 
 impl StatsAccumulator {
     /// An accumulator for a tensor of this dtype.
     pub fn new(dtype: DType) -> Self {
-        StatsAccumulator {
-            dtype,
-            isa: Isa::detect(),
-            pending: Vec::new(),
-            scratch: Box::default(),
-            tree: Tree::default(),
-        }
+        StatsAccumulator { dtype, isa: Isa::detect(), pending: Vec::new(), scratch: None, tree: Tree::default() }
     }
 
     /// Takes the next bytes of the tensor. A piece may end anywhere, even inside an element.
@@ -60,6 +55,11 @@ impl StatsAccumulator {
         }
     }
 
+    /// Hands its working memory, 32 KiB, on to another accumulator, so that many which take turns need it once.
+    pub fn hand_over(&mut self, to: &mut Self) {
+        to.scratch = self.scratch.take().or(to.scratch.take());
+    }
+
     /// The statistics of everything taken.
     pub fn finish(mut self) -> Stats {
         let trailing = self.pending.len() % self.dtype.size();
@@ -78,7 +78,8 @@ impl StatsAccumulator {
     }
 
     fn push(&mut self, block: &[u8], ahead: &[u8]) {
-        let partial = reduce::block(self.isa, self.dtype, block, ahead, &mut self.scratch);
+        let scratch = self.scratch.get_or_insert_default();
+        let partial = reduce::block(self.isa, self.dtype, block, ahead, scratch);
         self.tree.push(partial);
     }
 }

@@ -47,8 +47,7 @@ impl Contents {
             text.extend(std::iter::repeat_n('0', HEX_LEN));
             text += r#""}"#;
             if text.len() > LONGEST && files.is_empty() {
-                text.clear();
-                digest_offsets.clear();
+                (text, digest_offsets) = (String::new(), Vec::new());
                 break;
             }
         }

@@ -10,7 +10,7 @@ use blob_core::{AnyBlob, DType};
 use crate::checkpoint::{Checkpoint, Reader};
 use crate::entry::{Entry, Kind, Sparse, SparseKind};
 use crate::error::{Error, Fault, FaultKind, check_limit};
-use crate::limits::Limit;
+use crate::limits::{Limit, bytes_in};
 use crate::payload::{self, Elements};
 
 impl Checkpoint {
@@ -43,6 +43,24 @@ impl Checkpoint {
     /// As [`Checkpoint::load_dense`].
     pub fn dense_reader<'a>(&'a self, entry: &'a Entry) -> Result<Reader<'a>, Error> {
         Parts::of(self, entry)?.reader()
+    }
+
+    /// Checks that whole sparse arrays, of which these are parts, take together no more bytes as dense ones than all
+    /// arrays of a file may.
+    ///
+    /// # Errors
+    /// [`Error::LimitExceeded`] with the first array beyond [`Limits::max_alloc`](crate::Limits::max_alloc) and 1,032
+    /// bytes for each of the file.
+    pub fn check_dense<'a>(&self, entries: impl IntoIterator<Item = &'a Entry>) -> Result<(), Error> {
+        let most = bytes_in(self.file_len(), self.limits().max_alloc);
+        let mut all: u64 = 0;
+        for entry in entries {
+            let Some((sparse, dtype)) = entry.sparse().zip(entry.dtype()) else { continue };
+            all = all.saturating_add((sparse.shape.count() as u64).saturating_mul(dtype.size() as u64));
+            check_limit(entry.offset().unwrap_or(0), Limit::Alloc, "bytes of all dense arrays together", all, most)
+                .map_err(|fault| entry.error(self.name(), fault.into()))?;
+        }
+        Ok(())
     }
 
     /// Checks that the parts of a sparse array, of which `entry` is any part, fit each other and the shape, as MXNet's
