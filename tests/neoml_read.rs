@@ -262,7 +262,7 @@ fn blobs_beside_the_parameters_of_a_layer_are_its_next_ones() {
 /// A golden net in which a layer has another name, also where it is an input.
 fn renamed(net: &str, from: &str, to: &[u8]) -> Vec<u8> {
     let string = |text: &[u8]| match u8::try_from(text.len()) {
-        Ok(len @ ..255) => [&[len][..], text].concat(),
+        Ok(len @ ..=254) => [&[len][..], text].concat(),
         _ => [&[255][..], &(text.len() as u32).to_le_bytes(), text].concat(),
     };
     let (mut rest, mut bytes) = (std::fs::read(data("neoml/py").join(net)).expect("readable"), Vec::new());
