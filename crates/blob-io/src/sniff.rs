@@ -1,8 +1,9 @@
 //! Finds a file's format, by its content first and then by its name, and calls that format's reader.
 //!
-//! `foreign` describes files that are no tensor files.
+//! `marks` has what files begin with; `foreign` describes files that are no tensor files.
 
 mod foreign;
+mod marks;
 mod messages;
 
 use crate::caffe;
@@ -26,36 +27,69 @@ pub(crate) fn read(
     table: &mut NameTable,
 ) -> Result<(Format, String), ReadError> {
     table.set_file_len(source.len());
-    let mut cursor = Cursor::new(source);
     let format = match from {
         Some(format) => format,
         None => {
             let first = First::of(source, name)?;
             match first.marked {
                 Some(format) => format,
-                None => match caffe::read::any(&mut cursor, first.hint, table)? {
+                None => match caffe::read::any(&mut Cursor::new(source), first.hint, table)? {
                     Some(read) => return Ok(read),
                     None => first.promised()?,
                 },
             }
         }
     };
-    cursor.seek(0);
-    let dialect = match format {
-        Format::CaffeModel | Format::BlobProto | Format::BlobProtoVector | Format::SolverState | Format::Datum => {
-            caffe::read::message(&mut cursor, format, table)?
+    match read_as(format, source, table) {
+        // Not where arrays were listed: then it breaks off.
+        Err(ReadError::Fault(fault)) if from.is_some() && table.len() == 0 => {
+            Err(misnamed(source, name, format).unwrap_or(ReadError::Fault(fault)))
         }
-        Format::MxnetList => mxnet::read::list(&mut cursor, table)?,
-        Format::MxnetRecord => mxnet::read::record(&mut cursor, table)?,
-        Format::NeomlBlob => neoml::read::blob(&mut cursor, table)?,
-        Format::NeomlArray => neoml::read::array(&mut cursor, table)?,
-        Format::NeomlNet => neoml::net::read(&mut cursor, table)?,
-        Format::Npy => npy::read::read(&mut cursor, table)?,
-        Format::Npz => npz::read::read(source, &mut cursor, table)?,
-        Format::Hdf5 => hdf5::read::read(source, table)?,
-        Format::Safetensors => safetensors::read::read(&mut cursor, table)?,
+        dialect => Ok((format, dialect?)),
+    }
+}
+
+/// Reads the headers of a file of this format; returns its dialect.
+fn read_as(format: Format, source: &Input, table: &mut NameTable) -> Result<String, ReadError> {
+    let cursor = &mut Cursor::new(source);
+    match format {
+        Format::CaffeModel | Format::BlobProto | Format::BlobProtoVector | Format::SolverState | Format::Datum => {
+            caffe::read::message(cursor, format, table)
+        }
+        Format::MxnetList => mxnet::read::list(cursor, table),
+        Format::MxnetRecord => mxnet::read::record(cursor, table),
+        Format::NeomlBlob => neoml::read::blob(cursor, table),
+        Format::NeomlArray => neoml::read::array(cursor, table),
+        Format::NeomlNet => neoml::net::read(cursor, table),
+        Format::Npy => npy::read::read(cursor, table),
+        Format::Npz => npz::read::read(source, cursor, table),
+        Format::Hdf5 => hdf5::read::read(source, table),
+        Format::Safetensors => safetensors::read::read(cursor, table),
+    }
+}
+
+/// What a file is that cannot be read as the format that the caller has named, if it is known to be of another kind.
+fn misnamed(source: &Input, name: &str, named: Format) -> Option<ReadError> {
+    let first = match First::of(source, name) {
+        Err(ReadError::Io { .. }) => return None,
+        Err(foreign) => return Some(foreign),
+        Ok(first) => first,
     };
-    Ok((format, dialect))
+    let message = || caffe::read::classify(&mut Cursor::new(source), first.hint).ok().flatten();
+    match first.marked.or_else(message) {
+        // Caffe's messages have one form, and a damaged one may look like another.
+        Some(found) if found == named || found.is_caffe() && named.is_caffe() => None,
+        Some(found) => {
+            let what = format!("{}, not {}", found.name(), named.name());
+            let help = "leave the format out, and it is found by what the file holds; or name that one";
+            Some(ReadError::Other(Reason::Request, what, Some(help)))
+        }
+        // A zip that is cut or damaged begins with its mark.
+        None if named == Format::Npz || foreign::is_text(&first.bytes) => {
+            messages::message(&first.bytes).or_else(|| Some(foreign::unknown(&first.bytes)))
+        }
+        None => messages::message(&first.bytes),
+    }
 }
 
 /// The format of a file, as [`read`] would find it.
@@ -125,8 +159,7 @@ pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
     }
     let extension = extension(name);
     let hint = extension.as_deref().and_then(Format::from_extension);
-    let is_text = |b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7E);
-    if begin.iter().all(is_text) {
+    if foreign::is_text(begin) {
         return Some(foreign::unknown(head));
     }
     let named = foreign::name(head, begin.len() as u64, extension.as_deref());
@@ -141,7 +174,6 @@ pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
 
 /// The formats that begin with a mark of their own.
 fn magic(head: &[u8]) -> Option<Format> {
-    let word = head.first_chunk::<4>().map(|b| u32::from_le_bytes(*b));
     let long = head.first_chunk::<8>().map(|b| u64::from_le_bytes(*b));
     // A file that is cut within the mark is MXNet's too: its bytes are not valid protobuf.
     let list = 0x112u64.to_le_bytes();
@@ -150,23 +182,10 @@ fn magic(head: &[u8]) -> Option<Format> {
     if long.is_some_and(|n| n <= 100 << 20) && json(&head[8..]) {
         return Some(Format::Safetensors);
     }
-    if long == Some(0x112) || (4..8).contains(&head.len()) && list.starts_with(head) {
+    if (4..8).contains(&head.len()) && list.starts_with(head) {
         return Some(Format::MxnetList);
     }
-    if word.is_some_and(|w| (0xF993_FAC8..=0xF993_FACA).contains(&w)) {
-        return Some(Format::MxnetRecord);
-    }
-    if head.starts_with(b"\x89HDF\r\n\x1A\n") {
-        return Some(Format::Hdf5);
-    }
-    if head.starts_with(b"\x93NUMPY") {
-        return Some(Format::Npy);
-    }
-    // An archive is an npz until its members say otherwise.
-    if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
-        return Some(Format::Npz);
-    }
-    neoml::read::sniff(head)
+    marks::own(head).or_else(|| neoml::read::sniff(head))
 }
 
 fn extension(name: &str) -> Option<String> {

@@ -1,105 +1,16 @@
 //! Describes files that hold no tensors, or tensors in a format that this crate does not read.
 //!
-//! Checks a file's first bytes and its extension; leaves our own formats to `sniff`.
+//! Checks a file's first bytes and its extension; leaves our own formats to `sniff`, and marks to `marks`.
 
+use super::marks::{self, NCNN_HELP, TORCH7_HELP, UNPACK, WEIGHTS};
 use crate::digits::grouped;
 use crate::error::{ReadError, Reason};
 use crate::wire::tar;
 
-/// A magic: its offset, its bytes, the reason, what such a file is, what the user can do.
-type Magic = (usize, &'static [u8], Reason, &'static str, Option<&'static str>);
-
-const UNPACK: Option<&str> = Some("unpack it first and open the file inside");
-
-/// Sources: each format's own specification or reader; for ncnn, `modelbin.cpp`.
-const MAGICS: &[Magic] = &[
-    (0, b"\x1F\x8B", Reason::Compressed, "a gzip file", UNPACK),
-    (0, b"BZh", Reason::Compressed, "a bzip2 file", UNPACK),
-    (0, b"\xFD7zXZ\0", Reason::Compressed, "an xz file", UNPACK),
-    (0, b"\x28\xB5\x2F\xFD", Reason::Compressed, "a zstd file", UNPACK),
-    (0, b"\x04\x22\x4D\x18", Reason::Compressed, "an LZ4 file", UNPACK),
-    (0, b"7z\xBC\xAF\x27\x1C", Reason::Archive, "a 7-Zip archive", UNPACK),
-    (0, b"Rar!\x1A\x07", Reason::Archive, "a RAR archive", UNPACK),
-    (
-        0,
-        b"MATLAB 5.0 MAT-file",
-        Reason::Unsupported,
-        "a MATLAB file (v5), which blob does not read",
-        Some("in Python, scipy.io.loadmat reads it, and numpy.savez writes what blob reads"),
-    ),
-    (
-        0,
-        b"MATLAB 7.3 MAT-file",
-        Reason::Unsupported,
-        "a MATLAB file (v7.3, HDF5 inside), which blob does not read",
-        Some("in Python, h5py reads it, and numpy.savez writes what blob reads"),
-    ),
-    (
-        0,
-        b"\xB7\x9C\x04\x05\x4F\x8D\xE5\xF7",
-        Reason::Unsupported,
-        "a TVM parameter file, not MXNet's",
-        Some("load it with tvm.runtime.load_param_dict"),
-    ),
-    (
-        0,
-        b"GGUF",
-        Reason::Unsupported,
-        "a GGUF file",
-        Some("in Python, gguf.GGUFReader reads it, and numpy.savez writes what blob reads"),
-    ),
-    (
-        4,
-        b"TFL3",
-        Reason::Unsupported,
-        "a TensorFlow Lite model",
-        Some("in Python, tf.lite.Interpreter reads it, and numpy.savez writes what blob reads"),
-    ),
-    (4, b"ORTM", Reason::Unsupported, "an ONNX Runtime model", Some("take the ONNX model that it was made of")),
-    (0, b"\x47\x6B\x30\x01", Reason::Unsupported, "ncnn weights (a .bin of half floats)", NCNN_HELP),
-    (0, b"\x38\x4B\x0D\x00", Reason::Unsupported, "ncnn weights (a .bin of 8-bit integers)", NCNN_HELP),
-    (0, b"\x56\xC0\x02\x00", Reason::Unsupported, "ncnn weights (a .bin)", NCNN_HELP),
-    (0, b"\x04\0\0\0\x01\0\0\0\x03\0\0\0V 1", Reason::Unsupported, "a Torch7 file (.t7)", TORCH7_HELP),
-    (0, b"4\n1\n3\nV 1\n", Reason::Unsupported, "a Torch7 file (.t7, ASCII)", TORCH7_HELP),
-    (
-        0,
-        b"\xDD\x85\x76\0",
-        Reason::NotTensors,
-        "an ncnn network's description (binary .param), not its weights",
-        NCNN_BIN,
-    ),
-    (0, b"7767517\n", Reason::NotTensors, "an ncnn network's description (.param), not its weights", NCNN_BIN),
-    (0, b"\x0A\x23\xD7\xCE", Reason::NotTensors, "an MXNet RecordIO file (a data set), not weights", WEIGHTS),
-    (16, b"\xDE\xC0\xEF\xBE", Reason::NotTensors, "an LMDB database (a data set), not weights", WEIGHTS),
-    (0, b"\x89PNG\r\n", Reason::NotTensors, "a PNG image", WEIGHTS),
-    (0, b"\xFF\xD8\xFF", Reason::NotTensors, "a JPEG image", WEIGHTS),
-    (0, b"GIF8", Reason::NotTensors, "a GIF image", WEIGHTS),
-    (0, b"%PDF-", Reason::NotTensors, "a PDF document", WEIGHTS),
-    (0, b"\x7FELF", Reason::NotTensors, "an ELF program", WEIGHTS),
-    (
-        0,
-        b"\0\0\0\0\0\0\x01\x12",
-        Reason::Unsupported,
-        "an MXNet list of a big-endian machine, which MXNet itself cannot read either",
-        None,
-    ),
-];
-
-/// A file that never holds weights.
-const WEIGHTS: Option<&str> =
-    Some("look for the file of weights: a .caffemodel, .params, .cnnarch, .h5, .npz or .safetensors");
-const NCNN_BIN: Option<&str> = Some("the weights lie in the .bin file beside it, which blob does not read");
-const NCNN_HELP: Option<&str> = Some("the names and shapes stand in the .param file beside it");
-const TORCH7_HELP: Option<&str> = Some("in Python, torchfile reads it");
-
 /// Describes a file of `len` bytes that begins with `head`, if it is of a known format that is not read.
 pub(crate) fn name(head: &[u8], len: u64, extension: Option<&str>) -> Option<ReadError> {
-    let mark = MAGICS.iter().find(|(at, mark, ..)| {
-        let there = head.get(*at..);
-        there.is_some_and(|bytes| bytes.starts_with(mark))
-    });
-    if let Some((_, _, reason, what, help)) = mark {
-        return Some(other(*reason, what, *help));
+    if let Some((reason, what, help)) = marks::foreign(head) {
+        return Some(other(reason, what, help));
     }
     if tar::has_mark(head) {
         return Some(other(Reason::Archive, "a tar archive", UNPACK));
@@ -261,10 +172,14 @@ fn description(text: &[u8], lower: &[u8], has: impl Fn(&[u8]) -> bool) -> Option
     None
 }
 
+/// Whether these bytes are plain text.
+pub(crate) fn is_text(bytes: &[u8]) -> bool {
+    bytes.iter().all(|b| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7E))
+}
+
 /// The description of an unknown file: text, or bytes.
 pub(crate) fn unknown(head: &[u8]) -> ReadError {
-    let text = head.iter().all(|b| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7E));
-    if text {
+    if is_text(head) {
         return other(Reason::NotTensors, "a text file, not a model", WEIGHTS);
     }
     let first: Vec<String> = head.iter().take(8).map(|b| format!("{b:02x}")).collect();
