@@ -129,6 +129,8 @@ pub(super) mod failing {
         Once(usize),
         /// That one and all later ones. Nothing is tidied up after it: the disk is as a killed process leaves it.
         From(usize),
+        /// The first, and the second and all after it: the process is killed while it undoes what has failed.
+        Then(usize, usize),
     }
 
     thread_local! {
@@ -140,8 +142,8 @@ pub(super) mod failing {
         FAILS.set(Some((fails, 0)));
         let done = work();
         let calls = FAILS.take().map_or(0, |(_, calls)| calls);
-        let (Fails::Once(first) | Fails::From(first)) = fails;
-        (done, calls > first)
+        let (Fails::Once(last) | Fails::From(last) | Fails::Then(_, last)) = fails;
+        (done, calls > last)
     }
 
     pub(super) fn may_fail() -> io::Result<()> {
@@ -149,7 +151,8 @@ pub(super) mod failing {
         FAILS.set(Some((fails, call + 1)));
         match fails {
             Fails::Once(at) if call == at => Err(io::Error::other("made to fail")),
-            Fails::From(first) if call >= first => Err(io::Error::other("made to fail")),
+            Fails::Then(first, _) if call == first => Err(io::Error::other("made to fail")),
+            Fails::From(first) | Fails::Then(_, first) if call >= first => Err(io::Error::other("made to fail")),
             _ => Ok(()),
         }
     }

@@ -126,3 +126,23 @@ fn whatever_fails_the_old_or_the_new_is_whole_and_the_next_run_cleans_up() {
         }
     }
 }
+
+/// A set that replaces one whose third file is missing, which its user has removed.
+fn incomplete(fails: Fails) -> bool {
+    let home = tempfile::tempdir().expect("a folder");
+    let home = home.path();
+    set(home, IfExists::Refuse, "old").expect("written");
+    fs::remove_file(home.join("3")).expect("there");
+    let (_, failed) = with(fails, || set(home, IfExists::Replace, "new"));
+    assert_ne!(indexed(home).as_deref(), Some("a mix"), "{fails:?}");
+    failed
+}
+
+#[test]
+fn an_index_of_a_missing_file_never_names_a_new_one_beside_old_ones() {
+    let mut pairs = 0;
+    for first in (0..200).take_while(|first| incomplete(Fails::Once(*first))) {
+        pairs += (first + 1..200).take_while(|then| incomplete(Fails::Then(first, *then))).count();
+    }
+    assert!(pairs > 100, "{pairs}");
+}

@@ -126,9 +126,10 @@ fn replace(
     if done.is_ok() {
         remove_stale(&target, &|path| remove_old(path));
     } else {
-        // If this fails too, the old index goes on naming the old files where they are now.
-        let _ = old.map_or(Ok(()), Old::put_back);
-        added.iter().for_each(|file| drop(disk::remove_file(file)));
+        // First the files where the old output had none, because its index may name them. If any of this fails too, the
+        // old index goes on naming the old files where they are now.
+        let removed = added.iter().map(|file| optional(disk::remove_file(file))).fold(Ok(()), Result::and);
+        let _ = removed.and_then(|()| old.map_or(Ok(()), Old::put_back));
     }
     done
 }
