@@ -188,3 +188,33 @@ fn a_long_map_is_read_at_once() {
     let new: Vec<&str> = planned.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
     assert_eq!(new, ["star.0", "new.50", "new.1"]);
 }
+
+/// An LSTM that exposes its states reads two of them besides; only another input is static.
+#[test]
+fn the_states_of_an_lstm_are_no_static_input() {
+    let layer = |bottoms: &str, exposes: bool| {
+        format!(
+            "layer {{ name: \"l\" type: \"LSTM\" {bottoms} top: \"y\" recurrent_param {{ num_output: 1 expose_hidden: {exposes} }} }}"
+        )
+    };
+    let states = "bottom: \"x\" bottom: \"cont\" bottom: \"h\" bottom: \"c\"";
+    let three = ["l/0", "l/1", "l/2"];
+    let four = ["l/0", "l/1", "l/2", "l/3"];
+    let torch = ["l.weight_ih_l0", "l.bias_ih_l0", "l.weight_hh_l0"];
+    for (bottoms, exposes, names, expected) in [
+        (states, true, &three[..], &torch[..]),
+        ("bottom: \"x\" bottom: \"cont\"", false, &three, &torch),
+        // PyTorch has no static input, and its names say none.
+        (&*format!("{states} bottom: \"s\""), true, &four, &four),
+        ("bottom: \"x\" bottom: \"cont\" bottom: \"s\"", false, &four, &four),
+    ] {
+        let net = net(&layer(bottoms, exposes));
+        let tensors: Vec<(&str, &[usize], &[f32])> =
+            names.iter().map(|name| (*name, &[4][..], &[0.0; 4][..])).collect();
+        let source = file(Format::Npz, &tensors);
+        let options = Options::new(SAFETENSORS).transform(Names::torch(Some(&Bound::new(&net, &source)), &source));
+        let planned = plan(&source, &options, &Target::Stdout).expect("plans");
+        let new: Vec<&str> = planned.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
+        assert_eq!(new, expected, "{bottoms}");
+    }
+}

@@ -21,7 +21,7 @@ pub(crate) use diff::Diff;
 pub(crate) use extract::{Extract, ExtractFormat};
 pub(crate) use fold::{Fold, NetFiles};
 pub(crate) use hash::Hash;
-pub(crate) use ls::{Ls, SortKey};
+pub(crate) use ls::{Ls, Order, SortKey};
 pub(crate) use merge::{Merge, Split, is_written};
 pub(crate) use plot::Plot;
 pub(crate) use rename::Rename;
@@ -237,6 +237,8 @@ pub(crate) struct Stats {
     /// Print one line per index of this axis; negative axes count from the last
     #[arg(long, value_name = "AXIS", allow_negative_numbers = true)]
     pub(crate) per_channel: Option<i64>,
+    #[command(flatten)]
+    pub(crate) order: Order,
 }
 
 /// Check files: structure, finite values, equality with another file

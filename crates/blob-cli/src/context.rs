@@ -74,6 +74,7 @@ impl Document for Failed<'_> {
     const SCHEMA: &'static str = "blob.error/1";
     const COMMAND: &'static str = "any command --json";
     const DESCRIPTION: &'static str = "in place of a command's own line, where it has no answer for a file";
+    const IS_OF_FILES: bool = false;
 }
 
 impl Fields for Failed<'_> {

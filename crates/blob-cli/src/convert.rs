@@ -231,6 +231,10 @@ impl Document for Converted<'_> {
     const SCHEMA: &'static str = "blob.convert/1";
     const COMMAND: &'static str = "blob convert --json IN -o OUT";
     const DESCRIPTION: &'static str = "what was written";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        vec![self.checkpoint]
+    }
 }
 
 impl Fields for Converted<'_> {

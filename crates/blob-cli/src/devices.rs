@@ -64,6 +64,7 @@ impl Document for Devices {
     const SCHEMA: &'static str = "blob.devices/1";
     const COMMAND: &'static str = "blob devices --json";
     const DESCRIPTION: &'static str = "the GPUs, or why there is none";
+    const IS_OF_FILES: bool = false;
 }
 
 impl Fields for Devices {

@@ -4,13 +4,13 @@ use std::io::Write;
 
 use blob_convert::diff::{Change, Distance, Row, Tally, Tensor, diff};
 use blob_core::DType;
-use blob_io::{Checkpoint, Error};
+use blob_io::Checkpoint;
 use serde_json::{Value, json};
 
 use crate::args::{Diff, Global};
 use crate::broken::Broken;
 use crate::context::Context;
-use crate::escape::{escape, escape_ascii};
+use crate::escape::escape_field;
 use crate::failure::{Failure, Problem, Status};
 use crate::json::{
     self, DIMS, Document, Field, Fields, Line, Ordered, STRINGS, Type, field, nullable, optional, properties, streamed,
@@ -66,8 +66,7 @@ impl Pair<'_> {
     ) -> Result<(), Failure> {
         let work = |file: &Checkpoint| file.entries().iter().map(blob_io::Entry::byte_len).sum::<u64>();
         let progress = Progress::begin(&context.terminal, work(self.ours) + work(self.theirs));
-        let (mut failure, all) = (None, self.args.all);
-        let broken = &mut self.broken;
+        let (broken, all) = (&mut self.broken, self.args.all);
         let mut on_row = |row: Row| {
             if let (Change::Unread(why), false) = (&row.change, context.global.json) {
                 broken.report(Problem::unread(names(&row).0, why));
@@ -75,17 +74,11 @@ impl Pair<'_> {
             if !all && matches!(row.change, Change::Equal(_)) {
                 return Ok(());
             }
-            print(&row).map_err(|e| {
-                failure = Some(e);
-                Error::Interrupted
-            })
+            print(&row)
         };
         let mut note = |text| self.notes.push(text);
         let done = diff(self.ours, self.theirs, self.args.tolerance(), &progress, &mut note, &mut on_row);
         progress.end();
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
         *self.tally = done?;
         self.broken.finish();
         Ok(())
@@ -233,11 +226,17 @@ impl Render for Pair<'_> {
 
     /// The fields are documented in the help of `diff` and stay stable.
     fn lines(mut self, context: &Context, out: &mut Out) -> Result<(), Failure> {
-        let escaped = if context.global.ascii { escape_ascii } else { escape };
+        let ascii = context.global.ascii;
         self.compare(context, |row| {
             context.header(out, &COLUMNS)?;
             let (name, other) = names(row);
-            write!(out, "{}\t{}\t{}", mark(&row.change), escaped(name), escaped(other.unwrap_or("-")))?;
+            write!(
+                out,
+                "{}\t{}\t{}",
+                mark(&row.change),
+                escape_field(name, ascii),
+                other.map_or("-".into(), |other| escape_field(other, ascii))
+            )?;
             match distance(row) {
                 Some(d) => {
                     let (abs, rel, rms) = (d.max_abs, d.max_rel, d.rms());
@@ -246,7 +245,7 @@ impl Render for Pair<'_> {
                 None => write!(out, "\t-\t-\t-\t-\t-")?,
             }
             let what = if let Change::Unread(why) = &row.change { why } else { word(&row.change) };
-            Ok(writeln!(out, "\t{}", escaped(what))?)
+            Ok(writeln!(out, "\t{}", escape_field(what, ascii))?)
         })
     }
 }
@@ -262,6 +261,10 @@ impl Document for Pair<'_> {
     const SCHEMA: &'static str = "blob.diff/1";
     const COMMAND: &'static str = "blob diff --json A B";
     const DESCRIPTION: &'static str = "how two files differ";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        vec![self.ours, self.theirs]
+    }
 }
 
 impl Fields for Pair<'_> {

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
         let entry = &checkpoint.entries()[*place];
         let bytes_out = extract(args, format, (&checkpoint, entry), output, context)?;
         let written = Written::new(output, format.name(), bytes_out, begun).tensors(1);
-        context.print(Extracted { written, file: checkpoint.name(), entry })?;
+        context.print(Extracted { written, checkpoint: &checkpoint, entry })?;
     }
     Ok(Status::Yes)
 }
@@ -128,7 +128,7 @@ fn extract(
 /// The result of the command.
 pub(crate) struct Extracted<'a> {
     written: Written<'a>,
-    file: &'a str,
+    checkpoint: &'a Checkpoint,
     entry: &'a Entry,
 }
 
@@ -142,12 +142,16 @@ impl Document for Extracted<'_> {
     const SCHEMA: &'static str = "blob.extract/1";
     const COMMAND: &'static str = "blob extract --json FILE [TENSOR...] -o OUT";
     const DESCRIPTION: &'static str = "which tensor was written; a line for each";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        vec![self.checkpoint]
+    }
 }
 
 impl Fields for Extracted<'_> {
     fn fields() -> Vec<Field<Self>> {
         let own = vec![
-            field("file", Type::String, FILE, |e: &Self| json!(e.file)),
+            field("file", Type::String, FILE, |e: &Self| json!(e.checkpoint.name())),
             field("name", Type::String, NAME, |e| json!(e.entry.name())),
             field("dtype", Type::String, "the element type", |e| json!(e.entry.dtype().map(DType::name))),
             field("shape", DIMS, "its shape", |e| json!(e.entry.shape().dims())),

@@ -189,6 +189,10 @@ impl Document for Folded<'_> {
     const SCHEMA: &'static str = "blob.fold/1";
     const COMMAND: &'static str = "blob fold --json FILE -o OUT";
     const DESCRIPTION: &'static str = "what was folded";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        vec![self.checkpoint]
+    }
 }
 
 impl Fields for Folded<'_> {

@@ -22,6 +22,7 @@ impl Document for Formats {
     const SCHEMA: &'static str = "blob.formats/1";
     const COMMAND: &'static str = "blob formats --json";
     const DESCRIPTION: &'static str = "what is read and written";
+    const IS_OF_FILES: bool = false;
 }
 
 impl Fields for Formats {

@@ -178,6 +178,10 @@ impl Document for Facts<'_> {
     const SCHEMA: &'static str = "blob.info/1";
     const COMMAND: &'static str = "blob info --json FILE...";
     const DESCRIPTION: &'static str = "what a file is, from its headers";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        vec![self.checkpoint]
+    }
 }
 
 impl Fields for Facts<'_> {

@@ -7,6 +7,7 @@
 use std::io::{self, Write};
 use std::vec;
 
+use blob_io::Checkpoint;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
@@ -17,7 +18,22 @@ pub(crate) trait Document: Fields {
     const COMMAND: &'static str;
     /// A description for the schema.
     const DESCRIPTION: &'static str;
+    /// Whether it is about files of tensors, so that it has the field `salvaged`.
+    const IS_OF_FILES: bool = true;
+
+    /// The files that it is about, as far as they can break off.
+    fn sources(&self) -> Vec<&Checkpoint> {
+        Vec::new()
+    }
 }
+
+/// The field that every document about files has where one of them breaks off.
+pub(crate) const SALVAGED: Property = Property {
+    name: "salvaged",
+    ty: Type::String,
+    presence: Presence::Optional,
+    description: "with --salvage: where the file breaks off, of which its whole arrays alone are taken",
+};
 
 /// A JSON object.
 pub(crate) trait Fields: Sized {
@@ -161,6 +177,10 @@ impl<T: Document> Line<T> {
     /// Writes the line up to its first streamed value.
     pub(crate) fn begin(out: &mut dyn Write, value: &T) -> io::Result<Self> {
         write!(out, "{{\"schema\":\"{}\"", T::SCHEMA)?;
+        if let Some(error) = value.sources().iter().find_map(|file| file.salvaged()) {
+            write!(out, ",\"{}\":", SALVAGED.name)?;
+            write_value(out, &error.to_string())?;
+        }
         Self { fields: T::fields().into_iter(), is_array: false, is_empty: true }.advance(out, value)
     }
 

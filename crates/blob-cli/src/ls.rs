@@ -10,7 +10,7 @@ use blob_core::Shape;
 use blob_io::{Checkpoint, Entry, Sparse};
 use serde_json::{Value, json};
 
-use crate::args::{Ls, SortKey};
+use crate::args::Ls;
 use crate::context::Context;
 use crate::escape::{escape_field, escape_message};
 use crate::failure::{Failure, Problem, Status};
@@ -24,7 +24,7 @@ use crate::output::width::wrap;
 use crate::output::{Out, Terminal, ascii_shape};
 use crate::render::table::{Column, LAST, Table};
 use crate::render::{Render, tree};
-use crate::select::select;
+use crate::select::{select, sort};
 use crate::units;
 
 const KINDS: &[&str] = &["data", "diff", "values", "indices", "indptr", "none"];
@@ -52,7 +52,7 @@ fn list(
     mut chosen: Vec<usize>,
     start: Instant,
 ) -> Result<Status, Failure> {
-    sort(&mut chosen, args, checkpoint.entries());
+    sort(&mut chosen, &args.order, checkpoint.entries());
     let seconds = start.elapsed().as_secs_f64();
     context.print(List { args, checkpoint, chosen: &chosen, seconds })?;
     let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
@@ -126,18 +126,6 @@ impl Render for List<'_> {
             writeln!(out)?;
         }
         Ok(())
-    }
-}
-
-fn sort(chosen: &mut [usize], args: &Ls, entries: &[Entry]) {
-    match args.sort {
-        None => {}
-        Some(SortKey::Name) => chosen.sort_by(|a, b| entries[*a].name().cmp(entries[*b].name())),
-        Some(SortKey::Size) => chosen.sort_by_key(|i| std::cmp::Reverse(entries[*i].byte_len())),
-        Some(SortKey::Offset) => chosen.sort_by_key(|i| entries[*i].offset().unwrap_or(u64::MAX)),
-    }
-    if args.reverse {
-        chosen.reverse();
     }
 }
 
@@ -230,6 +218,10 @@ impl Document for List<'_> {
     const SCHEMA: &'static str = "blob.ls/1";
     const COMMAND: &'static str = "blob ls --json FILE [PATTERN...]";
     const DESCRIPTION: &'static str = "the tensors of a file, from its headers";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        vec![self.checkpoint]
+    }
 }
 
 impl Fields for List<'_> {

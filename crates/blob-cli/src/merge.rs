@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     let progress = Progress::begin(&context.terminal, if to == Format::Npz { 2 * bytes } else { bytes });
     let mut warnings = Vec::new();
     let tensors = match args.axis {
-        None => union(files, &sources, &progress)?,
+        None => union(files, &sources, args.prefix, &progress)?,
         Some(axis) => concatenated(args, axis, &sources[0], &progress, &mut warnings)?,
     };
     let out = [File { path: args.output.clone(), tensors }];
@@ -69,8 +69,11 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
 fn union<'a>(
     paths: &[PathBuf],
     sources: &'a [Checkpoint],
+    with_prefix: bool,
     watch: &'a dyn Watch,
 ) -> Result<Vec<(String, Gathered<'a>)>, Failure> {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    sources.iter().flat_map(Checkpoint::names).for_each(|name| *counts.entry(name).or_default() += 1);
     let mut tensors: Vec<(String, Gathered<'a>)> = Vec::new();
     let mut names: HashMap<String, &Path> = HashMap::new();
     let mut clashes = Vec::new();
@@ -79,6 +82,9 @@ fn union<'a>(
         for entry in source.entries().iter().filter(|entry| entry.kind() != Kind::None) {
             let name = match sources {
                 [_] => entry.name().to_owned(),
+                _ if with_prefix && counts.get(entry.name()).is_some_and(|count| *count > 1) => {
+                    format!("{stem}/{}", entry.name())
+                }
                 _ => name_beside(source, entry, &stem),
             };
             match names.get(&name) {
@@ -95,7 +101,7 @@ fn union<'a>(
     }
     let tensors = units::plural(clashes.len() as u64, "tensor");
     let failure = Failure::new(format!("{tensors} would have the name of another: {}", abridged(&clashes)));
-    Err(failure.help("`blob diff` says whether they are equal; files of which only one has them can be merged"))
+    Err(failure.help("`blob diff` says whether they are equal; --prefix puts the file's name before them"))
 }
 
 /// The tensors of a file, with the chosen ones concatenated into one. If all of these have diffs, the diffs are
@@ -188,6 +194,10 @@ impl Document for Merged<'_> {
     const SCHEMA: &'static str = "blob.merge/1";
     const COMMAND: &'static str = "blob merge --json FILE... -o OUT";
     const DESCRIPTION: &'static str = "what was put together";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        self.sources.iter().collect()
+    }
 }
 
 impl Fields for Merged<'_> {

@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
         Kind::Image => Some(filters::image(&checkpoint, entry, order(args, &checkpoint))?),
     };
     progress.end();
-    let mut drawn = Plotted { written: None, kind, file: checkpoint.name(), entry, measured, picture };
+    let mut drawn = Plotted { written: None, kind, checkpoint: &checkpoint, entry, measured, picture };
     if let Some(path) = &args.output {
         let bytes = drawn.encoded(&extension(path))?;
         let mut output = Sink::begin(path, args.force, args.dry_run)?;
@@ -138,7 +138,7 @@ pub(crate) struct Plotted<'a> {
     /// `None` if it is drawn in the terminal.
     written: Option<Written<'a>>,
     kind: Kind,
-    file: &'a str,
+    checkpoint: &'a Checkpoint,
     entry: &'a Entry,
     /// With the histogram, if that is drawn.
     measured: Measured,
@@ -217,12 +217,16 @@ impl Document for Plotted<'_> {
     const SCHEMA: &'static str = "blob.plot/1";
     const COMMAND: &'static str = "blob plot --json FILE [TENSOR]";
     const DESCRIPTION: &'static str = "what was drawn";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        vec![self.checkpoint]
+    }
 }
 
 impl Fields for Plotted<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("file", Type::String, FILE, |p| json!(p.file)),
+            field("file", Type::String, FILE, |p| json!(p.checkpoint.name())),
             field("name", Type::String, NAME, |p| json!(p.entry.name())),
             field("dtype", Type::String, "the element type", |p| json!(p.entry.dtype().map(|dtype| dtype.name()))),
             field("shape", DIMS, "its shape", |p| json!(p.entry.shape().dims())),

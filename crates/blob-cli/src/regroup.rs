@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use blob_convert::Watch;
 use blob_convert::regroup::{Gathered, receipt};
 use blob_core::DType;
-use blob_io::{Checkpoint, Complete, Error, Format, IfExists, Kind, Output, Remedy, Sparse, Tensor, Writer};
+use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Output, Remedy, Sparse, Tensor, Writer};
 use serde_json::json;
 
 use crate::args::is_written;
@@ -266,8 +266,8 @@ pub(crate) fn refused(e: Error) -> Failure {
     }
 }
 
-/// Writes the files, and adds to `new` each one that did not exist before. Existing files are replaced once all new
-/// contents are complete.
+/// Writes the files, and adds to `new` each one that did not exist before. None gets its name before all are complete;
+/// of more than [`MAX_REPLACED`], which cannot all be open at once, this holds for those that replace others.
 fn write_all<'f>(
     files: &'f [File<'_>],
     to: Format,
@@ -275,7 +275,7 @@ fn write_all<'f>(
     watch: &dyn Watch,
     new: &mut Vec<&'f Path>,
 ) -> Result<(), Error> {
-    let mut complete = Vec::new();
+    let (mut complete, is_together) = (Vec::new(), files.len() <= MAX_REPLACED);
     for file in files {
         if watch.cancelled() {
             return Err(Error::Interrupted);
@@ -284,22 +284,23 @@ fn write_all<'f>(
             let mut output = Output::stdout();
             file.writer(to).write_to(&mut output)?;
             output.finish()?;
-        } else if file.path.exists() {
+        } else if is_together || file.path.exists() {
             let mut output = Output::create(&file.path, if_exists)?;
             file.writer(to).write_to(&mut output)?;
-            complete.push((file, output));
+            let written = output.complete()?;
+            file.writer(to).check(&written)?;
+            complete.push((file, written));
         } else {
             file.writer(to).write(&file.path, if_exists)?;
             new.push(&file.path);
         }
     }
-    let mut written = Vec::new();
-    for (file, output) in complete {
-        let complete = output.complete()?;
-        file.writer(to).check(&complete)?;
-        written.push(complete);
+    for (file, written) in complete {
+        let is_new = !file.path.exists();
+        written.publish()?;
+        new.extend(is_new.then_some(&*file.path));
     }
-    written.into_iter().try_for_each(Complete::publish)
+    Ok(())
 }
 
 /// Warnings about what is lost: data of the sources that the output format cannot hold.

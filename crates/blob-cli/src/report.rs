@@ -212,7 +212,7 @@ fn compare(page: &mut Markup, ours: &Checkpoint, theirs: &Checkpoint, progress: 
                 changed(page, &row);
             }
         }
-        Ok(())
+        Ok::<(), Failure>(())
     })?;
     page.end_table();
     if rows > ROWS {
@@ -273,6 +273,10 @@ impl Document for Reported<'_> {
     const SCHEMA: &'static str = "blob.report/1";
     const COMMAND: &'static str = "blob report --json FILE [OTHER] -o OUT";
     const DESCRIPTION: &'static str = "what a page was written about";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        vec![self.checkpoint]
+    }
 }
 
 impl Fields for Reported<'_> {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::failure::{Failure, REASONS, Status};
-use crate::json::{self, Document, Presence, Property, Type, properties};
+use crate::json::{self, Document, Presence, Property, SALVAGED, Type, properties};
 use crate::output::Out;
 use crate::render::Render;
 use crate::{
@@ -29,7 +29,9 @@ struct Schema {
 }
 
 fn of<T: Document>() -> Schema {
-    Schema { name: T::SCHEMA, command: T::COMMAND, description: T::DESCRIPTION, fields: properties::<T>() }
+    let salvaged = T::IS_OF_FILES.then_some(SALVAGED);
+    let fields = properties::<T>().into_iter().chain(salvaged).collect();
+    Schema { name: T::SCHEMA, command: T::COMMAND, description: T::DESCRIPTION, fields }
 }
 
 fn all() -> [Schema; 17] {

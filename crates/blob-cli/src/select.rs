@@ -5,6 +5,7 @@
 use blob_convert::{Selected, Selection};
 use blob_io::{Checkpoint, Entry};
 
+use crate::args::{Order, SortKey};
 use crate::escape::{escape, escape_ascii, escape_field};
 use crate::failure::Failure;
 use crate::nearest::nearest;
@@ -129,6 +130,19 @@ fn no_match(checkpoint: &Checkpoint, pattern: &str) -> Failure {
         None => {
             failure.help(format!("it holds {}; `blob ls` lists them", units::plural(entries.len() as u64, "tensor")))
         }
+    }
+}
+
+/// Brings tensors, given by their places, into the order that is asked for.
+pub(crate) fn sort(chosen: &mut [usize], order: &Order, entries: &[Entry]) {
+    match order.sort {
+        None => {}
+        Some(SortKey::Name) => chosen.sort_by(|a, b| entries[*a].name().cmp(entries[*b].name())),
+        Some(SortKey::Size) => chosen.sort_by_key(|i| std::cmp::Reverse(entries[*i].byte_len())),
+        Some(SortKey::Offset) => chosen.sort_by_key(|i| entries[*i].offset().unwrap_or(u64::MAX)),
+    }
+    if order.reverse {
+        chosen.reverse();
     }
 }
 

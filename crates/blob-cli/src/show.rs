@@ -49,8 +49,8 @@ fn show(args: &Show, context: &Context, checkpoint: &Checkpoint, entry: &Entry, 
         checkpoint.check(entry, &mut |_| Ok(()))?;
     }
     let elements = Elements::new(checkpoint, entry)?;
-    let (file, error) = (checkpoint.name(), Value::Null);
-    context.print(Shown { args, file, entry, elements, view: &view, is_first, error })
+    let error = Value::Null;
+    context.print(Shown { args, checkpoint, entry, elements, view: &view, is_first, error })
 }
 
 /// `conv1/0[0,:3]`: the tensor and the slice.
@@ -73,7 +73,7 @@ fn heading(terminal: &Terminal, whole: &Shape, dims: &[usize]) -> String {
 /// A tensor and the view of it to print.
 pub(crate) struct Shown<'a> {
     args: &'a Show,
-    file: &'a str,
+    checkpoint: &'a Checkpoint,
     entry: &'a Entry,
     elements: Elements<'a>,
     view: &'a View,
@@ -86,6 +86,10 @@ impl Document for Shown<'_> {
     const SCHEMA: &'static str = "blob.show/1";
     const COMMAND: &'static str = "blob show --json FILE [PATTERN...]";
     const DESCRIPTION: &'static str = "the values of one tensor; a line for each that is chosen";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        vec![self.checkpoint]
+    }
 }
 
 impl Fields for Shown<'_> {
@@ -93,7 +97,7 @@ impl Fields for Shown<'_> {
         const VALUES: &str =
             "the values, as deep as the shape; NaN and Inf are strings. Cut short where `error` is set";
         vec![
-            field("file", Type::String, FILE, |s| json!(s.file)),
+            field("file", Type::String, FILE, |s| json!(s.checkpoint.name())),
             field("name", Type::String, NAME, |s| json!(s.entry.name())),
             field("dtype", Type::String, "the element type", |s| json!(s.elements.dtype().name())),
             field("stored_shape", DIMS, "the tensor's shape", |s| json!(s.entry.shape().dims())),

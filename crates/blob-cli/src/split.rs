@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
     let written = Written::new(&args.output, destination.to.name(), bytes_out, begun);
     let written = written.tensors(files.iter().map(|file| file.tensors.len()).sum());
     let written = Written { files: files.len() as u64, ..written.of_bytes(checkpoint.stored().len()) };
-    context.print(Parts { written, file: checkpoint.name(), files, warnings })?;
+    context.print(Parts { written, checkpoint: &checkpoint, files, warnings })?;
     Ok(Status::Yes)
 }
 
@@ -219,7 +219,7 @@ fn holds_several(to: Format) -> bool {
 /// The result of the command.
 pub(crate) struct Parts<'a> {
     written: Written<'a>,
-    file: &'a str,
+    checkpoint: &'a Checkpoint,
     files: Vec<File<'a>>,
     warnings: Vec<String>,
 }
@@ -256,12 +256,16 @@ impl Document for Parts<'_> {
     const SCHEMA: &'static str = "blob.split/1";
     const COMMAND: &'static str = "blob split --json FILE -o OUT";
     const DESCRIPTION: &'static str = "which files were written";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        vec![self.checkpoint]
+    }
 }
 
 impl Fields for Parts<'_> {
     fn fields() -> Vec<Field<Self>> {
         let own = vec![
-            field("file", Type::String, FILE, |p: &Self| json!(p.file)),
+            field("file", Type::String, FILE, |p: &Self| json!(p.checkpoint.name())),
             field("files", Type::Array(&Type::Object(properties::<File<'_>>)), "the files", |p| {
                 p.files.iter().map(json::value).collect()
             }),

@@ -14,7 +14,7 @@ use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::render::Render;
-use crate::select::select;
+use crate::select::{select, sort};
 use crate::units;
 use json::JsonRows;
 pub(crate) use json::{Bins, Statistics};
@@ -26,7 +26,8 @@ const BINS: usize = 16;
 pub(crate) fn run(args: &Stats, context: &Context) -> Result<Status, Failure> {
     let selection = &args.selection;
     let checkpoint = open(&selection.file, &context.global)?;
-    let chosen = select(&checkpoint, &selection.selection())?;
+    let mut chosen = select(&checkpoint, &selection.selection())?;
+    sort(&mut chosen, &args.order, checkpoint.entries());
     let entry = |i: &usize| &checkpoint.entries()[*i];
     let is_measured = |i: &usize| skip_reason(entry(i), args.per_channel).is_none();
     let measured: Vec<usize> = chosen.iter().copied().filter(is_measured).collect();
@@ -118,18 +119,9 @@ impl<'a> Work<'a> {
                 add(*index, measure_channels(self.checkpoint, entry, axis, bins, &self.progress), true)
             });
         }
-        let mut failure = None;
-        let mut take = |index: usize, measured: Result<Measured, Error>| {
-            add(index, measured.map(|one| vec![one]), false).map_err(|e| {
-                failure = Some(e);
-                Error::Interrupted
-            })
-        };
-        let done = measure_all(self.checkpoint, self.measured, bins, &self.progress, &mut take);
-        match failure {
-            Some(failure) => Err(failure),
-            None => Ok(done?),
-        }
+        measure_all(self.checkpoint, self.measured, bins, &self.progress, &mut |index, measured| {
+            add(index, measured.map(|one| vec![one]), false)
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 mod report;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blob_convert::digest::{Algorithm, Subject, digest};
@@ -43,15 +43,24 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
     let others = Others { file: other, symbol, net };
     let mut out = context.terminal.out();
     let mut counts = FileCounts::default();
-    for path in &args.files {
+    let files = args.files.iter().flat_map(|path| [path.clone()].into_iter().chain(beside_shards(path, args, context)));
+    let files: Vec<PathBuf> = files.collect();
+    for path in &files {
         counts.add(check(path, args, &others, context, &mut out)?);
         out.flush()?;
     }
-    if args.files.len() > 1 && !context.global.json {
+    if files.len() > 1 && !context.global.json {
         writeln!(out, "{}", counts.text())?;
         out.flush()?;
     }
     Ok(counts.status())
+}
+
+/// The other files of tensors in a folder that is opened by its index of shards: the folder is whole if they are, too.
+fn beside_shards(path: &Path, args: &Verify, context: &Context) -> Vec<PathBuf> {
+    let is_compared = args.against.is_some() || args.sha256.is_some();
+    let folder = path.is_dir().then(|| open_whole(path, &context.global).ok()).flatten();
+    folder.filter(|_| !is_compared).map(|folder| folder.beside_shards()).unwrap_or_default()
 }
 
 /// The files to compare with.

@@ -69,3 +69,40 @@ impl Shards {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use blob_core::DType;
+    use blob_io::{Bytes, Checkpoint, Format, IfExists};
+
+    use crate::{Options, Silent, Target, plan};
+
+    /// What is found again is not what was planned: nothing is replaced, and nothing is left.
+    #[test]
+    fn an_output_that_is_not_as_planned_leaves_the_old_one() {
+        let vector = b"\x0a\x0f\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
+        let source = Checkpoint::from_source("two.vector", Box::new(Bytes(&vector[..]))).expect("opens");
+        let folder = std::env::temp_dir().join(format!("blob-again-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        for (name, shard_size) in [("x.safetensors", None), ("x.npz", None), ("s.safetensors", Some(1))] {
+            let path = folder.join(name);
+            fs::write(&path, "the old one").expect("written");
+            let target = Target::File { path: &path, if_exists: IfExists::Replace };
+            let to = Format::from_extension(name.rsplit('.').next().unwrap_or_default()).expect("a format");
+            let options = Options::new(to).with(|options| options.shard_size = shard_size);
+            let mut wrong = plan(&source, &options, &target).expect("a plan");
+            // As if the writer had written another name, or another dtype.
+            wrong.tensors[0].spec.dtype = DType::I32;
+            let refused = wrong.run(&Silent).expect_err("it is not as planned").to_string();
+            assert!(refused.contains("@0"), "{refused}");
+            assert_eq!(fs::read(&path).expect("there"), b"the old one", "{name}");
+            let files: Vec<_> =
+                fs::read_dir(&folder).expect("a folder").flatten().map(|file| file.file_name()).collect();
+            assert_eq!(files, [name], "{name}");
+            fs::remove_file(&path).expect("removed");
+        }
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+}

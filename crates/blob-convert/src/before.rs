@@ -22,13 +22,17 @@ pub(crate) enum Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Whether the tensors have other names, and got them by `names`.
-    fn lacks(self, checkpoint: &Checkpoint, names: &Names) -> bool {
+    /// Whether the tensors have other names, and got them by `names`, from which `back` leads.
+    fn lacks(self, checkpoint: &Checkpoint, names: &Names, back: Option<&Names>) -> bool {
         match self {
             Self::Any => false,
             Self::Layers => Message::named(Format::CaffeModel, checkpoint.names(), &[]).is_err(),
             Self::Mxnet => names.is_torch() && source_format(checkpoint).is_some_and(Format::is_mxnet),
-            Self::Of(base) => checkpoint.names().any(|name| base.entry(name).is_none()),
+            Self::Of(base) => {
+                let is_there = |name: &&str| base.entry(name).is_some();
+                let before = checkpoint.names().map(|name| back.map_or(name, |back| back.of(name)));
+                checkpoint.names().filter(is_there).count() < before.filter(is_there).count()
+            }
         }
     }
 }
@@ -50,10 +54,13 @@ pub(crate) fn before(
 ) -> Result<Vec<Arc<dyn Transform>>, Error> {
     let (named, others): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.name == Names::NAME);
     let [named] = named[..] else { return Ok(Vec::new()) };
-    let names = Names::read(&named.settings).filter(|names| wanted.lacks(checkpoint, names));
-    let Some(names) = names else { return Ok(Vec::new()) };
+    let Some(names) = Names::read(&named.settings) else { return Ok(Vec::new()) };
+    let before = names.back(checkpoint.names());
+    if !wanted.lacks(checkpoint, &names, before.as_ref()) {
+        return Ok(Vec::new());
+    }
     let (mut back, mut in_the_way): (Vec<Arc<dyn Transform>>, Vec<&str>) = Default::default();
-    match names.back(checkpoint.names()) {
+    match before {
         Some(names) => back.push(Arc::new(names)),
         None => in_the_way.push(Names::NAME),
     }

@@ -77,6 +77,13 @@ pub enum Effect {
         /// The axes that are stored.
         to: usize,
     },
+    /// The tensor has no values, and the format stores the dtype of values alone.
+    DtypeLost {
+        /// The dtype.
+        dtype: DType,
+        /// That format.
+        format: Format,
+    },
     /// The format has no names.
     NameLost {
         /// That format.
@@ -188,6 +195,7 @@ impl Effect {
             Self::OtherDtype { .. } => ("other-dtype", Loss),
             Self::BitsStored { .. } => ("bits-stored", Change),
             Self::Padded { .. } => ("padded", Change),
+            Self::DtypeLost { .. } => ("dtype-lost", Loss),
             Self::NameLost { .. } => ("name-lost", Loss),
             Self::NameEncoded { .. } => ("name-encoded", Change),
             Self::NewDtype { .. } => ("new-dtype", Change),
@@ -258,6 +266,7 @@ impl fmt::Display for Change {
             Effect::OtherDtype { was, to } => write!(f, "{was} there becomes {to}"),
             Effect::BitsStored { of, .. } => write!(f, "{of} bits stored as u2: NumPy has no bfloat16"),
             Effect::Padded { from, to } => write!(f, "stored with {to} axes, with ones after its {from}"),
+            Effect::DtypeLost { .. } => f.write_str("stored without its dtype, having no values"),
             Effect::NameLost { .. } => f.write_str("stored without its name"),
             Effect::NameEncoded { stored } => write!(f, "stored as {stored:?}"),
             Effect::NewDtype { dtype, since } => write!(f, "{dtype} is known to {since} and later alone"),

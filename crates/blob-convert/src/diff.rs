@@ -104,15 +104,15 @@ impl Tally {
 ///
 /// # Errors
 /// A file that ends too early; any error of reading, except for broken bytes in a tensor, which are [`Change::Unread`];
-/// [`Error::Interrupted`] where `watch` says so.
-pub fn diff(
+/// [`Error::Interrupted`] where `watch` says so; what `report` returns.
+pub fn diff<E: From<Error>>(
     ours: &Checkpoint,
     theirs: &Checkpoint,
     tolerance: Tolerance,
     watch: &dyn Watch,
     note: &mut dyn FnMut(String),
-    report: &mut dyn FnMut(Row) -> Result<(), Error>,
-) -> Result<Tally, Error> {
+    report: &mut dyn FnMut(Row) -> Result<(), E>,
+) -> Result<Tally, E> {
     ours.whole()?;
     theirs.whole()?;
     let mut compare = Compare { tolerance, watch, pieces: [vec![0; PIECE], vec![0; PIECE]] };
@@ -131,7 +131,7 @@ pub fn diff(
             }
             Event::Pair(a, b) => report(compare.row(&a, &b)?)?,
         }
-        Ok(())
+        Ok::<(), E>(())
     })?;
     let [removed, added] = unpaired;
     let mut partners = renamed([ours, theirs], [&removed, &added], watch)?;

@@ -19,11 +19,11 @@ pub(crate) enum Event<'a> {
 }
 
 /// Walks over two files: the tensors without a partner come first, those of the second file before those of the first.
-pub(crate) fn walk<'a>(
+pub(crate) fn walk<'a, E>(
     ours: &'a Checkpoint,
     theirs: &'a Checkpoint,
-    take: &mut dyn FnMut(Event<'a>) -> Result<(), Error>,
-) -> Result<(), Error> {
+    take: &mut dyn FnMut(Event<'a>) -> Result<(), E>,
+) -> Result<(), E> {
     let both = |a, b| Event::Pair(Side::stored(ours, a), Side::stored(theirs, b));
     if let ([a], [b]) = (ours.entries(), theirs.entries())
         && a.name() != b.name()
@@ -147,11 +147,11 @@ impl<'a> Names<'a> {
 }
 
 /// Hands over the tensors of one file that have no partner in the other.
-fn unpaired<'a>(
+fn unpaired<'a, E>(
     of: &Names<'a>,
     other: &Names<'a>,
-    take: &mut dyn FnMut(Event<'a>) -> Result<(), Error>,
-) -> Result<(), Error> {
+    take: &mut dyn FnMut(Event<'a>) -> Result<(), E>,
+) -> Result<(), E> {
     for entry in of.file.entries() {
         if other.get(entry.name()).is_some() || other.dense_of(entry).is_some() {
             continue;

@@ -64,13 +64,13 @@ pub fn measure(
 ///
 /// # Errors
 /// [`Error::Interrupted`] where `watch` says so; what `take` returns.
-pub fn measure_all(
+pub fn measure_all<E: From<Error>>(
     checkpoint: &Checkpoint,
     chosen: &[usize],
     bins: Option<usize>,
     watch: &dyn Watch,
-    take: &mut dyn FnMut(usize, Result<Measured, Error>) -> Result<(), Error>,
-) -> Result<(), Error> {
+    take: &mut dyn FnMut(usize, Result<Measured, Error>) -> Result<(), E>,
+) -> Result<(), E> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(chosen.len());
     let next = AtomicUsize::new(0);
     // Bounded, so that the results of a million small tensors do not pile up while they are printed.
@@ -99,7 +99,7 @@ pub fn measure_all(
             return chosen.iter().try_for_each(|index| {
                 let entry = &checkpoint.entries()[*index];
                 match measure(checkpoint, entry, bins, watch) {
-                    Err(Error::Interrupted) => Err(Error::Interrupted),
+                    Err(Error::Interrupted) => Err(Error::Interrupted.into()),
                     result => take(*index, result),
                 }
             });
@@ -115,18 +115,18 @@ fn take_next(next: &AtomicUsize, chosen: &[usize]) -> Option<(usize, usize)> {
 
 /// Hands results over in the order of `chosen`. An interrupted measurement ends its thread; all results before it still
 /// arrive.
-fn in_order(
+fn in_order<E: From<Error>>(
     results: mpsc::Receiver<(usize, Result<Measured, Error>)>,
     chosen: &[usize],
-    take: &mut dyn FnMut(usize, Result<Measured, Error>) -> Result<(), Error>,
-) -> Result<(), Error> {
+    take: &mut dyn FnMut(usize, Result<Measured, Error>) -> Result<(), E>,
+) -> Result<(), E> {
     let mut early = BTreeMap::new();
     let mut at = 0;
     for (place, result) in results {
         early.insert(place, result);
         while let Some(result) = early.remove(&at) {
             match result {
-                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(Error::Interrupted) => return Err(Error::Interrupted.into()),
                 result => take(chosen[at], result)?,
             }
             at += 1;
@@ -333,7 +333,7 @@ mod tests {
         let chosen = vec![0; 50];
         measure_all(&file, &chosen, None, &Silent, &mut |index, measured| {
             seen.push((index, measured?.stats.count));
-            Ok(())
+            Ok::<(), Error>(())
         })
         .unwrap();
         assert_eq!(seen, vec![(0, 128); 50]);

@@ -72,6 +72,10 @@ impl Place {
         if let Some(to) = holds.axes.filter(|to| axes < *to) {
             effects.push(Effect::Padded { from: axes, to });
         }
+        // A blob of f64 differs from one of f32 by the field that its values stand in.
+        if self.to.is_caffe() && spec.dtype == DType::F64 && spec.shape.count() == 0 {
+            effects.push(Effect::DtypeLost { dtype: spec.dtype, format: self.to });
+        }
         let since = holds.since.iter().find(|late| late.0 == spec.dtype && !known.contains(late));
         effects.extend(since.map(|(dtype, since)| Effect::NewDtype { dtype: *dtype, since }));
         tensor.changes.extend(effects.into_iter().map(Change::unasked));

@@ -110,7 +110,7 @@ pub(crate) mod tests {
             let mut all = Vec::new();
             let take = &mut |_, measured: Result<Measured, Error>| {
                 all.push(format!("{:?}", measured?.stats));
-                Ok(())
+                Ok::<(), Error>(())
             };
             measure_all(&source, &[0, 0, 0], None, &Silent, take).unwrap();
             all

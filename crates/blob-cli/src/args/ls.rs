@@ -33,6 +33,13 @@ pub(crate) struct Ls {
     /// files without tensors are skipped
     #[arg(short, long, conflicts_with = "tree")]
     pub(crate) recursive: bool,
+    #[command(flatten)]
+    pub(crate) order: Order,
+}
+
+/// In which order tensors are listed.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Order {
     /// Sort by name, size (largest first) or offset [default: order of the file]
     #[arg(long, value_name = "KEY")]
     pub(crate) sort: Option<SortKey>,
@@ -41,7 +48,7 @@ pub(crate) struct Ls {
     pub(crate) reverse: bool,
 }
 
-/// The keys by which `ls` sorts.
+/// The keys by which tensors are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SortKey {
     /// By name, byte by byte

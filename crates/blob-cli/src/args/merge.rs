@@ -9,12 +9,13 @@ use crate::units;
 
 /// Merge the tensors of several files into one file, or several tensors into one along an axis
 ///
-/// Fails if two files have tensors of the same name, and lists them. Tensors of a file that stores no names are named
-/// after the file. With --axis the tensors are concatenated into NAME, in place of the first one; the others are kept.
-/// If all of them have diffs, as Caffe's blobs can, these become NAME.diff. OUT contains only tensors, not what else
-/// its format can hold; the layers of a .caffemodel keep their types. It has no receipt, since a receipt describes a
-/// single source (but an npz records which tensors are bf16): use `blob diff` to compare OUT with each FILE. Memory use
-/// is about 8 MiB; along other axes than the first, 4 KiB or the decompressor's state per tensor.
+/// Fails if two files have tensors of the same name, and lists them; --prefix tells them apart. Tensors of a file
+/// that stores no names are named after the file. With --axis the tensors are concatenated into NAME, in place of the
+/// first one; the others are kept. If all of them have diffs, as Caffe's blobs can, these become NAME.diff. OUT
+/// contains only tensors, not what else its format can hold; the layers of a .caffemodel keep their types. It has no
+/// receipt, since a receipt describes a single source (but an npz records which tensors are bf16): use `blob diff` to
+/// compare OUT with each FILE. Memory use is about 8 MiB; along other axes than the first, 4 KiB or the
+/// decompressor's state per tensor.
 #[derive(Debug, clap::Args)]
 #[command(
     before_help = "\
@@ -41,6 +42,9 @@ pub(crate) struct Merge {
     /// Name of the concatenated tensor
     #[arg(long, value_name = "NAME", requires = "axis")]
     pub(crate) into: Option<String>,
+    /// Put the file's name before each name that several files have: `head/fc.weight`
+    #[arg(long, conflicts_with = "axis")]
+    pub(crate) prefix: bool,
     /// Replace OUT if it exists; input files are never replaced
     #[arg(long)]
     pub(crate) force: bool,

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use blob_convert::change::{Effect, Group};
 use blob_convert::{Plan, Summary, Target};
 use blob_io::Checkpoint;
 
@@ -27,6 +28,10 @@ fn unproven(args: &Convert, plan: &Plan<'_>) -> Option<String> {
     }
     if args.skip_unsupported && !plan.left_out().is_empty() {
         return Some("it wants every array of the input".to_owned());
+    }
+    let is_dtype_lost = |group: &Group| matches!(group.change.effect, Effect::DtypeLost { .. });
+    if plan.changes().iter().any(is_dtype_lost) {
+        return Some("an array without values has lost its dtype".to_owned());
     }
     if args.dense || !args.form.is_empty() {
         return Some("the arrays are stored in another form".to_owned());

@@ -25,6 +25,10 @@ impl Document for Statistics<'_> {
     const SCHEMA: &'static str = "blob.stats/1";
     const COMMAND: &'static str = "blob stats --json FILE [PATTERN...]";
     const DESCRIPTION: &'static str = "what the values of tensors add up to";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        vec![self.checkpoint]
+    }
 }
 
 impl Fields for Statistics<'_> {

@@ -74,7 +74,7 @@ fn detail(change: &Change) -> Cow<'_, str> {
         Effect::Rounded { to, .. } if change.is_asked => Cow::Borrowed(to.name()),
         Effect::Rounded { from, to } => Cow::Owned(format!("{from} {to}")),
         Effect::OtherDtype { was, to } => Cow::Owned(format!("{was} {to}")),
-        Effect::NewDtype { dtype, .. } => Cow::Borrowed(dtype.name()),
+        Effect::NewDtype { dtype, .. } | Effect::DtypeLost { dtype, .. } => Cow::Borrowed(dtype.name()),
         Effect::LeftOut { reason } if !change.is_asked => Cow::Borrowed(reason),
         Effect::Infinite { words }
         | Effect::Zeroed { words }
@@ -152,6 +152,10 @@ impl fmt::Display for Group {
             }
             Effect::Padded { to, .. } => {
                 write!(f, "{count} {is} stored with {to} axes, ones behind their own: {named}")
+            }
+            Effect::DtypeLost { dtype, format } => {
+                let format = format.name();
+                write!(f, "{count} of {dtype} without values {is} read as f32: {format} has no dtype of none: {named}")
             }
             Effect::NameLost { format } => {
                 write!(f, "{count} {is} stored without {has}: {} has none: {named}", format.name())

@@ -61,6 +61,11 @@ impl Names {
         Self::deserialize(settings).ok()
     }
 
+    /// The new name of a tensor; its own where the map has none.
+    pub(crate) fn of<'n>(&'n self, name: &'n str) -> &'n str {
+        self.map.get(name).map_or(name, String::as_str)
+    }
+
     /// The map from the new names to the old ones, for a file with tensors of these names; `None` if two had one name.
     pub(crate) fn back<'n>(&self, names: impl Iterator<Item = &'n str>) -> Option<Self> {
         let found: HashSet<&str> = names.collect();

@@ -80,7 +80,7 @@ pub fn against_by(
             Event::Unpaired { entry, missing_from } => compare.unpaired(entry, missing_from.name()),
             Event::Pair(a, b) => compare.both(&a, &b)?,
         }
-        Ok(())
+        Ok::<(), Error>(())
     })?;
     Ok(Compared { equal: compare.equal, redone: 0 })
 }

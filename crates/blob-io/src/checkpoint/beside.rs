@@ -10,6 +10,7 @@ use super::Checkpoint;
 use crate::archive::Archive;
 use crate::error::{Error, ReadError, check_limit};
 use crate::limits::Limit;
+use crate::shards;
 use crate::wire::source::{FileSource, Source, read};
 
 /// The longest file that is read. A network of ten thousand layers takes a few megabytes of JSON.
@@ -52,6 +53,14 @@ impl Checkpoint {
             Home::Folder(folder) => file(&folder.join(name)),
             Home::Archive { archive, folder } => member(self, archive, &format!("{folder}{name}")),
         }
+    }
+
+    /// The files that lie beside an index of shards, have the name of a file of tensors, and are no shards of it.
+    #[must_use]
+    pub fn beside_shards(&self) -> Vec<PathBuf> {
+        let (Home::Folder(folder), false) = (&self.home, self.shards().is_empty()) else { return Vec::new() };
+        let others = shards::find(folder).others.into_iter().filter(|file| !self.shards().contains(file));
+        others.map(|file| folder.join(file)).collect()
     }
 }
 
