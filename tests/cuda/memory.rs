@@ -19,6 +19,17 @@ fn a_gpu_conforms() {
 }
 
 #[test]
+fn a_block_without_a_pool_is_freed_after_the_work_on_it() {
+    let (session, device, queue) = gpu(Setup { has_pools: false, ..seed(3) });
+    let block = queue.alloc(64).unwrap();
+    // SAFETY: within the block.
+    unsafe { queue.fill(&*block, 0, 64).unwrap() };
+    drop(block);
+    drop((queue, device));
+    expect_no_leaks(&session);
+}
+
+#[test]
 fn two_gpus_conform_as_a_pair() {
     for setup in [seed(1), seed(2)] {
         let session = Session::start(setup);
