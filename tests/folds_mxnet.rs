@@ -80,6 +80,56 @@ fn a_weight_that_another_operator_reads_is_not_folded_into() {
     assert_eq!((fold.count(), refused.len()), (1, 0));
 }
 
+/// A deconvolution of MXNet's NHWC has weights of inputs × kernel × (outputs of a group). Here the kernel's height is
+/// that of the outputs of a group, so that the wrong axis would fit, too.
+#[test]
+fn a_deconvolution_with_channels_last_is_folded_along_its_last_axis() {
+    let text = |groups: usize| {
+        symbol_text("BatchNorm", "")
+            .replace(
+                r#""op": "Convolution", "name": "c", "attrs": {"kernel": "(1, 1)", "num_filter": "2"}"#,
+                &format!(
+                    r#""op": "Deconvolution", "name": "c", "attrs": {{"kernel": "(2, 3)", "num_filter": "{}",
+                       "num_group": "{groups}", "layout": "NHWC", "no_bias": "False"}}"#,
+                    2 * groups
+                ),
+            )
+            .replace(r#""name": "b", "#, r#""name": "b", "attrs": {"fix_gamma": "False", "axis": "3"}, "#)
+    };
+    for groups in [1, 2] {
+        let (inputs, outputs) = (2 * groups, 2 * groups);
+        let weights: Vec<f32> = (0..inputs * 2 * 3 * 2).map(|i| i as f32 + 1.0).collect();
+        let vector = |from: f32| (0..outputs).map(|i| from + i as f32).collect::<Vec<f32>>();
+        let (gamma, variance) = (vector(2.0), vector(3.0));
+        let (weight_dims, dims) = ([inputs, 2, 3, 2], [outputs]);
+        let [bias, beta, mean] = [0.5, 1.0, 0.25].map(vector);
+        let tensors: [(&str, &[usize], &[f32]); 6] = [
+            ("arg:c_weight", &weight_dims, &weights),
+            ("arg:c_bias", &dims, &bias),
+            ("arg:b_gamma", &dims, &gamma),
+            ("arg:b_beta", &dims, &beta),
+            ("aux:b_moving_mean", &dims, &mean),
+            ("aux:b_moving_var", &dims, &variance),
+        ];
+        let source = file(Format::MxnetList, &tensors);
+        let text = text(groups);
+        let net = Symbol::from_bytes("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}")).net;
+        let (fold, refused) = Fold::of(&Bound::new(&net, &source));
+        assert_eq!(fold.count(), 1, "{refused:?}");
+        let all = run(&source, &Options::new(SAFETENSORS).transform(fold));
+        let scale = |o: usize| f64::from(gamma[o]) / (f64::from(variance[o]) + 1e-3).sqrt();
+        let near = |ours: f32, right: f64| assert!((f64::from(ours) - right).abs() < 1e-5 * right.abs().max(1.0));
+        for (at, ours) in value(&all, "arg:c_weight").iter().enumerate() {
+            // Input i is of group i / 2, and this is output `at % 2` of that group.
+            let output = at / (2 * 3 * 2) / 2 * 2 + at % 2;
+            near(*ours, f64::from(weights[at]) * scale(output));
+        }
+        for (o, ours) in value(&all, "arg:c_bias").iter().enumerate() {
+            near(*ours, (f64::from(bias[o]) - f64::from(mean[o])) * scale(o) + f64::from(beta[o]));
+        }
+    }
+}
+
 #[test]
 fn what_is_stored_as_the_framework_takes_it_is_not_told() {
     for (gamma, is_told) in [([1.0, 1.0], false), ([1.0, 2.0], true)] {

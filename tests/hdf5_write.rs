@@ -86,6 +86,23 @@ fn trees_of_every_depth_are_found_again() {
 }
 
 #[test]
+fn an_hdf5_file_is_bare_unless_something_runs_or_lies_in_front() {
+    let source = Checkpoint::open(data("other/two.safetensors")).expect("opens");
+    let mut bytes = converted(&source, "x.h5", Format::Hdf5).expect("fits");
+    assert!(open("x.h5", &bytes).expect("opens").is_bare().expect("reads"), "our own, with its receipt");
+    // Keras' description of a model, which may run what it holds, in the place of the receipt.
+    let name = b"blob.receipt";
+    let places: Vec<usize> = (0..bytes.len() - name.len()).filter(|at| bytes[*at..].starts_with(name)).collect();
+    assert!(!places.is_empty());
+    places.iter().for_each(|at| bytes[*at..at + name.len()].copy_from_slice(b"model_config"));
+    let keras = open("x.h5", &bytes).expect("opens");
+    assert!(keras.metadata().iter().any(|(key, _)| key == "model_config"));
+    assert!(!keras.is_bare().expect("reads"));
+    let behind = Checkpoint::open(data("hdf5/bounded-earliest.h5")).expect("opens behind its user block");
+    assert!(!behind.is_bare().expect("reads"));
+}
+
+#[test]
 fn a_solver_state_goes_to_hdf5_and_back() {
     let golden = std::fs::read(data("caffe/misc/state.solverstate")).expect("readable");
     let source = open("state.solverstate", &golden).expect("opens");

@@ -2,7 +2,7 @@
 //!
 //! Checks names, lengths and times; reads only the receipt.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::{self, Metadata};
 use std::io;
@@ -125,12 +125,7 @@ fn survey_once(folder: &Path) -> io::Result<Found> {
         return Ok(Found::Free);
     }
     let listed = listed(folder);
-    let mut walk = Walk {
-        folders: listed.keys().flat_map(|file| ancestors(file)).collect(),
-        listed: &listed,
-        snapshot: Snapshot::default(),
-        foreign: Foreign::default(),
-    };
+    let mut walk = Walk { listed: &listed, snapshot: Snapshot::default(), foreign: Foreign::default() };
     walk.folder(folder, "")?;
     walk.foreign.0.sort_unstable();
     Ok(match walk.foreign.0.is_empty() {
@@ -140,9 +135,9 @@ fn survey_once(folder: &Path) -> io::Result<Found> {
 }
 
 /// The files that the receipt lists, and the receipt itself; empty if no receipt can be read.
-fn listed(folder: &Path) -> HashMap<String, Option<u64>> {
+fn listed(folder: &Path) -> BTreeMap<String, Option<u64>> {
     let path = folder.join(RECEIPT);
-    let mut all = HashMap::new();
+    let mut all = BTreeMap::new();
     if !fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_file()) {
         return all;
     }
@@ -158,24 +153,25 @@ fn listed(folder: &Path) -> HashMap<String, Option<u64>> {
             all.insert(RECEIPT.to_owned(), None);
             all
         }
-        _ => HashMap::new(),
+        _ => BTreeMap::new(),
     }
-}
-
-/// The folders above a file, from the innermost.
-fn ancestors(file: &str) -> impl Iterator<Item = &str> {
-    file.rmatch_indices('/').map(|(at, _)| &file[..at])
 }
 
 struct Walk<'a> {
     /// Files, with their lengths if known.
-    listed: &'a HashMap<String, Option<u64>>,
-    folders: HashSet<&'a str>,
+    listed: &'a BTreeMap<String, Option<u64>>,
     snapshot: Snapshot,
     foreign: Foreign,
 }
 
 impl Walk<'_> {
+    /// Whether a listed file lies in a folder. Only folders that exist are asked for: a receipt can list a thousand
+    /// of them with each file.
+    fn has_files_in(&self, folder: &str) -> bool {
+        let within = format!("{folder}/");
+        self.listed.range(within.clone()..).next().is_some_and(|(file, _)| file.starts_with(&within))
+    }
+
     fn folder(&mut self, path: &Path, prefix: &str) -> io::Result<()> {
         for entry in fs::read_dir(path)? {
             if self.foreign.0.len() == MAX_FOREIGN {
@@ -187,7 +183,7 @@ impl Walk<'_> {
             if entry.file_name().to_str().is_none() {
                 // It cannot be in the receipt, whose names are UTF-8.
                 self.foreign.0.push(name);
-            } else if kind.is_dir() && self.folders.contains(&*name) {
+            } else if kind.is_dir() && self.has_files_in(&name) {
                 self.folder(&entry.path(), &format!("{name}/"))?;
                 self.snapshot.folders.insert(name);
             } else if kind.is_dir() {
