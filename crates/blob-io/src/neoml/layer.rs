@@ -225,6 +225,21 @@ mod tests {
     }
 
     #[test]
+    fn a_name_of_any_bytes_stands_behind_a_class() {
+        let found = |before: &[u8], name: &[u8]| {
+            // No inputs, two flags, three multipliers, no blobs.
+            let record = [b"\xFF\xD0\x07\0\0", &[name.len() as u8][..], name, &[0; 22]].concat();
+            let bytes = crate::Bytes([before, &record].concat());
+            let mut cursor = Cursor::new(&bytes);
+            cursor.seek(before.len() as u64);
+            find(&mut cursor).expect("read").map(|layer| layer.name)
+        };
+        assert_eq!(found(b"", b"fc").as_deref(), Some("fc"));
+        assert_eq!(found(b"", b"\xE0"), None);
+        assert_eq!(found(b"\x0FFmlCnnSinkLayer\xFF\xD0\x07\0\0", b"\xE0").as_deref(), Some(r"\xE0"));
+    }
+
+    #[test]
     fn the_longest_string_is_taken() {
         // The length prefix of a name of 32 bytes is a space.
         let name = "a name of thirty-two letters (!)";
