@@ -149,7 +149,7 @@ pub(crate) struct Transforms {
     /// Convert floats to this dtype, rounding each value once; integers and bools are kept
     #[arg(long, value_name = "DTYPE", value_parser = dtype())]
     pub(crate) dtype: Option<DType>,
-    /// Rename tensors: `raw` keeps the names, `torch` gives PyTorch's, and a file has lines `OLD NEW`
+    /// Rename: `raw` not, `torch` to PyTorch's names, a file by lines `OLD NEW`
     ///
     /// `torch` implies --squeeze-legacy, --bn fold-factor and --fix-gamma auto. In a file `*` in OLD matches any text,
     /// and `$1` in NEW is the text that the first `*` matched.
