@@ -47,7 +47,9 @@ pub(crate) fn run(
         return Err(Failure::new(message).help("write to a file, or leave --no-receipt out"));
     }
     check_stdout(&args.output, Content::Binary, args.dry_run, &context.global)?;
-    blob_convert::check_output(&args.input, &args.output, if_exists(args.force))?;
+    for read in [&*args.input, &*args.transforms.names].into_iter().chain(args.transforms.nets.paths()) {
+        blob_convert::check_output(read, &args.output, if_exists(args.force))?;
+    }
     let checkpoint = open(&args.input, &context.global)?;
     blob_convert::check_shards(&checkpoint, &args.output)?;
     let base = match &args.into {

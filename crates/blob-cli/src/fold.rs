@@ -32,7 +32,9 @@ const MAX_LISTED: usize = 5;
 
 pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     let (begun, if_exists) = (Begun::now(args.dry_run), if_exists(args.force));
-    blob_convert::check_output(&args.input, &args.output, if_exists)?;
+    for read in std::iter::once(&*args.input).chain(args.nets.paths()) {
+        blob_convert::check_output(read, &args.output, if_exists)?;
+    }
     let checkpoint = open(&args.input, &context.global)?;
     blob_convert::check_shards(&checkpoint, &args.output)?;
     let to = format_of(&args.output, args.to)?;

@@ -82,8 +82,11 @@ fn union<'a>(
         for entry in source.entries().iter().filter(|entry| entry.kind() != Kind::None) {
             let name = match sources {
                 [_] => entry.name().to_owned(),
-                _ if with_prefix && counts.get(entry.name()).is_some_and(|count| *count > 1) => {
-                    format!("{stem}/{}", entry.name())
+                _ if with_prefix
+                    && !entry.name().starts_with('@')
+                    && counts.get(entry.name()).is_some_and(|count| *count > 1) =>
+                {
+                    prefixed(entry.name(), &stem)
                 }
                 _ => name_beside(source, entry, &stem),
             };
@@ -102,6 +105,12 @@ fn union<'a>(
     let tensors = units::plural(clashes.len() as u64, "tensor");
     let failure = Failure::new(format!("{tensors} would have the name of another: {}", abridged(&clashes)));
     Err(failure.help("`blob diff` says whether they are equal; --prefix puts the file's name before them"))
+}
+
+/// A name behind that of its file; `arg:` and `aux:`, by which MXNet sorts them, stay in front.
+fn prefixed(name: &str, stem: &str) -> String {
+    let kind = ["arg:", "aux:"].into_iter().find(|kind| name.starts_with(kind)).unwrap_or_default();
+    format!("{kind}{stem}/{}", &name[kind.len()..])
 }
 
 /// The tensors of a file, with the chosen ones concatenated into one. If all of these have diffs, the diffs are

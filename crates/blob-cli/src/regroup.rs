@@ -24,6 +24,9 @@ const MAX_LISTED: usize = 20;
 /// Files that replace others stay open until all are complete, and systems allow about a thousand open files.
 const MAX_REPLACED: usize = 500;
 
+/// New files stay open so long only if they are fewer than every system allows: 256 on some.
+const MAX_TOGETHER: usize = 100;
+
 /// The suffix of a diff's name, after the name of its blob.
 pub(crate) const DIFF: &str = ".diff";
 
@@ -267,7 +270,7 @@ pub(crate) fn refused(e: Error) -> Failure {
 }
 
 /// Writes the files, and adds to `new` each one that did not exist before. None gets its name before all are complete;
-/// of more than [`MAX_REPLACED`], which cannot all be open at once, this holds for those that replace others.
+/// of more than [`MAX_TOGETHER`], which may be too many to be open at once, this holds for those that replace others.
 fn write_all<'f>(
     files: &'f [File<'_>],
     to: Format,
@@ -275,7 +278,7 @@ fn write_all<'f>(
     watch: &dyn Watch,
     new: &mut Vec<&'f Path>,
 ) -> Result<(), Error> {
-    let (mut complete, is_together) = (Vec::new(), files.len() <= MAX_REPLACED);
+    let (mut complete, is_together) = (Vec::new(), files.len() <= MAX_TOGETHER);
     for file in files {
         if watch.cancelled() {
             return Err(Error::Interrupted);

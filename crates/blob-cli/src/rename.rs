@@ -4,13 +4,16 @@ use blob_convert::Options;
 use blob_convert::transform::Names;
 use blob_io::Checkpoint;
 
-use crate::args::{Convert, Rename};
+use crate::args::{Convert, Rename, if_exists};
 use crate::context::Context;
 use crate::convert;
 use crate::failure::{Failure, Status};
 use crate::transforms::names_of;
 
 pub(crate) fn run(args: &Rename, context: &Context) -> Result<Status, Failure> {
+    if let Some(map) = &args.map {
+        blob_convert::check_output(map, args.output.as_deref().unwrap_or(&args.file), if_exists(args.force))?;
+    }
     let convert = Convert {
         to: args.to,
         force: args.force,

@@ -93,7 +93,9 @@ fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failu
     let extra = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(extra))) if !extra.starts_with('-') => &**extra,
         // A command that takes any number of tensors takes the output for one of them.
-        (ErrorKind::MissingRequiredArgument, _) if is_like_output(&last) => &*last,
+        (ErrorKind::MissingRequiredArgument, _) if is_like_output(&last) && positionals(tool, command, words) > 1 => {
+            &*last
+        }
         _ => return None,
     };
     let takes = command.get_positionals().count();
@@ -114,6 +116,20 @@ fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failu
         "run it for each: for f in …; do blob {name} \"$f\" -o …; done; `blob merge` puts the tensors of several files \
          into one"
     )))
+}
+
+/// How many words behind the command are neither flags nor values of flags.
+fn positionals(tool: &Command, command: &Command, words: &[OsString]) -> usize {
+    let mut valued = flags_with_values(tool);
+    valued.extend(flags_with_values(command));
+    let shorts = command.get_arguments().filter(|a| a.get_action().takes_values()).filter_map(clap::Arg::get_short);
+    valued.extend(shorts.map(|short| format!("-{short}")));
+    let (mut count, mut rest) = (0_usize, words);
+    while let Some(at) = first_positional(rest, &valued) {
+        count += 1;
+        rest = &rest[at..];
+    }
+    count.saturating_sub(1)
 }
 
 /// Whether a word ends as the files do that commands write.
@@ -247,6 +263,7 @@ mod tests {
             ("blob extract a conv1/0 x.npy", "extract", "blob extract … -o x.npy"),
             ("blob extract a weights/", "extract", "blob extract … -o weights/"),
             ("blob merge a.npz b.npz", "merge", "blob merge … -o b.npz"),
+            ("blob convert a --dtype f16 b.npz", "convert", "blob convert … -o b.npz"),
             ("blob convert a b -o c", "convert", "for f in"),
             ("blob rename a b --output=c --sed s/a/b/", "rename", "for f in"),
         ] {

@@ -7,7 +7,7 @@ use blob_io::caffe::Message;
 use blob_io::{Checkpoint, Error, Format, Remedy};
 
 use crate::receipt::{Origin, Step, receipt_text};
-use crate::transform::{BatchNorm, Factors, Names, TorchLayout, Transform};
+use crate::transform::{BatchNorm, Factors, Names, Norm, TorchLayout, Transform};
 
 /// The names that an output needs.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,19 @@ fn source_format(checkpoint: &Checkpoint) -> Option<Format> {
     Format::ALL.iter().copied().find(|format| format.name() == origin.format)
 }
 
+/// What gives Caffe's BatchNorms a factor again that the receipt says was divided out, also where names stay.
+pub(crate) fn factors(steps: &[Step], wanted: Wanted<'_>) -> Vec<Arc<dyn Transform>> {
+    let is_wanted = |norm: &Norm| match wanted {
+        Wanted::Any | Wanted::Mxnet => false,
+        Wanted::Layers => true,
+        Wanted::Of(base) => base.entry(norm.factor()).is_some(),
+    };
+    let divided = steps.iter().filter(|step| step.name == "bn").filter_map(|step| BatchNorm::read(&step.settings));
+    let norms: Vec<Norm> = divided.flat_map(BatchNorm::without_factors).filter(is_wanted).collect();
+    let step = (!norms.is_empty()).then(|| Arc::new(Factors::new(norms)) as Arc<dyn Transform>);
+    step.into_iter().collect()
+}
+
 /// The steps that lead back; none where the output needs no other names, or the receipt has none.
 ///
 /// # Errors
@@ -53,11 +66,13 @@ pub(crate) fn before(
     wanted: Wanted<'_>,
 ) -> Result<Vec<Arc<dyn Transform>>, Error> {
     let (named, others): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.name == Names::NAME);
-    let [named] = named[..] else { return Ok(Vec::new()) };
-    let Some(names) = Names::read(&named.settings) else { return Ok(Vec::new()) };
-    let before = names.back(checkpoint.names());
-    if !wanted.lacks(checkpoint, &names, before.as_ref()) {
-        return Ok(Vec::new());
+    let names = match named[..] {
+        [named] => Names::read(&named.settings),
+        _ => None,
+    };
+    let before = names.as_ref().and_then(|names| names.back(checkpoint.names()));
+    if !names.is_some_and(|names| wanted.lacks(checkpoint, &names, before.as_ref())) {
+        return Ok(factors(steps, wanted));
     }
     let (mut back, mut in_the_way): (Vec<Arc<dyn Transform>>, Vec<&str>) = Default::default();
     match before {

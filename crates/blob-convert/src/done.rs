@@ -7,7 +7,7 @@ use blob_io::{Checkpoint, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::before::{Wanted, before};
+use crate::before::{Wanted, before, factors};
 use crate::options::{Options, refuse};
 use crate::receipt::{MAX_STEPS, Step, history_of, parse, receipt_text};
 use crate::transform::{Followed, Names, Transform, known};
@@ -48,10 +48,13 @@ pub(crate) fn to_do(checkpoint: &Checkpoint, options: &Options, wanted: Wanted<'
         options.transforms.retain(|step| !step.keeps_order());
     }
     options.transforms.retain(|step| !step.is_idle());
+    let steps = steps(checkpoint).unwrap_or_default();
     // Names that the user gives are for the tensors as they are called now.
-    if !options.transforms.iter().any(|step| step.name() == Names::NAME) {
-        options.transforms.splice(0..0, before(checkpoint, &steps(checkpoint).unwrap_or_default(), wanted)?);
-    }
+    let (at, back) = match options.transforms.iter().position(|step| step.name() == Names::NAME) {
+        Some(at) => (at + 1, factors(&steps, wanted)),
+        None => (0, before(checkpoint, &steps, wanted)?),
+    };
+    options.transforms.splice(at..at, back);
     Ok(options)
 }
 

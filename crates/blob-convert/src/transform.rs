@@ -67,6 +67,7 @@ mod values;
 mod wires;
 
 pub use bn::BatchNorm;
+pub(crate) use bn::Norm;
 pub use bound::Bound;
 pub use dtype::Dtype;
 pub use eps::Eps;

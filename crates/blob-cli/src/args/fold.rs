@@ -1,6 +1,6 @@
 //! The arguments of `blob fold`, and those that name the description of a net.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use blob_io::Format;
 
@@ -47,4 +47,11 @@ pub(crate) struct NetFiles {
     /// The net's layers are those of this symbol file of MXNet's [default: NAME-symbol.json beside NAME-0000.params]
     #[arg(long, value_name = "JSON")]
     pub(crate) symbol: Option<PathBuf>,
+}
+
+impl NetFiles {
+    /// The files that the user names.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        [&self.net, &self.symbol].into_iter().filter_map(Option::as_deref)
+    }
 }

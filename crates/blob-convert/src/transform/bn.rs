@@ -4,8 +4,8 @@
 //! BVLC/caffe `9b891540`.
 
 use blob_core::DType;
-use blob_io::Error;
 use blob_io::net::{LayerKind, Role};
+use blob_io::{Checkpoint, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -31,8 +31,22 @@ pub struct BatchNorm {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Norm {
     pub(super) mean: String,
-    variance: String,
+    pub(super) variance: String,
     pub(super) factor: String,
+}
+
+impl Norm {
+    /// The mean or the variance that would stay undivided, as the factor in the file is not among the tensors.
+    fn undivided(&self, places: &Places<'_>, checkpoint: &Checkpoint) -> Option<Misfit> {
+        let lacks = checkpoint.entry(&self.factor).is_some() && places.find(&self.factor).is_none();
+        let name = [&self.mean, &self.variance].into_iter().find(|name| lacks && places.find(name).is_some())?;
+        Some(Misfit::new(name, format!("is divided by {:?}, which is not selected", self.factor)))
+    }
+
+    /// The name of its factor.
+    pub(crate) fn factor(&self) -> &str {
+        &self.factor
+    }
 }
 
 impl BatchNorm {
@@ -84,6 +98,7 @@ impl Transform for BatchNorm {
             let (Some(mean), Some(variance), Some(factor)) =
                 (places.find(&norm.mean), places.find(&norm.variance), places.find(&norm.factor))
             else {
+                misfits.extend(norm.undivided(&places, context.checkpoint()));
                 continue;
             };
             if tensors[factor].tensor.shape.count() != 1 {

@@ -33,14 +33,23 @@ impl Transform for Factors {
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
         let lacking = self.layers.iter().filter(|norm| places.find(&norm.factor).is_none());
-        let added: Vec<Made> = lacking
-            .filter_map(|norm| {
-                let mean = places.find(&norm.mean)?;
-                let shape = Shape::new([1]).ok()?;
-                let factor = TensorSpec::new(&*norm.factor, tensors[mean].tensor.dtype, shape);
-                Some(Made::computed(factor, vec![mean], Ones).with_change("1: mean and variance are divided already"))
-            })
-            .collect();
+        let (mut added, mut alone): (Vec<Made>, Vec<Misfit>) = Default::default();
+        for norm in lacking {
+            let (mean, variance) = (places.find(&norm.mean), places.find(&norm.variance));
+            let (Some(mean), Some(_)) = (mean, variance) else {
+                let there = [(mean, &norm.mean), (variance, &norm.variance)].into_iter().find(|(at, _)| at.is_some());
+                let problem = "is divided by its layer's factor, which mean and variance share: take both or none";
+                alone.extend(there.map(|(_, name)| Misfit::new(name, problem)));
+                continue;
+            };
+            let shape = Shape::new([1]).map_err(|e| vec![Misfit::new(&*norm.factor, e.to_string())])?;
+            let factor = TensorSpec::new(&*norm.factor, tensors[mean].tensor.dtype, shape);
+            let made = Made::computed(factor, vec![mean], Ones);
+            added.push(made.with_change("1: mean and variance are divided already"));
+        }
+        if !alone.is_empty() {
+            return Err(alone);
+        }
         let count = added.len();
         let same = tensors.iter().enumerate().map(|(place, spec)| Made::same(place, spec));
         let outcome: Outcome = same.chain(added).collect();

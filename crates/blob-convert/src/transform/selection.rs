@@ -25,8 +25,8 @@ const MAX_REGEX: usize = 1 << 20;
 /// of a layer or of a group of layers (`conv1`, `features.0`), or of an MXNet array without `arg:` or `aux:`; else a
 /// glob, in which `*` matches `/` too.
 ///
-/// As a [`Transform`] it keeps these tensors of the source, wherever it stands among the transforms, and the receipt
-/// stores it as `select`.
+/// As a [`Transform`](super::Transform) it keeps these tensors of the source, wherever it stands among the
+/// transforms, and the receipt stores it as `select`.
 ///
 /// ```
 /// use blob_convert::Selection;

@@ -28,6 +28,8 @@ pub(super) struct Fields {
     extents: Vec<Vec<u64>>,
     /// How a pooling rounds, where that is stated.
     rounding: Option<Rounding>,
+    /// Whether a number of the window cannot be read.
+    is_odd: bool,
     is_v0: bool,
     settings: Settings,
 }
@@ -60,20 +62,33 @@ impl Fields {
             (_, "group") => settings.group = Some(number(value)?),
             (_, "kernel_h") => self.heights[0] = Some(number(value)?),
             (_, "kernel_w") => self.widths[0] = Some(number(value)?),
-            (_, "stride_h") => self.heights[1] = Some(number(value)?),
-            (_, "stride_w") => self.widths[1] = Some(number(value)?),
-            (_, "pad_h") => self.heights[2] = Some(number(value)?),
-            (_, "pad_w") => self.widths[2] = Some(number(value)?),
-            (_, "stride") => push_number(&mut settings.window.stride, value)?,
-            (_, "pad") => push_number(&mut settings.window.pad, value)?,
-            (_, "dilation") => push_number(&mut settings.window.dilation, value)?,
+            ("" | "layer" | "convolution_param" | "pooling_param", "stride" | "pad" | "dilation") => {
+                let number = self.window(value);
+                let window = &mut self.settings.window;
+                let numbers = match field {
+                    "stride" => &mut window.stride,
+                    "pad" => &mut window.pad,
+                    _ => &mut window.dilation,
+                };
+                numbers.truncate(blob_core::MAX_AXES - 1);
+                numbers.extend(number);
+            }
+            ("" | "layer" | "convolution_param" | "pooling_param", "stride_h") => self.heights[1] = self.window(value),
+            ("" | "layer" | "convolution_param" | "pooling_param", "stride_w") => self.widths[1] = self.window(value),
+            ("" | "layer" | "convolution_param" | "pooling_param", "pad_h") => self.heights[2] = self.window(value),
+            ("" | "layer" | "convolution_param" | "pooling_param", "pad_w") => self.widths[2] = self.window(value),
             ("pooling_param", "global_pooling") => settings.window.is_global = flag(value)?,
             ("pooling_param", "round_mode") if matches!(value, "FLOOR" | "1") => {
                 self.rounding = Some(Rounding::Down);
             }
             // Forks say it in their own ways.
             ("pooling_param", "ceil_mode") => self.rounding = Some(Rounding::Unknown),
-            (INPUT_SHAPE, "dim") => push_number(self.extents.last_mut().ok_or("an extent of a shape")?, value)?,
+            // A net may leave an extent open, as -1.
+            (INPUT_SHAPE, "dim") => {
+                let extents = self.extents.last_mut().ok_or("an extent of a shape")?;
+                extents.truncate(blob_core::MAX_AXES - 1);
+                extents.push(number(value).unwrap_or(0));
+            }
             (_, "kernel_size" | "kernelsize") => push_number(&mut settings.kernel, value)?,
             ("batch_norm_param" | "bn_param", "eps") => settings.eps = Some(f64::from(float(value)?)),
             ("batch_norm_param", "use_global_stats") => settings.global_stats = Some(flag(value)?),
@@ -87,6 +102,13 @@ impl Fields {
             _ => {}
         }
         Ok(())
+    }
+
+    /// A number of a layer's window. Forks write other things there, and then the window's extent is unknown.
+    fn window(&mut self, value: &str) -> Option<u64> {
+        let number = number(value).ok();
+        self.is_odd |= number.is_none();
+        number
     }
 
     /// Prepares for the extents of one of the net's inputs.
@@ -142,7 +164,7 @@ impl Fields {
             }
         }
         let usual = if type_name == "Pooling" { Rounding::UpInside } else { Rounding::Down };
-        window.rounding = self.rounding.unwrap_or(usual);
+        window.rounding = if self.is_odd { Rounding::Unknown } else { self.rounding.unwrap_or(usual) };
         window.kernel.clone_from(&settings.kernel);
         if !matches!(kind, LayerKind::Convolution | LayerKind::Deconvolution) {
             // In V0 a pooling's kernel is in the layer itself, too.
@@ -155,22 +177,32 @@ impl Fields {
 /// The inputs that a net names itself, before it had layers for them.
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
-    pub(super) names: Vec<String>,
+    names: Vec<String>,
     extents: Vec<Vec<u64>>,
 }
 
+/// Of more than [`MAX_NAMES`] inputs, or [`MAX_AXES`](blob_core::MAX_AXES) extents of one, the first ones count.
 impl Inputs {
-    pub(super) fn begin_shape(&mut self) {
-        self.extents.push(Vec::new());
+    pub(super) fn name(&mut self, name: String) {
+        if self.names.len() < MAX_NAMES {
+            self.names.push(name);
+        }
     }
 
-    /// Adds an extent; after `axes` of them the next shape begins.
+    pub(super) fn begin_shape(&mut self) {
+        if self.extents.len() < MAX_NAMES {
+            self.extents.push(Vec::new());
+        }
+    }
+
+    /// Adds an extent, 0 where the net leaves it open; after `axes` of them the next shape begins.
     pub(super) fn extent(&mut self, axes: usize, text: &str) {
-        if self.extents.last().is_none_or(|extents| extents.len() >= axes.min(blob_core::MAX_AXES)) {
+        let axes = axes.min(blob_core::MAX_AXES);
+        if self.extents.last().is_none_or(|extents| extents.len() >= axes) {
             self.begin_shape();
         }
-        if let (Some(extents), Ok(extent)) = (self.extents.last_mut(), number(text)) {
-            extents.push(extent);
+        if let Some(extents) = self.extents.last_mut().filter(|extents| extents.len() < axes) {
+            extents.push(number(text).unwrap_or(0));
         }
     }
 

@@ -58,7 +58,7 @@ impl Reader<'_, '_> {
             match (tag.number, tag.wire) {
                 (3, Wire::Len) => {
                     let name = self.text(whole, "an input's name")?;
-                    inputs.names.push(name);
+                    inputs.name(name);
                 }
                 (4, Wire::Varint) => {
                     let extent = protobuf::varint(self.cursor, whole.end, "input_dim")?;
@@ -89,6 +89,7 @@ impl Reader<'_, '_> {
                     self.cursor.seek(packed.start);
                     while self.cursor.pos() < packed.end {
                         extents.push(protobuf::varint(self.cursor, packed.end, "dim")?);
+                        extents.truncate(blob_core::MAX_AXES);
                     }
                 }
                 _ => protobuf::skip(self.cursor, tag, span.end)?,

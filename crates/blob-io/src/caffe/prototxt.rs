@@ -40,7 +40,7 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
             (Event::Open, [_, word], Some((fields, false, _))) if *word == "layer" => fields.begin_v0(),
             (Event::Open, [_, "input_param", "shape"], Some((fields, ..))) => fields.begin_shape(),
             (Event::Open, ["input_shape"], None) => inputs.begin_shape(),
-            (Event::Value("input", name), [], None) => inputs.names.push(name),
+            (Event::Value("input", name), [], None) => inputs.name(name.to_owned()),
             (Event::Value("input_dim", extent), [], None) => inputs.extent(4, &extent),
             (Event::Value("dim", extent), ["input_shape"], None) => inputs.extent(usize::MAX, &extent),
             (Event::Value(field, value), [_, of @ ..], Some((fields, ..))) => {

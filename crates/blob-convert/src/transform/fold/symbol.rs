@@ -138,7 +138,7 @@ impl Edit {
         }
         let live = live(&graph)?;
         let (mut places, mut nodes, mut outputs) = (HashMap::new(), Vec::new(), vec![0]);
-        let counts = graph.node_row_ptr.as_deref().map(counts);
+        let counts = graph.node_row_ptr.as_deref().map(counts).transpose()?;
         for (index, mut node) in graph.nodes.into_iter().enumerate().filter(|(index, _)| live[*index]) {
             node.inputs.iter_mut().for_each(|edge| edge[0] = places[&edge[0]]);
             node.control_deps.iter_mut().flatten().for_each(|dep| *dep = places[dep]);
@@ -199,8 +199,10 @@ fn live(graph: &Graph) -> Result<Vec<bool>, String> {
 }
 
 /// The number of outputs of each node.
-fn counts(row_ptr: &[u64]) -> Vec<u64> {
-    row_ptr.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect()
+fn counts(row_ptr: &[u64]) -> Result<Vec<u64>, String> {
+    let count = |pair: &[u64]| pair[1].checked_sub(pair[0]).filter(|count| *count <= u64::from(u32::MAX));
+    let counts: Option<Vec<u64>> = row_ptr.windows(2).map(count).collect();
+    counts.ok_or_else(|| "has numbers of outputs that do not rise".to_owned())
 }
 
 impl Node {
