@@ -51,8 +51,8 @@ pub(crate) struct Builder<V> {
 
 /// The extents of images; nothing follows from others.
 fn image(extents: &[u64]) -> Option<[u64; 4]> {
-    // An extent of 0 is one that the net leaves open.
-    extents.try_into().ok().filter(|extents: &[u64; 4]| !extents.contains(&0))
+    // An extent of 0 is one that the net leaves open, as it may the number of images.
+    extents.try_into().ok().filter(|extents: &[u64; 4]| !extents[1..].contains(&0))
 }
 
 impl<V: Hash + Eq> Builder<V> {
