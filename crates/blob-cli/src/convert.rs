@@ -47,17 +47,13 @@ pub(crate) fn run(
         return Err(Failure::new(message).help("write to a file, or leave --no-receipt out"));
     }
     check_stdout(&args.output, Content::Binary, args.dry_run, &context.global)?;
-    for read in [&*args.input, &*args.transforms.names].into_iter().chain(args.transforms.nets.paths()) {
+    for read in std::iter::once(&*args.transforms.names).chain(args.transforms.nets.paths()) {
         blob_convert::check_output(read, &args.output, if_exists(args.force))?;
     }
     let checkpoint = open(&args.input, &context.global)?;
-    blob_convert::check_shards(&checkpoint, &args.output)?;
     let base = match &args.into {
-        Some(path) => {
-            blob_convert::check_output(path, &args.output, if_exists(args.force))?;
-            // `--from` is the format of the input, not of the base.
-            Some(open(path, &Global { from: None, ..context.global.clone() })?)
-        }
+        // `--from` is the format of the input, not of the base.
+        Some(path) => Some(open(path, &Global { from: None, ..context.global.clone() })?),
         None => None,
     };
     let to = match &base {

@@ -25,9 +25,6 @@ use crate::select::{by_names, found};
 use crate::units;
 
 pub(crate) fn run(args: &Diff, context: &Context) -> Result<Status, Failure> {
-    if [&args.file, &args.other].iter().all(|path| path.as_os_str() == "-") {
-        return Err(Failure::new("standard input can be one of the two files, not both"));
-    }
     let selection = args.only.selection();
     let ours = open_some(&args.file, &selection, &context.global)?;
     // --from is about the first file; the format of the other one is detected. A tensor that is chosen may be missing

@@ -30,9 +30,8 @@ const PIECE: usize = 1 << 20;
 pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> {
     let format = format_of(args)?;
     check_stdout(&args.output, format.content(), args.dry_run, &context.global)?;
-    blob_convert::check_output(&args.file, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.file, &context.global)?;
-    blob_convert::check_shards(&checkpoint, &args.output)?;
+    blob_convert::check_source(&checkpoint, &args.output, if_exists(args.force))?;
     let selection = args.filter.of(&args.tensors);
     let places = select_some(&checkpoint, &selection)?;
     let outputs = outputs(args, format, &checkpoint, &selection, &places)?;

@@ -32,11 +32,10 @@ const MAX_LISTED: usize = 5;
 
 pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     let (begun, if_exists) = (Begun::now(args.dry_run), if_exists(args.force));
-    for read in std::iter::once(&*args.input).chain(args.nets.paths()) {
+    for read in args.nets.paths() {
         blob_convert::check_output(read, &args.output, if_exists)?;
     }
     let checkpoint = open(&args.input, &context.global)?;
-    blob_convert::check_shards(&checkpoint, &args.output)?;
     let to = format_of(&args.output, args.to)?;
     let Some(net) = net::of(&args.nets, &checkpoint)? else {
         let message = format!("{}: the types of its layers are not known", checkpoint.name());

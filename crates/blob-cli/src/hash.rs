@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::args::Hash;
 use crate::context::Context;
 use crate::failure::{Failure, Status};
+use crate::inputs::is_stdin;
 use crate::json::{Document, FILE, Field, Fields, Type, field, optional};
 use crate::open::{name, open_some};
 use crate::output::Out;
@@ -50,7 +51,7 @@ fn content(path: &Path, selection: &Selection, algorithm: Algorithm, context: &C
 
 fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, Error> {
     let name = name(path);
-    if path == Path::new("-") {
+    if is_stdin(path) {
         if context.global.member.is_some() {
             let message = "without --content the hash is that of the whole archive, not of --member".to_owned();
             return Err(Error::Request { file: name, message });

@@ -22,6 +22,7 @@ mod formats;
 mod hash;
 mod help;
 mod info;
+mod inputs;
 mod json;
 mod ls;
 mod man;
@@ -48,7 +49,6 @@ mod usage;
 mod verify;
 
 use std::cell::Cell;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use args::{Args, Command, Global};
@@ -109,7 +109,7 @@ fn refuse(misuse: Misuse) -> ExitCode {
 }
 
 fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
-    open::check_member(command, &context.global)?;
+    command.inputs().check(&context.global)?;
     match command {
         Command::Info(args) => info::run(args, context),
         Command::Ls(args) => ls::run(args, context),
@@ -133,49 +133,4 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Completions(args) => completions::run(args, context),
         Command::Man(args) => man::run(args, context),
     }
-}
-
-/// The files that a command reads.
-pub(crate) struct Inputs<'a> {
-    /// The file of a command that is about one.
-    pub(crate) file: Option<&'a Path>,
-    others: Vec<&'a Path>,
-}
-
-impl Inputs<'_> {
-    /// Whether one of them is standard input.
-    pub(crate) fn has_stdin(&self) -> bool {
-        self.file.iter().chain(&self.others).any(|path| *path == Path::new("-"))
-    }
-}
-
-impl Command {
-    pub(crate) fn inputs(&self) -> Inputs<'_> {
-        let (file, others) = match self {
-            Self::Info(args) => (None, paths(&args.files)),
-            Self::Ls(args) => (Some(&args.selection.file), Vec::new()),
-            Self::Show(args) => (Some(&args.selection.file), Vec::new()),
-            Self::Stats(args) => (Some(&args.selection.file), Vec::new()),
-            Self::Verify(args) => (None, paths(args.files.iter().chain(&args.against))),
-            Self::Diff(args) => (Some(&args.file), vec![&*args.other]),
-            Self::Hash(args) => (None, paths(&args.files)),
-            Self::Convert(args) => (Some(&args.input), paths(&args.into)),
-            Self::Fold(args) => (Some(&args.input), Vec::new()),
-            Self::Extract(args) => (Some(&args.file), Vec::new()),
-            Self::Merge(args) => (None, paths(&args.inputs)),
-            Self::Split(args) => (Some(&args.file), Vec::new()),
-            Self::Plot(args) => (Some(&args.file), Vec::new()),
-            Self::Report(args) => (Some(&args.file), paths(&args.other)),
-            Self::Transpose(args) => (Some(&args.file), Vec::new()),
-            Self::Rename(args) => (Some(&args.file), Vec::new()),
-            Self::Formats | Self::Devices(_) | Self::Schemas | Self::Completions(_) | Self::Man(_) => {
-                (None, Vec::new())
-            }
-        };
-        Inputs { file: file.map(PathBuf::as_path), others }
-    }
-}
-
-fn paths<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<&'a Path> {
-    paths.into_iter().map(PathBuf::as_path).collect()
 }

@@ -6,8 +6,9 @@ use std::path::Path;
 use blob_convert::Selection;
 use blob_io::{Checkpoint, Error, Limits, OpenOptions};
 
-use crate::args::{Command, Global, Salvage};
+use crate::args::{Global, Salvage};
 use crate::failure::{Failure, Status};
+use crate::inputs::{is_stdin, redirected_stdin};
 use crate::output::Terminal;
 use crate::select::select;
 use crate::units;
@@ -77,8 +78,11 @@ fn open_with(options: OpenOptions, path: &Path, global: &Global) -> Result<Check
     if let Some(format) = global.from {
         options = options.from(format);
     }
-    if path != Path::new("-") {
+    if !is_stdin(path) {
         return options.open(path);
+    }
+    if let Some(file) = redirected_stdin() {
+        options = options.redirected_from(file);
     }
     if let Some(member) = &global.member {
         options = options.member(member);
@@ -89,20 +93,9 @@ fn open_with(options: OpenOptions, path: &Path, global: &Global) -> Result<Check
     })
 }
 
-/// Refuses --member if no file is standard input.
-pub(crate) fn check_member(command: &Command, global: &Global) -> Result<(), Failure> {
-    match &global.member {
-        Some(member) if !command.inputs().has_stdin() => {
-            let failure = Failure::new(format!("--member {member}: no file is `-`, standard input"));
-            Err(failure.help("a file of an archive on disk is named by its path: model.tar.gz/net.params"))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// The name of a file argument in messages and JSON.
 pub(crate) fn name(path: &Path) -> String {
-    match path == Path::new("-") {
+    match is_stdin(path) {
         true => "standard input".to_owned(),
         false => path.display().to_string(),
     }

@@ -68,12 +68,9 @@ impl Kind {
 pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
     let begun = Begun::now(args.dry_run);
     let kind = kind(args)?;
-    if let Some(output) = &args.output {
-        blob_convert::check_output(&args.file, output, if_exists(args.force))?;
-    }
     let checkpoint = open(&args.file, &context.global)?;
     if let Some(output) = &args.output {
-        blob_convert::check_shards(&checkpoint, output)?;
+        blob_convert::check_source(&checkpoint, output, if_exists(args.force))?;
     }
     let entry = select_one(&checkpoint, &args.filter.of(args.tensor.as_slice()))?;
     let progress = Progress::begin(&context.terminal, 2 * entry.byte_len());

@@ -154,8 +154,7 @@ pub(crate) fn check(
     for file in files {
         file.check(to)?;
         for checkpoint in sources {
-            blob_convert::check_output(Path::new(checkpoint.file()), &file.path, if_exists)?;
-            blob_convert::check_shards(checkpoint, &file.path)?;
+            blob_convert::check_source(checkpoint, &file.path, if_exists)?;
         }
         if folder.is_none() && !file.is_stdout() {
             Output::check(&file.path, if_exists)?;

@@ -20,6 +20,7 @@ use crate::context::Context;
 use crate::diff::{distance, names, summary, word};
 use crate::failure::{Failure, Status};
 use crate::info::{file_warnings, kind_of};
+use crate::inputs::is_stdin;
 use crate::json::{Document, FILE, Field, Fields, Type, field, nullable};
 use crate::open::{open, open_some};
 use crate::output::Out;
@@ -42,15 +43,14 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     let begun = Begun::now(args.dry_run);
     check_stdout(&args.output, Content::Text, args.dry_run, &context.global)?;
     check_extension(&args.output)?;
-    for input in [Some(&args.file), args.other.as_ref()].into_iter().flatten() {
-        blob_convert::check_output(input, &args.output, if_exists(args.force))?;
-    }
     let selection = args.only.selection();
     let checkpoint = open_some(&args.file, &selection, &context.global)?;
-    blob_convert::check_shards(&checkpoint, &args.output)?;
     // --from is about the first file; the format of the other one is detected.
     let global = Global { from: None, ..context.global.clone() };
     let other = args.other.as_ref().map(|path| open(path, &global)).transpose()?;
+    for source in [Some(&checkpoint), other.as_ref()].into_iter().flatten() {
+        blob_convert::check_source(source, &args.output, if_exists(args.force))?;
+    }
     let chosen = other.as_ref().map(|other| found(other, &by_names(other, &selection)?)).transpose()?;
     let other = other.zip(chosen).map(|(other, chosen)| other.only(&chosen.places));
     let bytes = |file: &Checkpoint| file.entries().iter().map(Entry::byte_len).sum::<u64>();
@@ -98,7 +98,7 @@ fn check_extension(output: &Path) -> Result<(), Failure> {
 
 /// The BLAKE3 of a file, as `blob hash` prints it; `None` for a folder, a pipe or a member of an archive.
 fn file_digest(path: &Path, progress: &Progress) -> Result<Option<String>, Failure> {
-    let is_file = path.metadata().is_ok_and(|meta| meta.is_file());
+    let is_file = !is_stdin(path) && path.metadata().is_ok_and(|meta| meta.is_file());
     let Some(source) = File::open(path).ok().filter(|_| is_file).and_then(|file| FileSource::try_from(file).ok())
     else {
         return Ok(None);

@@ -49,6 +49,6 @@ pub use pass::Summary;
 pub use plan::{Plan, plan, plan_into};
 pub use planned::{LeftOut, Planned};
 pub use receipt::{Account, Changed, KEY as RECEIPT_KEY, Origin, Step};
-pub use source::{check_output, check_shards};
+pub use source::{check_output, check_source};
 pub use transform::{Dims, Selected, Selection};
 pub use watch::{Silent, Watch, Watched};

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::change::{Change, Effect};
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
+use crate::source::check_source;
 use crate::stored::FORMAT;
 use crate::words::and_more;
 
@@ -204,13 +205,13 @@ impl Shards {
 
     /// Checks that every file can be created, and removes what the check creates.
     pub(crate) fn check(&self, source: &Checkpoint, if_exists: IfExists) -> Result<(), Error> {
-        self.check_paths(source)?;
+        self.check_paths(source, if_exists)?;
         self.paths().try_for_each(|path| Output::check(path, if_exists))
     }
 
     /// Begins all files, the index last.
     pub(crate) fn begin(&self, source: &Checkpoint, if_exists: IfExists) -> Result<Vec<Output>, Error> {
-        self.check_paths(source)?;
+        self.check_paths(source, if_exists)?;
         let begun = self.paths().map(|path| Output::create_for(&self.index, path, if_exists));
         let mut outputs: Vec<Output> = begun.collect::<Result<_, Error>>()?;
         for (output, shard) in outputs.iter_mut().zip(&self.files) {
@@ -261,15 +262,9 @@ impl Shards {
     }
 
     /// Refuses to replace a file that is read, a link, a pipe or a device.
-    fn check_paths(&self, source: &Checkpoint) -> Result<(), Error> {
-        let file = Path::new(source.file());
-        let shards = source.shards().iter().map(|shard| file.with_file_name(shard));
-        let read: Vec<PathBuf> =
-            shards.chain([file.to_owned()]).filter_map(|path| fs::canonicalize(path).ok()).collect();
+    fn check_paths(&self, source: &Checkpoint, if_exists: IfExists) -> Result<(), Error> {
         for path in self.paths() {
-            if fs::canonicalize(path).is_ok_and(|path| read.contains(&path)) {
-                return Err(refused(path, "is read, and a source is never replaced by its copy".to_owned()));
-            }
+            check_source(source, path, if_exists)?;
             let Ok(found) = fs::symlink_metadata(path).map(|meta| meta.file_type()) else { continue };
             // It may point to another shard, or to any other file.
             if found.is_symlink() {

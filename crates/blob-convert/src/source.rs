@@ -11,15 +11,30 @@ use crate::goal::Target;
 
 /// Refuses a target that is one of these open files, or one of their shards.
 pub(crate) fn check(sources: &[&Checkpoint], target: &Target<'_>) -> Result<(), Error> {
-    let (path, if_exists) = match *target {
-        Target::File { path, if_exists } | Target::Folder { path, if_exists } => (path, if_exists),
-        Target::Stdout => return Ok(()),
-    };
-    for source in sources {
-        check_output(Path::new(source.file()), path, if_exists)?;
-        check_shards(source, path)?;
+    match *target {
+        Target::File { path, if_exists } | Target::Folder { path, if_exists } => {
+            sources.iter().try_for_each(|source| check_source(source, path, if_exists))
+        }
+        Target::Stdout => Ok(()),
     }
-    Ok(())
+}
+
+/// Refuses an output that is the open file or one of its shards, and as [`check_output`] the folder around it.
+///
+/// # Errors
+/// [`Error::Misfit`] or [`Error::Request`] for such an output.
+pub fn check_source(source: &Checkpoint, output: &Path, if_exists: IfExists) -> Result<(), Error> {
+    let Some(path) = source.path() else { return Ok(()) };
+    check_output(path, output, if_exists)?;
+    let is_read = |shard: &&String| is_same(&path.with_file_name(shard), output);
+    match source.shards().iter().find(is_read) {
+        None => Ok(()),
+        Some(shard) => {
+            let message = format!("this is {shard}, which is read, and a source is never replaced by its copy");
+            let file = output.display().to_string();
+            Err(Error::Misfit { file, message, remedy: Some(Remedy::OtherFolder) })
+        }
+    }
 }
 
 /// Refuses an output that is the input itself. If existing files are replaced, refuses also a folder that contains the
@@ -30,13 +45,11 @@ pub(crate) fn check(sources: &[&Checkpoint], target: &Target<'_>) -> Result<(), 
 pub fn check_output(input: &Path, output: &Path, if_exists: IfExists) -> Result<(), Error> {
     // A path that continues after a file names a member of that archive.
     let input = input.ancestors().find(|path| path.is_file()).unwrap_or(input);
-    // A pipe has nothing to lose, and opening it would wait for its writer.
-    let is_on_disk = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
     if !(is_on_disk(input) && is_on_disk(output)) {
         return Ok(());
     }
     let refused = |file: &Path, message: String| Err(Error::Request { file: file.display().to_string(), message });
-    if same_file::is_same_file(input, output).unwrap_or(false) {
+    if is_same(input, output) {
         let message = "this is what is read, and a source is never replaced by its copy".to_owned();
         let file = output.display().to_string();
         return Err(Error::Misfit { file, message, remedy: Some(Remedy::OtherName) });
@@ -55,19 +68,11 @@ pub fn check_output(input: &Path, output: &Path, if_exists: IfExists) -> Result<
     Ok(())
 }
 
-/// Refuses an output that is one of the shards that are read.
-///
-/// # Errors
-/// [`Error::Misfit`] for such an output.
-pub fn check_shards(checkpoint: &Checkpoint, output: &Path) -> Result<(), Error> {
-    let index = Path::new(checkpoint.name());
-    let is_read = |shard: &String| same_file::is_same_file(index.with_file_name(shard), output).unwrap_or(false);
-    match checkpoint.shards().iter().find(|shard| is_read(shard)) {
-        None => Ok(()),
-        Some(shard) => {
-            let message = format!("this is {shard}, which is read, and a source is never replaced by its copy");
-            let file = output.display().to_string();
-            Err(Error::Misfit { file, message, remedy: Some(Remedy::OtherFolder) })
-        }
-    }
+fn is_same(one: &Path, other: &Path) -> bool {
+    is_on_disk(one) && is_on_disk(other) && same_file::is_same_file(one, other).unwrap_or(false)
+}
+
+/// Whether there is a file or folder. A pipe has nothing to lose, and opening it would wait for its writer.
+fn is_on_disk(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir())
 }

@@ -14,7 +14,7 @@ mod stored;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use blob_core::AnyBlob;
 
@@ -55,6 +55,8 @@ pub struct Checkpoint {
     input: Input,
     /// The file that `input` was unpacked from, or is a member of.
     packed: Option<Packed>,
+    /// The file on the disk that is read, if there is one.
+    path: Option<PathBuf>,
     home: Home,
     shards: Vec<String>,
     /// Set for a file that ends too early and was opened nevertheless: why reading stopped, and in which layer or
@@ -178,21 +180,6 @@ impl Checkpoint {
         let broken = self.broken.as_deref()?;
         let intact = self.entries.iter().filter(|e| e.fault().is_none()).count();
         Some(Error::of_fault(&self.name, broken.clone(), Some(intact)))
-    }
-
-    /// Checks by its length and modification time that the file has not changed since it was opened.
-    ///
-    /// # Errors
-    /// [`Error::Request`] if it has changed; [`Error::Io`] if its metadata cannot be read.
-    pub fn unchanged(&self) -> Result<(), Error> {
-        match self.stored().is_unchanged() {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                let message = "was changed while it was read".to_owned();
-                Err(Error::Request { file: self.name.clone(), message })
-            }
-            Err(source) => Err(Error::Io { file: self.name.clone(), action: "look at".to_owned(), source }),
-        }
     }
 
     /// What the file says about itself, as (key, value): a net's name, a solver's iteration.

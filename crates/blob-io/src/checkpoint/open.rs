@@ -2,15 +2,16 @@
 //! unpacked, and the only tensor file of an archive is used.
 
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::packed::split_at_file;
 use super::{Checkpoint, Home, Lookup, Packed};
 use crate::archive::{Archive, Member};
 use crate::error::{Error, Fault, Reason};
 use crate::folder;
 use crate::format::Format;
 use crate::limits::Limits;
-use crate::names::{NameTable, name_from_bytes};
+use crate::names::NameTable;
 use crate::receipt::{self, RECEIPT};
 use crate::shards;
 use crate::sniff;
@@ -29,6 +30,7 @@ pub struct OpenOptions {
     limits: Limits,
     salvage: bool,
     member: Option<String>,
+    redirected_from: Option<PathBuf>,
 }
 
 impl OpenOptions {
@@ -68,6 +70,13 @@ impl OpenOptions {
         self
     }
 
+    /// Says which file a stream is redirected from: [`Checkpoint::path`] then has it, and no output replaces it.
+    #[must_use]
+    pub fn redirected_from(mut self, path: impl Into<PathBuf>) -> Self {
+        self.redirected_from = Some(path.into());
+        self
+    }
+
     /// Opens a file, or a folder of npy files that a conversion wrote: its receipt says which tensor lies in which. A
     /// pipe or another file that cannot seek is a stream. A path that continues after an archive names its member:
     /// `model.tar.gz/net-0000.params`. An index of safetensors shards (`model.safetensors.index.json`), or a folder
@@ -77,6 +86,12 @@ impl OpenOptions {
     /// As [`Checkpoint::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Checkpoint, Error> {
         let path = path.as_ref();
+        let mut opened = self.open_path(path)?;
+        opened.path.get_or_insert_with(|| path.to_owned());
+        Ok(opened)
+    }
+
+    fn open_path(&self, path: &Path) -> Result<Checkpoint, Error> {
         let name = path.display().to_string();
         let refuse = |source| Error::Io { file: name.clone(), action: "open".to_owned(), source };
         if path.is_dir() {
@@ -166,7 +181,8 @@ impl OpenOptions {
         let mut spool = self.spool(&name, &name);
         spool.read(&mut stream)?;
         let source = spool.finish()?;
-        self.open_source(name, source)
+        let opened = self.open_source(name, source)?;
+        Ok(Checkpoint { path: self.redirected_from.clone(), ..opened })
     }
 
     /// Opens a source; `name` is its name in errors, and its extension is a hint of the format. A gzip file is unpacked
@@ -328,6 +344,7 @@ impl OpenOptions {
             limits: self.limits.clone(),
             input,
             packed,
+            path: None,
             home: Home::Nowhere,
             shards: Vec::new(),
             broken: None,
@@ -372,14 +389,6 @@ fn some(names: &[String]) -> String {
 struct Unpacked {
     input: Input,
     is_gzip: bool,
-}
-
-/// The file or pipe among a path's parents, and the rest of the path: an archive and the name of a member.
-fn split_at_file(path: &Path) -> Option<(&Path, String)> {
-    let (file, meta) = path.ancestors().skip(1).find_map(|file| Some((file, file.metadata().ok()?)))?;
-    let rest = path.strip_prefix(file).ok().filter(|_| !meta.is_dir())?;
-    let parts: Vec<_> = rest.iter().map(|part| name_from_bytes(part.as_encoded_bytes())).collect();
-    Some((file, parts.join("/")))
 }
 
 /// Whether the arrays before this fault are valid: these formats store them one after the other, each complete. (An npz

@@ -1,7 +1,11 @@
 //! A checkpoint's two sources: the bytes that are read and those of the stored file. They differ for gzip files and
 //! archives.
 
+use std::path::Path;
+
 use super::Checkpoint;
+use crate::error::Error;
+use crate::names::name_from_bytes;
 use crate::wire::source::{Input, Source};
 
 /// A gzip file or an archive that the bytes were taken from.
@@ -26,6 +30,28 @@ impl Checkpoint {
     pub fn file(&self) -> &str {
         let member = self.member().map_or(0, |member| "/".len() + member.len());
         &self.name[..self.name.len() - member]
+    }
+
+    /// What is read on the disk: a file, an archive, a folder, an index of shards; of a stream the file that it is
+    /// redirected from. `None` for any other stream, and for bytes or a source of the caller's.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Checks by its length and modification time that the file has not changed since it was opened.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if it has changed; [`Error::Io`] if its metadata cannot be read.
+    pub fn unchanged(&self) -> Result<(), Error> {
+        match self.stored().is_unchanged() {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let message = "was changed while it was read".to_owned();
+                Err(Error::Request { file: self.name.clone(), message })
+            }
+            Err(source) => Err(Error::Io { file: self.name.clone(), action: "look at".to_owned(), source }),
+        }
     }
 
     /// The name of the archive's member that was opened, where the file is an archive.
@@ -78,4 +104,12 @@ impl Checkpoint {
     pub fn is_gzip(&self) -> bool {
         self.packed.as_ref().is_some_and(|packed| packed.is_gzip)
     }
+}
+
+/// The file or pipe among a path's parents, and the rest of the path: an archive and the name of a member.
+pub(super) fn split_at_file(path: &Path) -> Option<(&Path, String)> {
+    let (file, meta) = path.ancestors().skip(1).find_map(|file| Some((file, file.metadata().ok()?)))?;
+    let rest = path.strip_prefix(file).ok().filter(|_| !meta.is_dir())?;
+    let parts: Vec<_> = rest.iter().map(|part| name_from_bytes(part.as_encoded_bytes())).collect();
+    Some((file, parts.join("/")))
 }
