@@ -6,8 +6,11 @@ use blob_convert::transform::{BatchNorm, Bound, Layout, Names, Topology, TorchLa
 use blob_convert::{Options, Target, plan};
 use blob_io::Format;
 use blob_io::caffe::prototxt;
+use serde_json::Value;
 
 use crate::folds::{SAFETENSORS, file, net, run, value};
+use crate::support::receipt::{receipt, with_receipt};
+use crate::support::{Folder, blob, data, open};
 
 #[test]
 fn a_clash_of_names_lists_all_of_them() {
@@ -21,6 +24,38 @@ fn a_clash_of_names_lists_all_of_them() {
             .ends_with(r#"does not allow names: "a", "b" would all be called "x"; "c", "d" would all be called "y""#),
         "{refused}"
     );
+}
+
+/// A receipt in which the map of names gave way to other lists leads nowhere, which is said.
+#[test]
+fn names_that_the_receipt_had_no_room_for_do_not_come_back_in_silence() {
+    let folder = Folder::new();
+    for (golden, out) in [("mxnet/forward/block-0000.params", "params"), ("caffe/net/v1.caffemodel", "caffemodel")] {
+        let (torch, back) = (folder.file("torch.safetensors"), folder.file(&format!("back.{out}")));
+        blob(&["convert", data(golden).to_str().unwrap(), "--names", "torch", "-o", &torch, "--force"]).ok();
+        let bytes = std::fs::read(&torch).unwrap();
+        let mut cut = receipt(&open("torch.safetensors", &bytes).unwrap());
+        let steps = cut["transforms"].as_array_mut().unwrap();
+        steps.iter_mut().for_each(|step| step["settings"] = Value::Null);
+        let without_settings = cut.clone();
+        cut["transforms"] = Value::Null;
+        for receipt in [without_settings, cut] {
+            folder.with("cut.safetensors", with_receipt(&bytes, &receipt, "", None));
+            // The second conversion hands on what the first receipt says.
+            let (cut, more) = (folder.file("cut.safetensors"), folder.file("more.npz"));
+            blob(&["convert", &cut, "--dtype", "f64", "-o", &more, "--force"]).ok();
+            for file in [&cut, &more] {
+                let ran = blob(&["convert", file, "-o", &back, "--force"]);
+                if out == "params" {
+                    ran.ok()
+                        .stderr_has("warning: the names that an earlier conversion gave stay: its receipt had no room");
+                    blob(&["convert", file, "-o", &back, "--strict", "--force"]).refused("would not come out as it is");
+                } else {
+                    ran.refused("its receipt does not say what they were before");
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -126,6 +126,7 @@ fn every_session_is_played() {
         "fold",
         "folders",
         "into",
+        "names",
         "piped",
         "reading",
         "regroup",
@@ -137,6 +138,11 @@ fn every_session_is_played() {
         "writing",
     ];
     assert_eq!(names, played.map(|name| format!("{name}.txt")));
+}
+
+#[test]
+fn names() {
+    play("names", |_| ());
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(crate) fn run(
         return Err(Failure::new(message).help("write to a file, or leave --no-receipt out"));
     }
     check_stdout(&args.output, Content::Binary, args.dry_run, &context.global)?;
-    for read in std::iter::once(&*args.transforms.names).chain(args.transforms.nets.paths()) {
+    for read in args.transforms.names.as_deref().into_iter().chain(args.transforms.nets.paths()) {
         blob_convert::check_output(read, &args.output, if_exists(args.force))?;
     }
     let checkpoint = open(&args.input, &context.global)?;

@@ -263,6 +263,7 @@ pub(crate) fn help(e: &Error) -> Option<&'static str> {
             Remedy::OtherName => Some("write to another name beside it, then move that over it"),
             Remedy::OtherFolder => Some("name a file in another folder"),
             Remedy::Names => Some("`blob rename --map FILE` gives other names, by lines `OLD NEW`"),
+            Remedy::KeepNames => Some("--names raw keeps the names that it has; `blob rename --map FILE` gives others"),
             Remedy::Dtype => Some("--dtype f32 rounds floats to f32, and likewise the others"),
             Remedy::SkipUnsupported => Some("--skip-unsupported leaves these arrays out"),
             _ => None,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use blob_convert::regroup::{Gathered, Gatherer, name_beside};
 use blob_convert::{Selection, Watch};
+use blob_io::mxnet::split_prefix;
 use blob_io::{Checkpoint, Entry, Format, Kind};
 use serde_json::json;
 
@@ -109,8 +110,8 @@ fn union<'a>(
 
 /// A name behind that of its file; `arg:` and `aux:`, by which MXNet sorts them, stay in front.
 fn prefixed(name: &str, stem: &str) -> String {
-    let kind = ["arg:", "aux:"].into_iter().find(|kind| name.starts_with(kind)).unwrap_or_default();
-    format!("{kind}{stem}/{}", &name[kind.len()..])
+    let (prefix, name) = split_prefix(name);
+    format!("{prefix}{stem}/{name}")
 }
 
 /// The tensors of a file, with the chosen ones concatenated into one. If all of these have diffs, the diffs are

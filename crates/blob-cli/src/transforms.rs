@@ -24,7 +24,8 @@ pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) ->
     // A pattern without a match gets its help here.
     select(checkpoint, &selection)?;
     options = add(options, Some(selection));
-    let is_torch = args.names == Path::new("torch");
+    let names = args.names.as_deref();
+    let is_torch = names == Some(Path::new("torch"));
     let needs_net = is_torch || args.bn.is_some() || args.fix_gamma.is_some() || args.eps.is_some();
     let net = match needs_net || args.layout.is_some() {
         true => net::of(&args.nets, checkpoint)?,
@@ -66,9 +67,10 @@ pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) ->
     if is_torch {
         let names = Names::torch(bound.as_ref(), checkpoint);
         options = options.transform(args.eps.into_iter().fold(names, Names::after_eps));
-    } else if args.names != Path::new("raw") {
-        options = options.transform(names_of(&args.names, checkpoint)?);
+    } else if let Some(path) = names.filter(|names| *names != Path::new("raw")) {
+        options = options.transform(names_of(path, checkpoint)?);
     }
+    options.names_stay = names == Some(Path::new("raw"));
     options.strict = args.strict;
     Ok(options)
 }

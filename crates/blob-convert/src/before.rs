@@ -1,13 +1,20 @@
-//! The way back to the tensors that a file had before the conversion which its receipt describes: their names, and the
-//! factors of BatchNorms. Relies on the receipt's steps; `done` reads them.
+//! The way back to the tensors that a file had before the conversions which its receipt tells of: their names, and the
+//! factors of BatchNorms.
+//!
+//! Each step says by [`Undone`] what its way back needs. Where the way ends, because a receipt had no room for a step,
+//! that is said.
+
+mod walk;
 
 use std::sync::Arc;
 
 use blob_io::caffe::Message;
 use blob_io::{Checkpoint, Error, Format, Remedy};
 
-use crate::receipt::{Origin, Step, receipt_text};
-use crate::transform::{BatchNorm, Factors, Names, Norm, TorchLayout, Transform};
+use crate::change::{Change, Effect};
+use crate::receipt::{lineage_of, receipt_text};
+use crate::transform::{Factors, Names, Norm, Transform};
+use walk::Walk;
 
 /// The names that an output needs.
 #[derive(Clone, Copy, Debug)]
@@ -22,84 +29,115 @@ pub(crate) enum Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Whether the tensors have other names, and got them by `names`, from which `back` leads.
-    fn lacks(self, checkpoint: &Checkpoint, names: &Names, back: Option<&Names>) -> bool {
+    /// How many tensors the output takes under the names at a point of the way.
+    fn fitting(self, walk: &Walk<'_>) -> usize {
         match self {
-            Self::Any => false,
-            Self::Layers => Message::named(Format::CaffeModel, checkpoint.names(), &[]).is_err(),
-            Self::Mxnet => names.is_torch() && source_format(checkpoint).is_some_and(Format::is_mxnet),
-            Self::Of(base) => {
-                let is_there = |name: &&str| base.entry(name).is_some();
-                let before = checkpoint.names().map(|name| back.map_or(name, |back| back.of(name)));
-                checkpoint.names().filter(is_there).count() < before.filter(is_there).count()
-            }
+            Self::Any => walk.names().count(),
+            Self::Layers => match Message::named(Format::CaffeModel, walk.names(), &[]) {
+                Ok(_) => walk.names().count(),
+                Err(_) => 0,
+            },
+            Self::Mxnet if walk.has_torchs_names() => 0,
+            Self::Mxnet => walk.names().count(),
+            Self::Of(base) => walk.names().filter(|name| base.entry(name).is_some()).count(),
+        }
+    }
+
+    fn has_factor(self, norm: &Norm) -> bool {
+        match self {
+            Self::Any | Self::Mxnet => false,
+            Self::Layers => true,
+            Self::Of(base) => base.entry(norm.factor()).is_some(),
         }
     }
 }
 
-/// The format of the file that the receipt names.
-fn source_format(checkpoint: &Checkpoint) -> Option<Format> {
-    let origin = Origin::of_receipt(receipt_text(checkpoint)?)?;
-    Format::ALL.iter().copied().find(|format| format.name() == origin.format)
+/// What leads back, and what a user should know of it.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    pub(crate) steps: Vec<Arc<dyn Transform>>,
+    pub(crate) changes: Vec<Change>,
 }
 
-/// What gives Caffe's BatchNorms a factor again that the receipt says was divided out, also where names stay.
-pub(crate) fn factors(steps: &[Step], wanted: Wanted<'_>) -> Vec<Arc<dyn Transform>> {
-    let is_wanted = |norm: &Norm| match wanted {
-        Wanted::Any | Wanted::Mxnet => false,
-        Wanted::Layers => true,
-        Wanted::Of(base) => base.entry(norm.factor()).is_some(),
-    };
-    let divided = steps.iter().filter(|step| step.name == "bn").filter_map(|step| BatchNorm::read(&step.settings));
-    let norms: Vec<Norm> = divided.flat_map(BatchNorm::without_factors).filter(is_wanted).collect();
-    let step = (!norms.is_empty()).then(|| Arc::new(Factors::new(norms)) as Arc<dyn Transform>);
-    step.into_iter().collect()
+/// How the tensors of a conversion are called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Called<'a> {
+    /// As the output needs them.
+    AsNeeded,
+    /// As they are in the source.
+    AsTheyAre,
+    /// As a step of the conversion says, if it is one of ours.
+    By(Option<&'a Names>),
 }
 
-/// The steps that lead back; none where the output needs no other names, or the receipt has none.
+/// What leads back to the names that the output needs, and gives BatchNorms their factors again. Nothing where the
+/// names do already, or the receipt tells of none that do better.
 ///
 /// # Errors
-/// The conversion changed more than names, shapes and dtypes, so that the tensors of before would not come back.
-pub(crate) fn before(
-    checkpoint: &Checkpoint,
-    steps: &[Step],
-    wanted: Wanted<'_>,
-) -> Result<Vec<Arc<dyn Transform>>, Error> {
-    let (named, others): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.name == Names::NAME);
-    let names = match named[..] {
-        [named] => Names::read(&named.settings),
-        _ => None,
+/// A conversion changed more than names, shapes and dtypes, so that the tensors of before would not come back; the
+/// receipt does not say what the names were.
+pub(crate) fn before(checkpoint: &Checkpoint, wanted: Wanted<'_>, called: Called<'_>) -> Result<Before, Error> {
+    let lineage = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
+    if matches!(wanted, Wanted::Any) || lineage.is_empty() {
+        return Ok(Before::default());
+    }
+    let mut walk = Walk::new(checkpoint, &lineage);
+    let (all, mut most, mut found) = (walk.names().count(), wanted.fitting(&walk), None);
+    while most < all && matches!(called, Called::AsNeeded) && walk.step_back() {
+        let fitting = wanted.fitting(&walk);
+        if fitting > most {
+            (most, found) = (fitting, Some(walk.stand()));
+        }
+    }
+    if let Some(unknown) = walk.unknown().filter(|_| most < all) {
+        return unnamed(checkpoint, wanted, unknown);
+    }
+    let mut before = Before::default();
+    if matches!((wanted, called), (Wanted::Mxnet, Called::AsNeeded)) && found.is_none() && walk.had_torchs_names() {
+        let why = "the tensors were renamed since they got PyTorch's, and the way back would undo that";
+        before.changes.push(Change::unasked(Effect::NamesStay { why }));
+    }
+    while walk.step_back() {}
+    if let Some(stand) = &found {
+        let file = || checkpoint.name().to_owned();
+        if let Some(message) = stand.in_the_way() {
+            let remedy = Some(if matches!(wanted, Wanted::Mxnet) { Remedy::KeepNames } else { Remedy::Names });
+            return Err(Error::Misfit { file: file(), message, remedy });
+        }
+        before.steps.push(Arc::new(stand.names(checkpoint)));
+    }
+    let name = |tensor: usize| match (&found, called) {
+        (Some(stand), _) => stand.name(tensor),
+        (None, Called::By(Some(names))) => names.of(checkpoint.entries()[tensor].name()),
+        (None, _) => checkpoint.entries()[tensor].name(),
     };
-    let before = names.as_ref().and_then(|names| names.back(checkpoint.names()));
-    if !names.is_some_and(|names| wanted.lacks(checkpoint, &names, before.as_ref())) {
-        return Ok(factors(steps, wanted));
+    let norms = walk.lacking(name).into_iter().filter(|norm| wanted.has_factor(norm));
+    let norms: Vec<Norm> = norms.collect();
+    if !norms.is_empty() {
+        before.steps.push(Arc::new(Factors::new(norms)));
     }
-    let (mut back, mut in_the_way): (Vec<Arc<dyn Transform>>, Vec<&str>) = Default::default();
-    match before {
-        Some(names) => back.push(Arc::new(names)),
-        None => in_the_way.push(Names::NAME),
+    let stay = || Effect::Notice("the names that PyTorch has stay, as is asked for".to_owned());
+    if most < all && matches!((wanted, called), (Wanted::Mxnet, Called::AsTheyAre)) {
+        before.changes.push(Change::unasked(stay()));
     }
-    for step in others {
-        match &*step.name {
-            // MXNet takes such a gamma as 1, whatever it is.
-            "select" | "strip-diff" | "squeeze-legacy" | "fix-gamma" | "dtype" => {}
-            "torch-layout" if TorchLayout::read(&step.settings).is_some_and(|layout| layout.is_in_order()) => {}
-            "bn" => match BatchNorm::read(&step.settings) {
-                Some(divided) => back.push(Arc::new(Factors::new(divided.without_factors()))),
-                None => in_the_way.push(&step.name),
-            },
-            other => in_the_way.push(other),
+    if walk.has_lost_factors() && !matches!(wanted, Wanted::Mxnet) {
+        let words = "means and variances were divided by factors, and the receipt does not say which: no factor of 1 \
+                     is written for them";
+        before.changes.push(Change::unasked(Effect::Dropped(words.into())));
+    }
+    Ok(before)
+}
+
+/// What becomes of names that the output does not take, where the receipt does not say what they were before.
+fn unnamed(checkpoint: &Checkpoint, wanted: Wanted<'_>, step: &str) -> Result<Before, Error> {
+    let message = format!(
+        "has names that a conversion gave, and its receipt does not say what they were before: it had no room for {step}"
+    );
+    match wanted {
+        Wanted::Mxnet => {
+            let why = "its receipt had no room for what the tensors were called before";
+            Ok(Before { changes: vec![Change::unasked(Effect::NamesStay { why })], ..Before::default() })
         }
-    }
-    match in_the_way.is_empty() {
-        true => Ok(back),
-        false => {
-            let message = format!(
-                "has names that a conversion gave, and the names of before do not come back by themselves, since its \
-                 receipt says that {} changed more than names",
-                in_the_way.join(", ")
-            );
-            Err(Error::Misfit { file: checkpoint.name().to_owned(), message, remedy: Some(Remedy::Names) })
-        }
+        _ => Err(Error::Misfit { file: checkpoint.name().to_owned(), message, remedy: Some(Remedy::Names) }),
     }
 }

@@ -89,6 +89,11 @@ pub enum Effect {
         /// That format.
         format: Format,
     },
+    /// The names that an earlier conversion gave stay, although the format's own program knows others.
+    NamesStay {
+        /// Why, in words.
+        why: &'static str,
+    },
     /// The tensor has its name in another spelling, since a file system or an archive cannot hold it as it is. This
     /// crate reads the name back.
     NameEncoded {
@@ -197,6 +202,7 @@ impl Effect {
             Self::Padded { .. } => ("padded", Change),
             Self::DtypeLost { .. } => ("dtype-lost", Loss),
             Self::NameLost { .. } => ("name-lost", Loss),
+            Self::NamesStay { .. } => ("names-stay", Loss),
             Self::NameEncoded { .. } => ("name-encoded", Change),
             Self::NewDtype { .. } => ("new-dtype", Change),
             Self::TakenOtherwise { .. } => ("taken-otherwise", Change),
@@ -268,6 +274,7 @@ impl fmt::Display for Change {
             Effect::Padded { from, to } => write!(f, "stored with {to} axes, with ones after its {from}"),
             Effect::DtypeLost { .. } => f.write_str("stored without its dtype, having no values"),
             Effect::NameLost { .. } => f.write_str("stored without its name"),
+            Effect::NamesStay { why } => write!(f, "the names that an earlier conversion gave stay: {why}"),
             Effect::NameEncoded { stored } => write!(f, "stored as {stored:?}"),
             Effect::NewDtype { dtype, since } => write!(f, "{dtype} is known to {since} and later alone"),
             Effect::LeftOut { reason } => write!(f, "left out: {reason}"),

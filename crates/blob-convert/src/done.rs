@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use blob_io::{Checkpoint, Error};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::before::{Wanted, before, factors};
+use crate::before::{Called, Wanted, before};
+use crate::change::Change;
 use crate::options::{Options, refuse};
-use crate::receipt::{MAX_STEPS, Step, history_of, parse, receipt_text};
-use crate::transform::{Followed, Names, Transform, known};
+use crate::receipt::{MAX_STEPS, Step, history_of, parse, present, receipt_text};
+use crate::transform::{Followed, Names, Transform, Undone, known};
 
 /// What a receipt says of transforms.
 #[derive(Deserialize)]
@@ -18,11 +19,6 @@ struct Transformed {
     /// Absent, or `null` where there was no room for it.
     #[serde(default, deserialize_with = "present")]
     transforms: Option<Value>,
-}
-
-/// Reads `null` as `Some(Value::Null)`; by default serde would make it `None`.
-fn present<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(text).map(Some)
 }
 
 /// The transforms of a file's receipt, none where it has none; or why they cannot be read.
@@ -38,8 +34,13 @@ pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> 
 }
 
 /// The options without the transforms that change nothing, and with the source's names of before where the output
-/// needs them. Refuses a transform that was already done, and must not be done twice.
-pub(crate) fn to_do(checkpoint: &Checkpoint, options: &Options, wanted: Wanted<'_>) -> Result<Options, Error> {
+/// needs them; and what a user should know of that. Refuses a transform that was already done, and must not be done
+/// twice.
+pub(crate) fn to_do(
+    checkpoint: &Checkpoint,
+    options: &Options,
+    wanted: Wanted<'_>,
+) -> Result<(Options, Vec<Change>), Error> {
     let mut options = options.clone();
     refuse_again(checkpoint, &options.transforms)?;
     // What is stored in PyTorch's order stays, unless a net says that it is not.
@@ -48,14 +49,18 @@ pub(crate) fn to_do(checkpoint: &Checkpoint, options: &Options, wanted: Wanted<'
         options.transforms.retain(|step| !step.keeps_order());
     }
     options.transforms.retain(|step| !step.is_idle());
-    let steps = steps(checkpoint).unwrap_or_default();
     // Names that the user gives are for the tensors as they are called now.
-    let (at, back) = match options.transforms.iter().position(|step| step.name() == Names::NAME) {
-        Some(at) => (at + 1, factors(&steps, wanted)),
-        None => (0, before(checkpoint, &steps, wanted)?),
+    let named = options.transforms.iter().position(|step| step.name() == Names::NAME);
+    let called = match named.map(|at| options.transforms[at].undone()) {
+        Some(Undone::Renamed(names)) => Called::By(Some(names)),
+        Some(_) => Called::By(None),
+        None if options.names_stay => Called::AsTheyAre,
+        None => Called::AsNeeded,
     };
-    options.transforms.splice(at..at, back);
-    Ok(options)
+    let before = before(checkpoint, wanted, called)?;
+    let at = named.map_or(0, |at| at + 1);
+    options.transforms.splice(at..at, before.steps);
+    Ok((options, before.changes))
 }
 
 /// Refuses what the source's receipt lists as done, where a second time would scramble the values.

@@ -1,5 +1,7 @@
 //! The layer that a tensor belongs to by its name.
 
+use blob_io::mxnet::split_prefix;
+
 /// The last parts of MXNet's names.
 const PARAMETERS: [&str; 9] =
     ["weight", "bias", "gamma", "beta", "alpha", "moving_mean", "moving_var", "running_mean", "running_var"];
@@ -10,7 +12,7 @@ pub(crate) fn layer(name: &str) -> &str {
     if let Some((layer, _)) = name.rsplit_once('/').or_else(|| name.rsplit_once('.')) {
         return layer;
     }
-    let name = name.strip_prefix("arg:").or_else(|| name.strip_prefix("aux:")).unwrap_or(name);
+    let (_, name) = split_prefix(name);
     let without = |word: &&str| name.strip_suffix(*word)?.strip_suffix('_').filter(|layer| !layer.is_empty());
     PARAMETERS.iter().find_map(without).unwrap_or(name)
 }

@@ -37,6 +37,9 @@ pub struct Options {
     /// Refuses to lose anything that nobody asked to leave out: each [loss](crate::change::Change::is_loss) is an
     /// error, and nothing is written.
     pub strict: bool,
+    /// Keeps the names that the source has. Otherwise an output of Caffe or MXNet, and a file that the tensors go into,
+    /// get the names of before a conversion, where they need them and the source's receipt has them.
+    pub names_stay: bool,
     pub(crate) net: Choice,
     /// The net that was followed, once that is decided.
     pub(crate) followed: Option<NetOrigin>,
@@ -60,6 +63,7 @@ impl Options {
             anew: false,
             shard_size: None,
             strict: false,
+            names_stay: false,
             net: Choice::Found,
             followed: None,
             skip_unsupported: false,

@@ -188,14 +188,14 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     } else {
         Wanted::Any
     };
-    let mut options = to_do(checkpoint, options, wanted)?;
+    let (mut options, said) = to_do(checkpoint, options, wanted)?;
     let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
     options.anew |= is_hdf5 && h5::is_of_other_form(checkpoint, target.file().map(|(path, _)| path));
     let options = &options;
     let chosen = chosen(checkpoint, options, is_folder)?;
     let (base, changes) = Base::of(checkpoint, options, &chosen.tensors, is_folder);
     let mut plan = planned_for(checkpoint, base, chosen, options, target)?;
-    plan.of_file.splice(0..0, changes);
+    plan.of_file.splice(0..0, said.into_iter().chain(changes));
     plan.lossless()
 }
 
@@ -225,9 +225,12 @@ pub fn plan_into<'a>(
         }
     }
     source::check(&[checkpoint, base], target)?;
-    let options = Options { to: base.format(), ..to_do(checkpoint, options, Wanted::Of(base))? };
+    let (options, said) = to_do(checkpoint, options, Wanted::Of(base))?;
+    let options = Options { to: base.format(), ..options };
     let chosen = chosen(checkpoint, &options, false)?;
-    planned_for(checkpoint, Base::File(base), chosen, &options, target)?.lossless()
+    let mut plan = planned_for(checkpoint, Base::File(base), chosen, &options, target)?;
+    plan.of_file.splice(0..0, said);
+    plan.lossless()
 }
 
 fn planned_for<'a>(

@@ -20,7 +20,7 @@ use crate::transform::Transform;
 pub use account::{Account, Changed};
 use contents::Contents;
 pub(crate) use contents::combined_digest;
-pub(crate) use lineage::{MAX_STEPS, history_of, parse, reduce_list};
+pub(crate) use lineage::{MAX_STEPS, UNKNOWN, history_of, lineage_of, parse, present, reduce_list};
 pub use lineage::{Origin, Step};
 
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` appended, as the name of a member of an

@@ -111,6 +111,14 @@ impl Place {
         if is_sparse && !options.dense && !self.to.holds().sparse {
             effects.push(Effect::Notice("sparse arrays are written in their parts; --dense expands them".to_owned()));
         }
+        let is_whole = |name: &str| source.entry(&format!("{name}#indices")).is_some();
+        let parts =
+            source.names().filter_map(|name| name.strip_suffix("#values")).filter(|name| is_whole(name)).count();
+        if self.to.is_mxnet() && !source.format().is_mxnet() && parts > 0 {
+            let words =
+                format!("sparse arrays stay in their parts, which MXNet takes for arrays of their own: {parts}");
+            effects.push(Effect::Remark(words));
+        }
         effects.into_iter().map(Change::unasked).collect()
     }
 

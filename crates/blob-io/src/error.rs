@@ -139,6 +139,8 @@ pub enum Remedy {
     NoDiffs,
     /// Other names: `<layer>/<index>`, or those of the file that the tensors go into.
     Names,
+    /// The names that the tensors have, which the format holds, or others.
+    KeepNames,
     /// The dtype of the file that the tensors go into.
     Dtype,
     /// A new file, since arrays cannot be put into this one.

@@ -102,7 +102,7 @@ impl Convert {
             no_receipt: false,
             sha256: false,
             params_version: None,
-            transforms: Transforms { names: PathBuf::from("raw"), ..Transforms::default() },
+            transforms: Transforms::default(),
         }
     }
 }
@@ -152,9 +152,10 @@ pub(crate) struct Transforms {
     /// Rename: `raw` not, `torch` to PyTorch's names, a file by lines `OLD NEW`
     ///
     /// `torch` implies --squeeze-legacy, --bn fold-factor and --fix-gamma auto. In a file `*` in OLD matches any text,
-    /// and `$1` in NEW is the text that the first `*` matched.
-    #[arg(long, value_name = "NAMES", default_value = "raw", hide_default_value = true)]
-    pub(crate) names: PathBuf,
+    /// and `$1` in NEW is the text that the first `*` matched. Without the option, files of Caffe and MXNet, and
+    /// --into, get the names from before `torch` again, which the receipt has; `raw` keeps torch's.
+    #[arg(long, value_name = "NAMES")]
+    pub(crate) names: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) nets: NetFiles,
     /// Fail if anything would be lost that no option names; otherwise warn

@@ -182,9 +182,11 @@ impl fmt::Display for Group {
             Effect::MetadataDropped { format, keys } => {
                 write!(f, "metadata left out, for which {} has no place: {}", format.name(), listed(keys))
             }
-            Effect::Unlisted(_) | Effect::Dropped(_) | Effect::WayBack { .. } | Effect::Followed { .. } => {
-                self.change.fmt(f)
-            }
+            Effect::NamesStay { .. }
+            | Effect::Unlisted(_)
+            | Effect::Dropped(_)
+            | Effect::WayBack { .. }
+            | Effect::Followed { .. } => self.change.fmt(f),
             Effect::Notice(text) | Effect::Remark(text) => f.write_str(text),
         }
     }

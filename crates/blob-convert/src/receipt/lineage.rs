@@ -17,8 +17,13 @@ const MAX_EARLIER: usize = 64;
 const LONGEST_TEXT: usize = 1024;
 /// More transforms than this are not read.
 pub(crate) const MAX_STEPS: usize = 64;
-/// Longer settings of earlier conversions are left out of the history.
+/// Settings of earlier conversions that are longer than this may be left out of the history.
 const LONGEST_SETTINGS: usize = 256;
+/// How many bytes the long ones may have together: a map of names has about 60 bytes a tensor, and the way back needs
+/// it.
+const ALL_SETTINGS: usize = 1 << 20;
+/// The step that stands for those that a receipt had no room for.
+pub(crate) const UNKNOWN: &str = "unknown";
 
 /// A file that tensors came from, as a receipt names it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,8 +40,8 @@ pub struct Origin {
     /// The tool that converted it. For the source itself, the receipt has this one level up.
     #[serde(default)]
     tool: String,
-    /// What the conversion changed about its tensors; also one level up for the source itself. Settings that were too
-    /// long are `null`.
+    /// What the conversion changed about its tensors; also one level up for the source itself. Settings for which there
+    /// was no room are `null`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transforms: Vec<Step>,
 }
@@ -52,16 +57,6 @@ pub struct Step {
     pub settings: Value,
 }
 
-impl Step {
-    /// The step as a history keeps it.
-    fn shortened(mut self) -> Self {
-        if self.settings.to_string().len() > LONGEST_SETTINGS {
-            self.settings = Value::Null;
-        }
-        self
-    }
-}
-
 impl Origin {
     /// The source that a receipt's text names; `None` where the text is no receipt or over 16 MiB.
     #[must_use]
@@ -75,7 +70,7 @@ impl Origin {
         let steps = &self.transforms;
         [&self.name, &self.blake3, &self.format, &self.tool].into_iter().all(is_short)
             && steps.len() <= MAX_STEPS
-            && steps.iter().all(|step| is_short(&step.name) && step.settings.to_string().len() <= LONGEST_SETTINGS)
+            && steps.iter().all(|step| is_short(&step.name))
     }
 }
 
@@ -87,8 +82,14 @@ struct Lineage {
     tool: String,
     #[serde(default)]
     history: Option<Earlier>,
-    #[serde(default)]
+    /// Absent, or `null` where there was no room for it.
+    #[serde(default, deserialize_with = "present")]
     transforms: Option<Value>,
+}
+
+/// Reads `null` as `Some(Value::Null)`; by default serde would make it `None`.
+pub(crate) fn present<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(text).map(Some)
 }
 
 /// Earlier sources, from the first on.
@@ -115,15 +116,32 @@ impl<'de> Deserialize<'de> for Earlier {
 
 /// The sources that a receipt's text names, the first one first, each with the tool and the transforms that made the
 /// next one.
-pub(crate) fn history_of(text: &str) -> Vec<Origin> {
+pub(crate) fn lineage_of(text: &str) -> Vec<Origin> {
     let Some(lineage) = parse::<Lineage>(text) else {
         return Vec::new();
     };
     let mut earlier = lineage.history.unwrap_or_default();
-    let steps: Vec<Step> = lineage.transforms.and_then(|steps| serde_json::from_value(steps).ok()).unwrap_or_default();
-    let transforms = steps.into_iter().map(Step::shortened).collect();
+    let transforms = match lineage.transforms {
+        Some(Value::Null) => vec![Step { name: UNKNOWN.to_owned(), settings: Value::Null }],
+        steps => steps.and_then(|steps| serde_json::from_value(steps).ok()).unwrap_or_default(),
+    };
     earlier.push(Origin { tool: lineage.tool, transforms, ..lineage.source });
     earlier.0
+}
+
+/// [`lineage_of`] as a receipt hands it on: the most recent settings that have room.
+pub(crate) fn history_of(text: &str) -> Vec<Origin> {
+    let mut history = lineage_of(text);
+    let mut room = ALL_SETTINGS;
+    for step in history.iter_mut().rev().flat_map(|origin| origin.transforms.iter_mut().rev()) {
+        let len = step.settings.to_string().len();
+        match room.checked_sub(len).filter(|_| len > LONGEST_SETTINGS) {
+            Some(left) => room = left,
+            None if len > LONGEST_SETTINGS => step.settings = Value::Null,
+            None => {}
+        }
+    }
+    history
 }
 
 /// Folds a list item by item; only what `take` keeps stays in memory.

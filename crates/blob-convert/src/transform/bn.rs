@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::bound::{Bound, listed};
 use super::ignored::is_zero;
 use super::small::{Ones, Places, data, layers, ready, write};
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::tally::Amount;
 use super::values::{Compute, Inputs, Stream};
 use crate::change;
@@ -43,9 +43,29 @@ impl Norm {
         Some(Misfit::new(name, format!("is divided by {:?}, which is not selected", self.factor)))
     }
 
-    /// The name of its factor.
+    pub(crate) fn mean(&self) -> &str {
+        &self.mean
+    }
+
+    pub(crate) fn variance(&self) -> &str {
+        &self.variance
+    }
+
     pub(crate) fn factor(&self) -> &str {
         &self.factor
+    }
+
+    /// The same layer where its tensors are called so; the name of what is not there follows from the other.
+    pub(crate) fn called(&self, mean: Option<&str>, variance: Option<&str>) -> Self {
+        let layer = |name: &str| name.rsplit_once('/').map(|(layer, _)| layer.to_owned());
+        let both = [(mean, &self.mean), (variance, &self.variance)];
+        let moved = both.into_iter().find_map(|(new, old)| Some((layer(old)?, layer(new?)?)));
+        let called = |name: &str| match (&moved, name.rsplit_once('/')) {
+            (Some((old, new)), Some((layer, index))) if layer == old => format!("{new}/{index}"),
+            _ => name.to_owned(),
+        };
+        let own = |new: Option<&str>, old: &str| new.map_or_else(|| called(old), str::to_owned);
+        Self { mean: own(mean, &self.mean), variance: own(variance, &self.variance), factor: called(&self.factor) }
     }
 }
 
@@ -63,13 +83,9 @@ impl BatchNorm {
         Self { layers: layers.collect(), with_ones: false, unknown }
     }
 
-    pub(crate) fn read(settings: &Value) -> Option<Self> {
-        Self::deserialize(settings).ok()
-    }
-
     /// The layers whose factors were left out.
-    pub(crate) fn without_factors(self) -> Vec<Norm> {
-        if self.with_ones { Vec::new() } else { self.layers }
+    pub(crate) fn without_factors(&self) -> &[Norm] {
+        if self.with_ones { &[] } else { &self.layers }
     }
 
     /// Sets the factors to 1 instead of leaving them out, for a file that Caffe will read.
@@ -87,6 +103,10 @@ impl Transform for BatchNorm {
 
     fn settings(&self) -> Value {
         json!(self)
+    }
+
+    fn undone(&self) -> Undone<'_> {
+        Undone::Divided(self)
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use blob_io::mxnet::split_prefix;
 use blob_io::net::{Layer, LayerKind, Net, Role};
 use blob_io::{Checkpoint, Kind};
 
@@ -161,7 +162,7 @@ pub(super) fn listed(names: &[&str]) -> String {
 
 /// An MXNet name without its `arg:` or `aux:`.
 pub(crate) fn bare(name: &str) -> &str {
-    name.strip_prefix("arg:").or_else(|| name.strip_prefix("aux:")).unwrap_or(name)
+    split_prefix(name).1
 }
 
 /// The name for a new bias of the layer that has this weight.

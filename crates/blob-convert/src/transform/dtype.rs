@@ -5,7 +5,7 @@
 use blob_core::DType;
 use serde_json::{Value, json};
 
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Converts floats of every width to one dtype.
 ///
@@ -34,6 +34,10 @@ impl Transform for Dtype {
 
     fn settings(&self) -> Value {
         json!({ "to": self.0.name() })
+    }
+
+    fn undone(&self) -> Undone<'_> {
+        Undone::AsItWas
     }
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::bn::Norm;
 use super::small::{Ones, Places, layers};
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Adds a factor of 1 beside each mean.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -28,6 +28,10 @@ impl Transform for Factors {
 
     fn settings(&self) -> Value {
         json!(self)
+    }
+
+    fn undone(&self) -> Undone<'_> {
+        Undone::AsItWas
     }
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::bound::{Bound, bare, listed};
 use super::small::{Ones, Places, layers};
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Sets gamma to 1 where MXNet treats it as 1.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -69,6 +69,10 @@ impl Transform for FixGamma {
 
     fn settings(&self) -> Value {
         json!(self)
+    }
+
+    fn undone(&self) -> Undone<'_> {
+        Undone::AsItWas
     }
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

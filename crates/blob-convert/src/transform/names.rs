@@ -5,12 +5,12 @@
 mod file;
 mod torch;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Renames tensors.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -57,21 +57,14 @@ impl Names {
         self.torch
     }
 
-    pub(crate) fn read(settings: &Value) -> Option<Self> {
-        Self::deserialize(settings).ok()
-    }
-
     /// The new name of a tensor; its own where the map has none.
     pub(crate) fn of<'n>(&'n self, name: &'n str) -> &'n str {
         self.map.get(name).map_or(name, String::as_str)
     }
 
-    /// The map from the new names to the old ones, for a file with tensors of these names; `None` if two had one name.
-    pub(crate) fn back<'n>(&self, names: impl Iterator<Item = &'n str>) -> Option<Self> {
-        let found: HashSet<&str> = names.collect();
-        let pairs = self.map.iter().filter(|(_, new)| found.contains(&***new));
-        let back: BTreeMap<String, String> = pairs.clone().map(|(old, new)| (new.clone(), old.clone())).collect();
-        (back.len() == pairs.count()).then_some(Self::new(back))
+    /// The old names, each with its new one.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.map.iter().map(|(old, new)| (&**old, &**new))
     }
 }
 
@@ -82,6 +75,10 @@ impl Transform for Names {
 
     fn settings(&self) -> Value {
         json!(self)
+    }
+
+    fn undone(&self) -> Undone<'_> {
+        Undone::Renamed(self)
     }
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

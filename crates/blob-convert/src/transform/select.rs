@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::selection::{Dims, Selection};
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 impl Selection {
     /// The selection that a receipt has in the settings of `select`.
@@ -40,6 +40,10 @@ impl Transform for Selection {
     }
 
     /// All of them: the plan reads none but the chosen ones from the source.
+    fn undone(&self) -> Undone<'_> {
+        Undone::AsItWas
+    }
+
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         Ok(tensors.iter().enumerate().map(|(place, spec)| Made::same(place, spec)).collect())
     }

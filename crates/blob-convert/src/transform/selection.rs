@@ -6,6 +6,7 @@
 use std::fmt;
 
 use blob_core::{DType, Shape};
+use blob_io::mxnet::split_prefix;
 use blob_io::{Checkpoint, Entry, Error};
 use globset::GlobBuilder;
 use regex::bytes::{Regex, RegexBuilder};
@@ -207,7 +208,7 @@ impl<'p> Pattern<'p> {
 fn is_called(entry: &Entry, wanted: &str) -> bool {
     let name = entry.name();
     let whole = entry.sparse().map_or(name, |sparse| &sparse.name);
-    let bare = |name: &str| name.strip_prefix("arg:").or_else(|| name.strip_prefix("aux:")) == Some(wanted);
+    let bare = |name| split_prefix(name).1 == wanted;
     let is_below = || name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with(['/', '.']));
     let has_layer = || !wanted.is_empty() && (layer(whole) == wanted || is_below() && !is_diff_of(name, wanted));
     name == wanted || whole == wanted || bare(name) || bare(whole) || has_layer()

@@ -8,7 +8,7 @@ use blob_io::net::{Layer, Role as Of};
 use serde_json::{Value, json};
 
 use super::role::{Role, Roles, is_convolution};
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Layers whose weights are matrices, with the indices of these blobs.
 const MATRICES: &[(&str, &[usize])] =
@@ -27,6 +27,10 @@ impl Transform for SqueezeLegacy {
 
     fn settings(&self) -> Value {
         json!({})
+    }
+
+    fn undone(&self) -> Undone<'_> {
+        Undone::AsItWas
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

@@ -10,6 +10,8 @@ use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, TensorSpec};
 use serde_json::Value;
 
+use super::bn::BatchNorm;
+use super::names::Names;
 use super::selection::Selection;
 use super::topology::{Followed, Topology};
 use super::values::Compute;
@@ -50,11 +52,30 @@ pub trait Transform: fmt::Debug + Send + Sync {
         false
     }
 
+    /// What it takes to have the tensors of before again, where an output needs their names.
+    fn undone(&self) -> Undone<'_> {
+        Undone::Changed
+    }
+
     /// For a transform that must not be done to the same tensors twice, as a permutation: what they are after it, in
     /// words that follow "it was": `permuted to hwio`. A file whose receipt lists a transform of this name is refused.
     fn only_once(&self) -> Option<String> {
         None
     }
+}
+
+/// What it takes to have the tensors again that a transform was given.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Undone<'a> {
+    /// Nothing: these are as good as those, for the framework that they came from.
+    AsItWas,
+    /// Their names.
+    Renamed(&'a Names),
+    /// The factors of BatchNorms.
+    Divided(&'a BatchNorm),
+    /// More than a receipt has: values were changed, or their order.
+    Changed,
 }
 
 /// A tensor before a transform.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use blob_io::Kind;
 use serde_json::{Value, json};
 
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Leaves out the diffs that training stores beside the data of Caffe's blobs; in formats without diffs, tensors called
 /// like another one plus `.diff`.
@@ -19,6 +19,10 @@ impl Transform for StripDiff {
 
     fn settings(&self) -> Value {
         json!({})
+    }
+
+    fn undone(&self) -> Undone<'_> {
+        Undone::AsItWas
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::bound::Bound;
 use super::small::{Places, ready};
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::values::{Compute, Inputs, Stream};
 
 /// The index in Caffe's order of each of PyTorch's gates.
@@ -56,12 +56,8 @@ impl TorchLayout {
         layout
     }
 
-    pub(crate) fn read(settings: &Value) -> Option<Self> {
-        Self::deserialize(settings).ok()
-    }
-
     /// Whether every tensor keeps its values in their order, and none is added.
-    pub(crate) fn is_in_order(&self) -> bool {
+    fn is_in_order(&self) -> bool {
         self.gates.is_empty() && self.second_biases.is_empty() && self.transposed.is_empty()
     }
 }
@@ -73,6 +69,13 @@ impl Transform for TorchLayout {
 
     fn settings(&self) -> Value {
         json!(self)
+    }
+
+    fn undone(&self) -> Undone<'_> {
+        match self.is_in_order() {
+            true => Undone::AsItWas,
+            false => Undone::Changed,
+        }
     }
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

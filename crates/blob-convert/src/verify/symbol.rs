@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use blob_io::mxnet::{Symbol, Variable};
+use blob_io::mxnet::{Symbol, Variable, split_prefix};
 use blob_io::{Checkpoint, Entry, Kind};
 
 use super::{Finding, Remark};
@@ -21,9 +21,8 @@ pub fn symbol(checkpoint: &Checkpoint, symbol: &Symbol, report: &mut dyn FnMut(R
     for entry in checkpoint.entries() {
         let is_array = entry.sparse().is_none() && entry.kind() != Kind::None || entry.kind() == Kind::Values;
         let name = whole_name(entry);
-        if is_array && arrays.insert(bare(name).1, (name, entry)).is_some() {
-            let message =
-                format!("is not the only array for {:?} of the symbol; the last one is compared", bare(name).1);
+        if is_array && arrays.insert(bare(name), (name, entry)).is_some() {
+            let message = format!("is not the only array for {:?} of the symbol; the last one is compared", bare(name));
             report(Remark::Finding(Finding::new(name, "absent", message)));
         }
     }
@@ -46,7 +45,7 @@ pub fn symbol(checkpoint: &Checkpoint, symbol: &Symbol, report: &mut dyn FnMut(R
     // In the file's order.
     for entry in checkpoint.entries() {
         let name = whole_name(entry);
-        if arrays.get(bare(name).1).is_some_and(|(_, other)| std::ptr::eq(*other, entry)) {
+        if arrays.get(bare(name)).is_some_and(|(_, other)| std::ptr::eq(*other, entry)) {
             report(Remark::Finding(Finding::new(name, "absent", "is no variable of the symbol")));
         }
     }
@@ -66,18 +65,15 @@ fn whole_name(entry: &Entry) -> &str {
     entry.sparse().map_or(entry.name(), |sparse| &sparse.name)
 }
 
-/// A name without its prefix, and whether that says that it is an auxiliary state.
-fn bare(name: &str) -> (Option<bool>, &str) {
-    match (name.strip_prefix("arg:"), name.strip_prefix("aux:")) {
-        (Some(name), _) => (Some(false), name),
-        (_, Some(name)) => (Some(true), name),
-        _ => (None, name),
-    }
+/// A name without its prefix.
+fn bare(name: &str) -> &str {
+    split_prefix(name).1
 }
 
 fn compare(name: &str, entry: &Entry, variable: &Variable, report: &mut dyn FnMut(Remark)) {
     let mut found = |reason, message| report(Remark::Finding(Finding::new(name, reason, message)));
-    if bare(name).0.is_some_and(|is_auxiliary| is_auxiliary != variable.is_auxiliary) {
+    let wanted = if variable.is_auxiliary { "aux:" } else { "arg:" };
+    if !["", wanted].contains(&split_prefix(name).0) {
         let kind = if variable.is_auxiliary { "an auxiliary state" } else { "no auxiliary state" };
         found("kind", format!("is {kind} in the symbol"));
     }

@@ -1,0 +1,199 @@
+//! Walks from a file's tensors to those of its sources, one conversion after the other, and keeps what each tensor was
+//! called there, what cannot be undone, and which BatchNorms lost their factor.
+//!
+//! Relies on the receipt, which is hostile: the work is bounded by its maps and the file's tensors.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use blob_io::{Checkpoint, Format};
+
+use crate::receipt::{Origin, Step};
+use crate::transform::{Names, Norm, Undone, known};
+
+/// The ends of names that follow the name of another tensor: of a diff, and of the parts of a sparse array.
+const ENDS: [&str; 5] = ["", ".diff", "#values", "#indices", "#indptr"];
+
+/// A walk over the sources of a file, the most recent one first.
+pub(super) struct Walk<'a> {
+    /// The conversions that are still before us, the oldest one first.
+    lineage: &'a [Origin],
+    /// What each tensor is called at this point.
+    names: Vec<Cow<'a, str>>,
+    /// The tensors by that name.
+    places: HashMap<Cow<'a, str>, usize>,
+    in_the_way: Vec<String>,
+    lacking: Vec<Lacking>,
+    has_lost_factors: bool,
+    /// The step of which the receipt does not say enough to go on.
+    unknown: Option<String>,
+}
+
+/// A BatchNorm whose mean and variance were divided by its factor.
+struct Lacking {
+    mean: Option<usize>,
+    variance: Option<usize>,
+    norm: Norm,
+}
+
+/// A point of the walk.
+pub(super) struct Stand<'a> {
+    names: Vec<Cow<'a, str>>,
+    in_the_way: Vec<String>,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(checkpoint: &'a Checkpoint, lineage: &'a [Origin]) -> Self {
+        let names: Vec<Cow<'a, str>> = checkpoint.names().map(Cow::Borrowed).collect();
+        let places = names.iter().cloned().enumerate().map(|(place, name)| (name, place)).collect();
+        let (in_the_way, lacking) = (Vec::new(), Vec::new());
+        Self { lineage, names, places, in_the_way, lacking, has_lost_factors: false, unknown: None }
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
+    }
+
+    pub(super) fn unknown(&self) -> Option<&str> {
+        self.unknown.as_deref()
+    }
+
+    pub(super) fn has_lost_factors(&self) -> bool {
+        self.has_lost_factors
+    }
+
+    /// Whether one of the sources before this point has such a format.
+    fn comes_from(&self, is_wanted: impl Fn(Format) -> bool) -> bool {
+        let formats = self.lineage.iter().filter_map(|origin| origin.format.parse().ok());
+        formats.into_iter().any(is_wanted)
+    }
+
+    /// For each time that names were given before this point, the last one first: whether they are PyTorch's; also
+    /// where nobody knows.
+    fn given(&self) -> impl Iterator<Item = bool> {
+        let steps = self.lineage.iter().rev().flat_map(|origin| origin.transforms.iter().rev());
+        steps.filter_map(|step| match known(&step.name, &step.settings) {
+            Ok(step) => match step.undone() {
+                Undone::Renamed(names) if !names.is_empty() => Some(names.is_torch()),
+                _ => None,
+            },
+            Err(_) => may_rename(step).then_some(true),
+        })
+    }
+
+    /// Whether PyTorch's names were the last that MXNet's tensors got before this point.
+    pub(super) fn has_torchs_names(&self) -> bool {
+        self.given().next().unwrap_or(false) && self.comes_from(Format::is_mxnet)
+    }
+
+    /// Whether MXNet's tensors had PyTorch's names before others.
+    pub(super) fn had_torchs_names(&self) -> bool {
+        self.given().any(|is_torch| is_torch) && self.comes_from(Format::is_mxnet)
+    }
+
+    /// Goes back over one conversion; `false` where there is none, or it is not known well enough.
+    pub(super) fn step_back(&mut self) -> bool {
+        let Some((origin, older)) = self.lineage.split_last().filter(|_| self.unknown.is_none()) else { return false };
+        for step in origin.transforms.iter().rev() {
+            self.undo(step);
+        }
+        self.lineage = older;
+        self.unknown.is_none()
+    }
+
+    fn undo(&mut self, step: &Step) {
+        let Ok(known) = known(&step.name, &step.settings) else {
+            if may_rename(step) {
+                self.unknown.get_or_insert_with(|| step.name.clone());
+            }
+            self.has_lost_factors |= step.name == "bn";
+            self.in_the_way.push(step.name.clone());
+            return;
+        };
+        match known.undone() {
+            Undone::AsItWas => {}
+            Undone::Renamed(names) => {
+                if !self.rename(names) {
+                    self.unknown.get_or_insert_with(|| step.name.clone());
+                }
+            }
+            Undone::Divided(norms) => {
+                let place = |name: &str| self.places.get(name).copied();
+                let lacking = norms.without_factors().iter().map(|norm| Lacking {
+                    mean: place(norm.mean()),
+                    variance: place(norm.variance()),
+                    norm: norm.clone(),
+                });
+                let lacking: Vec<Lacking> = lacking.collect();
+                self.lacking.extend(lacking);
+            }
+            Undone::Changed => self.in_the_way.push(step.name.clone()),
+        }
+    }
+
+    /// Gives the tensors the names before a map; `false` where two of them had one name.
+    fn rename(&mut self, names: &Names) -> bool {
+        let mut before: Vec<(usize, String)> = Vec::new();
+        for (old, new) in names.pairs() {
+            for end in ENDS {
+                if let Some(place) = self.places.get(&*format!("{new}{end}")) {
+                    before.push((*place, format!("{old}{end}")));
+                }
+            }
+        }
+        for (place, _) in &before {
+            self.places.remove(&self.names[*place]);
+        }
+        let mut is_clear = true;
+        for (place, name) in before {
+            is_clear &= self.places.insert(Cow::Owned(name.clone()), place).is_none();
+            self.names[place] = Cow::Owned(name);
+        }
+        is_clear
+    }
+
+    pub(super) fn stand(&self) -> Stand<'a> {
+        Stand { names: self.names.clone(), in_the_way: self.in_the_way.clone() }
+    }
+
+    /// The BatchNorms without a factor that were met, whose tensors are called so now.
+    pub(super) fn lacking<'n>(&self, name: impl Fn(usize) -> &'n str) -> Vec<Norm> {
+        let there = self.lacking.iter().filter(|lacking| lacking.mean.or(lacking.variance).is_some());
+        there.map(|lacking| lacking.norm.called(lacking.mean.map(&name), lacking.variance.map(&name))).collect()
+    }
+}
+
+/// Whether a step that cannot be read may have renamed tensors.
+fn may_rename(step: &Step) -> bool {
+    step.name == Names::NAME || step.name == crate::receipt::UNKNOWN
+}
+
+impl Stand<'_> {
+    pub(super) fn name(&self, tensor: usize) -> &str {
+        &self.names[tensor]
+    }
+
+    /// What was changed besides names since this point, in words that follow the file's name.
+    pub(super) fn in_the_way(&self) -> Option<String> {
+        let named = self.in_the_way.join(", ");
+        (!named.is_empty()).then(|| {
+            format!(
+                "has names that a conversion gave, and the names of before do not come back by themselves, since its \
+                 receipt says that {named} changed more than names"
+            )
+        })
+    }
+
+    /// The map from the names in the file to those at this point.
+    pub(super) fn names(&self, checkpoint: &Checkpoint) -> Names {
+        let mut pairs = Vec::new();
+        for (entry, name) in checkpoint.entries().iter().zip(&self.names).filter(|(entry, name)| entry.name() != **name)
+        {
+            pairs.push((entry.name().to_owned(), name.to_string()));
+            // An array that is expanded has the name of its parts.
+            let whole = entry.sparse().zip(name.rsplit_once('#'));
+            pairs.extend(whole.map(|(sparse, (whole, _))| (sparse.name.to_string(), whole.to_owned())));
+        }
+        Names::new(pairs)
+    }
+}
