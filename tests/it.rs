@@ -68,6 +68,7 @@ mod fold_refused; // layers that are not folded, with the reason
 mod folder; // folders: many writers, foreign files
 mod folds; // a fold changes no output; its warnings
 mod folds_mxnet; // every BatchNorm of MXNet's
+mod following; // what nets compute with images as RGB, or flattened with the channels last
 mod forward; // what a converted or folded net computes, against OpenCV and MXNet
 mod identity; // a conversion within one format keeps the bytes, unless an option changes them
 mod matrix; // every golden to every format, verified; one digest of the tensors

@@ -1,14 +1,16 @@
 //! Conversions that follow a net: layers that share, lack or hide their tensors, and what is told of them.
 
 use std::fs;
+use std::sync::Arc;
 
-use blob_convert::transform::{FixGamma, Names, Transform};
-use blob_convert::{Options, Silent, verify};
+use blob_convert::transform::{FixGamma, Names, Rgb, Topology, Transform};
+use blob_convert::{Options, Silent, Target, plan, verify};
 use blob_io::Format;
 use blob_io::mxnet::Symbol;
 use blob_io::net::Role;
 use serde_json::json;
 
+use crate::folds::file;
 use crate::nets::{case, dims, made, run};
 use crate::support::receipt::with_receipt;
 use crate::support::{Folder, command, data, open};
@@ -165,4 +167,29 @@ fn a_receipt_that_lies_of_empty_tensors_is_a_finding() {
         // Either a finding or nothing: no panic, and no terabytes.
         verify::against(&ours, &theirs, &Silent, &mut |_| {}).expect("compared");
     }
+}
+
+/// Only the operator knows how many outputs it has: the second one is no input of the net.
+#[test]
+fn a_later_output_of_an_operator_is_its_own() {
+    let text = r#"{"nodes": [{"op": "null", "name": "data", "inputs": []}, {"op": "null", "name": "c_weight", "inputs": []},
+        {"op": "Convolution", "name": "c", "attrs": {"num_filter": "6", "kernel": "(1, 1)"}, "inputs": [[0, 0, 0], [1, 0, 0]]},
+        {"op": "SliceChannel", "name": "s", "attrs": {"num_outputs": "2"}, "inputs": [[2, 0, 0]]},
+        {"op": "null", "name": "d_weight", "inputs": []},
+        {"op": "Convolution", "name": "d", "attrs": {"num_filter": "2", "kernel": "(1, 1)"}, "inputs": [[3, 1, 0], [4, 0, 0]]}],
+        "heads": [[5, 0, 0], [3, 0, 0]]}"#;
+    let net = Topology::symbol("net-symbol.json", text.as_bytes()).expect("reads");
+    let slice = &net.net().layers()[1];
+    assert_eq!(
+        (slice.tops.len(), net.net().writer(net.net().layers()[2].bottoms[0]).map(|layer| &*layer.name)),
+        (2, Some("s"))
+    );
+    let source = file(
+        Format::MxnetList,
+        &[("arg:c_weight", &[6, 3, 1, 1], &[1.0; 18]), ("arg:d_weight", &[2, 3, 1, 1], &[1.0; 6])],
+    );
+    let options = Options::new(Format::Safetensors).follow(Arc::new(net)).transform(Rgb);
+    let plan = plan(&source, &options, &Target::Stdout).unwrap_or_else(|e| panic!("{e}"));
+    let changed = plan.tensors().iter().filter(|tensor| !tensor.changes.is_empty()).map(|tensor| &*tensor.spec.name);
+    assert_eq!(changed.collect::<Vec<_>>(), ["arg:c_weight"]);
 }

@@ -62,7 +62,9 @@ fn rgb_reverses_every_convolution_that_reads_the_input_and_refuses_others() {
     let said = refused(&open(&[a, concat, conv("c", ["k", "c"], &[4, 3, 3, 3])]));
     assert!(said.contains("\"c\" reads the net's input through \"k\", a Concat"), "{said}");
     let said = refused(&net(&[("up", "Deconvolution", &[&[3, 3, 2, 2]]), ("c", "Convolution", &[&[4, 3, 3, 3]])]));
-    assert!(said.contains("\"up/0\" is the first of the convolutions, and a Deconvolution"), "{said}");
+    assert!(said.contains("\"up/0\", \"c/0\" have three input channels; only a net says"), "{said}");
+    let said = refused(&net(&[("up", "Deconvolution", &[&[3, 1, 2, 2]]), ("c", "Convolution", &[&[4, 1, 3, 3]])]));
+    assert!(said.contains("\"up/0\" alone has three input channels, and is a Deconvolution"), "{said}");
 }
 
 #[test]
@@ -282,7 +284,7 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
     let grey = net(&[("conv1", "Convolution", &[&[4, 1, 3, 3]])]);
     assert_eq!(
         refusal(&grey, &safetensors().transform(Rgb)),
-        "net.caffemodel: does not allow rgb: \"conv1/0\" is the first convolution, of shape 4\u{d7}1\u{d7}3\u{d7}3, and has not three input channels"
+        "net.caffemodel: does not allow rgb: there are no weights of a convolution with three input channels"
     );
     let none = net(&[("fc", "InnerProduct", &[&[4, 8]])]);
     assert_eq!(

@@ -37,10 +37,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     }
     let checkpoint = open(&args.input, &context.global)?;
     let to = format_of(&args.output, args.to)?;
-    let Some(net) = net::of(&args.nets, &checkpoint)? else {
-        let message = format!("{}: the types of its layers are not known", checkpoint.name());
-        return Err(Failure::new(message).help("name the net: --net deploy.prototxt, or --symbol net-symbol.json"));
-    };
+    let net = net::wired(&args.nets, &checkpoint)?;
     let (mut fold, refused) = Folding::of(&net::bound(net.net(), &checkpoint)?);
     let (layers, scales) = (fold.count(), fold.scales());
     if layers == 0 {

@@ -28,6 +28,18 @@ pub(crate) fn of(args: &NetFiles, checkpoint: &Checkpoint) -> Result<Option<Arc<
     }
 }
 
+/// The same net, where it says what its layers read.
+pub(crate) fn wired(args: &NetFiles, checkpoint: &Checkpoint) -> Result<Arc<Topology>, Failure> {
+    let Some(net) = of(args, checkpoint)?.filter(|net| net.is_wired()) else {
+        let message = format!("{}: no net says what its layers read", checkpoint.name());
+        return Err(Failure::new(message).help("name the net: --net deploy.prototxt, or --symbol net-symbol.json"));
+    };
+    match net.net().disorder() {
+        Some(why) => Err(Failure::new(format!("{}: the net does not fit: {why}", checkpoint.name()))),
+        None => Ok(net),
+    }
+}
+
 /// The net that the user names.
 pub(crate) fn named(prototxt: Option<&Path>, symbol: Option<&Path>) -> Result<Option<Arc<Topology>>, Failure> {
     let net = match (prototxt, symbol) {

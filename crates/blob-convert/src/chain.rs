@@ -10,7 +10,7 @@ use blob_io::{Checkpoint, Error, TensorSpec};
 use crate::change::{Change, Effect};
 use crate::options::refuse_first;
 use crate::planned::{Computed, How, LeftOut, Planned};
-use crate::transform::{Context, Followed, Made, NetOrigin, Outcome, Spec, Transform, Values};
+use crate::transform::{Context, Followed, FollowedNet, Made, Outcome, Spec, Transform, Values};
 
 /// How often the source's tensors may be read to compute one tensor. Ours need about ten; without a bound, a receipt
 /// could nest steps that each read the one before twice.
@@ -30,7 +30,7 @@ pub(crate) struct Chained {
     pub(crate) removed_layers: Vec<String>,
     pub(crate) value_changes: Vec<ValueChange>,
     /// The net that was followed, where a transform followed one.
-    pub(crate) net: Option<NetOrigin>,
+    pub(crate) net: Option<FollowedNet>,
 }
 
 /// A transform that changes the values of tensors.
@@ -86,12 +86,9 @@ pub(crate) fn chain(
         chained.removed_layers.extend(removed_layers);
         chained.tensors = made.into_iter().map(|made| apply(step.name(), made, &chained.tensors, &gone)).collect();
     }
-    // A transform that needs the net has reported why it cannot be read.
-    if steps.iter().any(|step| step.follows_net()) {
-        chained.net = followed.get().ok().flatten().map(|net| net.origin().clone());
-        let said = |net: &NetOrigin| Change::unasked(Effect::Followed { net: net.to_string() });
-        chained.of_file.extend(chained.net.as_ref().map(said));
-    }
+    chained.net = followed.by(steps);
+    let said = |net: &FollowedNet| Change::unasked(Effect::Followed { net: net.origin.to_string() });
+    chained.of_file.extend(chained.net.as_ref().map(said));
     Ok(chained)
 }
 

@@ -7,7 +7,7 @@ use blob_io::mxnet::Version;
 use blob_io::{Checkpoint, Error, Format};
 use serde_json::{Value, json};
 
-use crate::transform::{Choice, NetOrigin, Topology, Transform};
+use crate::transform::{Choice, FollowedNet, Topology, Transform};
 
 /// At most this many problems are listed, and this many characters of a name.
 const NAMED: usize = 20;
@@ -42,7 +42,7 @@ pub struct Options {
     pub names_stay: bool,
     pub(crate) net: Choice,
     /// The net that was followed, once that is decided.
-    pub(crate) followed: Option<NetOrigin>,
+    pub(crate) followed: Option<FollowedNet>,
     /// Leaves out arrays that are sound, but of a kind that cannot be converted: strings, complex numbers, LZF.
     pub skip_unsupported: bool,
     /// Writes no receipt where the format has room for one. A folder always has it, since it names the files.
@@ -90,9 +90,9 @@ impl Options {
     pub(crate) fn settings(&self, step: &dyn Transform) -> Value {
         let mut settings = step.settings();
         if let (Some(net), Value::Object(fields)) =
-            (self.followed.as_ref().filter(|_| step.follows_net()), &mut settings)
+            (self.followed.as_ref().filter(|net| net.is_followed_by(step)), &mut settings)
         {
-            fields.insert("net".to_owned(), json!(net));
+            fields.insert("net".to_owned(), json!(net.origin));
         }
         settings
     }

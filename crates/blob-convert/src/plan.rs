@@ -298,7 +298,7 @@ fn planned_for<'a>(
         (Target::Stdout, _) => Destination::Stdout { layout: layout()? },
         (Target::Folder { path, if_exists }, _) => Destination::Folder { path, if_exists, files },
     };
-    let (strict, net) = (options.strict, options.followed.clone());
+    let (strict, net) = (options.strict, options.followed.as_ref().map(|net| net.origin.clone()));
     Ok(Plan { checkpoint, base, to, tensors, left_out, of_file, receipt, net, has_receipt, metadata, strict, output })
 }
 

@@ -87,7 +87,7 @@ pub use step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone, Values};
 pub use strip_diff::StripDiff;
 pub use tally::{Amount, Found};
 pub(crate) use tally::{Tally, grouped};
-pub(crate) use topology::{Choice, Followed};
+pub(crate) use topology::{Choice, Followed, FollowedNet};
 pub use topology::{NetFrom, NetOrigin, Topology, symbol_name};
 pub use torch::TorchLayout;
 pub use values::{Compute, Inputs, Stream};

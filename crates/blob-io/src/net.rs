@@ -37,6 +37,8 @@ pub struct Net {
     writers: Vec<Option<NonZero<u32>>>,
     /// The values that share their name with a value of another layer.
     duplicates: HashSet<usize>,
+    /// Values that are read before a layer writes one of their name, each with that value.
+    late: Vec<(usize, usize)>,
     /// The extents of the net's images, where its description states them.
     extents: HashMap<usize, [u64; 4]>,
     /// Which layers read which value, as (value, layer), in this order.
@@ -213,6 +215,28 @@ impl Net {
         &self.layers
     }
 
+    /// Whether the description says what layers read. A file of merged weights names layers and their types alone.
+    #[must_use]
+    pub fn has_edges(&self) -> bool {
+        self.layers.iter().any(|layer| !layer.bottoms.is_empty())
+    }
+
+    /// Why nothing follows from what layers read, one sentence: a layer reads a value that a layer behind it writes,
+    /// or is not said to read any. Caffe refuses both.
+    #[must_use]
+    pub fn disorder(&self) -> Option<String> {
+        let late =
+            self.late.iter().find_map(|(read, written)| Some((self.readers(*read).next()?, self.writer(*written)?)));
+        if let Some((reader, writer)) = late {
+            return Some(format!(
+                "{:?} reads a value that {:?} writes, which stands behind it",
+                reader.name, writer.name
+            ));
+        }
+        let mute = self.layers.iter().find(|layer| layer.kind != LayerKind::Other && layer.bottoms.is_empty())?;
+        Some(format!("nothing says which value {:?} reads", mute.name))
+    }
+
     /// How often a value is read, by a layer or as an output that the net's description names.
     #[must_use]
     pub fn uses(&self, value: usize) -> usize {
@@ -244,6 +268,13 @@ impl Net {
         let first = self.readers.partition_point(|(read, _)| (*read as usize) < value);
         let own = self.readers[first..].iter().take_while(move |(read, _)| *read as usize == value);
         own.map(|(_, layer)| &self.layers[*layer as usize])
+    }
+
+    /// Whether the net gives a value to its user: no layer reads it, or the description names it as an output.
+    #[must_use]
+    pub fn is_output(&self, value: usize) -> bool {
+        let readers = self.readers(value).count();
+        readers == 0 || self.uses(value) > readers
     }
 
     /// Records the writer and the readers of every value, so that look-ups need not search all layers.

@@ -4,6 +4,7 @@
 //! Caffe, MXNet and torch flatten channels × height × width; TensorFlow and Keras flatten height × width × channels.
 
 mod flattened;
+mod region;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -11,10 +12,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use self::flattened::{Flattened, of_net};
+use self::flattened::{Flattened, Found, of_net};
 use super::permute::{lacking, names};
 use super::reorder::Reorder;
-use super::role::{By, INNER_PRODUCT, Role, data_name, role};
+use super::role::{INNER_PRODUCT, Role, data_name, role};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 use super::wires::wired;
 use crate::change::listed;
@@ -22,8 +23,8 @@ use crate::change::listed;
 /// Permutes the columns of inner products with channels × height × width inputs to height × width × channels, and with
 /// them the factors and summands of layers between the flattening and the inner product.
 ///
-/// If a net is followed, the ones after a convolution or a pooling are permuted, whose channels must be these;
-/// otherwise only one matrix in the file may have that many columns.
+/// If a net says what its layers read, the ones after a convolution or a pooling are permuted, whose channels must be
+/// these, and nothing else may read what they read; otherwise only one matrix in the file may have that many columns.
 #[derive(Clone, Debug, Default)]
 pub struct FcFrom {
     /// For every inner product with this many inputs.
@@ -165,13 +166,12 @@ impl Transform for FcFrom {
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
-        let (mut notes, mut trusted) = (Vec::new(), Vec::new());
         let net = if self.tensors.is_none() { wired(context).map_err(|misfit| vec![misfit])? } else { None };
-        let is_told = net.is_some() || self.tensors.is_some();
-        let found = match (&self.tensors, net) {
-            (Some(named), _) => self.of_names(named, tensors)?,
-            (None, Some(net)) => of_net(self, &net, tensors, (&mut notes, &mut trusted))?,
-            (None, None) => self.of_file(tensors)?,
+        let is_guess = net.is_none() && self.tensors.is_none();
+        let Found { tensors: found, mut notes, trusted } = match (&self.tensors, net) {
+            (Some(named), _) => Found { tensors: self.of_names(named, tensors)?, ..Found::default() },
+            (None, Some(net)) => of_net(self, &net, tensors)?,
+            (None, None) => Found { tensors: self.of_file(tensors)?, ..Found::default() },
         };
         if found.is_empty() {
             let all = self.extents.iter().chain(self.layers.values()).map(|extents| extents.inputs().to_string());
@@ -179,9 +179,10 @@ impl Transform for FcFrom {
             let inputs = inputs.into_iter().collect::<Vec<_>>().join(" or ");
             return Err(vec![Misfit::about_all(format!("no weights of an inner product have {inputs} inputs"))]);
         }
+        notes.extend(if is_guess { as_long(tensors, &found) } else { None });
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             let found = found.get(data_name(spec.entry.name()));
-            let guess = (!is_told && role(spec).1 == By::Shape).then_some(INNER_PRODUCT);
+            let guess = is_guess.then_some(INNER_PRODUCT);
             let made = found.and_then(|found| Some(found.permuted(place, spec)?.guessed(guess)));
             made.unwrap_or_else(|| Made::same(place, spec))
         });
@@ -199,12 +200,21 @@ impl Transform for FcFrom {
     fn follows_net(&self) -> bool {
         self.tensors.is_none()
     }
+
+    fn follows_edges(&self) -> bool {
+        true
+    }
 }
 
 impl Flattened {
+    fn extents(self) -> Extents {
+        let (Self::Columns(extents) | Self::Vector(extents)) = self;
+        extents
+    }
+
     /// The tensor with its flattened axis permuted; `None` if it has no such axis.
     fn permuted(&self, place: usize, spec: &Spec<'_>) -> Option<Made> {
-        let (Self::Columns(extents) | Self::Vector(extents)) = *self;
+        let extents = self.extents();
         let Extents { channels, height, width } = extents;
         let (order, what) = match (self, spec.tensor.shape.dims()) {
             (Self::Columns(_), [rows, _] | [1, 1, rows, _]) => {
@@ -223,6 +233,18 @@ impl Flattened {
 /// Whether it is a matrix with this number of columns.
 fn has_columns(spec: &Spec<'_>, inputs: usize) -> bool {
     matches!(*spec.tensor.shape.dims(), [_, columns] | [1, 1, _, columns] if columns == inputs)
+}
+
+/// The note about tensors with a value for each column, which only a net says to lie before the matrix or elsewhere.
+fn as_long(tensors: &[Spec<'_>], found: &HashMap<String, Flattened>) -> Option<String> {
+    let columns: HashSet<usize> = found.values().map(|flattened| flattened.extents().inputs()).collect();
+    let is_left = |spec: &&Spec<'_>| !found.contains_key(data_name(spec.entry.name()));
+    let alike = tensors.iter().filter(|spec| columns.contains(&spec.tensor.shape.count())).filter(is_left);
+    let alike: Vec<String> = alike.map(|spec| spec.tensor.name.clone()).collect();
+    (!alike.is_empty()).then(|| {
+        let named = listed(&alike);
+        format!("fc-from: values as many as columns stay as stored; --net would say whether they lie before: {named}")
+    })
 }
 
 /// Without a net, it is clear which matrix follows the flattening only if there is just one.

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::bound::{Bound, listed};
 use super::reorder::Reorder;
-use super::role::{By, Role, data_name, role};
+use super::role::{Role, data_name, role};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 use super::wires::{Source, Wire, sources, wired};
 
 /// Reverses the three input channels of the first convolution: Caffe loads images by OpenCV, as BGR.
 ///
-/// If a net is followed, this applies to every convolution that reads its input, which must reach nothing else;
-/// otherwise to the first one in the file.
+/// If a net says what its layers read, this applies to every convolution that reads its input, which must reach nothing
+/// else; otherwise to the one convolution in the file that has three input channels.
 #[derive(Clone, Copy, Debug)]
 pub struct Rgb;
 
@@ -40,8 +40,7 @@ impl Transform for Rgb {
                 data_name(spec.entry.name()) == data_name(first.entry.name()) && spec.tensor.shape == first.tensor.shape
             });
             let Some((_, axis)) = found else { return Made::same(place, spec) };
-            let is_guess = net.is_none() && role(spec).1 == By::Shape;
-            let guess = is_guess.then_some("weights of the first convolution");
+            let guess = net.is_none().then_some("weights of the first convolution");
             let order = Reorder::backwards(spec.tensor.shape.dims(), *axis);
             Made::computed(spec.tensor.clone(), vec![place], order)
                 .with_change("input channels reversed")
@@ -53,6 +52,10 @@ impl Transform for Rgb {
     fn follows_net(&self) -> bool {
         true
     }
+
+    fn follows_edges(&self) -> bool {
+        true
+    }
 }
 
 /// Weights, and their axis of input channels.
@@ -62,7 +65,7 @@ type First<'s, 'a> = (&'s Spec<'a>, usize);
 fn of_net<'s, 'a>(net: &Bound<'_>, tensors: &'s [Spec<'a>]) -> Result<Vec<First<'s, 'a>>, Vec<Misfit>> {
     let all = sources(net.net());
     let (mut first, mut misfits) = (Vec::new(), Vec::new());
-    let mut images = HashSet::new();
+    let mut images = images(net, &all);
     let is_first = |wire: &Wire<'_>| wire.layer.kind == LayerKind::Convolution && wire.source.input().is_some();
     let shares_with_others = all.iter().any(|wire| wire.layer.shares_tensors && !is_first(wire));
     for wire in all.iter().filter(|wire| wire.source.input().is_some()) {
@@ -76,7 +79,7 @@ fn of_net<'s, 'a>(net: &Bound<'_>, tensors: &'s [Spec<'a>]) -> Result<Vec<First<
             (LayerKind::Deconvolution | LayerKind::InnerProduct, ..) => {
                 format!("reads the net's input and is a {}, not a convolution", layer.type_name)
             }
-            (LayerKind::Convolution, Source::Mixed(mixed, _), _) => {
+            (LayerKind::Convolution, Source::Mixed { layer: mixed, .. }, _) => {
                 format!("reads the net's input through {:?}, a {}", mixed.name, mixed.type_name)
             }
             (LayerKind::Convolution, _, None) => "reads the net's input, and its weights are not there".to_owned(),
@@ -113,7 +116,7 @@ fn elsewhere(net: &Net, all: &[Wire<'_>], images: &HashSet<usize>) -> Vec<Misfit
     let mut misfits = Vec::new();
     for wire in reading {
         let layer = wire.layer;
-        let is_output = |top: &usize| net.readers(*top).next().is_none() && !layer.tops.is_empty();
+        let is_output = |top: &usize| net.is_output(*top);
         let problem = match layer.kind {
             LayerKind::Convolution | LayerKind::Deconvolution | LayerKind::InnerProduct => continue,
             // Its outputs carry the same channels on.
@@ -126,36 +129,44 @@ fn elsewhere(net: &Net, all: &[Wire<'_>], images: &HashSet<usize>) -> Vec<Misfit
     misfits
 }
 
-/// The weights of the first convolution in the file, by the types of layers. Without types the order of a file says
-/// nothing, since HDF5 and others sort by name: then it is the one convolution with three input channels.
+/// The inputs of the net that are images by their extents, or, where these are not stated, by a layer that has a value
+/// for each of three channels.
+fn images(net: &Bound<'_>, all: &[Wire<'_>]) -> HashSet<usize> {
+    let has_three = |wire: &Wire<'_>| {
+        let counts = [Of::Weight, Of::Bias, Of::Mean].map(|role| net.count(wire.layer, role));
+        wire.layer.kind != LayerKind::InnerProduct && counts.contains(&Some(3))
+    };
+    let read = all.iter().flat_map(|wire| wire.inputs.iter().map(move |input| (*input, wire)));
+    let is_image = |(input, wire): &(usize, &Wire<'_>)| match net.net().extents(*input) {
+        Some([_, channels, sides @ ..]) => channels == 3 && sides != [1, 1],
+        None => has_three(wire),
+    };
+    read.filter(is_image).map(|(input, _)| input).collect()
+}
+
+/// The weights of the one convolution with three input channels. The order of a file says nothing: HDF5 and others sort
+/// by name, and a file that is merged has its layers as they came.
 fn of_file<'s, 'a>(tensors: &'s [Spec<'a>]) -> Result<Vec<First<'s, 'a>>, Vec<Misfit>> {
     let is_data = |spec: &&Spec<'_>| data_name(spec.entry.name()) == spec.entry.name();
     let all = tensors.iter().filter(|spec| role(spec).0 == Role::Convolution).filter(is_data);
     let all: Vec<&Spec<'_>> = all.collect();
-    let Some(first) = all.first() else {
-        return Err(vec![Misfit::about_all("there are no weights of a convolution")]);
+    let turned = |spec: &Spec<'a>| spec.entry.layer_type().filter(|kind| kind.contains("Deconvolution"));
+    let has_three = |spec: &&&Spec<'a>| {
+        let axis = usize::from(turned(spec).is_none());
+        spec.tensor.shape.dims().get(axis) == Some(&3)
     };
-    let has_three = |spec: &&&Spec<'_>| spec.tensor.shape.dims().get(1) == Some(&3);
-    let problem = if role(first).1 == By::Shape {
-        match &all.iter().filter(has_three).collect::<Vec<_>>()[..] {
-            [one] => return Ok(vec![(one, 1)]),
-            [] => "there are no weights of a convolution with three input channels".to_owned(),
-            several => {
-                let names: Vec<&str> = several.iter().map(|spec| &*spec.tensor.name).collect();
-                format!(
-                    "{} have three input channels; only a net says which read the image: name it by --net",
-                    listed(&names)
-                )
-            }
+    let problem = match &all.iter().filter(has_three).collect::<Vec<_>>()[..] {
+        [one] => match turned(one) {
+            None => return Ok(vec![(one, 1)]),
+            Some(kind) => format!("{:?} alone has three input channels, and is a {kind}", one.tensor.name),
+        },
+        [] if all.is_empty() => "there are no weights of a convolution".to_owned(),
+        [] => "there are no weights of a convolution with three input channels".to_owned(),
+        several => {
+            let names: Vec<&str> = several.iter().map(|spec| &*spec.tensor.name).collect();
+            let listed = listed(&names);
+            format!("{listed} have three input channels; only a net says which read the image: name it by --net")
         }
-    } else if let Some(kind) = first.entry.layer_type().filter(|kind| kind.contains("Deconvolution")) {
-        return Err(vec![Misfit::new(&first.tensor.name, format!("is the first of the convolutions, and a {kind}"))]);
-    } else if has_three(&first) {
-        return Ok(vec![(first, 1)]);
-    } else {
-        let problem =
-            format!("is the first convolution, of shape {}, and has not three input channels", first.tensor.shape);
-        return Err(vec![Misfit::new(&first.tensor.name, problem)]);
     };
     Err(vec![Misfit::about_all(problem)])
 }

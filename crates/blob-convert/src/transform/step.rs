@@ -37,6 +37,11 @@ pub trait Transform: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether it follows what layers read, so that a net which does not say so counts as none.
+    fn follows_edges(&self) -> bool {
+        false
+    }
+
     /// Whether it would change nothing and report nothing, so that it can be left out.
     fn is_idle(&self) -> bool {
         false
@@ -107,6 +112,14 @@ impl<'a> Context<'a> {
     /// A net that cannot be read, or that a receipt names and that is not there.
     pub fn net(&self) -> Result<Option<&'a Topology>, Misfit> {
         self.followed.get().map_err(Misfit::about_all)
+    }
+
+    /// The same net, if it says what layers read.
+    ///
+    /// # Errors
+    /// As [`Context::net`].
+    pub fn wired_net(&self) -> Result<Option<&'a Topology>, Misfit> {
+        Ok(self.net()?.filter(|net| net.is_wired()))
     }
 
     /// The source, for what its headers say; values are read by a [`Compute`].

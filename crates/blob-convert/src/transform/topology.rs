@@ -12,6 +12,8 @@ use blob_io::net::Net;
 use blob_io::{Checkpoint, Error, Format, caffe};
 use serde::{Deserialize, Serialize};
 
+use super::step::Transform;
+
 /// A net, and where its description is from.
 #[derive(Clone, Debug)]
 pub struct Topology {
@@ -105,6 +107,12 @@ impl Topology {
         self.net.layers().iter().any(|layer| layer.channels_last || layer.transpose)
     }
 
+    /// Whether it says what layers read. Where it does not, it is no net for anything that follows that.
+    #[must_use]
+    pub fn is_wired(&self) -> bool {
+        self.net.has_edges()
+    }
+
     /// The net.
     #[must_use]
     pub fn net(&self) -> &Net {
@@ -152,6 +160,21 @@ fn last(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
+/// The net that a conversion follows, for what it says of it.
+#[derive(Clone, Debug)]
+pub(crate) struct FollowedNet {
+    pub(crate) origin: NetOrigin,
+    /// Whether it says what layers read.
+    is_wired: bool,
+}
+
+impl FollowedNet {
+    /// Whether a transform follows it.
+    pub(crate) fn is_followed_by(&self, step: &dyn Transform) -> bool {
+        step.follows_net() && (self.is_wired || !step.follows_edges())
+    }
+}
+
 /// Which net a conversion follows.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Choice {
@@ -182,6 +205,14 @@ impl<'a> Followed<'a> {
     pub(crate) fn get(&self) -> Result<Option<&Topology>, &str> {
         let found = self.found.get_or_init(|| self.find());
         found.as_ref().map(Option::as_deref).map_err(|why| &**why)
+    }
+
+    /// The net as these transforms follow it; `None` where none of them does.
+    pub(crate) fn by(&self, steps: &[Arc<dyn Transform>]) -> Option<FollowedNet> {
+        // A transform that needs the net has reported why it cannot be read.
+        let net = if steps.iter().any(|step| step.follows_net()) { self.get().ok().flatten()? } else { return None };
+        let net = FollowedNet { origin: net.origin.clone(), is_wired: net.is_wired() };
+        steps.iter().any(|step| net.is_followed_by(&**step)).then_some(net)
     }
 
     /// Whether its net has weights that are not in PyTorch's order.

@@ -78,19 +78,23 @@ const FLATTENING: &[&str] = &["Flatten", "flatten"];
 /// Layers that give an axis of outputs other extents.
 const RESHAPING: &[&str] = &["Reshape", "reshape"];
 /// Layers that take values from their first input only; the others give extents or positions.
-const FIRST: &[&str] = &["ROIPooling", "PSROIPooling", "Crop", "_contrib_ROIAlign", "slice_like"];
+const FIRST: &[&str] = &["ROIPooling", "Crop", "_contrib_ROIAlign", "slice_like"];
 /// Layers that take no values, only extents.
 const NONE: &[&str] =
     &["PriorBox", "_contrib_MultiBoxPrior", "MultiBoxPrior", "shape_array", "zeros_like", "ones_like"];
 
+/// Layers among the plain ones whose outputs depend on which channels are neighbours: a reversal keeps these, another
+/// order does not.
+const NEIGHBOURLY: &[&str] = &["LRN"];
+
 /// The net that is followed, with the tensors of the file, if it says which layer reads what.
 pub(super) fn wired<'a>(context: &Context<'a>) -> Result<Option<Bound<'a>>, Misfit> {
-    let net = context.net()?.map(super::Topology::net);
-    let net = net.filter(|net| net.layers().iter().any(|layer| !layer.bottoms.is_empty()));
-    let bound = net.map(|net| Bound::new(net, context.checkpoint()));
-    match bound.as_ref().map(Bound::clashes) {
-        Some([clash, ..]) => Err(Misfit::about_all(format!("the net does not fit: {clash}"))),
-        _ => Ok(bound),
+    let Some(net) = context.wired_net()? else { return Ok(None) };
+    let bound = Bound::new(net.net(), context.checkpoint());
+    let clash = bound.clashes().first().cloned();
+    match clash.or_else(|| net.net().disorder()) {
+        Some(why) => Err(Misfit::about_all(format!("the net does not fit: {why}"))),
+        None => Ok(Some(bound)),
     }
 }
 
@@ -105,15 +109,24 @@ pub(super) enum Source<'n> {
     Vector(&'n Layer),
     /// The outputs of an inner product with several axes.
     Reshaped(&'n Layer),
-    /// A layer that may mix channels or positions, and the net's input if it reads one.
-    Mixed(&'n Layer, Option<usize>),
+    /// A layer that may mix channels or positions, and the net's input if it reads one. `has_positions` where it reads
+    /// values with channels and positions, flattened or not.
+    Mixed { layer: &'n Layer, input: Option<usize>, has_positions: bool },
 }
 
 impl Source<'_> {
     /// The net's input that the values come from.
     pub(super) fn input(self) -> Option<usize> {
         match self {
-            Self::Input(input) | Self::Mixed(_, Some(input)) => Some(input),
+            Self::Input(input) | Self::Mixed { input: Some(input), .. } => Some(input),
+            _ => None,
+        }
+    }
+
+    /// The flattened value that these are, or that they are made of value by value.
+    pub(super) fn flat(self) -> Option<usize> {
+        match self {
+            Self::Spatial { flat, .. } => flat,
             _ => None,
         }
     }
@@ -128,8 +141,14 @@ pub(super) struct Wire<'n> {
     pub(super) size: Option<[u64; 2]>,
     /// The net's inputs among the values that it reads as they are.
     pub(super) inputs: Vec<usize>,
+    /// Whether it reads values with channels and positions, flattened or not.
+    pub(super) has_positions: bool,
+    /// The flattened values that it reads.
+    pub(super) flats: Vec<usize>,
     /// Whether it passes its input on without mixing channels.
     pub(super) is_plain: bool,
+    /// Its outputs; `None` if it has none.
+    pub(super) made: Option<Source<'n>>,
 }
 
 /// Every layer with the source of its inputs.
@@ -150,7 +169,9 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
             .iter()
             .filter_map(|source| if let Source::Input(input) = source { Some(*input) } else { None })
             .collect();
-        let mixed = Source::Mixed(layer, from.iter().find_map(|source| source.input()));
+        let flats: Vec<usize> = from.iter().filter_map(|source| source.flat()).collect();
+        let has_positions = from.iter().any(|source| has_positions(*source, net));
+        let mixed = Source::Mixed { layer, input: from.iter().find_map(|source| source.input()), has_positions };
         let source = match *from {
             [one] => one,
             _ if is(JOINING) => joined(&from).unwrap_or(mixed),
@@ -174,6 +195,7 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
             _ if is(PLAIN) || is(JOINING) || is(FLATTENING) || is_norm => size,
             _ => None,
         };
+        let mut first = None;
         for top in &layer.tops {
             let made = match (layer.kind, source) {
                 (LayerKind::Convolution | LayerKind::Deconvolution, _) => {
@@ -183,6 +205,7 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
                 // Each output of a layer that reads nothing is an input of its own: images, labels.
                 _ if layer.bottoms.is_empty() => Source::Input(*top),
                 _ if from.is_empty() => mixed,
+                (_, Source::Spatial { flat: Some(_), .. }) if is(RESIZING) || is(NEIGHBOURLY) => mixed,
                 _ if is_plain || is(JOINING) || from.len() == 1 && is(FIRST) => source,
                 (_, Source::Spatial { channels, flat }) if is(FLATTENING) => {
                     Source::Spatial { channels, flat: flat.or(Some(*top)) }
@@ -193,12 +216,25 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
                 _ if is_norm && source.input().is_none() => source,
                 _ => mixed,
             };
+            first = first.or(Some(made));
             values.insert(*top, made);
             sizes.extend(size_after.or_else(|| stated(*top)).map(|size| (*top, size)));
         }
-        all.push(Wire { layer, source, size, inputs, is_plain });
+        all.push(Wire { layer, source, size, inputs, has_positions, flats, is_plain, made: first });
     }
     all
+}
+
+/// Whether values have channels and positions, or are of layers that read such values.
+fn has_positions(source: Source<'_>, net: &Net) -> bool {
+    match source {
+        Source::Spatial { .. } => true,
+        Source::Input(input) => {
+            net.extents(input).is_some_and(|[_, channels, sides @ ..]| channels > 1 && sides != [1, 1])
+        }
+        Source::Mixed { has_positions, .. } => has_positions,
+        Source::Vector(_) | Source::Reshaped(_) => false,
+    }
 }
 
 /// The source of values that are joined element by element; `None` where they are of different kinds.

@@ -1,5 +1,6 @@
 //! Makes the layers of a net from a symbol's operators; values are outputs of nodes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::operator::Operator;
@@ -24,12 +25,14 @@ pub(super) struct Inputs {
 #[derive(Debug)]
 pub(super) struct Layers {
     builder: Builder<Value>,
+    /// The layer of each operator's node.
+    of_node: HashMap<u64, usize>,
     heads: Vec<Value>,
 }
 
 impl Layers {
     pub(super) fn new() -> Self {
-        Self { builder: Builder::new(), heads: Vec::new() }
+        Self { builder: Builder::new(), of_node: HashMap::new(), heads: Vec::new() }
     }
 
     /// Adds the operator of a node at byte `at`.
@@ -40,6 +43,7 @@ impl Layers {
         inputs: Inputs,
         at: u64,
     ) -> Result<(), Fault> {
+        inputs.bottoms.iter().for_each(|value| self.written(*value));
         let draft = Draft {
             name: name.to_owned(),
             kind: operator.kind(op),
@@ -54,7 +58,15 @@ impl Layers {
             extents: Vec::new(),
             settings: operator.settings(op),
         };
+        self.of_node.insert(node, self.of_node.len());
         self.builder.push(draft, at)
+    }
+
+    /// Records that an operator's node writes this output, too. Otherwise it would pass for an input of the net.
+    fn written(&mut self, value: Value) {
+        if let Some(layer) = self.of_node.get(&value.0) {
+            self.builder.also_writes(*layer, value);
+        }
     }
 
     /// Records the declared shape of a variable that is an input of the net; an extent that is not known is 0.
@@ -72,7 +84,8 @@ impl Layers {
 
     /// Builds the net. Its outputs count as read. A parameter that an operator also reads as a value counts as shared.
     pub(super) fn finish<'a>(mut self, variables: impl Iterator<Item = (u64, &'a Arc<str>)>) -> Net {
-        for head in self.heads {
+        for head in std::mem::take(&mut self.heads) {
+            self.written(head);
             self.builder.read(head);
         }
         for (node, name) in variables {

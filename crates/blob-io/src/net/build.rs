@@ -1,6 +1,6 @@
 //! Builds a net layer by layer: names of values become indices, with one writer each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -45,6 +45,8 @@ enum Shareable {
 pub(crate) struct Builder<V> {
     net: Net,
     values: HashMap<V, usize>,
+    /// The values that no layer has written so far.
+    unwritten: HashSet<usize>,
     /// The first layer that uses a tensor or a shared name.
     users: HashMap<Shareable, usize>,
 }
@@ -57,7 +59,7 @@ fn image(extents: &[u64]) -> Option<[u64; 4]> {
 
 impl<V: Hash + Eq> Builder<V> {
     pub(crate) fn new() -> Self {
-        Self { net: Net::default(), values: HashMap::new(), users: HashMap::new() }
+        Self { net: Net::default(), values: HashMap::new(), unwritten: HashSet::new(), users: HashMap::new() }
     }
 
     /// Adds a layer whose description is at byte `at`.
@@ -118,23 +120,35 @@ impl<V: Hash + Eq> Builder<V> {
     /// Records an input of the net before its first use.
     pub(crate) fn declare(&mut self, name: V, extents: &[u64]) {
         let Some(extents) = image(extents) else { return };
-        let next = self.net.uses.len();
-        let value = *self.values.entry(name).or_insert(next);
-        if value == next {
-            self.net.uses.push(0);
-        }
+        let value = self.value(name);
         self.net.extents.insert(value, extents);
     }
 
-    /// Counts a use of a value. A value that no layer has written is an input of the net.
-    pub(crate) fn read(&mut self, name: V) -> usize {
+    /// The value of this name. One that no layer has written is an input of the net.
+    fn value(&mut self, name: V) -> usize {
         let next = self.net.uses.len();
         let value = *self.values.entry(name).or_insert(next);
         if value == next {
             self.net.uses.push(0);
+            self.unwritten.insert(value);
         }
+        value
+    }
+
+    /// Counts a use of a value.
+    pub(crate) fn read(&mut self, name: V) -> usize {
+        let value = self.value(name);
         self.net.uses[value] += 1;
         value
+    }
+
+    /// Adds an output of a layer, unless it is known.
+    pub(crate) fn also_writes(&mut self, layer: usize, name: V) {
+        let next = self.net.uses.len();
+        if *self.values.entry(name).or_insert(next) == next {
+            self.net.uses.push(0);
+            self.net.layers[layer].tops.push(next);
+        }
     }
 
     /// Whether a layer or the net's user reads a value.
@@ -156,6 +170,9 @@ impl<V: Hash + Eq> Builder<V> {
         // A layer that works in place reads the value that it replaces; that is not a duplicate.
         if let Some(other) = self.values.get(&name).filter(|other| !bottoms.contains(other)) {
             self.net.duplicates.extend([*other, value]);
+            if !is_training && self.net.uses[*other] > 0 && self.unwritten.contains(other) {
+                self.net.late.push((*other, value));
+            }
         }
         if is_training {
             self.values.entry(name).or_insert(value);

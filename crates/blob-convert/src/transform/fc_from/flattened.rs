@@ -1,10 +1,14 @@
 //! Finds in a net what depends on the order in which channels and positions are flattened.
+//!
+//! `region` says what reads a flattened value. All of it must be permuted, or none.
 
 use std::collections::{HashMap, HashSet};
 
 use blob_io::net::{Layer, LayerKind, Role as Of};
 
+use super::region::{Region, regions};
 use super::{Extents, FcFrom, has_columns};
+use crate::change::listed;
 use crate::transform::bound::Bound;
 use crate::transform::step::{Misfit, Spec};
 use crate::transform::wires::{Source, Wire, sources};
@@ -21,82 +25,217 @@ pub(super) enum Flattened {
 /// The roles of tensors with one value for each channel.
 const BY_CHANNEL: [Of; 4] = [Of::Weight, Of::Bias, Of::Mean, Of::Variance];
 
-/// The tensors to permute, by their names in the file. Notes say which inner products stay because they follow another
-/// one, and which give their outputs to a convolution; `trusted` are those of whose height and width the net says
-/// nothing.
-pub(super) fn of_net(
-    wanted: &FcFrom,
-    net: &Bound<'_>,
-    tensors: &[Spec<'_>],
-    (notes, trusted): (&mut Vec<String>, &mut Vec<String>),
-) -> Result<HashMap<String, Flattened>, Vec<Misfit>> {
-    let places: HashMap<&str, &Spec<'_>> = tensors.iter().map(|spec| (spec.entry.name(), spec)).collect();
+/// The tensors of a net to permute.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// By their names in the file.
+    pub(super) tensors: HashMap<String, Flattened>,
+    /// The inner products that stay, and others that give their outputs to a convolution.
+    pub(super) notes: Vec<String>,
+    /// The inner products of whose height and width the net says nothing.
+    pub(super) trusted: Vec<String>,
+}
+
+/// The tensors to permute.
+pub(super) fn of_net(wanted: &FcFrom, net: &Bound<'_>, tensors: &[Spec<'_>]) -> Result<Found, Vec<Misfit>> {
     let wires = sources(net.net());
-    let (mut found, mut misfits, mut used) = (HashMap::new(), Vec::new(), HashSet::new());
-    // The extents of each flattened value, by the inner products that read it.
-    let mut flats: HashMap<usize, Extents> = HashMap::new();
-    for wire in wires.iter().filter(|wire| wire.layer.kind == LayerKind::InnerProduct) {
-        let layer = wire.layer;
-        let Some(weight) = net.tensor(layer, Of::Weight) else { continue };
-        let Some(spec) = places.get(weight) else { continue };
-        let named = [&*layer.name, weight, &*spec.tensor.name].into_iter().find_map(|name| {
-            let extents = wanted.layers.get(name)?;
-            used.insert(name.to_owned());
-            Some(*extents)
-        });
-        let fits = |extents: &Extents| {
-            let is_turned = layer.transpose && spec.tensor.shape.dims().contains(&extents.inputs());
-            is_turned || has_columns(spec, extents.inputs())
-        };
-        let Some(extents) = named.or_else(|| wanted.extents.filter(fits)) else { continue };
-        match problem(wire, spec, extents) {
-            Ok(()) => {
-                trusted.extend(known(wire, spec, extents).is_none().then(|| spec.tensor.name.clone()));
-                found.insert(weight.to_owned(), Flattened::Columns(extents));
-                if let Source::Spatial { flat: Some(flat), .. } = wire.source {
-                    flats.entry(flat).or_insert(extents);
-                }
-            }
-            Err(None) => {
-                notes.push(format!("{:?} stays: its inputs are those of another inner product", spec.tensor.name));
-            }
-            Err(Some(problem)) => misfits.push(Misfit::new(&spec.tensor.name, problem)),
-        }
+    let mut search = Search {
+        wanted,
+        net,
+        specs: tensors.iter().map(|spec| (spec.entry.name(), spec)).collect(),
+        permuted: HashMap::new(),
+        staying: Vec::new(),
+        found: Found::default(),
+        misfits: Vec::new(),
+    };
+    search.products(&wires);
+    regions(net.net(), &wires).values().for_each(|region| search.region(region));
+    search.owners();
+    search.rows(&wires);
+    let Search { staying, mut found, misfits, .. } = search;
+    if !staying.is_empty() {
+        let stays =
+            if staying.len() == 1 { "1 tensor stays".to_owned() } else { format!("{} tensors stay", staying.len()) };
+        found.notes.push(format!(
+            "fc-from: {stays} as stored, though channels and positions are flattened before: {}; --fc-from LAYER=C,H,W \
+             takes an inner product, and what lies before it",
+            listed(&staying)
+        ));
     }
-    misfits.extend(
-        wanted
-            .layers
-            .keys()
-            .filter(|name| !used.contains(*name))
-            .map(|name| Misfit::new(name, "is no inner product of the net with weights in the file")),
-    );
-    for wire in &wires {
-        let Source::Spatial { flat: Some(flat), .. } = wire.source else { continue };
-        let Some(extents) = flats.get(&flat).filter(|_| is_by_channel(wire.layer)) else { continue };
-        let own = BY_CHANNEL.iter().filter_map(|role| net.tensor(wire.layer, *role));
-        found.extend(own.map(|name| (name.to_owned(), Flattened::Vector(*extents))));
-    }
-    notes.extend(wires.iter().filter_map(|wire| match wire.source {
-        Source::Reshaped(product) if is_spatial(wire.layer) => {
-            let weight = net.tensor(product, Of::Weight)?;
-            Some(format!(
-                "the rows of {weight:?} stay, and become channels \u{d7} height \u{d7} width for {:?}: TensorFlow's \
-                 reshape has the channels last",
-                wire.layer.name
-            ))
-        }
-        _ => None,
-    }));
     if misfits.is_empty() { Ok(found) } else { Err(misfits) }
 }
 
-fn is_by_channel(layer: &Layer) -> bool {
-    let kinds = [LayerKind::BatchNorm, LayerKind::Bn, LayerKind::Scale, LayerKind::Bias, LayerKind::PRelu];
-    kinds.contains(&layer.kind)
+struct Search<'s, 'a> {
+    wanted: &'s FcFrom,
+    net: &'s Bound<'a>,
+    /// By their names in the file.
+    specs: HashMap<&'s str, &'s Spec<'s>>,
+    /// The layers whose tensors are permuted.
+    permuted: HashMap<*const Layer, Extents>,
+    /// The tensors that stay, though they depend on the order.
+    staying: Vec<String>,
+    found: Found,
+    misfits: Vec<Misfit>,
+}
+
+impl<'s> Search<'s, '_> {
+    fn weight(&self, layer: &Layer) -> Option<&'s Spec<'s>> {
+        self.specs.get(self.net.tensor(layer, Of::Weight)?).copied()
+    }
+
+    fn permute(&mut self, layer: &Layer, spec: &Spec<'_>, flattened: Flattened) {
+        self.permuted.insert(layer, flattened.extents());
+        self.found.tensors.insert(spec.entry.name().to_owned(), flattened);
+    }
+
+    /// The inner products whose columns are permuted.
+    fn products(&mut self, wires: &[Wire<'_>]) {
+        let (mut used, images) = (HashSet::new(), self.images(wires));
+        for wire in wires.iter().filter(|wire| wire.layer.kind == LayerKind::InnerProduct) {
+            let layer = wire.layer;
+            let Some(spec) = self.weight(layer) else { continue };
+            let named = [&*layer.name, spec.entry.name(), &*spec.tensor.name].into_iter().find_map(|name| {
+                let extents = self.wanted.layers.get(name)?;
+                used.insert(name.to_owned());
+                Some(*extents)
+            });
+            let fits = |extents: &Extents| {
+                let is_turned = layer.transpose && spec.tensor.shape.dims().contains(&extents.inputs());
+                is_turned || has_columns(spec, extents.inputs())
+            };
+            let name = &spec.tensor.name;
+            let Some(extents) = named.or_else(|| self.wanted.extents.filter(fits)) else {
+                self.staying.extend(depends(wire, spec, &images).then(|| name.clone()));
+                continue;
+            };
+            match problem(wire, spec, extents) {
+                Ok(()) => {
+                    let is_told = known(wire, spec, extents).is_some();
+                    self.found.trusted.extend((!is_told).then(|| name.clone()));
+                    self.permute(layer, spec, Flattened::Columns(extents));
+                }
+                Err(None) => {
+                    let note = format!("{name:?} stays: its inputs are those of another inner product");
+                    self.found.notes.push(note);
+                }
+                Err(Some(problem)) => self.misfits.push(Misfit::new(name, problem)),
+            }
+        }
+        let unused = self.wanted.layers.keys().filter(|name| !used.contains(*name));
+        let misfit = |name: &String| Misfit::new(name, "is no inner product of the net with weights in the file");
+        self.misfits.extend(unused.map(misfit));
+    }
+
+    /// The inputs of the net that a convolution of several channels reads.
+    fn images(&self, wires: &[Wire<'_>]) -> HashSet<usize> {
+        let has_one = |layer| self.weight(layer).is_some_and(|spec| spec.tensor.shape.dims().get(1) == Some(&1));
+        let reading = wires.iter().filter(|wire| is_spatial(wire.layer) && !has_one(wire.layer));
+        reading.filter_map(|wire| wire.source.input()).collect()
+    }
+
+    /// The layers that read one flattened value: all of them are permuted, or none.
+    fn region(&mut self, region: &Region<'_>) {
+        let permuted = region.products.iter().find_map(|layer| Some((*layer, self.extents(layer)?)));
+        let Some((first, extents)) = permuted else {
+            let left = region.by_channel.iter().flat_map(|layer| self.vectors(layer));
+            let left = left.filter(|spec| spec.tensor.shape.count() > 1).map(|spec| spec.tensor.name.clone());
+            let left: Vec<String> = left.collect();
+            return self.staying.extend(left);
+        };
+        let name = &first.name;
+        for layer in &region.products {
+            let problem = match (self.extents(layer), self.weight(layer)) {
+                (Some(own), _) if own != extents => {
+                    format!("takes {own}, and {name:?} takes {extents} of the same value")
+                }
+                (None, Some(_)) => format!(
+                    "reads the same flattened value as {name:?}, which alone is permuted: --fc-from {extents}, or \
+                     {}={extents} too",
+                    layer.name
+                ),
+                // Tensors that are not written need no order.
+                _ => continue,
+            };
+            self.misfits.push(Misfit::new(&layer.name, problem));
+        }
+        for layer in &region.others {
+            let problem = format!(
+                "is a {} and reads the flattened value that {name:?} reads: it would find another order",
+                layer.type_name
+            );
+            self.misfits.push(Misfit::new(&layer.name, problem));
+        }
+        for layer in &region.by_channel {
+            for spec in self.vectors(layer) {
+                match spec.tensor.shape.count() {
+                    1 => {}
+                    count if count == extents.inputs() => self.permute(layer, spec, Flattened::Vector(extents)),
+                    count => {
+                        let inputs = extents.inputs();
+                        let problem = format!("has {count} values, and lies before {name:?}, of {inputs} inputs");
+                        self.misfits.push(Misfit::new(&spec.tensor.name, problem));
+                    }
+                }
+            }
+        }
+        if !region.outputs.is_empty() {
+            let names: Vec<String> = region.outputs.iter().map(|layer| layer.name.clone()).collect();
+            let names = listed(&names);
+            self.found.notes.push(format!("fc-from: outputs of the net come out with the channels last: {names}"));
+        }
+    }
+
+    /// The extents in which a layer's tensors are permuted.
+    fn extents(&self, layer: &Layer) -> Option<Extents> {
+        self.permuted.get(&std::ptr::from_ref(layer)).copied()
+    }
+
+    /// The tensors of a layer that have a value for each channel.
+    fn vectors(&self, layer: &Layer) -> Vec<&'s Spec<'s>> {
+        let names = BY_CHANNEL.iter().filter_map(|role| self.net.tensor(layer, *role));
+        names.filter_map(|name| self.specs.get(name).copied()).collect()
+    }
+
+    /// Refuses tensors that are permuted for one layer, and that another one uses as they are.
+    fn owners(&mut self) {
+        for layer in self.net.layers().filter(|layer| self.extents(layer).is_none()).collect::<Vec<_>>() {
+            for (_, name) in self.net.tensors(layer).filter(|(_, name)| self.found.tensors.contains_key(*name)) {
+                let problem = format!("is permuted for one layer, and {:?} uses it as it is", layer.name);
+                self.misfits.push(Misfit::new(name, problem));
+            }
+        }
+    }
+
+    /// Notes on rows that become channels and positions.
+    fn rows(&mut self, wires: &[Wire<'_>]) {
+        let notes = wires.iter().filter_map(|wire| match wire.source {
+            Source::Reshaped(product) if is_spatial(wire.layer) => {
+                let weight = self.net.tensor(product, Of::Weight)?;
+                Some(format!(
+                    "the rows of {weight:?} stay, and become channels \u{d7} height \u{d7} width for {:?}: TensorFlow's \
+                     reshape has the channels last",
+                    wire.layer.name
+                ))
+            }
+            _ => None,
+        });
+        self.found.notes.extend(notes);
+    }
 }
 
 fn is_spatial(layer: &Layer) -> bool {
     matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution) || layer.type_name == "Pooling"
+}
+
+/// Whether an inner product depends on the order in which channels and positions are flattened before it.
+fn depends(wire: &Wire<'_>, spec: &Spec<'_>, images: &HashSet<usize>) -> bool {
+    let has_positions = match wire.source {
+        // With one position, there is one order.
+        Source::Spatial { channels: Some(channels), .. } => !has_columns(spec, channels as usize),
+        Source::Vector(_) | Source::Reshaped(_) => false,
+        source => wire.has_positions || source.input().is_some_and(|input| images.contains(&input)),
+    };
+    has_positions && wire.size != Some([1, 1])
 }
 
 /// The extents that an inner product reads, where the net tells them all and they are as many as the weights want.
@@ -138,7 +277,7 @@ fn problem(wire: &Wire<'_>, spec: &Spec<'_>, extents: Extents) -> Result<(), Opt
         Source::Spatial { .. } => return Ok(()),
         Source::Input(_) => "reads the net's input, not a convolution or a pooling".to_owned(),
         Source::Reshaped(product) => format!("reads outputs of {:?} that were reshaped", product.name),
-        Source::Mixed(mixed, _) => format!("reads {:?}, a {}", mixed.name, mixed.type_name),
+        Source::Mixed { layer: mixed, .. } => format!("reads {:?}, a {}", mixed.name, mixed.type_name),
     };
     Err(Some(format!("{problem}; `blob transpose FILE TENSOR --fc-from` permutes one by its name")))
 }

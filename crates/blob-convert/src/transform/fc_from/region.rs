@@ -1,0 +1,47 @@
+//! The layers that read a flattened value: inner products, layers with a value for each of its values, and others,
+//! whose outputs depend on the order.
+//!
+//! The one place that says which layers lie between a flattening and an inner product, and what else reads there.
+
+use std::collections::BTreeMap;
+
+use blob_io::net::{Layer, LayerKind, Net};
+
+use crate::transform::wires::{Source, Wire};
+
+/// Kinds of layers with a value for each channel, or for each value of a flattened one.
+const BY_CHANNEL: [LayerKind; 5] =
+    [LayerKind::BatchNorm, LayerKind::Bn, LayerKind::Scale, LayerKind::Bias, LayerKind::PRelu];
+
+/// The layers that read one flattened value, or what plain layers and those by channel make of it.
+#[derive(Debug, Default)]
+pub(super) struct Region<'a> {
+    pub(super) products: Vec<&'a Layer>,
+    pub(super) by_channel: Vec<&'a Layer>,
+    pub(super) others: Vec<&'a Layer>,
+    /// The layers whose outputs the net gives to its user.
+    pub(super) outputs: Vec<&'a Layer>,
+}
+
+/// The regions by their flattened values, as [`Source::flat`] has them.
+pub(super) fn regions<'a>(net: &Net, wires: &[Wire<'a>]) -> BTreeMap<usize, Region<'a>> {
+    let mut regions: BTreeMap<usize, Region<'a>> = BTreeMap::new();
+    for wire in wires {
+        let made = wire.made.and_then(Source::flat);
+        let is_within = wire.source.flat().is_some();
+        let passes_on = is_within && (made.is_some() || wire.made.is_none());
+        for flat in &wire.flats {
+            let region = regions.entry(*flat).or_default();
+            match wire.layer.kind {
+                LayerKind::InnerProduct if is_within => region.products.push(wire.layer),
+                kind if passes_on && BY_CHANNEL.contains(&kind) => region.by_channel.push(wire.layer),
+                _ if !passes_on => region.others.push(wire.layer),
+                _ => {}
+            }
+        }
+        if let Some(flat) = made.filter(|_| wire.layer.tops.iter().any(|top| net.is_output(*top))) {
+            regions.entry(flat).or_default().outputs.push(wire.layer);
+        }
+    }
+    regions
+}
