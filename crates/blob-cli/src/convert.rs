@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use crate::args::{CaffeForm, Convert, Global, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::info::array_warnings;
 use crate::json::{self, Document, FILE, Field, Fields, NAME, STRINGS, Type, field, nullable, optional, properties};
 use crate::open::open;
 use crate::output::progress::Progress;
@@ -29,7 +28,7 @@ use crate::render::table::{Column, Table};
 use crate::transforms;
 use crate::units;
 use proof::print_proof;
-use said::{asked, is_among, notices, warn, warn_of_changes, warn_of_source};
+use said::{asked, is_among, notices, of_arrays, warn, warn_of_changes, warn_of_source};
 
 /// The note if the format stays the same and the output is a copy.
 const KEPT: &str = "same format: the bytes are kept, no receipt is added; --anew writes it anew";
@@ -270,7 +269,7 @@ impl Fields for Converted<'_> {
                 let is_kept = |warning: &&Warning| !is_among(&f.found.changes, warning);
                 let whole = f.checkpoint.warnings().iter().filter(is_kept).map(ToString::to_string);
                 whole
-                    .chain(array_warnings(f.checkpoint))
+                    .chain(of_arrays(f.checkpoint, &f.found.changes).map(|(name, w)| format!("{name:?}: {w}")))
                     .chain(f.found.reports.iter().cloned())
                     .chain(warned.map(ToString::to_string))
                     .collect()

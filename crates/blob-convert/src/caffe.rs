@@ -88,10 +88,14 @@ pub(crate) fn spliced(
         }
         is_reshaped |= is_itself && tensor.spec.shape != *entry.shape();
         let stays = is_itself && options.keeps_blobs() && tensor.is_entry(entry);
+        if stays {
+            // The file has the same bytes for it, and what lies beside them.
+            let is_kept = |change: &Change| !matches!(change.effect, Effect::Unpacked | Effect::Unlisted(_));
+            tensor.changes.retain(is_kept);
+        }
         // Values in several segments, or in none, are copied together with the bytes around them.
         if stays && (!tensor.is_copied() || entry.segments().len() != 1) {
             (tensor.how, tensor.slot) = (How::Kept, None);
-            tensor.changes.clear();
             continue;
         }
         splice.replace(if is_itself { entry.name() } else { &tensor.spec.name }, specs.len())?;

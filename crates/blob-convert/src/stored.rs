@@ -2,7 +2,7 @@
 //! format's row of facts alone.
 
 use blob_core::DType;
-use blob_io::{Bf16, Checkpoint, Format, Names};
+use blob_io::{Bf16, Checkpoint, Entry, Format, Names, Warning};
 
 use crate::change::{Change, Effect};
 use crate::options::Options;
@@ -30,7 +30,10 @@ impl Place {
     /// Notes what the format changes about the tensors of `source`.
     pub(crate) fn note(self, source: &Checkpoint, tensors: &mut [Planned]) {
         let known = source.format().holds().since;
-        tensors.iter_mut().for_each(|tensor| self.note_form(tensor, known));
+        for tensor in &mut *tensors {
+            tensor.changes.extend(unlisted_beside(&source.entries()[tensor.entry]));
+            self.note_form(tensor, known);
+        }
         // A folder's files have the tensors' names.
         if self.to.holds().names != Names::None || self.is_folder {
             return;
@@ -136,8 +139,17 @@ impl Place {
 
 /// What the reader of the source left out: a file made of what it lists lacks that.
 pub(crate) fn unlisted(source: &Checkpoint) -> impl Iterator<Item = Change> {
-    let losses = source.warnings().iter().filter(|warning| warning.is_loss);
-    losses.map(|warning| Change::unasked(Effect::Unlisted(warning.clone())))
+    lost(source.warnings().iter().cloned())
+}
+
+/// What the reader left out beside an array: one that is written anew lacks that.
+pub(crate) fn unlisted_beside(entry: &Entry) -> impl Iterator<Item = Change> {
+    lost(entry.warnings())
+}
+
+fn lost(warnings: impl Iterator<Item = Warning>) -> impl Iterator<Item = Change> {
+    let losses = warnings.filter(|warning| warning.is_loss);
+    losses.map(|warning| Change::unasked(Effect::Unlisted(warning)))
 }
 
 /// Which blob of an array each tensor of these names becomes. Where all names are `@<number>`, the numbers decide,

@@ -60,6 +60,9 @@ flags! {
     Encoded, "the values are an encoded image, not pixels";
 }
 
+/// The flags of arrays beside which the file has values that are not listed.
+const LOSSES: [Flag; 2] = [Flag::SeveralSources, Flag::NestedAndOuter];
+
 /// A set of [`Flag`]s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags(u16);
@@ -79,7 +82,8 @@ impl Flags {
     }
 
     pub(crate) fn warnings(self) -> impl Iterator<Item = Warning> {
-        FLAGS.iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, text)| Warning::new(None, *text))
+        let set = FLAGS.iter().filter(move |(flag, _)| self.has(*flag));
+        set.map(|(flag, text)| Warning { is_loss: LOSSES.contains(flag), ..Warning::new(None, *text) })
     }
 }
 

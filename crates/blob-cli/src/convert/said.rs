@@ -21,8 +21,8 @@ const NAMED: usize = 3;
 /// among the changes.
 pub(super) fn warn_of_source(checkpoint: &Checkpoint, changes: &[Group], context: &Context) {
     let mut shared: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for entry in checkpoint.entries() {
-        entry.warnings().for_each(|warning| shared.entry(warning.to_string()).or_default().push(entry.name()));
+    for (name, warning) in of_arrays(checkpoint, changes) {
+        shared.entry(warning.to_string()).or_default().push(name);
     }
     let is_kept = |warning: &&Warning| !is_among(changes, warning);
     let whole = checkpoint.warnings().iter().filter(is_kept).map(ToString::to_string);
@@ -34,6 +34,16 @@ pub(super) fn warn_of_source(checkpoint: &Checkpoint, changes: &[Group], context
         }
     });
     warn(whole.chain(each).collect(), "--json prints them all", context);
+}
+
+/// The warnings about the source's arrays, but for the losses among the changes.
+pub(super) fn of_arrays<'a>(
+    checkpoint: &'a Checkpoint,
+    changes: &'a [Group],
+) -> impl Iterator<Item = (&'a str, Warning)> {
+    let entries = checkpoint.entries().iter();
+    let each = entries.flat_map(|entry| entry.warnings().map(|warning| (entry.name(), warning)));
+    each.filter(|(_, warning)| !is_among(changes, warning))
 }
 
 /// Whether what a warning of the source says is one of the changes.

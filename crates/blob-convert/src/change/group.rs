@@ -182,6 +182,7 @@ impl fmt::Display for Group {
             Effect::MetadataDropped { format, keys } => {
                 write!(f, "metadata left out, for which {} has no place: {}", format.name(), listed(keys))
             }
+            Effect::Unlisted(warning) if !self.tensors.is_empty() => write!(f, "{named}: {warning}"),
             Effect::NamesStay { .. }
             | Effect::Unlisted(_)
             | Effect::Dropped(_)
