@@ -59,6 +59,34 @@ fn the_callers_format_wins_over_a_checksum() {
     assert_eq!((file.format(), file.entries()[0].shape().dims()), (Format::BlobProto, &[240][..]));
 }
 
+/// Caffe's messages are read by the numbers of their fields, and a message of another kind has some of them too.
+#[test]
+fn a_message_is_no_other_message_than_its_fields_say() {
+    let messages = [Format::CaffeModel, Format::BlobProto, Format::BlobProtoVector, Format::SolverState, Format::Datum];
+    let goldens = [
+        ("caffe/net/f32_v2.caffemodel", Format::CaffeModel),
+        ("caffe/net/v1.caffemodel", Format::CaffeModel),
+        ("caffe/misc/state.solverstate", Format::SolverState),
+        ("caffe/misc/vector3.blobprotovector", Format::BlobProtoVector),
+        ("caffe/misc/u8.datum", Format::Datum),
+    ];
+    for (path, own) in goldens {
+        let bytes = std::fs::read(data(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+        for named in messages {
+            let read = open_as(named, "x", &bytes).map_err(|e| e.to_string());
+            match named == own {
+                true => assert!(!read.expect("opens").entries().is_empty(), "{path}"),
+                false => assert_eq!(read.err(), Some(format!("x is {}, not {}", own.name(), named.name())), "{path}"),
+            }
+        }
+    }
+    // An unknown message, and a net of TensorFlow's.
+    for named in messages {
+        let read = open_as(named, "x", &crate::support::message::len(60, b"?")).expect_err("refused").to_string();
+        assert_eq!(read, format!("x is no {}: it has none of its fields", named.name()));
+    }
+}
+
 #[test]
 fn a_named_format_is_that_of_an_archives_member() {
     let array = npy("'<f4'", "(2,)", &[0; 8]);

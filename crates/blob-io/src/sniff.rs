@@ -7,6 +7,7 @@ mod marks;
 mod messages;
 
 use crate::caffe;
+use crate::caffe::read::Misread;
 use crate::error::{ReadError, Reason};
 use crate::format::Format;
 use crate::mxnet;
@@ -40,6 +41,18 @@ pub(crate) fn read(
             }
         }
     };
+    if from.is_some()
+        && format.is_caffe()
+        && let Some(misread) = caffe::read::misread(&mut Cursor::new(source), format)?
+    {
+        return Err(match misread {
+            Misread::Other(found) => other(found, format),
+            Misread::Nothing => {
+                let what = format!("no {}: it has none of its fields", format.name());
+                ReadError::Other(Reason::Request, what, Some(LEAVE_OUT))
+            }
+        });
+    }
     match read_as(format, source, table) {
         // Not where arrays were listed: then it breaks off.
         Err(ReadError::Fault(fault)) if from.is_some() && table.len() == 0 => {
@@ -68,6 +81,14 @@ fn read_as(format: Format, source: &Input, table: &mut NameTable) -> Result<Stri
     }
 }
 
+const LEAVE_OUT: &str = "leave the format out, and it is found by what the file holds; or name that one";
+
+/// The error for a file of one format that is named as another.
+fn other(found: Format, named: Format) -> ReadError {
+    let what = format!("{}, not {}", found.name(), named.name());
+    ReadError::Other(Reason::Request, what, Some(LEAVE_OUT))
+}
+
 /// What a file is that cannot be read as the format that the caller has named, if it is known to be of another kind.
 fn misnamed(source: &Input, name: &str, named: Format) -> Option<ReadError> {
     let first = match First::of(source, name) {
@@ -79,11 +100,7 @@ fn misnamed(source: &Input, name: &str, named: Format) -> Option<ReadError> {
     match first.marked.or_else(message) {
         // Caffe's messages have one form, and a damaged one may look like another.
         Some(found) if found == named || found.is_caffe() && named.is_caffe() => None,
-        Some(found) => {
-            let what = format!("{}, not {}", found.name(), named.name());
-            let help = "leave the format out, and it is found by what the file holds; or name that one";
-            Some(ReadError::Other(Reason::Request, what, Some(help)))
-        }
+        Some(found) => Some(other(found, named)),
         // A zip that is cut or damaged begins with its mark.
         None if named == Format::Npz || foreign::is_text(&first.bytes) => {
             messages::message(&first.bytes).or_else(|| Some(foreign::unknown(&first.bytes)))

@@ -64,6 +64,25 @@ pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<
     Ok(is_clear.then_some(format))
 }
 
+/// What bytes are that are read as a message which nothing in them shows.
+pub(crate) enum Misread {
+    Other(Format),
+    /// None of the message's fields is there.
+    Nothing,
+}
+
+/// Whether bytes that are to be read as this message are no such message, as far as they tell.
+pub(crate) fn misread(cursor: &mut Cursor<'_>, named: Format) -> Result<Option<Misread>, ReadError> {
+    let seen = survey(cursor)?;
+    if has_content(cursor, named, seen.first, seen.layer)? {
+        return Ok(None);
+    }
+    match classify(cursor, None)?.filter(|found| *found != named) {
+        Some(found) => Ok(Some(Misread::Other(found))),
+        None => Ok((!seen.has_fields_of(named)).then_some(Misread::Nothing)),
+    }
+}
+
 /// Whether the bytes stop being protobuf before their end; the end itself may come too early.
 pub(crate) fn is_damaged(cursor: &mut Cursor<'_>) -> bool {
     survey(cursor).is_ok_and(|seen| seen.damaged)
@@ -139,6 +158,17 @@ impl Seen {
 
     fn len(&self, numbers: &[u32]) -> bool {
         numbers.iter().any(|n| self.len & 1 << n != 0)
+    }
+
+    /// Whether one of a message's fields is there, as `caffe.proto` of BVLC/caffe `9b891540` has them.
+    fn has_fields_of(&self, format: Format) -> bool {
+        match format {
+            Format::BlobProto => self.varint(&[1, 2, 3, 4, 11]) || self.any(&[5, 6, 7, 8, 9, 10, 12, 13]),
+            Format::BlobProtoVector => self.len(&[1]),
+            Format::SolverState => self.varint(&[1, 4]) || self.len(&[2, 3]),
+            Format::Datum => self.varint(&[1, 2, 3, 5, 7]) || self.any(&[4, 6]),
+            _ => self.hundred || self.len(&[1, 2, 3, 4, 6, 8]) || self.varint(&[4, 5, 7]),
+        }
     }
 
     fn any(&self, numbers: &[u32]) -> bool {
