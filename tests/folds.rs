@@ -14,6 +14,11 @@ use crate::support::{Folder, data};
 
 /// A file of these tensors: name, shape, values.
 pub(crate) fn file(format: Format, tensors: &[(&str, &[usize], &[f32])]) -> Checkpoint {
+    Checkpoint::from_bytes("file", bytes_of(format, tensors)).expect("opens")
+}
+
+/// The bytes of a file of these tensors.
+pub(crate) fn bytes_of(format: Format, tensors: &[(&str, &[usize], &[f32])]) -> Vec<u8> {
     let blob = |(name, dims, values): &(&str, &[usize], &[f32])| {
         let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let shape = Shape::new(dims).expect("a shape");
@@ -24,7 +29,7 @@ pub(crate) fn file(format: Format, tensors: &[(&str, &[usize], &[f32])]) -> Chec
     let path = folder.path().join("file");
     let writer = blobs.iter().fold(Writer::new(format), |writer, (name, blob)| writer.tensor(name, blob));
     writer.write(&path, IfExists::Refuse).expect("written");
-    Checkpoint::from_bytes("file", std::fs::read(&path).expect("readable")).expect("opens")
+    std::fs::read(&path).expect("readable")
 }
 
 pub(crate) fn net(text: &str) -> Net {

@@ -71,6 +71,7 @@ mod folds_mxnet; // every BatchNorm of MXNet's
 mod following; // what nets compute with images as RGB, or flattened with the channels last
 mod forward; // what a converted or folded net computes, against OpenCV and MXNet
 mod identity; // a conversion within one format keeps the bytes, unless an option changes them
+mod later_steps; // what a receipt says was done counts in every later step
 mod matrix; // every golden to every format, verified; one digest of the tensors
 mod names; // PyTorch's names, and maps of names
 mod nets; // which net a conversion follows, and what it then computes, against OpenCV and MXNet

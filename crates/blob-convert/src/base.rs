@@ -119,7 +119,6 @@ pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Lay
         let entry = base.entry(&tensor.spec.name).ok_or_else(missing)?;
         entries.push(entry);
         tensor.spec = base.array(entry)?;
-        tensor.changes.clear();
     }
     let layout = Layout::refilled(base, &entries)?;
     stream_interleaved(&layout, tensors);

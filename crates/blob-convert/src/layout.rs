@@ -32,7 +32,11 @@ pub(crate) fn of(
     let to = options.to;
     let layout = match base {
         Base::Same => same(checkpoint, tensors),
-        Base::Frame(base) => refilled(base, tensors),
+        Base::Frame(base) => {
+            // The file of before comes back as it was.
+            tensors.iter_mut().for_each(|tensor| tensor.changes.clear());
+            refilled(base, tensors)
+        }
         Base::File(base) if base.format() == Format::Hdf5 => hdf5::into(checkpoint, base, tensors),
         Base::File(base) if base.format().is_neoml() => into_neoml(checkpoint, base, tensors),
         Base::File(base) => caffe::spliced(checkpoint, base, options, tensors, removed_layers),

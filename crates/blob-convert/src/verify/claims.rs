@@ -162,7 +162,7 @@ fn of_frame(checkpoint: &Checkpoint, text: &str, report: &mut dyn FnMut(Remark))
 }
 
 /// Compares what the receipt of `ours` says about its source with `theirs`. If `theirs` is another file, a note says
-/// so; if it is the source by its digest, each field about it is compared.
+/// so; if it is the source by its digest, each field about it is compared. Returns whether it is.
 ///
 /// # Errors
 /// What reading returns; [`Error::Interrupted`] where `watch` says so.
@@ -171,9 +171,9 @@ pub(crate) fn against_source(
     theirs: &Checkpoint,
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let claimed = receipt_text(ours).and_then(parse::<Value>);
-    let Some(claimed) = claimed.filter(|receipt| receipt["source"]["blake3"].is_string()) else { return Ok(()) };
+    let Some(claimed) = claimed.filter(|receipt| receipt["source"]["blake3"].is_string()) else { return Ok(false) };
     let source = &claimed["source"];
     let file = || Subject::File { name: theirs.name(), source: theirs.stored() };
     let blake3 = digest(file(), Algorithm::Blake3, watch)?.digest;
@@ -184,7 +184,7 @@ pub(crate) fn against_source(
     let is_sha256 = sha256.is_some() && source["sha256"].as_str() == sha256.as_deref();
     if source["blake3"].as_str() != Some(&blake3) && !is_sha256 {
         report_other(ours, theirs, &claimed, &blake3, report);
-        return Ok(());
+        return Ok(false);
     }
     let mut said = |field: &str, said: &Value, is: &Value| {
         if said != is {
@@ -223,7 +223,7 @@ pub(crate) fn against_source(
     if claimed["history"].is_array() && claimed["history"] != earlier {
         report(wrong("has another history than the source"));
     }
-    Ok(())
+    Ok(true)
 }
 
 fn is_whole(entry: &Entry, name: &str) -> bool {
