@@ -28,6 +28,7 @@ use crate::render::table::{Column, Table};
 use crate::transforms;
 use crate::units;
 use proof::print_proof;
+pub(crate) use proof::quoted;
 use said::{asked, is_among, notices, of_arrays, warn, warn_of_changes, warn_of_source};
 
 /// The note if the format stays the same and the output is a copy.

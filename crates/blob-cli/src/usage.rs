@@ -2,6 +2,8 @@
 //!
 //! `blob FILE` is `blob info FILE`, and `blob help ls` is `blob ls --help`. Does not know what the commands do.
 
+mod missing;
+
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -63,7 +65,8 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Box<Misuse>> {
         if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
             error.exit();
         }
-        match slip(&tool, &words, &error) {
+        let lacking = || missing::missing(&tool, command_of(&tool, &words)?, &words, &error);
+        match slip(&tool, &words, &error).or_else(lacking) {
             Some(failure) => misuse(&command, failure, None),
             None => misuse(&command, Failure::new(first_paragraph(&error)), Some(error)),
         }
@@ -93,7 +96,9 @@ fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failu
     let extra = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(extra))) if !extra.starts_with('-') => &**extra,
         // A command that takes any number of tensors takes the output for one of them.
-        (ErrorKind::MissingRequiredArgument, _) if is_like_output(&last) && positionals(tool, command, words) > 1 => {
+        (ErrorKind::MissingRequiredArgument, _)
+            if is_like_output(&last) && positionals(tool, command, words) > 1 && !Path::new(&*last).is_file() =>
+        {
             &*last
         }
         _ => return None,
@@ -266,6 +271,19 @@ mod tests {
             ("blob convert a --dtype f16 b.npz", "convert", "blob convert … -o b.npz"),
             ("blob convert a b -o c", "convert", "for f in"),
             ("blob rename a b --output=c --sed s/a/b/", "rename", "for f in"),
+            ("blob merge Cargo.toml ./Cargo.toml", "merge", "blob merge Cargo.toml ./Cargo.toml -o OUT"),
+            ("blob merge Cargo.lock build.rs", "merge", "blob merge Cargo.lock build.rs -o OUT"),
+            ("blob rename m -o q.npz", "rename", "blob rename m -o q.npz --map MAP"),
+            ("blob merge f a b --axis 0 -o q", "merge", "blob merge f a b --axis 0 -o q --into NAME"),
+            ("blob merge f a b --into q -o q", "merge", "blob merge f a b --into q -o q --axis AXIS"),
+            ("blob split f -o q/", "split", "blob split f -o q/ --by-layer"),
+            ("blob split f w -o q/", "split", "blob split f w -o q/ --axis AXIS --sizes N,..."),
+            ("blob extract -o x", "extract", "blob extract FILE -o x"),
+            ("blob --json diff a", "diff", "blob --json diff a B"),
+            ("blob transpose a --perm 1,0", "transpose", "blob transpose a --perm 1,0 TENSOR -o OUT"),
+            ("blob convert", "convert", "blob convert IN -o OUT"),
+            ("blob diff", "diff", "blob diff A B"),
+            ("blob split f --sizes 1,2 -o q", "split", "blob split f --sizes 1,2 -o q --axis AXIS"),
         ] {
             let misuse = parse(words(line)).err().expect("it is misuse");
             let help = misuse.failure.problem().and_then(|problem| problem.help.as_deref());

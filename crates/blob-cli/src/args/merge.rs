@@ -42,7 +42,8 @@ pub(crate) struct Merge {
     /// Name of the concatenated tensor
     #[arg(long, value_name = "NAME", requires = "axis")]
     pub(crate) into: Option<String>,
-    /// Put the file's name before each name that several files have: `head/fc.weight`
+    /// Put the file's name before each name that several files have: `head/fc.weight`; of files of one name also the
+    /// folder's
     #[arg(long, conflicts_with = "axis")]
     pub(crate) prefix: bool,
     /// Replace OUT if it exists; input files are never replaced
@@ -52,6 +53,9 @@ pub(crate) struct Merge {
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }
+
+/// The ways to split whole files, which take no tensor.
+const WHOLE: [&str; 2] = ["by_layer", "max_size"];
 
 /// Split a file by layer or by size, or one tensor along an axis
 ///
@@ -74,7 +78,7 @@ pub(crate) struct Split {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// With --axis, the tensor: a name, `#3` by index, or a glob that matches one
-    #[arg(value_name = "TENSOR", requires = "axis")]
+    #[arg(value_name = "TENSOR", requires = "axis", conflicts_with_all = WHOLE)]
     pub(crate) tensor: Option<String>,
     /// Output: a folder (ending with `/`), a file name with `{}`, or with --axis a file or `-` for standard output
     #[arg(short, long, value_name = "OUT")]
@@ -93,10 +97,10 @@ pub(crate) struct Split {
     #[arg(long, value_name = "AXIS", allow_negative_numbers = true, requires = "sizes")]
     pub(crate) axis: Option<i64>,
     /// Size of each part along the axis: 64,64,128
-    #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "axis")]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "axis", conflicts_with_all = WHOLE)]
     pub(crate) sizes: Vec<usize>,
     /// Names of the parts [default: TENSOR_0, TENSOR_1, ...; in separate files, TENSOR]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', requires = "axis")]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', requires = "axis", conflicts_with_all = WHOLE)]
     pub(crate) into: Vec<String>,
     /// Replace files that exist; FILE itself is never replaced
     #[arg(long)]

@@ -73,7 +73,7 @@ pub(super) fn print_proof(
 }
 
 /// A path quoted for a shell, and never taken for an option.
-fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     let path = match path.as_os_str().as_encoded_bytes() {
         [b'-', ..] => &Path::new(".").join(path),
         _ => path,
