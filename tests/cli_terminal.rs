@@ -3,9 +3,13 @@
 use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::support::archive::zeros;
-use crate::support::{blob, command, data, on_terminal, ran, report, tool};
+use crate::support::schemas;
+use crate::support::{Folder, blob, command, data, on_terminal, ran, report, tool};
 
 const NET: &str = "caffe/net/v1.caffemodel";
 
@@ -68,5 +72,65 @@ fn a_signal_stops_the_work_and_leaves_nothing() {
         child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
         assert_eq!((child.wait().unwrap().code(), err.as_str()), (Some(130), "interrupted\n"));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the source is left");
+    }
+}
+
+/// Interrupts each command at its work, and one that waits for its input: its last line is whole and says it.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_signal_interrupts_ends_with_one_whole_line() {
+    let folder = Folder::new();
+    let (source, out) = (folder.file("zeros.npy"), folder.file("out"));
+    zeros(source.as_ref(), 1 << 30);
+    let to = |extension: &str| format!("{out}.{extension}");
+    let lines: [&[&str]; 15] = [
+        &["show", "--full", &source],
+        &["stats", &source],
+        &["stats", "--hist", &source],
+        &["diff", &source, &source],
+        &["verify", "--finite", "caffe/net/v1.caffemodel", &source],
+        &["verify", &source, "--against", &source],
+        &["hash", "caffe/net/v1.caffemodel", &source],
+        &["hash", "--content", &source],
+        &["convert", &source, "-o", &to("npz")],
+        &["extract", &source, "-o", &to("csv")],
+        &["merge", &source, "-o", &to("npz")],
+        &["plot", &source],
+        &["report", &source, "-o", &to("html")],
+        &["info", "caffe/net/v1.caffemodel", "-"],
+        &["ls", "-"],
+    ];
+    for line in lines {
+        let line = [&["--json"], line].concat();
+        let (input, output) = (Stdio::piped(), Stdio::piped());
+        let mut child = command(&line).stdin(input).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+        // The signal comes when it is caught, and a little later.
+        let status = format!("/proc/{}/status", child.id());
+        let is_caught = || {
+            let status = fs::read_to_string(&status).unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap();
+            u64::from_str_radix(caught, 16).unwrap() & 0b10 != 0
+        };
+        while !is_caught() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut pipe = child.stdout.take().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut text = String::new();
+            pipe.read_to_string(&mut text).unwrap();
+            text
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+        let (status, text) = (child.wait().unwrap(), reader.join().unwrap());
+        assert_eq!(status.code(), Some(130), "{line:?}: {}", &text[..text.len().min(1000)]);
+        let documents = text.lines().map(|line| serde_json::from_str(line).expect("a whole line"));
+        let documents: Vec<Value> = documents.collect();
+        documents.iter().for_each(schemas::check);
+        let last = documents.last().expect("a line");
+        assert_eq!(last["error"]["reason"], "interrupted", "{line:?}: {last}");
+        let said = documents.iter().filter(|document| document["error"].is_object()).count();
+        assert_eq!(said, 1, "{line:?}: {documents:?}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{line:?}: only the source is left");
     }
 }

@@ -178,7 +178,8 @@ Examples:
 
 /// Summarize a file: format, tensors, parameters, warnings
 ///
-/// Reads headers only; of a mean image (.binaryproto) also the values, for the `mean_value` of each channel.
+/// Reads headers, and few values: those of a mean image (.binaryproto), for the `mean_value` of each channel, and of
+/// BatchNorms, which ignore some.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -273,7 +274,7 @@ pub(crate) struct Verify {
     pub(crate) replay: bool,
     /// Compare with MXNet's symbol file of the net: missing and extra arrays, shapes, dtypes. If there is no such file,
     /// it is searched for beside FILE, also in its archive
-    #[arg(long, value_name = "JSON")]
+    #[arg(long, value_name = "JSON", conflicts_with_all = Only::ARGUMENTS)]
     pub(crate) symbol: Option<PathBuf>,
     /// Print all findings, not only the first 20 per file
     #[arg(long)]
@@ -284,6 +285,8 @@ pub(crate) struct Verify {
     /// Check the SHA-256 of the file
     #[arg(long, value_name = "HEX", value_parser = sha256)]
     pub(crate) sha256: Option<String>,
+    #[command(flatten)]
+    pub(crate) only: Only,
 }
 
 /// Print a completion script for a shell

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io::{self, Write};
 
-use blob_io::Entry;
+use blob_io::{Checkpoint, Entry};
 use serde_json::json;
 
 use crate::args::Global;
@@ -75,6 +75,10 @@ impl Document for Failed<'_> {
     const COMMAND: &'static str = "any command --json";
     const DESCRIPTION: &'static str = "in place of a command's own line, where it has no answer for a file";
     const IS_OF_FILES: bool = false;
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        Vec::new()
+    }
 }
 
 impl Fields for Failed<'_> {

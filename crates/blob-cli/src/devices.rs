@@ -2,6 +2,7 @@
 //!
 //! No command computes on a GPU: each file is read once, and the bus is slower than the processor.
 
+use blob_io::Checkpoint;
 use serde_json::json;
 
 use crate::context::Context;
@@ -65,6 +66,10 @@ impl Document for Devices {
     const COMMAND: &'static str = "blob devices --json";
     const DESCRIPTION: &'static str = "the GPUs, or why there is none";
     const IS_OF_FILES: bool = false;
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        Vec::new()
+    }
 }
 
 impl Fields for Devices {

@@ -34,7 +34,8 @@ pub(crate) fn run(args: &Diff, context: &Context) -> Result<Status, Failure> {
     let theirs = theirs.only(&chosen.places);
     let mut tally = Tally::default();
     let broken = Broken::new(&context.terminal, ours.name());
-    let pair = Pair { args, ours: &ours, theirs: &theirs, tally: &mut tally, notes: Vec::new(), broken };
+    let pair =
+        Pair { args, ours: &ours, theirs: &theirs, tally: &mut tally, notes: Vec::new(), broken, error: Value::Null };
     context.print(pair)?;
     Ok(match (tally.unread, tally.is_same()) {
         (0, true) => Status::Yes,
@@ -52,6 +53,8 @@ pub(crate) struct Pair<'a> {
     notes: Vec<String>,
     /// Says on standard error why tensors were not read; the JSON has that in its rows.
     broken: Broken<'a>,
+    /// The error that ended the comparison early, as JSON.
+    error: Value,
 }
 
 impl Pair<'_> {
@@ -181,8 +184,9 @@ impl Render for Pair<'_> {
     fn json(mut self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let mut line = Line::begin(out, &self)?;
         let done = self.compare(context, |row| Ok(line.push(out, &Ordered(row))?));
+        self.error = done.as_ref().err().map_or(Value::Null, Failure::as_json);
         line.advance(out, &self)?;
-        done
+        done.map_err(Failure::in_json)
     }
 
     fn text(mut self, context: &Context, out: &mut Out) -> Result<(), Failure> {
@@ -283,6 +287,9 @@ impl Fields for Pair<'_> {
             field("removed", Type::Integer, "how many only the first file has", |p| json!(p.tally.removed)),
             field("added", Type::Integer, "how many only the second file has", |p| json!(p.tally.added)),
             field("unread", Type::Integer, "how many could not be compared", |p| json!(p.tally.unread)),
+            nullable("error", Type::Object(properties::<Problem>), "why the comparison ended too early", |p| {
+                p.error.clone()
+            }),
         ]
     }
 }

@@ -1,12 +1,10 @@
 //! `blob extract`: writes one tensor to a file or to standard output, or several to files of a folder.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use blob_convert::{Selection, Watch, Watched};
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Frame, Layout, Output, file_names};
+use blob_io::{Checkpoint, Complete, Entry, Error, Frame, Layout, Output, file_names};
 use serde_json::json;
 
 use crate::args::{Extract, ExtractFormat, if_exists};
@@ -18,6 +16,7 @@ use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::output::sink::{Content, Sink, check_stdout, is_stdout};
+use crate::output::together::{Folders, Together};
 use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::regroup::no_format;
 use crate::render::Text;
@@ -35,13 +34,23 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     let selection = args.filter.of(&args.tensors);
     let places = select_some(&checkpoint, &selection)?;
     let outputs = outputs(args, format, &checkpoint, &selection, &places)?;
-    for (place, output) in places.iter().zip(&outputs) {
+    let entries = places.iter().map(|place| &checkpoint.entries()[*place]);
+    let progress = Progress::begin(&context.terminal, entries.clone().map(Entry::byte_len).sum());
+    let is_in_folder = is_folder(&args.output) && !args.dry_run;
+    let folders = Folders::of(outputs.iter().map(|output| &**output).filter(|_| is_in_folder))?;
+    let mut together = Together::of(outputs.iter().map(|output| &**output))?;
+    let mut extracted = Vec::new();
+    for (entry, output) in entries.zip(&outputs) {
         let begun = Begun::now(args.dry_run);
-        let entry = &checkpoint.entries()[*place];
-        let bytes_out = extract(args, format, (&checkpoint, entry), output, context)?;
+        let (complete, bytes_out) = extract(args, format, (&checkpoint, entry), output, (context, &progress))?;
+        complete.into_iter().try_for_each(|complete| together.add(output, complete))?;
         let written = Written::new(output, format.name(), bytes_out, begun).tensors(1);
-        context.print(Extracted { written, checkpoint: &checkpoint, entry })?;
+        extracted.push(Extracted { written, checkpoint: &checkpoint, entry });
     }
+    together.publish()?;
+    folders.keep();
+    progress.end();
+    extracted.into_iter().try_for_each(|one| context.print(one))?;
     Ok(Status::Yes)
 }
 
@@ -62,13 +71,6 @@ fn outputs(
     let names: Vec<&str> = places.iter().map(|place| checkpoint.entries()[*place].name()).collect();
     let file = |name: &String| args.output.join(format!("{name}.{}", format.name()));
     let files: Vec<PathBuf> = file_names(&names).iter().map(file).collect();
-    if !args.dry_run {
-        let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
-        for folder in folders {
-            let failed = |e| Failure::new(format!("{}: cannot be made: {e}", folder.display()));
-            fs::create_dir_all(folder).map_err(failed)?;
-        }
-    }
     // Of several files none is written where one is there already.
     for file in files.iter().filter(|file| file.exists()) {
         Output::check(file, if_exists(args.force))?;
@@ -76,15 +78,14 @@ fn outputs(
     Ok(files)
 }
 
-/// Writes one tensor to a file or to standard output; returns the length of the output.
+/// Writes one tensor to a file, which gets its name later, or to standard output; returns the output's length.
 fn extract(
     args: &Extract,
     format: ExtractFormat,
     (checkpoint, entry): (&Checkpoint, &Entry),
     path: &Path,
-    context: &Context,
-) -> Result<u64, Failure> {
-    let progress = Progress::begin(&context.terminal, entry.byte_len());
+    (context, progress): (&Context, &Progress),
+) -> Result<(Option<Complete>, u64), Failure> {
     // A broken or empty entry is an error before the output is created.
     let elements = match format {
         ExtractFormat::Csv => {
@@ -115,13 +116,11 @@ fn extract(
             })?;
         }
         None => {
-            let bytes = Watched::open(checkpoint, entry, &progress)?;
+            let bytes = Watched::open(checkpoint, entry, progress)?;
             bytes.each(PIECE, |bytes| output.write_all(bytes))?;
         }
     }
-    let bytes_out = output.finish()?;
-    progress.end();
-    Ok(bytes_out)
+    Ok(output.complete()?)
 }
 
 /// The result of the command.

@@ -1,13 +1,12 @@
 //! The result of a command: its status, or the failure that stopped it, with help for the user.
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::{fmt, fs, io};
 
 use blob_io::{Entry, Error, Existing, Fault, Limit, Reason, Remedy};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::json::{Field, Fields, Type, field, nullable};
+use crate::json::{self, Field, Fields, Type, field, nullable};
 use crate::nearest::nearest;
 use crate::units;
 
@@ -109,8 +108,8 @@ pub(crate) enum Failure {
     /// The answer is no: exit code 1.
     No(Box<Problem>),
     /// A signal: exit code 130.
-    Interrupted,
-    /// The reader closed the pipe. Prints nothing, exit code 0.
+    Interrupted(Box<Problem>),
+    /// The reader of a listing closed the pipe: it has seen enough. Prints nothing, exit code 0.
     ReaderGone,
 }
 
@@ -125,6 +124,11 @@ impl Failure {
         Self::No(Problem::new("no-match", message))
     }
 
+    /// A signal stopped the work.
+    pub(crate) fn interrupted() -> Self {
+        Self::Interrupted(Problem::new("interrupted", "interrupted"))
+    }
+
     pub(crate) fn help(mut self, text: impl Into<String>) -> Self {
         if let Self::Trouble(problem) | Self::No(problem) = &mut self {
             problem.help = Some(text.into());
@@ -134,34 +138,40 @@ impl Failure {
 
     /// Marks a failure that the command's own JSON contains.
     pub(crate) fn in_json(mut self) -> Self {
-        if let Self::Trouble(problem) | Self::No(problem) = &mut self {
+        if let Self::Trouble(problem) | Self::No(problem) | Self::Interrupted(problem) = &mut self {
             problem.is_in_json = true;
         }
         self
     }
 
-    /// The problem for the field `error` of a JSON object.
-    pub(crate) fn as_problem(&self) -> Cow<'_, Problem> {
-        match self.problem() {
-            Some(problem) => Cow::Borrowed(problem),
-            None => Cow::Owned(*Problem::new("interrupted", self.to_string())),
+    /// The problem to report; `None` if a closed pipe ended the command.
+    pub(crate) fn problem(&self) -> Option<&Problem> {
+        match self {
+            Self::Trouble(problem) | Self::No(problem) | Self::Interrupted(problem) => Some(problem),
+            Self::ReaderGone => None,
         }
     }
 
-    /// The problem to report; `None` if a signal or a closed pipe ended the command.
-    pub(crate) fn problem(&self) -> Option<&Problem> {
-        match self {
-            Self::Trouble(problem) | Self::No(problem) => Some(problem),
-            Self::Interrupted | Self::ReaderGone => None,
-        }
+    /// The status of a command that goes on to the next file.
+    pub(crate) fn status(&self) -> Status {
+        if matches!(self, Self::No(_)) { Status::No } else { Status::Trouble }
+    }
+
+    /// Whether no other file is tried after this one.
+    pub(crate) fn is_last(&self) -> bool {
+        matches!(self, Self::Interrupted(_) | Self::ReaderGone)
+    }
+
+    /// The failure as the field `error` of a JSON object.
+    pub(crate) fn as_json(&self) -> Value {
+        self.problem().map_or(Value::Null, json::value)
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Trouble(problem) | Self::No(problem) => f.write_str(&problem.message),
-            Self::Interrupted => f.write_str("interrupted"),
+            Self::Trouble(problem) | Self::No(problem) | Self::Interrupted(problem) => f.write_str(&problem.message),
             Self::ReaderGone => f.write_str("the reader of the output has gone"),
         }
     }
@@ -176,8 +186,7 @@ impl From<Problem> for Failure {
 impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         match &e {
-            Error::Interrupted => Self::Interrupted,
-            Error::ReaderGone => Self::ReaderGone,
+            Error::Interrupted => Self::interrupted(),
             _ => Self::Trouble(Box::new(Problem::from(&e))),
         }
     }

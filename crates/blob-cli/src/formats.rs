@@ -1,6 +1,6 @@
 //! `blob formats`: lists the formats with their names, extensions and what they were tested against.
 
-use blob_io::Format;
+use blob_io::{Checkpoint, Format};
 use serde_json::json;
 
 use crate::args::is_written;
@@ -23,6 +23,10 @@ impl Document for Formats {
     const COMMAND: &'static str = "blob formats --json";
     const DESCRIPTION: &'static str = "what is read and written";
     const IS_OF_FILES: bool = false;
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        Vec::new()
+    }
 }
 
 impl Fields for Formats {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use blob_convert::Selection;
 use blob_convert::digest::{Algorithm, Hashed, Subject, digest};
-use blob_io::{Entry, Error, FileSource, Source};
+use blob_io::{Checkpoint, Entry, Error, FileSource, Source};
 use serde_json::json;
 
 use crate::args::Hash;
@@ -27,12 +27,12 @@ pub(crate) fn run(args: &Hash, context: &Context) -> Result<Status, Failure> {
     }
     for path in &args.files {
         let hashed = match args.content {
-            true => content(path, &selection, algorithm, context),
-            false => file(path, algorithm, context).map_err(Failure::from),
+            true => content(path, &selection, algorithm, context).map(|(hashed, file)| (hashed, Some(file))),
+            false => file(path, algorithm, context).map(|hashed| (hashed, None)).map_err(Failure::from),
         };
         match hashed {
-            Ok(hashed) => context.print(HashLine { path, algorithm, hashed })?,
-            Err(failure) if failure.problem().is_none() => return Err(failure),
+            Ok((hashed, checkpoint)) => context.print(HashLine { path, algorithm, hashed, checkpoint })?,
+            Err(failure) if failure.is_last() => return Err(failure),
             Err(failure) => {
                 context.failed(Some(&name(path)), &failure);
                 status = Status::Trouble;
@@ -42,11 +42,17 @@ pub(crate) fn run(args: &Hash, context: &Context) -> Result<Status, Failure> {
     Ok(status)
 }
 
-fn content(path: &Path, selection: &Selection, algorithm: Algorithm, context: &Context) -> Result<Hashed, Failure> {
+fn content(
+    path: &Path,
+    selection: &Selection,
+    algorithm: Algorithm,
+    context: &Context,
+) -> Result<(Hashed, Checkpoint), Failure> {
     let checkpoint = open_some(path, selection, &context.global)?;
     let work = checkpoint.entries().iter().map(Entry::byte_len).sum();
     let progress = Progress::begin(&context.terminal, work);
-    Ok(digest(Subject::Tensors(&checkpoint), algorithm, &progress)?)
+    let hashed = digest(Subject::Tensors(&checkpoint), algorithm, &progress)?;
+    Ok((hashed, checkpoint))
 }
 
 fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, Error> {
@@ -77,6 +83,8 @@ pub(crate) struct HashLine<'a> {
     path: &'a Path,
     algorithm: Algorithm,
     hashed: Hashed,
+    /// The open file, where its tensors were hashed.
+    checkpoint: Option<Checkpoint>,
 }
 
 impl Text for HashLine<'_> {
@@ -117,6 +125,10 @@ impl Document for HashLine<'_> {
     const SCHEMA: &'static str = "blob.hash/1";
     const COMMAND: &'static str = "blob hash --json FILE...";
     const DESCRIPTION: &'static str = "the digest of a file, or of its tensors";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        self.checkpoint.iter().collect()
+    }
 }
 
 impl Fields for HashLine<'_> {

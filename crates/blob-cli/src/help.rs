@@ -33,8 +33,9 @@ pub(crate) const NOTES: [(&str, &str); 6] = [
         "PIPES",
         "To a pipe or a file, ls and diff print lines for programs: a header, then a line a row, separated by tabs, with \
          exact numbers. The other commands print there what a terminal shows, cut nowhere. --table prints to a pipe \
-         what a terminal shows, of ls and diff too; --json prints JSON lines. Errors, warnings and what was written go \
-         to standard error. Binary data is never written to a terminal.",
+         what a terminal shows, of ls and diff too; --json prints JSON lines. A reader that leaves, as `| head` \
+         does, has seen enough of a listing: exit code 0; what -o - writes it then lacks: 2. Errors, warnings and what \
+         was written go to standard error. Binary data is never written to a terminal.",
     ),
     ("EXIT STATUS", EXIT),
 ];

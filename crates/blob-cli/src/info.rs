@@ -1,4 +1,5 @@
-//! `blob info`: prints a summary of a file, from its headers; of a mean image also the means of its channels.
+//! `blob info`: prints a summary of a file, from its headers and few values: the means of a mean image's channels, and
+//! what BatchNorms ignore.
 
 mod mean;
 
@@ -20,7 +21,7 @@ use crate::json::{
 };
 use crate::open::{name, open_to_list};
 use crate::output::width::{cut, width, wrap};
-use crate::output::{Out, Terminal};
+use crate::output::{Out, Terminal, signals};
 use crate::render::Text;
 use crate::units;
 use mean::mean_values;
@@ -34,6 +35,7 @@ const MAX_IN_JSON: usize = 20;
 pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
     let mut status = Status::Yes;
     for (i, path) in args.files.iter().enumerate() {
+        signals::check()?;
         let checkpoint = match open_to_list(path, &context.global) {
             Ok(checkpoint) => checkpoint,
             Err(e) => {
@@ -177,7 +179,7 @@ impl<'a> Facts<'a> {
 impl Document for Facts<'_> {
     const SCHEMA: &'static str = "blob.info/1";
     const COMMAND: &'static str = "blob info --json FILE...";
-    const DESCRIPTION: &'static str = "what a file is, from its headers";
+    const DESCRIPTION: &'static str = "what a file is, from its headers and the values of mean images and BatchNorms";
 
     fn sources(&self) -> Vec<&Checkpoint> {
         vec![self.checkpoint]

@@ -21,10 +21,8 @@ pub(crate) trait Document: Fields {
     /// Whether it is about files of tensors, so that it has the field `salvaged`.
     const IS_OF_FILES: bool = true;
 
-    /// The files that it is about, as far as they can break off.
-    fn sources(&self) -> Vec<&Checkpoint> {
-        Vec::new()
-    }
+    /// The open files that it is about, of which `salvaged` says where they break off.
+    fn sources(&self) -> Vec<&Checkpoint>;
 }
 
 /// The field that every document about files has where one of them breaks off.
@@ -177,9 +175,11 @@ impl<T: Document> Line<T> {
     /// Writes the line up to its first streamed value.
     pub(crate) fn begin(out: &mut dyn Write, value: &T) -> io::Result<Self> {
         write!(out, "{{\"schema\":\"{}\"", T::SCHEMA)?;
-        if let Some(error) = value.sources().iter().find_map(|file| file.salvaged()) {
+        let salvaged: Vec<String> =
+            value.sources().iter().filter_map(|file| Some(file.salvaged()?.to_string())).collect();
+        if !salvaged.is_empty() {
             write!(out, ",\"{}\":", SALVAGED.name)?;
-            write_value(out, &error.to_string())?;
+            write_value(out, &salvaged.join("; "))?;
         }
         Self { fields: T::fields().into_iter(), is_array: false, is_empty: true }.advance(out, value)
     }
@@ -302,6 +302,10 @@ mod tests {
         const SCHEMA: &'static str = "z/1";
         const COMMAND: &'static str = "";
         const DESCRIPTION: &'static str = "";
+
+        fn sources(&self) -> Vec<&Checkpoint> {
+            Vec::new()
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::json::{
     nullable, optional, properties, streamed,
 };
 use crate::open::open_to_list;
+use crate::output::signals;
 use crate::output::width::wrap;
 use crate::output::{Out, Terminal, ascii_shape};
 use crate::render::table::{Column, LAST, Table};
@@ -54,7 +55,7 @@ fn list(
 ) -> Result<Status, Failure> {
     sort(&mut chosen, &args.order, checkpoint.entries());
     let seconds = start.elapsed().as_secs_f64();
-    context.print(List { args, checkpoint, chosen: &chosen, seconds })?;
+    context.print(List { args, checkpoint, chosen: &chosen, seconds, error: Value::Null })?;
     let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
     let status = context.broken(checkpoint.name(), entries);
     checkpoint.whole()?;
@@ -67,16 +68,20 @@ pub(crate) struct List<'a> {
     checkpoint: &'a Checkpoint,
     chosen: &'a [usize],
     seconds: f64,
+    /// The error that ended the list early, as JSON.
+    error: Value,
 }
 
 impl Render for List<'_> {
-    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+    fn json(mut self, _: &Context, out: &mut Out) -> Result<(), Failure> {
         let mut line = Line::begin(out, &self)?;
-        for listed in self.listed() {
-            line.push(out, &Ordered(&listed))?;
-        }
+        let done = self.listed().try_for_each(|listed| {
+            signals::check()?;
+            Ok(line.push(out, &Ordered(&listed))?)
+        });
+        self.error = done.as_ref().err().map_or(Value::Null, Failure::as_json);
         line.advance(out, &self)?;
-        Ok(())
+        done.map_err(Failure::in_json)
     }
 
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
@@ -239,6 +244,7 @@ impl Fields for List<'_> {
             }),
             streamed("tensors", Type::Array(&Type::Object(properties::<Listed<'_>>)), "the tensors that were chosen"),
             field("bytes_read", Type::Integer, "how much of it was read so far", |l| json!(bytes_read(l.checkpoint))),
+            nullable("error", Type::Object(properties::<Problem>), "why the list ends too early", |l| l.error.clone()),
         ]
     }
 }

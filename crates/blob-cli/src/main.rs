@@ -50,12 +50,13 @@ mod verify;
 
 use std::cell::Cell;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use args::{Args, Command, Global};
 use context::Context;
 use failure::{Failure, Status};
 use output::Terminal;
-use output::progress::INTERRUPTED;
+use output::signals::{self, INTERRUPTED};
 use usage::{Misuse, Parsed};
 
 fn main() -> ExitCode {
@@ -78,6 +79,11 @@ fn main() -> ExitCode {
 fn obey(args: Args, command: String) -> ExitCode {
     let context =
         Context { command, terminal: Terminal::new(&args.global), global: args.global, has_header: Cell::default() };
+    if context.global.json {
+        let file = args.command.inputs().file.map(open::name);
+        let _ = ASKED.set((context.command.clone(), file));
+        signals::end_with(say_interrupted);
+    }
     match run(&args.command, &context) {
         Ok(status) => ExitCode::from(open::salvaged(status, &context.global).code()),
         Err(failure) => {
@@ -85,11 +91,23 @@ fn obey(args: Args, command: String) -> ExitCode {
             ExitCode::from(match failure {
                 Failure::Trouble(_) => Status::Trouble.code(),
                 Failure::No(_) => Status::No.code(),
-                Failure::Interrupted => INTERRUPTED,
+                Failure::Interrupted(_) => INTERRUPTED,
                 Failure::ReaderGone => Status::Yes.code(),
             })
         }
     }
+}
+
+/// The command that is asked for JSON, and its file.
+static ASKED: OnceLock<(String, Option<String>)> = OnceLock::new();
+
+/// The line of a command that a signal ends before it has anything to say.
+fn say_interrupted() {
+    let Some((command, file)) = ASKED.get() else { return };
+    let global = Global { json: true, ..Global::default() };
+    let terminal = Terminal::new(&global);
+    let context = Context { command: command.clone(), terminal, global, has_header: Cell::default() };
+    context.failed(file.as_deref(), &Failure::interrupted());
 }
 
 /// Says what is wrong with the command line.

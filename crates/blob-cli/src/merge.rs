@@ -78,8 +78,9 @@ fn union<'a>(
     let mut tensors: Vec<(String, Gathered<'a>)> = Vec::new();
     let mut names: HashMap<String, &Path> = HashMap::new();
     let mut clashes = Vec::new();
-    for (path, source) in paths.iter().zip(sources) {
-        let (stem, gatherer) = (path.file_stem().unwrap_or_default().to_string_lossy(), Gatherer::new(source, watch));
+    let prefixes = if with_prefix { prefixes(paths) } else { paths.iter().map(|path| stem(path)).collect() };
+    for ((path, prefix), source) in paths.iter().zip(prefixes).zip(sources) {
+        let gatherer = Gatherer::new(source, watch);
         for entry in source.entries().iter().filter(|entry| entry.kind() != Kind::None) {
             let name = match sources {
                 [_] => entry.name().to_owned(),
@@ -87,9 +88,9 @@ fn union<'a>(
                     && !entry.name().starts_with('@')
                     && counts.get(entry.name()).is_some_and(|count| *count > 1) =>
                 {
-                    prefixed(entry.name(), &stem)
+                    prefixed(entry.name(), &prefix)
                 }
-                _ => name_beside(source, entry, &stem),
+                _ => name_beside(source, entry, &prefix),
             };
             match names.get(&name) {
                 Some(other) => clashes.push(format!("{name:?} in {} and {}", other.display(), path.display())),
@@ -105,7 +106,32 @@ fn union<'a>(
     }
     let tensors = units::plural(clashes.len() as u64, "tensor");
     let failure = Failure::new(format!("{tensors} would have the name of another: {}", abridged(&clashes)));
-    Err(failure.help("`blob diff` says whether they are equal; --prefix puts the file's name before them"))
+    Err(failure.help(match with_prefix {
+        false => "`blob diff` says whether they are equal; --prefix puts the file's name before them",
+        true => "`blob rename` gives the tensors of one of the files other names",
+    }))
+}
+
+/// What tells the files apart: their names without extension; else with it; else with as many folders as that takes.
+fn prefixes(paths: &[PathBuf]) -> Vec<String> {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let inside = |path: &Path, folders: usize| {
+        let mut parts = vec![stem(path)];
+        parts.extend(path.ancestors().skip(1).take(folders).map(name).filter(|folder| !folder.is_empty()));
+        parts.reverse();
+        parts.join("/")
+    };
+    let deepest = paths.iter().map(|path| path.ancestors().count()).max().unwrap_or_default();
+    let names = paths.iter().map(|path| name(path)).collect();
+    let deeper = (1..deepest).map(|folders| paths.iter().map(|path| inside(path, folders)).collect());
+    let mut all = std::iter::once(names).chain(deeper);
+    let stems: Vec<String> = paths.iter().map(|path| stem(path)).collect();
+    let differ = |names: &Vec<String>| names.iter().collect::<HashSet<_>>().len() == names.len();
+    if differ(&stems) { stems } else { all.find(differ).unwrap_or(stems) }
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// A name behind that of its file; `arg:` and `aux:`, by which MXNet sorts them, stay in front.

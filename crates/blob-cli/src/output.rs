@@ -16,7 +16,9 @@ use crate::escape::{escape, escape_ascii, escape_message, escape_message_ascii};
 use crate::failure::Failure;
 
 pub(crate) mod progress;
+pub(crate) mod signals;
 pub(crate) mod sink;
+pub(crate) mod together;
 pub(crate) mod width;
 pub(crate) mod written;
 
@@ -128,7 +130,7 @@ impl Terminal {
     pub(crate) fn error(&self, failure: &Failure) {
         match failure {
             Failure::ReaderGone => {}
-            Failure::Interrupted => self.message(AnsiColor::Red, "interrupted", "", None),
+            Failure::Interrupted(_) => self.message(AnsiColor::Red, "interrupted", "", None),
             Failure::Trouble(problem) | Failure::No(problem) => {
                 let help = problem.help.as_deref();
                 self.message(AnsiColor::Red, "error", &problem.message, help);

@@ -3,29 +3,23 @@
 //! The two commands decide which tensors go where; `blob_convert::regroup` gathers the bytes.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use blob_convert::Watch;
 use blob_convert::regroup::{Gathered, receipt};
 use blob_core::DType;
-use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Output, Remedy, Sparse, Tensor, Writer};
+use blob_io::{Checkpoint, Complete, Error, Format, IfExists, Kind, Output, Remedy, Sparse, Tensor, Writer};
 use serde_json::json;
 
 use crate::args::is_written;
 use crate::failure::{Failure, help};
 use crate::json::{Field, Fields, Type, field};
 use crate::output::sink::is_stdout;
+use crate::output::together::Together;
 use crate::units;
 
 /// At most this many warnings are printed one by one.
 const MAX_LISTED: usize = 20;
-
-/// Files that replace others stay open until all are complete, and systems allow about a thousand open files.
-const MAX_REPLACED: usize = 500;
-
-/// New files stay open so long only if they are fewer than every system allows: 256 on some.
-const MAX_TOGETHER: usize = 100;
 
 /// The suffix of a diff's name, after the name of its blob.
 pub(crate) const DIFF: &str = ".diff";
@@ -140,11 +134,7 @@ pub(crate) fn check(
         let sources: Vec<&str> = sources.iter().map(|source| source.name()).collect();
         return Err(Failure::new(format!("{}: there are no tensors, and nothing to write", sources.join(", "))));
     }
-    let replaced = files.iter().filter(|file| file.path.exists()).count();
-    if replaced > MAX_REPLACED {
-        let failure = Failure::new(format!("{replaced} files would be replaced at once; at most {MAX_REPLACED} are"));
-        return Err(failure.help("remove the old files, or name another folder"));
-    }
+    together(files)?;
     if let Some(folder) = folder {
         let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !parent.is_dir() {
@@ -223,6 +213,14 @@ impl<'a> File<'a> {
         self.writer(to).file_len(&self.path)
     }
 
+    fn write(&self, to: Format, if_exists: IfExists) -> Result<Complete, Error> {
+        let mut output = if self.is_stdout() { Output::stdout() } else { Output::create(&self.path, if_exists)? };
+        self.writer(to).write_to(&mut output)?;
+        let written = output.complete()?;
+        self.writer(to).check(&written)?;
+        Ok(written)
+    }
+
     fn writer(&self, to: Format) -> Writer<'_> {
         let mut writer = Writer::new(to);
         let mut numbers: HashMap<&str, usize> = HashMap::new();
@@ -246,12 +244,19 @@ impl<'a> File<'a> {
 /// Writes the files. Existing files are replaced once all new ones are complete. If one cannot be written, existing
 /// files stay as they were and new ones are removed.
 pub(crate) fn write(files: &[File<'_>], to: Format, if_exists: IfExists, watch: &dyn Watch) -> Result<(), Failure> {
-    let mut new: Vec<&Path> = Vec::new();
-    let done = write_all(files, to, if_exists, watch, &mut new);
-    if done.is_err() {
-        new.into_iter().for_each(|path| drop(fs::remove_file(path)));
+    let mut together = together(files)?;
+    for file in files {
+        if watch.cancelled() {
+            return Err(Failure::interrupted());
+        }
+        let written = file.write(to, if_exists).map_err(refused)?;
+        together.add(&file.path, written)?;
     }
-    done.map_err(refused)
+    Ok(together.publish()?)
+}
+
+fn together(files: &[File<'_>]) -> Result<Together, Failure> {
+    Together::of(files.iter().map(|file| &*file.path))
 }
 
 /// The failure of a format that cannot hold a tensor, with help.
@@ -266,43 +271,6 @@ pub(crate) fn refused(e: Error) -> Failure {
         }
         _ => Failure::from(e),
     }
-}
-
-/// Writes the files, and adds to `new` each one that did not exist before. None gets its name before all are complete;
-/// of more than [`MAX_TOGETHER`], which may be too many to be open at once, this holds for those that replace others.
-fn write_all<'f>(
-    files: &'f [File<'_>],
-    to: Format,
-    if_exists: IfExists,
-    watch: &dyn Watch,
-    new: &mut Vec<&'f Path>,
-) -> Result<(), Error> {
-    let (mut complete, is_together) = (Vec::new(), files.len() <= MAX_TOGETHER);
-    for file in files {
-        if watch.cancelled() {
-            return Err(Error::Interrupted);
-        }
-        if file.is_stdout() {
-            let mut output = Output::stdout();
-            file.writer(to).write_to(&mut output)?;
-            output.finish()?;
-        } else if is_together || file.path.exists() {
-            let mut output = Output::create(&file.path, if_exists)?;
-            file.writer(to).write_to(&mut output)?;
-            let written = output.complete()?;
-            file.writer(to).check(&written)?;
-            complete.push((file, written));
-        } else {
-            file.writer(to).write(&file.path, if_exists)?;
-            new.push(&file.path);
-        }
-    }
-    for (file, written) in complete {
-        let is_new = !file.path.exists();
-        written.publish()?;
-        new.extend(is_new.then_some(&*file.path));
-    }
-    Ok(())
 }
 
 /// Warnings about what is lost: data of the sources that the output format cannot hold.

@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::json::{self, Document};
 use crate::output::Out;
+use crate::output::signals::Work;
 
 pub(crate) mod picture;
 pub(crate) mod svg;
@@ -46,6 +47,8 @@ impl Context {
     /// Prints to standard output in the form that the user asked for.
     pub(crate) fn print(&self, output: impl Render) -> Result<(), Failure> {
         let mut out = self.terminal.out();
+        // A line is whole also where a signal comes.
+        let _work = Work::begin();
         let printed = match (self.global.json, self.terminal.has_tables) {
             (true, _) => output.json(self, &mut out),
             (false, true) => output.text(self, &mut out),

@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     let lacks = unread > 0 || findings.broken.count > 0;
     let written = Written::new(&args.output, "html", bytes_out, begun).tensors(checkpoint.entries().len());
     let written = Written { lacks, ..written };
-    context.print(Reported { args, written, checkpoint: &checkpoint, findings, tally })?;
+    context.print(Reported { args, written, checkpoint: &checkpoint, other: other.as_ref(), findings, tally })?;
     Ok(broken.finish().max(if unread > 0 { Status::Trouble } else { Status::Yes }))
 }
 
@@ -247,6 +247,7 @@ pub(crate) struct Reported<'a> {
     args: &'a Report,
     written: Written<'a>,
     checkpoint: &'a Checkpoint,
+    other: Option<&'a Checkpoint>,
     findings: Findings,
     tally: Option<Tally>,
 }
@@ -275,7 +276,7 @@ impl Document for Reported<'_> {
     const DESCRIPTION: &'static str = "what a page was written about";
 
     fn sources(&self) -> Vec<&Checkpoint> {
-        vec![self.checkpoint]
+        std::iter::once(self.checkpoint).chain(self.other).collect()
     }
 }
 

@@ -168,8 +168,8 @@ const HEAD: &str = "\
 
 With `--json` every command prints JSON lines: one object a line, UTF-8, the field `schema` first. Lines are whole
 whatever happens: a file that cannot be read is a line of `blob.error/1` in its place among the others, and what
-fails in the middle of a list closes the list and is said in a field `error`. Messages for people still go to standard
-error.
+fails in the middle of a list closes the list and is said in a field `error`. An interrupted command ends likewise, with
+the reason `interrupted` and exit code 130. Messages for people still go to standard error.
 
 A schema's name changes when a field leaves or changes its type; a field may be added without a new name, so ignore
 fields that you do not know. A wrong command line is a line of `blob.error/1`, too. Programs select by `reason`, never by

@@ -10,9 +10,9 @@ use crate::args::Show;
 use crate::context::Context;
 use crate::elements::{self, Elements, PIECE};
 use crate::failure::{Failure, Problem, Status};
-use crate::json::{self, DIMS, Document, FILE, Field, Fields, Line, NAME, Type, field, nullable, properties, streamed};
+use crate::json::{DIMS, Document, FILE, Field, Fields, Line, NAME, Type, field, nullable, properties, streamed};
 use crate::open::open;
-use crate::output::{Out, Terminal};
+use crate::output::{Out, Terminal, signals};
 use crate::render::Render;
 use crate::render::picture::Picture;
 use crate::select::{select_some, too_many};
@@ -125,7 +125,7 @@ impl Render for Shown<'_> {
         if done.is_err() && dims.is_empty() {
             out.write_all(b"null")?;
         }
-        self.error = done.as_ref().err().map_or(Value::Null, |e| json::value(&*e.as_problem()));
+        self.error = done.as_ref().err().map_or(Value::Null, Failure::as_json);
         line.advance(out, &self)?;
         done.map_err(Failure::in_json)
     }
@@ -192,6 +192,7 @@ impl<'a> Shown<'a> {
         while done < n {
             let Some(row) = rows.next() else { break };
             for (part, _) in row.parts(PIECE) {
+                signals::check()?;
                 bytes.clear();
                 text.clear();
                 self.elements.fetch(part, &mut bytes)?;

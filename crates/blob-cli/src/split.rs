@@ -1,6 +1,5 @@
 //! `blob split`: splits the tensors of a file into several files, or one tensor into parts.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use blob_convert::regroup::{Gathered, Gatherer, by_layer, by_size, singles};
@@ -16,6 +15,7 @@ use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::output::sink::{Content, check_stdout};
+use crate::output::together::Folders;
 use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::regroup::{self, DIFF, File, format_of, losses};
 use crate::render::Text;
@@ -47,13 +47,9 @@ pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
     let lens = files.iter().map(|file| file.file_len(destination.to).map_err(regroup::refused));
     let bytes_out = lens.sum::<Result<u64, _>>()?;
     if !args.dry_run {
-        if let Some(folder) = new_folder {
-            fs::create_dir(folder).map_err(|e| Failure::new(format!("{}: cannot be made: {e}", folder.display())))?;
-        }
-        regroup::write(&files, destination.to, if_exists, &progress).inspect_err(|_| {
-            // The files in it have been removed, so it is empty.
-            new_folder.into_iter().for_each(|folder| drop(fs::remove_dir(folder)));
-        })?;
+        let folders = Folders::of(new_folder.iter().flat_map(|_| &files).map(|file| &*file.path))?;
+        regroup::write(&files, destination.to, if_exists, &progress)?;
+        folders.keep();
     }
     progress.end();
     let written = Written::new(&args.output, destination.to.name(), bytes_out, begun);

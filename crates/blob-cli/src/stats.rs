@@ -66,7 +66,7 @@ trait Rows: Sized {
     fn fail(&mut self, place: usize, problem: &Problem) -> Result<(), Failure>;
 
     /// Completes the output, also after an error.
-    fn end(self, chosen: &[usize], stopped: Option<&Problem>) -> Result<(), Failure>;
+    fn end(self, chosen: &[usize], stopped: Option<&Failure>) -> Result<(), Failure>;
 }
 
 impl Render for Work<'_> {
@@ -86,9 +86,8 @@ impl<'a> Work<'a> {
         let mut broken = Broken::new(&context.terminal, self.checkpoint.name());
         let done = self.measure(&mut rows, &mut broken);
         self.progress.end();
-        let stopped = done.as_ref().err().map(Failure::as_problem);
-        rows.end(self.chosen, stopped.as_deref())?;
-        done?;
+        rows.end(self.chosen, done.as_ref().err())?;
+        done.map_err(Failure::in_json)?;
         *self.status = broken.finish().max(*self.status);
         Ok(())
     }
@@ -106,7 +105,7 @@ impl<'a> Work<'a> {
                 .try_for_each(|(channel, measured)| rows.add(place, numbered.then_some(channel), measured)),
             Err(error) => {
                 let Failure::Trouble(problem) = Failure::from(error) else {
-                    return Err(Failure::Interrupted);
+                    return Err(Failure::interrupted());
                 };
                 rows.fail(place, &problem)?;
                 broken.report(*problem);

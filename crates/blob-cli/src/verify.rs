@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use blob_convert::digest::{Algorithm, Subject, digest};
 use blob_convert::transform::{Topology, ignored};
-use blob_convert::{RECEIPT_KEY, verify};
+use blob_convert::verify::{Finding, Remark};
+use blob_convert::{RECEIPT_KEY, Selection, verify};
 use blob_core::DType;
 use blob_io::mxnet::Symbol;
 use blob_io::{Checkpoint, Entry, Error, Reason};
@@ -23,6 +24,8 @@ use crate::net;
 use crate::open::{name, open, open_whole};
 use crate::output::Out;
 use crate::output::progress::Progress;
+use crate::output::signals::Work;
+use crate::select::{by_names, found, select};
 use crate::units;
 
 pub(crate) use report::Verdict;
@@ -40,16 +43,16 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
     let symbol = args.symbol.as_ref().filter(|path| path.exists()).map(Symbol::open).transpose()?;
     let symbol_file = args.symbol.as_deref().filter(|path| path.exists() && args.against.is_some());
     let net = net::named(args.net.as_deref(), symbol_file)?;
-    let others = Others { file: other, symbol, net };
+    let mut others = Others { file: other, symbol, net, selection: args.only.selection(), is_part: false };
     let mut out = context.terminal.out();
     let mut counts = FileCounts::default();
     let files = args.files.iter().flat_map(|path| [path.clone()].into_iter().chain(beside_shards(path, args, context)));
     let files: Vec<PathBuf> = files.collect();
     for path in &files {
-        counts.add(check(path, args, &others, context, &mut out)?);
+        counts.add(check(path, args, &mut others, context, &mut out)?);
         out.flush()?;
     }
-    if files.len() > 1 && !context.global.json {
+    if files.len() > 1 && !context.global.json && !context.global.quiet {
         writeln!(out, "{}", counts.text())?;
         out.flush()?;
     }
@@ -69,6 +72,33 @@ struct Others {
     symbol: Option<Symbol>,
     /// The net that a receipt's transforms may have followed.
     net: Option<Arc<Topology>>,
+    /// The tensors to check.
+    selection: Selection,
+    /// Whether `file` has only those that are chosen of it.
+    is_part: bool,
+}
+
+impl Others {
+    /// The chosen tensors of a file. The file to compare with keeps all where transforms are repeated with them.
+    fn part(&mut self, checkpoint: Checkpoint) -> Result<Checkpoint, Failure> {
+        if self.selection.is_all() {
+            return Ok(checkpoint);
+        }
+        let places = select(&checkpoint, &self.selection)?;
+        if let Some(other) = self.file.take() {
+            self.is_part = verify::replay(&checkpoint, &mut |_| {}) == 0;
+            let chosen = found(&other, &by_names(&other, &self.selection)?)?;
+            self.file = Some(if self.is_part { other.only(&chosen.places) } else { other });
+        }
+        Ok(checkpoint.only(&places))
+    }
+
+    /// Whether a finding is about the tensors to check: what a receipt says of others is none of them.
+    fn is_meant(&self, finding: &Finding, checkpoint: &Checkpoint) -> bool {
+        let name = &finding.tensor;
+        let is_theirs = || self.is_part && self.file.as_ref().is_some_and(|file| file.entry(name).is_some());
+        self.selection.is_all() || checkpoint.entry(name).is_some() || is_theirs()
+    }
 }
 
 /// The number of files by result.
@@ -109,14 +139,14 @@ impl FileCounts {
 ///
 /// # Errors
 /// Only a signal or an error of standard output. A file that cannot be read is reported as trouble.
-fn check(path: &Path, args: &Verify, others: &Others, context: &Context, out: &mut Out) -> Result<Status, Failure> {
+fn check(path: &Path, args: &Verify, others: &mut Others, context: &Context, out: &mut Out) -> Result<Status, Failure> {
     let checkpoint = match open_whole(path, &context.global) {
         Ok(checkpoint) => checkpoint,
         Err(e) if is_broken(&e) => return report_broken(path, &e, args, context, out),
         Err(e) => {
             out.flush()?;
             let failure = Failure::from(e);
-            if failure.problem().is_none() {
+            if failure.is_last() {
                 return Err(failure);
             }
             context.failed(Some(&name(path)), &failure);
@@ -124,7 +154,18 @@ fn check(path: &Path, args: &Verify, others: &Others, context: &Context, out: &m
         }
     };
     let bytes = Some(checkpoint.file_len());
+    let checkpoint = match others.part(checkpoint) {
+        Ok(checkpoint) => checkpoint,
+        Err(failure) => {
+            out.flush()?;
+            context.failed(Some(&name(path)), &failure);
+            return Ok(failure.status());
+        }
+    };
+    let others = &*others;
+    let _work = Work::begin();
     let mut report = Report::new(checkpoint.name().to_owned(), bytes, args, context, out);
+    report.compare_with(others.file.as_ref());
     report.describe(&checkpoint);
     match checks(&checkpoint, args, others, context, &mut report) {
         Ok(()) => {
@@ -134,10 +175,10 @@ fn check(path: &Path, args: &Verify, others: &Others, context: &Context, out: &m
         }
         Err(e) => {
             let failure = Failure::from(e);
-            report.finish(Some(&failure.as_problem()))?;
+            report.finish(failure.problem())?;
             out.flush()?;
-            if failure.problem().is_none() {
-                return Err(failure);
+            if failure.is_last() {
+                return Err(failure.in_json());
             }
             context.terminal.error(&failure);
             Ok(Status::Trouble)
@@ -165,9 +206,13 @@ fn checks(
     }
     let net = others.net.as_deref();
     ignored(checkpoint, net).iter().for_each(|ignored| report.note(ignored.to_string()));
-    verify::claims(checkpoint, &mut |remark| report.remark(remark));
+    if others.selection.is_all() {
+        verify::claims(checkpoint, &mut |remark| report.remark(remark));
+    }
     let written = verify::receipt(checkpoint, &progress, &mut |finding| {
-        report.finding(Line::from(finding));
+        if others.is_meant(&finding, checkpoint) {
+            report.finding(Line::from(finding));
+        }
     })?;
     if let Some(equal) = written {
         let digests = units::plural(equal, "digest");
@@ -185,12 +230,7 @@ fn checks(
         }
     }
     if let Some(expected) = &args.sha256 {
-        let file = Subject::File { name: checkpoint.name(), source: checkpoint.stored() };
-        let found = digest(file, Algorithm::Sha256, &progress)?.digest;
-        match found == *expected {
-            true => report.passed("SHA-256 as expected".to_owned()),
-            false => report.finding(Line::of_file("sha256", format!("SHA-256 is {found}, expected {expected}"))),
-        }
+        sha256(checkpoint, expected, &progress, report)?;
     }
     if let Some(path) = &args.symbol {
         let symbol = match &others.symbol {
@@ -206,7 +246,10 @@ fn checks(
     if let Some(other) = &others.file {
         let before = report.count();
         let compared =
-            verify::against_by(checkpoint, other, others.net.as_ref(), &progress, &mut |remark| report.remark(remark))?;
+            verify::against_by(checkpoint, other, others.net.as_ref(), &progress, &mut |remark| match &remark {
+                Remark::Finding(finding) if !finding.tensor.is_empty() && !others.is_meant(finding, checkpoint) => {}
+                _ => report.remark(remark),
+            })?;
         if report.count() == before {
             let equal = units::plural(compared.equal, "tensor");
             let passed = match compared.redone {
@@ -216,6 +259,16 @@ fn checks(
             };
             report.passed(passed);
         }
+    }
+    Ok(())
+}
+
+fn sha256(checkpoint: &Checkpoint, expected: &str, progress: &Progress, report: &mut Report<'_>) -> Result<(), Error> {
+    let file = Subject::File { name: checkpoint.name(), source: checkpoint.stored() };
+    let found = digest(file, Algorithm::Sha256, progress)?.digest;
+    match found == *expected {
+        true => report.passed("SHA-256 as expected".to_owned()),
+        false => report.finding(Line::of_file("sha256", format!("SHA-256 is {found}, expected {expected}"))),
     }
     Ok(())
 }

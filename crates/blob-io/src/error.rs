@@ -119,8 +119,6 @@ pub enum Error {
     },
     /// The caller's cancel flag was raised.
     Interrupted,
-    /// The reader of standard output has closed it before the end.
-    ReaderGone,
     /// A blob could not be made: shape, dtype or memory.
     Blob(blob_core::Error),
 }
@@ -178,7 +176,7 @@ impl Error {
             }
             Self::Memory { .. } => Reason::Memory,
             Self::Request { .. } | Self::Several { .. } | Self::Misfit { .. } | Self::Exists { .. } => Reason::Request,
-            Self::Interrupted | Self::ReaderGone => Reason::Interrupted,
+            Self::Interrupted => Reason::Interrupted,
             Self::Blob(error) => Reason::of_blob(error),
         }
     }
@@ -197,7 +195,7 @@ impl Error {
             | Self::Several { file, .. }
             | Self::Misfit { file, .. }
             | Self::Exists { path: file, .. } => (!file.is_empty()).then_some(file),
-            Self::Interrupted | Self::ReaderGone | Self::Blob(_) => None,
+            Self::Interrupted | Self::Blob(_) => None,
         }
     }
 
@@ -290,7 +288,6 @@ impl fmt::Display for Error {
             Self::Exists { path, target: Existing::File | Existing::Folder } => write!(f, "{path}: exists"),
             Self::Exists { path, target: Existing::Disk } => write!(f, "{path}: is a disk"),
             Self::Interrupted => write!(f, "interrupted"),
-            Self::ReaderGone => write!(f, "the reader of the output has gone"),
             Self::Blob(e) => write!(f, "{e}"),
         }
     }

@@ -189,9 +189,6 @@ impl Output {
     }
 
     fn write_failed(&self, offset: u64, bytes: &[u8], source: io::Error) -> Error {
-        if matches!(self.backing, Backing::Stdout(_)) && source.kind() == io::ErrorKind::BrokenPipe {
-            return Error::ReaderGone;
-        }
         failed(&self.name, &format!("write {} bytes at byte {offset}", bytes.len()), source)
     }
 

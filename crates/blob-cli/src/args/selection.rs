@@ -80,6 +80,9 @@ impl Filter {
 }
 
 impl Only {
+    /// The names of these arguments, for those that they exclude.
+    pub(super) const ARGUMENTS: [&str; 4] = ["only", "exclude", "dtypes", "shapes"];
+
     pub(crate) fn selection(&self) -> blob_convert::Selection {
         let Self { only: patterns, exclude, regex, dtypes, shapes } = self.clone();
         blob_convert::Selection { patterns, regex, exclude, dtypes, shapes }

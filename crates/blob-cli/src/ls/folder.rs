@@ -13,7 +13,7 @@ use crate::args::Ls;
 use crate::context::Context;
 use crate::failure::{Failure, Status};
 use crate::open::{name, open_to_list};
-use crate::output::Out;
+use crate::output::{Out, signals};
 use crate::render::Render;
 use crate::select::{by_names, found};
 use crate::units;
@@ -29,6 +29,7 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     let mut matched = vec![false; selection.patterns.len() + selection.exclude.len()];
     let mut files = Files::of(file);
     while let Some(path) = files.next() {
+        signals::check()?;
         let start = Instant::now();
         let opened = path.and_then(|path| {
             let opened = open_to_list(&path, &context.global);

@@ -1,15 +1,16 @@
-//! Progress on standard error, and the signals that stop the work.
+//! Progress on standard error, of work that a signal stops.
 //!
 //! A bar appears only on a terminal and only if the work takes long; `--progress always` prints plain lines elsewhere.
 
 use std::io::{IsTerminal, Write, stderr};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use blob_convert::Watch;
 use terminal_size::terminal_size_of;
 
+use super::signals::{self, Work};
 use super::{Terminal, columns};
 use crate::args::When;
 use crate::units;
@@ -20,12 +21,6 @@ const DELAY: Duration = Duration::from_millis(500);
 /// Moves to the start of the line and clears it.
 const CLEAR: &str = "\r\x1b[2K";
 
-/// Set by the first SIGINT or SIGTERM; the second ends the process.
-static CANCELLED: AtomicBool = AtomicBool::new(false);
-
-/// The exit code of a process that a signal stopped.
-pub(crate) const INTERRUPTED: u8 = 130;
-
 /// The progress of work on a known number of bytes, which a signal can stop.
 pub(crate) struct Progress {
     total: u64,
@@ -33,6 +28,7 @@ pub(crate) struct Progress {
     start: Instant,
     mode: Mode,
     drawn: Mutex<Drawn>,
+    _work: Work,
 }
 
 /// When to draw next, and whether a bar is visible.
@@ -51,7 +47,7 @@ enum Mode {
 impl Progress {
     /// Begins work on `total` bytes. From then on a signal cancels the work.
     pub(crate) fn begin(terminal: &Terminal, total: u64) -> Self {
-        catch_signals();
+        signals::catch();
         let mode = match (terminal.progress, stderr().is_terminal()) {
             (When::Never, _) | (When::Auto, false) => Mode::Silent,
             (When::Auto | When::Always, true) => Mode::Bar,
@@ -63,6 +59,7 @@ impl Progress {
             start: Instant::now(),
             mode,
             drawn: Mutex::new(Drawn { next: DELAY, is_bar: false }),
+            _work: Work::begin(),
         }
     }
 
@@ -115,7 +112,7 @@ impl Watch for Progress {
     }
 
     fn cancelled(&self) -> bool {
-        CANCELLED.load(Ordering::Relaxed)
+        signals::came()
     }
 }
 
@@ -140,18 +137,6 @@ fn bar(text: &str, done: u64, total: u64, seconds: f64, width: usize) -> String 
     let lines = [&[&*cells, text, &speed, &left][..], &[&cells, text, &left], &[text, &left], &[text]];
     let mut fitting = lines.iter().map(|parts| parts.join("  ")).filter(|line| line.len() <= room);
     fitting.next().unwrap_or_default()
-}
-
-/// Makes SIGINT and SIGTERM set `CANCELLED`. If that fails, they end the process as usual.
-fn catch_signals() {
-    static ONCE: OnceLock<()> = OnceLock::new();
-    ONCE.get_or_init(|| {
-        let _ = ctrlc::set_handler(|| {
-            if CANCELLED.swap(true, Ordering::Relaxed) {
-                std::process::exit(i32::from(INTERRUPTED));
-            }
-        });
-    });
 }
 
 #[cfg(test)]

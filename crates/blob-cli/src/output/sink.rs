@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use blob_io::{Error, Output};
+use blob_io::{Complete, Error, Output};
 
 use crate::args::{Global, if_exists};
 use crate::failure::Failure;
@@ -72,6 +72,11 @@ impl Sink {
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.len += bytes.len() as u64;
         self.output.as_mut().map_or(Ok(()), |output| output.write_all(bytes))
+    }
+
+    /// Completes the output, which gets its name later; `None` where only the length is wanted.
+    pub(crate) fn complete(self) -> Result<(Option<Complete>, u64), Error> {
+        Ok((self.output.map(Output::complete).transpose()?, self.len))
     }
 
     /// Completes the output, and returns its length.

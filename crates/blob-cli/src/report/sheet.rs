@@ -154,7 +154,7 @@ impl Sheet<'_> {
             }
             Err(error) => {
                 let problem = match error {
-                    Error::Interrupted | Error::ReaderGone => return Err(error),
+                    Error::Interrupted => return Err(error),
                     error => Problem::from(&error),
                 };
                 self.findings.broken.push(|| problem.message.clone());

@@ -197,7 +197,7 @@ impl Rows for JsonRows<'_, '_> {
     }
 
     /// Writes the fields after the tensors: the skipped tensors, and the error that stopped the measurement.
-    fn end(mut self, chosen: &[usize], stopped: Option<&Problem>) -> Result<(), Failure> {
+    fn end(mut self, chosen: &[usize], stopped: Option<&Failure>) -> Result<(), Failure> {
         let mut line = self.line.advance(self.out, &self.statistics)?;
         for index in chosen {
             let entry = &self.statistics.checkpoint.entries()[*index];
@@ -205,7 +205,7 @@ impl Rows for JsonRows<'_, '_> {
                 line.push(self.out, &Ordered(&Skipped { entry, why }))?;
             }
         }
-        self.statistics.stopped = stopped.map_or(Value::Null, json::value);
+        self.statistics.stopped = stopped.map_or(Value::Null, Failure::as_json);
         line.advance(self.out, &self.statistics)?;
         Ok(())
     }

@@ -88,7 +88,7 @@ impl Rows for TableRows<'_, '_> {
         Ok(self.table.row(self.out, &Row { place, entry, channel: None, measured: None })?)
     }
 
-    fn end(self, _: &[usize], _: Option<&Problem>) -> Result<(), Failure> {
+    fn end(self, _: &[usize], _: Option<&Failure>) -> Result<(), Failure> {
         Ok(self.table.finish(self.out)?)
     }
 }

@@ -83,7 +83,7 @@ impl From<Finding> for Line {
 
 /// The final result for one file.
 #[derive(Default)]
-pub(crate) struct Verdict {
+pub(crate) struct Verdict<'a> {
     file: String,
     bytes: Option<u64>,
     /// The format's name and, in words, its dialect.
@@ -100,15 +100,22 @@ pub(crate) struct Verdict {
     help: Option<&'static str>,
     /// The error that stopped the check, as JSON.
     error: Value,
+    /// The file that it is compared with.
+    other: Option<&'a Checkpoint>,
 }
 
-impl Document for Verdict {
+impl Document for Verdict<'_> {
     const SCHEMA: &'static str = "blob.verify/1";
     const COMMAND: &'static str = "blob verify --json FILE...";
     const DESCRIPTION: &'static str = "whether a file is whole. A file that is not read is a line of `blob.error/1`";
+
+    /// The file itself is never salvaged: that it breaks off is a finding.
+    fn sources(&self) -> Vec<&Checkpoint> {
+        self.other.into_iter().collect()
+    }
 }
 
-impl Fields for Verdict {
+impl Fields for Verdict<'_> {
     fn fields() -> Vec<Field<Self>> {
         const FORMAT: &str = "the format's short name; `null` where the file does not open";
         const REDONE: &str =
@@ -155,11 +162,11 @@ pub(super) struct Report<'a> {
     context: &'a Context,
     args: &'a Verify,
     out: &'a mut Out,
-    verdict: Verdict,
+    verdict: Verdict<'a>,
     /// The first findings, without --all.
     shown: Vec<Line>,
     /// The line of JSON, begun at the first finding.
-    line: Option<json::Line<Verdict>>,
+    line: Option<json::Line<Verdict<'a>>>,
     /// The error of writing to standard output, returned at the end.
     failed: Option<io::Error>,
 }
@@ -184,6 +191,11 @@ impl<'a> Report<'a> {
     /// Sets the help for the user.
     pub(super) fn help(&mut self, help: Option<&'static str>) {
         self.verdict.help = help;
+    }
+
+    /// Sets the file to compare with.
+    pub(super) fn compare_with(&mut self, other: Option<&'a Checkpoint>) {
+        self.verdict.other = other;
     }
 
     /// Copies the format and the counts from an open file.
@@ -236,7 +248,15 @@ impl<'a> Report<'a> {
         self.failed = written.err();
     }
 
+    /// Whether findings alone are printed.
+    fn is_quiet(&self) -> bool {
+        self.context.global.quiet && !self.context.global.json
+    }
+
     pub(super) fn note(&mut self, note: String) {
+        if self.is_quiet() {
+            return;
+        }
         self.verdict.notes += 1;
         if self.verdict.notes <= SHOWN {
             self.verdict.first_notes.push(note);
@@ -248,7 +268,7 @@ impl<'a> Report<'a> {
         if let Some(e) = self.failed.take() {
             return Err(e);
         }
-        if self.is_ok() && problem.is_none() && self.args.failed_only {
+        if self.is_ok() && problem.is_none() && (self.args.failed_only || self.is_quiet()) {
             return Ok(());
         }
         match (self.context.global.json, problem) {
@@ -332,7 +352,7 @@ impl<'a> Report<'a> {
     }
 
     /// The line of JSON, written up to its findings.
-    fn open_line(&mut self) -> io::Result<json::Line<Verdict>> {
+    fn open_line(&mut self) -> io::Result<json::Line<Verdict<'a>>> {
         match self.line.take() {
             Some(line) => Ok(line),
             None => json::Line::begin(self.out, &self.verdict),

@@ -1,0 +1,101 @@
+//! Files that are written together: none gets its name before all are complete, and none stays where one fails.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use blob_io::{Complete, Error};
+
+use crate::failure::Failure;
+
+/// New files wait for each other only if they are fewer than every system lets be open at once: 256 on some.
+const MAX_TOGETHER: usize = 100;
+
+/// Files that replace others stay open until all are complete, and systems allow about a thousand open files.
+const MAX_REPLACED: usize = 500;
+
+/// The files of one output. Dropping it unpublished leaves those that existed before as they were, and removes the new
+/// ones.
+#[derive(Debug)]
+pub(crate) struct Together {
+    /// Whether new files wait for each other; of too many, each gets its name at once.
+    is_waiting: bool,
+    complete: Vec<(PathBuf, Complete)>,
+    /// The files that did not exist before and have their names.
+    new: Vec<PathBuf>,
+}
+
+impl Together {
+    /// The output of files with these names.
+    ///
+    /// # Errors
+    /// More files that exist than can be replaced at once.
+    pub(crate) fn of<'p>(paths: impl ExactSizeIterator<Item = &'p Path>) -> Result<Self, Failure> {
+        let is_waiting = paths.len() <= MAX_TOGETHER;
+        let replaced = paths.filter(|path| path.exists()).count();
+        if replaced > MAX_REPLACED {
+            let message = format!("{replaced} files would be replaced at once; at most {MAX_REPLACED} are");
+            return Err(Failure::new(message).help("remove the old files, or name another folder"));
+        }
+        Ok(Self { is_waiting, complete: Vec::new(), new: Vec::new() })
+    }
+
+    /// Takes a file that is written to its end.
+    pub(crate) fn add(&mut self, path: &Path, complete: Complete) -> Result<(), Error> {
+        if self.is_waiting || path.exists() {
+            self.complete.push((path.to_owned(), complete));
+            return Ok(());
+        }
+        complete.publish()?;
+        self.new.push(path.to_owned());
+        Ok(())
+    }
+
+    /// Gives all files their names.
+    pub(crate) fn publish(mut self) -> Result<(), Error> {
+        for (path, complete) in std::mem::take(&mut self.complete) {
+            let is_new = !path.exists();
+            complete.publish()?;
+            self.new.extend(is_new.then_some(path));
+        }
+        self.new.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Together {
+    fn drop(&mut self) {
+        self.new.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+}
+
+/// The folders that were made for an output. Dropping them unkept removes those that are empty.
+#[derive(Debug, Default)]
+pub(crate) struct Folders(Vec<PathBuf>);
+
+impl Folders {
+    /// Makes the folders of these files, as far as they are missing.
+    pub(crate) fn of<'p>(files: impl Iterator<Item = &'p Path>) -> Result<Self, Failure> {
+        let mut made = Self::default();
+        for folder in files.filter_map(Path::parent) {
+            let missing = folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+            let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+            for folder in missing.into_iter().rev() {
+                let failed = |e| Failure::new(format!("{}: cannot be made: {e}", folder.display()));
+                fs::create_dir(&folder).map_err(failed)?;
+                made.0.push(folder);
+            }
+        }
+        Ok(made)
+    }
+
+    /// Keeps the folders.
+    pub(crate) fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Folders {
+    fn drop(&mut self) {
+        self.0.iter().rev().for_each(|folder| drop(fs::remove_dir(folder)));
+    }
+}
