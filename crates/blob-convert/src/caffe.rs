@@ -43,6 +43,26 @@ pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &mut [Pla
     Ok(layout)
 }
 
+/// What a net that is written anew loses besides its tensors: its layers know nothing of each other any more.
+pub(crate) fn lost_net(checkpoint: &Checkpoint, to: Format) -> Option<Change> {
+    if (checkpoint.format(), to) != (Format::CaffeModel, Format::CaffeModel) || checkpoint.salvaged().is_some() {
+        return None;
+    }
+    let net = checkpoint.net().ok().flatten();
+    let is_described = net.is_some_and(|net| net.layers().iter().any(|l| !l.bottoms.is_empty() || !l.tops.is_empty()));
+    let words = "the net's layers are written anew, with their names, types and blobs alone: bottoms, tops, phases, \
+                 parameters and layers without blobs are lost";
+    is_described.then(|| Change::unasked(Effect::Dropped(words.into())))
+}
+
+/// The layers of a new net whose type the source does not say.
+pub(crate) fn untyped(checkpoint: &Checkpoint, to: Format, tensors: &[Planned]) -> Option<Change> {
+    let has_type = |tensor: &&Planned| checkpoint.entries()[tensor.entry].layer_type().is_some();
+    let is_lacking = to == Format::CaffeModel && !tensors.iter().all(|tensor| has_type(&tensor));
+    let words = "layers get no type, which tensors alone do not have: Caffe takes the weights by the layers' names";
+    is_lacking.then(|| Change::unasked(Effect::Notice(words.to_owned())))
+}
+
 /// Whether a solver state would lack its iteration, and so look like a net: Caffe always writes it.
 pub(crate) fn lacks_iter(checkpoint: &Checkpoint, to: Format) -> bool {
     to == Format::SolverState && !checkpoint.metadata().iter().any(|(key, _)| key == ITER)
@@ -59,6 +79,17 @@ pub(crate) fn spliced(
 ) -> Result<Layout, Error> {
     let mut splice = Splice::new(base)?;
     let is_itself = std::ptr::eq(checkpoint, base);
+    let named = renamed(checkpoint, tensors).filter(|_| is_itself);
+    let is_moved = matches!(named, Some(Renamed::Moved));
+    let layers = match named {
+        Some(Renamed::Layers(layers)) => owned(layers),
+        _ => Vec::new(),
+    };
+    // The name that the place of a tensor has in the base.
+    let place = |tensor: &Planned| match is_itself && !is_moved {
+        true => base.entries()[tensor.entry].name().to_owned(),
+        false => tensor.spec.name.clone(),
+    };
     if !is_itself {
         check_fits(checkpoint, base, tensors, |tensor, entry| {
             match splice.fits(&tensor.spec.name, &tensor.spec.shape)? {
@@ -69,8 +100,7 @@ pub(crate) fn spliced(
         tensors.iter_mut().for_each(|tensor| note_dtype(tensor, base));
     }
     if is_itself {
-        let kept = tensors.iter().filter(|tensor| !tensor.is_new);
-        let kept: HashSet<&str> = kept.map(|tensor| base.entries()[tensor.entry].name()).collect();
+        let kept: HashSet<String> = tensors.iter().filter(|tensor| !tensor.is_new).map(place).collect();
         check_order(base, &kept)?;
         for entry in base.entries().iter().filter(|entry| !kept.contains(entry.name())) {
             splice.remove(entry.name())?;
@@ -86,8 +116,9 @@ pub(crate) fn spliced(
             specs.push(tensor.spec.clone());
             continue;
         }
-        is_reshaped |= is_itself && tensor.spec.shape != *entry.shape();
-        let stays = is_itself && options.keeps_blobs() && tensor.is_entry(entry);
+        let there = place(tensor);
+        is_reshaped |= is_itself && base.entry(&there).is_some_and(|entry| tensor.spec.shape != *entry.shape());
+        let stays = is_itself && options.keeps_blobs() && tensor.is_entry(entry) && there == *entry.name();
         if stays {
             // The file has the same bytes for it, and what lies beside them.
             let is_kept = |change: &Change| !matches!(change.effect, Effect::Unpacked | Effect::Unlisted(_));
@@ -98,11 +129,11 @@ pub(crate) fn spliced(
             (tensor.how, tensor.slot) = (How::Kept, None);
             continue;
         }
-        splice.replace(if is_itself { entry.name() } else { &tensor.spec.name }, specs.len())?;
+        splice.replace(&there, specs.len())?;
         tensor.slot = Some(specs.len());
         specs.push(tensor.spec.clone());
     }
-    for (layer, name) in renamed(checkpoint, tensors).filter(|_| is_itself).unwrap_or_default() {
+    for (layer, name) in &layers {
         splice.rename(layer, name)?;
     }
     // The four dimensions of the legacy form are the same for a shape and the squeezed one, so a reshaped blob gets the
@@ -112,7 +143,7 @@ pub(crate) fn spliced(
 }
 
 /// Refuses to remove a blob before one that is kept: blobs have no names, and the kept one would take its place.
-fn check_order(base: &Checkpoint, kept: &HashSet<&str>) -> Result<(), Error> {
+fn check_order(base: &Checkpoint, kept: &HashSet<String>) -> Result<(), Error> {
     let mut removed: Option<&Entry> = None;
     for entry in base.entries().iter().filter(|entry| entry.kind() == Kind::Data) {
         match (kept.contains(entry.name()), removed) {
@@ -130,9 +161,35 @@ fn check_order(base: &Checkpoint, kept: &HashSet<&str>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The renamed layers, old name to new; `None` where a tensor changed its place in its layer, because it is then
-/// unclear which layer became which.
-pub(crate) fn renamed<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) -> Option<BTreeMap<&'a str, &'a str>> {
+/// How a file that is its own base comes to the names of the tensors.
+pub(crate) enum Renamed<'a> {
+    /// Layers get other names, old name to new.
+    Layers(BTreeMap<&'a str, &'a str>),
+    /// Tensors change places: each name is one of the file's.
+    Moved,
+}
+
+/// How the file comes to the names of the tensors without being written anew; `None` where it is unclear which layer
+/// became which.
+pub(crate) fn renamed<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) -> Option<Renamed<'a>> {
+    if let Some(layers) = renamed_layers(checkpoint, tensors) {
+        return Some(Renamed::Layers(layers));
+    }
+    let kept = || tensors.iter().filter(|tensor| !tensor.is_new);
+    let is_diff = |name: &str| name.ends_with(".diff");
+    let is_place = |tensor: &Planned| {
+        let (own, name) = (checkpoint.entries()[tensor.entry].name(), &*tensor.spec.name);
+        checkpoint.entry(name).is_some_and(|entry| entry.dtype().is_some()) && is_diff(own) == is_diff(name)
+    };
+    kept().all(is_place).then_some(Renamed::Moved)
+}
+
+fn owned(layers: BTreeMap<&str, &str>) -> Vec<(String, String)> {
+    layers.into_iter().map(|(old, new)| (old.to_owned(), new.to_owned())).collect()
+}
+
+/// The renamed layers, old name to new; `None` where a tensor changed its place in its layer, or got into another one.
+fn renamed_layers<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) -> Option<BTreeMap<&'a str, &'a str>> {
     let mut layers = BTreeMap::new();
     for tensor in tensors.iter().filter(|tensor| !tensor.is_new) {
         let (old, new) = (checkpoint.entries()[tensor.entry].name(), &*tensor.spec.name);

@@ -10,8 +10,9 @@ use super::format;
 /// Rename tensors and change nothing else
 ///
 /// Fails if two tensors would get the same name, and lists them. OUT has FILE's format, or that of its extension; in a
-/// .caffemodel the layers are renamed and all other bytes are kept. The receipt, if OUT's format has one, records the
-/// old names: `blob verify OUT --against FILE` repeats the renaming and compares.
+/// .caffemodel layers are renamed, or arrays change places, and all other bytes are kept; names that tear a layer apart
+/// cost the net around the arrays, which a warning says. The receipt, if OUT's format has one, records the old names:
+/// `blob verify OUT --against FILE` repeats the renaming and compares.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
