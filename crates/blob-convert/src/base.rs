@@ -3,14 +3,18 @@
 //!
 //! Decides which one it is. How new values are put into it is left to `caffe`, `hdf5` and `layout`.
 
+use std::collections::HashSet;
+
+use blob_io::net::{Layer, LayerKind};
 use blob_io::{Checkpoint, Error, Format, Layout};
 
 use crate::caffe;
-use crate::change::{Change, Effect};
+use crate::change::{Change, Effect, listed};
 use crate::frame;
 use crate::options::{Options, refuse};
 use crate::planned::{Planned, stream_interleaved};
-use crate::receipt::receipt_text;
+use crate::receipt::{lineage_of, receipt_text};
+use crate::transform::Fold;
 
 /// The file that supplies all bytes of the output that do not change.
 #[derive(Debug)]
@@ -89,6 +93,53 @@ impl<'a> Base<'a> {
         }
     }
 }
+
+/// What stays in a file that tensors are put into, though the weights before it are replaced: statistics, factors and
+/// summands of normalisations. Where the source's receipt says that these are folded into its weights, they would count
+/// twice.
+///
+/// # Errors
+/// A source with folded weights for a file that has what was folded.
+pub(crate) fn left_behind(
+    checkpoint: &Checkpoint,
+    base: &Checkpoint,
+    options: &Options,
+    tensors: &[Planned],
+) -> Result<Option<Change>, Error> {
+    let replaced: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+    let done = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
+    let steps = done.iter().flat_map(|origin| &origin.transforms).filter(|step| step.name == Fold::NAME);
+    let folded: Vec<String> = steps.flat_map(|step| Fold::merged_into(&step.settings, &replaced)).collect();
+    let twice: Vec<String> = folded.into_iter().filter(|name| base.entry(name).is_some()).collect();
+    if !twice.is_empty() {
+        let named = listed(&twice);
+        let why = format!("has {named}, which are folded into the weights of {} already", checkpoint.name());
+        return Err(refuse(base, why));
+    }
+    // What the user selects stays behind as asked.
+    if options.transforms.iter().any(|step| step.selection().is_some()) {
+        return Ok(None);
+    }
+    let Ok(Some(net)) = base.net() else { return Ok(None) };
+    let is_replaced = |layer: &Layer| layer.tensors().any(|(_, name)| replaced.contains(name));
+    let is_norm = |layer: &Layer| matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn | LayerKind::Scale);
+    let before = |layer: &Layer| net.writer(*layer.bottoms.first()?);
+    let is_left = |layer: &&Layer| {
+        let of = std::iter::successors(before(layer), |above| before(above).filter(|_| is_norm(above)));
+        !is_replaced(layer) && of.take(MAX_NORMS).find(|above| !is_norm(above)).is_some_and(is_replaced)
+    };
+    let left = net.layers().iter().filter(|layer| is_norm(layer) && layer.tensors().next().is_some()).filter(is_left);
+    let left: Vec<String> = left.map(|layer| layer.name.clone()).collect();
+    Ok((!left.is_empty()).then(|| {
+        let named = listed(&left);
+        let words =
+            format!("statistics and factors stay, and are not of the weights that are put before them: {named}");
+        Change::unasked(Effect::Dropped(words.into()))
+    }))
+}
+
+/// So many normalisations may follow each other.
+const MAX_NORMS: usize = 4;
 
 /// Whether the output is a plain copy of the source: one file without a fault, converted to its own format without any
 /// option. A folder counts as another format.

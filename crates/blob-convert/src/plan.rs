@@ -5,7 +5,7 @@ use std::path::Path;
 
 use blob_io::{Checkpoint, Error, Format, IfExists, Layout, Names, Remedy, file_names, hdf5, member_names};
 
-use crate::base::Base;
+use crate::base::{Base, left_behind};
 use crate::before::Wanted;
 use crate::chain::Chained;
 use crate::change::{Change, Effect, Group, Groups};
@@ -227,7 +227,8 @@ pub fn plan_into<'a>(
     source::check(&[checkpoint, base], target)?;
     let (options, said) = to_do(checkpoint, options, Wanted::Of(base))?;
     let options = Options { to: base.format(), ..options };
-    let chosen = chosen(checkpoint, &options, false)?;
+    let mut chosen = chosen(checkpoint, &options, false)?;
+    chosen.of_file.extend(left_behind(checkpoint, base, &options, &chosen.tensors)?);
     let mut plan = planned_for(checkpoint, Base::File(base), chosen, &options, target)?;
     plan.of_file.splice(0..0, said);
     plan.lossless()

@@ -8,7 +8,7 @@ mod find;
 mod side;
 mod symbol;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use blob_core::{DType, Shape};
 use blob_io::{Error, TensorSpec};
@@ -88,6 +88,17 @@ impl Folded {
 }
 
 impl Fold {
+    /// Its name in receipts.
+    pub(crate) const NAME: &'static str = "fold";
+
+    /// The tensors that a step of a receipt merged into these weights or biases.
+    pub(crate) fn merged_into(settings: &Value, names: &HashSet<&str>) -> Vec<String> {
+        let fold = Self::deserialize(settings).unwrap_or_default();
+        let is_taken =
+            |folded: &&Folded| [&folded.weight, &folded.bias].iter().any(|name| names.contains(name.as_str()));
+        fold.layers.iter().filter(is_taken).flat_map(Folded::merged).cloned().collect()
+    }
+
     /// How many normalisations are folded.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -120,7 +131,7 @@ impl Fold {
 
 impl Transform for Fold {
     fn name(&self) -> &'static str {
-        "fold"
+        Self::NAME
     }
 
     fn settings(&self) -> Value {
