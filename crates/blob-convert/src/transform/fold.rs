@@ -4,25 +4,25 @@
 //! (bias − mean / factor) · scale + beta. Computed in f64, each value rounded once. `find` decides where folding is
 //! valid.
 
+mod affine;
 mod find;
 mod side;
 mod symbol;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use blob_core::{DType, Shape};
-use blob_io::{Error, TensorSpec};
+use blob_core::Shape;
+use blob_io::TensorSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ignored::is_zero;
-use super::small::{Places, data, read, ready, write};
+use super::small::Places;
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
-use super::tally::Amount;
-use super::values::{Compute, Inputs, Stream};
 use crate::change;
 
-use side::{Run, Side};
+use affine::{FACTOR, Norm, PARTS, Scaled, Shifted};
+use side::Side;
 
 pub use find::{Refusal, RefusalKind};
 pub(super) use find::{is_by_channel, scale_after};
@@ -64,9 +64,6 @@ struct Folded {
     scale: Option<String>,
     shift: Option<String>,
 }
-
-/// The number of tensors that a fold may use besides weight and bias.
-const PARTS: usize = 7;
 
 impl Folded {
     fn parts(&self) -> [Option<&String>; PARTS] {
@@ -309,100 +306,5 @@ impl FoldPlan {
             }
         }
         self.made.entry(weight).or_default().splice(0..0, made);
-    }
-}
-
-const MEAN: usize = 0;
-const VARIANCE: usize = 1;
-const FACTOR: usize = 2;
-const GAMMA: usize = 3;
-const BETA: usize = 4;
-const SCALE: usize = 5;
-const SHIFT: usize = 6;
-
-/// The affine map that a normalisation applies to each channel.
-#[derive(Debug)]
-struct Norm {
-    /// The index of each part among the inputs.
-    inputs: [Option<usize>; PARTS],
-    eps: f64,
-    channels: usize,
-}
-
-impl Norm {
-    /// The factor and the summand of each channel.
-    fn affine(&self, inputs: &Inputs<'_>) -> Result<Vec<(f64, f64)>, Error> {
-        let part = |part: usize, absent: f64| match self.inputs[part] {
-            Some(input) => data(inputs, input),
-            None => Ok(vec![absent; self.channels]),
-        };
-        let factor = match self.inputs[FACTOR] {
-            Some(input) => data(inputs, input)?.first().copied().unwrap_or(0.0),
-            None => 1.0,
-        };
-        let by = if factor == 0.0 { 0.0 } else { 1.0 / factor };
-        if factor == 0.0 {
-            let what = "values became 0 before the fold: the layer's factor is 0, so no statistics were gathered";
-            inputs.report(Amount::Lost(self.channels as u64), what);
-        }
-        let (mean, variance) = (part(MEAN, 0.0)?, part(VARIANCE, 1.0)?);
-        let (gamma, beta, scale, shift) = (part(GAMMA, 1.0)?, part(BETA, 0.0)?, part(SCALE, 1.0)?, part(SHIFT, 0.0)?);
-        let is_normal = self.inputs[VARIANCE].is_some();
-        let affine = (0..self.channels).map(|c| {
-            let deviation = if is_normal { (variance[c] * by + self.eps).sqrt() } else { 1.0 };
-            let own = gamma[c] / deviation;
-            let factor = own * scale[c];
-            (factor, (beta[c] - mean[c] * by * own) * scale[c] + shift[c])
-        });
-        let affine: Vec<(f64, f64)> = affine.collect();
-        match affine.iter().position(|(factor, summand)| !(factor.is_finite() && summand.is_finite())) {
-            Some(channel) => Err(inputs
-                .error(format!("cannot be folded: channel {channel} would be multiplied by {}", affine[channel].0))),
-            None => Ok(affine),
-        }
-    }
-}
-
-/// The first input times the factor of each channel.
-#[derive(Debug)]
-struct Scaled {
-    norm: Norm,
-    run: Run,
-}
-
-impl Compute for Scaled {
-    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
-        let affine = self.norm.affine(&inputs)?;
-        let dtype: DType = inputs.made.dtype;
-        let mut weights = inputs.open(0)?;
-        let mut at = 0;
-        Ok(Box::new(move |out: &mut [u8]| {
-            let n = weights.pull(out)?;
-            let old = read(&out[..n], dtype);
-            let new: Vec<f64> =
-                old.iter().enumerate().map(|(i, value)| value * affine[self.run.channel(at + i)].0).collect();
-            let most = old.iter().zip(&new).fold(0.0, |most: f64, (old, new)| most.max((new - old).abs()));
-            inputs.report(Amount::Most(most), "is the largest change of a weight");
-            at += old.len();
-            out[..n].copy_from_slice(&write(&new, &inputs));
-            Ok(n)
-        }))
-    }
-}
-
-/// The bias of each channel after the normalisation.
-#[derive(Debug)]
-struct Shifted {
-    norm: Norm,
-    /// Whether the first input is the old bias; otherwise the old bias is 0.
-    has_bias: bool,
-}
-
-impl Compute for Shifted {
-    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
-        let affine = self.norm.affine(&inputs)?;
-        let bias = if self.has_bias { data(&inputs, 0)? } else { vec![0.0; self.norm.channels] };
-        let new: Vec<f64> = bias.iter().zip(affine).map(|(bias, (factor, summand))| bias * factor + summand).collect();
-        Ok(ready(write(&new, &inputs)))
     }
 }

@@ -1,0 +1,106 @@
+//! Computes the weights and biases that a fold makes: each channel's factor and summand, in f64, rounded once.
+
+use blob_core::DType;
+use blob_io::Error;
+
+use super::side::Run;
+use crate::transform::small::{data, read, ready, write};
+use crate::transform::tally::Amount;
+use crate::transform::values::{Compute, Inputs, Stream};
+
+/// The number of tensors that a fold may use besides weight and bias.
+pub(super) const PARTS: usize = 7;
+const MEAN: usize = 0;
+const VARIANCE: usize = 1;
+pub(super) const FACTOR: usize = 2;
+const GAMMA: usize = 3;
+const BETA: usize = 4;
+const SCALE: usize = 5;
+const SHIFT: usize = 6;
+
+/// The affine map that a normalisation applies to each channel.
+#[derive(Debug)]
+pub(super) struct Norm {
+    /// The index of each part among the inputs.
+    pub(super) inputs: [Option<usize>; PARTS],
+    pub(super) eps: f64,
+    pub(super) channels: usize,
+}
+
+impl Norm {
+    /// The factor and the summand of each channel.
+    fn affine(&self, inputs: &Inputs<'_>) -> Result<Vec<(f64, f64)>, Error> {
+        let part = |part: usize, absent: f64| match self.inputs[part] {
+            Some(input) => data(inputs, input),
+            None => Ok(vec![absent; self.channels]),
+        };
+        let factor = match self.inputs[FACTOR] {
+            Some(input) => data(inputs, input)?.first().copied().unwrap_or(0.0),
+            None => 1.0,
+        };
+        let by = if factor == 0.0 { 0.0 } else { 1.0 / factor };
+        if factor == 0.0 {
+            let what = "values became 0 before the fold: the layer's factor is 0, so no statistics were gathered";
+            inputs.report(Amount::Lost(self.channels as u64), what);
+        }
+        let (mean, variance) = (part(MEAN, 0.0)?, part(VARIANCE, 1.0)?);
+        let (gamma, beta, scale, shift) = (part(GAMMA, 1.0)?, part(BETA, 0.0)?, part(SCALE, 1.0)?, part(SHIFT, 0.0)?);
+        let is_normal = self.inputs[VARIANCE].is_some();
+        let affine = (0..self.channels).map(|c| {
+            let deviation = if is_normal { (variance[c] * by + self.eps).sqrt() } else { 1.0 };
+            let own = gamma[c] / deviation;
+            let factor = own * scale[c];
+            (factor, (beta[c] - mean[c] * by * own) * scale[c] + shift[c])
+        });
+        let affine: Vec<(f64, f64)> = affine.collect();
+        match affine.iter().position(|(factor, summand)| !(factor.is_finite() && summand.is_finite())) {
+            Some(channel) => Err(inputs
+                .error(format!("cannot be folded: channel {channel} would be multiplied by {}", affine[channel].0))),
+            None => Ok(affine),
+        }
+    }
+}
+
+/// The first input times the factor of each channel.
+#[derive(Debug)]
+pub(super) struct Scaled {
+    pub(super) norm: Norm,
+    pub(super) run: Run,
+}
+
+impl Compute for Scaled {
+    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
+        let affine = self.norm.affine(&inputs)?;
+        let dtype: DType = inputs.made.dtype;
+        let mut weights = inputs.open(0)?;
+        let mut at = 0;
+        Ok(Box::new(move |out: &mut [u8]| {
+            let n = weights.pull(out)?;
+            let old = read(&out[..n], dtype);
+            let new: Vec<f64> =
+                old.iter().enumerate().map(|(i, value)| value * affine[self.run.channel(at + i)].0).collect();
+            let most = old.iter().zip(&new).fold(0.0, |most: f64, (old, new)| most.max((new - old).abs()));
+            inputs.report(Amount::Most(most), "is the largest change of a weight");
+            at += old.len();
+            out[..n].copy_from_slice(&write(&new, &inputs));
+            Ok(n)
+        }))
+    }
+}
+
+/// The bias of each channel after the normalisation.
+#[derive(Debug)]
+pub(super) struct Shifted {
+    pub(super) norm: Norm,
+    /// Whether the first input is the old bias; otherwise the old bias is 0.
+    pub(super) has_bias: bool,
+}
+
+impl Compute for Shifted {
+    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
+        let affine = self.norm.affine(&inputs)?;
+        let bias = if self.has_bias { data(&inputs, 0)? } else { vec![0.0; self.norm.channels] };
+        let new: Vec<f64> = bias.iter().zip(affine).map(|(bias, (factor, summand))| bias * factor + summand).collect();
+        Ok(ready(write(&new, &inputs)))
+    }
+}
