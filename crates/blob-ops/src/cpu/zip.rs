@@ -6,10 +6,6 @@
 //! ```
 //! Written for the vectoriser, which makes shuffles of loops whose N and width it knows.
 
-/// Tuples that are taken apart in a loop of known length, which short rows fill too: B (5, 6), rows of 64 entries, 1.40
-/// of memcpy's time without and 1.02 with it (Intel Xeon, AVX-512, 128 MiB).
-const TUPLES: usize = 16;
-
 /// `row[i][k] = parts[k][i]`, as many as `row` holds.
 #[inline(always)]
 pub(crate) fn zip<const W: usize, const N: usize>(parts: [&[u8]; N], row: &mut [u8]) {
@@ -25,6 +21,23 @@ pub(crate) fn zip<const W: usize, const N: usize>(parts: [&[u8]; N], row: &mut [
 /// `parts[k][i] = row[i][k]`, as many as `row` holds.
 #[inline(always)]
 pub(crate) fn unzip<const W: usize, const N: usize>(row: &[u8], parts: [&mut [u8]; N]) {
+    let row = row.as_chunks::<W>().0.as_chunks::<N>().0;
+    let parts = parts.map(|part| &mut part.as_chunks_mut::<W>().0[..row.len()]);
+    for (i, tuple) in row.iter().enumerate() {
+        for k in 0..N {
+            parts[k][i] = tuple[k];
+        }
+    }
+}
+
+/// Tuples that [`unzip_short`] takes apart in a loop of known length.
+const TUPLES: usize = 16;
+
+/// As [`unzip`], where the rows are short: the vectoriser's loop takes those of less than 64 entries one by one. f32
+/// over memcpy's time, this way and the other: B (5, 6), rows of 64 entries, 1.3 and 1.5, but B (0, 6), long rows, 2.3
+/// and 1.7 (AMD EPYC Zen 4, 256 MiB); B (5, 6) 1.02 and 1.40 (Intel Xeon, AVX-512, 128 MiB).
+#[inline(always)]
+pub(crate) fn unzip_short<const W: usize, const N: usize>(row: &[u8], parts: [&mut [u8]; N]) {
     let row = row.as_chunks::<W>().0.as_chunks::<N>().0;
     let parts = parts.map(|part| &mut part.as_chunks_mut::<W>().0[..row.len()]);
     let (blocks, rest) = row.as_chunks::<TUPLES>();
