@@ -238,9 +238,12 @@ fn checks(
             None => &beside(checkpoint, path)?,
         };
         let before = report.count();
-        let equal = verify::symbol(checkpoint, symbol, &mut |remark| report.remark(remark));
+        // Steps that are repeated may rename and turn tensors: the symbol is about what they start from.
+        let source = others.file.as_ref().filter(|_| verify::replay(checkpoint, &mut |_| {}) > 0);
+        let equal = verify::symbol(source.unwrap_or(checkpoint), symbol, &mut |remark| report.remark(remark));
         if report.count() == before {
-            report.passed(format!("{} as in {}", units::plural(equal, "variable"), symbol.name));
+            let of = source.map_or(String::new(), |source| format!(" of {}", source.name()));
+            report.passed(format!("{}{of} as in {}", units::plural(equal, "variable"), symbol.name));
         }
     }
     if let Some(other) = &others.file {
