@@ -18,7 +18,7 @@ pub(crate) struct Extract {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Tensors: a name, a layer's name, a glob, or `#3`, `#3-5` by index; optional if the file has only one
+    /// Tensors: a name, else a layer's name, a glob, or `#3`, `#3-5` by index; optional if the file has only one
     #[arg(value_name = "TENSOR")]
     pub(crate) tensors: Vec<String>,
     #[command(flatten)]

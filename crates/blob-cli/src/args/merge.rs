@@ -27,7 +27,7 @@ Examples:
                       blob merge [OPTIONS] FILE TENSOR... --axis <AXIS> --into <NAME> --output <OUT>"
 )]
 pub(crate) struct Merge {
-    /// The files; with --axis a file, then its tensors: names, `#3` by index
+    /// The files; with --axis a file, then its tensors: names, else layers' names, `#3` by index
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
     /// Output: a file, or `-` for standard output

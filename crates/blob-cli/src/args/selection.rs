@@ -14,8 +14,8 @@ pub(crate) struct Selection {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Tensors: a name, also as a table shows it; a layer's name; a glob (`*` matches `/` too); or `#3`, `#3-5`, `#3-`
-    /// by index; without it, all
+    /// Tensors: a name, also as a table shows it; else a layer's name, a glob (`*` matches `/` too), or `#3`, `#3-5`,
+    /// `#3-` by index; without it, all
     #[arg(value_name = "PATTERN")]
     pub(crate) patterns: Vec<String>,
     #[command(flatten)]
@@ -46,8 +46,8 @@ const WHICH: &str = "Which tensors";
 /// Which tensors of a whole file. `--dtype` is the dtype to convert to, so that of the tensors has another name.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Only {
-    /// Only tensors that match this PATTERN: a name, a layer's name, a glob (`*` matches `/` too), or `#3`, `#3-5` by
-    /// index; may be repeated [default: all]
+    /// Only tensors that match this PATTERN: a name, else a layer's name, a glob (`*` matches `/` too), or `#3`,
+    /// `#3-5` by index; may be repeated [default: all]
     #[arg(help_heading = WHICH, long, value_name = "PATTERN")]
     pub(crate) only: Vec<String>,
     /// But none that match this PATTERN; may be repeated

@@ -26,7 +26,7 @@ pub(crate) struct Transpose {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Tensors: names, globs (`*` matches `/` too), or `#3` by index
+    /// Tensors: names, else layers' names, globs (`*` matches `/` too), or `#3` by index
     #[arg(required = true, value_name = "TENSOR")]
     pub(crate) tensors: Vec<String>,
     /// Output: a file, a folder (ending with `/`), or `-` for standard output

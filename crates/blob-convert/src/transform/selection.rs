@@ -22,9 +22,9 @@ const MAX_REGEX: usize = 1 << 20;
 
 /// Some of the tensors of a file; the default is all of them.
 ///
-/// A pattern is the name of a tensor; else the place of one (`#3`), or a range of places (`#3-5`, `#3-`); else the name
-/// of a layer or of a group of layers (`conv1`, `features.0`), or of an MXNet array without `arg:` or `aux:`; else a
-/// glob, in which `*` matches `/` too.
+/// A pattern is the name of a tensor, and then takes that tensor alone, without its diff; else the place of one (`#3`),
+/// or a range of places (`#3-5`, `#3-`); else the name of a sparse array, or of an MXNet array without `arg:` or `aux:`;
+/// else that of a layer or of a group of layers (`conv1`, `features.0`); else a glob, in which `*` matches `/` too.
 ///
 /// As a [`Transform`](super::Transform) it keeps these tensors of the source, wherever it stands among the
 /// transforms, and the receipt stores it as `select`.
@@ -68,7 +68,9 @@ pub struct Selected {
 
 /// One pattern, ready to be tried on the tensors.
 enum Pattern<'p> {
-    Name(&'p str),
+    Tensor(&'p str),
+    Array(&'p str),
+    Layer(&'p str),
     Places(usize, usize),
     Compiled(Box<Regex>),
 }
@@ -180,15 +182,17 @@ impl fmt::Display for Selection {
 impl<'p> Pattern<'p> {
     fn of(text: &'p str, checkpoint: &Checkpoint) -> Result<Self, String> {
         if checkpoint.entry(text).is_some() {
-            return Ok(Self::Name(text));
+            return Ok(Self::Tensor(text));
         }
         if let Some((first, last)) = text.strip_prefix('#').and_then(range) {
             return Ok(Self::Places(first, last));
         }
-        let by_name = Self::Name(text);
-        let is_named = || checkpoint.entries().iter().any(|entry| by_name.takes(usize::MAX, entry));
-        if !text.contains(['*', '?', '[', '{', '\\']) || is_named() {
+        let is_found = |by_name: &Self| checkpoint.entries().iter().any(|entry| by_name.takes(usize::MAX, entry));
+        if let Some(by_name) = [Self::Array(text), Self::Layer(text)].into_iter().find(is_found) {
             return Ok(by_name);
+        }
+        if !text.contains(['*', '?', '[', '{', '\\']) {
+            return Ok(Self::Layer(text));
         }
         let glob = GlobBuilder::new(text).literal_separator(false).backslash_escape(true).build();
         let glob = glob.map_err(|e| format!("{text:?} is no glob: {}", e.kind()))?;
@@ -197,21 +201,27 @@ impl<'p> Pattern<'p> {
 
     fn takes(&self, place: usize, entry: &Entry) -> bool {
         match self {
-            Self::Name(wanted) => is_called(entry, wanted),
+            Self::Tensor(wanted) => entry.name() == *wanted,
+            Self::Array(wanted) => is_called(entry, wanted),
+            Self::Layer(wanted) => is_in(entry, wanted),
             Self::Places(first, last) => (*first..=*last).contains(&place),
             Self::Compiled(regex) => regex.is_match(entry.name().as_bytes()),
         }
     }
 }
 
-/// Whether a tensor is called so, or lies in a layer or a group of layers of this name.
+/// Whether this is an MXNet array of this name without its prefix, or a part of a sparse array of this name.
 fn is_called(entry: &Entry, wanted: &str) -> bool {
+    let is_whole = |name: &str| name == wanted || split_prefix(name).1 == wanted;
+    is_whole(entry.name()) || entry.sparse().is_some_and(|sparse| is_whole(&sparse.name))
+}
+
+/// Whether a tensor lies in a layer or a group of layers of this name.
+fn is_in(entry: &Entry, wanted: &str) -> bool {
     let name = entry.name();
     let whole = entry.sparse().map_or(name, |sparse| &sparse.name);
-    let bare = |name| split_prefix(name).1 == wanted;
     let is_below = || name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with(['/', '.']));
-    let has_layer = || !wanted.is_empty() && (layer(whole) == wanted || is_below() && !is_diff_of(name, wanted));
-    name == wanted || whole == wanted || bare(name) || bare(whole) || has_layer()
+    !wanted.is_empty() && (layer(whole) == wanted || is_below() && !is_diff_of(name, wanted))
 }
 
 /// Whether this is the diff of the wanted blob, and not a tensor below it.
@@ -331,6 +341,25 @@ mod tests {
         ] {
             assert!(taken(&patterns(&[pattern]), &file).unwrap_err().contains(expected), "{pattern}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_tensor_is_not_also_that_of_its_layer() {
+        let names = ["arg:k", "arg:k_weight", "arg:q", "aux:k", "q", "q.a.b", "q.diff", "q.x", "q/0", "q_bias"];
+        let file = file(&names);
+        for (pattern, expected) in [
+            ("q", &["q"][..]),
+            ("arg:q", &["arg:q"]),
+            ("q.a", &["q.a.b"]),
+            ("q/0", &["q/0"]),
+            ("q*", &["q", "q.a.b", "q.diff", "q.x", "q/0", "q_bias"]),
+            // An array of either prefix, and not the layer's.
+            ("k", &["arg:k", "aux:k"]),
+        ] {
+            assert_eq!(taken(&patterns(&[pattern]), &file).unwrap(), expected, "{pattern}");
+        }
+        let all_but = Selection { exclude: vec!["q".to_owned()], ..patterns(&["q*"]) };
+        assert_eq!(taken(&all_but, &file).unwrap(), ["q.a.b", "q.diff", "q.x", "q/0", "q_bias"]);
     }
 
     #[test]
