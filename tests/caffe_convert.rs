@@ -150,6 +150,41 @@ fn a_source_that_changes_is_noticed() {
     }
 }
 
+/// A folder and a set of shards ask all their files, and a folder that is written asks its source.
+#[test]
+fn a_file_of_several_that_changes_is_noticed() {
+    let folder = Folder::new();
+    let [npz, dir, out, index] =
+        ["x.npz", "dir", "out", "x.safetensors.index.json"].map(|name| folder.path().join(name));
+    let model = "caffe/net/f32_v2.caffemodel";
+    blob(&["convert", model, "-o", &folder.file("x.npz")]).ok();
+    blob(&["convert", model, "-o", &folder.file("dir/")]).ok();
+    blob(&["convert", model, "--shard-size", "500", "-o", &folder.file("x.safetensors")]).ok();
+    let listing = fs::read_dir(folder.path()).expect("listed").map(|file| file.expect("a file").path());
+    let last = listing.filter(|path| path.extension().is_some_and(|end| end == "safetensors")).max();
+    let last = last.expect("a shard");
+    for (source, changed) in [(&npz, npz.clone()), (&dir, dir.join("conv1/1.npy")), (&index, last)] {
+        for (to, target) in [
+            (Format::Npz, Target::File { path: &out, if_exists: IfExists::Refuse }),
+            (Format::Npy, folder_target(&out)),
+        ] {
+            let source = Checkpoint::open(source).expect("opens");
+            let plan = plan(&source, &Options::new(to), &target).expect("planned");
+            // Of the same bytes, so that only the time tells.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let bytes = read(&changed);
+            fs::write(&changed, bytes).expect("written");
+            let error = plan.run(&Silent).expect_err("changed").to_string();
+            assert!(error.contains("was changed while"), "{changed:?}: {error}");
+            assert!(!out.exists(), "{changed:?}");
+        }
+    }
+}
+
+fn folder_target(path: &Path) -> Target<'_> {
+    Target::Folder { path, if_exists: IfExists::Refuse }
+}
+
 /// The same for the base of `--into`, for its source, and for a source that is restored by its receipt.
 #[test]
 fn a_file_that_changes_is_noticed_on_the_way_back_and_into_another() {

@@ -190,3 +190,26 @@ fn a_name_that_is_no_text_is_never_ours() {
     blob(&["convert", net.to_str().unwrap(), "--force", "-o", &wts]).refused("holds other files");
     assert!(foreign.join("0.npy").is_file());
 }
+
+/// A tensor's file that the receipt does not list is a loss of what is made of the folder, as beside shards.
+#[test]
+fn files_that_the_receipt_does_not_list_are_said_to_be_left_out() {
+    let home = crate::support::Folder::new();
+    let dir = home.file("dir");
+    blob(&["convert", "caffe/net/v1.caffemodel", "-o", &format!("{dir}/")]).ok();
+    let warnings = || -> Vec<(String, bool)> {
+        let opened = Checkpoint::open(&dir).unwrap();
+        opened.warnings().iter().map(|warning| (warning.text.to_string(), warning.is_loss)).collect()
+    };
+    assert_eq!(warnings(), []);
+    std::fs::create_dir(home.file("dir/new")).unwrap();
+    for (from, to) in [("dir/ip/0.npy", "dir/new/0.npy"), ("dir/ip/0.npy", "dir/b.npy"), ("dir/ip/0.npy", "dir/readme")]
+    {
+        std::fs::copy(home.file(from), home.file(to)).unwrap();
+    }
+    let text =
+        "the folder also has files that its receipt does not list and that are left out: b.npy, new/0.npy".to_owned();
+    assert_eq!(warnings(), [(text.clone(), true)]);
+    let strict = blob(&["convert", &dir, "--strict", "-o", &home.file("x.npz")]);
+    assert!(strict.code != Some(0) && strict.err.contains(&text), "{}", strict.err);
+}

@@ -2,8 +2,9 @@
 //! Refusals are in `sessions/regroup.txt`.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use blob_convert::Silent;
 use blob_convert::regroup::Gatherer;
@@ -11,7 +12,7 @@ use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Checkpoint, Format, IfExists, Tensor, Writer};
 
 use crate::support::python;
-use crate::support::{Folder, blob, data, report};
+use crate::support::{Folder, blob, command, data, report};
 
 const NET: &str = "caffe/net/f32_v2_diff.caffemodel";
 
@@ -65,6 +66,34 @@ fn tensors_are_cut_and_joined_along_an_axis_as_numpy_does() {
         assert!(out.ends_with("safetensors") || order == ["first", "w", "last"], "{order:?}");
     }
     report(&format!("merge, split: {CASES} arrays as numpy.concatenate and numpy.split have them"));
+}
+
+/// A source that is written anew while its copy waits for a reader: the copy fails at its end.
+#[cfg(unix)]
+#[test]
+fn a_source_that_changes_meanwhile_is_noticed() {
+    let folder = Folder::new();
+    let source = folder.file("w.safetensors");
+    let blob_of =
+        AnyBlob::from_vec(Shape::new([2, 1 << 22]).expect("fits"), DType::U8, vec![1; 2 << 22]).expect("fits");
+    Writer::new(Format::Safetensors).tensor("w", &blob_of).write(&source, IfExists::Refuse).expect("written");
+    for args in [
+        &["merge", "w.safetensors", "--to", "safetensors"][..],
+        &["split", "w.safetensors", "w", "--axis", "0", "--sizes", "1,1", "--to", "safetensors"],
+        &["extract", "w.safetensors", "w"],
+    ] {
+        let mut command = command(&[args, &["-o", "-"]].concat());
+        let child = command.current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("runs");
+        let mut out = child.stdout.take().expect("a pipe");
+        out.read_exact(&mut [0; 1]).expect("begun");
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(9);
+        fs::File::open(&source).and_then(|file| file.set_modified(later)).expect("another time");
+        std::io::copy(&mut out, &mut std::io::sink()).expect("read");
+        let ran = child.wait_with_output().expect("ends");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(!ran.status.success() && said.contains("was changed while it was read"), "{args:?}: {said}");
+    }
 }
 
 /// Arrays longer than the buffers, with runs shorter and longer than the buffers.

@@ -47,6 +47,7 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
         let written = Written::new(output, format.name(), bytes_out, begun).tensors(1);
         extracted.push(Extracted { written, checkpoint: &checkpoint, entry });
     }
+    checkpoint.unchanged()?;
     together.publish()?;
     folders.keep();
     progress.end();

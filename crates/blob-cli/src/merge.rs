@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     regroup::check(&out, &read, to, if_exists, None)?;
     let bytes_out = out[0].file_len(to).map_err(regroup::refused)?;
     if !args.dry_run {
-        regroup::write(&out, to, if_exists, &progress)?;
+        regroup::write(&out, &read, (to, if_exists), &progress)?;
     }
     progress.end();
     let [file] = out;

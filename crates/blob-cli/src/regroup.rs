@@ -241,9 +241,14 @@ impl<'a> File<'a> {
     }
 }
 
-/// Writes the files. Existing files are replaced once all new ones are complete. If one cannot be written, existing
-/// files stay as they were and new ones are removed.
-pub(crate) fn write(files: &[File<'_>], to: Format, if_exists: IfExists, watch: &dyn Watch) -> Result<(), Failure> {
+/// Writes the files. Existing files are replaced once all new ones are complete. If one cannot be written, or a source
+/// has changed meanwhile, existing files stay as they were and new ones are removed.
+pub(crate) fn write(
+    files: &[File<'_>],
+    sources: &[&Checkpoint],
+    (to, if_exists): (Format, IfExists),
+    watch: &dyn Watch,
+) -> Result<(), Failure> {
     let mut together = together(files)?;
     for file in files {
         if watch.cancelled() {
@@ -252,6 +257,7 @@ pub(crate) fn write(files: &[File<'_>], to: Format, if_exists: IfExists, watch: 
         let written = file.write(to, if_exists).map_err(refused)?;
         together.add(&file.path, written)?;
     }
+    sources.iter().try_for_each(|source| source.unchanged())?;
     Ok(together.publish()?)
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
     let bytes_out = lens.sum::<Result<u64, _>>()?;
     if !args.dry_run {
         let folders = Folders::of(new_folder.iter().flat_map(|_| &files).map(|file| &*file.path))?;
-        regroup::write(&files, destination.to, if_exists, &progress)?;
+        regroup::write(&files, &[&checkpoint], (destination.to, if_exists), &progress)?;
         folders.keep();
     }
     progress.end();

@@ -135,6 +135,7 @@ impl Job<'_> {
         let specs: Vec<_> = self.plan.tensors.iter().map(|t| t.spec.clone()).collect();
         let sink = Sink::folder(&folder, &specs, files);
         let digests = self.fill(&sink, tally)?;
+        self.unchanged()?;
         let written = sink.complete_folder()?;
         let (key, receipt) = self.plan.receipt.finished(&digests);
         let mut file = folder.file(format!("{key}.json"))?;

@@ -6,16 +6,20 @@
 
 pub(crate) mod listing;
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Error, Fault, FaultKind, ReadError, Reason};
+use crate::format::Format;
 use crate::names::{NameTable, faulty};
 use crate::npy::header;
 use crate::receipt::{KEY, RECEIPT};
+use crate::warning::some;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{FileSource, Source};
 use listing::Listed;
@@ -45,6 +49,8 @@ struct Part {
     path: Box<str>,
     /// Its offset in the concatenated files.
     begin: u64,
+    /// Its modification time when it was listed, if the file system has one.
+    modified: Option<SystemTime>,
 }
 
 /// Lists the arrays of a folder in the order of its receipt.
@@ -57,9 +63,10 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
         }
     };
     let mut folder = Folder::new(path);
-    let mut max_len = MAX_TEXT;
+    let (mut max_len, mut named) = (MAX_TEXT, HashSet::new());
     let listed = listing::files(&receipt, &mut |listed, at| {
         max_len += TEXT_EACH + LONGEST_ESCAPE * (listed.name.len() + listed.file.len()) as u64;
+        named.insert(listed.file.clone());
         folder.list(&listed, at, table)
     });
     match listed {
@@ -69,6 +76,14 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
             let receipt = path.join(RECEIPT).display().to_string();
             return Err(stop.into_error(&receipt));
         }
+    }
+    let others = others(path, &named);
+    if !others.is_empty() {
+        let what = format!(
+            "the folder also has files that its receipt does not list and that are left out: {}",
+            some(&others)
+        );
+        table.warn_of_loss(None, what);
     }
     match text(&receipt, max_len) {
         Ok(text) => table.metadata.push((KEY.to_owned(), text)),
@@ -88,6 +103,24 @@ fn text(receipt: &FileSource, max_len: u64) -> Result<String, String> {
     text.resize(len as usize, 0);
     receipt.read_at(0, &mut text).map_err(|e| e.to_string())?;
     String::from_utf8(text).map_err(|_| "text that is not UTF-8".to_owned())
+}
+
+/// The files of tensors in a folder, sorted, that are not among the `named`. Links are not followed.
+fn others(root: &Path, named: &HashSet<String>) -> Vec<String> {
+    let (mut others, mut folders) = (Vec::new(), vec![String::new()]);
+    while let Some(folder) = folders.pop() {
+        for file in root.join(&folder).read_dir().into_iter().flatten().filter_map(Result::ok) {
+            let path = format!("{folder}{}", file.file_name().to_string_lossy());
+            let is_tensors = || Path::new(&path).extension()?.to_str().and_then(Format::from_extension);
+            match file.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(path + "/"),
+                Ok(_) if is_tensors().is_some() && !named.contains(&path) => others.push(path),
+                _ => {}
+            }
+        }
+    }
+    others.sort();
+    others
 }
 
 fn without(name: &str, what: &str) -> Error {
@@ -132,10 +165,10 @@ impl Folder {
         self.files.iter().map(|part| &*part.path)
     }
 
-    /// Appends a file of `len` bytes, at least one.
-    pub(crate) fn add(&mut self, path: &str, len: u64) {
-        self.files.push(Part { path: path.into(), begin: self.len });
-        self.len += len;
+    /// Appends a file, of at least one byte.
+    pub(crate) fn add(&mut self, path: &str, file: &FileSource) {
+        self.files.push(Part { path: path.into(), begin: self.len, modified: file.modified() });
+        self.len += file.len();
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -146,8 +179,8 @@ impl Folder {
     fn list(&mut self, listed: &Listed, at: u64, table: &mut NameTable) -> Result<(), ReadError> {
         let position = table.next_position(at)?;
         let entry = match self.describe(listed, position) {
-            Ok((entry, len)) => {
-                self.add(&listed.file, len);
+            Ok((entry, file)) => {
+                self.add(&listed.file, &file);
                 entry
             }
             Err(fault) => faulty(position, 0, Kind::Data, fault),
@@ -155,8 +188,8 @@ impl Folder {
         table.push(entry, &listed.name, at)
     }
 
-    /// The array of one file, and the file's length. Offsets in faults are those in the file.
-    fn describe(&self, listed: &Listed, position: u32) -> Result<(Entry, u64), Fault> {
+    /// The array of one file, and the file. Offsets in faults are those in the file.
+    fn describe(&self, listed: &Listed, position: u32) -> Result<(Entry, FileSource), Fault> {
         let unread = |e: io::Error| {
             let found = format!("{}: {e}", listed.file);
             Fault::new(0, FaultKind::words("a file that the receipt lists", found))
@@ -176,7 +209,7 @@ impl Folder {
         if let Payload::Runs(Runs::One(run)) = &entry.payload {
             entry.payload = Payload::Runs(Runs::One(Segment { offset: self.len.saturating_add(run.offset), ..*run }));
         }
-        Ok((entry, len))
+        Ok((entry, source))
     }
 
     /// Where a file ends in the concatenated files.
@@ -226,6 +259,20 @@ impl Source for Folder {
             buf = rest;
         }
         Ok(())
+    }
+
+    /// Asks each file under its name: one that was replaced is another, even where the old one is still open.
+    fn is_unchanged(&self) -> io::Result<bool> {
+        for (index, part) in self.files.iter().enumerate() {
+            let now = match fs::metadata(self.root.join(&*part.path)) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+                now => now?,
+            };
+            if (now.len(), now.modified().ok()) != (self.end(index) - part.begin, part.modified) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -98,6 +98,8 @@ fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTa
         let action = "open it, a shard that the index names".to_owned();
         Failed::Shard(Error::Io { file: path.clone(), action, source })
     })?;
+    let begin = shards.len();
+    shards.add(&file, &source);
     let input = Input::new(Box::new(source));
     let mut listed = NameTable::new(table.limits());
     let read = sniff::read(&input, &file, None, &mut listed);
@@ -107,8 +109,7 @@ fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTa
         return Err(Failed::Shard(Error::Request { file: path, message }));
     }
     merge_notes(&mut listed, table);
-    let (begin, mut total) = (shards.len(), 0);
-    shards.add(&file, input.len());
+    let mut total = 0;
     for mut entry in listed.into_entries() {
         let name = std::mem::take(&mut entry.name);
         match index.map.get_mut(&name) {

@@ -23,8 +23,9 @@ const MAX_REGEX: usize = 1 << 20;
 /// Some of the tensors of a file; the default is all of them.
 ///
 /// A pattern is the name of a tensor, and then takes that tensor alone, without its diff; else the place of one (`#3`),
-/// or a range of places (`#3-5`, `#3-`); else the name of a sparse array, or of an MXNet array without `arg:` or `aux:`;
-/// else that of a layer or of a group of layers (`conv1`, `features.0`); else a glob, in which `*` matches `/` too.
+/// or a range of places (`#3-5`, `#3-`); else the name of a sparse array, or of an MXNet array without `arg:` or
+/// `aux:`; else that of a layer or of a group of layers (`conv1`, `features.0`); else a glob, in which `*` matches `/`
+/// too.
 ///
 /// As a [`Transform`](super::Transform) it keeps these tensors of the source, wherever it stands among the
 /// transforms, and the receipt stores it as `select`.

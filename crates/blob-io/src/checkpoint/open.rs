@@ -15,13 +15,10 @@ use crate::names::NameTable;
 use crate::receipt::{self, RECEIPT};
 use crate::shards;
 use crate::sniff;
-use crate::warning::Warning;
+use crate::warning::{Warning, some};
 use crate::wire::gunzip;
 use crate::wire::source::{FileSource, Input, Source};
 use crate::wire::spool::Spool;
-
-/// How many files of a folder are named.
-const MAX_NAMED: usize = 5;
 
 /// How to open a file: its format, if it should not be detected, and the limits on what opening may cost.
 #[derive(Clone, Debug, Default)]
@@ -375,13 +372,6 @@ impl Checkpoint {
             self.warnings.push(Warning::of_loss(None, text));
         }
     }
-}
-
-/// The first names of a list, and the number of the others.
-fn some(names: &[String]) -> String {
-    let more = names.len().saturating_sub(MAX_NAMED);
-    let named = names[..names.len() - more].join(", ");
-    if more == 0 { named } else { format!("{named} and {more} more") }
 }
 
 /// The bytes to read, and whether they were unpacked from a gzip file.

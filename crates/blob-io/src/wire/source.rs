@@ -30,7 +30,8 @@ pub trait Source: Send + Sync {
     /// If not all bytes can be read, also because they lie past the end.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
-    /// Whether the bytes are those from when the source was opened, as far as a cheap check can tell.
+    /// Whether the bytes are those from when the source was opened, as far as a cheap check can tell. A source without
+    /// a check of its own is taken to stay as it is.
     ///
     /// # Errors
     /// If that cannot be checked.
@@ -61,6 +62,11 @@ impl FileSource {
     /// As the operating system says; a directory or a pipe is an error.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::try_from(File::open(path)?)
+    }
+
+    /// The modification time when it was opened, if the file system has one.
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        self.modified
     }
 }
 
