@@ -28,10 +28,10 @@ mod x86;
 mod zip;
 
 use crate::threads;
-use machine::{Kernel, Portable, Store};
+use machine::{Fetch, Kernel, Portable, Store};
 use std::io::Write;
 use std::sync::OnceLock;
-use stores::Stores;
+use stores::{Processor, Stores};
 
 /// The environment variable that lowers the instruction set: `portable`, `avx2`, `avx512` or `neon`.
 const ISA_SWITCH: &str = "BLOB_OPS_ISA";
@@ -79,6 +79,12 @@ pub(crate) fn stores() -> Stores {
             suited
         })
     })
+}
+
+/// Who fetches the lines of a move that writes this many bytes on this processor.
+pub(crate) fn fetch(bytes: usize) -> Fetch {
+    static PROCESSOR: OnceLock<Option<Processor>> = OnceLock::new();
+    Fetch::suiting(*PROCESSOR.get_or_init(x86::processor), bytes)
 }
 
 /// An instruction set that this machine has.

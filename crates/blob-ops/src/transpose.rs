@@ -3,9 +3,9 @@
 //! The geometry is in `plan.rs`, the moving in `cpu/permute.rs`.
 
 use crate::argument::Argument;
-use crate::cpu::Exec;
 use crate::cpu::permute::Permute;
 use crate::cpu::transpose::Square;
+use crate::cpu::{Exec, fetch};
 use crate::device_op::DeviceOp;
 use crate::error::Error;
 use crate::place::Operand;
@@ -175,6 +175,7 @@ pub(crate) fn squares(exec: Exec, bytes: &mut [u8], side: usize, width: usize) {
     let matrix = side * side * width;
     let each = (bytes.len() / matrix).div_ceil(exec.pieces);
     threads::chunks(bytes, matrix * each, |_, bytes| {
-        exec.isa.run(Square { bytes, side, width });
+        let fetch = fetch(bytes.len());
+        exec.isa.run(Square { bytes, side, width, fetch });
     });
 }

@@ -53,6 +53,16 @@ pub(crate) struct Block<'a> {
     pub(crate) from: &'a [usize],
     pub(crate) to: &'a [usize],
     pub(crate) store: Store,
+    pub(crate) fetch: Fetch,
+}
+
+/// Who fetches the lines of a block. The bits do not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fetch {
+    /// Kernels ask for them before they read or write them.
+    Asked,
+    /// The processor, by itself.
+    Unasked,
 }
 
 /// How a destination is written.

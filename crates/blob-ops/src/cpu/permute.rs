@@ -9,10 +9,10 @@
 //! ```
 //! Relies on the plan for every place; knows no threads.
 
-use super::Isa;
 use super::copy::CopyBytes;
 use super::interleave::Interleave;
-use super::machine::{Block, Kernel, Machine, Store};
+use super::machine::{Block, Fetch, Kernel, Machine, Store};
+use super::{Isa, fetch};
 use crate::plan::{Blocks, LINE, Permutation, Strides, Walk};
 
 /// Entries of a block along each side, at most: two tables of 2 KiB.
@@ -44,7 +44,8 @@ impl Permute<'_> {
             return isa.run(CopyBytes { src, dst, store });
         }
         let blocks = &Blocks::new(self.plan);
-        let moves = Moves { plan: self.plan, blocks, src, dst, store };
+        let fetch = fetch(dst.len());
+        let moves = Moves { plan: self.plan, blocks, src, dst, store, fetch };
         match self.plan.run {
             1 => isa.run(Entries::<1>(moves)),
             2 => isa.run(Entries::<2>(moves)),
@@ -90,6 +91,7 @@ struct Moves<'a> {
     src: &'a [u8],
     dst: &'a mut [u8],
     store: Store,
+    fetch: Fetch,
 }
 
 impl Moves<'_> {
@@ -147,6 +149,7 @@ impl Moves<'_> {
                         from: from.at(y, |place| place.0),
                         to,
                         store: self.store,
+                        fetch: self.fetch,
                     });
                 }
             }

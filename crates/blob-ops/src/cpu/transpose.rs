@@ -8,7 +8,7 @@
 //! ```
 //! So each line of source and destination is touched once. Plain Rust; `tiles.rs` does the same in registers.
 
-use super::machine::{Block, Kernel, Machine, Store};
+use super::machine::{Block, Fetch, Kernel, Machine, Store};
 use crate::plan::LINE;
 
 /// Entries of two bytes or one make tiles of 32 × 32: a buffer of 2 KiB at most.
@@ -58,6 +58,7 @@ pub(crate) struct Square<'a> {
     pub(crate) bytes: &'a mut [u8],
     pub(crate) side: usize,
     pub(crate) width: usize,
+    pub(crate) fetch: Fetch,
 }
 
 impl Kernel for Square<'_> {
@@ -65,13 +66,13 @@ impl Kernel for Square<'_> {
 
     #[inline(always)]
     fn run<M: Machine>(self) {
-        let side = self.side;
+        let (side, fetch) = (self.side, self.fetch);
         for matrix in self.bytes.chunks_mut(side * side * self.width) {
             match self.width {
-                1 => square::<M, 1>(matrix, side),
-                2 => square::<M, 2>(matrix, side),
-                4 => square::<M, 4>(matrix, side),
-                8 => square::<M, 8>(matrix, side),
+                1 => square::<M, 1>(matrix, side, fetch),
+                2 => square::<M, 2>(matrix, side, fetch),
+                4 => square::<M, 4>(matrix, side, fetch),
+                8 => square::<M, 8>(matrix, side, fetch),
                 width => unreachable!("no element has {width} bytes"),
             }
         }
@@ -89,7 +90,7 @@ const SQUARE_SIDE: usize = 64;
 /// Each square below the diagonal and its mirror image are transposed into each other's place, one of them by way of a
 /// buffer in the first-level cache, as those on the diagonal are.
 #[inline(always)]
-fn square<M: Machine, const W: usize>(matrix: &mut [u8], side: usize) {
+fn square<M: Machine, const W: usize>(matrix: &mut [u8], side: usize, fetch: Fetch) {
     let (step, stride) = ((SQUARE_ROW / W).min(SQUARE_SIDE), side * W);
     let apart: [usize; SQUARE_SIDE] = std::array::from_fn(|row| row * stride);
     let close: [usize; SQUARE_SIDE] = std::array::from_fn(|row| row * SQUARE_ROW);
@@ -100,11 +101,11 @@ fn square<M: Machine, const W: usize>(matrix: &mut [u8], side: usize) {
             let (rows, columns) = (step.min(side - top), step.min(side - left));
             let (above, below) = matrix.split_at_mut(top * stride);
             let (src, dst) = (&below[left * W..], buffer.as_flattened_mut());
-            Block { src, dst, from: &apart[..rows], to: &close[..columns], store }.run::<M, W>();
+            Block { src, dst, from: &apart[..rows], to: &close[..columns], store, fetch }.run::<M, W>();
             let mirror = left * stride + top * W;
             if left < top {
                 let (src, dst) = (&above[mirror..], &mut below[left * W..]);
-                Block { src, dst, from: &apart[..columns], to: &apart[..rows], store }.run::<M, W>();
+                Block { src, dst, from: &apart[..columns], to: &apart[..rows], store, fetch }.run::<M, W>();
             }
             for (row, line) in apart.iter().zip(&buffer[..columns]) {
                 let to = &mut matrix[mirror + row..][..rows * W];

@@ -102,6 +102,15 @@ fn two_axes_of_every_width_and_ragged_side() {
     }
 }
 
+/// Rows of bytes and pairs that share the sets of a cache, two strips and a half of them: they are copied first.
+#[test]
+fn rows_that_share_sets() {
+    let execs = all_execs();
+    for (rows, size) in [(131, 1), (67, 2)] {
+        check_permutation(&execs, &[rows, 16, 320], &[2, 1, 0], size);
+    }
+}
+
 /// Around the strips and lines that tiles are grouped in: of bytes 128 and 64 entries, of eight of them 16 and 8.
 #[test]
 fn sides_around_strips_and_lines() {
