@@ -17,7 +17,7 @@ use crate::net;
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::output::sink::{Content, Sink, check_stdout, is_stdout};
+use crate::output::sink::{Content, check_stdout, is_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::regroup::format_of;
 use crate::render::Text;
@@ -64,11 +64,10 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
         plan.check(&Silent)?;
         (Vec::new(), plan.output_len())
     } else {
-        let beside = symbol.as_ref().map(|symbol| symbol.begin(args)).transpose()?;
+        let beside = symbol.as_ref().map(|symbol| symbol.complete(args)).transpose()?;
         let progress = Progress::begin(&context.terminal, checkpoint.file_len());
-        let done = plan.run(&progress)?;
+        let done = plan.run_with(beside, &progress)?;
         progress.end();
-        beside.map(Sink::finish).transpose()?;
         done.changes().iter().for_each(|lost| context.terminal.warning(lost));
         (done.found, done.bytes_out)
     };

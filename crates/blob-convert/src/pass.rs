@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use blob_io::Copied;
-use blob_io::{Checkpoint, Error, IfExists, Layout, Output};
+use blob_io::{Checkpoint, Complete, Error, IfExists, Layout, Output};
 
 use crate::change::Group;
 use crate::copies;
@@ -67,6 +67,14 @@ impl Plan<'_> {
     /// What reading and writing return; values that are lost, with [`Options::strict`](crate::Options::strict);
     /// [`Error::Interrupted`] where `watch` says so.
     pub fn run(&self, watch: &dyn Watch) -> Result<Summary, Error> {
+        self.run_with(None, watch)
+    }
+
+    /// As [`Plan::run`]; a file that belongs to the output, in the same folder, gets its name with it, or neither does.
+    ///
+    /// # Errors
+    /// As [`Plan::run`].
+    pub fn run_with(&self, mut beside: Option<Complete>, watch: &dyn Watch) -> Result<Summary, Error> {
         let job = Job { checkpoint: self.checkpoint, plan: self, watch };
         let tally = Tally::default();
         let (digests, bytes_out, is_recognised) = match &self.output {
@@ -77,7 +85,7 @@ impl Plan<'_> {
             Destination::File { path, if_exists, layout } => {
                 let output = Output::create(path, *if_exists)?;
                 if output.is_positioned() {
-                    job.file(layout, output, &tally)?
+                    job.file(layout, output, beside.take(), &tally)?
                 } else {
                     job.pipe(layout, output, &tally)?
                 }
@@ -88,6 +96,7 @@ impl Plan<'_> {
             }
             Destination::Stdout { layout } => job.pipe(layout, Output::stdout(), &tally)?,
         };
+        beside.map_or(Ok(()), Complete::publish)?;
         let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors, &Uncounted(watch))?;
         let (bytes_in, Digests { blake3, sha256, .. }) = (self.checkpoint.stored().len(), digests);
         Ok(Summary { bytes_in, bytes_out, is_recognised, blake3, sha256, contradicted, found: tally.found() })
@@ -102,7 +111,13 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn file(self, layout: &Layout, mut output: Output, tally: &Tally) -> Result<(Digests, u64, bool), Error> {
+    fn file(
+        self,
+        layout: &Layout,
+        mut output: Output,
+        beside: Option<Complete>,
+        tally: &Tally,
+    ) -> Result<(Digests, u64, bool), Error> {
         output.set_len(layout.len())?;
         let sink = match self.plan.is_copy() {
             true => Sink::copy(&output),
@@ -120,7 +135,10 @@ impl Job<'_> {
         }
         let complete = output.complete()?;
         let is_recognised = self.plan.check_file(&complete, layout, self.watch)?;
-        complete.publish()?;
+        match beside {
+            Some(beside) => beside.publish_after(complete)?,
+            None => complete.publish()?,
+        }
         Ok((digests, layout.len(), is_recognised))
     }
 

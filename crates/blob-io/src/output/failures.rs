@@ -17,10 +17,11 @@ struct Case {
     read: fn(&Path) -> Option<String>,
 }
 
-const CASES: [Case; 3] = [
+const CASES: [Case; 4] = [
     Case { name: "file", write: file, read: |home| fs::read_to_string(home.join("x")).ok() },
     Case { name: "folder", write: folder, read: |home| whole(&home.join("out"), &["a/x.npy", "y.npy"]) },
     Case { name: "set", write: set, read: indexed },
+    Case { name: "pair", write: pair, read: paired },
 ];
 
 fn file(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
@@ -60,6 +61,24 @@ fn set(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
     };
     let files: Vec<Complete> = ["1", "2", "3"].iter().map(|name| complete(name, text)).collect::<Result<_, Error>>()?;
     complete("index", "1\n2\n3")?.publish_with(files, &renamed)
+}
+
+/// Weights, and the symbol that belongs to them.
+fn pair(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
+    let complete = |name: &str| {
+        let mut output = Output::create(home.join(name), if_exists)?;
+        output.write_all(text.as_bytes())?;
+        output.complete()
+    };
+    let symbol = complete("symbol")?;
+    symbol.publish_after(complete("weights")?)
+}
+
+/// Weights without a symbol are whole: nothing says that they are of other layers.
+fn paired(home: &Path) -> Option<String> {
+    let weights = fs::read_to_string(home.join("weights")).ok()?;
+    let symbol = fs::read_to_string(home.join("symbol")).unwrap_or_else(|_| weights.clone());
+    Some(if symbol == weights { weights } else { "a mix".to_owned() })
 }
 
 fn renamed(index: &[u8], names: &BTreeMap<String, String>) -> Option<Vec<u8>> {

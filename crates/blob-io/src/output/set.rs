@@ -48,6 +48,51 @@ impl Complete {
     }
 }
 
+impl Complete {
+    /// Gives `partner` and then this file their names, which are in one folder. No new file of the two lies beside the
+    /// old one of the other: an old file of this name is gone before the partner gets its name. A pipe or a device gets
+    /// no name.
+    ///
+    /// # Errors
+    /// As [`Complete::publish_with`]. The old files are then as they were, where the file system can link files.
+    pub fn publish_after(self, partner: Self) -> Result<(), Error> {
+        if !matches!((&self.backing, &partner.backing), (Backing::Sibling(_), Backing::Sibling(_))) {
+            return partner.publish().and_then(|()| self.publish());
+        }
+        let (last, first) = (Member::new(self)?, Member::new(partner)?);
+        let _lock = wait_for(&last)?;
+        match last.sibling.if_exists() {
+            IfExists::Refuse => add(vec![first], last),
+            IfExists::Replace => replace_both(first, last),
+        }
+    }
+}
+
+/// Names two files in place of those that exist.
+fn replace_both(first: Member, last: Member) -> Result<(), Error> {
+    if first.is_there() || last.is_there() {
+        [&first, &last].into_iter().try_for_each(|member| member.sibling.sync(&member.name))?;
+    }
+    let added: Vec<PathBuf> =
+        [&first, &last].iter().filter(|new| !new.is_there()).map(|new| new.target().into()).collect();
+    let (folder, target) = (parent(last.target()), last.target().to_owned());
+    let beside = |target: &Path| (target.to_owned(), old_name(last.target()));
+    let old = Old { files: vec![beside(first.target())], index: beside(last.target()) };
+    let is_linked = old.pairs().all(|(file, other)| optional(disk::hard_link(file, other)).is_ok());
+    let removed = optional(disk::remove_file(&target)).map_err(|e| failed(&last.name, "remove the old file", e));
+    let done = removed.and_then(|()| first.publish()).and_then(|()| {
+        sync_folder(&folder);
+        last.publish()
+    });
+    if done.is_ok() {
+        remove_stale(&target, &|path| remove_old(path));
+    } else {
+        let removed = added.iter().map(|file| optional(disk::remove_file(file))).fold(Ok(()), Result::and);
+        let _ = removed.and_then(|()| if is_linked { old.put_back() } else { Ok(()) });
+    }
+    done
+}
+
 /// A complete file of the set.
 struct Member {
     name: String,
