@@ -10,7 +10,7 @@ use blob_io::{Checkpoint, Error, TensorSpec};
 use crate::change::{Change, Effect};
 use crate::options::refuse_first;
 use crate::planned::{Computed, How, LeftOut, Planned};
-use crate::transform::{Context, Followed, FollowedNet, Made, Outcome, Spec, Transform, Values};
+use crate::transform::{Context, Followed, FollowedNet, Made, NetOrigin, Outcome, Spec, Transform, Values};
 
 /// How often the source's tensors may be read to compute one tensor. Ours need about ten; without a bound, a receipt
 /// could nest steps that each read the one before twice.
@@ -31,6 +31,8 @@ pub(crate) struct Chained {
     pub(crate) value_changes: Vec<ValueChange>,
     /// The net that was followed, where a transform followed one.
     pub(crate) net: Option<FollowedNet>,
+    /// The net that says which values the source's framework takes otherwise than they are stored.
+    pub(crate) told_by: Option<NetOrigin>,
 }
 
 /// A transform that changes the values of tensors.
@@ -55,6 +57,7 @@ pub(crate) fn chain(
         removed_layers: Vec::new(),
         value_changes: Vec::new(),
         net: None,
+        told_by: None,
     };
     for step in steps {
         let specs: Vec<Spec<'_>> = chained.tensors.iter().map(|tensor| spec(checkpoint, tensor)).collect();

@@ -65,34 +65,39 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
     let followed = Followed::new(checkpoint, &options.net);
     let mut chained = chain(checkpoint, &options.transforms, &followed, tensors)?;
     chained.left_out.splice(0..0, left_out);
-    note_ignored(&followed, (checkpoint, to), options, &mut chained.tensors);
+    if note_ignored(&followed, (checkpoint, to), options, &mut chained.tensors) {
+        chained.told_by = followed.get().ok().flatten().map(|net| net.origin().clone());
+    }
     Place { to, is_folder }.note(checkpoint, &mut chained.tensors);
     Ok(chained)
 }
 
 /// Notes on tensors that the source's own framework does not take as they are stored, where a reader of the output
-/// would.
+/// would. Returns whether there are any.
 fn note_ignored(
     followed: &Followed<'_>,
     (from, to): (&Checkpoint, Format),
     options: &Options,
     tensors: &mut [Planned],
-) {
+) -> bool {
     let is_told = match options.net {
         Choice::Found => may_have_norms(from),
         Choice::Given(_) => true,
         Choice::Recorded(..) => false,
     };
     // Where the net cannot be read, a transform that needs it has said so.
-    let Some(Ok(Some(net))) = (is_told && to != from.format()).then(|| followed.get()) else { return };
+    let Some(Ok(Some(net))) = (is_told && to != from.format()).then(|| followed.get()) else { return false };
     let stored = tensors.iter().enumerate().filter(|(_, tensor)| !matches!(tensor.how, How::Computed(_)));
     let places: HashMap<&str, usize> =
         stored.map(|(place, tensor)| (from.entries()[tensor.entry].name(), place)).collect();
+    let mut is_any = false;
     for ignored in find(from, net.net()).into_iter().filter(|ignored| !ignored.why.is_known_to(to)) {
         if let Some(place) = ignored.names.iter().find_map(|name| places.get(name)) {
             tensors[*place].changes.push(ignored.why.change());
+            is_any = true;
         }
     }
+    is_any
 }
 
 /// Whether every selection among the transforms takes an entry.

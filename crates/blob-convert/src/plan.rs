@@ -114,7 +114,8 @@ impl Plan<'_> {
         groups.finish()
     }
 
-    /// The net that the transforms followed; `None` where they needed none, or none was there.
+    /// The net that the transforms followed, or that says which values count otherwise than they are stored; `None`
+    /// where none was needed, or none was there.
     #[must_use]
     pub fn net(&self) -> Option<&NetOrigin> {
         self.net.as_ref()
@@ -241,7 +242,7 @@ fn planned_for<'a>(
     options: &Options,
     target: &Target<'a>,
 ) -> Result<Plan<'a>, Error> {
-    let Chained { mut tensors, mut left_out, mut of_file, removed_layers, net, .. } = chosen;
+    let Chained { mut tensors, mut left_out, mut of_file, removed_layers, net, told_by, .. } = chosen;
     if matches!(base, Base::Same) {
         left_out.clear();
     }
@@ -299,7 +300,8 @@ fn planned_for<'a>(
         (Target::Stdout, _) => Destination::Stdout { layout: layout()? },
         (Target::Folder { path, if_exists }, _) => Destination::Folder { path, if_exists, files },
     };
-    let (strict, net) = (options.strict, options.followed.as_ref().map(|net| net.origin.clone()));
+    let net = options.followed.as_ref().map(|net| net.origin.clone()).or(told_by);
+    let strict = options.strict;
     Ok(Plan { checkpoint, base, to, tensors, left_out, of_file, receipt, net, has_receipt, metadata, strict, output })
 }
 

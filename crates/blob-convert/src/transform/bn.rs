@@ -113,7 +113,7 @@ impl Transform for BatchNorm {
         let places = Places::of(tensors);
         let mut divided = vec![None; tensors.len()];
         let (mut left_out, mut zeroed) = (Vec::new(), Vec::new());
-        let mut misfits = Vec::new();
+        let (mut misfits, mut diffs) = (Vec::new(), Vec::new());
         for norm in &self.layers {
             let (Some(mean), Some(variance), Some(factor)) =
                 (places.find(&norm.mean), places.find(&norm.variance), places.find(&norm.factor))
@@ -137,11 +137,15 @@ impl Transform for BatchNorm {
             zeroed.extend(is_zero.then(|| norm.factor.clone()));
             let by = if is_zero { "become 0, as it is 0" } else { "are divided by it" };
             left_out.push((factor, format!("{} and {} {by}", norm.mean, norm.variance)));
+            // Without its factor it belongs to nothing.
+            let diff = places.find(&format!("{}.diff", norm.factor)).filter(|_| !self.with_ones);
+            diffs.extend(diff.map(|diff| (diff, "the diff of a factor that is left out".to_owned())));
         }
         if !misfits.is_empty() {
             return Err(misfits);
         }
         let count = left_out.len() - zeroed.len();
+        left_out.append(&mut diffs);
         let mut is_kept = vec![true; tensors.len()];
         left_out.iter().for_each(|(factor, _)| is_kept[*factor] = false);
         let kept = tensors.iter().enumerate().filter(|(place, _)| is_kept[*place] || self.with_ones);
