@@ -128,7 +128,7 @@ fn read_entry(index: usize, entry: &Entry, dtype: DType, is_dense: bool, taken: 
         _ => (entry.name().to_owned(), entry.shape().clone(), How::Stream),
     };
     // Entries have unique names; only the name of a whole sparse array can be taken already.
-    while !taken.insert(name.clone()) {
+    while is_dense && !taken.insert(name.clone()) {
         name = format!("{name}@{}", entry.position());
     }
     let changes = match how {

@@ -240,7 +240,12 @@ impl Job<'_> {
         let pass = || {
             self.pass(threads, &|at, bytes| {
                 sink.put_source(at, bytes)?;
-                moves.piece(at, bytes, tally, &put)
+                let runs = sink.runs();
+                moves.piece(at, bytes, tally, &|tensor, at, bytes| {
+                    tensors.put(tensor, at, bytes);
+                    runs.put(tensor, at, bytes)
+                })?;
+                runs.finish()
             })
         };
         let (blake3, sha256) = thread::scope(|scope| {

@@ -3,6 +3,7 @@
 //!
 //! Tensors that the pass cannot handle are read separately.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -19,6 +20,9 @@ use crate::transform::Tally;
 
 /// If runs are shorter than this on average, gathering them is faster than writing each one separately.
 const SCATTERED: u64 = 4096;
+
+/// No run is longer.
+const LONGEST_RUN: usize = 64 << 10;
 
 /// The moves of a plan, in the source's order.
 #[derive(Debug)]
@@ -238,19 +242,14 @@ impl<'a> Sink<'a> {
 
     /// Puts bytes at `at` within a tensor.
     pub(crate) fn put(&self, tensor: usize, at: u64, bytes: &[u8]) -> Result<(), Error> {
-        if let Some(parts) = &self.parts {
-            let part = Part { tensor, at, len: bytes.len() as u64, crc: crc32fast::hash(bytes) };
-            lock(parts).push(part);
-        }
-        match &self.to {
-            To::Files(places) => {
-                let (output, begin, slot) = places[tensor];
-                let (at, bytes) = self.layout.map_or((at, bytes.into()), |layout| layout.stored(slot, at, bytes));
-                output.write_all_at(begin + at, &bytes)
-            }
-            To::Copy(_) | To::Nowhere => Ok(()),
-            To::Folder(folder) => lock(folder).put(tensor, bytes),
-        }
+        let runs = self.runs();
+        runs.put(tensor, at, bytes)?;
+        runs.finish()
+    }
+
+    /// Gathers the tensors of one thread's piece.
+    pub(crate) fn runs(&self) -> Runs<'_, 'a> {
+        Runs { sink: self, run: RefCell::default() }
     }
 
     /// The CRC-32 of each of the `tensors` tensors; an empty list where no checksums are wanted.
@@ -285,6 +284,72 @@ impl<'a> Sink<'a> {
             }
         }
         Ok(folder.written)
+    }
+}
+
+/// Writes tensors that follow one another in the same file together: of a net with 300,000 biases each would be a call
+/// of the system.
+pub(crate) struct Runs<'s, 'a> {
+    sink: &'s Sink<'a>,
+    run: RefCell<Run<'a>>,
+}
+
+/// Bytes that belong at an offset of a file.
+#[derive(Default)]
+struct Run<'a> {
+    to: Option<(&'a Output, u64)>,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Run<'a> {
+    fn write(&mut self) -> Result<(), Error> {
+        let Some((output, at)) = self.to.take() else { return Ok(()) };
+        output.write_all_at(at, &self.bytes)
+    }
+
+    /// Adds short bytes to the run that ends where they begin; writes long ones.
+    fn put(&mut self, output: &'a Output, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        let is_next = self.to.is_some_and(|(own, from)| {
+            std::ptr::eq(own, output) && from + self.bytes.len() as u64 == at && self.bytes.len() < LONGEST_RUN
+        });
+        if !is_next {
+            self.write()?;
+        }
+        if bytes.len() as u64 >= SCATTERED {
+            self.write()?;
+            return output.write_all_at(at, bytes);
+        }
+        if self.to.is_none() {
+            self.to = Some((output, at));
+            self.bytes.clear();
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl Runs<'_, '_> {
+    /// Puts bytes at `at` within a tensor.
+    pub(crate) fn put(&self, tensor: usize, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        let sink = self.sink;
+        if let Some(parts) = &sink.parts {
+            let part = Part { tensor, at, len: bytes.len() as u64, crc: crc32fast::hash(bytes) };
+            lock(parts).push(part);
+        }
+        match &sink.to {
+            To::Files(places) => {
+                let (output, begin, slot) = places[tensor];
+                let (at, bytes) = sink.layout.map_or((at, bytes.into()), |layout| layout.stored(slot, at, bytes));
+                self.run.borrow_mut().put(output, begin + at, &bytes)
+            }
+            To::Copy(_) | To::Nowhere => Ok(()),
+            To::Folder(folder) => lock(folder).put(tensor, bytes),
+        }
+    }
+
+    /// Writes the last run.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        self.run.into_inner().write()
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::Arc;
 
 use crate::entry::{Entry, Kind};
@@ -28,11 +28,13 @@ pub(crate) struct NameTable {
     file_len: Option<u64>,
     stored_len: Option<u64>,
     entries: Vec<Entry>,
+    /// Hashes names with keys of this table, which no file can know.
+    hasher: RandomState,
     /// Hashes of the names given so far. 64 bits are enough: if two names ever collided, the later one would
     /// merely get its position added, as if the name were taken.
-    taken: HashSet<u64>,
+    taken: Hashes,
     /// Hashes of the names of the layers with tensors so far.
-    layers: HashSet<u64>,
+    layers: Hashes,
     types: HashSet<Arc<str>>,
     name_bytes: u64,
     axes: u64,
@@ -55,8 +57,9 @@ impl NameTable {
             file_len: None,
             stored_len: None,
             entries: Vec::new(),
-            taken: HashSet::new(),
-            layers: HashSet::new(),
+            hasher: RandomState::new(),
+            taken: Hashes::default(),
+            layers: Hashes::default(),
             types: HashSet::new(),
             name_bytes: 0,
             axes: 0,
@@ -163,21 +166,21 @@ impl NameTable {
 
     /// Names the entry at `index`, as [`NameTable::push`] does.
     pub(crate) fn name(&mut self, index: usize, name: &str, offset: u64) -> Result<(), ReadError> {
-        let name = self.unique(name, self.entries[index].position);
+        let (name, hash) = self.unique(name, self.entries[index].position);
         if let Cow::Owned(_) = name {
             self.entries[index].flags.set(Flag::RepeatedName);
         }
         self.spend(name.len() as u64, offset)?;
-        self.taken.insert(hash(&name));
+        self.taken.insert(hash);
         self.entries[index].name = name.into();
         Ok(())
     }
 
     /// Reserves a name for an array of which only the parts are listed; returns the unique form of it.
     pub(crate) fn reserve<'n>(&mut self, name: &'n str, position: u32, offset: u64) -> Result<Cow<'n, str>, ReadError> {
-        let name = self.unique(name, position);
+        let (name, hash) = self.unique(name, position);
         self.spend(name.len() as u64, offset)?;
-        self.taken.insert(hash(&name));
+        self.taken.insert(hash);
         Ok(name)
     }
 
@@ -199,7 +202,7 @@ impl NameTable {
 
     /// Whether an entry has this name already.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.taken.contains(&hash(name))
+        self.taken.contains(&self.hasher.hash_one(name))
     }
 
     /// The entries so far, for a format whose order is known only at the end.
@@ -212,23 +215,26 @@ impl NameTable {
         self.entries.truncate(len);
     }
 
-    fn unique<'n>(&self, name: &'n str, position: u32) -> Cow<'n, str> {
+    /// The first form of a name that is free, and its hash.
+    fn unique<'n>(&self, name: &'n str, position: u32) -> (Cow<'n, str>, u64) {
         let mut name = match name {
             "__metadata__" => Cow::Owned(format!("__metadata__@{position}")),
             _ => Cow::Borrowed(name),
         };
-        work::visit(name.len() as u64, 1);
-        while self.taken.contains(&hash(&name)) {
+        loop {
             work::visit(name.len() as u64, 1);
+            let hash = self.hasher.hash_one(&*name);
+            if !self.taken.contains(&hash) {
+                return (name, hash);
+            }
             name = Cow::Owned(format!("{name}@{position}"));
         }
-        name
     }
 
     /// The name of a layer's blobs without their index: the layer's name, with its position added if the name is empty
     /// or an earlier layer with tensors has it.
     pub(crate) fn layer_base<'n>(&mut self, name: &'n str, position: u32) -> Cow<'n, str> {
-        if self.layers.insert(hash(name)) && !name.is_empty() {
+        if self.layers.insert(self.hasher.hash_one(name)) && !name.is_empty() {
             return Cow::Borrowed(name);
         }
         Cow::Owned(format!("{name}@{position}"))
@@ -281,10 +287,25 @@ impl NameTable {
     }
 }
 
-fn hash(name: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    hasher.finish()
+/// Numbers that are hashes already.
+type Hashes = HashSet<u64, BuildHasherDefault<Itself>>;
+
+/// The hash of a number that is its own hash.
+#[derive(Debug, Default)]
+struct Itself(u64);
+
+impl Hasher for Itself {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0 << 8 | u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
 }
 
 /// Makes a name of bytes from a file: UTF-8 as it is; otherwise each byte that is not UTF-8 becomes `\xHH`, and

@@ -20,7 +20,10 @@ const DEFLATED: u16 = 8;
 /// An open archive, for reading its members.
 pub(crate) struct Archive<'c, 's> {
     source: &'s dyn Source,
-    cursor: &'c mut Cursor<'s>,
+    /// Reads the central directory.
+    records: &'c mut Cursor<'s>,
+    /// Reads the members, with a window of its own: listing goes from a record to its member and back.
+    cursor: Cursor<'s>,
     directory: Directory,
     /// Whether a member so far is deflated.
     deflated: bool,
@@ -31,11 +34,12 @@ pub(crate) struct Archive<'c, 's> {
 impl<'c, 's> Archive<'c, 's> {
     pub(crate) fn new(
         source: &'s dyn Source,
-        cursor: &'c mut Cursor<'s>,
+        records: &'c mut Cursor<'s>,
         directory: Directory,
         limits: &Limits,
     ) -> Self {
-        Self { source, cursor, directory, deflated: false, inflatable: limits.max_alloc }
+        let cursor = Cursor::new(source);
+        Self { source, records, cursor, directory, deflated: false, inflatable: limits.max_alloc }
     }
 
     /// Whether a member that was listed is deflated.
@@ -44,8 +48,8 @@ impl<'c, 's> Archive<'c, 's> {
     }
 
     pub(crate) fn member(&mut self, slot: Slot) -> Result<Member, ReadError> {
-        self.cursor.seek(slot.record);
-        zip::member(self.cursor, self.directory.end)
+        self.records.seek(slot.record);
+        zip::member(self.records, self.directory.end)
     }
 
     /// A member's array as an entry without a name; a fault of the member becomes the entry's.
@@ -83,7 +87,7 @@ impl<'c, 's> Archive<'c, 's> {
         entry.checksum = Some(Box::new(content.checksum(member)));
         let Content::Deflated(stream) = &content else {
             let end = content.begin() + member.size;
-            let (header, data) = header::read(self.cursor, end)?;
+            let (header, data) = header::read(&mut self.cursor, end)?;
             let room = end - data;
             return Ok(room - header.describe(entry, data, room)?);
         };
@@ -124,7 +128,7 @@ impl<'c, 's> Archive<'c, 's> {
             let what = FaultKind::unsupported("a member without encryption", "an encrypted one");
             return Err(ReadError::fault(member.local, what));
         }
-        let offset = zip::content(self.cursor, member, self.directory.begin)?;
+        let offset = zip::content(&mut self.cursor, member, self.directory.begin)?;
         match member.method {
             STORED if member.packed == member.size => Ok(Content::Stored(offset)),
             STORED => {

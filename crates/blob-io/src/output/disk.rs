@@ -70,10 +70,12 @@ pub(super) fn write_all_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result
 }
 
 /// Refuses to go past the largest file that this process may write (`ulimit -f`): the signal of the system would end
-/// the process, and leave the temporary file.
+/// the process, and leave the temporary file. The limit is asked for once: a file may have 600,000 writes.
 #[cfg(unix)]
 fn within_limit(len: u64) -> io::Result<()> {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    use rustix::process::{Resource, getrlimit};
+    static LIMIT: std::sync::OnceLock<Option<u64>> = std::sync::OnceLock::new();
+    let limit = LIMIT.get_or_init(|| getrlimit(Resource::Fsize).current);
     if limit.is_some_and(|limit| len > limit) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }

@@ -154,8 +154,9 @@ impl<'a> Cursor<'a> {
         if (self.window_at..end).contains(&self.pos) {
             return Ok((end - self.pos) as usize);
         }
-        self.next_window =
-            if self.pos == end && end > 0 { (self.next_window * 2).min(LARGEST_WINDOW) } else { FIRST_WINDOW };
+        // A few values may lie between the headers of a walk.
+        let is_walk = end > 0 && (end..=end + FIRST_WINDOW as u64).contains(&self.pos);
+        self.next_window = if is_walk { (self.next_window * 2).min(LARGEST_WINDOW) } else { FIRST_WINDOW };
         let n = (self.next_window as u64).min(self.left()) as usize;
         if n == 0 {
             return Err(Fault::new(self.pos, FaultKind::Truncated { field: "the file", needed: 1, left: 0 }).into());
