@@ -36,7 +36,7 @@ use Does::{Run, Start};
 #[rustfmt::skip]
 const TASKS: &[Task] = &[
     ("ci", "", "everything that must hold before a commit, in order", Run(ci::run)),
-    ("tidy", "", "the rules of style and architecture that a program can check", Run(tidy::run)),
+    ("tidy", "[--lines | --closures]", "the rules of style and architecture that a program can check; or how many lines, and closures used once, the crates have", Run(tidy::run)),
     ("codegen", "[--check]", "proto/caffe.proto to crates/blob-io/src/caffe/proto.rs", Run(codegen::run)),
     ("kernels", "[--check]", "the CUDA kernels of blob-ops to PTX, assembled for each GPU", Run(kernels::run)),
     ("mutants", "[FILTER]", "break the code on purpose, one place at a time; each break must fail its test", Run(mutants::run)),

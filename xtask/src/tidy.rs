@@ -3,6 +3,7 @@
 //! packages. What rustc, clippy and rustfmt hold themselves is left to them: stub macros, the length of functions,
 //! undocumented unsafe.
 
+mod count;
 mod doors;
 mod layers;
 mod source;
@@ -10,7 +11,7 @@ mod text;
 
 use std::fmt;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
 use crate::{breakages, shell};
 pub(crate) use source::Tree;
@@ -48,12 +49,23 @@ const RULES: &[Rule] = &[
     ("machine-paths", text::machine_paths),
 ];
 
-/// Checks the whole tree, prints each finding, fails where there is one.
-pub(crate) fn run(_: &[&str]) -> Result<()> {
+/// Checks the whole tree, prints each finding, fails where there is one; or prints what one of the counts finds.
+pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     let tree = Tree::read(&shell::root())?;
+    let counts = match arguments {
+        [] => return check(&tree),
+        ["--lines"] => count::lines(&tree),
+        ["--closures"] => count::closures(&tree),
+        _ => bail!("tidy takes one of --lines and --closures, not {arguments:?}"),
+    };
+    counts.iter().for_each(|line| println!("{line}"));
+    Ok(())
+}
+
+fn check(tree: &Tree) -> Result<()> {
     let mut count = 0;
     for (rule, check) in RULES {
-        for Finding { file, line, message } in check(&tree) {
+        for Finding { file, line, message } in check(tree) {
             println!("{file}:{line}: {rule}: {message}");
             count += 1;
         }
