@@ -47,10 +47,10 @@ pub(crate) fn read(
     {
         return Err(match misread {
             Misread::Other(found) => other(found, format),
-            Misread::Nothing => {
+            Misread::Nothing => misnamed(source, name, format).unwrap_or_else(|| {
                 let what = format!("no {}: it has none of its fields", format.name());
                 ReadError::Other(Reason::Request, what, Some(LEAVE_OUT))
-            }
+            }),
         });
     }
     match read_as(format, source, table) {
