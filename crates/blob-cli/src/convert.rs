@@ -8,9 +8,9 @@ use std::path::Path;
 
 use blob_convert::change::Group;
 use blob_convert::transform::NetOrigin;
-use blob_convert::{LeftOut, Options, Plan, Planned, Silent, Summary, Target, plan, plan_into};
+use blob_convert::{LeftOut, Options, Plan, Planned, RECEIPT_KEY, Silent, Summary, Target, plan, plan_into};
 use blob_io::caffe::Form;
-use blob_io::{Checkpoint, Format, Warning};
+use blob_io::{Checkpoint, Error, Format, Remedy, Warning};
 use serde_json::{Value, json};
 
 use crate::args::{CaffeForm, Convert, Global, if_exists};
@@ -62,9 +62,10 @@ pub(crate) fn run(
     };
     let options = add(&checkpoint, options(args, to, &checkpoint)?)?;
     let plan = match &base {
-        Some(base) => plan_into(&checkpoint, base, &options, &target)?,
-        None => plan(&checkpoint, &options, &target)?,
+        Some(base) => plan_into(&checkpoint, base, &options, &target),
+        None => plan(&checkpoint, &options, &target),
     };
+    let plan = plan.map_err(|error| refused(error, &checkpoint))?;
     if args.sha256 && !plan.has_receipt() && !context.global.json {
         let message = format!("--sha256 is for the receipt, and a file of {} has none", to.name());
         return Err(Failure::new(message).help("--json prints the digest, where the output is a file"));
@@ -145,6 +146,21 @@ fn contradicts(checkpoint: &Checkpoint, name: &str) -> String {
         "" => format!("the arrays together are not {whose}"),
         name => format!("array {name:?} is not {whose}"),
     }
+}
+
+/// The refusal of a conversion; names that do not fit may have had a receipt, which leads back to those that do.
+fn refused(error: Error, source: &Checkpoint) -> Failure {
+    let is_of_names = matches!(&error, Error::Misfit { remedy: Some(Remedy::Names), .. });
+    let has_receipt = source.metadata().iter().any(|(key, _)| key == RECEIPT_KEY);
+    let failure = Failure::from(error);
+    if !is_of_names || has_receipt || source.format() != Format::Safetensors {
+        return failure;
+    }
+    failure.help(format!(
+        "{} has no receipt, by which names of before go back; in Python save_file(…, metadata=…) keeps what \
+         safe_open(…).metadata() has of it. `blob rename --map FILE` gives other names, by lines `OLD NEW`",
+        source.name()
+    ))
 }
 
 /// The output's file or folder, or standard output.
