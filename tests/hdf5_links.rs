@@ -190,7 +190,7 @@ fn many_texts_in_one_heap_are_found_in_one_walk() {
 }
 
 #[test]
-fn many_names_of_one_dataset_share_its_chunks() {
+pub(crate) fn many_names_of_one_dataset_share_its_chunks() {
     let bytes = links_to_chunks(130_000);
     let mut opened = None;
     let used = peak(|| opened = Some(Checkpoint::from_bytes("x.h5", bytes).expect("opens")));
@@ -207,7 +207,7 @@ fn many_names_of_one_dataset_share_its_chunks() {
 }
 
 #[test]
-fn what_was_never_written_is_bounded_over_all_names() {
+pub(crate) fn what_was_never_written_is_bounded_over_all_names() {
     // A dataset of 1 GiB, two floats less, at no address.
     let mut file = File::new();
     let mut messages = floats(u64::MAX);
@@ -233,7 +233,7 @@ fn what_was_never_written_is_bounded_over_all_names() {
 }
 
 #[test]
-fn sums_of_sizes_never_wrap() {
+pub(crate) fn sums_of_sizes_never_wrap() {
     // Five datasets of 4 EiB.
     let mut file = File::new();
     let count = 1_u64 << 60;

@@ -39,7 +39,7 @@ fn framed(file: &[u8], values: &[u8]) -> Value {
 }
 
 #[test]
-fn a_frame_of_an_npz_holds_its_tensors_alone() {
+pub(crate) fn a_frame_of_an_npz_holds_its_tensors_alone() {
     let values: Vec<u8> = (1..7).flat_map(|n| (n as f32).to_le_bytes()).collect();
     let member = npy("'<f4'", "(2, 3)", &values);
     let object = npy("'|O'", "(1,)", b"\x80\x04cposix\nsystem\n(X\x04\0\0\0truetR.");
@@ -97,7 +97,7 @@ fn a_frame_of_an_npz_holds_its_tensors_alone() {
 }
 
 #[test]
-fn no_receipt_makes_a_pickle() {
+pub(crate) fn no_receipt_makes_a_pickle() {
     let folder = Folder::new();
     let golden = std::fs::read(data("neoml/py/blob.pickle")).expect("readable");
     let pickle = folder.with("blob.pickle", &golden);
@@ -293,7 +293,7 @@ fn another_source_is_said_to_be_another() {
 }
 
 #[test]
-fn a_receipt_of_transforms_on_shapes_without_values_computes_nothing() {
+pub(crate) fn a_receipt_of_transforms_on_shapes_without_values_computes_nothing() {
     let file = |dims: [u64; 2], steps: &Value| {
         let receipt = json!({
             "schema": "blob.receipt/1", "tool": "x", "tensors": 1, "sparse": [], "transforms": steps,

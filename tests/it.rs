@@ -8,6 +8,7 @@
 mod support;
 
 // All formats: names, limits, reasons, files of other kinds.
+mod attacks; // attacks that once got through, by name: each is held off
 mod hostile; // every golden truncated, changed byte by byte, with extreme lengths: no panic, bounded memory
 mod hostile_random; // goldens with random changes, as many as a campaign asks for
 mod hostile_receipt; // receipts that lie: frames, transforms, each field

@@ -22,7 +22,7 @@ fn summed(mut bytes: Vec<u8>, at: usize, sum: i64) -> Vec<u8> {
 }
 
 #[test]
-fn values_that_add_up_to_zero_are_no_tar() {
+pub(crate) fn values_that_add_up_to_zero_are_no_tar() {
     // A blob of 240 zeros, whose bytes in the place of a tar's checksum are zeros too.
     let zeros = [shape(&[240]), floats(&[0.0; 240])].concat();
     let bytes = summed(zeros, 300, 0);
@@ -44,7 +44,7 @@ fn values_that_add_up_to_zero_are_no_tar() {
 }
 
 #[test]
-fn the_callers_format_wins_over_a_checksum() {
+pub(crate) fn the_callers_format_wins_over_a_checksum() {
     // A blob whose values are a tar header, checksum and all, but for the magic: a tar from before 1988.
     let mut header = tarred([("a", &b""[..])])[..512].to_vec();
     header[257..265].fill(0);
@@ -114,7 +114,7 @@ fn a_header_as_long_as_mxnets_magic_is_safetensors() {
 }
 
 #[test]
-fn a_member_that_inflates_to_nothing_is_refused_whatever_its_size() {
+pub(crate) fn a_member_that_inflates_to_nothing_is_refused_whatever_its_size() {
     // A deflated npy header for no values, of 2^64 - 1 bytes by its ZIP64 field.
     let member = npy("'|u1'", "(0,)", b"");
     let mut zip = crate::support::archive::theirs(zip::CompressionMethod::Deflated, &[("a.npy", &member)]);

@@ -22,9 +22,9 @@ use crate::support::work::broken_bounds;
 /// A test for each reader, with what makes hostile files for it, and the format that the file is opened as.
 macro_rules! rows {
     ($($name:ident $(as $from:ident)?;)*) => { $(
-        mod $name {
+        pub(crate) mod $name {
             #[test]
-            fn does_linear_work_in_linear_memory() {
+            pub(crate) fn does_linear_work_in_linear_memory() {
                 let from = super::rows!(@ $($from)?);
                 let broken = super::broken_bounds(stringify!($name), super::$name, |file| super::list(file, from));
                 assert!(broken.is_empty(), "{}", broken.join("\n"));

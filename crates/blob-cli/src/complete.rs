@@ -23,6 +23,9 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 /// Names are offered only for files with at most this many tensors.
 const MAX_TENSORS: u64 = 65_536;
 
+/// The arguments that take names of tensors.
+const TENSORS: [&str; 5] = ["patterns", "tensor", "tensors", "only", "exclude"];
+
 /// Prints the candidates for the last word of a line.
 pub(crate) fn answer(line: &str, breaks: Option<&str>) -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -188,12 +191,13 @@ fn offer(words: &[Word]) -> Offer {
             word => positionals.push(word),
         }
     }
+    let file = positionals.first().copied();
     if let Some(arg) = valued {
-        return values(arg, "");
+        return values(arg, "", file);
     }
     if let Some((flag, _)) = current.split_once('=').filter(|_| current.starts_with("--")) {
         let arg = command.get_arguments().find(|a| a.get_long() == Some(&flag[2..]));
-        return arg.map_or_else(Offer::files, |arg| values(arg, &format!("{flag}=")));
+        return arg.map_or_else(Offer::files, |arg| values(arg, &format!("{flag}="), file));
     }
     if current.starts_with('-') && !only_positionals {
         let longs = command.get_arguments().filter_map(|a| Some((a.get_long()?, a.get_help())));
@@ -205,11 +209,10 @@ fn offer(words: &[Word]) -> Offer {
     }
     let expected: Vec<&Arg> = command.get_positionals().collect();
     let arg = expected.get(positionals.len()).or(expected.last());
-    match (arg.map(|arg| arg.get_id().as_str()), positionals.first()) {
-        (Some("patterns" | "tensor"), Some(file)) => tensors_of(file),
+    match (arg.map(|arg| arg.get_id().as_str()), file) {
         // `merge` takes files; with --axis it takes one file and its tensors.
-        (Some("inputs"), Some(file)) if before.iter().any(|word| word.starts_with("--axis")) => tensors_of(file),
-        _ => arg.map_or_else(Offer::files, |arg| values(arg, "")),
+        (Some("inputs"), Some(file)) if before.iter().any(|word| word.starts_with("--axis")) => tensors_of(file, ""),
+        _ => arg.map_or_else(Offer::files, |arg| values(arg, "", file)),
     }
 }
 
@@ -219,8 +222,8 @@ fn commands(tool: &Command, typed: &str) -> Offer {
     Offer::words(shown.map(|c| Candidate::new(c.get_name(), c.get_about())))
 }
 
-fn tensors_of(file: &str) -> Offer {
-    Offer::words(tensors(file).into_iter().map(|name| Candidate::new(name, None)))
+fn tensors_of(file: &str, prefix: &str) -> Offer {
+    Offer::words(tensors(file).into_iter().map(|name| Candidate::new(format!("{prefix}{name}"), None)))
 }
 
 /// The flag with this name, if it takes the next word as its value.
@@ -232,8 +235,11 @@ fn takes_value<'c>(command: &'c Command, flag: &str) -> Option<&'c Arg> {
     })
 }
 
-/// The values that an argument takes, or files if it takes a path.
-fn values(arg: &Arg, prefix: &str) -> Offer {
+/// The values that an argument takes: tensors of the line's first file, known words, or files if it takes a path.
+fn values(arg: &Arg, prefix: &str, file: Option<&str>) -> Offer {
+    if let (true, Some(file)) = (TENSORS.contains(&arg.get_id().as_str()), file) {
+        return tensors_of(file, prefix);
+    }
     if arg.get_id() == "names" {
         let words = ["raw", "torch"].map(|word| Candidate::new(format!("{prefix}{word}"), None));
         return Offer { files: true, ..Offer::words(words.into_iter()) };

@@ -126,6 +126,15 @@ fn answer(checkpoint: &Checkpoint, findings: &Findings, compared: Option<(&Check
         let words = format!("{} cannot be read", units::plural(findings.broken.count, "array"));
         line(false, "broken", words, String::new());
     }
+    let foreign = checkpoint.entries().iter().filter(|entry| entry.foreign_dtype().is_some()).count() as u64;
+    if foreign > 0 {
+        line(
+            false,
+            "tensors",
+            format!("{} of a dtype that is not read", units::plural(foreign, "array")),
+            String::new(),
+        );
+    }
     if let Some((other, tally)) = compared {
         let words = if tally.is_same() { "equal to" } else { "differs from" };
         line(tally.is_same(), "differences", format!("{words} {}", other.name()), format!(": {}", summary(&tally)));

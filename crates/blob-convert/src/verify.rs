@@ -99,7 +99,7 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut
             // The array may be sound; its checksum, if it has one, is compared below.
             Some(fault) if fault.reason() == Reason::Unsupported => {
                 report(Remark::Note(format!("{:?} is not read: {fault}", entry.name())));
-                unread.get_or_insert((entry.name(), fault));
+                unread.get_or_insert((entry.name(), fault.to_string()));
             }
             Some(_) => {
                 // `view` returns the error that describes the fault.
@@ -113,6 +113,7 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut
         }
         if let Some(dtype) = entry.foreign_dtype() {
             report(Remark::Note(format!("{:?} is not read: dtype {dtype}", entry.name())));
+            unread.get_or_insert((entry.name(), format!("dtype {dtype}")));
         }
         let mut found = |finding| report(Remark::Finding(finding));
         let checked = checkpoint.check(entry, &mut |len| watch.step(len));
@@ -125,7 +126,7 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut
         }
     }
     // A file is not called sound if none of its arrays could be looked at.
-    let is_read = |entry: &Entry| entry.kind() != Kind::None && entry.fault().is_none();
+    let is_read = |entry: &Entry| entry.dtype().is_some() && entry.fault().is_none();
     match (limited, unread) {
         (Some(limited), _) => Err(limited),
         (None, Some((name, fault))) if !checkpoint.entries().iter().any(is_read) => {
