@@ -75,6 +75,11 @@ pub(crate) fn run(
     warn_of_changes(&changes, context);
     if args.dry_run {
         plan.check(&Silent)?;
+        let progress = Progress::begin(&context.terminal, plan.output_len());
+        let lost = plan.lost_values(&progress)?;
+        progress.end();
+        warn_of_changes(&lost, context);
+        changes.extend(lost);
         let written = written(args, &checkpoint, &plan, plan.output_len(), begun);
         let found = Found { reports: Vec::new(), changes };
         context.print(Converted { written, checkpoint: &checkpoint, plan: &plan, found, done: None })?;

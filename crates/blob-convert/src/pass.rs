@@ -4,6 +4,8 @@
 //! Threads take pieces in turn; each reads, hashes and writes its own, without waiting for the others. For a pipe the
 //! source is read twice.
 
+mod ahead;
+
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use blob_io::{Checkpoint, Error, Format, IfExists, Layout, Names, Remedy, file_names, hdf5, member_names};
+use blob_io::{Checkpoint, Error, Format, Frame, IfExists, Layout, Names, Remedy, file_names, hdf5, member_names};
 
 use crate::base::{Base, left_behind};
 use crate::before::Wanted;
@@ -99,7 +99,8 @@ impl Plan<'_> {
     }
 
     /// Everything that the conversion changes, one group a kind: first about the whole file, then about tensors. Values
-    /// that are lost are found while it runs: [`Summary::changes`](crate::Summary::changes).
+    /// that are lost are found while it runs, [`Summary::changes`](crate::Summary::changes), or by
+    /// [`lost_values`](Plan::lost_values).
     #[must_use]
     pub fn changes(&self) -> Vec<Group> {
         let mut groups = Groups::default();
@@ -121,13 +122,21 @@ impl Plan<'_> {
         self.net.as_ref()
     }
 
-    /// The output's size in bytes; for a folder the sum of its arrays' sizes.
+    /// The output's size in bytes: of all its files, with headers, receipt and index.
     #[must_use]
     pub fn output_len(&self) -> u64 {
+        let receipt = || self.receipt.placeholder();
         match &self.output {
             Destination::File { layout, .. } | Destination::Stdout { layout } => layout.len(),
-            Destination::Folder { .. } => self.tensors.iter().map(|tensor| tensor.spec.byte_len()).sum(),
-            Destination::Shards { shards, .. } => shards.len(),
+            Destination::Folder { .. } => {
+                let file = |tensor: &Planned| Layout::new(std::slice::from_ref(&tensor.spec), Frame::Npy);
+                let len = |tensor| file(tensor).map_or(0, |layout| layout.len());
+                receipt().1.len() as u64 + self.tensors.iter().map(len).sum::<u64>()
+            }
+            Destination::Shards { shards, .. } => {
+                let of_index: Vec<_> = self.metadata.iter().cloned().chain(self.has_receipt.then(receipt)).collect();
+                shards.len_with(&self.tensors, &of_index)
+            }
         }
     }
 

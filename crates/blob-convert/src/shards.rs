@@ -188,8 +188,13 @@ fn named(path: &Path, end: &str) -> PathBuf {
 
 impl Shards {
     /// The bytes of all files but the index.
-    pub(crate) fn len(&self) -> u64 {
+    fn len(&self) -> u64 {
         self.files.iter().map(|shard| shard.layout.len()).sum()
+    }
+
+    /// The bytes of all files, with the index that says this.
+    pub(crate) fn len_with(&self, tensors: &[Planned], of_index: &[(String, String)]) -> u64 {
+        self.len() + self.text(tensors, of_index).len() as u64
     }
 
     /// The index of the file that holds a tensor of the plan, and the tensor's offset in it.

@@ -1,0 +1,34 @@
+//! Looks ahead for values that a conversion would lose. Writes nothing.
+
+use blob_io::Error;
+
+use super::Job;
+use crate::change::Group;
+use crate::plan::Plan;
+use crate::planned::{How, Planned};
+use crate::transform::{Tally, grouped};
+use crate::watch::Watch;
+
+impl Plan<'_> {
+    /// The changes that [`run`](Plan::run) would find: reads the tensors that are rounded or computed, and writes
+    /// nothing.
+    ///
+    /// # Errors
+    /// What reading returns; values that are lost, with [`Options::strict`](crate::Options::strict);
+    /// [`Error::Interrupted`] where `watch` says so.
+    pub fn lost_values(&self, watch: &dyn Watch) -> Result<Vec<Group>, Error> {
+        let job = Job { checkpoint: self.checkpoint, plan: self, watch };
+        let tally = Tally::default();
+        let is_exact = |tensor: &Planned| tensor.is_as_read() || matches!(tensor.how, How::Kept | How::Dense);
+        let changed = self.tensors.iter().enumerate();
+        for (number, tensor) in changed.filter(|(_, tensor)| !is_exact(tensor) || !tensor.casts.is_empty()) {
+            job.stream(number, &tally, |_| Ok(()))?;
+            watch.step(tensor.spec.byte_len())?;
+        }
+        let found = tally.found();
+        if self.strict {
+            job.check_no_losses(&found)?;
+        }
+        Ok(grouped(&found))
+    }
+}
