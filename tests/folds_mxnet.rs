@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use blob_convert::transform::{Bound, FixGamma, Fold, Refusal, Topology};
+use blob_convert::transform::{Bound, FixGamma, Fold, Layout, Refusal, Topology};
 use blob_convert::{Options, Target, plan};
 use blob_io::Format;
 use blob_io::mxnet::Symbol;
@@ -124,6 +124,11 @@ fn a_deconvolution_with_channels_last_is_folded_along_its_last_axis() {
             let output = at / (2 * 3 * 2) / 2 * 2 + at % 2;
             near(*ours, f64::from(weights[at]) * scale(output));
         }
+        // PyTorch's are inputs × outputs per group × kernel.
+        let net = Topology::symbol("net-symbol.json", text.as_bytes()).expect("a symbol");
+        let turned = run(&source, &Options::new(SAFETENSORS).follow(Arc::new(net)).transform(Layout::Oihw));
+        let right = (0..inputs * 2 * 6).map(|at| weights[(at / 12 * 6 + at % 6) * 2 + at / 6 % 2]);
+        assert_eq!(value(&turned, "arg:c_weight"), right.collect::<Vec<_>>());
         for (o, ours) in value(&all, "arg:c_bias").iter().enumerate() {
             near(*ours, (f64::from(bias[o]) - f64::from(mean[o])) * scale(o) + f64::from(beta[o]));
         }
@@ -193,7 +198,15 @@ fn a_symbol_is_written_anew_or_left_alone() {
             sound.replace(r#""heads": [[8, 0, 0]]"#, r#""heads": [[80, 0, 0]]"#),
             "has an output of a node that is not there",
         ),
+        (
+            sound.replace(r#""heads""#, r#""node_row_ptr": [0, 1, 2, 3, 4, 5, 6, 7, 6, 9], "heads""#),
+            "has numbers of outputs that do not rise",
+        ),
     ];
+    // Each node has its number of outputs still.
+    let counted = sound.replace(r#""heads""#, r#""node_row_ptr": [0, 1, 2, 3, 4, 5, 6, 7, 8, 11], "heads""#);
+    let graph: Value = serde_json::from_str(&rewritten(&counted).expect("rewritten")).expect("JSON");
+    assert_eq!(graph["node_row_ptr"], json!([0, 1, 2, 3, 4]));
     for (text, why) in refusals {
         let refused = rewritten(&text).expect_err("left alone");
         assert!(refused.starts_with(why), "{refused}");

@@ -13,6 +13,8 @@ use blob_convert::transform::{
 use blob_convert::verify::{self, Finding, Remark};
 use blob_convert::{Options, Silent, Target, plan};
 use blob_core::DType;
+use blob_io::mxnet::Symbol;
+use blob_io::net::{LayerKind, Net};
 use blob_io::{Checkpoint, Format, IfExists, OpenOptions, work};
 use serde_json::{Map, Value, json};
 
@@ -206,6 +208,21 @@ fn with_step(random: &mut Random, options: Options, source: &Checkpoint, bound: 
     }
 }
 
+/// Folds by a symbol, and reads the new symbol: MXNet's file has what it wants, or it is left alone.
+fn rewritten(net: &Topology, source: &Checkpoint, totals: &mut Totals) {
+    let (Some(text), bound) = (net.symbol_text(), Bound::new(net.net(), source)) else { return };
+    let (fold, _) = Fold::of(&bound);
+    if fold.count() == 0 {
+        return;
+    }
+    if let Ok(new) = fold.symbol(text) {
+        let symbol = Symbol::from_bytes("new-symbol.json", new.as_bytes()).unwrap_or_else(|e| panic!("{e}: {new}"));
+        let of = |net: &Net| net.layers().iter().filter(|layer| layer.kind == LayerKind::BatchNorm).count();
+        assert!(of(&symbol.net) <= of(net.net()) - fold.count(), "{new}");
+        totals.symbols += 1;
+    }
+}
+
 fn random_options(random: &mut Random, source: &Checkpoint, net: Option<Arc<Topology>>) -> Options {
     let to = if random.once_in(2) { Format::Safetensors } else { *random.one(Format::ALL) };
     let options = Options::new(to).with(|options| {
@@ -229,6 +246,8 @@ struct Totals {
     planned: u64,
     written: u64,
     verified: u64,
+    /// How many symbols were written anew.
+    symbols: u64,
     memory: u64,
     work: u64,
 }
@@ -278,6 +297,7 @@ fn convert(random: &mut Random, case: &Case, is_sound: bool, folder: &Path, tota
         Some(bytes) => Topology::prototxt("net.prototxt", bytes).ok(),
         None => Topology::of(&source).ok().flatten(),
     };
+    net.iter().for_each(|net| rewritten(net, &source, totals));
     let options = random_options(random, &source, net.map(Arc::new));
     let path = folder.join("out");
     let is_kept = random.once_in(16);
@@ -319,12 +339,14 @@ fn random_transforms_cause_neither_a_panic_nor_much_memory() {
     let all = on_threads(cases, seed, |mut random, cases| tries(&mut random, cases, &goldens));
     let sum = |of: fn(&Totals) -> u64| all.iter().map(of).sum::<u64>();
     let most = |of: fn(&Totals) -> u64| all.iter().map(of).max().unwrap_or(0);
+    let [planned, written, verified, symbols] =
+        [sum(|one| one.planned), sum(|one| one.written), sum(|one| one.verified), sum(|one| one.symbols)];
     report(&format!(
-        "transforms: {cases} at random, {} planned, {} written, {} verified; at most {} bytes, and {} visits a byte",
-        sum(|one| one.planned),
-        sum(|one| one.written),
-        sum(|one| one.verified),
+        "transforms: {cases} at random, {planned} planned, {written} written, {verified} verified, {symbols} symbols \
+         written anew; at most {} bytes, and {} visits a byte",
         most(|one| one.memory),
         most(|one| one.work),
     ));
+    assert!(planned > cases / 8 && written > cases / 10, "{planned}, {written}");
+    assert!(verified > cases / 200 && symbols > cases / 50, "{verified}, {symbols}");
 }

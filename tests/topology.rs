@@ -198,9 +198,21 @@ fn hostile_nets_take_no_more_than_their_bytes() {
     );
     let list = format!(r#"layer {{ {}: [{}] }}"#, "f".repeat(200_000), vec!["1"; 200_000].join(","));
     let bottoms = format!("layer {{ bottom: [{}] }}", vec!["''"; 70_000].join(","));
-    for (what, bytes, refused) in
-        [("symbol", &symbol, None), ("list", &list, None), ("bottoms", &bottoms, Some("at most"))]
-    {
+    let names = "input: \"\" ".repeat(80_000) + "layer {}";
+    let dims = format!("input: \"x\" input_shape {{ {} }} layer {{}}", "dim: 1 ".repeat(80_000));
+    let shapes = format!("input: \"x\" {} layer {{}}", "input_shape {} ".repeat(80_000));
+    let window = format!("layer {{ convolution_param {{ {} }} }}", "pad: 1 ".repeat(80_000));
+    let stated = format!("layer {{ top: \"x\" input_param {{ shape {{ {} }} }} }}", "dim: 1 ".repeat(80_000));
+    for (what, bytes, refused) in [
+        ("symbol", &symbol, None),
+        ("list", &list, None),
+        ("bottoms", &bottoms, Some("at most")),
+        ("names of inputs", &names, None),
+        ("extents of an input", &dims, None),
+        ("shapes of inputs", &shapes, None),
+        ("a window", &window, None),
+        ("extents of a layer", &stated, None),
+    ] {
         let mut result = Ok(());
         let peak = crate::support::alloc::peak(|| {
             result = match what {
@@ -215,6 +227,30 @@ fn hostile_nets_take_no_more_than_their_bytes() {
             (other, _) => panic!("{what}: {other:?}"),
         }
     }
+}
+
+/// Of more inputs or extents than are kept, the first ones count.
+#[test]
+fn inputs_of_a_net_are_bounded() {
+    let net = |inputs: usize, dims: usize| {
+        let dims = "dim: 3 ".repeat(dims);
+        let named = |input: usize| format!("input: \"{input}\" input_shape {{ {dims} }}\n");
+        let last = inputs - 1;
+        let text = (0..inputs).map(named).collect::<String>() + &format!("layer {{ bottom: \"{last}\" }}");
+        let net = prototxt("net", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        net.extents(net.layers()[0].bottoms[0])
+    };
+    assert_eq!((net(1, 4), net(1, 5), net(1, 300)), (Some([3; 4]), None, None));
+    assert_eq!((net(1 << 16, 4), net((1 << 16) + 1, 4)), (Some([3; 4]), None));
+    // The same in bytes.
+    let conv = [len(1, b"c"), len(2, b"Convolution"), len(3, b"data"), len(4, b"c")].concat();
+    let of = |dims: &[u8]| {
+        let bytes = [len(3, b"data"), len(8, &len(1, dims)), len(100, &conv)].concat();
+        let net =
+            Checkpoint::from_bytes("net.caffemodel", bytes).and_then(|file| file.net()).expect("reads").expect("a net");
+        net.extents(net.layers()[0].bottoms[0])
+    };
+    assert_eq!((of(&[1, 3, 5, 7]), of(&[1, 3, 5, 7, 9]), of(&[1; 5000])), (Some([1, 3, 5, 7]), None, None));
 }
 
 #[test]
