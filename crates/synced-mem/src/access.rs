@@ -25,7 +25,7 @@ impl fmt::Display for Access {
 }
 
 /// Why a range is accessed.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
     Read,
     Write,

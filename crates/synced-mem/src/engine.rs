@@ -1,18 +1,13 @@
-//! The one place that changes a memory: its state, and the steps that an operation is taken in. What it must do is
-//! decided by `coherence`; `host` and `device` hold the bytes. The shells above borrow, and see no field of the state.
+//! The one place that changes a memory: `step` asks `coherence::plan` what is next, and `perform` does it. The shells
+//! above borrow, and ask.
 
-mod access;
-mod broken;
-mod buffers;
-mod coalesce;
 mod copies;
+pub(crate) mod door;
 mod events;
-pub(crate) mod evict;
 pub(crate) mod lacking;
+#[allow(unsafe_code)]
+pub(crate) mod perform;
 pub(crate) mod queue;
-mod queues;
 pub(crate) mod state;
 pub(crate) mod step;
-#[allow(unsafe_code)]
-mod transfer;
-pub(crate) mod waits;
+mod wait;

@@ -6,31 +6,25 @@ use std::sync::Arc;
 
 /// A memory whose borrows are checked at run time.
 pub(crate) trait Lender: Send + Sync {
-    /// A borrow has ended.
-    fn end(&self, borrow: &Borrow);
-}
-
-pub(crate) struct Borrow {
-    /// Which entry of the borrow table it is. None: a reader of all bytes, which the table does not know.
-    pub(crate) id: Option<u64>,
-    /// Whether the host's own memory may be written under it.
-    pub(crate) writes_host: bool,
+    /// A borrow has ended: which entry of the borrow table, or none for a reader of all bytes, which the table does not
+    /// know.
+    fn end(&self, borrow: Option<u64>);
 }
 
 pub(crate) struct Lease {
     lender: Arc<dyn Lender>,
-    pub(crate) borrow: Borrow,
+    borrow: Option<u64>,
 }
 
 impl Lease {
-    pub(crate) fn new(lender: Arc<dyn Lender>, id: Option<u64>) -> Self {
-        Self { lender, borrow: Borrow { id, writes_host: false } }
+    pub(crate) fn new(lender: Arc<dyn Lender>, borrow: Option<u64>) -> Self {
+        Self { lender, borrow }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.lender.end(&self.borrow);
+        self.lender.end(self.borrow);
     }
 }
 

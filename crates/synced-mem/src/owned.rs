@@ -12,20 +12,23 @@ use std::fmt;
 use std::ops::{Range, RangeBounds};
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crate::access::{Head, Intent, Location};
 use crate::bounds::{check, resolve};
+use crate::coherence::plan::{Bound, Request};
 use crate::device::Queue;
 use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
+use crate::engine::door::{Locked, Memory};
+use crate::engine::perform::Operation;
+use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::engine::step;
-use crate::engine::waits::Stop;
 use crate::error::Error;
 use crate::host::buffer::dangling;
 use crate::host::pool::HostPool;
 use crate::stats::{Observer, Stats};
-use crate::sync::{AtomicPtr, Mutex, Ordering};
+use crate::sync::{AtomicPtr, Ordering};
 
 /// A memory of a fixed length, coherent between the host and any number of devices.
 ///
@@ -79,7 +82,7 @@ pub struct SyncedMem {
     /// Where all host bytes are, once they are all valid and no queue writes them; null before. Set under `&self` while
     /// the lock is held; reset under `&mut self` only.
     fast: AtomicPtr<u8>,
-    state: Mutex<State>,
+    memory: Memory,
 }
 
 impl SyncedMem {
@@ -94,7 +97,7 @@ impl SyncedMem {
     }
 
     fn from_state(state: State) -> Self {
-        Self { len: state.len, fast: AtomicPtr::new(ptr::null_mut()), state: Mutex::new(state) }
+        Self { len: state.facts.len, fast: AtomicPtr::new(ptr::null_mut()), memory: Memory::new(state) }
     }
 
     /// The number of bytes.
@@ -133,17 +136,20 @@ impl SyncedMem {
     #[cold]
     fn fetch_host(&self, range: Range<usize>) -> Result<&[u8], Error> {
         let range = check(range, self.len)?;
-        let read = |state: &mut State| {
-            let (start, _) = state.host(&range, Intent::Read)?;
+        if range.is_empty() {
+            return Ok(&[]);
+        }
+        let request = Request::Host { range: range.clone(), intent: Intent::Read };
+        let start = self.act(Operation::new(request), |state, operation| {
+            let start = state.host_start(range.start, operation);
             if range == (0..self.len) {
                 // Under the lock under which it was found so.
                 self.fast.store(start.as_ptr(), Ordering::Release);
             }
-            Ok(start)
-        };
-        let start = if range.is_empty() { dangling() } else { self.act(read)? };
-        // SAFETY: these bytes are valid at `start` and no queue writes them (`State::host`). The buffer stays and valid
-        // bytes stay as they are while `self` is borrowed: under `&self` copies are only added. Empty: dangling.
+            start
+        })?;
+        // SAFETY: these bytes are valid at `start` and no queue writes them (`Request::Host` has been met). The buffer
+        // stays and valid bytes stay as they are while `self` is borrowed: under `&self` copies are only added.
         Ok(unsafe { slice::from_raw_parts(start.as_ptr(), range.len()) })
     }
 
@@ -168,16 +174,17 @@ impl SyncedMem {
 
     fn write_host(&mut self, range: Range<usize>, intent: Intent) -> Result<&mut [u8], Error> {
         let range = check(range, self.len)?;
+        let operation = Operation::new(Request::Host { range: range.clone(), intent });
         let start = match range.is_empty() {
             true => dangling(),
-            false => self.act_mut(&range, |state| state.host(&range, intent))?.0,
+            false => self.act_mut(&range, operation, |state, operation| state.host_start(range.start, operation))?,
         };
         if range == (0..self.len) {
             // All bytes are valid there again, so the next read needs no lock.
             self.fast.store(start.as_ptr(), Ordering::Relaxed);
         }
-        // SAFETY: as in `fetch_host`; the bytes are writable and valid in this copy alone (`State::host`), and
-        // `&mut self` makes this the only reference to them.
+        // SAFETY: as in `fetch_host`; the bytes are writable and valid in this copy alone (`Request::Host` has been
+        // met), and `&mut self` makes this the only reference to them.
         Ok(unsafe { slice::from_raw_parts_mut(start.as_ptr(), range.len()) })
     }
 
@@ -193,8 +200,9 @@ impl SyncedMem {
         if range.is_empty() {
             return Ok(DeviceRef::new(ClaimedRange::empty(queue), None));
         }
-        let (span, _) = self.act(|state| state.device(queue, &range, Intent::Read, None))?;
-        Ok(DeviceRef::new(span, None))
+        let request = Request::Device { by: QueueHandle::new(queue), range: range.clone(), intent: Intent::Read };
+        let claimed = self.act(Operation::new(request), |state, operation| state.claimed(queue, operation))?;
+        Ok(DeviceRef::new(claimed, None))
     }
 
     /// Bytes on the queue's device, to be written by work on that queue: no other copy of them is valid afterwards, and
@@ -233,8 +241,9 @@ impl SyncedMem {
         if range.is_empty() {
             return Ok(DeviceMut::new(ClaimedRange::empty(queue), None));
         }
-        let (span, _) = self.act_mut(&range, |state| state.device(queue, &range, intent, None))?;
-        Ok(DeviceMut::new(span, None))
+        let request = Request::Device { by: QueueHandle::new(queue), range: range.clone(), intent };
+        let claimed = |state: &State, operation: &mut Operation<'_>| state.claimed(queue, operation);
+        Ok(DeviceMut::new(self.act_mut(&range, Operation::new(request), claimed)?, None))
     }
 
     /// Starts bringing bytes to the host; the next [`host`](Self::host) only waits for them.
@@ -245,7 +254,7 @@ impl SyncedMem {
         let range = check(resolve(range, self.len), self.len)?;
         match range.is_empty() {
             true => Ok(()),
-            false => self.act(|state| state.prefetch_host(&range)),
+            false => self.act(Operation::new(Request::Prefetch { range }), |_, _| ()),
         }
     }
 
@@ -253,7 +262,7 @@ impl SyncedMem {
 
     /// Where the newest bytes are, as Caffe sees it. Of no bytes: [`Head::Uninitialized`].
     pub fn head(&self) -> Head {
-        self.with(|state| state.head())
+        self.with(|state| state.facts.replicas.head())
     }
 
     /// Whether all these bytes are valid at a location. Of no bytes, all are; bytes outside the memory are valid
@@ -265,45 +274,39 @@ impl SyncedMem {
 
     /// What it has cost so far. Lock-free reads are not counted.
     pub fn stats(&self) -> Stats {
-        self.with(|state| state.stats())
+        self.with(|state| state.events.stats)
     }
 
     /// Tells `observer` from now on what happens to this memory.
     pub fn set_observer(&mut self, observer: Arc<dyn Observer>) {
-        drop(self.with_mut(|state| state.set_observer(observer)));
+        drop(self.memory.get_mut().events.observer.replace(observer));
     }
 
     // ---- the lock ----
 
-    /// Runs a step under the lock, and what it left to do after the lock is released.
-    pub(crate) fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
-        step::with_lock(&self.state, step)
+    /// Asks something under the lock.
+    pub(crate) fn with<R>(&self, question: impl FnOnce(&State) -> R) -> R {
+        question(&self.memory.lock())
     }
 
     /// An operation under `&self`: copies are only added. It waits outside the lock.
-    pub(crate) fn act<R>(&self, step: impl FnMut(&mut State) -> Result<R, Stop>) -> Result<R, Error> {
-        step::act(&self.state, |state| state.close_gaps(), step)
+    fn act<R>(
+        &self,
+        mut operation: Operation<'_>,
+        answer: impl Fn(&State, &mut Operation<'_>) -> R,
+    ) -> Result<R, Error> {
+        step::act(Locked::from(&self.memory), &mut operation, Bound::Gaps, |_| Ok(()), answer)
     }
 
     /// An operation under `&mut self` that hands out the `busy` bytes of a copy: others may be given up.
     pub(crate) fn act_mut<R>(
         &mut self,
         busy: &Range<usize>,
-        step: impl FnMut(&mut State) -> Result<R, Stop>,
+        mut operation: Operation<'_>,
+        answer: impl Fn(&State, &mut Operation<'_>) -> R,
     ) -> Result<R, Error> {
         self.reset_fast();
-        let state = self.state.get_mut();
-        step::act(state.unwrap_or_else(PoisonError::into_inner), |state| state.coalesce(busy), step)
-    }
-
-    pub(crate) fn with_mut<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {
-        let state = self.state.get_mut();
-        let state = state.unwrap_or_else(PoisonError::into_inner);
-        let result = step(state);
-        if let Some(pending) = state.take_pending() {
-            pending.run();
-        }
-        result
+        step::act(self.memory.get_mut(), &mut operation, Bound::AllBut(busy.clone()), |_| Ok(()), answer)
     }
 
     pub(crate) fn reset_fast(&mut self) {
@@ -314,7 +317,7 @@ impl SyncedMem {
 
 impl Drop for SyncedMem {
     fn drop(&mut self) {
-        self.with_mut(State::end);
+        step::end(self.memory.get_mut());
     }
 }
 
@@ -380,7 +383,7 @@ mod tests {
         let memory = SyncedMem::new(8);
         memory.host(..).unwrap();
         thread::scope(|scope| {
-            let _state = memory.state.lock().unwrap();
+            let _state = memory.memory.lock();
             // Would never return if it took the lock that is held here.
             let reader = scope.spawn(|| memory.host(..).unwrap().len());
             while !reader.is_finished() {

@@ -18,11 +18,15 @@ use std::time::{Duration, Instant};
 use self::inner::{Inner, Waiter};
 use crate::access::{Access, Head, Intent, Location};
 use crate::bounds::{check, resolve};
+use crate::coherence::facts::HOST;
+use crate::coherence::plan::{Dirty, Request};
 use crate::device::Queue;
 use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
-use crate::engine::evict::Dirty;
+use crate::engine::door::Locked;
 use crate::engine::lacking::Lacking;
-use crate::engine::state::{HOST, State};
+use crate::engine::perform::Operation;
+use crate::engine::queue::QueueHandle;
+use crate::engine::state::State;
 use crate::engine::step;
 use crate::error::Error;
 use crate::lease::Lease;
@@ -115,19 +119,17 @@ impl SharedMem {
         if range.is_empty() {
             return Ok(HostRef::empty());
         }
-        let bring = |state: &mut State, lease: &mut Lease| {
-            let (start, _) = state.host(&range, intent)?;
-            if intent != Intent::Read {
-                lease.borrow.writes_host = true;
-                state.host_writers += 1;
-            } else if range == (0..self.len()) {
+        let request = Request::Host { range: range.clone(), intent };
+        let start = |state: &State, operation: &mut Operation<'_>| {
+            let start = state.host_start(range.start, operation);
+            if intent == Intent::Read && range == (0..self.len()) {
                 // All bytes are valid there and no queue writes them, and this borrow keeps writers away until the lock
                 // is released; from then on a writer closes the way first.
                 self.inner.readers.open(start);
             }
-            Ok(start)
+            start
         };
-        let (start, lease) = self.inner.access(&range, intent, |_| HOST, bring)?;
+        let (start, lease) = self.inner.access(&range, intent.access(), request, start)?;
         Ok(HostRef::new(start, range.len(), lease))
     }
 
@@ -178,10 +180,11 @@ impl SharedMem {
         if range.is_empty() {
             return Ok((ClaimedRange::empty(queue), None));
         }
-        let slot = |state: &mut State| state.device_slot(queue);
-        let bring = |state: &mut State, lease: &mut Lease| state.device(queue, &range, intent, lease.borrow.id);
-        let ((span, _), lease) = self.inner.access(&range, intent, slot, bring)?;
-        Ok((span, Some(lease)))
+        let request = Request::Device { by: QueueHandle::new(queue), range: range.clone(), intent };
+        let access = intent.access();
+        let claimed = |state: &State, operation: &mut Operation<'_>| state.claimed(queue, operation);
+        let (claimed, lease) = self.inner.access(&range, access, request, claimed)?;
+        Ok((claimed, Some(lease)))
     }
 
     /// Tries again what is in conflict, each time that a borrow of this memory has ended, until the time is over: a
@@ -235,10 +238,8 @@ impl SharedMem {
         if range.is_empty() {
             return Ok(());
         }
-        self.inner.act(|state| {
-            self.inner.check(state, &range, Access::Read)?;
-            state.prefetch_host(&range)
-        })
+        let operation = Operation::new(Request::Prefetch { range: range.clone() });
+        self.inner.act(operation, |state| self.inner.check(state, &range, Access::Read))
     }
 
     /// Takes bytes away from a location. See [`SyncedMem::evict`](crate::SyncedMem::evict).
@@ -263,27 +264,31 @@ impl SharedMem {
         if range.is_empty() {
             return Ok(());
         }
-        self.inner.act(|state| {
+        let Some(slot) = self.inner.with(|state| state.slot_at(location)) else {
+            return Ok(());
+        };
+        let operation = Operation::new(Request::Evict { slot, range: range.clone(), dirty });
+        self.inner.act(operation, |state| {
             for slot in state.slots_at(location) {
-                state.borrows.check_copy(slot, &range)?;
+                state.facts.borrows.check_copy(slot, &range)?;
             }
-            if location == Location::Host && !self.inner.readers.close() {
-                return Err(self.inner.is_read(&range).into());
+            match location == Location::Host && !self.inner.readers.close() {
+                true => Err(self.inner.is_read(&range)),
+                false => Ok(()),
             }
-            state.evict(location, &range, dirty)
         })
     }
 
     /// Frees the memory of all copies that hold no valid byte.
     pub fn shrink(&self) {
-        step::shrink(&self.inner.state);
+        step::shrink(Locked::from(&self.inner.memory));
     }
 
     // ---- what is where ----
 
     /// Where the newest bytes are, as Caffe sees it. Of no bytes: [`Head::Uninitialized`].
     pub fn head(&self) -> Head {
-        self.inner.with(|state| state.head())
+        self.inner.with(|state| state.facts.replicas.head())
     }
 
     /// Whether all these bytes are valid at a location. See [`SyncedMem::valid_on`](crate::SyncedMem::valid_on).
@@ -294,18 +299,19 @@ impl SharedMem {
 
     /// Whether any byte was ever touched or adopted; otherwise the memory reads as zeros and takes no room.
     pub fn is_initialized(&self) -> bool {
-        self.inner.with(|state| state.is_written())
+        self.inner.with(|state| state.facts.replicas.is_written())
     }
 
     /// What it has cost so far. Reads that took no lock are not counted.
     pub fn stats(&self) -> Stats {
-        self.inner.with(|state| state.stats())
+        self.inner.with(|state| state.events.stats)
     }
 
     /// Tells `observer` from now on what happens to this memory.
     pub fn set_observer(&self, observer: Arc<dyn Observer>) {
         // The old one's destructor is user code.
-        drop(self.inner.with(|state| state.set_observer(observer)));
+        let old = self.inner.lock().events.observer.replace(observer);
+        drop(old);
     }
 }
 
@@ -341,7 +347,7 @@ impl SharedMem {
     /// [`Error::OutOfBounds`], [`Error::Conflict`].
     pub fn check_write(&self, range: impl RangeBounds<usize>) -> Result<(), Error> {
         let range = check(resolve(range, self.len()), self.len())?;
-        self.inner.with(|state| state.borrows.check(&range, Access::Write))?;
+        self.inner.with(|state| state.facts.borrows.check(&range, Access::Write))?;
         match self.inner.readers.are_there() && !range.is_empty() {
             true => Err(self.inner.is_read(&range)),
             false => Ok(()),
@@ -352,7 +358,7 @@ impl SharedMem {
     /// they get fresh memory, which starts at a multiple of 64.
     pub fn write_address(&self, at: usize) -> Option<usize> {
         self.inner.with(|state| {
-            let start = state.host.as_ref()?.buffer.ptr().addr().get();
+            let start = state.hosts[HOST.0].as_ref()?.ptr().addr().get();
             Some(start.wrapping_add(at))
         })
     }
@@ -581,7 +587,7 @@ mod tests {
             assert!(matches!(result, Err(Error::OutOfMemory { .. })));
         }
         assert!(!memory.is_initialized());
-        assert!(memory.inner.lock().borrows.is_empty());
+        assert!(memory.inner.lock().facts.borrows.is_empty());
     }
 
     #[test]

@@ -17,7 +17,7 @@ const UNSAFE: &[&str] = &[
     "crates/synced-mem/src/conformance",
     "crates/synced-mem/src/cuda",
     "crates/synced-mem/src/device",
-    "crates/synced-mem/src/engine/transfer",
+    "crates/synced-mem/src/engine/perform",
     "crates/synced-mem/src/host/allocation",
     "crates/synced-mem/src/host/buffer",
     "crates/synced-mem/src/loopback",

@@ -15,7 +15,7 @@ use crate::error::Error;
 /// How many borrows stand in the list, at most: reading them all costs less than a step down a tree outside the cache.
 const FEW: usize = 16;
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Borrows {
     /// At most [`FEW`].
     few: Vec<(u64, Borrow)>,
@@ -25,16 +25,21 @@ pub(crate) struct Borrows {
     pub(crate) waiting: usize,
     /// How many borrows have ended while a thread waited.
     pub(crate) ended: u64,
+    /// How many guards write to the host's own memory now.
+    pub(crate) host_writers: usize,
 }
 
+#[derive(Debug)]
 struct Borrow {
     range: Range<usize>,
     access: Access,
     slot: Slot,
+    /// Whether it is one of [`Borrows::host_writers`].
+    writes_host: bool,
 }
 
 /// Borrows in trees.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Many {
     held: BTreeMap<u64, Borrow>,
     /// By slot.
@@ -42,7 +47,7 @@ struct Many {
 }
 
 /// The borrows on one copy.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct OnCopy {
     readers: Intervals,
     writers: Intervals,
@@ -85,7 +90,7 @@ impl Borrows {
     pub(crate) fn insert(&mut self, range: Range<usize>, access: Access, slot: Slot) -> u64 {
         let id = self.next;
         self.next += 1;
-        let borrow = Borrow { range, access, slot };
+        let borrow = Borrow { range, access, slot, writes_host: false };
         match self.few.len() < FEW {
             true => self.few.push((id, borrow)),
             false => self.many.insert(id, borrow),
@@ -93,12 +98,23 @@ impl Borrows {
         id
     }
 
+    /// The guard of a borrow gets the host's own memory, to write there.
+    pub(crate) fn write_host(&mut self, id: u64) {
+        let few = self.few.iter_mut().rfind(|(held, _)| *held == id).map(|(_, borrow)| borrow);
+        if let Some(borrow) = few.or_else(|| self.many.held.get_mut(&id)) {
+            self.host_writers += usize::from(!borrow.writes_host);
+            borrow.writes_host = true;
+        }
+    }
+
     /// Ends a borrow. Returns which copy it was on.
     pub(crate) fn remove(&mut self, id: u64) -> Option<Slot> {
-        match self.few.iter().rposition(|(held, _)| *held == id) {
-            Some(index) => Some(self.few.swap_remove(index).1.slot),
-            None => self.many.remove(id),
-        }
+        let borrow = match self.few.iter().rposition(|(held, _)| *held == id) {
+            Some(index) => self.few.swap_remove(index).1,
+            None => self.many.remove(id)?,
+        };
+        self.host_writers -= usize::from(borrow.writes_host);
+        Some(borrow.slot)
     }
 
     #[cfg(test)]
@@ -135,10 +151,10 @@ impl Many {
         self.held.insert(id, borrow);
     }
 
-    fn remove(&mut self, id: u64) -> Option<Slot> {
+    fn remove(&mut self, id: u64) -> Option<Borrow> {
         let held = self.held.remove(&id)?;
         self.copies[held.slot.0].of(held.access).remove(&held.range, id);
-        Some(held.slot)
+        Some(held)
     }
 }
 

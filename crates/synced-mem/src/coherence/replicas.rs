@@ -81,7 +81,7 @@ impl Replicas {
 
     /// Whether no slot has more ranges than it should.
     pub(crate) fn is_bounded(&self) -> bool {
-        (0..self.slots()).all(|slot| self.crowded(Slot(slot)).is_none())
+        self.valid.iter().all(|valid| valid.len() <= self.most)
     }
 
     /// Whether all of `range` is valid in `slot`.

@@ -5,7 +5,6 @@
 //! will be launched. So there is one entry for each leaked guard, as there is one in the borrow table and one handle.
 //! Waiting takes place outside the lock, while others enter more: a wait ends what was entered before it began.
 
-use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -72,13 +71,6 @@ impl<Q> Default for Waited<Q> {
 impl<Q: PartialEq> Waited<Q> {
     pub(crate) fn is_empty(&self) -> bool {
         self.done.is_empty()
-    }
-
-    /// Becomes what another one was, which is then empty. Nothing is written in the usual case that both are.
-    pub(crate) fn take_over(&mut self, other: &mut Self) {
-        if !(self.is_empty() && other.is_empty()) {
-            *self = mem::take(other);
-        }
     }
 
     pub(crate) fn add(&mut self, by: Option<Q>, queue: Q, began: u64) {

@@ -4,9 +4,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::replicas::Slot;
 use crate::device::Queue;
-use crate::engine::state::{ADOPTED, HOST, State};
+use crate::engine::state::State;
 
 /// How many bytes of a range would have to be moved to each place before work there can read it: see
 /// [`SharedMem::lacking`](crate::SharedMem::lacking).
@@ -27,11 +28,11 @@ impl fmt::Debug for Lacking {
 
 impl State {
     pub(crate) fn lacking_by_place(&self, range: &Range<usize>) -> Lacking {
-        let all: Vec<_> = (0..self.replicas.slots()).map(Slot).collect();
-        let never_written = self.lacking(&all, range);
-        let of = |slots: &[Slot]| self.lacking(slots, range) - never_written;
-        let devices = self.device_slots().zip(&self.devices);
-        let devices = devices.map(|(slot, copy)| (Arc::clone(&copy.home), of(&[slot]))).collect();
+        let facts = &self.facts;
+        let all: Vec<_> = facts.slots().collect();
+        let never_written = facts.lacking(&all, range);
+        let of = |slots: &[Slot]| facts.lacking(slots, range) - never_written;
+        let devices = self.homes().map(|(slot, _, home)| (Arc::clone(home), of(&[slot]))).collect();
         Lacking { host: of(&[HOST, ADOPTED]), devices }
     }
 }

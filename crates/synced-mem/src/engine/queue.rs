@@ -47,8 +47,8 @@ impl QueueHandle {
         }
     }
 
-    pub(crate) fn is(&self, queue: &dyn Queue) -> bool {
-        self.id == queue.id()
+    pub(crate) fn into_queue(self) -> Arc<dyn Queue> {
+        self.queue
     }
 
     /// An error of this queue, with its name.

@@ -1,60 +1,40 @@
-//! How an operation on a memory runs: it is decided, entered and enqueued under the lock, and waited for outside it.
-//!
-//! An operation is a step that is taken under the lock. Where it needs a queue to have finished something it stops and
-//! says so; the lock is released, the queue waited for, and the step taken again from its start. So nothing that was
-//! found before a wait is believed after it, and what a step concludes, it concludes under one lock.
+//! How an operation on a memory runs: under the lock it is planned, and its steps performed; what it has to wait for is
+//! waited for outside. Then it is planned again. So nothing that was found before a wait is believed after it, and what
+//! is concluded is concluded under one lock.
 //! It relies on `uses` to end by a wait only what was entered before it. It decides nothing about bytes.
 
 use std::mem;
-use std::sync::PoisonError;
+use std::sync::Arc;
 
-use crate::coherence::uses::Waited;
+use crate::coherence::facts::HOSTS;
+use crate::coherence::plan::{self, Bound, Next, Progress, Refusal, Request, Step};
+use crate::coherence::uses::Uses;
 use crate::engine::copies::FreedBlock;
+use crate::engine::door::Door;
 use crate::engine::events::Pending;
+use crate::engine::perform::Operation;
+use crate::engine::perform::outside::{self, Outside};
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
-use crate::engine::waits::{Stop, Wait};
+use crate::engine::wait::{Failure, FailureKind, Wait, Waited};
 use crate::error::Error;
-use crate::sync::{Mutex, MutexGuard};
+use crate::stats::EventKind;
 
-/// What is to be waited for, as it was decided under the lock.
-struct WaitPlan {
-    by: Option<QueueHandle>,
-    began: u64,
-    /// Each queue, and whether it is known to have failed: then the host waits, since a queue that waited would fail
-    /// too.
-    queues: Vec<(QueueHandle, bool)>,
+/// At most this many failed queues are remembered of those that no copy names any more. A forgotten one is found out
+/// again.
+const MAX_BROKEN: usize = 64;
+
+/// Why an operation pauses.
+enum Pause {
+    Wait(Wait),
+    Settle,
+    Outside(Box<Outside>),
 }
 
-/// A wait that has ended.
-struct EndedWait {
-    by: Option<QueueHandle>,
-    began: u64,
-    /// Each queue, and whether the host has synchronised it.
-    finished: Vec<(QueueHandle, bool)>,
-    failed: Option<Failure>,
-}
-
-struct Failure {
-    queue: QueueHandle,
-    error: Error,
-    kind: FailureKind,
-}
-
-enum FailureKind {
-    /// The queue was known to have failed before.
-    Known,
-    /// The queue failed again when it was asked again.
-    Lasting,
-    /// The queue worked when it was asked again.
-    Once,
-    /// The queue works, but this thread cannot wait for it.
-    Deadlock,
-}
-
-enum Next<R, L> {
-    Done(Result<R, Error>, L),
-    Wait(WaitPlan),
+/// What an operation waited for.
+enum Ended {
+    Wait(Waited),
+    Outside(Box<outside::Ended>),
 }
 
 /// What an operation leaves to do, after it has ended.
@@ -65,196 +45,231 @@ enum Followup {
     Tidy,
 }
 
-impl WaitPlan {
-    /// Waits. The lock is not held.
-    fn perform(self) -> EndedWait {
-        let WaitPlan { by, began, queues } = self;
-        let (mut finished, mut failed) = (Vec::new(), None);
-        for (queue, was_known) in queues {
-            let waiter = by.as_ref().filter(|_| !was_known);
-            let done = match waiter {
-                None => queue.synchronize(),
-                Some(by) => by.wait_for(&queue),
-            };
-            if let Err(error) = done {
-                let kind = match error {
-                    Error::Deadlock { .. } => FailureKind::Deadlock,
-                    _ if was_known => FailureKind::Known,
-                    _ if lasts(&queue, if waiter.is_some() { 2 } else { 1 }) => FailureKind::Lasting,
-                    _ => FailureKind::Once,
-                };
-                failed = Some(Failure { queue, error, kind });
-                break;
-            }
-            finished.push((queue, waiter.is_none()));
-        }
-        EndedWait { by, began, finished, failed }
-    }
-}
-
-/// Whether a queue fails every time that it is asked, this many times.
-fn lasts(queue: &QueueHandle, times: usize) -> bool {
-    let fails = |_| matches!(queue.synchronize(), Err(error) if !matches!(error, Error::Deadlock { .. }));
-    (0..times).all(fails)
-}
-
-/// What leads to a state: its lock, or a reference.
-pub(crate) trait WithState {
-    /// Runs `step` while nothing else changes the state.
-    fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R;
-}
-
-/// Entered even when poisoned: a state changes only after its action succeeded, so a panic leaves a valid one.
-impl WithState for &Mutex<State> {
-    fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {
-        step(&mut self.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl WithState for &mut State {
-    fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {
-        step(self)
-    }
-}
-
-/// A lock that is held already when the operation begins: what was found under it is still true in the first step.
-/// Later steps take the lock again.
-pub(crate) struct Locked<'a> {
-    pub(crate) state: &'a Mutex<State>,
-    pub(crate) lock: Option<MutexGuard<'a, State>>,
-}
-
-impl WithState for Locked<'_> {
-    fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {
-        let lock = || self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        step(&mut self.lock.take().unwrap_or_else(lock))
-    }
-}
-
-/// Runs one step under the lock, and what it left to do, which is user code, after the lock is released. Entered even
-/// when poisoned: a state changes only after its action succeeded, so a panic leaves a valid one.
-pub(crate) fn with_lock<R>(state: &Mutex<State>, step: impl FnOnce(&mut State) -> R) -> R {
-    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-    let result = step(&mut state);
-    let pending = state.take_pending();
-    drop(state);
-    if let Some(pending) = pending {
-        pending.run();
-    }
-    result
-}
-
-/// Runs an operation to its end, and then what it left to do. `coalesce` keeps the sets of ranges bounded.
+/// Runs an operation to its end, and then what it left to do. `check` may refuse it each time that the lock is taken;
+/// `answer` is asked under the lock under which the request was met. Afterwards the sets of ranges are `bound`.
 pub(crate) fn act<R>(
-    mut memory: impl WithState,
-    mut coalesce: impl FnMut(&mut State) -> Result<(), Stop>,
-    mut step: impl FnMut(&mut State) -> Result<R, Stop>,
+    mut door: impl Door,
+    operation: &mut Operation<'_>,
+    bound: Bound,
+    check: impl Fn(&State) -> Result<(), Error>,
+    answer: impl Fn(&State, &mut Operation<'_>) -> R,
 ) -> Result<R, Error> {
-    let (result, followup) = run(&mut memory, &mut step, State::followup);
-    follow_up(&mut memory, followup, &mut coalesce);
+    let (result, followup) = run(&mut door, operation, check, answer, State::followup);
+    follow_up(&mut door, followup, bound);
     result
 }
 
 /// Gives back the memory of copies that hold no valid byte, and waits for the queues that use it.
-pub(crate) fn shrink(mut memory: impl WithState) {
-    for queue in memory.with(State::shrink) {
-        housekeeping(&mut memory, &mut |state: &mut State| state.wait_at_first(vec![queue.clone()]));
-    }
-    let followup = memory.with(State::followup);
-    follow_up(&mut memory, followup, &mut |_: &mut State| Ok(()));
+pub(crate) fn shrink(mut door: impl Door) {
+    let users = door.with(|state| {
+        state.facts.slots().for_each(|slot| state.free_if_stale(slot));
+        state.facts.retired.iter().flat_map(Uses::queues).collect::<Vec<_>>()
+    });
+    users.into_iter().for_each(|queue| housekeeping(&mut door, Request::Idle(vec![queue])));
+    let followup = door.with(State::followup);
+    follow_up(&mut door, followup, Bound::Gaps);
 }
 
-fn follow_up(
-    memory: &mut impl WithState,
-    followup: Option<Followup>,
-    coalesce: &mut impl FnMut(&mut State) -> Result<(), Stop>,
-) {
+/// What has to be done at the end of a borrow or of a memory: the state is changed under the lock, and user code runs
+/// after its release.
+pub(crate) fn end(state: &mut State) {
+    state.end();
+    if let Some(pending) = state.events.take_pending() {
+        pending.run();
+    }
+}
+
+fn follow_up(door: &mut impl Door, followup: Option<Followup>, bound: Bound) {
     match followup {
         None => {}
         Some(Followup::Tell(pending)) => pending.run(),
-        Some(Followup::Tidy) => tidy(memory, coalesce),
+        Some(Followup::Tidy) => tidy(door, bound),
     }
 }
 
 #[cold]
-fn tidy(memory: &mut impl WithState, coalesce: &mut impl FnMut(&mut State) -> Result<(), Stop>) {
-    housekeeping(memory, coalesce);
-    housekeeping(memory, &mut State::finish_retired);
-    housekeeping(memory, &mut State::finish_oldest_users);
+fn tidy(door: &mut impl Door, bound: Bound) {
+    housekeeping(door, Request::Bound(bound));
+    let users = door.with(|state| {
+        state.sweep();
+        state.facts.users_of_retired()
+    });
+    housekeeping(door, Request::Idle(each_once(users)));
+    let users = door.with(|state| {
+        state.facts.release_holds();
+        state.facts.crowd().cloned().collect()
+    });
+    housekeeping(door, Request::Idle(each_once(users)));
     loop {
-        let freed = memory.with(State::take_freed);
+        let freed = door.with(State::take_freed);
         if freed.is_empty() {
             break;
         }
         for freed in freed {
             let finished = freed.finish_uses();
-            memory.with(|state| state.end_block(freed, finished));
+            door.with(|state| state.end_block(freed, finished));
         }
     }
-    if let Some(pending) = memory.with(State::take_pending) {
+    if let Some(pending) = door.with(|state| state.events.take_pending()) {
         pending.run();
     }
 }
 
-/// Takes a step that no access asked for. Its failure is counted and reported to the observer, not returned: the access
-/// keeps what it got, and the next one takes the step again.
-fn housekeeping(memory: &mut impl WithState, step: &mut impl FnMut(&mut State) -> Result<(), Stop>) {
-    if let (Err(error), ()) = run(memory, step, |_| ()) {
-        memory.with(|state| state.failed(error));
+fn each_once(queues: Vec<QueueHandle>) -> Vec<QueueHandle> {
+    let mut each = Vec::with_capacity(queues.len());
+    for queue in queues {
+        if !each.contains(&queue) {
+            each.push(queue);
+        }
+    }
+    each
+}
+
+/// Runs what no access asked for. Its failure is counted and reported to the observer, not returned: the access keeps
+/// what it got, and the next one tries again.
+fn housekeeping(door: &mut impl Door, request: Request<QueueHandle>) {
+    let mut operation = Operation::new(request);
+    if let (Err(error), ()) = run(door, &mut operation, |_| Ok(()), |_, _| (), |_| ()) {
+        door.with(|state| state.failed(error));
     }
 }
 
-/// Repeats a step until it needs no more wait; then runs `last`, under the same lock.
+/// Plans and performs until the request is met or refused; then runs `last`, under the same lock.
 fn run<R, L>(
-    memory: &mut impl WithState,
-    step: &mut impl FnMut(&mut State) -> Result<R, Stop>,
+    door: &mut impl Door,
+    operation: &mut Operation<'_>,
+    check: impl Fn(&State) -> Result<(), Error>,
+    answer: impl Fn(&State, &mut Operation<'_>) -> R,
     last: impl Fn(&mut State) -> L,
 ) -> (Result<R, Error>, L) {
-    let mut waited = Waited::default();
-    let mut ended: Option<EndedWait> = None;
+    let mut course = Course::default();
     loop {
-        let next = memory.with(|state| {
-            if let Some(ended) = ended.take()
-                && let Err(error) = state.resume(ended, &mut waited)
-            {
-                return Next::Done(Err(error), last(state));
-            }
-            state.waits.waited.take_over(&mut waited);
-            let result = state.abandon_to_broken();
-            let result = result.and_then(|()| step(state));
-            waited.take_over(&mut state.waits.waited);
-            match result {
-                Ok(result) => Next::Done(Ok(result), last(state)),
-                Err(Stop::Fail(error)) => Next::Done(Err(error), last(state)),
-                Err(Stop::Wait(wait)) => Next::Wait(state.plan(wait)),
-            }
+        let has_brought = matches!(course.ended, Some(Ended::Outside(_)));
+        let paused = door.with(|state| match state.advance(operation, &mut course, &check) {
+            Ok(None) => Ok((Ok(answer(state, operation)), last(state))),
+            Ok(Some(pause)) => Err(pause),
+            Err(error) => Ok((Err(error), last(state))),
         });
-        match next {
-            Next::Done(result, last) => return (result, last),
-            Next::Wait(plan) => ended = Some(plan.perform()),
+        if has_brought {
+            door.settled();
+        }
+        match paused {
+            Ok(ended) => return ended,
+            Err(Pause::Wait(wait)) => course.ended = Some(Ended::Wait(wait.perform())),
+            Err(Pause::Outside(transfer)) => {
+                course.ended = Some(Ended::Outside(Box::new(transfer.perform())));
+            }
+            Err(Pause::Settle) => door.settle(),
         }
     }
 }
 
+/// How far an operation has come.
+#[derive(Default)]
+struct Course {
+    progress: Progress<QueueHandle>,
+    /// Whether a step has been performed.
+    has_acted: bool,
+    ended: Option<Ended>,
+    /// Why the last of its steps that failed did.
+    failure: Option<Error>,
+}
+
 impl State {
-    fn plan(&mut self, wait: Wait) -> WaitPlan {
-        let Wait { by, queues } = wait;
-        let known = queues.iter().map(|queue| self.waits.broken.has(queue)).collect::<Vec<_>>();
-        let queues = queues.into_iter().zip(known).collect();
-        let began = self.waits.clock.begin();
-        WaitPlan { by, began, queues }
+    /// Plans and performs until there is something to be done outside the lock.
+    fn advance(
+        &mut self,
+        operation: &mut Operation<'_>,
+        course: &mut Course,
+        check: impl Fn(&State) -> Result<(), Error>,
+    ) -> Result<Option<Pause>, Error> {
+        if let Some(ended) = course.ended.take() {
+            self.resume(ended, course)?;
+        }
+        check(self)?;
+        if !self.facts.broken.is_empty() {
+            // Those that only this list still holds: no copy has been used by them, and they get no new work.
+            self.facts.broken.retain(|queue| Arc::strong_count(queue) > 1);
+        }
+        if let Request::Device { by, .. } | Request::Receive { by, .. } = &operation.request {
+            operation.slot = Some(self.make_home(by));
+        }
+        loop {
+            let steps = match plan::next(&self.facts, &operation.request, &course.progress) {
+                Ok(Next::Perform(steps)) => steps,
+                Ok(Next::Done) => {
+                    self.hand_out(operation, course.has_acted);
+                    return Ok(None);
+                }
+                Ok(Next::Wait(by, queues)) => return Ok(Some(Pause::Wait(self.begin_wait(by, queues)))),
+                Ok(Next::Settle) => return Ok(Some(Pause::Settle)),
+                Ok(Next::Outside(step)) => match self.begin(&step) {
+                    Some(transfer) => return Ok(Some(Pause::Outside(Box::new(transfer)))),
+                    None => return Err(Error::OutOfMemory { bytes: self.facts.len }),
+                },
+                Err(Refusal::Error(error)) => return Err(error),
+                Err(Refusal::Failed) => {
+                    let unknown = || Error::OutOfMemory { bytes: self.facts.len };
+                    return Err(course.failure.take().unwrap_or_else(unknown));
+                }
+            };
+            course.has_acted = true;
+            for step in steps {
+                match self.perform(&step, operation) {
+                    Ok(()) => course.progress.did(&step),
+                    Err(error) => {
+                        self.step_failed(&step, error, &operation.request, course);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    fn step_failed(&mut self, step: &Step, error: Error, request: &Request<QueueHandle>, course: &mut Course) {
+        course.progress.failed(step);
+        match request {
+            // No access asked for it: it is counted, and reported to the observer.
+            Request::Bound(_) => self.failed(error),
+            _ => course.failure = Some(error),
+        }
     }
 
-    /// After a wait, successful or not: forgets what it has ended, and nothing else. A lasting failure is noted and the
-    /// step taken again, since it may do without that queue; of a queue that was known to have failed, it could not.
-    fn resume(&mut self, ended: EndedWait, waited: &mut Waited<QueueHandle>) -> Result<(), Error> {
-        self.waits.clock.end(ended.began);
+    /// Something that no access asked for has failed. Nothing was lost by it.
+    fn failed(&mut self, error: Error) {
+        self.events.count(EventKind::Failure, 0..0, 0, None, Some(error));
+    }
+
+    // ---- waiting ----
+
+    fn begin_wait(&mut self, by: Option<QueueHandle>, queues: Vec<QueueHandle>) -> Wait {
+        let known = queues.iter().map(|queue| self.facts.broken.has(queue)).collect::<Vec<_>>();
+        let queues = queues.into_iter().zip(known).collect();
+        Wait { by, began: self.facts.clock.begin(), queues }
+    }
+
+    /// After a wait, successful or not: forgets what it has ended, and nothing else.
+    #[cold]
+    fn resume(&mut self, ended: Ended, course: &mut Course) -> Result<(), Error> {
+        match ended {
+            Ended::Wait(waited) => self.wait_ended(waited, course),
+            Ended::Outside(ended) => match self.settle(*ended)? {
+                Some(waited) => self.wait_ended(waited, course),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// A lasting failure is noted and the request planned again, since it may do without that queue; of a queue that
+    /// was known to have failed, it could not.
+    fn wait_ended(&mut self, ended: Waited, course: &mut Course) -> Result<(), Error> {
+        self.facts.clock.end(ended.began);
         for (queue, synchronized) in ended.finished {
             if synchronized {
-                self.waits.broken.remove(&queue);
-                self.wait_ended(&queue, ended.began);
+                self.facts.broken.remove(&queue);
+                self.facts.wait_ended(&queue, ended.began);
+                self.sweep();
             }
-            waited.add(ended.by.clone(), queue, ended.began);
+            course.progress.waited.add(ended.by.clone(), queue, ended.began);
         }
         let Some(failure) = ended.failed else {
             return Ok(());
@@ -266,11 +281,57 @@ impl State {
                 self.queue_failed(&queue, &error);
                 return Ok(());
             }
-            FailureKind::Once if ended.by.is_none() => self.invalidate_after_error(&queue),
+            FailureKind::Once if ended.by.is_none() => self.facts.distrust(&queue),
             FailureKind::Once | FailureKind::Deadlock => {}
         }
         Err(error)
     }
+
+    // ---- queues that have failed ----
+
+    /// A queue's failure lasts. What it was to deliver is not trusted, and what it may use is left to it.
+    fn queue_failed(&mut self, queue: &QueueHandle, error: &Error) {
+        self.facts.distrust(queue);
+        self.facts.broken.add(queue.clone(), queue.named(error));
+        let broken = &self.facts.broken;
+        for (known, copy) in self.facts.copies[HOSTS..].iter_mut().zip(&self.devices) {
+            if known.home.as_ref() != Some(queue) {
+                continue;
+            }
+            let mut users = known.uses.queues();
+            users.reverse();
+            users.extend(copy.memory.as_ref().map(|memory| memory.queue.clone()));
+            // A queue of another device may have read this copy as well.
+            let fits = |user: &QueueHandle| user.device().id() == copy.device && !broken.has(user);
+            if let Some(home) = users.into_iter().find(fits) {
+                known.home = Some(home);
+            }
+        }
+        self.sweep();
+        self.forget_broken();
+    }
+
+    /// Forgets the oldest of too many broken queues. Not one that a copy names: it would be waited for again, and an
+    /// operation that found them out in turns would not end. What they read of host copies is read for ever.
+    fn forget_broken(&mut self) {
+        let facts = &mut self.facts;
+        let too_many = facts.broken.queues().count().saturating_sub(MAX_BROKEN);
+        let unused = facts.broken.queues().filter(|queue| !queue.is_lost() && !facts.needs(queue));
+        let unused: Vec<_> = unused.take(too_many).cloned().collect();
+        for queue in unused {
+            if facts.host_is_used_by(&queue) {
+                let known = facts.broken.queues().find(|known| known.is_lost()).cloned();
+                let lost = known.unwrap_or_else(|| QueueHandle::lost(&queue));
+                if let Err(error) = lost.synchronize() {
+                    facts.broken.add(lost.clone(), lost.named(&error));
+                }
+                facts.hand_over(&queue, &lost);
+            }
+            facts.broken.remove(&queue);
+        }
+    }
+
+    // ---- afterwards ----
 
     /// The blocks that the tidying thread is to give back. Without any, tidying is over. That is decided under the lock
     /// under which they were looked for, because a thread that frees a block meanwhile leaves it to the tidying one.
@@ -286,6 +347,6 @@ impl State {
             self.is_tidying = true;
             return Some(Followup::Tidy);
         }
-        self.take_pending().map(Followup::Tell)
+        self.events.take_pending().map(Followup::Tell)
     }
 }

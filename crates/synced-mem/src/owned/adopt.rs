@@ -8,10 +8,11 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::access::Access;
+use crate::coherence::plan::Request;
 use crate::device::Queue;
+use crate::engine::perform::{Brings, Operation};
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
-use crate::engine::waits::Stop;
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;
 use crate::owned::SyncedMem;
@@ -21,7 +22,7 @@ use crate::shared::SharedMem;
 impl From<HostBuffer> for SyncedMem {
     fn from(buffer: HostBuffer) -> Self {
         let mut state = State::new(buffer.len(), None);
-        if state.len > 0 {
+        if !buffer.is_empty() {
             state.adopt_host(buffer);
         }
         Self::from_state(state)
@@ -50,8 +51,7 @@ impl From<Vec<u8>> for SharedMem {
 /// The same memory behind a handle that can be cloned and that checks its borrows at run time.
 impl From<SyncedMem> for SharedMem {
     fn from(mut memory: SyncedMem) -> Self {
-        let emptied = State::new(0, None);
-        Self::from_state(memory.with_mut(|state| mem::replace(state, emptied)))
+        Self::from_state(mem::replace(memory.memory.get_mut(), State::new(0, None)))
     }
 }
 
@@ -64,7 +64,7 @@ impl SyncedMem {
     /// [`Error::WrongLength`]; the bytes are then dropped.
     pub fn adopt(&mut self, bytes: impl Into<HostBuffer>) -> Result<(), Error> {
         match host_adoption(self.len(), bytes.into())? {
-            Some(adopt) => self.act_mut(&(0..0), adopt),
+            Some(adoption) => self.act_mut(&(0..0), adoption, |_, _| ()),
             None => Ok(()),
         }
     }
@@ -86,7 +86,7 @@ impl SyncedMem {
     ) -> Result<(), Error> {
         // SAFETY: the caller's promise.
         match unsafe { device_adoption(self.len(), ready_on, address, len, owner)? } {
-            Some(adopt) => self.act_mut(&(0..0), adopt),
+            Some(adoption) => self.act_mut(&(0..0), adoption, |_, _| ()),
             None => Ok(()),
         }
     }
@@ -98,7 +98,7 @@ impl SharedMem {
     /// # Errors
     /// [`Error::WrongLength`]; [`Error::Conflict`] when any byte is borrowed. The bytes are then dropped.
     pub fn adopt(&self, bytes: impl Into<HostBuffer>) -> Result<(), Error> {
-        host_adoption(self.len(), bytes.into())?.map_or(Ok(()), |adopt| self.replace(adopt))
+        host_adoption(self.len(), bytes.into())?.map_or(Ok(()), |adoption| self.replace(adoption))
     }
 
     /// Puts device memory in the place of what there was; all handles see it. See [`SyncedMem::adopt_device`].
@@ -117,29 +117,24 @@ impl SharedMem {
     ) -> Result<(), Error> {
         // SAFETY: the caller's promise.
         let adoption = unsafe { device_adoption(self.len(), ready_on, address, len, owner)? };
-        adoption.map_or(Ok(()), |adopt| self.replace(adopt))
+        adoption.map_or(Ok(()), |adoption| self.replace(adoption))
     }
 
-    /// Adopts where nothing is borrowed. What is refused is dropped with `adopt`, outside the lock: its owner's
-    /// destructor is user code.
-    fn replace(&self, mut adopt: impl FnMut(&mut State) -> Result<(), Stop>) -> Result<(), Error> {
-        self.inner.act(|state| {
-            self.inner.check(state, &state.whole(), Access::Write)?;
-            adopt(state)
-        })
+    /// Adopts where nothing is borrowed. What is refused is dropped outside the lock: its owner's destructor is user
+    /// code.
+    fn replace(&self, adoption: Operation<'_>) -> Result<(), Error> {
+        self.inner.act(adoption, |state| self.inner.check(state, &state.facts.whole(), Access::Write))
     }
 }
 
-/// The step that adopts bytes; none for a memory that has none.
-fn host_adoption(
-    wanted: usize,
-    buffer: HostBuffer,
-) -> Result<Option<impl FnMut(&mut State) -> Result<(), Stop>>, Error> {
+/// The adoption of bytes; none for a memory that has none.
+fn host_adoption(wanted: usize, buffer: HostBuffer) -> Result<Option<Operation<'static>>, Error> {
     check_length(wanted, buffer.len())?;
-    Ok((!buffer.is_empty()).then(|| once(buffer, State::adopt_host)))
+    let is_empty = buffer.is_empty();
+    Ok((!is_empty).then(|| Operation { brings: Brings::Buffer(buffer), ..Operation::new(Request::Adopt) }))
 }
 
-/// The step that adopts device memory, with its owner; none for a memory that has no bytes.
+/// The adoption of device memory, with its owner; none for a memory that has no bytes.
 ///
 /// # Safety
 /// As for [`Queue::adopt`], until the owner is dropped, which is kept until no queue uses the block.
@@ -149,24 +144,15 @@ unsafe fn device_adoption(
     address: u64,
     len: usize,
     owner: Box<dyn Any + Send + Sync>,
-) -> Result<Option<impl FnMut(&mut State) -> Result<(), Stop>>, Error> {
+) -> Result<Option<Operation<'static>>, Error> {
     check_length(wanted, len)?;
     if len == 0 {
         return Ok(None);
     }
     // SAFETY: the caller's promise.
     let block = unsafe { ready_on.adopt(address, len)? };
-    let adopt = |state: &mut State, (block, owner)| state.adopt_device(&QueueHandle::new(ready_on), block, owner);
-    Ok(Some(once((block, owner), adopt)))
-}
-
-/// A step that may be tried again until it hands over what it holds.
-fn once<T>(held: T, adopt: impl Fn(&mut State, T)) -> impl FnMut(&mut State) -> Result<(), Stop> {
-    let mut held = Some(held);
-    move |state| {
-        held.take().into_iter().for_each(|held| adopt(state, held));
-        Ok(())
-    }
+    let brings = Brings::Block(QueueHandle::new(ready_on), block, owner);
+    Ok(Some(Operation { brings, ..Operation::new(Request::Adopt) }))
 }
 
 fn check_length(wanted: usize, got: usize) -> Result<(), Error> {

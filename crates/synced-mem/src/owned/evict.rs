@@ -1,11 +1,11 @@
 //! Giving back the room that the copies of a `SyncedMem` take. It leaves to `engine` what is moved for it.
 
 use std::ops::RangeBounds;
-use std::sync::PoisonError;
 
 use crate::access::Location;
 use crate::bounds::{check, resolve};
-use crate::engine::evict::Dirty;
+use crate::coherence::plan::{Dirty, Request};
+use crate::engine::perform::Operation;
 use crate::engine::step;
 use crate::error::Error;
 use crate::owned::SyncedMem;
@@ -34,12 +34,15 @@ impl SyncedMem {
         if range.is_empty() {
             return Ok(());
         }
-        self.act_mut(&(0..0), |state| state.evict(location, &range, dirty))
+        match self.with(|state| state.slot_at(location)) {
+            Some(slot) => self.act_mut(&(0..0), Operation::new(Request::Evict { slot, range, dirty }), |_, _| ()),
+            None => Ok(()),
+        }
     }
 
     /// Frees the memory of all copies that hold no valid byte.
     pub fn shrink(&mut self) {
         // Bytes that are read without the lock are all valid, so their copy stays.
-        step::shrink(self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
+        step::shrink(self.memory.get_mut());
     }
 }

@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use crate::access::Access;
 use crate::bounds::{check, resolve};
+use crate::coherence::facts::{ADOPTED, HOST};
+use crate::coherence::plan::Request;
 use crate::device::Queue;
 use crate::device::token::DeviceRef;
-use crate::engine::state::{ADOPTED, HOST};
-use crate::engine::waits::Stop;
+use crate::engine::perform::{Brings, Operation};
+use crate::engine::queue::QueueHandle;
 use crate::error::Error;
 use crate::shared::SharedMem;
 
@@ -53,14 +55,12 @@ impl SharedMem {
             Side::Host => self.copy_on_host(to, source, range)?,
             Side::Device(queue) => {
                 let token = source.device(&queue, range.clone())?;
-                let copied = match self.copy_on_device(&to, &token, &queue) {
-                    // No room for the destination there; the host may have some.
-                    Err(Error::DeviceOutOfMemory { .. }) => false,
-                    copied => copied?,
-                };
+                let copied = self.copy_on_device(&to, &token, &queue);
                 drop(token);
-                if !copied {
-                    self.copy_on_host(to, source, range)?;
+                match copied {
+                    // No room for the destination there; the host may have some.
+                    Err(Error::DeviceOutOfMemory { .. }) => self.copy_on_host(to, source, range)?,
+                    copied => copied?,
                 }
             }
         }
@@ -71,10 +71,10 @@ impl SharedMem {
         let preferred = self.inner.with(|state| state.devices_with_bytes());
         source.inner.with(|state| {
             source.inner.check(state, range, Access::Read)?;
-            if !state.is_written_in(range) {
+            if !state.facts.is_written_in(range) {
                 return Ok(Side::Zeros);
             }
-            let host = state.lacking(&[HOST, ADOPTED], range);
+            let host = state.facts.lacking(&[HOST, ADOPTED], range);
             Ok(match state.home_with(range, &preferred) {
                 Some((queue, lacking, preferred)) if (lacking, !preferred) < (host, true) => Side::Device(queue),
                 _ => Side::Host,
@@ -88,15 +88,9 @@ impl SharedMem {
         Ok(())
     }
 
-    fn copy_on_device(&self, to: &Range<usize>, from: &DeviceRef<'_>, queue: &Arc<dyn Queue>) -> Result<bool, Error> {
-        self.inner.act(|state| {
-            self.inner.check(state, to, Access::Write)?;
-            let copied = state.receive(to, from, queue);
-            // A block that was made for nothing goes again.
-            if let (Some(slot), Ok(false) | Err(Stop::Fail(_))) = (state.slot_of(queue.device().id()), &copied) {
-                state.free_if_stale(slot);
-            }
-            copied
-        })
+    fn copy_on_device(&self, to: &Range<usize>, from: &DeviceRef<'_>, queue: &Arc<dyn Queue>) -> Result<(), Error> {
+        let request = Request::Receive { by: QueueHandle::new(queue), range: to.clone() };
+        let operation = Operation { brings: Brings::Bytes(from), ..Operation::new(request) };
+        self.inner.act(operation, |state| self.inner.check(state, to, Access::Write))
     }
 }

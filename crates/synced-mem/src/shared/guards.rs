@@ -1,6 +1,6 @@
 //! What a `SharedMem` hands out: host bytes borrowed for reading or writing. Dropping a guard ends its borrow; leaking
-//! one keeps its range borrowed forever. It relies on the borrow table and on `State::host` for the bytes to be there
-//! and to be used by no other.
+//! one keeps its range borrowed forever. It relies on the borrow table and on a met `Request::Host` for the bytes to be
+//! there and to be used by no other.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -31,7 +31,7 @@ unsafe impl Send for HostRef {}
 unsafe impl Sync for HostRef {}
 
 impl HostRef {
-    /// `State::host` gave `start` for `len` bytes under this lease, or `Readers::enter` for all bytes.
+    /// A met `Request::Host` gave `start` for `len` bytes under this lease, or `Readers::enter` for all bytes.
     pub(crate) fn new(start: NonNull<u8>, len: usize, lease: Lease) -> Self {
         Self { start, len, _lease: Some(lease) }
     }
@@ -53,13 +53,13 @@ impl Deref for HostRef {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `State::host` gave `start` for `len` valid, initialised bytes that no queue writes. Their buffer
-        // stays: the lease holds the memory, and while its entry is in the table nothing makes these bytes invalid in
-        // their copy (a writer conflicts, evicting and adopting ask the table), and only a copy without valid bytes is
-        // freed; one that was replaced because of a broken queue is leaked, and not while a guard writes there
-        // (`renew_host`). No writer overlaps them, so there is no `&mut` to them; for a `HostMut`, `&self` forbids
-        // `deref_mut`. A lease of all bytes is in no table, but a reader that `Readers` counts: until it leaves, none
-        // of these can close the way, and each has to. Empty: dangling and aligned.
+        // SAFETY: a met `Request::Host` gave `start` for `len` valid, initialised bytes that no queue writes. Their
+        // buffer stays: the lease holds the memory, and while its entry is in the table nothing makes these bytes
+        // invalid in their copy (a writer conflicts, evicting and adopting ask the table), and only a copy without
+        // valid bytes is freed; one that was replaced because of a broken queue is leaked, and not while a guard writes
+        // there (`Planner::replace_host`). No writer overlaps them, so there is no `&mut` to them; for a `HostMut`,
+        // `&self` forbids `deref_mut`. A lease of all bytes is in no table, but a reader that `Readers` counts: until
+        // it leaves, none of these can close the way, and each has to. Empty: dangling and aligned.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -75,7 +75,7 @@ impl Deref for HostMut {
 impl DerefMut for HostMut {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `HostRef::deref`. The lease is one for writing, so no other guard reads or writes these bytes,
-        // in any handle; `State::host` gives writers the host's own memory, which is writable.
+        // in any handle; `Request::Host` gives writers the host's own memory, which is writable.
         unsafe { slice::from_raw_parts_mut(self.bytes.start.as_ptr(), self.bytes.len) }
     }
 }

@@ -5,52 +5,60 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use crate::access::{Access, Intent};
-use crate::coherence::replicas::Slot;
+use crate::access::Access;
+use crate::coherence::facts::HOST;
+use crate::coherence::plan::{Bound, Request};
+use crate::engine::door::{Locked, Memory};
+use crate::engine::perform::Operation;
+use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::engine::step;
-use crate::engine::waits::Stop;
 use crate::error::Error;
-use crate::lease::{Borrow, Lease, Lender};
+use crate::lease::{Lease, Lender};
 use crate::shared::readers::Readers;
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, MutexGuard};
 
 pub(crate) struct Inner {
     pub(crate) len: usize,
     pub(crate) readers: Readers,
-    pub(crate) state: Mutex<State>,
+    pub(crate) memory: Memory,
     /// Signalled when a borrow ends.
     released: Condvar,
 }
 
 impl Inner {
     pub(crate) fn new(state: State) -> Self {
-        Self { len: state.len, readers: Readers::new(), state: Mutex::new(state), released: Condvar::new() }
+        Self { len: state.facts.len, readers: Readers::new(), memory: Memory::new(state), released: Condvar::new() }
     }
 
-    /// Borrows bytes that lie within the memory, at least one, and brings them where `bring` wants them. The borrow is
-    /// entered first, so that it keeps others away while the bytes are waited for with the lock released; it is taken
-    /// back when they cannot be had.
+    /// Borrows bytes that lie within the memory, at least one, and brings them where the request wants them. The borrow
+    /// is entered first, so that it keeps others away while the bytes are waited for with the lock released; it is
+    /// taken back when they cannot be had.
     pub(crate) fn access<T>(
         self: &Arc<Self>,
         range: &Range<usize>,
-        intent: Intent,
-        slot: impl FnOnce(&mut State) -> Slot,
-        mut bring: impl FnMut(&mut State, &mut Lease) -> Result<T, Stop>,
+        access: Access,
+        request: Request<QueueHandle>,
+        answer: impl Fn(&State, &mut Operation<'_>) -> T,
     ) -> Result<(T, Lease), Error> {
         let mut state = self.lock();
-        self.check(&state, range, intent.access())?;
-        let slot = slot(&mut state);
-        let borrow = state.borrows.insert(range.clone(), intent.access(), slot);
-        let mut lease = Lease::new(self.clone(), Some(borrow));
-        let brought = self.act_held(Some(state), |state| bring(state, &mut lease))?;
-        Ok((brought, lease))
+        self.check(&state, range, access)?;
+        let slot = match &request {
+            Request::Device { by, .. } => state.make_home(by),
+            _ => HOST,
+        };
+        let borrow = state.facts.borrows.insert(range.clone(), access, slot);
+        let lease = Lease::new(self.clone(), Some(borrow));
+        let door = Locked { memory: &self.memory, lock: Some(state) };
+        let mut operation = Operation { borrow: Some(borrow), ..Operation::new(request) };
+        let answered = step::act(door, &mut operation, Bound::AllBut(0..0), |_| Ok(()), answer)?;
+        Ok((answered, lease))
     }
 
     /// Refuses a borrow that is in conflict with another. For a writer it closes the way of the readers that take no
     /// lock.
     pub(crate) fn check(&self, state: &State, range: &Range<usize>, access: Access) -> Result<(), Error> {
-        state.borrows.check(range, access)?;
+        state.facts.borrows.check(range, access)?;
         match access == Access::Read || self.readers.close() {
             true => Ok(()),
             false => Err(self.is_read(range)),
@@ -63,46 +71,38 @@ impl Inner {
         Error::Conflict { wanted: Access::Write, wanted_range: range.clone(), held, held_range }
     }
 
-    /// Entered even when poisoned: a state changes only after its action succeeded, so a panic leaves a valid one.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 
-    /// Runs a step under the lock, and what it left to do after the lock is released: that is user code.
-    pub(crate) fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
-        step::with_lock(&self.state, step)
+    /// Asks something under the lock.
+    pub(crate) fn with<R>(&self, question: impl FnOnce(&State) -> R) -> R {
+        question(&self.lock())
     }
 
     /// An operation that is checked against the live borrows each time that it has the lock. It waits outside the lock.
-    pub(crate) fn act<R>(&self, step: impl FnMut(&mut State) -> Result<R, Stop>) -> Result<R, Error> {
-        self.act_held(None, step)
-    }
-
-    /// The same by a caller that may hold the lock already.
-    fn act_held<'a, R>(
-        &'a self,
-        held: Option<MutexGuard<'a, State>>,
-        step: impl FnMut(&mut State) -> Result<R, Stop>,
-    ) -> Result<R, Error> {
-        let state = &self.state;
-        let door = step::Locked { state, lock: held };
-        step::act(door, |state| state.coalesce(&(0..0)), step)
+    pub(crate) fn act(
+        &self,
+        mut operation: Operation<'_>,
+        check: impl Fn(&State) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        step::act(Locked::from(&self.memory), &mut operation, Bound::AllBut(0..0), check, |_, _| ())
     }
 }
 
 impl Lender for Inner {
-    fn end(&self, borrow: &Borrow) {
-        if borrow.id.is_none() && !self.readers.leave() {
+    fn end(&self, borrow: Option<u64>) {
+        if borrow.is_none() && !self.readers.leave() {
             return;
         }
         let mut state = self.lock();
-        if let Some(id) = borrow.id {
-            state.release(id);
-            state.host_writers -= usize::from(borrow.writes_host);
+        let facts = &mut state.facts;
+        if let Some(borrow) = borrow {
+            facts.release(borrow);
         }
-        let wakes = state.borrows.waiting > 0;
-        state.borrows.ended += u64::from(wakes);
-        let pending = state.take_pending();
+        let wakes = facts.borrows.waiting > 0;
+        facts.borrows.ended += u64::from(wakes);
+        let pending = state.events.take_pending();
         drop(state);
         // Before the user code, which may take its time, or panic.
         if wakes {
@@ -116,7 +116,7 @@ impl Lender for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.with(State::end);
+        step::end(self.memory.get_mut());
     }
 }
 
@@ -130,27 +130,27 @@ pub(crate) struct Waiter<'a> {
 impl<'a> Waiter<'a> {
     pub(crate) fn new(inner: &'a Inner) -> Self {
         let mut state = inner.lock();
-        state.borrows.waiting += 1;
+        state.facts.borrows.waiting += 1;
         inner.readers.set_awaited(true);
-        let seen = state.borrows.ended;
+        let seen = state.facts.borrows.ended;
         Self { inner, seen }
     }
 
     /// Waits until a borrow has ended since it looked last, or since it was made, or until the time is over.
     pub(crate) fn wait(&mut self, left: Duration) {
         let mut state = self.inner.lock();
-        if state.borrows.ended == self.seen {
+        if state.facts.borrows.ended == self.seen {
             let waited = self.inner.released.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        self.seen = state.borrows.ended;
+        self.seen = state.facts.borrows.ended;
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let mut state = self.inner.lock();
-        state.borrows.waiting -= 1;
-        self.inner.readers.set_awaited(state.borrows.waiting > 0);
+        state.facts.borrows.waiting -= 1;
+        self.inner.readers.set_awaited(state.facts.borrows.waiting > 0);
     }
 }

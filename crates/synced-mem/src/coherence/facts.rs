@@ -1,0 +1,372 @@
+//! What is known of one memory, as a value: which bytes of which copy are valid, which copies have memory, which queues
+//! may still use them or are to deliver bytes, which queues have failed, what is borrowed. `plan` decides from it.
+//! Pure: it holds no byte and calls no queue. It relies on `replicas` and `uses`; it says what follows from an action
+//! or from the end of a wait, and performs none.
+
+use std::mem;
+use std::ops::Range;
+
+use crate::access::Access;
+use crate::coherence::borrows::Borrows;
+use crate::coherence::broken::Broken;
+use crate::coherence::ranges::Ranges;
+use crate::coherence::replicas::{Replicas, Slot};
+use crate::coherence::uses::{Clock, Uses, Waited};
+
+/// The host's own memory: the only host copy that is ever written.
+pub(crate) const HOST: Slot = Slot(0);
+/// Adopted read-only bytes.
+pub(crate) const ADOPTED: Slot = Slot(1);
+/// How many of the slots, the lowest, are the host's.
+pub(crate) const HOSTS: usize = 2;
+
+/// At most this many uses a device copy has, by queue and kind of access, before the queues of the oldest are waited
+/// for. Otherwise a queue for each request would be kept until the next write, and asked at each access.
+const MAX_USERS: usize = 64;
+/// How many host buffers are kept until their queues are idle, at most, unless a queue is broken.
+const MAX_RETIRED: usize = 2;
+
+/// `Q` is a handle of a queue.
+#[derive(Debug)]
+pub(crate) struct Facts<Q> {
+    /// Length in bytes. Never 0 where something is asked for: empty accesses are answered earlier.
+    pub(crate) len: usize,
+    pub(crate) replicas: Replicas,
+    /// By slot.
+    pub(crate) copies: Vec<CopyFacts<Q>>,
+    /// For each host buffer that is read no more: the queues that may still use it.
+    pub(crate) retired: Vec<Uses<Q>>,
+    pub(crate) clock: Clock,
+    pub(crate) broken: Broken<Q>,
+    /// The live borrows; empty in a `SyncedMem`.
+    pub(crate) borrows: Borrows,
+    /// Bytes that a thread without the lock is bringing to a copy.
+    pub(crate) outside: Vec<(Slot, Range<usize>)>,
+}
+
+/// One copy, without its bytes.
+#[derive(Debug)]
+pub(crate) struct CopyFacts<Q> {
+    pub(crate) has_memory: bool,
+    /// Whether the bytes are a slice that no queue may see.
+    pub(crate) is_lent: bool,
+    /// Of a device: the last queue that used this copy. Work that names no queue runs here.
+    pub(crate) home: Option<Q>,
+    /// The devices from which there is a direct way to this one.
+    pub(crate) reaches: Vec<Slot>,
+    /// The transfers and launches that may still read or write the copy. No kernel touches a host copy.
+    pub(crate) uses: Uses<Q>,
+    /// Of a host copy: the bytes that a queue has yet to deliver, exactly, each byte with the last queue that writes
+    /// it. (`uses` may name too many bytes, which costs waits only.)
+    arriving: Vec<Arriving<Q>>,
+}
+
+/// What a queue has yet to deliver.
+#[derive(Debug)]
+struct Arriving<Q> {
+    queue: Q,
+    /// When the last of it was entered.
+    last: u64,
+    ranges: Ranges,
+}
+
+impl Slot {
+    /// Whether this is a copy on the host.
+    pub(crate) fn is_host(self) -> bool {
+        self.0 < HOSTS
+    }
+
+    /// Which of the devices this is.
+    pub(crate) fn device(self) -> Option<usize> {
+        self.0.checked_sub(HOSTS)
+    }
+
+    /// The slot of a device by its index.
+    pub(crate) fn of_device(index: usize) -> Self {
+        Slot(HOSTS + index)
+    }
+}
+
+impl<Q> CopyFacts<Q> {
+    fn new(home: Option<Q>) -> Self {
+        let (reaches, arriving) = (Vec::new(), Vec::new());
+        CopyFacts { has_memory: false, is_lent: false, home, reaches, uses: Uses::new(), arriving }
+    }
+}
+
+impl<Q> Facts<Q> {
+    pub(crate) fn new(len: usize) -> Self {
+        Self {
+            len,
+            replicas: Replicas::new(len),
+            copies: vec![CopyFacts::new(None), CopyFacts::new(None)],
+            retired: Vec::new(),
+            clock: Clock::default(),
+            broken: Broken::new(),
+            borrows: Borrows::default(),
+            outside: Vec::new(),
+        }
+    }
+
+    // ---- questions ----
+
+    /// All bytes.
+    pub(crate) fn whole(&self) -> Range<usize> {
+        0..self.len
+    }
+
+    pub(crate) fn copy(&self, slot: Slot) -> &CopyFacts<Q> {
+        &self.copies[slot.0]
+    }
+
+    pub(crate) fn slots(&self) -> impl DoubleEndedIterator<Item = Slot> + use<Q> {
+        (0..self.copies.len()).map(Slot)
+    }
+
+    pub(crate) fn device_slots(&self) -> impl Iterator<Item = Slot> + use<Q> {
+        (HOSTS..self.copies.len()).map(Slot)
+    }
+
+    /// Whether any byte of `range` is valid anywhere.
+    pub(crate) fn is_written_in(&self, range: &Range<usize>) -> bool {
+        self.slots().any(|slot| self.replicas.valid(slot).overlaps(range))
+    }
+
+    /// How many bytes of `range` are in none of these copies.
+    pub(crate) fn lacking(&self, slots: &[Slot], range: &Range<usize>) -> usize {
+        let mut missing = Ranges::of(range.clone());
+        for &slot in slots {
+            for held in self.replicas.valid(slot).within(range) {
+                missing.remove(&held);
+            }
+        }
+        missing.iter().map(|range| range.len()).sum()
+    }
+
+    // ---- what has been done ----
+
+    /// A queue of a device that this memory was never on. `reaches` says whether one of two queues reaches the other's
+    /// device.
+    pub(crate) fn add_device(&mut self, home: Q, reaches: impl Fn(&Q, &Q) -> bool) -> Slot {
+        let slot = self.replicas.add_slot();
+        let mut new = CopyFacts::new(None);
+        for other in self.device_slots() {
+            let copy = &mut self.copies[other.0];
+            let Some(there) = &copy.home else { continue };
+            if reaches(&home, there) {
+                new.reaches.push(other);
+            }
+            if reaches(there, &home) {
+                copy.reaches.push(slot);
+            }
+        }
+        new.home = Some(home);
+        self.copies.push(new);
+        slot
+    }
+
+    /// The copy has got memory that no queue has used.
+    pub(crate) fn put_memory(&mut self, slot: Slot, is_lent: bool) {
+        let copy = &mut self.copies[slot.0];
+        (copy.has_memory, copy.is_lent) = (true, is_lent);
+    }
+
+    /// The copy's memory has been taken away. Returns who may still use it.
+    pub(crate) fn take_memory(&mut self, slot: Slot) -> Uses<Q> {
+        let copy = &mut self.copies[slot.0];
+        (copy.has_memory, copy.is_lent) = (false, false);
+        copy.arriving.clear();
+        mem::replace(&mut copy.uses, Uses::new())
+    }
+
+    /// Finds out which tokens without a guard are gone, where a copy has too many users.
+    pub(crate) fn release_holds(&mut self) {
+        for copy in self.copies[HOSTS..].iter_mut().filter(|copy| copy.uses.len() > MAX_USERS) {
+            copy.uses.release_holds(&self.clock);
+        }
+    }
+}
+
+impl<Q: Clone + PartialEq> Facts<Q> {
+    // ---- questions ----
+
+    /// Whether an access to this copy need not wait for a queue that has failed. `None` as its queue is the host.
+    pub(crate) fn is_usable(
+        &self,
+        slot: Slot,
+        by: Option<&Q>,
+        range: &Range<usize>,
+        access: Access,
+        waited: &Waited<Q>,
+    ) -> bool {
+        self.broken.is_empty() || !self.broken.has_any(&self.copy(slot).uses.waits(by, range, access, waited))
+    }
+
+    /// The copy that a queue is the home of.
+    pub(crate) fn home_of(&self, queue: &Q) -> Option<Slot> {
+        self.device_slots().find(|slot| self.copy(*slot).home.as_ref() == Some(queue))
+    }
+
+    /// Whether copies that no broken queue may have written hold all that this one does, but for the `spare` bytes.
+    pub(crate) fn is_held_elsewhere(&self, slot: Slot, spare: &Range<usize>, waited: &Waited<Q>) -> bool {
+        let whole = self.whole();
+        let trusted = |other: &Slot| {
+            *other != slot && (other.is_host() || self.is_usable(*other, None, &whole, Access::Read, waited))
+        };
+        let others: Vec<_> = self.slots().filter(trusted).map(|other| self.replicas.valid(other)).collect();
+        self.replicas.valid(slot).iter().all(|held| {
+            let mut alone = Ranges::of(held.clone());
+            alone.remove(spare);
+            for other in &others {
+                other.within(&held).for_each(|part| alone.remove(&part));
+            }
+            alone.is_empty()
+        })
+    }
+
+    /// The queues that may still write `range` in the copies that hold it, but for one.
+    pub(crate) fn deliverers(&self, slot: Slot, range: &Range<usize>, waited: &Waited<Q>) -> Vec<Q> {
+        let mut queues = self.copy(HOST).uses.waits(None, range, Access::Read, waited);
+        for other in self.device_slots().filter(|&other| other != slot) {
+            if self.replicas.valid(other).overlaps(range) {
+                queues.extend(self.copy(other).uses.waits(None, range, Access::Read, waited));
+            }
+        }
+        queues.dedup();
+        queues
+    }
+
+    /// The working queues that have yet to deliver what other copies hold of this one's bytes, but for the `spare`
+    /// ones.
+    pub(crate) fn working_deliverers(&self, slot: Slot, spare: &Range<usize>, waited: &Waited<Q>) -> Vec<Q> {
+        let mut queues = Vec::new();
+        for held in self.replicas.valid(slot).iter() {
+            let mut kept = Ranges::of(held);
+            kept.remove(spare);
+            for part in kept.iter() {
+                queues.extend(self.deliverers(slot, &part, waited));
+            }
+        }
+        queues.retain(|queue| !self.broken.has(queue));
+        queues.dedup();
+        queues
+    }
+
+    /// What queues of this kind have yet to deliver to a host copy, which may never come where they have failed.
+    pub(crate) fn awaited(&self, slot: Slot, mut kind: impl FnMut(&Q) -> bool) -> impl Iterator<Item = Range<usize>> {
+        let theirs = self.copy(slot).arriving.iter().filter(move |arriving| kind(&arriving.queue));
+        theirs.flat_map(|arriving| arriving.ranges.iter())
+    }
+
+    /// For each device copy with more than [`MAX_USERS`] users: the oldest users that could go.
+    pub(crate) fn crowd(&self) -> impl Iterator<Item = &Q> {
+        let works = |queue: &Q| !self.broken.has(queue);
+        self.copies[HOSTS..].iter().flat_map(move |copy| copy.uses.oldest_past(MAX_USERS, works))
+    }
+
+    /// The queues that use the oldest retired buffers, where these are too many. The memory may never wait for these
+    /// queues again for another reason, and batch after batch would pile up.
+    pub(crate) fn users_of_retired(&self) -> Vec<Q> {
+        let too_many = self.retired.len().saturating_sub(MAX_RETIRED);
+        self.retired.iter().take(too_many).flat_map(Uses::queues).collect()
+    }
+
+    /// Whether there is more to do than what an operation is for.
+    pub(crate) fn is_untidy(&self) -> bool {
+        let is_crowded = |copy: &CopyFacts<Q>| copy.uses.len() > MAX_USERS;
+        !self.replicas.is_bounded()
+            || self.retired.len() > MAX_RETIRED
+            || (self.copies[HOSTS..].iter().any(is_crowded) && self.crowd().next().is_some())
+    }
+
+    /// Whether some copy has been used by this queue, or would be, but for reads of host copies.
+    pub(crate) fn needs(&self, queue: &Q) -> bool {
+        let (hosts, devices) = self.copies.split_at(HOSTS);
+        let mut hosts = hosts.iter().map(|copy| &copy.uses).chain(&self.retired);
+        let mut devices = devices.iter();
+        hosts.any(|uses| !uses.only_reads(queue))
+            || devices.any(|copy| copy.uses.has(queue) || copy.home.as_ref() == Some(queue))
+    }
+
+    // ---- what has been done ----
+
+    /// Work of a queue has been ordered after all that conflicts with it, and may be enqueued.
+    ///
+    /// The entry stands before the work is enqueued: whatever an enqueuing call did before it failed, it is waited for.
+    pub(crate) fn enter(&mut self, slot: Slot, by: &Q, range: &Range<usize>, access: Access, guard: Option<u64>) {
+        self.copies[slot.0].uses.enter(by, range.clone(), access, guard, &self.clock);
+    }
+
+    /// A queue will write `range` of a host copy.
+    pub(crate) fn arrive(&mut self, slot: Slot, queue: &Q, range: &Range<usize>) {
+        self.enter(slot, queue, range, Access::Write, None);
+        let arriving = &mut self.copies[slot.0].arriving;
+        arriving.retain_mut(|arriving| {
+            arriving.ranges.remove(range);
+            !arriving.ranges.is_empty()
+        });
+        let (clock, last) = (&self.clock, self.clock.now());
+        let ours = |arriving: &&mut Arriving<Q>| arriving.queue == *queue && !clock.parts(arriving.last);
+        match arriving.iter_mut().find(ours) {
+            Some(arriving) => {
+                arriving.ranges.insert(range.clone());
+                arriving.last = last;
+            }
+            None => arriving.push(Arriving { queue: queue.clone(), last, ranges: Ranges::of(range.clone()) }),
+        }
+    }
+
+    /// A borrow is over: no more launches come from it.
+    pub(crate) fn release(&mut self, borrow: u64) {
+        if let Some(slot) = self.borrows.remove(borrow).filter(|slot| !slot.is_host()) {
+            self.copies[slot.0].uses.release(borrow, &self.clock);
+        }
+    }
+
+    /// A wait for a queue that began then has ended well: its work is over, and what it was to deliver is there.
+    pub(crate) fn wait_ended(&mut self, queue: &Q, began: u64) {
+        for copy in &mut self.copies {
+            copy.uses.finish(queue, began);
+            copy.arriving.retain(|arriving| arriving.queue != *queue || arriving.last >= began);
+        }
+        self.retired.iter_mut().for_each(|uses| uses.finish(queue, began));
+    }
+
+    /// A queue has failed: what it was to deliver may not have arrived, so the host does not hold it, wherever another
+    /// copy does. There is no slice of these bytes yet, because none is handed out before the queue has been
+    /// synchronised.
+    pub(crate) fn distrust(&mut self, queue: &Q) {
+        let lost: Vec<_> = self.awaited(HOST, |by| by == queue).collect();
+        for range in lost {
+            let only = self.replicas.only_in(HOST, &range);
+            for shared in only.missing(&range).iter() {
+                self.replicas.give_up(HOST, &shared);
+                self.copies[HOST.0].expect_no_more(queue, &shared);
+            }
+        }
+    }
+
+    /// What a queue reads of host copies is entered as read by another.
+    pub(crate) fn hand_over(&mut self, from: &Q, to: &Q) {
+        let (hosts, _) = self.copies.split_at_mut(HOSTS);
+        let hosts = hosts.iter_mut().map(|copy| &mut copy.uses).chain(&mut self.retired);
+        hosts.for_each(|uses| uses.hand_over(from, to, &self.clock));
+    }
+
+    /// Whether a host copy or a retired buffer is used by this queue.
+    pub(crate) fn host_is_used_by(&self, queue: &Q) -> bool {
+        self.copies[..HOSTS].iter().map(|copy| &copy.uses).chain(&self.retired).any(|uses| uses.has(queue))
+    }
+}
+
+impl<Q: PartialEq> CopyFacts<Q> {
+    /// What a queue was to deliver there is not waited for any more.
+    fn expect_no_more(&mut self, queue: &Q, range: &Range<usize>) {
+        self.arriving.retain_mut(|arriving| {
+            if arriving.queue == *queue {
+                arriving.ranges.remove(range);
+            }
+            !arriving.ranges.is_empty()
+        });
+    }
+}

@@ -1,0 +1,333 @@
+//! What a memory does next for a request: decided from the facts alone, so that every decision can be tried without a
+//! device. It performs nothing. `engine::step` asks again after each wait and each batch of steps, and nothing that was
+//! found before them is believed after them.
+//!
+//! The rules: a queue gets work after everything that conflicts with it; the host touches bytes when no queue does; a
+//! queue that has failed is waited for only where nothing but it has the bytes; a byte that was ever written is valid
+//! in some copy after every step.
+
+mod moves;
+mod room;
+
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::ops::Range;
+
+use crate::access::{Access, Intent};
+use crate::coherence::facts::{ADOPTED, Facts, HOST};
+use crate::coherence::replicas::Slot;
+use crate::coherence::uses::Waited;
+use crate::error::Error;
+
+/// What is wanted. Ranges lie within the memory, and have bytes.
+#[derive(Clone, Debug)]
+pub(crate) enum Request<Q> {
+    /// Bytes on the host.
+    Host { range: Range<usize>, intent: Intent },
+    /// Bytes on the device of a queue, for its work. The queue is the home of its device's copy, unless it has failed.
+    Device { by: Q, range: Range<usize>, intent: Intent },
+    /// Bytes on their way to the host.
+    Prefetch { range: Range<usize> },
+    /// No bytes of `range` in this copy; for a copy of the host, in neither of the host's.
+    Evict { slot: Slot, range: Range<usize>, dirty: Dirty },
+    /// Bytes of another memory in place of these, copied by a queue, as for `Device`.
+    Receive { by: Q, range: Range<usize> },
+    /// Memory from outside in the place of whatever there was.
+    Adopt,
+    /// Few valid ranges in each copy.
+    Bound(Bound),
+    /// The end of what these queues do now.
+    Idle(Vec<Q>),
+}
+
+/// What an eviction does with bytes that no other copy holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dirty {
+    Move,
+    Refuse,
+}
+
+/// How the number of valid ranges may be bounded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// Plain slices may show any valid byte: gaps are closed, and nothing is given up.
+    Gaps,
+    /// There are no plain slices but of these bytes, which are about to be written.
+    AllBut(Range<usize>),
+}
+
+/// What happens next. `Q` is a handle of a queue.
+#[derive(Debug)]
+pub(crate) enum Next<Q> {
+    /// A queue, or as `None` the host, waits for these queues.
+    Wait(Option<Q>, Vec<Q>),
+    /// Another thread brings these bytes already: it is waited for.
+    Settle,
+    /// Steps that enqueue work at most.
+    Perform(Steps),
+    /// A step that ends with its work, and is performed without the lock.
+    Outside(Step),
+    /// The request is met: what was asked for may be handed out. To a writer, as valid nowhere else.
+    Done,
+}
+
+/// One change of a memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The copy gets memory. Nothing in it is valid.
+    Alloc(Slot),
+    /// The copy gets other memory; what a failed queue may touch is left to it. What is valid moves along on the host.
+    /// On a device nothing does: `spare` alone counts as valid there, and is about to be overwritten.
+    Replace { slot: Slot, spare: Range<usize> },
+    /// Bytes that are valid in `from` become valid in `to`.
+    Copy { from: Slot, to: Slot, range: Range<usize> },
+    /// Bytes that are valid nowhere become zeros in `to`.
+    Fill { to: Slot, range: Range<usize> },
+    /// Another memory's bytes, which are valid in `to` alone then. `replaces`: in memory of their own, as by `Replace`.
+    Receive { to: Slot, range: Range<usize>, replaces: bool },
+    /// The copy holds the range no more, nor memory if it holds nothing else.
+    GiveUp { slot: Slot, range: Range<usize> },
+    /// The memory from outside takes its place.
+    Adopt,
+}
+
+impl Step {
+    /// The copy that changes.
+    pub(crate) fn slot(&self) -> Slot {
+        match self {
+            Step::Alloc(slot)
+            | Step::Replace { slot, .. }
+            | Step::GiveUp { slot, .. }
+            | Step::Copy { to: slot, .. }
+            | Step::Fill { to: slot, .. }
+            | Step::Receive { to: slot, .. } => *slot,
+            Step::Adopt => HOST,
+        }
+    }
+}
+
+/// Steps in their order. Up to four stand in the value itself.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    few: [Option<Step>; 4],
+    more: Vec<Step>,
+}
+
+impl Steps {
+    fn is_empty(&self) -> bool {
+        self.few[0].is_none()
+    }
+
+    fn push(&mut self, step: Step) {
+        match self.few.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(step),
+            None => self.more.push(step),
+        }
+    }
+}
+
+impl From<Step> for Steps {
+    fn from(step: Step) -> Self {
+        Self { few: [Some(step), None, None, None], more: Vec::new() }
+    }
+}
+
+impl IntoIterator for Steps {
+    type Item = Step;
+    type IntoIter =
+        std::iter::Chain<std::iter::Flatten<std::array::IntoIter<Option<Step>, 4>>, std::vec::IntoIter<Step>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.few.into_iter().flatten().chain(self.more)
+    }
+}
+
+/// How far a request has come, apart from what the facts say.
+#[derive(Debug)]
+pub(crate) struct Progress<Q> {
+    pub(crate) waited: Waited<Q>,
+    /// The copies that a step has failed for.
+    failed: Vec<Slot>,
+    /// Whether the step that ends a request has been performed.
+    has_ended: bool,
+}
+
+impl<Q> Default for Progress<Q> {
+    fn default() -> Self {
+        Self { waited: Waited::default(), failed: Vec::new(), has_ended: false }
+    }
+}
+
+impl<Q> Progress<Q> {
+    /// A step has been performed. Where other memory has taken the place of a device's, nothing may fail any more until
+    /// the bytes are handed out that it lacks.
+    pub(crate) fn did(&mut self, step: &Step) {
+        self.has_ended |= match step {
+            Step::Receive { .. } | Step::Adopt => true,
+            Step::Replace { slot, .. } => !slot.is_host(),
+            _ => false,
+        };
+    }
+
+    /// A step has failed.
+    pub(crate) fn failed(&mut self, step: &Step) {
+        self.failed.push(step.slot());
+    }
+}
+
+/// Why a request is not met.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// As a step has failed, with the error of that step.
+    Failed,
+    Error(Error),
+}
+
+/// Goes on, or says what is next.
+type Plan<Q, T = ()> = ControlFlow<Result<Next<Q>, Refusal>, T>;
+
+/// What is next for a request.
+pub(crate) fn next<Q: Clone + PartialEq>(
+    facts: &Facts<Q>,
+    request: &Request<Q>,
+    so_far: &Progress<Q>,
+) -> Result<Next<Q>, Refusal> {
+    if so_far.has_ended {
+        return Ok(Next::Done);
+    }
+    let planner = Planner { facts, so_far, keeps_host: request.keeps_host() };
+    match planner.plan(request) {
+        Break(next) => next,
+        Continue(()) => Ok(Next::Done),
+    }
+}
+
+impl<Q> Request<Q> {
+    /// Whether the host's own memory stays where it is: the caller has an address in it.
+    fn keeps_host(&self) -> bool {
+        matches!(self, Request::Bound(Bound::AllBut(busy)) if !busy.is_empty())
+    }
+
+    /// Whether the request goes on when a step for this copy has failed.
+    fn goes_on_without(&self, slot: Slot) -> bool {
+        match self {
+            // There may be another device.
+            Request::Evict { slot: HOST, .. } => !slot.is_host(),
+            Request::Bound(_) => true,
+            _ => false,
+        }
+    }
+}
+
+struct Planner<'a, Q> {
+    facts: &'a Facts<Q>,
+    so_far: &'a Progress<Q>,
+    keeps_host: bool,
+}
+
+fn perform<Q, T>(step: Step) -> Plan<Q, T> {
+    Break(Ok(Next::Perform(Steps::from(step))))
+}
+
+fn wait<Q>(by: Option<&Q>, queues: Vec<Q>) -> Plan<Q>
+where
+    Q: Clone,
+{
+    match queues.is_empty() {
+        true => Continue(()),
+        false => Break(Ok(Next::Wait(by.cloned(), queues))),
+    }
+}
+
+const NOTHING: Range<usize> = 0..0;
+
+impl<Q: Clone + PartialEq> Planner<'_, Q> {
+    fn plan(&self, request: &Request<Q>) -> Plan<Q> {
+        if self.so_far.failed.iter().any(|slot| !request.goes_on_without(*slot)) {
+            return Break(Err(Refusal::Failed));
+        }
+        self.leave_to_broken()?;
+        match request {
+            Request::Host { range, intent } => self.host(range, *intent),
+            Request::Device { by, range, intent } => self.device(by, range, *intent),
+            Request::Prefetch { range } => self.prefetch(range),
+            Request::Evict { slot: HOST, range, dirty } => self.evict_host(range, *dirty),
+            Request::Evict { slot, range, dirty } => self.evict_device(*slot, range, *dirty),
+            Request::Receive { by, range } => self.receive(by, range),
+            Request::Adopt => perform(Step::Adopt),
+            Request::Bound(bound) => self.bound(bound),
+            // Only the first time: other threads may add users for as long as this one waits.
+            Request::Idle(queues) if self.so_far.waited.is_empty() => wait(None, queues.clone()),
+            Request::Idle(_) => Continue(()),
+        }
+    }
+
+    // ---- accesses ----
+
+    fn host(&self, range: &Range<usize>, intent: Intent) -> Plan<Q> {
+        let (slot, access) = (self.host_slot(range, intent), intent.access());
+        self.alloc(slot)?;
+        let mut spare = range;
+        if intent != Intent::Overwrite {
+            self.bring(slot, range)?;
+            spare = &NOTHING;
+        }
+        self.free_of_queues(slot, range, access, spare)
+    }
+
+    /// Adopted bytes serve readers for as long as they hold the range and our own memory does not.
+    fn host_slot(&self, range: &Range<usize>, intent: Intent) -> Slot {
+        host_slot(self.facts, range, intent)
+    }
+
+    fn device(&self, by: &Q, range: &Range<usize>, intent: Intent) -> Plan<Q> {
+        let access = intent.access();
+        let slot = self.copy_of(by)?;
+        if intent == Intent::Overwrite && self.is_replaced(slot, range)? {
+            return perform(Step::Replace { slot, spare: range.clone() });
+        }
+        self.alloc(slot)?;
+        if intent != Intent::Overwrite {
+            self.bring(slot, range)?;
+        }
+        self.order(by, slot, range, access)
+    }
+
+    fn prefetch(&self, range: &Range<usize>) -> Plan<Q> {
+        let slot = self.host_slot(range, Intent::Read);
+        self.alloc(slot)?;
+        self.bring(slot, range)
+    }
+
+    fn receive(&self, by: &Q, range: &Range<usize>) -> Plan<Q> {
+        let slot = self.copy_of(by)?;
+        let replaces = self.is_replaced(slot, range)?;
+        if !replaces {
+            self.alloc(slot)?;
+            self.order(by, slot, range, Access::Write)?;
+        }
+        perform(Step::Receive { to: slot, range: range.clone(), replaces })
+    }
+
+    /// The copy that a queue which works is the home of.
+    fn copy_of(&self, by: &Q) -> Plan<Q, Slot> {
+        self.works(by)?;
+        match self.facts.home_of(by) {
+            Some(slot) => Continue(slot),
+            None => Break(Err(Refusal::Failed)),
+        }
+    }
+}
+
+/// The copy that serves an access on the host: adopted bytes serve readers for as long as they hold the range and our
+/// own memory does not.
+pub(crate) fn host_slot<Q>(facts: &Facts<Q>, range: &Range<usize>, intent: Intent) -> Slot {
+    let holds = |slot| facts.replicas.holds(slot, range);
+    if facts.copy(ADOPTED).has_memory && intent == Intent::Read && holds(ADOPTED) && !holds(HOST) {
+        return ADOPTED;
+    }
+    HOST
+}
+
+fn meet(one: &Range<usize>, other: &Range<usize>) -> bool {
+    one.start.max(other.start) < one.end.min(other.end)
+}

@@ -1,0 +1,220 @@
+//! Moving bytes to a copy: from where, after what has been waited for, and in which memory. Nothing is asked of a queue
+//! that has failed but what it alone has.
+
+use std::ops::ControlFlow::{Break, Continue};
+use std::ops::Range;
+
+use crate::access::Access;
+use crate::coherence::facts::{ADOPTED, HOST};
+use crate::coherence::plan::{NOTHING, Next, Plan, Planner, Step, Steps, meet, perform, wait};
+use crate::coherence::replicas::{Action, Slot};
+
+impl<Q: Clone + PartialEq> Planner<'_, Q> {
+    pub(super) fn alloc(&self, slot: Slot) -> Plan<Q> {
+        match self.facts.copy(slot).has_memory {
+            true => Continue(()),
+            false => perform(Step::Alloc(slot)),
+        }
+    }
+
+    /// Goes on when `range` of a copy is valid. The copy has memory.
+    pub(super) fn bring(&self, to: Slot, range: &Range<usize>) -> Plan<Q> {
+        if self.facts.replicas.holds(to, range) {
+            return Continue(());
+        }
+        let mut steps = Steps::default();
+        for action in self.facts.replicas.read(to, range, &self.sources(to)) {
+            match self.transfer(action) {
+                Continue(step) => steps.push(step),
+                Break(next) if steps.is_empty() => return Break(next),
+                Break(_) => break,
+            }
+        }
+        Break(Ok(Next::Perform(steps)))
+    }
+
+    /// Where a copy's bytes come from, best first: to the host from adopted bytes; to a device from another device, if
+    /// there is a direct way and no broken queue was to bring them there. The others come last of all.
+    pub(super) fn sources(&self, to: Slot) -> Vec<Slot> {
+        let (facts, whole) = (self.facts, self.facts.whole());
+        let serves = |slot: &Slot| {
+            *slot != to
+                && (to.is_host() || facts.copy(to).reaches.contains(slot))
+                && facts.is_usable(*slot, None, &whole, Access::Read, &self.so_far.waited)
+        };
+        let devices = facts.device_slots().filter(serves);
+        match to {
+            HOST => [ADOPTED].into_iter().chain(devices).collect(),
+            _ => devices.chain([HOST, ADOPTED]).collect(),
+        }
+    }
+
+    /// The step of an action, once nothing that it meets is in its way.
+    pub(super) fn transfer(&self, action: Action) -> Plan<Q, Step> {
+        let (Action::Fill { to, range } | Action::Copy { to, range, .. }) = &action;
+        if self.facts.outside.iter().any(|(slot, brought)| slot == to && meet(brought, range)) {
+            return Break(Ok(Next::Settle));
+        }
+        let (from, to, range) = match action {
+            Action::Fill { to, range } => {
+                self.writable(to, &range)?;
+                return Continue(Step::Fill { to, range });
+            }
+            Action::Copy { from, to, range } => (from, to, range),
+        };
+        match (from.is_host(), to.is_host()) {
+            (true, true) => {
+                self.free_of_queues(from, &range, Access::Read, &NOTHING)?;
+                self.writable(to, &range)?;
+                return Continue(Step::Copy { from, to, range });
+            }
+            (true, false) => {
+                // They may be read during the call, so what is to write them comes to its end before.
+                self.free_of_queues(from, &range, Access::Read, &NOTHING)?;
+                self.writable(to, &range)?;
+            }
+            (false, true) => {
+                self.ordered_at_home(from, from, &range, Access::Read)?;
+                self.replace_host(self.facts.copy(from).home.as_ref(), &range, Access::Write, &NOTHING)?;
+                self.ordered_at_home(from, to, &range, Access::Write)?;
+            }
+            (false, false) if !self.facts.copy(to).reaches.contains(&from) => return self.by_host(to, range),
+            (false, false) => {
+                self.ordered_at_home(to, from, &range, Access::Read)?;
+                self.writable(to, &range)?;
+            }
+        }
+        let step = Step::Copy { from, to, range };
+        match self.facts.copy(from).is_lent || self.facts.copy(to).is_lent {
+            true => Break(Ok(Next::Outside(step))),
+            false => Continue(step),
+        }
+    }
+
+    /// From device to device where there is no direct way. The host becomes valid too.
+    pub(super) fn by_host(&self, to: Slot, range: Range<usize>) -> Plan<Q, Step> {
+        let from = match self.facts.replicas.holds(ADOPTED, &range) {
+            true => ADOPTED,
+            false => HOST,
+        };
+        if from == HOST {
+            self.alloc(HOST)?;
+            self.bring(HOST, &range)?;
+        }
+        self.transfer(Action::Copy { from, to, range })
+    }
+
+    // ---- order ----
+
+    /// Goes on when the copy's own work may write `range`: on the host, or on a device's home queue.
+    pub(super) fn writable(&self, to: Slot, range: &Range<usize>) -> Plan<Q> {
+        match to.is_host() {
+            true => self.free_of_queues(to, range, Access::Write, &NOTHING),
+            false => self.ordered_at_home(to, to, range, Access::Write),
+        }
+    }
+
+    /// Goes on when an access by the home queue of `of` to `range` of a copy comes after every access that conflicts.
+    pub(super) fn ordered_at_home(&self, of: Slot, slot: Slot, range: &Range<usize>, access: Access) -> Plan<Q> {
+        match &self.facts.copy(of).home {
+            Some(home) => self.order(home, slot, range, access),
+            None => Continue(()),
+        }
+    }
+
+    pub(super) fn order(&self, by: &Q, slot: Slot, range: &Range<usize>, access: Access) -> Plan<Q> {
+        self.works(by)?;
+        wait(Some(by), self.facts.copy(slot).uses.waits(Some(by), range, access, &self.so_far.waited))
+    }
+
+    /// A queue that has failed is asked once more before it is refused new work.
+    pub(super) fn works(&self, queue: &Q) -> Plan<Q> {
+        match self.facts.broken.has(queue) {
+            true => wait(None, vec![queue.clone()]),
+            false => Continue(()),
+        }
+    }
+
+    /// Goes on when no queue can touch `range` of a host copy in a way that conflicts with `access`.
+    pub(super) fn free_of_queues(
+        &self,
+        slot: Slot,
+        range: &Range<usize>,
+        access: Access,
+        spare: &Range<usize>,
+    ) -> Plan<Q> {
+        if slot == HOST {
+            self.replace_host(None, range, access, spare)?;
+        }
+        wait(None, self.facts.copy(slot).uses.waits(None, range, access, &self.so_far.waited))
+    }
+
+    // ---- queues that have failed ----
+
+    /// Gives up the device copies that a broken queue may use, where other copies hold all their bytes: the next access
+    /// makes a new one. Those that it may have written go first, because the others are as they should be.
+    pub(super) fn leave_to_broken(&self) -> Plan<Q> {
+        let (facts, whole, waited) = (self.facts, self.facts.whole(), &self.so_far.waited);
+        if facts.broken.is_empty() {
+            return Continue(());
+        }
+        for access in [Access::Read, Access::Write] {
+            for slot in facts.device_slots() {
+                if !facts.is_usable(slot, None, &whole, access, waited)
+                    && facts.is_held_elsewhere(slot, &NOTHING, waited)
+                {
+                    wait(None, facts.working_deliverers(slot, &NOTHING, waited))?;
+                    return perform(Step::GiveUp { slot, range: whole });
+                }
+            }
+        }
+        Continue(())
+    }
+
+    /// Whether a device copy of which `range` is to be overwritten gets other memory: a broken queue may use what is
+    /// there, and nothing but that range would be lost with it.
+    pub(super) fn is_replaced(&self, slot: Slot, range: &Range<usize>) -> Plan<Q, bool> {
+        let (facts, waited) = (self.facts, &self.so_far.waited);
+        if facts.is_usable(slot, None, &facts.whole(), Access::Write, waited)
+            || !facts.is_held_elsewhere(slot, range, waited)
+        {
+            return Continue(false);
+        }
+        wait(None, facts.working_deliverers(slot, range, waited))?;
+        Continue(true)
+    }
+
+    /// Where an access to the host's own memory would have to wait for a broken queue: goes on when other memory is in
+    /// its place. The `spare` bytes are about to be overwritten. Not while a guard writes there, nor where bytes would
+    /// be lost that only that queue could have delivered.
+    pub(super) fn replace_host(
+        &self,
+        by: Option<&Q>,
+        range: &Range<usize>,
+        access: Access,
+        spare: &Range<usize>,
+    ) -> Plan<Q> {
+        let (facts, waited) = (self.facts, &self.so_far.waited);
+        let is_broken = |queue: &Q| facts.broken.has(queue);
+        if facts.broken.is_empty()
+            || !facts.copy(HOST).has_memory
+            || facts.is_usable(HOST, by, range, access, waited)
+            || self.keeps_host
+            || facts.borrows.host_writers > 0
+        {
+            return Continue(());
+        }
+        let is_lost = |lost: Range<usize>| {
+            let [below, above] = [lost.start..lost.end.min(spare.start), lost.start.max(spare.end)..lost.end];
+            let valid = facts.replicas.valid(HOST);
+            valid.overlaps(&below) || valid.overlaps(&above)
+        };
+        if facts.awaited(HOST, is_broken).any(is_lost) {
+            return Continue(());
+        }
+        let mut writers = facts.copy(HOST).uses.waits(None, &facts.whole(), Access::Read, waited);
+        writers.retain(|queue| !is_broken(queue));
+        wait(None, writers)?;
+        perform(Step::Replace { slot: HOST, spare: spare.clone() })
+    }
+}

@@ -1,0 +1,246 @@
+//! Performs the steps that `coherence::plan` decides: it allocates, enqueues transfers, and then says so in the facts.
+//! A step that fails changes nothing, but for work that a queue may have enqueued all the same. It waits for nothing,
+//! but for the steps of [`Outside`]. It relies on the plan: when a step is performed, everything has been waited for
+//! that conflicts with it, and each copy that it names has memory.
+
+mod memory;
+pub(crate) mod outside;
+mod transfer;
+
+use std::any::Any;
+use std::mem;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::access::{Access, Intent};
+use crate::coherence::facts::{ADOPTED, HOST};
+use crate::coherence::plan::{self, Request, Step};
+use crate::coherence::replicas::Slot;
+use crate::device::Block;
+use crate::device::token::DeviceRef;
+use crate::engine::copies::{DeviceCopy, DeviceMemory};
+use crate::engine::events::Deferred;
+use crate::engine::queue::QueueHandle;
+use crate::engine::state::State;
+use crate::error::Error;
+use crate::host::buffer::HostBuffer;
+use crate::stats::EventKind;
+
+/// A request, with what it brings along and takes away.
+pub(crate) struct Operation<'a> {
+    pub(crate) request: Request<QueueHandle>,
+    /// Which entry of the borrow table it is made under.
+    pub(crate) borrow: Option<u64>,
+    pub(crate) brings: Brings<'a>,
+    /// The copy that the request is about, as soon as it is known.
+    pub(crate) slot: Option<Slot>,
+    /// For a token without a guard: while this is held, its use is not over.
+    pub(crate) hold: Option<Arc<()>>,
+}
+
+/// What comes from outside the memory.
+pub(crate) enum Brings<'a> {
+    Nothing,
+    /// Bytes of another memory, on the queue of the request. As many as the request's range has.
+    Bytes(&'a DeviceRef<'a>),
+    /// As long as the memory.
+    Buffer(HostBuffer),
+    /// As long as the memory, of the queue's device. The owner keeps it.
+    Block(QueueHandle, Box<dyn Block>, Box<dyn Any + Send + Sync>),
+}
+
+impl Operation<'_> {
+    pub(crate) fn new(request: Request<QueueHandle>) -> Self {
+        Self { request, borrow: None, brings: Brings::Nothing, slot: None, hold: None }
+    }
+}
+
+impl State {
+    pub(crate) fn perform(&mut self, step: &Step, operation: &mut Operation<'_>) -> Result<(), Error> {
+        match step {
+            Step::Alloc(slot) => self.alloc(*slot),
+            Step::Replace { slot: HOST, .. } => self.replace_host(),
+            Step::Replace { slot, spare } => {
+                let block = self.new_block(*slot)?;
+                self.replace_block(*slot, block, spare);
+                Ok(())
+            }
+            Step::Copy { from, to, range } => self.copy(*from, *to, range),
+            Step::Fill { to, range } => self.fill(*to, range),
+            Step::Receive { to, range, replaces } => match operation.brings {
+                Brings::Bytes(source) => self.receive(*to, range, source, *replaces),
+                _ => Ok(()),
+            },
+            Step::GiveUp { slot, range } => {
+                self.give_up(*slot, range);
+                Ok(())
+            }
+            Step::Adopt => {
+                match mem::replace(&mut operation.brings, Brings::Nothing) {
+                    Brings::Buffer(buffer) => self.adopt_host(buffer),
+                    Brings::Block(queue, block, owner) => self.adopt_device(&queue, block, owner),
+                    Brings::Nothing | Brings::Bytes(_) => {}
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// A copy of the valid bytes takes the place of the host's own memory, which is left to a queue that has failed.
+    fn replace_host(&mut self) -> Result<(), Error> {
+        let buffer = self.new_host_buffer()?;
+        assert!(self.facts.len <= buffer.len(), "a buffer for all bytes");
+        for range in self.facts.replicas.valid(HOST).iter() {
+            let (from, to) = (self.host_ptr(HOST, range.start), buffer.ptr().as_ptr());
+            // SAFETY: `range` lies within both buffers, of which the second is new and writable. No valid byte is
+            // written of the first meanwhile: the plan asks for this step where no guard and no `&mut` slice writes
+            // there, and no queue does, because those that work were waited for, and what the others were to deliver is
+            // not valid here or about to be overwritten.
+            unsafe { from.copy_to_nonoverlapping(NonNull::new_unchecked(to.add(range.start)), range.len()) };
+        }
+        self.retire(HOST);
+        self.put_host(HOST, buffer);
+        Ok(())
+    }
+
+    /// A new block takes the place of the one that is there. Only `range` is valid in it, and only there.
+    fn replace_block(&mut self, slot: Slot, block: Box<dyn Block>, range: &Range<usize>) {
+        let whole = self.facts.whole();
+        self.free_device(slot);
+        self.put_block(slot, block);
+        self.claim(slot, range);
+        for rest in [whole.start..range.start, range.end..whole.end] {
+            self.facts.replicas.give_up(slot, &rest);
+        }
+    }
+
+    /// Puts host bytes in the place of whatever there was. Their length has been checked.
+    pub(crate) fn adopt_host(&mut self, buffer: HostBuffer) {
+        [HOST, ADOPTED].into_iter().for_each(|slot| self.retire(slot));
+        self.count_buffer(EventKind::Allocate, buffer.allocated());
+        let slot = match buffer.is_writable() {
+            true => HOST,
+            false => ADOPTED,
+        };
+        self.put_host(slot, buffer);
+        self.claim(slot, &self.facts.whole());
+    }
+
+    /// Puts a block in the place of whatever its device had. Its contents are those after the work enqueued so far.
+    fn adopt_device(&mut self, queue: &QueueHandle, block: Box<dyn Block>, owner: Box<dyn Any + Send + Sync>) {
+        let (slot, whole) = (self.make_home(queue), self.facts.whole());
+        self.free_device(slot);
+        self.facts.put_memory(slot, false);
+        self.facts.copies[slot.0].home = Some(queue.clone());
+        // The block has no other users, so there is nothing to wait for.
+        self.facts.enter(slot, queue, &whole, Access::Write, None);
+        if let Some(index) = slot.device() {
+            let (block, queue, owner) = (Arc::from(block), queue.clone(), Some(owner));
+            self.devices[index].memory = Some(DeviceMemory { block, queue, owner });
+        }
+        self.claim(slot, &whole);
+    }
+
+    // ---- devices ----
+
+    /// The copy on a queue's device, entered if it is new. Work for it runs on this queue from now on, unless it has
+    /// failed.
+    pub(crate) fn make_home(&mut self, queue: &QueueHandle) -> Slot {
+        // A queue that used a copy last is found without asking for its device.
+        self.facts.home_of(queue).unwrap_or_else(|| self.move_home(queue))
+    }
+
+    #[cold]
+    fn move_home(&mut self, queue: &QueueHandle) -> Slot {
+        let device = queue.device().id();
+        let Some(slot) = self.slot_of(device) else {
+            self.devices.push(DeviceCopy { device, memory: None });
+            return self.facts.add_device(queue.clone(), |by: &QueueHandle, other| by.reaches(other.device()));
+        };
+        if !self.facts.broken.has(queue) {
+            self.facts.copies[slot.0].home = Some(queue.clone());
+        }
+        slot
+    }
+
+    /// Overwrites `range` of a device copy with another memory's bytes, on the copy's home queue.
+    fn receive(&mut self, slot: Slot, range: &Range<usize>, from: &DeviceRef<'_>, replaces: bool) -> Result<(), Error> {
+        let (queue, source) = (self.home(slot)?, from.arg());
+        let new = replaces.then(|| self.new_block(slot)).transpose()?;
+        if !replaces {
+            self.facts.enter(slot, &queue, range, Access::Write, None);
+        }
+        let old = slot.device().and_then(|index| self.devices[index].memory.as_ref());
+        let to = new.as_deref().or(old.map(|memory| &*memory.block));
+        if let (Some(to), Some(block)) = (to, source.block()) {
+            let (start, from, len) = (range.start, source.range().start, range.len());
+            // SAFETY: both ranges lie within their blocks (checked by the caller, and by the token), and both blocks on
+            // this queue's device. The source's entry was made when the token was, on this queue. The destination's was
+            // made above, unless it is new: then it has no other user, and gets its entry below, under the same lock,
+            // or is dropped in the order of this queue, which allocated it.
+            let enqueued = unsafe { queue.copy(to, start, block, from, len) };
+            if let Err(error) = enqueued {
+                match new {
+                    Some(block) => self.events.defer(Deferred::DropBlock(Arc::from(block))),
+                    // It may have been enqueued all the same: the device's bytes count no more where another has them.
+                    None => {
+                        let only = self.facts.replicas.only_in(slot, range);
+                        let shared = only.missing(range);
+                        shared.iter().for_each(|shared| self.facts.replicas.give_up(slot, &shared));
+                    }
+                }
+                return Err(error);
+            }
+        }
+        match new {
+            Some(block) => self.replace_block(slot, block, range),
+            None => self.claim(slot, range),
+        }
+        self.count(EventKind::DeviceCopy, range, slot);
+        Ok(())
+    }
+
+    // ---- what is valid ----
+
+    /// A request has been met: its bytes belong to the caller. `has_moved`: something was done for it.
+    pub(crate) fn hand_out(&mut self, operation: &mut Operation<'_>, has_moved: bool) {
+        let (slot, range, intent) = match (&operation.request, operation.slot) {
+            (Request::Host { range, intent }, _) => (plan::host_slot(&self.facts, range, *intent), range, *intent),
+            (Request::Prefetch { range }, _) => {
+                (plan::host_slot(&self.facts, range, Intent::Read), range, Intent::Read)
+            }
+            (Request::Device { by, range, intent }, Some(slot)) => {
+                self.facts.enter(slot, by, range, intent.access(), operation.borrow);
+                if operation.borrow.is_none() {
+                    operation.hold = self.facts.copies[slot.0].uses.hold(by, range, intent.access());
+                }
+                (slot, range, *intent)
+            }
+            _ => return,
+        };
+        operation.slot = Some(slot);
+        if intent != Intent::Overwrite && !has_moved {
+            self.count(EventKind::Avoided, range, slot);
+        }
+        if intent != Intent::Read {
+            self.claim(slot, range);
+            if let (HOST, Some(borrow)) = (slot, operation.borrow) {
+                self.facts.borrows.write_host(borrow);
+            }
+        }
+    }
+
+    /// Takes the validity of `range` from all other copies.
+    fn claim(&mut self, slot: Slot, range: &Range<usize>) {
+        self.facts.replicas.claim(slot, range.clone());
+        if self.facts.copy(ADOPTED).has_memory && self.facts.replicas.valid(ADOPTED).is_empty() {
+            self.retire(ADOPTED);
+        }
+    }
+
+    fn give_up(&mut self, slot: Slot, range: &Range<usize>) {
+        self.facts.replicas.give_up(slot, range);
+        self.free_if_stale(slot);
+    }
+}

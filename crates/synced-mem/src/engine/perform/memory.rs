@@ -1,0 +1,203 @@
+//! The memory of copies, from its allocation to its end. What a queue may still use is put aside and given back later;
+//! where it can never be known to be unused, it is leaked, counted and reported. The plan makes sure that no slices of
+//! what is freed are left.
+
+use std::any::Any;
+use std::mem;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::access::Access;
+use crate::coherence::facts::{ADOPTED, HOST};
+use crate::coherence::replicas::Slot;
+use crate::coherence::uses::Uses;
+use crate::device::Block;
+use crate::engine::copies::{DeviceMemory, FreedBlock};
+use crate::engine::events::Deferred;
+use crate::engine::queue::QueueHandle;
+use crate::engine::state::State;
+use crate::error::Error;
+use crate::host::buffer::HostBuffer;
+use crate::stats::EventKind;
+
+impl State {
+    // ---- made ----
+
+    pub(crate) fn alloc(&mut self, slot: Slot) -> Result<(), Error> {
+        if slot.is_host() {
+            let buffer = self.new_host_buffer()?;
+            self.put_host(slot, buffer);
+            return Ok(());
+        }
+        let block = self.new_block(slot)?;
+        self.put_block(slot, block);
+        Ok(())
+    }
+
+    pub(crate) fn new_host_buffer(&mut self) -> Result<HostBuffer, Error> {
+        let buffer = match &self.pool {
+            Some(pool) => pool.take(self.facts.len)?,
+            None => HostBuffer::zeroed(self.facts.len)?,
+        };
+        self.count_buffer(EventKind::Allocate, buffer.allocated());
+        Ok(buffer)
+    }
+
+    pub(crate) fn put_host(&mut self, slot: Slot, buffer: HostBuffer) {
+        self.facts.put_memory(slot, buffer.is_lent());
+        self.hosts[slot.0] = Some(buffer);
+    }
+
+    /// A new block of a device copy's home queue.
+    pub(crate) fn new_block(&self, slot: Slot) -> Result<Box<dyn Block>, Error> {
+        self.home(slot)?.alloc(self.facts.len)
+    }
+
+    pub(crate) fn put_block(&mut self, slot: Slot, block: Box<dyn Block>) {
+        let (Some(index), Some(queue)) = (slot.device(), self.facts.copy(slot).home.clone()) else {
+            return;
+        };
+        let whole = self.facts.whole();
+        self.facts.put_memory(slot, false);
+        // A block may have been in use until now, in the order of this queue: others wait for it before they use it.
+        self.facts.enter(slot, &queue, &whole, Access::Write, None);
+        self.devices[index].memory = Some(DeviceMemory { block: Arc::from(block), queue, owner: None });
+        self.count(EventKind::Allocate, &whole, slot);
+    }
+
+    pub(crate) fn home(&self, slot: Slot) -> Result<QueueHandle, Error> {
+        // The plan names devices only that have a home, so that no caller ever sees this error.
+        self.facts.copy(slot).home.clone().ok_or(Error::OutOfMemory { bytes: self.facts.len })
+    }
+
+    pub(crate) fn block(&self, slot: Slot) -> Result<&Arc<dyn Block>, Error> {
+        let memory = slot.device().and_then(|index| self.devices[index].memory.as_ref());
+        // As in `home`.
+        memory.map(|memory| &memory.block).ok_or(Error::OutOfMemory { bytes: self.facts.len })
+    }
+
+    // ---- put aside ----
+
+    /// Puts the memory of a copy aside if no byte of it is valid.
+    pub(crate) fn free_if_stale(&mut self, slot: Slot) {
+        match self.facts.replicas.valid(slot).is_empty() {
+            true if slot.is_host() => self.retire(slot),
+            true => self.free_device(slot),
+            false => {}
+        }
+    }
+
+    /// Puts a host copy aside until no queue uses it.
+    pub(crate) fn retire(&mut self, slot: Slot) {
+        let uses = self.facts.take_memory(slot);
+        if let Some(buffer) = self.hosts[slot.0].take() {
+            self.set_aside(buffer, uses);
+        }
+    }
+
+    pub(crate) fn set_aside(&mut self, buffer: HostBuffer, uses: Uses<QueueHandle>) {
+        self.retired.push(buffer);
+        self.facts.retired.push(uses);
+        self.sweep();
+    }
+
+    /// Frees the buffers put aside that no queue uses any more, and leaks those that a broken queue may use.
+    pub(crate) fn sweep(&mut self) {
+        for index in (0..self.retired.len()).rev() {
+            let uses = &self.facts.retired[index];
+            let is_lost = !self.facts.broken.is_empty() && self.facts.broken.has_any(&uses.queues());
+            if is_lost || uses.is_empty() {
+                let (buffer, uses) = (self.retired.remove(index), self.facts.retired.remove(index));
+                match self.failure_of(&uses.queues()) {
+                    Some(error) => self.leak(HOST, buffer, error),
+                    None => self.discard(buffer),
+                }
+            }
+        }
+    }
+
+    /// Puts a device's block aside, to be given back when the operation has ended.
+    pub(crate) fn free_device(&mut self, slot: Slot) {
+        let Some(memory) = slot.device().and_then(|index| self.devices[index].memory.take()) else {
+            return;
+        };
+        let users = self.facts.take_memory(slot).queues();
+        // The order of its own queue holds even where that has failed, but not against a token under which others
+        // launch.
+        let own = match Arc::strong_count(&memory.block) {
+            1 if memory.owner.is_none() => Some(&memory.queue),
+            _ => None,
+        };
+        let others: Vec<_> = users.iter().filter(|user| Some(*user) != own).cloned().collect();
+        match self.failure_of(&others) {
+            Some(error) => self.leak(slot, memory, error),
+            None => self.freed.push(FreedBlock { slot, memory, users }),
+        }
+    }
+
+    /// Why the first of these queues that is broken is so.
+    pub(crate) fn failure_of(&self, queues: &[QueueHandle]) -> Option<Error> {
+        self.facts.broken.first_of(queues).map(|(queue, error)| queue.named(error))
+    }
+
+    /// Frees a host buffer, once the lock is released: its owner's destructor is user code.
+    pub(crate) fn discard(&mut self, buffer: HostBuffer) {
+        self.count_buffer(EventKind::Free, buffer.allocated());
+        self.events.defer(Deferred::DropBuffer(buffer));
+    }
+
+    /// Leaks memory of a copy: it is unknown whether a queue still uses it.
+    pub(crate) fn leak(&mut self, slot: Slot, memory: impl Any, error: Error) {
+        mem::forget(memory);
+        let whole = self.facts.whole();
+        let queue = self.facts.copy(slot).home.as_deref();
+        self.events.count(EventKind::Leak, whole, self.facts.len, queue, Some(error));
+    }
+
+    /// The end of a device's block, when its queues have been waited for, well or not.
+    pub(crate) fn end_block(&mut self, freed: FreedBlock, finished: Result<(), Error>) {
+        let FreedBlock { slot, memory, .. } = freed;
+        if let Err(error) = finished {
+            self.leak(slot, memory, error);
+            return;
+        }
+        self.events.defer(Deferred::DropBlock(memory.block));
+        match memory.owner {
+            Some(owner) => self.events.defer(Deferred::DropOwner(owner)),
+            None => self.count(EventKind::Free, &self.facts.whole(), slot),
+        }
+    }
+
+    /// The end of the memory: everything is given back once no queue uses it.
+    pub(crate) fn end(&mut self) {
+        [HOST, ADOPTED].into_iter().for_each(|slot| self.retire(slot));
+        let uses = mem::take(&mut self.facts.retired);
+        for (buffer, uses) in mem::take(&mut self.retired).into_iter().zip(uses) {
+            match uses.queues().iter().try_for_each(QueueHandle::synchronize) {
+                Ok(()) => self.discard(buffer),
+                Err(error) => self.leak(HOST, buffer, error),
+            }
+        }
+        self.facts.device_slots().for_each(|slot| self.free_device(slot));
+        for freed in mem::take(&mut self.freed) {
+            let finished = freed.finish_uses();
+            self.end_block(freed, finished);
+        }
+    }
+
+    // ---- what has happened ----
+
+    /// Counts what happened to a range of a copy.
+    #[inline]
+    pub(crate) fn count(&mut self, kind: EventKind, range: &Range<usize>, slot: Slot) {
+        let queue = self.facts.copy(slot).home.as_deref();
+        self.events.count(kind, range.clone(), range.len(), queue, None);
+    }
+
+    /// Counts a host buffer that was allocated or freed, by the bytes that it takes.
+    pub(crate) fn count_buffer(&mut self, kind: EventKind, allocated: usize) {
+        if allocated > 0 {
+            self.events.count(kind, self.facts.whole(), allocated, None, None);
+        }
+    }
+}

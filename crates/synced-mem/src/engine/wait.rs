@@ -1,0 +1,74 @@
+//! Waiting for queues with no lock held, and what came of it. It knows no memory.
+
+use crate::engine::queue::QueueHandle;
+use crate::error::Error;
+
+/// What is to be waited for, as it was decided under the lock.
+pub(crate) struct Wait {
+    /// `None` is the host.
+    pub(crate) by: Option<QueueHandle>,
+    /// The moment of the memory's clock.
+    pub(crate) began: u64,
+    /// Each queue, and whether it is known to have failed: then the host waits, since a queue that waited would fail
+    /// too.
+    pub(crate) queues: Vec<(QueueHandle, bool)>,
+}
+
+/// A wait that has ended.
+pub(crate) struct Waited {
+    pub(crate) by: Option<QueueHandle>,
+    pub(crate) began: u64,
+    /// Each queue, and whether the host has synchronised it.
+    pub(crate) finished: Vec<(QueueHandle, bool)>,
+    pub(crate) failed: Option<Failure>,
+}
+
+pub(crate) struct Failure {
+    pub(crate) queue: QueueHandle,
+    pub(crate) error: Error,
+    pub(crate) kind: FailureKind,
+}
+
+pub(crate) enum FailureKind {
+    /// The queue was known to have failed before.
+    Known,
+    /// The queue failed again when it was asked again.
+    Lasting,
+    /// The queue worked when it was asked again.
+    Once,
+    /// The queue works, but this thread cannot wait for it.
+    Deadlock,
+}
+
+impl Wait {
+    /// Waits. The lock is not held.
+    pub(crate) fn perform(self) -> Waited {
+        let Wait { by, began, queues } = self;
+        let (mut finished, mut failed) = (Vec::new(), None);
+        for (queue, was_known) in queues {
+            let waiter = by.as_ref().filter(|_| !was_known);
+            let done = match waiter {
+                None => queue.synchronize(),
+                Some(by) => by.wait_for(&queue),
+            };
+            if let Err(error) = done {
+                let kind = match error {
+                    Error::Deadlock { .. } => FailureKind::Deadlock,
+                    _ if was_known => FailureKind::Known,
+                    _ if lasts(&queue, if waiter.is_some() { 2 } else { 1 }) => FailureKind::Lasting,
+                    _ => FailureKind::Once,
+                };
+                failed = Some(Failure { queue, error, kind });
+                break;
+            }
+            finished.push((queue, waiter.is_none()));
+        }
+        Waited { by, began, finished, failed }
+    }
+}
+
+/// Whether a queue fails every time that it is asked, this many times.
+fn lasts(queue: &QueueHandle, times: usize) -> bool {
+    let fails = |_| matches!(queue.synchronize(), Err(error) if !matches!(error, Error::Deadlock { .. }));
+    (0..times).all(fails)
+}
