@@ -151,13 +151,11 @@ pub(crate) struct Progress<Q> {
     has_ended: bool,
 }
 
-impl<Q> Default for Progress<Q> {
-    fn default() -> Self {
-        Self { waited: Waited::default(), failed: Vec::new(), has_ended: false }
-    }
-}
-
 impl<Q> Progress<Q> {
+    pub(crate) const fn new() -> Self {
+        Self { waited: Waited::new(), failed: Vec::new(), has_ended: false }
+    }
+
     /// A step has been performed. Where other memory has taken the place of a device's, nothing may fail any more until
     /// the bytes are handed out that it lacks.
     pub(crate) fn did(&mut self, step: &Step) {
@@ -331,3 +329,6 @@ pub(crate) fn host_slot<Q>(facts: &Facts<Q>, range: &Range<usize>, intent: Inten
 fn meet(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.start.max(other.start) < one.end.min(other.end)
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,10 +61,9 @@ pub(crate) struct Waited<Q> {
     done: Vec<(Option<Q>, Q, u64)>,
 }
 
-impl<Q> Default for Waited<Q> {
-    fn default() -> Self {
-        let done = Vec::new();
-        Self { done }
+impl<Q> Waited<Q> {
+    pub(crate) const fn new() -> Self {
+        Self { done: Vec::new() }
     }
 }
 
@@ -502,7 +501,7 @@ mod tests {
         }
 
         fn waits(&mut self, by: Option<usize>, range: &Range<usize>, access: Access) {
-            let waited = Waited::default();
+            let waited = Waited::new();
             let mut waits = self.uses.waits(by.as_ref(), range, access, &waited);
             waits.sort_unstable();
             assert_eq!(waits, self.conflicting(by, range, access));
@@ -731,7 +730,7 @@ mod tests {
         let (mut uses, mut clock) = (Uses::new(), Clock::default());
         uses.enter(&1, 0..8, Access::Write, None, &clock);
         uses.enter(&2, 0..8, Access::Read, Some(5), &clock);
-        let (began, mut waited) = (clock.begin(), Waited::default());
+        let (began, mut waited) = (clock.begin(), Waited::new());
         clock.end(began);
         waited.add(None, 1, began);
         waited.add(None, 2, began);
@@ -743,7 +742,7 @@ mod tests {
 
     #[test]
     fn what_an_operation_enters_after_its_own_wait_is_not_taken_for_waited_for() {
-        let (mut clock, mut uses, mut waited) = (Clock::default(), Uses::new(), Waited::default());
+        let (mut clock, mut uses, mut waited) = (Clock::default(), Uses::new(), Waited::new());
         uses.enter(&1, 0..8, Access::Write, None, &clock);
         let began = clock.begin();
         clock.end(began);
@@ -756,7 +755,7 @@ mod tests {
     }
 
     fn host_waits(uses: &Uses<u8>, range: Range<usize>, access: Access) -> Vec<u8> {
-        uses.waits(None, &range, access, &Waited::default())
+        uses.waits(None, &range, access, &Waited::new())
     }
 
     /// Forty pieces of a copy of 400 bytes, all apart.
@@ -825,7 +824,7 @@ mod tests {
 
     #[test]
     fn an_access_that_waits_for_no_queue_allocates_nothing() {
-        let (mut uses, clock, waited) = (Uses::new(), Clock::default(), Waited::default());
+        let (mut uses, clock, waited) = (Uses::new(), Clock::default(), Waited::new());
         uses.enter(&1, 0..8, Access::Write, None, &clock);
         let waits = |by, range| uses.waits(by, &range, Access::Write, &waited);
         assert_eq!(waits(Some(&1), 0..8).capacity(), 0);

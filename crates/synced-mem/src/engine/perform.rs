@@ -8,7 +8,6 @@ pub(crate) mod outside;
 mod transfer;
 
 use std::any::Any;
-use std::mem;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) request: Request<QueueHandle>,
     /// Which entry of the borrow table it is made under.
     pub(crate) borrow: Option<u64>,
-    pub(crate) brings: Brings<'a>,
+    pub(crate) brings: Option<Box<Brings<'a>>>,
     /// The copy that the request is about, as soon as it is known.
     pub(crate) slot: Option<Slot>,
     /// For a token without a guard: while this is held, its use is not over.
@@ -41,7 +40,6 @@ pub(crate) struct Operation<'a> {
 
 /// What comes from outside the memory.
 pub(crate) enum Brings<'a> {
-    Nothing,
     /// Bytes of another memory, on the queue of the request. As many as the request's range has.
     Bytes(&'a DeviceRef<'a>),
     /// As long as the memory.
@@ -52,7 +50,7 @@ pub(crate) enum Brings<'a> {
 
 impl Operation<'_> {
     pub(crate) fn new(request: Request<QueueHandle>) -> Self {
-        Self { request, borrow: None, brings: Brings::Nothing, slot: None, hold: None }
+        Self { request, borrow: None, brings: None, slot: None, hold: None }
     }
 }
 
@@ -68,8 +66,8 @@ impl State {
             }
             Step::Copy { from, to, range } => self.copy(*from, *to, range),
             Step::Fill { to, range } => self.fill(*to, range),
-            Step::Receive { to, range, replaces } => match operation.brings {
-                Brings::Bytes(source) => self.receive(*to, range, source, *replaces),
+            Step::Receive { to, range, replaces } => match operation.brings.as_deref() {
+                Some(Brings::Bytes(source)) => self.receive(*to, range, source, *replaces),
                 _ => Ok(()),
             },
             Step::GiveUp { slot, range } => {
@@ -77,10 +75,10 @@ impl State {
                 Ok(())
             }
             Step::Adopt => {
-                match mem::replace(&mut operation.brings, Brings::Nothing) {
-                    Brings::Buffer(buffer) => self.adopt_host(buffer),
-                    Brings::Block(queue, block, owner) => self.adopt_device(&queue, block, owner),
-                    Brings::Nothing | Brings::Bytes(_) => {}
+                match operation.brings.take().map(|brings| *brings) {
+                    Some(Brings::Buffer(buffer)) => self.adopt_host(buffer),
+                    Some(Brings::Block(queue, block, owner)) => self.adopt_device(&queue, block, owner),
+                    Some(Brings::Bytes(_)) | None => {}
                 }
                 Ok(())
             }

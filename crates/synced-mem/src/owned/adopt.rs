@@ -131,7 +131,8 @@ impl SharedMem {
 fn host_adoption(wanted: usize, buffer: HostBuffer) -> Result<Option<Operation<'static>>, Error> {
     check_length(wanted, buffer.len())?;
     let is_empty = buffer.is_empty();
-    Ok((!is_empty).then(|| Operation { brings: Brings::Buffer(buffer), ..Operation::new(Request::Adopt) }))
+    Ok((!is_empty)
+        .then(|| Operation { brings: Some(Box::new(Brings::Buffer(buffer))), ..Operation::new(Request::Adopt) }))
 }
 
 /// The adoption of device memory, with its owner; none for a memory that has no bytes.
@@ -151,7 +152,7 @@ unsafe fn device_adoption(
     }
     // SAFETY: the caller's promise.
     let block = unsafe { ready_on.adopt(address, len)? };
-    let brings = Brings::Block(QueueHandle::new(ready_on), block, owner);
+    let brings = Some(Box::new(Brings::Block(QueueHandle::new(ready_on), block, owner)));
     Ok(Some(Operation { brings, ..Operation::new(Request::Adopt) }))
 }
 

@@ -1,0 +1,288 @@
+//! A memory as the facts have it, and in truth: which bytes are right, and what queues may still do to them.
+
+use std::ops::Range;
+
+use super::super::*;
+use crate::access::Intent::{Overwrite, Read};
+
+pub(super) const BYTES: usize = 2;
+pub(super) const SLOTS: usize = 4;
+/// By device, as `10 * kind + device`: the home queues; others of them that work; and queues that have failed.
+pub(super) const HOME: [u8; 2] = [10, 11];
+pub(super) const OTHER: [u8; 2] = [20, 21];
+pub(super) const FAILED: [u8; 2] = [30, 31];
+
+pub(super) fn has_failed(queue: u8) -> bool {
+    FAILED.contains(&queue)
+}
+
+/// What a byte of a copy is at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Byte {
+    Stale,
+    Valid,
+    Arriving,
+    Broken,
+}
+
+pub(super) const ALL: [Byte; 4] = [Byte::Stale, Byte::Valid, Byte::Arriving, Byte::Broken];
+
+/// What a queue may still do to a byte of a copy.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    queue: u8,
+    access: Access,
+    /// Who has waited for it: queues, and `None` as the host.
+    known: Vec<Option<u8>>,
+}
+
+/// A byte of a copy in truth.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Truth {
+    /// Whether it has the newest value when all queues that work have ended.
+    is_right: bool,
+    work: Vec<Work>,
+}
+
+pub(super) struct World {
+    pub(super) facts: Facts<u8>,
+    /// By slot and byte.
+    truth: [[Truth; BYTES]; SLOTS],
+    /// Whether the byte has a value to lose.
+    written: [bool; BYTES],
+}
+
+impl World {
+    pub(super) fn new(bytes: [[Byte; BYTES]; SLOTS], reach: bool, known: bool) -> Option<Self> {
+        let mut facts = Facts::new(BYTES);
+        for home in HOME {
+            facts.add_device(home, |_, _| reach);
+        }
+        let mut world = World { facts, truth: Default::default(), written: [false; BYTES] };
+        for (slot, bytes) in bytes.iter().enumerate().map(|(slot, bytes)| (Slot(slot), bytes)) {
+            if bytes.iter().any(|byte| *byte != Byte::Stale) {
+                world.facts.put_memory(slot, false);
+            }
+            for (at, byte) in bytes.iter().enumerate().filter(|(_, byte)| **byte != Byte::Stale) {
+                world.written[at] = true;
+                world.facts.replicas.add(slot, at..at + 1);
+                world.truth[slot.0][at].is_right = *byte != Byte::Broken;
+                // What arrives on the host comes on a queue of the first device.
+                let device = slot.device().unwrap_or(0);
+                match byte {
+                    Byte::Arriving => world.enqueue(slot, HOME[device], &(at..at + 1), Access::Write),
+                    Byte::Broken => world.enqueue(slot, FAILED[device], &(at..at + 1), Access::Write),
+                    Byte::Stale | Byte::Valid => {}
+                }
+            }
+        }
+        if known {
+            for queue in FAILED {
+                world.facts.broken.add(queue, Error::OutOfMemory { bytes: 0 });
+                // Bytes that another copy holds are taken from the host when it is found out.
+                if world.facts.awaited(HOST, |by| *by == queue).any(|range| !world.is_only(HOST, &range)) {
+                    return None;
+                }
+            }
+        }
+        Some(world)
+    }
+
+    fn is_only(&self, slot: Slot, range: &Range<usize>) -> bool {
+        self.facts.replicas.only_in(slot, range) == crate::coherence::ranges::Ranges::of(range.clone())
+    }
+
+    fn bytes(&mut self, slot: Slot, range: &Range<usize>) -> &mut [Truth] {
+        &mut self.truth[slot.0][range.clone()]
+    }
+
+    fn enqueue(&mut self, slot: Slot, queue: u8, range: &Range<usize>, access: Access) {
+        match (slot.is_host(), access) {
+            (true, Access::Write) => self.facts.arrive(slot, &queue, range),
+            _ => self.facts.enter(slot, &queue, range, access, None),
+        }
+        for byte in self.bytes(slot, range) {
+            byte.work.push(Work { queue, access, known: Vec::new() });
+        }
+    }
+
+    /// Nothing that conflicts with an access may still be at work, but for what `by` comes after.
+    fn may_touch(&self, slot: Slot, by: Option<u8>, range: &Range<usize>, access: Access) {
+        assert!(self.facts.copy(slot).has_memory, "{slot:?} has no memory");
+        for work in self.truth[slot.0][range.clone()].iter().flat_map(|byte| &byte.work) {
+            let conflicts = access == Access::Write || work.access == Access::Write;
+            let is_after = Some(work.queue) == by || work.known.contains(&by);
+            assert!(!conflicts || is_after, "{access:?} of {slot:?} {range:?} by {by:?} meets {work:?}");
+        }
+    }
+
+    /// A copy is used as a source.
+    fn is_source(&self, slot: Slot, range: &Range<usize>) -> bool {
+        assert!(self.facts.replicas.holds(slot, range), "a source that is stale");
+        self.truth[slot.0][range.clone()].iter().all(|byte| byte.is_right)
+    }
+
+    fn home(&self, slot: Slot) -> u8 {
+        self.facts.copy(slot).home.expect("a device")
+    }
+
+    pub(super) fn perform(&mut self, step: &Step, by: Option<u8>) {
+        match step {
+            Step::Alloc(slot) => self.alloc(*slot),
+            Step::Replace { slot: HOST, spare } => self.replace_host(spare),
+            Step::Replace { slot, spare } => {
+                self.empty(*slot);
+                self.alloc(*slot);
+                self.facts.replicas.claim(*slot, spare.clone());
+                [0..spare.start, spare.end..BYTES].iter().for_each(|rest| self.facts.replicas.give_up(*slot, rest));
+            }
+            Step::Copy { from, to, range } => {
+                let queue = [to, from].into_iter().find_map(|slot| slot.device().map(|_| self.home(*slot)));
+                let is_right = self.is_source(*from, range) || queue.is_some_and(has_failed);
+                assert!(is_right, "bytes are brought from where a failed queue was to bring them");
+                self.may_touch(*from, if from.is_host() { None } else { queue }, range, Access::Read);
+                self.may_touch(*to, queue, range, Access::Write);
+                if let Some(queue) = queue {
+                    self.enqueue(*from, queue, range, Access::Read);
+                    self.enqueue(*to, queue, range, Access::Write);
+                }
+                self.now_valid(*to, range);
+                self.bytes(*to, range).iter_mut().for_each(|byte| byte.is_right = !queue.is_some_and(has_failed));
+            }
+            Step::Fill { to, range } => {
+                assert!(range.clone().all(|at| !self.written[at]), "bytes that were written are filled");
+                let queue = to.device().map(|_| self.home(*to));
+                self.may_touch(*to, queue, range, Access::Write);
+                queue.into_iter().for_each(|queue| self.enqueue(*to, queue, range, Access::Write));
+                self.now_valid(*to, range);
+                range.clone().for_each(|at| self.written[at] = true);
+            }
+            Step::Receive { to, range, replaces } => {
+                if *replaces {
+                    self.perform(&Step::Replace { slot: *to, spare: range.clone() }, by);
+                }
+                self.may_touch(*to, by, range, Access::Write);
+                self.enqueue(*to, self.home(*to), range, Access::Write);
+                self.claim(*to, range);
+            }
+            Step::GiveUp { slot, range } => {
+                let held: Vec<_> = self.facts.replicas.valid(*slot).within(range).flatten().collect();
+                for at in held {
+                    let others = self.facts.slots().filter(|other| other != slot);
+                    let mut others = others.filter(|other| self.facts.replicas.holds(*other, &(at..at + 1)));
+                    let is_there = |byte: &Truth| {
+                        byte.is_right && byte.work.iter().all(|w| w.access == Access::Read || w.known.contains(&None))
+                    };
+                    assert!(others.any(|other| is_there(&self.truth[other.0][at])), "byte {at} is nowhere else yet");
+                }
+                self.facts.replicas.give_up(*slot, range);
+                if self.facts.replicas.valid(*slot).is_empty() {
+                    self.empty(*slot);
+                }
+            }
+            Step::Adopt => {}
+        }
+    }
+
+    fn alloc(&mut self, slot: Slot) {
+        assert!(!self.facts.copy(slot).has_memory);
+        self.facts.put_memory(slot, false);
+        if slot.device().is_some() {
+            self.enqueue(slot, self.home(slot), &(0..BYTES), Access::Write);
+        }
+    }
+
+    fn empty(&mut self, slot: Slot) {
+        drop(self.facts.take_memory(slot));
+        self.truth[slot.0] = Default::default();
+    }
+
+    fn replace_host(&mut self, spare: &Range<usize>) {
+        let valid: Vec<_> = self.facts.replicas.valid(HOST).iter().flatten().collect();
+        for at in valid.into_iter().filter(|at| !spare.contains(at)) {
+            self.may_touch(HOST, None, &(at..at + 1), Access::Read);
+        }
+        drop(self.facts.take_memory(HOST));
+        self.facts.put_memory(HOST, false);
+        self.truth[HOST.0].iter_mut().for_each(|byte| byte.work.clear());
+    }
+
+    fn now_valid(&mut self, slot: Slot, range: &Range<usize>) {
+        self.facts.replicas.add(slot, range.clone());
+        self.bytes(slot, range).iter_mut().for_each(|byte| byte.is_right = true);
+    }
+
+    fn claim(&mut self, slot: Slot, range: &Range<usize>) {
+        self.facts.replicas.claim(slot, range.clone());
+        self.now_valid(slot, range);
+        range.clone().for_each(|at| self.written[at] = true);
+        if self.facts.copy(ADOPTED).has_memory && self.facts.replicas.valid(ADOPTED).is_empty() {
+            self.empty(ADOPTED);
+        }
+    }
+
+    /// A wait. False: one of the queues had been known to have failed.
+    pub(super) fn wait(&mut self, by: Option<u8>, queues: &[u8], progress: &mut Progress<u8>) -> bool {
+        for queue in queues {
+            if has_failed(*queue) {
+                let was_known = self.facts.broken.has(queue);
+                self.facts.distrust(queue);
+                self.facts.broken.add(*queue, Error::OutOfMemory { bytes: 0 });
+                return !was_known;
+            }
+            let began = self.facts.clock.begin();
+            self.facts.clock.end(began);
+            progress.waited.add(by, *queue, began);
+            let works = self.truth.iter_mut().flatten().flat_map(|byte| &mut byte.work);
+            works.filter(|work| work.queue == *queue).for_each(|work| work.known.push(by));
+            if by.is_none() {
+                self.facts.wait_ended(queue, began);
+                for byte in self.truth.iter_mut().flatten() {
+                    byte.work.retain(|work| work.queue != *queue);
+                }
+            }
+        }
+        true
+    }
+
+    /// No byte that was written is lost.
+    pub(super) fn check(&self) {
+        for at in 0..BYTES {
+            let mut slots = self.facts.slots();
+            let is_held = slots.any(|slot| self.facts.replicas.holds(slot, &(at..at + 1)));
+            assert!(is_held || !self.written[at], "byte {at} is lost");
+        }
+    }
+
+    /// What holds when a request is met.
+    pub(super) fn check_met(&mut self, request: &Request<u8>) {
+        match request {
+            Request::Host { range, intent } => {
+                let slot = host_slot(&self.facts, range, *intent);
+                self.hand_out(slot, None, range, *intent);
+            }
+            Request::Device { by, range, intent } => {
+                let slot = self.facts.home_of(by).expect("the copy of a queue that works");
+                self.hand_out(slot, Some(*by), range, *intent);
+            }
+            Request::Prefetch { range } => {
+                assert!(self.facts.replicas.holds(host_slot(&self.facts, range, Read), range));
+            }
+            Request::Evict { slot, range, .. } => {
+                let slots = if *slot == HOST { vec![HOST, ADOPTED] } else { vec![*slot] };
+                assert!(slots.iter().all(|slot| !self.facts.replicas.valid(*slot).overlaps(range)));
+            }
+            _ => {}
+        }
+    }
+
+    fn hand_out(&mut self, slot: Slot, by: Option<u8>, range: &Range<usize>, intent: Intent) {
+        self.may_touch(slot, by, range, intent.access());
+        // On a queue that has failed, what it was to do before comes to nothing, as the work does that follows.
+        let is_right = intent == Overwrite || self.is_source(slot, range) || by.is_some_and(has_failed);
+        assert!(is_right, "{slot:?} {range:?} for {by:?}");
+        if intent != Read {
+            self.claim(slot, range);
+        }
+    }
+}
