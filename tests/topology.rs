@@ -250,6 +250,10 @@ fn inputs_of_a_net_are_bounded() {
             Checkpoint::from_bytes("net.caffemodel", bytes).and_then(|file| file.net()).expect("reads").expect("a net");
         net.extents(net.layers()[0].bottoms[0])
     };
+    // An extent may be left open, as -1.
+    let open = crate::support::message::varint(u64::MAX);
+    assert_eq!(of(&[&open[..], &[3, 5, 7]].concat()), Some([0, 3, 5, 7]));
+    assert_eq!(of(&[&[1, 3][..], &open, &[7]].concat()), None);
     assert_eq!((of(&[1, 3, 5, 7]), of(&[1, 3, 5, 7, 9]), of(&[1; 5000])), (Some([1, 3, 5, 7]), None, None));
 }
 

@@ -62,7 +62,7 @@ impl Fields {
             (_, "group") => settings.group = Some(number(value)?),
             (_, "kernel_h") => self.heights[0] = Some(number(value)?),
             (_, "kernel_w") => self.widths[0] = Some(number(value)?),
-            ("" | "layer" | "convolution_param" | "pooling_param", "stride" | "pad" | "dilation") => {
+            (_, "stride" | "pad" | "dilation") if WINDOWED.contains(&of) => {
                 let number = self.window(value);
                 let window = &mut self.settings.window;
                 let numbers = match field {
@@ -73,21 +73,20 @@ impl Fields {
                 numbers.truncate(blob_core::MAX_AXES - 1);
                 numbers.extend(number);
             }
-            ("" | "layer" | "convolution_param" | "pooling_param", "stride_h") => self.heights[1] = self.window(value),
-            ("" | "layer" | "convolution_param" | "pooling_param", "stride_w") => self.widths[1] = self.window(value),
-            ("" | "layer" | "convolution_param" | "pooling_param", "pad_h") => self.heights[2] = self.window(value),
-            ("" | "layer" | "convolution_param" | "pooling_param", "pad_w") => self.widths[2] = self.window(value),
+            (_, "stride_h") if WINDOWED.contains(&of) => self.heights[1] = self.window(value),
+            (_, "stride_w") if WINDOWED.contains(&of) => self.widths[1] = self.window(value),
+            (_, "pad_h") if WINDOWED.contains(&of) => self.heights[2] = self.window(value),
+            (_, "pad_w") if WINDOWED.contains(&of) => self.widths[2] = self.window(value),
             ("pooling_param", "global_pooling") => settings.window.is_global = flag(value)?,
             ("pooling_param", "round_mode") if matches!(value, "FLOOR" | "1") => {
                 self.rounding = Some(Rounding::Down);
             }
             // Forks say it in their own ways.
             ("pooling_param", "ceil_mode") => self.rounding = Some(Rounding::Unknown),
-            // A net may leave an extent open, as -1.
             (INPUT_SHAPE, "dim") => {
                 let extents = self.extents.last_mut().ok_or("an extent of a shape")?;
                 extents.truncate(blob_core::MAX_AXES - 1);
-                extents.push(number(value).unwrap_or(0));
+                extents.push(extent(value));
             }
             (_, "kernel_size" | "kernelsize") => push_number(&mut settings.kernel, value)?,
             ("batch_norm_param" | "bn_param", "eps") => settings.eps = Some(f64::from(float(value)?)),
@@ -196,13 +195,13 @@ impl Inputs {
     }
 
     /// Adds an extent, 0 where the net leaves it open; after `axes` of them the next shape begins.
-    pub(super) fn extent(&mut self, axes: usize, text: &str) {
+    pub(super) fn extent(&mut self, axes: usize, extent: u64) {
         let axes = axes.min(blob_core::MAX_AXES);
         if self.extents.last().is_none_or(|extents| extents.len() >= axes) {
             self.begin_shape();
         }
         if let Some(extents) = self.extents.last_mut().filter(|extents| extents.len() < axes) {
-            extents.push(number(text).unwrap_or(0));
+            extents.push(extent);
         }
     }
 
@@ -254,6 +253,14 @@ fn roles(kind: LayerKind, bottoms: usize, has_static: bool) -> &'static [Role] {
         LayerKind::Other => &[],
     }
 }
+
+/// An extent of a shape, 0 where the net leaves it open, as -1.
+pub(super) fn extent(text: &str) -> u64 {
+    number(text).unwrap_or(0)
+}
+
+/// The messages that have a window's numbers: V0 and V1 have them in the layer itself.
+const WINDOWED: [&str; 4] = ["", "layer", "convolution_param", "pooling_param"];
 
 /// The message with an input's extents, in the layer's own parameter.
 pub(super) const INPUT_SHAPE: &str = "input_shape";

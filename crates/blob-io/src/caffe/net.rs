@@ -62,12 +62,12 @@ impl Reader<'_, '_> {
                 }
                 (4, Wire::Varint) => {
                     let extent = protobuf::varint(self.cursor, whole.end, "input_dim")?;
-                    inputs.extent(4, &extent.to_string());
+                    inputs.extent(4, stated(extent));
                 }
                 (8, Wire::Len) => {
                     inputs.begin_shape();
                     for extent in self.shape(whole)? {
-                        inputs.extent(usize::MAX, &extent.to_string());
+                        inputs.extent(usize::MAX, extent);
                     }
                 }
                 _ => protobuf::skip(self.cursor, tag, whole.end)?,
@@ -83,12 +83,12 @@ impl Reader<'_, '_> {
         let mut extents = Vec::new();
         while let Some(tag) = protobuf::tag(self.cursor, span.end)? {
             match (tag.number, tag.wire) {
-                (1, Wire::Varint) => extents.push(protobuf::varint(self.cursor, span.end, "dim")?),
+                (1, Wire::Varint) => extents.push(stated(protobuf::varint(self.cursor, span.end, "dim")?)),
                 (1, Wire::Len) => {
                     let packed = take(self.cursor, span, "dim")?;
                     self.cursor.seek(packed.start);
                     while self.cursor.pos() < packed.end {
-                        extents.push(protobuf::varint(self.cursor, packed.end, "dim")?);
+                        extents.push(stated(protobuf::varint(self.cursor, packed.end, "dim")?));
                         extents.truncate(blob_core::MAX_AXES);
                     }
                 }
@@ -270,4 +270,9 @@ fn field_of(of: &'static str, tag: Tag) -> Option<(&'static str, &'static str)> 
         _ => false,
     };
     fits.then_some((of, field))
+}
+
+/// An extent of a shape, 0 where the net leaves it open, as -1.
+fn stated(varint: u64) -> u64 {
+    u64::try_from(varint as i64).unwrap_or(0)
 }

@@ -3,7 +3,7 @@
 //! Tolerant: unknown fields are skipped, because forks have their own. Bounded in size and depth; an error names the
 //! line and the column.
 
-use crate::caffe::draft::{Fields, INPUT_SHAPE, Inputs};
+use crate::caffe::draft::{Fields, INPUT_SHAPE, Inputs, extent};
 use crate::caffe::text::{Event, Text};
 use crate::error::{Error, Fault, FaultKind, check_limit};
 use crate::limits::Limit;
@@ -41,8 +41,8 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
             (Event::Open, [_, "input_param", "shape"], Some((fields, ..))) => fields.begin_shape(),
             (Event::Open, ["input_shape"], None) => inputs.begin_shape(),
             (Event::Value("input", name), [], None) => inputs.name(name.to_owned()),
-            (Event::Value("input_dim", extent), [], None) => inputs.extent(4, &extent),
-            (Event::Value("dim", extent), ["input_shape"], None) => inputs.extent(usize::MAX, &extent),
+            (Event::Value("input_dim", text), [], None) => inputs.extent(4, extent(&text)),
+            (Event::Value("dim", text), ["input_shape"], None) => inputs.extent(usize::MAX, extent(&text)),
             (Event::Value(field, value), [_, of @ ..], Some((fields, ..))) => {
                 let of = match of {
                     [] => "",
