@@ -94,10 +94,10 @@ fn has_all_arrays(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned
 
 /// The arrays of an MXNet file: as in the source if that is one too, else by the tensors' names.
 fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Result<List, Error> {
+    let found = if checkpoint.salvaged().is_none() { checkpoint.mxnet_list()? } else { None };
+    let of_source = found.as_ref().map(List::version);
     let version = options.params_version;
-    if has_all_arrays(checkpoint, options, tensors)
-        && let Some(found) = checkpoint.mxnet_list()?
-    {
+    if let Some(found) = found.filter(|_| has_all_arrays(checkpoint, options, tensors)) {
         let list = if options.dense { found.into_dense() } else { found };
         return Ok(match version {
             Some(version) => list.with_version(version),
@@ -112,7 +112,7 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
             parts.entry(&sparse.name).or_default().push(index);
         }
     }
-    let mut list = List::new(version.unwrap_or(Version::V2));
+    let mut list = List::new(version.or(of_source).unwrap_or(Version::V2));
     let taken: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
     for (index, tensor) in tensors.iter().enumerate() {
         let Some(sparse) = sparse(tensor) else {

@@ -91,6 +91,12 @@ impl List {
         }
     }
 
+    /// The version of the last record.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
     /// The same arrays under the same names, from the same devices, in records of another version.
     #[must_use]
     pub fn with_version(mut self, version: Version) -> Self {
