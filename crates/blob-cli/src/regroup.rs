@@ -176,6 +176,9 @@ impl<'a> File<'a> {
                 return refused(format!("{name:?} would be {diff}, and {blob:?} {shape}: a diff has its blob's shape"));
             }
         }
+        if let Some(why) = receipt(&self.tensors).err().filter(|_| to == Format::Npz) {
+            return refused(why.to_owned());
+        }
         let arrays = if to.is_mxnet() { self.sparse_arrays() } else { Vec::new() };
         match arrays.iter().find(|array| shapes.contains_key(&*array.name)) {
             Some(array) => refused(format!("two tensors would be called {:?}", array.name)),
@@ -234,9 +237,9 @@ impl<'a> File<'a> {
         for array in self.sparse_arrays() {
             writer = writer.sparse(array.name, array.sparse.kind, array.sparse.shape.clone(), &array.parts);
         }
-        match receipt(&self.tensors).filter(|_| to == Format::Npz) {
-            Some((key, text)) => writer.metadata(key, text),
-            None => writer,
+        match receipt(&self.tensors) {
+            Ok(Some((key, text))) if to == Format::Npz => writer.metadata(key, text),
+            _ => writer,
         }
     }
 }

@@ -165,6 +165,12 @@ impl Plan<'_> {
         self.receipt.is_untransformed
     }
 
+    /// The steps that the receipt has no room to describe, so that `verify` cannot repeat them.
+    #[must_use]
+    pub fn unproven(&self) -> &[String] {
+        if self.has_receipt() { &self.receipt.unproven } else { &[] }
+    }
+
     /// Whether the output is the source, byte for byte, without a receipt: the format stays and no option changes
     /// anything.
     #[must_use]
@@ -288,6 +294,11 @@ fn planned_for<'a>(
     }
     if !base.has_bytes_of(checkpoint) {
         of_file.extend(unlisted(checkpoint));
+    }
+    if has_receipt && !receipt.unproven.is_empty() {
+        let steps = receipt.unproven.join(", ");
+        let words = format!("the receipt has no room for what {steps} did: `blob verify` cannot repeat it");
+        of_file.push(Change::unasked(Effect::Dropped(words.into())));
     }
     let is_way_back = has_receipt && options.transforms.is_empty() && !options.dense;
     of_file.extend(receipt.frame_left_out.clone().filter(|_| is_way_back).map(|why| {

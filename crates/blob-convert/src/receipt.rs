@@ -14,12 +14,13 @@ use serde_json::{Map, Value, json};
 
 use crate::change::{Change, Effect};
 use crate::hash::Digests;
-use crate::options::Options;
+use crate::options::{Options, refuse};
 use crate::planned::{LeftOut, Planned};
-use crate::transform::Transform;
+use crate::transform::{Transform, known};
 pub use account::{Account, Changed};
 use contents::Contents;
 pub(crate) use contents::combined_digest;
+use lineage::long_lists;
 pub(crate) use lineage::{MAX_STEPS, UNKNOWN, history_of, lineage_of, parse, present, reduce_list};
 pub use lineage::{Origin, Step};
 
@@ -46,6 +47,8 @@ pub(crate) struct Receipt {
     pub(crate) is_untransformed: bool,
     /// Why the source cannot be restored byte for byte.
     pub(crate) frame_left_out: Option<String>,
+    /// The steps for whose settings there was no room, so that they cannot be repeated.
+    pub(crate) unproven: Vec<String>,
 }
 
 impl Receipt {
@@ -82,8 +85,14 @@ impl Receipt {
         let mut source = Value::Object(source);
         shorten(&mut source, &mut rest, room);
         if rest["changes"].is_null() {
-            rest["bf16_as_u16"] = json!(tensors.iter().any(|t| t.keeps_bf16));
+            let stored = tensors.iter().map(|t| (&*t.spec.name, Bits::of(t.spec.dtype, t.keeps_bf16)));
+            note_bits(&mut rest, stored);
+            shorten(&mut source, &mut rest, room);
+            if source.to_string().len() + rest.to_string().len() > room {
+                return Err(refuse(checkpoint, NO_ROOM.to_owned()));
+            }
         }
+        let unproven = unproven(&rest);
         let frame_left_out =
             rest["frame"].is_null().then(|| frame.err().unwrap_or("there was no room for it").to_owned());
         if let Some(why) = &frame_left_out {
@@ -91,7 +100,7 @@ impl Receipt {
         }
         let (sha256, is_untransformed) = (options.sha256, options.transforms.is_empty());
         let (source, rest) = (source.to_string(), rest.to_string());
-        Ok(Self { source, rest, contents, sha256, is_untransformed, frame_left_out })
+        Ok(Self { source, rest, contents, sha256, is_untransformed, frame_left_out, unproven })
     }
 
     /// Key and text with zeros in place of the digests.
@@ -159,18 +168,90 @@ pub(crate) fn source_fields(checkpoint: &Checkpoint) -> Map<String, Value> {
     source
 }
 
-/// Leaves the longest lists out until the two objects fit into `room`: `null` stands for each of them.
+/// Leaves the longest lists out until the two objects fit into `room`: `null` stands for each of them. Steps keep their
+/// names and their short settings, since a later conversion must know what was done.
 fn shorten(source: &mut Value, rest: &mut Value, room: usize) {
     let mut lists: Vec<(usize, &mut Value)> = Vec::new();
     let mut len = source.to_string().len() + rest.to_string().len();
-    let lists_of = [source, rest].into_iter().filter_map(Value::as_object_mut).flat_map(Map::values_mut);
-    lists.extend(lists_of.filter(|v| v.is_array() || v.is_object()).map(|v| (v.to_string().len(), v)));
+    for (name, value) in [source, rest].into_iter().filter_map(Value::as_object_mut).flatten() {
+        match &**name {
+            "bf16_as_u16" | "u16" => {}
+            "transforms" => lists.extend(lists_of_steps(value)),
+            "history" => {
+                let origins = value.as_array_mut().into_iter().flatten();
+                lists.extend(origins.filter_map(|origin| origin.get_mut("transforms")).flat_map(lists_of_steps));
+            }
+            _ if value.is_array() || value.is_object() => lists.push((value.to_string().len(), value)),
+            _ => {}
+        }
+    }
     lists.sort_unstable_by_key(|(len, _)| *len);
     while len > room
         && let Some((longest, list)) = lists.pop()
     {
         *list = Value::Null;
         len -= longest.saturating_sub("null".len());
+    }
+}
+
+/// The long lists in the settings of steps, with the lengths of their texts.
+fn lists_of_steps(steps: &mut Value) -> impl Iterator<Item = (usize, &mut Value)> {
+    let steps = steps.as_array_mut().into_iter().flatten();
+    let settings = steps.filter_map(|step| step.get_mut("settings"));
+    settings.flat_map(long_lists)
+}
+
+/// The steps whose settings are not whole.
+fn unproven(rest: &Value) -> Vec<String> {
+    let steps = rest["transforms"].as_array().into_iter().flatten();
+    let is_short = |step: &&Value| step["settings"].as_object().is_some_and(|all| all.values().any(Value::is_null));
+    let cut = steps.filter(|step| step["settings"].is_null() || is_short(step) && is_unread(step));
+    cut.filter_map(|step| step["name"].as_str().map(str::to_owned)).collect()
+}
+
+/// Whether the settings of one of our steps cannot be read.
+fn is_unread(step: &Value) -> bool {
+    step["name"].as_str().is_some_and(|name| known(name, &step["settings"]).is_err())
+}
+
+/// What an array of u16 in an npz holds.
+#[derive(Clone, Copy, PartialEq)]
+enum Bits {
+    Bf16,
+    U16,
+    Others,
+}
+
+impl Bits {
+    fn of(dtype: DType, keeps_bf16: bool) -> Self {
+        match dtype {
+            _ if keeps_bf16 => Self::Bf16,
+            DType::U16 => Self::U16,
+            _ => Self::Others,
+        }
+    }
+}
+
+/// Why a file of bf16 and u16 is refused.
+const NO_ROOM: &str = "has so many arrays of bf16 and of u16 that the receipt has no room to tell them apart";
+
+/// Says which arrays hold bf16, where the list of changes had no room: by the shorter list of names.
+fn note_bits<'t>(rest: &mut Value, tensors: impl Iterator<Item = (&'t str, Bits)>) {
+    let (mut bf16, mut u16s) = (Vec::new(), Vec::new());
+    for (name, bits) in tensors {
+        match bits {
+            Bits::Bf16 => bf16.push(name),
+            Bits::U16 => u16s.push(name),
+            Bits::Others => {}
+        }
+    }
+    let len = |names: &[&str]| names.iter().map(|name| name.len()).sum::<usize>();
+    if u16s.is_empty() || bf16.is_empty() {
+        rest["bf16_as_u16"] = json!(!bf16.is_empty());
+    } else if len(&u16s) <= len(&bf16) {
+        (rest["bf16_as_u16"], rest["u16"]) = (json!(true), json!(u16s));
+    } else {
+        rest["bf16_as_u16"] = json!(bf16);
     }
 }
 
@@ -200,10 +281,16 @@ fn changes(tensors: &[Planned]) -> Vec<Value> {
 
 /// The receipt of an npz that is written without a conversion: only the list of the tensors that keep bf16 as u16.
 /// `None` if there are none.
-pub(crate) fn bf16_receipt<'t>(tensors: impl Iterator<Item = (&'t str, DType)>) -> Option<(String, String)> {
-    let kept: Vec<&str> = tensors.filter(|(_, dtype)| *dtype == DType::BF16).map(|(name, _)| name).collect();
+///
+/// # Errors
+/// The names of so many arrays have no room, in words that follow the file's name.
+pub(crate) fn bf16_receipt<'t>(
+    tensors: impl Iterator<Item = (&'t str, DType)> + Clone,
+) -> Result<Option<(String, String)>, &'static str> {
+    let bits = tensors.map(|(name, dtype)| (name, Bits::of(dtype, dtype == DType::BF16)));
+    let kept: Vec<&str> = bits.clone().filter(|(_, bits)| *bits == Bits::Bf16).map(|(name, _)| name).collect();
     if kept.is_empty() {
-        return None;
+        return Ok(None);
     }
     let words = Change::unasked(Effect::BitsStored { of: DType::BF16, stored: DType::U16 }).to_string();
     let change = |name: &&str| json!({"name": name, "changes": [words], "bits_of": DType::BF16.name()});
@@ -214,9 +301,10 @@ pub(crate) fn bf16_receipt<'t>(tensors: impl Iterator<Item = (&'t str, DType)>) 
     });
     shorten(&mut Value::Null, &mut rest, MAX_TEXT);
     if rest["changes"].is_null() {
-        rest["bf16_as_u16"] = json!(true);
+        note_bits(&mut rest, bits);
     }
-    Some((KEY.to_owned(), rest.to_string()))
+    let text = rest.to_string();
+    if text.len() <= MAX_TEXT { Ok(Some((KEY.to_owned(), text))) } else { Err(NO_ROOM) }
 }
 
 /// The sparse arrays that were written as parts, with what a reader needs to put them together again.

@@ -165,8 +165,10 @@ impl<'a> Gathered<'a> {
 
 /// The receipt, as key and text, with which an npz of these tensors is read with bf16 again, which it stores as u16.
 /// `None` where there is no bf16.
-#[must_use]
-pub fn receipt(tensors: &[(String, Gathered<'_>)]) -> Option<(String, String)> {
+///
+/// # Errors
+/// It has no room for the names of so many arrays, in words that follow the file's name.
+pub fn receipt(tensors: &[(String, Gathered<'_>)]) -> Result<Option<(String, String)>, &'static str> {
     bf16_receipt(tensors.iter().map(|(name, tensor)| (&**name, tensor.dtype)))
 }
 

@@ -28,9 +28,9 @@ const LONGEST: usize = 64 << 20;
 /// Which arrays of u16 hold the bits of bf16.
 #[derive(Debug, PartialEq, Eq)]
 enum Kept {
-    /// The list of changes is left out: all of them, or none.
-    All(bool),
     Named(HashSet<String>),
+    /// All but these.
+    AllBut(HashSet<String>),
 }
 
 /// Gives the arrays of u16 that the file's receipt calls bf16 this dtype.
@@ -43,8 +43,8 @@ pub(crate) fn restore_dtypes(entries: &mut [Entry], metadata: &[(String, String)
     let Ok(kept) = kept(text) else { return };
     for entry in entries.iter_mut().filter(|entry| is_u16(entry)) {
         let is_kept = match &kept {
-            Kept::All(all) => *all,
             Kept::Named(names) => names.contains(&*entry.name),
+            Kept::AllBut(names) => !names.contains(&*entry.name),
         };
         if is_kept {
             entry.dtype = Some(DType::BF16);
@@ -53,9 +53,10 @@ pub(crate) fn restore_dtypes(entries: &mut [Entry], metadata: &[(String, String)
     }
 }
 
-/// Reads the names of the arrays from a receipt: the items of `changes` with `"bits_of": "bf16"`.
+/// Reads the names of the arrays from a receipt: the items of `changes` with `"bits_of": "bf16"`. Where there was no
+/// room for these, `bf16_as_u16` has them, or says that it is all but those that `u16` names.
 fn kept(text: &str) -> Result<Kept, ReadError> {
-    let (mut names, mut all) = (None, false);
+    let (mut names, mut all, mut kept, mut genuine) = (None, false, HashSet::new(), HashSet::new());
     let source = Bytes(text.as_bytes());
     let mut cursor = Cursor::new(&source);
     Literal::new(&mut cursor, text.len() as u64).members(|text| {
@@ -72,11 +73,28 @@ fn kept(text: &str) -> Result<Kept, ReadError> {
                 text.word("true")?;
                 all = true;
             }
+            "bf16_as_u16" if text.peek()? == Some(b'[') => kept = strings(text)?,
+            "u16" if text.peek()? == Some(b'[') => genuine = strings(text)?,
             _ => text.skip_json(MAX_NESTED)?,
         }
         Ok(())
     })?;
-    Ok(names.map_or(Kept::All(all), Kept::Named))
+    Ok(match names {
+        Some(names) => Kept::Named(names),
+        None if all => Kept::AllBut(genuine),
+        None => Kept::Named(kept),
+    })
+}
+
+/// A list of names.
+fn strings(text: &mut Literal<'_, '_>) -> Result<HashSet<String>, ReadError> {
+    let mut found = HashSet::new();
+    text.items(|text| {
+        text.blank()?;
+        found.insert(text.json_string(LONGEST_NAME, "a tensor's name")?);
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// The name of one changed array, if it keeps bf16.
@@ -110,13 +128,18 @@ mod tests {
             ),
             (r#"{"changes":[]}"#, named(&[])),
             (r#"{"changes":[],"bf16_as_u16":true}"#, named(&[])),
-            (r#"{"changes":null}"#, Kept::All(false)),
-            (r#"{"changes":null,"bf16_as_u16":true}"#, Kept::All(true)),
-            (r#"{"changes":null,"bf16_as_u16":false}"#, Kept::All(false)),
+            (r#"{"changes":null}"#, named(&[])),
+            (r#"{"changes":null,"bf16_as_u16":true}"#, Kept::AllBut(HashSet::new())),
+            (r#"{"changes":null,"u16":["a", "b"],"bf16_as_u16":true}"#, {
+                Kept::AllBut(["a", "b"].map(str::to_owned).into_iter().collect())
+            }),
+            (r#"{"changes":null,"bf16_as_u16":["c"]}"#, named(&["c"])),
+            (r#"{"changes":null,"bf16_as_u16":false}"#, named(&[])),
         ] {
             assert_eq!(kept(text).expect("a receipt"), found, "{text}");
         }
-        for broken in ["", "[", r#"{"changes":[3]}"#, r#"{"changes":[{"name":"a","bits_of":"bf16"}]"#] {
+        for broken in ["", "[", r#"{"changes":[3]}"#, r#"{"changes":[{"name":"a","bits_of":"bf16"}]"#, r#"{"u16":[1]}"#]
+        {
             assert!(kept(broken).is_err(), "{broken}");
         }
     }

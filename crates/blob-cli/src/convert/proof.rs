@@ -26,6 +26,9 @@ fn unproven(args: &Convert, plan: &Plan<'_>) -> Option<String> {
         let lacks = if args.no_receipt { "--no-receipt leaves out" } else { "the format has no room for" };
         return Some(format!("{lacks} the receipt, from which it would repeat the changes"));
     }
+    if !plan.unproven().is_empty() {
+        return Some(format!("the receipt has no room for what {} did", plan.unproven().join(", ")));
+    }
     if args.skip_unsupported && !plan.left_out().is_empty() {
         return Some("it wants every array of the input".to_owned());
     }

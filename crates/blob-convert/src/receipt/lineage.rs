@@ -102,7 +102,9 @@ impl Earlier {
             return;
         }
         if self.0.len() == MAX_EARLIER {
-            self.0.remove(1);
+            // A source that nothing was done to is missed least.
+            let idle = self.0.iter().skip(1).position(|origin| origin.transforms.is_empty());
+            self.0.remove(idle.map_or(1, |place| place + 1));
         }
         self.0.push(origin);
     }
@@ -137,11 +139,26 @@ pub(crate) fn history_of(text: &str) -> Vec<Origin> {
         let len = step.settings.to_string().len();
         match room.checked_sub(len).filter(|_| len > LONGEST_SETTINGS) {
             Some(left) => room = left,
-            None if len > LONGEST_SETTINGS => step.settings = Value::Null,
+            None if len > LONGEST_SETTINGS => cut(&mut step.settings),
             None => {}
         }
     }
     history
+}
+
+/// Leaves the long lists of a step's settings out, and all of them where that is not enough.
+fn cut(settings: &mut Value) {
+    long_lists(settings).for_each(|(_, list)| *list = Value::Null);
+    if settings.to_string().len() > LONGEST_SETTINGS {
+        *settings = Value::Null;
+    }
+}
+
+/// The lists in a step's settings that a receipt may leave out, with the lengths of their texts.
+pub(super) fn long_lists(settings: &mut Value) -> impl Iterator<Item = (usize, &mut Value)> {
+    let fields = settings.as_object_mut().into_iter().flatten().map(|(_, value)| value);
+    let lists = fields.filter(|value| value.is_array() || value.is_object());
+    lists.map(|list| (list.to_string().len(), list)).filter(|(len, _)| *len > LONGEST_SETTINGS / 2)
 }
 
 /// Folds a list item by item; only what `take` keeps stays in memory.

@@ -97,13 +97,14 @@ impl FcFrom {
             Value::Null => None,
             _ => Some(Extents::deserialize(settings).ok()?.checked()?),
         };
-        let layers: BTreeMap<String, Extents> = match &settings["layers"] {
-            Value::Null => BTreeMap::new(),
-            layers => BTreeMap::deserialize(layers).ok()?,
+        // `null` stands for a list for which a receipt had no room.
+        let layers: BTreeMap<String, Extents> = match settings.get("layers") {
+            None => BTreeMap::new(),
+            Some(layers) => BTreeMap::deserialize(layers).ok()?,
         };
-        let tensors = match &settings["tensors"] {
-            Value::Null => None,
-            tensors => Some(names(tensors)?),
+        let tensors = match settings.get("tensors") {
+            None => None,
+            Some(tensors) => Some(names(tensors)?),
         };
         let is_sound = layers.values().all(|extents| extents.checked().is_some());
         (is_sound && (extents.is_some() || !layers.is_empty())).then_some(Self { extents, layers, tensors })
