@@ -297,6 +297,7 @@ pub(crate) fn losses(sources: &[&Checkpoint], files: &[File<'_>], to: Format) ->
             }
         }
     }
+    losses.extend(sources.iter().filter_map(|source| blob_convert::unsaid(source)));
     let is_named = |(name, _): &&(String, Gathered<'_>)| !name.starts_with('@');
     let named = files.iter().flat_map(|file| &file.tensors).filter(is_named).count() as u64;
     if named > 0 && is_nameless(to) {

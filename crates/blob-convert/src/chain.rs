@@ -10,6 +10,7 @@ use blob_io::{Checkpoint, Error, TensorSpec};
 use crate::change::{Change, Effect};
 use crate::options::refuse_first;
 use crate::planned::{Computed, How, LeftOut, Planned};
+use crate::state::State;
 use crate::transform::{Context, Followed, FollowedNet, Made, NetOrigin, Outcome, Spec, Transform, Values};
 
 /// How often the source's tensors may be read to compute one tensor. Ours need about ten; without a bound, a receipt
@@ -59,6 +60,12 @@ pub(crate) fn chain(
         net: None,
         told_by: None,
     };
+    let state = State::of(checkpoint);
+    // The last one is what the user asked for, and others may prepare it.
+    let forbidden = steps.iter().rev().find_map(|step| Some((step, state.forbids(&**step, followed)?)));
+    if let Some((step, why)) = forbidden {
+        return Err(refused(checkpoint, &**step, vec![why]));
+    }
     for step in steps {
         let specs: Vec<Spec<'_>> = chained.tensors.iter().map(|tensor| spec(checkpoint, tensor)).collect();
         let outcome = step
@@ -67,6 +74,7 @@ pub(crate) fn chain(
         let mut problems = problems(&outcome, &specs);
         if problems.is_empty() {
             problems.extend(too_deep(&outcome, &chained.tensors));
+            problems.extend(state.moved(&**step, &outcome, &chained.tensors, checkpoint));
         }
         if !problems.is_empty() {
             return Err(refused(checkpoint, &**step, problems));

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::before::{Called, Wanted, before};
 use crate::change::Change;
 use crate::options::{Options, refuse};
-use crate::receipt::{MAX_STEPS, Step, history_of, parse, present, receipt_text};
+use crate::receipt::{MAX_STEPS, Step, UNKNOWN, history_of, parse, present, receipt_text};
 use crate::transform::{Followed, Names, Transform, Undone, known};
 
 /// What a receipt says of transforms.
@@ -71,11 +71,15 @@ fn refuse_again(checkpoint: &Checkpoint, transforms: &[Arc<dyn Transform>]) -> R
     let done: Vec<Step> = done.into_iter().flat_map(|origin| origin.transforms).collect();
     let mut problems = Vec::new();
     for (transform, words) in once {
+        if done.iter().any(|step| step.name == UNKNOWN) {
+            let name = transform.name();
+            problems.push(format!("does not allow {name}: its receipt had no room for its steps, and may have had it"));
+        }
         for step in done.iter().filter(|step| step.name == transform.name()) {
             // The receipt has the settings of that time. A user's own transform is known by its name alone.
             let was = match known(&step.name, &step.settings) {
                 Ok(step) if step.keeps_order() => None,
-                Ok(step) => step.only_once(),
+                Ok(step) => step.only_once().or(Some(words.clone())),
                 Err(_) => Some(words.clone()),
             };
             let problem = |was| format!("does not allow {}: its receipt says that it was {was}", step.name);

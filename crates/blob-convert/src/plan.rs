@@ -20,6 +20,7 @@ use crate::planned::{LeftOut, Planned};
 use crate::receipt::Receipt;
 use crate::shards::{self, Shards};
 use crate::source;
+use crate::state;
 use crate::stored::{Place, unlisted};
 use crate::transform::NetOrigin;
 
@@ -211,6 +212,9 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     let chosen = chosen(checkpoint, options, is_folder)?;
     let (base, changes) = Base::of(checkpoint, options, &chosen.tensors, is_folder);
     let mut plan = planned_for(checkpoint, base, chosen, options, target)?;
+    let unsaid =
+        state::unsaid(checkpoint).filter(|_| !(plan.has_receipt() || plan.is_copy() || options.without_receipt));
+    plan.of_file.extend(unsaid.map(|words| Change::unasked(Effect::Remark(words))));
     plan.of_file.splice(0..0, said.into_iter().chain(changes));
     plan.lossless()
 }
@@ -242,6 +246,7 @@ pub fn plan_into<'a>(
     }
     source::check(&[checkpoint, base], target)?;
     let (options, said) = to_do(checkpoint, options, Wanted::Of(base))?;
+    state::check_as_they_were(checkpoint, base)?;
     let options = Options { to: base.format(), ..options };
     let mut chosen = chosen(checkpoint, &options, false)?;
     chosen.of_file.extend(left_behind(checkpoint, base, &options, &chosen.tensors)?);

@@ -83,7 +83,7 @@ pub use permute::Permute;
 pub use rgb::Rgb;
 pub use selection::{Dims, Selected, Selection};
 pub use squeeze_legacy::SqueezeLegacy;
-pub use step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone, Values};
+pub use step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone, Values};
 pub use strip_diff::StripDiff;
 pub use tally::{Amount, Found};
 pub(crate) use tally::{Tally, grouped};

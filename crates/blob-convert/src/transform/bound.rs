@@ -1,10 +1,13 @@
 //! Pairs the layers of a net with the tensors of a file.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use blob_io::mxnet::split_prefix;
 use blob_io::net::{Layer, LayerKind, Net, Role};
 use blob_io::{Checkpoint, Kind};
+
+use crate::state::State;
 
 /// A net and the file that holds its weights.
 #[derive(Debug)]
@@ -15,6 +18,7 @@ pub struct Bound<'a> {
     names: HashMap<&'a str, &'a str>,
     clashes: Vec<String>,
     uncovered: Vec<UncoveredNorm>,
+    state: OnceCell<State>,
 }
 
 /// A BatchNorm in the file that has no layer in the net. It is left as it is.
@@ -56,7 +60,7 @@ impl<'a> Bound<'a> {
         }
         let clashes = clashes.into_values().collect();
         let uncovered = uncovered(net, &names, checkpoint);
-        Self { net, checkpoint, names, clashes, uncovered }
+        Self { net, checkpoint, names, clashes, uncovered, state: OnceCell::new() }
     }
 
     /// Conflicts, one sentence each: a tensor that two layers of the same name use in different roles. It is paired
@@ -91,6 +95,13 @@ impl<'a> Bound<'a> {
     #[must_use]
     pub fn tensor(&self, layer: &Layer, role: Role) -> Option<&'a str> {
         self.names.get(layer.tensor(role)?).copied()
+    }
+
+    /// What is added to a layer's variance: what the file's receipt says, if it was moved, else what the net says.
+    #[must_use]
+    pub fn eps(&self, layer: &Layer) -> f64 {
+        let state = self.state.get_or_init(|| State::of(self.checkpoint));
+        self.tensor(layer, Role::Variance).and_then(|variance| state.eps(variance)).unwrap_or(layer.eps)
     }
 
     /// The tensors of a layer that the file has: role, and name in the file.

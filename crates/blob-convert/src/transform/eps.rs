@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::bound::Bound;
 use super::small::{Places, data, layers, ready, write};
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform};
 use super::values::{Compute, Inputs, Stream};
 
 /// Adds the difference of two eps to the variances of normalisations.
@@ -36,12 +36,23 @@ impl Eps {
     /// The normalisations of a net whose eps is another than `to`.
     #[must_use]
     pub fn of(net: &Bound<'_>, to: f64) -> Self {
-        let norms = net.layers().filter(|layer| is_norm(layer) && !is_same(layer.eps, to));
+        let norms = net.layers().filter(|layer| is_norm(layer) && !is_same(net.eps(layer), to));
         let norms = norms.filter_map(|layer| {
             let named = |role| net.tensor(layer, role).map(str::to_owned);
-            Some(Variance { variance: named(Role::Variance)?, factor: named(Role::Factor), eps: layer.eps })
+            Some(Variance { variance: named(Role::Variance)?, factor: named(Role::Factor), eps: net.eps(layer) })
         });
         Self { to, norms: norms.collect() }
+    }
+}
+
+impl Eps {
+    pub(crate) fn to(&self) -> f64 {
+        self.to
+    }
+
+    /// Each variance that it changes, and the eps that was added to it before.
+    pub(crate) fn variances(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.norms.iter().map(|norm| (&*norm.variance, norm.eps))
     }
 }
 
@@ -62,6 +73,14 @@ impl Transform for Eps {
 
     fn settings(&self) -> Value {
         json!(self)
+    }
+
+    fn left(&self) -> Left<'_> {
+        Left::ForEps(self)
+    }
+
+    fn relies_on(&self) -> &'static [Fact] {
+        &[Fact::Eps]
     }
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

@@ -16,7 +16,7 @@ use self::flattened::{Flattened, Found, of_net};
 use super::permute::{lacking, names};
 use super::reorder::Reorder;
 use super::role::{INNER_PRODUCT, Role, data_name, role};
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform};
 use super::wires::wired;
 use crate::change::listed;
 
@@ -164,6 +164,10 @@ impl Transform for FcFrom {
     fn only_once(&self) -> Option<String> {
         // Where the user names the tensors, it is their decision.
         self.tensors.is_none().then(|| "permuted to channels last".to_owned())
+    }
+
+    fn relies_on(&self) -> &'static [Fact] {
+        if self.tensors.is_none() { &[Fact::Axes] } else { &[] }
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::ignored::is_zero;
 use super::small::Places;
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform};
 use crate::change;
 
 use affine::{FACTOR, Norm, PARTS, Scaled, Shifted};
@@ -133,6 +133,10 @@ impl Transform for Fold {
 
     fn settings(&self) -> Value {
         json!(self)
+    }
+
+    fn relies_on(&self) -> &'static [Fact] {
+        &[Fact::Axes, Fact::Eps]
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::reorder::Reorder;
 use super::role::{By, CONVOLUTION, INNER_PRODUCT, Role, Roles};
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform};
 
 /// Permutes the weights of convolutions and of fully connected layers to another framework's axes.
 ///
@@ -75,6 +75,14 @@ impl Transform for Layout {
         Some(format!("permuted to {}", self.order()))
     }
 
+    fn left(&self) -> Left<'_> {
+        Left::Turned
+    }
+
+    fn relies_on(&self) -> &'static [Fact] {
+        &[Fact::Axes]
+    }
+
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         self.planned(tensors, context, &[Role::Convolution, Role::InnerProduct])
     }
@@ -95,6 +103,10 @@ impl Transform for OfConvolutions {
 
     fn settings(&self) -> Value {
         json!({ "to": self.0.order() })
+    }
+
+    fn left(&self) -> Left<'_> {
+        Left::Turned
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

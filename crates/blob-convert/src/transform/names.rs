@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
+use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Renames tensors.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -79,6 +79,10 @@ impl Transform for Names {
 
     fn undone(&self) -> Undone<'_> {
         Undone::Renamed(self)
+    }
+
+    fn relies_on(&self) -> &'static [Fact] {
+        if self.torch { &[Fact::Axes, Fact::Eps] } else { &[] }
     }
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

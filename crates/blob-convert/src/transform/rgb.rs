@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::bound::{Bound, listed};
 use super::reorder::Reorder;
 use super::role::{Role, data_name, role};
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform};
 use super::wires::{Source, Wire, sources, wired};
 
 /// Reverses the three input channels of the first convolution: Caffe loads images by OpenCV, as BGR.
@@ -29,6 +29,10 @@ impl Transform for Rgb {
 
     fn only_once(&self) -> Option<String> {
         Some("reversed to RGB".to_owned())
+    }
+
+    fn relies_on(&self) -> &'static [Fact] {
+        &[Fact::Axes]
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

@@ -8,7 +8,7 @@ use blob_io::net::{Layer, Role as Of};
 use serde_json::{Value, json};
 
 use super::role::{Role, Roles, is_convolution};
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
+use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Layers whose weights are matrices, with the indices of these blobs.
 const MATRICES: &[(&str, &[usize])] =
@@ -31,6 +31,10 @@ impl Transform for SqueezeLegacy {
 
     fn undone(&self) -> Undone<'_> {
         Undone::AsItWas
+    }
+
+    fn relies_on(&self) -> &'static [Fact] {
+        &[Fact::Axes]
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

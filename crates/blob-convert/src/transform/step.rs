@@ -11,6 +11,7 @@ use blob_io::{Checkpoint, Entry, TensorSpec};
 use serde_json::Value;
 
 use super::bn::BatchNorm;
+use super::eps::Eps;
 use super::names::Names;
 use super::selection::Selection;
 use super::topology::{Followed, Topology};
@@ -62,6 +63,16 @@ pub trait Transform: fmt::Debug + Send + Sync {
         Undone::Changed
     }
 
+    /// What it leaves that is no longer as a net says.
+    fn left(&self) -> Left<'_> {
+        Left::AsSaid
+    }
+
+    /// What it takes from a net, and an earlier conversion may have changed.
+    fn relies_on(&self) -> &'static [Fact] {
+        &[]
+    }
+
     /// For a transform that must not be done to the same tensors twice, as a permutation: what they are after it, in
     /// words that follow "it was": `permuted to hwio`. A file whose receipt lists a transform of this name is refused.
     fn only_once(&self) -> Option<String> {
@@ -81,6 +92,35 @@ pub enum Undone<'a> {
     Divided(&'a BatchNorm),
     /// More than a receipt has: values were changed, or their order.
     Changed,
+}
+
+/// What a transform leaves that is no longer as a net says: the receipt tells later conversions of it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Left<'a> {
+    /// Nothing.
+    AsSaid,
+    /// The weights of layers, with other axes.
+    Turned,
+    /// These tensors, with axis `i` where axis `axes[i]` was.
+    Permuted {
+        /// Their names.
+        tensors: &'a [String],
+        /// The axes.
+        axes: &'a [usize],
+    },
+    /// Variances to which another eps is added.
+    ForEps(&'a Eps),
+}
+
+/// What a net says of tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fact {
+    /// What their axes are.
+    Axes,
+    /// What is added to variances.
+    Eps,
 }
 
 /// A tensor before a transform.

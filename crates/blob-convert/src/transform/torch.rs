@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::bound::Bound;
 use super::small::{Places, ready};
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
+use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::values::{Compute, Inputs, Stream};
 
 /// The index in Caffe's order of each of PyTorch's gates.
@@ -76,6 +76,18 @@ impl Transform for TorchLayout {
             true => Undone::AsItWas,
             false => Undone::Changed,
         }
+    }
+
+    fn left(&self) -> Left<'_> {
+        Left::Permuted { tensors: &self.transposed, axes: &[1, 0] }
+    }
+
+    fn relies_on(&self) -> &'static [Fact] {
+        &[Fact::Axes]
+    }
+
+    fn only_once(&self) -> Option<String> {
+        (!self.gates.is_empty()).then(|| "put into the order of PyTorch's gates".to_owned())
     }
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

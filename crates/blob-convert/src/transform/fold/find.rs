@@ -142,7 +142,7 @@ fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded
         has_bias: named(before, Role::Bias).is_some(),
         bias: named(before, Role::Bias).unwrap_or_else(|| bias_beside(&weight)),
         side: side(before),
-        eps: norm.eps,
+        eps: net.eps(norm),
         factor: own(Role::Factor),
         gamma: own(Role::Weight),
         fix_gamma: norm.fix_gamma,

@@ -77,12 +77,12 @@ const EPS: f64 = 1e-5;
 /// The modules of the BatchNorms whose eps is not PyTorch's, by their eps.
 fn other_eps(net: &Bound<'_>, map: &BTreeMap<String, String>) -> Vec<OfEps> {
     let mut all: Vec<OfEps> = Vec::new();
-    for layer in net.layers().filter(|layer| eps::is_norm(layer) && !eps::is_same(layer.eps, EPS)) {
+    for layer in net.layers().filter(|layer| eps::is_norm(layer) && !eps::is_same(net.eps(layer), EPS)) {
         let Some(variance) = net.tensor(layer, Role::Variance).and_then(|name| map.get(name)) else { continue };
         let module = variance.strip_suffix(".running_var").unwrap_or(variance).to_owned();
-        match all.iter_mut().find(|of| eps::is_same(of.eps, layer.eps)) {
+        match all.iter_mut().find(|of| eps::is_same(of.eps, net.eps(layer))) {
             Some(of) => of.modules.push(module),
-            None => all.push(OfEps { eps: layer.eps, modules: vec![module] }),
+            None => all.push(OfEps { eps: net.eps(layer), modules: vec![module] }),
         }
     }
     all

@@ -1,0 +1,196 @@
+//! The state of a file's tensors, as the history in its receipt tells it: the axes and the eps that they have now, and
+//! the steps that changed their values.
+//!
+//! A net speaks of tensors as its framework stores them, so a step that relies on a net asks here first. The receipt is
+//! hostile; the work is bounded by its lists.
+
+use std::collections::BTreeMap;
+
+use blob_io::{Checkpoint, Error};
+
+use crate::options::refuse;
+use crate::planned::Planned;
+use crate::receipt::{Step, UNKNOWN, lineage_of, receipt_text};
+use crate::transform::{Fact, Fold, Followed, Left, Names, Outcome, Transform, Undone, Values, known};
+
+/// What the steps in a file's history have left.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Of tensors that were permuted by name, and are called so now, which axis each one was.
+    axes: BTreeMap<String, Vec<usize>>,
+    /// How all weights were turned, in words that follow "were", and whether that is PyTorch's order.
+    turned: Option<(String, bool)>,
+    eps: BTreeMap<String, Moved>,
+    /// The eps of all normalisations, where the receipt does not say which of them have it.
+    eps_of_all: Option<f64>,
+    /// The other steps that changed values.
+    changed: Vec<String>,
+    /// The step that had no room in the receipt, and may have changed anything.
+    unknown: Option<String>,
+}
+
+/// The eps that a variance was for, and the one that it is for now.
+#[derive(Clone, Copy, Debug)]
+struct Moved {
+    from: f64,
+    to: f64,
+}
+
+impl State {
+    pub(crate) fn of(checkpoint: &Checkpoint) -> Self {
+        let mut state = Self::default();
+        let lineage = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
+        lineage.iter().flat_map(|origin| &origin.transforms).for_each(|step| state.after(step));
+        state
+    }
+
+    fn after(&mut self, step: &Step) {
+        let Ok(done) = known(&step.name, &step.settings) else {
+            self.after_unread(step);
+            return;
+        };
+        match done.left() {
+            Left::AsSaid => {}
+            Left::Turned => {
+                let how = done.only_once().unwrap_or_else(|| format!("turned by {}", step.name));
+                self.turned = Some((how, done.keeps_order()));
+            }
+            Left::Permuted { tensors, axes } => tensors.iter().for_each(|name| self.permute(name, axes)),
+            Left::ForEps(eps) => {
+                for (variance, from) in eps.variances() {
+                    let to = eps.to();
+                    self.eps.entry(variance.to_owned()).and_modify(|moved| moved.to = to).or_insert(Moved { from, to });
+                }
+            }
+        }
+        match done.undone() {
+            Undone::Renamed(names) => self.rename(names),
+            // `base` looks at what was folded, and into which weights.
+            Undone::Changed if step.name == Fold::NAME => {}
+            Undone::Changed if matches!(done.left(), Left::AsSaid | Left::Turned) => {
+                self.changed.push(step.name.clone())
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a step whose settings had no room for the worst that it can be.
+    fn after_unread(&mut self, step: &Step) {
+        match &*step.name {
+            Names::NAME => {
+                let names_are_lost = !self.axes.is_empty();
+                self.axes.clear();
+                if names_are_lost {
+                    self.turned = Some(("permuted by permute".to_owned(), false));
+                }
+                self.eps_of_all = self.eps.values().next().map(|moved| moved.to).or(self.eps_of_all);
+            }
+            "layout" | "permute" => self.turned = Some((format!("permuted by {}", step.name), false)),
+            "eps" => match step.settings["to"].as_f64() {
+                Some(to) => (self.eps, self.eps_of_all) = (BTreeMap::new(), Some(to)),
+                None => self.unknown = Some(step.name.clone()),
+            },
+            UNKNOWN => self.unknown = Some("its steps".to_owned()),
+            other => self.changed.push(other.to_owned()),
+        }
+    }
+
+    fn permute(&mut self, name: &str, axes: &[usize]) {
+        let before = self.axes.remove(name).unwrap_or_else(|| (0..axes.len()).collect());
+        let now: Option<Vec<usize>> = axes.iter().map(|axis| before.get(*axis).copied()).collect();
+        match now {
+            Some(now) if now.iter().copied().eq(0..axes.len()) => {}
+            now => drop(self.axes.insert(name.to_owned(), now.unwrap_or_default())),
+        }
+    }
+
+    fn rename(&mut self, names: &Names) {
+        let now = |name: String| names.of(&name).to_owned();
+        self.axes = std::mem::take(&mut self.axes).into_iter().map(|(name, axes)| (now(name), axes)).collect();
+        self.eps = std::mem::take(&mut self.eps).into_iter().map(|(name, eps)| (now(name), eps)).collect();
+    }
+
+    /// What a variance is to be added to; `None` where it is what the net says.
+    pub(crate) fn eps(&self, variance: &str) -> Option<f64> {
+        self.eps.get(variance).map(|moved| moved.to).or(self.eps_of_all)
+    }
+
+    /// Why a step cannot be done any more, because it relies on what is no longer as the net says.
+    pub(crate) fn forbids(&self, step: &dyn Transform, followed: &Followed<'_>) -> Option<String> {
+        let facts = step.relies_on();
+        if let Some(unknown) = self.unknown.as_ref().filter(|_| !facts.is_empty()) {
+            return Some(format!("its receipt had no room for {unknown}, which may have been the same: {ANEW}"));
+        }
+        let (how, is_usual) = self.turned.as_ref().filter(|_| facts.contains(&Fact::Axes))?;
+        // Weights that have PyTorch's order are as most nets say.
+        let is_as_said = *is_usual && !followed.has_other_order();
+        (!is_as_said).then(|| format!("its receipt says that weights were {how}, and their axes count here: {ANEW}"))
+    }
+
+    /// The tensors whose axes count for a step, and are no longer those that the net speaks of.
+    pub(crate) fn moved(
+        &self,
+        step: &dyn Transform,
+        outcome: &Outcome,
+        tensors: &[Planned],
+        file: &Checkpoint,
+    ) -> Vec<String> {
+        if self.axes.is_empty() || !step.relies_on().contains(&Fact::Axes) {
+            return Vec::new();
+        }
+        let is_touched = |made: &&crate::transform::Made| {
+            let is_computed = matches!(made.values, Values::Computed(_));
+            is_computed || made.from.iter().any(|place| tensors[*place].spec.shape != made.tensor.shape)
+        };
+        let touched = outcome.made.iter().filter(is_touched).flat_map(|made| &made.from);
+        let mut names: Vec<&str> = touched.map(|place| file.entries()[tensors[*place].entry].name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let problem = |name: &str| {
+            let axes: Vec<String> = self.axes.get(name)?.iter().map(usize::to_string).collect();
+            let axes = axes.join(",");
+            Some(format!(
+                "{name:?} has its axes permuted to {axes}, as the receipt says: `blob transpose` turns it back"
+            ))
+        };
+        names.into_iter().filter_map(problem).collect()
+    }
+
+    /// The steps that changed values, each once, in words.
+    pub(crate) fn steps(&self) -> Vec<String> {
+        let mut steps = self.changed.clone();
+        steps.extend((!self.axes.is_empty()).then(|| "permute".to_owned()));
+        let is_moved = self.eps_of_all.is_some() || self.eps.values().any(|moved| moved.from != moved.to);
+        steps.extend(is_moved.then(|| "eps".to_owned()));
+        steps.extend(self.unknown.iter().map(|_| "steps that it had no room for".to_owned()));
+        steps.sort_unstable();
+        steps.dedup();
+        steps
+    }
+}
+
+/// How to do two steps of which the second relies on what the first changes.
+const ANEW: &str = "begin with the file of before, and do this first, or both in one command";
+
+/// What an output without a receipt does not say of its values, though the source's receipt does; `None` where that is
+/// nothing.
+#[must_use]
+pub fn unsaid(checkpoint: &Checkpoint) -> Option<String> {
+    let (steps, file) = (State::of(checkpoint).steps().join(", "), checkpoint.name());
+    let words = || format!("the receipt of {file} says that values were changed by {steps}, and the output does not");
+    (!steps.is_empty()).then(words)
+}
+
+/// Refuses tensors for a file that has them as they were before the steps in their receipt.
+pub(crate) fn check_as_they_were(checkpoint: &Checkpoint, base: &Checkpoint) -> Result<(), Error> {
+    let steps = State::of(checkpoint).steps();
+    if steps.is_empty() {
+        return Ok(());
+    }
+    let (steps, base) = (steps.join(", "), base.name());
+    let message = format!(
+        "has other values than {base} takes: its receipt says that they were changed by {steps}; where that is undone, \
+         or {base} has it too, --no-receipt writes a file that says nothing of it"
+    );
+    Err(refuse(checkpoint, message))
+}
