@@ -104,6 +104,8 @@ fn what_a_signal_interrupts_ends_with_one_whole_line() {
         let line = [&["--json"], line].concat();
         let (input, output) = (Stdio::piped(), Stdio::piped());
         let mut child = command(&line).stdin(input).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+        // Its input stays open and empty: waiting for a process would close it.
+        let _input = child.stdin.take();
         // The signal comes when it is caught, and a little later.
         let status = format!("/proc/{}/status", child.id());
         let is_caught = || {

@@ -11,6 +11,7 @@ use crate::broken::Broken;
 use crate::failure::{Failure, Problem, Status};
 use crate::json::{self, Document, Field, Fields, Type, field, nullable, properties};
 use crate::output::Terminal;
+use crate::output::signals::Work;
 
 /// What a command needs besides its own arguments.
 pub(crate) struct Context {
@@ -47,6 +48,12 @@ impl Context {
     /// Reports a failure on standard error; with --json also as a line on standard output, so that the output has a
     /// line for each file.
     pub(crate) fn failed(&self, file: Option<&str>, failure: &Failure) {
+        let _work = Work::begin();
+        self.say(file, failure);
+    }
+
+    /// As [`Context::failed`], where a signal ends the process: no other line may follow.
+    pub(crate) fn say(&self, file: Option<&str>, failure: &Failure) {
         self.terminal.error(failure);
         self.failed_in_json(file, failure);
     }

@@ -56,7 +56,7 @@ use args::{Args, Command, Global};
 use context::Context;
 use failure::{Failure, Status};
 use output::Terminal;
-use output::signals::{self, INTERRUPTED};
+use output::signals::{self, INTERRUPTED, Work};
 use usage::{Misuse, Parsed};
 
 fn main() -> ExitCode {
@@ -84,7 +84,10 @@ fn obey(args: Args, command: String) -> ExitCode {
         let _ = ASKED.set((context.command.clone(), file));
         signals::end_with(say_interrupted);
     }
-    match run(&args.command, &context) {
+    let done = run(&args.command, &context);
+    // A process that a signal is ending waits here for its end.
+    let _work = Work::begin();
+    match done {
         Ok(status) => ExitCode::from(open::salvaged(status, &context.global).code()),
         Err(failure) => {
             context.failed(args.command.inputs().file.map(open::name).as_deref(), &failure);
@@ -107,7 +110,7 @@ fn say_interrupted() {
     let global = Global { json: true, ..Global::default() };
     let terminal = Terminal::new(&global);
     let context = Context { command: command.clone(), terminal, global, has_header: Cell::default() };
-    context.failed(file.as_deref(), &Failure::interrupted());
+    context.say(file.as_deref(), &Failure::interrupted());
 }
 
 /// Says what is wrong with the command line.
