@@ -57,6 +57,43 @@ fn described(layer: &[u8]) -> (String, Vec<(u64, &[u8])>) {
     (String::from_utf8(content(names[0].1).to_vec()).expect("text"), others)
 }
 
+/// Caffe refuses a file with a blob that the layer does not use; nothing else tells whether it counts.
+#[test]
+fn a_bias_that_its_layer_does_not_use_is_not_folded() {
+    let no_bias = len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat());
+    let [conv, norm, ..] = parts();
+    let stray = layer("c", "Convolution", ("data", "c"), &[&[1.0, 2.0], &[0.5, 0.5]], &no_bias);
+    let scale = layer("s", "Scale", ("c", "e"), &[&[2.0, 3.0], &[0.0, 1.0]], &[]);
+    for (layers, folds, said) in [
+        (
+            vec![stray, norm],
+            0,
+            "\"bn\" is not folded: it follows \"c\", which has a bias in the file, and no bias_term",
+        ),
+        (vec![conv.clone(), scale], 0, "\"s\" is not folded: it has a bias in the file, and no bias_term"),
+        (vec![conv, layer("s", "Scale", ("c", "e"), &[&[2.0, 3.0]], &[])], 1, ""),
+    ] {
+        let source = open("net.caffemodel", &net(&layers)).expect("opens");
+        let (fold, refused) = Fold::of(&Bound::new(&source.net().expect("reads").expect("a net"), &source));
+        let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
+        assert_eq!((fold.count(), refused.concat()), (folds, said.to_owned()));
+    }
+}
+
+/// Layers of one name, for training and for testing, have one set of tensors.
+#[test]
+fn a_norm_of_two_phases_is_divided_and_counted_once() {
+    let folder = crate::support::Folder::new();
+    let norm = "layer { name: \"bn\" type: \"BatchNorm\" bottom: \"data\" top: \"d\" include { phase: ";
+    let text = format!("input: \"data\" {norm} TRAIN }} }} {norm} TEST }} }}");
+    let prototxt = folder.with("net.prototxt", text);
+    let source = folder.with("net.caffemodel", layer("bn", "BatchNorm", ("data", "d"), &[&[0.5], &[1.0], &[2.0]], &[]));
+    let out = folder.file("x.npz");
+    let said =
+        crate::support::blob(&["convert", &source, "--bn", "fold-factor", "--net", &prototxt, "-o", &out]).ok().err;
+    assert!(said.contains("mean and variance of 1 layer divided by their factor"), "{said}");
+}
+
 #[test]
 fn the_layers_are_gone_and_their_neighbours_joined() {
     let before = parts();

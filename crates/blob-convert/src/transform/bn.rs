@@ -3,6 +3,8 @@
 //! The factor is then left out or set to 1. A factor of 0 makes both 0, as in `BatchNormLayer::Forward_cpu` of
 //! BVLC/caffe `9b891540`.
 
+use std::collections::{BTreeSet, HashSet};
+
 use blob_core::DType;
 use blob_io::net::{LayerKind, Role};
 use blob_io::{Checkpoint, Error};
@@ -74,6 +76,9 @@ impl BatchNorm {
     #[must_use]
     pub fn of(net: &Bound<'_>) -> Self {
         let norms = net.layers().filter(|layer| layer.kind == LayerKind::BatchNorm);
+        // Layers of one name, as for training and for testing, have the same tensors.
+        let mut seen = HashSet::new();
+        let norms = norms.filter(|layer| net.tensor(layer, Role::Mean).is_none_or(|mean| seen.insert(mean)));
         let layers = norms.filter_map(|layer| {
             let named = |role| net.tensor(layer, role).map(str::to_owned);
             Some(Norm { mean: named(Role::Mean)?, variance: named(Role::Variance)?, factor: named(Role::Factor)? })
@@ -113,7 +118,7 @@ impl Transform for BatchNorm {
         let places = Places::of(tensors);
         let mut divided = vec![None; tensors.len()];
         let (mut left_out, mut zeroed) = (Vec::new(), Vec::new());
-        let (mut misfits, mut diffs) = (Vec::new(), Vec::new());
+        let (mut misfits, mut diffs, mut stale) = (Vec::new(), Vec::new(), BTreeSet::new());
         for norm in &self.layers {
             let (Some(mean), Some(variance), Some(factor)) =
                 (places.find(&norm.mean), places.find(&norm.variance), places.find(&norm.factor))
@@ -137,6 +142,8 @@ impl Transform for BatchNorm {
             zeroed.extend(is_zero.then(|| norm.factor.clone()));
             let by = if is_zero { "become 0, as it is 0" } else { "are divided by it" };
             left_out.push((factor, format!("{} and {} {by}", norm.mean, norm.variance)));
+            // Of other values, a diff no longer belongs to them.
+            stale.extend([&norm.mean, &norm.variance].iter().filter_map(|name| places.find(&format!("{name}.diff"))));
             // Without its factor it belongs to nothing.
             let diff = places.find(&format!("{}.diff", norm.factor)).filter(|_| !self.with_ones);
             diffs.extend(diff.map(|diff| (diff, "the diff of a factor that is left out".to_owned())));
@@ -148,7 +155,8 @@ impl Transform for BatchNorm {
         left_out.append(&mut diffs);
         let mut is_kept = vec![true; tensors.len()];
         left_out.iter().for_each(|(factor, _)| is_kept[*factor] = false);
-        let kept = tensors.iter().enumerate().filter(|(place, _)| is_kept[*place] || self.with_ones);
+        let is_made = |place: usize| (is_kept[place] || self.with_ones) && !stale.contains(&place);
+        let kept = tensors.iter().enumerate().filter(|(place, _)| is_made(*place));
         let made = kept.map(|(place, spec)| match divided[place] {
             _ if !is_kept[place] => Made::computed(spec.tensor.clone(), vec![place], Ones)
                 .with_change("1: mean and variance have taken what it was"),
@@ -160,6 +168,7 @@ impl Transform for BatchNorm {
         });
         let mut outcome: Outcome = made.collect();
         outcome.left_out = if self.with_ones { Vec::new() } else { left_out };
+        outcome.left_out.extend(stale.iter().map(|place| (*place, "the diff of a divided tensor".to_owned())));
         if !self.unknown.is_empty() {
             let unknown: Vec<&str> = self.unknown.iter().map(|name| &**name).collect();
             let (listed, keep) = (listed(&unknown), if unknown.len() == 1 { "keeps its" } else { "keep their" });

@@ -132,15 +132,24 @@ impl FcFrom {
     /// The matrices of a file without a net.
     fn of_file(&self, tensors: &[Spec<'_>]) -> Result<HashMap<String, Flattened>, Vec<Misfit>> {
         let (mut found, mut misfits) = (HashMap::new(), Vec::new());
+        let mut unused: BTreeSet<&str> = self.layers.keys().map(String::as_str).collect();
         misfits.extend(self.extents.and_then(|extents| several(tensors, extents.inputs())));
         for spec in tensors.iter().filter(|spec| role(spec).0 == Role::InnerProduct) {
             let name = data_name(&spec.tensor.name);
-            let named = self.layers.get(name).or_else(|| self.layers.get(name.strip_suffix("/0")?));
-            let Some(extents) = named.copied().or(self.extents).filter(|own| has_columns(spec, own.inputs())) else {
+            let named =
+                [Some(name), name.strip_suffix("/0")].into_iter().flatten().find(|n| self.layers.contains_key(*n));
+            let Some(extents) = named.and_then(|named| self.layers.get(named)).or(self.extents.as_ref()) else {
                 continue;
             };
-            found.insert(data_name(spec.entry.name()).to_owned(), Flattened::Columns(extents));
+            unused.retain(|unused| Some(*unused) != named);
+            if has_columns(spec, extents.inputs()) {
+                found.insert(data_name(spec.entry.name()).to_owned(), Flattened::Columns(*extents));
+            } else if named.is_some() {
+                misfits.push(no_matrix(spec, *extents));
+            }
         }
+        misfits
+            .extend(unused.into_iter().map(|name| Misfit::new(name, "is no inner product with weights in the file")));
         if misfits.is_empty() { Ok(found) } else { Err(misfits) }
     }
 }
@@ -233,6 +242,12 @@ impl Flattened {
         let change = format!("{what} from {channels}\u{d7}{height}\u{d7}{width} to channels last");
         Some(Made::computed(spec.tensor.clone(), vec![place], order).with_change(change))
     }
+}
+
+/// The misfit of a matrix that the user names, and that does not have as many columns.
+fn no_matrix(spec: &Spec<'_>, extents: Extents) -> Misfit {
+    let (inputs, shape) = (extents.inputs(), &spec.tensor.shape);
+    Misfit::new(&spec.tensor.name, format!("has shape {shape}, and is no matrix of {inputs} columns"))
 }
 
 /// Whether it is a matrix with this number of columns.

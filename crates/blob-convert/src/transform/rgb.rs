@@ -1,6 +1,6 @@
 //! `rgb`: reverses the input channels of the first convolution, so that a net trained on BGR takes RGB images.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use blob_io::net::{LayerKind, Net, Role as Of};
 use serde_json::{Value, json};
@@ -38,11 +38,11 @@ impl Transform for Rgb {
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let net = wired(context).map_err(|misfit| vec![misfit])?;
         let first = net.as_ref().map_or_else(|| of_file(tensors), |net| of_net(net, tensors))?;
+        let first: HashMap<&str, &First<'_, '_>> =
+            first.iter().map(|first| (data_name(first.0.entry.name()), first)).collect();
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             // Its diff is reversed too.
-            let found = first.iter().find(|(first, _)| {
-                data_name(spec.entry.name()) == data_name(first.entry.name()) && spec.tensor.shape == first.tensor.shape
-            });
+            let found = first.get(data_name(spec.entry.name())).filter(|(of, _)| of.tensor.shape == spec.tensor.shape);
             let Some((_, axis)) = found else { return Made::same(place, spec) };
             let guess = net.is_none().then_some("weights of the first convolution");
             let order = Reorder::backwards(spec.tensor.shape.dims(), *axis);
@@ -69,13 +69,13 @@ type First<'s, 'a> = (&'s Spec<'a>, usize);
 fn of_net<'s, 'a>(net: &Bound<'_>, tensors: &'s [Spec<'a>]) -> Result<Vec<First<'s, 'a>>, Vec<Misfit>> {
     let all = sources(net.net());
     let (mut first, mut misfits) = (Vec::new(), Vec::new());
+    let places: HashMap<&str, &Spec<'a>> = tensors.iter().map(|spec| (spec.entry.name(), spec)).collect();
     let mut images = images(net, &all);
     let is_first = |wire: &Wire<'_>| wire.layer.kind == LayerKind::Convolution && wire.source.input().is_some();
     let shares_with_others = all.iter().any(|wire| wire.layer.shares_tensors && !is_first(wire));
     for wire in all.iter().filter(|wire| wire.source.input().is_some()) {
         let layer = wire.layer;
-        let weight = net.tensor(layer, Of::Weight);
-        let spec = tensors.iter().find(|spec| Some(spec.entry.name()) == weight);
+        let spec = net.tensor(layer, Of::Weight).and_then(|weight| places.get(weight).copied());
         let axis =
             spec.map_or(1, |spec| if layer.channels_last { spec.tensor.shape.num_axes().saturating_sub(1) } else { 1 });
         let channels = spec.and_then(|spec| spec.tensor.shape.dims().get(axis));

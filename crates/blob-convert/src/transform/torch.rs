@@ -92,7 +92,9 @@ impl Transform for TorchLayout {
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
-        let set = |names: &[String]| names.iter().filter_map(|name| places.find(name)).collect::<HashSet<usize>>();
+        // A diff has the order of its data.
+        let both = |name: &String| [places.find(name), places.find(&format!("{name}.diff"))];
+        let set = |names: &[String]| names.iter().flat_map(both).flatten().collect::<HashSet<usize>>();
         let (gates, transposed, slopes) = (set(&self.gates), set(&self.transposed), set(&self.slopes));
         let mut misfits = Vec::new();
         let mut made = Vec::new();

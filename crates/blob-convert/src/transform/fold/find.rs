@@ -102,9 +102,18 @@ fn is_foldable(layer: &Layer) -> bool {
     matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution | LayerKind::InnerProduct)
 }
 
-/// Whether the file has all tensors that a Scale needs.
+/// Whether the file has all tensors that a Scale needs, and no others.
 fn is_whole(net: &Bound<'_>, scale: &Layer) -> bool {
-    net.tensor(scale, Role::Weight).is_some() && (!scale.bias_term || net.tensor(scale, Role::Bias).is_some())
+    net.tensor(scale, Role::Weight).is_some() && scale.bias_term == net.tensor(scale, Role::Bias).is_some()
+}
+
+/// Why a layer with a stray bias is not folded. Caffe refuses a file with more blobs than the layer has, others ignore
+/// them; so they are in none of the results that a fold keeps.
+const STRAY: &str = "has a bias in the file, and no bias_term";
+
+/// Whether the file has a bias that the layer does not use.
+fn has_stray_bias(net: &Bound<'_>, layer: &Layer) -> bool {
+    !layer.bias_term && net.tensor(layer, Role::Bias).is_some()
 }
 
 fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded, Why> {
@@ -126,6 +135,9 @@ fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded
     let own = |role: Role| named(norm, role);
     let weight = named(before, Role::Weight)
         .ok_or_else(|| format!("follows {:?}, whose weights are not in the file", before.name))?;
+    if has_stray_bias(net, before) {
+        return Err(format!("follows {:?}, which {STRAY}", before.name).into());
+    }
     let (mean, variance) = (own(Role::Mean), own(Role::Variance));
     for layer in [Some(before), Some(norm), scale].into_iter().flatten() {
         if let Some(name) = lacking(net, layer) {
@@ -238,6 +250,9 @@ fn check_scale(net: &Bound<'_>, scale: &Layer) -> Result<(), String> {
     if !is_by_channel(scale) {
         let (axis, axes) = (scale.axis, scale.num_axes);
         return Err(format!("has axis {axis} and num_axes {axes}, and the channels are axis 1 alone"));
+    }
+    if has_stray_bias(net, scale) {
+        return Err(STRAY.to_owned());
     }
     if !is_whole(net, scale) {
         return Err("has no factors or no summands in the file".to_owned());
