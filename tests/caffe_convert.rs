@@ -12,6 +12,7 @@ use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Writer};
 use prost::Message as _;
 
 use crate::caffe_splice::sources;
+use crate::support::message::{floats, len, shape};
 use crate::support::{Folder, blob, command, data, ran, real, report};
 use crate::transform::float;
 
@@ -120,6 +121,72 @@ fn what_has_no_place_in_the_other_file_is_refused_with_its_names() {
     assert!(error.contains("arrays are put into files of Caffe, NeoML and HDF5 only"), "{error}");
     let error = written(&other, None, &Options::new(Format::CaffeModel)).expect_err("refused").to_string();
     assert!(error.contains("names that do not fit"), "{error}");
+}
+
+/// Caffe's loader copies layer by layer into the one parameter that layers share by its name, so that the last wins.
+#[test]
+fn a_shared_parameter_is_replaced_in_every_layer() {
+    let layer = |name: &str, params: &[&str], blobs: &[[f32; 2]]| {
+        let params: Vec<u8> = params.iter().flat_map(|name| len(6, &len(1, name.as_bytes()))).collect();
+        let blobs: Vec<u8> = blobs.iter().flat_map(|blob| len(7, &[floats(blob), shape(&[2])].concat())).collect();
+        len(100, &[len(1, name.as_bytes()), len(2, b"InnerProduct"), params, blobs].concat())
+    };
+    let shared = [
+        layer("a", &["w"], &[[1.0, 2.0], [3.0, 4.0]]),
+        // Its first parameter is its own.
+        layer("b", &["", "w"], &[[5.0, 6.0], [1.0, 2.0]]),
+        layer("c", &["v"], &[[7.0, 8.0]]),
+    ];
+    let base = Checkpoint::from_bytes("base.caffemodel", [len(1, b"net"), shared.concat()].concat()).expect("opens");
+    let new = AnyBlob::from_vec(Shape::new([2]).expect("fits"), DType::F32, floats_of(&[9.0, 9.5])).expect("as many");
+    let folder = Folder::new();
+    let path = folder.file("new.npz");
+    for name in ["a/0", "b/1"] {
+        Writer::new(Format::Npz).tensor(name, &new).write(&path, IfExists::Replace).expect("written");
+        let source = Checkpoint::open(&path).expect("opens");
+        let out = written(&source, Some(&base), &Options::new(Format::CaffeModel)).expect("written");
+        let out = NetParameter::decode(&out[..]).expect("a net");
+        let values: Vec<Vec<Vec<f32>>> =
+            out.layer.iter().map(|layer| layer.blobs.iter().map(|blob| blob.data.clone()).collect()).collect();
+        let expected: [&[[f32; 2]]; 3] = [&[[9.0, 9.5], [3.0, 4.0]], &[[5.0, 6.0], [9.0, 9.5]], &[[7.0, 8.0]]];
+        assert_eq!(values, expected, "{name}");
+    }
+}
+
+fn floats_of(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+/// A diff is a part of its blob: it goes with it, or it is said that it stays.
+#[test]
+fn what_becomes_of_a_diff_is_said() {
+    let folder = Folder::new();
+    let (new, base, out) = (folder.file("new.npz"), "caffe/net/f32_v2_diff.caffemodel", folder.file("out.caffemodel"));
+    blob(&["convert", base, "--only", "ip/1", "-o", &new]).ok();
+    let diff_of = |out: &str| Checkpoint::open(out).expect("opens").entry("ip/1.diff").is_some();
+    let said = blob(&["convert", &new, "--into", base, "-o", &out]).ok().err;
+    assert!(said.contains("its diff there stays") && diff_of(&out), "{said}");
+    blob(&["convert", &new, "--into", base, "--strip-diff", "-o", &out, "--force"]).ok();
+    assert!(!diff_of(&out));
+    blob(&["convert", base, "--exclude", "ip/1", "-o", &out, "--force"])
+        .refused("\"ip/1.diff\" is the diff of \"ip/1\", which is left out: leave out both, or neither");
+}
+
+/// The second layer of a name is called by its position, which a reader counts anew when the first one goes.
+#[test]
+fn the_first_of_two_layers_of_one_name_is_not_renamed_alone() {
+    let layer = |blob: f32| {
+        let blob = len(7, &[floats(&[blob]), shape(&[1])].concat());
+        len(100, &[len(1, b"c"), len(2, b"InnerProduct"), blob].concat())
+    };
+    let folder = Folder::new();
+    let twins = folder.with("twins.caffemodel", [layer(1.0), layer(2.0)].concat());
+    let out = folder.file("out.caffemodel");
+    blob(&["rename", &twins, "--sed", "s,^c/,e/,", "-o", &out])
+        .refused("\"c@1\" would be called \"c\" where that is \"e\": rename both");
+    blob(&["rename", &twins, "--sed", "s,^c,e,", "--sed", "s,^e@1,f,", "-o", &out]).ok();
+    let names: Vec<String> = Checkpoint::open(&out).expect("opens").names().map(str::to_owned).collect();
+    assert_eq!(names, ["e/0", "f/0"]);
 }
 
 /// A change of the source by another process is detected at the latest when all is read.

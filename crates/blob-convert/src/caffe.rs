@@ -1,6 +1,6 @@
 //! Caffe files as outputs: new ones of tensors alone, and existing ones whose blobs are replaced.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use blob_core::DType;
 use blob_io::Splice;
@@ -11,6 +11,7 @@ use blob_io::{Checkpoint, Entry, Error, Format, Frame, Kind, Layout, Remedy, Ten
 use crate::change::{Change, Effect};
 use crate::options::{Options, listed_problems, refuse};
 use crate::planned::{How, Planned, stream_interleaved};
+use crate::transform::{StripDiff, Transform};
 use crate::words::quoted;
 
 /// How many tensors are named that fit for the same reason as little as the first.
@@ -98,6 +99,7 @@ pub(crate) fn spliced(
             }
         })?;
         tensors.iter_mut().for_each(|tensor| note_dtype(tensor, base));
+        settle_diffs(base, options, tensors, &mut splice)?;
     }
     if is_itself {
         let kept: HashSet<String> = tensors.iter().filter(|tensor| !tensor.is_new).map(place).collect();
@@ -133,6 +135,7 @@ pub(crate) fn spliced(
         tensor.slot = Some(specs.len());
         specs.push(tensor.spec.clone());
     }
+    check_namesakes(base, &layers)?;
     for (layer, name) in &layers {
         splice.rename(layer, name)?;
     }
@@ -142,8 +145,86 @@ pub(crate) fn spliced(
     Layout::new(&specs, Frame::Spliced(&splice))
 }
 
+/// Adds what goes into the other places of a parameter that layers of `base` share by its name: Caffe takes the last of
+/// them. A place that the tensors fill themselves stays theirs.
+pub(crate) fn add_copies(base: &Checkpoint, tensors: &mut Vec<Planned>) -> Result<(), Error> {
+    let Some(net) = base.net()? else { return Ok(()) };
+    let given: HashMap<String, usize> =
+        tensors.iter().enumerate().map(|(place, tensor)| (tensor.spec.name.clone(), place)).collect();
+    for copies in net.copies() {
+        let Some(from) = copies.iter().rev().find_map(|name| given.get(&**name).copied()) else { continue };
+        let others: BTreeSet<&str> =
+            copies.iter().map(|name| &**name).filter(|name| !given.contains_key(*name)).collect();
+        for (name, entry) in others.into_iter().filter_map(|name| Some((name, base.entry(name)?))) {
+            let mut copy = tensors[from].clone();
+            copy.spec.name = name.to_owned();
+            if entry.shape().count() == copy.spec.shape.count() {
+                copy.spec.shape = entry.shape().clone();
+            }
+            if matches!(copy.how, How::Copy) {
+                copy.how = How::Stream;
+            }
+            let words = format!("also goes where layers share {:?} by the name of a param", tensors[from].spec.name);
+            copy.changes.push(Change::unasked(Effect::Notice(words)));
+            tensors.push(copy);
+        }
+    }
+    Ok(())
+}
+
+/// The diff of an array of `base` that is replaced, where no diff is given for it: it is left out where diffs are
+/// stripped, and else it is said that it stays.
+fn settle_diffs(
+    base: &Checkpoint,
+    options: &Options,
+    tensors: &mut [Planned],
+    splice: &mut Splice<'_>,
+) -> Result<(), Error> {
+    let is_stripped = options.transforms.iter().any(|step| step.name() == StripDiff.name());
+    let given: HashSet<String> = tensors.iter().map(|tensor| tensor.spec.name.clone()).collect();
+    for tensor in tensors {
+        let entry = base.entry(&tensor.spec.name).filter(|entry| entry.kind() == Kind::Data);
+        let diff = entry.and_then(|entry| base.diff_of(entry)).filter(|diff| !given.contains(diff.name()));
+        match (diff, is_stripped) {
+            (Some(diff), true) => splice.remove(diff.name())?,
+            (Some(_), false) => tensor.changes.push(Change::unasked(Effect::Notice("its diff there stays".to_owned()))),
+            (None, _) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to keep a diff without its blob, of which it is a part.
+fn check_diffs(base: &Checkpoint, kept: &HashSet<String>) -> Result<(), Error> {
+    let is_left_out = |name: &str| name.strip_suffix(".diff").is_some_and(|blob| !kept.contains(blob));
+    let diffs = base.entries().iter().filter(|entry| entry.kind() == Kind::Diff && kept.contains(entry.name()));
+    match diffs.map(Entry::name).find(|name| is_left_out(name)) {
+        None => Ok(()),
+        Some(diff) => {
+            let (diff, blob) = (quoted(diff), quoted(diff.trim_end_matches(".diff")));
+            Err(refuse(base, format!("{diff} is the diff of {blob}, which is left out: leave out both, or neither")))
+        }
+    }
+}
+
+/// Refuses to rename the first of several layers of one name and not the others, which are told from it by positions
+/// that a reader of the output would count anew.
+fn check_namesakes(base: &Checkpoint, renamed: &[(String, String)]) -> Result<(), Error> {
+    let renamed: HashMap<&str, &str> = renamed.iter().map(|(old, new)| (&**old, &**new)).collect();
+    let layers = base.names().filter_map(|name| Some(name.rsplit_once('/')?.0));
+    for layer in layers.filter(|layer| !renamed.contains_key(layer)) {
+        let Some((first, position)) = layer.rsplit_once('@') else { continue };
+        if let Some(new) = renamed.get(first).filter(|_| position.parse::<u32>().is_ok()) {
+            let (layer, first, new) = (quoted(layer), quoted(first), quoted(new));
+            return Err(refuse(base, format!("{layer} would be called {first} where that is {new}: rename both")));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses to remove a blob before one that is kept: blobs have no names, and the kept one would take its place.
 fn check_order(base: &Checkpoint, kept: &HashSet<String>) -> Result<(), Error> {
+    check_diffs(base, kept)?;
     let mut removed: Option<&Entry> = None;
     for entry in base.entries().iter().filter(|entry| entry.kind() == Kind::Data) {
         match (kept.contains(entry.name()), removed) {

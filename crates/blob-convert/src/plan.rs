@@ -7,6 +7,7 @@ use blob_io::{Checkpoint, Error, Format, Frame, IfExists, Layout, Names, Remedy,
 
 use crate::base::{Base, left_behind};
 use crate::before::Wanted;
+use crate::caffe;
 use crate::chain::Chained;
 use crate::change::{Change, Effect, Group, Groups};
 use crate::chosen::chosen;
@@ -249,6 +250,7 @@ pub fn plan_into<'a>(
     state::check_as_they_were(checkpoint, base)?;
     let options = Options { to: base.format(), ..options };
     let mut chosen = chosen(checkpoint, &options, false)?;
+    caffe::add_copies(base, &mut chosen.tensors)?;
     chosen.of_file.extend(left_behind(checkpoint, base, &options, &chosen.tensors)?);
     let mut plan = planned_for(checkpoint, Base::File(base), chosen, &options, target)?;
     plan.of_file.splice(0..0, said);

@@ -41,6 +41,8 @@ pub struct Net {
     late: Vec<(usize, usize)>,
     /// The extents of the net's images, where its description states them.
     extents: HashMap<usize, [u64; 4]>,
+    /// The tensors that are one parameter.
+    copies: Vec<Vec<Arc<str>>>,
     /// Which layers read which value, as (value, layer), in this order.
     readers: Vec<(u32, u32)>,
 }
@@ -261,6 +263,12 @@ impl Net {
     #[must_use]
     pub fn is_written_twice(&self, value: usize) -> bool {
         self.duplicates.contains(&value)
+    }
+
+    /// The tensors that are one parameter, since their layers share it by a name of Caffe's `param`. A file stores one
+    /// for each layer, and Caffe takes the last.
+    pub fn copies(&self) -> impl Iterator<Item = &[Arc<str>]> {
+        self.copies.iter().map(Vec::as_slice)
     }
 
     /// The layers that read a value; one that reads it twice is listed twice.

@@ -13,7 +13,9 @@ pub(super) struct Fields {
     type_name: String,
     bottoms: Vec<String>,
     tops: Vec<String>,
-    shared: Vec<String>,
+    /// The names by which it shares parameters, each with the parameter's index, and how many parameters there are.
+    shared: Vec<(usize, String)>,
+    params: usize,
     /// Whether the description includes it in some phase, and whether in a phase other than training.
     is_included: bool,
     is_tested: bool,
@@ -51,7 +53,11 @@ impl Fields {
                 value.clone_into(&mut self.type_name);
             }
             // V1 has the names of shared parameters in the layer, V2 in one message for each.
-            ("", "param") | ("param", "name") if !value.is_empty() => push(&mut self.shared, value)?,
+            ("", "param") => {
+                self.begin_param();
+                self.share(value)?;
+            }
+            ("param", "name") => self.share(value)?,
             ("include", "phase") => {
                 self.is_included = true;
                 self.is_tested |= !matches!(value, "TRAIN" | "0");
@@ -115,6 +121,20 @@ impl Fields {
         if self.extents.len() < MAX_NAMES {
             self.extents.push(Vec::new());
         }
+    }
+
+    /// Prepares for the fields of the next parameter.
+    pub(super) fn begin_param(&mut self) {
+        self.params += 1;
+    }
+
+    /// The name by which the last parameter is shared; an empty one shares nothing.
+    fn share(&mut self, name: &str) -> Result<(), &'static str> {
+        if !name.is_empty() {
+            check_more(self.shared.len())?;
+            self.shared.push((self.params.saturating_sub(1), name.to_owned()));
+        }
+        Ok(())
     }
 
     /// Prepares for the fields of a V0 layer.
@@ -269,11 +289,13 @@ pub(super) const INPUT_SHAPE: &str = "input_shape";
 const MAX_NAMES: usize = 1 << 16;
 
 fn push(names: &mut Vec<String>, name: &str) -> Result<(), &'static str> {
-    if names.len() == MAX_NAMES {
-        return Err("at most 65536 of them in a layer");
-    }
+    check_more(names.len())?;
     names.push(name.to_owned());
     Ok(())
+}
+
+fn check_more(count: usize) -> Result<(), &'static str> {
+    if count == MAX_NAMES { Err("at most 65536 of them in a layer") } else { Ok(()) }
 }
 
 /// Adds the number of an axis; of too many, the last one stays.

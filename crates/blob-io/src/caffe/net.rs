@@ -117,8 +117,10 @@ impl Reader<'_, '_> {
                 (Some(LayerField::Message(of)), Wire::Len) => {
                     let inner = take(self.cursor, span, of)?;
                     fields.is_conditional |= matches!(of, "include" | "exclude");
-                    if of == "layer" {
-                        fields.begin_v0();
+                    match of {
+                        "layer" => fields.begin_v0(),
+                        "param" => fields.begin_param(),
+                        _ => {}
                     }
                     self.message(inner, of, fields)?;
                     self.cursor.seek(inner.end);

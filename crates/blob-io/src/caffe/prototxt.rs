@@ -38,6 +38,7 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
                 open = Some((Fields::default(), *word == "layer", text.at()));
             }
             (Event::Open, [_, word], Some((fields, false, _))) if *word == "layer" => fields.begin_v0(),
+            (Event::Open, [_, "param"], Some((fields, ..))) => fields.begin_param(),
             (Event::Open, [_, "input_param", "shape"], Some((fields, ..))) => fields.begin_shape(),
             (Event::Open, ["input_shape"], None) => inputs.begin_shape(),
             (Event::Value("input", name), [], None) => inputs.name(name.to_owned()),

@@ -23,8 +23,8 @@ pub(crate) struct Draft<V> {
     pub(crate) tops: Vec<V>,
     /// Names are shared, not copied: a hostile file may use one long name in every layer.
     pub(crate) tensors: Vec<(Role, Arc<str>)>,
-    /// The names by which parameters are shared between layers.
-    pub(crate) shared: Vec<String>,
+    /// The names by which parameters are shared between layers, each with the index of its tensor.
+    pub(crate) shared: Vec<(usize, String)>,
     /// Whether the layer exists only in training, so that its outputs hide no value of the net in inference.
     pub(crate) is_training: bool,
     pub(crate) is_conditional: bool,
@@ -49,6 +49,8 @@ pub(crate) struct Builder<V> {
     unwritten: HashSet<usize>,
     /// The first layer that uses a tensor or a shared name.
     users: HashMap<Shareable, usize>,
+    /// The tensors that share a name, by the name.
+    copies: HashMap<String, Vec<Arc<str>>>,
 }
 
 /// The extents of images; nothing follows from others.
@@ -59,7 +61,8 @@ fn image(extents: &[u64]) -> Option<[u64; 4]> {
 
 impl<V: Hash + Eq> Builder<V> {
     pub(crate) fn new() -> Self {
-        Self { net: Net::default(), values: HashMap::new(), unwritten: HashSet::new(), users: HashMap::new() }
+        let (net, values, unwritten) = (Net::default(), HashMap::new(), HashSet::new());
+        Self { net, values, unwritten, users: HashMap::new(), copies: HashMap::new() }
     }
 
     /// Adds a layer whose description is at byte `at`.
@@ -77,7 +80,11 @@ impl<V: Hash + Eq> Builder<V> {
         }
         let names = draft.tensors.iter().map(|(_, name)| Shareable::Tensor(Arc::clone(name)));
         let mut shares_tensors = false;
-        for name in names.chain(draft.shared.into_iter().map(Shareable::Shared)) {
+        for (index, name) in &draft.shared {
+            let tensor = draft.tensors.get(*index).map(|(_, tensor)| Arc::clone(tensor));
+            self.copies.entry(name.clone()).or_default().extend(tensor);
+        }
+        for name in names.chain(draft.shared.into_iter().map(|(_, name)| Shareable::Shared(name))) {
             let first = *self.users.entry(name).or_insert(index);
             if first != index {
                 self.net.layers[first].shares_tensors = true;
@@ -184,6 +191,7 @@ impl<V: Hash + Eq> Builder<V> {
 
     pub(crate) fn finish(mut self) -> Net {
         self.net.link();
+        self.net.copies = self.copies.into_values().filter(|tensors| tensors.len() > 1).collect();
         self.net
     }
 }
