@@ -11,7 +11,7 @@ use blob_io::{Checkpoint, Format, Frame, IfExists, Layout, OpenOptions, Source, 
 
 use crate::support::archive::{Zip, npy};
 use crate::support::conversion::to_bytes;
-use crate::support::{data, files, report};
+use crate::support::{Folder, blob, data, files, report};
 
 fn open(path: &Path) -> Checkpoint {
     // A bare V0 record has no magic number, so its format is given.
@@ -52,6 +52,60 @@ fn records_of_another_version_are_those_that_its_mxnet_wrote() {
     }
     assert!(compared > 50, "{compared}");
     report(&format!("mxnet: {compared} files written in another version as MXNet wrote that"));
+}
+
+/// safetensors has its metadata under this name; no other array of the file is called so.
+#[test]
+fn an_array_called_as_the_metadata_says_why_it_is_renamed() {
+    let folder = Folder::new();
+    let path = folder.file("x.params");
+    let array = AnyBlob::from_vec(Shape::new([1]).expect("fits"), DType::U8, vec![1]).expect("as many");
+    Writer::new(Format::MxnetList).tensor("__metadat@__", &array).write(&path, IfExists::Refuse).expect("written");
+    let mut bytes = std::fs::read(&path).expect("written");
+    let at = bytes.iter().position(|byte| *byte == b'@').expect("the key");
+    bytes[at] = b'a';
+    let file = Checkpoint::from_bytes("x.params", bytes).expect("opens");
+    let said: Vec<String> = file.entries()[0].warnings().map(|warning| warning.to_string()).collect();
+    assert_eq!(file.names().collect::<Vec<_>>(), ["__metadata__@0"]);
+    assert!(matches!(&said[..], [said] if said.contains("that of the metadata in safetensors")), "{said:?}");
+}
+
+/// Each array in the order of the names, with the sparse one that it is a part of.
+fn arrays(path: &Path) -> Vec<(String, Vec<u8>, Option<blob_io::Sparse>)> {
+    let file = open(path);
+    let array = |entry: &blob_io::Entry| {
+        (entry.name().to_owned(), file.view(entry).expect("values").into_owned(), entry.sparse().cloned())
+    };
+    let mut all: Vec<_> = file.entries().iter().map(array).collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all
+}
+
+/// From a file that has sparse arrays in parts, MXNet's own bytes are written anew, as its receipt says what they are.
+#[test]
+fn sparse_arrays_come_back_from_their_parts_without_a_frame() {
+    let (folder, golden) = (Folder::new(), "mxnet/golden/mxnet-1.9.1/sparse_dtypes.nd");
+    let dense = blob(&["convert", golden, "--dense", "-o", &folder.file("dense.npz")]).ok();
+    assert!(dense.err.contains("expanded"), "{}", dense.err);
+    for parts in ["x.npz", "x.safetensors", "x.h5", "dir/"] {
+        let (parts, again) = (folder.file(parts), folder.file("again.npz"));
+        blob(&["convert", golden, "-o", &parts]).ok();
+        blob(&["convert", &parts, "--anew", "-o", &again, "--force"]).ok();
+        for from in [&parts, &again] {
+            let back = folder.file("back.params");
+            blob(&["convert", from, "--anew", "--strict", "-o", &back, "--force"]).ok();
+            // safetensors has another order.
+            let is_same = std::fs::read(&back).expect("written") == std::fs::read(data(golden)).expect("there");
+            assert!(
+                is_same || parts.ends_with("safetensors") && arrays(Path::new(&back)) == arrays(&data(golden)),
+                "{from}"
+            );
+            let expanded = folder.file("expanded.npz");
+            blob(&["convert", from, "--dense", "-o", &expanded, "--force"]).ok();
+            let same = blob(&["diff", &expanded, &folder.file("dense.npz")]);
+            assert_eq!(same.code, Some(0), "{from}: {}", same.out);
+        }
+    }
 }
 
 #[test]

@@ -114,7 +114,10 @@ impl Place {
         if is_sparse && !options.dense && !self.to.holds().sparse {
             effects.push(Effect::Notice("sparse arrays are written in their parts; --dense expands them".to_owned()));
         }
-        let is_whole = |name: &str| source.entry(&format!("{name}#indices")).is_some();
+        let is_whole = |name: &str| {
+            let indices = source.entry(&format!("{name}#indices"));
+            indices.is_some_and(|indices| indices.sparse().is_none())
+        };
         let parts =
             source.names().filter_map(|name| name.strip_suffix("#values")).filter(|name| is_whole(name)).count();
         if self.to.is_mxnet() && !source.format().is_mxnet() && parts > 0 {

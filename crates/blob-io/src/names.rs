@@ -16,6 +16,8 @@ use crate::work;
 /// How many segments the arrays with more than one may have together, which take 3 MiB. Real files have one segment an
 /// array; without this bound, segments of two values each would take more memory than the file.
 const MAX_RUNS: usize = 1 << 17;
+/// The key of the metadata in safetensors.
+const RESERVED: &str = "__metadata__";
 
 /// How many faults of the file as a whole are kept.
 const MAX_FAULTS: usize = 20;
@@ -166,9 +168,10 @@ impl NameTable {
 
     /// Names the entry at `index`, as [`NameTable::push`] does.
     pub(crate) fn name(&mut self, index: usize, name: &str, offset: u64) -> Result<(), ReadError> {
+        let flag = if name == RESERVED { Flag::ReservedName } else { Flag::RepeatedName };
         let (name, hash) = self.unique(name, self.entries[index].position);
         if let Cow::Owned(_) = name {
-            self.entries[index].flags.set(Flag::RepeatedName);
+            self.entries[index].flags.set(flag);
         }
         self.spend(name.len() as u64, offset)?;
         self.taken.insert(hash);
@@ -218,7 +221,7 @@ impl NameTable {
     /// The first form of a name that is free, and its hash.
     fn unique<'n>(&self, name: &'n str, position: u32) -> (Cow<'n, str>, u64) {
         let mut name = match name {
-            "__metadata__" => Cow::Owned(format!("__metadata__@{position}")),
+            RESERVED => Cow::Owned(format!("{RESERVED}@{position}")),
             _ => Cow::Borrowed(name),
         };
         loop {

@@ -1,14 +1,16 @@
-//! The facts of a conversion's receipt that decide how a file is read: its name, and which arrays of u16 are bf16.
+//! The facts of a conversion's receipt that decide how a file is read: its name, which arrays of u16 are bf16, and
+//! which ones are parts of sparse arrays.
 //!
 //! npy and npz have no bf16, so a conversion stores its bits as u16 and says so in the receipt. `blob-convert` writes
 //! and reads everything else of a receipt; docs/receipt.md describes it. A receipt is untrusted: one that cannot be
 //! read says nothing.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-use blob_core::DType;
+use blob_core::{DType, Shape};
 
-use crate::entry::Entry;
+use crate::entry::{Entry, Kind, Sparse, SparseKind};
 use crate::error::ReadError;
 use crate::limits::LONGEST_NAME;
 use crate::wire::cursor::Cursor;
@@ -51,6 +53,73 @@ pub(crate) fn restore_dtypes(entries: &mut [Entry], metadata: &[(String, String)
             entry.is_kept_as_bits = true;
         }
     }
+}
+
+/// Makes arrays parts of sparse ones again, as the file's receipt lists them: `NAME#values` and the others, where all
+/// of them are there.
+pub(crate) fn restore_sparse(entries: &mut [Entry], metadata: &[(String, String)]) {
+    let Some((_, text)) = metadata.iter().find(|(key, _)| key == KEY) else { return };
+    let is_named = |entry: &Entry| entry.kind == Kind::Data && entry.name.contains('#');
+    if text.len() > LONGEST || !entries.iter().any(is_named) {
+        return;
+    }
+    let Some(listed) = listed_sparse(text).ok().filter(|listed| !listed.is_empty()) else { return };
+    let named = entries.iter().enumerate().filter(|(_, entry)| is_named(entry));
+    let places: HashMap<Box<str>, usize> = named.map(|(place, entry)| (entry.name.clone(), place)).collect();
+    for sparse in listed.into_iter().map(Arc::new) {
+        let kinds = sparse.kind.parts();
+        let place = |kind: &Kind| places.get(&*format!("{}#{}", sparse.name, kind.name())).copied();
+        let Some(parts) = kinds.iter().map(place).collect::<Option<Vec<usize>>>() else { continue };
+        // A receipt may list an array twice.
+        if parts.iter().any(|part| entries[*part].sparse.is_some()) {
+            continue;
+        }
+        let position = parts.iter().map(|part| entries[*part].position).min().unwrap_or_default();
+        for (kind, part) in kinds.iter().zip(parts) {
+            let entry = &mut entries[part];
+            (entry.kind, entry.position, entry.sparse) = (*kind, position, Some(sparse.clone()));
+        }
+    }
+    // Parts of one position stand together: safetensors sorts them by their dtypes.
+    entries.sort_by_key(|entry| entry.position);
+}
+
+/// The sparse arrays that a receipt lists.
+fn listed_sparse(text: &str) -> Result<Vec<Sparse>, ReadError> {
+    let mut listed = Vec::new();
+    let source = Bytes(text.as_bytes());
+    let mut cursor = Cursor::new(&source);
+    Literal::new(&mut cursor, text.len() as u64).members(|text| match text.key()?.as_str() {
+        "sparse" if text.peek()? == Some(b'[') => text.items(|text| {
+            listed.extend(sparse(text)?);
+            Ok(())
+        }),
+        _ => text.skip_json(MAX_NESTED),
+    })?;
+    Ok(listed)
+}
+
+/// Reads one sparse array of the list; `None` for one of an unknown kind.
+fn sparse(text: &mut Literal<'_, '_>) -> Result<Option<Sparse>, ReadError> {
+    let (mut name, mut kind, mut shape) = (None, None, None::<Shape>);
+    text.blank()?;
+    text.members(|text| {
+        match text.key()?.as_str() {
+            "name" => name = Some(text.json_string(LONGEST_NAME, "an array's name")?),
+            "kind" if text.peek()? == Some(b'"') => {
+                let found = text.json_string_up_to(16)?;
+                let kinds = [SparseKind::RowSparse, SparseKind::Csr];
+                kind = kinds.into_iter().find(|kind| Some(kind.name()) == found.as_deref());
+            }
+            "shape" if text.peek()? == Some(b'[') => {
+                text.step();
+                shape = text.numbers(b']', "an extent")?.shape().ok();
+            }
+            _ => text.skip_json(MAX_NESTED)?,
+        }
+        Ok(())
+    })?;
+    Ok(name.zip(kind).zip(shape).map(|((name, kind), shape)| Sparse { kind, name: name.into(), shape }))
 }
 
 /// Reads the names of the arrays from a receipt: the items of `changes` with `"bits_of": "bf16"`. Where there was no

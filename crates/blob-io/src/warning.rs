@@ -63,6 +63,7 @@ flags! {
     SeveralSources, "the values are stored more than once; taken as Caffe does: double_data, then data, then raw_data";
     NestedAndOuter, "blobs stand both in the V0 layer and in the V1 layer around it; Caffe takes the V0 ones, and so do we";
     FromOuter, "the name or the blobs stand in the V1 layer around a V0 layer, which Caffe ignores; they are read";
+    ReservedName, "the name is that of the metadata in safetensors; it got its position added";
     RepeatedName, "the name is used before in this file; it got its position added";
     StaleStorageShape, "the stored shape of the values is stale (a race in MXNet's writer); taken from the indices, as MXNet does";
     RecoveredScalar, "a scalar that MXNet 1.5 to 1.9 wrote and cannot read; recovered";

@@ -328,6 +328,7 @@ impl OpenOptions {
         let positions = table.positions as usize;
         let mut entries = table.into_entries();
         receipt::restore_dtypes(&mut entries, &metadata);
+        receipt::restore_sparse(&mut entries, &metadata);
         Checkpoint {
             name: name.to_owned(),
             format,
