@@ -314,9 +314,12 @@ impl Fields for Row {
                 of(row, |d| json!(d.changed))
             }),
             nullable("max_abs", Type::Number, "the largest difference", |row| of(row, |d| json::number(d.max_abs))),
-            nullable("max_rel", Type::Number, "the largest one over the second file's value", |row| {
-                of(row, |d| json::number(d.max_rel))
-            }),
+            nullable(
+                "max_rel",
+                Type::Number,
+                "the largest one over the second file's value, infinite where that is 0",
+                |row| of(row, |d| json::number(d.max_rel)),
+            ),
             nullable("rms", Type::Number, "the root of the mean square of the differences", |row| {
                 of(row, |d| json::number(d.rms()))
             }),

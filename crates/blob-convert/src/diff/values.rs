@@ -38,7 +38,7 @@ pub struct Distance {
     pub changed: u64,
     /// The largest `|a - b|`; infinite where only one is NaN, or not the same infinity as the other.
     pub max_abs: f64,
-    /// The largest `|a - b| / |b|` of the elements whose `b` is not 0.
+    /// The largest `|a - b| / |b|` of the elements; infinite where `b` alone is 0.
     pub max_rel: f64,
     /// The element that is furthest apart.
     pub worst: Option<Worst>,
@@ -113,7 +113,7 @@ impl Distance {
             self.max_abs = self.max_abs.max(abs_diff);
             self.worst = Some(Worst { element, ours: a.float, theirs: b.float });
         }
-        if b.float != 0.0 && abs_diff > 0.0 {
+        if abs_diff > 0.0 {
             self.max_rel = self.max_rel.max(if abs_diff.is_finite() { abs_diff / b.float.abs() } else { abs_diff });
         }
     }
@@ -256,6 +256,9 @@ mod tests {
         assert_eq!(found.worst, Some(Worst { element: 1, ours: 2.0, theirs: 2.5 }));
         assert_eq!(found.rms(), 0.25);
         assert_eq!(distance(Tolerance::Exact, &a, &b).changed, 2, "-0 has other bits");
+        // Over a value of 0, as it is over one that comes ever nearer to it.
+        assert_eq!(distance(Tolerance::NONE, &[5.0], &[0.0]).max_rel, f64::INFINITY);
+        assert_eq!(distance(Tolerance::NONE, &[0.0], &[5.0]).max_rel, 1.0);
         // 0.5 = 0.2 * |2.5|: the second file's value is the measure.
         assert_eq!(distance(close(0.2, 0.0), &a, &b).changed, 0);
         assert_eq!(distance(close(0.2, 0.0), &b, &a).changed, 1);
