@@ -237,6 +237,11 @@ fn a_net_comes_back_from_hdf5_as_it_was() {
     }
 }
 
+/// What a file made of this one would lack.
+fn losses(file: &Checkpoint) -> Vec<String> {
+    file.warnings().iter().filter(|warning| warning.is_loss).map(ToString::to_string).collect()
+}
+
 #[test]
 fn texts_of_the_root_are_metadata() {
     for name in ["attributes-earliest", "attributes-latest"] {
@@ -245,5 +250,11 @@ fn texts_of_the_root_are_metadata() {
         found.sort();
         let expected = [("empty", ""), ("fixed", "of seven"), ("last", "last"), ("text", "two ü words")];
         assert_eq!(found, expected.map(|(key, value)| (key.to_owned(), value.to_owned())), "{name}");
+        assert_eq!(losses(&file), ["attributes of the root that are no texts are left out: number, texts"], "{name}");
+    }
+    // In the header of the dataset, and outside of it.
+    for name in ["compact-earliest", "compact-latest"] {
+        let file = Checkpoint::open(data(&format!("hdf5/{name}.h5"))).expect("opens");
+        assert_eq!(losses(&file), ["attributes of groups and datasets are left out, of: floats"], "{name}");
     }
 }

@@ -1,5 +1,5 @@
 //! Reads the root's text attributes as metadata: scalar texts of variable length, which lie in a heap, or of fixed
-//! length. Skips other attributes, and those of newer files that lie outside of the root's header.
+//! length. Names other attributes as lost, and says where those of newer files lie outside of the root's header.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,9 @@ use hdf5_reader::messages::HdfMessage;
 use hdf5_reader::messages::attribute::AttributeMessage;
 use hdf5_reader::messages::datatype::{Datatype, VarLenKind};
 
-use super::header::{ATTRIBUTE, Header};
+use super::header::{ATTRIBUTE, ATTRIBUTE_INFO, Header};
 use super::structure::Structure;
+use super::tree::Skipped;
 use crate::error::ReadError;
 use crate::metadata::{LEFT_OUT, MetadataSize};
 use crate::names::{NameTable, name_from_bytes};
@@ -36,14 +37,18 @@ fn texts(structure: &Structure, table: &mut NameTable) -> Result<(), ReadError> 
     let at = header.at;
     let mut kept = MetadataSize::default();
     let mut heaps = Heaps::default();
+    let mut others = Skipped::default();
     for message in header.of_kind(ATTRIBUTE) {
-        // Other attributes are of no interest, whether they can be parsed or not.
         let attribute = match message.parsed(structure) {
             Ok(HdfMessage::Attribute(attribute)) => attribute,
             Err(stop @ ReadError::Io { .. }) => return Err(stop),
-            _ => continue,
+            _ => {
+                others.add("", b"one that cannot be read");
+                continue;
+            }
         };
         let Some(location) = text_location(structure, &attribute, &mut heaps)? else {
+            others.add("", attribute.name.as_bytes());
             continue;
         };
         let len = match location {
@@ -65,7 +70,26 @@ fn texts(structure: &Structure, table: &mut NameTable) -> Result<(), ReadError> 
         let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
         table.metadata.push((attribute.name.clone(), name_from_bytes(&bytes[..end]).into_owned()));
     }
+    others.warn("attributes of the root that are no texts are left out", table);
+    if is_elsewhere(&header) {
+        table.warn_of_loss(None, "attributes of the root that lie outside of its header are left out");
+    }
     Ok(())
+}
+
+/// Whether an object has attributes.
+pub(super) fn has_any(header: &Header) -> bool {
+    header.of_kind(ATTRIBUTE).next().is_some() || is_elsewhere(header)
+}
+
+/// Whether an object's attributes lie outside of its header: then a message has the address of their heap, which is
+/// undefined otherwise (IV.A.2.v).
+fn is_elsewhere(header: &Header) -> bool {
+    header.of_kind(ATTRIBUTE_INFO).any(|message| {
+        let Some([_, flags, rest @ ..]) = message.body.get(..) else { return false };
+        let index = if flags & 1 == 1 { 2 } else { 0 };
+        rest.get(index..index + 8).is_some_and(|address| address != [0xFF; 8])
+    })
 }
 
 /// Where a text lies: in the attribute itself, or in a heap.

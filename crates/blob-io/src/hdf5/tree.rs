@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use super::attributes;
 use super::dataset;
 use super::header::{Header, ObjectKind};
 use super::links::{self, Link, Target};
@@ -89,11 +90,14 @@ struct Walk<'s> {
     steps: u64,
     nowhere: Skipped,
     elsewhere: Skipped,
+    /// The objects with attributes whose names are not known yet, and the names of the others.
+    attributed: HashSet<u64>,
+    attributes: Skipped,
 }
 
-/// Links that lead to nothing which is listed.
+/// What is not listed, as links that lead to nothing.
 #[derive(Default)]
-struct Skipped {
+pub(super) struct Skipped {
     names: Vec<String>,
     count: usize,
 }
@@ -114,13 +118,16 @@ pub(super) fn walk(structure: &Structure, table: &mut NameTable) -> Result<Tree,
         steps,
         nowhere: Skipped::default(),
         elsewhere: Skipped::default(),
+        attributed: HashSet::new(),
+        attributes: Skipped::default(),
     };
     let mut todo = vec![Rc::new(Place { address: root, path: "".into(), depth: 0, outer: None })];
     while let Some(place) = todo.pop() {
         let inner = walk.group(&place)?;
         todo.extend(inner.into_iter().rev());
     }
-    let Walk { tree, nowhere, elsewhere, .. } = walk;
+    let Walk { tree, nowhere, elsewhere, attributes, .. } = walk;
+    attributes.warn("attributes of groups and datasets are left out, of", table);
     nowhere.warn("links that lead to nothing are left out", table);
     elsewhere.warn("links to other files are left out", table);
     Ok(tree)
@@ -149,7 +156,12 @@ impl Walk<'_> {
                 self.nowhere.add(&place.path, &link.name);
                 continue;
             };
-            match self.object(address)? {
+            let object = self.object(address)?;
+            // The root's own are read as metadata.
+            if self.attributed.remove(&address) && address != self.root {
+                self.attributes.add(&place.path, &link.name);
+            }
+            match object {
                 Object::Other => {}
                 Object::Dataset(dataset) => {
                     self.count(at, &link.name, place)?;
@@ -211,8 +223,11 @@ impl Walk<'_> {
         Ok(object)
     }
 
-    fn read(&self, address: u64) -> Result<Object, ReadError> {
+    fn read(&mut self, address: u64) -> Result<Object, ReadError> {
         let header = Header::read(self.structure, address)?;
+        if attributes::has_any(&header) {
+            self.attributed.insert(address);
+        }
         Ok(match header.kind() {
             ObjectKind::Other => Object::Other,
             ObjectKind::Group => Object::Group(links::of_group(self.structure, &header)?.into()),
@@ -259,7 +274,7 @@ impl Walk<'_> {
 }
 
 impl Skipped {
-    fn add(&mut self, path: &str, name: &[u8]) {
+    pub(super) fn add(&mut self, path: &str, name: &[u8]) {
         self.count += 1;
         if self.names.len() < MAX_LISTED {
             let name = format!("{path}/{}", name_from_bytes(name));
@@ -267,7 +282,7 @@ impl Skipped {
         }
     }
 
-    fn warn(self, what: &str, table: &mut NameTable) {
+    pub(super) fn warn(self, what: &str, table: &mut NameTable) {
         let more = match self.count - self.names.len() {
             0 => String::new(),
             more => format!(" and {more} more"),
