@@ -157,21 +157,6 @@ fn floats_of(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_ne_bytes()).collect()
 }
 
-/// A diff is a part of its blob: it goes with it, or it is said that it stays.
-#[test]
-fn what_becomes_of_a_diff_is_said() {
-    let folder = Folder::new();
-    let (new, base, out) = (folder.file("new.npz"), "caffe/net/f32_v2_diff.caffemodel", folder.file("out.caffemodel"));
-    blob(&["convert", base, "--only", "ip/1", "-o", &new]).ok();
-    let diff_of = |out: &str| Checkpoint::open(out).expect("opens").entry("ip/1.diff").is_some();
-    let said = blob(&["convert", &new, "--into", base, "-o", &out]).ok().err;
-    assert!(said.contains("its diff there stays") && diff_of(&out), "{said}");
-    blob(&["convert", &new, "--into", base, "--strip-diff", "-o", &out, "--force"]).ok();
-    assert!(!diff_of(&out));
-    blob(&["convert", base, "--exclude", "ip/1", "-o", &out, "--force"])
-        .refused("\"ip/1.diff\" is the diff of \"ip/1\", which is left out: leave out both, or neither");
-}
-
 /// The second layer of a name is called by its position, which a reader counts anew when the first one goes.
 #[test]
 fn the_first_of_two_layers_of_one_name_is_not_renamed_alone() {

@@ -63,6 +63,7 @@ mod written; // safetensors and npy, against other people's readers and writers
 mod changes; // what a conversion changes is said, and nothing else
 mod convert; // every golden to safetensors and npz, by other readers too; receipts; hostile names
 mod damaged; // a converted file that was damaged never passes `verify`
+mod diffs; // diffs keep with their data
 mod fc_sizes; // a dense layer reads what the net says
 mod fold_net; // the folded layers are removed from the net's description
 mod fold_refused; // layers that are not folded, with the reason
