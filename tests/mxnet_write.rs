@@ -60,10 +60,10 @@ fn an_array_called_as_the_metadata_says_why_it_is_renamed() {
     let folder = Folder::new();
     let path = folder.file("x.params");
     let array = AnyBlob::from_vec(Shape::new([1]).expect("fits"), DType::U8, vec![1]).expect("as many");
-    Writer::new(Format::MxnetList).tensor("__metadat@__", &array).write(&path, IfExists::Refuse).expect("written");
+    Writer::new(Format::MxnetList).tensor("@_metadata__", &array).write(&path, IfExists::Refuse).expect("written");
     let mut bytes = std::fs::read(&path).expect("written");
     let at = bytes.iter().position(|byte| *byte == b'@').expect("the key");
-    bytes[at] = b'a';
+    bytes[at] = b'_';
     let file = Checkpoint::from_bytes("x.params", bytes).expect("opens");
     let said: Vec<String> = file.entries()[0].warnings().map(|warning| warning.to_string()).collect();
     assert_eq!(file.names().collect::<Vec<_>>(), ["__metadata__@0"]);
