@@ -48,7 +48,8 @@ fn shown(source: &Checkpoint, written: &Checkpoint) -> Kinds {
     };
     let nulls = |file: &Checkpoint| file.entries().len() - arrays(file).len();
     kinds.add("left-out", nulls(written) < nulls(source));
-    let lacks = |file: &Checkpoint| file.warnings().iter().any(|warning| warning.is_loss);
+    let beside = |file: &Checkpoint| file.entries().iter().any(|entry| entry.warnings().any(|warning| warning.is_loss));
+    let lacks = |file: &Checkpoint| file.warnings().iter().any(|warning| warning.is_loss) || beside(file);
     kinds.add("unlisted", lacks(source) && !lacks(written));
     let of = |file: &Checkpoint| -> BTreeSet<String> {
         arrays(file).into_iter().map(|i| file.entries()[i].name().to_owned()).collect()

@@ -25,7 +25,7 @@ for seed in range(seeds):
             close = numpy.isclose(x, y, rtol=rtol, atol=atol, equal_nan=True)
             apart = numpy.where((x == y) | (numpy.isnan(x) & numpy.isnan(y)), 0.0, numpy.abs(x - y))
             apart = numpy.where(numpy.isnan(apart), numpy.inf, apart)
-            relative = numpy.where((y != 0) & (apart > 0), numpy.where(numpy.isinf(apart), apart, apart / numpy.abs(y)), 0.0)
+            relative = numpy.where(apart > 0, numpy.where(numpy.isinf(apart), apart, apart / numpy.abs(y)), 0.0)
         name = f't{i}'
         one[name], two[name] = a, b
         found[name] = [int((~close).sum()), str(float(apart.max(initial=0.0))), str(float(relative.max(initial=0.0))),

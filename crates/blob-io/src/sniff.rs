@@ -41,8 +41,10 @@ pub(crate) fn read(
             }
         }
     };
+    // A message of no bytes is one of Caffe's, too.
     if from.is_some()
         && format.is_caffe()
+        && source.len() > 0
         && let Some(misread) = caffe::read::misread(&mut Cursor::new(source), format)?
     {
         return Err(match misread {

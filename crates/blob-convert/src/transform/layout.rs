@@ -105,6 +105,10 @@ impl Transform for OfConvolutions {
         json!({ "to": self.0.order() })
     }
 
+    fn keeps_order(&self) -> bool {
+        self.0.keeps_order()
+    }
+
     fn left(&self) -> Left<'_> {
         Left::Turned
     }

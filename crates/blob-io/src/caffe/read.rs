@@ -79,7 +79,7 @@ pub(crate) fn misread(cursor: &mut Cursor<'_>, named: Format) -> Result<Option<M
     }
     match classify(cursor, None)?.filter(|found| *found != named) {
         Some(found) => Ok(Some(Misread::Other(found))),
-        None => Ok((!seen.has_fields_of(named)).then_some(Misread::Nothing)),
+        None => Ok((seen.is_whole && !seen.has_fields_of(named)).then_some(Misread::Nothing)),
     }
 }
 
@@ -149,6 +149,8 @@ struct Seen {
     layer: Option<Span>,
     /// Whether the walk ended at bytes that are not protobuf, rather than at the end of a cut file.
     damaged: bool,
+    /// Whether every byte was walked.
+    is_whole: bool,
 }
 
 impl Seen {
@@ -163,7 +165,8 @@ impl Seen {
     /// Whether one of a message's fields is there, as `caffe.proto` of BVLC/caffe `9b891540` has them.
     fn has_fields_of(&self, format: Format) -> bool {
         match format {
-            Format::BlobProto => self.varint(&[1, 2, 3, 4, 11]) || self.any(&[5, 6, 7, 8, 9, 10, 12, 13]),
+            // Values of another wire type are the reader's to name.
+            Format::BlobProto => self.varint(&[1, 2, 3, 4, 5, 11]) || self.any(&[5, 6, 7, 8, 9, 10, 12, 13]),
             Format::BlobProtoVector => self.len(&[1]),
             Format::SolverState => self.varint(&[1, 4]) || self.len(&[2, 3]),
             Format::Datum => self.varint(&[1, 2, 3, 5, 7]) || self.any(&[4, 6]),
@@ -226,7 +229,7 @@ fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, ReadError> {
         });
         let (tag, at) = match step {
             Ok(Some(found)) => found,
-            Ok(None) => return Ok(seen),
+            Ok(None) => return Ok(Seen { is_whole: true, ..seen }),
             Err(ReadError::Fault(fault)) => {
                 seen.damaged = !matches!(fault.kind, FaultKind::Truncated { .. });
                 return Ok(seen);
