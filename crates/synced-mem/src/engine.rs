@@ -5,6 +5,7 @@ mod copies;
 pub(crate) mod door;
 mod events;
 pub(crate) mod lacking;
+pub(crate) mod operation;
 #[allow(unsafe_code)]
 pub(crate) mod perform;
 pub(crate) mod queue;

@@ -19,8 +19,8 @@ use crate::bounds::{check, resolve};
 use crate::coherence::plan::{Bound, Request};
 use crate::device::Queue;
 use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
-use crate::engine::door::{Locked, Memory};
-use crate::engine::perform::Operation;
+use crate::engine::door::{Lock, Locked};
+use crate::engine::operation::Operation;
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::engine::step;
@@ -82,7 +82,7 @@ pub struct SyncedMem {
     /// Where all host bytes are, once they are all valid and no queue writes them; null before. Set under `&self` while
     /// the lock is held; reset under `&mut self` only.
     fast: AtomicPtr<u8>,
-    memory: Memory,
+    state: Lock<State>,
 }
 
 impl SyncedMem {
@@ -97,7 +97,7 @@ impl SyncedMem {
     }
 
     fn from_state(state: State) -> Self {
-        Self { len: state.facts.len, fast: AtomicPtr::new(ptr::null_mut()), memory: Memory::new(state) }
+        Self { len: state.facts.len, fast: AtomicPtr::new(ptr::null_mut()), state: Lock::new(state) }
     }
 
     /// The number of bytes.
@@ -279,14 +279,14 @@ impl SyncedMem {
 
     /// Tells `observer` from now on what happens to this memory.
     pub fn set_observer(&mut self, observer: Arc<dyn Observer>) {
-        drop(self.memory.get_mut().events.observer.replace(observer));
+        drop(self.state.get_mut().events.observer.replace(observer));
     }
 
     // ---- the lock ----
 
     /// Asks something under the lock.
     pub(crate) fn with<R>(&self, question: impl FnOnce(&State) -> R) -> R {
-        question(&self.memory.lock())
+        question(&self.state.lock())
     }
 
     /// An operation under `&self`: copies are only added. It waits outside the lock.
@@ -295,7 +295,7 @@ impl SyncedMem {
         mut operation: Operation<'_>,
         answer: impl Fn(&State, &mut Operation<'_>) -> R,
     ) -> Result<R, Error> {
-        step::act(Locked::from(&self.memory), &mut operation, Bound::Gaps, |_| Ok(()), answer)
+        step::act(Locked::from(&self.state), &mut operation, Bound::Gaps, |_| Ok(()), answer)
     }
 
     /// An operation under `&mut self` that hands out the `busy` bytes of a copy: others may be given up.
@@ -306,7 +306,7 @@ impl SyncedMem {
         answer: impl Fn(&State, &mut Operation<'_>) -> R,
     ) -> Result<R, Error> {
         self.reset_fast();
-        step::act(self.memory.get_mut(), &mut operation, Bound::AllBut(busy.clone()), |_| Ok(()), answer)
+        step::act(self.state.get_mut(), &mut operation, Bound::AllBut(busy.clone()), |_| Ok(()), answer)
     }
 
     pub(crate) fn reset_fast(&mut self) {
@@ -317,7 +317,7 @@ impl SyncedMem {
 
 impl Drop for SyncedMem {
     fn drop(&mut self) {
-        step::end(self.memory.get_mut());
+        step::end(self.state.get_mut());
     }
 }
 
@@ -383,7 +383,7 @@ mod tests {
         let memory = SyncedMem::new(8);
         memory.host(..).unwrap();
         thread::scope(|scope| {
-            let _state = memory.memory.lock();
+            let _state = memory.state.lock();
             // Would never return if it took the lock that is held here.
             let reader = scope.spawn(|| memory.host(..).unwrap().len());
             while !reader.is_finished() {

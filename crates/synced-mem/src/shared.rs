@@ -24,7 +24,7 @@ use crate::device::Queue;
 use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
 use crate::engine::door::Locked;
 use crate::engine::lacking::Lacking;
-use crate::engine::perform::Operation;
+use crate::engine::operation::Operation;
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::engine::step;
@@ -281,7 +281,7 @@ impl SharedMem {
 
     /// Frees the memory of all copies that hold no valid byte.
     pub fn shrink(&self) {
-        step::shrink(Locked::from(&self.inner.memory));
+        step::shrink(Locked::from(&self.inner.state));
     }
 
     // ---- what is where ----

@@ -1,76 +1,76 @@
-//! Ways to a state: its lock, which may be held already, or a reference. They decide nothing.
+//! Ways to a value that an operation changes step by step: its lock, which may be held already, or a reference. They
+//! know nothing of the value.
 
 use std::sync::PoisonError;
 
-use crate::engine::state::State;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// A state behind its lock.
-pub(crate) struct Memory {
-    state: Mutex<State>,
-    /// Signalled when bytes have been brought outside the lock.
+/// A value behind a lock.
+pub(crate) struct Lock<S> {
+    value: Mutex<S>,
+    /// Signalled when a thread has settled its work outside the lock.
     settled: Condvar,
 }
 
-impl Memory {
-    pub(crate) fn new(state: State) -> Self {
-        Self { state: Mutex::new(state), settled: Condvar::new() }
+impl<S> Lock<S> {
+    pub(crate) fn new(value: S) -> Self {
+        Self { value: Mutex::new(value), settled: Condvar::new() }
     }
 
     /// Entered even when poisoned: a state changes only after its action succeeded, so a panic leaves a valid one.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> MutexGuard<'_, S> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn get_mut(&mut self) -> &mut State {
-        self.state.get_mut().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn get_mut(&mut self) -> &mut S {
+        self.value.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What leads to a state: its lock, or a reference.
-pub(crate) trait Door {
-    /// Runs `step` while nothing else changes the state.
-    fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R;
+/// A way to the value: through its lock, or by reference.
+pub(crate) trait Door<S> {
+    /// Runs `step` while nothing else changes the value.
+    fn with<R>(&mut self, step: impl FnOnce(&mut S) -> R) -> R;
 
-    /// Waits until bytes have been brought outside the lock, by another thread.
-    fn settle(&mut self) {}
+    /// While other threads are `busy` outside the lock: waits until one of them has settled its work.
+    fn settle(&mut self, _busy: impl Fn(&S) -> bool) {}
 
-    /// Tells other threads that bytes have been brought outside the lock.
+    /// Tells other threads that this one has settled its work outside the lock.
     fn settled(&mut self) {}
 }
 
-impl Door for &mut State {
-    fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {
+impl<S> Door<S> for &mut S {
+    fn with<R>(&mut self, step: impl FnOnce(&mut S) -> R) -> R {
         step(self)
     }
 }
 
-/// A lock, which may be held already when the operation begins: what was found under it is then still true. Later it is
-/// taken again.
-pub(crate) struct Locked<'a> {
-    pub(crate) memory: &'a Memory,
-    pub(crate) lock: Option<MutexGuard<'a, State>>,
+/// A lock that an operation holds already when it begins: facts that were found under the lock are then still true.
+/// Later the lock is taken again.
+pub(crate) struct Locked<'a, S> {
+    pub(crate) lock: &'a Lock<S>,
+    pub(crate) held: Option<MutexGuard<'a, S>>,
 }
 
-impl<'a> From<&'a Memory> for Locked<'a> {
-    fn from(memory: &'a Memory) -> Self {
-        Self { memory, lock: None }
+impl<'a, S> From<&'a Lock<S>> for Locked<'a, S> {
+    fn from(lock: &'a Lock<S>) -> Self {
+        Self { lock, held: None }
     }
 }
 
-impl Door for Locked<'_> {
-    fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {
-        step(&mut self.lock.take().unwrap_or_else(|| self.memory.lock()))
+impl<S> Door<S> for Locked<'_, S> {
+    fn with<R>(&mut self, step: impl FnOnce(&mut S) -> R) -> R {
+        step(&mut self.held.take().unwrap_or_else(|| self.lock.lock()))
     }
 
-    fn settle(&mut self) {
-        let state = self.memory.lock();
-        if !state.facts.outside.is_empty() {
-            drop(self.memory.settled.wait(state));
+    fn settle(&mut self, busy: impl Fn(&S) -> bool) {
+        let value = self.lock.lock();
+        if busy(&value) {
+            drop(self.lock.settled.wait(value));
         }
     }
 
     fn settled(&mut self) {
-        self.memory.settled.notify_all();
+        self.lock.settled.notify_all();
     }
 }

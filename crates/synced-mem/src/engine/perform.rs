@@ -20,39 +20,12 @@ use crate::device::Block;
 use crate::device::token::DeviceRef;
 use crate::engine::copies::{DeviceCopy, DeviceMemory};
 use crate::engine::events::Deferred;
+use crate::engine::operation::{Brings, Operation};
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;
 use crate::stats::EventKind;
-
-/// A request, with what it brings along and takes away.
-pub(crate) struct Operation<'a> {
-    pub(crate) request: Request<QueueHandle>,
-    /// Which entry of the borrow table it is made under.
-    pub(crate) borrow: Option<u64>,
-    pub(crate) brings: Option<Box<Brings<'a>>>,
-    /// The copy that the request is about, as soon as it is known.
-    pub(crate) slot: Option<Slot>,
-    /// For a token without a guard: while this is held, its use is not over.
-    pub(crate) hold: Option<Arc<()>>,
-}
-
-/// What comes from outside the memory.
-pub(crate) enum Brings<'a> {
-    /// Bytes of another memory, on the queue of the request. As many as the request's range has.
-    Bytes(&'a DeviceRef<'a>),
-    /// As long as the memory.
-    Buffer(HostBuffer),
-    /// As long as the memory, of the queue's device. The owner keeps it.
-    Block(QueueHandle, Box<dyn Block>, Box<dyn Any + Send + Sync>),
-}
-
-impl Operation<'_> {
-    pub(crate) fn new(request: Request<QueueHandle>) -> Self {
-        Self { request, borrow: None, brings: None, slot: None, hold: None }
-    }
-}
 
 impl State {
     pub(crate) fn perform(&mut self, step: &Step, operation: &mut Operation<'_>) -> Result<(), Error> {

@@ -16,7 +16,7 @@ use crate::device::Queue;
 use crate::device::token::ClaimedRange;
 use crate::engine::copies::{DeviceCopy, FreedBlock};
 use crate::engine::events::Events;
-use crate::engine::perform::Operation;
+use crate::engine::operation::Operation;
 use crate::engine::queue::QueueHandle;
 use crate::host::buffer::{HostBuffer, dangling};
 use crate::host::pool::HostPool;

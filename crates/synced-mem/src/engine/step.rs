@@ -12,7 +12,7 @@ use crate::coherence::uses::Uses;
 use crate::engine::copies::FreedBlock;
 use crate::engine::door::Door;
 use crate::engine::events::Pending;
-use crate::engine::perform::Operation;
+use crate::engine::operation::Operation;
 use crate::engine::perform::outside::{self, Outside};
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
@@ -48,7 +48,7 @@ enum Followup {
 /// Runs an operation to its end, and then what it left to do. `check` may refuse it each time that the lock is taken;
 /// `answer` is asked under the lock under which the request was met. Afterwards the sets of ranges are `bound`.
 pub(crate) fn act<R>(
-    mut door: impl Door,
+    mut door: impl Door<State>,
     operation: &mut Operation<'_>,
     bound: Bound,
     check: impl Fn(&State) -> Result<(), Error>,
@@ -60,7 +60,7 @@ pub(crate) fn act<R>(
 }
 
 /// Gives back the memory of copies that hold no valid byte, and waits for the queues that use it.
-pub(crate) fn shrink(mut door: impl Door) {
+pub(crate) fn shrink(mut door: impl Door<State>) {
     let users = door.with(|state| {
         state.facts.slots().for_each(|slot| state.free_if_stale(slot));
         state.facts.retired.iter().flat_map(Uses::queues).collect::<Vec<_>>()
@@ -79,7 +79,7 @@ pub(crate) fn end(state: &mut State) {
     }
 }
 
-fn follow_up(door: &mut impl Door, followup: Option<Followup>, bound: Bound) {
+fn follow_up(door: &mut impl Door<State>, followup: Option<Followup>, bound: Bound) {
     match followup {
         None => {}
         Some(Followup::Tell(pending)) => pending.run(),
@@ -88,7 +88,7 @@ fn follow_up(door: &mut impl Door, followup: Option<Followup>, bound: Bound) {
 }
 
 #[cold]
-fn tidy(door: &mut impl Door, bound: Bound) {
+fn tidy(door: &mut impl Door<State>, bound: Bound) {
     housekeeping(door, Request::Bound(bound));
     let users = door.with(|state| {
         state.sweep();
@@ -127,7 +127,7 @@ fn each_once(queues: Vec<QueueHandle>) -> Vec<QueueHandle> {
 
 /// Runs what no access asked for. Its failure is counted and reported to the observer, not returned: the access keeps
 /// what it got, and the next one tries again.
-fn housekeeping(door: &mut impl Door, request: Request<QueueHandle>) {
+fn housekeeping(door: &mut impl Door<State>, request: Request<QueueHandle>) {
     let mut operation = Operation::new(request);
     if let (Err(error), ()) = run(door, &mut operation, |_| Ok(()), |_, _| (), |_| ()) {
         door.with(|state| state.failed(error));
@@ -136,7 +136,7 @@ fn housekeeping(door: &mut impl Door, request: Request<QueueHandle>) {
 
 /// Plans and performs until the request is met or refused; then runs `last`, under the same lock.
 fn run<R, L>(
-    door: &mut impl Door,
+    door: &mut impl Door<State>,
     operation: &mut Operation<'_>,
     check: impl Fn(&State) -> Result<(), Error>,
     answer: impl Fn(&State, &mut Operation<'_>) -> R,
@@ -166,7 +166,7 @@ fn run<R, L>(
             Err(Pause::Outside(transfer)) => {
                 course.ended = Some(Ended::Outside(Box::new(transfer.perform())));
             }
-            Err(Pause::Settle) => door.settle(),
+            Err(Pause::Settle) => door.settle(|state| !state.facts.outside.is_empty()),
         }
     }
 }

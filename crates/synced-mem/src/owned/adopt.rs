@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::access::Access;
 use crate::coherence::plan::Request;
 use crate::device::Queue;
-use crate::engine::perform::{Brings, Operation};
+use crate::engine::operation::{Brings, Operation};
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::error::Error;
@@ -51,7 +51,7 @@ impl From<Vec<u8>> for SharedMem {
 /// The same memory behind a handle that can be cloned and that checks its borrows at run time.
 impl From<SyncedMem> for SharedMem {
     fn from(mut memory: SyncedMem) -> Self {
-        Self::from_state(mem::replace(memory.memory.get_mut(), State::new(0, None)))
+        Self::from_state(mem::replace(memory.state.get_mut(), State::new(0, None)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::RangeBounds;
 use crate::access::Location;
 use crate::bounds::{check, resolve};
 use crate::coherence::plan::{Dirty, Request};
-use crate::engine::perform::Operation;
+use crate::engine::operation::Operation;
 use crate::engine::step;
 use crate::error::Error;
 use crate::owned::SyncedMem;
@@ -43,6 +43,6 @@ impl SyncedMem {
     /// Frees the memory of all copies that hold no valid byte.
     pub fn shrink(&mut self) {
         // Bytes that are read without the lock are all valid, so their copy stays.
-        step::shrink(self.memory.get_mut());
+        step::shrink(self.state.get_mut());
     }
 }

@@ -11,7 +11,7 @@ use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::plan::Request;
 use crate::device::Queue;
 use crate::device::token::DeviceRef;
-use crate::engine::perform::{Brings, Operation};
+use crate::engine::operation::{Brings, Operation};
 use crate::engine::queue::QueueHandle;
 use crate::error::Error;
 use crate::shared::SharedMem;

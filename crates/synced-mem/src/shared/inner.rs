@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::access::Access;
 use crate::coherence::facts::HOST;
 use crate::coherence::plan::{Bound, Request};
-use crate::engine::door::{Locked, Memory};
-use crate::engine::perform::Operation;
+use crate::engine::door::{Lock, Locked};
+use crate::engine::operation::Operation;
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::engine::step;
@@ -21,14 +21,14 @@ use crate::sync::{Condvar, MutexGuard};
 pub(crate) struct Inner {
     pub(crate) len: usize,
     pub(crate) readers: Readers,
-    pub(crate) memory: Memory,
+    pub(crate) state: Lock<State>,
     /// Signalled when a borrow ends.
     released: Condvar,
 }
 
 impl Inner {
     pub(crate) fn new(state: State) -> Self {
-        Self { len: state.facts.len, readers: Readers::new(), memory: Memory::new(state), released: Condvar::new() }
+        Self { len: state.facts.len, readers: Readers::new(), state: Lock::new(state), released: Condvar::new() }
     }
 
     /// Borrows bytes that lie within the memory, at least one, and brings them where the request wants them. The borrow
@@ -49,7 +49,7 @@ impl Inner {
         };
         let borrow = state.facts.borrows.insert(range.clone(), access, slot);
         let lease = Lease::new(self.clone(), Some(borrow));
-        let door = Locked { memory: &self.memory, lock: Some(state) };
+        let door = Locked { lock: &self.state, held: Some(state) };
         let mut operation = Operation { borrow: Some(borrow), ..Operation::new(request) };
         let answered = step::act(door, &mut operation, Bound::AllBut(0..0), |_| Ok(()), answer)?;
         Ok((answered, lease))
@@ -72,7 +72,7 @@ impl Inner {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.memory.lock()
+        self.state.lock()
     }
 
     /// Asks something under the lock.
@@ -86,7 +86,7 @@ impl Inner {
         mut operation: Operation<'_>,
         check: impl Fn(&State) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        step::act(Locked::from(&self.memory), &mut operation, Bound::AllBut(0..0), check, |_, _| ())
+        step::act(Locked::from(&self.state), &mut operation, Bound::AllBut(0..0), check, |_, _| ())
     }
 }
 
@@ -116,7 +116,7 @@ impl Lender for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        step::end(self.memory.get_mut());
+        step::end(self.state.get_mut());
     }
 }
 
