@@ -10,8 +10,6 @@
 //! let device = loopback::Loopback::new(loopback::Mode::Deferred);
 //! conformance::run(&*device)?;
 //! conformance::run_pair(&*device, &*device.sibling())?;
-//! // Where the queues run code of the host:
-//! conformance::run_code(&*device, |queue, code| loopback::launch(queue, [], |_| code()))?;
 //! # Ok::<(), conformance::Failure>(())
 //! ```
 
@@ -26,7 +24,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::{Device, Error, Queue};
+use crate::{Device, Error};
 use probe::Bench;
 
 /// A promise that a backend does not keep.
@@ -35,7 +33,7 @@ use probe::Bench;
 pub struct Failure {
     /// The check that failed.
     pub check: &'static str,
-    /// The number of the promise of [`Queue`] that the check tests.
+    /// The number of the promise of [`Queue`](crate::Queue) that the check tests.
     pub promise: u8,
     /// What was seen.
     pub message: String,
@@ -66,20 +64,6 @@ pub fn run(device: &dyn Device) -> Result<usize, Failure> {
 /// As [`run`].
 pub fn run_pair(first: &dyn Device, second: &dyn Device) -> Result<usize, Failure> {
     run_all(PAIR, first, second)
-}
-
-/// Tests a device whose queues run code of the host (kernels, callbacks), which `launch` enqueues. It has passed
-/// [`run`].
-///
-/// # Errors
-/// As [`run`].
-pub fn run_code(
-    device: &dyn Device,
-    launch: impl Fn(&dyn Queue, Box<dyn FnOnce() + Send>) -> Result<(), Error>,
-) -> Result<usize, Failure> {
-    let result = run_one(|bench| order::deadlock(bench, &launch), device, device);
-    result.map_err(|Flaw(message)| Failure { check: "deadlock", promise: 11, message })?;
-    Ok(1)
 }
 
 /// A test of one promise.
@@ -159,30 +143,4 @@ fn words(panic: &(dyn Any + Send)) -> &str {
 /// Fails with `message` unless `holds`.
 fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), Flaw> {
     if holds { Ok(()) } else { Err(Flaw(message())) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::loopback::{Loopback, Mode, launch};
-
-    #[test]
-    fn code_that_waits_for_itself_is_refused_in_every_mode() {
-        for mode in [Mode::Immediate, Mode::Deferred, Mode::Random(1)] {
-            let device = Loopback::new(mode);
-            assert_eq!(run_code(&*device, |queue, code| launch(queue, [], |_| code())), Ok(1), "{mode:?}");
-        }
-    }
-
-    #[test]
-    fn a_wait_that_is_not_refused_is_found() {
-        let device = Loopback::new(Mode::Deferred);
-        // Not on the queue at all, so there is nothing to refuse.
-        let failure = run_code(&*device, |_, code| {
-            code();
-            Ok(())
-        });
-        let failure = failure.unwrap_err();
-        assert_eq!((failure.promise, failure.check), (11, "deadlock"), "{failure}");
-    }
 }

@@ -103,8 +103,6 @@ pub enum Host {
 ///    that uses one, such as a kernel; all others may be called with the memory locked.
 /// 10. **Ways.** `reaches` answers the same for a device at any time, by every queue of this one's device, and yes for
 ///     that device itself. It enqueues nothing and touches no block. Where it says yes, `copy` takes blocks of it.
-/// 11. **Deadlocks.** A call fails with [`Error::Deadlock`] where it would have to wait for the very work that calls it
-///     (a kernel or a callback of the backend's user), and nowhere else. No work is lost by that.
 ///
 /// Every function may be called from any thread. Moving 0 bytes is no error and does nothing.
 pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
@@ -185,13 +183,15 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// A backend that does not know the other's kind of queue may synchronise the other.
     ///
     /// # Errors
-    /// [`Error::Device`].
+    /// [`Error::Device`]; [`Error::CalledFromKernel`] as for [`synchronize`](Self::synchronize).
     fn wait_for(&self, other: &dyn Queue) -> Result<(), Error>;
 
     /// Waits until everything enqueued here has taken effect.
     ///
     /// # Errors
     /// [`Error::Device`] when some of it failed; what it should have written is then unspecified.
+    /// [`Error::CalledFromKernel`] where the backend runs kernels on host threads, and one of them calls: a memory does
+    /// not take that for the queue's failure.
     fn synchronize(&self) -> Result<(), Error>;
 }
 

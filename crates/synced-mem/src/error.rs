@@ -38,10 +38,9 @@ pub enum Error {
         /// What the backend says.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A wait was refused because it would never end: the work that it would have to wait for is what called it, such
-    /// as a kernel of [`loopback`](crate::loopback) that synchronises its own queue. No work was lost; the queue works
-    /// on.
-    Deadlock {
+    /// A wait was refused because a kernel called it, such as one of [`loopback`](crate::loopback): the queue might
+    /// never come to an end before the kernel does. No work was lost; the queue has not failed.
+    CalledFromKernel {
         /// The queue that was called.
         queue: QueueId,
         /// The operation that was refused, as [`Queue`](crate::Queue) names it.
@@ -112,9 +111,7 @@ impl fmt::Display for Error {
                 write!(f, "out of memory: {device} has no block of {bytes} bytes")
             }
             Error::Device { device, op, source } => write!(f, "{device}: {op} failed: {source}"),
-            Error::Deadlock { queue, op } => {
-                write!(f, "{queue}: {op} refused: called from a kernel that it would have to wait for")
-            }
+            Error::CalledFromKernel { queue, op } => write!(f, "{queue}: {op} refused: called from a kernel"),
             Error::WrongQueue { wanted, got } => {
                 write!(f, "an argument was borrowed for {got} and launched on {wanted}")
             }

@@ -13,7 +13,6 @@ mod schedule;
 mod task;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use std::fmt;
 use std::sync::Arc;

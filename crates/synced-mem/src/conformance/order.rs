@@ -1,15 +1,12 @@
-//! Checks of the order in which work takes effect: promises 2, 3 and 4, and that any thread may call; innocence;
-//! deadlocks. They rely on slow work to make a missing order show: chains of large copies, which a device takes a while
+//! Checks of the order in which work takes effect: promises 2, 3 and 4, and that any thread may call;
+//! innocence. They rely on slow work to make a missing order show: chains of large copies, which a device takes a while
 //! for. They look at the middle of their bytes only, so that a flaw of exactness is left to the checks of that.
 
-use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::probe::{Bench, Probe, Region, UNTOUCHED};
 use super::{Flaw, ensure};
-use crate::{Error, Queue};
 
 /// The bytes of a slow copy: enough for a driver to enqueue it in less time than it takes to perform. The second length
 /// is for devices that make short work of the first: an H200 has 60 MB of cache, which would hold two such blocks.
@@ -179,31 +176,6 @@ fn one_thread(bench: &Bench<'_>, shared: &Probe<'_>, thread: u8) -> Result<(), F
         own.whole(&copied)?.expect(value, "moved by one thread of several")?;
     }
     Ok(())
-}
-
-/// Promise 11: code on a queue may wait for another queue, and is refused its own end, without harm.
-pub(super) fn deadlock(
-    bench: &Bench<'_>,
-    launch: impl Fn(&dyn Queue, Box<dyn FnOnce() + Send>) -> Result<(), Error>,
-) -> Result<(), Flaw> {
-    let (queue, other) = (bench.queue()?, bench.queue()?);
-    let region = queue.alloc(LEN)?;
-    let (tell, told) = channel();
-    let (own, another) = (Arc::clone(&queue.queue), Arc::clone(&other.queue));
-    let code = move || {
-        let results = [own.synchronize(), another.synchronize(), own.synchronize()];
-        tell.send(results).ok();
-    };
-    launch(&*queue.queue, Box::new(code))?;
-    queue.put(&region, &bench.host(LEN, 3))?;
-    let [first, another, second] = told.try_recv().map_err(|_| Flaw("the code did not run".to_string()))?;
-    another?;
-    for refused in [first, second] {
-        ensure(matches!(refused, Err(Error::Deadlock { .. })), || {
-            format!("synchronising a queue from its own code: {refused:?}, not a deadlock")
-        })?;
-    }
-    queue.whole(&region)?.expect(3, "uploaded behind code that was refused a wait")
 }
 
 /// Promise 9, as far as it can be seen: a memory of this crate would have counted its traffic on the device.

@@ -306,7 +306,7 @@ impl State {
                 return Ok(());
             }
             FailureKind::Once if ended.by.is_none() => self.facts.distrust(&queue),
-            FailureKind::Once | FailureKind::Deadlock => {}
+            FailureKind::Once | FailureKind::CalledFromKernel => {}
         }
         Err(error)
     }

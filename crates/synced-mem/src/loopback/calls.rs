@@ -1,6 +1,7 @@
 //! The calls on the devices of a loopback machine: counted, limited, and made to fail where a test asks for it.
 //! It relies on its caller to hold the machine's lock. It does not know what a call does.
 
+use super::machine::is_in_kernel;
 use crate::{DeviceId, Error, QueueId};
 
 /// The calls that are counted, and that can be made to fail.
@@ -130,8 +131,11 @@ impl Called {
         Error::device(self.device, self.operation.name(), message)
     }
 
-    /// The error of a call that would have to wait for the kernel it is made from.
-    pub(super) fn deadlock(&self, queue: QueueId) -> Error {
-        Error::Deadlock { queue, op: self.operation.name() }
+    /// Refuses a wait that a kernel calls.
+    pub(super) fn refuse_kernels(&self, queue: QueueId) -> Result<(), Error> {
+        if is_in_kernel() {
+            return Err(Error::CalledFromKernel { queue, op: self.operation.name() });
+        }
+        Ok(())
     }
 }

@@ -1,13 +1,14 @@
-//! A loopback machine: its lock, and how its work runs: what the mode runs after a call, and what a synchronisation
-//! needs. It relies on `schedule` for the order, and on `turns` to say when a thread would wait for itself. The lock is
-//! held but for the run of a kernel; meanwhile other threads enqueue, and run what does not wait for it.
+//! A loopback machine: its lock, and how its work runs: the work that the mode runs after a call, and the work that a
+//! synchronisation needs. It relies on `schedule` for the order. The lock is released for the run of a kernel; meanwhile
+//! other threads enqueue, and run what does not wait for it. A kernel itself waits for no queue, so no two can wait for
+//! each other.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::schedule::{Kernels, State};
+use super::schedule::{Lane, State};
 use super::task::{Entry, Task};
-use super::turns::Turn;
 use crate::QueueId;
 
 /// When enqueued work runs. A kernel runs only within [`launch`](super::launch),
@@ -16,7 +17,8 @@ use crate::QueueId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// At once, within the call that enqueues it.
+    /// At once, within the call that enqueues it. A kernel that another kernel launches waits for the next call from
+    /// outside that needs it.
     Immediate,
     /// Not before a queue is synchronised; and then only that queue's work and, transitively, what it waits for.
     Deferred,
@@ -33,8 +35,14 @@ pub(super) struct Machine {
     ended: Condvar,
 }
 
-/// This thread would have to wait for a kernel that it runs itself.
-pub(super) struct Deadlock;
+thread_local! {
+    static IS_IN_KERNEL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread runs a kernel, of any machine.
+pub(super) fn is_in_kernel() -> bool {
+    IS_IN_KERNEL.get()
+}
 
 impl Machine {
     pub(super) fn new(mode: Mode) -> Self {
@@ -50,77 +58,71 @@ impl Machine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs what the mode runs after an entry got a position of a queue. Fails where this thread would have to wait for
-    /// a kernel that it runs; the entry is pending then. With [`Kernels::Leave`] it waits for nothing and cannot fail.
+    /// Runs what the mode runs after an entry got a position of a queue. In a kernel, nothing.
     pub(super) fn after_call<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
         queue: QueueId,
         position: u64,
-        kernels: Kernels,
-    ) -> Result<MutexGuard<'a, State>, Deadlock> {
+    ) -> MutexGuard<'a, State> {
         match self.mode {
-            Mode::Immediate => self.run_until(state, queue, position + 1, kernels),
-            Mode::Deferred => Ok(state),
-            Mode::Random(_) => Ok(self.run_some(state, kernels)),
+            _ if is_in_kernel() => state,
+            Mode::Immediate => self.run_until(state, queue, position + 1),
+            Mode::Deferred => state,
+            Mode::Random(_) => self.run_some(state, Lane::is_next),
+        }
+    }
+
+    /// The same after a call whose caller may hold a lock that a kernel needs: kernels, and the work behind them, stay
+    /// pending.
+    pub(super) fn after_locked_call<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        queue: QueueId,
+    ) -> MutexGuard<'a, State> {
+        match self.mode {
+            Mode::Immediate => {
+                while state.is_ready(queue, Lane::is_next_without_kernel) {
+                    state = self.step(state, queue);
+                }
+                state
+            }
+            Mode::Deferred => state,
+            Mode::Random(_) => self.run_some(state, Lane::is_next_without_kernel),
         }
     }
 
     /// Runs everything that the queue carries and waits for.
-    pub(super) fn run_all<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        queue: QueueId,
-    ) -> Result<MutexGuard<'a, State>, Deadlock> {
+    pub(super) fn run_all<'a>(&'a self, mut state: MutexGuard<'a, State>, queue: QueueId) -> MutexGuard<'a, State> {
         if let Mode::Random(_) = self.mode {
-            state = self.run_some(state, Kernels::Run);
+            state = self.run_some(state, Lane::is_next);
         }
         let tail = state.lane(queue).tail();
-        self.run_until(state, queue, tail, Kernels::Run)
+        self.run_until(state, queue, tail)
     }
 
     /// Runs a queue up to a position, and before each wait what it waits for, and nothing else. An entry waits only for
     /// entries older than itself, so this ends, as far as the kernels do.
-    fn run_until<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        queue: QueueId,
-        until: u64,
-        kernels: Kernels,
-    ) -> Result<MutexGuard<'a, State>, Deadlock> {
+    fn run_until<'a>(&'a self, mut state: MutexGuard<'a, State>, queue: QueueId, until: u64) -> MutexGuard<'a, State> {
         let mut goals = vec![(queue, until)];
         while let Some(&(queue, until)) = goals.last() {
             if state.done(queue) >= until {
                 goals.pop();
-                continue;
-            }
-            let lane = state.lane(queue);
-            if lane.is_left(kernels) {
-                break;
-            } else if let Some(turn) = lane.running {
-                state = self.await_end(state, turn)?;
+            } else if state.lane(queue).is_running {
+                state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
             } else if let Some(goal) = state.obstacle(queue) {
                 goals.push(goal);
             } else {
                 state = self.step(state, queue);
             }
         }
-        Ok(state)
-    }
-
-    fn await_end<'a>(&'a self, state: MutexGuard<'a, State>, turn: Turn) -> Result<MutexGuard<'a, State>, Deadlock> {
-        if !turn.await_end() {
-            return Err(Deadlock);
-        }
-        let state = self.ended.wait(state);
-        Turn::awaited();
-        Ok(state.unwrap_or_else(PoisonError::into_inner))
+        state
     }
 
     /// Runs a random number of entries, each of a random queue among those that are ready.
-    fn run_some<'a>(&'a self, mut state: MutexGuard<'a, State>, kernels: Kernels) -> MutexGuard<'a, State> {
+    fn run_some<'a>(&'a self, mut state: MutexGuard<'a, State>, may_run: fn(&Lane) -> bool) -> MutexGuard<'a, State> {
         for _ in 0..state.draw_count() {
-            let Some(chosen) = state.draw(kernels) else {
+            let Some(chosen) = state.draw(may_run) else {
                 break;
             };
             state = self.step(state, chosen);
@@ -133,13 +135,13 @@ impl Machine {
         let result = match state.lane(queue).pending.pop_front() {
             Some(Entry::Work(Task::Launch(mut launch))) => {
                 launch.load(&mut state.memory);
-                let turn = Turn::begin();
-                state.lane(queue).running = Some(turn);
+                state.lane(queue).is_running = true;
                 drop(state);
+                IS_IN_KERNEL.set(true);
                 let ran = launch.run();
+                IS_IN_KERNEL.set(false);
                 state = self.state();
-                turn.end();
-                state.lane(queue).running = None;
+                state.lane(queue).is_running = false;
                 self.ended.notify_all();
                 ran.store(&mut state.memory)
             }

@@ -11,7 +11,7 @@ use super::calls::{Called, Operation};
 use super::kernel::{KernelArg, Launch, Param};
 use super::machine::Machine;
 use super::memory::Piece;
-use super::schedule::{Kernels, State};
+use super::schedule::State;
 use super::task::{Entry, HostBytes, Task};
 use crate::{Arg, Block, Device, DeviceId, Error, Host, Queue, QueueId};
 
@@ -23,14 +23,11 @@ use crate::{Arg, Block, Device, DeviceId, Error, Host, Queue, QueueId};
 /// | in a kernel | |
 /// |---|---|
 /// | wait for another thread, use a thread pool | yes |
-/// | enqueue work, launch, drop the last handle of a memory, of a block, of a queue | yes |
-/// | use a memory | yes |
-/// | wait for another queue's work, of any machine | yes |
-/// | wait for its own end: synchronise its queue or one that waits for it, or what waits for such a queue, through any number of machines and of kernels that wait for each other | an error of the call: [`Error::Deadlock`] |
-/// | hand such waiting to another thread, and wait for that thread | it hangs, because that cannot be seen |
-///
-/// With [`Mode::Immediate`](super::Mode::Immediate) a launch waits for the kernel, and so in a kernel of the same queue
-/// is an [`Error::Deadlock`]; the work is enqueued all the same.
+/// | enqueue work, launch, drop the last handle of a block, of a queue | yes; a launched kernel runs later |
+/// | use a memory | yes, but for an access that has to wait for a queue |
+/// | drop the last handle of a memory | yes; bytes that a queue may still use are leaked, and counted |
+/// | wait for a queue of any loopback: `synchronize`, `wait_for` | [`Error::CalledFromKernel`] |
+/// | hand such waiting to another thread, and wait for that thread | it may hang, because that cannot be seen |
 ///
 /// A kernel that panics fails its queue. If it ran within this call, this call reports it. Otherwise every later
 /// `synchronize` does, of the queue and of any queue that waited for the kernel; other work still runs.
@@ -156,22 +153,15 @@ impl Call<'_> {
     fn enqueue(mut self, task: Task) -> Result<Host, Error> {
         let (entry, queue) = (self.work(task), self.queue.id);
         let position = self.state.append(queue, entry);
-        let machine = &self.queue.device.machine;
-        // It waits for nothing, so it cannot wait for itself.
-        let host =
-            machine.after_call(self.state, queue, position, Kernels::Leave).map_or(Host::Pending, |mut state| {
-                let is_over = state.done(queue) > position && state.lane(queue).failure().is_ok();
-                if is_over { Host::Done } else { Host::Pending }
-            });
-        self.called.end(host)
+        let mut state = self.queue.device.machine.after_locked_call(self.state, queue);
+        let is_over = state.done(queue) > position && state.lane(queue).failure().is_ok();
+        self.called.end(if is_over { Host::Done } else { Host::Pending })
     }
 
     /// Enqueues, and runs what the mode runs, kernels too; gives the position of the entry.
     fn run(mut self, entry: Entry) -> Result<u64, Error> {
-        let queue = self.queue.id;
-        let position = self.state.append(queue, entry);
-        let ran = self.queue.device.machine.after_call(self.state, queue, position, Kernels::Run);
-        drop(ran.map_err(|_| self.called.deadlock(queue))?);
+        let position = self.state.append(self.queue.id, entry);
+        drop(self.queue.device.machine.after_call(self.state, self.queue.id, position));
         self.called.end(position)
     }
 }
@@ -269,6 +259,7 @@ unsafe impl Queue for LoopQueue {
 
     fn wait_for(&self, other: &dyn Queue) -> Result<(), Error> {
         let mut call = self.begin(Operation::Wait)?;
+        call.called.refuse_kernels(self.id)?;
         let sibling = (other as &dyn Any)
             .downcast_ref::<LoopQueue>()
             .filter(|other| Arc::ptr_eq(&other.device.machine, &self.device.machine));
@@ -286,8 +277,8 @@ unsafe impl Queue for LoopQueue {
 
     fn synchronize(&self) -> Result<(), Error> {
         let Call { state, called, .. } = self.begin(Operation::Synchronize)?;
-        let state = self.device.machine.run_all(state, self.id);
-        let mut state = state.map_err(|_| called.deadlock(self.id))?;
+        called.refuse_kernels(self.id)?;
+        let mut state = self.device.machine.run_all(state, self.id);
         let failure = state.lane(self.id).failure();
         drop(state);
         failure.map_err(|message| called.failed(&message))?;
@@ -320,9 +311,8 @@ impl Drop for LoopBlock {
         };
         let mut state = self.machine.state();
         if let Some(end) = state.release(self.device, queue, self.piece.slot, self.len()) {
-            let position = state.append(queue, end);
-            // Dropped within a kernel of this very queue it is freed once that has ended.
-            drop(self.machine.after_call(state, queue, position, Kernels::Leave));
+            state.append(queue, end);
+            drop(self.machine.after_locked_call(state, queue));
         }
     }
 }

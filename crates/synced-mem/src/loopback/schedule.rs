@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, VecDeque};
 use super::calls::Account;
 use super::memory::Memory;
 use super::task::{Entry, Task};
-use super::turns::Turn;
 use crate::{DeviceId, QueueId};
 
 /// Everything that the lock of a machine guards.
@@ -25,23 +24,14 @@ pub(super) struct Lane {
     pub(super) pending: VecDeque<Entry>,
     /// How many entries have taken effect; the next, or the kernel that runs, has this position.
     pub(super) done: u64,
-    /// The kernel that runs, taken out of `pending`.
-    pub(super) running: Option<Turn>,
+    /// Whether a kernel runs, which has been taken out of `pending`.
+    pub(super) is_running: bool,
     /// Slots with their lengths that were freed in order and may be given out again, where the device does that.
     spare: Vec<(u64, usize)>,
     /// What went wrong here, and at which position.
     failed: Vec<(u64, String)>,
     /// Whether the queue's last handle is gone.
     is_closed: bool,
-}
-
-/// What a call does with kernels that are in its way.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kernels {
-    /// It runs them, and waits for those that other threads run.
-    Run,
-    /// It leaves them, and what lies behind them, because its caller may hold a lock that a kernel needs.
-    Leave,
 }
 
 impl State {
@@ -64,7 +54,7 @@ impl State {
             device,
             pending: VecDeque::new(),
             done: 0,
-            running: None,
+            is_running: false,
             spare: Vec::new(),
             failed: Vec::new(),
             is_closed: false,
@@ -154,19 +144,19 @@ impl State {
         [0, 0, 1, 3][self.random.below(4)]
     }
 
-    /// One of the queues whose next entry may run, if there is one.
-    pub(super) fn draw(&mut self, kernels: Kernels) -> Option<QueueId> {
-        let is_ready = |queue: &QueueId, lane: &Lane| {
-            let is_idle = lane.pending.is_empty() || lane.running.is_some();
-            !is_idle && !lane.is_left(kernels) && self.obstacle(*queue).is_none()
-        };
-        let ready = self.lanes.iter().filter(|(queue, lane)| is_ready(queue, lane));
-        let ready: Vec<QueueId> = ready.map(|(queue, _)| *queue).collect();
+    /// One of the queues whose next entry is ready, if there is one.
+    pub(super) fn draw(&mut self, may_run: fn(&Lane) -> bool) -> Option<QueueId> {
+        let ready: Vec<QueueId> = self.lanes.keys().copied().filter(|queue| self.is_ready(*queue, may_run)).collect();
         if ready.is_empty() {
             return None;
         }
         let chosen = self.random.below(ready.len());
         Some(ready[chosen])
+    }
+
+    /// Whether the next entry of a queue may run, and waits for no other queue.
+    pub(super) fn is_ready(&self, queue: QueueId, may_run: fn(&Lane) -> bool) -> bool {
+        self.lanes.get(&queue).is_some_and(may_run) && self.obstacle(queue).is_none()
     }
 
     /// How far a queue has come; one that is forgotten has done everything.
@@ -204,7 +194,7 @@ impl State {
     /// A closed queue is forgotten when its work is done; a failed one not before those that wait for it have waited.
     /// No more will, because nobody has a handle to wait for.
     fn forget_if_over(&mut self, queue: QueueId) {
-        let is_over = |lane: &Lane| lane.is_closed && lane.pending.is_empty() && lane.running.is_none();
+        let is_over = |lane: &Lane| lane.is_closed && lane.pending.is_empty() && !lane.is_running;
         let is_awaited = || {
             let mut pending = self.lanes.values().flat_map(|lane| &lane.pending);
             pending.any(|entry| matches!(entry, Entry::Wait { other, .. } if *other == queue))
@@ -222,19 +212,23 @@ impl State {
 impl Lane {
     /// The position that the next entry gets.
     pub(super) fn tail(&self) -> u64 {
-        self.done + u64::from(self.running.is_some()) + self.pending.len() as u64
+        self.done + u64::from(self.is_running) + self.pending.len() as u64
     }
 
-    /// Whether a call that treats kernels like this must stop here, because a kernel is next or runs.
-    pub(super) fn is_left(&self, kernels: Kernels) -> bool {
-        let is_next = matches!(self.pending.front(), Some(Entry::Work(Task::Launch(_))));
-        kernels == Kernels::Leave && (self.running.is_some() || is_next)
+    /// Whether an entry is next, because no kernel runs.
+    pub(super) fn is_next(&self) -> bool {
+        !self.pending.is_empty() && !self.is_running
+    }
+
+    /// Whether an entry is next that is no kernel.
+    pub(super) fn is_next_without_kernel(&self) -> bool {
+        self.is_next() && !matches!(self.pending.front(), Some(Entry::Work(Task::Launch(_))))
     }
 
     /// Takes the next entry if it moves nothing: a wait, or the end of a block.
     fn take_end(&mut self) -> Option<Entry> {
         match self.pending.front() {
-            Some(Entry::Wait { .. } | Entry::Work(Task::Free(_))) if self.running.is_none() => self.pending.pop_front(),
+            Some(Entry::Wait { .. } | Entry::Work(Task::Free(_))) if !self.is_running => self.pending.pop_front(),
             _ => None,
         }
     }

@@ -4,8 +4,8 @@
 mod faults;
 mod kernels;
 mod order;
-mod unlocked;
 mod uses;
+mod waits;
 
 use std::ptr::NonNull;
 use std::sync::Mutex;

@@ -1,7 +1,7 @@
-//! Kernels that use the machine they run on, or wait for others who do.
+//! What kernels wait for: threads and memories, but no queue. Each test has a time limit, so that a hang fails it.
 
 use std::sync::Barrier;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
@@ -10,22 +10,25 @@ use crate::SharedMem;
 
 const MODES: [Mode; 4] = [Mode::Immediate, Mode::Deferred, Mode::Random(1), Mode::Random(2)];
 
-/// What a hang is taken for.
+/// A test that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs `work` on a thread of its own, so that one that hangs fails the test.
 #[track_caller]
 fn in_time(work: impl FnOnce() + Send + 'static) {
-    let (done, seen): (Sender<()>, Receiver<()>) = channel();
+    let (done, seen) = channel();
     let thread = thread::spawn(move || {
         work();
         done.send(()).unwrap();
     });
     match seen.recv_timeout(PATIENCE) {
-        Ok(()) => thread.join().unwrap(),
-        Err(_) if thread.is_finished() => thread.join().unwrap(),
-        Err(_) => panic!("it hangs"),
+        Err(_) if !thread.is_finished() => panic!("the test hangs"),
+        _ => thread.join().unwrap(),
     }
+}
+
+/// What a call in a kernel came to.
+fn words<T>(result: Result<T, Error>) -> String {
+    result.map_or_else(|error| error.to_string(), |_| "done".to_string())
 }
 
 #[test]
@@ -47,86 +50,69 @@ fn a_kernel_may_wait_for_a_thread_that_uses_its_machine() {
             })
             .unwrap();
             assert_eq!(bytes(&queue, &*block), [3; 8], "{mode:?}");
-            assert_eq!(device.report().misuses, [""; 0]);
         });
     }
 }
 
 #[test]
-fn a_kernel_may_use_another_queue_and_is_refused_its_own_end() {
+fn a_kernel_may_wait_for_no_queue_and_no_queue_fails_by_that() {
     for mode in MODES {
         in_time(move || {
             let device = Loopback::new(mode);
-            let (queue, other) = (device.queue().unwrap(), device.queue().unwrap());
-            let (own, seen) = (Arc::clone(&queue), Log::default());
-            let noted = seen.clone();
+            let (queue, sibling) = (device.queue().unwrap(), device.queue().unwrap());
+            let foreign = Loopback::new(mode).queue().unwrap();
+            let all = [Arc::clone(&queue), sibling, foreign];
+            let (theirs, seen) = (all.clone(), Log::default());
+            let (noted, after) = (seen.clone(), seen.clone());
             launch(&*queue, [], move |_| {
-                let block = alloc(&other, 4);
-                set(&other, &block, 2);
-                assert_eq!(bytes(&other, &*block), [2; 4]);
-                let error = own.synchronize().unwrap_err().to_string();
-                noted.0.lock().unwrap().push(error);
-                // Another queue that waits for this one cannot be waited for either.
-                let waited = other.wait_for(&*own).and_then(|()| other.synchronize());
-                assert!(waited.is_err());
+                for queue in &theirs {
+                    let waits = [queue.synchronize(), theirs[0].wait_for(&**queue), queue.wait_for(&*theirs[0])];
+                    noted.0.lock().unwrap().extend(waits.map(words));
+                    // A kernel may launch.
+                    let ran = after.clone();
+                    launch(&**queue, [], move |_| ran.0.lock().unwrap().push("ran".into())).unwrap();
+                }
             })
             .unwrap();
-            queue.synchronize().unwrap();
+            // A kernel that a kernel launches on its own queue comes after what the first call waits for.
+            all.iter().chain(&all).for_each(|queue| queue.synchronize().unwrap());
             let names = seen.names();
-            let wait = "called from a kernel that it would have to wait for";
-            assert!(names.len() == 1 && names[0].ends_with(wait), "{names:?}");
+            assert_eq!(names.len(), 12, "{mode:?}: {names:?}");
+            let refused = names.iter().filter(|name| name.ends_with(" refused: called from a kernel"));
+            assert_eq!((refused.count(), &names[9..]), (9, &["ran", "ran", "ran"].map(String::from)[..]));
         });
     }
 }
 
+/// Each kernel wants the other's end: once a circle that only a graph of all threads could show.
 #[test]
-fn a_kernel_may_own_the_last_handle_of_its_memory() {
+fn kernels_that_wait_for_each_others_queues_are_both_refused() {
     for mode in MODES {
         in_time(move || {
-            let device = Loopback::new(mode);
-            let queue = device.queue().unwrap();
-            let memory = SharedMem::from(vec![1; 64]);
-            let mut token = memory.device_mut(&queue, 0..64).unwrap();
-            let own = memory.clone();
-            launch(&*queue, [token.arg_mut()], move |args| {
-                args[0].bytes_mut().fill(2);
-                drop(own);
-            })
-            .unwrap();
-            drop((token, memory));
-            queue.synchronize().unwrap();
-            assert_eq!(device.report().misuses, [""; 0], "{mode:?}");
-        });
-    }
-}
-
-#[test]
-fn kernels_that_wait_for_each_others_machines_are_told_so() {
-    in_time(|| {
-        let machines = [(); 2].map(|()| Loopback::new(Mode::Immediate));
-        let queues = machines.each_ref().map(|machine| machine.queue().unwrap());
-        let (both, after) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
-        let results = thread::scope(|scope| {
+            let queues = [(); 2].map(|()| Loopback::new(mode).queue().unwrap());
+            let (both, after) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
             let threads = [0, 1].map(|own| {
                 let (both, after) = (Arc::clone(&both), Arc::clone(&after));
-                let (queue, other) = (&queues[own], Arc::clone(&queues[1 - own]));
-                scope.spawn(move || {
+                let (queue, other) = (Arc::clone(&queues[own]), Arc::clone(&queues[1 - own]));
+                thread::spawn(move || {
                     let (sender, result) = channel();
-                    launch(&**queue, [], move |_| {
+                    launch(&*queue, [], move |_| {
                         both.wait();
-                        sender.send(launch(&*other, [], |_| {})).unwrap();
+                        sender.send(other.synchronize()).unwrap();
+                        after.wait();
                     })
                     .unwrap();
-                    after.wait();
+                    queue.synchronize().unwrap();
                     result.recv().unwrap()
                 })
             });
-            threads.map(|thread| thread.join().unwrap())
+            for thread in threads {
+                let result = thread.join().unwrap();
+                assert!(matches!(result, Err(Error::CalledFromKernel { .. })), "{mode:?}: {result:?}");
+            }
+            queues.iter().for_each(|queue| queue.synchronize().unwrap());
         });
-        let refused = results.iter().filter(|result| result.is_err()).count();
-        assert_eq!(refused, 1, "the second to wait: {results:?}");
-        queues.iter().for_each(|queue| queue.synchronize().unwrap());
-    });
+    }
 }
 
 #[test]
@@ -143,10 +129,9 @@ fn a_kernel_may_use_a_memory_that_another_call_has_locked() {
             let read = seen.clone();
             let kernel = move |_: &mut [KernelArg<'_>]| {
                 starts.send(()).unwrap();
-                // For a call that waits for this kernel with the memory locked to have begun.
+                // For a call that enqueues with the memory locked to have begun.
                 thread::sleep(Duration::from_millis(5));
-                let bytes = own.host(0..64).map(|bytes| bytes[63]);
-                read.0.lock().unwrap().push(format!("{bytes:?}"));
+                read.0.lock().unwrap().push(words(own.host(0..64)));
             };
             let launched = {
                 let queue = Arc::clone(&queue);
@@ -168,7 +153,24 @@ fn a_kernel_may_use_a_memory_that_another_call_has_locked() {
 }
 
 #[test]
-fn a_kernel_that_is_refused_may_own_the_last_handle_of_a_memory() {
+fn a_kernel_may_own_the_last_handle_of_a_memory() {
+    for mode in MODES {
+        in_time(move || {
+            let device = Loopback::new(mode);
+            let queue = device.queue().unwrap();
+            let memory = SharedMem::from(vec![1; 64]);
+            let mut token = memory.device_mut(&queue, 0..64).unwrap();
+            let own = memory.clone();
+            launch(&*queue, [token.arg_mut()], move |args| {
+                args[0].bytes_mut().fill(2);
+                drop(own);
+            })
+            .unwrap();
+            drop((token, memory));
+            queue.synchronize().unwrap();
+            assert_eq!(device.report().misuses, [""; 0], "{mode:?}");
+        });
+    }
     in_time(|| {
         let device = Loopback::new(Mode::Deferred);
         let queue = device.queue().unwrap();
@@ -176,6 +178,6 @@ fn a_kernel_that_is_refused_may_own_the_last_handle_of_a_memory() {
         memory.device(&queue, ..).unwrap();
         let (mut written, read) = (writer(&block, &queue), DeviceRef::new(span(&block, 0..8, &queue), None));
         let launched = launch(&*queue, [written.arg_mut(), read.arg()], move |_| drop(memory));
-        assert!(launched.unwrap_err().to_string().contains("overlaps"));
+        assert!(launched.unwrap_err().to_string().contains("overlaps"), "a launch that is refused drops its kernel");
     });
 }
