@@ -63,21 +63,11 @@ struct Inner {
 
 /// The blocks that wait. Invariant: `bytes` is the sum of their capacities, and at most the pool's cap.
 struct Shelves {
-    by_class: [Shelf; CLASSES],
+    /// Of each class, the latest block last. It is taken first: its bytes are the likeliest to be in a cache.
+    by_class: [Vec<PoolBlock>; CLASSES],
     bytes: usize,
     hits: u64,
     misses: u64,
-}
-
-/// The blocks of one class that wait, the latest on top: its bytes are the likeliest to be in a cache.
-struct Shelf(Option<Box<Spare>>);
-
-/// A block of a pool, with the link that holds it to its shelf: made with the block, so that nothing is ever allocated
-/// while the lock is held.
-struct Spare {
-    block: PoolBlock,
-    class: usize,
-    below: Option<Box<Spare>>,
 }
 
 /// The bytes of a block: the allocator's, or a device's own kind of host memory.
@@ -113,7 +103,9 @@ impl PoolBlock {
 
 /// A block in use, and where it goes afterwards.
 pub(crate) struct Loan {
-    spare: Box<Spare>,
+    block: PoolBlock,
+    /// Which class the block has.
+    class: usize,
     home: Weak<Inner>,
     /// Whether its bytes are zero where they were not written under this loan.
     pub(crate) is_clean: bool,
@@ -154,9 +146,9 @@ impl HostPool {
 
     /// Frees all blocks that wait.
     pub fn trim(&self) {
-        let spares = self.inner.lock().clear();
+        let blocks = self.inner.lock().clear();
         // After the lock is released: giving pages back to the system takes its time.
-        drop(spares);
+        drop(blocks);
     }
 
     /// What waits now, and how often that was of use.
@@ -176,20 +168,20 @@ impl HostPool {
             return Ok(None);
         };
         let waiting = self.inner.lock().take(class);
-        let (spare, is_used) = match waiting {
-            Some(spare) => (spare, true),
-            None => (Spare::new(class, self.inner.device.as_ref())?, false),
+        let (block, is_used) = match waiting {
+            Some(block) => (block, true),
+            None => (PoolBlock::new(class.bytes, self.inner.device.as_ref())?, false),
         };
         // A device's fresh bytes are initialised, but need not be zero.
-        let is_clean = !is_used && matches!(spare.block, PoolBlock::Own(_));
+        let is_clean = !is_used && matches!(block, PoolBlock::Own(_));
         let home = Arc::downgrade(&self.inner);
-        Ok(Some(Loan { spare, home, is_clean }))
+        Ok(Some(Loan { block, class: class.index, home, is_clean }))
     }
 }
 
 impl Loan {
     pub(crate) fn block(&self) -> &PoolBlock {
-        &self.spare.block
+        &self.block
     }
 
     /// Ends the loan: the block waits in its pool, or is freed.
@@ -197,9 +189,8 @@ impl Loan {
         let Some(inner) = self.home.upgrade() else {
             return;
         };
-        let unwanted = inner.lock().keep(self.spare, inner.cap);
-        // After the lock is released, as in `trim`.
-        drop(unwanted);
+        // The block is freed after the lock is released, as in `trim`.
+        drop(inner.keep(self.block, self.class));
     }
 }
 
@@ -209,6 +200,35 @@ impl Inner {
         Class::of(len).filter(|class| class.bytes <= self.cap)
     }
 
+    /// Keeps a block, or returns it where it would exceed the cap. Room for more blocks is reserved with the lock
+    /// released, so that no thread waits for another's allocation.
+    fn keep(&self, block: PoolBlock, class: usize) -> Option<PoolBlock> {
+        let bytes = block.capacity();
+        let mut wider = Vec::new();
+        loop {
+            let mut shelves = self.lock();
+            if bytes > self.cap - shelves.bytes {
+                return Some(block);
+            }
+            let shelf = &mut shelves.by_class[class];
+            if shelf.len() == shelf.capacity() && shelf.len() < wider.capacity() {
+                wider.append(shelf);
+                mem::swap(shelf, &mut wider);
+            }
+            if shelf.len() < shelf.capacity() {
+                shelf.push(block);
+                shelves.bytes += bytes;
+                return None;
+            }
+            let wanted = 2 * shelf.len() + 1;
+            drop(shelves);
+            wider = Vec::new();
+            if wider.try_reserve_exact(wanted).is_err() {
+                return Some(block);
+            }
+        }
+    }
+
     /// Entered even when poisoned: nothing that runs under the lock can panic halfway.
     fn lock(&self) -> MutexGuard<'_, Shelves> {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
@@ -216,59 +236,21 @@ impl Inner {
 }
 
 impl Shelves {
-    const EMPTY: [Shelf; CLASSES] = [const { Shelf(None) }; CLASSES];
+    const EMPTY: [Vec<PoolBlock>; CLASSES] = [const { Vec::new() }; CLASSES];
 
-    fn take(&mut self, class: Class) -> Option<Box<Spare>> {
-        let Some(spare) = self.by_class[class.index].pop() else {
+    fn take(&mut self, class: Class) -> Option<PoolBlock> {
+        let Some(block) = self.by_class[class.index].pop() else {
             self.misses += 1;
             return None;
         };
         self.hits += 1;
-        self.bytes -= spare.block.capacity();
-        Some(spare)
+        self.bytes -= block.capacity();
+        Some(block)
     }
 
-    /// Keeps a block, or returns it when it would exceed the cap.
-    fn keep(&mut self, spare: Box<Spare>, cap: usize) -> Option<Box<Spare>> {
-        let bytes = spare.block.capacity();
-        if bytes > cap - self.bytes {
-            return Some(spare);
-        }
-        self.bytes += bytes;
-        self.by_class[spare.class].push(spare);
-        None
-    }
-
-    fn clear(&mut self) -> [Shelf; CLASSES] {
+    fn clear(&mut self) -> [Vec<PoolBlock>; CLASSES] {
         self.bytes = 0;
         mem::replace(&mut self.by_class, Self::EMPTY)
-    }
-}
-
-impl Shelf {
-    fn push(&mut self, mut spare: Box<Spare>) {
-        spare.below = self.0.take();
-        self.0 = Some(spare);
-    }
-
-    fn pop(&mut self) -> Option<Box<Spare>> {
-        let mut top = self.0.take()?;
-        self.0 = top.below.take();
-        Some(top)
-    }
-}
-
-impl Drop for Shelf {
-    /// One by one: a chain of boxes, left to itself, drops by recursion as deep as it is long.
-    fn drop(&mut self) {
-        while self.pop().is_some() {}
-    }
-}
-
-impl Spare {
-    fn new(class: Class, device: Option<&Arc<dyn Device>>) -> Result<Box<Self>, Error> {
-        let block = PoolBlock::new(class.bytes, device)?;
-        Ok(Box::new(Self { block, class: class.index, below: None }))
     }
 }
 
@@ -474,17 +456,14 @@ mod tests {
     }
 
     #[test]
-    fn a_long_shelf_is_freed_without_recursion() {
-        let blocks = if cfg!(miri) { 50 } else { 4000 };
-        let small_stack = thread::Builder::new().stack_size(64 << 10);
-        let freed = small_stack.spawn(move || {
-            let pool = HostPool::new(usize::MAX);
-            let all: Vec<_> = (0..blocks).map(|_| pool.take(4096).unwrap()).collect();
-            drop(all);
-            assert_eq!(pool.stats().waiting, blocks * 4096);
-            drop(pool);
-        });
-        freed.unwrap().join().unwrap();
+    fn a_shelf_grows_with_the_blocks_that_come_back() {
+        let pool = HostPool::new(usize::MAX);
+        let all: Vec<_> = (0..50).map(|_| pool.take(4096).unwrap()).collect();
+        let came: Vec<_> = all.iter().map(address).collect();
+        drop(all);
+        assert_eq!(pool.stats().waiting, 50 * 4096);
+        let again: Vec<_> = (0..50).map(|_| pool.take(4096).unwrap()).collect();
+        assert!(again.iter().map(address).eq(came.into_iter().rev()));
     }
 
     #[test]
@@ -511,14 +490,9 @@ mod tests {
             }
         });
         assert_eq!(pool.stats().hits + pool.stats().misses, 8 * ROUNDS as u64);
-        let waiting: usize = pool.inner.lock().clear().iter_mut().map(capacities).sum();
+        let left = pool.inner.lock().clear();
+        let waiting: usize = left.iter().flatten().map(PoolBlock::capacity).sum();
         assert!(waiting <= 6 * 8192);
         assert_eq!(pool.stats().waiting, 0);
-    }
-
-    /// Empties a shelf and adds up what was on it.
-    fn capacities(shelf: &mut Shelf) -> usize {
-        let spares = std::iter::from_fn(|| shelf.pop());
-        spares.map(|spare| spare.block.capacity()).sum()
     }
 }

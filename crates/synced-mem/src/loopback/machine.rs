@@ -1,7 +1,7 @@
 //! A loopback machine: its lock, and how its work runs: the work that the mode runs after a call, and the work that a
-//! synchronisation needs. It relies on `schedule` for the order. The lock is released for the run of a kernel; meanwhile
-//! other threads enqueue, and run what does not wait for it. A kernel itself waits for no queue, so no two can wait for
-//! each other.
+//! synchronisation needs. It relies on `schedule` for the order. The lock is released for the run of a kernel;
+//! meanwhile other threads enqueue, and run work that does not wait for it. A kernel itself waits for no queue, so no
+//! two can wait for each other.
 
 use std::cell::Cell;
 use std::fmt;
@@ -85,11 +85,11 @@ impl Machine {
                 while state.is_ready(queue, Lane::is_next_without_kernel) {
                     state = self.step(state, queue);
                 }
-                state
             }
-            Mode::Deferred => state,
-            Mode::Random(_) => self.run_some(state, Lane::is_next_without_kernel),
+            Mode::Random(_) => state = self.run_some(state, Lane::is_next_without_kernel),
+            Mode::Deferred => {}
         }
+        state
     }
 
     /// Runs everything that the queue carries and waits for.
