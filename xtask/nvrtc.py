@@ -1,4 +1,4 @@
-"""Compiles the kernels with NVRTC: python nvrtc.py LIBNVRTC FOLDER, for each FOLDER/*.cu a FOLDER/*.ptx beside it.
+"""Compiles the kernels with NVRTC: python nvrtc.py LIBNVRTC FOLDER, for each FOLDER/NAME.cu a FOLDER/ptx/NAME.ptx.
 
 Run by `cargo xtask kernels`, which fetches the library. PTX for compute capability 7.0, of the version that the library
 writes; no contraction of a product and a sum, because results have the host's bits.
@@ -41,7 +41,7 @@ def compile_file(nvrtc, path, headers):
         print(log, file=sys.stderr)
     check(status, f"compiling {path.name}")
     ptx = text(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
-    path.with_suffix(".ptx").write_text(ptx.strip("\n") + "\n")
+    (path.parent / "ptx" / path.name).with_suffix(".ptx").write_text(ptx.strip("\n") + "\n")
 
 
 def main():

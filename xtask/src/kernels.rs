@@ -10,7 +10,10 @@ use sha2::{Digest, Sha256};
 
 use crate::{python, shell};
 
-const FOLDER: &str = "crates/blob-ops/src/cuda";
+const FOLDER: &str = "crates/blob-ops/kernels";
+
+/// The folder in it that holds the PTX.
+const PTX: &str = "ptx";
 const MANIFEST: &str = "MANIFEST";
 const WHEELS: &str = "xtask/kernels.txt";
 
@@ -54,10 +57,11 @@ fn tools() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// A line for each file of the folder that is a source or PTX: its hash and its name.
+/// A line for each source and each PTX of the folder: its hash and its name.
 fn hashes(folder: &Path) -> Result<BTreeSet<String>> {
     let mut lines = BTreeSet::new();
-    for entry in std::fs::read_dir(folder).context(FOLDER)? {
+    let sources = std::fs::read_dir(folder).context(FOLDER)?;
+    for entry in sources.chain(std::fs::read_dir(folder.join(PTX)).context(PTX)?) {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().display().to_string();
         if [".cu", ".cuh", ".ptx"].iter().any(|end| name.ends_with(end)) {
@@ -78,7 +82,7 @@ fn assemble(tools: &Path, folder: &Path) -> Result<BTreeMap<String, Vec<String>>
         for (gpu, ptx) in gpus.iter().flat_map(|gpu| names.clone().map(move |name| (gpu, name))) {
             let mut command = shell::program(tools.join(ptxas));
             let object = tools.join("kernels.cubin");
-            let output = command.arg("-v").arg(format!("-arch={gpu}")).arg(folder.join(ptx)).arg("-o").arg(object);
+            let output = command.arg("-v").arg(format!("-arch={gpu}")).arg(folder.join(PTX).join(ptx)).arg("-o").arg(object);
             let output = output.output().with_context(|| format!("cannot start {ptxas}"))?;
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             ensure!(output.status.success(), "{ptx} for {gpu}: {}\n{said}", output.status);

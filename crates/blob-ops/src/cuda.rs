@@ -17,7 +17,7 @@ use synced_mem::{Arg, Error, Queue};
 /// The kernels, in files that are each loaded at their first use: a driver compiles one in a few tenths of a second.
 macro_rules! programs {
     ($($name:ident $file:literal;)*) => {
-        $(static $name: Program = Program::new($file, include_str!(concat!("cuda/", $file, ".ptx")));)*
+        $(static $name: Program = Program::new($file, include_str!(concat!("../kernels/ptx/", $file, ".ptx")));)*
     };
 }
 

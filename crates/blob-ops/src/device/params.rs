@@ -1,4 +1,4 @@
-//! What kernels are launched with: one struct for each struct of `cuda/*.cu`, field by field as it stands there.
+//! What kernels are launched with: one struct for each struct of `kernels/*.cu`, field by field as it stands there.
 //!
 //! Knows no plans. A test compares the lengths with the committed PTX.
 

@@ -192,7 +192,7 @@ fn in_launches(count: usize, most: usize, launch: impl Fn(usize, usize) -> Launc
 
 /// A dtype as the kernels know it.
 trait Coded {
-    /// Its number in `cuda/common.cuh`.
+    /// Its number in `kernels/common.cuh`.
     const CODE: u32;
     /// Which lane holds it exactly: i32, u32, i64, u64, f32 or f64.
     const LANE: usize;

@@ -14,16 +14,16 @@ fn in_ptx(text: &str) -> impl Iterator<Item = (&str, usize)> {
 #[test]
 fn kernels_and_their_structs_are_those_of_the_ptx() {
     let ptx = [
-        include_str!("../../../cuda/check.ptx"),
-        include_str!("../../../cuda/convert.ptx"),
-        include_str!("../../../cuda/element.ptx"),
-        include_str!("../../../cuda/floats.ptx"),
-        include_str!("../../../cuda/integers.ptx"),
-        include_str!("../../../cuda/narrow.ptx"),
-        include_str!("../../../cuda/packed.ptx"),
-        include_str!("../../../cuda/rows.ptx"),
-        include_str!("../../../cuda/square.ptx"),
-        include_str!("../../../cuda/tiles.ptx"),
+        include_str!("../../../../kernels/ptx/check.ptx"),
+        include_str!("../../../../kernels/ptx/convert.ptx"),
+        include_str!("../../../../kernels/ptx/element.ptx"),
+        include_str!("../../../../kernels/ptx/floats.ptx"),
+        include_str!("../../../../kernels/ptx/integers.ptx"),
+        include_str!("../../../../kernels/ptx/narrow.ptx"),
+        include_str!("../../../../kernels/ptx/packed.ptx"),
+        include_str!("../../../../kernels/ptx/rows.ptx"),
+        include_str!("../../../../kernels/ptx/square.ptx"),
+        include_str!("../../../../kernels/ptx/tiles.ptx"),
     ];
     let kernels: Vec<(&str, usize)> = ptx.iter().flat_map(|text| in_ptx(text)).collect();
     assert_eq!(kernels.len(), 70);
