@@ -42,6 +42,8 @@ pub(crate) struct Facts<Q> {
     pub(crate) borrows: Borrows,
     /// Bytes that a thread without the lock is bringing to a copy.
     pub(crate) outside: Vec<(Slot, Range<usize>)>,
+    /// The copy that was written last, or asked for on a device. Reads on the host leave it.
+    pub(crate) last: Option<Slot>,
 }
 
 /// One copy, without its bytes.
@@ -105,6 +107,7 @@ impl<Q> Facts<Q> {
             broken: Broken::new(),
             borrows: Borrows::default(),
             outside: Vec::new(),
+            last: None,
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::access::Location;
 use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::replicas::Slot;
 use crate::device::Queue;
@@ -17,12 +18,19 @@ pub struct Lacking {
     pub host: usize,
     /// How many bytes each device lacks that this memory has been on, with the queue that last used it there.
     pub devices: Vec<(Arc<dyn Queue>, usize)>,
+    /// Where the memory, any range of it, was last written, or asked for on a device. Reads on the host leave this as
+    /// it was; `None` before the first of the others.
+    pub last: Option<Location>,
 }
 
 impl fmt::Debug for Lacking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let devices: Vec<_> = self.devices.iter().map(|(queue, lacking)| (queue.id(), lacking)).collect();
-        f.debug_struct("Lacking").field("host", &self.host).field("devices", &devices).finish()
+        f.debug_struct("Lacking")
+            .field("host", &self.host)
+            .field("devices", &devices)
+            .field("last", &self.last)
+            .finish()
     }
 }
 
@@ -33,6 +41,10 @@ impl State {
         let never_written = facts.lacking(&all, range);
         let of = |slots: &[Slot]| facts.lacking(slots, range) - never_written;
         let devices = self.homes().map(|(slot, _, home)| (Arc::clone(home), of(&[slot]))).collect();
-        Lacking { host: of(&[HOST, ADOPTED]), devices }
+        let last = facts.last.map(|slot| match slot.device() {
+            None => Location::Host,
+            Some(index) => Location::Device(self.devices[index].device),
+        });
+        Lacking { host: of(&[HOST, ADOPTED]), devices, last }
     }
 }

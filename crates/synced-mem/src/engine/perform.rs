@@ -186,6 +186,7 @@ impl State {
                 if operation.borrow.is_none() {
                     operation.hold = self.facts.copies[slot.0].uses.hold(by, range, intent.access());
                 }
+                self.facts.last = Some(slot);
                 (slot, range, *intent)
             }
             _ => return,
@@ -205,6 +206,7 @@ impl State {
     /// Takes the validity of `range` from all other copies.
     fn claim(&mut self, slot: Slot, range: &Range<usize>) {
         self.facts.replicas.claim(slot, range.clone());
+        self.facts.last = Some(slot);
         if self.facts.copy(ADOPTED).has_memory && self.facts.replicas.valid(ADOPTED).is_empty() {
             self.retire(ADOPTED);
         }

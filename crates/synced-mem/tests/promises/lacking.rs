@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use synced_mem::loopback::{Loopback, Mode};
-use synced_mem::{Device, DeviceId, Error, HostBuffer, SharedMem};
+use synced_mem::{Device, DeviceId, Error, HostBuffer, Location, SharedMem};
 
 use super::device;
 
@@ -40,6 +40,29 @@ fn each_place_lacks_what_only_others_hold() {
     assert_eq!(lacking(&memory, 7..7), (0, vec![(first.id(), 0), (second.id(), 0)]));
     drop(memory.host(0..30).unwrap());
     assert_eq!(lacking(&memory, 0..100).0, 70);
+}
+
+#[test]
+fn the_last_place_is_where_a_write_or_a_device_asked() {
+    let (device, queue) = device();
+    let there = Some(Location::Device(device.id()));
+    let memory = SharedMem::new(10);
+    let last = || memory.lacking(..).unwrap().last;
+    drop(memory.host(..).unwrap());
+    assert_eq!(last(), None, "a read on the host counts for nothing");
+    drop(memory.device(&queue, 2..3).unwrap());
+    assert_eq!(last(), there);
+    drop(memory.host(..).unwrap());
+    memory.prefetch_host(..).unwrap();
+    assert_eq!(last(), there);
+    drop(memory.host_mut(0..1).unwrap());
+    assert_eq!(last(), Some(Location::Host));
+    drop(memory.device_overwrite(&queue, ..).unwrap());
+    assert_eq!(last(), there);
+    memory.copy_from(0, &SharedMem::from(vec![1; 4]), ..).unwrap();
+    assert_eq!(last(), Some(Location::Host), "copied where the source was");
+    drop(memory.host_overwrite(..).unwrap());
+    assert_eq!(SharedMem::from(vec![1; 4]).lacking(..).unwrap().last, Some(Location::Host));
 }
 
 #[test]
