@@ -38,6 +38,12 @@ pub enum Error {
         /// What the backend says.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// There is no such device: no driver, or too few devices.
+    #[non_exhaustive]
+    Absent {
+        /// What the backend says.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A wait was refused because a kernel called it, such as one of [`loopback`](crate::loopback): the queue might
     /// never come to an end before the kernel does. No work was lost; the queue has not failed.
     CalledFromKernel {
@@ -111,6 +117,7 @@ impl fmt::Display for Error {
                 write!(f, "out of memory: {device} has no block of {bytes} bytes")
             }
             Error::Device { device, op, source } => write!(f, "{device}: {op} failed: {source}"),
+            Error::Absent { source } => write!(f, "{source}"),
             Error::CalledFromKernel { queue, op } => write!(f, "{queue}: {op} refused: called from a kernel"),
             Error::WrongQueue { wanted, got } => {
                 write!(f, "an argument was borrowed for {got} and launched on {wanted}")
@@ -137,6 +144,8 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Device { source, .. } => Some(source.as_ref()),
+            // Its message is our own.
+            Error::Absent { source } => source.source(),
             _ => None,
         }
     }

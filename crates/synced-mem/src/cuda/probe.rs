@@ -9,6 +9,7 @@ use cudarc::driver::sys;
 use libloading::Library;
 
 use super::failure::{Failure, answer};
+use crate::error::Error;
 
 /// The oldest driver that serves: that of CUDA 12.0, as `cuDriverGetVersion` has it.
 const OLDEST: u32 = 12_000;
@@ -124,6 +125,13 @@ impl fmt::Display for Absent {
 }
 
 impl std::error::Error for Absent {}
+
+/// So that one `?` serves to open a GPU and to use it.
+impl From<Absent> for Error {
+    fn from(absent: Absent) -> Self {
+        Error::Absent { source: Box::new(absent) }
+    }
+}
 
 impl From<Failure> for Absent {
     fn from(failure: Failure) -> Self {
