@@ -1,7 +1,9 @@
 //! `AnyBlob`: a shape, a dtype, and two memories, data and diff, each as long as these ask for, or longer.
 //! Always contiguous and row-major, in the machine's byte order. It relies on `synced-mem` for where the bytes are.
 
-use synced_mem::SharedMem;
+use std::sync::Arc;
+
+use synced_mem::{HostPool, Queue, SharedMem};
 
 use crate::dtype::DType;
 use crate::error::Error;
@@ -54,7 +56,31 @@ impl AnyBlob {
         Ok(Self { shape, dtype, data: SharedMem::new(len), diff: SharedMem::new(len) })
     }
 
-    /// A blob over these memories; without a diff, it gets an untouched one of the data's capacity.
+    /// As [`new`](Self::new), with the host's copies of data and diff in blocks of a pool, also after the blob has
+    /// [grown](Self::reshape). Blocks of `HostPool::of` a GPU are pinned: transfers of them run in the background.
+    ///
+    /// ```
+    /// use blob_core::{AnyBlob, DType, Shape};
+    /// use std::sync::Arc;
+    /// use synced_mem::loopback::{Loopback, Mode};
+    /// use synced_mem::{Device, HostPool};
+    ///
+    /// let device: Arc<dyn Device> = Loopback::new(Mode::Deferred); // with `synced_mem::cuda::Cuda` a GPU
+    /// let pool = HostPool::of(&device, 64 << 20);
+    /// let mut batch = AnyBlob::new_in(Shape::new([16, 3, 8, 8])?, DType::F32, &pool)?;
+    /// batch.data_mut().overwrite::<f32>()?.fill(0.5);
+    /// batch.upload(&device.queue()?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn new_in(shape: Shape, dtype: DType, pool: &HostPool) -> Result<Self, Error> {
+        let len = byte_len(&shape, dtype)?;
+        Ok(Self { shape, dtype, data: SharedMem::new_in(len, pool), diff: SharedMem::new_in(len, pool) })
+    }
+
+    /// A blob over these memories; the diff, if not given, is untouched and has the data's capacity.
     ///
     /// # Errors
     /// [`Error::WrongLength`] when a memory has less than `count × size` bytes; [`Error::BlobTooLarge`].
@@ -137,6 +163,16 @@ impl AnyBlob {
     #[inline]
     pub fn diff_mut(&mut self) -> ViewMut<'_> {
         self.part_mut(Part::Diff)
+    }
+
+    /// Starts bringing the data to the queue's device; the host's copy stays valid. See [`View::upload`], which brings
+    /// the diff, or a range.
+    ///
+    /// # Errors
+    /// As [`View::device`].
+    #[doc(alias = "async_gpu_push")]
+    pub fn upload(&self, queue: &Arc<dyn Queue>) -> Result<(), Error> {
+        self.data().upload(queue)
     }
 
     /// The data or the diff, for reading.

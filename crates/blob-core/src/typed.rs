@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use synced_mem::{HostBuffer, SharedMem};
+use synced_mem::{HostBuffer, HostPool, SharedMem};
 
 use crate::blob::AnyBlob;
 use crate::dtype::Element;
@@ -57,6 +57,14 @@ impl<T: Element> Blob<T> {
     /// [`Error::BlobTooLarge`].
     pub fn new(shape: Shape) -> Result<Self, Error> {
         Ok(Self::wrap(AnyBlob::new(shape, T::DTYPE)?))
+    }
+
+    /// A blob of zeros in blocks of a pool. See [`AnyBlob::new_in`].
+    ///
+    /// # Errors
+    /// [`Error::BlobTooLarge`].
+    pub fn new_in(shape: Shape, pool: &HostPool) -> Result<Self, Error> {
+        Ok(Self::wrap(AnyBlob::new_in(shape, T::DTYPE, pool)?))
     }
 
     /// A blob with a copy of these elements, in row-major order.

@@ -154,8 +154,18 @@ impl<'a> View<'a> {
             .map_err(|_| Error::InvalidBool { index: offset, byte: bytes[0] })
     }
 
-    /// The elements' bytes on the queue's device, for work on that queue that reads them. Uploads what is missing
-    /// there.
+    /// Starts bringing the elements to the queue's device; the host's copy stays valid (Caffe's `async_gpu_push`). Of
+    /// two places that hold all that an operation reads, `blob-ops` works where a blob was last asked for.
+    ///
+    /// # Errors
+    /// As [`device`](Self::device).
+    #[doc(alias = "async_gpu_push")]
+    pub fn upload(self, queue: &Arc<dyn Queue>) -> Result<(), Error> {
+        Ok(self.memory.upload(queue, self.byte_range())?)
+    }
+
+    /// The elements' bytes on the queue's device, for work on that queue that reads them. Uploads the bytes that are
+    /// missing there.
     ///
     /// # Errors
     /// [`Error::Memory`]: a conflict with a guard of another blob or window, no room on the device, or a failed device.

@@ -181,6 +181,26 @@ impl Window {
     }
 
     /// The data or the diff where the window is now, for reading.
+    /// The data where the window is now, for reading.
+    pub fn data(&self) -> View<'_> {
+        self.part(Part::Data)
+    }
+
+    /// The data where the window is now, for writing.
+    pub fn data_mut(&mut self) -> ViewMut<'_> {
+        self.part_mut(Part::Data)
+    }
+
+    /// The diff where the window is now, for reading.
+    pub fn diff(&self) -> View<'_> {
+        self.part(Part::Diff)
+    }
+
+    /// The diff where the window is now, for writing.
+    pub fn diff_mut(&mut self) -> ViewMut<'_> {
+        self.part_mut(Part::Diff)
+    }
+
     pub fn part(&self, part: Part) -> View<'_> {
         self.as_ref().part(part)
     }

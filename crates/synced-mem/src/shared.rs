@@ -29,6 +29,7 @@ use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::engine::step;
 use crate::error::Error;
+use crate::host::pool::HostPool;
 use crate::lease::Lease;
 use crate::shared::guards::{HostMut, HostRef};
 use crate::stats::{Observer, Stats};
@@ -57,6 +58,11 @@ impl SharedMem {
     /// A memory of `len` zero bytes. Allocates no bytes until the first touch.
     pub fn new(len: usize) -> Self {
         Self::from_state(State::new(len, None))
+    }
+
+    /// A memory of `len` zero bytes whose host memory comes from a pool, and goes back to it.
+    pub fn new_in(len: usize, pool: &HostPool) -> Self {
+        Self::from_state(State::new(len, Some(pool.clone())))
     }
 
     pub(crate) fn from_state(state: State) -> Self {
@@ -168,6 +174,15 @@ impl SharedMem {
     ) -> Result<DeviceMut<'static>, Error> {
         let (span, lease) = self.borrow_device(queue, resolve(range, self.len()), Intent::Overwrite)?;
         Ok(DeviceMut::new(span, lease))
+    }
+
+    /// Starts bringing bytes to the queue's device, where they stay valid on the host too (Caffe's `async_gpu_push`).
+    /// Bytes of a pool of pinned memory move while the host goes on.
+    ///
+    /// # Errors
+    /// As [`device`](Self::device).
+    pub fn upload(&self, queue: &Arc<dyn Queue>, range: impl RangeBounds<usize>) -> Result<(), Error> {
+        self.device(queue, range).map(drop)
     }
 
     fn borrow_device(
@@ -328,6 +343,11 @@ impl SharedMem {
     /// How many handles and live guards lead to this memory.
     pub fn handles(&self) -> usize {
         Arc::strong_count(&self.inner)
+    }
+
+    /// A memory of `len` zero bytes, in the pool of this one if it has one.
+    pub fn new_alike(&self, len: usize) -> Self {
+        Self::from_state(State::new(len, self.inner.with(|state| state.pool.clone())))
     }
 
     /// How many bytes of a range would have to be moved to the host, and to each device that this memory has been on.

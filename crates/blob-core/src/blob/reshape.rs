@@ -64,7 +64,7 @@ impl AnyBlob {
         let len = byte_len(shape, self.dtype)?;
         Ok(match len <= self.data.len() && len <= self.diff.len() {
             true => (self.data.clone(), self.diff.clone()),
-            false => (SharedMem::new(len), SharedMem::new(len)),
+            false => (self.data.new_alike(len), self.diff.new_alike(len)),
         })
     }
 }

@@ -98,6 +98,16 @@ impl<'a> WindowRef<'a> {
         Ok(Self { pos, len, ..*self })
     }
 
+    /// The data of these steps, for reading.
+    pub fn data(&self) -> View<'a> {
+        self.part(Part::Data)
+    }
+
+    /// The diff of these steps, for reading.
+    pub fn diff(&self) -> View<'a> {
+        self.part(Part::Diff)
+    }
+
     /// The data or the diff of these steps, for reading.
     pub fn part(&self, part: Part) -> View<'a> {
         self.blob.part(part).steps(self.pos, self.len)
@@ -155,6 +165,16 @@ impl<'a> WindowMut<'a> {
         source.owner().expect_dtype(self.window.blob.dtype())?;
         expect_shape(&self.window.shape(), &source.shape())?;
         parts.as_ref().iter().try_for_each(|&part| self.part_mut(part).copy_from(source.part(part)))
+    }
+
+    /// The data of these steps, for writing.
+    pub fn data_mut(&mut self) -> ViewMut<'_> {
+        self.part_mut(Part::Data)
+    }
+
+    /// The diff of these steps, for writing.
+    pub fn diff_mut(&mut self) -> ViewMut<'_> {
+        self.part_mut(Part::Diff)
     }
 
     /// The data or the diff of these steps, for writing.
