@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use blob_core::{AnyBlob, DType, Part, Shape};
+use blob_ops::At;
 use fake_cuda::control::Session;
 use synced_mem::Queue;
 
@@ -39,17 +40,17 @@ fn expect_at_least(session: &Session, queue: &Arc<dyn Queue>, kernel: &str, [loa
     assert_eq!(counts.long_divisions, 0, "{kernel} divides 64-bit numbers in a loop");
 }
 
-fn on(run: impl Fn(&Session, &Arc<dyn Queue>)) {
+fn on(run: impl Fn(&Session, &Arc<dyn Queue>, &At)) {
     let (session, _gpu, queue) = gpu(seed(1));
-    blob_ops::on(&queue, || run(&session, &queue));
+    run(&session, &queue, &blob_ops::at(&queue));
 }
 
 #[test]
 fn merges_and_splits() {
-    on(|session, queue| {
+    on(|session, queue, gpu| {
         let (a, b) = (blob(DType::F32, &[8, 128]), blob(DType::F32, &[8, 384]));
-        let merged = blob_ops::merge(&[&a, &b], 1).unwrap();
-        blob_ops::split(&merged, 1, &[128, 384]).unwrap();
+        let merged = gpu.merge(&[&a, &b], 1).unwrap();
+        gpu.split(&merged, 1, &[128, 384]).unwrap();
         expect_fast(session, queue, "rows_16", 16);
     });
 }
@@ -65,15 +66,15 @@ fn transpositions() {
         (DType::F16, 256, "wide_2"),
         (DType::F32, 256, "wide_4"),
     ] {
-        on(|session, queue| {
-            blob_ops::transpose(&blob(dtype, &[2, side, side]), 1, 2).unwrap();
+        on(|session, queue, gpu| {
+            gpu.transpose(&blob(dtype, &[2, side, side]), 1, 2).unwrap();
             expect_fast(session, queue, kernel, dtype.size());
         });
     }
-    on(|session, queue| {
-        blob_ops::transpose(&blob(DType::F32, &[64, 64, 4]), 0, 1).unwrap();
+    on(|session, queue, gpu| {
+        gpu.transpose(&blob(DType::F32, &[64, 64, 4]), 0, 1).unwrap();
         expect_fast(session, queue, "tile_16", 16);
-        blob_ops::transpose_in_place(&mut blob(DType::F32, &[2, 64, 64])).unwrap();
+        gpu.transpose_in_place(&mut blob(DType::F32, &[2, 64, 64])).unwrap();
         expect_fast(session, queue, "square_4", 4);
     });
 }
@@ -83,9 +84,9 @@ fn transpositions() {
 #[test]
 fn transpositions_of_bytes_that_are_not_aligned_to_words() {
     for (dtype, past, kernel, loads) in [(DType::U8, 1, "tile_1", 1.0 / 2.0), (DType::F16, 2, "tile_2", 2.0 / 3.0)] {
-        on(|session, queue| {
+        on(|session, queue, gpu| {
             let from = displaced(queue, &blob(dtype, &[2, 128, 128]), past);
-            blob_ops::transpose(&from, 1, 2).unwrap();
+            gpu.transpose(&from, 1, 2).unwrap();
             expect_at_least(session, queue, kernel, [loads - 0.01, 0.90], dtype.size() as f64);
         });
     }
@@ -99,15 +100,15 @@ fn permutations_with_a_short_side() {
     {
         for channels in [2, 3, 4, 16, 31, 32] {
             for dims in [[2, channels, 2048], [2, 2048, channels]] {
-                on(|session, queue| {
-                    blob_ops::transpose(&blob(dtype, &dims), 1, 2).unwrap();
+                on(|session, queue, gpu| {
+                    gpu.transpose(&blob(dtype, &dims), 1, 2).unwrap();
                     expect_fast(session, queue, kernel, dtype.size());
                 });
             }
         }
     }
-    on(|session, queue| {
-        blob_ops::transpose(&blob(DType::F64, &[2, 3, 1024, 2]), 1, 2).unwrap();
+    on(|session, queue, gpu| {
+        gpu.transpose(&blob(DType::F64, &[2, 3, 1024, 2]), 1, 2).unwrap();
         expect_fast(session, queue, "narrow_16", 16);
     });
 }
@@ -128,12 +129,12 @@ fn permutations_without_tiles() {
         (DType::U8, 3, "strided_1", 10.7 / 32.0),
     ] {
         let bytes = dtype.size() as f64;
-        on(|session, queue| {
-            blob_ops::transpose(&blob(dtype, &[16, 1023 / entries / 32 * 32, entries]), 1, 2).unwrap();
+        on(|session, queue, gpu| {
+            gpu.transpose(&blob(dtype, &[16, 1023 / entries / 32 * 32, entries]), 1, 2).unwrap();
             expect_at_least(session, queue, kernel, [ALL, share - 0.01], bytes);
         });
-        on(|session, queue| {
-            blob_ops::transpose(&blob(dtype, &[16, entries, 1023 / entries / 32 * 32]), 1, 2).unwrap();
+        on(|session, queue, gpu| {
+            gpu.transpose(&blob(dtype, &[16, entries, 1023 / entries / 32 * 32]), 1, 2).unwrap();
             expect_at_least(session, queue, kernel, [share - 0.01, ALL], bytes);
         });
     }
@@ -152,8 +153,8 @@ fn permutations_of_runs() {
         (DType::F16, 3, "strided_2", 0.15),
         (DType::U8, 3, "strided_1", 0.08),
     ] {
-        on(|session, queue| {
-            blob_ops::transpose(&blob(dtype, &[64, 64, run]), 0, 1).unwrap();
+        on(|session, queue, gpu| {
+            gpu.transpose(&blob(dtype, &[64, 64, run]), 0, 1).unwrap();
             let bytes = dtype.size() as f64;
             expect_at_least(session, queue, kernel, [loads, 0.95], bytes);
         });
@@ -172,8 +173,8 @@ fn checks_of_conversions() {
         (DType::F32, DType::U8, "check_f32"),
         (DType::F64, DType::F32, "check_f64"),
     ] {
-        on(|session, queue| {
-            blob_ops::convert_checked(&blob(from, &[8192]), to).unwrap();
+        on(|session, queue, gpu| {
+            gpu.convert_checked(&blob(from, &[8192]), to).unwrap();
             expect_fast(session, queue, kernel, from.size());
         });
     }
@@ -192,14 +193,14 @@ fn arithmetic_fills_and_sums() {
         (DType::F64, "f64"),
     ];
     for (dtype, name) in names {
-        on(|session, queue| {
+        on(|session, queue, gpu| {
             let (mut y, x) = (blob(dtype, &[8192]), blob(dtype, &[8192]));
-            blob_ops::add(&mut y, &x, Part::Data).unwrap();
-            blob_ops::scale(&mut y, 3, Part::Data).unwrap();
+            gpu.add(&mut y, &x, Part::Data).unwrap();
+            gpu.scale(&mut y, 3, Part::Data).unwrap();
             expect_fast(session, queue, &format!("arithmetic_{name}"), dtype.size());
-            blob_ops::fill(&mut y, 3, Part::Data).unwrap();
+            gpu.fill(&mut y, 3, Part::Data).unwrap();
             expect_fast(session, queue, "fill", 16);
-            blob_ops::asum(&x, Part::Data).unwrap();
+            gpu.asum(&x, Part::Data).unwrap();
             let counts = session.counts(&format!("sums_{name}"));
             assert!(counts.loads.efficiency() >= 0.95 && counts.loads.bytes_per_access() >= 4.0, "{name}: {counts:?}");
             assert!(counts.bank_conflict <= 2 && counts.long_divisions == 0, "{name}: {counts:?}");
@@ -217,8 +218,8 @@ fn conversions() {
         (DType::I32, DType::I64, "convert_i32"),
         (DType::U32, DType::F64, "convert_u32"),
     ] {
-        on(|session, queue| {
-            blob_ops::convert(&blob(from, &[8192]), to).unwrap();
+        on(|session, queue, gpu| {
+            gpu.convert(&blob(from, &[8192]), to).unwrap();
             expect_fast(session, queue, kernel, from.size().min(to.size()).max(4));
         });
     }

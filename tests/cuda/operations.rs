@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use blob_core::{AnyBlob, DType, Part, Shape};
-use blob_ops::Scalar;
+use blob_ops::{At, Scalar};
 use synced_mem::{Queue, SharedMem};
 
 /// Pseudo-random elements; a quarter of the floats are special values.
@@ -77,10 +77,10 @@ impl<'a> Comparison<'a> {
     }
 
     /// Runs an operation on the host, and on the queue in each round, and asserts that the results are equal.
-    fn same<R: PartialEq + Debug>(&self, what: &str, run: impl Fn() -> R) {
-        let host = blob_ops::on_host(&run);
+    fn same<R: PartialEq + Debug>(&self, what: &str, run: impl Fn(&At) -> R) {
+        let (host, gpu) = (run(&blob_ops::at_host()), blob_ops::at(self.queue));
         self.each(|round| {
-            let device = blob_ops::on(self.queue, &run);
+            let device = run(&gpu);
             assert!(host == device, "{what}, round {round}: on the host {host:?}\non the device {device:?}");
         });
     }
@@ -106,9 +106,9 @@ pub(crate) fn merges_and_splits(check: &Comparison<'_>) {
             let parts: Vec<_> = extents.iter().enumerate().map(part).collect();
             let parts: Vec<_> = parts.iter().collect();
             let what = format!("{dtype:?} {outer} x {extents:?} x {inner}");
-            check.same(&what, || bytes(&blob_ops::merge(&parts, 1).unwrap()));
+            check.same(&what, |at| bytes(&at.merge(&parts, 1).unwrap()));
             let whole = blob_ops::merge(&parts, 1).unwrap();
-            check.same(&what, || blob_ops::split(&whole, 1, extents).unwrap().iter().map(bytes).collect::<Vec<_>>());
+            check.same(&what, |at| at.split(&whole, 1, extents).unwrap().iter().map(bytes).collect::<Vec<_>>());
         }
     }
 }
@@ -117,7 +117,7 @@ pub(crate) fn merges_and_splits(check: &Comparison<'_>) {
 pub(crate) fn more_parts_than_a_launch_takes(check: &Comparison<'_>) {
     let parts: Vec<_> = (0..400).map(|at| blob(DType::U16, &[2, 1 + at % 3], at as u64)).collect();
     let parts: Vec<_> = parts.iter().collect();
-    check.same("400 parts", || bytes(&blob_ops::merge(&parts, 1).unwrap()));
+    check.same("400 parts", |at| bytes(&at.merge(&parts, 1).unwrap()));
 }
 
 pub(crate) fn permutations_and_transpositions(check: &Comparison<'_>) {
@@ -142,12 +142,12 @@ pub(crate) fn permutations_and_transpositions(check: &Comparison<'_>) {
             (&[0, 4], &[1, 0]),
         ] {
             let from = blob(dtype, dims, 1);
-            check.same(&format!("{dtype:?} {dims:?}"), || bytes(&blob_ops::permute(&from, order).unwrap()));
+            check.same(&format!("{dtype:?} {dims:?}"), |at| bytes(&at.permute(&from, order).unwrap()));
         }
         for dims in [&[3, 40, 40][..], &[32, 32], &[1, 33, 33], &[7, 1, 1]] {
-            check.same(&format!("{dtype:?} {dims:?} in place"), || {
+            check.same(&format!("{dtype:?} {dims:?} in place"), |at| {
                 let mut turned = blob(dtype, dims, 2);
-                blob_ops::transpose_in_place(&mut turned).unwrap();
+                at.transpose_in_place(&mut turned).unwrap();
                 bytes(&turned)
             });
         }
@@ -164,22 +164,22 @@ pub(crate) fn arithmetic(check: &Comparison<'_>) {
                 bytes(&y)
             };
             let part = Part::Data;
-            check.same(&what("add"), || in_place(&|y, x| blob_ops::add(y, x, part).unwrap()));
-            check.same(&what("flushing"), || {
-                in_place(&|y, x| blob_ops::add_flush_subnormals(y, x, part).unwrap());
+            check.same(&what("add"), |at| in_place(&|y, x| at.add(y, x, part).unwrap()));
+            check.same(&what("flushing"), |at| {
+                in_place(&|y, x| at.add_flush_subnormals(y, x, part).unwrap());
             });
             for alpha in [0, 1, 3, 100] {
-                check.same(&what("axpy"), || in_place(&|y, x| blob_ops::axpy(y, alpha, x, part).unwrap()));
-                check.same(&what("scale"), || in_place(&|y, _| blob_ops::scale(y, alpha, part).unwrap()));
+                check.same(&what("axpy"), |at| in_place(&|y, x| at.axpy(y, alpha, x, part).unwrap()));
+                check.same(&what("scale"), |at| in_place(&|y, _| at.scale(y, alpha, part).unwrap()));
             }
             if dtype.is_float() {
-                check.same(&what("axpy"), || in_place(&|y, x| blob_ops::axpy(y, -0.3, x, part).unwrap()));
-                check.same(&what("scale"), || in_place(&|y, _| blob_ops::scale(y, f64::NAN, part).unwrap()));
+                check.same(&what("axpy"), |at| in_place(&|y, x| at.axpy(y, -0.3, x, part).unwrap()));
+                check.same(&what("scale"), |at| in_place(&|y, _| at.scale(y, f64::NAN, part).unwrap()));
             }
-            check.same(&what("update"), || {
+            check.same(&what("update"), |at| {
                 in_place(&|y, x| {
                     y.diff_mut().bytes().unwrap().copy_from_slice(&bytes(x));
-                    blob_ops::update(y).unwrap();
+                    at.update(y).unwrap();
                 })
             });
         }
@@ -189,11 +189,11 @@ pub(crate) fn arithmetic(check: &Comparison<'_>) {
 pub(crate) fn fills(check: &Comparison<'_>) {
     for &dtype in DType::ALL {
         for dims in [[1, 1, 1, 1, 1, 1, 5], [2, 1, 3, 1, 1, 7, 11]] {
-            check.same(&format!("{dtype:?} {dims:?}"), || {
+            check.same(&format!("{dtype:?} {dims:?}"), |at| {
                 let mut filled = blob(dtype, &dims, 1);
-                blob_ops::fill(&mut filled, 1, Part::Data).unwrap();
+                at.fill(&mut filled, 1, Part::Data).unwrap();
                 let last = dims[..3].iter().product::<usize>() - 1;
-                blob_ops::fill_object(&mut filled, last, 0, Part::Data).unwrap();
+                at.fill_object(&mut filled, last, 0, Part::Data).unwrap();
                 bytes(&filled)
             });
         }
@@ -206,9 +206,9 @@ pub(crate) fn conversions_of_every_pair(check: &Comparison<'_>) {
             for count in [3, 700] {
                 let source = blob(from, &[count], 5);
                 let what = format!("{count} of {from:?} to {to:?}");
-                check.same(&what, || bytes(&blob_ops::convert(&source, to).unwrap()));
-                check.same(&what, || {
-                    let checked = blob_ops::convert_checked(&source, to);
+                check.same(&what, |at| bytes(&at.convert(&source, to).unwrap()));
+                check.same(&what, |at| {
+                    let checked = at.convert_checked(&source, to);
                     checked.map(|out| bytes(&out)).map_err(|error| error.to_string())
                 });
             }
@@ -219,17 +219,17 @@ pub(crate) fn conversions_of_every_pair(check: &Comparison<'_>) {
 /// Conversions that keep every element, and ones that lose only the one at `at`.
 pub(crate) fn checked_conversions_find_the_first(check: &Comparison<'_>) {
     for (from, at) in [(DType::F32, 999), (DType::F32, 0), (DType::I64, 700), (DType::U16, 513)] {
-        check.same(&format!("{from:?} {at}"), || {
+        check.same(&format!("{from:?} {at}"), |place| {
             let mut source = AnyBlob::new(Shape::new([1000]).unwrap(), from).unwrap();
-            blob_ops::fill(&mut source, 7, Part::Data).unwrap();
-            let survives = blob_ops::convert_checked(&source, DType::U8).map(|out| bytes(&out));
+            place.fill(&mut source, 7, Part::Data).unwrap();
+            let survives = place.convert_checked(&source, DType::U8).map(|out| bytes(&out));
             for lost in [at, 999] {
                 let size = from.size();
                 let large =
                     if from == DType::F32 { 300f32.to_ne_bytes().to_vec() } else { 300u64.to_ne_bytes().to_vec() };
                 source.data_mut().bytes().unwrap()[lost * size..][..size].copy_from_slice(&large[..size]);
             }
-            let lost = blob_ops::convert_checked(&source, DType::U8).map(|out| bytes(&out));
+            let lost = place.convert_checked(&source, DType::U8).map(|out| bytes(&out));
             (survives.is_ok(), lost.map_err(|error| error.to_string()))
         });
     }
@@ -254,7 +254,7 @@ pub(crate) fn squares_are_rounded_before_they_are_added(check: &Comparison<'_>) 
     assert_ne!(naive, fused);
     let bytes = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
     let summed = AnyBlob::from_vec(Shape::new([241]).unwrap(), DType::F64, bytes).unwrap();
-    check.same("two squares of F64", || match blob_ops::sumsq(&summed, Part::Data) {
+    check.same("two squares of F64", |at| match at.sumsq(&summed, Part::Data) {
         Ok(Scalar::F(sum)) => assert_eq!(sum.to_bits(), naive.to_bits()),
         other => panic!("{other:?}"),
     });
@@ -280,8 +280,8 @@ fn same_sums(check: &Comparison<'_>, dtype: DType, count: usize, has_nan: bool) 
         other => format!("{other:?}"),
     };
     let what = format!("{count} of {dtype:?}");
-    check.same(&what, || sum(blob_ops::asum(&summed, Part::Data)));
-    check.same(&what, || sum(blob_ops::sumsq(&summed, Part::Data)));
+    check.same(&what, |at| sum(at.asum(&summed, Part::Data)));
+    check.same(&what, |at| sum(at.sumsq(&summed, Part::Data)));
 }
 
 /// A copy of a blob whose device memory begins `past` bytes after an aligned address.
@@ -299,34 +299,34 @@ pub(crate) fn operands_at_every_alignment(check: &Comparison<'_>) {
         for past in [1, 2, 4, 8] {
             let what = |op: &str| format!("{op} of {dtype:?}, {past} bytes past");
             let (a, b) = (blob(dtype, &[20, 20], 1), blob(dtype, &[20, 20], 2));
-            let same = |op: &str, run: &dyn Fn(&mut AnyBlob, &AnyBlob)| {
+            let same = |op: &str, run: &dyn Fn(&At, &mut AnyBlob, &AnyBlob)| {
                 let mut wanted = a.try_clone().unwrap();
-                blob_ops::on_host(|| run(&mut wanted, &b));
+                run(&blob_ops::at_host(), &mut wanted, &b);
                 check.each(|round| {
                     let mut found = displaced(check.queue, &a, past);
-                    blob_ops::on(check.queue, || run(&mut found, &displaced(check.queue, &b, past)));
+                    run(&blob_ops::at(check.queue), &mut found, &displaced(check.queue, &b, past));
                     assert_eq!(bytes(&found), bytes(&wanted), "{}, round {round}", what(op));
                 });
             };
-            same("add", &|y, x| blob_ops::add(y, x, Part::Data).unwrap());
-            same("fill", &|y, _| blob_ops::fill(y, 5, Part::Data).unwrap());
-            same("merge", &|y, x| {
+            same("add", &|at, y, x| at.add(y, x, Part::Data).unwrap());
+            same("fill", &|at, y, _| at.fill(y, 5, Part::Data).unwrap());
+            same("merge", &|at, y, x| {
                 let [upper, lower] = [0..12, 12..20].map(|rows| {
                     let size = dtype.size() * 20;
                     let part = bytes(x)[rows.start * size..rows.end * size].to_vec();
                     AnyBlob::from_vec(Shape::new([rows.len(), 20]).unwrap(), dtype, part).unwrap()
                 });
-                blob_ops::merge_into(&[&upper, &lower], 0, y).unwrap();
+                at.merge_into(&[&upper, &lower], 0, y).unwrap();
             });
-            same("transpose", &|y, x| blob_ops::transpose_into(x, 0, 1, y).unwrap());
-            same("in place", &|y, _| blob_ops::transpose_in_place(y).unwrap());
-            same("convert", &|y, x| {
-                let wide = blob_ops::convert(x, DType::F64).unwrap();
-                blob_ops::convert_into(&wide, y, Part::Data).unwrap();
+            same("transpose", &|at, y, x| at.transpose_into(x, 0, 1, y).unwrap());
+            same("in place", &|at, y, _| at.transpose_in_place(y).unwrap());
+            same("convert", &|at, y, x| {
+                let wide = at.convert(x, DType::F64).unwrap();
+                at.convert_into(&wide, y, Part::Data).unwrap();
             });
-            check.same(&what("sum"), || {
+            check.same(&what("sum"), |at| {
                 let summed = displaced(check.queue, &a, past);
-                format!("{:?}", blob_ops::sumsq(&summed, Part::Data))
+                format!("{:?}", at.sumsq(&summed, Part::Data))
             });
         }
     }
@@ -336,28 +336,28 @@ pub(crate) fn operands_at_every_alignment(check: &Comparison<'_>) {
 pub(crate) fn nothing_to_do(check: &Comparison<'_>) {
     for &dtype in DType::ALL {
         for dims in [&[][..], &[0], &[1], &[0, 3], &[3, 0], &[2, 0, 0], &[1, 1]] {
-            let all = || -> Vec<String> {
+            let all = |at: &At| -> Vec<String> {
                 let x = blob(dtype, dims, 1);
                 let part = Part::Data;
                 let order: Vec<_> = (0..dims.len()).rev().collect();
                 let mut y = blob(dtype, dims, 2);
                 let mut said = Vec::new();
                 let mut say = |result: Result<Vec<u8>, blob_ops::Error>| said.push(format!("{result:?}"));
-                say(blob_ops::permute(&x, &order).map(|out| bytes(&out)));
+                say(at.permute(&x, &order).map(|out| bytes(&out)));
                 if !dims.is_empty() {
-                    say(blob_ops::merge(&[&x, &x], 0).map(|out| bytes(&out)));
-                    say(blob_ops::split(&x, 0, &[dims[0], 0]).map(|out| out.iter().flat_map(bytes).collect()));
-                    say(blob_ops::transpose(&x, 0, dims.len() - 1).map(|out| bytes(&out)));
+                    say(at.merge(&[&x, &x], 0).map(|out| bytes(&out)));
+                    say(at.split(&x, 0, &[dims[0], 0]).map(|out| out.iter().flat_map(bytes).collect()));
+                    say(at.transpose(&x, 0, dims.len() - 1).map(|out| bytes(&out)));
                 }
-                say(blob_ops::transpose_in_place(&mut y).map(|()| bytes(&y)));
-                say(blob_ops::add(&mut y, &x, part).map(|()| bytes(&y)));
-                say(blob_ops::axpy(&mut y, 3, &x, part).map(|()| bytes(&y)));
-                say(blob_ops::scale(&mut y, 3, part).map(|()| bytes(&y)));
-                say(blob_ops::update(&mut y).map(|()| bytes(&y)));
-                say(blob_ops::fill(&mut y, 1, part).map(|()| bytes(&y)));
-                say(blob_ops::convert(&x, DType::F64).map(|out| bytes(&out)));
-                say(blob_ops::convert_checked(&x, DType::I8).map(|out| bytes(&out)));
-                said.push(format!("{:?}", blob_ops::asum(&x, part)));
+                say(at.transpose_in_place(&mut y).map(|()| bytes(&y)));
+                say(at.add(&mut y, &x, part).map(|()| bytes(&y)));
+                say(at.axpy(&mut y, 3, &x, part).map(|()| bytes(&y)));
+                say(at.scale(&mut y, 3, part).map(|()| bytes(&y)));
+                say(at.update(&mut y).map(|()| bytes(&y)));
+                say(at.fill(&mut y, 1, part).map(|()| bytes(&y)));
+                say(at.convert(&x, DType::F64).map(|out| bytes(&out)));
+                say(at.convert_checked(&x, DType::I8).map(|out| bytes(&out)));
+                said.push(format!("{:?}", at.asum(&x, part)));
                 said
             };
             check.same(&format!("{dtype:?} {dims:?}"), all);

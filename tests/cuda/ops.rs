@@ -98,15 +98,16 @@ fn work_in_many_launches_has_the_same_bits() {
 }
 
 fn in_launches_of(words: usize, parts: usize) {
-    let (session, gpu, queue) = gpu(seed(0));
+    let (session, device, queue) = gpu(seed(0));
+    let gpu = blob_ops::at(&queue);
     let launches = |run: &dyn Fn()| {
         let before = session.calls("cuLaunchKernel");
-        blob_ops::on(&queue, run);
+        run();
         session.calls("cuLaunchKernel") - before
     };
     let ones = |count: usize| AnyBlob::from_vec(Shape::new([count]).unwrap(), DType::U8, vec![1; count]).unwrap();
-    let added = launches(&|| blob_ops::add(&mut ones(5 * words), &ones(5 * words), Part::Data).unwrap());
-    let merged = launches(&|| drop(blob_ops::merge(&vec![&ones(1); 4 * parts], 0).unwrap()));
+    let added = launches(&|| gpu.add(&mut ones(5 * words), &ones(5 * words), Part::Data).unwrap());
+    let merged = launches(&|| drop(gpu.merge(&vec![&ones(1); 4 * parts], 0).unwrap()));
     assert_eq!((added, merged), (5, 4));
     let reseed = |seed| session.reseed(seed);
     let check = Comparison::new(&queue, 2, &reseed);
@@ -122,6 +123,6 @@ fn in_launches_of(words: usize, parts: usize) {
     ] {
         compare(&check);
     }
-    drop((queue, gpu));
+    drop((gpu, queue, device));
     expect_no_leaks(&session);
 }

@@ -47,15 +47,15 @@ fn what_is_on_a_device_is_worked_on_there_and_nothing_moves() {
 }
 
 #[test]
-fn what_is_on_the_host_stays_there_unless_it_is_forced() {
+fn what_is_on_the_host_stays_there_unless_a_place_is_named() {
     let (_session, gpu, queue) = gpu(seed(1));
     let device = Location::Device(gpu.id());
     let (mut y, x) = (ones(1000), ones(1000));
     blob_ops::add(&mut y, &x, Part::Data).unwrap();
     assert!(!is_on(&y, device));
-    blob_ops::on(&queue, || blob_ops::add(&mut y, &x, Part::Data).unwrap());
+    blob_ops::at(&queue).add(&mut y, &x, Part::Data).unwrap();
     assert!(is_on(&y, device) && !is_on(&y, Location::Host) && is_on(&x, Location::Host));
-    blob_ops::on_host(|| blob_ops::add(&mut y, &x, Part::Data).unwrap());
+    blob_ops::at_host().add(&mut y, &x, Part::Data).unwrap();
     assert!(!is_on(&y, device));
     assert_eq!(y.data().elements::<f32>().unwrap()[999], 4.0);
     // Without inputs, the output decides where the operation runs.
@@ -64,36 +64,91 @@ fn what_is_on_the_host_stays_there_unless_it_is_forced() {
     assert!(is_on(&filled, device) && !is_on(&filled, Location::Host));
 }
 
+/// Blobs that both places hold, `y` with the output's role: whoever used them last has the next operation.
 #[test]
-fn statistics_run_on_the_host_and_are_refused_elsewhere() {
-    let (_session, _gpu, queue) = gpu(seed(1));
-    let blob = on_device(&queue, 1000);
-    assert_eq!(blob_ops::stats(&blob, Part::Data).unwrap().count, 1000);
-    let refused = blob_ops::on(&queue, || blob_ops::stats(&blob, Part::Data)).unwrap_err();
-    assert!(matches!(refused, Error::NoKernels { op: "stats", .. }), "{refused}");
-}
-
-#[test]
-fn a_device_without_kernels_is_refused_and_never_chosen() {
-    let (_session, _gpu, _queue) = gpu(seed(1));
-    let other = Loopback::new(Mode::Immediate).queue().unwrap();
-    let (mut y, x) = (on_device(&other, 10), on_device(&other, 10));
-    let refused = blob_ops::on(&other, || blob_ops::add(&mut y, &x, Part::Data)).unwrap_err();
-    assert!(matches!(refused, Error::NoKernels { op: "add", .. }), "{refused}");
-    assert!(!is_on(&y, Location::Host));
+fn a_tie_goes_to_the_place_that_was_used_last() {
+    let (_session, gpu, queue) = gpu(seed(1));
+    let device = Location::Device(gpu.id());
+    let (mut y, x) = (ones(1000), ones(1000));
+    for blob in [&y, &x] {
+        blob.upload(&queue).unwrap();
+        assert!(is_on(blob, device) && is_on(blob, Location::Host));
+    }
+    // Reads on the host count for nothing.
+    assert_eq!(blob_ops::asum(&y, Part::Data).unwrap().as_f64(), 1000.0);
+    assert_eq!(y.data().elements::<f32>().unwrap()[0], 1.0);
+    let moved = gpu.meter().stats().uploads;
     blob_ops::add(&mut y, &x, Part::Data).unwrap();
-    assert_eq!(y.data().elements::<f32>().unwrap()[9], 2.0);
+    assert!(is_on(&y, device) && !is_on(&y, Location::Host), "worked on where it was uploaded to");
+    // A fresh output was used nowhere: the first input decides.
+    assert_eq!(x.data().elements::<f32>().unwrap()[0], 1.0);
+    let merged = blob_ops::merge(&[&x, &x], 0).unwrap();
+    assert!(is_on(&merged, device) && !is_on(&merged, Location::Host));
+    assert_eq!(gpu.meter().stats().uploads, moved, "nothing moved for either");
+    // A write on the host counts, here of bytes that the operation does not read.
+    let mut object = AnyBlob::new(Shape::new([2, 1, 1, 1, 1, 1, 4]).unwrap(), DType::F32).unwrap();
+    blob_ops::at(&queue).fill(&mut object, 1, Part::Data).unwrap();
+    assert_eq!(object.data().elements::<f32>().unwrap()[7], 1.0);
+    object.data_mut().range(0..4).unwrap().elements::<f32>().unwrap().fill(2.0);
+    blob_ops::fill_object(&mut object, 1, 3, Part::Data).unwrap();
+    assert!(object.memory(Part::Data).valid_on(Location::Host, ..));
 }
 
 #[test]
-fn a_gpu_older_than_the_kernels_is_refused_and_never_chosen() {
+fn the_output_decides_a_tie_before_the_inputs() {
+    let (_session, gpu, queue) = gpu(seed(1));
+    let (x, mut out) = (ones(4), ones(8));
+    x.upload(&queue).unwrap();
+    out.upload(&queue).unwrap();
+    // Written on the host last, though not in the bytes that are converted into.
+    out.data_mut().range(4..).unwrap().elements::<f32>().unwrap().fill(2.0);
+    out.reshape(Shape::new([4]).unwrap()).unwrap();
+    blob_ops::convert_into(&x, &mut out, Part::Data).unwrap();
+    assert!(!out.memory(Part::Data).valid_on(Location::Device(gpu.id()), 0..16));
+}
+
+#[test]
+fn a_place_holds_on_any_thread() {
+    let (_session, gpu, queue) = gpu(seed(1));
+    let (mut y, x, place) = (ones(1000), ones(1000), blob_ops::at(&queue));
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    pool.install(|| place.add(&mut y, &x, Part::Data)).unwrap();
+    assert!(is_on(&y, Location::Device(gpu.id())) && !is_on(&y, Location::Host));
+}
+
+#[test]
+fn statistics_run_on_the_host_and_leave_the_place() {
+    let (_session, gpu, queue) = gpu(seed(1));
+    let mut blob = on_device(&queue, 1000);
+    assert_eq!(blob_ops::stats(&blob, Part::Data).unwrap().count, 1000);
+    assert_eq!(blob_ops::at(&queue).stats(&blob, Part::Data).unwrap().count, 1000);
+    blob_ops::scale(&mut blob, 2, Part::Data).unwrap();
+    assert!(is_on(&blob, Location::Device(gpu.id())) && !is_on(&blob, Location::Host));
+}
+
+/// The sum of two blobs that only the queue's device has, added at that queue: on the host, as there are no kernels.
+fn expect_host_work(queue: &Arc<dyn Queue>) {
+    let (mut y, x) = (on_device(queue, 10), on_device(queue, 10));
+    blob_ops::at(queue).add(&mut y, &x, Part::Data).unwrap();
+    assert!(is_on(&y, Location::Host) && is_on(&x, Location::Host));
+    assert_eq!(y.data().elements::<f32>().unwrap()[9], 2.0);
+    // Nor is the device ever chosen, though it was asked for last.
+    [&y, &x].into_iter().for_each(|blob| blob.upload(queue).unwrap());
+    blob_ops::add(&mut y, &x, Part::Data).unwrap();
+    assert_eq!(y.data().elements::<f32>().unwrap()[9], 3.0);
+}
+
+#[test]
+fn a_device_without_kernels_is_worked_for_on_the_host() {
+    let (_session, _gpu, _queue) = gpu(seed(1));
+    expect_host_work(&Loopback::new(Mode::Immediate).queue().unwrap());
+}
+
+#[test]
+fn a_gpu_older_than_the_kernels_is_worked_for_on_the_host() {
     let (_session, gpu, queue) = gpu(Setup { capability: 61, ..seed(1) });
     assert_eq!(gpu.capability(), (6, 1));
-    let (mut y, x) = (on_device(&queue, 10), on_device(&queue, 10));
-    let refused = blob_ops::on(&queue, || blob_ops::add(&mut y, &x, Part::Data)).unwrap_err();
-    assert!(matches!(refused, Error::NoKernels { op: "add", .. }), "{refused}");
-    blob_ops::add(&mut y, &x, Part::Data).unwrap();
-    assert_eq!(y.data().elements::<f32>().unwrap()[9], 2.0);
+    expect_host_work(&queue);
 }
 
 /// CUDA_ERROR_INVALID_PTX.
@@ -104,12 +159,12 @@ fn refused_kernels_leave_every_operand_as_it_was() {
     let (session, gpu, queue) = gpu(seed(1));
     let (mut y, x) = (on_device(&queue, 1000), ones(1000));
     session.fail("cuModuleLoadDataEx", 1, INVALID_PTX);
-    let refused = blob_ops::on(&queue, || blob_ops::add(&mut y, &x, Part::Data)).unwrap_err();
+    let refused = blob_ops::at(&queue).add(&mut y, &x, Part::Data).unwrap_err();
     assert!(matches!(refused, Error::Device { op: "add", .. }), "{refused}");
     assert!(refused.to_string().contains("218"), "{refused}");
     // Not even an input was moved.
     assert!(!is_on(&x, Location::Device(gpu.id())));
-    blob_ops::on(&queue, || blob_ops::add(&mut y, &x, Part::Data)).unwrap();
+    blob_ops::at(&queue).add(&mut y, &x, Part::Data).unwrap();
     assert_eq!(y.data().elements::<f32>().unwrap()[..], [2.0; 1000]);
 }
 
@@ -118,11 +173,10 @@ fn refused_kernels_leave_every_operand_as_it_was() {
 fn any_call_may_fail() {
     let inputs = || (ones(300), ones(300));
     let work = |queue: &Arc<dyn Queue>, y: &mut AnyBlob, x: &AnyBlob| -> Result<f64, Error> {
-        blob_ops::on(queue, || {
-            blob_ops::add(y, x, Part::Data)?;
-            let merged = blob_ops::merge(&[y, x], 0)?;
-            Ok(blob_ops::asum(&merged, Part::Data)?.as_f64())
-        })
+        let gpu = blob_ops::at(queue);
+        gpu.add(y, x, Part::Data)?;
+        let merged = gpu.merge(&[y, x], 0)?;
+        Ok(gpu.asum(&merged, Part::Data)?.as_f64())
     };
     let mut failed = 0;
     for nth in 1.. {

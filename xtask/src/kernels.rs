@@ -82,7 +82,8 @@ fn assemble(tools: &Path, folder: &Path) -> Result<BTreeMap<String, Vec<String>>
         for (gpu, ptx) in gpus.iter().flat_map(|gpu| names.clone().map(move |name| (gpu, name))) {
             let mut command = shell::program(tools.join(ptxas));
             let object = tools.join("kernels.cubin");
-            let output = command.arg("-v").arg(format!("-arch={gpu}")).arg(folder.join(PTX).join(ptx)).arg("-o").arg(object);
+            let output =
+                command.arg("-v").arg(format!("-arch={gpu}")).arg(folder.join(PTX).join(ptx)).arg("-o").arg(object);
             let output = output.output().with_context(|| format!("cannot start {ptxas}"))?;
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             ensure!(output.status.success(), "{ptx} for {gpu}: {}\n{said}", output.status);

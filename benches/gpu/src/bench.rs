@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use blob_core::{AnyBlob, DType, Part, Shape};
+use blob_ops::At;
 use synced_mem::cuda::Cuda;
 use synced_mem::{Device, Queue};
 
@@ -57,12 +58,12 @@ fn row(case: &Case, sizes: &Sizes, queue: &Arc<dyn Queue>, driver: &Driver) -> R
     driver.upload(&tensors.x.data().bytes()?, &mut from, false)?;
     let x = same(&tensors.x)?;
     let mut copied = AnyBlob::new(x.shape().clone(), case.dtype)?;
-    let mut ours = |batch| on(queue, batch, || tensors.run(case.op).map(drop));
+    let mut ours = |batch| on(queue, batch, |gpu| tensors.run(gpu, case.op).map(drop));
     let mut theirs = |batch| match case.op {
         Op::Fill => driver.fill(&mut to, batch),
         _ => driver.copy(&from, &mut to, batch),
     };
-    let mut own_copy = |batch| on(queue, batch, || Ok(blob_ops::convert_into(&x, &mut copied, Part::Data)?));
+    let mut own_copy = |batch| on(queue, batch, |gpu| Ok(gpu.convert_into(&x, &mut copied, Part::Data)?));
     let them = if case.op == Op::Fill { MEMSET } else { COPY };
     let mut runs = [Run(OURS, &mut ours), Run(them, &mut theirs), Run(OWN_COPY, &mut own_copy)];
     in_turn(&mut runs, sizes, sizes.batch)?.iter().for_each(|time| time.print(&case.name));
@@ -70,8 +71,9 @@ fn row(case: &Case, sizes: &Sizes, queue: &Arc<dyn Queue>, driver: &Driver) -> R
 }
 
 /// Runs an operation `batch` times on the queue, and waits for it.
-fn on(queue: &Arc<dyn Queue>, batch: usize, mut once: impl FnMut() -> Result<()>) -> Result<()> {
-    (0..batch).try_for_each(|_| blob_ops::on(queue, &mut once))?;
+fn on(queue: &Arc<dyn Queue>, batch: usize, mut once: impl FnMut(&At) -> Result<()>) -> Result<()> {
+    let gpu = blob_ops::at(queue);
+    (0..batch).try_for_each(|_| once(&gpu))?;
     Ok(queue.synchronize()?)
 }
 
@@ -166,20 +168,20 @@ impl Tensors {
     }
 
     /// Runs the operation. Returns the bits of a sum.
-    fn run(&mut self, op: Op) -> Result<Option<u64>> {
+    fn run(&mut self, at: &At, op: Op) -> Result<Option<u64>> {
         let Self { x, parts, out } = self;
         let data = Part::Data;
         match op {
-            Op::Merge { .. } => blob_ops::merge_into(&parts.iter().collect::<Vec<_>>(), 1, out)?,
-            Op::Split { .. } => blob_ops::split_into(x, 1, &mut parts.iter_mut().collect::<Vec<_>>())?,
-            Op::Permute(order) => blob_ops::permute_into(x, order, out)?,
-            Op::Add => blob_ops::add(out, x, data)?,
-            Op::Axpy => blob_ops::axpy(out, 0.5, x, data)?,
-            Op::Scale => blob_ops::scale(out, 0.999, data)?,
-            Op::Fill => blob_ops::fill(out, 1, data)?,
-            Op::Convert(_) => blob_ops::convert_into(x, out, data)?,
-            Op::Asum => return Ok(Some(blob_ops::asum(x, data)?.as_f64().to_bits())),
-            Op::Sumsq => return Ok(Some(blob_ops::sumsq(x, data)?.as_f64().to_bits())),
+            Op::Merge { .. } => at.merge_into(&parts.iter().collect::<Vec<_>>(), 1, out)?,
+            Op::Split { .. } => at.split_into(x, 1, &mut parts.iter_mut().collect::<Vec<_>>())?,
+            Op::Permute(order) => at.permute_into(x, order, out)?,
+            Op::Add => at.add(out, x, data)?,
+            Op::Axpy => at.axpy(out, 0.5, x, data)?,
+            Op::Scale => at.scale(out, 0.999, data)?,
+            Op::Fill => at.fill(out, 1, data)?,
+            Op::Convert(_) => at.convert_into(x, out, data)?,
+            Op::Asum => return Ok(Some(at.asum(x, data)?.as_f64().to_bits())),
+            Op::Sumsq => return Ok(Some(at.sumsq(x, data)?.as_f64().to_bits())),
         }
         Ok(None)
     }
@@ -201,8 +203,8 @@ fn same(x: &AnyBlob) -> Result<AnyBlob> {
 fn compare(case: &Case, queue: &Arc<dyn Queue>) -> Result<()> {
     let mut tensors = Tensors::new(case)?;
     let mut host = Tensors::of(case, same(&tensors.x)?)?;
-    let wanted = blob_ops::on_host(|| host.run(case.op))?;
-    let found = blob_ops::on(queue, || tensors.run(case.op))?;
+    let wanted = host.run(&blob_ops::at_host(), case.op)?;
+    let found = tensors.run(&blob_ops::at(queue), case.op)?;
     ensure!(found == wanted, "the sum is {found:x?} in bits, on the host {wanted:x?}");
     for (found, wanted) in tensors.outputs(case.op).into_iter().zip(host.outputs(case.op)) {
         let (found, wanted) = (found.data().bytes()?, wanted.data().bytes()?);
@@ -243,12 +245,10 @@ fn stretch(len: usize, dtype: DType) -> Result<Vec<u8>> {
     }
     let count = len / dtype.size();
     let small = AnyBlob::from_vec(Shape::new([count])?, DType::I8, bytes(count))?;
-    blob_ops::on_host(|| {
-        let mut floats = blob_ops::convert(&small, dtype)?;
-        blob_ops::scale(&mut floats, 0.37, Part::Data)?;
-        let bytes = floats.data().bytes()?.to_vec();
-        Ok(bytes)
-    })
+    let mut floats = blob_ops::convert(&small, dtype)?;
+    blob_ops::scale(&mut floats, 0.37, Part::Data)?;
+    let bytes = floats.data().bytes()?.to_vec();
+    Ok(bytes)
 }
 
 /// Measures the small operation: its time in a series of calls, and the host's share of a call.
@@ -257,16 +257,16 @@ pub(crate) fn calls(sizes: &Sizes) -> Result<()> {
     let queue = gpu.queue()?;
     let case = cases::small();
     let mut tensors = Tensors::new(&case)?;
-    let mut run = || tensors.run(case.op).map(drop);
+    let mut run = |gpu: &At| tensors.run(gpu, case.op).map(drop);
     // The driver queues more calls than this before it makes the caller wait.
     let batch = 20 * sizes.batch;
     let mut in_a_row = |batch| on(&queue, batch, &mut run);
     let times = in_turn(&mut [Run(OURS, &mut in_a_row)], sizes, batch)?;
     times.iter().for_each(|time| time.print(&case.name));
-    let mut host = Vec::new();
+    let (mut host, place) = (Vec::new(), blob_ops::at(&queue));
     for _ in 0..sizes.rounds {
         let start = Instant::now();
-        (0..batch).try_for_each(|_| blob_ops::on(&queue, &mut run))?;
+        (0..batch).try_for_each(|_| run(&place))?;
         host.push(start.elapsed().as_secs_f64() / batch as f64);
         queue.synchronize()?;
     }
@@ -280,7 +280,7 @@ pub(crate) fn copy(sizes: &Sizes, when: &str) -> Result<()> {
     let queue = gpu.queue()?;
     let x = AnyBlob::from_vec(Shape::new([sizes.bytes])?, DType::U8, vec![1; sizes.bytes])?;
     let mut copied = AnyBlob::new(x.shape().clone(), x.dtype())?;
-    let mut run = |batch| on(&queue, batch, || Ok(blob_ops::convert_into(&x, &mut copied, Part::Data)?));
+    let mut run = |batch| on(&queue, batch, |gpu| Ok(gpu.convert_into(&x, &mut copied, Part::Data)?));
     for time in in_turn(&mut [Run(OWN_COPY, &mut run)], sizes, sizes.batch)? {
         println!("about\tour own copy {when} the peers: {}", time.rate(2 * sizes.bytes));
     }

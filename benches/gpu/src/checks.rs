@@ -83,20 +83,21 @@ pub(crate) fn first_use(process: &str) -> Result<()> {
         (&tensor(DType::F32, [64, 64])?, &tensor(DType::U8, [64, 64])?, &tensor(DType::F32, [3, 1024])?);
     let (mut y, mut half) = (tensor(DType::F32, [64, 64])?, AnyBlob::new(Shape::new([64, 64])?, DType::F16)?);
     queue.synchronize()?;
+    let gpu = blob_ops::at(&queue);
     for file in FILES {
         let start = Instant::now();
-        blob_ops::on(&queue, || match file {
-            "rows" => blob_ops::merge(&[x, x], 0).map(drop),
-            "tiles" => blob_ops::transpose(x, 0, 1).map(drop),
-            "packed" => blob_ops::transpose(bytes, 0, 1).map(drop),
-            "narrow" => blob_ops::transpose(channels, 0, 1).map(drop),
-            "square" => blob_ops::transpose_in_place(&mut y),
-            "element" => blob_ops::add(&mut y, x, Part::Data),
-            "convert" => blob_ops::convert_into(x, &mut half, Part::Data),
-            "check" => blob_ops::convert_checked(x, DType::F16).map(drop),
-            "floats" => blob_ops::asum(x, Part::Data).map(drop),
-            _ => blob_ops::asum(bytes, Part::Data).map(drop),
-        })?;
+        match file {
+            "rows" => gpu.merge(&[x, x], 0).map(drop),
+            "tiles" => gpu.transpose(x, 0, 1).map(drop),
+            "packed" => gpu.transpose(bytes, 0, 1).map(drop),
+            "narrow" => gpu.transpose(channels, 0, 1).map(drop),
+            "square" => gpu.transpose_in_place(&mut y),
+            "element" => gpu.add(&mut y, x, Part::Data),
+            "convert" => gpu.convert_into(x, &mut half, Part::Data),
+            "check" => gpu.convert_checked(x, DType::F16).map(drop),
+            "floats" => gpu.asum(x, Part::Data).map(drop),
+            _ => gpu.asum(bytes, Part::Data).map(drop),
+        }?;
         queue.synchronize()?;
         let time = start.elapsed().as_secs_f64() * 1e3;
         println!("figure\tfirst use of {file}, {process}, ms\t{time:e}");

@@ -4,10 +4,9 @@
 
 use crate::argument::Argument;
 use crate::cpu::{Exec, Isa, convert as kernels};
+use crate::at::{At, Operand, WITH_THE_DATA};
 use crate::device_op::DeviceOp;
 use crate::error::Error;
-use crate::fill::fill;
-use crate::place::Operand;
 use crate::work::Work;
 use crate::{place, threads};
 use blob_core::{AnyBlob, DType, Part};
@@ -36,11 +35,7 @@ use synced_mem::Queue;
 /// # Errors
 /// [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn convert(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
-    let mut out = Argument::Out.of(CONVERT).create(blob.shape().dims(), dtype)?;
-    for part in touched(blob) {
-        convert_into(blob, &mut out, part)?;
-    }
-    Ok(out)
+    WITH_THE_DATA.convert(blob, dtype)
 }
 
 /// As [`convert`], if every element survives: nothing is out of range and, on the way to integers and bools, nothing
@@ -49,24 +44,7 @@ pub fn convert(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
 /// # Errors
 /// As [`convert`]; [`Error::Lost`] names the first element that does not survive.
 pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
-    let reads = touched(blob).map(|part| Operand::all(blob, part));
-    if let Some(queue) = place::elsewhere(CHECKED, reads, [])? {
-        let mut out = Argument::Out.of(CHECKED).create(blob.shape().dims(), dtype)?;
-        let parts: Vec<_> = touched(blob).collect();
-        return checked_on(queue, blob, &mut out, &parts).map(|()| out);
-    }
-    // One guard for both passes, so that nothing is written between them.
-    let sources = touched(blob).map(|part| Ok((part, place::read(CHECKED, Argument::In, blob, part)?)));
-    let sources = sources.collect::<Result<Vec<_>, Error>>()?;
-    for (part, source) in &sources {
-        check_bytes(blob.dtype(), source, dtype, *part)?;
-    }
-    let mut out = Argument::Out.of(CHECKED).create(blob.shape().dims(), dtype)?;
-    for (part, source) in &sources {
-        let mut target = place::overwrite(CHECKED, Argument::Out, &mut out, *part)?;
-        elements(blob.dtype(), source, dtype, &mut target);
-    }
-    Ok(out)
+    WITH_THE_DATA.convert_checked(blob, dtype)
 }
 
 /// As [`convert`], one part into a blob of the same shape that is there already, in the dtype that it has. Allocates
@@ -76,18 +54,7 @@ pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
 /// [`Error::Mismatch`] for another shape; [`Error::Memory`] for a conflict, as when both share the memory, or out of
 /// memory. `out` is as it was then.
 pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
-    Argument::In.of(CONVERT).check_dims(out.shape().dims(), blob)?;
-    if place::is_untouched(blob, part) {
-        return fill(out, 0, part);
-    }
-    let (from, to) = (blob.dtype(), out.dtype());
-    if let Some(queue) = place::elsewhere(CONVERT, [Operand::all(blob, part)], [Operand::all(out, part)])? {
-        return DeviceOp::new(CONVERT, queue, work(from, to))?.map(blob, out, part);
-    }
-    let source = place::read(CONVERT, Argument::In, blob, part)?;
-    let mut target = place::overwrite(CONVERT, Argument::Out, out, part)?;
-    elements(from, &source, to, &mut target);
-    Ok(())
+    WITH_THE_DATA.convert_into(blob, out, part)
 }
 
 /// As [`convert_into`], if every element survives, as [`convert_checked`] says.
@@ -95,17 +62,72 @@ pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(),
 /// # Errors
 /// As [`convert_into`]; [`Error::Lost`] names the first element that does not survive. `out` is as it was then.
 pub fn convert_checked_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
-    Argument::In.of(CHECKED).check_dims(out.shape().dims(), blob)?;
-    let (from, to) = (blob.dtype(), out.dtype());
-    if let Some(queue) = place::elsewhere(CHECKED, [Operand::all(blob, part)], [Operand::all(out, part)])? {
-        return checked_on(queue, blob, out, &[part]);
+    WITH_THE_DATA.convert_checked_into(blob, out, part)
+}
+
+/// # Conversion
+impl At {
+    /// [`convert`](crate::convert), at this place.
+    pub fn convert(&self, blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
+        let mut out = Argument::Out.of(CONVERT).create(blob.shape().dims(), dtype)?;
+        for part in touched(blob) {
+            self.convert_into(blob, &mut out, part)?;
+        }
+        Ok(out)
     }
-    // One guard for both passes, so that nothing is written between them.
-    let source = place::read(CHECKED, Argument::In, blob, part)?;
-    check_bytes(from, &source, to, part)?;
-    let mut target = place::overwrite(CHECKED, Argument::Out, out, part)?;
-    elements(from, &source, to, &mut target);
-    Ok(())
+
+    /// [`convert_checked`](crate::convert_checked), at this place.
+    pub fn convert_checked(&self, blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
+        let reads = touched(blob).map(|part| Operand::all(blob, part));
+        if let Some(queue) = self.queue(reads, []) {
+            let mut out = Argument::Out.of(CHECKED).create(blob.shape().dims(), dtype)?;
+            let parts: Vec<_> = touched(blob).collect();
+            return checked_on(queue, blob, &mut out, &parts).map(|()| out);
+        }
+        // One guard for both passes, so that nothing is written between them.
+        let sources = touched(blob).map(|part| Ok((part, place::read(CHECKED, Argument::In, blob, part)?)));
+        let sources = sources.collect::<Result<Vec<_>, Error>>()?;
+        for (part, source) in &sources {
+            check_bytes(blob.dtype(), source, dtype, *part)?;
+        }
+        let mut out = Argument::Out.of(CHECKED).create(blob.shape().dims(), dtype)?;
+        for (part, source) in &sources {
+            let mut target = place::overwrite(CHECKED, Argument::Out, &mut out, *part)?;
+            elements(blob.dtype(), source, dtype, &mut target);
+        }
+        Ok(out)
+    }
+
+    /// [`convert_into`](crate::convert_into), at this place.
+    pub fn convert_into(&self, blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
+        Argument::In.of(CONVERT).check_dims(out.shape().dims(), blob)?;
+        if place::is_untouched(blob, part) {
+            return self.fill(out, 0, part);
+        }
+        let (from, to) = (blob.dtype(), out.dtype());
+        if let Some(queue) = self.queue([Operand::all(blob, part)], [Operand::all(out, part)]) {
+            return DeviceOp::new(CONVERT, queue, work(from, to))?.map(blob, out, part);
+        }
+        let source = place::read(CONVERT, Argument::In, blob, part)?;
+        let mut target = place::overwrite(CONVERT, Argument::Out, out, part)?;
+        elements(from, &source, to, &mut target);
+        Ok(())
+    }
+
+    /// [`convert_checked_into`](crate::convert_checked_into), at this place.
+    pub fn convert_checked_into(&self, blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
+        Argument::In.of(CHECKED).check_dims(out.shape().dims(), blob)?;
+        let (from, to) = (blob.dtype(), out.dtype());
+        if let Some(queue) = self.queue([Operand::all(blob, part)], [Operand::all(out, part)]) {
+            return checked_on(queue, blob, out, &[part]);
+        }
+        // One guard for both passes, so that nothing is written between them.
+        let source = place::read(CHECKED, Argument::In, blob, part)?;
+        check_bytes(from, &source, to, part)?;
+        let mut target = place::overwrite(CHECKED, Argument::Out, out, part)?;
+        elements(from, &source, to, &mut target);
+        Ok(())
+    }
 }
 
 /// As [`convert`], bytes of native-endian elements: `target` holds as many of the other dtype then, and nothing else.

@@ -61,11 +61,8 @@ pub(crate) fn has_kernels(queue: &dyn Queue) -> bool {
 }
 
 impl Kernels {
-    /// Those that the work needs; `None` where the queue's device has none.
-    pub(crate) fn load(work: &Work, queue: &dyn Queue) -> Result<Option<Kernels>, Error> {
-        if !has_kernels(queue) {
-            return Ok(None);
-        }
+    /// The kernels for this work. The queue [has](has_kernels) some.
+    pub(crate) fn load(work: &Work, queue: &dyn Queue) -> Result<Kernels, Error> {
         let program = match work {
             Work::Rows { .. } => &ROWS,
             Work::Permute(plan) => match form(plan) {
@@ -81,7 +78,8 @@ impl Kernels {
             Work::Sums { dtype, .. } if dtype.is_float() => &FLOATS,
             Work::Sums { .. } => &INTEGERS,
         };
-        Ok(program.load(queue)?.map(Kernels))
+        let loaded = program.load(queue)?;
+        loaded.map(Kernels).ok_or_else(|| Error::device(queue.device().id(), "load", "kernels are for CUDA devices"))
     }
 
     /// Launches the work, whose kernels these are. The first of `uses` are its inputs, the others its outputs.

@@ -33,8 +33,7 @@ impl DeviceOp {
     /// With the kernels for this work loaded.
     pub(crate) fn new(op: &'static str, queue: Arc<dyn Queue>, work: Work) -> Result<Self, Error> {
         match Kernels::load(&work, &*queue) {
-            Ok(Some(kernels)) => Ok(DeviceOp { op, queue, kernels, work }),
-            Ok(None) => Err(Error::NoKernels { op, device: queue.device().name() }),
+            Ok(kernels) => Ok(DeviceOp { op, queue, kernels, work }),
             Err(error) => Err(Error::Device { op, error: error.into() }),
         }
     }

@@ -4,12 +4,12 @@
 //! `cpu/element.rs`. Nothing here fills: `fill.rs` does.
 
 use crate::argument::Argument;
+use crate::at::{At, Operand, WITH_THE_DATA};
 use crate::cpu::element::{Add, Axpy, Binary, FlushedAdd, Map, MapPairs, Number, Scale, Subtract, Unary};
 use crate::cpu::lanes::with_element;
 use crate::cpu::{Isa, convert};
 use crate::device_op::DeviceOp;
 use crate::error::Error;
-use crate::place::Operand;
 use crate::scalar::Scalar;
 use crate::work::{self, Work};
 use crate::{place, threads};
@@ -32,8 +32,7 @@ macro_rules! with_number {
 /// [`Error::Mismatch`] if `x` has another dtype or shape than `y`; [`Error::NoArithmetic`] for bools;
 /// [`Error::Memory`] for a conflict, as when both share the memory, or out of memory. `y` is as it was then.
 pub fn add(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
-    check_alike("add", y, x)?;
-    with_number!("add", y.dtype(), N => pairs::<N, _>("add", y, x, part, Add, arithmetic(work::Op::Add, y, &[])))
+    WITH_THE_DATA.add(y, x, part)
 }
 
 /// As [`add`], with subnormal floats taken as zeros of their sign, before and after the addition.
@@ -44,8 +43,7 @@ pub fn add(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
 /// # Errors
 /// As [`add`].
 pub fn add_flush_subnormals(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
-    check_alike(ADD_FLUSHING, y, x)?;
-    with_number!(ADD_FLUSHING, y.dtype(), N => pairs::<N, _>(ADD_FLUSHING, y, x, part, FlushedAdd, arithmetic(work::Op::FlushedAdd, y, &[])))
+    WITH_THE_DATA.add_flush_subnormals(y, x, part)
 }
 
 /// y += alpha·x, on one part of each: the product is rounded before it is added.
@@ -55,12 +53,7 @@ pub fn add_flush_subnormals(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<
 /// # Errors
 /// As [`add`], and [`Error::Value`] if an integer dtype does not hold `alpha`, or a float dtype only as Inf.
 pub fn axpy(y: &mut AnyBlob, alpha: impl Into<Scalar>, x: &AnyBlob, part: Part) -> Result<(), Error> {
-    check_alike("axpy", y, x)?;
-    with_number!("axpy", y.dtype(), N => {
-        let alpha = factor::<N>("axpy", alpha.into())?;
-        let work = arithmetic(work::Op::Axpy, y, bytemuck::bytes_of(&alpha));
-        pairs::<N, _>("axpy", y, x, part, Axpy(alpha), work)
-    })
+    WITH_THE_DATA.axpy(y, alpha, x, part)
 }
 
 /// data −= diff, Caffe's `Update`, bit for bit.
@@ -83,19 +76,7 @@ pub fn axpy(y: &mut AnyBlob, alpha: impl Into<Scalar>, x: &AnyBlob, part: Part) 
 /// [`Error::NoArithmetic`] for bools; [`Error::Memory`] for a conflict, as when data and diff are one memory, or out of
 /// memory. The data are as they were then.
 pub fn update(blob: &mut AnyBlob) -> Result<(), Error> {
-    with_number!("update", blob.dtype(), N => {
-        if !blob.has_diff() {
-            return Ok(());
-        }
-        let [data, diff] = Part::BOTH.map(|part| Operand::all(blob, part));
-        if let Some(queue) = place::elsewhere("update", [data.clone(), diff], [data])? {
-            let work = arithmetic(work::Op::Subtract, blob, &[]);
-            return DeviceOp::new("update", queue, work)?.update_by_diff(blob);
-        }
-        let (mut y, x) = place::data_mut_and_diff("update", blob)?;
-        map_pairs::<N, _>(&mut y, &x, Subtract);
-        Ok(())
-    })
+    WITH_THE_DATA.update(blob)
 }
 
 /// x ·= alpha, Caffe's `scale_data` and `scale_diff`, bit for bit but for alpha = 0: NaN and Inf times 0 are NaN, as
@@ -107,16 +88,63 @@ pub fn update(blob: &mut AnyBlob) -> Result<(), Error> {
 /// [`Error::NoArithmetic`] for bools; [`Error::Value`] if an integer dtype does not hold `alpha`, or a float dtype only
 /// as Inf; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory. The blob is as it was then.
 pub fn scale(blob: &mut AnyBlob, alpha: impl Into<Scalar>, part: Part) -> Result<(), Error> {
-    with_number!("scale", blob.dtype(), N => {
-        let alpha = factor::<N>("scale", alpha.into())?;
-        let operand = Operand::all(blob, part);
-        if let Some(queue) = place::elsewhere("scale", [operand.clone()], [operand])? {
-            let work = arithmetic(work::Op::Scale, blob, bytemuck::bytes_of(&alpha));
-            return DeviceOp::new("scale", queue, work)?.update(blob, None, part);
-        }
-        map::<N, _>(&mut place::write("scale", blob, part)?, Scale(alpha));
-        Ok(())
-    })
+    WITH_THE_DATA.scale(blob, alpha, part)
+}
+
+/// # Arithmetic
+impl At {
+    /// [`add`](crate::add), at this place.
+    pub fn add(&self, y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
+        check_alike("add", y, x)?;
+        with_number!("add", y.dtype(), N => pairs::<N, _>(self, "add", y, x, part, Add, arithmetic(work::Op::Add, y, &[])))
+    }
+
+    /// [`add_flush_subnormals`](crate::add_flush_subnormals), at this place.
+    pub fn add_flush_subnormals(&self, y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
+        check_alike(ADD_FLUSHING, y, x)?;
+        with_number!(ADD_FLUSHING, y.dtype(), N => pairs::<N, _>(self, ADD_FLUSHING, y, x, part, FlushedAdd, arithmetic(work::Op::FlushedAdd, y, &[])))
+    }
+
+    /// [`axpy`](crate::axpy), at this place.
+    pub fn axpy(&self, y: &mut AnyBlob, alpha: impl Into<Scalar>, x: &AnyBlob, part: Part) -> Result<(), Error> {
+        check_alike("axpy", y, x)?;
+        with_number!("axpy", y.dtype(), N => {
+            let alpha = factor::<N>("axpy", alpha.into())?;
+            let work = arithmetic(work::Op::Axpy, y, bytemuck::bytes_of(&alpha));
+            pairs::<N, _>(self, "axpy", y, x, part, Axpy(alpha), work)
+        })
+    }
+
+    /// [`update`](crate::update), at this place.
+    pub fn update(&self, blob: &mut AnyBlob) -> Result<(), Error> {
+        with_number!("update", blob.dtype(), N => {
+            if !blob.has_diff() {
+                return Ok(());
+            }
+            let [data, diff] = Part::BOTH.map(|part| Operand::all(blob, part));
+            if let Some(queue) = self.queue([data.clone(), diff], [data]) {
+                let work = arithmetic(work::Op::Subtract, blob, &[]);
+                return DeviceOp::new("update", queue, work)?.update_by_diff(blob);
+            }
+            let (mut y, x) = place::data_mut_and_diff("update", blob)?;
+            map_pairs::<N, _>(&mut y, &x, Subtract);
+            Ok(())
+        })
+    }
+
+    /// [`scale`](crate::scale), at this place.
+    pub fn scale(&self, blob: &mut AnyBlob, alpha: impl Into<Scalar>, part: Part) -> Result<(), Error> {
+        with_number!("scale", blob.dtype(), N => {
+            let alpha = factor::<N>("scale", alpha.into())?;
+            let operand = Operand::all(blob, part);
+            if let Some(queue) = self.queue([operand.clone()], [operand]) {
+                let work = arithmetic(work::Op::Scale, blob, bytemuck::bytes_of(&alpha));
+                return DeviceOp::new("scale", queue, work)?.update(blob, None, part);
+            }
+            map::<N, _>(&mut place::write("scale", blob, part)?, Scale(alpha));
+            Ok(())
+        })
+    }
 }
 
 const ADD_FLUSHING: &str = "add flushing subnormals";
@@ -140,6 +168,7 @@ fn arithmetic(op: work::Op, y: &AnyBlob, alpha: &[u8]) -> Work {
 
 /// Borrows `x` first, so that a conflict is seen before `y` is made writable.
 fn pairs<N: Number, O: Binary<N>>(
+    at: &At,
     name: &'static str,
     y: &mut AnyBlob,
     x: &AnyBlob,
@@ -148,7 +177,7 @@ fn pairs<N: Number, O: Binary<N>>(
     work: Work,
 ) -> Result<(), Error> {
     let (reads, write) = ([Operand::all(y, part), Operand::all(x, part)], Operand::all(y, part));
-    if let Some(queue) = place::elsewhere(name, reads, [write])? {
+    if let Some(queue) = at.queue(reads, [write]) {
         return DeviceOp::new(name, queue, work)?.update(y, Some(x), part);
     }
     let x = place::read(name, Argument::In, x, part)?;

@@ -125,16 +125,8 @@ pub enum Error {
         /// What the memory says.
         error: blob_core::Error,
     },
-    /// An operation that was to work on a device for which it has no kernels.
-    #[non_exhaustive]
-    NoKernels {
-        /// The function.
-        op: &'static str,
-        /// What people call the device.
-        device: String,
-    },
-    /// A device's kernels could not be loaded, or refused their work. What was to be written is unspecified where a
-    /// launch was refused, and as it was where nothing was loaded.
+    /// A device's kernels could not be loaded, or refused work. The output is unspecified where a
+    /// launch was refused, and as before where nothing was loaded.
     #[non_exhaustive]
     Device {
         /// The function.
@@ -189,7 +181,6 @@ impl fmt::Display for Error {
             Error::NotSquare { shape } => {
                 write!(f, "transpose in place: the last two axes of {shape} are no square matrix")
             }
-            Error::NoKernels { op, device } => write!(f, "{op}: there are no kernels for {device}"),
             Error::Device { op, error } => write!(f, "{op}: {error}"),
             Error::Memory { op, argument, error } | Error::Blob { op, argument, error } => {
                 write!(f, "{op}: {argument}: {error}")

@@ -3,12 +3,12 @@
 //! Relies on `cpu/convert.rs` for the value's bytes; does not read what it fills.
 
 use crate::argument::Argument;
+use crate::at::{At, Operand, WITH_THE_DATA};
 use crate::cpu::element::Fill;
 use crate::cpu::machine::Store;
 use crate::cpu::{Exec, convert};
 use crate::device_op::DeviceOp;
 use crate::error::Error;
-use crate::place::Operand;
 use crate::scalar::Scalar;
 use crate::work::Work;
 use crate::{place, threads};
@@ -23,19 +23,7 @@ use std::ops::Range;
 /// [`Error::Value`] if the dtype does not hold the value, or a float dtype only as Inf; [`Error::Memory`] for a
 /// conflict with a guard of another blob, or out of memory. The blob is as it was then.
 pub fn fill(blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
-    let op = "fill";
-    let element = element(op, blob, value.into())?;
-    let size = blob.dtype().size();
-    if element == [0; 8] && place::is_untouched(blob, part) {
-        return Ok(());
-    }
-    if let Some(queue) = place::elsewhere(op, [], [Operand::all(blob, part)])? {
-        let all = 0..blob.count();
-        return DeviceOp::new(op, queue, Work::Fill { element, size })?.fill(blob, part, all);
-    }
-    let mut bytes = place::overwrite(op, Argument::Out, blob, part)?;
-    fill_bytes(&mut bytes, &element[..size]);
-    Ok(())
+    WITH_THE_DATA.fill(blob, value, part)
 }
 
 /// Sets all elements of one object of a blob of seven axes to a value: NeoML's `FillObject`, and with 0 its
@@ -47,16 +35,47 @@ pub fn fill(blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<
 /// # Errors
 /// As [`fill`]; [`Error::Mismatch`] if there are not seven axes; [`Error::ObjectOutOfRange`].
 pub fn fill_object(blob: &mut AnyBlob, object: usize, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
-    let op = "fill object";
-    let range = object_range(op, blob, object)?;
-    let element = element(op, blob, value.into())?;
-    let size = blob.dtype().size();
-    if let Some(queue) = place::elsewhere(op, [], [Operand::range(blob, part, &range)])? {
-        return DeviceOp::new(op, queue, Work::Fill { element, size })?.fill(blob, part, range);
+    WITH_THE_DATA.fill_object(blob, object, value, part)
+}
+
+/// # Fill
+impl At {
+    /// [`fill`](crate::fill), at this place.
+    pub fn fill(&self, blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
+        let op = "fill";
+        let element = element(op, blob, value.into())?;
+        let size = blob.dtype().size();
+        if element == [0; 8] && place::is_untouched(blob, part) {
+            return Ok(());
+        }
+        if let Some(queue) = self.queue([], [Operand::all(blob, part)]) {
+            let all = 0..blob.count();
+            return DeviceOp::new(op, queue, Work::Fill { element, size })?.fill(blob, part, all);
+        }
+        let mut bytes = place::overwrite(op, Argument::Out, blob, part)?;
+        fill_bytes(&mut bytes, &element[..size]);
+        Ok(())
     }
-    let mut bytes = place::range_overwrite(op, blob, part, range)?;
-    fill_bytes(&mut bytes, &element[..size]);
-    Ok(())
+
+    /// [`fill_object`](crate::fill_object), at this place.
+    pub fn fill_object(
+        &self,
+        blob: &mut AnyBlob,
+        object: usize,
+        value: impl Into<Scalar>,
+        part: Part,
+    ) -> Result<(), Error> {
+        let op = "fill object";
+        let range = object_range(op, blob, object)?;
+        let element = element(op, blob, value.into())?;
+        let size = blob.dtype().size();
+        if let Some(queue) = self.queue([], [Operand::range(blob, part, &range)]) {
+            return DeviceOp::new(op, queue, Work::Fill { element, size })?.fill(blob, part, range);
+        }
+        let mut bytes = place::range_overwrite(op, blob, part, range)?;
+        fill_bytes(&mut bytes, &element[..size]);
+        Ok(())
+    }
 }
 
 fn element(op: &'static str, blob: &AnyBlob, value: Scalar) -> Result<[u8; 8], Error> {

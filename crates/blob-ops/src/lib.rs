@@ -65,6 +65,7 @@ mod scalar;
 mod stats;
 mod sums;
 #[cfg(test)]
+mod at;
 mod tests;
 mod threads;
 mod transpose;
@@ -81,7 +82,6 @@ pub use histogram::Histogram;
 pub use merge::{
     merge, merge_into, merge_objects, merge_objects_into, split, split_into, split_objects, split_objects_into,
 };
-pub use place::{on, on_host};
 pub use scalar::Scalar;
 pub use stats::{Stats, StatsAccumulator};
 pub use sums::{asum, stats, sumsq};
@@ -93,6 +93,7 @@ pub fn instruction_set() -> &'static str {
 }
 
 /// How this process writes results that no cache holds: `streaming`, past the caches, or `ordinary`.
+pub use at::{At, at, at_host};
 pub fn stores() -> &'static str {
     cpu::stores().name()
 }

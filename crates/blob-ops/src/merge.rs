@@ -5,12 +5,13 @@
 pub(crate) mod rows;
 
 use crate::argument::{Argument, Mismatch};
+use crate::at::{At, Operand, WITH_THE_DATA};
 use crate::check::Named;
 use crate::cpu::Exec;
 use crate::cpu::copy::{Rows, RowsMut};
 use crate::device_op::DeviceOp;
 use crate::error::Error;
-use crate::place::{self, INLINE_GUARDS, Operand};
+use crate::place::{self, INLINE_GUARDS};
 use crate::plan::Split;
 use crate::work::Work;
 use blob_core::{AnyBlob, Axis, DType, Dims7, MAX_AXES, Part};
@@ -24,10 +25,7 @@ use smallvec::SmallVec;
 /// [`Error::NoParts`]; an axis that it does not have; a part of another dtype than the first, or of another shape
 /// outside `axis`; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn merge(parts: &[&AnyBlob], axis: impl Axis) -> Result<AnyBlob, Error> {
-    let merged = Merged::of(parts, axis)?;
-    let mut out = Argument::Out.of(MERGE).create(&merged.dims, merged.dtype)?;
-    merge_rows(MERGE, parts, merged.split.outer, &mut out)?;
-    Ok(out)
+    WITH_THE_DATA.merge(parts, axis)
 }
 
 /// As [`merge`], into the data of a blob that is already there, whose diff stays. Of up to 16 parts it allocates
@@ -37,10 +35,7 @@ pub fn merge(parts: &[&AnyBlob], axis: impl Axis) -> Result<AnyBlob, Error> {
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with a part. Then no
 /// byte of it has changed.
 pub fn merge_into(parts: &[&AnyBlob], axis: impl Axis, out: &mut AnyBlob) -> Result<(), Error> {
-    let merged = Merged::of(parts, axis)?;
-    Argument::Out.of(MERGE).check_dtype(merged.dtype, out)?;
-    Argument::Out.of(MERGE).check_dims(&merged.dims, out)?;
-    merge_rows(MERGE, parts, merged.split.outer, out)
+    WITH_THE_DATA.merge_into(parts, axis, out)
 }
 
 /// Blobs of `blob`'s data, cut along `axis` into parts of these extents. What [`merge`] puts together, this takes
@@ -50,18 +45,7 @@ pub fn merge_into(parts: &[&AnyBlob], axis: impl Axis, out: &mut AnyBlob) -> Res
 /// [`Error::NoParts`]; an axis that it does not have; [`Error::PartsSum`] where the extents do not add up to the
 /// axis's; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<AnyBlob>, Error> {
-    let axis = Argument::In.of(SPLIT).axis(blob, axis)?;
-    let split = Split::new(blob.shape().dims(), axis);
-    check_sum(SPLIT, Some(axis), split.len, extents.iter().copied())?;
-    let mut dims = SmallVec::<[usize; MAX_AXES]>::from_slice(blob.shape().dims());
-    let part = |(index, &extent): (usize, &usize)| {
-        dims[axis] = extent;
-        Argument::Part(index).of(SPLIT).create(&dims, blob.dtype())
-    };
-    let mut parts = extents.iter().enumerate().map(part).collect::<Result<Vec<_>, _>>()?;
-    let mut outs: Vec<_> = parts.iter_mut().collect();
-    split_rows(SPLIT, blob, split.outer, &mut outs)?;
-    Ok(parts)
+    WITH_THE_DATA.split(blob, axis, extents)
 }
 
 /// As [`split`], into the data of blobs that are already there, whose diffs stay. Of up to 16 parts it allocates
@@ -72,16 +56,7 @@ pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<A
 /// `blob` or another part. Then no byte of any part has changed, unless another thread borrows a part just then or
 /// there is no memory for it on the host: then what only a device had of the parts before it is lost.
 pub fn split_into(blob: &AnyBlob, axis: impl Axis, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
-    let axis = Argument::In.of(SPLIT).axis(blob, axis)?;
-    let split = Split::new(blob.shape().dims(), axis);
-    for (index, part) in parts.iter().enumerate() {
-        let argument = Argument::Part(index).of(SPLIT);
-        argument.check_dtype(blob.dtype(), part)?;
-        argument.check_dims_but(Some(axis), blob.shape().dims(), part)?;
-    }
-    let extents = parts.iter().map(|part| part.shape().dims()[axis]);
-    check_sum(SPLIT, Some(axis), split.len, extents)?;
-    split_rows(SPLIT, blob, split.outer, parts)
+    WITH_THE_DATA.split_into(blob, axis, parts)
 }
 
 /// One blob of the parts' objects, each behind the other's: object `k` of the result is object `k` of every part.
@@ -93,10 +68,7 @@ pub fn split_into(blob: &AnyBlob, axis: impl Axis, parts: &mut [&mut AnyBlob]) -
 /// [`Error::NoParts`]; [`Error::Mismatch`] for a part without seven axes, of another dtype than the first or with
 /// another number of objects; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn merge_objects(parts: &[&AnyBlob]) -> Result<AnyBlob, Error> {
-    let (objects, sum) = merged_objects(parts)?;
-    let mut out = Argument::Out.of(MERGE_OBJECTS).create(&of_objects(&objects, sum), parts[0].dtype())?;
-    merge_rows(MERGE_OBJECTS, parts, objects.object_count(), &mut out)?;
-    Ok(out)
+    WITH_THE_DATA.merge_objects(parts)
 }
 
 /// As [`merge_objects`], into the data of a blob that is already there: any seven axes with that many objects of that
@@ -106,15 +78,7 @@ pub fn merge_objects(parts: &[&AnyBlob]) -> Result<AnyBlob, Error> {
 /// Also an `out` of another dtype, number or size of objects, or one that shares memory with a part. Then no byte of it
 /// has changed.
 pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), Error> {
-    let (objects, sum) = merged_objects(parts)?;
-    let argument = Argument::Out.of(MERGE_OBJECTS);
-    argument.check_dtype(parts[0].dtype(), out)?;
-    let got = argument.seven(out)?;
-    check_objects(argument, &objects, &got)?;
-    if got.object_size() != sum {
-        return Err(argument.mismatch(Mismatch::ObjectSize { wanted: sum, got: got.object_size() }));
-    }
-    merge_rows(MERGE_OBJECTS, parts, objects.object_count(), out)
+    WITH_THE_DATA.merge_objects_into(parts, out)
 }
 
 /// Blobs of `blob`'s objects cut into these sizes, `[BatchLength, BatchWidth, ListSize, 1, 1, 1, size]` each. What
@@ -124,15 +88,7 @@ pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), E
 /// [`Error::NoParts`]; [`Error::Mismatch`] for a `blob` without seven axes; [`Error::PartsSum`] where the sizes do not
 /// add up to an object's; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Error> {
-    let objects = Argument::In.of(SPLIT_OBJECTS).seven(blob)?;
-    check_sum(SPLIT_OBJECTS, None, objects.object_size(), sizes.iter().copied())?;
-    let part = |(index, &size): (usize, &usize)| {
-        Argument::Part(index).of(SPLIT_OBJECTS).create(&of_objects(&objects, size), blob.dtype())
-    };
-    let mut parts = sizes.iter().enumerate().map(part).collect::<Result<Vec<_>, _>>()?;
-    let mut outs: Vec<_> = parts.iter_mut().collect();
-    split_rows(SPLIT_OBJECTS, blob, objects.object_count(), &mut outs)?;
-    Ok(parts)
+    WITH_THE_DATA.split_objects(blob, sizes)
 }
 
 /// As [`split_objects`], into the data of blobs that are already there: any seven axes with as many objects. Allocates
@@ -142,16 +98,104 @@ pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Er
 /// Also a part without seven axes, of another dtype or number of objects than `blob`, or one that shares memory with
 /// `blob` or another part. Then the parts are as [`split_into`] leaves them.
 pub fn split_objects_into(blob: &AnyBlob, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
-    let objects = Argument::In.of(SPLIT_OBJECTS).seven(blob)?;
-    for (index, part) in parts.iter().enumerate() {
-        let argument = Argument::Part(index).of(SPLIT_OBJECTS);
-        argument.check_dtype(blob.dtype(), part)?;
-        check_objects(argument, &objects, &argument.seven(part)?)?;
+    WITH_THE_DATA.split_objects_into(blob, parts)
+}
+
+/// # Merge and split
+impl At {
+    /// [`merge`](crate::merge), at this place.
+    pub fn merge(&self, parts: &[&AnyBlob], axis: impl Axis) -> Result<AnyBlob, Error> {
+        let merged = Merged::of(parts, axis)?;
+        let mut out = Argument::Out.of(MERGE).create(&merged.dims, merged.dtype)?;
+        merge_rows(self, MERGE, parts, merged.split.outer, &mut out)?;
+        Ok(out)
     }
-    // Each has seven axes.
-    let sizes = parts.iter().map(|part| part.shape().dims()[3..].iter().product());
-    check_sum(SPLIT_OBJECTS, None, objects.object_size(), sizes)?;
-    split_rows(SPLIT_OBJECTS, blob, objects.object_count(), parts)
+
+    /// [`merge_into`](crate::merge_into), at this place.
+    pub fn merge_into(&self, parts: &[&AnyBlob], axis: impl Axis, out: &mut AnyBlob) -> Result<(), Error> {
+        let merged = Merged::of(parts, axis)?;
+        Argument::Out.of(MERGE).check_dtype(merged.dtype, out)?;
+        Argument::Out.of(MERGE).check_dims(&merged.dims, out)?;
+        merge_rows(self, MERGE, parts, merged.split.outer, out)
+    }
+
+    /// [`split`](crate::split), at this place.
+    pub fn split(&self, blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<AnyBlob>, Error> {
+        let axis = Argument::In.of(SPLIT).axis(blob, axis)?;
+        let split = Split::new(blob.shape().dims(), axis);
+        check_sum(SPLIT, Some(axis), split.len, extents.iter().copied())?;
+        let mut dims = SmallVec::<[usize; MAX_AXES]>::from_slice(blob.shape().dims());
+        let part = |(index, &extent): (usize, &usize)| {
+            dims[axis] = extent;
+            Argument::Part(index).of(SPLIT).create(&dims, blob.dtype())
+        };
+        let mut parts = extents.iter().enumerate().map(part).collect::<Result<Vec<_>, _>>()?;
+        let mut outs: Vec<_> = parts.iter_mut().collect();
+        split_rows(self, SPLIT, blob, split.outer, &mut outs)?;
+        Ok(parts)
+    }
+
+    /// [`split_into`](crate::split_into), at this place.
+    pub fn split_into(&self, blob: &AnyBlob, axis: impl Axis, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
+        let axis = Argument::In.of(SPLIT).axis(blob, axis)?;
+        let split = Split::new(blob.shape().dims(), axis);
+        for (index, part) in parts.iter().enumerate() {
+            let argument = Argument::Part(index).of(SPLIT);
+            argument.check_dtype(blob.dtype(), part)?;
+            argument.check_dims_but(Some(axis), blob.shape().dims(), part)?;
+        }
+        let extents = parts.iter().map(|part| part.shape().dims()[axis]);
+        check_sum(SPLIT, Some(axis), split.len, extents)?;
+        split_rows(self, SPLIT, blob, split.outer, parts)
+    }
+
+    /// [`merge_objects`](crate::merge_objects), at this place.
+    pub fn merge_objects(&self, parts: &[&AnyBlob]) -> Result<AnyBlob, Error> {
+        let (objects, sum) = merged_objects(parts)?;
+        let mut out = Argument::Out.of(MERGE_OBJECTS).create(&of_objects(&objects, sum), parts[0].dtype())?;
+        merge_rows(self, MERGE_OBJECTS, parts, objects.object_count(), &mut out)?;
+        Ok(out)
+    }
+
+    /// [`merge_objects_into`](crate::merge_objects_into), at this place.
+    pub fn merge_objects_into(&self, parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), Error> {
+        let (objects, sum) = merged_objects(parts)?;
+        let argument = Argument::Out.of(MERGE_OBJECTS);
+        argument.check_dtype(parts[0].dtype(), out)?;
+        let got = argument.seven(out)?;
+        check_objects(argument, &objects, &got)?;
+        if got.object_size() != sum {
+            return Err(argument.mismatch(Mismatch::ObjectSize { wanted: sum, got: got.object_size() }));
+        }
+        merge_rows(self, MERGE_OBJECTS, parts, objects.object_count(), out)
+    }
+
+    /// [`split_objects`](crate::split_objects), at this place.
+    pub fn split_objects(&self, blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Error> {
+        let objects = Argument::In.of(SPLIT_OBJECTS).seven(blob)?;
+        check_sum(SPLIT_OBJECTS, None, objects.object_size(), sizes.iter().copied())?;
+        let part = |(index, &size): (usize, &usize)| {
+            Argument::Part(index).of(SPLIT_OBJECTS).create(&of_objects(&objects, size), blob.dtype())
+        };
+        let mut parts = sizes.iter().enumerate().map(part).collect::<Result<Vec<_>, _>>()?;
+        let mut outs: Vec<_> = parts.iter_mut().collect();
+        split_rows(self, SPLIT_OBJECTS, blob, objects.object_count(), &mut outs)?;
+        Ok(parts)
+    }
+
+    /// [`split_objects_into`](crate::split_objects_into), at this place.
+    pub fn split_objects_into(&self, blob: &AnyBlob, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
+        let objects = Argument::In.of(SPLIT_OBJECTS).seven(blob)?;
+        for (index, part) in parts.iter().enumerate() {
+            let argument = Argument::Part(index).of(SPLIT_OBJECTS);
+            argument.check_dtype(blob.dtype(), part)?;
+            check_objects(argument, &objects, &argument.seven(part)?)?;
+        }
+        // Each has seven axes.
+        let sizes = parts.iter().map(|part| part.shape().dims()[3..].iter().product());
+        check_sum(SPLIT_OBJECTS, None, objects.object_size(), sizes)?;
+        split_rows(self, SPLIT_OBJECTS, blob, objects.object_count(), parts)
+    }
 }
 
 /// What is moved.
@@ -236,9 +280,9 @@ fn check_sum(
 }
 
 /// Takes all guards before the first byte moves.
-fn merge_rows(op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) -> Result<(), Error> {
+fn merge_rows(at: &At, op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) -> Result<(), Error> {
     let reads = parts.iter().map(|part| Operand::all(part, DATA));
-    if let Some(queue) = place::elsewhere(op, reads, [Operand::all(out, DATA)])? {
+    if let Some(queue) = at.queue(reads, [Operand::all(out, DATA)]) {
         return DeviceOp::new(op, queue, Work::Rows { rows, split: false })?.merge(parts, out);
     }
     let guards = place::read_all(op, parts, DATA)?;
@@ -253,9 +297,9 @@ fn merge_rows(op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut AnyBl
 }
 
 /// As [`merge_rows`].
-fn split_rows(op: &'static str, blob: &AnyBlob, rows: usize, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
+fn split_rows(at: &At, op: &'static str, blob: &AnyBlob, rows: usize, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
     let writes = parts.iter().map(|part| Operand::all(part, DATA));
-    if let Some(queue) = place::elsewhere(op, [Operand::all(blob, DATA)], writes)? {
+    if let Some(queue) = at.queue([Operand::all(blob, DATA)], writes) {
         return DeviceOp::new(op, queue, Work::Rows { rows, split: true })?.split(blob, parts);
     }
     let src = place::read(op, Argument::In, blob, DATA)?;

@@ -6,17 +6,12 @@
 //! memory's guards: what cannot be borrowed is an error before a byte changes, which names the operation and its
 //! argument.
 
-mod choice;
-
 use crate::argument::{Argument, Mismatch};
 use crate::error::Error;
 use blob_core::{AnyBlob, Part, Ref, RefMut};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::ops::{Deref, Range};
-
-pub(crate) use choice::{Operand, check_host, elsewhere};
-pub use choice::{on, on_host};
 
 /// The guards of up to this many blobs are listed on the stack, those of more on the heap: 16 of them are 640 bytes.
 pub(crate) const INLINE_GUARDS: usize = 16;

@@ -4,12 +4,12 @@
 //! changes no bit. The arithmetic is in `cpu/sums.rs` and `stats.rs`.
 
 use crate::argument::Argument;
+use crate::at::{At, Operand, WITH_THE_DATA};
 use crate::cpu::lanes::{BLOCK, Scratch};
 use crate::cpu::sums::{Term, Total};
 use crate::cpu::{self, Isa, reduce};
 use crate::device_op::DeviceOp;
 use crate::error::Error;
-use crate::place::Operand;
 use crate::scalar::Scalar;
 use crate::stats::Stats;
 use crate::tree::{Join, Tree};
@@ -36,7 +36,7 @@ const PIECE_BLOCKS: usize = 64;
 /// [`Error::NoArithmetic`] for bools; [`Error::Overflow`] if an integer sum is no u64; [`Error::Memory`] for a conflict
 /// with a guard of another blob, or out of memory.
 pub fn asum(blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
-    sum("asum", Term::Absolute, blob, part)
+    WITH_THE_DATA.asum(blob, part)
 }
 
 /// Σx² over one part of a blob, Caffe's `sumsq_data` and `sumsq_diff`.
@@ -48,7 +48,7 @@ pub fn asum(blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
 /// # Errors
 /// As [`asum`].
 pub fn sumsq(blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
-    sum("sumsq", Term::Square, blob, part)
+    WITH_THE_DATA.sumsq(blob, part)
 }
 
 /// Minimum, maximum, mean, deviation, norms and the counts of zeros, NaN and Inf of one part of a blob, in one pass.
@@ -58,21 +58,38 @@ pub fn sumsq(blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
 /// # Errors
 /// [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn stats(blob: &AnyBlob, part: Part) -> Result<Stats, Error> {
-    place::check_host("stats")?;
-    let (isa, dtype) = (Isa::detect(), blob.dtype());
-    let bytes = place::read("stats", Argument::In, blob, part)?;
-    let total = in_pieces(&bytes, dtype, |block, ahead, scratch| reduce::block(isa, dtype, block, ahead, scratch));
-    Ok(Stats::new(total, 0))
+    WITH_THE_DATA.stats(blob, part)
 }
 
-fn sum(op: &'static str, term: Term, blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
+/// # Sums and statistics
+impl At {
+    /// [`asum`](crate::asum), at this place.
+    pub fn asum(&self, blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
+        sum(self, "asum", Term::Absolute, blob, part)
+    }
+
+    /// [`sumsq`](crate::sumsq), at this place.
+    pub fn sumsq(&self, blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
+        sum(self, "sumsq", Term::Square, blob, part)
+    }
+
+    /// [`stats`](crate::stats), at this place.
+    pub fn stats(&self, blob: &AnyBlob, part: Part) -> Result<Stats, Error> {
+        let (isa, dtype) = (Isa::detect(), blob.dtype());
+        let bytes = place::read("stats", Argument::In, blob, part)?;
+        let total = in_pieces(&bytes, dtype, |block, ahead, scratch| reduce::block(isa, dtype, block, ahead, scratch));
+        Ok(Stats::new(total, 0))
+    }
+}
+
+fn sum(at: &At, op: &'static str, term: Term, blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
     let (isa, dtype) = (Isa::detect(), blob.dtype());
     if dtype == DType::Bool {
         return Err(Error::NoArithmetic { op, dtype });
     }
     let total = if place::is_untouched(blob, part) {
         None
-    } else if let Some(queue) = place::elsewhere(op, [Operand::all(blob, part)], [])? {
+    } else if let Some(queue) = at.queue([Operand::all(blob, part)], []) {
         DeviceOp::new(op, queue, Work::Sums { dtype, square: term == Term::Square })?.sum(blob, part)?
     } else {
         let bytes = place::read(op, Argument::In, blob, part)?;

@@ -3,12 +3,12 @@
 //! The geometry is in `plan.rs`, the moving in `cpu/permute.rs`.
 
 use crate::argument::Argument;
+use crate::at::{At, Operand, WITH_THE_DATA};
 use crate::cpu::permute::Permute;
 use crate::cpu::transpose::Square;
 use crate::cpu::{Exec, fetch};
 use crate::device_op::DeviceOp;
 use crate::error::Error;
-use crate::place::Operand;
 use crate::plan::{Permutation, Piece, Swap};
 use crate::work::Work;
 use crate::{place, threads};
@@ -22,12 +22,7 @@ use smallvec::SmallVec;
 /// # Errors
 /// An axis that `blob` does not have; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn transpose(blob: &AnyBlob, one: impl Axis, other: impl Axis) -> Result<AnyBlob, Error> {
-    let input = Argument::In.of(TRANSPOSE);
-    let (one, other) = (input.axis(blob, one)?, input.axis(blob, other)?);
-    let dims = swapped(blob.shape().dims(), one, other);
-    let mut out = Argument::Out.of(TRANSPOSE).create(&dims, blob.dtype())?;
-    move_into(TRANSPOSE, swap(blob, one, other), blob, &mut out)?;
-    Ok(out)
+    WITH_THE_DATA.transpose(blob, one, other)
 }
 
 /// As [`transpose`], into the data of a blob that is already there, whose diff stays. Allocates nothing; see
@@ -37,11 +32,7 @@ pub fn transpose(blob: &AnyBlob, one: impl Axis, other: impl Axis) -> Result<Any
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with `blob`. Then no
 /// byte of it has changed.
 pub fn transpose_into(blob: &AnyBlob, one: impl Axis, other: impl Axis, out: &mut AnyBlob) -> Result<(), Error> {
-    let input = Argument::In.of(TRANSPOSE);
-    let (one, other) = (input.axis(blob, one)?, input.axis(blob, other)?);
-    let wanted = swapped(blob.shape().dims(), one, other);
-    check_out(TRANSPOSE, blob, &wanted, out)?;
-    move_into(TRANSPOSE, swap(blob, one, other), blob, out)
+    WITH_THE_DATA.transpose_into(blob, one, other, out)
 }
 
 /// A blob of `blob`'s data with its axes in another order: axis `i` of the result is axis `order[i]` of `blob`.
@@ -54,10 +45,7 @@ pub fn transpose_into(blob: &AnyBlob, one: impl Axis, other: impl Axis, out: &mu
 /// [`Error::Order`] where `order` does not name each axis once; [`Error::Memory`] for a conflict with a guard of
 /// another blob, or out of memory.
 pub fn permute(blob: &AnyBlob, order: &[usize]) -> Result<AnyBlob, Error> {
-    let dims = permuted(blob.shape(), order)?;
-    let mut out = Argument::Out.of(PERMUTE).create(&dims, blob.dtype())?;
-    move_into(PERMUTE, permutation(blob, order), blob, &mut out)?;
-    Ok(out)
+    WITH_THE_DATA.permute(blob, order)
 }
 
 /// As [`permute`], into the data of a blob that is already there, whose diff stays. Allocates nothing; see
@@ -67,9 +55,7 @@ pub fn permute(blob: &AnyBlob, order: &[usize]) -> Result<AnyBlob, Error> {
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with `blob`. Then no
 /// byte of it has changed.
 pub fn permute_into(blob: &AnyBlob, order: &[usize], out: &mut AnyBlob) -> Result<(), Error> {
-    let wanted = permuted(blob.shape(), order)?;
-    check_out(PERMUTE, blob, &wanted, out)?;
-    move_into(PERMUTE, permutation(blob, order), blob, out)
+    WITH_THE_DATA.permute_into(blob, order, out)
 }
 
 /// Transposes the matrices of the last two axes of `blob`'s data where they are. They are square.
@@ -79,23 +65,71 @@ pub fn permute_into(blob: &AnyBlob, order: &[usize], out: &mut AnyBlob) -> Resul
 /// # Errors
 /// [`Error::NotSquare`]; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn transpose_in_place(blob: &mut AnyBlob) -> Result<(), Error> {
-    let &[.., rows, columns] = blob.shape().dims() else {
-        return Err(not_square(blob));
-    };
-    if rows != columns {
-        return Err(not_square(blob));
+    WITH_THE_DATA.transpose_in_place(blob)
+}
+
+/// # Transpose and permute
+impl At {
+    /// [`transpose`](crate::transpose), at this place.
+    pub fn transpose(&self, blob: &AnyBlob, one: impl Axis, other: impl Axis) -> Result<AnyBlob, Error> {
+        let input = Argument::In.of(TRANSPOSE);
+        let (one, other) = (input.axis(blob, one)?, input.axis(blob, other)?);
+        let dims = swapped(blob.shape().dims(), one, other);
+        let mut out = Argument::Out.of(TRANSPOSE).create(&dims, blob.dtype())?;
+        move_into(self, TRANSPOSE, swap(blob, one, other), blob, &mut out)?;
+        Ok(out)
     }
-    if blob.byte_len() == 0 || rows == 1 {
-        return Ok(());
+
+    /// [`transpose_into`](crate::transpose_into), at this place.
+    pub fn transpose_into(
+        &self,
+        blob: &AnyBlob,
+        one: impl Axis,
+        other: impl Axis,
+        out: &mut AnyBlob,
+    ) -> Result<(), Error> {
+        let input = Argument::In.of(TRANSPOSE);
+        let (one, other) = (input.axis(blob, one)?, input.axis(blob, other)?);
+        let wanted = swapped(blob.shape().dims(), one, other);
+        check_out(TRANSPOSE, blob, &wanted, out)?;
+        move_into(self, TRANSPOSE, swap(blob, one, other), blob, out)
     }
-    let width = blob.dtype().size();
-    let operand = Operand::all(blob, Part::Data);
-    if let Some(queue) = place::elsewhere(IN_PLACE, [operand.clone()], [operand])? {
-        return DeviceOp::new(IN_PLACE, queue, Work::Squares { side: rows, width })?.update(blob, None, Part::Data);
+
+    /// [`permute`](crate::permute), at this place.
+    pub fn permute(&self, blob: &AnyBlob, order: &[usize]) -> Result<AnyBlob, Error> {
+        let dims = permuted(blob.shape(), order)?;
+        let mut out = Argument::Out.of(PERMUTE).create(&dims, blob.dtype())?;
+        move_into(self, PERMUTE, permutation(blob, order), blob, &mut out)?;
+        Ok(out)
     }
-    let mut bytes = place::write(IN_PLACE, blob, Part::Data)?;
-    squares(Exec::of(bytes.len()), &mut bytes, rows, width);
-    Ok(())
+
+    /// [`permute_into`](crate::permute_into), at this place.
+    pub fn permute_into(&self, blob: &AnyBlob, order: &[usize], out: &mut AnyBlob) -> Result<(), Error> {
+        let wanted = permuted(blob.shape(), order)?;
+        check_out(PERMUTE, blob, &wanted, out)?;
+        move_into(self, PERMUTE, permutation(blob, order), blob, out)
+    }
+
+    /// [`transpose_in_place`](crate::transpose_in_place), at this place.
+    pub fn transpose_in_place(&self, blob: &mut AnyBlob) -> Result<(), Error> {
+        let &[.., rows, columns] = blob.shape().dims() else {
+            return Err(not_square(blob));
+        };
+        if rows != columns {
+            return Err(not_square(blob));
+        }
+        if blob.byte_len() == 0 || rows == 1 {
+            return Ok(());
+        }
+        let width = blob.dtype().size();
+        let operand = Operand::all(blob, Part::Data);
+        if let Some(queue) = self.queue([operand.clone()], [operand]) {
+            return DeviceOp::new(IN_PLACE, queue, Work::Squares { side: rows, width })?.update(blob, None, Part::Data);
+        }
+        let mut bytes = place::write(IN_PLACE, blob, Part::Data)?;
+        squares(Exec::of(bytes.len()), &mut bytes, rows, width);
+        Ok(())
+    }
 }
 
 const TRANSPOSE: &str = "transpose";
@@ -144,8 +178,14 @@ fn permutation(blob: &AnyBlob, order: &[usize]) -> Option<Permutation> {
 }
 
 /// Takes both guards before the first byte moves.
-fn move_into(op: &'static str, plan: Option<Permutation>, blob: &AnyBlob, out: &mut AnyBlob) -> Result<(), Error> {
-    if let Some(queue) = place::elsewhere(op, [Operand::all(blob, Part::Data)], [Operand::all(out, Part::Data)])? {
+fn move_into(
+    at: &At,
+    op: &'static str,
+    plan: Option<Permutation>,
+    blob: &AnyBlob,
+    out: &mut AnyBlob,
+) -> Result<(), Error> {
+    if let Some(queue) = at.queue([Operand::all(blob, Part::Data)], [Operand::all(out, Part::Data)]) {
         // Of no elements, no rows.
         let work = plan.map_or(Work::Rows { rows: 0, split: false }, Work::Permute);
         return DeviceOp::new(op, queue, work)?.map(blob, out, Part::Data);

@@ -18,9 +18,9 @@ pub(crate) fn has_kernels(_: &dyn Queue) -> bool {
 }
 
 impl Kernels {
-    /// Those that the work needs.
-    pub(crate) fn load(_: &Work, _: &dyn Queue) -> Result<Option<Kernels>, Error> {
-        Ok(None)
+    /// There are none to load.
+    pub(crate) fn load(_: &Work, queue: &dyn Queue) -> Result<Kernels, Error> {
+        Err(Error::device(queue.device().id(), "load", "built without kernels"))
     }
 
     /// Launches the work.
