@@ -1,5 +1,5 @@
 //! `AnyBlob`: a shape, a dtype, and two memories, data and diff, each as long as these ask for, or longer.
-//! Always contiguous and row-major, in the machine's byte order. It relies on `synced-mem` for where the bytes are.
+//! Always contiguous and row-major, in the machine's byte order. Relies on `synced-mem` for where the bytes are.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::view::{View, ViewMut};
 
 /// A tensor whose dtype is known at run time, with a second memory of the same shape for its gradient.
 ///
-/// Neither memory is allocated until it is touched; untouched memory reads as zeros. Memories may be shared with other
-/// blobs through their handles, so an access can fail with a conflict when a guard of another blob is alive.
+/// Neither memory is allocated before the first touch; untouched memory reads as zeros. Memories may be shared with
+/// other blobs through handles, so an access can fail with a conflict when a guard of another blob is alive.
 ///
-/// A memory may be longer than the shape asks for: its length is the capacity, and it travels with the memory when that
+/// A memory may be longer than the shape asks for: the length is the capacity, and goes with the memory when that
 /// is shared. Every access borrows, and every transfer moves, the first `count × size` bytes and no others.
 ///
 /// ```
@@ -31,7 +31,7 @@ use crate::view::{View, ViewMut};
 /// other.copy_from(&blob, Part::Diff)?; // a copy
 /// other.data_mut().elements::<f32>()?[0] = 2.0;
 /// assert_eq!((blob.data().at::<f32>(&[])?, other.diff().at::<f32>(&[])?), (2.0, 1.0));
-/// blob.reshape(Shape::new([3, 4])?)?; // within the capacity: what is there stays
+/// blob.reshape(Shape::new([3, 4])?)?; // within the capacity: the elements stay
 /// assert_eq!(blob.data().elements::<f32>()?[0], 2.0);
 /// # Ok::<(), blob_core::Error>(())
 /// ```
@@ -92,7 +92,7 @@ impl AnyBlob {
         Ok(Self { shape, dtype, data, diff })
     }
 
-    /// A blob over a vector of exactly its bytes, in the machine's byte order. They are copied only if they lie at an
+    /// A blob over a vector of exactly the bytes of its elements, in the machine's byte order. Copied only from an
     /// address that the dtype does not allow.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ impl AnyBlob {
         self.count() * self.dtype.size()
     }
 
-    /// Whether the diff was ever touched or given; otherwise it is all zeros and takes no memory.
+    /// Whether the diff was ever touched or given; otherwise all zeros, without memory.
     pub fn has_diff(&self) -> bool {
         self.diff.is_initialized()
     }
@@ -201,8 +201,8 @@ impl AnyBlob {
         }
     }
 
-    /// Puts another memory in the place of the data, or of the diff, and returns the old one. What it has beyond
-    /// [`byte_len`](Self::byte_len) is capacity.
+    /// Puts another memory in the place of the data, or of the diff, and returns the old one. Bytes beyond
+    /// [`byte_len`](Self::byte_len) are capacity.
     ///
     /// # Errors
     /// [`Error::WrongLength`] when it is shorter than [`byte_len`](Self::byte_len).
@@ -240,7 +240,7 @@ fn check_capacity(part: Part, wanted: usize, memory: &SharedMem) -> Result<(), E
     }
 }
 
-// Behind the blob's own functions, so that they come first on its page.
+// Behind the blob's own functions, which so come first on the page.
 pub(crate) mod copy;
 mod reshape;
 

@@ -1,5 +1,5 @@
 //! `DType` and `Element`: the element types that a blob may hold, at run time and at compile time.
-//! Both sides come from one table, so they agree. No file format's codes are known here.
+//! Both sides come from one table, and so agree. No file format's codes are known here.
 
 use std::fmt;
 
@@ -45,8 +45,8 @@ macro_rules! dtypes {
         /// Runs an expression with a name for the type of a dtype's elements: [`f32`] for [`DType::F32`]. For
         /// [`DType::Bool`], which is no number, there may be another expression.
         ///
-        /// It is compiled for every dtype, so the compiler names what a new one lacks. A crate that uses this depends
-        /// on the crate `half`, which has the types of two dtypes.
+        /// The body is compiled for every dtype, so the compiler names the gaps of a new one. A crate that uses this
+        /// depends on the crate `half`, which has the types of two dtypes.
         ///
         /// ```
         /// use blob_core::{DType, with_dtype};

@@ -1,5 +1,5 @@
 //! Everything that can be wrong with a shape, a dtype or a blob, as one enum.
-//! An error carries what was wanted and what was there; it knows no file and no device.
+//! An error carries the wanted and the found; no file, no device.
 
 use std::fmt;
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub enum Error {
     /// An axis number that the shape does not have.
     #[non_exhaustive]
     AxisOutOfRange {
-        /// The axis asked for; numbers that an `i64` cannot hold are the largest that it can.
+        /// The axis asked for; numbers beyond `i64` are the largest `i64`.
         axis: i64,
         /// The shape asked.
         shape: Shape,
@@ -139,12 +139,12 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// A blob was accessed as elements of another type than its own.
+    /// A blob was accessed as elements of another type.
     #[non_exhaustive]
     WrongDType {
-        /// What the caller asked for.
+        /// The type that the caller asked for.
         wanted: DType,
-        /// What the blob holds.
+        /// The type that the blob holds.
         got: DType,
     },
     /// A memory does not have the length that shape and dtype ask for.
@@ -168,7 +168,7 @@ pub enum Error {
     /// Two shapes should be the same.
     #[non_exhaustive]
     ShapeMismatch {
-        /// The first axis at which they differ; where one has no more axes, the number of its axes.
+        /// The first axis at which they differ; where one shape has no more axes, their number.
         axis: usize,
         /// The shape that was needed.
         wanted: Shape,
@@ -188,7 +188,7 @@ pub enum Error {
     Misaligned {
         /// The dtype of the access.
         dtype: DType,
-        /// The alignment it needs, in bytes.
+        /// The alignment of the type, in bytes.
         wanted: usize,
         /// The address of the first byte.
         address: usize,
@@ -257,12 +257,12 @@ impl fmt::Display for Error {
     }
 }
 
-/// The messages about one subject each. [`Display`](fmt::Display) alone names every variant, and sends them here.
+/// The messages about one subject each. [`Display`](fmt::Display) alone names every variant, and sends each here.
 impl Error {
     fn fmt_axis(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::AxisOutOfRange { axis, shape } => {
-                // Caffe's words, and what it would have taken.
+                // Caffe's words, and the indices that Caffe takes.
                 write!(f, "axis {axis} out of range for {}; ", Blob(shape))?;
                 match shape.num_axes() {
                     0 => write!(f, "it has no axes"),
@@ -335,7 +335,7 @@ impl fmt::Display for Blob<'_> {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // Its message is our own, so the chain goes on behind it.
+            // The cause's message is our own, so the chain goes on behind.
             Error::Memory(error) => error.source(),
             _ => None,
         }

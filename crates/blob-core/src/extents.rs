@@ -1,4 +1,4 @@
-//! The extents themselves: the type `Shape`, its count, and its texts. What can fail is left to `shape`.
+//! The extents themselves: the type `Shape`, the count, and the texts. All that can fail is left to `shape`.
 
 use std::fmt;
 use std::sync::Arc;

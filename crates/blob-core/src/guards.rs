@@ -1,5 +1,5 @@
 //! The guards of typed access: bytes borrowed from a memory, dereferencing to slices of elements.
-//! The bytes of a guard are checked when it is made, so dereferencing costs nothing; it relies on the guards of
+//! The bytes of a guard are checked when it is made, so dereferencing costs nothing. Relies on the guards of
 //! `synced-mem` to dereference to the same bytes each time.
 
 use std::fmt;
@@ -21,7 +21,7 @@ pub struct Ref<'a, S: ?Sized> {
 
 /// Elements borrowed for writing: `RefMut<'_, [T]>` dereferences to `[T]`.
 pub struct RefMut<'a, S: ?Sized> {
-    /// Invariant: as in `Ref`; it survives writing, because only a `&mut [T]` writes.
+    /// Invariant: as in `Ref`. Writing keeps this true, because only a `&mut [T]` writes.
     bytes: HostMut,
     borrow: PhantomData<&'a mut S>,
 }
@@ -36,7 +36,7 @@ impl<T: Element> Ref<'_, [T]> {
 }
 
 impl<T: Element> RefMut<'_, [T]> {
-    /// Borrows bytes for writing. What has to be refused is refused before any other copy becomes stale.
+    /// Borrows bytes for writing. Every refusal comes before any other copy becomes stale.
     pub(crate) fn write(memory: &SharedMem, range: Range<usize>) -> Result<Self, Error> {
         check_destination::<T>(memory, range.start)?;
         if !T::ANY_BYTES {
@@ -49,7 +49,7 @@ impl<T: Element> RefMut<'_, [T]> {
         Ok(Self { bytes, borrow })
     }
 
-    /// As `write`, for bytes whose contents are unspecified: where not all contents are values, they become zeros.
+    /// As `write`, for bytes whose contents are unspecified: where not all contents are values, the bytes become zeros.
     pub(crate) fn overwrite(memory: &SharedMem, range: Range<usize>) -> Result<Self, Error> {
         check_destination::<T>(memory, range.start)?;
         let mut bytes = memory.host_overwrite(range)?;
@@ -114,7 +114,7 @@ impl<T: Element> DerefMut for RefMut<'_, [T]> {
     fn deref_mut(&mut self) -> &mut [T] {
         let bytes: &mut [u8] = &mut self.bytes;
         let count = bytes.len() / size_of::<T>();
-        // SAFETY: as above; the reference is unique because `bytes` was, and what a `&mut [T]` leaves behind are values
+        // SAFETY: as above; the reference is unique because `bytes` was, and a `&mut [T]` leaves values behind,
         // without uninitialised bytes (`NoUninit`), so the guard's bytes stay initialised.
         unsafe { slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), count) }
     }

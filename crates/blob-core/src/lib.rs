@@ -1,20 +1,20 @@
-//! What the bytes of a tensor mean: its shape, its dtype, and the blob that holds its data and its diff.
+//! The meaning of a tensor's bytes: shape, dtype, and the blob that holds data and diff.
 //!
 //! This crate does not know kernels, file formats or any GPU's interface.
 //!
 //! * [`Shape`]: 0 to 32 extents, row-major, with a count that fits.
 //! * [`Axis`]: how an axis is named: by number, from the end, by Caffe's names ([`Nchw`]) or NeoML's ([`BlobDim`]).
-//! * [`Dims7`]: the seven extents of a NeoML blob. [`DType`], [`Element`]: what one element is.
+//! * [`Dims7`]: the seven extents of a NeoML blob. [`DType`], [`Element`]: the type of an element.
 //! * [`AnyBlob`], [`Blob`]: a shape, a dtype, data and diff. [`Window`]: some steps of one, in place.
 //! * [`View`], [`ViewMut`]: the elements of any of these, of the data or the diff ([`Part`]), all or a range.
 //! * `strategies`, behind feature `proptest`: shapes, dims, dtypes, blobs and windows for property tests.
 #![doc = include_str!("../README.md")]
 //!
-//! A [`Blob`] is an [`AnyBlob`] whose dtype the compiler knows, and derefs to it. [`WindowRef`] and [`WindowMut`] are
-//! borrowed windows, [`Window`] is one that keeps its blob alive and moves.
+//! A [`Blob`] is an [`AnyBlob`] whose dtype the compiler knows, and derefs to that. [`WindowRef`] and [`WindowMut`] are
+//! borrowed windows, [`Window`] keeps a blob alive and moves.
 //!
-//! Each of them gives [`View`]s of its data and diff to read and [`ViewMut`]s to write, and a view gives what is wanted
-//! of it: elements as [`Ref`] and [`RefMut`], bytes, a range, one element, or a token for a device. Where all is
+//! Each gives [`View`]s of data and diff to read and [`ViewMut`]s to write, and a view gives
+//! elements as [`Ref`] and [`RefMut`], bytes, a range, one element, or a token for a device. Where all is
 //! written and nothing read, `overwrite` moves nothing. Blobs can share memory, so each of these can fail with a
 //! conflict. A `Blob`'s own [`data`](Blob::data), [`data_mut`](Blob::data_mut) and
 //! [`data_overwrite`](Blob::data_overwrite) are the elements.
@@ -30,6 +30,7 @@
 //! | `cpu_data`, `mutable_cpu_data` | [`Blob::data`], [`Blob::data_mut`], [`Blob::data_overwrite`]; `elements` of [`AnyBlob::data`] and [`AnyBlob::data_mut`] |
 //! | `cpu_diff`, `mutable_cpu_diff` | [`Blob::diff`], [`Blob::diff_mut`], [`Blob::diff_overwrite`]; of [`AnyBlob::diff`] and [`AnyBlob::diff_mut`] |
 //! | `gpu_data`, `mutable_gpu_data` | [`View::device`], [`ViewMut::device`], [`ViewMut::overwrite_device`] |
+//! | `async_gpu_push` | [`AnyBlob::upload`]; from pinned memory, [`AnyBlob::new_in`] |
 //! | `set_cpu_data`, `set_gpu_data` | [`AnyBlob::replace_memory`], which other sharers do not see; `adopt_*` of [`AnyBlob::memory`], which they do |
 //! | `CopyFrom`, `ShareData`, `ShareDiff` | [`AnyBlob::copy_from`], [`AnyBlob::share`] of a [`Part`] |
 //! | `Update`, `asum_*`, `sumsq_*`, `scale_*` | crate `blob-ops` |
@@ -38,7 +39,7 @@
 //!
 //! | `CDnnBlob` | here |
 //! |---|---|
-//! | `CBlobDesc`, `Create*Blob`, `Create*ImageBlob` | [`Dims7`], whose page lists them, and [`AnyBlob::new`]; `DimSize` is `dims[BlobDim::Height]` |
+//! | `CBlobDesc`, `Create*Blob`, `Create*ImageBlob` | [`Dims7`], which lists the layouts, and [`AnyBlob::new`]; `DimSize` is `dims[BlobDim::Height]` |
 //! | `GetObjectCount`, `GetObjectSize`, `GetGeometricalSize` | of [`Dims7::try_from`] its shape: [`Dims7::object_count`], [`Dims7::object_size`], [`Dims7::geometric_size`] |
 //! | `GetBuffer`, `CDnnBlobBuffer` with `Read`, `Write`, `ReadWrite` | [`View::range`] and its [`elements`](View::elements); of [`ViewMut::range`] [`overwrite`](ViewMut::overwrite), [`elements`](ViewMut::elements) |
 //! | `CreateWindowBlob`, `SetParentPos`, `ShiftParentPos` | [`AnyBlob::make_window`], [`Window::set_pos`], [`Window::shift`] |

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// One of a blob's two memories. What may work on both takes a part or [`Part::BOTH`].
+/// One of a blob's two memories. Functions that may work on both take a part or [`Part::BOTH`].
 // Exhaustive: a blob has two memories, and a `match` over them should need no wildcard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
     /// The values.
     Data,
-    /// The gradient. Untouched it is all zeros, and takes no memory.
+    /// The gradient. Untouched: all zeros, without memory.
     Diff,
 }
 

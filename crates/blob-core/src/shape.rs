@@ -1,5 +1,5 @@
-//! Shapes: extents of a tensor, row-major, with a count that is known to fit; what can fail of them stands here.
-//! It relies on `extents` for the type and on `axis` for the ways to name an axis; it knows no element type and no
+//! Shapes: extents of a tensor, row-major, with a count that is known to fit; all that can fail stands here.
+//! Relies on `extents` for the type and on `axis` for the ways to name an axis; knows no element type and no
 //! memory.
 
 pub(crate) mod axis;
@@ -27,7 +27,7 @@ impl Shape {
         Ok(Self { dims: dims.into(), count })
     }
 
-    /// The axis as a number from the left: Caffe's `CanonicalAxisIndex`, and its like for names.
+    /// The axis as a number from the left: Caffe's `CanonicalAxisIndex`, also for names.
     ///
     /// # Errors
     /// That of [`Axis::resolve`]: the shape has no such axis.
@@ -43,8 +43,8 @@ impl Shape {
         Ok(self.dims[axis.resolve(self)?])
     }
 
-    /// How many elements lie between one index of an axis and the next: the product of the extents behind it.
-    /// So it is 1 for the last axis, and 0 where an axis behind it is empty.
+    /// How many elements lie between one index of an axis and the next: the product of the later extents.
+    /// So 1 for the last axis, and 0 where a later axis is empty.
     ///
     /// # Errors
     /// That of [`Axis::resolve`]: the shape has no such axis.
@@ -69,7 +69,7 @@ impl Shape {
     }
 
     /// The offset of an element in memory, in elements. Indices that are not given are 0, as in Caffe, and are not
-    /// checked: where the shape has no elements, that is where they would begin.
+    /// checked: where the shape has no elements, where elements would begin.
     ///
     /// ```
     /// let shape = blob_core::Shape::new([2, 3, 4])?;

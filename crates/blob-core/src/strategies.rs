@@ -1,5 +1,5 @@
 //! Strategies for property tests, here and downstream, behind feature `proptest`: shapes, dims and dtypes.
-//! They rely on proptest alone. What fails shrinks to fewer axes and to extents of 1; blobs are left to `blobs`.
+//! Relies on proptest alone. Failures shrink to fewer axes and to extents of 1; blobs are left to `blobs`.
 
 mod blobs;
 
@@ -41,7 +41,7 @@ pub fn shapes(max_axes: usize, max_count: usize) -> impl Strategy<Value = Shape>
     })
 }
 
-/// [`Dims7`] with a count of at most `max_count`; they are drawn, bounded and shrunk as [`shapes`] are.
+/// [`Dims7`] with a count of at most `max_count`; drawn, bounded and shrunk as [`shapes`] are.
 ///
 /// # Panics
 /// When `max_count` is 0, or more than `isize::MAX`.
@@ -52,12 +52,12 @@ pub fn dims7(max_count: usize) -> impl Strategy<Value = Dims7> {
     })
 }
 
-/// Every [`DType`]; they shrink to the first of [`DType::ALL`].
+/// Every [`DType`], shrinking to the first of [`DType::ALL`].
 pub fn dtypes() -> impl Strategy<Value = DType> {
     sample::select(DType::ALL)
 }
 
-/// Extents before they are bounded together: small ones first, since a strategy shrinks to its first choice.
+/// Extents before the common bound: small ones first, since a strategy shrinks to its first choice.
 fn extents(max_count: usize) -> impl Strategy<Value = usize> + Clone {
     assert!((1..=isize::MAX as usize).contains(&max_count), "the greatest count is 1 to isize::MAX, not {max_count}");
     prop_oneof![
@@ -67,8 +67,8 @@ fn extents(max_count: usize) -> impl Strategy<Value = usize> + Clone {
     ]
 }
 
-/// Cuts each extent to what those in front of it leave of the count. A lesser extent stays lesser or equal, so what
-/// shrinks before the cut does not grow behind it, but for axes to which it leaves more room.
+/// Cuts each extent to the rest that the extents in front leave of the count. A lesser extent stays lesser or equal, so
+/// a shape that shrinks before the cut does not grow behind the cut, but for axes that have more room then.
 fn bound(dims: &mut [usize], max_count: usize) {
     let mut room = max_count;
     for extent in dims {

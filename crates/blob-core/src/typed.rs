@@ -1,5 +1,5 @@
-//! `Blob<T>`: a blob whose dtype the compiler knows. Everything in it is a call of `AnyBlob`'s with the type put in; it
-//! holds no unsafe and decides nothing.
+//! `Blob<T>`: a blob whose dtype the compiler knows. Everything here is a call of `AnyBlob`'s with the type put in:
+//! no unsafe, no decisions.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -41,7 +41,7 @@ pub struct Blob<T> {
     element: PhantomData<T>,
 }
 
-/// A vector as its bytes.
+/// A vector, read as bytes.
 struct Elements<T>(Vec<T>);
 
 impl<T: Element> AsRef<[u8]> for Elements<T> {
@@ -51,7 +51,7 @@ impl<T: Element> AsRef<[u8]> for Elements<T> {
 }
 
 impl<T: Element> Blob<T> {
-    /// A blob of zeros. Allocates nothing until it is touched.
+    /// A blob of zeros. Allocates nothing before the first touch.
     ///
     /// # Errors
     /// [`Error::BlobTooLarge`].
@@ -80,7 +80,7 @@ impl<T: Element> Blob<T> {
         Ok(blob)
     }
 
-    /// A blob over a vector's elements, in row-major order. They are read where they are; the first write copies them.
+    /// A blob over a vector's elements, in row-major order. Reads find them in place; the first write copies.
     ///
     /// # Errors
     /// As [`from_slice`](Self::from_slice).
@@ -145,7 +145,7 @@ impl<T: Element> Blob<T> {
         self.any.diff_mut().overwrite()
     }
 
-    /// A copy in memories of its own. See [`AnyBlob::try_clone`].
+    /// A copy in fresh memories. See [`AnyBlob::try_clone`].
     ///
     /// # Errors
     /// As [`AnyBlob::try_clone`].

@@ -1,5 +1,5 @@
 //! `View` and `ViewMut`: some neighbouring elements of a blob's data or diff, and every way to read and write them.
-//! Blobs and windows make them. They rely on `typed` for the guards and on `synced-mem` for the bytes; an access
+//! Blobs and windows make views, which rely on `guards` and on `synced-mem` for the bytes; an access
 //! borrows, and moves, the bytes of the view and no others.
 
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::shape::{bounds, linear};
 /// Elements of a blob's data, or of its diff, for reading: all of them, those of a window, or a [`range`](Self::range).
 ///
 /// Making one borrows the blob and touches no memory. [`elements`](Self::elements), [`bytes`](Self::bytes),
-/// [`at`](Self::at) and [`device`](Self::device) say how the elements are wanted, and bring them there.
+/// [`at`](Self::at) and [`device`](Self::device) bring the elements where and as you want them.
 ///
 /// ```
 /// use blob_core::{AnyBlob, DType, Shape};
@@ -44,14 +44,14 @@ pub struct View<'a> {
     steps: usize,
 }
 
-/// Elements of a blob's data, or of its diff, for writing. To read through it, see [`view`](Self::view).
+/// Elements of a blob's data, or of its diff, for writing. To read, see [`view`](Self::view).
 ///
-/// `elements`, `bytes` and `device` keep what is there; their twins that begin with `overwrite` are for a caller who
-/// writes all of it, and move nothing. Each takes the view; [`reborrow`](Self::reborrow) gives one to use and keep
+/// `elements`, `bytes` and `device` keep the elements; the twins `overwrite…` are for a caller who
+/// writes all of them, and move nothing. Each takes the view; [`reborrow`](Self::reborrow) gives one to use and keep
 /// this.
 #[derive(Debug)]
 pub struct ViewMut<'a> {
-    /// Invariant: it was made from a blob that is borrowed exclusively for `'a`.
+    /// Invariant: made from a blob that is borrowed exclusively for `'a`.
     view: View<'a>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> View<'a> {
         Self { start: self.start + pos * step, count: steps * step, steps, ..self }
     }
 
-    /// Some of the elements, counted from the first one here. They lie in one axis, whatever the shape of the blob.
+    /// Some of the elements, counted from the first one here, along one axis, whatever the shape of the blob.
     ///
     /// # Errors
     /// [`Error::ElementsOutOfRange`].
@@ -96,7 +96,8 @@ impl<'a> View<'a> {
         self.count
     }
 
-    /// The extents: those of the blob, with the number of steps for the outermost of a window; of a range its length.
+    /// The extents: those of the blob, with the number of steps for the outermost of a window; of a range one, the
+    /// length.
     pub fn shape(&self) -> Shape {
         let mut dims = [0; MAX_AXES];
         dims.iter_mut().zip(self.extents()).for_each(|(dim, extent)| *dim = extent);
@@ -131,7 +132,7 @@ impl<'a> View<'a> {
 
     /// One element. Indices that are not given are 0, as in Caffe; all are checked, each against its axis.
     ///
-    /// It brings all elements of the view to the host once, not each by itself; for many take
+    /// Brings all elements of the view to the host at once; to read many, take
     /// [`elements`](Self::elements).
     ///
     /// # Errors
@@ -220,7 +221,7 @@ impl<'a> ViewMut<'a> {
         RefMut::write(self.view.memory, self.view.byte_range())
     }
 
-    /// The elements on the host, for a caller who writes all of them; what they hold before that is unspecified.
+    /// The elements on the host, for a caller who writes all of them. The contents before that are unspecified.
     ///
     /// # Errors
     /// As [`View::elements`], without `InvalidBool`.
@@ -237,7 +238,7 @@ impl<'a> ViewMut<'a> {
         RefMut::write(self.view.memory, self.view.byte_range())
     }
 
-    /// The elements' bytes on the host, for a caller who writes all of them; what they hold before that is unspecified.
+    /// The elements' bytes on the host, for a caller who writes all of them. The contents before that are unspecified.
     ///
     /// # Errors
     /// As [`View::bytes`].
@@ -269,8 +270,8 @@ impl<'a> ViewMut<'a> {
         Ok(self.view.memory.device_mut(queue, self.view.byte_range())?)
     }
 
-    /// The elements' bytes on the queue's device, for work that writes all of them: nothing is moved for it, and what
-    /// they hold before that is unspecified.
+    /// The elements' bytes on the queue's device, for work that writes all of them: nothing is moved, and the
+    /// contents before that are unspecified.
     ///
     /// # Errors
     /// As [`View::device`].
@@ -352,7 +353,7 @@ mod tests {
         ("overwrite_device", |view, queue| fill(view.overwrite_device(queue)?, 7)),
     ];
 
-    /// What gives views, and which elements of the blob these are.
+    /// A way to get a view, and which elements of the blob it has.
     type Use<'a> = &'a mut dyn FnMut(ViewMut<'_>);
     type Maker = fn(&mut Blob<u16>, Part, Use<'_>);
     const MAKERS: [(&str, Range<usize>, Maker); 9] = [

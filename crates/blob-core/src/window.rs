@@ -1,6 +1,6 @@
 //! Windows: some steps of a blob along its outermost axis, in place. Borrowed ones lie in `window/borrowed.rs`; here
-//! are the blob's doors to them, and `Window`, which keeps its blob alive and moves (NeoML's `CreateWindowBlob`).
-//! Positions of nested windows are added up at each access, so none goes stale. It relies on the memory for conflicts.
+//! are the blob's doors to them, and `Window`, which keeps a blob alive and moves (NeoML's `CreateWindowBlob`).
+//! Positions of nested windows are added up at each access, so none goes stale. Relies on the memory for conflicts.
 
 mod borrowed;
 mod frame;
@@ -25,12 +25,12 @@ pub use borrowed::{WindowMut, WindowRef, Windows};
 /// with the number of steps for the outermost extent, and touches no byte of any other step.
 ///
 /// ```
-/// use blob_core::{AnyBlob, DType, Part, Shape};
+/// use blob_core::{AnyBlob, DType, Shape};
 ///
 /// let mut blob = AnyBlob::new(Shape::new([3, 2])?, DType::F32)?;
-/// blob.window_mut(1..2)?.part_mut(Part::Data).elements::<f32>()?.fill(7.0);
+/// blob.window_mut(1..2)?.data_mut().elements::<f32>()?.fill(7.0);
 /// assert_eq!(*blob.data().elements::<f32>()?, [0.0, 0.0, 7.0, 7.0, 0.0, 0.0]);
-/// let sums = blob.windows(2)?.map(|pair| Ok(pair.part(Part::Data).elements::<f32>()?.iter().sum()));
+/// let sums = blob.windows(2)?.map(|pair| Ok(pair.data().elements::<f32>()?.iter().sum()));
 /// assert_eq!(sums.collect::<Result<Vec<f32>, blob_core::Error>>()?, [14.0, 14.0]);
 /// # Ok::<(), blob_core::Error>(())
 /// ```
@@ -51,7 +51,7 @@ impl AnyBlob {
         WindowRef::new(self, steps).map(WindowMut::new)
     }
 
-    /// Every window of `len` steps, first to last, each one step behind the one before it, as `slice::windows`. There
+    /// Every window of `len` steps, first to last, each one step further, as `slice::windows`. There
     /// are none where `len` is more than all steps; of no steps, there is one in front of each step and one at the end.
     ///
     /// # Errors
@@ -60,8 +60,8 @@ impl AnyBlob {
         Windows::new(self, len)
     }
 
-    /// A window of `len` steps at position 0, which moves and keeps the memories of this blob alive. What happens to
-    /// this blob's own shape or memories later (`reshape`, `share_data`, …) does not reach it.
+    /// A window of `len` steps at position 0, which moves and keeps the memories of this blob alive. Later
+    /// changes of this blob's shape or memories (`reshape`, `share`, …) do not reach the window.
     ///
     /// # Errors
     /// As [`window`](Self::window).
@@ -73,19 +73,20 @@ impl AnyBlob {
 
 /// Some steps of a blob, or of another window, that can be moved along it. Keeps the blob's memories alive.
 ///
-/// Windows may lie over each other. Each is read and written through its own handle; two accesses that overlap, one of
-/// them a write, are a conflict while their guards live. So a recurrent step reads step *t* − 1 and writes step *t*:
+/// Windows may lie over each other. Each is read and written through a handle of its own; two accesses that overlap,
+/// one of which writes, are a conflict while both guards live. So a recurrent step reads step *t* − 1 and writes step
+/// *t*:
 ///
 /// ```
-/// use blob_core::{AnyBlob, DType, Part, Shape};
+/// use blob_core::{AnyBlob, DType, Shape};
 ///
 /// let blob = AnyBlob::new(Shape::new([4, 2])?, DType::F32)?;
 /// let (mut last, mut step) = (blob.make_window(1)?, blob.make_window(1)?);
-/// step.part_mut(Part::Data).elements::<f32>()?.fill(1.0);
+/// step.data_mut().elements::<f32>()?.fill(1.0);
 /// for t in 1..4 {
 ///     last.set_pos(t - 1)?;
 ///     step.shift(1)?;
-///     let (from, mut to) = (last.part(Part::Data).elements::<f32>()?, step.part_mut(Part::Data).overwrite::<f32>()?);
+///     let (from, mut to) = (last.data().elements::<f32>()?, step.data_mut().overwrite::<f32>()?);
 ///     to.iter_mut().zip(&*from).for_each(|(to, from)| *to = from * 2.0);
 /// }
 /// assert_eq!(*blob.data().elements::<f32>()?, [1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 8.0, 8.0]);
@@ -102,7 +103,7 @@ impl Window {
         Self { frame }
     }
 
-    /// The first step, counted in what this lies in: the parent, or else the owner.
+    /// The first step, counted in the parent, or else in the owner.
     pub fn pos(&self) -> usize {
         self.frame.pos()
     }
@@ -123,7 +124,7 @@ impl Window {
     /// # Errors
     /// As [`set_pos`](Self::set_pos).
     pub fn shift(&mut self, by: isize) -> Result<(), Error> {
-        // In one step: another handle to this window may move it at the same time.
+        // In one step: another handle to this window may move the same window meanwhile.
         let extent = self.outer_len();
         let moved = |pos: usize| {
             let pos = pos.checked_add_signed(by)?;
@@ -141,7 +142,7 @@ impl Window {
         Error::StepsOutOfRange { start, end: start.saturating_add(self.frame.len as i64), extent: self.outer_len() }
     }
 
-    /// The number of steps of what this lies in.
+    /// The number of steps of the parent, or else of the owner.
     fn outer_len(&self) -> usize {
         match &self.frame.outer {
             Outer::Window(outer) => outer.len,
@@ -159,7 +160,7 @@ impl Window {
         Ok(Window::new(outer, len))
     }
 
-    /// The window that this one lies in, if it does not lie in a blob: another handle to the same window, so that to
+    /// The window that this one lies in, if not in a blob: another handle to the same window, so that to
     /// move one is to move the other.
     pub fn parent(&self) -> Option<Window> {
         match &self.frame.outer {
@@ -168,8 +169,8 @@ impl Window {
         }
     }
 
-    /// The window where it is now, for reading. Its owner, at whatever depth, is a blob over the memories of the one
-    /// that the first window was made from, with the shape that it had then; its steps are counted in that.
+    /// The window where it is now, for reading. The owner, at whatever depth, is a blob over the memories of the one
+    /// that the first window was made from, with the shape of then, in which steps are counted.
     pub fn as_ref(&self) -> WindowRef<'_> {
         let (owner, pos) = self.frame.owner_and_pos();
         WindowRef::trusted(owner, pos, self.frame.len)
@@ -180,7 +181,6 @@ impl Window {
         WindowMut::new(self.as_ref())
     }
 
-    /// The data or the diff where the window is now, for reading.
     /// The data where the window is now, for reading.
     pub fn data(&self) -> View<'_> {
         self.part(Part::Data)
@@ -201,6 +201,7 @@ impl Window {
         self.part_mut(Part::Diff)
     }
 
+    /// The data or the diff where the window is now, for reading.
     pub fn part(&self, part: Part) -> View<'_> {
         self.as_ref().part(part)
     }

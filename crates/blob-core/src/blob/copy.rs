@@ -1,5 +1,5 @@
 //! From blob to blob: copies of data and diff, and sharing instead of copying.
-//! It relies on `SharedMem::copy_from` for the side on which a copy runs; it checks dtype, shape and count before.
+//! Relies on `SharedMem::copy_from` for the side on which a copy runs; checks dtype, shape and count before.
 
 use super::AnyBlob;
 use crate::error::Error;
@@ -10,8 +10,8 @@ impl AnyBlob {
     /// Copies the data, the diff or both ([`Part::BOTH`]) of a blob of the same shape and dtype (`CopyFrom` of Caffe
     /// and NeoML).
     ///
-    /// Each is copied where its newest bytes are: on the host, or on a device that holds them when the host does not,
-    /// or when this blob is there already. What is overwritten is not moved for it. A memory that was never touched
+    /// Each is copied where its newest bytes are: on the host, or on a device that holds these when the host does not,
+    /// or when this blob is there already. The old contents are not moved. A memory that was never touched
     /// copies as zeros and stays untouched. Copying a memory onto itself changes nothing.
     ///
     /// # Errors
@@ -39,9 +39,9 @@ impl AnyBlob {
         Ok(())
     }
 
-    /// Makes the data, the diff or both the very memory of another blob's, with its capacity (Caffe's `ShareData` and
-    /// `ShareDiff`): what either blob writes, both read. The shapes may differ. Reshaping one of them beyond the
-    /// capacity ends it.
+    /// Makes the data, the diff or both the very memory of another blob's, with all capacity (Caffe's `ShareData` and
+    /// `ShareDiff`): both blobs read the writes of either. The shapes may differ. Reshaping one of them beyond the
+    /// capacity ends the sharing.
     ///
     /// ```
     /// use blob_core::{Blob, Part, Shape};
@@ -69,7 +69,7 @@ impl AnyBlob {
     }
 
     /// A blob of the same shape, dtype and elements, in memories of its own, without spare capacity (NeoML's
-    /// `GetCopy`). What is untouched here is untouched there.
+    /// `GetCopy`). A part that is untouched here is untouched there.
     ///
     /// # Errors
     /// [`Error::Memory`], as [`copy_from`](Self::copy_from).

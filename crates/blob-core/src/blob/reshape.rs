@@ -1,5 +1,5 @@
-//! Another shape for a blob: in its memories where they are long enough, in fresh ones where they are not.
-//! It relies on the lengths of the memories to be the capacity; what is shared can so never be outgrown.
+//! Another shape for a blob: in the memories where these are long enough, else in fresh ones.
+//! Relies on the lengths of the memories to be the capacity, so that shared memory is never outgrown.
 
 use synced_mem::SharedMem;
 
@@ -15,10 +15,10 @@ impl AnyBlob {
 
     /// Gives the blob another shape (Caffe's `Reshape`).
     ///
-    /// Up to the [`capacity`](Self::capacity) both memories stay: their elements are the same in the new shape, and
-    /// what a lesser shape has hidden is seen again. Where either memory is too short for it, *both* are replaced by
-    /// untouched ones, which read as zeros; blobs that shared them keep the old ones. Nothing is allocated or moved by
-    /// it.
+    /// Up to the [`capacity`](Self::capacity) both memories stay: the elements are the same in the new shape, and
+    /// elements that a lesser shape has hidden are seen again. Where either memory is too short, *both* are replaced by
+    /// untouched ones of the same pool, which read as zeros; blobs that shared them keep the old ones. Nothing is
+    /// allocated or moved.
     ///
     /// ```
     /// use blob_core::{Blob, Shape};
@@ -41,7 +41,7 @@ impl AnyBlob {
         Ok(())
     }
 
-    /// Gives the blob another shape of the same count (NeoML's `ReinterpretDimensions`); its memories stay.
+    /// Gives the blob another shape of the same count (NeoML's `ReinterpretDimensions`); the memories stay.
     ///
     /// # Errors
     /// [`Error::CountMismatch`]; the blob is then as it was.

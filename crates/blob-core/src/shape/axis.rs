@@ -1,5 +1,5 @@
 //! `Axis`: the ways to say which axis of a shape is meant. By number, from the end, or by the names of Caffe or NeoML.
-//! It relies on the number of axes alone; names of other layouts, and what an axis means to a layer, are left out.
+//! Relies on the number of axes alone; names of other layouts, and the meaning of an axis to a layer, are left out.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::extents::Shape;
 use crate::names::{BlobDim, Nchw};
 
-/// What names an axis of a shape: `2usize`, `2`, `-1`, [`Nchw::Channels`], [`BlobDim::Height`]. Sealed.
+/// A name of an axis of a shape: `2usize`, `2`, `-1`, [`Nchw::Channels`], [`BlobDim::Height`]. Sealed.
 ///
 /// ```
 /// use blob_core::{Nchw, Shape};
@@ -47,7 +47,7 @@ impl Axis for usize {
 }
 
 /// From the left, or from the end where it is negative: `-n <= axis < n`, as Caffe's `CanonicalAxisIndex`.
-/// It is the type of a literal, which is why it is this one.
+/// The type of a literal.
 impl Axis for i32 {
     fn resolve(self, shape: &Shape) -> Result<usize, Error> {
         let distance = self.unsigned_abs() as usize;

@@ -1,5 +1,5 @@
 //! `Dims7`: the seven extents of a NeoML blob, and the ways in which NeoML fills them.
-//! It relies on the bounds of `Shape`. Element types and NeoML's archive are left out.
+//! Relies on the bounds of `Shape`. Element types and NeoML's archive are left out.
 
 use std::fmt;
 use std::ops::Index;
@@ -12,11 +12,11 @@ use crate::names::BlobDim;
 /// The axes of every NeoML blob.
 const AXES: usize = BlobDim::ALL.len();
 
-/// The first axis of an object; those in front of it count objects (`CBlobDesc::FirstObjectDim`).
+/// The first axis of an object; the axes in front count objects (`CBlobDesc::FirstObjectDim`).
 const FIRST_OBJECT_AXIS: usize = BlobDim::Height as usize;
 
 /// The extents of a NeoML blob: batch length, batch width, list size, height, width, depth, channels, the last one
-/// varying fastest. Its products are bounded as those of [`Shape`], so that no size of it overflows.
+/// varying fastest. Products are bounded as in [`Shape`], so that no size overflows.
 ///
 /// Beware of short lists: NeoML aligns those of `CreateTensor`, `CreateVector` and `CreateMatrix` to the left, towards
 /// the batch, and that of `CBlobDesc` to the right, towards the channels. Here the names say which.
@@ -53,8 +53,8 @@ impl Dims7 {
         Ok(Self(dims))
     }
 
-    /// These extents from the batch length on, and ones behind them: NeoML's `CreateTensor`, its `CreateVector` of one
-    /// extent, its `CreateMatrix` of two. An empty list is one element.
+    /// These extents from the batch length on, and ones behind them: NeoML's `CreateTensor`, `CreateVector` of one
+    /// extent, `CreateMatrix` of two. An empty list is one element.
     ///
     /// # Errors
     /// [`Error::TooManyExtents`]: more than seven; [`Error::ShapeTooLarge`].
@@ -67,7 +67,7 @@ impl Dims7 {
     }
 
     /// These extents up to the channels, and ones in front of them: NeoML's `CBlobDesc({…})`. Of a list of more than
-    /// seven NeoML silently keeps the last seven; here it is an error.
+    /// seven NeoML silently keeps the last seven; here that is an error.
     ///
     /// # Errors
     /// [`Error::TooManyExtents`]: more than seven; [`Error::ShapeTooLarge`].

@@ -1,5 +1,5 @@
 //! Caffe's legacy accessors: a shape of up to four axes, padded with ones to num, channels, height and width.
-//! It relies on the shape's bounds. It does not repeat upstream's bounds, which let an index one past the end through.
+//! Relies on the shape's bounds, and does not repeat upstream's, which let an index one past the end through.
 
 use crate::error::Error;
 use crate::extents::Shape;
@@ -29,7 +29,7 @@ impl Shape {
         Ok(padded)
     }
 
-    /// The extents with ones put in front of them: what Caffe compares with a legacy `BlobProto` (`ShapeEquals`), whose
+    /// The extents with ones put in front, as Caffe compares with a legacy `BlobProto` (`ShapeEquals`), whose
     /// bias of 6 values is 1 × 1 × 1 × 6.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! Strategies for blobs with contents, and for windows of them.
-//! They rely on `shapes` for the extents, and make the contents from a seed, so that a blob is drawn and shrunk
+//! Relies on `shapes` for the extents, and makes the contents from a seed, so that a blob is drawn and shrunk
 //! quickly; the least contents are zeros. Devices are left out: the bytes are on the host.
 
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::extents::Shape;
 /// Blobs of the shapes of [`shapes`] and of every dtype, with data of arbitrary bytes that are values of the dtype, and
 /// with a diff like that or an untouched one.
 ///
-/// A blob shrinks to zeros without a diff, then as its shape does.
+/// A blob shrinks to zeros without a diff, then as the shape does.
 ///
 /// # Panics
 /// As [`shapes`]; when a blob cannot be allocated, so `max_count` should be small.

@@ -1,6 +1,6 @@
-//! Windows that borrow their blob: `WindowRef`, `WindowMut`, and the iterator over all windows of a size.
-//! They are a reference and two numbers; the compiler checks the borrow of the blob. What they read and write goes
-//! through `View`; windows that keep their blob alive, and move, are left to `window`.
+//! Windows that borrow a blob: `WindowRef`, `WindowMut`, and the iterator over all windows of a size.
+//! Each is a reference and two numbers; the compiler checks the borrow of the blob. Reads and writes go through `View`;
+//! windows that keep a blob alive, and move, are left to `window`.
 
 use std::fmt;
 use std::ops::{Range, RangeBounds};
@@ -24,9 +24,9 @@ pub struct WindowRef<'a> {
 
 /// Some steps of a blob along its outermost axis, for writing. Made by [`AnyBlob::window_mut`].
 ///
-/// To read through it, or to ask for its shape, see [`as_ref`](Self::as_ref).
+/// To read, or to ask for the shape, see [`as_ref`](Self::as_ref).
 ///
-/// While it lives the compiler refuses any other access to the blob; [`split_at_mut`](Self::split_at_mut) makes two:
+/// While one lives, the compiler refuses any other access to the blob; [`split_at_mut`](Self::split_at_mut) makes two:
 ///
 /// ```compile_fail
 /// # let shape = blob_core::Shape::new([2])?;
@@ -114,7 +114,7 @@ impl<'a> WindowRef<'a> {
     }
 
     /// A new blob with a copy of the elements, each part copied where its newest bytes are. A part that was never
-    /// touched is not copied: it stays untouched in the new blob.
+    /// touched is not copied, and stays untouched in the new blob.
     ///
     /// # Errors
     /// [`Error::Memory`].
@@ -157,7 +157,7 @@ impl<'a> WindowMut<'a> {
     }
 
     /// Copies the data, the diff or both of a window of the same shape and dtype, of this blob or another; as
-    /// [`AnyBlob::copy_from`]. Two windows of a blob may not overlap, unless they are the same.
+    /// [`AnyBlob::copy_from`]. Two windows of a blob may not overlap, unless equal.
     ///
     /// # Errors
     /// As [`AnyBlob::copy_from`].

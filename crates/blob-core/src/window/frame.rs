@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::blob::AnyBlob;
 
-/// A window, as those that lie in it see it.
+/// A window, as the windows within see it.
 pub(super) struct Frame {
     pub(super) outer: Outer,
     pub(super) len: usize,
-    /// Invariant: what this lies in has the steps `pos..pos + len`. The position in the owner follows from the sum.
+    /// Invariant: the outer window or owner has the steps `pos..pos + len`. The position in the owner follows from the
+    /// sum.
     pub(super) pos: AtomicUsize,
 }
 
-/// What a window lies in.
+/// The window or blob that a window lies in.
 pub(super) enum Outer {
     /// A blob over the memories of the one that the window was made from, with the shape that it had.
     Owner(AnyBlob),
@@ -26,7 +27,7 @@ pub(super) enum Outer {
 
 impl Frame {
     pub(super) fn pos(&self) -> usize {
-        // Relaxed: a position orders nothing, and any that was ever stored lies within what it counts in.
+        // Relaxed: a position orders nothing, and any that was ever stored lies within the outer extent.
         self.pos.load(Ordering::Relaxed)
     }
 
