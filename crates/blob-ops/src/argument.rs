@@ -1,4 +1,4 @@
-//! Which argument of an operation an [`Error`](crate::Error) names, and how it differs from what the operation needs.
+//! Which argument of an operation an [`Error`](crate::Error) names, and how that differs from the operation's needs.
 
 use blob_core::{DType, Shape};
 use std::fmt;
@@ -13,7 +13,7 @@ pub enum Argument {
     In,
     /// The blob that is written.
     Out,
-    /// The diff of the blob that is written, where it is read.
+    /// The diff of the blob that is written, where the diff is read.
     Diff,
 }
 
@@ -28,24 +28,24 @@ impl fmt::Display for Argument {
     }
 }
 
-/// How an argument differs from what the operation needs.
+/// How an argument differs from the operation's needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mismatch {
     /// Elements of another type.
     #[non_exhaustive]
     DType {
-        /// The type that it needs.
+        /// The type that is needed.
         wanted: DType,
-        /// The type that it has.
+        /// The type that was found.
         got: DType,
     },
     /// Too many axes, or too few.
     #[non_exhaustive]
     Rank {
-        /// The number of axes that it needs.
+        /// The number of axes that is needed.
         wanted: usize,
-        /// Its shape.
+        /// The shape that was found.
         got: Shape,
     },
     /// Another extent along an axis.
@@ -53,25 +53,25 @@ pub enum Mismatch {
     Extent {
         /// The axis, from the left.
         axis: usize,
-        /// The extent that it needs there.
+        /// The extent that is needed there.
         wanted: usize,
-        /// The extent that it has there.
+        /// The extent that was found there.
         got: usize,
     },
     /// Another number of objects.
     #[non_exhaustive]
     Objects {
-        /// The number that it needs.
+        /// The number that is needed.
         wanted: usize,
-        /// The number that it has.
+        /// The number that was found.
         got: usize,
     },
     /// Objects of another size.
     #[non_exhaustive]
     ObjectSize {
-        /// The elements that an object needs.
+        /// The elements of an object that are needed.
         wanted: usize,
-        /// The elements that it has.
+        /// The elements that were found.
         got: usize,
     },
     /// The memory of another output.

@@ -1,4 +1,4 @@
-//! Checks of one argument, each an error that names the operation, the argument, what is needed and what is there.
+//! Checks of one argument, each an error that names the operation, the argument, the needed and the found.
 
 use crate::argument::{Argument, Mismatch};
 use crate::error::Error;
@@ -49,7 +49,7 @@ impl Named {
         self.check_dims_but(None, wanted, blob)
     }
 
-    /// Whether the blob has these extents; along that one axis it may have any.
+    /// Whether the blob has these extents; along that one axis any.
     pub(crate) fn check_dims_but(self, free: Option<usize>, wanted: &[usize], blob: &AnyBlob) -> Result<(), Error> {
         let got = blob.shape().dims();
         if got.len() != wanted.len() {

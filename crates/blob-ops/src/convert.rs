@@ -1,10 +1,11 @@
 //! Blobs of one dtype to another: the public functions, and how work is cut for threads.
 //!
-//! The kernels are in `cpu/convert.rs`. Knows no names of tensors and no files: `blob-convert` decides what to convert.
+//! The kernels are in `cpu/convert.rs`. Knows no names of tensors and no files: `blob-convert` decides which tensors to
+//! convert.
 
 use crate::argument::Argument;
-use crate::cpu::{Exec, Isa, convert as kernels};
 use crate::at::{At, Operand, WITH_THE_DATA};
+use crate::cpu::{Exec, Isa, convert as kernels};
 use crate::device_op::DeviceOp;
 use crate::error::Error;
 use crate::work::Work;
@@ -16,10 +17,10 @@ use synced_mem::Queue;
 /// A blob of the same shape in another dtype, data and diff; a part that was never touched stays so.
 ///
 /// Everything becomes the nearest element: rounded to nearest even, once, on the way to a float, cut towards zero on
-/// the way from a float to an integer. What is out of range becomes the nearest end: Inf for floats, the least or
+/// the way from a float to an integer. A value out of range becomes the nearest end: Inf for floats, the least or
 /// greatest integer. NaN stays NaN (its sign and the upper bits of its payload too, made quiet); integers have none, so
-/// there it is 0. From a bool comes 0 or 1; to a bool, everything but 0 is true, NaN too. To the same dtype, bytes are
-/// copied; bools become 0 or 1 there too.
+/// there NaN becomes 0. From a bool comes 0 or 1; to a bool, everything but 0 is true, NaN too. To the same dtype,
+/// bytes are copied; bools become 0 or 1 there too.
 ///
 /// ```
 /// use blob_core::{Blob, DType, Shape};
@@ -47,7 +48,7 @@ pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
     WITH_THE_DATA.convert_checked(blob, dtype)
 }
 
-/// As [`convert`], one part into a blob of the same shape that is there already, in the dtype that it has. Allocates
+/// As [`convert`], one part into a blob of the same shape that is there already, in that blob's dtype. Allocates
 /// nothing; see [Memory](crate#memory).
 ///
 /// # Errors
@@ -146,7 +147,7 @@ fn touched(blob: &AnyBlob) -> impl Iterator<Item = Part> {
     Part::BOTH.into_iter().filter(|&part| !place::is_untouched(blob, part))
 }
 
-/// A conversion as a device does it; to the same dtype it is a copy, but for bools.
+/// A conversion as a device does it; to the same dtype a copy, but for bools.
 fn work(source: DType, target: DType) -> Work {
     match source == target && source != DType::Bool {
         true => Work::Rows { rows: 1, split: false },

@@ -1,7 +1,7 @@
 //! Which instruction set and which stores this process uses: the only place that asks the machine and the environment.
 //!
-//! Kernels are plain Rust in `cpu/`; `cpu/x86.rs` and `cpu/aarch64.rs` compile them again with their registers. Results
-//! are bitwise the same whichever is chosen.
+//! Kernels are plain Rust in `cpu/`; `cpu/x86.rs` and `cpu/aarch64.rs` compile these again with wider registers.
+//! Results are bitwise the same whichever is chosen.
 
 #[cfg_attr(not(all(target_arch = "aarch64", target_endian = "little")), path = "cpu/absent/aarch64.rs")]
 mod aarch64;
@@ -36,27 +36,28 @@ use stores::{Processor, Stores};
 /// The environment variable that lowers the instruction set: `portable`, `avx2`, `avx512` or `neon`.
 const ISA_SWITCH: &str = "BLOB_OPS_ISA";
 
-/// What can be named there, a row for each kind of machine, the plainest first.
+/// The names for that switch, a row for each kind of machine, the plainest first.
 pub(crate) const NAMES: [&[&str]; 2] = [&["portable", "avx2", "avx512"], &["portable", "neon"]];
 
 /// The environment variable that names the stores: `streaming` or `ordinary`.
 const STORES_SWITCH: &str = "BLOB_OPS_STORES";
 
-/// How a move is run: its instruction set, its stores, and into how many pieces it is cut.
+/// How a move is run: the instruction set, the stores, and the number of pieces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exec {
     pub(crate) isa: Isa,
     pub(crate) store: Store,
-    /// About how many tasks it is cut into.
+    /// About how many tasks.
     pub(crate) pieces: usize,
 }
 
 impl Exec {
-    /// From here on what is written first is out of the caches before the last is: where the processor streams, writing
-    /// past them saves reading each line before it is overwritten, a quarter to a third of the time (kernels.md, 5.1).
+    /// From this length on, the first bytes written leave the caches before the last are written: where the processor
+    /// streams, writing past them saves reading each line before overwriting, a quarter to a third of the time
+    /// (kernels.md, 5.1).
     const LARGE: usize = 32 << 20;
 
-    /// What suits a move that writes this many bytes, on this machine and the current pool.
+    /// The way to run a move that writes this many bytes, on this machine and the current pool.
     pub(crate) fn of(bytes: usize) -> Self {
         let store = match bytes >= Self::LARGE && stores() == Stores::Streaming {
             true => Store::Past,
@@ -66,7 +67,7 @@ impl Exec {
     }
 }
 
-/// The stores of this process: what [`STORES_SWITCH`] names, else what suits the processor. Read once.
+/// The stores of this process: as [`STORES_SWITCH`] names, else as suits the processor. Read once.
 pub(crate) fn stores() -> Stores {
     static CHOSEN: OnceLock<Stores> = OnceLock::new();
     *CHOSEN.get_or_init(|| {
@@ -97,8 +98,8 @@ pub(crate) enum Isa {
 }
 
 impl Isa {
-    /// The best of this machine, not above what [`ISA_SWITCH`] names; read once. An unknown name is reported on stderr,
-    /// and the plainest set runs: the switch is set by those who want less than the best.
+    /// The best of this machine, not above the one that [`ISA_SWITCH`] names; read once. An unknown name is reported on
+    /// stderr, and the plainest set runs: the switch is set by those who want less than the best.
     pub(crate) fn detect() -> Isa {
         #[cfg(test)]
         if let Some(isa) = forced::isa() {
@@ -115,7 +116,7 @@ impl Isa {
     }
 
     /// The best one not above the `ceiling`, which is the plainest where another kind of machine has that; `None` where
-    /// it is no name of an instruction set.
+    /// the name is no instruction set's.
     pub(crate) fn choose(ceiling: &str) -> Option<Isa> {
         NAMES.iter().find_map(|all| {
             let top = all.iter().position(|name| *name == ceiling)?;
@@ -165,7 +166,7 @@ impl Isa {
     }
 }
 
-/// The value of an environment variable; `None` where it is not set.
+/// The value of an environment variable; `None` where unset.
 fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
@@ -177,7 +178,7 @@ fn say_unknown(switch: &str, value: &str, names: &str, runs: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// The instruction set that a test forces upon its thread.
+/// The instruction set that a test forces upon a thread.
 #[cfg(test)]
 pub(crate) mod forced {
     use super::Isa;
@@ -191,7 +192,7 @@ pub(crate) mod forced {
         FORCED.get()
     }
 
-    /// Runs it with this instruction set, on the calling thread and what it hands to others.
+    /// Runs a kernel with this instruction set, on the calling thread and the threads that it hands work to.
     pub(crate) fn with_isa<T>(isa: Isa, run: impl FnOnce() -> T) -> T {
         let before = FORCED.replace(Some(isa));
         let out = run();

@@ -1,6 +1,6 @@
 //! The kernels: committed PTX, loaded once per device, and the one place that launches them.
 //!
-//! Relies on `device/launches.rs` for addresses within the operands, which its tests hold it to.
+//! Relies on `device/launches.rs` for addresses within the operands, as the tests in `tests/cuda` check.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use synced_mem::cuda::{Cuda, Grid, Loaded, Program, launch};
 use synced_mem::{Arg, Error, Queue};
 
-/// The kernels, in files that are each loaded at their first use: a driver compiles one in a few tenths of a second.
+/// The kernels, in files that are each loaded at first use: a driver compiles one in a few tenths of a second.
 macro_rules! programs {
     ($($name:ident $file:literal;)*) => {
         $(static $name: Program = Program::new($file, include_str!(concat!("../kernels/ptx/", $file, ".ptx")));)*
@@ -43,7 +43,7 @@ pub(crate) fn is_possible() -> bool {
     synced_mem::cuda::was_used()
 }
 
-/// Lowers what fits in one launch, as `WORDS,PARTS`: for tests, which cannot wait for 2³⁰ words.
+/// Lowers the limits of one launch, as `WORDS,PARTS`: for tests, which cannot wait for 2³⁰ words.
 const SWITCH: &str = "BLOB_OPS_LAUNCH";
 
 fn limits() -> Limits {

@@ -1,4 +1,4 @@
-//! What a device is given for a piece of work: launches of kernels and the structs that they take. Pure: it knows no
+//! A piece of work as a device's launches, with the structs that kernels take. Pure: knows no
 //! queue.
 
 pub(crate) mod launches;

@@ -1,7 +1,7 @@
 //! Operations on a device: tokens in place of guards, in the order of the host's way, then the launches.
 //!
-//! Kernels are loaded first, inputs borrowed next, outputs asked and then taken: what fails before the last of these
-//! leaves every operand as it was. Relies on `device/` for what is launched and on `cuda.rs` to launch it.
+//! Kernels are loaded first, inputs borrowed next, outputs asked and then taken: a failure before the last of these
+//! leaves every operand as it was. Relies on `device/` for the launches and on `cuda.rs` to launch.
 
 use crate::argument::Argument;
 use crate::cpu::lanes::BLOCK;
@@ -97,7 +97,7 @@ impl DeviceOp {
         self.run(&self.work, &[token.arg_mut()], 0)
     }
 
-    /// Converts parts of a blob once all of them are known to survive; else where the first element is that does not.
+    /// Converts parts of a blob once all elements are known to survive; else where the first element is that does not.
     pub(crate) fn convert_checked(
         &self,
         blob: &AnyBlob,
@@ -105,7 +105,7 @@ impl DeviceOp {
         parts: &[Part],
         bounds: Bounds,
     ) -> Result<Option<(Part, usize)>, Error> {
-        // To the same dtype it is a copy, which everything survives.
+        // To the same dtype: a copy, which everything survives.
         let is_copy = !matches!(self.work, Work::Convert { .. });
         let check = Work::Check { dtype: blob.dtype(), bounds };
         let check = (!is_copy).then(|| DeviceOp::new(self.op, Arc::clone(&self.queue), check)).transpose()?;

@@ -16,7 +16,7 @@ use crate::{place, threads};
 use blob_core::{AnyBlob, Part};
 use std::marker::PhantomData;
 
-/// Runs the body with a name for the number type of a dtype, or returns that it has no arithmetic.
+/// Runs the body with a name for the number type of a dtype, or returns that the dtype has no arithmetic.
 macro_rules! with_number {
     ($op:expr, $dtype:expr, $number:ident => $body:expr) => {
         with_element!($dtype, $number => $body, Bool => Err(Error::NoArithmetic { op: $op, dtype: $dtype }))
@@ -46,7 +46,7 @@ pub fn add_flush_subnormals(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<
     WITH_THE_DATA.add_flush_subnormals(y, x, part)
 }
 
-/// y += alpha·x, on one part of each: the product is rounded before it is added.
+/// y += alpha·x, on one part of each: the product is rounded before the addition.
 ///
 /// `alpha` is rounded to the type that computes: f32 for f16, bf16 and f32, f64 for f64. Otherwise as [`add`].
 ///
@@ -58,7 +58,7 @@ pub fn axpy(y: &mut AnyBlob, alpha: impl Into<Scalar>, x: &AnyBlob, part: Part) 
 
 /// data −= diff, Caffe's `Update`, bit for bit.
 ///
-/// A diff that was never touched is all zeros: then nothing is written, and it stays untouched.
+/// A diff that was never touched is all zeros: then nothing is written, and the diff stays untouched.
 ///
 /// ```
 /// use blob_core::{Blob, Part, Shape};
@@ -160,7 +160,7 @@ fn factor<N: Number>(op: &'static str, value: Scalar) -> Result<N::Value, Error>
     Ok(bytemuck::pod_read_unaligned(&bytes[..dtype.size()]))
 }
 
-/// The same as a device does it; `alpha` are the bytes of a number that the dtype is computed in, or of none.
+/// The same for a device; `alpha` are the bytes of a number that the dtype is computed in, or of none.
 fn arithmetic(op: work::Op, y: &AnyBlob, alpha: &[u8]) -> Work {
     let bits = alpha.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
     Work::Arithmetic { op, dtype: y.dtype(), alpha: bits }

@@ -1,4 +1,4 @@
-//! What can be wrong with a call. Each text names the operation, the argument, what it has and what is needed.
+//! Everything that can be wrong with a call. Each text names the operation, the argument, the found and the needed.
 
 use crate::argument::{Argument, Mismatch};
 use crate::cpu::bins::MAX_BINS;
@@ -37,7 +37,7 @@ pub enum Error {
     Value {
         /// The function.
         op: &'static str,
-        /// The dtype that had to hold it.
+        /// The dtype that had to hold the value.
         dtype: DType,
         /// The value asked for.
         value: Scalar,
@@ -45,13 +45,13 @@ pub enum Error {
     /// An element that does not survive a checked conversion.
     #[non_exhaustive]
     Lost {
-        /// The part that it is in.
+        /// The part with the element.
         part: Part,
         /// The index of the first such element.
         index: usize,
-        /// Its value.
+        /// The element's value.
         value: Scalar,
-        /// The dtype that does not hold it.
+        /// The dtype that does not hold the value.
         dtype: DType,
     },
     /// The exact sum of integers is beyond u64.
@@ -85,10 +85,10 @@ pub enum Error {
         op: &'static str,
         /// Which argument.
         argument: Argument,
-        /// What does not fit.
+        /// The value that does not fit.
         mismatch: Mismatch,
     },
-    /// The parts of a split do not add up to what is split.
+    /// The parts of a split do not add up to the whole.
     #[non_exhaustive]
     PartsSum {
         /// The function.
@@ -97,7 +97,7 @@ pub enum Error {
         axis: Option<usize>,
         /// The extent, or the size of an object, that is split.
         wanted: usize,
-        /// What the parts add up to; `None` where that is more than an address can count.
+        /// The sum of the parts; `None` where that is more than an address can count.
         got: Option<usize>,
     },
     /// An order of axes that does not name each axis of the shape once.
@@ -114,15 +114,15 @@ pub enum Error {
         /// The shape.
         shape: Shape,
     },
-    /// The memory of an argument could not be borrowed: another guard of it is held (a conflict, as where an output
-    /// shares memory with an input), there is no room for its bytes, or a device failed.
+    /// The memory of an argument could not be borrowed: another guard is held (a conflict, as where an output
+    /// shares memory with an input), there is no room for the bytes, or a device failed.
     #[non_exhaustive]
     Memory {
         /// The function.
         op: &'static str,
         /// Which argument.
         argument: Argument,
-        /// What the memory says.
+        /// The memory's own error.
         error: blob_core::Error,
     },
     /// A device's kernels could not be loaded, or refused work. The output is unspecified where a
@@ -131,7 +131,7 @@ pub enum Error {
     Device {
         /// The function.
         op: &'static str,
-        /// What the device says.
+        /// The device's own error.
         error: blob_core::Error,
     },
     /// An axis that an argument does not have, or a shape that no blob can have.
@@ -141,13 +141,13 @@ pub enum Error {
         op: &'static str,
         /// Which argument.
         argument: Argument,
-        /// What is wrong with it.
+        /// The reason.
         error: blob_core::Error,
     },
 }
 
 impl Error {
-    /// Of an element that was looked at alone: the index that it has among all.
+    /// For an element that was looked at alone: the index among all.
     pub(crate) fn at(self, at: usize) -> Error {
         match self {
             Error::Lost { part, value, dtype, .. } => Error::Lost { part, index: at, value, dtype },
@@ -210,7 +210,7 @@ fn parts_sum(
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // Its message is in our own, so the chain goes on behind it.
+            // The cause's message is in our own, so the chain goes on behind.
             Error::Memory { error, .. } | Error::Blob { error, .. } | Error::Device { error, .. } => error.source(),
             _ => None,
         }

@@ -1,6 +1,6 @@
-//! One value into all elements of a blob, or of one of its objects in NeoML's sense.
+//! One value into all elements of a blob, or of one object in NeoML's sense.
 //!
-//! Relies on `cpu/convert.rs` for the value's bytes; does not read what it fills.
+//! Relies on `cpu/convert.rs` for the value's bytes; does not read the old elements.
 
 use crate::argument::Argument;
 use crate::at::{At, Operand, WITH_THE_DATA};
@@ -17,7 +17,7 @@ use std::ops::Range;
 
 /// Sets all elements of one part to a value. A part that was never touched stays so where the value is 0.
 ///
-/// Float dtypes take any number, rounded to nearest even; others only what they hold, bools 0 and 1.
+/// Float dtypes take any number, rounded to nearest even; others only values that the dtype holds, bools 0 and 1.
 ///
 /// # Errors
 /// [`Error::Value`] if the dtype does not hold the value, or a float dtype only as Inf; [`Error::Memory`] for a

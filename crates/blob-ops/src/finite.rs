@@ -4,7 +4,7 @@ use crate::cpu::Isa;
 use crate::cpu::finite::{Found, find};
 use blob_core::DType;
 
-/// What [`count_nonfinite`] found.
+/// The result of [`count_nonfinite`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NonFinite {

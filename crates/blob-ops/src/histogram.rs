@@ -1,6 +1,6 @@
-//! How many elements of a tensor lie in each of n equal bins, its bytes arriving in pieces.
+//! How many elements of a tensor lie in each of n equal bins, as bytes arrive in pieces.
 //!
-//! Owns edges and tables; the counting loop is `cpu/bins.rs`. Does not find the range: that takes a pass of its own.
+//! Owns edges and tables; the counting loop is `cpu/bins.rs`. Does not find the range: that takes another pass.
 
 use crate::cpu::Isa;
 use crate::cpu::bins::{Grid, MAX_BINS, Tables};
@@ -11,9 +11,9 @@ use blob_core::DType;
 /// Counts the finite elements of a tensor in `n` bins of equal width between `min` and `max`.
 ///
 /// An element x goes into bin `min(⌊(x − min)·(n / (max − min))⌋, n − 1)`, computed in f64 and rounded to 2⁻³⁵ before
-/// it is rounded down, so that a value on an edge is in the bin above it however its quotient was rounded. Bin i is
+/// it is rounded down, so that a value on an edge is in the bin above, however the quotient was rounded. Bin i is
 /// `[min + i·w, min + (i + 1)·w)` with w = (max − min)/n and edges exact to 2⁻³⁵ of w; the last one also holds `max`.
-/// With `min == max` everything equal to it is in bin 0. NaN, ±Inf and what is below `min` or above `max` is in no
+/// With `min == max` everything equal to both is in bin 0. NaN, ±Inf and values below `min` or above `max` are in no
 /// bin. Integers beyond ±2⁵³ are rounded to f64 first.
 ///
 /// The range of a tensor is known when [`Stats`](crate::Stats) is, so a histogram is a second pass.
@@ -73,12 +73,12 @@ impl Histogram {
         self.pending.extend_from_slice(tail);
     }
 
-    /// Hands its working memory, 32 KiB, on to another histogram, so that many which take turns need it once.
+    /// Hands the working memory, 32 KiB, on to another histogram: many that take turns share one.
     pub fn hand_over(&mut self, to: &mut Self) {
         to.scratch = self.scratch.take().or(to.scratch.take());
     }
 
-    /// The number of elements in each bin so far, and in no bin: NaN, ±Inf and what is out of range.
+    /// The number of elements in each bin so far, and in no bin: NaN, ±Inf and values out of range.
     pub fn counts(&self) -> (Vec<u64>, u64) {
         self.tables.counts()
     }

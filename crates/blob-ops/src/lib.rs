@@ -1,4 +1,4 @@
-//! Merge, split, transpose and permute blobs, compute on their elements, sum, convert and describe them.
+//! Merge, split, transpose and permute blobs, compute on elements, sum, convert and describe.
 //!
 //! Knows shapes, dtypes and bytes. Does **not** know files, formats, names of tensors, or where the bytes come from.
 #![doc = include_str!("../README.md")]
@@ -11,18 +11,19 @@
 //! | sum and describe | [`asum`], [`sumsq`], [`stats`]; over bytes [`StatsAccumulator`], [`Histogram`], [`count_nonfinite`] |
 //! | change the dtype | [`convert`], [`convert_checked`]; of bytes [`convert_bytes`] |
 //!
-//! **Threads.** Large work is shared among the threads of the current rayon pool: `pool.install(|| merge(..))` runs it
-//! on the caller's. Below 1 MiB it stays on the calling thread, and so does everything where the system starts no
+//! **Threads.** Large work is shared among the threads of the current rayon pool: `pool.install(|| merge(..))` is the
+//! way to your own. Below 1 MiB all work stays on the calling thread, as does everything where the system starts no
 //! threads.
 //!
 //! **Bits.** Every result has the same bits on every machine, for every number of threads, every instruction set and
 //! every way to cut the bytes. The environment variable `BLOB_OPS_ISA=portable|avx2|avx512|neon` lowers the instruction
 //! set, for tests: the best of this machine not above it runs, `portable` where another kind of machine has it. Another
 //! name is `portable`, said once on stderr. `BLOB_OPS_STORES=streaming|ordinary` names how results that no cache holds
-//! are written, past the caches or through them; by itself each processor takes what was measured to suit it.
+//! are written, past the caches or through them; by default each processor writes in the way that was measured to suit
+//! it.
 //!
 //! **Untouched** memory reads as zeros. [`asum`], [`sumsq`], [`update`], [`convert`] and [`fill`] with 0 leave a part
-//! that was never touched so; whatever else reads it allocates it, and [`has_diff`](blob_core::AnyBlob::has_diff) is
+//! that was never touched so; any other read allocates the part, and [`has_diff`](blob_core::AnyBlob::has_diff) is
 //! true then.
 //!
 //! **Sums** are taken in f64. The relative error of [`asum`] and [`sumsq`] is proven to be below 10⁻¹⁴ for anything
@@ -30,20 +31,41 @@
 //! [`sumsq`] of f64 that holds while no square leaves f64's normal range: for magnitudes of 0 and 10⁻¹⁵³ to 10¹⁵³.
 //!
 //! # Memory
-//! What works in place, sums or writes into a blob that is there (`_into`) allocates nothing of its own, on any number
-//! of threads. Merges and splits of more than 16 parts are the exception: they list the parts, 64 bytes each, and a
-//! split once more those whose memory has other handles. What else there may be is not theirs: a blob's memory on its
-//! first use, what a memory notes of its first borrow, and what rayon keeps of work that comes from outside its pool. A
+//! Operations in place, sums and writes into a blob that is there (`_into`) allocate nothing, on any number of threads.
+//! Merges and splits of more than 16 parts are the exception: each lists the parts, 64 bytes a part, and a split once
+//! more the parts whose memory has other handles. Other allocations are not ours: a blob's memory on first use, a
+//! memory's note of a first borrow, and rayon's record of work that comes from outside the pool. A
 //! thread needs 192 KiB of stack, 512 KiB where this crate is built without optimisation.
 //!
-//! **Devices.** With the feature `cuda`, an operation works where the fewest bytes of its inputs are missing, on the
-//! host or on a GPU; of equals where its output is; else on the host. What is missing is brought there and stays valid
-//! where it was; an output is written there and nothing of it is moved. [`on`] and [`on_host`] say where instead. Only
-//! [`stats`] has no kernels: it runs on the host. The bits are the same at every place. `BLOB_OPS_LAUNCH=WORDS,PARTS`
-//! cuts work into smaller launches, for tests.
+//! # Devices
+//! With the feature `cuda`, an operation works where the fewest bytes of the inputs are missing, on the host or on a
+//! GPU; of equals where the output is. A tie goes to the place where the output, else the first input that has one, was
+//! last written or asked for: on a device by [`AnyBlob::upload`](blob_core::AnyBlob::upload), a token or [`at`], on the
+//! host by a write alone. Missing bytes are brought there and stay valid where they were; the output is written there,
+//! and its old bytes are not moved. [`at`] and [`at_host`] name the place instead:
+//!
+//! ```
+//! use blob_core::{Blob, Part, Shape};
+//! use synced_mem::Queue;
+//! use std::sync::Arc;
+//!
+//! fn step(queue: &Arc<dyn Queue>, weights: &mut Blob<f32>) -> Result<(), blob_ops::Error> {
+//!     let gpu = blob_ops::at(queue);
+//!     gpu.scale(weights, 0.1, Part::Diff)?;
+//!     gpu.update(weights)
+//! }
+//! ```
+//!
+//! Only [`stats`] has no kernels, and runs on the host. The bits are the same at every place.
+//! `BLOB_OPS_LAUNCH=WORDS,PARTS` cuts work into smaller launches, for tests.
+//!
+//! **A backend of your own**, anything that implements `synced_mem::Device`, gets memory from `synced-mem`, and no
+//! operations: there are kernels for CUDA alone. Operations on such blobs run on the host, also by [`at`] a queue of
+//! yours: inputs are brought to the host, and results stay there until your own kernels ask for them.
 #![deny(unsafe_code)] // except in `cuda.rs`, `cpu/x86.rs`, `cpu/x86/moves.rs`, `cpu/aarch64.rs` and `cpu/tiles.rs`
 
 mod argument;
+mod at;
 mod check;
 mod convert;
 mod cpu;
@@ -65,7 +87,6 @@ mod scalar;
 mod stats;
 mod sums;
 #[cfg(test)]
-mod at;
 mod tests;
 mod threads;
 mod transpose;
@@ -73,6 +94,7 @@ mod tree;
 mod work;
 
 pub use argument::{Argument, Mismatch};
+pub use at::{At, at, at_host};
 pub use convert::{convert, convert_bytes, convert_checked, convert_checked_into, convert_into};
 pub use element::{add, add_flush_subnormals, axpy, scale, update};
 pub use error::Error;
@@ -93,7 +115,6 @@ pub fn instruction_set() -> &'static str {
 }
 
 /// How this process writes results that no cache holds: `streaming`, past the caches, or `ordinary`.
-pub use at::{At, at, at_host};
 pub fn stores() -> &'static str {
     cpu::stores().name()
 }

@@ -1,4 +1,4 @@
-//! Merge and split along an axis or by whole objects: what the caller may ask for, checked before a byte moves.
+//! Merge and split along an axis or by whole objects: the caller's request, checked before a byte moves.
 //!
 //! Either is rows of runs: `outer` rows, of which every part has one run. `merge/rows.rs` hands them to threads.
 
@@ -19,10 +19,10 @@ use smallvec::SmallVec;
 
 /// One blob of the parts' data, one behind the other along `axis`: `[2, 3]` and `[2, 4]` along axis 1 make `[2, 7]`.
 ///
-/// Any number of parts, one at least. Their diffs do not come along: the result has none.
+/// Any number of parts, one at least. Diffs do not come along: the result has none.
 ///
 /// # Errors
-/// [`Error::NoParts`]; an axis that it does not have; a part of another dtype than the first, or of another shape
+/// [`Error::NoParts`]; an axis that the blob does not have; a part of another dtype than the first, or of another shape
 /// outside `axis`; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn merge(parts: &[&AnyBlob], axis: impl Axis) -> Result<AnyBlob, Error> {
     WITH_THE_DATA.merge(parts, axis)
@@ -38,11 +38,11 @@ pub fn merge_into(parts: &[&AnyBlob], axis: impl Axis, out: &mut AnyBlob) -> Res
     WITH_THE_DATA.merge_into(parts, axis, out)
 }
 
-/// Blobs of `blob`'s data, cut along `axis` into parts of these extents. What [`merge`] puts together, this takes
-/// apart. The diff does not come along: the parts have none.
+/// Blobs of `blob`'s data, cut along `axis` into parts of these extents: the inverse of
+/// [`merge`]. The diff does not come along: the parts have none.
 ///
 /// # Errors
-/// [`Error::NoParts`]; an axis that it does not have; [`Error::PartsSum`] where the extents do not add up to the
+/// [`Error::NoParts`]; an axis that the blob does not have; [`Error::PartsSum`] where the extents do not add up to the
 /// axis's; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<AnyBlob>, Error> {
     WITH_THE_DATA.split(blob, axis, extents)
@@ -54,7 +54,7 @@ pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<A
 /// # Errors
 /// Also a part of another dtype than `blob`'s, or of another shape outside `axis`, or one that shares memory with
 /// `blob` or another part. Then no byte of any part has changed, unless another thread borrows a part just then or
-/// there is no memory for it on the host: then what only a device had of the parts before it is lost.
+/// the host has no memory left: then bytes that only a device had of the parts before are lost.
 pub fn split_into(blob: &AnyBlob, axis: impl Axis, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
     WITH_THE_DATA.split_into(blob, axis, parts)
 }
@@ -72,7 +72,7 @@ pub fn merge_objects(parts: &[&AnyBlob]) -> Result<AnyBlob, Error> {
 }
 
 /// As [`merge_objects`], into the data of a blob that is already there: any seven axes with that many objects of that
-/// size. Allocates what [`merge_into`] does.
+/// size. Allocates as [`merge_into`] does.
 ///
 /// # Errors
 /// Also an `out` of another dtype, number or size of objects, or one that shares memory with a part. Then no byte of it
@@ -81,8 +81,8 @@ pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), E
     WITH_THE_DATA.merge_objects_into(parts, out)
 }
 
-/// Blobs of `blob`'s objects cut into these sizes, `[BatchLength, BatchWidth, ListSize, 1, 1, 1, size]` each. What
-/// [`merge_objects`] puts together, this takes apart.
+/// Blobs of `blob`'s objects cut into these sizes, `[BatchLength, BatchWidth, ListSize, 1, 1, 1, size]` each: the
+/// inverse of [`merge_objects`].
 ///
 /// # Errors
 /// [`Error::NoParts`]; [`Error::Mismatch`] for a `blob` without seven axes; [`Error::PartsSum`] where the sizes do not
@@ -92,7 +92,7 @@ pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Er
 }
 
 /// As [`split_objects`], into the data of blobs that are already there: any seven axes with as many objects. Allocates
-/// what [`split_into`] does.
+/// as [`split_into`] does.
 ///
 /// # Errors
 /// Also a part without seven axes, of another dtype or number of objects than `blob`, or one that shares memory with
@@ -198,7 +198,7 @@ impl At {
     }
 }
 
-/// What is moved.
+/// The part that is moved.
 const DATA: Part = Part::Data;
 
 const MERGE: &str = "merge";
@@ -206,7 +206,7 @@ const SPLIT: &str = "split";
 const MERGE_OBJECTS: &str = "merge by objects";
 const SPLIT_OBJECTS: &str = "split by objects";
 
-/// What a merge along an axis makes.
+/// The result of a merge along an axis.
 struct Merged {
     dims: SmallVec<[usize; MAX_AXES]>,
     dtype: DType,
@@ -224,7 +224,7 @@ impl Merged {
             let argument = Argument::Part(index).of(MERGE);
             argument.check_dtype(first.dtype(), part)?;
             argument.check_dims_but(Some(axis), first.shape().dims(), part)?;
-            // What does not fit is more than the new shape's count can be, and an error there.
+            // A sum that does not fit is more than the new shape's count can be, and an error there.
             dims[axis] = dims[axis].saturating_add(part.shape().dims()[axis]);
         }
         let (split, dtype) = (Split::new(first.shape().dims(), axis), first.dtype());

@@ -1,9 +1,9 @@
-//! The host's place to work: the one place where bytes are borrowed for it. Whether that is where an operation works is
-//! decided in `place/choice.rs`.
+//! The host's place to work: the one place where bytes are borrowed for host work. Where an operation works is decided
+//! in `at.rs`.
 //!
-//! Inputs whose newest copy is on a device are brought here by their memory, which counts the transfer in its
+//! Inputs whose newest copy is on a device are brought here by the memory, which counts the transfer in its
 //! statistics and keeps the device's copy valid; the bytes of an output are written over and not moved. Relies on the
-//! memory's guards: what cannot be borrowed is an error before a byte changes, which names the operation and its
+//! memory's guards: a refused borrow is an error before a byte changes, which names the operation and its
 //! argument.
 
 use crate::argument::{Argument, Mismatch};
@@ -68,7 +68,7 @@ fn overwrite_bytes(blob: &mut AnyBlob, part: Part) -> Result<RefMut<'_, [u8]>, b
     blob.part_mut(part).overwrite_bytes()
 }
 
-/// To write every byte of some elements: nothing of them is brought here, and the others stay where they are.
+/// To write every byte of some elements: nothing is brought here, and the others stay where they are.
 pub(crate) fn range_overwrite<'a>(
     op: &'static str,
     blob: &'a mut AnyBlob,
@@ -98,8 +98,9 @@ pub(crate) fn read_all<'a>(
 /// As [`overwrite`], of several outputs: all of them, or an error and all as they were. More than [`INLINE_GUARDS`]
 /// take one list on the heap.
 ///
-/// A guard to overwrite gives up what only a device has, so all are asked before the first is taken. Another thread
-/// that borrows one between the two, or a host without room for its bytes, is an error with those before it lost.
+/// A guard to overwrite gives up the bytes that only a device has, so all are asked before the first is taken. Another
+/// thread that borrows one between the two, or a host without room for its bytes, is an error, and the bytes of the
+/// guards before are lost.
 pub(crate) fn overwrite_all<'a>(
     op: &'static str,
     blobs: &'a mut [&mut AnyBlob],
@@ -142,7 +143,7 @@ fn check_apart(op: &'static str, blobs: &[&mut AnyBlob], part: Part) -> Result<(
     }
 }
 
-/// Whether it was never touched: all zeros, and no memory taken.
+/// Whether the part was never touched: all zeros, and no memory taken.
 pub(crate) fn is_untouched(blob: &AnyBlob, part: Part) -> bool {
     !blob.memory(part).is_initialized()
 }
@@ -155,7 +156,7 @@ fn first_twice<T>(places: &mut [(usize, T)], mut order: impl FnMut(&T, &T) -> Or
         [(with, one), (at, other)] if order(one, other).is_eq() => Some((*with, *at)),
         _ => None,
     });
-    // The second of those that are equal comes first among their later ones, and its neighbour is the earliest.
+    // The second of those that are equal comes first among the later ones, and the neighbour is the earliest.
     neighbours.min_by_key(|(_, at)| *at)
 }
 
@@ -164,7 +165,7 @@ pub(crate) fn data_mut_and_diff<'a>(
     op: &'static str,
     blob: &'a mut AnyBlob,
 ) -> Result<(RefMut<'a, [u8]>, impl Deref<Target = [u8]> + use<>), Error> {
-    // Its memory may be longer than the blob.
+    // The memory may be longer than the blob.
     let diff = blob.memory(Part::Diff).host(0..blob.byte_len());
     let diff = diff.map_err(|error| memory_error(op, Argument::Diff, error))?;
     Ok((write(op, blob, Part::Data)?, diff))

@@ -1,4 +1,4 @@
-//! What a move does, as pure geometry: a merge or split, a swap of two axes, a permutation with its axes coalesced.
+//! Moves as pure geometry: a merge or split, a swap of two axes, a permutation with coalesced axes.
 //!
 //! Relies on shapes whose count fits, so no product here overflows. Knows no bytes, threads or instruction sets;
 //! strides are in bytes, so that a kernel needs no element type.
@@ -18,7 +18,7 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    /// These extents around `axis`, which is one of them.
+    /// These extents around `axis`, one of these.
     pub(crate) fn new(dims: &[usize], axis: usize) -> Self {
         Split { outer: dims[..axis].iter().product(), len: dims[axis], inner: dims[axis + 1..].iter().product() }
     }
@@ -35,7 +35,7 @@ pub(crate) struct Swap {
 }
 
 impl Swap {
-    /// These extents around two of their axes, in either order; `None` where they are one axis.
+    /// These extents around two axes, in either order; `None` where both are one axis.
     pub(crate) fn new(dims: &[usize], one: usize, other: usize) -> Option<Self> {
         let (first, last) = (one.min(other), one.max(other));
         (first < last).then(|| Swap {
@@ -87,7 +87,7 @@ impl Strides {
         self.as_slice().iter().map(|s| s.len).product()
     }
 
-    /// Where an entry is read and where it is written; the first axis runs fastest.
+    /// Where an entry is read and where written; the first axis runs fastest.
     pub(crate) fn place(&self, entry: usize) -> (usize, usize) {
         let (mut rest, mut from, mut to) = (entry, 0, 0);
         for axis in self.as_slice() {
@@ -104,7 +104,7 @@ impl Strides {
     }
 }
 
-/// A permutation: runs of `run` bytes, moved along axes that are in the destination's order, its innermost last.
+/// A permutation: runs of `run` bytes, moved along axes that are in the destination's order, the innermost last.
 ///
 /// Coalesced: no axis has one entry, no two neighbours lie side by side in the source, and the last one's entries are
 /// not neighbours in the source, or they would be one run.
@@ -187,7 +187,7 @@ fn step(len: usize, parts: usize) -> usize {
 /// A permutation as blocks: `x` runs along the source, `y` along the destination, and `outer` is the rest.
 ///
 /// Entry `(x, y)` of a block is read at `x · run` past the source of `y`, and written at `y · run` past the
-/// destination of `x`. Both lists have their innermost axis first.
+/// destination of `x`. Both lists have the innermost axis first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Blocks {
     pub(crate) run: usize,
@@ -202,7 +202,7 @@ pub(crate) const LINE: usize = 64;
 /// Bytes of a page of memory.
 const PAGE: usize = 4 << 10;
 
-/// Bytes that a block wants along source and destination before it takes no further axis: 16 cache lines.
+/// Bytes that a block wants along source and destination before no further axis is taken: 16 cache lines.
 const SIDE: usize = 1024;
 
 impl Blocks {
@@ -225,7 +225,7 @@ impl Blocks {
     }
 }
 
-/// One side of a block while it grows.
+/// One side of a growing block.
 struct Side<'a> {
     bytes: usize,
     axes: &'a mut Strides,

@@ -9,9 +9,9 @@ use crate::scalar::Scalar;
 use crate::tree::{Partial, Tree};
 use blob_core::DType;
 
-/// Reads a tensor once, in pieces of any size, and knows its [`Stats`] at the end.
+/// Reads a tensor once, in pieces of any size, and gives the [`Stats`] at the end.
 ///
-/// Bytes are native-endian, as they lie in a blob, at any alignment. However they are cut into pieces, and whichever
+/// Bytes are native-endian, as they lie in a blob, at any alignment. However the bytes are cut, and whichever
 /// instruction set runs, the result has the same bits: elements are summed in blocks of 4096 with 16 lanes of f64 and
 /// no FMA, and blocks are joined pairwise in an order that depends on their number alone.
 ///
@@ -55,7 +55,7 @@ impl StatsAccumulator {
         }
     }
 
-    /// Hands its working memory, 32 KiB, on to another accumulator, so that many which take turns need it once.
+    /// Hands the working memory, 32 KiB, on to another accumulator: many that take turns share one.
     pub fn hand_over(&mut self, to: &mut Self) {
         to.scratch = self.scratch.take().or(to.scratch.take());
     }
@@ -84,7 +84,7 @@ impl StatsAccumulator {
     }
 }
 
-/// What [`StatsAccumulator`] found.
+/// The result of a [`StatsAccumulator`].
 ///
 /// NaN is counted and left out of everything else. ±Inf is counted, takes part in [`min`](Stats::min) and
 /// [`max`](Stats::max), and is left out of mean, std, l1 and l2. A bool is 0 or 1.
@@ -98,8 +98,8 @@ impl StatsAccumulator {
 /// (*Updating Formulae and a Pairwise Algorithm for Computing Sample Variances*, 1979; *The American Statistician* 37,
 /// 1983), so a mean far from 0 does not destroy it.
 ///
-/// Only an f64 tensor with values beyond about 10¹⁵⁰ can overflow these sums; what then cannot be represented is
-/// infinite or NaN.
+/// Only an f64 tensor with values beyond about 10¹⁵⁰ can overflow these sums; a field that then cannot be represented
+/// is infinite or NaN.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {

@@ -1,6 +1,6 @@
 //! Sums and statistics of a blob: Caffe's `asum` and `sumsq`, and everything that one pass can know.
 //!
-//! Cuts a tensor into pieces of equal length and joins what is known of them as a tree, so that the number of threads
+//! Cuts a tensor into pieces of equal length and joins the results as a tree, so that the number of threads
 //! changes no bit. The arithmetic is in `cpu/sums.rs` and `stats.rs`.
 
 use crate::argument::Argument;
@@ -108,8 +108,8 @@ fn sum(at: &At, op: &'static str, term: Term, blob: &AnyBlob, part: Part) -> Res
     }
 }
 
-/// What `block` knows of the blocks of some whole elements, each given with what will be read next, joined in pieces of
-/// a fixed length; `None` of no bytes.
+/// The results of `block` for the blocks of some whole elements, each given with the bytes that follow, joined in
+/// pieces of a fixed length; `None` of no bytes.
 fn in_pieces<P: Join + Send>(
     bytes: &[u8],
     dtype: DType,

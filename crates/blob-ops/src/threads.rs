@@ -1,9 +1,9 @@
-//! Pieces of work to threads: how many a piece of work is worth, and running them on the caller's pool, or on the
+//! Pieces of work to threads: how many a piece of work is worth, and running these on the caller's pool, or on the
 //! calling thread alone where no pool can be started.
 //!
 //! The only place that names rayon; kernels below know no threads. Work is cut in two until one piece is left, so there
-//! is no list of pieces and nothing here allocates. It must not be called with a
-//! memory's lock held (guards are no locks): a thread that waits for its half may take up any other work meanwhile.
+//! is no list of pieces and nothing here allocates. Not to be called with a
+//! memory's lock held (guards are no locks): a thread that waits for a half may take up any other work meanwhile.
 
 use std::error::Error;
 use std::ops::Range;
@@ -22,7 +22,7 @@ const PER_THREAD: usize = 4;
 
 /// How many pieces work on this many bytes is worth on the current pool: 1 when it is small or the pool has one thread.
 ///
-/// It depends on the pool. Where the cut changes a result, as in sums, cut by length and run those pieces instead.
+/// Depends on the pool. Where the cut changes a result, as in sums, cut by length and run those pieces instead.
 pub(crate) fn pieces(bytes: usize) -> usize {
     if bytes < SMALL {
         return 1;
@@ -38,7 +38,7 @@ pub(crate) fn piece_len(bytes: usize) -> usize {
     bytes.div_ceil(pieces(bytes)).next_multiple_of(4096).max(4096)
 }
 
-/// The threads of the current pool; 1 where there is no pool, because its threads cannot be started.
+/// The threads of the current pool; 1 where there is no pool, because threads cannot be started.
 fn threads() -> usize {
     let in_a_pool = rayon::current_thread_index().is_some();
     match in_a_pool || global_pool_runs() {
@@ -48,18 +48,18 @@ fn threads() -> usize {
 }
 
 /// Whether rayon's global pool runs. rayon panics on every use of it where its threads could not be started, as under a
-/// limit of processes or of memory. So it is built here, where a failure is a value.
+/// limit of processes or of memory. So the pool is built here, where a failure is a value.
 fn global_pool_runs() -> bool {
     static RUNS: OnceLock<bool> = OnceLock::new();
     *RUNS.get_or_init(|| match rayon::ThreadPoolBuilder::new().build_global() {
         Ok(()) => true,
-        // Built before, by the caller perhaps. Whether that failed shows only in its use.
+        // Built before, by the caller perhaps. Whether that failed shows only in use.
         Err(error) if error.source().is_none() => catch_unwind(rayon::current_num_threads).is_ok(),
         Err(_) => false,
     })
 }
 
-/// Runs both: on two threads of the current pool where it has them, else one after the other on this one.
+/// Runs both: on two threads of the current pool where there are two, else one after the other on this one.
 pub(crate) fn both<L: Send, R: Send>(left: impl FnOnce() -> L + Send, right: impl FnOnce() -> R + Send) -> (L, R) {
     match threads() {
         1 => (left(), right()),
@@ -98,7 +98,7 @@ pub(crate) fn fold<T: Send>(
 }
 
 /// Runs `work` on each of at least one piece with its share of the data. `cut(share, first, middle)` divides a share
-/// that begins at piece `first` into what lies before piece `middle` and the rest.
+/// that begins at piece `first` into the pieces before `middle` and the rest.
 ///
 /// The left half has the greatest power of two of pieces that is not all of them. So the halves are those of a binary
 /// counter, however many threads there are.

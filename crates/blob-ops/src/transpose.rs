@@ -1,4 +1,4 @@
-//! Transpose and permute: what the caller may ask for, checked before a byte moves, and the pieces for the threads.
+//! Transpose and permute: the caller's request, checked before a byte moves, and the pieces for the threads.
 //!
 //! The geometry is in `plan.rs`, the moving in `cpu/permute.rs`.
 
@@ -15,7 +15,7 @@ use crate::{place, threads};
 use blob_core::{AnyBlob, Axis, MAX_AXES, Part, Shape};
 use smallvec::SmallVec;
 
-/// A blob of `blob`'s data with two of its axes exchanged: `[2, 3, 5]` with axes 0 and 2 is `[5, 3, 2]`.
+/// A blob of `blob`'s data with two axes exchanged: `[2, 3, 5]` with axes 0 and 2 is `[5, 3, 2]`.
 ///
 /// The diff does not come along: the result has none.
 ///
@@ -35,11 +35,11 @@ pub fn transpose_into(blob: &AnyBlob, one: impl Axis, other: impl Axis, out: &mu
     WITH_THE_DATA.transpose_into(blob, one, other, out)
 }
 
-/// A blob of `blob`'s data with its axes in another order: axis `i` of the result is axis `order[i]` of `blob`.
+/// A blob of `blob`'s data with the axes in another order: axis `i` of the result is axis `order[i]` of `blob`.
 ///
 /// `[0, 2, 3, 1]` makes channels-last of Caffe's `N×C×H×W`. The diff does not come along: the result
 /// has none. Threads share the outermost axes of the result; where its first axis is the source's last, and short, one
-/// thread does it all, as threads would fetch each other's lines.
+/// thread does all, as threads would fetch each other's lines.
 ///
 /// # Errors
 /// [`Error::Order`] where `order` does not name each axis once; [`Error::Memory`] for a conflict with a guard of
@@ -58,7 +58,7 @@ pub fn permute_into(blob: &AnyBlob, order: &[usize], out: &mut AnyBlob) -> Resul
     WITH_THE_DATA.permute_into(blob, order, out)
 }
 
-/// Transposes the matrices of the last two axes of `blob`'s data where they are. They are square.
+/// Transposes the matrices of the last two axes of `blob`'s data in place. Each is square.
 ///
 /// Allocates nothing; the diff is not turned. Several matrices are shared among threads, one is not.
 ///
@@ -210,7 +210,7 @@ pub(crate) fn run(exec: Exec, plan: Permutation, src: &[u8], dst: &mut [u8]) {
     });
 }
 
-/// Matrices one behind the other, each transposed where it is.
+/// Matrices one behind the other, each transposed in place.
 pub(crate) fn squares(exec: Exec, bytes: &mut [u8], side: usize, width: usize) {
     let matrix = side * side * width;
     let each = (bytes.len() / matrix).div_ceil(exec.pieces);

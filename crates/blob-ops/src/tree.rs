@@ -6,13 +6,13 @@
 use crate::scalar::Scalar;
 use smallvec::SmallVec;
 
-/// What is known about a run of elements, and can be joined with what is known about the next one.
+/// A result for a run of elements that can be joined with the next run's.
 pub(crate) trait Join: Copy {
     /// Joins two neighbouring runs, `self` the left one.
     fn join(self, right: Self) -> Self;
 }
 
-/// `None` is what is known about no elements.
+/// `None` is the result for no elements.
 impl<P: Join> Join for Option<P> {
     fn join(self, right: Self) -> Self {
         match (self, right) {
@@ -45,7 +45,7 @@ impl Partial {
         self.count - self.nan - self.inf
     }
 
-    /// What the distance of the two means adds to m2.
+    /// The share of the means' distance in m2.
     fn m2_between(&self, right: &Partial) -> f64 {
         let (n, m) = (self.finite(), right.finite());
         if n == 0 || m == 0 {
@@ -76,7 +76,7 @@ impl Join for Partial {
     }
 }
 
-/// Joins blocks like a binary counter: two runs of 2ᵏ blocks become one of 2ᵏ⁺¹ as soon as they are neighbours.
+/// Joins blocks like a binary counter: two runs of 2ᵏ blocks become one of 2ᵏ⁺¹ as soon as both are neighbours.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree<P = Partial> {
     blocks: u64,

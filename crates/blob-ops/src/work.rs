@@ -1,9 +1,9 @@
-//! What there is to do to bytes, as plain data that any place can carry out. Knows no blobs, addresses or devices.
+//! Work to do to bytes, as plain data that any place can carry out. Knows no blobs, addresses or devices.
 
 use crate::plan::Permutation;
 use blob_core::DType;
 
-/// One piece of work, from some inputs to some outputs. Arithmetic and squares are done in place: their output is read
+/// One piece of work, from some inputs to some outputs. Arithmetic and squares are done in place: the output is read
 /// too.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, on the stack")]
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,9 +12,9 @@ pub(crate) enum Work {
     Rows { rows: usize, split: bool },
     /// One input, one output.
     Permute(Permutation),
-    /// Matrices of this side, each transposed where it is.
+    /// Matrices of this side, each transposed in place.
     Squares { side: usize, width: usize },
-    /// One input but for [`Op::Scale`]. `alpha` are the bits of what the dtype computes in.
+    /// One input but for [`Op::Scale`]. `alpha` are the bits of a number that the dtype computes in.
     Arithmetic { op: Op, dtype: DType, alpha: u64 },
     /// The first `size` bytes over and over.
     Fill { element: [u8; 8], size: usize },
@@ -27,7 +27,7 @@ pub(crate) enum Work {
     Sums { dtype: DType, square: bool },
 }
 
-/// What arithmetic makes of `y`.
+/// The new value of `y`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Op {
     /// y + x.
@@ -42,8 +42,8 @@ pub(crate) enum Op {
     Scale,
 }
 
-/// What a dtype holds of another, as bits of the type that this one is compared in: whole numbers from `low` to `high`,
-/// of floats without `high` itself; or, of floats, with fractions, every magnitude below `high`.
+/// The values of one dtype that another holds, as bits of the type in which the first is compared: whole numbers from
+/// `low` to `high`, of floats without `high` itself; or, of floats, with fractions, every magnitude below `high`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Bounds {
     pub(crate) low: u64,

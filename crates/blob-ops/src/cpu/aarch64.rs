@@ -3,7 +3,7 @@
 //! A token exists only where NEON runs. Little-endian only, because there was no big-endian machine to test on.
 //! Stable Rust has no store past the caches here, so `stream` is a plain copy, nor a prefetch: `prfm` is written in
 //! assembly. Not measured: no aarch64 machine was at hand. The tests pass under qemu, which says nothing about speed.
-//! What a measurement must show is in STYLE: at least 10 % over the portable tiles, or this file goes.
+//! A measurement must show at least 10 % over the portable tiles, or this file goes.
 
 #![allow(unsafe_code)]
 

@@ -37,7 +37,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// Below `bins` a bin; `bins` for `max` itself and what rounds to it; above that what is in no bin.
+    /// Below `bins` a bin; `bins` for `max` itself and values that round to `max`; above, values in no bin.
     #[inline(always)]
     fn place(&self, x: f64) -> u64 {
         // False for NaN, and for ±Inf since both ends are finite.
@@ -66,7 +66,7 @@ impl Tables {
         with_element!(dtype, E => isa.run(Count::<E> { bytes, scratch, tables: self, element: PhantomData }))
     }
 
-    /// The counts of the bins, then of what is in none.
+    /// The counts of the bins, then of values in none.
     pub(crate) fn counts(&self) -> (Vec<u64>, u64) {
         let place = |place: usize| self.tables.iter().map(|table| table[place]).sum::<u64>();
         let bins = self.grid.bins as usize;

@@ -1,4 +1,4 @@
-//! Elements of one dtype to another, and the search for what another dtype cannot hold.
+//! Elements of one dtype to another, and the search for values that another dtype cannot hold.
 //!
 //! ```text
 //! for each element:                target = T::saturate(E::lane(element))
@@ -17,7 +17,7 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 use std::marker::PhantomData;
 
-/// Elements tested before it is asked whether one was lost.
+/// Elements tested before the question whether one was lost.
 const STEP: usize = 512;
 
 /// A dtype that a lane can become.
@@ -148,7 +148,7 @@ impl<E: Element, T: Target<E::Lane>> Kernel for Convert<'_, E, T> {
     type Out = ();
     #[inline(always)]
     fn run<M: Machine>(self) {
-        // Parts that begin within a line would have it written twice.
+        // Of parts that begin within a line, two would write the line.
         if self.store.of_runs(BUFFER, self.target) == Store::Cached {
             return saturate::<E, T>(self.source, self.target);
         }
@@ -177,7 +177,7 @@ fn saturate<E: Element, T: Target<E::Lane>>(source: &[u8], target: &mut [u8]) {
     }
 }
 
-/// What a dtype holds without more loss than rounding.
+/// The values that a dtype holds without more loss than rounding.
 #[derive(Clone, Copy)]
 enum Holds {
     /// The whole numbers from the first to the last.
@@ -198,7 +198,7 @@ impl Holds {
     }
 }
 
-/// An element type, by what it holds.
+/// An element type, by the values that it holds.
 trait Holding {
     fn holds() -> Holds;
 }
@@ -225,7 +225,7 @@ holding! {
     f64 => Holds::Below(f64::INFINITY);
 }
 
-/// A lane that can be looked at through [`Holds`], brought into its own type once.
+/// A lane that can be looked at through [`Holds`], brought into one type once.
 trait Bounded: Lane {
     type Bounds: Copy;
     fn bounds(holds: Holds) -> Self::Bounds;
@@ -240,7 +240,7 @@ macro_rules! bounded_integer {
             fn bounds(holds: Holds) -> Self::Bounds {
                 let (low, high) = match holds {
                     Holds::Whole(low, high) => (low, high),
-                    // Saturates; the limits are whole and not among what is held.
+                    // Saturates; the limits are whole and not among the values held.
                     Holds::Below(limit) => (1 - limit as i128, limit as i128 - 1),
                 };
                 let fit = |x| clamped(x, $lane::MIN as i128, $lane::MAX as i128) as $lane;
@@ -298,7 +298,7 @@ macro_rules! bounded_float {
 }
 bounded_float!(f32 f64);
 
-/// What `to` holds of `from`, as the kernels of a device compare it.
+/// The values of `from` that `to` holds, as the kernels of a device compare it.
 pub(crate) fn bounds(from: DType, to: DType) -> Bounds {
     let holds = Holds::of(to);
     with_element!(from, E => <E as Element>::Lane::words(<E as Element>::Lane::bounds(holds)))

@@ -5,7 +5,7 @@
 //! long runs:   for each row: for each part: copy its run
 //! others:      for each block of rows: for each part: copy its run of each row
 //! ```
-//! The last touch source and destination line by line; past the caches they go through a buffer in the first-level
+//! The last touch source and destination line by line; past the caches through a buffer in the first-level
 //! cache. Knows no axes, no threads.
 
 use super::Isa;

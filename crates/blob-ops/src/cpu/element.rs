@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 pub(crate) trait Number: Sync {
     /// The bytes of an element.
     type Raw: Pod + Send + Sync;
-    /// What it is computed in.
+    /// The type of the computation.
     type Value: Value + Pod;
     /// The dtype of that.
     const COMPUTED: DType;
@@ -31,7 +31,8 @@ pub(crate) trait Number: Sync {
     fn is_nan(raw: Self::Raw) -> bool;
 }
 
-/// What kernels compute in. Integers wrap. A NaN is the one that is due, of a product only if it is to be `SETTLED`.
+/// A type that kernels compute in. Integers wrap. A NaN is the one that is due, of a product only if it is to be
+/// `SETTLED`.
 pub(crate) trait Value: Copy + Send + Sync {
     fn plus(self, x: Self) -> Self;
     fn minus(self, x: Self) -> Self;
@@ -156,12 +157,12 @@ fn widen_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// What happens to one element. Where any operand or intermediate value is a NaN, the result is.
+/// A change of one element. Where any operand or intermediate value is a NaN, the result is.
 pub(crate) trait Unary<N: Number>: Copy + Sync {
     fn apply<const SETTLED: bool>(self, y: N::Raw) -> N::Raw;
 }
 
-/// What happens to one element, another one given.
+/// A change of one element, another one given.
 pub(crate) trait Binary<N: Number>: Copy + Sync {
     fn apply(self, y: N::Raw, x: N::Raw) -> N::Raw;
 }

@@ -18,7 +18,7 @@ use std::ops::Range;
 /// Most rows on a side.
 const MAX_SIDE: usize = 4;
 
-/// Bytes of a plane: 16 of them, and a row of four, stay in the first-level cache.
+/// Bytes of a plane: 16 planes, and a row of four, stay in the first-level cache.
 const PLANE_BYTES: usize = 512;
 
 /// Bytes of a row that are handled at a time where no planes are needed, in the first-level cache.
@@ -40,7 +40,7 @@ pub(super) struct Interleave {
     outer: Strides,
 }
 
-/// What the planes hold at a time: some entries of `again`, and for each the same range along the rows.
+/// The contents of the planes at a time: some entries of `again`, and for each the same range along the rows.
 struct Chunk {
     again: Range<usize>,
     along: Range<usize>,

@@ -15,7 +15,7 @@ use std::ops::AddAssign;
 pub(crate) const LANES: usize = 16;
 
 /// Rows in a group. Sixteen steps of one lane are written out for the compiler, which then takes several lanes at once;
-/// written the other way round it takes the lanes apart, at least with thin LTO, and is three times slower.
+/// written the other way round, the compiler takes the lanes apart, at least with thin LTO, and is three times slower.
 pub(crate) const ROWS: usize = 16;
 
 /// Elements in a group.
@@ -38,7 +38,7 @@ impl Scratch {
     }
 }
 
-/// Not inlined: the room is cleared where it stands, and only then.
+/// Not inlined: the room is cleared only where used.
 #[inline(never)]
 fn cleared() -> [u64; BLOCK] {
     [0; BLOCK]
@@ -61,7 +61,7 @@ pub(crate) use with_element;
 
 /// How the bytes of one dtype become lanes.
 pub(crate) trait Element {
-    /// What kernels compute in.
+    /// The type that kernels compute in.
     type Lane: Lane;
     /// The bytes of one element.
     type Raw: Pod;

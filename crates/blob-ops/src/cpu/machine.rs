@@ -1,4 +1,4 @@
-//! What a kernel is, and what an instruction set offers it: the words that kernels and instruction sets have in common.
+//! Kernels, and the offers of an instruction set to them: the words that kernels and instruction sets have in common.
 //!
 //! ```text
 //! isa.run(kernel)  →  with the set's registers: kernel.run::<M>()  →  M::prefetch, M::stream, M::tiles
@@ -13,7 +13,7 @@ pub(crate) trait Kernel {
     fn run<M: Machine>(self) -> Self::Out;
 }
 
-/// What an instruction set offers besides wider registers.
+/// The offers of an instruction set besides wider registers.
 pub(crate) trait Machine {
     /// Whether a product and a sum are one instruction.
     const FUSED: bool = false;

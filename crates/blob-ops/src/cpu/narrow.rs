@@ -1,7 +1,7 @@
 //! Numbers to f16 and bf16 with one rounding, to nearest even: branch-free integer code that vectorises.
 //!
-//! Wider numbers come through an f32 that is rounded to odd: it differs from every value and from every midpoint of two
-//! values of the narrow type unless it is exact, so that the second rounding sees the truth (Boldo and Melquiond,
+//! Wider numbers come through an f32 that is rounded to odd and so differs from every value and from every midpoint of
+//! two values of the narrow type unless it is exact, so that the second rounding sees the truth (Boldo and Melquiond,
 //! *Emulation of FMA and correctly rounded sums*, IEEE TC 57, 2008). An f32 has at least two bits more than either
 //! type, among subnormal numbers too.
 //!
@@ -16,7 +16,7 @@ const MAGNITUDE: u32 = 0x7FFF_FFFF;
 /// The bits of Inf.
 const INFINITE: u32 = 0x7F80_0000;
 
-/// The nearest f16. NaN keeps its sign and the upper bits of its payload, and is quiet.
+/// The nearest f16. NaN keeps the sign and the upper bits of its payload, and is quiet.
 #[inline(always)]
 pub(crate) fn to_f16(x: f32) -> u16 {
     let magnitude = x.to_bits() & MAGNITUDE;
@@ -33,7 +33,7 @@ pub(crate) fn to_f16(x: f32) -> u16 {
     (sign | found) as u16
 }
 
-/// The nearest bf16. NaN keeps its sign and the upper bits of its payload, and is quiet.
+/// The nearest bf16. NaN keeps the sign and the upper bits of its payload, and is quiet.
 #[inline(always)]
 pub(crate) fn to_bf16(x: f32) -> u16 {
     let bits = x.to_bits();
@@ -45,7 +45,7 @@ pub(crate) fn to_bf16(x: f32) -> u16 {
 
 /// A number that can be rounded to odd.
 pub(crate) trait Odd: Copy {
-    /// The number as f32 if it is one; else that of its two neighbours whose last bit is set.
+    /// Rounds to odd: the number as f32 if exact, else the neighbour whose last bit is set.
     fn odd(self) -> f32;
 }
 

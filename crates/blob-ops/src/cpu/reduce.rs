@@ -20,7 +20,7 @@ use crate::tree::Partial;
 use blob_core::DType;
 use std::marker::PhantomData;
 
-/// The statistics of a block of whole elements, at least one. `ahead` is what will be read next: it is asked for while
+/// The statistics of a block of whole elements, at least one. `ahead` are the bytes that follow, asked for while
 /// this block is in the cache and memory would idle.
 pub(crate) fn block(isa: Isa, dtype: DType, bytes: &[u8], ahead: &[u8], scratch: &mut Scratch) -> Partial {
     with_element!(dtype, E => isa.run(Describe::<E> { bytes, ahead, scratch, element: PhantomData }))
@@ -122,7 +122,7 @@ impl Sums {
     }
 }
 
-/// `lanes` as f64, with `hole` for what is not finite and for what is missing at the end.
+/// `lanes` as f64, with `hole` for values that are not finite or missing at the end.
 #[inline(always)]
 fn fill<L: Lane>(filled: &mut [f64; BLOCK], lanes: &[L], hole: f64) {
     let (used, missing) = filled.split_at_mut(lanes.len());

@@ -1,6 +1,7 @@
-//! What suits the processor at hand: stores past the caches or through them, and which lines are asked for ahead.
+//! The choices that suit the processor at hand: stores past the caches or through them, and which lines are asked for
+//! ahead.
 //!
-//! Pure rules over what a processor says of itself, which `cpu.rs` asks. Any choice gives the same bits.
+//! Pure rules over a processor's report, which `cpu.rs` asks for. Any choice gives the same bits.
 
 use super::machine::Fetch;
 
@@ -13,7 +14,7 @@ pub(crate) enum Stores {
     Streaming,
 }
 
-/// What a processor says of itself.
+/// A processor's report of itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Processor {
     /// `AuthenticAMD`, `GenuineIntel`, …
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn streaming_only_where_it_was_measured_to_gain() {
-        // Of leaf 7's EDX AMX-TILE alone, and what the Xeon says on which the gain was measured.
+        // Of leaf 7's EDX AMX-TILE alone, and the report of the Xeon on which the gain was measured.
         const AMX: u32 = 1 << 24;
         const XEON: u32 = 0x23C1_4010;
         // Signatures of an EPYC 9004, 7003, 7001 and of a Dhyana, of an Opteron of family 16; then of a Cascade Lake, a

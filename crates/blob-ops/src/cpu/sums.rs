@@ -20,7 +20,7 @@ use crate::tree::Join;
 use blob_core::DType;
 use std::marker::PhantomData;
 
-/// What is added up.
+/// The terms that are added up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Term {
     Absolute,
@@ -146,7 +146,7 @@ macro_rules! integer {
 }
 integer!(i8 u8 i16 u16 i32 u32 i64 u64);
 
-/// The sum of at most 2³² numbers; their upper and lower halves are added separately, so that nothing overflows.
+/// The sum of at most 2³² numbers; upper and lower halves are added separately, so that nothing overflows.
 #[inline(always)]
 fn halves(terms: impl Iterator<Item = u64>) -> u128 {
     let (mut low, mut high) = (0u64, 0u64);

@@ -12,7 +12,7 @@
 //!         lines    = C = R: lanes of the rows exchanged            line i is entry i of every row
 //!         R entries at to[x + i], y = lines[i]          store
 //! ```
-//! Knows no instruction set. What a set gains by it stands in the head of the set's file.
+//! Knows no instruction set. The gain of a set stands in the head of the set's file.
 
 #![allow(unsafe_code)]
 
@@ -350,7 +350,7 @@ fn is_alone(start: usize, len: usize, n: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// What is streamed may not be touched again before the fence.
+    /// Streamed bytes may not be touched again before the fence.
     #[test]
     fn a_tile_that_is_alone_shares_no_entry_with_another() {
         for n in [1_usize, 2, 4, 8, 16, 32] {

@@ -87,7 +87,7 @@ const SQUARE_ROW: usize = 4 * LINE;
 /// Their rows, at most.
 const SQUARE_SIDE: usize = 64;
 
-/// Each square below the diagonal and its mirror image are transposed into each other's place, one of them by way of a
+/// Each square below the diagonal and its mirror image change places transposed, one by way of a
 /// buffer in the first-level cache, as those on the diagonal are.
 #[inline(always)]
 fn square<M: Machine, const W: usize>(matrix: &mut [u8], side: usize, fetch: Fetch) {

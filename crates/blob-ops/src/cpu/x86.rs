@@ -1,6 +1,6 @@
 //! AVX2 and AVX-512 on x86-64: the same kernels, compiled once more with wider registers.
 //!
-//! A token exists only where its instruction set runs.
+//! A token exists only where the instruction set runs.
 //! `x86/moves.rs` holds the intrinsics that move bytes. The one intrinsic here is the prefetch: statistics of 256 MiB
 //! of f32 take 0.53 of memcpy's rate without and 0.65 with it (AMD EPYC Zen 3, 1 of 2 cores, AVX2, thread CPU time,
 //! medians of 9). Anything else the vectoriser makes of the portable loops.
@@ -13,7 +13,7 @@ use super::machine::{Block, Kernel, Machine};
 use super::stores::Processor;
 use std::arch::x86_64::{__cpuid, _MM_HINT_T1, _mm_prefetch};
 
-/// Proof that this machine runs AVX2, and FMA, which came with it.
+/// Proof that this machine runs AVX2, and FMA, which came along.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Avx2(());
 
@@ -70,7 +70,7 @@ impl Avx512 {
     }
 }
 
-/// What this processor says of itself; nothing under Miri, which has none.
+/// This processor's report; empty under Miri, which has no processor.
 pub(crate) fn processor() -> Option<Processor> {
     if cfg!(miri) {
         return None;

@@ -1,7 +1,7 @@
 //! From a piece of work, the addresses of its operands and the limits of a launch to launches: pure, without a device.
 //!
-//! The width of a word follows from addresses, lengths and strides. Within a launch indices have 32 bits; what is
-//! longer is cut. Relies on plans for the geometry and on `params.rs` for what kernels are told.
+//! The width of a word follows from addresses, lengths and strides. Within a launch indices have 32 bits; longer
+//! work is cut. Relies on plans for the geometry and on `params.rs` for the structs that kernels take.
 
 mod elements;
 mod limits;
@@ -30,7 +30,7 @@ impl Span {
     }
 }
 
-/// What a device has to launch. The spans are those that the work names, in its order.
+/// The launches of some work. The spans are the work's operands, in order.
 pub(crate) fn launches(work: &Work, reads: &[Span], writes: &[Span], limits: Limits) -> Vec<Launch> {
     match (*work, reads, writes) {
         (Work::Rows { rows, split: false }, parts, &[whole]) => self::rows(whole, parts, rows, false, limits),
@@ -97,7 +97,7 @@ fn rows(whole: Span, parts: &[Span], rows: usize, split: bool, limits: Limits) -
     launches
 }
 
-/// The columns of a launch of rows while they are gathered.
+/// The columns of a launch of rows being gathered.
 struct Table {
     width: usize,
     /// Bytes from row to row of the whole.
@@ -132,7 +132,7 @@ impl Table {
     }
 }
 
-/// Matrices one behind the other, each transposed where it is.
+/// Matrices one behind the other, each transposed in place.
 fn squares(span: Span, side: usize, width: usize, limits: Limits) -> Vec<Launch> {
     let matrix = side * side * width;
     let tiles = side.div_ceil(32);

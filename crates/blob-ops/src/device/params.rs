@@ -1,4 +1,4 @@
-//! What kernels are launched with: one struct for each struct of `kernels/*.cu`, field by field as it stands there.
+//! The parameters of kernels: one struct for each struct of `kernels/*.cu`, with the same fields.
 //!
 //! Knows no plans. A test compares the lengths with the committed PTX.
 

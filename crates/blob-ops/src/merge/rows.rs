@@ -1,7 +1,7 @@
 //! Rows of runs to threads: many rows are shared out by rows, few by pieces of their runs, those of many parts by
 //! parts.
 //!
-//! Relies on parts whose runs make up the row; `cpu/copy.rs` moves what is in a piece. Nothing here allocates.
+//! Relies on parts whose runs make up the row; `cpu/copy.rs` moves the bytes of a piece. Nothing here allocates.
 
 use crate::cpu::copy::{CopyBytes, MergeRows, Rows, RowsMut, SplitRows};
 use crate::cpu::machine::{Kernel, Machine, Store};
@@ -11,13 +11,13 @@ use crate::plan::LINE;
 use crate::threads;
 use smallvec::SmallVec;
 
-/// Fills `dst` with rows of one run of each part. It is not empty.
+/// Fills `dst`, which is not empty, with rows of one run of each part.
 pub(crate) fn merge(exec: Exec, parts: &[Rows<'_>], dst: &mut [u8]) {
     let Exec { isa, store, pieces } = exec;
     let row: usize = parts.iter().map(|part| part.run).sum();
     let rows = (dst.len() / row).div_ceil(pieces);
     if pieces > dst.len() / row {
-        // Pieces that end within a line would both write it.
+        // Pieces that end within a line would both write the line.
         let len = dst.len().div_ceil(pieces).next_multiple_of(LINE);
         return threads::chunks(dst, len, |index, dst| {
             let start = index * len;
@@ -61,7 +61,7 @@ impl Kernel for MergeRange<'_> {
     }
 }
 
-/// Fills the parts with their runs of the rows of `src`. It is not empty.
+/// Fills the parts with runs of the rows of `src`, which is not empty.
 pub(crate) fn split(exec: Exec, src: &[u8], parts: &mut [RowsMut<'_>]) {
     let Exec { isa, store, pieces } = exec;
     let row = parts.iter().map(|part| part.run).sum();
@@ -70,7 +70,7 @@ pub(crate) fn split(exec: Exec, src: &[u8], parts: &mut [RowsMut<'_>]) {
 }
 
 /// Cuts the work in two, and the halves again, until there are `pieces` pieces: between rows where there are enough of
-/// them and few parts, else between parts. A part that is left alone is cut wherever it can be.
+/// them and few parts, else between parts. A part that is left alone is cut wherever possible.
 fn divide(isa: Isa, pieces: usize, work: SplitRows<'_, '_>) {
     let (parts, rows) = (work.parts.len(), work.src.len().div_ceil(work.row));
     if pieces == 1 {

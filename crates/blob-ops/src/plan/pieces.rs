@@ -1,4 +1,4 @@
-//! The pieces of a permutation by their index: where each lies and what it moves, without a list of them.
+//! The pieces of a permutation by their index: where each lies and which bytes it moves, without a list.
 //!
 //! Relies on `plan.rs` for where a permutation is cut.
 

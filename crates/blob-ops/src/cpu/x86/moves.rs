@@ -12,22 +12,22 @@ use super::super::machine::Block;
 use super::super::tiles::{Vector, tiles};
 use std::arch::x86_64::*;
 
-/// Ends, when it is dropped, the stores that went past the caches: what comes after is seen after them. Until then
+/// Ends, when it is dropped, the stores that went past the caches: later accesses are seen later. Until then
 /// nothing may touch their bytes, not even this thread (`std::arch::x86_64`, safety of non-temporal stores). A token's
-/// `run` holds one, so that no kernel can forget it, nor leave without it by a panic.
+/// `run` holds one, so that no kernel can leave unfenced, by a panic either.
 pub(super) struct Fence;
 
 impl Drop for Fence {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: part of SSE, which every x86-64 has; it touches no memory.
+        // SAFETY: part of SSE, which every x86-64 has; touches no memory.
         unsafe { _mm_sfence() }
         #[cfg(test)]
         watch::fenced();
     }
 }
 
-/// What no result of a test would show: whether this thread's stores past the caches were fenced.
+/// A fact that no result of a test would show: whether this thread's stores past the caches were fenced.
 #[cfg(test)]
 pub(in super::super) mod watch {
     use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! Launches for what is done to each element: arithmetic, fill, conversion and its check, and sums of blocks.
+//! Launches for work on each element: arithmetic, fill, conversion and its check, and sums of blocks.
 //!
 //! Elements in whole pieces of 16 bytes, or groups of 2 or 4, go by vector loads where the addresses allow; the others
 //! one by one, in the same launch.
@@ -13,7 +13,7 @@ use half::{bf16, f16};
 /// The bytes of a piece.
 const PIECE: usize = 16;
 
-/// The operation as the kernels name it: multiply by alpha, add x, subtract x, flush.
+/// The operation in the kernels' bits: multiply by alpha, add x, subtract x, flush.
 fn bits(op: Op) -> u32 {
     let (times, plus, minus, flush) = (1, 2, 4, 8);
     match op {
@@ -140,7 +140,7 @@ pub(crate) fn sum_len(dtype: DType) -> usize {
 }
 
 /// The sums of many blocks become as many as this: one for each [`THREADS`] of them, in the host's tree. Few are left
-/// as they are, `None`: a launch takes longer than the host's additions.
+/// alone, `None`: a launch takes longer than the host's additions.
 pub(crate) fn joined(blocks: usize) -> Option<usize> {
     (blocks > THREADS as usize).then(|| blocks.div_ceil(THREADS as usize))
 }
@@ -185,16 +185,16 @@ pub(crate) fn sums(dtype: DType, square: bool, from: Span, to: Span, limits: Lim
     all
 }
 
-/// Launches for at most `most` elements each; their starts are multiples of that.
+/// Launches for at most `most` elements each; starts are multiples of that.
 fn in_launches(count: usize, most: usize, launch: impl Fn(usize, usize) -> Launch) -> Vec<Launch> {
     (0..count).step_by(most).map(|start| launch(start, most.min(count - start))).collect()
 }
 
-/// A dtype as the kernels know it.
+/// A dtype as the kernels know one.
 trait Coded {
-    /// Its number in `kernels/common.cuh`.
+    /// The number in `kernels/common.cuh`.
     const CODE: u32;
-    /// Which lane holds it exactly: i32, u32, i64, u64, f32 or f64.
+    /// The lane that holds the dtype exactly: i32, u32, i64, u64, f32 or f64.
     const LANE: usize;
 }
 

@@ -1,8 +1,8 @@
-//! What fits in one launch, and how a test lowers it. Pure.
+//! The limits of one launch, and how a test lowers these. Pure.
 
 use crate::device::params::PARTS;
 
-/// What fits in one launch.
+/// The limits of one launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Parts in a table, 1 to [`PARTS`].
@@ -15,7 +15,7 @@ pub(crate) struct Limits {
 pub(crate) const LIMITS: Limits = Limits { parts: PARTS, words: 1 << 30 };
 
 impl Limits {
-    /// The usual ones, or less, as `WORDS,PARTS` says where it is possible.
+    /// The usual ones, or less, as `WORDS,PARTS` says where possible.
     pub(crate) fn lowered(text: &str) -> Limits {
         let numbers = text.split_once(',').and_then(|(words, parts)| Some((words.parse().ok()?, parts.parse().ok()?)));
         match numbers {

@@ -8,7 +8,7 @@ use super::super::params::{Axis, Launch, Narrow, Params, Strided, Tiles};
 use super::{ITEMS, Limits, Span, blocks, of_width, rows, width};
 use crate::plan::{Blocks, Permutation, Stride, Strides};
 
-/// What kernels a permutation needs.
+/// The kernels that a permutation needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Form {
     /// Nothing changes places.
@@ -77,7 +77,7 @@ fn cut(plan: Permutation, from: u64, to: u64, most: usize, launch: &mut impl FnM
         let (from, to) = (from + most as u64, to + most as u64);
         return cut(Permutation { run: plan.run - most, ..plan }, from, to, most, launch);
     };
-    // At whole tiles, so that the places of both halves are multiples of what those of the whole are.
+    // At whole tiles, so that the places of both halves are as aligned as those of the whole.
     let half = if axis.len >= 2 * STEP { axis.len / 2 / STEP * STEP } else { axis.len / 2 };
     let part = |len| {
         let mut axes = Strides::default();
