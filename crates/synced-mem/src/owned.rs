@@ -2,7 +2,7 @@
 //!
 //! It relies on one rule: `&self` may only add valid copies, only `&mut self` may change, free or replace one. So
 //! `host(&self)` is a plain slice, two threads may read at once, and a device token outlives no invalidation.
-//! It leaves every decision about copies to `state`.
+//! It owns the memory that a `SharedMem` shares, and adds the way to all host bytes without a lock.
 
 mod adopt;
 mod evict;
@@ -19,7 +19,7 @@ use crate::bounds::{check, resolve};
 use crate::coherence::plan::{Bound, Request};
 use crate::device::Queue;
 use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
-use crate::engine::door::{Lock, Locked};
+use crate::engine::door::Locked;
 use crate::engine::operation::Operation;
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
@@ -27,6 +27,7 @@ use crate::engine::step;
 use crate::error::Error;
 use crate::host::buffer::dangling;
 use crate::host::pool::HostPool;
+use crate::shared::inner::Inner;
 use crate::stats::{Observer, Stats};
 use crate::sync::{AtomicPtr, Ordering};
 
@@ -78,11 +79,10 @@ use crate::sync::{AtomicPtr, Ordering};
 /// token.arg_mut(); // a reading token makes no writable argument
 /// ```
 pub struct SyncedMem {
-    len: usize,
     /// Where all host bytes are, once they are all valid and no queue writes them; null before. Set under `&self` while
     /// the lock is held; reset under `&mut self` only.
     fast: AtomicPtr<u8>,
-    state: Lock<State>,
+    inner: Inner,
 }
 
 impl SyncedMem {
@@ -97,17 +97,17 @@ impl SyncedMem {
     }
 
     fn from_state(state: State) -> Self {
-        Self { len: state.facts.len, fast: AtomicPtr::new(ptr::null_mut()), state: Lock::new(state) }
+        Self { fast: AtomicPtr::new(ptr::null_mut()), inner: Inner::new(state) }
     }
 
     /// The number of bytes.
     pub fn len(&self) -> usize {
-        self.len
+        self.inner.len
     }
 
     /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.inner.len == 0
     }
 
     // ---- the host ----
@@ -118,13 +118,13 @@ impl SyncedMem {
     /// [`Error::OutOfBounds`]; [`Error::OutOfMemory`], or [`Error::Device`] when a download fails; no copy is lost.
     #[inline]
     pub fn host(&self, range: impl RangeBounds<usize>) -> Result<&[u8], Error> {
-        let range = resolve(range, self.len);
+        let range = resolve(range, self.inner.len);
         // Acquire: with the Release below, a thread that sees the pointer sees the bytes that were moved before it was
         // set.
         if let Some(start) = NonNull::new(self.fast.load(Ordering::Acquire)) {
             // SAFETY: the pointer is set when all `len` bytes there are valid and no queue writes them, and reset under
             // `&mut self` before that changes; the bytes are initialised, and no valid byte is written under `&self`.
-            let bytes = unsafe { slice::from_raw_parts(start.as_ptr(), self.len) };
+            let bytes = unsafe { slice::from_raw_parts(start.as_ptr(), self.inner.len) };
             if let Some(bytes) = bytes.get(range.clone()) {
                 return Ok(bytes);
             }
@@ -135,14 +135,14 @@ impl SyncedMem {
     /// The first time. Apart, so that [`host`](Self::host) stays small enough to be inlined in other crates.
     #[cold]
     fn fetch_host(&self, range: Range<usize>) -> Result<&[u8], Error> {
-        let range = check(range, self.len)?;
+        let range = check(range, self.inner.len)?;
         if range.is_empty() {
             return Ok(&[]);
         }
         let request = Request::Host { range: range.clone(), intent: Intent::Read };
         let start = self.act(Operation::new(request), |state, operation| {
             let start = state.host_start(range.start, operation);
-            if range == (0..self.len) {
+            if range == (0..self.inner.len) {
                 // Under the lock under which it was found so.
                 self.fast.store(start.as_ptr(), Ordering::Release);
             }
@@ -159,7 +159,7 @@ impl SyncedMem {
     /// # Errors
     /// As [`host`](Self::host); the memory is then unchanged.
     pub fn host_mut(&mut self, range: impl RangeBounds<usize>) -> Result<&mut [u8], Error> {
-        self.write_host(resolve(range, self.len), Intent::Write)
+        self.write_host(resolve(range, self.inner.len), Intent::Write)
     }
 
     /// Bytes on the host, for a caller who writes all of them: nothing is moved or filled for it.
@@ -169,17 +169,17 @@ impl SyncedMem {
     /// # Errors
     /// As [`host`](Self::host).
     pub fn host_overwrite(&mut self, range: impl RangeBounds<usize>) -> Result<&mut [u8], Error> {
-        self.write_host(resolve(range, self.len), Intent::Overwrite)
+        self.write_host(resolve(range, self.inner.len), Intent::Overwrite)
     }
 
     fn write_host(&mut self, range: Range<usize>, intent: Intent) -> Result<&mut [u8], Error> {
-        let range = check(range, self.len)?;
+        let range = check(range, self.inner.len)?;
         let operation = Operation::new(Request::Host { range: range.clone(), intent });
         let start = match range.is_empty() {
             true => dangling(),
             false => self.act_mut(&range, operation, |state, operation| state.host_start(range.start, operation))?,
         };
-        if range == (0..self.len) {
+        if range == (0..self.inner.len) {
             // All bytes are valid there again, so the next read needs no lock.
             self.fast.store(start.as_ptr(), Ordering::Relaxed);
         }
@@ -196,7 +196,7 @@ impl SyncedMem {
     /// # Errors
     /// [`Error::OutOfBounds`]; [`Error::DeviceOutOfMemory`], [`Error::Device`]; no copy is lost.
     pub fn device(&self, queue: &Arc<dyn Queue>, range: impl RangeBounds<usize>) -> Result<DeviceRef<'_>, Error> {
-        let range = check(resolve(range, self.len), self.len)?;
+        let range = self.inner.range(range)?;
         if range.is_empty() {
             return Ok(DeviceRef::new(ClaimedRange::empty(queue), None));
         }
@@ -215,7 +215,7 @@ impl SyncedMem {
         queue: &Arc<dyn Queue>,
         range: impl RangeBounds<usize>,
     ) -> Result<DeviceMut<'_>, Error> {
-        self.write_device(queue, resolve(range, self.len), Intent::Write)
+        self.write_device(queue, resolve(range, self.inner.len), Intent::Write)
     }
 
     /// Bytes on the queue's device, for work that writes all of them: nothing is moved or filled for it. What
@@ -228,7 +228,7 @@ impl SyncedMem {
         queue: &Arc<dyn Queue>,
         range: impl RangeBounds<usize>,
     ) -> Result<DeviceMut<'_>, Error> {
-        self.write_device(queue, resolve(range, self.len), Intent::Overwrite)
+        self.write_device(queue, resolve(range, self.inner.len), Intent::Overwrite)
     }
 
     fn write_device(
@@ -237,7 +237,7 @@ impl SyncedMem {
         range: Range<usize>,
         intent: Intent,
     ) -> Result<DeviceMut<'_>, Error> {
-        let range = check(range, self.len)?;
+        let range = check(range, self.inner.len)?;
         if range.is_empty() {
             return Ok(DeviceMut::new(ClaimedRange::empty(queue), None));
         }
@@ -251,7 +251,7 @@ impl SyncedMem {
     /// # Errors
     /// As [`host`](Self::host).
     pub fn prefetch_host(&self, range: impl RangeBounds<usize>) -> Result<(), Error> {
-        let range = check(resolve(range, self.len), self.len)?;
+        let range = self.inner.range(range)?;
         match range.is_empty() {
             true => Ok(()),
             false => self.act(Operation::new(Request::Prefetch { range }), |_, _| ()),
@@ -262,32 +262,26 @@ impl SyncedMem {
 
     /// Where the newest bytes are, as Caffe sees it. Of no bytes: [`Head::Uninitialized`].
     pub fn head(&self) -> Head {
-        self.with(|state| state.facts.replicas.head())
+        self.inner.with(|state| state.facts.replicas.head())
     }
 
     /// Whether all these bytes are valid at a location. Of no bytes, all are; bytes outside the memory are valid
     /// nowhere.
     pub fn valid_on(&self, location: Location, range: impl RangeBounds<usize>) -> bool {
-        let range = check(resolve(range, self.len), self.len);
-        range.is_ok_and(|range| range.is_empty() || self.with(|state| state.is_valid_at(location, &range)))
+        self.inner.valid_on(location, range)
     }
 
     /// What it has cost so far. Lock-free reads are not counted.
     pub fn stats(&self) -> Stats {
-        self.with(|state| state.events.stats)
+        self.inner.stats()
     }
 
     /// Tells `observer` from now on what happens to this memory.
     pub fn set_observer(&mut self, observer: Arc<dyn Observer>) {
-        drop(self.state.get_mut().events.observer.replace(observer));
+        self.inner.set_observer(observer);
     }
 
-    // ---- the lock ----
-
-    /// Asks something under the lock.
-    pub(crate) fn with<R>(&self, question: impl FnOnce(&State) -> R) -> R {
-        question(&self.state.lock())
-    }
+    // ---- under whose borrow ----
 
     /// An operation under `&self`: copies are only added. It waits outside the lock.
     fn act<R>(
@@ -295,18 +289,18 @@ impl SyncedMem {
         mut operation: Operation<'_>,
         answer: impl Fn(&State, &mut Operation<'_>) -> R,
     ) -> Result<R, Error> {
-        step::act(Locked::from(&self.state), &mut operation, Bound::Gaps, |_| Ok(()), answer)
+        step::act(Locked::from(&self.inner.state), &mut operation, Bound::Gaps, |_| Ok(()), answer)
     }
 
     /// An operation under `&mut self` that hands out the `busy` bytes of a copy: others may be given up.
-    pub(crate) fn act_mut<R>(
+    fn act_mut<R>(
         &mut self,
         busy: &Range<usize>,
         mut operation: Operation<'_>,
         answer: impl Fn(&State, &mut Operation<'_>) -> R,
     ) -> Result<R, Error> {
         self.reset_fast();
-        step::act(self.state.get_mut(), &mut operation, Bound::AllBut(busy.clone()), |_| Ok(()), answer)
+        step::act(self.inner.state.get_mut(), &mut operation, Bound::AllBut(busy.clone()), |_| Ok(()), answer)
     }
 
     pub(crate) fn reset_fast(&mut self) {
@@ -315,15 +309,9 @@ impl SyncedMem {
     }
 }
 
-impl Drop for SyncedMem {
-    fn drop(&mut self) {
-        step::end(self.state.get_mut());
-    }
-}
-
 impl fmt::Debug for SyncedMem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SyncedMem").field("len", &self.len).field("head", &self.head()).finish_non_exhaustive()
+        f.debug_struct("SyncedMem").field("len", &self.len()).field("head", &self.head()).finish_non_exhaustive()
     }
 }
 
@@ -383,7 +371,7 @@ mod tests {
         let memory = SyncedMem::new(8);
         memory.host(..).unwrap();
         thread::scope(|scope| {
-            let _state = memory.state.lock();
+            let _state = memory.inner.lock();
             // Would never return if it took the lock that is held here.
             let reader = scope.spawn(|| memory.host(..).unwrap().len());
             while !reader.is_finished() {
@@ -396,7 +384,7 @@ mod tests {
     fn a_panic_under_the_lock_leaves_the_memory_usable() {
         let memory = SyncedMem::new(1);
         thread::scope(|scope| {
-            let panicking = scope.spawn(|| memory.with(|_| panic!("expected")));
+            let panicking = scope.spawn(|| memory.inner.with(|_| panic!("expected")));
             assert!(panicking.join().is_err());
         });
         assert_eq!(memory.host(..).unwrap(), [0]);

@@ -6,7 +6,7 @@
 mod copy;
 #[allow(unsafe_code)]
 pub(crate) mod guards;
-mod inner;
+pub(crate) mod inner;
 mod readers;
 
 use std::cmp::Ordering;
@@ -22,12 +22,10 @@ use crate::coherence::facts::HOST;
 use crate::coherence::plan::{Dirty, Request};
 use crate::device::Queue;
 use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
-use crate::engine::door::Locked;
 use crate::engine::lacking::Lacking;
 use crate::engine::operation::Operation;
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
-use crate::engine::step;
 use crate::error::Error;
 use crate::host::pool::HostPool;
 use crate::lease::Lease;
@@ -249,7 +247,7 @@ impl SharedMem {
     /// # Errors
     /// As [`host`](Self::host).
     pub fn prefetch_host(&self, range: impl RangeBounds<usize>) -> Result<(), Error> {
-        let range = check(resolve(range, self.len()), self.len())?;
+        let range = self.inner.range(range)?;
         if range.is_empty() {
             return Ok(());
         }
@@ -262,7 +260,7 @@ impl SharedMem {
     /// # Errors
     /// [`Error::Conflict`] when bytes there are borrowed; as [`SyncedMem::evict`](crate::SyncedMem::evict).
     pub fn evict(&self, location: Location, range: impl RangeBounds<usize>) -> Result<(), Error> {
-        self.take_away(location, range, Dirty::Move)
+        self.inner.evict(location, range, Dirty::Move)
     }
 
     /// Takes bytes away from a location if other copies hold all of them. See
@@ -271,32 +269,12 @@ impl SharedMem {
     /// # Errors
     /// [`Error::Conflict`] when bytes there are borrowed; as [`SyncedMem::evict_clean`](crate::SyncedMem::evict_clean).
     pub fn evict_clean(&self, location: Location, range: impl RangeBounds<usize>) -> Result<(), Error> {
-        self.take_away(location, range, Dirty::Refuse)
-    }
-
-    fn take_away(&self, location: Location, range: impl RangeBounds<usize>, dirty: Dirty) -> Result<(), Error> {
-        let range = check(resolve(range, self.len()), self.len())?;
-        if range.is_empty() {
-            return Ok(());
-        }
-        let Some(slot) = self.inner.with(|state| state.slot_at(location)) else {
-            return Ok(());
-        };
-        let operation = Operation::new(Request::Evict { slot, range: range.clone(), dirty });
-        self.inner.act(operation, |state| {
-            for slot in state.slots_at(location) {
-                state.facts.borrows.check_copy(slot, &range)?;
-            }
-            match location == Location::Host && !self.inner.readers.close() {
-                true => Err(self.inner.is_read(&range)),
-                false => Ok(()),
-            }
-        })
+        self.inner.evict(location, range, Dirty::Refuse)
     }
 
     /// Frees the memory of all copies that hold no valid byte.
     pub fn shrink(&self) {
-        step::shrink(Locked::from(&self.inner.state));
+        self.inner.shrink();
     }
 
     // ---- what is where ----
@@ -308,8 +286,7 @@ impl SharedMem {
 
     /// Whether all these bytes are valid at a location. See [`SyncedMem::valid_on`](crate::SyncedMem::valid_on).
     pub fn valid_on(&self, location: Location, range: impl RangeBounds<usize>) -> bool {
-        let range = check(resolve(range, self.len()), self.len());
-        range.is_ok_and(|range| range.is_empty() || self.inner.with(|state| state.is_valid_at(location, &range)))
+        self.inner.valid_on(location, range)
     }
 
     /// Whether any byte was ever touched or adopted; otherwise the memory reads as zeros and takes no room.
@@ -319,14 +296,12 @@ impl SharedMem {
 
     /// What it has cost so far. Reads that took no lock are not counted.
     pub fn stats(&self) -> Stats {
-        self.inner.with(|state| state.events.stats)
+        self.inner.stats()
     }
 
     /// Tells `observer` from now on what happens to this memory.
     pub fn set_observer(&self, observer: Arc<dyn Observer>) {
-        // The old one's destructor is user code.
-        let old = self.inner.lock().events.observer.replace(observer);
-        drop(old);
+        self.inner.set_observer(observer);
     }
 }
 
@@ -356,7 +331,7 @@ impl SharedMem {
     /// # Errors
     /// [`Error::OutOfBounds`].
     pub fn lacking(&self, range: impl RangeBounds<usize>) -> Result<Lacking, Error> {
-        let range = check(resolve(range, self.len()), self.len())?;
+        let range = self.inner.range(range)?;
         Ok(self.inner.with(|state| state.lacking_by_place(&range)))
     }
 
@@ -366,7 +341,7 @@ impl SharedMem {
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::Conflict`].
     pub fn check_write(&self, range: impl RangeBounds<usize>) -> Result<(), Error> {
-        let range = check(resolve(range, self.len()), self.len())?;
+        let range = self.inner.range(range)?;
         self.inner.with(|state| state.facts.borrows.check(&range, Access::Write))?;
         match self.inner.readers.are_there() && !range.is_empty() {
             true => Err(self.inner.is_read(&range)),

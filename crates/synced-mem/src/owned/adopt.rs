@@ -4,10 +4,8 @@
 //! no borrow uses the memory any more, or leaked with it where that cannot be known.
 
 use std::any::Any;
-use std::mem;
 use std::sync::Arc;
 
-use crate::access::Access;
 use crate::coherence::plan::Request;
 use crate::device::Queue;
 use crate::engine::operation::{Brings, Operation};
@@ -50,8 +48,8 @@ impl From<Vec<u8>> for SharedMem {
 
 /// The same memory behind a handle that can be cloned and that checks its borrows at run time.
 impl From<SyncedMem> for SharedMem {
-    fn from(mut memory: SyncedMem) -> Self {
-        Self::from_state(mem::replace(memory.state.get_mut(), State::new(0, None)))
+    fn from(memory: SyncedMem) -> Self {
+        Self { inner: Arc::new(memory.inner) }
     }
 }
 
@@ -63,10 +61,8 @@ impl SyncedMem {
     /// # Errors
     /// [`Error::WrongLength`]; the bytes are then dropped.
     pub fn adopt(&mut self, bytes: impl Into<HostBuffer>) -> Result<(), Error> {
-        match host_adoption(self.len(), bytes.into())? {
-            Some(adoption) => self.act_mut(&(0..0), adoption, |_, _| ()),
-            None => Ok(()),
-        }
+        let adoption = host_adoption(self.len(), bytes.into())?;
+        self.replace(adoption)
     }
 
     /// Puts device memory that `owner` keeps in the place of what there was, newer bytes on the host included (Caffe's
@@ -85,10 +81,13 @@ impl SyncedMem {
         owner: Box<dyn Any + Send + Sync>,
     ) -> Result<(), Error> {
         // SAFETY: the caller's promise.
-        match unsafe { device_adoption(self.len(), ready_on, address, len, owner)? } {
-            Some(adoption) => self.act_mut(&(0..0), adoption, |_, _| ()),
-            None => Ok(()),
-        }
+        let adoption = unsafe { device_adoption(self.len(), ready_on, address, len, owner)? };
+        self.replace(adoption)
+    }
+
+    fn replace(&mut self, adoption: Option<Operation<'_>>) -> Result<(), Error> {
+        self.reset_fast();
+        adoption.map_or(Ok(()), |adoption| self.inner.adopt(adoption))
     }
 }
 
@@ -98,7 +97,7 @@ impl SharedMem {
     /// # Errors
     /// [`Error::WrongLength`]; [`Error::Conflict`] when any byte is borrowed. The bytes are then dropped.
     pub fn adopt(&self, bytes: impl Into<HostBuffer>) -> Result<(), Error> {
-        host_adoption(self.len(), bytes.into())?.map_or(Ok(()), |adoption| self.replace(adoption))
+        host_adoption(self.len(), bytes.into())?.map_or(Ok(()), |adoption| self.inner.adopt(adoption))
     }
 
     /// Puts device memory in the place of what there was; all handles see it. See [`SyncedMem::adopt_device`].
@@ -117,13 +116,7 @@ impl SharedMem {
     ) -> Result<(), Error> {
         // SAFETY: the caller's promise.
         let adoption = unsafe { device_adoption(self.len(), ready_on, address, len, owner)? };
-        adoption.map_or(Ok(()), |adoption| self.replace(adoption))
-    }
-
-    /// Adopts where nothing is borrowed. What is refused is dropped outside the lock: its owner's destructor is user
-    /// code.
-    fn replace(&self, adoption: Operation<'_>) -> Result<(), Error> {
-        self.inner.act(adoption, |state| self.inner.check(state, &state.facts.whole(), Access::Write))
+        adoption.map_or(Ok(()), |adoption| self.inner.adopt(adoption))
     }
 }
 

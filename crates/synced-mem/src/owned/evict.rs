@@ -3,10 +3,7 @@
 use std::ops::RangeBounds;
 
 use crate::access::Location;
-use crate::bounds::{check, resolve};
-use crate::coherence::plan::{Dirty, Request};
-use crate::engine::operation::Operation;
-use crate::engine::step;
+use crate::coherence::plan::Dirty;
 use crate::error::Error;
 use crate::owned::SyncedMem;
 
@@ -30,19 +27,13 @@ impl SyncedMem {
     }
 
     fn take_away(&mut self, location: Location, range: impl RangeBounds<usize>, dirty: Dirty) -> Result<(), Error> {
-        let range = check(resolve(range, self.len()), self.len())?;
-        if range.is_empty() {
-            return Ok(());
-        }
-        match self.with(|state| state.slot_at(location)) {
-            Some(slot) => self.act_mut(&(0..0), Operation::new(Request::Evict { slot, range, dirty }), |_, _| ()),
-            None => Ok(()),
-        }
+        self.reset_fast();
+        self.inner.evict(location, range, dirty)
     }
 
     /// Frees the memory of all copies that hold no valid byte.
     pub fn shrink(&mut self) {
         // Bytes that are read without the lock are all valid, so their copy stays.
-        step::shrink(self.state.get_mut());
+        self.inner.shrink();
     }
 }

@@ -6,7 +6,6 @@ use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::bounds::{check, resolve};
 use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::plan::Request;
 use crate::device::Queue;
@@ -36,8 +35,8 @@ impl SharedMem {
     /// the destination, or when they overlap; [`Error::OutOfMemory`], [`Error::Device`]. [`Error`] says what the
     /// destination holds then.
     pub fn copy_from(&self, at: usize, source: &Self, range: impl RangeBounds<usize>) -> Result<(), Error> {
-        let range = check(resolve(range, source.len()), source.len())?;
-        let to = check(at..at.saturating_add(range.len()), self.len())?;
+        let range = source.inner.range(range)?;
+        let to = self.inner.range(at..at.saturating_add(range.len()))?;
         if range.is_empty() || (self.ptr_eq(source) && to == range) {
             return Ok(());
         }

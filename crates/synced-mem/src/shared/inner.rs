@@ -1,13 +1,16 @@
-//! What the handles of a `SharedMem` share: the state behind its lock, and how threads wait for borrows to end.
-//! Everything that borrows goes through `access`. It relies on `engine` for the bytes, and on `borrows` for conflicts.
+//! One memory as both shells hold it: its length, the state behind its lock, the borrow table's guard, and the threads
+//! that wait for borrows to end. A `SharedMem` shares it, a `SyncedMem` owns it: there nothing is ever entered in the
+//! borrow table, because the compiler checks the borrows, so no check refuses anything.
+//! It relies on `engine` for the bytes, and on `borrows` for conflicts.
 
-use std::ops::Range;
+use std::ops::{Range, RangeBounds};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use crate::access::Access;
+use crate::access::{Access, Location};
+use crate::bounds::{check, resolve};
 use crate::coherence::facts::HOST;
-use crate::coherence::plan::{Bound, Request};
+use crate::coherence::plan::{Bound, Dirty, Request};
 use crate::engine::door::{Lock, Locked};
 use crate::engine::operation::Operation;
 use crate::engine::queue::QueueHandle;
@@ -16,6 +19,7 @@ use crate::engine::step;
 use crate::error::Error;
 use crate::lease::{Lease, Lender};
 use crate::shared::readers::Readers;
+use crate::stats::{Observer, Stats};
 use crate::sync::{Condvar, MutexGuard};
 
 pub(crate) struct Inner {
@@ -87,6 +91,57 @@ impl Inner {
         check: impl Fn(&State) -> Result<(), Error>,
     ) -> Result<(), Error> {
         step::act(Locked::from(&self.state), &mut operation, Bound::AllBut(0..0), check, |_, _| ())
+    }
+
+    // ---- what both shells do alike ----
+
+    /// A range within the memory.
+    pub(crate) fn range(&self, range: impl RangeBounds<usize>) -> Result<Range<usize>, Error> {
+        check(resolve(range, self.len), self.len)
+    }
+
+    /// Puts memory in the place of all bytes, where nothing is borrowed. What is refused is dropped outside the lock:
+    /// its owner's destructor is user code.
+    pub(crate) fn adopt(&self, adoption: Operation<'_>) -> Result<(), Error> {
+        self.act(adoption, |state| self.check(state, &state.facts.whole(), Access::Write))
+    }
+
+    pub(crate) fn evict(&self, at: Location, range: impl RangeBounds<usize>, dirty: Dirty) -> Result<(), Error> {
+        let range = self.range(range)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let Some(slot) = self.with(|state| state.slot_at(at)) else {
+            return Ok(());
+        };
+        self.act(Operation::new(Request::Evict { slot, range: range.clone(), dirty }), |state| {
+            for slot in state.slots_at(at) {
+                state.facts.borrows.check_copy(slot, &range)?;
+            }
+            if at == Location::Host && !self.readers.close() {
+                return Err(self.is_read(&range));
+            }
+            Ok(())
+        })
+    }
+
+    pub(crate) fn shrink(&self) {
+        step::shrink(Locked::from(&self.state));
+    }
+
+    pub(crate) fn valid_on(&self, location: Location, range: impl RangeBounds<usize>) -> bool {
+        let range = self.range(range);
+        range.is_ok_and(|range| range.is_empty() || self.with(|state| state.is_valid_at(location, &range)))
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.with(|state| state.events.stats)
+    }
+
+    pub(crate) fn set_observer(&self, observer: Arc<dyn Observer>) {
+        // The old one's destructor is user code.
+        let old = self.lock().events.observer.replace(observer);
+        drop(old);
     }
 }
 
