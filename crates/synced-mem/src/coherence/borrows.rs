@@ -55,6 +55,7 @@ struct OnCopy {
 
 impl Borrows {
     /// Whether this borrow may be added.
+    #[inline]
     pub(crate) fn check(&self, range: &Range<usize>, access: Access) -> Result<(), Error> {
         let writers_only = access == Access::Read;
         refuse(self.find(range, writers_only, None), range, access)
@@ -76,6 +77,7 @@ impl Borrows {
     }
 
     /// One of those that overlap `range`, among the writers or all, on one copy or on any.
+    #[inline]
     fn find(&self, range: &Range<usize>, writers_only: bool, slot: Option<Slot>) -> Option<&Borrow> {
         let asked = |held: &&Borrow| {
             held.overlaps(range)
@@ -87,6 +89,7 @@ impl Borrows {
     }
 
     /// Enters a borrow that has been checked.
+    #[inline]
     pub(crate) fn insert(&mut self, range: Range<usize>, access: Access, slot: Slot) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -99,6 +102,7 @@ impl Borrows {
     }
 
     /// The guard of a borrow gets the host's own memory, to write there.
+    #[inline]
     pub(crate) fn write_host(&mut self, id: u64) {
         let few = self.few.iter_mut().rfind(|(held, _)| *held == id).map(|(_, borrow)| borrow);
         if let Some(borrow) = few.or_else(|| self.many.held.get_mut(&id)) {
@@ -108,6 +112,7 @@ impl Borrows {
     }
 
     /// Ends a borrow. Returns which copy it was on.
+    #[inline]
     pub(crate) fn remove(&mut self, id: u64) -> Option<Slot> {
         let borrow = match self.few.iter().rposition(|(held, _)| *held == id) {
             Some(index) => self.few.swap_remove(index).1,

@@ -5,6 +5,7 @@
 
 use std::mem;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::access::Access;
 use crate::coherence::borrows::Borrows;
@@ -298,6 +299,11 @@ impl<Q: Clone + PartialEq> Facts<Q> {
     /// The entry stands before the work is enqueued: whatever an enqueuing call did before it failed, it is waited for.
     pub(crate) fn enter(&mut self, slot: Slot, by: &Q, range: &Range<usize>, access: Access, guard: Option<u64>) {
         self.copies[slot.0].uses.enter(by, range.clone(), access, guard, &self.clock);
+    }
+
+    /// The same for a token of one owner, which has no guard.
+    pub(crate) fn enter_token(&mut self, slot: Slot, by: &Q, range: &Range<usize>, access: Access) -> Option<Arc<()>> {
+        self.copies[slot.0].uses.enter_token(by, range, access, &self.clock)
     }
 
     /// A queue will write `range` of a host copy.

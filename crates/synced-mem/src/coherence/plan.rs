@@ -183,6 +183,22 @@ pub(crate) enum Refusal {
 /// Goes on, or says what is next.
 type Plan<Q, T = ()> = ControlFlow<Result<Next<Q>, Refusal>, T>;
 
+/// The copy that has the bytes of an access, if there is nothing to do but to hand them out: the usual case. [`next`]
+/// would say [`Next::Done`].
+pub(crate) fn met_at<Q: Clone + PartialEq>(facts: &Facts<Q>, request: &Request<Q>) -> Option<Slot> {
+    let (slot, by, range, intent) = match request {
+        Request::Host { range, intent } => (host_slot(facts, range, *intent), None, range, *intent),
+        Request::Device { by, range, intent } => (facts.home_of(by)?, Some(by), range, *intent),
+        _ => return None,
+    };
+    let copy = facts.copy(slot);
+    let is_met = facts.broken.is_empty()
+        && copy.has_memory
+        && (intent == Intent::Overwrite || facts.replicas.holds(slot, range))
+        && copy.uses.is_free(by, range, intent.access());
+    is_met.then_some(slot)
+}
+
 /// What is next for a request.
 pub(crate) fn next<Q: Clone + PartialEq>(
     facts: &Facts<Q>,

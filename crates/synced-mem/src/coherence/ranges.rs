@@ -28,31 +28,39 @@ impl Ranges {
     }
 
     /// Whether no byte is in the set.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_empty()
     }
 
     /// How many ranges the set has.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         usize::from(!self.is_empty()) + self.rest.len()
     }
 
     /// Whether every byte of `range` is in the set: always, if `range` is empty.
+    #[inline]
     pub(crate) fn contains(&self, range: &Range<usize>) -> bool {
         // Neighbours are not adjacent, so one of ours holds all of it or the set does not.
         range.is_empty() || self.reaching(range).is_some_and(|ours| ours.start <= range.start && range.end <= ours.end)
     }
 
     /// Whether some byte of `range` is in the set.
+    #[inline]
     pub(crate) fn overlaps(&self, range: &Range<usize>) -> bool {
         !range.is_empty() && self.reaching(range).is_some_and(|ours| ours.start < range.end)
     }
 
     /// Adds the bytes of `range`; with ranges that it overlaps or touches it becomes one.
+    #[inline]
     pub(crate) fn insert(&mut self, range: Range<usize>) {
-        if self.contains(&range) {
-            return;
+        if !self.contains(&range) {
+            self.merge(range);
         }
+    }
+
+    fn merge(&mut self, range: Range<usize>) {
         if self.is_empty() {
             self.first = range;
             return;
@@ -68,10 +76,14 @@ impl Ranges {
     }
 
     /// Takes the bytes of `range` out.
+    #[inline]
     pub(crate) fn remove(&mut self, range: &Range<usize>) {
-        if !self.overlaps(range) {
-            return;
+        if self.overlaps(range) {
+            self.cut(range);
         }
+    }
+
+    fn cut(&mut self, range: &Range<usize>) {
         if self.rest.is_empty() && range.start <= self.first.start && self.first.end <= range.end {
             *self = Ranges::new();
             return;
@@ -140,12 +152,14 @@ impl Ranges {
     }
 
     /// The lowest of our ranges that ends above the start of `range`.
+    #[inline]
     fn reaching(&self, range: &Range<usize>) -> Option<&Range<usize>> {
         let index = self.count_while(|ours| ours.end <= range.start);
         (index < self.len()).then(|| self.at(index))
     }
 
     /// How many ranges from the lowest on are `low`: `low` holds up to some range, and for none above it.
+    #[inline]
     fn count_while(&self, low: impl Fn(&Range<usize>) -> bool) -> usize {
         if self.is_empty() || !low(&self.first) {
             return 0;

@@ -75,16 +75,19 @@ impl Replicas {
     }
 
     /// The valid ranges of a copy.
+    #[inline]
     pub(crate) fn valid(&self, slot: Slot) -> &Ranges {
         &self.valid[slot.0]
     }
 
     /// Whether no slot has more ranges than it should.
+    #[inline]
     pub(crate) fn is_bounded(&self) -> bool {
         self.valid.iter().all(|valid| valid.len() <= self.most)
     }
 
     /// Whether all of `range` is valid in `slot`.
+    #[inline]
     pub(crate) fn holds(&self, slot: Slot, range: &Range<usize>) -> bool {
         self.valid(slot).contains(range)
     }
@@ -116,12 +119,14 @@ impl Replicas {
     }
 
     /// After an action succeeded: these bytes of `slot` equal those of the other copies that hold them.
+    #[inline]
     pub(crate) fn add(&mut self, slot: Slot, range: Range<usize>) {
         debug_assert!(range.is_empty() || range.end <= self.span);
         self.valid[slot.0].insert(range);
     }
 
     /// A write, overwrite or adoption: these bytes are valid in `slot` alone.
+    #[inline]
     pub(crate) fn claim(&mut self, slot: Slot, range: Range<usize>) {
         for (index, ranges) in self.valid.iter_mut().enumerate() {
             if index != slot.0 {

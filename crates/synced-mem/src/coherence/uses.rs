@@ -150,12 +150,15 @@ impl<Q> Uses<Q> {
         }
     }
 
-    /// After any change: what was inserted, or cut in two, must not grow without end, and spent entries go.
+    /// After any change of the past: inserted and cut ranges must not grow without end, and spent entries go.
     fn bound(&mut self) {
-        self.entries.retain_mut(|entry| {
-            entry.past.coarsen(MAX_RANGES);
-            !entry.is_spent()
-        });
+        let is_due = |entry: &Entry<Q>| entry.past.len() > MAX_RANGES || entry.is_spent();
+        if self.entries.iter().any(is_due) {
+            self.entries.retain_mut(|entry| {
+                entry.past.coarsen(MAX_RANGES);
+                !entry.is_spent()
+            });
+        }
     }
 }
 
@@ -165,7 +168,14 @@ impl<Q: Clone + PartialEq> Uses<Q> {
     /// which need not wait for itself; `None` is the host. Allocates nothing when there are none.
     pub(crate) fn waits(&self, by: Option<&Q>, range: &Range<usize>, access: Access, waited: &Waited<Q>) -> Vec<Q> {
         let entries = self.entries.iter();
-        each_once(entries.filter(|entry| entry.is_waited_for(by, range, access, waited)))
+        let is_waited_for =
+            |entry: &&Entry<Q>| entry.conflicts(by, range, access, |entered| !waited.covers(by, &entry.queue, entered));
+        each_once(entries.filter(is_waited_for))
+    }
+
+    /// Whether an access has nothing to wait for.
+    pub(crate) fn is_free(&self, by: Option<&Q>, range: &Range<usize>, access: Access) -> bool {
+        !self.entries.iter().any(|entry| entry.conflicts(by, range, access, |_| true))
     }
 
     /// Enters an access of `by` whose waits have been enqueued. With a guard, more may be launched until its release.
@@ -173,7 +183,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
     /// A write supersedes what it covers of the past, because it waited for that, and later accesses wait for the
     /// write. A read supersedes nothing: later readers do not wait for it. What is live always stays.
     pub(crate) fn enter(&mut self, by: &Q, range: Range<usize>, access: Access, guard: Option<u64>, clock: &Clock) {
-        if range.is_empty() || (guard.is_none() && self.is_entered(by, &range, access, clock)) {
+        if range.is_empty() || (guard.is_none() && self.entered(by, &range, access, clock).is_some()) {
             return;
         }
         if access == Access::Write {
@@ -182,28 +192,42 @@ impl<Q: Clone + PartialEq> Uses<Q> {
             }
         }
         self.entry(by, access, clock).enter(range, guard, clock);
-        self.bound();
+        if guard.is_none() || access == Access::Write {
+            self.bound();
+        }
     }
 
-    /// Whether entering this access without a guard would change nothing: the usual case of one queue. After a wait it
-    /// changes when the last access was, even if that wait is over: the operation that has waited still relies on it.
-    fn is_entered(&self, by: &Q, range: &Range<usize>, access: Access, clock: &Clock) -> bool {
-        let mut found = false;
-        let same = |entry: &Entry<Q>| entry.is_of(by, access) && entry.last == clock.now();
-        let unchanged = self.entries.iter().all(|entry| match same(entry) {
-            true => {
-                found = entry.past.contains(range);
-                found
+    /// The entry that has this access already, if entering it without a guard would change nothing: the usual case of
+    /// one queue. After a wait it changes when the last access was, even if that wait is over: the operation that has
+    /// waited still relies on it.
+    fn entered(&self, by: &Q, range: &Range<usize>, access: Access, clock: &Clock) -> Option<usize> {
+        let mut found = None;
+        for (index, entry) in self.entries.iter().enumerate() {
+            if entry.is_of(by, access) && entry.last == clock.now() {
+                if !entry.past.contains(range) {
+                    return None;
+                }
+                found = Some(index);
+            } else if access == Access::Write && entry.past.overlaps(range) {
+                return None;
             }
-            false => access == Access::Read || !entry.past.overlaps(range),
-        });
-        unchanged && found
+        }
+        found
     }
 
-    /// For a token without a guard, of an access that has just been entered: while this is held, the use is not over.
-    pub(crate) fn hold(&mut self, by: &Q, range: &Range<usize>, access: Access) -> Option<Arc<()>> {
-        let mut entries = self.entries.iter_mut();
-        let entry = entries.find(|entry| entry.is_of(by, access) && entry.past.contains(range))?;
+    /// Enters the access of a token without a guard. While the share that is returned is held, the use is not over.
+    pub(crate) fn enter_token(
+        &mut self,
+        by: &Q,
+        range: &Range<usize>,
+        access: Access,
+        clock: &Clock,
+    ) -> Option<Arc<()>> {
+        let index = self.entered(by, range, access, clock).or_else(|| {
+            self.enter(by, range.clone(), access, None, clock);
+            self.entries.iter().position(|entry| entry.is_of(by, access) && entry.past.contains(range))
+        })?;
+        let entry = &mut self.entries[index];
         if entry.holds.is_empty() {
             entry.holds.push(Arc::default());
         }
@@ -212,16 +236,22 @@ impl<Q: Clone + PartialEq> Uses<Q> {
 
     /// The guard was dropped: no more is launched under it, and what was launched counts as past.
     pub(crate) fn release(&mut self, guard: u64, clock: &Clock) {
-        let mut gone = Vec::new();
-        for Entry { queue, access, live, .. } in &mut self.entries {
-            let released = live.extract_if(.., |live| live.guard == guard);
-            gone.extend(released.map(|live| (queue.clone(), *access, live.range)));
-        }
-        for (queue, access, range) in gone {
+        // A guard is entered once.
+        for index in 0..self.entries.len() {
+            let entry = &mut self.entries[index];
+            let Some(at) = entry.live.iter().position(|live| live.guard == guard) else { continue };
+            let (range, access) = (entry.live.swap_remove(at).range, entry.access);
             // Something may have been launched under it until now.
-            self.entry(&queue, access, clock).enter(range, None, clock);
+            if clock.parts(entry.last) {
+                let queue = entry.queue.clone();
+                self.entry(&queue, access, clock).enter(range, None, clock);
+            } else {
+                entry.last = clock.now();
+                entry.past.insert(range);
+            }
+            self.bound();
+            return;
         }
-        self.bound();
     }
 
     /// Forgets what a queue did in the past, after a wait for it that began then. What a guard still allows stays, and
@@ -313,11 +343,11 @@ impl<Q: PartialEq> Entry<Q> {
         self.access == access && self.queue == *queue
     }
 
-    fn is_waited_for(&self, by: Option<&Q>, range: &Range<usize>, access: Access, waited: &Waited<Q>) -> bool {
+    /// Whether an access has to come after something of this entry that was entered at a moment which it `awaits`.
+    fn conflicts(&self, by: Option<&Q>, range: &Range<usize>, access: Access, awaits: impl Fn(u64) -> bool) -> bool {
         if !conflict(self.access, access) || Some(&self.queue) == by || range.is_empty() {
             return false;
         }
-        let awaits = |entered| !waited.covers(by, &self.queue, entered);
         let meets = |live: &Live| live.range.start < range.end && range.start < live.range.end;
         (self.past.overlaps(range) && awaits(self.last))
             || self.live.iter().any(|live| meets(live) && awaits(live.entered))
@@ -773,10 +803,10 @@ mod tests {
         let clock = Clock::default();
         for guard in [None, Some(7)] {
             let mut uses = Uses::new();
-            for range in pieces() {
-                uses.enter(&1, range, Access::Read, guard, &clock);
+            for (n, range) in (0..).zip(pieces()) {
+                uses.enter(&1, range, Access::Read, guard.map(|first| first + n), &clock);
             }
-            uses.release(7, &clock);
+            (0..40).for_each(|n| uses.release(7 + n, &clock));
             assert_eq!(longest(&uses), MAX_RANGES);
             for byte in pieces().flatten() {
                 assert_eq!(host_waits(&uses, byte..byte + 1, Access::Write), [1]);
@@ -804,8 +834,8 @@ mod tests {
             began
         };
         uses.enter(&1, 0..8, Access::Read, None, &clock);
-        let hold = uses.hold(&1, &(2..4), Access::Read);
-        let again = uses.hold(&1, &(2..4), Access::Read);
+        let hold = uses.enter_token(&1, &(2..4), Access::Read, &clock);
+        let again = uses.enter_token(&1, &(2..4), Access::Read, &clock);
         uses.release_holds(&clock);
         let began = wait(&mut clock);
         drop((hold, again));

@@ -177,14 +177,16 @@ impl State {
     /// A request has been met: its bytes belong to the caller. `has_moved`: something was done for it.
     pub(crate) fn hand_out(&mut self, operation: &mut Operation<'_>, has_moved: bool) {
         let (slot, range, intent) = match (&operation.request, operation.slot) {
-            (Request::Host { range, intent }, _) => (plan::host_slot(&self.facts, range, *intent), range, *intent),
+            (Request::Host { range, intent }, met) => {
+                (met.unwrap_or_else(|| plan::host_slot(&self.facts, range, *intent)), range, *intent)
+            }
             (Request::Prefetch { range }, _) => {
                 (plan::host_slot(&self.facts, range, Intent::Read), range, Intent::Read)
             }
             (Request::Device { by, range, intent }, Some(slot)) => {
-                self.facts.enter(slot, by, range, intent.access(), operation.borrow);
-                if operation.borrow.is_none() {
-                    operation.hold = self.facts.copies[slot.0].uses.hold(by, range, intent.access());
+                match operation.borrow {
+                    Some(_) => self.facts.enter(slot, by, range, intent.access(), operation.borrow),
+                    None => operation.hold = self.facts.enter_token(slot, by, range, intent.access()),
                 }
                 self.facts.last = Some(slot);
                 (slot, range, *intent)

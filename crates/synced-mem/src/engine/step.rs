@@ -181,23 +181,21 @@ struct Course {
     failure: Option<Error>,
 }
 
-/// Nothing was waited for, and nothing has failed.
-static AT_FIRST: Progress<QueueHandle> = Progress::new();
-
 impl State {
     /// The usual case: there is nothing to do but to hand out. False: nothing was done.
     fn meet_at_once(&mut self, operation: &mut Operation<'_>, check: impl Fn(&State) -> Result<(), Error>) -> bool {
-        if !self.facts.broken.is_empty() || check(self).is_err() {
+        if check(self).is_err() {
             return false;
         }
-        if let Request::Device { by, .. } | Request::Receive { by, .. } = &operation.request {
-            operation.slot = Some(self.make_home(by));
+        if let Request::Device { by, .. } = &operation.request {
+            self.make_home(by);
         }
-        let is_met = matches!(plan::next(&self.facts, &operation.request, &AT_FIRST), Ok(Next::Done));
-        if is_met {
+        let met = plan::met_at(&self.facts, &operation.request);
+        operation.slot = met;
+        if met.is_some() {
             self.hand_out(operation, false);
         }
-        is_met
+        met.is_some()
     }
 
     /// Plans and performs until there is something to be done outside the lock.
