@@ -22,8 +22,5 @@ pub(crate) fn resolve(range: impl RangeBounds<usize>, len: usize) -> Range<usize
 
 /// Refuses a range that does not lie within a memory of `len` bytes.
 pub(crate) fn check(range: Range<usize>, len: usize) -> Result<Range<usize>, Error> {
-    match range.start <= range.end && range.end <= len {
-        true => Ok(range),
-        false => Err(Error::OutOfBounds { range, len }),
-    }
+    if range.start <= range.end && range.end <= len { Ok(range) } else { Err(Error::OutOfBounds { range, len }) }
 }

@@ -7,11 +7,13 @@ use std::ops::Range;
 use crate::access::Access;
 use crate::ids::{DeviceId, QueueId};
 
-/// A failed memory operation. After any of them every written byte is valid in some copy and has its old value.
+/// A failed memory operation. Every written byte is valid in some copy and has its old value, with two exceptions.
 ///
-/// There is one exception: the bytes that [`SharedMem::copy_from`](crate::SharedMem::copy_from) was to overwrite on a
-/// device that alone held them. Where the device fails in the midst of the copy, each of them has its old or its new
-/// value.
+/// * Where [`SharedMem::copy_from`](crate::SharedMem::copy_from) fails on a device, each byte that was to be
+///   overwritten has its old value if another copy holds the byte, and its old or its new value if that device alone
+///   does.
+/// * Where a queue has lost work, bytes that the work was to write, and that no other copy holds, cannot be read until
+///   they are written anew: each access to them fails with the queue's error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

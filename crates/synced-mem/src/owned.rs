@@ -175,9 +175,10 @@ impl SyncedMem {
     fn write_host(&mut self, range: Range<usize>, intent: Intent) -> Result<&mut [u8], Error> {
         let range = check(range, self.inner.len)?;
         let operation = Operation::new(Request::Host { range: range.clone(), intent });
-        let start = match range.is_empty() {
-            true => dangling(),
-            false => self.act_mut(&range, operation, |state, operation| state.host_start(range.start, operation))?,
+        let start = if range.is_empty() {
+            dangling()
+        } else {
+            self.act_mut(&range, operation, |state, operation| state.host_start(range.start, operation))?
         };
         if range == (0..self.inner.len) {
             // All bytes are valid there again, so the next read needs no lock.
@@ -242,8 +243,9 @@ impl SyncedMem {
             return Ok(DeviceMut::new(ClaimedRange::empty(queue), None));
         }
         let request = Request::Device { by: QueueHandle::new(queue), range: range.clone(), intent };
-        let claimed = |state: &State, operation: &mut Operation<'_>| state.claimed(queue, operation);
-        Ok(DeviceMut::new(self.act_mut(&range, Operation::new(request), claimed)?, None))
+        let claimed =
+            self.act_mut(&range, Operation::new(request), |state, operation| state.claimed(queue, operation))?;
+        Ok(DeviceMut::new(claimed, None))
     }
 
     /// Starts bringing bytes to the host; the next [`host`](Self::host) only waits for them.
@@ -252,10 +254,7 @@ impl SyncedMem {
     /// As [`host`](Self::host).
     pub fn prefetch_host(&self, range: impl RangeBounds<usize>) -> Result<(), Error> {
         let range = self.inner.range(range)?;
-        match range.is_empty() {
-            true => Ok(()),
-            false => self.act(Operation::new(Request::Prefetch { range }), |_, _| ()),
-        }
+        if range.is_empty() { Ok(()) } else { self.act(Operation::new(Request::Prefetch { range }), |_, _| ()) }
     }
 
     // ---- what is where ----

@@ -144,8 +144,8 @@ impl SharedMem {
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::Conflict`] with a writer, [`Error::DeviceOutOfMemory`], [`Error::Device`].
     pub fn device(&self, queue: &Arc<dyn Queue>, range: impl RangeBounds<usize>) -> Result<DeviceRef<'static>, Error> {
-        let (span, lease) = self.borrow_device(queue, resolve(range, self.len()), Intent::Read)?;
-        Ok(DeviceRef::new(span, lease))
+        let (claimed, lease) = self.borrow_device(queue, resolve(range, self.len()), Intent::Read)?;
+        Ok(DeviceRef::new(claimed, lease))
     }
 
     /// Borrows bytes on the queue's device, to be written by work on that queue.
@@ -157,8 +157,8 @@ impl SharedMem {
         queue: &Arc<dyn Queue>,
         range: impl RangeBounds<usize>,
     ) -> Result<DeviceMut<'static>, Error> {
-        let (span, lease) = self.borrow_device(queue, resolve(range, self.len()), Intent::Write)?;
-        Ok(DeviceMut::new(span, lease))
+        let (claimed, lease) = self.borrow_device(queue, resolve(range, self.len()), Intent::Write)?;
+        Ok(DeviceMut::new(claimed, lease))
     }
 
     /// Borrows bytes on the queue's device, for work that writes all of them: nothing is moved for it.
@@ -170,8 +170,8 @@ impl SharedMem {
         queue: &Arc<dyn Queue>,
         range: impl RangeBounds<usize>,
     ) -> Result<DeviceMut<'static>, Error> {
-        let (span, lease) = self.borrow_device(queue, resolve(range, self.len()), Intent::Overwrite)?;
-        Ok(DeviceMut::new(span, lease))
+        let (claimed, lease) = self.borrow_device(queue, resolve(range, self.len()), Intent::Overwrite)?;
+        Ok(DeviceMut::new(claimed, lease))
     }
 
     /// Starts bringing bytes to the queue's device, where they stay valid on the host too (Caffe's `async_gpu_push`).
@@ -343,10 +343,7 @@ impl SharedMem {
     pub fn check_write(&self, range: impl RangeBounds<usize>) -> Result<(), Error> {
         let range = self.inner.range(range)?;
         self.inner.with(|state| state.facts.borrows.check(&range, Access::Write))?;
-        match self.inner.readers.are_there() && !range.is_empty() {
-            true => Err(self.inner.is_read(&range)),
-            false => Ok(()),
-        }
+        if self.inner.readers.are_there() && !range.is_empty() { Err(self.inner.is_read(&range)) } else { Ok(()) }
     }
 
     /// The address that writers of the bytes from `at` on get, if the host has memory of its own already. Without it

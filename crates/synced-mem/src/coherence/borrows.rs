@@ -79,13 +79,12 @@ impl Borrows {
     /// One of those that overlap `range`, among the writers or all, on one copy or on any.
     #[inline]
     fn find(&self, range: &Range<usize>, writers_only: bool, slot: Option<Slot>) -> Option<&Borrow> {
-        let asked = |held: &&Borrow| {
+        let mut few = self.few.iter().map(|(_, held)| held).filter(|held| {
             held.overlaps(range)
                 && !(writers_only && held.access == Access::Read)
                 && slot.is_none_or(|slot| slot == held.slot)
-        };
-        let mut few = self.few.iter().map(|(_, held)| held);
-        few.find(asked).or_else(|| self.many.find(range, writers_only, slot))
+        });
+        few.next().or_else(|| self.many.find(range, writers_only, slot))
     }
 
     /// Enters a borrow that has been checked.
@@ -94,9 +93,10 @@ impl Borrows {
         let id = self.next;
         self.next += 1;
         let borrow = Borrow { range, access, slot, writes_host: false };
-        match self.few.len() < FEW {
-            true => self.few.push((id, borrow)),
-            false => self.many.insert(id, borrow),
+        if self.few.len() < FEW {
+            self.few.push((id, borrow))
+        } else {
+            self.many.insert(id, borrow)
         }
         id
     }
@@ -165,11 +165,8 @@ impl Many {
 
 impl OnCopy {
     fn find(&self, range: &Range<usize>, writers_only: bool) -> Option<u64> {
-        let reader = || match writers_only {
-            true => None,
-            false => self.readers.find(range),
-        };
-        self.writers.find(range).or_else(reader)
+        let writer = self.writers.find(range);
+        if writers_only { writer } else { writer.or_else(|| self.readers.find(range)) }
     }
 
     fn of(&mut self, access: Access) -> &mut Intervals {

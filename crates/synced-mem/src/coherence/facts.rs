@@ -211,16 +211,17 @@ impl<Q: Clone + PartialEq> Facts<Q> {
         self.device_slots().find(|slot| self.copy(*slot).home.as_ref() == Some(queue))
     }
 
-    /// Whether copies that no broken queue may have written hold all that this one does, but for the `spare` bytes.
-    pub(crate) fn is_held_elsewhere(&self, slot: Slot, spare: &Range<usize>, waited: &Waited<Q>) -> bool {
+    /// Whether every byte of this copy, except the `overwritten` ones, is in a copy that no broken queue may have
+    /// written.
+    pub(crate) fn is_held_elsewhere(&self, slot: Slot, overwritten: &Range<usize>, waited: &Waited<Q>) -> bool {
         let whole = self.whole();
-        let trusted = |other: &Slot| {
+        let others = self.slots().filter(|other| {
             *other != slot && (other.is_host() || self.is_usable(*other, None, &whole, Access::Read, waited))
-        };
-        let others: Vec<_> = self.slots().filter(trusted).map(|other| self.replicas.valid(other)).collect();
+        });
+        let others: Vec<_> = others.map(|other| self.replicas.valid(other)).collect();
         self.replicas.valid(slot).iter().all(|held| {
             let mut alone = Ranges::of(held.clone());
-            alone.remove(spare);
+            alone.remove(overwritten);
             for other in &others {
                 other.within(&held).for_each(|part| alone.remove(&part));
             }
@@ -240,13 +241,13 @@ impl<Q: Clone + PartialEq> Facts<Q> {
         queues
     }
 
-    /// The working queues that have yet to deliver what other copies hold of this one's bytes, but for the `spare`
-    /// ones.
-    pub(crate) fn working_deliverers(&self, slot: Slot, spare: &Range<usize>, waited: &Waited<Q>) -> Vec<Q> {
+    /// The working queues that have yet to deliver bytes of this copy to other copies. The `overwritten` bytes do not
+    /// count.
+    pub(crate) fn working_deliverers(&self, slot: Slot, overwritten: &Range<usize>, waited: &Waited<Q>) -> Vec<Q> {
         let mut queues = Vec::new();
         for held in self.replicas.valid(slot).iter() {
             let mut kept = Ranges::of(held);
-            kept.remove(spare);
+            kept.remove(overwritten);
             for part in kept.iter() {
                 queues.extend(self.deliverers(slot, &part, waited));
             }
@@ -263,9 +264,9 @@ impl<Q: Clone + PartialEq> Facts<Q> {
     }
 
     /// For each device copy with more than [`MAX_USERS`] users: the oldest users that could go.
-    pub(crate) fn crowd(&self) -> impl Iterator<Item = &Q> {
-        let works = |queue: &Q| !self.broken.has(queue);
-        self.copies[HOSTS..].iter().flat_map(move |copy| copy.uses.oldest_past(MAX_USERS, works))
+    pub(crate) fn excess_users(&self) -> impl Iterator<Item = &Q> {
+        let devices = self.copies[HOSTS..].iter();
+        devices.flat_map(|copy| copy.uses.oldest_past(MAX_USERS, |queue: &Q| !self.broken.has(queue)))
     }
 
     /// The queues that use the oldest retired buffers, where these are too many. The memory may never wait for these
@@ -277,10 +278,10 @@ impl<Q: Clone + PartialEq> Facts<Q> {
 
     /// Whether there is more to do than what an operation is for.
     pub(crate) fn is_untidy(&self) -> bool {
-        let is_crowded = |copy: &CopyFacts<Q>| copy.uses.len() > MAX_USERS;
         !self.replicas.is_bounded()
             || self.retired.len() > MAX_RETIRED
-            || (self.copies[HOSTS..].iter().any(is_crowded) && self.crowd().next().is_some())
+            || (self.copies[HOSTS..].iter().any(|copy| copy.uses.len() > MAX_USERS)
+                && self.excess_users().next().is_some())
     }
 
     /// Whether some copy has been used by this queue, or would be, but for reads of host copies.
@@ -315,8 +316,8 @@ impl<Q: Clone + PartialEq> Facts<Q> {
             !arriving.ranges.is_empty()
         });
         let (clock, last) = (&self.clock, self.clock.now());
-        let ours = |arriving: &&mut Arriving<Q>| arriving.queue == *queue && !clock.parts(arriving.last);
-        match arriving.iter_mut().find(ours) {
+        let mut ours = arriving.iter_mut().filter(|arriving| arriving.queue == *queue);
+        match ours.find(|arriving| !clock.separates(arriving.last)) {
             Some(arriving) => {
                 arriving.ranges.insert(range.clone());
                 arriving.last = last;

@@ -10,7 +10,7 @@ use std::ops::Range;
 pub(crate) struct Intervals {
     nodes: Vec<Node>,
     /// Nodes that may be used again.
-    spare: Vec<Link>,
+    free_links: Vec<Link>,
     root: Option<Link>,
 }
 
@@ -64,7 +64,7 @@ impl Intervals {
     pub(crate) fn insert(&mut self, range: Range<usize>, id: u64) {
         let (key, end) = ((range.start, id), range.end);
         let node = Node { last: end, range, id, left: None, right: None };
-        let link = match self.spare.pop() {
+        let link = match self.free_links.pop() {
             Some(link) => {
                 self.nodes[link] = node;
                 link
@@ -99,8 +99,8 @@ impl Intervals {
             // Room for a few stays: a borrow that comes and goes allocates nothing.
             self.nodes.clear();
             self.nodes.shrink_to(KEPT);
-            self.spare.clear();
-            self.spare.shrink_to(KEPT);
+            self.free_links.clear();
+            self.free_links.shrink_to(KEPT);
         }
     }
 
@@ -112,7 +112,7 @@ impl Intervals {
             Ordering::Less => self.nodes[link].right = self.cut(right, end, key),
             Ordering::Greater => self.nodes[link].left = self.cut(left, end, key),
             Ordering::Equal => {
-                self.spare.push(link);
+                self.free_links.push(link);
                 return self.merge(left, right);
             }
         }

@@ -76,8 +76,8 @@ pub(crate) enum Step {
     /// The copy gets memory. Nothing in it is valid.
     Alloc(Slot),
     /// The copy gets other memory; what a failed queue may touch is left to it. What is valid moves along on the host.
-    /// On a device nothing does: `spare` alone counts as valid there, and is about to be overwritten.
-    Replace { slot: Slot, spare: Range<usize> },
+    /// On a device nothing does: `overwritten` alone counts as valid there, and is written next.
+    Replace { slot: Slot, overwritten: Range<usize> },
     /// Bytes that are valid in `from` become valid in `to`.
     Copy { from: Slot, to: Slot, range: Range<usize> },
     /// Bytes that are valid nowhere become zeros in `to`.
@@ -246,10 +246,7 @@ fn wait<Q>(by: Option<&Q>, queues: Vec<Q>) -> Plan<Q>
 where
     Q: Clone,
 {
-    match queues.is_empty() {
-        true => Continue(()),
-        false => Break(Ok(Next::Wait(by.cloned(), queues))),
-    }
+    if queues.is_empty() { Continue(()) } else { Break(Ok(Next::Wait(by.cloned(), queues))) }
 }
 
 const NOTHING: Range<usize> = 0..0;
@@ -280,12 +277,12 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     fn host(&self, range: &Range<usize>, intent: Intent) -> Plan<Q> {
         let (slot, access) = (self.host_slot(range, intent), intent.access());
         self.alloc(slot)?;
-        let mut spare = range;
+        let mut overwritten = range;
         if intent != Intent::Overwrite {
             self.bring(slot, range)?;
-            spare = &NOTHING;
+            overwritten = &NOTHING;
         }
-        self.free_of_queues(slot, range, access, spare)
+        self.free_of_queues(slot, range, access, overwritten)
     }
 
     /// Adopted bytes serve readers for as long as they hold the range and our own memory does not.
@@ -297,7 +294,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         let access = intent.access();
         let slot = self.copy_of(by)?;
         if intent == Intent::Overwrite && self.is_replaced(slot, range)? {
-            return perform(Step::Replace { slot, spare: range.clone() });
+            return perform(Step::Replace { slot, overwritten: range.clone() });
         }
         self.alloc(slot)?;
         if intent != Intent::Overwrite {

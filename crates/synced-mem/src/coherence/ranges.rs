@@ -128,10 +128,7 @@ impl Ranges {
         if range.is_empty() {
             return;
         }
-        match self.is_empty() {
-            true => self.first = range,
-            false => self.rest.push(range),
-        }
+        if self.is_empty() { self.first = range } else { self.rest.push(range) }
     }
 
     /// What lies between neighbours: one gap fewer than there are ranges.

@@ -46,7 +46,7 @@ const BYTES_A_RANGE: usize = 4 * size_of::<Range<usize>>();
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Replicas {
     /// The length of the memory in bytes.
-    span: usize,
+    len: usize,
     /// How many ranges a copy may have.
     most: usize,
     /// By slot.
@@ -54,11 +54,11 @@ pub(crate) struct Replicas {
 }
 
 impl Replicas {
-    /// An untouched memory of `span` bytes: the two slots of the host, and nothing valid in them.
-    pub(crate) fn new(span: usize) -> Self {
+    /// An untouched memory of `len` bytes: the two slots of the host, and nothing valid in them.
+    pub(crate) fn new(len: usize) -> Self {
         Replicas {
-            span,
-            most: (span / BYTES_A_RANGE).clamp(MIN_RANGES, MAX_RANGES),
+            len,
+            most: (len / BYTES_A_RANGE).clamp(MIN_RANGES, MAX_RANGES),
             valid: vec![Ranges::new(); HOST_SLOTS],
         }
     }
@@ -101,7 +101,7 @@ impl Replicas {
     /// with one source, a fill for each run that no copy holds. A byte comes from the first copy of `order` that holds
     /// it; copies that `order` leaves out come after it, by number. Nothing missing: nothing to do, and no allocation.
     pub(crate) fn read(&self, to: Slot, range: &Range<usize>, order: &[Slot]) -> Vec<Action> {
-        debug_assert!(range.is_empty() || range.end <= self.span);
+        debug_assert!(range.is_empty() || range.end <= self.len);
         let mut actions = Vec::new();
         for gap in self.valid(to).missing(range).iter() {
             let mut rest = gap;
@@ -121,7 +121,7 @@ impl Replicas {
     /// After an action succeeded: these bytes of `slot` equal those of the other copies that hold them.
     #[inline]
     pub(crate) fn add(&mut self, slot: Slot, range: Range<usize>) {
-        debug_assert!(range.is_empty() || range.end <= self.span);
+        debug_assert!(range.is_empty() || range.end <= self.len);
         self.valid[slot.0].insert(range);
     }
 
@@ -171,7 +171,7 @@ impl Replicas {
 
     /// Where the memory is valid, as Caffe would say it. A memory of no bytes is never more than `Uninitialized`.
     pub(crate) fn head(&self) -> Head {
-        let whole = 0..self.span;
+        let whole = 0..self.len;
         let (hosts, devices) = self.valid.split_at(HOST_SLOTS);
         let mut host_lacks = Ranges::of(whole.clone());
         let held = hosts.iter().flat_map(Ranges::iter);
@@ -234,9 +234,9 @@ mod tests {
     }
 
     /// An empty range, and all that are not.
-    fn every_range(span: usize) -> impl Iterator<Item = Range<usize>> {
-        let starts = 0..span;
-        let all = starts.flat_map(move |start| (start + 1..=span).map(move |end| start..end));
+    fn every_range(len: usize) -> impl Iterator<Item = Range<usize>> {
+        let starts = 0..len;
+        let all = starts.flat_map(move |start| (start + 1..=len).map(move |end| start..end));
         all.chain(iter::once(1..1))
     }
 
@@ -251,8 +251,8 @@ mod tests {
     }
 
     impl World {
-        fn new(span: usize, slots: usize) -> Self {
-            let mut replicas = Replicas::new(span);
+        fn new(len: usize, slots: usize) -> Self {
+            let mut replicas = Replicas::new(len);
             while replicas.slots() < slots {
                 replicas.add_slot();
             }
@@ -318,7 +318,7 @@ mod tests {
         }
 
         fn head(&self) -> Head {
-            let all = bits(&(0..self.replicas.span));
+            let all = bits(&(0..self.replicas.len));
             let host = self.valid(Slot(0)) | self.valid(Slot(1));
             let devices: Vec<_> = self.slots().skip(2).map(|slot| self.valid(slot)).collect();
             let whole_device = devices.contains(&all);
@@ -356,7 +356,7 @@ mod tests {
         fn steps(&self, orders: &[Vec<Slot>], mut reached: impl FnMut(World)) {
             let held: Vec<_> = self.slots().map(|slot| self.valid(slot)).collect();
             for slot in self.slots() {
-                for range in every_range(self.replicas.span) {
+                for range in every_range(self.replicas.len) {
                     let asked = bits(&range);
                     let valid = held[slot.0];
                     assert_eq!(self.replicas.holds(slot, &range), valid & asked == asked);
@@ -385,8 +385,8 @@ mod tests {
     }
 
     /// Checks every state that can be reached, and every step from it. Returns how many states there are.
-    fn explore(span: usize, slots: usize, orders: &[Vec<Slot>]) -> usize {
-        let start = World::new(span, slots);
+    fn explore(len: usize, slots: usize, orders: &[Vec<Slot>]) -> usize {
+        let start = World::new(len, slots);
         let mut seen = HashSet::from([start.clone()]);
         let mut todo = VecDeque::from([start]);
         while let Some(world) = todo.pop_front() {
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn the_bound_goes_with_the_length() {
-        let bounds = [1, 1 << 10, 4 << 10, 16 << 10, 1 << 40].map(|span| Replicas::new(span).most);
+        let bounds = [1, 1 << 10, 4 << 10, 16 << 10, 1 << 40].map(|len| Replicas::new(len).most);
         assert_eq!(bounds, [16, 16, 64, 256, 256]);
     }
 

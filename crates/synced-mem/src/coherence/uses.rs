@@ -44,13 +44,12 @@ impl Clock {
     }
 
     /// Whether a wait under way ends what was entered at `moment`, but not what is entered now.
-    pub(crate) fn parts(&self, moment: u64) -> bool {
-        self.parts_from(moment, self.now)
+    pub(crate) fn separates(&self, moment: u64) -> bool {
+        self.separates_from(moment, self.now)
     }
 
-    fn parts_from(&self, earlier: u64, later: u64) -> bool {
-        let between = |&wait: &u64| earlier < wait && wait <= later;
-        self.waits.iter().any(between)
+    fn separates_from(&self, earlier: u64, later: u64) -> bool {
+        self.waits.iter().any(|&wait| earlier < wait && wait <= later)
     }
 }
 
@@ -130,14 +129,14 @@ impl<Q> Uses<Q> {
         self.entries.len()
     }
 
-    /// The queues of the oldest entries, of as many as there are more than `most`. Those under which more may be
-    /// launched are passed over, and those that do not work.
+    /// The queues of the oldest entries, as many as there are entries beyond `most`. Entries under which more may be
+    /// launched are passed over, and so are queues that do not work.
     pub(crate) fn oldest_past(&self, most: usize, works: impl Fn(&Q) -> bool) -> impl Iterator<Item = &Q> {
-        let is_held = |entry: &Entry<Q>| entry.holds.iter().any(|hold| Arc::strong_count(hold) > 1);
-        let goes = move |entry: &&Entry<Q>| entry.live.is_empty() && !is_held(entry) && works(&entry.queue);
-        let past = self.entries.iter().filter(goes);
-        let too_many = self.len().saturating_sub(most);
-        past.take(too_many).map(|entry| &entry.queue)
+        let past = self.entries.iter().filter(move |entry| {
+            let is_held = entry.holds.iter().any(|hold| Arc::strong_count(hold) > 1);
+            entry.live.is_empty() && !is_held && works(&entry.queue)
+        });
+        past.take(self.len().saturating_sub(most)).map(|entry| &entry.queue)
     }
 
     /// Finds out which tokens without a guard are gone. A wait that begins from now on ends what was launched under
@@ -152,8 +151,7 @@ impl<Q> Uses<Q> {
 
     /// After any change of the past: inserted and cut ranges must not grow without end, and spent entries go.
     fn bound(&mut self) {
-        let is_due = |entry: &Entry<Q>| entry.past.len() > MAX_RANGES || entry.is_spent();
-        if self.entries.iter().any(is_due) {
+        if self.entries.iter().any(|entry| entry.past.len() > MAX_RANGES || entry.is_spent()) {
             self.entries.retain_mut(|entry| {
                 entry.past.coarsen(MAX_RANGES);
                 !entry.is_spent()
@@ -167,10 +165,11 @@ impl<Q: Clone + PartialEq> Uses<Q> {
     /// because one of the two writes, and that this operation has not `waited` for. `by` is the queue that wants it,
     /// which need not wait for itself; `None` is the host. Allocates nothing when there are none.
     pub(crate) fn waits(&self, by: Option<&Q>, range: &Range<usize>, access: Access, waited: &Waited<Q>) -> Vec<Q> {
-        let entries = self.entries.iter();
-        let is_waited_for =
-            |entry: &&Entry<Q>| entry.conflicts(by, range, access, |entered| !waited.covers(by, &entry.queue, entered));
-        each_once(entries.filter(is_waited_for))
+        each_once(
+            self.entries.iter().filter(|entry| {
+                entry.conflicts(by, range, access, |entered| !waited.covers(by, &entry.queue, entered))
+            }),
+        )
     }
 
     /// Whether an access has nothing to wait for.
@@ -242,7 +241,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
             let Some(at) = entry.live.iter().position(|live| live.guard == guard) else { continue };
             let (range, access) = (entry.live.swap_remove(at).range, entry.access);
             // Something may have been launched under it until now.
-            if clock.parts(entry.last) {
+            if clock.separates(entry.last) {
                 let queue = entry.queue.clone();
                 self.entry(&queue, access, clock).enter(range, None, clock);
             } else {
@@ -290,8 +289,9 @@ impl<Q: Clone + PartialEq> Uses<Q> {
 
     /// The entry that an access of this queue and kind belongs to now; made if there is none.
     fn entry(&mut self, queue: &Q, access: Access, clock: &Clock) -> &mut Entry<Q> {
-        let ours = |entry: &Entry<Q>| entry.is_of(queue, access) && !clock.parts(entry.last);
-        let index = self.entries.iter().position(ours).unwrap_or_else(|| {
+        let mut entries = self.entries.iter();
+        let ours = entries.position(|entry| entry.is_of(queue, access) && !clock.separates(entry.last));
+        let index = ours.unwrap_or_else(|| {
             self.join(queue, access, clock);
             self.entries.push(Entry::new(queue.clone(), access));
             self.entries.len() - 1
@@ -303,12 +303,11 @@ impl<Q: Clone + PartialEq> Uses<Q> {
 
     /// Makes one of a queue's entries for each kind of access that no wait under way tells apart any more.
     fn join(&mut self, queue: &Q, access: Access, clock: &Clock) {
-        let ours = |entry: &mut Entry<Q>| entry.is_of(queue, access);
-        let mut old: Vec<_> = self.entries.extract_if(.., ours).collect();
+        let mut old: Vec<_> = self.entries.extract_if(.., |entry| entry.is_of(queue, access)).collect();
         old.sort_by_key(|entry| entry.last);
         for entry in old {
             match self.entries.last_mut() {
-                Some(before) if before.is_of(queue, access) && !clock.parts_from(before.last, entry.last) => {
+                Some(before) if before.is_of(queue, access) && !clock.separates_from(before.last, entry.last) => {
                     before.last = entry.last;
                     entry.past.iter().for_each(|range| before.past.insert(range));
                     before.live.extend(entry.live);
@@ -348,9 +347,10 @@ impl<Q: PartialEq> Entry<Q> {
         if !conflict(self.access, access) || Some(&self.queue) == by || range.is_empty() {
             return false;
         }
-        let meets = |live: &Live| live.range.start < range.end && range.start < live.range.end;
         (self.past.overlaps(range) && awaits(self.last))
-            || self.live.iter().any(|live| meets(live) && awaits(live.entered))
+            || self.live.iter().any(|Live { range: held, entered, .. }| {
+                held.start < range.end && range.start < held.end && awaits(*entered)
+            })
     }
 }
 

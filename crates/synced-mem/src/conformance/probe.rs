@@ -186,8 +186,7 @@ impl Probe<'_> {
     /// Frees a block that no other queue has used.
     pub(super) fn free(&self, region: Region) {
         assert!(!region.shared.load(Ordering::Relaxed) && region.queue == self.queue.id());
-        let kept = |kept: &mut Kept| kept.blocks.retain(|block| !Arc::ptr_eq(block, &region.block));
-        self.bench.keep(kept);
+        self.bench.keep(|kept| kept.blocks.retain(|block| !Arc::ptr_eq(block, &region.block)));
         drop(region);
     }
 

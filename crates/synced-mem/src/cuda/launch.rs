@@ -202,11 +202,10 @@ fn params_of(ptx: &str, entry: &str) -> Option<usize> {
 /// The length and the alignment of one parameter, such as `.param .align 8 .b8 name[48]` or `.param .u64 name`.
 fn param_of(param: &str) -> Option<(usize, usize)> {
     let words: Vec<&str> = param.split_whitespace().collect();
-    let size = |word: &&str| -> Option<usize> {
+    let element = words.iter().find_map(|word| {
         let bits = word.strip_prefix('.')?.strip_prefix(['b', 'u', 's', 'f'])?.parse::<usize>().ok()?;
         (bits % 8 == 0).then_some(bits / 8)
-    };
-    let element = words.iter().find_map(size)?;
+    })?;
     // A `.ptr` has an alignment too: that of what it points to.
     let is_pointer = words.contains(&".ptr");
     let align = words.iter().position(|word| *word == ".align").filter(|_| !is_pointer);

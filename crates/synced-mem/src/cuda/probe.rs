@@ -174,12 +174,11 @@ fn library() -> Result<Library, Absent> {
     let mut found = NAMES.iter().filter_map(|name| unsafe { Library::new(*name) }.ok());
     let library = found.next().ok_or(Absent::NoDriver { tried: NAMES })?;
     // SAFETY: the address is not called.
-    let is_there = |name: &str| unsafe { library.get::<unsafe extern "C" fn()>(name) }.is_ok();
-    match FUNCTIONS.iter().find(|name| !is_there(name)) {
+    let missing = FUNCTIONS.iter().find(|name| unsafe { library.get::<unsafe extern "C" fn()>(**name) }.is_err());
+    match missing {
         None => Ok(library),
-        Some(missing) => Err(version(&library).map_or(Absent::Incomplete { missing }, |found| match found < OLDEST {
-            true => Absent::TooOld { found, needed: OLDEST },
-            false => Absent::Incomplete { missing },
+        Some(missing) => Err(version(&library).map_or(Absent::Incomplete { missing }, |found| {
+            if found < OLDEST { Absent::TooOld { found, needed: OLDEST } } else { Absent::Incomplete { missing } }
         })),
     }
 }

@@ -82,18 +82,20 @@ impl CudaQueue {
     ) -> Result<(&'a CudaBlock, u64), Error> {
         let own = (block as &dyn Any).downcast_ref::<CudaBlock>();
         let own = own.ok_or_else(|| self.error(op, "a block of another backend"))?;
-        match at.checked_add(len).is_some_and(|end| end <= own.len) {
-            true => Ok((own, own.address + at as u64)),
-            false => Err(self.error(op, format!("{len} bytes from {at} of a block of {} bytes", own.len))),
+        if at.checked_add(len).is_some_and(|end| end <= own.len) {
+            Ok((own, own.address + at as u64))
+        } else {
+            Err(self.error(op, format!("{len} bytes from {at} of a block of {} bytes", own.len)))
         }
     }
 
     /// The same of a block of this device.
     fn own(&self, op: &'static str, block: &dyn Block, at: usize, len: usize) -> Result<u64, Error> {
         let (block, address) = self.part(op, block, at, len)?;
-        match Arc::ptr_eq(block.stream.context(), self.context()) {
-            true => Ok(address),
-            false => Err(self.error(op, "a block of another GPU")),
+        if Arc::ptr_eq(block.stream.context(), self.context()) {
+            Ok(address)
+        } else {
+            Err(self.error(op, "a block of another GPU"))
         }
     }
 
@@ -157,10 +159,13 @@ unsafe impl Queue for CudaQueue {
             return Err(Error::DeviceOutOfMemory { device: context.id, bytes: len });
         }
         let tried = context.enter().and_then(|()| {
-            self.alloc_once(len).or_else(|failure| match failure.is_out_of_memory() {
-                // What was freed waits in the pool, in pieces that may not fit.
-                true => context.trim().and_then(|()| self.alloc_once(len)),
-                false => Err(failure),
+            self.alloc_once(len).or_else(|failure| {
+                if failure.is_out_of_memory() {
+                    // What was freed waits in the pool, in pieces that may not fit.
+                    context.trim().and_then(|()| self.alloc_once(len))
+                } else {
+                    Err(failure)
+                }
             })
         });
         match tried {
@@ -306,26 +311,29 @@ impl fmt::Debug for CudaBlock {
     }
 }
 
+impl CudaBlock {
+    /// Gives the memory back, once: `Drop` alone calls this.
+    fn give_back(&self) -> Result<(), Failure> {
+        self.stream.context().enter_to_give_back()?;
+        let (address, stream) = (self.address, self.stream.raw());
+        match self.owner {
+            Owner::Adopted => Ok(()),
+            Owner::Pool => {
+                // SAFETY: the memory was allocated from a pool, and is freed once, after what the stream has to do.
+                answer("cuMemFreeAsync", unsafe { sys::cuMemFreeAsync(address, stream) })
+            }
+            Owner::Driver => {
+                // Twice, in case it was the call that failed and not the work.
+                self.stream.wait().or_else(|_| self.stream.wait())?;
+                // SAFETY: the memory was allocated by the driver, and is freed once, after the stream's work.
+                answer("cuMemFree", unsafe { sys::cuMemFree_v2(address) })
+            }
+        }
+    }
+}
+
 impl Drop for CudaBlock {
     fn drop(&mut self) {
-        let context = self.stream.context();
-        let freed = || {
-            context.enter_to_give_back()?;
-            let (address, stream) = (self.address, self.stream.raw());
-            match self.owner {
-                Owner::Adopted => Ok(()),
-                Owner::Pool => {
-                    // SAFETY: it was allocated from a pool, and is freed once, after what the stream has to do.
-                    answer("cuMemFreeAsync", unsafe { sys::cuMemFreeAsync(address, stream) })
-                }
-                Owner::Driver => {
-                    // Twice, in case it was the call that failed and not the work.
-                    self.stream.wait().or_else(|_| self.stream.wait())?;
-                    // SAFETY: it was allocated by the driver, and is freed once, after what the stream had to do.
-                    answer("cuMemFree", unsafe { sys::cuMemFree_v2(address) })
-                }
-            }
-        };
-        context.given_back(freed());
+        self.stream.context().given_back(self.give_back());
     }
 }

@@ -70,8 +70,9 @@ fn shared(
         let others: Vec<_> = shares
             .filter_map(|share| {
                 let there = share.clone();
-                let run = move || stream.context().enter().and_then(|()| work(there));
-                match thread::Builder::new().spawn_scoped(scope, run) {
+                let thread = thread::Builder::new();
+                let thread = thread.spawn_scoped(scope, move || stream.context().enter().and_then(|()| work(there)));
+                match thread {
                     Ok(thread) => Some((thread, share)),
                     Err(_) => {
                         left.push(share);

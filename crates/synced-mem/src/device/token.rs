@@ -2,7 +2,7 @@
 //!
 //! A token borrows the memory, so nothing can invalidate the range while launches are still being issued; its
 //! destructor matters to no soundness. Kernels take [`Arg`]s, which only tokens make.
-//! It relies on the shells (`memory`, `shared`) to have ordered the queue before they make a token.
+//! It relies on the shells (`owned`, `shared`) to have ordered the queue before they make a token.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,7 +19,7 @@ use crate::lease::Lease;
 /// Bytes of a device's copy, borrowed to be read by work on one queue.
 #[derive(Debug)]
 pub struct DeviceRef<'a> {
-    span: ClaimedRange,
+    claimed: ClaimedRange,
     /// Of a shared memory: the dynamic borrow.
     _lease: Option<Lease>,
     borrow: PhantomData<&'a [u8]>,
@@ -47,35 +47,35 @@ pub(crate) struct ClaimedRange {
 /// else.
 #[derive(Debug)]
 pub struct Arg<'a> {
-    span: &'a ClaimedRange,
+    claimed: &'a ClaimedRange,
     range: Range<usize>,
     access: Access,
 }
 
 impl<'a> DeviceRef<'a> {
-    pub(crate) fn new(span: ClaimedRange, lease: Option<Lease>) -> Self {
-        Self { span, _lease: lease, borrow: PhantomData }
+    pub(crate) fn new(claimed: ClaimedRange, lease: Option<Lease>) -> Self {
+        Self { claimed, _lease: lease, borrow: PhantomData }
     }
 
     /// The queue that may work on them.
     pub fn queue(&self) -> &Arc<dyn Queue> {
-        &self.span.queue
+        &self.claimed.queue
     }
 
     /// All the bytes, as an argument that a kernel may read.
     pub fn arg(&self) -> Arg<'_> {
-        Arg::new(&self.span, Access::Read)
+        Arg::new(&self.claimed, Access::Read)
     }
 }
 
 impl<'a> DeviceMut<'a> {
-    pub(crate) fn new(span: ClaimedRange, lease: Option<Lease>) -> Self {
-        Self { token: DeviceRef::new(span, lease), borrow: PhantomData }
+    pub(crate) fn new(claimed: ClaimedRange, lease: Option<Lease>) -> Self {
+        Self { token: DeviceRef::new(claimed, lease), borrow: PhantomData }
     }
 
     /// All the bytes, as an argument that a kernel may write.
     pub fn arg_mut(&mut self) -> Arg<'_> {
-        Arg::new(&self.token.span, Access::Write)
+        Arg::new(&self.token.claimed, Access::Write)
     }
 }
 
@@ -96,8 +96,8 @@ impl ClaimedRange {
 }
 
 impl<'a> Arg<'a> {
-    fn new(span: &'a ClaimedRange, access: Access) -> Self {
-        Self { span, range: span.range.clone(), access }
+    fn new(claimed: &'a ClaimedRange, access: Access) -> Self {
+        Self { claimed, range: claimed.range.clone(), access }
     }
 
     /// Some of its bytes, counted from its first.
@@ -115,8 +115,8 @@ impl<'a> Arg<'a> {
     /// # Errors
     /// [`Error::OutOfBounds`].
     pub fn split_at(self, mid: usize) -> Result<(Self, Self), Error> {
-        let Self { span, access, .. } = self;
-        Ok((Self { span, range: self.range.clone(), access }.slice(..mid)?, self.slice(mid..)?))
+        let Self { claimed, access, .. } = self;
+        Ok((Self { claimed, range: self.range.clone(), access }.slice(..mid)?, self.slice(mid..)?))
     }
 
     /// What the kernel may do with the bytes.
@@ -126,12 +126,12 @@ impl<'a> Arg<'a> {
 
     /// The queue that the bytes were borrowed for.
     pub fn queue(&self) -> QueueId {
-        self.span.queue.id()
+        self.claimed.queue.id()
     }
 
     /// The block that the bytes lie in; a range without bytes has none.
     pub fn block(&self) -> Option<&dyn Block> {
-        self.span.block.as_deref()
+        self.claimed.block.as_deref()
     }
 
     /// Where in the block they lie.
@@ -142,7 +142,7 @@ impl<'a> Arg<'a> {
     /// The device address of the first byte; 0 without a block. A number: kernels get it, the host cannot use it.
     pub fn address(&self) -> u64 {
         let start = self.range.start as u64;
-        self.span.block.as_ref().map_or(0, |block| block.address() + start)
+        self.claimed.block.as_ref().map_or(0, |block| block.address() + start)
     }
 }
 

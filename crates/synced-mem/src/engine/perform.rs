@@ -32,9 +32,9 @@ impl State {
         match step {
             Step::Alloc(slot) => self.alloc(*slot),
             Step::Replace { slot: HOST, .. } => self.replace_host(),
-            Step::Replace { slot, spare } => {
+            Step::Replace { slot, overwritten } => {
                 let block = self.new_block(*slot)?;
-                self.replace_block(*slot, block, spare);
+                self.replace_block(*slot, block, overwritten);
                 Ok(())
             }
             Step::Copy { from, to, range } => self.copy(*from, *to, range),
@@ -90,10 +90,7 @@ impl State {
     pub(crate) fn adopt_host(&mut self, buffer: HostBuffer) {
         [HOST, ADOPTED].into_iter().for_each(|slot| self.retire(slot));
         self.count_buffer(EventKind::Allocate, buffer.allocated());
-        let slot = match buffer.is_writable() {
-            true => HOST,
-            false => ADOPTED,
-        };
+        let slot = if buffer.is_writable() { HOST } else { ADOPTED };
         self.put_host(slot, buffer);
         self.claim(slot, &self.facts.whole());
     }

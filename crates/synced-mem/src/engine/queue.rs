@@ -33,18 +33,16 @@ impl QueueHandle {
 
     /// Waits for everything on the queue.
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
-        match self.is_lost {
-            false => self.queue.synchronize(),
-            true => Err(Error::device(self.queue.device().id(), "synchronize", "of many queues that have failed")),
+        if self.is_lost {
+            Err(Error::device(self.queue.device().id(), "synchronize", "of many queues that have failed"))
+        } else {
+            self.queue.synchronize()
         }
     }
 
     /// Makes what is enqueued from now on wait for the other queue.
     pub(crate) fn wait_for(&self, other: &Self) -> Result<(), Error> {
-        match other.is_lost {
-            false => self.queue.wait_for(&*other.queue),
-            true => other.synchronize(),
-        }
+        if other.is_lost { other.synchronize() } else { self.queue.wait_for(&*other.queue) }
     }
 
     pub(crate) fn into_queue(self) -> Arc<dyn Queue> {
@@ -57,9 +55,10 @@ impl QueueHandle {
             Error::Device { device, op, source } => (*device, *op, source.to_string()),
             other => (self.queue.device().id(), "synchronize", other.to_string()),
         };
-        match what.starts_with(&self.id.to_string()) {
-            true => Error::device(device, op, what),
-            false => Error::device(device, op, format!("{}: {what}", self.id)),
+        if what.starts_with(&self.id.to_string()) {
+            Error::device(device, op, what)
+        } else {
+            Error::device(device, op, format!("{}: {what}", self.id))
         }
     }
 }

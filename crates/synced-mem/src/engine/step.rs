@@ -97,7 +97,7 @@ fn tidy(door: &mut impl Door<State>, bound: Bound) {
     housekeeping(door, Request::Idle(each_once(users)));
     let users = door.with(|state| {
         state.facts.release_holds();
-        state.facts.crowd().cloned().collect()
+        state.facts.excess_users().cloned().collect()
     });
     housekeeping(door, Request::Idle(each_once(users)));
     loop {
@@ -142,11 +142,9 @@ fn run<R, L>(
     answer: impl Fn(&State, &mut Operation<'_>) -> R,
     last: impl Fn(&mut State) -> L,
 ) -> (Result<R, Error>, L) {
-    let at_once = |state: &mut State| match state.meet_at_once(operation, &check) {
-        true => Some((Ok(answer(state, operation)), last(state))),
-        false => None,
-    };
-    if let Some(met) = door.with(at_once) {
+    let met =
+        door.with(|state| state.meet_at_once(operation, &check).then(|| (Ok(answer(state, operation)), last(state))));
+    if let Some(met) = met {
         return met;
     }
     let mut course = Course { progress: Progress::new(), has_acted: false, ended: None, failure: None };
@@ -231,8 +229,7 @@ impl State {
                 },
                 Err(Refusal::Error(error)) => return Err(error),
                 Err(Refusal::Failed) => {
-                    let unknown = || Error::OutOfMemory { bytes: self.facts.len };
-                    return Err(course.failure.take().unwrap_or_else(unknown));
+                    return Err(course.failure.take().unwrap_or(Error::OutOfMemory { bytes: self.facts.len }));
                 }
             };
             course.has_acted = true;
@@ -324,8 +321,8 @@ impl State {
             users.reverse();
             users.extend(copy.memory.as_ref().map(|memory| memory.queue.clone()));
             // A queue of another device may have read this copy as well.
-            let fits = |user: &QueueHandle| user.device().id() == copy.device && !broken.has(user);
-            if let Some(home) = users.into_iter().find(fits) {
+            users.retain(|user| user.device().id() == copy.device && !broken.has(user));
+            if let Some(home) = users.into_iter().next() {
                 known.home = Some(home);
             }
         }

@@ -63,15 +63,13 @@ impl Param {
 
     /// Whether two of them overlap, and at least one of these is written.
     pub(super) fn conflict(params: &[Param]) -> bool {
-        let overlap = |a: &Param, b: &Param| match (&a.piece, &b.piece) {
-            (Some(a), Some(b)) => a.overlaps(b),
-            _ => false,
-        };
-        let writes = |a: &Param, b: &Param| a.access == Access::Write || b.access == Access::Write;
-        params.iter().enumerate().any(|(index, a)| {
-            let mut later = params[index + 1..].iter();
-            later.any(|b| writes(a, b) && overlap(a, b))
-        })
+        params.iter().enumerate().any(|(index, one)| params[index + 1..].iter().any(|other| one.conflicts(other)))
+    }
+
+    fn conflicts(&self, other: &Param) -> bool {
+        let writes = self.access == Access::Write || other.access == Access::Write;
+        let pieces = self.piece.as_ref().zip(other.piece.as_ref());
+        writes && pieces.is_some_and(|(one, other)| one.overlaps(other))
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Lane {
     /// Whether a kernel runs, which has been taken out of `pending`.
     pub(super) is_running: bool,
     /// Slots with their lengths that were freed in order and may be given out again, where the device does that.
-    spare: Vec<(u64, usize)>,
+    reusable: Vec<(u64, usize)>,
     /// What went wrong here, and at which position.
     failed: Vec<(u64, String)>,
     /// Whether the queue's last handle is gone.
@@ -55,7 +55,7 @@ impl State {
             pending: VecDeque::new(),
             done: 0,
             is_running: false,
-            spare: Vec::new(),
+            reusable: Vec::new(),
             failed: Vec::new(),
             is_closed: false,
         };
@@ -119,7 +119,7 @@ impl State {
         match self.lanes.get_mut(&queue) {
             None => self.memory.free(slot),
             // Work that is pending on the queue may still use it.
-            Some(lane) if reuses => lane.spare.push((slot, len)),
+            Some(lane) if reuses => lane.reusable.push((slot, len)),
             Some(_) => return Some(Entry::Work(Task::Free(slot))),
         }
         None
@@ -194,16 +194,16 @@ impl State {
     /// A closed queue is forgotten when its work is done; a failed one not before those that wait for it have waited.
     /// No more will, because nobody has a handle to wait for.
     fn forget_if_over(&mut self, queue: QueueId) {
-        let is_over = |lane: &Lane| lane.is_closed && lane.pending.is_empty() && !lane.is_running;
-        let is_awaited = || {
-            let mut pending = self.lanes.values().flat_map(|lane| &lane.pending);
-            pending.any(|entry| matches!(entry, Entry::Wait { other, .. } if *other == queue))
-        };
-        let lane = self.lanes.get(&queue).filter(|lane| is_over(lane));
-        if lane.is_none_or(|lane| !lane.failed.is_empty() && is_awaited()) {
+        let Some(lane) = self.lanes.get(&queue) else { return };
+        if !lane.is_closed || !lane.pending.is_empty() || lane.is_running {
             return;
         }
-        for (slot, _) in self.lanes.remove(&queue).into_iter().flat_map(|lane| lane.spare) {
+        let mut pending = self.lanes.values().flat_map(|lane| &lane.pending);
+        if !lane.failed.is_empty() && pending.any(|entry| matches!(entry, Entry::Wait { other, .. } if *other == queue))
+        {
+            return;
+        }
+        for (slot, _) in self.lanes.remove(&queue).into_iter().flat_map(|lane| lane.reusable) {
             self.memory.free(slot);
         }
     }
@@ -246,8 +246,8 @@ impl Lane {
 
     /// A slot that was freed in order, for the next block of this length.
     fn reuse(&mut self, len: usize) -> Option<u64> {
-        let index = self.spare.iter().position(|(_, spare)| *spare == len)?;
-        Some(self.spare.swap_remove(index).0)
+        let index = self.reusable.iter().position(|(_, kept)| *kept == len)?;
+        Some(self.reusable.swap_remove(index).0)
     }
 }
 

@@ -32,12 +32,12 @@ impl Log {
     }
 }
 
-fn span(block: &Arc<dyn Block>, range: std::ops::Range<usize>, queue: &Arc<dyn Queue>) -> ClaimedRange {
+fn claimed(block: &Arc<dyn Block>, range: std::ops::Range<usize>, queue: &Arc<dyn Queue>) -> ClaimedRange {
     ClaimedRange { block: Some(Arc::clone(block)), range, queue: Arc::clone(queue), _hold: None }
 }
 
 fn writer<'a>(block: &Arc<dyn Block>, queue: &Arc<dyn Queue>) -> DeviceMut<'a> {
-    DeviceMut::new(span(block, 0..block.len(), queue), None)
+    DeviceMut::new(claimed(block, 0..block.len(), queue), None)
 }
 
 fn alloc(queue: &Arc<dyn Queue>, len: usize) -> Arc<dyn Block> {

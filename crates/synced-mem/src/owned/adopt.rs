@@ -150,8 +150,5 @@ unsafe fn device_adoption(
 }
 
 fn check_length(wanted: usize, got: usize) -> Result<(), Error> {
-    match wanted == got {
-        true => Ok(()),
-        false => Err(Error::WrongLength { wanted, got }),
-    }
+    if wanted == got { Ok(()) } else { Err(Error::WrongLength { wanted, got }) }
 }

@@ -63,10 +63,7 @@ impl Inner {
     /// lock.
     pub(crate) fn check(&self, state: &State, range: &Range<usize>, access: Access) -> Result<(), Error> {
         state.facts.borrows.check(range, access)?;
-        match access == Access::Read || self.readers.close() {
-            true => Ok(()),
-            false => Err(self.is_read(range)),
-        }
+        if access == Access::Read || self.readers.close() { Ok(()) } else { Err(self.is_read(range)) }
     }
 
     /// The error where a reader that the table does not know is in the way.

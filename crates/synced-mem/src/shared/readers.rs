@@ -94,9 +94,10 @@ impl Readers {
 
     /// Whether a thread waits for borrows to end.
     pub(crate) fn set_awaited(&self, awaited: bool) {
-        match awaited {
-            true => self.word.fetch_or(AWAITED, Ordering::Relaxed),
-            false => self.word.fetch_and(!AWAITED, Ordering::Relaxed),
+        if awaited {
+            self.word.fetch_or(AWAITED, Ordering::Relaxed)
+        } else {
+            self.word.fetch_and(!AWAITED, Ordering::Relaxed)
         };
     }
 }

@@ -12,9 +12,10 @@ use crate::world::{Guard, World};
 impl World {
     /// Where everything is valid; asked only where a step may fail.
     pub(crate) fn before(&self, memory: usize) -> Vec<[bool; 1 + DEVICES]> {
-        match self.rules.failures {
-            true => self.subjects[memory].validity(&self.rig, self.models[memory].cells()),
-            false => Vec::new(),
+        if self.rules.failures {
+            self.subjects[memory].validity(&self.rig, self.models[memory].cells())
+        } else {
+            Vec::new()
         }
     }
 
@@ -77,11 +78,11 @@ impl World {
         }
         self.bounded.iter().for_each(|memory| self.check_bound(*memory));
         for (subject, model) in self.subjects.iter().zip(&self.models) {
-            match self.rules.exact {
-                true => self.check_exactly(subject, model),
-                // What is lost stays lost, so there is no need to ask each time.
-                false if self.step.is_multiple_of(4) => self.check_touched(subject, model),
-                false => {}
+            if self.rules.exact {
+                self.check_exactly(subject, model);
+            } else if self.step.is_multiple_of(4) {
+                // A lost cell stays lost, so there is no need to ask each time.
+                self.check_touched(subject, model);
             }
         }
     }
@@ -158,10 +159,7 @@ impl World {
                 continue;
             }
             let read = || subject.memory.device(&self.rig.queues[queue], subject.bytes(&range));
-            let token = match self.rules.panics {
-                true => read().ok(),
-                false => Some(insist(read)),
-            };
+            let token = if self.rules.panics { read().ok() } else { Some(insist(read)) };
             let expected = subject.content(&model.values[range.clone()]);
             token.iter().for_each(|token| self.rig.read(token, &expected));
         }
@@ -175,10 +173,7 @@ impl World {
                 continue;
             }
             let read = || subject.memory.host(subject.bytes(&range));
-            let bytes = match self.rules.panics {
-                true => read().ok(),
-                false => Some(insist(read)),
-            };
+            let bytes = if self.rules.panics { read().ok() } else { Some(insist(read)) };
             let expected = subject.content(&model.values[range.clone()]);
             bytes.iter().for_each(|bytes| assert_eq!(**bytes, expected, "cell {cell} at the end"));
         }

@@ -134,18 +134,12 @@ impl Model {
             let common = range.clone().any(|cell| held.range.contains(&cell));
             common && (writes || held.writes)
         };
-        match self.borrows.iter().any(in_the_way) {
-            true => Err(Refusal::Conflict),
-            false => Ok(()),
-        }
+        if self.borrows.iter().any(in_the_way) { Err(Refusal::Conflict) } else { Ok(()) }
     }
 
     fn check_site(&self, site: Option<usize>) -> Result<(), Refusal> {
         let there = |held: &Borrow| held.replica.is_at(site) && !held.range.is_empty();
-        match self.borrows.iter().any(there) {
-            true => Err(Refusal::Conflict),
-            false => Ok(()),
-        }
+        if self.borrows.iter().any(there) { Err(Refusal::Conflict) } else { Ok(()) }
     }
 
     pub(crate) fn borrow(&mut self, range: &Range<usize>, writes: bool, replica: Replica) -> u64 {

@@ -78,10 +78,7 @@ pub(crate) fn failing(panics: bool) -> impl Strategy<Value = Vec<Op>> {
         14 => step(Scale::Exact),
         6 => fail,
         1 => limit,
-        if panics { 2 } else { 1 } => queues().prop_map(move |queue| match panics {
-            true => Op::Panic(queue),
-            false => Op::Synchronize(queue),
-        }),
+        if panics { 2 } else { 1 } => queues().prop_map(move |queue| if panics { Op::Panic(queue) } else { Op::Synchronize(queue) }),
     ];
     vec(steps, 1..40)
 }

@@ -197,12 +197,11 @@ impl World {
 
     fn evict(&mut self, site: Option<usize>, range: Range<usize>, refuse: bool) {
         let (place, whole) = (self.rig.place(site), self.whole());
-        let (result, predicted) = match refuse {
-            true => (self.memory.evict_clean(place, ..), self.model.evict(site, &whole, true)),
-            false => {
-                let result = self.memory.evict(place, range.clone());
-                (result, self.model.evict(site, &range, false))
-            }
+        let (result, predicted) = if refuse {
+            (self.memory.evict_clean(place, ..), self.model.evict(site, &whole, true))
+        } else {
+            let result = self.memory.evict(place, range.clone());
+            (result, self.model.evict(site, &range, false))
         };
         match (result, predicted) {
             (Ok(()), Ok(())) | (Err(Error::OnlyCopy { .. }), Err(Refusal::OnlyCopy)) => {}
@@ -214,9 +213,10 @@ impl World {
 
     fn adopt(&mut self, fixed: bool) {
         let values: Vec<u8> = self.whole().map(|cell| self.step ^ (cell as u8)).collect();
-        match fixed {
-            true => self.memory.adopt(HostBuffer::from_owner(values.clone())).unwrap(),
-            false => self.memory.adopt(values.clone()).unwrap(),
+        if fixed {
+            self.memory.adopt(HostBuffer::from_owner(values.clone())).unwrap()
+        } else {
+            self.memory.adopt(values.clone()).unwrap()
         }
         self.model.adopt(values, fixed).unwrap();
     }

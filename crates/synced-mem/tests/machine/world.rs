@@ -166,10 +166,7 @@ impl World {
         let mut held = Held { memory, range, borrow, guard };
         self.bounded = Some(memory);
         self.work(&mut held, intent);
-        match keep {
-            true => self.guards.push(held),
-            false => self.models[memory].release(borrow),
-        }
+        if keep { self.guards.push(held) } else { self.models[memory].release(borrow) }
     }
 
     /// Reads or writes what a guard gives. What is overwritten holds anything.
@@ -229,10 +226,7 @@ impl World {
     fn evict(&mut self, memory: usize, site: Option<usize>, refuse: bool) {
         let (shared, before) = (&self.subjects[memory].memory, self.before(memory));
         let place = self.rig.place(site);
-        let result = match refuse {
-            true => shared.evict_clean(place, ..),
-            false => shared.evict(place, ..),
-        };
+        let result = if refuse { shared.evict_clean(place, ..) } else { shared.evict(place, ..) };
         let whole = 0..self.models[memory].cells();
         self.agree(memory, result, before, |model| model.evict(site, &whole, refuse));
     }
@@ -243,10 +237,8 @@ impl World {
         let subject = &mut self.subjects[memory];
         let bytes = subject.content(&values);
         subject.adopted |= fixed;
-        let result = match fixed {
-            true => subject.memory.adopt(HostBuffer::from_owner(bytes)),
-            false => subject.memory.adopt(bytes),
-        };
+        let result =
+            if fixed { subject.memory.adopt(HostBuffer::from_owner(bytes)) } else { subject.memory.adopt(bytes) };
         self.agree(memory, result, before, |model| model.adopt(values, fixed));
     }
 

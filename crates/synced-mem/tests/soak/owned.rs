@@ -48,10 +48,7 @@ impl Owned {
             _ => 100 + draw.below(500),
         };
         *self = Self {
-            memory: match draw.one_in(2) {
-                true => SyncedMem::new(len),
-                false => SyncedMem::new_in(len, &worker.world.pool),
-            },
+            memory: if draw.one_in(2) { SyncedMem::new(len) } else { SyncedMem::new_in(len, &worker.world.pool) },
             shadow: Shadow::zeros(len),
         };
     }
@@ -61,10 +58,8 @@ impl Owned {
         let bytes = draw.bytes(range.len());
         worker.says(&format!("its own: writing {range:?} on the host"));
         let is_read = draw.one_in(2);
-        let slice = match is_read {
-            true => self.memory.host_mut(range.clone()),
-            false => self.memory.host_overwrite(range.clone()),
-        };
+        let slice =
+            if is_read { self.memory.host_mut(range.clone()) } else { self.memory.host_overwrite(range.clone()) };
         let Some(slice) = worker.world.hear(slice) else {
             return;
         };
@@ -81,9 +76,10 @@ impl Owned {
         let bytes = draw.bytes(range.len());
         worker.says(&format!("its own: writing {range:?} on {}", queue.id()));
         let is_read = draw.one_in(2);
-        let token = match is_read {
-            true => self.memory.device_mut(&queue, range.clone()),
-            false => self.memory.device_overwrite(&queue, range.clone()),
+        let token = if is_read {
+            self.memory.device_mut(&queue, range.clone())
+        } else {
+            self.memory.device_overwrite(&queue, range.clone())
         };
         let Some(mut token) = worker.world.hear(token) else {
             return;
@@ -100,10 +96,8 @@ impl Owned {
 
     fn evict(&mut self, worker: &Worker<'_>, draw: &mut Draw) {
         let range = draw.range(self.shadow.len());
-        let place = match draw.one_in(2) {
-            true => Location::Host,
-            false => Location::Device(worker.world.queue(draw).device().id()),
-        };
+        let place =
+            if draw.one_in(2) { Location::Host } else { Location::Device(worker.world.queue(draw).device().id()) };
         worker.says(&format!("its own: evicting {range:?} from {place}"));
         let done = match draw.below(4) {
             0 => self.memory.evict(place, ..),
@@ -120,12 +114,11 @@ impl Owned {
     fn adopt(&mut self, worker: &Worker<'_>, draw: &mut Draw) {
         worker.says("its own: adopting");
         let bytes = draw.bytes(self.shadow.len());
-        let adopted = match draw.one_in(2) {
-            true => self.memory.adopt(bytes.clone()),
-            false => {
-                let owner = Counted::new(bytes.clone(), &worker.world.owners);
-                self.memory.adopt(HostBuffer::from_owner(owner))
-            }
+        let adopted = if draw.one_in(2) {
+            self.memory.adopt(bytes.clone())
+        } else {
+            let owner = Counted::new(bytes.clone(), &worker.world.owners);
+            self.memory.adopt(HostBuffer::from_owner(owner))
         };
         if worker.world.hear(adopted).is_some() {
             self.shadow.write(0, &bytes, worker.by);

@@ -289,10 +289,7 @@ impl Subject {
             1 => 4096 + draw.below(100),
             _ => 64 + draw.below(400),
         };
-        let memory = match draw.one_in(2) {
-            true => SharedMem::new(len),
-            false => SharedMem::from(SyncedMem::new_in(len, pool)),
-        };
+        let memory = if draw.one_in(2) { SharedMem::new(len) } else { SharedMem::from(SyncedMem::new_in(len, pool)) };
         Self::over(memory, Shadow::zeros(len))
     }
 

@@ -11,10 +11,7 @@ use crate::coherence::replicas::{Action, Slot};
 
 impl<Q: Clone + PartialEq> Planner<'_, Q> {
     pub(super) fn alloc(&self, slot: Slot) -> Plan<Q> {
-        match self.facts.copy(slot).has_memory {
-            true => Continue(()),
-            false => perform(Step::Alloc(slot)),
-        }
+        if self.facts.copy(slot).has_memory { Continue(()) } else { perform(Step::Alloc(slot)) }
     }
 
     /// Goes on when `range` of a copy is valid. The copy has memory.
@@ -37,12 +34,11 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     /// there is a direct way and no broken queue was to bring them there. The others come last of all.
     pub(super) fn sources(&self, to: Slot) -> Vec<Slot> {
         let (facts, whole) = (self.facts, self.facts.whole());
-        let serves = |slot: &Slot| {
+        let devices = facts.device_slots().filter(|slot| {
             *slot != to
                 && (to.is_host() || facts.copy(to).reaches.contains(slot))
                 && facts.is_usable(*slot, None, &whole, Access::Read, &self.so_far.waited)
-        };
-        let devices = facts.device_slots().filter(serves);
+        });
         match to {
             HOST => [ADOPTED].into_iter().chain(devices).collect(),
             _ => devices.chain([HOST, ADOPTED]).collect(),
@@ -85,18 +81,16 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
             }
         }
         let step = Step::Copy { from, to, range };
-        match self.facts.copy(from).is_lent || self.facts.copy(to).is_lent {
-            true => Break(Ok(Next::Outside(step))),
-            false => Continue(step),
+        if self.facts.copy(from).is_lent || self.facts.copy(to).is_lent {
+            Break(Ok(Next::Outside(step)))
+        } else {
+            Continue(step)
         }
     }
 
     /// From device to device where there is no direct way. The host becomes valid too.
     pub(super) fn by_host(&self, to: Slot, range: Range<usize>) -> Plan<Q, Step> {
-        let from = match self.facts.replicas.holds(ADOPTED, &range) {
-            true => ADOPTED,
-            false => HOST,
-        };
+        let from = if self.facts.replicas.holds(ADOPTED, &range) { ADOPTED } else { HOST };
         if from == HOST {
             self.alloc(HOST)?;
             self.bring(HOST, &range)?;
@@ -108,9 +102,10 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
 
     /// Goes on when the copy's own work may write `range`: on the host, or on a device's home queue.
     pub(super) fn writable(&self, to: Slot, range: &Range<usize>) -> Plan<Q> {
-        match to.is_host() {
-            true => self.free_of_queues(to, range, Access::Write, &NOTHING),
-            false => self.ordered_at_home(to, to, range, Access::Write),
+        if to.is_host() {
+            self.free_of_queues(to, range, Access::Write, &NOTHING)
+        } else {
+            self.ordered_at_home(to, to, range, Access::Write)
         }
     }
 
@@ -129,10 +124,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
 
     /// A queue that has failed is asked once more before it is refused new work.
     pub(super) fn works(&self, queue: &Q) -> Plan<Q> {
-        match self.facts.broken.has(queue) {
-            true => wait(None, vec![queue.clone()]),
-            false => Continue(()),
-        }
+        if self.facts.broken.has(queue) { wait(None, vec![queue.clone()]) } else { Continue(()) }
     }
 
     /// Goes on when no queue can touch `range` of a host copy in a way that conflicts with `access`.
@@ -141,10 +133,10 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         slot: Slot,
         range: &Range<usize>,
         access: Access,
-        spare: &Range<usize>,
+        overwritten: &Range<usize>,
     ) -> Plan<Q> {
         if slot == HOST {
-            self.replace_host(None, range, access, spare)?;
+            self.replace_host(None, range, access, overwritten)?;
         }
         wait(None, self.facts.copy(slot).uses.waits(None, range, access, &self.so_far.waited))
     }
@@ -185,14 +177,14 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     }
 
     /// Where an access to the host's own memory would have to wait for a broken queue: goes on when other memory is in
-    /// its place. The `spare` bytes are about to be overwritten. Not while a guard writes there, nor where bytes would
-    /// be lost that only that queue could have delivered.
+    /// its place. Not while a guard writes there, nor where a byte would be lost that only the broken queue could have
+    /// delivered; the `overwritten` bytes are not missed.
     pub(super) fn replace_host(
         &self,
         by: Option<&Q>,
         range: &Range<usize>,
         access: Access,
-        spare: &Range<usize>,
+        overwritten: &Range<usize>,
     ) -> Plan<Q> {
         let (facts, waited) = (self.facts, &self.so_far.waited);
         let is_broken = |queue: &Q| facts.broken.has(queue);
@@ -204,17 +196,17 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         {
             return Continue(());
         }
-        let is_lost = |lost: Range<usize>| {
-            let [below, above] = [lost.start..lost.end.min(spare.start), lost.start.max(spare.end)..lost.end];
-            let valid = facts.replicas.valid(HOST);
-            valid.overlaps(&below) || valid.overlaps(&above)
-        };
-        if facts.awaited(HOST, is_broken).any(is_lost) {
-            return Continue(());
+        let valid = facts.replicas.valid(HOST);
+        for lost in facts.awaited(HOST, is_broken) {
+            let [below, above] =
+                [lost.start..lost.end.min(overwritten.start), lost.start.max(overwritten.end)..lost.end];
+            if valid.overlaps(&below) || valid.overlaps(&above) {
+                return Continue(());
+            }
         }
         let mut writers = facts.copy(HOST).uses.waits(None, &facts.whole(), Access::Read, waited);
         writers.retain(|queue| !is_broken(queue));
         wait(None, writers)?;
-        perform(Step::Replace { slot: HOST, spare: spare.clone() })
+        perform(Step::Replace { slot: HOST, overwritten: overwritten.clone() })
     }
 }

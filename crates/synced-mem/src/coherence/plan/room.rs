@@ -55,11 +55,13 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     /// keeps it until it is settled.
     pub(super) fn refuge(&self, parts: &[Range<usize>]) -> Plan<Q> {
         let facts = self.facts;
-        let is_broken = |slot: Slot| facts.copy(slot).home.as_ref().is_some_and(|home| facts.broken.has(home));
-        let held = |slot: Slot| facts.replicas.valid(slot).iter().map(|held| held.len()).sum::<usize>();
-        let takes = |slot: &Slot| !self.so_far.failed.contains(slot);
-        let rank = |slot: &Slot| (is_broken(*slot), Reverse(held(*slot)));
-        let Some(slot) = facts.device_slots().filter(takes).min_by_key(rank) else {
+        let devices = facts.device_slots().filter(|slot| !self.so_far.failed.contains(slot));
+        let best = devices.min_by_key(|slot| {
+            let is_broken = facts.copy(*slot).home.as_ref().is_some_and(|home| facts.broken.has(home));
+            let held: usize = facts.replicas.valid(*slot).iter().map(|held| held.len()).sum();
+            (is_broken, Reverse(held))
+        });
+        let Some(slot) = best else {
             return Break(Err(Refusal::Failed));
         };
         facts.copy(slot).home.as_ref().map_or(Continue(()), |home| self.works(home))?;
@@ -80,9 +82,10 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     /// Goes on when a copy holds nothing of the range, and no memory for nothing.
     pub(super) fn give_up(&self, slot: Slot, range: &Range<usize>) -> Plan<Q> {
         let valid = self.facts.replicas.valid(slot);
-        match valid.overlaps(range) || (valid.is_empty() && self.facts.copy(slot).has_memory) {
-            true => perform(Step::GiveUp { slot, range: range.clone() }),
-            false => Continue(()),
+        if valid.overlaps(range) || (valid.is_empty() && self.facts.copy(slot).has_memory) {
+            perform(Step::GiveUp { slot, range: range.clone() })
+        } else {
+            Continue(())
         }
     }
 
@@ -117,11 +120,9 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     /// Closes the smallest gap of a copy that has too many ranges, but for those that are being written.
     pub(super) fn close_gap(&self, slot: Slot, busy: &Range<usize>) -> Plan<Q> {
         let facts = self.facts;
-        let is_free = |gap: &Range<usize>| slot != ADOPTED && !meet(gap, busy) && !facts.borrows.writes(gap);
-        let Some(gap) = facts.replicas.gap_to_close(slot, is_free) else {
-            return Continue(());
-        };
-        self.bring(slot, &gap)
+        let gap =
+            facts.replicas.gap_to_close(slot, |gap| slot != ADOPTED && !meet(gap, busy) && !facts.borrows.writes(gap));
+        gap.map_or(Continue(()), |gap| self.bring(slot, &gap))
     }
 
     /// Gives up the smallest range of a copy that still has too many, where another copy holds it too and it is not
@@ -132,9 +133,11 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
             return Continue(());
         };
         let is_free = |range: &Range<usize>| !meet(range, busy) && !self.facts.borrows.touches(range);
-        let held = replicas.range_to_drop(slot, is_free);
-        let alone = || valid.iter().filter(is_free).min_by_key(|range| range.len()).filter(|_| slot == ADOPTED);
-        let Some(range) = held.or_else(alone) else {
+        let mut dropped = replicas.range_to_drop(slot, is_free);
+        if dropped.is_none() && slot == ADOPTED {
+            dropped = valid.iter().filter(is_free).min_by_key(|range| range.len());
+        }
+        let Some(range) = dropped else {
             return Continue(());
         };
         if !replicas.only_in(slot, &range).is_empty() {
@@ -160,8 +163,5 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
 
 /// Refuses to move what a copy alone holds.
 fn may_move<Q>(first: Range<usize>, may_move: bool) -> Plan<Q> {
-    match may_move {
-        true => Continue(()),
-        false => Break(Err(Refusal::Error(Error::OnlyCopy { range: first }))),
-    }
+    if may_move { Continue(()) } else { Break(Err(Refusal::Error(Error::OnlyCopy { range: first }))) }
 }

@@ -80,10 +80,8 @@ impl State {
 
     /// Puts the memory of a copy aside if no byte of it is valid.
     pub(crate) fn free_if_stale(&mut self, slot: Slot) {
-        match self.facts.replicas.valid(slot).is_empty() {
-            true if slot.is_host() => self.retire(slot),
-            true => self.free_device(slot),
-            false => {}
+        if self.facts.replicas.valid(slot).is_empty() {
+            if slot.is_host() { self.retire(slot) } else { self.free_device(slot) }
         }
     }
 

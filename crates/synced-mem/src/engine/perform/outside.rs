@@ -50,10 +50,7 @@ pub(crate) struct Ended {
 impl Outside {
     /// What the queue does with the buffer.
     fn access(&self) -> Access {
-        match self.to.is_host() {
-            true => Access::Write,
-            false => Access::Read,
-        }
+        if self.to.is_host() { Access::Write } else { Access::Read }
     }
 
     /// Transfers, and waits for the end. The lock is not held.
@@ -105,10 +102,7 @@ impl State {
         let Step::Copy { from, to, range } = step.clone() else {
             return None;
         };
-        let (device, host, access) = match to.is_host() {
-            true => (from, to, Access::Read),
-            false => (to, from, Access::Write),
-        };
+        let (device, host, access) = if to.is_host() { (from, to, Access::Read) } else { (to, from, Access::Write) };
         let queue = self.facts.copy(device).home.clone()?;
         let block = Arc::clone(&self.devices[device.device()?].memory.as_ref()?.block);
         let lent = self.host_ptr(host, range.start);

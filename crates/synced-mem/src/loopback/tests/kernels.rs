@@ -7,8 +7,8 @@ fn a_kernel_sees_its_arguments_in_order_and_nothing_else() {
     let queue = Loopback::new(Mode::Deferred).queue().unwrap();
     let (a, b) = (alloc(&queue, 8), alloc(&queue, 4));
     set(&queue, &a, 1);
-    let reader = DeviceRef::new(span(&a, 0..4, &queue), None);
-    let (mut tail, mut other) = (DeviceMut::new(span(&a, 4..8, &queue), None), writer(&b, &queue));
+    let reader = DeviceRef::new(claimed(&a, 0..4, &queue), None);
+    let (mut tail, mut other) = (DeviceMut::new(claimed(&a, 4..8, &queue), None), writer(&b, &queue));
     let empty = ClaimedRange::empty(&queue);
     let mut empty = DeviceMut::new(empty, None);
     let args = [
@@ -52,7 +52,7 @@ fn a_panic_in_pending_work_stays_with_the_queue_and_those_that_waited() {
     let queues: Vec<_> = (0..4).map(|_| device.queue().unwrap()).collect();
     let block = alloc(&queues[0], 2);
     queues[3].wait_for(&*queues[0]).unwrap();
-    let reader = DeviceRef::new(span(&block, 0..2, &queues[0]), None);
+    let reader = DeviceRef::new(claimed(&block, 0..2, &queues[0]), None);
     launch(&*queues[0], [reader.arg()], |args| args[0].bytes_mut()[0] = 1).unwrap();
     queues[1].wait_for(&*queues[0]).unwrap();
     queues[2].wait_for(&*queues[1]).unwrap();
@@ -78,8 +78,8 @@ fn a_launch_refuses_arguments_of_another_queue_and_overlapping_ones() {
     assert_eq!(device.report().misuses, [""; 0]);
 
     // No token gives these: they stand for a forged one.
-    let mut first = DeviceMut::new(span(&block, 0..5, &one), None);
-    let second = DeviceRef::new(span(&block, 4..8, &one), None);
+    let mut first = DeviceMut::new(claimed(&block, 0..5, &one), None);
+    let second = DeviceRef::new(claimed(&block, 4..8, &one), None);
     let overlapping: [Arg<'_>; 2] = [first.arg_mut(), second.arg()];
     launch(&*one, overlapping, |_| unreachable!()).unwrap_err();
     assert_eq!(device.report().misuses.len(), 1);

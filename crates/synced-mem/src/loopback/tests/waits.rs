@@ -176,7 +176,7 @@ fn a_kernel_may_own_the_last_handle_of_a_memory() {
         let queue = device.queue().unwrap();
         let (block, memory) = (alloc(&queue, 8), SharedMem::new(8));
         memory.device(&queue, ..).unwrap();
-        let (mut written, read) = (writer(&block, &queue), DeviceRef::new(span(&block, 0..8, &queue), None));
+        let (mut written, read) = (writer(&block, &queue), DeviceRef::new(claimed(&block, 0..8, &queue), None));
         let launched = launch(&*queue, [written.arg_mut(), read.arg()], move |_| drop(memory));
         assert!(launched.unwrap_err().to_string().contains("overlaps"), "a launch that is refused drops its kernel");
     });

@@ -129,12 +129,14 @@ impl World {
     pub(super) fn perform(&mut self, step: &Step, by: Option<u8>) {
         match step {
             Step::Alloc(slot) => self.alloc(*slot),
-            Step::Replace { slot: HOST, spare } => self.replace_host(spare),
-            Step::Replace { slot, spare } => {
+            Step::Replace { slot: HOST, overwritten } => self.replace_host(overwritten),
+            Step::Replace { slot, overwritten } => {
                 self.empty(*slot);
                 self.alloc(*slot);
-                self.facts.replicas.claim(*slot, spare.clone());
-                [0..spare.start, spare.end..BYTES].iter().for_each(|rest| self.facts.replicas.give_up(*slot, rest));
+                self.facts.replicas.claim(*slot, overwritten.clone());
+                [0..overwritten.start, overwritten.end..BYTES]
+                    .iter()
+                    .for_each(|rest| self.facts.replicas.give_up(*slot, rest));
             }
             Step::Copy { from, to, range } => {
                 let queue = [to, from].into_iter().find_map(|slot| slot.device().map(|_| self.home(*slot)));
@@ -159,7 +161,7 @@ impl World {
             }
             Step::Receive { to, range, replaces } => {
                 if *replaces {
-                    self.perform(&Step::Replace { slot: *to, spare: range.clone() }, by);
+                    self.perform(&Step::Replace { slot: *to, overwritten: range.clone() }, by);
                 }
                 self.may_touch(*to, by, range, Access::Write);
                 self.enqueue(*to, self.home(*to), range, Access::Write);
@@ -197,9 +199,9 @@ impl World {
         self.truth[slot.0] = Default::default();
     }
 
-    fn replace_host(&mut self, spare: &Range<usize>) {
+    fn replace_host(&mut self, overwritten: &Range<usize>) {
         let valid: Vec<_> = self.facts.replicas.valid(HOST).iter().flatten().collect();
-        for at in valid.into_iter().filter(|at| !spare.contains(at)) {
+        for at in valid.into_iter().filter(|at| !overwritten.contains(at)) {
             self.may_touch(HOST, None, &(at..at + 1), Access::Read);
         }
         drop(self.facts.take_memory(HOST));
