@@ -3,14 +3,12 @@
 
 use std::path::Path;
 
-use blob_convert::Options;
-use blob_convert::transform::{BatchNorm, Bound, FixGamma, Fold, Names, Refusal, TorchLayout};
+use blob_convert::recipe::{NetFile, Recipe};
+use blob_convert::transform::{Bound, Fold, Refusal, Registry};
+use blob_convert::{Silent, Step};
 use blob_core::DType;
-use blob_io::mxnet::Symbol;
-use blob_io::net::Net;
-use blob_io::{Checkpoint, Error, Format};
+use blob_io::{Checkpoint, Error};
 
-use crate::support::conversion::to_bytes;
 use crate::support::{data, real, report};
 
 /// Weights with PyTorch's names.
@@ -37,7 +35,7 @@ fn floats(file: &Checkpoint, name: &str) -> Option<(Vec<usize>, Vec<f64>)> {
 
 impl Weights {
     /// Converts a file for PyTorch. With a net, its BatchNorms can be folded first.
-    fn of(source: &Checkpoint, net: Option<&Net>, is_folded: bool) -> Self {
+    fn of(source: &Checkpoint, net: Option<NetFile>, is_folded: bool) -> Self {
         Self { file: converted(source, net, is_folded).unwrap_or_else(|e| panic!("{e}")), is_folded }
     }
 
@@ -192,21 +190,17 @@ impl Map {
     }
 }
 
-/// Runs the transforms in the order of a conversion.
-fn converted(source: &Checkpoint, net: Option<&Net>, is_folded: bool) -> Result<Checkpoint, Error> {
-    let bound = net.map(|net| Bound::new(net, source));
-    let mut options = Options::new(Format::Safetensors);
-    if let Some(bound) = &bound {
-        if is_folded {
-            options = options.transform(Fold::of(bound).0);
-        }
-        options = options
-            .transform(BatchNorm::of(bound))
-            .transform(FixGamma::of(Some(bound), source))
-            .transform(TorchLayout::of(bound));
+/// Converts by a recipe, in the library's order of steps.
+fn converted(source: &Checkpoint, net: Option<NetFile>, is_folded: bool) -> Result<Checkpoint, Error> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.safetensors");
+    let mut recipe = Recipe::new("", &path).step(Step::torch_names());
+    recipe.net = net;
+    if is_folded {
+        recipe = recipe.step(Step::fold());
     }
-    options = options.transform(Names::torch(bound.as_ref(), source));
-    Checkpoint::from_bytes("out.safetensors", to_bytes(source, &options)?)
+    recipe.plan_of(&[source], None, &Registry::default())?.run(&Silent)?;
+    Checkpoint::from_bytes("out.safetensors", std::fs::read(&path).expect("readable"))
 }
 
 /// The input and the output of a golden, as (dims, values).
@@ -233,11 +227,12 @@ fn caffe(stem: &str, output: &str, net: impl Fn(&Weights, Map) -> Map) -> Vec<Re
     let source = Checkpoint::open(data(&format!("caffe/forward/{stem}.caffemodel"))).expect("opens");
     let own = source.net().expect("reads").expect("a net");
     let (x, theirs) = golden(&data(&format!("caffe/forward/{output}.npz")));
-    for is_folded in [false, true] {
-        let weights = Weights::of(&source, Some(&own), is_folded);
+    let (fold, refused) = Fold::of(&Bound::new(&own, &source));
+    for is_folded in [false, true].into_iter().filter(|is_folded| !is_folded || fold.count() > 0) {
+        let weights = Weights::of(&source, None, is_folded);
         compare(&net(&weights, x.clone()), &theirs, &format!("{stem}, folded: {is_folded}"));
     }
-    Fold::of(&Bound::new(&own, &source)).1
+    refused
 }
 
 const EPS: f64 = 1e-5;
@@ -302,9 +297,8 @@ fn segnets_bn_computes_what_its_formula_says() {
     });
     assert_eq!(refused[0].reason, "has no mean and no variance, and is not said to be for inference");
     let source = Checkpoint::open(data("caffe/forward/segnet.caffemodel")).expect("opens");
-    let text = std::fs::read(data("caffe/forward/segnet.prototxt")).expect("readable");
-    let net = blob_io::caffe::prototxt("segnet.prototxt", &text).expect("a net");
-    let weights = Weights::of(&source, Some(&net), true);
+    let net = NetFile::Prototxt(data("caffe/forward/segnet.prototxt"));
+    let weights = Weights::of(&source, Some(net), true);
     let (x, theirs) = golden(&data("caffe/forward/segnet.npz"));
     assert!(weights.maybe("conv1_1_bn.weight").is_none());
     compare(&weights.conv("conv1_1", &x, (0, 1, 1)), &theirs, "segnet, folded");
@@ -313,10 +307,9 @@ fn segnets_bn_computes_what_its_formula_says() {
 #[test]
 fn a_net_of_mxnet_computes_what_mxnet_does() {
     let source = Checkpoint::open(data("mxnet/forward/block-0000.params")).expect("opens");
-    let symbol = Symbol::open(data("mxnet/forward/block-symbol.json")).expect("opens");
     let (x, theirs) = golden(&data("mxnet/forward/block.npz"));
     for is_folded in [false, true] {
-        let w = Weights::of(&source, Some(&symbol.net), is_folded);
+        let w = Weights::of(&source, None, is_folded);
         let x = w.bn("bn0", w.conv("conv0", &x, (1, 1, 1)), 1e-3).relu();
         let x = w.prelu("act1", w.bn("bn1", w.conv("conv1", &x, (0, 1, 2)), 2e-5));
         let x = w.bn("bn2", w.up("up", &x, 2), 1e-3);
@@ -338,11 +331,10 @@ fn resnet20_of_gluoncv_computes_what_mxnet_does() {
     };
     let stem = folder.join("dmlc__web-data__gluoncv__models__cifar_resnet20_v1");
     let at = |end: &str| format!("{}{end}", stem.display());
-    let (source, symbol) =
-        (Checkpoint::open(at("-0000.params")).expect("opens"), Symbol::open(at("-symbol.json")).expect("opens"));
+    let source = Checkpoint::open(at("-0000.params")).expect("opens");
     let (x, theirs) = golden(&data("mxnet/forward/resnet20.npz"));
     for is_folded in [false, true] {
-        let w = Weights::of(&source, Some(&symbol.net), is_folded);
+        let w = Weights::of(&source, None, is_folded);
         let conv = |place: &str, number: usize, x: &Map, stride: usize| {
             let module = |kind: &str| format!("cifarresnetv10_{place}{kind}{number}");
             let pad = usize::from(w.get(&format!("{}.weight", module("conv"))).0[2] == 3);
@@ -377,8 +369,7 @@ fn mtcnn_computes_what_opencv_does() {
     };
     for stem in ["det1", "det2"] {
         let source = Checkpoint::open(folder.join(format!("mtcnn_{stem}.caffemodel"))).expect("opens");
-        let net = source.net().expect("reads").expect("a net");
-        let w = Weights::of(&source, Some(&net), false);
+        let w = Weights::of(&source, None, false);
         let (x, theirs) = golden(&data(&format!("caffe/forward/{stem}.npz")));
         let conv =
             |number: usize, x: &Map| w.prelu(&format!("prelu{number}"), w.conv(&format!("conv{number}"), x, (0, 1, 1)));

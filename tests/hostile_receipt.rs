@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use blob_convert::transform::Registry;
 use blob_convert::verify::{self, Remark};
 use blob_convert::{Options, RECEIPT_KEY, Silent};
 use blob_io::{Checkpoint, Format};
@@ -145,7 +146,7 @@ fn remarks(file: &Checkpoint, source: Option<&Checkpoint>) -> Vec<String> {
     };
     verify::claims(file, &mut take);
     verify::receipt(file, &Silent, &mut |finding| take(Remark::Finding(finding))).expect("checked");
-    verify::replay(file, &mut |remark| {
+    verify::replay(file, &Registry::default(), &mut |remark| {
         if let Remark::Finding(finding) = remark {
             take(Remark::Finding(finding));
         }

@@ -81,6 +81,7 @@ mod nets_odd; // layers of nets that share, lack or hide their tensors
 mod npz_frames; // frames of crafted npz files
 mod pieces; // values stored in pieces, as protobuf allows, are restored where they were
 mod receipt; // the receipt proves a file without its source; other readers find the same bytes
+mod recipe; // a conversion as data, in and out of JSON; what is no recipe
 mod regroup; // merge and split, against NumPy
 mod replay; // the transforms of a receipt are repeated
 mod there_and_back; // a file is restored byte for byte from the frame in its receipt

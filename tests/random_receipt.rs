@@ -3,6 +3,7 @@
 //!
 //! `BLOB_RECEIPT_CASES` is how many are tried, 2,000 by default; `BLOB_RECEIPT_SEED` is where they begin.
 
+use blob_convert::transform::Registry;
 use blob_convert::verify;
 use blob_convert::{Options, RECEIPT_KEY, Silent};
 use blob_io::{Checkpoint, Format, work};
@@ -139,7 +140,7 @@ fn tries(random: &mut Random, cases: u64, golden: &[u8]) -> Totals {
             visited = work::measure(|| {
                 verify::claims(&ours, &mut |_| {});
                 drop(verify::receipt(&ours, &Silent, &mut |_| {}));
-                verify::replay(&ours, &mut |_| {});
+                verify::replay(&ours, &Registry::default(), &mut |_| {});
                 let compared = verify::against(&ours, &source, &Silent, &mut |_| {});
                 most.redone += u64::from(compared.is_ok_and(|compared| compared.redone > 0));
                 for to in [Format::Npz, Format::MxnetList, Format::CaffeModel] {

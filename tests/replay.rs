@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use blob_convert::transform::{Layout, SqueezeLegacy, StripDiff};
+use blob_convert::transform::{Layout, Registry, SqueezeLegacy, StripDiff};
 use blob_convert::verify::{self, Remark};
 use blob_convert::{Options, Silent, Target, plan};
 use blob_core::DType;
@@ -99,7 +99,7 @@ fn a_receipt_that_lies_about_its_transforms_is_a_finding() {
         receipt["transforms"] = transforms;
         let file = open("x.safetensors", &with_receipt(&bytes, &receipt, "", None)).expect("opens");
         let mut replayed = Vec::new();
-        verify::replay(&file, &mut |remark| replayed.push(remark));
+        verify::replay(&file, &Registry::default(), &mut |remark| replayed.push(remark));
         against(&file, &source()).1
     };
     assert_eq!(said(honest["transforms"].clone()), [""; 0]);

@@ -129,6 +129,7 @@ fn every_session_is_played() {
         "names",
         "piped",
         "reading",
+        "recipes",
         "regroup",
         "salvaging",
         "selecting",
@@ -143,6 +144,19 @@ fn every_session_is_played() {
 #[test]
 fn names() {
     play("names", |_| ());
+}
+
+#[test]
+fn recipes() {
+    play("recipes", |folder| {
+        let hostile = [
+            ("deep.json", "[".repeat(200_000)),
+            ("steps.json", format!(r#"{{"steps": [{}]}}"#, vec![r#"{"name": "rgb"}"#; 70].join(","))),
+            ("slip.json", r#"{"steps": [{"name": "dtype", "setting": {"to": "f16"}}]}"#.to_owned()),
+            ("other.json", r#"{"schema": "blob.recipe/2"}"#.to_owned()),
+        ];
+        hostile.into_iter().for_each(|(name, text)| drop(folder.with(name, text)));
+    });
 }
 
 #[test]

@@ -1,147 +1,219 @@
 //! `blob convert`: runs a plan of `blob_convert` and prints the result.
 
+mod converted;
 mod proof;
+mod recipe;
 mod said;
 
-use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use blob_convert::change::Group;
-use blob_convert::transform::NetOrigin;
-use blob_convert::{LeftOut, Options, Plan, Planned, RECEIPT_KEY, Silent, Summary, Target, plan, plan_into};
-use blob_io::caffe::Form;
-use blob_io::{Checkpoint, Error, Format, Remedy, Warning};
-use serde_json::{Value, json};
+use blob_convert::recipe::{Opened, Source};
+use blob_convert::transform::RefusalKind;
+use blob_convert::{Plan, RECEIPT_KEY, Recipe, Selection, Silent, Step, Summary, Target};
+use blob_io::{Checkpoint, Error, Format, IfExists, Output, Remedy};
 
-use crate::args::{CaffeForm, Convert, Global, if_exists};
+use crate::args::{Convert, Global, if_exists};
 use crate::context::Context;
-use crate::failure::{Failure, Status};
-use crate::json::{self, Document, FILE, Field, Fields, NAME, STRINGS, Type, field, nullable, optional, properties};
+use crate::failure::{Failure, Status, TESTED_NET};
 use crate::open::open;
 use crate::output::progress::Progress;
-use crate::output::sink::{Content, check_stdout};
-use crate::output::written::{Begun, Writes, Written, written_fields};
-use crate::output::{Out, Terminal};
+use crate::output::sink::{Content, check_stdout, is_stdout};
+use crate::output::written::{Begun, Written};
 use crate::regroup::no_format;
-use crate::render::Text;
-use crate::render::table::{Column, Table};
-use crate::transforms;
+use crate::select::{by_names, select};
 use crate::units;
+pub(crate) use converted::Converted;
 use proof::print_proof;
 pub(crate) use proof::quoted;
-use said::{asked, is_among, notices, of_arrays, warn, warn_of_changes, warn_of_source};
+pub(crate) use recipe::{recipe_of, text_of};
+use said::{warn, warn_of_changes, warn_of_source};
 
-/// The note if the format stays the same and the output is a copy.
-const KEPT: &str = "same format: the bytes are kept, no receipt is added; --anew writes it anew";
-
-/// Converts a file. `add` lets another command change the options once the source is open.
-pub(crate) fn run(
-    args: &Convert,
-    context: &Context,
-    add: &dyn Fn(&Checkpoint, Options) -> Result<Options, Failure>,
-) -> Result<Status, Failure> {
-    let begun = Begun::now(args.dry_run);
-    let target = target(args)?;
-    if args.no_receipt && matches!(target, Target::Folder { .. }) {
-        let message = format!("{}: the receipt of a folder names its files, and stays", args.output.display());
-        return Err(Failure::new(message).help("write to a file, or leave --no-receipt out"));
+pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> {
+    let recipe = args.recipe(context)?;
+    let conversion = Conversion::begin(recipe, args.dry_run, context)?;
+    if let Some(path) = &args.recipe_out {
+        write_recipe(&conversion.recipe, path, if_exists(args.force))?;
     }
-    check_stdout(&args.output, Content::Binary, args.dry_run, &context.global)?;
-    for read in args.transforms.names.as_deref().into_iter().chain(args.transforms.nets.paths()) {
-        blob_convert::check_output(read, &args.output, if_exists(args.force))?;
-    }
-    let checkpoint = open(&args.input, &context.global)?;
-    let base = match &args.into {
-        // `--from` is the format of the input, not of the base.
-        Some(path) => Some(open(path, &Global { from: None, ..context.global.clone() })?),
-        None => None,
-    };
-    let to = match &base {
-        Some(base) => format_into(&args.output, base)?,
-        None => format_of(args, &target, checkpoint.format())?,
-    };
-    let options = add(&checkpoint, options(args, to, &checkpoint)?)?;
-    let plan = match &base {
-        Some(base) => plan_into(&checkpoint, base, &options, &target),
-        None => plan(&checkpoint, &options, &target),
-    };
-    let plan = plan.map_err(|error| refused(error, &checkpoint))?;
-    if args.sha256 && !plan.has_receipt() && !context.global.json {
-        let message = format!("--sha256 is for the receipt, and a file of {} has none", to.name());
-        return Err(Failure::new(message).help("--json prints the digest, where the output is a file"));
-    }
-    let mut changes = plan.changes();
-    warn_of_source(&checkpoint, &changes, context);
-    warn_of_changes(&changes, context);
-    if args.dry_run {
-        plan.check(&Silent)?;
-        let progress = Progress::begin(&context.terminal, plan.output_len());
-        let lost = plan.lost_values(&progress)?;
-        progress.end();
-        warn_of_changes(&lost, context);
-        changes.extend(lost);
-        let written = written(args, &checkpoint, &plan, plan.output_len(), begun);
-        let found = Found { reports: Vec::new(), changes };
-        context.print(Converted { written, checkpoint: &checkpoint, plan: &plan, found, done: None })?;
-        return Ok(Status::Yes);
-    }
-    let progress = Progress::begin(&context.terminal, checkpoint.file_len());
-    let done = plan.run(&progress)?;
-    progress.end();
-    let reports: Vec<String> = done.contradicted.iter().map(|name| contradicts(&checkpoint, name)).collect();
-    warn(reports.clone(), "--json prints them all", context);
-    let lost = done.changes();
-    warn_of_changes(&lost, context);
-    changes.extend(lost);
-    let written = written(args, &checkpoint, &plan, done.bytes_out, begun);
-    let found = Found { reports, changes };
-    context.print(Converted { written, checkpoint: &checkpoint, plan: &plan, found, done: Some(&done) })?;
-    if let Some(bytes) = plan.frame_bytes() {
-        let bytes = units::bytes(bytes);
-        context.terminal.note(format!("  {bytes} around the tensors come from the receipt of the input"));
-    }
-    if !done.is_recognised {
-        let to = plan.to().name();
-        context.terminal.note(format!("  its content does not show its format: --from {to} reads it"));
-    }
-    if !context.global.json {
-        print_proof(args, &target, &plan, (&checkpoint, &done), context);
-    }
-    Ok(Status::Yes)
+    conversion.convert(context)
 }
 
-/// What is written. The time includes listing and planning, which take long for a million arrays.
-fn written<'a>(
-    args: &'a Convert,
-    checkpoint: &Checkpoint,
-    plan: &'a Plan<'_>,
-    bytes_out: u64,
+/// Writes a recipe as JSON.
+fn write_recipe(recipe: &Recipe, path: &Path, if_exists: IfExists) -> Result<(), Failure> {
+    let text = recipe.to_json()?;
+    let mut output = if is_stdout(path) { Output::stdout() } else { Output::create(path, if_exists)? };
+    output.write_all(text.as_bytes())?;
+    Ok(output.finish()?)
+}
+
+/// A recipe whose files are open.
+pub(crate) struct Conversion {
+    pub(crate) recipe: Recipe,
+    files: Opened,
+    is_dry: bool,
+    /// Whether the dry run has no output.
+    is_unnamed: bool,
     begun: Begun,
-) -> Written<'a> {
-    let (index, files) = plan.index().map_or((None, 1), |(index, count)| (Some(index), count as u64));
-    let written = Written::new(&args.output, plan.to().name(), bytes_out, begun);
-    let output = written.output.filter(|_| !args.is_unnamed);
-    Written { output, index, files, ..written.tensors(plan.tensors().len()).of_bytes(checkpoint.stored().len()) }
 }
 
-/// The options of the conversion. Refuses options that do not apply to the output's format.
-fn options(args: &Convert, to: Format, checkpoint: &Checkpoint) -> Result<Options, Failure> {
-    let mut options = transforms::options(&args.transforms, to, checkpoint)?;
-    (options.dense, options.sha256, options.anew) = (args.dense, args.sha256, args.anew);
-    (options.params_version, options.shard_size) = (args.params_version, args.shard_size);
-    (options.skip_unsupported, options.without_receipt) = (args.skip_unsupported, args.no_receipt);
-    if args.params_version.is_some() && !to.is_mxnet() {
-        return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
+/// What a conversion has to say.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// The warnings that arose during the conversion.
+    reports: Vec<String>,
+    pub(crate) changes: Vec<Group>,
+    /// `None` in a dry run.
+    pub(crate) done: Option<Summary>,
+}
+
+impl Conversion {
+    /// Opens the files of a recipe, and completes what it leaves to them: names as tables show them, the format.
+    pub(crate) fn begin(recipe: Recipe, is_dry: bool, context: &Context) -> Result<Self, Failure> {
+        let begun = Begun::now(is_dry);
+        if recipe.sources.len() != 1 {
+            let count = recipe.sources.len();
+            return Err(Failure::new(format!("the recipe names {count} sources, and one file is converted")));
+        }
+        let is_unnamed = is_dry && recipe.target.path.is_none();
+        let output = output_of(&recipe);
+        if !recipe.target.receipt && matches!(recipe.target.place()?, Target::Folder { .. }) {
+            let message = format!("{}: the receipt of a folder names its files, and stays", output.display());
+            return Err(Failure::new(message).help("write to a file, or leave --no-receipt out"));
+        }
+        check_stdout(output, Content::Binary, is_dry, &context.global)?;
+        recipe.check_reads()?;
+        let source = |source: &Source| {
+            let from = source.format.or(context.global.from);
+            open(&source.path, &Global { from, ..context.global.clone() })
+        };
+        let sources = recipe.sources.iter().map(source).collect::<Result<_, Error>>()?;
+        // `--from` is the format of the input, not of the base.
+        let base = |path: &PathBuf| open(path, &Global { from: None, ..context.global.clone() });
+        let into = recipe.target.into.as_ref().map(base).transpose()?;
+        let mut conversion = Self { recipe, files: Opened::new(sources, into), is_dry, is_unnamed, begun };
+        conversion.choose_format()?;
+        conversion.select()?;
+        Ok(conversion)
     }
-    if !args.form.is_empty() {
-        if !to.is_caffe() {
+
+    pub(crate) fn source(&self) -> &Checkpoint {
+        &self.files.sources[0]
+    }
+
+    /// Gives the recipe's selection the names of tensors in place of the ones that a table shows for them.
+    fn select(&mut self) -> Result<(), Failure> {
+        let source = &self.files.sources[0];
+        for step in self.recipe.steps.iter_mut().filter(|step| step.name == "select") {
+            let Some(selection) = Selection::read(&step.settings) else { continue };
+            let selection = by_names(source, &selection)?;
+            // A pattern without a match gets its help here.
+            select(source, &selection)?;
+            *step = Step::from(selection);
+        }
+        Ok(())
+    }
+
+    /// Chooses the format to write. Refuses one that the output's extension contradicts, and options of other formats.
+    fn choose_format(&mut self) -> Result<(), Failure> {
+        let source = &self.files.sources[0];
+        let target = &mut self.recipe.target;
+        let to = match (&self.files.into, target.format_from(source)) {
+            (Some(into), _) => {
+                format_into(target.path.as_deref(), into)?;
+                into.format()
+            }
+            (None, Some(format)) => {
+                target.format = Some(format);
+                format
+            }
+            (None, None) => {
+                let to = no_extension(target.path.as_deref(), self.is_unnamed.then_some(source.format()))?;
+                target.format = Some(to);
+                to
+            }
+        };
+        if target.params_version.is_some() && !to.is_mxnet() {
+            return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
+        }
+        if target.form.is_some() && !to.is_caffe() {
             return Err(Failure::new(format!("--form applies to Caffe's files, and the output is {}", to.name())));
         }
-        let has = |form| args.form.contains(&form);
-        let form = Form { legacy: has(CaffeForm::Legacy), raw: has(CaffeForm::Raw), v1: has(CaffeForm::V1) };
-        options.form = Some(form);
+        Ok(())
     }
-    Ok(options)
+
+    /// Decides what is done, and says what a user should know of it.
+    pub(crate) fn plan(&self, context: &Context) -> Result<Plan<'_>, Failure> {
+        let plan = self.recipe.plan(&self.files).map_err(|error| refused(error, self.source()))?;
+        if self.recipe.target.sha256 && !plan.has_receipt() && !context.global.json {
+            let message = format!("--sha256 is for the receipt, and a file of {} has none", plan.to().name());
+            return Err(Failure::new(message).help("--json prints the digest, where the output is a file"));
+        }
+        let changes = plan.changes();
+        warn_of_source(self.source(), &changes, context);
+        warn_of_changes(&changes, context);
+        if plan.fold().is_some_and(|fold| fold.refused().iter().any(|refusal| refusal.kind == RefusalKind::Phase)) {
+            context.terminal.note(format!("help: {TESTED_NET}"));
+        }
+        Ok(plan)
+    }
+
+    /// Does what is planned; in a dry run only what finds lost values.
+    pub(crate) fn run(&self, plan: &Plan<'_>, context: &Context) -> Result<Found, Failure> {
+        let mut found = Found { changes: plan.changes(), ..Found::default() };
+        if self.is_dry {
+            plan.check(&Silent)?;
+        }
+        let bytes = if self.is_dry { plan.output_len() } else { self.source().file_len() };
+        let progress = Progress::begin(&context.terminal, bytes);
+        let lost = if self.is_dry {
+            plan.lost_values(&progress)?
+        } else {
+            let done = plan.run(&progress)?;
+            found.reports = done.contradicted.iter().map(|name| contradicts(self.source(), name)).collect();
+            found.done.insert(done).changes()
+        };
+        progress.end();
+        warn(found.reports.clone(), "--json prints them all", context);
+        warn_of_changes(&lost, context);
+        found.changes.extend(lost);
+        Ok(found)
+    }
+
+    /// What is written. The time includes listing and planning, which take long for a million arrays.
+    pub(crate) fn written<'a>(&'a self, plan: &'a Plan<'_>, found: &Found) -> Written<'a> {
+        let (index, files) = plan.index().map_or((None, 1), |(index, count)| (Some(index), count as u64));
+        let bytes_out = found.done.as_ref().map_or_else(|| plan.output_len(), |done| done.bytes_out);
+        let written = Written::new(output_of(&self.recipe), plan.to().name(), bytes_out, self.begun);
+        let output = written.output.filter(|_| !self.is_unnamed);
+        let written = written.tensors(plan.tensors().len()).of_bytes(self.source().stored().len());
+        Written { output, index, files, ..written }
+    }
+
+    /// Converts, and prints the result.
+    pub(crate) fn convert(&self, context: &Context) -> Result<Status, Failure> {
+        let plan = self.plan(context)?;
+        let found = self.run(&plan, context)?;
+        let written = self.written(&plan, &found);
+        context.print(Converted { written, checkpoint: self.source(), plan: &plan, found: &found })?;
+        let Some(done) = &found.done else { return Ok(Status::Yes) };
+        if let Some(bytes) = plan.frame_bytes() {
+            let bytes = units::bytes(bytes);
+            context.terminal.note(format!("  {bytes} around the tensors come from the receipt of the input"));
+        }
+        if !done.is_recognised {
+            let to = plan.to().name();
+            context.terminal.note(format!("  its content does not show its format: --from {to} reads it"));
+        }
+        if !context.global.json {
+            print_proof(&self.recipe, &plan, (self.source(), done), context);
+        }
+        Ok(Status::Yes)
+    }
+}
+
+/// The output as the user named it.
+fn output_of(recipe: &Recipe) -> &Path {
+    recipe.target.path.as_deref().unwrap_or(Path::new("-"))
 }
 
 /// The warning for an array that differs from its digest in the source's receipt.
@@ -168,204 +240,27 @@ fn refused(error: Error, source: &Checkpoint) -> Failure {
     ))
 }
 
-/// The output's file or folder, or standard output.
-fn target(args: &Convert) -> Result<Target<'_>, Failure> {
-    let (path, if_exists) = (&*args.output, if_exists(args.force));
-    let text = path.to_string_lossy();
-    if text == "-" {
-        return Ok(Target::Stdout);
-    }
-    if !text.ends_with(std::path::is_separator) && !path.is_dir() {
-        return Ok(Target::File { path, if_exists });
-    }
-    match args.to {
-        None | Some(Format::Npy) => Ok(Target::Folder { path, if_exists }),
-        Some(other) => Err(Failure::new(format!("{text} is a folder, and holds npy files, not {}", other.name()))),
-    }
-}
-
-/// The format to write. The source's format is kept if it is one of several with the output's extension, as for NeoML,
-/// or if input and output have the same unknown extension.
-fn format_of(args: &Convert, target: &Target<'_>, source: Format) -> Result<Format, Failure> {
-    if let Some(format) = args.to {
-        return Ok(format);
-    }
+/// The format of an output whose name does not say it: only that of a dry run without an output has one.
+fn no_extension(output: Option<&Path>, unnamed: Option<Format>) -> Result<Format, Failure> {
     let names: Vec<&str> = Format::ALL.iter().map(|f| f.name()).collect();
-    match target {
-        Target::Folder { .. } => Ok(Format::Npy),
-        Target::Stdout if args.is_unnamed => Ok(source),
-        Target::Stdout => Err(Failure::new("-o - needs --to, because standard output has no extension")
+    match (output.filter(|path| !is_stdout(path)), unnamed) {
+        (_, Some(format)) => Ok(format),
+        (Some(path), None) => Err(no_format(path, &names)),
+        (None, None) => Err(Failure::new("-o - needs --to, because standard output has no extension")
             .help(format!("formats: {}", names.join(", ")))),
-        _ => {
-            let extension = args.output.extension().and_then(|e| e.to_str());
-            let known = extension.and_then(Format::from_extension);
-            let is_kept = match known {
-                Some(_) => extension.is_some_and(|extension| source.is_usual(extension)),
-                None => extension.is_some() && args.input.extension() == args.output.extension(),
-            };
-            let format = if is_kept { Some(source) } else { known };
-            format.ok_or_else(|| no_format(&args.output, &names))
-        }
     }
 }
 
-/// The format of the base that arrays are put into. Refuses an output with the extension of another format.
-fn format_into(output: &Path, base: &Checkpoint) -> Result<Format, Failure> {
+/// Refuses an output with the extension of another format than that of the base that arrays are put into.
+fn format_into(output: Option<&Path>, base: &Checkpoint) -> Result<(), Failure> {
     let format = base.format();
-    let extension = output.extension().and_then(|extension| extension.to_str());
-    match extension.and_then(Format::from_extension) {
-        Some(promised) if !extension.is_some_and(|extension| format.is_usual(extension)) => {
+    let extension = output.and_then(Path::extension).and_then(|extension| extension.to_str());
+    match (output, extension.and_then(Format::from_extension)) {
+        (Some(output), Some(promised)) if !extension.is_some_and(|extension| format.is_usual(extension)) => {
             let (output, name) = (output.display(), base.name());
             let message = format!("{output}: would be {}, as {name} is, not {}", format.name(), promised.name());
             Err(Failure::new(message).help("--into changes values alone; convert the result to another format"))
         }
-        _ => Ok(format),
-    }
-}
-
-/// What a conversion has to say.
-struct Found {
-    /// The warnings that arose during the conversion.
-    reports: Vec<String>,
-    changes: Vec<Group>,
-}
-
-/// The result of a conversion, or of a dry run.
-pub(crate) struct Converted<'a> {
-    written: Written<'a>,
-    checkpoint: &'a Checkpoint,
-    plan: &'a Plan<'a>,
-    found: Found,
-    /// `None` in a dry run.
-    done: Option<&'a Summary>,
-}
-
-impl Writes for Converted<'_> {
-    fn written(&self) -> &Written<'_> {
-        &self.written
-    }
-}
-
-impl Document for Converted<'_> {
-    const SCHEMA: &'static str = "blob.convert/1";
-    const COMMAND: &'static str = "blob convert --json IN -o OUT";
-    const DESCRIPTION: &'static str = "what was written";
-
-    fn sources(&self) -> Vec<&Checkpoint> {
-        vec![self.checkpoint]
-    }
-}
-
-impl Fields for Converted<'_> {
-    fn fields() -> Vec<Field<Self>> {
-        const BLAKE3: &str = "the input's BLAKE3; not in a dry run";
-        let own = vec![
-            field("file", Type::String, FILE, |f: &Self| json!(f.checkpoint.name())),
-            nullable(
-                "index",
-                Type::String,
-                "the index that opens the output, with --shard-size where it is in shards",
-                |f| json!(f.plan.index().map(|(index, _)| index.to_string_lossy())),
-            ),
-            field("from", Type::String, "the format that was read", |f| json!(f.checkpoint.format().name())),
-            field(
-                "copy",
-                Type::Boolean,
-                "whether the output is the input, byte for byte, as formats with a receipt are kept",
-                |f| json!(f.plan.is_copy()),
-            ),
-            field(
-                "changes",
-                Type::Array(&Type::Object(properties::<Group>)),
-                "what was changed, one item a kind",
-                |f| f.found.changes.iter().map(json::value).collect(),
-            ),
-            field("left_out", Type::Array(&Type::Object(properties::<LeftOut>)), "what was not written", |f| {
-                f.plan.left_out().iter().map(json::value).collect()
-            }),
-            nullable("net", Type::Object(properties::<NetOrigin>), "the net that was followed", |f| {
-                f.plan.net().map_or(Value::Null, json::value)
-            }),
-            field("warnings", STRINGS, "what is odd about the input, and changes that nobody asked for", |f| {
-                let warned = f.found.changes.iter().filter(|group| group.change.is_warned());
-                let is_kept = |warning: &&Warning| !is_among(&f.found.changes, warning);
-                let whole = f.checkpoint.warnings().iter().filter(is_kept).map(ToString::to_string);
-                whole
-                    .chain(of_arrays(f.checkpoint, &f.found.changes).map(|(name, w)| format!("{name:?}: {w}")))
-                    .chain(f.found.reports.iter().cloned())
-                    .chain(warned.map(ToString::to_string))
-                    .collect()
-            }),
-            field(
-                "frame_bytes",
-                Type::Integer,
-                "how many bytes come from the receipt of the input, which had the file around its tensors",
-                |f| json!(f.plan.frame_bytes().unwrap_or(0)),
-            ),
-            optional(
-                "recognised",
-                Type::Boolean,
-                "whether the output's content shows its format; otherwise `--from` reads it",
-                |f| json!(f.done.map(|done| done.is_recognised)),
-            ),
-            optional("blake3", Type::String, BLAKE3, |f| json!(f.done.map(|done| &done.blake3))),
-            optional("sha256", Type::String, "the input's SHA-256, with --sha256", |f| {
-                json!(f.done.and_then(|done| done.sha256.as_ref()))
-            }),
-        ];
-        own.into_iter().chain(written_fields()).collect()
-    }
-}
-
-impl Fields for LeftOut {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("name", Type::String, NAME, |l| json!(l.name)),
-            field("reason", Type::String, "why, in words", |l| json!(l.reason)),
-            field("asked", Type::Boolean, "whether an option asks for it", |l| json!(l.is_asked)),
-        ]
-    }
-}
-
-impl Text for Converted<'_> {
-    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
-        let terminal = &context.terminal;
-        if self.done.is_none() {
-            self.table(terminal, out)?;
-            // The table comes before the message on standard error.
-            out.flush()?;
-        }
-        terminal.written(&self.written, &asked(&self.found.changes));
-        if self.plan.is_copy() {
-            terminal.note(KEPT);
-        }
-        notices(&self.found.changes, context);
-        Ok(())
-    }
-}
-
-impl Converted<'_> {
-    fn table(&self, terminal: &Terminal, out: &mut Out) -> Result<(), Failure> {
-        let columns = vec![
-            Column::name("NAME", 24).of(|t: &Planned, terminal| terminal.name(&t.spec.name).into_owned()),
-            Column::left("DTYPE").drop_order(1).of(|t, _| t.spec.dtype.to_string()),
-            Column::left("SHAPE").drop_order(2).of(|t, terminal| terminal.shape(&t.spec.shape)),
-            Column::right("BYTES").drop_order(3).of(|t, _| units::bytes(t.spec.byte_len())),
-            Column::text("CHANGES").of(|t, terminal| match &t.changes[..] {
-                [] => "-".to_owned(),
-                changes => {
-                    let words: Vec<String> = changes.iter().map(ToString::to_string).collect();
-                    terminal.text(&words.join("; ")).into_owned()
-                }
-            }),
-        ];
-        let names = |each: &mut dyn FnMut(&str)| {
-            self.plan.tensors().iter().for_each(|tensor| each(&terminal.name(&tensor.spec.name)));
-        };
-        let mut table = Table::new(terminal, columns).named(names);
-        for tensor in self.plan.tensors() {
-            table.row(out, tensor)?;
-        }
-        Ok(table.finish(out)?)
+        _ => Ok(()),
     }
 }

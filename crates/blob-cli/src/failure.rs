@@ -13,6 +13,9 @@ use crate::units;
 /// What was being done with a file that is opened by the name that the user gave.
 const OPEN: &str = "open";
 
+/// What helps where layers are in some phases of the net only.
+pub(crate) const TESTED_NET: &str = "name the net as it is used after training: --net deploy.prototxt";
+
 /// At most this many files are looked at for one with a similar name.
 const MAX_BESIDE: usize = 10_000;
 
@@ -275,6 +278,12 @@ pub(crate) fn help(e: &Error) -> Option<&'static str> {
             Remedy::KeepNames => Some("--names raw keeps the names that it has; `blob rename --map FILE` gives others"),
             Remedy::Dtype => Some("--dtype f32 rounds floats to f32, and likewise the others"),
             Remedy::SkipUnsupported => Some("--skip-unsupported leaves these arrays out"),
+            Remedy::Net => Some("name the net: --net deploy.prototxt"),
+            Remedy::NetOrSymbol => Some("name the net: --net deploy.prototxt, or --symbol net-symbol.json"),
+            Remedy::OtherNet => Some("name the net whose weights these are"),
+            Remedy::TestedNet => Some(TESTED_NET),
+            Remedy::NamesFile => Some("--names is raw, torch, or a file of lines `OLD NEW`"),
+            Remedy::SymbolName => Some("write to another name: the symbol is called as the weights are"),
             _ => None,
         },
         _ => e.fault().and_then(help_of_fault).or_else(|| e.help()),

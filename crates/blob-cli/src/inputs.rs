@@ -73,7 +73,7 @@ impl Command {
             Self::Verify(args) => (None, paths(args.files.iter().chain(&args.against))),
             Self::Diff(args) => (Some(&args.file), vec![&*args.other]),
             Self::Hash(args) => (None, paths(&args.files)),
-            Self::Convert(args) => (Some(&args.input), paths(&args.into)),
+            Self::Convert(args) => (args.input.as_ref(), paths(&args.into)),
             Self::Fold(args) => (Some(&args.input), Vec::new()),
             Self::Extract(args) => (Some(&args.file), Vec::new()),
             Self::Merge(args) => (None, paths(&args.inputs)),

@@ -28,7 +28,6 @@ mod ls;
 mod man;
 mod merge;
 mod nearest;
-mod net;
 mod open;
 mod output;
 mod plot;
@@ -42,7 +41,6 @@ mod show;
 mod slice;
 mod split;
 mod stats;
-mod transforms;
 mod transpose;
 mod units;
 mod usage;
@@ -139,7 +137,7 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Verify(args) => verify::run(args, context),
         Command::Diff(args) => diff::run(args, context),
         Command::Hash(args) => hash::run(args, context),
-        Command::Convert(args) => convert::run(args, context, &|_, options| Ok(options)),
+        Command::Convert(args) => convert::run(args, context),
         Command::Fold(args) => fold::run(args, context),
         Command::Extract(args) => extract::run(args, context),
         Command::Merge(args) => merge::run(args, context),

@@ -1,38 +1,35 @@
-//! `blob rename`: a conversion that renames tensors and changes nothing else.
+//! `blob rename`: the recipe that renames tensors and changes nothing else.
 
-use blob_convert::Options;
+use blob_convert::Step;
 use blob_convert::transform::Names;
-use blob_io::Checkpoint;
+use serde_json::json;
 
-use crate::args::{Convert, Rename, if_exists};
+use crate::args::{Rename, if_exists};
 use crate::context::Context;
-use crate::convert;
+use crate::convert::{Conversion, recipe_of, text_of};
 use crate::failure::{Failure, Status};
-use crate::transforms::names_of;
 
 pub(crate) fn run(args: &Rename, context: &Context) -> Result<Status, Failure> {
-    if let Some(map) = &args.map {
-        blob_convert::check_output(map, args.output.as_deref().unwrap_or(&args.file), if_exists(args.force))?;
-    }
-    let convert = Convert {
-        to: args.to,
-        force: args.force,
-        dry_run: args.dry_run,
-        ..Convert::new(&args.file, args.output.as_deref())
+    let mut recipe = recipe_of(&args.file, args.output.as_deref(), context);
+    (recipe.target.format, recipe.target.if_exists) = (args.to, if_exists(args.force));
+    let mut conversion = Conversion::begin(recipe, args.dry_run, context)?;
+    let source = conversion.source();
+    let (is_idle, step) = match &args.map {
+        Some(map) => {
+            let names = Names::from_path(map, source)?;
+            (names.is_empty(), Step::new("names", json!({ "file": text_of(map)? })))
+        }
+        None => {
+            let names = Names::new(source.names().filter_map(|old| {
+                let new = args.sed.iter().fold(old.to_owned(), |name, sed| sed.applied(&name));
+                (new != old).then(|| (old.to_owned(), new))
+            }));
+            (names.is_empty(), names.into())
+        }
     };
-    convert::run(&convert, context, &|checkpoint, options| add_transform(args, checkpoint, options))
-}
-
-fn add_transform(args: &Rename, checkpoint: &Checkpoint, options: Options) -> Result<Options, Failure> {
-    let names = match &args.map {
-        Some(map) => names_of(map, checkpoint)?,
-        None => Names::new(checkpoint.names().filter_map(|old| {
-            let new = args.sed.iter().fold(old.to_owned(), |name, sed| sed.applied(&name));
-            (new != old).then(|| (old.to_owned(), new))
-        })),
-    };
-    if names.is_empty() {
-        return Err(Failure::no(format!("{}: no tensor would be called otherwise", checkpoint.name())));
+    if is_idle {
+        return Err(Failure::no(format!("{}: no tensor would be called otherwise", source.name())));
     }
-    Ok(options.transform(names))
+    conversion.recipe.steps.push(step);
+    conversion.convert(context)
 }

@@ -109,7 +109,8 @@ fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failu
         let word = word.to_string_lossy();
         word.starts_with("-o") || word == "--output" || word.starts_with("--output=")
     };
-    if output.is_required_set() && !words.iter().any(is_named) {
+    let is_needed = output.is_required_set() || name == "convert";
+    if is_needed && !words.iter().any(is_named) {
         let failure = Failure::new(format!("the output is named with -o, and {extra:?} is without"));
         return Some(failure.help(format!("blob {name} … -o {extra}")));
     }

@@ -6,11 +6,11 @@ mod report;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use blob_convert::digest::{Algorithm, Subject, digest};
-use blob_convert::transform::{Topology, ignored};
-use blob_convert::verify::{Finding, Remark};
+use blob_convert::recipe::NetFile;
+use blob_convert::transform::ignored;
+use blob_convert::verify::{By, Finding, Remark};
 use blob_convert::{RECEIPT_KEY, Selection, verify};
 use blob_core::DType;
 use blob_io::mxnet::Symbol;
@@ -20,7 +20,6 @@ use crate::args::{Global, Verify};
 use crate::context::Context;
 use crate::failure::{self, Failure, Status};
 use crate::info::file_warnings;
-use crate::net;
 use crate::open::{name, open, open_whole};
 use crate::output::Out;
 use crate::output::progress::Progress;
@@ -42,8 +41,10 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
     };
     let symbol = args.symbol.as_ref().filter(|path| path.exists()).map(Symbol::open).transpose()?;
     let symbol_file = args.symbol.as_deref().filter(|path| path.exists() && args.against.is_some());
-    let net = net::named(args.net.as_deref(), symbol_file)?;
-    let mut others = Others { file: other, symbol, net, selection: args.only.selection(), is_part: false };
+    let net = args.net.clone().map(NetFile::Prototxt);
+    let net = net.or_else(|| symbol_file.map(|path| NetFile::Symbol(path.to_owned())));
+    let by = By { net: net.map(|file| file.read()).transpose()?, ..By::default() };
+    let mut others = Others { file: other, symbol, by, selection: args.only.selection(), is_part: false };
     let mut out = context.terminal.out();
     let mut counts = FileCounts::default();
     let files = args.files.iter().flat_map(|path| [path.clone()].into_iter().chain(beside_shards(path, args, context)));
@@ -71,7 +72,7 @@ struct Others {
     file: Option<Checkpoint>,
     symbol: Option<Symbol>,
     /// The net that a receipt's transforms may have followed.
-    net: Option<Arc<Topology>>,
+    by: By,
     /// The tensors to check.
     selection: Selection,
     /// Whether `file` has only those that are chosen of it.
@@ -86,7 +87,7 @@ impl Others {
         }
         let places = select(&checkpoint, &self.selection)?;
         if let Some(other) = self.file.take() {
-            self.is_part = verify::replay(&checkpoint, &mut |_| {}) == 0;
+            self.is_part = verify::replay(&checkpoint, &self.by.registry, &mut |_| {}) == 0;
             let chosen = found(&other, &by_names(&other, &self.selection)?)?;
             self.file = Some(if self.is_part { other.only(&chosen.places) } else { other });
         }
@@ -204,7 +205,7 @@ fn checks(
             false => report.note(warning),
         }
     }
-    let net = others.net.as_deref();
+    let net = others.by.net.as_deref();
     ignored(checkpoint, net).iter().for_each(|ignored| report.note(ignored.to_string()));
     if others.selection.is_all() {
         verify::claims(checkpoint, &mut |remark| report.remark(remark));
@@ -219,7 +220,7 @@ fn checks(
         report.passed(format!("{digests} as in the receipt"));
     }
     if args.replay {
-        let steps = verify::replay(checkpoint, &mut |remark| report.remark(remark));
+        let steps = verify::replay(checkpoint, &others.by.registry, &mut |remark| report.remark(remark));
         report.passed(format!("{} in the receipt", units::plural(steps as u64, "transform")));
     }
     if args.finite {
@@ -239,7 +240,7 @@ fn checks(
         };
         let before = report.count();
         // Steps that are repeated may rename and turn tensors: the symbol is about what they start from.
-        let source = others.file.as_ref().filter(|_| verify::replay(checkpoint, &mut |_| {}) > 0);
+        let source = others.file.as_ref().filter(|_| verify::replay(checkpoint, &others.by.registry, &mut |_| {}) > 0);
         let equal = verify::symbol(source.unwrap_or(checkpoint), symbol, &mut |remark| report.remark(remark));
         if report.count() == before {
             let of = source.map_or(String::new(), |source| format!(" of {}", source.name()));
@@ -248,11 +249,10 @@ fn checks(
     }
     if let Some(other) = &others.file {
         let before = report.count();
-        let compared =
-            verify::against_by(checkpoint, other, others.net.as_ref(), &progress, &mut |remark| match &remark {
-                Remark::Finding(finding) if !finding.tensor.is_empty() && !others.is_meant(finding, checkpoint) => {}
-                _ => report.remark(remark),
-            })?;
+        let compared = verify::against_by(checkpoint, other, &others.by, &progress, &mut |remark| match &remark {
+            Remark::Finding(finding) if !finding.tensor.is_empty() && !others.is_meant(finding, checkpoint) => {}
+            _ => report.remark(remark),
+        })?;
         if report.count() == before {
             let equal = units::plural(compared.equal, "tensor");
             let passed = match compared.redone {

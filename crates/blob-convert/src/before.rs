@@ -13,7 +13,7 @@ use blob_io::{Checkpoint, Error, Format, Remedy};
 
 use crate::change::{Change, Effect};
 use crate::receipt::{lineage_of, receipt_text};
-use crate::transform::{Factors, Names, Norm, Transform};
+use crate::transform::{Factors, Names, Norm, Registry, Transform};
 use walk::Walk;
 
 /// The names that an output needs.
@@ -66,8 +66,8 @@ pub(crate) enum Called<'a> {
     AsNeeded,
     /// As they are in the source.
     AsTheyAre,
-    /// As a step of the conversion says, if it is one of ours.
-    By(Option<&'a Names>),
+    /// As a step of the conversion says.
+    By(&'a Names),
 }
 
 /// What leads back to the names that the output needs, and gives BatchNorms their factors again. Nothing where the
@@ -76,12 +76,17 @@ pub(crate) enum Called<'a> {
 /// # Errors
 /// A conversion changed more than names, shapes and dtypes, so that the tensors of before would not come back; the
 /// receipt does not say what the names were.
-pub(crate) fn before(checkpoint: &Checkpoint, wanted: Wanted<'_>, called: Called<'_>) -> Result<Before, Error> {
+pub(crate) fn before(
+    checkpoint: &Checkpoint,
+    wanted: Wanted<'_>,
+    called: Called<'_>,
+    registry: &Registry,
+) -> Result<Before, Error> {
     let lineage = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
     if matches!(wanted, Wanted::Any) || lineage.is_empty() {
         return Ok(Before::default());
     }
-    let mut walk = Walk::new(checkpoint, &lineage);
+    let mut walk = Walk::new(checkpoint, &lineage, registry);
     let (all, mut most, mut found) = (walk.names().count(), wanted.fitting(&walk), None);
     while most < all && matches!(called, Called::AsNeeded) && walk.step_back() {
         let fitting = wanted.fitting(&walk);
@@ -108,7 +113,7 @@ pub(crate) fn before(checkpoint: &Checkpoint, wanted: Wanted<'_>, called: Called
     }
     let name = |tensor: usize| match (&found, called) {
         (Some(stand), _) => stand.name(tensor),
-        (None, Called::By(Some(names))) => names.of(checkpoint.entries()[tensor].name()),
+        (None, Called::By(names)) => names.of(checkpoint.entries()[tensor].name()),
         (None, _) => checkpoint.entries()[tensor].name(),
     };
     let norms = walk.lacking(name).into_iter().filter(|norm| wanted.has_factor(norm));

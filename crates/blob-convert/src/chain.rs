@@ -8,7 +8,7 @@ use std::sync::Arc;
 use blob_io::{Checkpoint, Error, TensorSpec};
 
 use crate::change::{Change, Effect};
-use crate::options::refuse_first;
+use crate::options::{Options, refuse_first};
 use crate::planned::{Computed, How, LeftOut, Planned};
 use crate::state::State;
 use crate::transform::{Context, Followed, FollowedNet, Made, NetOrigin, Outcome, Spec, Transform, Values};
@@ -47,7 +47,7 @@ pub(crate) struct ValueChange {
 /// Plans the transforms, each on the outcome of those before it.
 pub(crate) fn chain(
     checkpoint: &Checkpoint,
-    steps: &[Arc<dyn Transform>],
+    options: &Options,
     followed: &Followed<'_>,
     tensors: Vec<Planned>,
 ) -> Result<Chained, Error> {
@@ -60,7 +60,7 @@ pub(crate) fn chain(
         net: None,
         told_by: None,
     };
-    let state = State::of(checkpoint);
+    let (steps, state) = (&options.transforms, State::of(checkpoint, &options.registry));
     // The last one is what the user asked for, and others may prepare it.
     let forbidden = steps.iter().rev().find_map(|step| Some((step, state.forbids(&**step, followed)?)));
     if let Some((step, why)) = forbidden {
@@ -69,7 +69,7 @@ pub(crate) fn chain(
     for step in steps {
         let specs: Vec<Spec<'_>> = chained.tensors.iter().map(|tensor| spec(checkpoint, tensor)).collect();
         let outcome = step
-            .plan(&specs, &Context::new(checkpoint, followed))
+            .plan(&specs, &Context::following(checkpoint, followed))
             .map_err(|misfits| refused(checkpoint, &**step, misfits.iter().map(ToString::to_string).collect()))?;
         let mut problems = problems(&outcome, &specs);
         if problems.is_empty() {
@@ -104,7 +104,7 @@ pub(crate) fn chain(
 }
 
 fn spec<'a>(checkpoint: &'a Checkpoint, tensor: &Planned) -> Spec<'a> {
-    Spec { tensor: tensor.spec.clone(), entry: &checkpoint.entries()[tensor.entry] }
+    Spec::new(tensor.spec.clone(), &checkpoint.entries()[tensor.entry])
 }
 
 /// Applies the plan for one tensor; `gone` holds the indices of the tensors that are left out.

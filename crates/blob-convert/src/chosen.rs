@@ -63,7 +63,7 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
         });
     }
     let followed = Followed::new(checkpoint, &options.net);
-    let mut chained = chain(checkpoint, &options.transforms, &followed, tensors)?;
+    let mut chained = chain(checkpoint, options, &followed, tensors)?;
     chained.left_out.splice(0..0, left_out);
     if note_ignored(&followed, (checkpoint, to), options, &mut chained.tensors) {
         chained.told_by = followed.get().ok().flatten().map(|net| net.origin().clone());

@@ -1,13 +1,13 @@
 //! The bytes of an existing file that go into the output as they are, copied by several threads.
 
 use std::sync::Mutex;
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use blob_io::Copied;
 use blob_io::{Checkpoint, Error};
 
 use crate::hash::{self, PIECE};
-use crate::threads::{join, lock, spawn};
+use crate::threads::{lock, run_shares};
 use crate::watch::Watch;
 
 /// Reads every range in pieces, and calls `write` with each piece and its offset in the output.
@@ -22,7 +22,7 @@ where
     W: Fn(u64, &[u8]) -> Result<(), Error> + Sync,
 {
     // The index of the range that is being copied, and how many of its bytes a thread has taken.
-    let next = Mutex::new((0, 0));
+    let (next, failed) = (Mutex::new((0, 0)), AtomicBool::new(false));
     let take = || {
         let mut next = lock(&next);
         let (range, done) = *next;
@@ -34,7 +34,7 @@ where
     let work = || {
         let longest = copies.iter().map(|copied| copied.len).max().unwrap_or(0);
         let mut buf = vec![0; longest.min(PIECE as u64) as usize];
-        while let Some((from, to, len)) = take() {
+        while let Some((from, to, len)) = take().filter(|_| !failed.load(Ordering::Relaxed)) {
             let bytes = &mut buf[..len];
             hash::read(base, base.source(), from, bytes)?;
             write(to, bytes)?;
@@ -43,13 +43,5 @@ where
         Ok(())
     };
     let bytes: u64 = copies.iter().map(|copied| copied.len).sum();
-    let threads = threads.min(usize::try_from(bytes.div_ceil(PIECE as u64)).unwrap_or(usize::MAX));
-    let done: Vec<Result<(), Error>> = thread::scope(|scope| {
-        // Where no thread can be started, this one does all the work.
-        let others: Vec<_> = (1..threads).map_while(|_| spawn(scope, work)).collect();
-        let mut done = vec![work()];
-        done.extend(others.into_iter().map(join));
-        done
-    });
-    done.into_iter().collect()
+    run_shares((threads, bytes.div_ceil(PIECE as u64)), &failed, work).map(drop)
 }

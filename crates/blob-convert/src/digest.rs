@@ -5,14 +5,13 @@
 
 use std::io::{ErrorKind, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread;
 
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Kind, Source};
 use sha2::Digest as _;
 
 use crate::hash::{PIECE, Streams, for_each_piece, read_from};
-use crate::threads::{io_threads, join, spawn};
+use crate::threads::{io_threads, run_shares};
 use crate::watch::{Watch, Watched};
 
 /// A prefix that separates these digests from every other use of the hash function.
@@ -208,7 +207,7 @@ fn array_digests(
         Ok(mine)
     };
     let mut digests = vec![[0; 32]; entries.len()];
-    for (at, digest) in run_shares(entries.len(), &failed, share)?.into_iter().flatten() {
+    for (at, digest) in run_shares((io_threads(), entries.len() as u64), &failed, share)?.into_iter().flatten() {
         digests[at] = digest;
     }
     Ok(digests)
@@ -232,26 +231,8 @@ fn in_pieces(name: &str, source: &dyn Source, watch: &dyn Watch) -> Result<[u8; 
         }
         Ok(())
     };
-    let pieces = usize::try_from(len.div_ceil(PIECE as u64)).unwrap_or(usize::MAX);
-    run_shares(pieces, &failed, share)?;
+    run_shares((io_threads(), len.div_ceil(PIECE as u64)), &failed, share)?;
     Ok(hashed.finish()[0].into())
-}
-
-/// Runs each thread's share of `items` items; the first error tells the other threads to stop.
-fn run_shares<T: Send>(
-    items: usize,
-    failed: &AtomicBool,
-    share: impl Fn() -> Result<T, Error> + Sync,
-) -> Result<Vec<T>, Error> {
-    let share = || share().inspect_err(|_| failed.store(true, Ordering::Relaxed));
-    let threads = io_threads().min(items);
-    thread::scope(|scope| {
-        // Where no thread can be started, this one does all the work.
-        let others: Vec<_> = (1..threads).map_while(|_| spawn(scope, share)).collect();
-        let mut done = vec![share()];
-        done.extend(others.into_iter().map(join));
-        done.into_iter().collect()
-    })
 }
 
 fn hex(digest: [u8; 32]) -> String {

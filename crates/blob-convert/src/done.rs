@@ -1,8 +1,6 @@
 //! The transforms that a file's receipt says were done: they are read, and those that must not be done twice are
 //! refused.
 
-use std::sync::Arc;
-
 use blob_io::{Checkpoint, Error};
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,8 +8,9 @@ use serde_json::Value;
 use crate::before::{Called, Wanted, before};
 use crate::change::Change;
 use crate::options::{Options, refuse};
-use crate::receipt::{MAX_STEPS, Step, UNKNOWN, history_of, parse, present, receipt_text};
-use crate::transform::{Followed, Names, Transform, Undone, known};
+use crate::receipt::{MAX_STEPS, UNKNOWN, history_of, parse, present, receipt_text};
+use crate::step::Step;
+use crate::transform::{Followed, Undone};
 
 /// What a receipt says of transforms.
 #[derive(Deserialize)]
@@ -42,7 +41,7 @@ pub(crate) fn to_do(
     wanted: Wanted<'_>,
 ) -> Result<(Options, Vec<Change>), Error> {
     let mut options = options.clone();
-    refuse_again(checkpoint, &options.transforms)?;
+    refuse_again(checkpoint, &options)?;
     // What is stored in PyTorch's order stays, unless a net says that it is not.
     let stays = || !Followed::new(checkpoint, &options.net).has_other_order();
     if options.transforms.iter().any(|step| step.keeps_order()) && stays() {
@@ -50,22 +49,21 @@ pub(crate) fn to_do(
     }
     options.transforms.retain(|step| !step.is_idle());
     // Names that the user gives are for the tensors as they are called now.
-    let named = options.transforms.iter().position(|step| step.name() == Names::NAME);
+    let named = options.transforms.iter().position(|step| matches!(step.undone(), Undone::Renamed(_)));
     let called = match named.map(|at| options.transforms[at].undone()) {
-        Some(Undone::Renamed(names)) => Called::By(Some(names)),
-        Some(_) => Called::By(None),
-        None if options.names_stay => Called::AsTheyAre,
-        None => Called::AsNeeded,
+        Some(Undone::Renamed(names)) => Called::By(names),
+        _ if options.names_stay => Called::AsTheyAre,
+        _ => Called::AsNeeded,
     };
-    let before = before(checkpoint, wanted, called)?;
+    let before = before(checkpoint, wanted, called, &options.registry)?;
     let at = named.map_or(0, |at| at + 1);
     options.transforms.splice(at..at, before.steps);
     Ok((options, before.changes))
 }
 
 /// Refuses what the source's receipt lists as done, where a second time would scramble the values.
-fn refuse_again(checkpoint: &Checkpoint, transforms: &[Arc<dyn Transform>]) -> Result<(), Error> {
-    let once = transforms.iter().filter_map(|step| Some((step, step.only_once()?)));
+fn refuse_again(checkpoint: &Checkpoint, options: &Options) -> Result<(), Error> {
+    let once = options.transforms.iter().filter_map(|step| Some((step, step.only_once()?)));
     // An unreadable receipt is ignored here, because `verify` reports it. The history includes earlier conversions.
     let done = receipt_text(checkpoint).map(history_of).unwrap_or_default();
     let done: Vec<Step> = done.into_iter().flat_map(|origin| origin.transforms).collect();
@@ -77,7 +75,7 @@ fn refuse_again(checkpoint: &Checkpoint, transforms: &[Arc<dyn Transform>]) -> R
         }
         for step in done.iter().filter(|step| step.name == transform.name()) {
             // The receipt has the settings of that time. A user's own transform is known by its name alone.
-            let was = match known(&step.name, &step.settings) {
+            let was = match options.registry.read(&step.name, &step.settings) {
                 Ok(step) if step.keeps_order() => None,
                 Ok(step) => step.only_once().or(Some(words.clone())),
                 Err(_) => Some(words.clone()),

@@ -34,4 +34,12 @@ impl<'a> Target<'a> {
             _ => None,
         }
     }
+
+    /// If it is a file or a folder: its path, and what happens to an existing one.
+    pub(crate) fn path(&self) -> Option<(&'a Path, IfExists)> {
+        match *self {
+            Self::File { path, if_exists } | Self::Folder { path, if_exists } => Some((path, if_exists)),
+            Self::Stdout => None,
+        }
+    }
 }

@@ -7,7 +7,9 @@ use blob_io::mxnet::Version;
 use blob_io::{Checkpoint, Error, Format};
 use serde_json::{Value, json};
 
-use crate::transform::{Choice, FollowedNet, Topology, Transform};
+use crate::recipe;
+use crate::symbol::NewSymbol;
+use crate::transform::{Choice, Fold, FollowedNet, Registry, Topology, Transform};
 
 /// At most this many problems are listed, and this many characters of a name.
 const NAMED: usize = 20;
@@ -47,28 +49,41 @@ pub struct Options {
     pub skip_unsupported: bool,
     /// Writes no receipt where the format has room for one. A folder always has it, since it names the files.
     pub without_receipt: bool,
+    /// Steps of the user's own, which the source's receipt may name.
+    pub registry: Registry,
     pub(crate) transforms: Vec<Arc<dyn Transform>>,
+    /// The fold of a recipe, and the symbol that is written with it.
+    pub(crate) fold: Option<Fold>,
+    pub(crate) symbol: Option<NewSymbol>,
 }
 
 impl Options {
     /// Conversion to a format, with names, values and shapes kept bit for bit.
     #[must_use]
     pub fn new(to: Format) -> Self {
+        Self::of(to, &recipe::Target::default(), Registry::default())
+    }
+
+    /// The settings of a recipe's target.
+    pub(crate) fn of(to: Format, target: &recipe::Target, registry: Registry) -> Self {
         Self {
             to,
-            dense: false,
-            sha256: false,
-            params_version: None,
-            form: None,
-            anew: false,
-            shard_size: None,
-            strict: false,
+            dense: target.dense,
+            sha256: target.sha256,
+            params_version: target.params_version,
+            form: target.form,
+            anew: target.anew,
+            shard_size: target.shard_size,
+            strict: target.strict,
             names_stay: false,
             net: Choice::Found,
             followed: None,
-            skip_unsupported: false,
-            without_receipt: false,
+            skip_unsupported: target.skip_unsupported,
+            without_receipt: !target.receipt,
+            registry,
             transforms: Vec::new(),
+            fold: None,
+            symbol: None,
         }
     }
 

@@ -9,7 +9,6 @@ mod ahead;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread;
 
 use blob_io::Copied;
 use blob_io::{Checkpoint, Complete, Error, IfExists, Layout, Output};
@@ -22,8 +21,9 @@ use crate::plan::{Destination, Plan};
 use crate::planned::{How, Planned};
 use crate::shards::Shards;
 use crate::sink::{Moves, Sink};
+use crate::symbol::NewSymbol;
 use crate::target;
-use crate::threads::{io_threads, join, lock, spawn};
+use crate::threads::{io_threads, lock, run_beside, run_shares};
 use crate::transform::{Found, Tally, grouped};
 use crate::verify::contradicted;
 use crate::watch::{Uncounted, Watch};
@@ -69,14 +69,8 @@ impl Plan<'_> {
     /// What reading and writing return; values that are lost, with [`Options::strict`](crate::Options::strict);
     /// [`Error::Interrupted`] where `watch` says so.
     pub fn run(&self, watch: &dyn Watch) -> Result<Summary, Error> {
-        self.run_with(None, watch)
-    }
-
-    /// As [`Plan::run`]; a file that belongs to the output, in the same folder, gets its name with it, or neither does.
-    ///
-    /// # Errors
-    /// As [`Plan::run`].
-    pub fn run_with(&self, mut beside: Option<Complete>, watch: &dyn Watch) -> Result<Summary, Error> {
+        // The symbol gets its name with the tensors, or neither does.
+        let mut beside = self.symbol.as_ref().map(NewSymbol::complete).transpose()?;
         let job = Job { checkpoint: self.checkpoint, plan: self, watch };
         let tally = Tally::default();
         let (digests, bytes_out, is_recognised) = match &self.output {
@@ -250,16 +244,15 @@ impl Job<'_> {
                 runs.finish()
             })
         };
-        let (blake3, sha256) = thread::scope(|scope| {
-            // A second thread, if the system has one, starts with the largest; after the pass both threads share the
-            // rest.
-            let beside = if threads > 1 && !separate.is_empty() { spawn(scope, read_separate) } else { None };
+        // A second thread, if the system has one, starts with the largest; after the pass both threads share the rest.
+        let beside = (threads > 1 && !separate.is_empty()).then_some(&read_separate);
+        let (passed, done) = run_beside(beside, || {
             let passed = pass().and_then(|passed| read_separate().map(|()| passed));
             // The other thread finishes its current tensor and stops.
             next.store(separate.len(), Ordering::Relaxed);
-            let done = beside.map_or(Ok(()), join);
-            passed.and_then(|passed| done.map(|()| passed))
-        })?;
+            passed
+        });
+        let (blake3, sha256) = passed.and_then(|passed| done.unwrap_or(Ok(())).map(|()| passed))?;
         if self.plan.strict {
             self.check_no_losses(&tally.found())?;
         }
@@ -328,25 +321,12 @@ impl Job<'_> {
         let pieces = source.len().div_ceil(PIECE as u64);
         let hashed = Streams::new(vec![self.checkpoint.stored().len()]);
         let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
-        let work = || {
-            let done = self.pieces(&next, &failed, &hashed, write);
-            failed.fetch_or(done.is_err(), Ordering::Relaxed);
-            done
-        };
         let uncounted = Uncounted(self.watch);
         let sha256 = || hash::sha256(self.checkpoint, &uncounted);
-        let wanted = self.plan.receipt.sha256;
-        let threads = threads.min(usize::try_from(pieces).unwrap_or(usize::MAX));
-        let (parts, sha256) = thread::scope(|scope| {
-            // Where no thread can be started, this one does all the work.
-            let others: Vec<_> = (1..threads).map_while(|_| spawn(scope, work)).collect();
-            let beside = wanted.then(|| spawn(scope, sha256));
-            let mut parts = vec![work()];
-            parts.extend(others.into_iter().map(join));
-            let sha256 = beside.map(|thread| thread.map_or_else(sha256, join));
-            (parts, sha256)
+        let (passed, sha256) = run_beside(self.plan.receipt.sha256.then_some(&sha256), || {
+            run_shares((threads, pieces), &failed, || self.pieces(&next, &failed, &hashed, write))
         });
-        parts.into_iter().collect::<Result<(), Error>>()?;
+        passed?;
         if self.checkpoint.is_packed() {
             let stored = (self.checkpoint.name(), self.checkpoint.stored());
             hash::for_each_piece(stored, &uncounted, |at, bytes| hashed.put(0, at, bytes))?;

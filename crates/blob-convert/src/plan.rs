@@ -23,7 +23,8 @@ use crate::shards::{self, Shards};
 use crate::source;
 use crate::state;
 use crate::stored::{Place, unlisted};
-use crate::transform::NetOrigin;
+use crate::symbol::NewSymbol;
+use crate::transform::{Fold, NetOrigin};
 
 /// What a conversion will do: [`check`](Plan::check) looks ahead, [`run`](Plan::run) carries it out.
 #[derive(Debug)]
@@ -45,6 +46,9 @@ pub struct Plan<'a> {
     /// Whether lost values are an error.
     pub(crate) strict: bool,
     pub(crate) output: Destination<'a>,
+    fold: Option<Fold>,
+    /// The symbol that is written beside the tensors.
+    pub(crate) symbol: Option<NewSymbol>,
 }
 
 /// Where the output goes, with what only that kind of output needs.
@@ -122,6 +126,18 @@ impl Plan<'_> {
     #[must_use]
     pub fn net(&self) -> Option<&NetOrigin> {
         self.net.as_ref()
+    }
+
+    /// The fold of a [recipe](crate::Recipe): what is folded and what is not.
+    #[must_use]
+    pub fn fold(&self) -> Option<&Fold> {
+        self.fold.as_ref()
+    }
+
+    /// MXNet's symbol without what a recipe folds, which is written beside the tensors.
+    #[must_use]
+    pub fn symbol(&self) -> Option<&Path> {
+        self.symbol.as_ref().map(|symbol| &*symbol.path)
     }
 
     /// The output's size in bytes: of all its files, with headers, receipt and index.
@@ -271,19 +287,7 @@ fn planned_for<'a>(
     let is_folder = matches!(target, Target::Folder { .. });
     let to = if is_folder { Format::Npy } else { options.to };
     let options = &Options { to, followed: net, ..options.clone() };
-    let names: Vec<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
-    let stored = match to {
-        _ if is_folder => file_names(&names),
-        Format::Npz => member_names(&names),
-        _ => Vec::new(),
-    };
-    for (tensor, stored) in tensors.iter_mut().zip(&stored) {
-        if *stored != tensor.spec.name {
-            tensor.changes.push(Change::unasked(Effect::NameEncoded { stored: stored.clone() }));
-        }
-    }
-    let stored = stored.into_iter().filter(|_| is_folder);
-    let files: Vec<String> = stored.map(|path| path + ".npy").collect();
+    let files = encoded(to, is_folder, &mut tensors);
     let has_receipt = is_folder || is_with_receipt(&base, to, options);
     let frame = match has_receipt {
         false => Err("the output has no receipt"),
@@ -302,16 +306,7 @@ fn planned_for<'a>(
     if !base.has_bytes_of(checkpoint) {
         of_file.extend(unlisted(checkpoint));
     }
-    if has_receipt && !receipt.unproven.is_empty() {
-        let steps = receipt.unproven.join(", ");
-        let words = format!("the receipt has no room for what {steps} did: `blob verify` cannot repeat it");
-        of_file.push(Change::unasked(Effect::Dropped(words.into())));
-    }
-    let is_way_back = has_receipt && options.transforms.is_empty() && !options.dense;
-    of_file.extend(receipt.frame_left_out.clone().filter(|_| is_way_back).map(|why| {
-        let why = format!("the way back will not give the same bytes: {why}").into();
-        Change::unasked(Effect::WayBack { why })
-    }));
+    of_file.extend(lacking(&receipt, options).into_iter().filter(|_| has_receipt));
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
     let in_shards = shards::planned(checkpoint, options, target.file(), &tensors, &mut of_file)?;
     if matches!(base, Base::File(_)) && to.is_caffe() && !removed_layers.is_empty() {
@@ -328,8 +323,55 @@ fn planned_for<'a>(
         (Target::Folder { path, if_exists }, _) => Destination::Folder { path, if_exists, files },
     };
     let net = options.followed.as_ref().map(|net| net.origin.clone()).or(told_by);
-    let strict = options.strict;
-    Ok(Plan { checkpoint, base, to, tensors, left_out, of_file, receipt, net, has_receipt, metadata, strict, output })
+    let (strict, fold, symbol) = (options.strict, options.fold.clone(), options.symbol.clone());
+    Ok(Plan {
+        checkpoint,
+        base,
+        to,
+        tensors,
+        left_out,
+        of_file,
+        receipt,
+        net,
+        has_receipt,
+        metadata,
+        strict,
+        output,
+        fold,
+        symbol,
+    })
+}
+
+/// Notes the tensors whose names a folder or an archive cannot hold as they are; returns the files of a folder.
+fn encoded(to: Format, is_folder: bool, tensors: &mut [Planned]) -> Vec<String> {
+    let names: Vec<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+    let stored = match to {
+        _ if is_folder => file_names(&names),
+        Format::Npz => member_names(&names),
+        _ => Vec::new(),
+    };
+    for (tensor, stored) in tensors.iter_mut().zip(&stored) {
+        if *stored != tensor.spec.name {
+            tensor.changes.push(Change::unasked(Effect::NameEncoded { stored: stored.clone() }));
+        }
+    }
+    stored.into_iter().filter(|_| is_folder).map(|path| path + ".npy").collect()
+}
+
+/// What a receipt had no room for.
+fn lacking(receipt: &Receipt, options: &Options) -> Vec<Change> {
+    let mut changes = Vec::new();
+    if !receipt.unproven.is_empty() {
+        let steps = receipt.unproven.join(", ");
+        let words = format!("the receipt has no room for what {steps} did: `blob verify` cannot repeat it");
+        changes.push(Change::unasked(Effect::Dropped(words.into())));
+    }
+    let is_way_back = options.transforms.is_empty() && !options.dense;
+    changes.extend(receipt.frame_left_out.as_ref().filter(|_| is_way_back).map(|why| {
+        let why = format!("the way back will not give the same bytes: {why}").into();
+        Change::unasked(Effect::WayBack { why })
+    }));
+    changes
 }
 
 /// Whether a file gets a receipt. An output with a base keeps the base's bytes, and so gets none.

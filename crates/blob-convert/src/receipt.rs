@@ -16,13 +16,13 @@ use crate::change::{Change, Effect};
 use crate::hash::Digests;
 use crate::options::{Options, refuse};
 use crate::planned::{LeftOut, Planned};
-use crate::transform::{Transform, known};
+use crate::transform::{Registry, Transform};
 pub use account::{Account, Changed};
 use contents::Contents;
 pub(crate) use contents::combined_digest;
+pub use lineage::Origin;
 use lineage::long_lists;
 pub(crate) use lineage::{MAX_STEPS, UNKNOWN, history_of, lineage_of, parse, present, reduce_list};
-pub use lineage::{Origin, Step};
 
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` appended, as the name of a member of an
 /// npz.
@@ -92,7 +92,7 @@ impl Receipt {
                 return Err(refuse(checkpoint, NO_ROOM.to_owned()));
             }
         }
-        let unproven = unproven(&rest);
+        let unproven = unproven(&rest, &options.registry);
         let frame_left_out =
             rest["frame"].is_null().then(|| frame.err().unwrap_or("there was no room for it").to_owned());
         if let Some(why) = &frame_left_out {
@@ -202,16 +202,16 @@ fn lists_of_steps(steps: &mut Value) -> impl Iterator<Item = (usize, &mut Value)
 }
 
 /// The steps whose settings are not whole.
-fn unproven(rest: &Value) -> Vec<String> {
+fn unproven(rest: &Value, registry: &Registry) -> Vec<String> {
     let steps = rest["transforms"].as_array().into_iter().flatten();
     let is_short = |step: &&Value| step["settings"].as_object().is_some_and(|all| all.values().any(Value::is_null));
-    let cut = steps.filter(|step| step["settings"].is_null() || is_short(step) && is_unread(step));
+    let cut = steps.filter(|step| step["settings"].is_null() || is_short(step) && is_unread(step, registry));
     cut.filter_map(|step| step["name"].as_str().map(str::to_owned)).collect()
 }
 
-/// Whether the settings of one of our steps cannot be read.
-fn is_unread(step: &Value) -> bool {
-    step["name"].as_str().is_some_and(|name| known(name, &step["settings"]).is_err())
+/// Whether the settings of a step cannot be read.
+fn is_unread(step: &Value, registry: &Registry) -> bool {
+    step["name"].as_str().is_some_and(|name| registry.read(name, &step["settings"]).is_err())
 }
 
 /// What an array of u16 in an npz holds.

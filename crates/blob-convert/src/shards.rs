@@ -16,7 +16,7 @@ use crate::options::{Options, refuse};
 use crate::planned::Planned;
 use crate::source::check_source;
 use crate::stored::FORMAT;
-use crate::words::and_more;
+use crate::words::listed;
 
 /// All shards are open at once, and systems allow about a thousand open files.
 const MAX_SHARDS: usize = 500;
@@ -159,10 +159,9 @@ fn old_files_note(path: &Path, shards: Option<&Shards>) -> Option<String> {
     let listing = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.file_name()));
     let mut old: Vec<OsString> = listing.filter(|name| is_of(path, name) && !is_new(name)).collect();
     old.sort_unstable();
-    let names: Vec<String> = old.iter().take(NAMED).map(|name| format!("{:?}", name.to_string_lossy())).collect();
-    let more = and_more(old.len() - names.len());
+    let names: Vec<_> = old.iter().map(|name| name.to_string_lossy()).collect();
     (!old.is_empty())
-        .then(|| format!("old files of the same name stay beside the new output: {}{more}", names.join(", ")))
+        .then(|| format!("old files of the same name stay beside the new output: {}", listed(NAMED, &names)))
 }
 
 /// Whether a file has the name of the output `path`, of one of its shards or of their index.

@@ -10,8 +10,9 @@ use blob_io::{Checkpoint, Error};
 
 use crate::options::refuse;
 use crate::planned::Planned;
-use crate::receipt::{Step, UNKNOWN, lineage_of, receipt_text};
-use crate::transform::{Fact, Fold, Followed, Left, Names, Outcome, Transform, Undone, Values, known};
+use crate::receipt::{UNKNOWN, lineage_of, receipt_text};
+use crate::step::Step;
+use crate::transform::{Fact, Followed, Left, Names, Outcome, Registry, Transform, Undone, Values};
 
 /// What the steps in a file's history have left.
 #[derive(Debug, Default)]
@@ -37,15 +38,15 @@ struct Moved {
 }
 
 impl State {
-    pub(crate) fn of(checkpoint: &Checkpoint) -> Self {
+    pub(crate) fn of(checkpoint: &Checkpoint, registry: &Registry) -> Self {
         let mut state = Self::default();
         let lineage = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
-        lineage.iter().flat_map(|origin| &origin.transforms).for_each(|step| state.after(step));
+        lineage.iter().flat_map(|origin| &origin.transforms).for_each(|step| state.after(step, registry));
         state
     }
 
-    fn after(&mut self, step: &Step) {
-        let Ok(done) = known(&step.name, &step.settings) else {
+    fn after(&mut self, step: &Step, registry: &Registry) {
+        let Ok(done) = registry.read(&step.name, &step.settings) else {
             self.after_unread(step);
             return;
         };
@@ -65,8 +66,6 @@ impl State {
         }
         match done.undone() {
             Undone::Renamed(names) => self.rename(names),
-            // `base` looks at what was folded, and into which weights.
-            Undone::Changed if step.name == Fold::NAME => {}
             Undone::Changed if matches!(done.left(), Left::AsSaid | Left::Turned) => {
                 self.changed.push(step.name.clone())
             }
@@ -176,14 +175,14 @@ const ANEW: &str = "begin with the file of before, and do this first, or both in
 /// nothing.
 #[must_use]
 pub fn unsaid(checkpoint: &Checkpoint) -> Option<String> {
-    let (steps, file) = (State::of(checkpoint).steps().join(", "), checkpoint.name());
+    let (steps, file) = (State::of(checkpoint, &Registry::default()).steps().join(", "), checkpoint.name());
     let words = || format!("the receipt of {file} says that values were changed by {steps}, and the output does not");
     (!steps.is_empty()).then(words)
 }
 
 /// Refuses tensors for a file that has them as they were before the steps in their receipt.
 pub(crate) fn check_as_they_were(checkpoint: &Checkpoint, base: &Checkpoint) -> Result<(), Error> {
-    let steps = State::of(checkpoint).steps();
+    let steps = State::of(checkpoint, &Registry::default()).steps();
     if steps.is_empty() {
         return Ok(());
     }

@@ -1,7 +1,10 @@
 //! Threads where the system allows them: under a limit on processes or memory, one thread does all the work.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
+
+use blob_io::Error;
 
 #[cfg(not(test))]
 use real::none_left;
@@ -16,6 +19,35 @@ pub(crate) fn io_threads() -> usize {
     thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS))
 }
 
+/// Runs shares of `items` items on at most `threads` threads, this one among them; `failed` tells each to stop after
+/// the first error. Where no thread can be started, this one does all the work.
+pub(crate) fn run_shares<T: Send>(
+    (threads, items): (usize, u64),
+    failed: &AtomicBool,
+    share: impl Fn() -> Result<T, Error> + Sync,
+) -> Result<Vec<T>, Error> {
+    let share = || share().inspect_err(|_| failed.store(true, Ordering::Relaxed));
+    let threads = threads.min(usize::try_from(items).unwrap_or(usize::MAX));
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map_while(|_| spawn(scope, share)).collect();
+        let mut done = vec![share()];
+        done.extend(others.into_iter().map(join));
+        done.into_iter().collect()
+    })
+}
+
+/// Runs `main`, and beside it `other` on a thread of its own; after it where no thread can be started.
+pub(crate) fn run_beside<R, T: Send>(
+    other: Option<&(impl Fn() -> T + Sync)>,
+    main: impl FnOnce() -> R,
+) -> (R, Option<T>) {
+    thread::scope(|scope| {
+        let beside = other.map(|other| (other, spawn(scope, other)));
+        let done = main();
+        (done, beside.map(|(other, thread)| thread.map_or_else(other, join)))
+    })
+}
+
 /// Starts a thread; `None` if the system refuses one, and `work` is dropped.
 pub(crate) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
@@ -28,7 +60,7 @@ pub(crate) fn spawn<'scope, T: Send + 'scope>(
 }
 
 /// What a thread returned; a panic of the thread is passed on.
-pub(crate) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     match thread.join() {
         Ok(done) => done,
         Err(panic) => std::panic::resume_unwind(panic),

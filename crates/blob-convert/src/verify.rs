@@ -13,7 +13,8 @@ use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
 
 use crate::hash::PIECE;
 use crate::watch::{Watch, Watched};
-pub use against::{Compared, against, against_by};
+use crate::words::and_more;
+pub use against::{By, Compared, against, against_by};
 pub use claims::claims;
 pub use receipt::receipt;
 pub(crate) use receipt::{contradicted, hash_of};
@@ -227,10 +228,7 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut
     match unread {
         None => Ok(()),
         Some((first, n)) => {
-            let others = match n - 1 {
-                0 => String::new(),
-                n => format!(" and {n} more"),
-            };
+            let others = and_more(n as usize - 1);
             let message = format!("cannot look for NaN and Inf inside {first:?}{others}");
             let file = checkpoint.name().to_owned();
             Err(Error::Unsupported { file, message })

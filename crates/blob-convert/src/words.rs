@@ -2,6 +2,12 @@
 
 const LONGEST_NAME: usize = 128;
 
+/// The first `most` names in quotes, and the number of the others: `"a", "b" and 3 more`.
+pub(crate) fn listed(most: usize, names: &[impl AsRef<str>]) -> String {
+    let first: Vec<String> = names.iter().take(most).map(|name| quoted(name.as_ref())).collect();
+    format!("{}{}", first.join(", "), and_more(names.len() - first.len()))
+}
+
 /// The end of a list that leaves out `more` items.
 pub(crate) fn and_more(more: usize) -> String {
     if more == 0 { String::new() } else { format!(" and {more} more") }

@@ -149,6 +149,18 @@ pub enum Remedy {
     OtherFolder,
     /// To leave out the arrays whose dtypes blobs do not have.
     SkipUnsupported,
+    /// A prototxt that describes the net.
+    Net,
+    /// A prototxt or a symbol file that describes the net.
+    NetOrSymbol,
+    /// The net whose weights these are.
+    OtherNet,
+    /// The net as it is used after training.
+    TestedNet,
+    /// A file of lines `OLD NEW`.
+    NamesFile,
+    /// Another name for the output, since the symbol beside it is called as the weights are.
+    SymbolName,
 }
 
 /// What exists where a file is to be written.

@@ -1,6 +1,6 @@
 //! The command line of `blob convert`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use blob_convert::transform::{FcFrom, Layout};
 use blob_core::DType;
@@ -33,11 +33,11 @@ Examples:
   blob convert tuned.safetensors --into model.caffemodel -o tuned.caffemodel")]
 pub(crate) struct Convert {
     /// The file to convert; `-` is standard input
-    #[arg(value_name = "IN")]
-    pub(crate) input: PathBuf,
+    #[arg(value_name = "IN", required_unless_present = "recipe")]
+    pub(crate) input: Option<PathBuf>,
     /// Output: a file, a folder (ending with `/`), or `-` for standard output
-    #[arg(short, long, value_name = "OUT")]
-    pub(crate) output: PathBuf,
+    #[arg(short, long, value_name = "OUT", required_unless_present = "recipe")]
+    pub(crate) output: Option<PathBuf>,
     /// Output format, of `blob formats` [default: from OUT's extension]
     #[arg(long, value_name = "FMT", value_parser = format(|_| true), hide_possible_values = true)]
     pub(crate) to: Option<Format>,
@@ -76,35 +76,14 @@ pub(crate) struct Convert {
     /// Write MXNet records of this version, 0 to 3 [default: the input's, else 2, which MXNet reads since 0.12]
     #[arg(long, value_name = "N", value_parser = params_version(), hide_short_help = true)]
     pub(crate) params_version: Option<Version>,
+    /// Do as this recipe says, a JSON file; IN, -o and --force, where they are given, count in place of its own
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) recipe: Option<PathBuf>,
+    /// Write this conversion as a recipe too, with -n the recipe alone
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) recipe_out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) transforms: Transforms,
-    /// Whether the dry run of another command has no output, and `output` says nothing.
-    #[arg(skip)]
-    pub(crate) is_unnamed: bool,
-}
-
-impl Convert {
-    /// A conversion without any option; without an output, for a dry run.
-    pub(crate) fn new(input: &Path, output: Option<&Path>) -> Self {
-        Self {
-            input: input.to_owned(),
-            output: output.unwrap_or(Path::new("-")).to_owned(),
-            is_unnamed: output.is_none(),
-            to: None,
-            into: None,
-            form: Vec::new(),
-            shard_size: None,
-            dense: false,
-            anew: false,
-            force: false,
-            dry_run: false,
-            skip_unsupported: false,
-            no_receipt: false,
-            sha256: false,
-            params_version: None,
-            transforms: Transforms::default(),
-        }
-    }
 }
 
 /// What is changed about the tensors, in the order in which it is done.
@@ -120,6 +99,9 @@ pub(crate) struct Transforms {
     /// 1x1x1xN becomes N
     #[arg(long, hide_short_help = true)]
     pub(crate) squeeze_legacy: bool,
+    /// Fold BatchNorms and Scales into the layer before, as `blob fold` does
+    #[arg(long, hide_short_help = true)]
+    pub(crate) fold: bool,
     /// Divide the means and variances of Caffe's BatchNorms by their factor and leave that out, or keep all three
     /// [default: depends on --names]
     #[arg(long, value_name = "HOW", hide_short_help = true)]

@@ -1,7 +1,8 @@
 //! The arguments of `blob fold`, and those that name the description of a net.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use blob_convert::recipe::NetFile;
 use blob_io::Format;
 
 use super::format;
@@ -50,8 +51,9 @@ pub(crate) struct NetFiles {
 }
 
 impl NetFiles {
-    /// The files that the user names.
-    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
-        [&self.net, &self.symbol].into_iter().filter_map(Option::as_deref)
+    /// The file that the user names.
+    pub(crate) fn file(&self) -> Option<NetFile> {
+        let net = self.net.clone().map(NetFile::Prototxt);
+        net.or_else(|| self.symbol.clone().map(NetFile::Symbol))
     }
 }

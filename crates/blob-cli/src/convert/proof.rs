@@ -4,39 +4,36 @@ use std::fs;
 use std::path::Path;
 
 use blob_convert::change::{Effect, Group};
-use blob_convert::{Plan, Summary, Target};
+use blob_convert::recipe::{self, NetFile, Recipe};
+use blob_convert::{Plan, Summary};
 use blob_io::Checkpoint;
 
-use crate::args::{Convert, Global};
+use crate::args::Global;
 use crate::context::Context;
 use crate::escape::escape;
 use crate::open::open;
-
-/// The path that opens the output: the file itself, or the index of its shards.
-fn opened_by<'a>(args: &'a Convert, plan: &'a Plan<'_>) -> &'a Path {
-    plan.index().map_or(&args.output, |(index, _)| index)
-}
+use crate::output::sink::is_stdout;
 
 /// Why `verify`, which compares bit for bit, does not prove the conversion.
-fn unproven(args: &Convert, plan: &Plan<'_>) -> Option<String> {
-    if let Some(model) = &args.into {
+fn unproven(target: &recipe::Target, plan: &Plan<'_>) -> Option<String> {
+    if let Some(model) = &target.into {
         return Some(format!("the rest is of {}, which `blob diff` compares", quoted(model)));
     }
     if !plan.is_untransformed() && !plan.has_receipt() {
-        let lacks = if args.no_receipt { "--no-receipt leaves out" } else { "the format has no room for" };
+        let lacks = if !target.receipt { "--no-receipt leaves out" } else { "the format has no room for" };
         return Some(format!("{lacks} the receipt, from which it would repeat the changes"));
     }
     if !plan.unproven().is_empty() {
         return Some(format!("the receipt has no room for what {} did", plan.unproven().join(", ")));
     }
-    if args.skip_unsupported && !plan.left_out().is_empty() {
+    if target.skip_unsupported && !plan.left_out().is_empty() {
         return Some("it wants every array of the input".to_owned());
     }
     let is_dtype_lost = |group: &Group| matches!(group.change.effect, Effect::DtypeLost { .. });
     if plan.changes().iter().any(is_dtype_lost) {
         return Some("an array without values has lost its dtype".to_owned());
     }
-    if args.dense || !args.form.is_empty() {
+    if target.dense || target.form.is_some() {
         return Some("the arrays are stored in another form".to_owned());
     }
     None
@@ -44,33 +41,38 @@ fn unproven(args: &Convert, plan: &Plan<'_>) -> Option<String> {
 
 /// Prints the command that verifies the conversion, if both files can be read again.
 pub(super) fn print_proof(
-    args: &Convert,
-    target: &Target<'_>,
+    recipe: &Recipe,
     plan: &Plan<'_>,
     (checkpoint, done): (&Checkpoint, &Summary),
     context: &Context,
 ) {
-    let output = opened_by(args, plan);
+    let [source] = &recipe.sources[..] else { return };
+    let (input, Some(path)) = (&source.path, recipe.target.path.as_deref().filter(|path| !is_stdout(path))) else {
+        return;
+    };
+    // The file itself, or the index of its shards.
+    let output = plan.index().map_or(path, |(index, _)| index);
     let is_on_disk = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
-    if matches!(target, Target::Stdout) || !(is_on_disk(&args.input) && is_on_disk(output)) {
+    if !(is_on_disk(input) && is_on_disk(output)) {
         return;
     }
-    if let Some(why) = unproven(args, plan) {
+    if let Some(why) = unproven(&recipe.target, plan) {
         context.terminal.note(format!("  no proof by `blob verify`: {why}"));
         return;
     }
     // `verify` must detect the format of `--against`; `--from` can name only that of the output.
     let detect = Global { from: None, ..context.global.clone() };
     let is_misdetected = |path: &Path, format| !open(path, &detect).is_ok_and(|file| file.format() == format);
-    if context.global.from.is_some() && is_misdetected(&args.input, checkpoint.format()) {
+    if source.format.is_some() && is_misdetected(input, checkpoint.format()) {
         return;
     }
     let from = if done.is_recognised { String::new() } else { format!(" --from {}", plan.to().name()) };
-    let (output, input) = (quoted(output), quoted(&args.input));
-    let nets = &args.transforms.nets;
-    let named = [("--net", &nets.net), ("--symbol", &nets.symbol)];
-    let named = named.iter().filter_map(|(option, path)| Some(format!(" {option} {}", quoted(path.as_deref()?))));
-    let net: String = named.filter(|_| plan.net().is_some()).collect();
+    let (output, input) = (quoted(output), quoted(input));
+    let net = match recipe.net.as_ref().filter(|_| plan.net().is_some()) {
+        Some(NetFile::Prototxt(path)) => format!(" --net {}", quoted(path)),
+        Some(NetFile::Symbol(path)) => format!(" --symbol {}", quoted(path)),
+        _ => String::new(),
+    };
     let salvage = if checkpoint.salvaged().is_some() { " --salvage=ok" } else { "" };
     context.terminal.command(format!("  prove it:  blob verify {output}{from}{salvage} --against {input}{net}"));
 }

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use blob_convert::change::{Effect, Group};
+use blob_convert::transform::NetOrigin;
 use blob_io::{Checkpoint, Warning};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::json::{Field, Fields, STRINGS, Type, field, optional};
+use crate::json::{Field, Fields, STRINGS, Type, field, nullable, optional};
 use crate::units;
 
 /// At most this many warnings about the source are printed one by one.
@@ -91,6 +92,18 @@ impl Fields for Group {
                 json!(g.tensors)
             }),
             optional("values", Type::Integer, "how many of their values are lost", |g| json!(g.values)),
+        ]
+    }
+}
+
+impl Fields for NetOrigin {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("from", Type::String, "how it was found: option, beside, file", |net| json!(net.from)),
+            field("name", Type::String, "the name of its file", |net| json!(net.name)),
+            nullable("blake3", Type::String, "the BLAKE3 of its file; not where the weights describe it", |net| {
+                json!(net.blake3)
+            }),
         ]
     }
 }

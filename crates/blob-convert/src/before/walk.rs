@@ -8,8 +8,9 @@ use std::collections::HashMap;
 
 use blob_io::{Checkpoint, Format};
 
-use crate::receipt::{Origin, Step};
-use crate::transform::{Names, Norm, Undone, known};
+use crate::receipt::Origin;
+use crate::step::Step;
+use crate::transform::{Names, Norm, Registry, Undone};
 
 /// The ends of names that follow the name of another tensor: of a diff, and of the parts of a sparse array.
 const ENDS: [&str; 5] = ["", ".diff", "#values", "#indices", "#indptr"];
@@ -18,6 +19,7 @@ const ENDS: [&str; 5] = ["", ".diff", "#values", "#indices", "#indptr"];
 pub(super) struct Walk<'a> {
     /// The conversions that are still before us, the oldest one first.
     lineage: &'a [Origin],
+    registry: &'a Registry,
     /// What each tensor is called at this point.
     names: Vec<Cow<'a, str>>,
     /// The tensors by that name.
@@ -43,11 +45,11 @@ pub(super) struct Stand<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(checkpoint: &'a Checkpoint, lineage: &'a [Origin]) -> Self {
+    pub(super) fn new(checkpoint: &'a Checkpoint, lineage: &'a [Origin], registry: &'a Registry) -> Self {
         let names: Vec<Cow<'a, str>> = checkpoint.names().map(Cow::Borrowed).collect();
         let places = names.iter().cloned().enumerate().map(|(place, name)| (name, place)).collect();
         let (in_the_way, lacking) = (Vec::new(), Vec::new());
-        Self { lineage, names, places, in_the_way, lacking, has_lost_factors: false, unknown: None }
+        Self { lineage, registry, names, places, in_the_way, lacking, has_lost_factors: false, unknown: None }
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -72,7 +74,7 @@ impl<'a> Walk<'a> {
     /// where nobody knows.
     fn given(&self) -> impl Iterator<Item = bool> {
         let steps = self.lineage.iter().rev().flat_map(|origin| origin.transforms.iter().rev());
-        steps.filter_map(|step| match known(&step.name, &step.settings) {
+        steps.filter_map(|step| match self.registry.read(&step.name, &step.settings) {
             Ok(step) => match step.undone() {
                 Undone::Renamed(names) if !names.is_empty() => Some(names.is_torch()),
                 _ => None,
@@ -102,7 +104,7 @@ impl<'a> Walk<'a> {
     }
 
     fn undo(&mut self, step: &Step) {
-        let Ok(known) = known(&step.name, &step.settings) else {
+        let Ok(known) = self.registry.read(&step.name, &step.settings) else {
             if may_rename(step) {
                 self.unknown.get_or_insert_with(|| step.name.clone());
             }
@@ -127,7 +129,7 @@ impl<'a> Walk<'a> {
                 let lacking: Vec<Lacking> = lacking.collect();
                 self.lacking.extend(lacking);
             }
-            Undone::Changed => self.in_the_way.push(step.name.clone()),
+            Undone::Changed | Undone::Merged(_) => self.in_the_way.push(step.name.clone()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use blob_io::grouped;
 
 use super::{Change, Effect};
-use crate::words::{and_more, quoted};
+use crate::words::{self, and_more, quoted};
 
 /// How many tensors a sentence names.
 const NAMED: usize = 3;
@@ -195,8 +195,7 @@ impl fmt::Display for Group {
 
 /// The first names in quotes, and the number of the others.
 pub(crate) fn listed(names: &[String]) -> String {
-    let first: Vec<String> = names.iter().take(NAMED).map(|name| quoted(name)).collect();
-    format!("{}{}", first.join(", "), and_more(names.len() - first.len()))
+    words::listed(NAMED, names)
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::Value;
 
-use super::lineage::{MAX_STEPS, Origin, Step, history_of, parse, reduce_list};
+use super::lineage::{MAX_STEPS, Origin, history_of, parse, reduce_list};
+use crate::step::Step;
 
 /// At most this many kinds of changes are listed.
 const KINDS: usize = 64;

@@ -9,6 +9,8 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::step::Step;
+
 /// A longer receipt is not read.
 const LONGEST: usize = 16 << 20;
 /// How many earlier sources a receipt names: the first one and the most recent ones.
@@ -44,17 +46,6 @@ pub struct Origin {
     /// was no room are `null`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transforms: Vec<Step>,
-}
-
-/// One transform as a receipt has it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Step {
-    /// The transform's name.
-    pub name: String,
-    /// What it was asked to do.
-    #[serde(default)]
-    pub settings: Value,
 }
 
 impl Origin {

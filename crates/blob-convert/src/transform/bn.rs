@@ -4,19 +4,21 @@
 //! BVLC/caffe `9b891540`.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use blob_core::DType;
 use blob_io::net::{LayerKind, Role};
-use blob_io::{Checkpoint, Error};
+use blob_io::{Checkpoint, Error, Remedy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bound::{Bound, listed};
+use super::f64_io::{Ones, Places, layers, ready};
 use super::ignored::is_zero;
-use super::small::{Ones, Places, data, layers, ready, write};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::tally::Amount;
 use super::values::{Compute, Inputs, Stream};
+use super::wish::Wish;
 use crate::change;
 
 /// Divides the means and variances of Caffe's BatchNorm layers by their factors.
@@ -86,6 +88,21 @@ impl BatchNorm {
         let unknown = net.uncovered().iter().filter(|norm| norm.has_factor);
         let unknown = unknown.map(|norm| norm.layer.clone()).collect();
         Self { layers: layers.collect(), with_ones: false, unknown }
+    }
+
+    /// All layers of the net that a recipe's conversion follows.
+    pub(super) fn make(settings: &Value, wish: &Wish<'_>) -> Result<Option<Arc<dyn Transform>>, Error> {
+        wish.no_settings("bn", settings)?;
+        let Some(net) = &wish.bound else {
+            if wish.is_implied {
+                return Ok(None);
+            }
+            return Err(wish.lacks("nothing says which of its layers are BatchNorms".to_owned(), Remedy::Net));
+        };
+        wish.check_role("bn", Role::Factor, "factor")?;
+        let divided = Self::of(net);
+        // Caffe refuses a BatchNorm without its factor, so a factor of one is written.
+        Ok(Some(Arc::new(if wish.to.is_caffe() { divided.with_ones() } else { divided })))
     }
 
     /// The layers whose factors were left out.
@@ -204,8 +221,8 @@ struct Divided;
 impl Compute for Divided {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
         let made = inputs.made;
-        let mut values = data(&inputs, 0)?;
-        let factor = data(&inputs, 1)?;
+        let mut values = inputs.floats(0)?;
+        let factor = inputs.floats(1)?;
         let factor = factor.first().copied().unwrap_or(0.0);
         if factor == 0.0 {
             let lost = values.iter().filter(|value| **value != 0.0).count() as u64;
@@ -221,6 +238,6 @@ impl Compute for Divided {
             let scale = if factor == 0.0 { 0.0 } else { 1.0 / factor };
             values.iter_mut().for_each(|value| *value = f64::from(*value as f32 * scale));
         }
-        Ok(ready(write(&values, &inputs)))
+        Ok(ready(inputs.rounded(&values)))
     }
 }

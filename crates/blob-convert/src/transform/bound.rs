@@ -7,7 +7,9 @@ use blob_io::mxnet::split_prefix;
 use blob_io::net::{Layer, LayerKind, Net, Role};
 use blob_io::{Checkpoint, Kind};
 
+use super::registry::Registry;
 use crate::state::State;
+use crate::words;
 
 /// A net and the file that holds its weights.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub struct Bound<'a> {
     clashes: Vec<String>,
     uncovered: Vec<UncoveredNorm>,
     state: OnceCell<State>,
+    /// The layers that are folded into others, and their tensors.
+    folded: HashSet<String>,
 }
 
 /// A BatchNorm in the file that has no layer in the net. It is left as it is.
@@ -60,7 +64,19 @@ impl<'a> Bound<'a> {
         }
         let clashes = clashes.into_values().collect();
         let uncovered = uncovered(net, &names, checkpoint);
-        Self { net, checkpoint, names, clashes, uncovered, state: OnceCell::new() }
+        let (state, folded) = (OnceCell::new(), HashSet::new());
+        Self { net, checkpoint, names, clashes, uncovered, state, folded }
+    }
+
+    /// The same net without layers that are folded into others; `folded` has their names and those of their tensors.
+    pub(crate) fn without(mut self, folded: impl IntoIterator<Item = String>) -> Self {
+        self.folded.extend(folded);
+        self
+    }
+
+    /// Whether this layer or tensor is folded into another one.
+    pub(super) fn is_folded(&self, name: &str) -> bool {
+        self.folded.contains(name)
     }
 
     /// Conflicts, one sentence each: a tensor that two layers of the same name use in different roles. It is paired
@@ -88,7 +104,7 @@ impl<'a> Bound<'a> {
 
     /// The net's layers.
     pub(crate) fn layers(&self) -> impl Iterator<Item = &'a Layer> {
-        self.net.layers().iter()
+        self.net.layers().iter().filter(|layer| !self.is_folded(&layer.name))
     }
 
     /// The name in the file of a layer's tensor with this role, if the file has it.
@@ -100,7 +116,7 @@ impl<'a> Bound<'a> {
     /// What is added to a layer's variance: what the file's receipt says, if it was moved, else what the net says.
     #[must_use]
     pub fn eps(&self, layer: &Layer) -> f64 {
-        let state = self.state.get_or_init(|| State::of(self.checkpoint));
+        let state = self.state.get_or_init(|| State::of(self.checkpoint, &Registry::default()));
         self.tensor(layer, Role::Variance).and_then(|variance| state.eps(variance)).unwrap_or(layer.eps)
     }
 
@@ -166,9 +182,7 @@ fn uncovered(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint) ->
 
 /// The first names, then the number of the others.
 pub(super) fn listed(names: &[&str]) -> String {
-    let named: Vec<String> = names.iter().take(MAX_LISTED).map(|name| format!("{name:?}")).collect();
-    let more = if names.len() > MAX_LISTED { format!(" and {} more", names.len() - MAX_LISTED) } else { String::new() };
-    named.join(", ") + &more
+    words::listed(MAX_LISTED, names)
 }
 
 /// An MXNet name without its `arg:` or `aux:`.

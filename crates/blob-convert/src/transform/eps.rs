@@ -3,15 +3,18 @@
 //!
 //! With variance + E under the root, (variance + E − e) + e is the same sum. Computed in f64, rounded once.
 
-use blob_io::Error;
+use std::sync::Arc;
+
 use blob_io::net::{Layer, LayerKind, Role};
+use blob_io::{Error, Remedy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bound::Bound;
-use super::small::{Places, data, layers, ready, write};
+use super::f64_io::{Places, layers, ready};
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform};
 use super::values::{Compute, Inputs, Stream};
+use super::wish::Wish;
 
 /// Adds the difference of two eps to the variances of normalisations.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -19,6 +22,13 @@ pub struct Eps {
     /// The eps that the normalisations have afterwards.
     to: f64,
     norms: Vec<Variance>,
+}
+
+/// The settings in a recipe.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wished {
+    pub(crate) to: f64,
 }
 
 /// The variance of one layer.
@@ -43,9 +53,20 @@ impl Eps {
         });
         Self { to, norms: norms.collect() }
     }
-}
 
-impl Eps {
+    /// The normalisations of the net that a recipe's conversion follows.
+    pub(super) fn make(settings: &Value, wish: &Wish<'_>) -> Result<Option<Arc<dyn Transform>>, Error> {
+        let Wished { to } = wish.settings("eps", settings)?;
+        if !(to.is_finite() && to >= 0.0) {
+            return Err(wish.refused(format!("the step \"eps\" has {to:e}, and an eps is a number of 0 or more")));
+        }
+        let Some(net) = &wish.bound else {
+            let message = "eps: nothing says what its BatchNorms add to their variances".to_owned();
+            return Err(wish.lacks(message, Remedy::NetOrSymbol));
+        };
+        Ok(Some(Arc::new(Self::of(net, to))))
+    }
+
     pub(crate) fn to(&self) -> f64 {
         self.to
     }
@@ -133,11 +154,11 @@ struct Added(f64);
 
 impl Compute for Added {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
-        let old = data(&inputs, 0)?;
+        let old = inputs.floats(0)?;
         let new: Vec<f64> = old.iter().map(|value| value + self.0).collect();
         match old.iter().zip(&new).position(|(old, new)| *new < 0.0 && *old >= 0.0) {
             Some(at) => Err(inputs.error(format!("variance {at} is {:e}, and would be {:e}", old[at], new[at]))),
-            None => Ok(ready(write(&new, &inputs))),
+            None => Ok(ready(inputs.rounded(&new))),
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bn::Norm;
-use super::small::{Ones, Places, layers};
+use super::f64_io::{Ones, Places, layers};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Adds a factor of 1 beside each mean.

@@ -12,16 +12,18 @@ mod symbol;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use blob_core::Shape;
-use blob_io::TensorSpec;
+use blob_io::{Error, Remedy, TensorSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::f64_io::Places;
 use super::ignored::is_zero;
-use super::small::Places;
-use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
+use super::wish::Wish;
 use crate::change;
 
 use affine::{FACTOR, Norm, PARTS, Scaled, Shifted};
+use find::by_reason;
 use side::Side;
 
 pub use find::{Refusal, RefusalKind};
@@ -34,9 +36,12 @@ pub struct Fold {
     /// How many of them are a Scale without a BatchNorm.
     #[serde(skip)]
     scales: usize,
-    /// Whether a new description of the net comes with the tensors.
+    /// Those that are not folded.
     #[serde(skip)]
-    is_described: bool,
+    refused: Vec<Refusal>,
+    /// Whether a new description of the net comes with the tensors, or why there is none.
+    #[serde(skip)]
+    description: Option<Result<(), String>>,
 }
 
 /// One normalisation to fold, with the names of its tensors.
@@ -88,12 +93,11 @@ impl Fold {
     /// Its name in receipts.
     pub(crate) const NAME: &'static str = "fold";
 
-    /// The tensors that a step of a receipt merged into these weights or biases.
-    pub(crate) fn merged_into(settings: &Value, names: &HashSet<&str>) -> Vec<String> {
-        let fold = Self::deserialize(settings).unwrap_or_default();
+    /// The tensors that are merged into these weights or biases.
+    pub(crate) fn merged_into(&self, names: &HashSet<&str>) -> Vec<String> {
         let is_taken =
             |folded: &&Folded| [&folded.weight, &folded.bias].iter().any(|name| names.contains(name.as_str()));
-        fold.layers.iter().filter(is_taken).flat_map(Folded::merged).cloned().collect()
+        self.layers.iter().filter(is_taken).flat_map(Folded::merged).cloned().collect()
     }
 
     /// How many normalisations are folded.
@@ -108,11 +112,39 @@ impl Fold {
         self.scales
     }
 
-    /// Says nothing of what the net's description needs, since a new one comes with the tensors.
+    /// Those that cannot be folded.
     #[must_use]
-    pub fn described(mut self) -> Self {
-        self.is_described = true;
-        self
+    pub fn refused(&self) -> &[Refusal] {
+        &self.refused
+    }
+
+    /// Says nothing of what the net's description needs if a new one comes with the tensors; else why there is none.
+    pub(crate) fn described(&mut self, description: Result<(), String>) {
+        self.description = Some(description);
+    }
+
+    /// Finds all that can be folded in the net that a recipe's conversion follows.
+    pub(crate) fn find(settings: &Value, wish: &Wish<'_>) -> Result<Self, Error> {
+        wish.no_settings(Self::NAME, settings)?;
+        let (mut fold, refused) = Self::of(wish.wired()?.1);
+        if fold.layers.is_empty() && refused.is_empty() {
+            return Err(wish.refused("its net has no BatchNorm, nor a Scale alone".to_owned()));
+        }
+        if fold.layers.is_empty() {
+            let message = format!("no BatchNorm can be folded: {}", by_reason(&refused).join("; "));
+            return Err(match refused.iter().any(|refusal| refusal.kind == RefusalKind::Phase) {
+                true => wish.lacks(message, Remedy::TestedNet),
+                false => wish.refused(message),
+            });
+        }
+        fold.refused = refused;
+        Ok(fold)
+    }
+
+    /// The names of the layers that are folded, and of their tensors.
+    pub(crate) fn folded(&self) -> impl Iterator<Item = String> {
+        let layers = self.layers.iter().flat_map(|folded| [Some(&folded.layer), folded.scale_layer.as_ref()]);
+        layers.flatten().chain(self.layers.iter().flat_map(Folded::merged)).cloned()
     }
 
     /// The notice about factors of 0.
@@ -133,6 +165,10 @@ impl Transform for Fold {
 
     fn settings(&self) -> Value {
         json!(self)
+    }
+
+    fn undone(&self) -> Undone<'_> {
+        Undone::Merged(self)
     }
 
     fn relies_on(&self) -> &'static [Fact] {
@@ -168,14 +204,19 @@ impl Transform for Fold {
                 (None, None) => outcome.made.push(Made::same(place, spec)),
             }
         }
-        outcome.notes = planned.new_biases().into_iter().filter(|_| !self.is_described).collect();
+        let is_described = self.description == Some(Ok(()));
+        outcome.notes = by_reason(&self.refused);
+        if let Some(Err(why)) = &self.description {
+            outcome.notes.push(format!("no new symbol is written: {why}"));
+        }
+        outcome.notes.extend(planned.new_biases().filter(|_| !is_described));
         outcome.notices.extend(self.zero_factors(tensors, &places, context));
         if diffs > 0 {
             outcome.notes.push(format!("fold: the diffs of folded tensors are left out, {diffs} of them"));
         }
         let gone = self.layers.iter().flat_map(|folded| [Some(&folded.layer), folded.scale_layer.as_ref()]).flatten();
         outcome.removed_layers = gone.cloned().collect();
-        if !(outcome.removed_layers.is_empty() || self.is_described) {
+        if !(outcome.removed_layers.is_empty() || is_described) {
             let gone: Vec<String> = outcome.removed_layers.iter().map(|layer| format!("{layer:?}")).collect();
             outcome.notes.push(format!("fold: the net has to be described without the layers {}", gone.join(", ")));
         }

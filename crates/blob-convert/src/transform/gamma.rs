@@ -3,15 +3,17 @@
 //! An MXNet BatchNorm with `fix_gamma`, the default, computes with gamma = 1 whatever its file holds.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-use blob_io::Checkpoint;
 use blob_io::net::{Layer, LayerKind, Role};
+use blob_io::{Checkpoint, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bound::{Bound, bare, listed};
-use super::small::{Ones, Places, layers};
+use super::f64_io::{Ones, Places, layers};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
+use super::wish::Wish;
 
 /// Sets gamma to 1 where MXNet treats it as 1.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -54,6 +56,13 @@ impl FixGamma {
             Some((gamma.to_owned(), layer.name.clone(), (*used.get(gamma)?).to_owned()))
         });
         Self { gammas, is_undescribed: false, unknown, shared: both.collect() }
+    }
+
+    /// All gammas that the net of a recipe's conversion has as fixed.
+    pub(super) fn make(settings: &Value, wish: &Wish<'_>) -> Result<Option<Arc<dyn Transform>>, Error> {
+        wish.no_settings("fix-gamma", settings)?;
+        wish.check_role("fix-gamma", Role::Weight, "gamma")?;
+        Ok(Some(Arc::new(Self::of(wish.bound.as_ref(), wish.checkpoint))))
     }
 
     /// The names in the file of the gammas that are set.

@@ -9,7 +9,7 @@ use blob_io::net::{LayerKind, Net, Role};
 use blob_io::{Checkpoint, Format};
 
 use super::bound::{Bound, bare};
-use super::small::read;
+use super::f64_io::read;
 use super::topology::Topology;
 use crate::change::{Change, Effect, Group, Groups};
 

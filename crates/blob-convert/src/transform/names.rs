@@ -4,6 +4,7 @@
 
 mod file;
 mod torch;
+mod wished;
 
 use std::collections::BTreeMap;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
+pub(crate) use wished::{Given, Wished};
 
 /// Renames tensors.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]

@@ -5,7 +5,7 @@
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::Error;
 
-use super::small::ready;
+use super::f64_io::ready;
 use super::values::{Compute, Inputs, Stream};
 
 /// The bytes per block, if the first axis stays first.

@@ -6,8 +6,9 @@ use super::selection::{Dims, Selection};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 impl Selection {
-    /// The selection that a receipt has in the settings of `select`.
-    pub(crate) fn read(settings: &Value) -> Option<Self> {
+    /// The selection that a receipt or a recipe has in the settings of `select`; `None` where they make no sense.
+    #[must_use]
+    pub fn read(settings: &Value) -> Option<Self> {
         let texts = |key: &str| -> Option<Vec<String>> {
             let listed = settings.get(key).map_or(Some(&[][..]), |value| value.as_array().map(Vec::as_slice))?;
             listed.iter().map(|text| text.as_str().map(str::to_owned)).collect()

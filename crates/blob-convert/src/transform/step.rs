@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::bn::BatchNorm;
 use super::eps::Eps;
+use super::fold::Fold;
 use super::names::Names;
 use super::selection::Selection;
 use super::topology::{Followed, Topology};
@@ -92,6 +93,8 @@ pub enum Undone<'a> {
     Divided(&'a BatchNorm),
     /// More than a receipt has: values were changed, or their order.
     Changed,
+    /// The tensors that were merged into others.
+    Merged(&'a Fold),
 }
 
 /// What a transform leaves that is no longer as a net says: the receipt tells later conversions of it.
@@ -134,16 +137,37 @@ pub struct Spec<'a> {
     pub entry: &'a Entry,
 }
 
+impl<'a> Spec<'a> {
+    /// A tensor whose values come from an entry of the source.
+    #[must_use]
+    pub fn new(tensor: TensorSpec, entry: &'a Entry) -> Self {
+        Self { tensor, entry }
+    }
+}
+
 /// What a transform may look at besides the tensors.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     checkpoint: &'a Checkpoint,
-    followed: &'a Followed<'a>,
+    net: Net<'a>,
+}
+
+/// Where a context has its net from.
+#[derive(Clone, Copy, Debug)]
+enum Net<'a> {
+    Given(Option<&'a Topology>),
+    Followed(&'a Followed<'a>),
 }
 
 impl<'a> Context<'a> {
-    pub(crate) fn new(checkpoint: &'a Checkpoint, followed: &'a Followed<'a>) -> Self {
-        Self { checkpoint, followed }
+    /// A source and the net that its conversion follows.
+    #[must_use]
+    pub fn new(checkpoint: &'a Checkpoint, net: Option<&'a Topology>) -> Self {
+        Self { checkpoint, net: Net::Given(net) }
+    }
+
+    pub(crate) fn following(checkpoint: &'a Checkpoint, followed: &'a Followed<'a>) -> Self {
+        Self { checkpoint, net: Net::Followed(followed) }
     }
 
     /// The net that the conversion follows, the same for all transforms; `None` where nothing describes one.
@@ -151,7 +175,10 @@ impl<'a> Context<'a> {
     /// # Errors
     /// A net that cannot be read, or that a receipt names and that is not there.
     pub fn net(&self) -> Result<Option<&'a Topology>, Misfit> {
-        self.followed.get().map_err(Misfit::about_all)
+        match self.net {
+            Net::Given(net) => Ok(net),
+            Net::Followed(followed) => followed.get().map_err(Misfit::about_all),
+        }
     }
 
     /// The same net, if it says what layers read.
@@ -187,13 +214,15 @@ pub struct Outcome {
 
 impl Outcome {
     /// Adds a note, which is about no single tensor.
-    pub(crate) fn with_note(mut self, note: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn with_note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
     /// Adds a notice, which is no warning.
-    pub(crate) fn with_notice(mut self, notice: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn with_notice(mut self, notice: impl Into<String>) -> Self {
         self.notices.push(notice.into());
         self
     }
@@ -245,31 +274,36 @@ impl Made {
     }
 
     /// Notes what it is taken for by its name and shape.
-    pub(crate) fn guessed(mut self, what: Option<&'static str>) -> Self {
+    #[must_use]
+    pub fn guessed(mut self, what: Option<&'static str>) -> Self {
         self.guess = what;
         self
     }
 
     /// The same values under another name.
-    pub(crate) fn renamed(mut self, name: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn renamed(mut self, name: impl Into<String>) -> Self {
         self.tensor.name = name.into();
         self
     }
 
     /// The same values in another shape of as many elements.
-    pub(crate) fn reshaped(mut self, shape: Shape) -> Self {
+    #[must_use]
+    pub fn reshaped(mut self, shape: Shape) -> Self {
         self.tensor.shape = shape;
         self
     }
 
     /// The same values, rounded to another dtype.
-    pub(crate) fn rounded(mut self, dtype: DType) -> Self {
+    #[must_use]
+    pub fn rounded(mut self, dtype: DType) -> Self {
         self.tensor.dtype = dtype;
         self
     }
 
     /// Adds a description of the change.
-    pub(crate) fn with_change(mut self, change: impl Into<Cow<'static, str>>) -> Self {
+    #[must_use]
+    pub fn with_change(mut self, change: impl Into<Cow<'static, str>>) -> Self {
         self.changes.push(change.into());
         self
     }
@@ -292,7 +326,7 @@ impl Misfit {
     }
 
     /// A problem that concerns no single tensor: `there are no weights of a convolution`.
-    pub(crate) fn about_all(problem: impl Into<String>) -> Self {
+    pub fn about_all(problem: impl Into<String>) -> Self {
         Self::new("", problem)
     }
 }

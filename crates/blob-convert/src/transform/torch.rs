@@ -4,6 +4,7 @@
 //! PyTorch's input, forget, cell, output; and PyTorch has a second bias, which becomes 0. A scalar slope gets an axis.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use blob_core::Shape;
 use blob_io::net::{LayerKind, Role};
@@ -12,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bound::Bound;
-use super::small::{Places, ready};
+use super::f64_io::{Places, ready};
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::values::{Compute, Inputs, Stream};
+use super::wish::Wish;
 
 /// The index in Caffe's order of each of PyTorch's gates.
 const GATES: [usize; 4] = [0, 1, 3, 2];
@@ -54,6 +56,12 @@ impl TorchLayout {
             }
         }
         layout
+    }
+
+    /// The changes that the net of a recipe's conversion needs.
+    pub(super) fn make(settings: &Value, wish: &Wish<'_>) -> Result<Option<Arc<dyn Transform>>, Error> {
+        wish.no_settings("torch-layout", settings)?;
+        Ok(wish.bound.as_ref().map(|net| -> Arc<dyn Transform> { Arc::new(Self::of(net)) }))
     }
 
     /// Whether every tensor keeps its values in their order, and none is added.

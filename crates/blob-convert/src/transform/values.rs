@@ -5,10 +5,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use blob_core::DType;
 use blob_io::{Error, TensorSpec};
 
-use super::tally::{Amount, Tally};
-use crate::cast::Lost;
+use super::f64_io;
+use super::tally::{Amount, Found, Tally};
+use crate::cast::cast;
 
 /// The values of a tensor, row-major and little-endian, read piece by piece.
 pub trait Stream {
@@ -92,6 +94,25 @@ impl<'a> Inputs<'a> {
         Ok(values)
     }
 
+    /// All values of an input as f64, which is exact for every float dtype.
+    ///
+    /// # Errors
+    /// As [`Inputs::whole`].
+    pub fn floats(&self, input: usize) -> Result<Vec<f64>, Error> {
+        Ok(f64_io::read(&self.whole(input)?, self.specs[input].dtype))
+    }
+
+    /// Rounds values to the dtype of the result, and reports what that loses. [`ready`](super::ready) makes a stream of
+    /// the bytes.
+    #[must_use]
+    pub fn rounded(&self, values: &[f64]) -> Vec<u8> {
+        let dtype = self.made.dtype;
+        let wide: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let mut bytes = Vec::new();
+        self.tally.rounded(self.name, cast((DType::F64, &wide), dtype, &mut bytes), dtype);
+        bytes
+    }
+
     /// Checks that [`Limits::max_alloc`](blob_io::Limits::max_alloc) allows to hold this many bytes.
     ///
     /// # Errors
@@ -114,15 +135,30 @@ impl<'a> Inputs<'a> {
         self.tally.add(self.name, amount, what);
     }
 
-    /// Reports what rounding to the dtype of the result has lost.
-    pub(crate) fn report_rounded(&self, lost: Lost) {
-        self.tally.rounded(self.name, lost, self.made.dtype);
-    }
-
     /// An error that names the file and the tensor.
     pub fn error(&self, message: impl fmt::Display) -> Error {
         Error::Request { file: self.file.to_owned(), message: format!("array {:?}: {message}", self.name) }
     }
+}
+
+/// Computes a tensor from values in memory, little-endian: its values, and what is reported of them. For the tests of a
+/// [`Compute`] of your own.
+///
+/// # Errors
+/// What the computation returns.
+pub fn computed(
+    compute: &dyn Compute,
+    made: &TensorSpec,
+    inputs: &[(TensorSpec, Vec<u8>)],
+) -> Result<(Vec<u8>, Vec<Found>), Error> {
+    let tally = Tally::default();
+    let open = |input: usize| -> Result<Box<dyn Stream + '_>, Error> { Ok(f64_io::ready(inputs[input].1.clone())) };
+    let specs = inputs.iter().map(|(spec, _)| spec).collect();
+    let inputs = Inputs::new(("", &made.name), made, (specs, Box::new(open)), u64::MAX, &tally);
+    let mut values = vec![0; made.byte_len() as usize];
+    let len = compute.open(inputs)?.pull(&mut values)?;
+    values.truncate(len);
+    Ok((values, tally.found()))
 }
 
 impl fmt::Debug for Inputs<'_> {

@@ -13,7 +13,7 @@ use super::{Finding, Remark, claims, index_of, replay};
 use crate::done::steps;
 use crate::pairing::{Event, Side, walk};
 use crate::receipt::receipt_text;
-use crate::transform::Topology;
+use crate::transform::{Registry, Topology};
 use crate::watch::Watch;
 
 /// How many bytes of each file are compared at once: both pieces stay in the second-level cache.
@@ -47,18 +47,26 @@ pub fn against(
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
 ) -> Result<Compared, Error> {
-    against_by(ours, theirs, None, watch, report)
+    against_by(ours, theirs, &By::default(), watch, report)
 }
 
-/// As [`against`], with the net that the user names: where the transforms followed a net in another file than `theirs`
-/// and beside it, this must be that one.
+/// What a repetition of transforms needs that neither of the two files has.
+#[derive(Clone, Debug, Default)]
+pub struct By {
+    /// The net that the transforms followed, where that is in another file than the source and not beside it.
+    pub net: Option<Arc<Topology>>,
+    /// Steps of your own.
+    pub registry: Registry,
+}
+
+/// As [`against`], with what the files do not have.
 ///
 /// # Errors
 /// As [`against`].
 pub fn against_by(
     ours: &Checkpoint,
     theirs: &Checkpoint,
-    net: Option<&Arc<Topology>>,
+    by: &By,
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
 ) -> Result<Compared, Error> {
@@ -68,7 +76,7 @@ pub fn against_by(
     match steps(ours) {
         // The source may itself be made by equal steps, as where axes are swapped twice.
         Ok(done) if !done.is_empty() && (is_source || steps(theirs).as_ref() != Ok(&done)) => {
-            let equal = replay::against_source(ours, theirs, (&done, net), watch, report)?;
+            let equal = replay::against_source(ours, theirs, (&done, by), watch, report)?;
             return Ok(Compared { equal, redone: done.len() });
         }
         Ok(_) => {}

@@ -11,14 +11,15 @@ use blob_io::{Checkpoint, Entry, Error, Format};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::{Finding, Redone, Remark, index_of};
+use super::{By, Finding, Redone, Remark, index_of};
 use crate::chain::ValueChange;
 use crate::chosen::chosen;
 use crate::done::steps;
 use crate::options::Options;
 use crate::planned::Planned;
-use crate::receipt::{Step, parse, receipt_text};
-use crate::transform::{Bound, Choice, FixGamma, NetOrigin, Tally, Topology, Transform, known};
+use crate::receipt::{parse, receipt_text};
+use crate::step::Step;
+use crate::transform::{Bound, Choice, FixGamma, NetOrigin, Registry, Tally, Topology, Transform};
 use crate::watch::{Watch, Watched};
 
 /// How many bytes of each file are compared at once: both pieces stay in the second-level cache.
@@ -29,8 +30,8 @@ const MAX_LISTED: usize = 200;
 const NAMED: usize = 3;
 
 /// Reports the transforms in a file's receipt in order, each as a note; unreadable ones are findings. Returns their
-/// number.
-pub fn replay(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) -> usize {
+/// number. `registry` has steps of your own.
+pub fn replay(checkpoint: &Checkpoint, registry: &Registry, report: &mut dyn FnMut(Remark)) -> usize {
     if receipt_text(checkpoint).is_none() {
         report(Remark::Finding(Finding::new("", "receipt", "there is no receipt, and so no transforms to repeat")));
         return 0;
@@ -46,7 +47,7 @@ pub fn replay(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) -> usize 
         let settings = step.settings.to_string();
         let settings = settings.char_indices().nth(MAX_LISTED).map_or(&*settings, |(at, _)| &settings[..at]);
         report(Remark::Note(format!("step {} of {}: {} {settings}", number + 1, steps.len(), step.name)));
-        if let Err(why) = known(&step.name, &step.settings) {
+        if let Err(why) = registry.read(&step.name, &step.settings) {
             report(Remark::Finding(Finding::new("", "receipt", unknown_step(step, &why))));
         }
     }
@@ -63,14 +64,14 @@ fn unknown_step(step: &Step, why: &str) -> String {
 pub(crate) fn against_source(
     file: &Checkpoint,
     source: &Checkpoint,
-    (steps, net): (&[Step], Option<&Arc<Topology>>),
+    (steps, by): (&[Step], &By),
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
 ) -> Result<u64, Error> {
     let mut finding = |message| report(Remark::Finding(Finding::new("", "receipt", message)));
     let mut transforms: Vec<Arc<dyn Transform>> = Vec::new();
     for step in steps {
-        match known(&step.name, &step.settings) {
+        match by.registry.read(&step.name, &step.settings) {
             Ok(transform) => transforms.push(transform),
             Err(why) => {
                 finding(unknown_step(step, &why));
@@ -86,10 +87,10 @@ pub(crate) fn against_source(
         Some(parts) => parts.is_empty(),
         None => source.entries().iter().any(whole),
     };
-    options.transforms = transforms;
+    (options.transforms, options.registry) = (transforms, by.registry.clone());
     // Each step that followed a net names the same one.
     let recorded = steps.iter().find_map(|step| NetOrigin::deserialize(&step.settings["net"]).ok());
-    options.net = Choice::Recorded(recorded, net.cloned());
+    options.net = Choice::Recorded(recorded, by.net.clone());
     let chained = match chosen(source, &options, false) {
         Ok(chained) => chained,
         Err(Error::Request { message, .. }) => {

@@ -6,7 +6,7 @@ use blob_io::mxnet::{Symbol, Variable, split_prefix};
 use blob_io::{Checkpoint, Entry, Kind};
 
 use super::{Finding, Remark};
-use crate::words::and_more;
+use crate::words::listed;
 
 /// How many inputs a note names.
 const NAMED: usize = 20;
@@ -54,9 +54,7 @@ pub fn symbol(checkpoint: &Checkpoint, symbol: &Symbol, report: &mut dyn FnMut(R
         report(Remark::Note(why.to_owned()));
     }
     if !inputs.is_empty() {
-        let named: Vec<String> = inputs.iter().take(NAMED).map(|name| format!("{name:?}")).collect();
-        let more = and_more(inputs.len() - named.len());
-        report(Remark::Note(format!("taken for inputs, as they have no array: {}{more}", named.join(", "))));
+        report(Remark::Note(format!("taken for inputs, as they have no array: {}", listed(NAMED, &inputs))));
     }
     matched
 }

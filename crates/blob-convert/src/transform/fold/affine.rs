@@ -4,7 +4,7 @@ use blob_core::DType;
 use blob_io::Error;
 
 use super::side::Run;
-use crate::transform::small::{data, read, ready, write};
+use crate::transform::f64_io::{read, ready};
 use crate::transform::tally::Amount;
 use crate::transform::values::{Compute, Inputs, Stream};
 
@@ -31,11 +31,11 @@ impl Norm {
     /// The factor and the summand of each channel.
     fn affine(&self, inputs: &Inputs<'_>) -> Result<Vec<(f64, f64)>, Error> {
         let part = |part: usize, absent: f64| match self.inputs[part] {
-            Some(input) => data(inputs, input),
+            Some(input) => inputs.floats(input),
             None => Ok(vec![absent; self.channels]),
         };
         let factor = match self.inputs[FACTOR] {
-            Some(input) => data(inputs, input)?.first().copied().unwrap_or(0.0),
+            Some(input) => inputs.floats(input)?.first().copied().unwrap_or(0.0),
             None => 1.0,
         };
         let by = if factor == 0.0 { 0.0 } else { 1.0 / factor };
@@ -82,7 +82,7 @@ impl Compute for Scaled {
             let most = old.iter().zip(&new).fold(0.0, |most: f64, (old, new)| most.max((new - old).abs()));
             inputs.report(Amount::Most(most), "is the largest change of a weight");
             at += old.len();
-            out[..n].copy_from_slice(&write(&new, &inputs));
+            out[..n].copy_from_slice(&inputs.rounded(&new));
             Ok(n)
         }))
     }
@@ -99,8 +99,8 @@ pub(super) struct Shifted {
 impl Compute for Shifted {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
         let affine = self.norm.affine(&inputs)?;
-        let bias = if self.has_bias { data(&inputs, 0)? } else { vec![0.0; self.norm.channels] };
+        let bias = if self.has_bias { inputs.floats(0)? } else { vec![0.0; self.norm.channels] };
         let new: Vec<f64> = bias.iter().zip(affine).map(|(bias, (factor, summand))| bias * factor + summand).collect();
-        Ok(ready(write(&new, &inputs)))
+        Ok(ready(inputs.rounded(&new)))
     }
 }

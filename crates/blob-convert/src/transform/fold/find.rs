@@ -11,6 +11,8 @@ use crate::words::and_more;
 
 /// At most this many readers of a value are named.
 const MAX_NAMED: usize = 3;
+/// At most this many other layers that are refused for one reason are named.
+const MAX_LISTED: usize = 5;
 
 /// A normalisation that is not folded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +87,27 @@ impl Fold {
         }));
         (fold, refused)
     }
+}
+
+/// The refusals, one text for each reason.
+pub(super) fn by_reason(refused: &[Refusal]) -> Vec<String> {
+    let is_alike =
+        |a: &Refusal, b: &Refusal| a.kind == b.kind && (a.kind != RefusalKind::Other || a.reason == b.reason);
+    let mut groups: Vec<(&Refusal, Vec<String>)> = Vec::new();
+    for refusal in refused {
+        match groups.iter_mut().find(|(first, _)| is_alike(first, refusal)) {
+            Some((_, layers)) => layers.push(format!("{:?}", refusal.layer)),
+            None => groups.push((refusal, Vec::new())),
+        }
+    }
+    let text = |(first, others): (&Refusal, Vec<String>)| match others.len() {
+        0 => first.to_string(),
+        len => {
+            let more = and_more(len.saturating_sub(MAX_LISTED));
+            format!("{first}; so {}{more}", others[..len.min(MAX_LISTED)].join(", "))
+        }
+    };
+    groups.into_iter().map(text).collect()
 }
 
 /// Whether a Scale has its own factors, rather than multiplying two inputs.

@@ -53,6 +53,9 @@ impl Names {
         let is_first = |entry: &&Entry| matches!(entry.kind(), Kind::Data | Kind::Values);
         for entry in checkpoint.entries().iter().filter(is_first) {
             let name = entry.sparse().map_or(entry.name(), |sparse| &sparse.name);
+            if net.is_some_and(|net| net.is_folded(name)) {
+                continue;
+            }
             all += 1;
             if map.contains_key(name) {
                 continue;

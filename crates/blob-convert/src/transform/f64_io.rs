@@ -7,7 +7,6 @@ use blob_io::Error;
 
 use super::step::Spec;
 use super::values::{Compute, Inputs, Stream};
-use crate::cast::cast;
 
 /// The places of the tensors by name.
 pub(super) struct Places<'a>(HashMap<&'a str, usize>);
@@ -22,11 +21,6 @@ impl<'a> Places<'a> {
     }
 }
 
-/// All values of an input as f64, which is exact for every float dtype.
-pub(super) fn data(inputs: &Inputs<'_>, input: usize) -> Result<Vec<f64>, Error> {
-    Ok(read(&inputs.whole(input)?, inputs.specs[input].dtype))
-}
-
 /// Values as f64.
 pub(super) fn read(bytes: &[u8], dtype: DType) -> Vec<f64> {
     let mut wide = Vec::new();
@@ -34,17 +28,9 @@ pub(super) fn read(bytes: &[u8], dtype: DType) -> Vec<f64> {
     wide.as_chunks().0.iter().map(|value| f64::from_le_bytes(*value)).collect()
 }
 
-/// Rounds values to the dtype of the result, and reports what that loses.
-pub(super) fn write(values: &[f64], inputs: &Inputs<'_>) -> Vec<u8> {
-    let dtype = inputs.made.dtype;
-    let wide: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    let mut bytes = Vec::new();
-    inputs.report_rounded(cast((DType::F64, &wide), dtype, &mut bytes));
-    bytes
-}
-
-/// A stream of bytes that are already computed.
-pub(super) fn ready<'a>(bytes: Vec<u8>) -> Box<dyn Stream + 'a> {
+/// A stream of values that are already computed, as their bytes.
+#[must_use]
+pub fn ready<'a>(bytes: Vec<u8>) -> Box<dyn Stream + 'a> {
     let mut at = 0;
     Box::new(move |out: &mut [u8]| {
         let n = out.len().min(bytes.len() - at);
@@ -62,7 +48,7 @@ impl Compute for Ones {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
         // Reading the input whole checks its size against the limit; the result is as long, or one value.
         inputs.whole(0)?;
-        Ok(ready(write(&vec![1.0; inputs.made.shape.count()], &inputs)))
+        Ok(ready(inputs.rounded(&vec![1.0; inputs.made.shape.count()])))
     }
 }
 

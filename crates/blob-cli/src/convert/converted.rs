@@ -1,0 +1,161 @@
+//! The result of a conversion: a line for people, or a table in a dry run, and the same in JSON.
+
+use std::io::Write;
+
+use blob_convert::change::Group;
+use blob_convert::transform::NetOrigin;
+use blob_convert::{LeftOut, Plan, Planned};
+use blob_io::{Checkpoint, Warning};
+use serde_json::{Value, json};
+
+use super::Found;
+use super::said::{asked, is_among, notices, of_arrays};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::json::{self, Document, FILE, Field, Fields, NAME, STRINGS, Type, field, nullable, optional, properties};
+use crate::output::written::{Writes, Written, written_fields};
+use crate::output::{Out, Terminal};
+use crate::render::Text;
+use crate::render::table::{Column, Table};
+use crate::units;
+
+/// The note if the format stays the same and the output is a copy.
+const KEPT: &str = "same format: the bytes are kept, no receipt is added; --anew writes it anew";
+
+/// The result of a conversion, or of a dry run.
+pub(crate) struct Converted<'a> {
+    pub(super) written: Written<'a>,
+    pub(super) checkpoint: &'a Checkpoint,
+    pub(super) plan: &'a Plan<'a>,
+    pub(super) found: &'a Found,
+}
+
+impl Writes for Converted<'_> {
+    fn written(&self) -> &Written<'_> {
+        &self.written
+    }
+}
+
+impl Document for Converted<'_> {
+    const SCHEMA: &'static str = "blob.convert/1";
+    const COMMAND: &'static str = "blob convert --json IN -o OUT";
+    const DESCRIPTION: &'static str = "what was written";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        vec![self.checkpoint]
+    }
+}
+
+impl Fields for Converted<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        const BLAKE3: &str = "the input's BLAKE3; not in a dry run";
+        let own = vec![
+            field("file", Type::String, FILE, |f: &Self| json!(f.checkpoint.name())),
+            nullable(
+                "index",
+                Type::String,
+                "the index that opens the output, with --shard-size where it is in shards",
+                |f| json!(f.plan.index().map(|(index, _)| index.to_string_lossy())),
+            ),
+            field("from", Type::String, "the format that was read", |f| json!(f.checkpoint.format().name())),
+            field(
+                "copy",
+                Type::Boolean,
+                "whether the output is the input, byte for byte, as formats with a receipt are kept",
+                |f| json!(f.plan.is_copy()),
+            ),
+            field(
+                "changes",
+                Type::Array(&Type::Object(properties::<Group>)),
+                "what was changed, one item a kind",
+                |f| f.found.changes.iter().map(json::value).collect(),
+            ),
+            field("left_out", Type::Array(&Type::Object(properties::<LeftOut>)), "what was not written", |f| {
+                f.plan.left_out().iter().map(json::value).collect()
+            }),
+            nullable("net", Type::Object(properties::<NetOrigin>), "the net that was followed", |f| {
+                f.plan.net().map_or(Value::Null, json::value)
+            }),
+            field("warnings", STRINGS, "what is odd about the input, and changes that nobody asked for", |f| {
+                let warned = f.found.changes.iter().filter(|group| group.change.is_warned());
+                let is_kept = |warning: &&Warning| !is_among(&f.found.changes, warning);
+                let whole = f.checkpoint.warnings().iter().filter(is_kept).map(ToString::to_string);
+                whole
+                    .chain(of_arrays(f.checkpoint, &f.found.changes).map(|(name, w)| format!("{name:?}: {w}")))
+                    .chain(f.found.reports.iter().cloned())
+                    .chain(warned.map(ToString::to_string))
+                    .collect()
+            }),
+            field(
+                "frame_bytes",
+                Type::Integer,
+                "how many bytes come from the receipt of the input, which had the file around its tensors",
+                |f| json!(f.plan.frame_bytes().unwrap_or(0)),
+            ),
+            optional(
+                "recognised",
+                Type::Boolean,
+                "whether the output's content shows its format; otherwise `--from` reads it",
+                |f| json!(f.found.done.as_ref().map(|done| done.is_recognised)),
+            ),
+            optional("blake3", Type::String, BLAKE3, |f| json!(f.found.done.as_ref().map(|done| &done.blake3))),
+            optional("sha256", Type::String, "the input's SHA-256, with --sha256", |f| {
+                json!(f.found.done.as_ref().and_then(|done| done.sha256.as_ref()))
+            }),
+        ];
+        own.into_iter().chain(written_fields()).collect()
+    }
+}
+
+impl Fields for LeftOut {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("name", Type::String, NAME, |l| json!(l.name)),
+            field("reason", Type::String, "why, in words", |l| json!(l.reason)),
+            field("asked", Type::Boolean, "whether an option asks for it", |l| json!(l.is_asked)),
+        ]
+    }
+}
+
+impl Text for Converted<'_> {
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let terminal = &context.terminal;
+        if self.found.done.is_none() {
+            self.table(terminal, out)?;
+            // The table comes before the message on standard error.
+            out.flush()?;
+        }
+        terminal.written(&self.written, &asked(&self.found.changes));
+        if self.plan.is_copy() {
+            terminal.note(KEPT);
+        }
+        notices(&self.found.changes, context);
+        Ok(())
+    }
+}
+
+impl Converted<'_> {
+    fn table(&self, terminal: &Terminal, out: &mut Out) -> Result<(), Failure> {
+        let columns = vec![
+            Column::name("NAME", 24).of(|t: &Planned, terminal| terminal.name(&t.spec.name).into_owned()),
+            Column::left("DTYPE").drop_order(1).of(|t, _| t.spec.dtype.to_string()),
+            Column::left("SHAPE").drop_order(2).of(|t, terminal| terminal.shape(&t.spec.shape)),
+            Column::right("BYTES").drop_order(3).of(|t, _| units::bytes(t.spec.byte_len())),
+            Column::text("CHANGES").of(|t, terminal| match &t.changes[..] {
+                [] => "-".to_owned(),
+                changes => {
+                    let words: Vec<String> = changes.iter().map(ToString::to_string).collect();
+                    terminal.text(&words.join("; ")).into_owned()
+                }
+            }),
+        ];
+        let names = |each: &mut dyn FnMut(&str)| {
+            self.plan.tensors().iter().for_each(|tensor| each(&terminal.name(&tensor.spec.name)));
+        };
+        let mut table = Table::new(terminal, columns).named(names);
+        for tensor in self.plan.tensors() {
+            table.row(out, tensor)?;
+        }
+        Ok(table.finish(out)?)
+    }
+}

@@ -1,0 +1,304 @@
+//! A conversion as data: what is read, what is done, what is written. One value for the tool, for Rust and for files.
+//!
+//! `resolve` makes its steps exact for a source; `plan` decides from then on. docs/recipe.md has the schema of the
+//! JSON.
+
+mod resolve;
+mod target;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blob_io::{Checkpoint, Error, Format, OpenOptions};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
+
+use crate::plan::{Plan, plan, plan_into};
+use crate::source::check_output;
+use crate::step::Step;
+use crate::transform::{Registry, Topology, Wished};
+use resolve::resolved;
+pub use target::Target;
+
+/// The schema of recipes.
+const SCHEMA: &str = "blob.recipe/1";
+
+/// The longest text of a recipe.
+const LONGEST: u64 = 16 << 20;
+
+/// The most bytes of a prototxt and of a symbol file; their readers refuse longer ones.
+const LONGEST_PROTOTXT: u64 = 16 << 20;
+const LONGEST_SYMBOL: u64 = 128 << 20;
+
+/// A conversion as data: what is read, what is done, what is written.
+///
+/// ```
+/// use blob_convert::recipe::Recipe;
+/// use blob_convert::transform::StripDiff;
+/// use blob_convert::{Silent, Step};
+///
+/// # fn main() -> Result<(), blob_io::Error> {
+/// let recipe = Recipe::new("net.caffemodel", "net.safetensors")
+///     .step(StripDiff)
+///     .step(Step::fold())
+///     .step(Step::torch_names());
+/// # if false {
+/// let files = recipe.open()?;
+/// recipe.plan(&files)?.run(&Silent)?;
+/// # }
+/// assert_eq!(Recipe::read("again", &recipe.to_json()?)?, recipe);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Recipe {
+    #[serde(default)]
+    schema: Schema,
+    /// The files that are read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<Source>,
+    /// The file that describes the net; without it, MXNet's symbol beside the source or the source itself may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub net: Option<NetFile>,
+    /// What is done. The order in the list says nothing: steps are done in the order of the table in docs/recipe.md,
+    /// each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "steps")]
+    pub steps: Vec<Step>,
+    /// What is written.
+    #[serde(default)]
+    pub target: Target,
+}
+
+/// A file that is read.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Source {
+    /// The file.
+    pub path: PathBuf,
+    /// Its format, where its content does not show it.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "target::by_name")]
+    pub format: Option<Format>,
+}
+
+/// A file that describes a net.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum NetFile {
+    /// Caffe's prototxt.
+    Prototxt(PathBuf),
+    /// MXNet's symbol file.
+    Symbol(PathBuf),
+}
+
+/// The open files of a recipe.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Opened {
+    /// The sources, in the order of the recipe.
+    pub sources: Vec<Checkpoint>,
+    /// The file that the tensors go into.
+    pub into: Option<Checkpoint>,
+}
+
+impl Opened {
+    /// Files that are open already.
+    #[must_use]
+    pub fn new(sources: Vec<Checkpoint>, into: Option<Checkpoint>) -> Self {
+        Self { sources, into }
+    }
+}
+
+impl Source {
+    /// A file whose content shows its format.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), format: None }
+    }
+}
+
+impl NetFile {
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        let (Self::Prototxt(path) | Self::Symbol(path)) = self;
+        path
+    }
+
+    /// Reads the net.
+    ///
+    /// # Errors
+    /// What reading returns; a description that makes no sense.
+    pub fn read(&self) -> Result<Arc<Topology>, Error> {
+        let name = self.path().display().to_string();
+        let net = match self {
+            Self::Prototxt(path) => Topology::prototxt(&name, &bytes_of(path, LONGEST_PROTOTXT)?)?,
+            Self::Symbol(path) => Topology::symbol(&name, &bytes_of(path, LONGEST_SYMBOL)?)?,
+        };
+        Ok(Arc::new(net))
+    }
+}
+
+impl Recipe {
+    /// A conversion of one file that changes nothing but its format, which the output's extension names.
+    pub fn new(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
+        let target = Target { path: Some(target.into()), ..Target::default() };
+        Self { sources: vec![Source::new(source)], target, ..Self::default() }
+    }
+
+    /// Adds a step: a transform, or one that leaves its settings to the source.
+    #[must_use]
+    pub fn step(mut self, step: impl Into<Step>) -> Self {
+        self.steps.push(step.into());
+        self
+    }
+
+    /// Reads the JSON of a recipe; `name` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::Request`] for a text that is no recipe, with its place.
+    pub fn read(name: &str, text: &str) -> Result<Self, Error> {
+        serde_json::from_str(text).map_err(|e| wrong(name, format!("is no recipe: {e}")))
+    }
+
+    /// Reads a file with the JSON of a recipe.
+    ///
+    /// # Errors
+    /// As [`Recipe::read`]; what reading returns.
+    pub fn from_file(path: &Path) -> Result<Self, Error> {
+        let (name, bytes) = (path.display().to_string(), bytes_of(path, LONGEST)?);
+        if bytes.len() as u64 > LONGEST {
+            return Err(wrong(&name, format!("is no recipe: more than {LONGEST} bytes")));
+        }
+        let text = std::str::from_utf8(&bytes).map_err(|_| wrong(&name, "is no recipe: not UTF-8".to_owned()))?;
+        Self::read(&name, text)
+    }
+
+    /// The recipe as JSON, on lines of its own.
+    ///
+    /// # Errors
+    /// [`Error::Request`] for a path that is not UTF-8.
+    pub fn to_json(&self) -> Result<String, Error> {
+        let json = serde_json::to_string_pretty(self).map_err(|e| wrong("", format!("a recipe has no JSON: {e}")))?;
+        Ok(json + "\n")
+    }
+
+    /// Opens the sources, and the file that the tensors go into.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn open(&self) -> Result<Opened, Error> {
+        let open = |source: &Source| {
+            let options = source.format.into_iter().fold(OpenOptions::new(), OpenOptions::from);
+            options.open(&source.path)
+        };
+        let sources = self.sources.iter().map(open).collect::<Result<_, Error>>()?;
+        Ok(Opened { sources, into: self.target.into.as_ref().map(Checkpoint::open).transpose()? })
+    }
+
+    /// Refuses an output that is one of the files which are read besides the sources.
+    ///
+    /// # Errors
+    /// [`Error::Misfit`] or [`Error::Request`] for such an output.
+    pub fn check_reads(&self) -> Result<(), Error> {
+        let place = self.target.place()?;
+        let Some((path, if_exists)) = place.path() else { return Ok(()) };
+        self.reads().try_for_each(|read| check_output(&read, path, if_exists))
+    }
+
+    /// The files that are read besides the sources: the net's description, names.
+    pub fn reads(&self) -> impl Iterator<Item = PathBuf> {
+        let names = self.steps.iter().filter_map(|step| Wished::deserialize(&step.settings).ok()?.file);
+        self.net.iter().map(|net| net.path().to_owned()).chain(names)
+    }
+
+    /// Decides what the conversion will do. Reads no tensor and writes nothing.
+    ///
+    /// # Errors
+    /// A step that the source does not allow; the errors of [`plan`](crate::plan()) and
+    /// [`plan_into`](crate::plan_into).
+    pub fn plan<'a>(&'a self, files: &'a Opened) -> Result<Plan<'a>, Error> {
+        let sources: Vec<&Checkpoint> = files.sources.iter().collect();
+        self.plan_of(&sources, files.into.as_ref(), &Registry::default())
+    }
+
+    /// As [`Recipe::plan`], of files that are open, whatever the recipe calls them, and with steps of your own.
+    ///
+    /// # Errors
+    /// As [`Recipe::plan`].
+    pub fn plan_of<'a>(
+        &'a self,
+        sources: &[&'a Checkpoint],
+        into: Option<&'a Checkpoint>,
+        registry: &Registry,
+    ) -> Result<Plan<'a>, Error> {
+        let [source] = *sources else {
+            let count = sources.len();
+            return Err(wrong("", format!("a recipe converts one file, and there are {count} sources")));
+        };
+        let place = self.target.place()?;
+        self.check_reads()?;
+        let to = match into {
+            Some(into) => into.format(),
+            None => self.target.format_from(source).ok_or_else(|| {
+                let path = self.target.path.as_deref().unwrap_or(Path::new("-"));
+                wrong(&path.display().to_string(), "does not say which format to write".to_owned())
+            })?,
+        };
+        let options = resolved(self, source, to, registry)?;
+        match into {
+            Some(into) => plan_into(source, into, &options, &place),
+            None => plan(source, &options, &place),
+        }
+    }
+}
+
+/// At most `most` bytes of a file, and one more, so that a longer one is refused by its reader.
+fn bytes_of(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
+    let name = path.display().to_string();
+    let failed = |action: &str, source| Error::Io { file: name.clone(), action: action.to_owned(), source };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|e| failed("open", e))?;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(|e| failed("read", e))?;
+    Ok(bytes)
+}
+
+fn wrong(name: &str, message: String) -> Error {
+    Error::Request { file: name.to_owned(), message }
+}
+
+/// The field `schema`, which has one value.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Schema;
+
+impl Serialize for Schema {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(SCHEMA)
+    }
+}
+
+impl<'de> Deserialize<'de> for Schema {
+    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
+        match String::deserialize(text)? {
+            schema if schema == SCHEMA => Ok(Self),
+            other => Err(de::Error::custom(format!("the schema is {other:?}, not {SCHEMA}"))),
+        }
+    }
+}
+
+/// Reads steps, and nothing else beside their names and settings: a slip of the pen is an error.
+fn steps<'de, D: Deserializer<'de>>(text: D) -> Result<Vec<Step>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Strict {
+        name: String,
+        #[serde(default)]
+        settings: Value,
+    }
+    let steps = Vec::<Strict>::deserialize(text)?;
+    Ok(steps.into_iter().map(|step| Step::new(step.name, step.settings)).collect())
+}

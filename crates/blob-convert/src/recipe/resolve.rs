@@ -1,0 +1,105 @@
+//! Makes the steps of a recipe exact for a source, in the order in which they are done.
+
+use std::sync::Arc;
+
+use blob_io::{Checkpoint, Error, Format};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{NetFile, Recipe};
+use crate::options::{Options, refuse};
+use crate::receipt::MAX_STEPS;
+use crate::step::Step;
+use crate::symbol::NewSymbol;
+use crate::transform::{Fold, Given, Layout, Names, Registry, Topology, Wish, Wished, WishedEps};
+
+/// The steps that PyTorch's names bring with them.
+const WITH_TORCH: [&str; 4] = ["squeeze-legacy", "bn", "fix-gamma", "torch-layout"];
+/// The steps that need the layers of a net with their tensors.
+const BOUND: [&str; 5] = [Fold::NAME, "bn", "fix-gamma", "eps", "torch-layout"];
+
+/// A step that the recipe has, or that another one brings with it.
+struct Asked {
+    step: Step,
+    is_implied: bool,
+}
+
+/// The settings of the conversion of one source, with exact steps.
+pub(super) fn resolved(
+    recipe: &Recipe,
+    checkpoint: &Checkpoint,
+    to: Format,
+    registry: &Registry,
+) -> Result<Options, Error> {
+    let (mut steps, names) = asked(recipe, checkpoint)?;
+    let is_torch = names.to == Some(Given::Torch);
+    let has = |steps: &[Asked], name: &str| steps.iter().any(|asked| asked.step.name == name);
+    let binds = is_torch || steps.iter().any(|asked| BOUND.contains(&&*asked.step.name));
+    let net = match &recipe.net {
+        Some(file) => Some(file.read()?),
+        // A step that follows a net, and is not made for one, asks for it itself.
+        None if binds || has(&steps, "layout") => Topology::of(checkpoint)?.map(Arc::new),
+        None => None,
+    };
+    // PyTorch's modules have `oihw`, and so have most files.
+    if is_torch && !has(&steps, "layout") && net.as_ref().is_some_and(|net| net.has_other_order()) {
+        steps.push(Asked { step: Layout::Oihw.into(), is_implied: true });
+    }
+    steps.sort_by_key(|asked| Registry::rank(&asked.step.name));
+    let mut options = Options::of(to, &recipe.target, registry.clone());
+    options.names_stay = names.to == Some(Given::Raw);
+    if let Some(net) = &net {
+        options = options.follow(Arc::clone(net));
+    }
+    let mut wish = Wish::new(checkpoint, to, net.as_deref().filter(|_| binds))?;
+    wish.is_given = recipe.net.is_some();
+    let eps = steps.iter().find(|asked| asked.step.name == "eps");
+    wish.eps = eps.and_then(|asked| Some(WishedEps::deserialize(&asked.step.settings).ok()?.to));
+    let renames = has(&steps, Names::NAME) && !options.names_stay;
+    for Asked { step, is_implied } in steps {
+        wish.is_implied = is_implied;
+        if step.name == Fold::NAME {
+            let mut fold = match Fold::deserialize(&step.settings) {
+                Ok(fold) => fold,
+                Err(_) => Fold::find(&step.settings, &wish)?,
+            };
+            if let (Some(net), Some(output), false) = (&net, recipe.target.place()?.file(), renames) {
+                options.symbol =
+                    NewSymbol::of(checkpoint, (net, recipe.net.as_ref().map(NetFile::path)), &mut fold, output)?;
+            }
+            wish.bound = wish.bound.take().map(|bound| bound.without(fold.folded()));
+            options.fold = Some(fold.clone());
+            options = options.transform(fold);
+        } else if let Some(made) = registry.make(&step.name, &step.settings, &wish)? {
+            options.transforms.extend((!made.is_idle()).then_some(made));
+        }
+    }
+    Ok(options)
+}
+
+/// All steps, and the names that are asked for.
+fn asked(recipe: &Recipe, checkpoint: &Checkpoint) -> Result<(Vec<Asked>, Wished), Error> {
+    if recipe.steps.len() > MAX_STEPS {
+        return Err(refuse(checkpoint, format!("has {} steps to do; at most {MAX_STEPS} are", recipe.steps.len())));
+    }
+    for (place, step) in recipe.steps.iter().enumerate() {
+        if recipe.steps[..place].iter().any(|before| before.name == step.name) {
+            return Err(refuse(checkpoint, format!("has the step {:?} to do twice", step.name)));
+        }
+    }
+    let mut steps: Vec<Asked> =
+        recipe.steps.iter().map(|step| Asked { step: step.clone(), is_implied: false }).collect();
+    let names = steps.iter().find(|asked| asked.step.name == Names::NAME);
+    let names = names.and_then(|asked| Wished::deserialize(&asked.step.settings).ok()).unwrap_or_default();
+    if names.to == Some(Given::Torch) {
+        if let Some(other) = names.keep.iter().find(|name| !WITH_TORCH.contains(&&***name)) {
+            return Err(refuse(checkpoint, format!("has the step \"names\", which does not bring {other:?} with it")));
+        }
+        for name in WITH_TORCH.into_iter().filter(|name| !names.keep.iter().any(|kept| kept == name)) {
+            if !recipe.steps.iter().any(|step| step.name == name) {
+                steps.push(Asked { step: Step::new(name, json!({})), is_implied: true });
+            }
+        }
+    }
+    Ok((steps, names))
+}

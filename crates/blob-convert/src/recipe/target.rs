@@ -1,0 +1,193 @@
+//! What a recipe writes: where, in which format and form, and what must not happen.
+
+use std::path::{Path, PathBuf};
+
+use blob_io::caffe::Form;
+use blob_io::mxnet::Version;
+use blob_io::{Checkpoint, Error, Format, IfExists};
+use serde::{Deserialize, Serialize};
+
+use crate::goal;
+
+/// What is written.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Target {
+    /// A file; a folder, which ends with `/` or exists; `-` for standard output, as is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// The format; without it, that of the path's extension, or the source's where that is usual for the extension.
+    #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
+    pub format: Option<Format>,
+    /// What happens to a file or folder that exists.
+    #[serde(with = "if_exists")]
+    pub if_exists: IfExists,
+    /// The model into a copy of which the tensors are put, in place of those of their names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub into: Option<PathBuf>,
+    /// As [`Options::form`](crate::Options::form).
+    #[serde(skip_serializing_if = "Option::is_none", with = "form")]
+    pub form: Option<Form>,
+    /// As [`Options::params_version`](crate::Options::params_version).
+    #[serde(skip_serializing_if = "Option::is_none", with = "version")]
+    pub params_version: Option<Version>,
+    /// As [`Options::shard_size`](crate::Options::shard_size).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard_size: Option<u64>,
+    /// As [`Options::dense`](crate::Options::dense).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dense: bool,
+    /// As [`Options::anew`](crate::Options::anew).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub anew: bool,
+    /// As [`Options::strict`](crate::Options::strict).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
+    /// As [`Options::skip_unsupported`](crate::Options::skip_unsupported).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub skip_unsupported: bool,
+    /// As [`Options::sha256`](crate::Options::sha256).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sha256: bool,
+    /// Whether a format with room for it gets a receipt.
+    #[serde(skip_serializing_if = "Clone::clone")]
+    pub receipt: bool,
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self {
+            path: None,
+            format: None,
+            if_exists: IfExists::Refuse,
+            into: None,
+            form: None,
+            params_version: None,
+            shard_size: None,
+            dense: false,
+            anew: false,
+            strict: false,
+            skip_unsupported: false,
+            sha256: false,
+            receipt: true,
+        }
+    }
+}
+
+impl Target {
+    /// The file, the folder or standard output.
+    ///
+    /// # Errors
+    /// [`Error::Request`] for a folder and a format other than npy.
+    pub fn place(&self) -> Result<goal::Target<'_>, Error> {
+        let if_exists = self.if_exists;
+        let Some(path) = self.path.as_deref().filter(|path| *path != Path::new("-")) else {
+            return Ok(goal::Target::Stdout);
+        };
+        if !path.to_string_lossy().ends_with(std::path::is_separator) && !path.is_dir() {
+            return Ok(goal::Target::File { path, if_exists });
+        }
+        match self.format {
+            None | Some(Format::Npy) => Ok(goal::Target::Folder { path, if_exists }),
+            Some(other) => {
+                let message = format!("{} is a folder, and holds npy files, not {}", path.display(), other.name());
+                Err(Error::Request { file: String::new(), message })
+            }
+        }
+    }
+
+    /// The format to write; `None` where nothing says it. The source's format is kept if it is one of several with the
+    /// output's extension, as for NeoML, or if source and output have the same unknown extension.
+    #[must_use]
+    pub fn format_from(&self, source: &Checkpoint) -> Option<Format> {
+        if self.format.is_some() {
+            return self.format;
+        }
+        let path = match self.place().ok()? {
+            goal::Target::Folder { .. } => return Some(Format::Npy),
+            goal::Target::Stdout => return None,
+            goal::Target::File { path, .. } => path,
+        };
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let known = extension.and_then(Format::from_extension);
+        let is_kept = match known {
+            Some(_) => extension.is_some_and(|extension| source.format().is_usual(extension)),
+            None => extension.is_some() && source.path().is_some_and(|input| input.extension() == path.extension()),
+        };
+        if is_kept { Some(source.format()) } else { known }
+    }
+}
+
+/// A format by its name.
+pub(super) mod by_name {
+    use blob_io::Format;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(crate) fn serialize<S: Serializer>(format: &Option<Format>, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(format.map_or("", Format::name))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Format>, D::Error> {
+        String::deserialize(text)?.parse().map(Some).map_err(de::Error::custom)
+    }
+}
+
+/// `refuse` or `replace`.
+mod if_exists {
+    use blob_io::IfExists;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(if_exists: &IfExists, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(if *if_exists == IfExists::Replace { "replace" } else { "refuse" })
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(text: D) -> Result<IfExists, D::Error> {
+        match &*String::deserialize(text)? {
+            "refuse" => Ok(IfExists::Refuse),
+            "replace" => Ok(IfExists::Replace),
+            other => Err(de::Error::unknown_variant(other, &["refuse", "replace"])),
+        }
+    }
+}
+
+/// Caffe's form by its words: `["legacy", "raw", "v1"]`; none of them is the form of since 2015.
+mod form {
+    use blob_io::caffe::Form;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+    const WORDS: [&str; 3] = ["legacy", "raw", "v1"];
+
+    pub(super) fn serialize<S: Serializer>(form: &Option<Form>, to: S) -> Result<S::Ok, S::Error> {
+        let form = form.unwrap_or_default();
+        let words = WORDS.into_iter().zip([form.legacy, form.raw, form.v1]).filter(|(_, is)| *is);
+        words.map(|(word, _)| word).collect::<Vec<_>>().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Form>, D::Error> {
+        let words = Vec::<String>::deserialize(text)?;
+        if let Some(other) = words.iter().find(|word| !WORDS.contains(&word.as_str())) {
+            return Err(de::Error::unknown_variant(other, &WORDS));
+        }
+        let [legacy, raw, v1] = WORDS.map(|word| words.iter().any(|has| has == word));
+        Ok(Some(Form { legacy, raw, v1 }))
+    }
+}
+
+/// The version of MXNet's records by its number.
+mod version {
+    use blob_io::mxnet::Version;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(version: &Option<Version>, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u8(version.map_or(0, |version| version as u8))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Version>, D::Error> {
+        let number = usize::deserialize(text)?;
+        let version = Version::ALL.get(number).copied();
+        version
+            .map(Some)
+            .ok_or_else(|| de::Error::custom(format!("MXNet's records have versions 0 to 3, not {number}")))
+    }
+}

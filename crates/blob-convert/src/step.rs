@@ -1,0 +1,65 @@
+//! One step of a recipe or of a receipt as data: its name and its settings.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::transform::Transform;
+
+/// One step of a conversion.
+///
+/// Every [`Transform`] is one, with all its settings. Some steps may leave their settings to the source and its net, as
+/// [`Step::fold`]; the receipt then has them in full.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Step {
+    /// The transform's name.
+    pub name: String,
+    /// The transform's settings.
+    #[serde(default)]
+    pub settings: Value,
+}
+
+impl Step {
+    /// A step by its name and its settings, a JSON object.
+    #[must_use]
+    pub fn new(name: impl Into<String>, settings: Value) -> Self {
+        Self { name: name.into(), settings }
+    }
+
+    /// Folds every BatchNorm and Scale that can be folded into the layer before.
+    #[must_use]
+    pub fn fold() -> Self {
+        Self::new("fold", json!({}))
+    }
+
+    /// Divides the means and variances of all Caffe's BatchNorms by their factors.
+    #[must_use]
+    pub fn bn() -> Self {
+        Self::new("bn", json!({}))
+    }
+
+    /// Sets every gamma to 1 that the net has as fixed.
+    #[must_use]
+    pub fn fix_gamma() -> Self {
+        Self::new("fix-gamma", json!({}))
+    }
+
+    /// Makes every normalisation of the net ready for this eps.
+    #[must_use]
+    pub fn eps(to: f64) -> Self {
+        Self::new("eps", json!({ "to": to }))
+    }
+
+    /// Gives PyTorch's names and the values that belong to them: `squeeze-legacy`, `bn`, `fix-gamma`, `torch-layout`
+    /// and, where the net has another order, `layout` are done too.
+    #[must_use]
+    pub fn torch_names() -> Self {
+        Self::new("names", json!({ "to": "torch" }))
+    }
+}
+
+impl<T: Transform> From<T> for Step {
+    fn from(step: T) -> Self {
+        Self::new(step.name(), step.settings())
+    }
+}

@@ -1,0 +1,69 @@
+//! The new symbol of a folded net of MXNet's, which is written with the tensors: `out-symbol.json` beside
+//! `out-0000.params`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use blob_io::{Checkpoint, Complete, Error, IfExists, Output, Remedy};
+
+use crate::source::check_output;
+use crate::transform::{Fold, Topology, symbol_name};
+
+/// A symbol that is written beside the tensors.
+#[derive(Clone, Debug)]
+pub(crate) struct NewSymbol {
+    pub(crate) path: PathBuf,
+    text: String,
+    if_exists: IfExists,
+}
+
+impl NewSymbol {
+    /// The new symbol for tensors in `output`; `fold` learns whether there is one. `given` is the net's file, where the
+    /// user names it. `None` where no symbol describes the net, or where it cannot be written anew.
+    ///
+    /// # Errors
+    /// A file of its name that exists, that is one of the symbols which are read, or that belongs to other weights.
+    pub(crate) fn of(
+        source: &Checkpoint,
+        (net, given): (&Topology, Option<&Path>),
+        fold: &mut Fold,
+        (output, if_exists): (&Path, IfExists),
+    ) -> Result<Option<Self>, Error> {
+        let Some(text) = net.symbol_text() else { return Ok(None) };
+        let text = fold.symbol(text).map_err(|why| format!("{} {why}", net.origin().name));
+        fold.described(text.as_ref().map(drop).map_err(String::clone));
+        let Ok(text) = text else { return Ok(None) };
+        let path = output.with_file_name(symbol_name(&output.to_string_lossy()));
+        // The one beside the input is the input's, whichever is followed.
+        let beside = source.path().map(|input| input.with_file_name(symbol_name(&input.to_string_lossy())));
+        for symbol in beside.iter().map(PathBuf::as_path).chain(given) {
+            check_output(symbol, &path, if_exists)?;
+        }
+        Output::check(&path, if_exists)?;
+        match other_weights(&path, output).filter(|_| path.exists()) {
+            Some(other) => {
+                let message = format!("belongs to {other} too, whose net has other layers");
+                let file = path.display().to_string();
+                Err(Error::Misfit { file, message, remedy: Some(Remedy::SymbolName) })
+            }
+            None => Ok(Some(Self { path, text, if_exists })),
+        }
+    }
+
+    /// Writes it under a temporary name, to its end.
+    pub(crate) fn complete(&self) -> Result<Complete, Error> {
+        let mut output = Output::create(&self.path, self.if_exists)?;
+        output.write_all(self.text.as_bytes())?;
+        output.complete()
+    }
+}
+
+/// The weights beside a symbol that belong to it by their name, of the format that is written but not the same file:
+/// those of another epoch.
+fn other_weights(symbol: &Path, output: &Path) -> Option<String> {
+    let folder = symbol.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let names = fs::read_dir(folder).ok()?.flatten().map(|file| file.file_name());
+    let mut names = names.filter(|name| Some(&**name) != output.file_name()).filter_map(|name| name.into_string().ok());
+    let is_alike = |name: &str| Path::new(name).extension() == output.extension();
+    names.find(|name| is_alike(name) && symbol.file_name() == Some(symbol_name(name).as_ref()))
+}

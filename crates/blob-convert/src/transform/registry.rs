@@ -1,0 +1,135 @@
+//! The steps by name: how each is read from the settings in a receipt or a recipe, which are untrusted, and the order
+//! in which a recipe does them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use blob_io::Error;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::bn::BatchNorm;
+use super::dtype::Dtype;
+use super::eps::Eps;
+use super::factor::Factors;
+use super::fc_from::FcFrom;
+use super::fold::Fold;
+use super::gamma::FixGamma;
+use super::layout::Layout;
+use super::names::Names;
+use super::permute::Permute;
+use super::rgb::Rgb;
+use super::selection::Selection;
+use super::squeeze_legacy::SqueezeLegacy;
+use super::step::Transform;
+use super::strip_diff::StripDiff;
+use super::torch::TorchLayout;
+use super::wish::Wish;
+
+type Step = Arc<dyn Transform>;
+type Read = fn(&Value) -> Option<Step>;
+type ReadOwn = Arc<dyn Fn(&Value) -> Option<Step> + Send + Sync>;
+type Make = fn(&Value, &Wish<'_>) -> Result<Option<Step>, Error>;
+
+/// One of our steps.
+struct Row {
+    name: &'static str,
+    /// Reads settings that say everything, as a receipt has them.
+    read: Read,
+    /// Makes the step from settings that leave the rest to the source and its net.
+    make: Option<Make>,
+}
+
+const fn exact(name: &'static str, read: Read) -> Row {
+    Row { name, read, make: None }
+}
+
+const fn wished(name: &'static str, read: Read, make: Make) -> Row {
+    Row { name, read, make: Some(make) }
+}
+
+/// A recipe does its steps in this order; steps of a user's own stand before `dtype`.
+const OURS: &[Row] = &[
+    exact("select", |settings| Some(Arc::new(Selection::read(settings)?))),
+    exact("strip-diff", |_| Some(Arc::new(StripDiff))),
+    exact("squeeze-legacy", |_| Some(Arc::new(SqueezeLegacy))),
+    exact(Fold::NAME, |settings| Some(Arc::new(Fold::deserialize(settings).ok()?))),
+    wished("bn", |settings| Some(Arc::new(BatchNorm::deserialize(settings).ok()?)), BatchNorm::make),
+    exact("bn-factor", |settings| Some(Arc::new(Factors::deserialize(settings).ok()?))),
+    wished("fix-gamma", |settings| Some(Arc::new(FixGamma::deserialize(settings).ok()?)), FixGamma::make),
+    wished("eps", |settings| Some(Arc::new(Eps::deserialize(settings).ok()?)), Eps::make),
+    wished("torch-layout", |settings| Some(Arc::new(TorchLayout::deserialize(settings).ok()?)), TorchLayout::make),
+    exact("rgb", |_| Some(Arc::new(Rgb))),
+    exact("fc-from", |settings| Some(Arc::new(FcFrom::read(settings)?))),
+    exact("permute", |settings| Some(Arc::new(Permute::read(settings)?))),
+    exact("layout", Layout::read),
+    exact("dtype", |settings| Some(Arc::new(Dtype::read(settings)?))),
+    wished(Names::NAME, |settings| Some(Arc::new(Names::deserialize(settings).ok()?)), Names::make),
+];
+
+/// The steps that a conversion and its verification know: ours, and those that a user adds.
+#[derive(Clone, Default)]
+pub struct Registry {
+    own: BTreeMap<&'static str, ReadOwn>,
+}
+
+impl Registry {
+    /// Adds a step of your own: `read` rebuilds it from its [`settings`](Transform::settings), and returns `None` for
+    /// settings that make no sense, which a stranger may have written. One of our names stays ours.
+    #[must_use]
+    pub fn with<T: Transform + 'static>(
+        mut self,
+        name: &'static str,
+        read: impl Fn(&Value) -> Option<T> + Send + Sync + 'static,
+    ) -> Self {
+        self.own.insert(name, Arc::new(move |settings| Some(Arc::new(read(settings)?))));
+        self
+    }
+
+    /// The step that a receipt names, or why it cannot be rebuilt.
+    pub(crate) fn read(&self, name: &str, settings: &Value) -> Result<Step, String> {
+        let read = match (row(name), self.own.get(name)) {
+            (Some(row), _) => (row.read)(settings),
+            (None, Some(own)) => own(settings),
+            (None, None) => return Err("is not known".to_owned()),
+        };
+        read.ok_or_else(|| "has settings that cannot be read".to_owned())
+    }
+
+    /// The step that a recipe wants; `None` where there is nothing for it to do.
+    ///
+    /// # Errors
+    /// A step that is not known, settings that make no sense, and what a step lacks to be made.
+    pub(crate) fn make(&self, name: &str, settings: &Value, wish: &Wish<'_>) -> Result<Option<Step>, Error> {
+        let none = json!({});
+        let settings = if settings.is_null() { &none } else { settings };
+        let found = self.read(name, settings);
+        if let (Err(_), Some(make)) = (&found, row(name).and_then(|row| row.make)) {
+            return make(settings, wish);
+        }
+        let step = found.map_err(|why| wish.refused(format!("the step {name:?} {why}")))?;
+        let known = step.settings();
+        let asked = settings.as_object().into_iter().flatten().map(|(key, _)| key);
+        match asked.into_iter().find(|key| *key != "net" && known.get(key.as_str()).is_none()) {
+            Some(key) => Err(wish.refused(format!("the step {name:?} has no setting {key:?}"))),
+            None => Ok(Some(step)),
+        }
+    }
+
+    /// The place of a step among those of a recipe.
+    pub(crate) fn rank(name: &str) -> usize {
+        let place = |name: &str| OURS.iter().position(|row| row.name == name);
+        // A half after each of ours is free for the steps of users.
+        place(name).map_or_else(|| 2 * place("dtype").unwrap_or_default() - 1, |place| 2 * place)
+    }
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.own.keys()).finish()
+    }
+}
+
+fn row(name: &str) -> Option<&'static Row> {
+    OURS.iter().find(|row| row.name == name)
+}

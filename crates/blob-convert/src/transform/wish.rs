@@ -1,0 +1,90 @@
+//! A step of a recipe may leave settings to the source and its net: here is what makes it exact.
+
+use blob_io::net::{LayerKind, Role};
+use blob_io::{Checkpoint, Error, Format, Remedy};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::bound::Bound;
+use super::topology::Topology;
+
+/// The conversion that a step is made for.
+#[derive(Debug)]
+pub(crate) struct Wish<'a> {
+    pub(crate) checkpoint: &'a Checkpoint,
+    /// The format of the output.
+    pub(crate) to: Format,
+    /// The net that the conversion follows.
+    net: Option<&'a Topology>,
+    /// The net's layers with their tensors, but for layers that are folded.
+    pub(crate) bound: Option<Bound<'a>>,
+    /// Whether the recipe names the net.
+    pub(crate) is_given: bool,
+    /// Whether another step wants this one, and the recipe does not name it.
+    pub(crate) is_implied: bool,
+    /// The eps that the recipe moves all normalisations to.
+    pub(crate) eps: Option<f64>,
+}
+
+/// Settings without a choice.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+impl<'a> Wish<'a> {
+    /// # Errors
+    /// A net with layers that claim one tensor for two things.
+    pub(crate) fn new(checkpoint: &'a Checkpoint, to: Format, net: Option<&'a Topology>) -> Result<Self, Error> {
+        let bound = net.map(|net| Bound::new(net.net(), checkpoint));
+        let wish = Self { checkpoint, to, net, bound, is_given: false, is_implied: false, eps: None };
+        match wish.bound.as_ref().map(Bound::clashes) {
+            None | Some([]) => Ok(wish),
+            Some(clashes) => Err(wish.refused(format!("the net does not fit: {}", clashes.join("; ")))),
+        }
+    }
+
+    /// The net, where it says what its layers read.
+    ///
+    /// # Errors
+    /// No such net, and one in which a layer reads what a later one writes.
+    pub(super) fn wired(&self) -> Result<(&Topology, &Bound<'a>), Error> {
+        let Some((net, bound)) = self.net.zip(self.bound.as_ref()).filter(|(net, _)| net.is_wired()) else {
+            return Err(self.lacks("no net says what its layers read".to_owned(), Remedy::NetOrSymbol));
+        };
+        match net.net().disorder() {
+            Some(why) => Err(self.refused(format!("the net does not fit: {why}"))),
+            None => Ok((net, bound)),
+        }
+    }
+
+    /// Refuses a net that the recipe names, if none of its BatchNorms has a tensor of this role in the file.
+    pub(super) fn check_role(&self, step: &str, role: Role, what: &str) -> Result<(), Error> {
+        let Some(bound) = self.bound.as_ref().filter(|_| self.is_given && !self.is_implied) else { return Ok(()) };
+        let mut norms = bound.net().layers().iter().filter(|layer| layer.kind == LayerKind::BatchNorm);
+        if norms.any(|layer| bound.tensor(layer, role).is_some()) {
+            return Ok(());
+        }
+        let message = format!("{step}: no BatchNorm of the net has its {what} in the file");
+        Err(self.lacks(message, Remedy::OtherNet))
+    }
+
+    /// Reads settings.
+    pub(super) fn settings<T: DeserializeOwned>(&self, step: &str, settings: &Value) -> Result<T, Error> {
+        T::deserialize(settings)
+            .map_err(|e| self.refused(format!("the step {step:?} has settings that cannot be read: {e}")))
+    }
+
+    /// Refuses settings where the step has none.
+    pub(super) fn no_settings(&self, step: &str, settings: &Value) -> Result<(), Error> {
+        if settings.is_null() { Ok(()) } else { self.settings(step, settings).map(|Nothing {}| ()) }
+    }
+
+    pub(crate) fn refused(&self, message: String) -> Error {
+        Error::Request { file: self.checkpoint.name().to_owned(), message }
+    }
+
+    pub(super) fn lacks(&self, message: String, remedy: Remedy) -> Error {
+        Error::Misfit { file: self.checkpoint.name().to_owned(), message, remedy: Some(remedy) }
+    }
+}

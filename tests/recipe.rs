@@ -1,0 +1,118 @@
+//! A recipe is data: what is written as JSON is read again; what is no recipe is an error, whatever the bytes; its
+//! steps are done in one order.
+
+use std::path::Path;
+
+use blob_convert::recipe::{NetFile, Recipe, Source, Target};
+use blob_convert::transform::{Dtype, FcFrom, Layout, Names, Permute, Registry, Rgb, StripDiff};
+use blob_convert::{Selection, Silent, Step};
+use blob_core::DType;
+use blob_io::caffe::Form;
+use blob_io::mxnet::Version;
+use blob_io::{Checkpoint, Format, IfExists};
+use serde_json::json;
+
+use crate::support::data;
+use crate::support::random::Random;
+
+/// A recipe with every field set, and every step that has settings.
+fn full() -> Recipe {
+    let mut recipe = Recipe::new("a.caffemodel", "b.npz")
+        .step(Selection::matching(["conv1", "#3"]))
+        .step(StripDiff)
+        .step(Step::fold())
+        .step(Step::eps(1e-5))
+        .step(Rgb)
+        .step(FcFrom::new(2, 3, 3).expect("extents").layer("fc"))
+        .step(Layout::Hwio)
+        .step(Permute::new(vec!["a".to_owned()], vec![1, 0]).expect("axes"))
+        .step(Dtype::new(DType::F16).expect("floats"))
+        .step(Names::new([("a".to_owned(), "b".to_owned())]));
+    let mut source = Source::new("b");
+    source.format = Some(Format::Npz);
+    recipe.sources.push(source);
+    recipe.net = Some(NetFile::Prototxt("deploy.prototxt".into()));
+    recipe.target.format = Some(Format::MxnetList);
+    recipe.target.if_exists = IfExists::Replace;
+    recipe.target.into = Some("model".into());
+    recipe.target.form = Some(Form { legacy: true, raw: false, v1: true });
+    (recipe.target.params_version, recipe.target.shard_size) = (Some(Version::V3), Some(7));
+    (recipe.target.dense, recipe.target.strict, recipe.target.receipt) = (true, true, false);
+    recipe
+}
+
+#[test]
+fn a_recipe_is_read_as_it_was_written() {
+    let full = full();
+    let text = full.to_json().expect("JSON");
+    assert_eq!(Recipe::read("full", &text).expect("a recipe"), full, "{text}");
+    assert_eq!(Recipe::read("none", "{}").expect("a recipe"), Recipe::default());
+    assert_eq!(Recipe::default().target, Target::default());
+}
+
+#[test]
+fn what_is_no_recipe_is_an_error() {
+    let text = full().to_json().expect("JSON");
+    let (mut random, mut read) = (Random::new(7), 0);
+    for _ in 0..2000 {
+        let mut bytes = text.clone().into_bytes();
+        for _ in 0..=random.below(3) {
+            let at = random.below(bytes.len());
+            bytes[at] = *random.one(b"\"{}[]:,0-9truefalsenull ");
+        }
+        bytes.truncate(if random.once_in(4) { random.below(bytes.len()) } else { bytes.len() });
+        let Ok(text) = String::from_utf8(bytes) else { continue };
+        match Recipe::read("changed", &text) {
+            Ok(recipe) => {
+                assert_eq!(Recipe::read("again", &recipe.to_json().expect("JSON")).expect("a recipe"), recipe);
+                read += 1;
+            }
+            Err(error) => assert!(error.to_string().starts_with("changed: is no recipe: "), "{error}"),
+        }
+    }
+    assert!(read > 0);
+}
+
+/// The steps of a receipt, which are exact, and the wishes that they were made from do the same.
+#[test]
+fn a_receipt_has_the_steps_of_its_recipe() {
+    let source = Checkpoint::open(data("caffe/forward/resnet.caffemodel")).expect("opens");
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = |name: &str, steps: Vec<Step>| {
+        let path = folder.path().join(name);
+        let mut recipe = Recipe::new("", &path);
+        recipe.steps = steps;
+        recipe.plan_of(&[&source], None, &Registry::default()).expect("a plan").run(&Silent).expect("runs");
+        Checkpoint::open(path).expect("opens")
+    };
+    let wished = vec![Step::torch_names(), Dtype::new(DType::F16).expect("floats").into(), Step::fold()];
+    let first = written("first.safetensors", wished);
+    let receipt = first.metadata().iter().find(|(key, _)| key == blob_convert::RECEIPT_KEY).expect("a receipt");
+    let receipt: serde_json::Value = serde_json::from_str(&receipt.1).expect("JSON");
+    let steps: Vec<Step> = serde_json::from_value(receipt["transforms"].clone()).expect("steps");
+    let names: Vec<&str> = steps.iter().map(|step| &*step.name).collect();
+    assert_eq!(names, ["squeeze-legacy", "fold", "dtype", "names"]);
+    let second = written("second.safetensors", steps);
+    assert!(first.names().eq(second.names()));
+    for (one, other) in first.entries().iter().zip(second.entries()) {
+        assert_eq!((one.dtype(), one.shape()), (other.dtype(), other.shape()), "{}", one.name());
+        assert!(first.view(one).expect("read") == second.view(other).expect("read"), "{}", one.name());
+    }
+}
+
+#[test]
+fn what_a_step_does_not_know_is_refused() {
+    let source = Checkpoint::open(data("caffe/forward/resnet.caffemodel")).expect("opens");
+    for (name, settings, why) in [
+        ("fold", json!({"deep": true}), "unknown field `deep`"),
+        ("eps", json!({"to": -1}), "an eps is a number of 0 or more"),
+        ("names", json!({}), "needs either to, file or map"),
+        ("names", json!({"to": "torch", "keep": ["rgb"]}), "does not bring \"rgb\" with it"),
+        ("layout", json!({"to": "hwio", "matrix": true}), "has no setting \"matrix\""),
+        ("select", json!({"patterns": "conv1"}), "has settings that cannot be read"),
+    ] {
+        let recipe = Recipe::new("", Path::new("out.npz")).step(Step::new(name, settings.clone()));
+        let refused = recipe.plan_of(&[&source], None, &Registry::default()).expect_err("refused").to_string();
+        assert!(refused.contains(why), "{name} {settings}: {refused}");
+    }
+}
