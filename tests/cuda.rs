@@ -7,6 +7,9 @@
 mod absent;
 #[path = "cuda/counts.rs"]
 mod counts;
+#[expect(dead_code, reason = "`main` is the example's")]
+#[path = "../crates/synced-mem/examples/devices.rs"]
+mod devices;
 #[path = "cuda/failing.rs"]
 mod failing;
 #[path = "cuda/launch.rs"]

@@ -98,3 +98,25 @@ fn what_a_driver_finds_is_listed() {
     assert_eq!((gpu.name.as_str(), gpu.capability, gpu.driver), ("Fake CUDA", (8, 6), 12_040));
     assert_eq!((gpu.total, gpu.free), (1 << 29, Some(1 << 29)));
 }
+
+#[test]
+fn the_example_lists_the_gpus_or_says_what_to_do() {
+    for (setup, expected) in [
+        (
+            Setup { version: 12_040, ..usual() },
+            "0  Fake CUDA  capability 9.0  memory 1024 MiB, free 1024 MiB  CUDA 12.4\n\
+             1  Fake CUDA  capability 9.0  memory 1024 MiB, free 1024 MiB  CUDA 12.4\n",
+        ),
+        (Setup { init: 34, ..usual() }, "toolkit's stub\n  help: install the driver of the NVIDIA GPU; where it is"),
+        (Setup { devices: 0, ..usual() }, "finds none\n  help: `nvidia-smi` lists the GPUs; where it shows some, see"),
+        (Setup { version: 11_080, ..usual() }, "12.0 is needed\n  help: update the driver of the NVIDIA GPU\n"),
+        (
+            Setup { init: 803, ..usual() },
+            "cuInit: error 803\n  help: `nvidia-smi` may say more; after an update of the",
+        ),
+    ] {
+        let _session = Session::start(setup);
+        let report = crate::devices::report();
+        assert!(report.contains(expected), "{report}");
+    }
+}

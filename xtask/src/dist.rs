@@ -1,7 +1,7 @@
-//! `cargo xtask dist`: the tool as it is released, with completions for the shells and its man pages, in `target/dist`.
-//! It is one static program where the standard library of musl's target is installed, with the host's beside it,
-//! because a static one loads no CUDA driver; else the host's alone. It says which libraries each needs. It relies on
-//! `blob completions SHELL`, `blob man -o FOLDER` and `readelf`. It packs and uploads nothing.
+//! `cargo xtask dist`: the tool as it is released, with completions for the shells and man pages, in `target/dist`.
+//! The program is static where the standard library of musl's target is installed, else the host's; the task says which
+//! libraries the program needs. Relies on `blob completions SHELL`, `blob man -o FOLDER` and `readelf`. Packs and
+//! uploads nothing.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,10 +16,7 @@ const COMPLETIONS: &[(&str, &str)] = &[
     ("bash", "blob.bash"), ("zsh", "_blob"), ("fish", "blob.fish"), ("powershell", "_blob.ps1"), ("elvish", "blob.elv"),
 ];
 
-/// The host's own program, which loads a CUDA driver, where the other one is static.
-const LOADS_DRIVERS: &str = "blob-glibc";
-
-/// Builds the tool and lets it write what belongs to it.
+/// Builds the tool and lets the tool write completions and man pages.
 pub(crate) fn run(_: &[&str]) -> Result<()> {
     let dist = shell::target_directory()?.join("dist");
     if dist.exists() {
@@ -30,23 +27,20 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
     // The target whose programs need nothing of the system but its kernel.
     let musl = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let has_musl = std::env::consts::OS == "linux" && shell::has_target(&musl).unwrap_or(false);
-    let program = format!("blob{}", std::env::consts::EXE_SUFFIX);
-    let mut programs = vec![(has_musl.then_some(&musl), program.clone())];
-    programs.extend(has_musl.then(|| (None, LOADS_DRIVERS.to_string())));
-    for (target, name) in programs {
-        let tool = dist.join(&name);
-        build(target, &tool)?;
-        let libraries = needed(&tool);
-        ensure!(target.is_none() || libraries.as_ref().is_ok_and(Vec::is_empty), "{name} is not static: {libraries:?}");
-        match libraries {
-            Ok(libraries) => println!("dist: {name} links {libraries:?}"),
-            Err(error) => println!("dist: what {name} links is not known ({error:#})"),
+    let tool = dist.join(format!("blob{}", std::env::consts::EXE_SUFFIX));
+    build(has_musl.then_some(&musl), &tool)?;
+    if has_musl {
+        let libraries = needed(&tool)?;
+        ensure!(libraries.is_empty(), "{} is not static: {libraries:?}", tool.display());
+        println!("dist: static");
+    } else {
+        match needed(&tool) {
+            Ok(libraries) => println!("dist: links {libraries:?}"),
+            Err(error) => println!("dist: what the program links is not known ({error:#})"),
         }
-    }
-    if !has_musl {
         println!("dist: not static, the std of {musl} is not installed (rustup target add {musl})");
     }
-    let pages = documents(&dist.join(program), &dist)?;
+    let pages = documents(&tool, &dist)?;
     println!("dist: {} completions, {pages} man pages in {}", COMPLETIONS.len(), dist.display());
     Ok(())
 }
@@ -63,7 +57,7 @@ fn build(target: Option<&String>, to: &Path) -> Result<()> {
     std::fs::copy(&built, to).with_context(|| format!("cannot copy {}", built.display())).map(drop)
 }
 
-/// Lets the tool write its completions and man pages; gives the number of pages.
+/// Lets the tool write completions and man pages; gives the number of pages.
 fn documents(tool: &Path, dist: &Path) -> Result<usize> {
     for (shell_name, file) in COMPLETIONS {
         let script = shell::read(Command::new(tool).args(["completions", shell_name]))?;

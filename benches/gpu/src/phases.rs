@@ -195,11 +195,12 @@ impl Page<'_> {
     }
 
     fn label(&self) -> Option<&'static str> {
-        match self.found_one {
-            false => Some("Not run: there is no GPU here."),
-            true if self.found.says("Fake CUDA") => Some("Not a GPU: a driver for tests, whose figures say nothing."),
-            true if self.is_tiny => Some("Not a record: the tensors are tiny."),
-            true => None,
+        if !self.found_one {
+            Some("Not run: there is no GPU here.")
+        } else if self.found.says("Fake CUDA") {
+            Some("Not a GPU: a driver for tests, whose figures say nothing.")
+        } else {
+            self.is_tiny.then_some("Not a record: the tensors are tiny.")
         }
     }
 

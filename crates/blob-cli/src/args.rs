@@ -1,9 +1,8 @@
-//! The command line as clap parses it: every command, flag and line of help. Does not know what the commands do.
+//! The command line as clap parses it: every command, flag and line of help. Does not know the commands' work.
 //!
 //! Users read the doc comments of this module and its submodules as help, so these name defaults and units.
 
 mod convert;
-mod devices;
 mod diff;
 mod extract;
 mod fold;
@@ -165,7 +164,6 @@ Examples:
   blob formats                                what is read and written
   blob formats --json                         for programs")]
     Formats,
-    Devices(devices::Devices),
     /// Describe the JSON of every command: fields and reasons; with --json, as JSON Schema
     #[command(before_help = "\
 Examples:
@@ -313,7 +311,7 @@ pub(crate) struct Man {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// What to do with existing files, by `--force`.
+/// Whether existing files are replaced, by `--force`.
 pub(crate) fn if_exists(force: bool) -> IfExists {
     if force { IfExists::Replace } else { IfExists::Refuse }
 }

@@ -1,6 +1,6 @@
-//! The files that a command line names as its inputs, and what they must not be.
+//! The input files of a command line, and which files are refused.
 //!
-//! Standard input may be any of them once, and standard output none. Does not know what the commands do with them.
+//! Standard input may be any of them once, and standard output none. Does not know the commands' work.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,9 +82,7 @@ impl Command {
             Self::Report(args) => (Some(&args.file), paths(&args.other)),
             Self::Transpose(args) => (Some(&args.file), Vec::new()),
             Self::Rename(args) => (Some(&args.file), Vec::new()),
-            Self::Formats | Self::Devices(_) | Self::Schemas | Self::Completions(_) | Self::Man(_) => {
-                (None, Vec::new())
-            }
+            Self::Formats | Self::Schemas | Self::Completions(_) | Self::Man(_) => (None, Vec::new()),
         };
         Inputs { file: file.map(PathBuf::as_path), others }
     }

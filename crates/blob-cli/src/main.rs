@@ -1,7 +1,7 @@
 //! The tool `blob`: arguments in, tables and files out.
 //!
 //! Each command has a file; `blob FILE` means `blob info FILE`. Knows arguments, terminals and exit codes. Does **not**
-//! know formats, kernels, or what a conversion changes: `blob_io` and `blob_convert` do.
+//! know formats, kernels, or a conversion's changes: `blob_io` and `blob_convert` do.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,6 @@ mod complete;
 mod completions;
 mod context;
 mod convert;
-mod devices;
 mod diff;
 mod elements;
 mod escape;
@@ -73,7 +72,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a command, and reports its failure.
+/// Runs a command, and reports a failure.
 fn obey(args: Args, command: String) -> ExitCode {
     let context =
         Context { command, terminal: Terminal::new(&args.global), global: args.global, has_header: Cell::default() };
@@ -83,7 +82,7 @@ fn obey(args: Args, command: String) -> ExitCode {
         signals::end_with(say_interrupted);
     }
     let done = run(&args.command, &context);
-    // A process that a signal is ending waits here for its end.
+    // A process that a signal is ending waits here for the end.
     let _work = Work::begin();
     match done {
         Ok(status) => ExitCode::from(open::salvaged(status, &context.global).code()),
@@ -99,10 +98,10 @@ fn obey(args: Args, command: String) -> ExitCode {
     }
 }
 
-/// The command that is asked for JSON, and its file.
+/// The command that is asked for JSON, and the file.
 static ASKED: OnceLock<(String, Option<String>)> = OnceLock::new();
 
-/// The line of a command that a signal ends before it has anything to say.
+/// The line of a command that a signal ends before any answer.
 fn say_interrupted() {
     let Some((command, file)) = ASKED.get() else { return };
     let global = Global { json: true, ..Global::default() };
@@ -111,7 +110,7 @@ fn say_interrupted() {
     context.say(file.as_deref(), &Failure::interrupted());
 }
 
-/// Says what is wrong with the command line.
+/// Reports the fault of the command line.
 fn refuse(misuse: Misuse) -> ExitCode {
     let Misuse { command, failure, json, text } = misuse;
     let global = Global { json, ..Global::default() };
@@ -147,7 +146,6 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Transpose(args) => transpose::run(args, context),
         Command::Rename(args) => rename::run(args, context),
         Command::Formats => formats::run(context),
-        Command::Devices(_) => devices::run(context),
         Command::Schemas => schema::run(context),
         Command::Completions(args) => completions::run(args, context),
         Command::Man(args) => man::run(args, context),

@@ -1,7 +1,7 @@
 //! `blob schemas`: describes the tool's JSON, as JSON Schema for programs and as Markdown for people.
 //!
-//! Each command declares its fields in its own file. The tests check every line of JSON that they read against these
-//! schemas, and `docs/json.md` is generated from them.
+//! Each command declares the fields in a file of its own. The tests check every line of JSON against these schemas, the
+//! source of `docs/json.md`.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -16,8 +16,7 @@ use crate::json::{self, Document, Presence, Property, SALVAGED, Type, properties
 use crate::output::Out;
 use crate::render::Render;
 use crate::{
-    context, convert, devices, diff, extract, fold, formats, hash, info, ls, merge, plot, report, show, split, stats,
-    verify,
+    context, convert, diff, extract, fold, formats, hash, info, ls, merge, plot, report, show, split, stats, verify,
 };
 
 /// The lines that one command prints.
@@ -34,7 +33,7 @@ fn of<T: Document>() -> Schema {
     Schema { name: T::SCHEMA, command: T::COMMAND, description: T::DESCRIPTION, fields }
 }
 
-fn all() -> [Schema; 17] {
+fn all() -> [Schema; 16] {
     [
         of::<context::Failed<'_>>(),
         of::<info::Facts<'_>>(),
@@ -52,7 +51,6 @@ fn all() -> [Schema; 17] {
         of::<plot::Plotted<'_>>(),
         of::<report::Reported<'_>>(),
         of::<formats::Formats>(),
-        of::<devices::Devices>(),
     ]
 }
 
@@ -151,7 +149,7 @@ impl Type {
         }
     }
 
-    /// The fields of a nested object, with the path to them; the second list is not empty if there are two types.
+    /// The fields of a nested object, with the path to each; the second list is not empty if there are two types.
     fn nested(self) -> Option<(&'static str, Vec<Property>, Vec<Property>)> {
         match self {
             Self::Object(fields) => Some((".", fields(), Vec::new())),
@@ -223,7 +221,7 @@ fn row(text: &mut String, path: &str, field: &Property, presence: Presence) {
     if other.is_empty() {
         return rows(text, &path, &one);
     }
-    // An object of one of two types: a field that only one of them has may be missing.
+    // An object of one of two types: a field of only one type may be missing.
     for field in &one {
         let presence = match other.iter().find(|o| o.name == field.name).map(|o| o.presence) {
             None => Presence::Optional,
