@@ -1,6 +1,6 @@
 //! `blob completions`: prints a completion script for a shell.
 //!
-//! The scripts for bash, zsh and fish are our own. They call `blob __complete` for words, and let the shell complete
+//! The scripts for bash, zsh and fish are our own, call `blob __complete` for words, and let the shell complete
 //! files. For other shells clap generates the script, which does not complete tensors.
 
 use std::io::Write;
