@@ -1,4 +1,4 @@
-//! The context of a command: its global flags and its terminal. Reports failures there.
+//! The context of a command: global flags and terminal. Reports failures there.
 
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::json::{self, Document, Field, Fields, Type, field, nullable, properti
 use crate::output::Terminal;
 use crate::output::signals::Work;
 
-/// What a command needs besides its own arguments.
+/// A command's surroundings, besides the command's own arguments.
 pub(crate) struct Context {
     /// The command's name.
     pub(crate) command: String,
@@ -32,12 +32,9 @@ impl Context {
         writeln!(out, "{}", columns.join("\t"))
     }
 
-    /// Refuses --json for commands that do not support it.
+    /// Refuses --json for commands without JSON.
     pub(crate) fn no_json(&self, command: &str) -> Result<(), Failure> {
-        match self.global.json {
-            true => Err(Failure::new(format!("`blob {command}` prints no JSON"))),
-            false => Ok(()),
-        }
+        if self.global.json { Err(Failure::new(format!("`blob {command}` prints no JSON"))) } else { Ok(()) }
     }
 
     /// Reports the broken arrays of a file on standard error.

@@ -51,7 +51,7 @@ pub(crate) struct Pair<'a> {
     theirs: &'a Checkpoint,
     tally: &'a mut Tally,
     notes: Vec<String>,
-    /// Says on standard error why tensors were not read; the JSON has that in its rows.
+    /// Says on standard error why tensors were not read; the JSON has that in the rows.
     broken: Broken<'a>,
     /// The error that ended the comparison early, as JSON.
     error: Value,
@@ -67,7 +67,8 @@ impl Pair<'_> {
         let work = |file: &Checkpoint| file.entries().iter().map(blob_io::Entry::byte_len).sum::<u64>();
         let progress = Progress::begin(&context.terminal, work(self.ours) + work(self.theirs));
         let (broken, all) = (&mut self.broken, self.args.all);
-        let mut on_row = |row: Row| {
+        let (tolerance, notes) = (self.args.tolerance(), &mut self.notes);
+        let done = diff(self.ours, self.theirs, tolerance, &progress, &mut |text| notes.push(text), &mut |row: Row| {
             if let (Change::Unread(why), false) = (&row.change, context.global.json) {
                 broken.report(Problem::unread(names(&row).0, why));
             }
@@ -75,9 +76,7 @@ impl Pair<'_> {
                 return Ok(());
             }
             print(&row)
-        };
-        let mut note = |text| self.notes.push(text);
-        let done = diff(self.ours, self.theirs, self.args.tolerance(), &progress, &mut note, &mut on_row);
+        });
         progress.end();
         *self.tally = done?;
         self.broken.finish();
@@ -136,7 +135,7 @@ pub(crate) fn word(change: &Change) -> &'static str {
     }
 }
 
-/// The distance between the values, if they were compared.
+/// The distance between the values, if compared.
 pub(crate) fn distance(row: &Row) -> Option<&Distance> {
     match &row.change {
         Change::Equal(distance) | Change::Values(distance) | Change::DType(distance) => Some(distance),
@@ -144,7 +143,7 @@ pub(crate) fn distance(row: &Row) -> Option<&Distance> {
     }
 }
 
-/// The tensor's name, and its name in the second file if that differs.
+/// The tensor's name, and the name in the second file if another.
 pub(crate) fn names(row: &Row) -> (&str, Option<&str>) {
     match (&row.ours, &row.theirs) {
         (Some(a), Some(b)) => (&a.name, Some(&*b.name).filter(|name| *name != a.name)),
@@ -153,7 +152,7 @@ pub(crate) fn names(row: &Row) -> (&str, Option<&str>) {
     }
 }
 
-/// `3×4 f32`, or both if they differ: `3×4 f32 → 12 f16`.
+/// `3×4 f32`, or both where different: `3×4 f32 → 12 f16`.
 fn kind(row: &Row, terminal: &Terminal) -> String {
     let text = |tensor: &Tensor| {
         let dtype = tensor.dtype.map_or("none", DType::name);

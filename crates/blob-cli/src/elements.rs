@@ -1,4 +1,4 @@
-//! Fetches single elements of a stored tensor without reading all of it, and formats them as text.
+//! Fetches single elements of a stored tensor without reading the whole, and formats text.
 //!
 //! A plain array is read at the offsets of the requested elements. A packed, compressed or reordered array is read from
 //! its beginning up to the last requested element, and loaded as a whole only if an earlier element is requested later.
@@ -18,14 +18,14 @@ const WINDOW: usize = 64 << 10;
 /// The number of elements formatted at once.
 pub(crate) const PIECE: usize = 64 << 10;
 
-/// One tensor's elements, by their index in row-major order.
+/// One tensor's elements, by index in row-major order.
 pub(crate) struct Elements<'a> {
     checkpoint: &'a Checkpoint,
     entry: &'a Entry,
     dtype: DType,
     /// The end of each segment of a plain entry, as an element index.
     ends: Vec<u64>,
-    /// For any other entry, a reader and the index of the element that it reads next.
+    /// For any other entry, a reader and the index of the next element.
     reader: Option<(u64, Reader<'a>)>,
     loaded: Option<Cow<'a, [u8]>>,
     /// The elements of the last read and the index of the first, so that one read serves several short rows.
@@ -216,7 +216,7 @@ impl Value {
         }
     }
 
-    /// The value if it is a float.
+    /// The value of a float.
     pub(crate) fn as_float(self) -> Option<f64> {
         match self {
             Self::Single(x) => Some(f64::from(x)),
@@ -244,10 +244,7 @@ impl Value {
     /// The name of NaN or an infinity, as most programs parse it or as JSON's users spell it.
     fn not_finite(self, json: bool) -> &'static str {
         let value = self.as_float().unwrap_or(f64::NAN);
-        let words = match json {
-            true => ["NaN", "Infinity", "-Infinity"],
-            false => ["nan", "inf", "-inf"],
-        };
+        let words = if json { ["NaN", "Infinity", "-Infinity"] } else { ["nan", "inf", "-inf"] };
         match (value.is_nan(), value > 0.0) {
             (true, _) => words[0],
             (false, true) => words[1],

@@ -17,15 +17,14 @@ pub(crate) fn escape_ascii(name: &str) -> Cow<'_, str> {
 }
 
 /// Escapes a name for a field between tabs: a spreadsheet takes one with `=`, `+`, `-` or `@` for a formula.
-/// The names that blob gives (`@0`, `@7/0`, `@0.diff`) stay as they are.
+/// The names that blob gives (`@0`, `@7/0`, `@0.diff`) stay.
 pub(crate) fn escape_field(name: &str, ascii: bool) -> Cow<'_, str> {
     let escaped = if ascii { escape_ascii(name) } else { escape(name) };
-    let is_given = |rest: &str| {
-        let part = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-        part.len() < rest.len() && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '#'))
-    };
     let is_formula = match escaped.strip_prefix('@') {
-        Some(rest) => !is_given(rest),
+        Some(rest) => {
+            let part = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+            part.len() == rest.len() || part.contains(|c: char| !c.is_ascii_alphanumeric() && !"/.#".contains(c))
+        }
         None => escaped.starts_with(['=', '+', '-']),
     };
     match escaped.as_bytes() {
@@ -34,7 +33,7 @@ pub(crate) fn escape_field(name: &str, ascii: bool) -> Cow<'_, str> {
     }
 }
 
-/// Escapes a message. Names in it are already quoted, so its backslashes and spaces stay as they are.
+/// Escapes a message. Names in a message are already quoted, so backslashes and spaces stay.
 pub(crate) fn escape_message(message: &str) -> Cow<'_, str> {
     escape_by(message, Rule { is_name: false, ascii: false })
 }

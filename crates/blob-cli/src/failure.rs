@@ -1,4 +1,4 @@
-//! The result of a command: its status, or the failure that stopped it, with help for the user.
+//! The result of a command: a status, or the failure that stopped the command, with help for the user.
 
 use std::path::Path;
 use std::{fmt, fs, io};
@@ -10,7 +10,7 @@ use crate::json::{self, Field, Fields, Type, field, nullable};
 use crate::nearest::nearest;
 use crate::units;
 
-/// What was being done with a file that is opened by the name that the user gave.
+/// The action with a file that is opened by the name that the user gave.
 const OPEN: &str = "open";
 
 /// What helps where layers are in some phases of the net only.
@@ -53,7 +53,7 @@ pub(crate) struct Problem {
     pub(crate) offset: Option<u64>,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
-    /// Whether the command's own JSON contains it, so that no extra line is printed.
+    /// Whether the command's own JSON contains the problem, so that no extra line is printed.
     pub(crate) is_in_json: bool,
 }
 
@@ -70,7 +70,7 @@ impl Problem {
         })
     }
 
-    /// A tensor that was not compared with its counterpart.
+    /// A tensor that was not compared with the counterpart.
     pub(crate) fn unread(name: &str, why: &str) -> Self {
         *Self::new("unreadable", format!("{name:?} was not compared: {why}"))
     }
@@ -112,7 +112,7 @@ pub(crate) enum Failure {
     No(Box<Problem>),
     /// A signal: exit code 130.
     Interrupted(Box<Problem>),
-    /// The reader of a listing closed the pipe: it has seen enough. Prints nothing, exit code 0.
+    /// The reader of a listing closed the pipe, having seen enough. Prints nothing, exit code 0.
     ReaderGone,
 }
 
@@ -231,7 +231,7 @@ fn salvage(e: &Error) -> Option<String> {
 
 /// Help for a file that is not there: one beside it with a similar name, or how to find one.
 fn missing(e: &Error) -> Option<String> {
-    // A file that another one names, as an index its shards, is no slip.
+    // A file that another one names, as an index the shards, is no slip.
     let path = match e {
         Error::Io { file, action, .. } if action == OPEN => Path::new(file),
         _ => return None,
@@ -252,7 +252,7 @@ fn missing(e: &Error) -> Option<String> {
     })
 }
 
-/// Help for an error, with the tool's option if one solves it.
+/// Help for an error, with the tool's option if there is one.
 pub(crate) fn help(e: &Error) -> Option<&'static str> {
     match e {
         Error::NotTensors { reason: Reason::Unknown, .. } => {
@@ -312,7 +312,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The error codes of the tool, besides those of the library, each with its meaning.
+/// The error codes of the tool, besides those of the library, each with a meaning.
 pub(crate) const REASONS: &[(&str, &str)] = &[
     ("usage", "the request makes no sense, or not for this file"),
     ("no-match", "no tensor is what was asked for"),

@@ -1,4 +1,4 @@
-//! `blob formats`: lists the formats with their names, extensions and what they were tested against.
+//! `blob formats`: lists the formats with names, extensions and the programs of the tests.
 
 use blob_io::{Checkpoint, Format};
 use serde_json::json;
@@ -31,8 +31,9 @@ impl Document for Formats {
 
 impl Fields for Formats {
     fn fields() -> Vec<Field<Self>> {
-        let all = |_: &Self| Format::ALL.iter().map(json::value).collect();
-        vec![field("formats", Type::Array(&Type::Object(properties::<Format>)), "each format", all)]
+        vec![field("formats", Type::Array(&Type::Object(properties::<Format>)), "each format", |_| {
+            Format::ALL.iter().map(json::value).collect()
+        })]
     }
 }
 
@@ -80,7 +81,7 @@ impl Text for Formats {
     }
 }
 
-/// The programs whose files the tests read (see `tests/data`). "Both ways": they also read the files that we write.
+/// The programs whose files the tests read (see `tests/data`). "Both ways": the programs also read our files.
 fn tested_against(format: Format) -> &'static str {
     match format {
         Format::CaffeModel => "files of BVLC Caffe: V2, and V0 and V1 made from them; both ways",

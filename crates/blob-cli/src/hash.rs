@@ -1,4 +1,4 @@
-//! `blob hash`: prints the digest of a file or of its tensors, which `blob_convert::digest` computes.
+//! `blob hash`: prints the digest of a file or of the tensors, which `blob_convert::digest` computes.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -26,9 +26,10 @@ pub(crate) fn run(args: &Hash, context: &Context) -> Result<Status, Failure> {
         return Err(Failure::new("tensors are chosen for --content; without it the whole file is hashed"));
     }
     for path in &args.files {
-        let hashed = match args.content {
-            true => content(path, &selection, algorithm, context).map(|(hashed, file)| (hashed, Some(file))),
-            false => file(path, algorithm, context).map(|hashed| (hashed, None)).map_err(Failure::from),
+        let hashed = if args.content {
+            content(path, &selection, algorithm, context).map(|(hashed, file)| (hashed, Some(file)))
+        } else {
+            file(path, algorithm, context).map(|hashed| (hashed, None)).map_err(Failure::from)
         };
         match hashed {
             Ok((hashed, checkpoint)) => context.print(HashLine { path, algorithm, hashed, checkpoint })?,
@@ -68,7 +69,7 @@ fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, 
     let failed = |source| Error::Io { file: name.clone(), action: "open".to_owned(), source };
     let file = File::open(path).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
-    // Files in /proc have content although their length is 0.
+    // Files in /proc have content although of length 0.
     if !meta.is_file() || meta.len() == 0 {
         let progress = Progress::begin(&context.terminal, 0);
         return digest(Subject::Stream { name: &name, from: &mut &file }, algorithm, &progress);
@@ -83,12 +84,12 @@ pub(crate) struct HashLine<'a> {
     path: &'a Path,
     algorithm: Algorithm,
     hashed: Hashed,
-    /// The open file, where its tensors were hashed.
+    /// The open file, where tensors were hashed.
     checkpoint: Option<Checkpoint>,
 }
 
 impl Text for HashLine<'_> {
-    /// Prints the format of b3sum. A digest of tensors is marked, so that it is not taken for that of a file.
+    /// Prints the format of b3sum. A digest of tensors is marked, unlike that of a file.
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let mark = match (self.hashed.tensors, self.algorithm) {
             (None, _) => String::new(),
@@ -106,7 +107,7 @@ impl Text for HashLine<'_> {
     }
 }
 
-/// A name as coreutils print it: backslash, newline and carriage return are escaped, and then the line begins with a
+/// A name as coreutils print: backslash, newline and carriage return are escaped, and then the line begins with a
 /// backslash, the first value. `b3sum --check` and `sha256sum --check` read that.
 fn coreutils_name(name: &[u8]) -> (&'static str, Vec<u8>) {
     let mut escaped = Vec::with_capacity(name.len());

@@ -58,9 +58,7 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 5] = [
 
 /// The notes after `blob --help`.
 pub(crate) fn more() -> String {
-    let title = |t: &str| match t {
-        "EXIT STATUS" => "Exit codes: ".to_owned(),
-        _ => String::new(),
-    };
-    NOTES.map(|(t, text)| title(t) + text).join("\n\n")
+    NOTES
+        .map(|(title, text)| if title == "EXIT STATUS" { format!("Exit codes: {text}") } else { text.to_owned() })
+        .join("\n\n")
 }

@@ -1,5 +1,5 @@
-//! `blob info`: prints a summary of a file, from its headers and few values: the means of a mean image's channels, and
-//! what BatchNorms ignore.
+//! `blob info`: prints a summary of a file, from headers and few values: the means of a mean image's channels, and
+//! values that BatchNorms ignore.
 
 mod mean;
 
@@ -57,9 +57,9 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
 /// The summary of a file.
 pub(crate) struct Facts<'a> {
     checkpoint: &'a Checkpoint,
-    /// Whether it is the first file; a blank line precedes the others.
+    /// Whether this file is the first; a blank line precedes the others.
     is_first: bool,
-    /// The dtypes with their numbers of tensors: those of `DType::ALL` in order, then unsupported ones.
+    /// The dtypes with numbers of tensors: those of `DType::ALL` in order, then unsupported ones.
     dtypes: Vec<(&'a str, u64)>,
     tensors: u64,
     parameters: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Facts<'a> {
     largest: Option<&'a Entry>,
     /// The means of a mean image's channels, for the `transform_param` of a net.
     mean_values: Option<Vec<f64>>,
-    /// The values that the file's own framework does not take as they are stored.
+    /// The values that the file's own framework does not take as stored.
     ignored: Vec<Group>,
 }
 
@@ -158,7 +158,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The warnings about the file, its arrays, and values that do not count.
+    /// The warnings about the file, the arrays, and values that do not count.
     fn warnings(&self) -> impl Iterator<Item = String> {
         self.ignored.iter().map(ToString::to_string).chain(file_warnings(self.checkpoint))
     }
@@ -263,7 +263,7 @@ impl Fields for Largest<'_> {
     }
 }
 
-/// The unsupported dtypes with their numbers of tensors. A hostile file can name a different one for each array, so
+/// The unsupported dtypes with numbers of tensors. A hostile file can name a different one for each array, so
 /// only the first few are listed and the rest are counted as "other".
 fn foreign_dtypes(entries: &[Entry]) -> Vec<(&str, u64)> {
     let mut found: Vec<(&str, u64)> = Vec::new();
@@ -286,7 +286,7 @@ fn errors_of(checkpoint: &Checkpoint) -> Value {
     errors.take(MAX_IN_JSON).collect()
 }
 
-/// The size of the file, and of the gzip file or archive that contains it.
+/// The size of the file, and of the gzip file or archive around the file.
 fn sizes(checkpoint: &Checkpoint) -> Vec<(&'static str, String)> {
     let len = checkpoint.file_len();
     let size = match len {
@@ -310,7 +310,7 @@ pub(crate) fn bytes_read(checkpoint: &Checkpoint) -> u64 {
     checkpoint.bytes_read().min(checkpoint.file_len())
 }
 
-/// The format and its dialect: `Caffe NetParameter, V2 layers`.
+/// The format and the dialect: `Caffe NetParameter, V2 layers`.
 pub(crate) fn kind_of(checkpoint: &Checkpoint) -> String {
     let packed = match checkpoint.member() {
         Some(_) => "archive with ",
@@ -324,7 +324,7 @@ pub(crate) fn kind_of(checkpoint: &Checkpoint) -> String {
     }
 }
 
-/// The warnings about the file and its arrays. An iterator, because a hostile file can have a million of them.
+/// The warnings about the file and the arrays. An iterator, because a hostile file can have a million.
 pub(crate) fn file_warnings(checkpoint: &Checkpoint) -> impl Iterator<Item = String> {
     checkpoint.warnings().iter().map(ToString::to_string).chain(array_warnings(checkpoint))
 }
@@ -381,13 +381,13 @@ fn receipt(key: &str, value: &str, terminal: &Terminal) -> Option<String> {
     ))
 }
 
-/// A name or value, cut to a readable length; the JSON has it whole.
+/// A name or value, cut to a readable length; the JSON has the whole.
 fn short(terminal: &Terminal, text: &str) -> String {
     const COLUMNS: usize = 120;
     cut(&terminal.name(text), COLUMNS, terminal.ascii).into_owned()
 }
 
-/// Prints a key and its value, wrapped and indented on a terminal.
+/// Prints a key and a value, wrapped and indented on a terminal.
 fn fact(terminal: &Terminal, out: &mut dyn Write, key: &str, value: &str) -> std::io::Result<()> {
     const INDENT: usize = 14;
     let room = terminal.width.map_or(usize::MAX, |w| w.saturating_sub(INDENT).max(20));

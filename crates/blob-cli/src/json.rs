@@ -1,6 +1,6 @@
-//! JSON for programs: one object per line, streamed, beginning with the name of its schema.
+//! JSON for programs: one object per line, streamed, beginning with the name of a schema.
 //!
-//! Each field is declared once: its name, type, meaning and value. The lines, their JSON Schema and `docs/json.md` are
+//! Each field is declared once: name, type, meaning and value. The lines, the JSON Schema and `docs/json.md` are
 //! generated from that. JSON requires some characters to be escaped; DEL, the C1 control characters and those that
 //! reorder text are escaped too, as `\u009b`, so that no name in a line can control a terminal.
 
@@ -14,18 +14,18 @@ use serde_json::{Map, Value};
 /// A JSON document, which a command prints as one line.
 pub(crate) trait Document: Fields {
     const SCHEMA: &'static str;
-    /// The command that prints it.
+    /// The command that prints the document.
     const COMMAND: &'static str;
     /// A description for the schema.
     const DESCRIPTION: &'static str;
-    /// Whether it is about files of tensors, so that it has the field `salvaged`.
+    /// Whether the document is about files of tensors, with the field `salvaged`.
     const IS_OF_FILES: bool = true;
 
-    /// The open files that it is about, of which `salvaged` says where they break off.
+    /// The open files of the document; `salvaged` says where one breaks off.
     fn sources(&self) -> Vec<&Checkpoint>;
 }
 
-/// The field that every document about files has where one of them breaks off.
+/// The field that every document about files has where one breaks off.
 pub(crate) const SALVAGED: Property = Property {
     name: "salvaged",
     ty: Type::String,
@@ -59,9 +59,9 @@ pub(crate) struct Property {
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Presence {
     Always,
-    /// It may be `null`.
+    /// The value may be `null`.
     Nullable,
-    /// It may be missing.
+    /// The field may be missing.
     Optional,
 }
 
@@ -82,7 +82,7 @@ pub(crate) enum Type {
     Either(fn() -> Vec<Property>, fn() -> Vec<Property>),
     /// An object of another schema.
     Foreign,
-    /// The elements of a tensor: arrays nested as deep as its rank; a scalar is a bare value.
+    /// The elements of a tensor: arrays nested as deep as the rank; a scalar is a bare value.
     Nested,
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn nullable<T>(name: &'static str, ty: Type, description: &'static st
     Field { property: Property { name, ty, presence: Presence::Nullable, description }, get: Some(get) }
 }
 
-/// A field that is left out if its value is null.
+/// A field that is left out where null.
 pub(crate) fn optional<T>(name: &'static str, ty: Type, description: &'static str, get: fn(&T) -> Value) -> Field<T> {
     Field { property: Property { name, ty, presence: Presence::Optional, description }, get: Some(get) }
 }
@@ -130,14 +130,14 @@ pub(crate) fn properties<T: Fields>() -> Vec<Property> {
     T::fields().into_iter().map(|field| field.property).collect()
 }
 
-/// An object as a `Value`, whose keys are sorted. [`Ordered`] keeps their order.
+/// An object as a `Value`, whose keys are sorted. [`Ordered`] keeps the order.
 pub(crate) fn value<T: Fields>(of: &T) -> Value {
     let fields = T::fields().into_iter();
     let values = fields.filter_map(|field| Some((field.property.name.to_owned(), field.value(of)?)));
     Value::Object(values.collect::<Map<_, _>>())
 }
 
-/// Serializes an object with its fields in the order of [`Fields::fields`].
+/// Serializes an object with the fields in the order of [`Fields::fields`].
 pub(crate) struct Ordered<'a, T>(pub(crate) &'a T);
 
 impl<T: Fields> Serialize for Ordered<'_, T> {
@@ -172,7 +172,7 @@ pub(crate) struct Line<T> {
 }
 
 impl<T: Document> Line<T> {
-    /// Writes the line up to its first streamed value.
+    /// Writes the line up to the first streamed value.
     pub(crate) fn begin(out: &mut dyn Write, value: &T) -> io::Result<Self> {
         write!(out, "{{\"schema\":\"{}\"", T::SCHEMA)?;
         let salvaged: Vec<String> =
@@ -192,7 +192,7 @@ impl<T: Document> Line<T> {
         write_value(out, item)
     }
 
-    /// Writes the line up to its next streamed value, or to its end.
+    /// Writes the line up to the next streamed value, or to the end.
     pub(crate) fn advance(mut self, out: &mut dyn Write, value: &T) -> io::Result<Self> {
         if self.is_array {
             out.write_all(b"]")?;
@@ -229,17 +229,14 @@ pub(crate) fn number(value: f64) -> Value {
     }
 }
 
-/// Escapes the control characters that serde_json leaves alone. It may escape wherever it finds one: they occur only in
-/// strings, and serde_json never splits a character between two writes.
+/// Escapes the control characters that serde_json leaves alone. A control character is escaped wherever found: such
+/// occur only in strings, and serde_json never splits a character between two writes.
 struct Escaping<'a>(&'a mut dyn Write);
 
 impl Write for Escaping<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let suspicious = |b: &u8| matches!(b, 0x7F | 0xC2 | 0xE2 | 0xEF);
-        let text = match buf.iter().any(suspicious) {
-            true => std::str::from_utf8(buf).ok(),
-            false => None,
-        };
+        let is_suspicious = buf.iter().any(|byte| matches!(byte, 0x7F | 0xC2 | 0xE2 | 0xEF));
+        let text = if is_suspicious { std::str::from_utf8(buf).ok() } else { None };
         let Some(text) = text else {
             self.0.write_all(buf)?;
             return Ok(buf.len());
@@ -281,7 +278,7 @@ mod tests {
         assert_eq!(back["name"], name);
     }
 
-    /// The number of items in the streamed array, which the field `t` after it repeats.
+    /// The number of items in the streamed array, which the following field `t` repeats.
     struct Z(u64);
 
     impl Fields for Z {

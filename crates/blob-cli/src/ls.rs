@@ -1,4 +1,4 @@
-//! `blob ls`: lists the tensors of a file, from its headers.
+//! `blob ls`: lists the tensors of a file, from the headers.
 
 mod folder;
 
@@ -62,7 +62,7 @@ fn list(
     Ok(status)
 }
 
-/// The chosen tensors of a file, and how long reading them took in seconds.
+/// The chosen tensors of a file, and the seconds of the reading.
 pub(crate) struct List<'a> {
     args: &'a Ls,
     checkpoint: &'a Checkpoint,
@@ -89,9 +89,10 @@ impl Render for List<'_> {
         if self.args.recursive {
             writeln!(out, "{}", terminal.strong(terminal.name(self.checkpoint.name())))?;
         }
-        match self.args.tree {
-            true => tree::print(self.checkpoint, self.chosen, terminal, out)?,
-            false => self.table(terminal, out)?,
+        if self.args.tree {
+            tree::print(self.checkpoint, self.chosen, terminal, out)?
+        } else {
+            self.table(terminal, out)?
         }
         let summary = summary(self.checkpoint, self.chosen, self.seconds);
         for line in wrap(&summary, terminal.width.unwrap_or(usize::MAX)) {
@@ -164,8 +165,8 @@ impl List<'_> {
                 Column::text("WARNINGS").of(|l, terminal| terminal.text(&warnings(l.entry)).into_owned()),
             ]);
         }
-        let names = |each: &mut dyn FnMut(&str)| self.listed().for_each(|l| each(&terminal.name(l.entry.name())));
-        let mut table = Table::new(terminal, columns).named(names);
+        let mut table = Table::new(terminal, columns)
+            .named(|each| self.listed().for_each(|listed| each(&terminal.name(listed.entry.name()))));
         for listed in self.listed() {
             table.row(out, &listed)?;
         }
@@ -185,7 +186,7 @@ fn dtype_word(entry: &Entry) -> &str {
     }
 }
 
-/// `data`, `diff`; for a part of a sparse array its kind too: `csr indptr`.
+/// `data`, `diff`; for a part of a sparse array the kind too: `csr indptr`.
 fn kind_word(entry: &Entry) -> String {
     match entry.sparse() {
         Some(sparse) => format!("{} {}", sparse.kind.name(), entry.kind().name()),
@@ -195,10 +196,7 @@ fn kind_word(entry: &Entry) -> String {
 
 fn warnings(entry: &Entry) -> Cow<'static, str> {
     let all: Vec<String> = entry.warnings().map(|w| w.to_string()).collect();
-    match all.is_empty() {
-        true => Cow::Borrowed("-"),
-        false => Cow::Owned(all.join("; ")),
-    }
+    if all.is_empty() { Cow::Borrowed("-") } else { Cow::Owned(all.join("; ")) }
 }
 
 /// `6 of 32 tensors, 494.4 MiB  (read 4.1 KiB of 527.8 MiB in 0.6 ms)`
@@ -206,10 +204,8 @@ fn summary(checkpoint: &Checkpoint, chosen: &[usize], seconds: f64) -> String {
     let entries = checkpoint.entries();
     let bytes: u64 = chosen.iter().map(|i| entries[*i].byte_len()).sum();
     let all = units::plural(entries.len() as u64, "tensor");
-    let count = match chosen.len() == entries.len() {
-        true => all,
-        false => format!("{} of {all}", units::grouped(chosen.len() as u64)),
-    };
+    let count =
+        if chosen.len() == entries.len() { all } else { format!("{} of {all}", units::grouped(chosen.len() as u64)) };
     format!(
         "{count}, {}  (read {} of {} in {})",
         units::bytes(bytes),

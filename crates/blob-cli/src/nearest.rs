@@ -2,7 +2,7 @@
 
 /// The name most similar to `wanted`, if one is similar enough to be a suggestion.
 pub(crate) fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    // clap's threshold for its own suggestions is 0.7.
+    // clap's threshold for suggestions is 0.7.
     const MIN_SIMILARITY: f64 = 0.8;
     // More names take too long to compare.
     const MAX_NAMES: usize = 10_000;

@@ -13,7 +13,7 @@ use crate::output::Terminal;
 use crate::select::select;
 use crate::units;
 
-/// Opens a file; reads its headers only. With --salvage, a file that breaks off is opened for its whole arrays, and a
+/// Opens a file; reads headers only. With --salvage, a file that breaks off is opened for its whole arrays, and a
 /// warning says where it does.
 pub(crate) fn open(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     if global.salvage.is_none() {
@@ -33,7 +33,7 @@ pub(crate) fn open_whole(path: &Path, global: &Global) -> Result<Checkpoint, Err
     open_with(OpenOptions::new(), path, global)
 }
 
-/// Opens a file and takes some of its tensors.
+/// Opens a file and takes some of the tensors.
 ///
 /// # Errors
 /// As [`open`] and [`select`].
@@ -46,8 +46,9 @@ pub(crate) fn open_some(path: &Path, selection: &Selection, global: &Global) -> 
     Ok(checkpoint.only(&places))
 }
 
-/// Opens a file for listing. A truncated file is opened up to its end; the caller reports that with
-/// [`Checkpoint::whole`]. With --json it is an error, so that no program takes a part for the whole unasked.
+/// Opens a file for listing. A truncated file is opened up to the break; the caller reports that with
+/// [`Checkpoint::whole`]. With --json a truncated file is an error, so that no program takes a part for the whole
+/// unasked.
 pub(crate) fn open_to_list(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     if global.json || global.salvage.is_some() {
         return open(path, global);
@@ -55,7 +56,7 @@ pub(crate) fn open_to_list(path: &Path, global: &Global) -> Result<Checkpoint, E
     open_with(OpenOptions::new().salvage(), path, global)
 }
 
-/// The status of a command: a part of a file was taken for it, which `--salvage=ok` accepts.
+/// The status of a command: after a part of a file was taken, which `--salvage=ok` accepts.
 pub(crate) fn salvaged(status: Status, global: &Global) -> Status {
     match (global.is_salvaged.get(), global.salvage) {
         (true, Some(Salvage::Report)) => status.max(Status::No),
@@ -95,8 +96,5 @@ fn open_with(options: OpenOptions, path: &Path, global: &Global) -> Result<Check
 
 /// The name of a file argument in messages and JSON.
 pub(crate) fn name(path: &Path) -> String {
-    match is_stdin(path) {
-        true => "standard input".to_owned(),
-        false => path.display().to_string(),
-    }
+    if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
 }

@@ -1,6 +1,6 @@
 //! Standard output for data, standard error for messages and progress.
 //!
-//! Detects once what the terminal can do: width, colour, UTF-8. Tables and JSON are in `render` and `json`.
+//! Detects once the terminal's abilities: width, colour, UTF-8. Tables and JSON are in `render` and `json`.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -63,12 +63,9 @@ impl Terminal {
         }
     }
 
-    /// Buffered standard output. The caller flushes it at the end, so that a full disk is noticed.
+    /// Buffered standard output. The caller flushes at the end, so that a full disk is noticed.
     pub(crate) fn out(&self) -> Out {
-        let choice = match self.color_out {
-            true => ColorChoice::Always,
-            false => ColorChoice::AlwaysAnsi,
-        };
+        let choice = if self.color_out { ColorChoice::Always } else { ColorChoice::AlwaysAnsi };
         // Without colour our text contains no escape codes, so nothing needs to be stripped.
         Out(BufWriter::with_capacity(64 << 10, AutoStream::new(io::stdout(), choice)))
     }
@@ -95,10 +92,7 @@ impl Terminal {
     }
 
     fn paint(&self, style: Style, text: impl Display) -> String {
-        match self.color_out {
-            true => format!("{style}{text}{style:#}"),
-            false => text.to_string(),
-        }
+        if self.color_out { format!("{style}{text}{style:#}") } else { text.to_string() }
     }
 
     /// A name from a file, escaped for printing.
@@ -113,10 +107,7 @@ impl Terminal {
 
     /// A shape: `20×1×5×5`, `20x1x5x5` in ASCII, `scalar`.
     pub(crate) fn shape(&self, shape: &Shape) -> String {
-        match self.ascii {
-            true => ascii_shape(shape),
-            false => shape.to_string(),
-        }
+        if self.ascii { ascii_shape(shape) } else { shape.to_string() }
     }
 
     pub(crate) fn warning(&self, text: impl Display) {
@@ -140,18 +131,15 @@ impl Terminal {
 
     /// The marks for success and for `from → to`.
     pub(crate) fn marks(&self) -> (&'static str, &'static str) {
-        match self.ascii {
-            true => ("ok", "->"),
-            false => ("✔", "→"),
-        }
+        if self.ascii { ("ok", "->") } else { ("✔", "→") }
     }
 
-    /// Prints a message on standard error. A failure to print it is ignored.
+    /// Prints a message on standard error. A failure to print is ignored.
     pub(crate) fn note(&self, text: impl Display) {
         self.command(paragraph(&text.to_string(), self.message_width, 2));
     }
 
-    /// Prints a line on standard error without wrapping, so that it can be copied.
+    /// Prints a line on standard error without wrapping, ready to be copied.
     pub(crate) fn command(&self, text: impl Display) {
         if self.is_quiet {
             return;
@@ -161,9 +149,10 @@ impl Terminal {
 
     fn message(&self, color: AnsiColor, kind: &str, text: &str, help: Option<&str>) {
         let style = color.on_default().bold();
-        let (on, off) = match self.color_err {
-            true => (style.render().to_string(), style.render_reset().to_string()),
-            false => (String::new(), String::new()),
+        let (on, off) = if self.color_err {
+            (style.render().to_string(), style.render_reset().to_string())
+        } else {
+            (String::new(), String::new())
         };
         let colon = if text.is_empty() { "" } else { ": " };
         let message = format!("{on}{kind}{off}{colon}{}", self.text(text));
@@ -175,10 +164,7 @@ impl Terminal {
     }
 
     fn err(&self) -> AutoStream<io::Stderr> {
-        let choice = match self.color_err {
-            true => ColorChoice::Always,
-            false => ColorChoice::Never,
-        };
+        let choice = if self.color_err { ColorChoice::Always } else { ColorChoice::Never };
         AutoStream::new(io::stderr(), choice)
     }
 }
@@ -204,11 +190,10 @@ pub(crate) fn ascii_shape(shape: &Shape) -> String {
 /// The width of a terminal: COLUMNS, else the detected one, else 80.
 fn columns(detected: Option<(Width, Height)>) -> usize {
     let set = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok());
-    let detected = || detected.map(|(width, _)| usize::from(width.0));
-    set.or_else(detected).filter(|n| *n > 0).unwrap_or(80)
+    set.or(detected.map(|(width, _)| usize::from(width.0))).filter(|n| *n > 0).unwrap_or(80)
 }
 
-/// Whether the locale uses UTF-8; on Windows it always does.
+/// Whether the locale uses UTF-8, as always on Windows.
 fn utf8_locale() -> bool {
     if cfg!(windows) {
         return true;

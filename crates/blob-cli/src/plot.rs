@@ -1,6 +1,6 @@
 //! `blob plot`: draws a tensor in the terminal or to a file.
 //!
-//! `heatmap` and `filters` turn values into a `raster`; `draw` prints it and encodes it as PNG, `vector` as SVG.
+//! `heatmap` and `filters` turn values into a `raster`; `draw` prints the raster and encodes PNG, `vector` encodes SVG.
 
 mod draw;
 mod filters;
@@ -41,7 +41,7 @@ const MAX_SVG_SIDE: usize = 192;
 /// The maximum rows of a picture in the terminal.
 const MAX_ROWS: usize = 40;
 
-/// The columns of a picture in the terminal if its width is not known.
+/// The columns of a picture in a terminal of unknown width.
 const COLUMNS: usize = 80;
 
 /// The kind of picture.
@@ -132,7 +132,7 @@ fn order(args: &Plot, checkpoint: &Checkpoint) -> ChannelOrder {
 
 /// The result of the command.
 pub(crate) struct Plotted<'a> {
-    /// `None` if it is drawn in the terminal.
+    /// `None` for a picture in the terminal.
     written: Option<Written<'a>>,
     kind: Kind,
     checkpoint: &'a Checkpoint,
@@ -144,7 +144,7 @@ pub(crate) struct Plotted<'a> {
 }
 
 impl Plotted<'_> {
-    /// `conv1/0  4×3×3×3 f32`, with a summary of its values.
+    /// `conv1/0  4×3×3×3 f32`, with a summary of the values.
     fn title(&self) -> Title {
         let stats = &self.measured.stats;
         let figure = |value: Option<f64>| value.map_or("-".to_owned(), units::number);
@@ -180,7 +180,7 @@ impl Plotted<'_> {
         self.picture.as_ref().map(|picture| &picture.scale).filter(|scale| scale.low <= scale.high)
     }
 
-    /// What is to know of the values and their colours, for people.
+    /// Notes about the values and the colours, for people.
     fn remarks(&self) -> Vec<String> {
         let scale = self
             .scale()

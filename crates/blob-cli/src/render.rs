@@ -13,7 +13,7 @@ pub(crate) mod svg;
 pub(crate) mod table;
 pub(crate) mod tree;
 
-/// A command's output. [`Context::print`] chooses the form; a command may do its work while it prints.
+/// A command's output. [`Context::print`] chooses the form; a command may do the work during the printing.
 pub(crate) trait Render: Sized {
     /// JSON lines. A streamed array or object is closed even after an error.
     fn json(self, context: &Context, out: &mut Out) -> Result<(), Failure>;
@@ -21,7 +21,7 @@ pub(crate) trait Render: Sized {
     /// Text for people, within the terminal's width.
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure>;
 
-    /// Lines for a pipe, if they differ from the text.
+    /// Lines for a pipe, if different from the text.
     fn lines(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         self.text(context, out)
     }
@@ -54,7 +54,7 @@ impl Context {
             (false, true) => output.text(self, &mut out),
             (false, false) => output.lines(self, &mut out),
         };
-        // The output must precede the report of a failure that ended it.
+        // The output must precede the report of a failure.
         out.flush()?;
         printed
     }

@@ -1,4 +1,4 @@
-//! `blob report`: writes an HTML page about a file, and about its differences from another file.
+//! `blob report`: writes an HTML page about a file, and about differences from another file.
 
 mod page;
 mod provenance;
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
         Some(other) => Some(compare(&mut differences, &checkpoint, other, &progress)?),
         None => None,
     };
-    // The answer comes first, then what it rests on, and the longest table last.
+    // The answer comes first, then the grounds, and the longest table last.
     let mut page = Markup::default();
     page.answer(&answer(&checkpoint, &findings, other.as_ref().zip(tally)));
     summarise(&mut page, &checkpoint, file_digest(&args.file, &progress)?);
@@ -96,7 +96,7 @@ fn check_extension(output: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The BLAKE3 of a file, as `blob hash` prints it; `None` for a folder, a pipe or a member of an archive.
+/// The BLAKE3 of a file, as `blob hash` prints; `None` for a folder, a pipe or a member of an archive.
 fn file_digest(path: &Path, progress: &Progress) -> Result<Option<String>, Failure> {
     let is_file = !is_stdin(path) && path.metadata().is_ok_and(|meta| meta.is_file());
     let Some(source) = File::open(path).ok().filter(|_| is_file).and_then(|file| FileSource::try_from(file).ok())
@@ -108,7 +108,7 @@ fn file_digest(path: &Path, progress: &Progress) -> Result<Option<String>, Failu
     Ok(Some(digest(subject, Algorithm::Blake3, progress)?.digest))
 }
 
-/// The questions that a page is opened with: is all of it finite and whole, is it equal, how much is it?
+/// The questions that a page is opened with: is all finite and whole, is all equal, how much is there?
 fn answer(checkpoint: &Checkpoint, findings: &Findings, compared: Option<(&Checkpoint, Tally)>) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut line = |is_good, link, words: String, more: String| lines.push(Line { is_good, link, words, more });
@@ -152,9 +152,10 @@ fn answer(checkpoint: &Checkpoint, findings: &Findings, compared: Option<(&Check
 /// Writes the file's format, size, digest, dtypes and metadata.
 fn summarise(page: &mut Markup, checkpoint: &Checkpoint, blake3: Option<String>) {
     let entries = checkpoint.entries();
-    let dtype = |dtype: &DType| (dtype.name(), entries.iter().filter(|e| e.dtype() == Some(*dtype)).count() as u64);
-    let dtypes = DType::ALL.iter().map(dtype).filter(|(_, n)| *n > 0);
-    let dtypes: Vec<String> = dtypes.map(|(name, n)| format!("{name} {}", units::grouped(n))).collect();
+    let counts = DType::ALL.iter().map(|dtype| (dtype, entries.iter().filter(|e| e.dtype() == Some(*dtype)).count()));
+    let counts = counts.filter(|(_, count)| *count > 0);
+    let dtypes: Vec<String> =
+        counts.map(|(dtype, count)| format!("{} {}", dtype.name(), units::grouped(count as u64))).collect();
     let mut facts = vec![
         ("format".to_owned(), kind_of(checkpoint)),
         ("size".to_owned(), units::exact_bytes(checkpoint.file_len())),

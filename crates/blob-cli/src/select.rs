@@ -1,6 +1,6 @@
 //! Selects tensors of an open file as a command's arguments say; `blob_convert::Selection` does the matching.
 //!
-//! A name may also be given as a table shows it: escaped, or cut.
+//! A name may also be given as in a table: escaped, or cut.
 
 use blob_convert::{Selected, Selection};
 use blob_io::{Checkpoint, Entry};
@@ -28,7 +28,7 @@ pub(crate) fn select(checkpoint: &Checkpoint, selection: &Selection) -> Result<V
     }
 }
 
-/// What the selection takes of a file, and the patterns that match nothing in it.
+/// The selected tensors of a file, and the patterns that match nothing there.
 pub(crate) fn found(checkpoint: &Checkpoint, selection: &Selection) -> Result<Selected, Failure> {
     selection.of(checkpoint).map_err(Failure::new)
 }
@@ -44,7 +44,7 @@ pub(crate) fn select_one<'c>(checkpoint: &'c Checkpoint, selection: &Selection) 
     }
 }
 
-/// The tensors that are selected, for a command that shows each of them: a file of several needs a selection.
+/// The tensors that are selected, for a command that shows each: a file of several needs a selection.
 pub(crate) fn select_some(checkpoint: &Checkpoint, selection: &Selection) -> Result<Vec<usize>, Failure> {
     match (checkpoint.entries(), selection.is_all()) {
         ([], true) => Err(Failure::no(format!("{} holds no tensors", checkpoint.name()))),
@@ -69,7 +69,7 @@ pub(crate) fn too_many(checkpoint: &Checkpoint, selection: &Selection, places: &
         .help(format!("it matches {some}{dots}; a name or `#3` takes one"))
 }
 
-/// The selection with names in place of what a table shows for them.
+/// The selection with whole names in place of the names that a table shows.
 pub(crate) fn by_names(checkpoint: &Checkpoint, selection: &Selection) -> Result<Selection, Failure> {
     let mut named = selection.clone();
     if named.regex {
@@ -89,18 +89,14 @@ fn shown_as<'c>(checkpoint: &'c Checkpoint, pattern: &str) -> Result<Option<&'c 
     if !(is_cut || pattern.contains('\\')) || checkpoint.entry(pattern).is_some() {
         return Ok(None);
     }
-    let is_escaped = |entry: &&Entry| {
-        let name = entry.name();
-        escape(name) == pattern
-            || escape_ascii(name) == pattern
-            || [false, true].iter().any(|ascii| escape_field(name, *ascii) == pattern)
-    };
-    if let Some(entry) = checkpoint.entries().iter().find(is_escaped) {
+    let mut entries = checkpoint.entries().iter();
+    if let Some(entry) = entries.find(|entry| is_escaped_to(entry.name(), pattern)) {
         return Ok(Some(entry));
     }
-    let is_shown =
-        |entry: &&Entry| is_cut_to(&escape(entry.name()), pattern) || is_cut_to(&escape_ascii(entry.name()), pattern);
-    let mut shown = checkpoint.entries().iter().filter(is_shown);
+    let mut shown = checkpoint.entries().iter().filter(|entry| {
+        let name = entry.name();
+        is_cut_to(&escape(name), pattern) || is_cut_to(&escape_ascii(name), pattern)
+    });
     match (shown.next(), shown.count()) {
         (None, _) => Ok(None),
         (one, 0) => Ok(one),
@@ -111,12 +107,21 @@ fn shown_as<'c>(checkpoint: &'c Checkpoint, pattern: &str) -> Result<Option<&'c 
     }
 }
 
-/// Whether a cut leaves `shown` of a name: both ends, with dots for more columns than their own.
+/// Whether a table, a message or a line of fields shows the name like this.
+fn is_escaped_to(name: &str, shown: &str) -> bool {
+    escape(name) == shown
+        || escape_ascii(name) == shown
+        || [false, true].iter().any(|ascii| escape_field(name, *ascii) == shown)
+}
+
+/// Whether a cut leaves `shown` of a name: both ends, with dots for more columns than the dots have.
 fn is_cut_to(name: &str, shown: &str) -> bool {
-    let fits = |dots: &str, head: &str, tail: &str| {
-        name.starts_with(head) && name.ends_with(tail) && width(name) > width(head) + width(dots) + width(tail)
-    };
-    DOTS.iter().any(|dots| shown.match_indices(dots).any(|(at, _)| fits(dots, &shown[..at], &shown[at + dots.len()..])))
+    DOTS.iter().any(|dots| {
+        shown.match_indices(dots).any(|(at, _)| {
+            let (head, tail) = (&shown[..at], &shown[at + dots.len()..]);
+            name.starts_with(head) && name.ends_with(tail) && width(name) > width(head) + width(dots) + width(tail)
+        })
+    })
 }
 
 fn no_match(checkpoint: &Checkpoint, pattern: &str) -> Failure {
@@ -133,7 +138,7 @@ fn no_match(checkpoint: &Checkpoint, pattern: &str) -> Failure {
     }
 }
 
-/// Brings tensors, given by their places, into the order that is asked for.
+/// Brings the places of tensors into the order that is asked for.
 pub(crate) fn sort(chosen: &mut [usize], order: &Order, entries: &[Entry]) {
     match order.sort {
         None => {}
@@ -155,7 +160,7 @@ mod tests {
         assert!(is_cut_to("stage1_unit2_conv", "stag…conv"));
         assert!(is_cut_to("stage1_unit2_conv", "…conv"));
         assert!(is_cut_to("stage1_unit2_conv", "stage1_u..._conv"));
-        // This name has as many columns as the cut one: it would not have been cut.
+        // This name has as many columns as the cut one, and would not have been cut.
         assert!(!is_cut_to("stagXconv", "stag…conv"));
         assert!(!is_cut_to("stageconv", "stag…conv"));
         assert!(!is_cut_to("stage1_unit2_bias", "stag…conv"));

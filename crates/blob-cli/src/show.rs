@@ -45,7 +45,7 @@ fn show(args: &Show, context: &Context, checkpoint: &Checkpoint, entry: &Entry, 
             .map_err(|e| Failure::new(format!("--slice {text:?} of {:?}, {}: {e}", entry.name(), entry.shape())))?,
     };
     if view.count().min(args.head.unwrap_or(usize::MAX)) == entry.shape().count() {
-        // The checksum covers the whole tensor, so it is verified only if all of it is shown.
+        // The checksum covers the whole tensor, and is verified only if all is shown.
         checkpoint.check(entry, &mut |_| Ok(()))?;
     }
     let elements = Elements::new(checkpoint, entry)?;
@@ -60,7 +60,7 @@ fn title(args: &Show, entry: &Entry, terminal: &Terminal) -> String {
     format!("{}{}", terminal.name(entry.name()), slice.unwrap_or_default())
 }
 
-/// `3×3 of 20×1×3×3`: the shape of the values shown, and of the tensor if they are only a part of it.
+/// `3×3 of 20×1×3×3`: the shape of the values shown, and of the tensor if more than these.
 fn heading(terminal: &Terminal, whole: &Shape, dims: &[usize]) -> String {
     match Shape::new(dims) {
         Ok(part) if part != *whole => {
@@ -70,7 +70,7 @@ fn heading(terminal: &Terminal, whole: &Shape, dims: &[usize]) -> String {
     }
 }
 
-/// A tensor and the view of it to print.
+/// A tensor and the view to print.
 pub(crate) struct Shown<'a> {
     args: &'a Show,
     checkpoint: &'a Checkpoint,
@@ -110,17 +110,16 @@ impl Fields for Shown<'_> {
 }
 
 impl Render for Shown<'_> {
-    /// Writes the values while reading them. After an error, open brackets are closed.
+    /// Writes the values during the reading. After an error, open brackets are closed.
     fn json(mut self, _: &Context, out: &mut Out) -> Result<(), Failure> {
         let dims = self.dims();
         let line = Line::begin(out, &self)?;
-        // An empty tensor can have another axis of any length, so its nested brackets are not written.
-        let done = match dims.contains(&0) {
-            true => Ok(out.write_all(b"[]")?),
-            false => {
-                let mut rows = self.rows();
-                self.nested(&mut *rows, &dims, out)
-            }
+        // An empty tensor can have another axis of any length, so the nested brackets are not written.
+        let done = if dims.contains(&0) {
+            Ok(out.write_all(b"[]")?)
+        } else {
+            let mut rows = self.rows();
+            self.nested(&mut *rows, &dims, out)
         };
         if done.is_err() && dims.is_empty() {
             out.write_all(b"null")?;
@@ -173,12 +172,13 @@ impl<'a> Shown<'a> {
             return self.values(rows, 1, out);
         };
         out.write_all(b"[")?;
-        let done = match inner.is_empty() {
-            true => self.values(rows, *extent, out),
-            false => (0..*extent).try_for_each(|i| {
+        let done = if inner.is_empty() {
+            self.values(rows, *extent, out)
+        } else {
+            (0..*extent).try_for_each(|i| {
                 out.write_all(if i > 0 { b"," } else { b"" })?;
                 self.nested(rows, inner, out)
-            }),
+            })
         };
         // The bracket is closed even if a value could not be read.
         out.write_all(b"]")?;

@@ -60,7 +60,7 @@ impl View {
                 if count > 0 {
                     self.start += first * stride;
                 }
-                // A stride that overflows belongs to an axis of at most one index, so it is never used.
+                // A stride that overflows belongs to an axis of at most one index, and is never used.
                 self.strides.push(step.saturating_mul(stride));
             }
             Item::Ellipsis => {}
@@ -139,7 +139,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Splits the row into parts of at most `most` elements, each with whether it is the last one. An empty row has no
+    /// Splits the row into parts of at most `most` elements, each with whether no other follows. An empty row has no
     /// parts.
     pub(crate) fn parts(self, most: usize) -> impl Iterator<Item = (Row, bool)> {
         (0..self.len).step_by(most.max(1)).map(move |done| {
@@ -166,11 +166,11 @@ impl Item {
         if text == "..." {
             return Ok(Self::Ellipsis);
         }
-        let number = |part: &str| match part.trim() {
+        let parts = text.split(':').map(|part| match part.trim() {
             "" => Ok(None),
             part => part.parse::<i64>().map(Some).map_err(|_| format!("{part:?} is no whole number")),
-        };
-        let parts: Vec<Option<i64>> = text.split(':').map(number).collect::<Result<_, _>>()?;
+        });
+        let parts: Vec<Option<i64>> = parts.collect::<Result<_, _>>()?;
         match parts[..] {
             [Some(index)] => Ok(Self::At(index)),
             [None] => Err("an index is missing between the commas; `:` takes a whole axis".to_owned()),
@@ -190,19 +190,13 @@ fn range(from: Option<i64>, to: Option<i64>, step: i64, n: i64) -> (i64, i64) {
         Some(b) if b < 0 => b.saturating_add(n).clamp(low, high),
         Some(b) => b.clamp(low, high),
     };
-    let (first, end) = match step > 0 {
-        true => (clamp(from, low), clamp(to, high)),
-        false => (clamp(from, high), clamp(to, low)),
-    };
+    let (first, end) = if step > 0 { (clamp(from, low), clamp(to, high)) } else { (clamp(from, high), clamp(to, low)) };
     let distance = if step > 0 { end - first } else { first - end };
-    let count = match distance > 0 {
-        true => (distance as u64).div_ceil(step.unsigned_abs()) as i64,
-        false => 0,
-    };
+    let count = if distance > 0 { (distance as u64).div_ceil(step.unsigned_abs()) as i64 } else { 0 };
     (first, count)
 }
 
-/// The strides of a contiguous tensor. They fit into 63 bits, because the product of a shape's nonzero extents does.
+/// The strides of a contiguous tensor. 63 bits are enough, because the product of a shape's nonzero extents fits there.
 fn strides(dims: &[usize]) -> Vec<i64> {
     let mut strides = vec![1; dims.len()];
     for axis in (1..dims.len()).rev() {
@@ -215,7 +209,7 @@ fn strides(dims: &[usize]) -> Vec<i64> {
 mod tests {
     use super::*;
 
-    /// The shape of a view and its elements.
+    /// The shape of a view and the elements.
     fn taken(text: &str, dims: &[usize]) -> Result<(Vec<usize>, Vec<i64>), String> {
         let view = View::parse(text, dims)?;
         let elements = view.rows().flat_map(|row| (0..row.len as i64).map(move |i| row.start + i * row.step)).collect();

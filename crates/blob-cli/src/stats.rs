@@ -29,8 +29,8 @@ pub(crate) fn run(args: &Stats, context: &Context) -> Result<Status, Failure> {
     let mut chosen = select(&checkpoint, &selection.selection())?;
     sort(&mut chosen, &args.order, checkpoint.entries());
     let entry = |i: &usize| &checkpoint.entries()[*i];
-    let is_measured = |i: &usize| skip_reason(entry(i), args.per_channel).is_none();
-    let measured: Vec<usize> = chosen.iter().copied().filter(is_measured).collect();
+    let measured = chosen.iter().copied().filter(|i| skip_reason(entry(i), args.per_channel).is_none());
+    let measured: Vec<usize> = measured.collect();
     let skipped = report_skipped(args, &checkpoint, &chosen, measured.len(), context)?;
     let passes = if args.hist { 2 } else { 1 };
     let work: u64 = measured.iter().map(|i| entry(i).byte_len() * passes).sum();
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Stats, context: &Context) -> Result<Status, Failure> {
     Ok(status)
 }
 
-/// Statistics that are measured while they are printed.
+/// Statistics that are measured during the printing.
 struct Work<'a> {
     args: &'a Stats,
     checkpoint: &'a Checkpoint,
@@ -58,7 +58,7 @@ struct Work<'a> {
     status: &'a mut Status,
 }
 
-/// The output's rows, one per tensor or channel, as a table or as JSON. A tensor is given by its place in the file.
+/// The output's rows, one per tensor or channel, as a table or as JSON. A tensor is given by the place in the file.
 trait Rows: Sized {
     fn add(&mut self, place: usize, channel: Option<usize>, measured: Measured) -> Result<(), Failure>;
 
@@ -95,7 +95,7 @@ impl<'a> Work<'a> {
     /// Measures all tensors that can be measured. One that cannot be read is reported and skipped.
     ///
     /// # Errors
-    /// Only what ends the work: a signal, or standard output.
+    /// The end of the work alone: a signal, or standard output.
     fn measure(&self, rows: &mut impl Rows, broken: &mut Broken<'_>) -> Result<(), Failure> {
         let bins = self.args.hist.then_some(BINS);
         let mut add = |place: usize, channels: Result<Vec<Measured>, Error>, numbered: bool| match channels {
@@ -129,9 +129,9 @@ impl<'a> Work<'a> {
 enum SkipReason {
     /// A place without an array.
     NoArray,
-    /// Its dtype is not supported.
+    /// The dtype is not supported.
     Foreign,
-    /// It does not have the axis of --per-channel.
+    /// The axis of --per-channel is missing.
     NoAxis,
 }
 

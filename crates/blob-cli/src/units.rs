@@ -40,10 +40,7 @@ pub(crate) fn count(n: u64) -> String {
 }
 
 fn digits(value: f64) -> String {
-    match value < 9.995 {
-        true => format!("{value:.2}"),
-        false => format!("{value:.1}"),
-    }
+    if value < 9.995 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
 /// A duration: `0.6 ms`, `1.3 s`.
@@ -55,13 +52,13 @@ pub(crate) fn seconds(s: f64) -> String {
     }
 }
 
-/// A count with its noun, in the plural unless it is one: `1 tensor`, `2 tensors`.
+/// A count with a noun, in the plural unless the count is 1: `1 tensor`, `2 tensors`.
 pub(crate) fn plural(n: u64, noun: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
     format!("{} {noun}{s}", grouped(n))
 }
 
-/// A number with four significant digits, as C's `%#.4g` prints them: `0.008979`, `1.500`, `1235`, `5.052e4`.
+/// A number with four significant digits, as C's `%#.4g` prints: `0.008979`, `1.500`, `1235`, `5.052e4`.
 pub(crate) fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -85,7 +82,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// A share in percent, which is 0% or 100% only if it is exactly that.
+/// A share in percent: 0% or 100% only where exact.
 pub(crate) fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_owned();

@@ -1,6 +1,6 @@
-//! From the words of the command line to its arguments, or to what is wrong with them and what to type instead.
+//! From the words of the command line to arguments, or to the fault and the words to type instead.
 //!
-//! `blob FILE` is `blob info FILE`, and `blob help ls` is `blob ls --help`. Does not know what the commands do.
+//! `blob FILE` is `blob info FILE`, and `blob help ls` is `blob ls --help`. Does not know the commands' work.
 
 mod missing;
 
@@ -33,7 +33,7 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("concat", "merge"),
 ];
 
-/// The extensions of what is written besides files of tensors.
+/// The extensions of outputs besides files of tensors.
 const OUTPUTS: [&str; 5] = ["raw", "csv", "png", "svg", "html"];
 
 /// The command line, parsed.
@@ -44,7 +44,7 @@ pub(crate) struct Parsed {
 
 /// Why the words are no command line.
 pub(crate) struct Misuse {
-    /// The command, if it is known.
+    /// The command, if known.
     pub(crate) command: String,
     pub(crate) failure: Failure,
     /// Whether the words ask for JSON.
@@ -53,7 +53,7 @@ pub(crate) struct Misuse {
     pub(crate) text: Option<clap::Error>,
 }
 
-/// Parses the words. Prints help or the version, and ends, if they ask for that.
+/// Parses the words. Prints help or the version, and ends, where asked to.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Box<Misuse>> {
     let tool = Args::command();
     let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
@@ -65,8 +65,9 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Box<Misuse>> {
         if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
             error.exit();
         }
-        let lacking = || missing::missing(&tool, command_of(&tool, &words)?, &words, &error);
-        match slip(&tool, &words, &error).or_else(lacking) {
+        let failure =
+            slip(&tool, &words, &error).or_else(|| missing::missing(&tool, command_of(&tool, &words)?, &words, &error));
+        match failure {
             Some(failure) => misuse(&command, failure, None),
             None => misuse(&command, Failure::new(first_paragraph(&error)), Some(error)),
         }
@@ -78,7 +79,7 @@ fn parsed(matches: &ArgMatches) -> Result<Parsed, clap::Error> {
     Ok(Parsed { args: Args::from_arg_matches(matches)?, command })
 }
 
-/// What clap says, without the usage that follows it.
+/// The message of clap, without the usage behind.
 fn first_paragraph(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return "a file or a command is missing".to_owned();
@@ -95,7 +96,7 @@ fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failu
     let last = words.last()?.to_string_lossy();
     let extra = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(extra))) if !extra.starts_with('-') => &**extra,
-        // A command that takes any number of tensors takes the output for one of them.
+        // A command that takes any number of tensors takes the output for a tensor.
         (ErrorKind::MissingRequiredArgument, _)
             if is_like_output(&last) && positionals(tool, command, words) > 1 && !Path::new(&*last).is_file() =>
         {
@@ -105,12 +106,9 @@ fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failu
     };
     let takes = command.get_positionals().count();
     let (name, output) = (command.get_name(), command.get_arguments().find(|arg| arg.get_id() == "output")?);
-    let is_named = |word: &OsString| {
-        let word = word.to_string_lossy();
-        word.starts_with("-o") || word == "--output" || word.starts_with("--output=")
-    };
-    let is_needed = output.is_required_set() || name == "convert";
-    if is_needed && !words.iter().any(is_named) {
+    let mut texts = words.iter().map(|word| word.to_string_lossy());
+    let is_named = texts.any(|word| word.starts_with("-o") || word == "--output" || word.starts_with("--output="));
+    if (output.is_required_set() || name == "convert") && !is_named {
         let failure = Failure::new(format!("the output is named with -o, and {extra:?} is without"));
         return Some(failure.help(format!("blob {name} … -o {extra}")));
     }
@@ -141,8 +139,8 @@ fn positionals(tool: &Command, command: &Command, words: &[OsString]) -> usize {
 /// Whether a word ends as the files do that commands write.
 fn is_like_output(word: &str) -> bool {
     let extension = Path::new(word).extension().and_then(|extension| extension.to_str());
-    let written = |extension: &str| Format::from_extension(extension).is_some() || OUTPUTS.contains(&extension);
-    word.ends_with(std::path::is_separator) || extension.is_some_and(written)
+    word.ends_with(std::path::is_separator)
+        || extension.is_some_and(|of| Format::from_extension(of).is_some() || OUTPUTS.contains(&of))
 }
 
 /// The command that the words name.
@@ -151,7 +149,7 @@ fn command_of<'c>(tool: &'c Command, words: &[OsString]) -> Option<&'c Command> 
     tool.find_subcommand(&words[at])
 }
 
-/// The words of the command line, with the command inserted if it was missing.
+/// The words of the command line, with the command inserted where none was.
 ///
 /// # Errors
 /// The first word is neither a command nor a file, and looks like a mistyped command.
@@ -208,7 +206,7 @@ fn first_positional(words: &[OsString], with_value: &[String]) -> Option<usize> 
 /// The global flags that take a value.
 fn flags_with_values(command: &Command) -> Vec<String> {
     let arguments = command.get_arguments();
-    // A value after `=` is no word of its own.
+    // A value after `=` is no separate word.
     let valued = arguments.filter(|a| a.get_action().takes_values() && !a.is_require_equals_set());
     valued.filter_map(|a| a.get_long()).map(|long| format!("--{long}")).collect()
 }

@@ -1,6 +1,6 @@
-//! `blob verify`: checks that a file is whole, that its values are finite, and that it equals another file.
+//! `blob verify`: checks that a file is whole, has finite values, and equals another file.
 //!
-//! `blob_convert::verify` does the checks; this module prints their results and sets the exit code.
+//! `blob_convert::verify` does the checks; this module prints the results and sets the exit code.
 
 mod report;
 
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
     Ok(counts.status())
 }
 
-/// The other files of tensors in a folder that is opened by its index of shards: the folder is whole if they are, too.
+/// The other files of tensors in a folder that is opened by its index of shards: a whole folder has whole files.
 fn beside_shards(path: &Path, args: &Verify, context: &Context) -> Vec<PathBuf> {
     let is_compared = args.against.is_some() || args.sha256.is_some();
     let folder = path.is_dir().then(|| open_whole(path, &context.global).ok()).flatten();
@@ -94,11 +94,12 @@ impl Others {
         Ok(checkpoint.only(&places))
     }
 
-    /// Whether a finding is about the tensors to check: what a receipt says of others is none of them.
+    /// Whether a finding is about the tensors to check, not about others of the receipt.
     fn is_meant(&self, finding: &Finding, checkpoint: &Checkpoint) -> bool {
         let name = &finding.tensor;
-        let is_theirs = || self.is_part && self.file.as_ref().is_some_and(|file| file.entry(name).is_some());
-        self.selection.is_all() || checkpoint.entry(name).is_some() || is_theirs()
+        self.selection.is_all()
+            || checkpoint.entry(name).is_some()
+            || self.is_part && self.file.as_ref().is_some_and(|file| file.entry(name).is_some())
     }
 }
 
@@ -200,10 +201,7 @@ fn checks(
         report.finding(Line::of_fault(fault));
     }
     for warning in file_warnings(checkpoint) {
-        match args.strict {
-            true => report.finding(Line::of_file("warning", warning)),
-            false => report.note(warning),
-        }
+        if args.strict { report.finding(Line::of_file("warning", warning)) } else { report.note(warning) }
     }
     let net = others.by.net.as_deref();
     ignored(checkpoint, net).iter().for_each(|ignored| report.note(ignored.to_string()));
@@ -239,7 +237,7 @@ fn checks(
             None => &beside(checkpoint, path)?,
         };
         let before = report.count();
-        // Steps that are repeated may rename and turn tensors: the symbol is about what they start from.
+        // Steps that are repeated may rename and turn tensors: the symbol is about the tensors before.
         let source = others.file.as_ref().filter(|_| verify::replay(checkpoint, &others.by.registry, &mut |_| {}) > 0);
         let equal = verify::symbol(source.unwrap_or(checkpoint), symbol, &mut |remark| report.remark(remark));
         if report.count() == before {
@@ -269,16 +267,17 @@ fn checks(
 fn sha256(checkpoint: &Checkpoint, expected: &str, progress: &Progress, report: &mut Report<'_>) -> Result<(), Error> {
     let file = Subject::File { name: checkpoint.name(), source: checkpoint.stored() };
     let found = digest(file, Algorithm::Sha256, progress)?.digest;
-    match found == *expected {
-        true => report.passed("SHA-256 as expected".to_owned()),
-        false => report.finding(Line::of_file("sha256", format!("SHA-256 is {found}, expected {expected}"))),
+    if found == *expected {
+        report.passed("SHA-256 as expected".to_owned())
+    } else {
+        report.finding(Line::of_file("sha256", format!("SHA-256 is {found}, expected {expected}")))
     }
     Ok(())
 }
 
-/// The symbol file of this name beside the model, also in its archive.
+/// The symbol file of this name beside the model, also in the archive.
 fn beside(checkpoint: &Checkpoint, path: &Path) -> Result<Symbol, Error> {
-    // `model.tar.gz/net-symbol.json` names a file of the model's own archive by its path.
+    // `model.tar.gz/net-symbol.json` names a file of the model's own archive.
     let member = checkpoint.member().map(Path::new).and_then(Path::parent);
     let within = path.strip_prefix(checkpoint.file()).ok().filter(|within| within.parent() == member);
     let name = within.and_then(Path::file_name).map_or(path, Path::new);
@@ -309,7 +308,7 @@ fn work(checkpoint: &Checkpoint, args: &Verify, other: Option<&Checkpoint>) -> u
     work
 }
 
-/// Whether a file that does not open is certainly broken. With any other error it may be sound but unsupported.
+/// Whether a file that does not open is certainly broken. With any other error the file may be sound but unsupported.
 fn is_broken(e: &Error) -> bool {
     use Reason::{Checksum, Empty, Html, LfsPointer, Malformed, Truncated};
     matches!(e.reason(), Empty | Html | LfsPointer | Truncated | Malformed | Checksum)

@@ -1,4 +1,4 @@
-//! The means of a mean image's channels, as `mean_value` of a net's `transform_param` wants them.
+//! The means of a mean image's channels, as for `mean_value` of a net's `transform_param`.
 
 use blob_convert::Silent;
 use blob_convert::stats::measure_channels;

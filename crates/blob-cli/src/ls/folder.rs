@@ -1,4 +1,4 @@
-//! `blob ls -r`: lists every tensor file in a folder and its subfolders, sorted by name.
+//! `blob ls -r`: lists every tensor file in a folder and the subfolders, sorted by name.
 
 use std::fs;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     let (file, selection) = (&args.selection.file, args.selection.selection());
     let (mut status, mut total) = (Status::Yes, Total::default());
     if !file.is_dir() {
-        // A missing file gets its own error here.
+        // A missing file gets an error of its own here.
         let file = open_to_list(file, &context.global)?;
         return Err(Failure::new(format!("{} is a file, and -r lists a folder", file.name())));
     }
@@ -84,7 +84,7 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     Ok(status)
 }
 
-/// The tensors that are selected. A pattern without a match is no error: it may match in another file.
+/// The tensors that are selected. A pattern without a match is no error: another file may have one.
 fn matching(checkpoint: &Checkpoint, selection: &Selection, matched: &mut [bool]) -> Result<Vec<usize>, Failure> {
     let named = by_names(checkpoint, selection)?;
     let Selected { places, unmatched, .. } = found(checkpoint, &named)?;
@@ -195,7 +195,7 @@ impl Iterator for Files {
     }
 }
 
-/// Whether the file is an index of shards. It is skipped, because the shards themselves are listed.
+/// Whether the file is an index of shards. An index is skipped, because the shards themselves are listed.
 fn is_index(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(b".safetensors.index.json"))
 }

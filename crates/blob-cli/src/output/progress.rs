@@ -18,7 +18,7 @@ use crate::units;
 /// Progress is first shown after this time.
 const DELAY: Duration = Duration::from_millis(500);
 
-/// Moves to the start of the line and clears it.
+/// Moves to the start of the line and clears the line.
 const CLEAR: &str = "\r\x1b[2K";
 
 /// The progress of work on a known number of bytes, which a signal can stop.
@@ -79,7 +79,7 @@ impl Progress {
 
     fn draw(&self, done: u64) {
         let elapsed = self.start.elapsed();
-        // Another thread is drawing, and its numbers are nearly the same.
+        // Another thread is drawing, with nearly the same numbers.
         let Ok(mut drawn) = self.drawn.try_lock() else {
             return;
         };

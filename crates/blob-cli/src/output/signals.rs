@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM. Work that looks for them ends by itself and removes what it has begun; without such work the
+//! SIGINT and SIGTERM. Work that looks for them ends by itself and removes its unfinished files; without such work the
 //! process ends at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ static CANCELLED: AtomicBool = AtomicBool::new(false);
 /// How many pieces of work look for a signal.
 static WORK: Mutex<usize> = Mutex::new(0);
 
-/// What is said where a signal finds no work.
+/// The message where a signal finds no work.
 static LAST_WORDS: OnceLock<fn()> = OnceLock::new();
 
 /// Work that looks for a signal, while this lives. Also lines that are being printed, which must end whole.
@@ -51,7 +51,7 @@ pub(crate) fn end_with(words: fn()) {
     catch();
 }
 
-/// Takes the signals from the system. If that fails, they end the process as usual.
+/// Takes the signals from the system. If that fails, signals end the process as usual.
 pub(crate) fn catch() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! The file or the standard output that a command writes to; with -n the bytes are counted in its place.
+//! The file or the standard output that a command writes to; with -n the bytes are counted instead.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -47,7 +47,7 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// Begins the output. In a dry run it is only checked that the output could be begun.
+    /// Begins the output. A dry run only checks that the output could be begun.
     ///
     /// # Errors
     /// As [`Output::create`].
@@ -74,12 +74,12 @@ impl Sink {
         self.output.as_mut().map_or(Ok(()), |output| output.write_all(bytes))
     }
 
-    /// Completes the output, which gets its name later; `None` where only the length is wanted.
+    /// Completes the output, which is named later; `None` where only the length is wanted.
     pub(crate) fn complete(self) -> Result<(Option<Complete>, u64), Error> {
         Ok((self.output.map(Output::complete).transpose()?, self.len))
     }
 
-    /// Completes the output, and returns its length.
+    /// Completes the output, and returns the length.
     pub(crate) fn finish(self) -> Result<u64, Error> {
         self.output.map_or(Ok(()), Output::finish)?;
         Ok(self.len)

@@ -1,4 +1,4 @@
-//! Files that are written together: none gets its name before all are complete, and none stays where one fails.
+//! Files that are written together: none is named before all are complete, and none stays where one fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use blob_io::{Complete, Error};
 
 use crate::failure::Failure;
 
-/// New files wait for each other only if they are fewer than every system lets be open at once: 256 on some.
+/// New files wait for each other only if fewer than every system lets be open at once: 256 on some.
 const MAX_TOGETHER: usize = 100;
 
 /// Files that replace others stay open until all are complete, and systems allow about a thousand open files.
@@ -17,10 +17,10 @@ const MAX_REPLACED: usize = 500;
 /// ones.
 #[derive(Debug)]
 pub(crate) struct Together {
-    /// Whether new files wait for each other; of too many, each gets its name at once.
+    /// Whether new files wait for each other; of too many, each is named at once.
     is_waiting: bool,
     complete: Vec<(PathBuf, Complete)>,
-    /// The files that did not exist before and have their names.
+    /// The files that did not exist before and are named.
     new: Vec<PathBuf>,
 }
 
@@ -39,7 +39,7 @@ impl Together {
         Ok(Self { is_waiting, complete: Vec::new(), new: Vec::new() })
     }
 
-    /// Takes a file that is written to its end.
+    /// Takes a file that is written to the end.
     pub(crate) fn add(&mut self, path: &Path, complete: Complete) -> Result<(), Error> {
         if self.is_waiting || path.exists() {
             self.complete.push((path.to_owned(), complete));
@@ -50,7 +50,7 @@ impl Together {
         Ok(())
     }
 
-    /// Gives all files their names.
+    /// Names all files.
     pub(crate) fn publish(mut self) -> Result<(), Error> {
         for (path, complete) in std::mem::take(&mut self.complete) {
             let is_new = !path.exists();
@@ -73,15 +73,15 @@ impl Drop for Together {
 pub(crate) struct Folders(Vec<PathBuf>);
 
 impl Folders {
-    /// Makes the folders of these files, as far as they are missing.
+    /// Makes the missing folders of these files.
     pub(crate) fn of<'p>(files: impl Iterator<Item = &'p Path>) -> Result<Self, Failure> {
         let mut made = Self::default();
         for folder in files.filter_map(Path::parent) {
             let missing = folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
             let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
             for folder in missing.into_iter().rev() {
-                let failed = |e| Failure::new(format!("{}: cannot be made: {e}", folder.display()));
-                fs::create_dir(&folder).map_err(failed)?;
+                fs::create_dir(&folder)
+                    .map_err(|error| Failure::new(format!("{}: cannot be made: {error}", folder.display())))?;
                 made.0.push(folder);
             }
         }

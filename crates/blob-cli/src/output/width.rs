@@ -14,7 +14,7 @@ pub(crate) fn width(text: &str) -> usize {
     let mut parts = text.split("\x1b[");
     let plain = |part: &str| part.chars().map(columns).sum::<usize>();
     let first = parts.next().map_or(0, plain);
-    // A colour ends with its first `m`.
+    // A colour ends with the first `m`.
     first + parts.map(|part| plain(part.split_once('m').map_or("", |(_, rest)| rest))).sum::<usize>()
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn cut_ends(text: &str, head: usize, tail: usize, ascii: bool) -> Cow
     Cow::Owned(format!("{}{dots}{}", &text[..head], &text[text.len() - tail..]))
 }
 
-/// Wraps a text to `most` columns at its spaces, and inside words that are longer than a line.
+/// Wraps a text to `most` columns at spaces, and inside words that are longer than a line.
 pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
     let most = most.max(1);
     let mut lines = Vec::new();
@@ -67,7 +67,7 @@ pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
         let mut rest = word;
         while width(rest) > most {
             let end = fitting(atoms(rest), most).max(atoms(rest).next().map_or(0, str::len));
-            // A long name is broken between its parts.
+            // A long name is broken between parts.
             let end = rest[..end].rfind(['/', '.', ':', '_', '-']).map_or(end, |at| at + 1);
             lines.push(rest[..end].to_owned());
             rest = &rest[end..];

@@ -1,4 +1,4 @@
-//! What a writing command has written: one line for people, and the same fields in the JSON of every such command.
+//! The output of a writing command: one line for people, and the same fields in the JSON of every such command.
 //!
 //! `✔ net.npz: npz, 4 tensors, 1.64 KiB → 3.93 KiB, in 12.4 ms; 2 BatchNorms folded`
 
@@ -12,7 +12,7 @@ use super::sink::is_stdout;
 use crate::json::{Field, Type, field, nullable, optional};
 use crate::units;
 
-/// What a command wrote, or with -n would write.
+/// The output of a command, or with -n the output that would be written.
 #[derive(Clone, Debug)]
 pub(crate) struct Written<'a> {
     /// The output as the user named it: a file, a folder, a pattern of names, or `-`; `None` in a dry run without one.
@@ -62,7 +62,7 @@ impl<'a> Written<'a> {
         self
     }
 
-    /// The line for people; `details` follow it.
+    /// The line for people; `details` follow.
     fn line(&self, terminal: &Terminal, details: &[String]) -> String {
         let (mark, arrow) = terminal.marks();
         let lead = match (self.took, self.lacks) {
@@ -91,13 +91,13 @@ impl<'a> Written<'a> {
 }
 
 impl Terminal {
-    /// Prints on standard error what a command has written.
+    /// Reports a command's output on standard error.
     pub(crate) fn written(&self, written: &Written<'_>, details: &[String]) {
         self.note(written.line(self, details));
     }
 }
 
-/// When a writing command began, and whether it writes.
+/// When a writing command began, and whether anything is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     at: Instant,

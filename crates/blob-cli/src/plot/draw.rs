@@ -1,5 +1,4 @@
-//! Encodes pictures as PNG, and prints them in the terminal: as coloured half blocks, or as characters from light to
-//! dark.
+//! Encodes pictures as PNG, and prints pictures in the terminal: coloured half blocks, or characters by darkness.
 
 use std::io::Write;
 
@@ -34,7 +33,7 @@ pub(super) fn enlargement(raster: &Raster) -> (usize, usize) {
     (by, by.max(MIN_HEIGHT / height))
 }
 
-/// Encodes a picture as PNG, with its title and what is to know of it in the file's text.
+/// Encodes a picture as PNG, with the title and the notes in the file's text.
 pub(super) fn png(raster: &Raster, title: &Title, notes: &[String]) -> Result<Vec<u8>, Failure> {
     let failed = |e: png::EncodingError| Failure::new(format!("the picture cannot be encoded: {e}"));
     let (width, height) = (raster.width as u32, raster.height() as u32);
@@ -55,7 +54,7 @@ pub(super) fn png(raster: &Raster, title: &Title, notes: &[String]) -> Result<Ve
     Ok(bytes)
 }
 
-/// Prints a picture below its title, and its legend below that.
+/// Prints a picture below the title, and the legend below that.
 pub(super) fn picture(
     terminal: &Terminal,
     title: &Title,
@@ -84,8 +83,8 @@ pub(super) fn picture(
 
 /// The colours of a scale from low to high.
 fn ramp(terminal: &Terminal, scale: &Scale, columns: usize) -> String {
-    let value = |x: usize| scale.low + (scale.high - scale.low) * x as f64 / columns.saturating_sub(1).max(1) as f64;
-    let pixels = (0..columns).map(|x| scale.colour(value(x)));
+    let last = columns.saturating_sub(1).max(1) as f64;
+    let pixels = (0..columns).map(|x| scale.colour(scale.low + (scale.high - scale.low) * x as f64 / last));
     if terminal.has_colour() {
         return pixels.map(|pixel| half_block(Some(pixel), Some(pixel))).collect::<String>() + "\x1b[0m";
     }
@@ -107,7 +106,7 @@ fn heading(terminal: &Terminal, title: &Title, out: &mut Out) -> Result<(), Fail
     Ok(())
 }
 
-/// Prints points, two rows of them a line.
+/// Prints points, two rows a line.
 fn blocks(terminal: &Terminal, raster: &Raster, out: &mut Out) -> Result<(), Failure> {
     let is_coloured = terminal.has_colour();
     for y in (0..raster.height()).step_by(2) {
@@ -125,7 +124,7 @@ fn blocks(terminal: &Terminal, raster: &Raster, out: &mut Out) -> Result<(), Fai
     Ok(())
 }
 
-/// Two points as one character in their colours; the background shows through where there is none.
+/// Two points as one character in both colours; the background shows through where there is none.
 fn half_block(upper: Option<[u8; 3]>, lower: Option<[u8; 3]>) -> String {
     let text = |[r, g, b]: [u8; 3]| format!("\x1b[38;2;{r};{g};{b}m");
     match (upper, lower) {
@@ -136,7 +135,7 @@ fn half_block(upper: Option<[u8; 3]>, lower: Option<[u8; 3]>) -> String {
     }
 }
 
-/// The character for two points: the darker they are, the more of the cell it fills. `?` is not finite.
+/// The character for two points: darker points fill more of the cell. `?` is not finite.
 fn shade(upper: Option<[u8; 3]>, lower: Option<[u8; 3]>, ascii: bool) -> char {
     if [upper, lower].contains(&Some(NOT_FINITE)) {
         return '?';
@@ -153,6 +152,7 @@ fn shade(upper: Option<[u8; 3]>, lower: Option<[u8; 3]>, ascii: bool) -> char {
 /// Prints a histogram.
 pub(super) fn bars(terminal: &Terminal, title: &Title, bins: Option<&Binned>, out: &mut Out) -> Result<(), Failure> {
     const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const ASCII: [char; 9] = [' ', '#', '#', '#', '#', '#', '#', '#', '#'];
     heading(terminal, title, out)?;
     let Some(bins) = bins else {
         writeln!(out, "no value is finite")?;
@@ -160,17 +160,15 @@ pub(super) fn bars(terminal: &Terminal, title: &Title, bins: Option<&Binned>, ou
     };
     let most = bins.counts.iter().copied().max().unwrap_or(0).max(1);
     // The height of a bar in eighths of a row, rounded up: only an empty bin has none.
-    let height = |count: u64| (u128::from(count) * u128::from(8 * BAR_ROWS)).div_ceil(u128::from(most)) as u64;
+    let heights = bins
+        .counts
+        .iter()
+        .map(|count| (u128::from(*count) * u128::from(8 * BAR_ROWS)).div_ceil(u128::from(most)) as u64);
+    let heights: Vec<u64> = heights.collect();
     for row in (0..BAR_ROWS).rev() {
-        let cell = |count: &u64| {
-            let eighths = height(*count).saturating_sub(8 * row).min(8);
-            match terminal.ascii {
-                true if eighths == 0 => ' ',
-                true => '#',
-                false => BLOCKS[eighths as usize],
-            }
-        };
-        let line: String = bins.counts.iter().map(cell).collect();
+        let eighths = heights.iter().map(|height| height.saturating_sub(8 * row).min(8) as usize);
+        let blocks = if terminal.ascii { &ASCII } else { &BLOCKS };
+        let line: String = eighths.map(|eighths| blocks[eighths]).collect();
         writeln!(out, " {}", line.trim_end())?;
     }
     let (min, max) = (units::number(bins.min), units::number(bins.max));

@@ -35,7 +35,7 @@ impl ChannelOrder {
     }
 }
 
-/// Refuses an array without elements: the extents of its other axes can be of any size, and the picture as large.
+/// Refuses an array without elements: the extents of the other axes can be of any size, and the picture as large.
 pub(super) fn check_not_empty(entry: &Entry) -> Result<(), Failure> {
     if entry.dtype().is_some() && entry.shape().count() == 0 {
         return Err(Failure::new(format!("{:?} has no values, and a picture at least one point", entry.name())));

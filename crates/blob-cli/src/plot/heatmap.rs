@@ -1,4 +1,4 @@
-//! Draws a heat map of a tensor of any size: the values are streamed, and each pixel is the mean of a block of them.
+//! Draws a heat map of a tensor of any size: the values are streamed, and each pixel is the mean of a block.
 
 use blob_convert::{Watch, Watched};
 use blob_io::{Checkpoint, Entry};
@@ -13,7 +13,7 @@ const PIECE: usize = 256 << 10;
 
 /// Draws the tensor as a matrix of at most `most.0` columns and `most.1` rows.
 ///
-/// A point with a value that is not finite shows that, whatever its other values are.
+/// A point with a value that is not finite shows that, whatever the other values are.
 pub(super) fn heatmap(
     checkpoint: &Checkpoint,
     entry: &Entry,
@@ -46,7 +46,7 @@ pub(super) fn heatmap(
     Ok(Picture { raster, scale, beyond, notes: notes(across * down, beyond, &means) })
 }
 
-/// What the colours do not show: that points are means, and values beyond the scale.
+/// Facts that the colours do not show: points are means, and some values lie beyond the scale.
 fn notes(values_per_point: usize, beyond: usize, means: &[f64]) -> Vec<String> {
     let mut notes = Vec::new();
     if values_per_point > 1 {
@@ -61,7 +61,7 @@ fn notes(values_per_point: usize, beyond: usize, means: &[f64]) -> Vec<String> {
     notes
 }
 
-/// The rows and columns of the matrix: the first axis longer than 1, and all axes after it.
+/// The rows and columns of the matrix: the first axis longer than 1, and all axes behind.
 fn matrix(dims: &[usize]) -> (usize, usize) {
     let squeezed: Vec<usize> = dims.iter().copied().filter(|extent| *extent != 1).collect();
     match &squeezed[..] {

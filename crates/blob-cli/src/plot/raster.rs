@@ -1,6 +1,8 @@
-//! A picture in memory: its points, and the scale that says which value each colour stands for.
+//! A picture in memory: points, and the scale that says which value each colour stands for.
 
-/// The colour of NaN and Inf; no finite value has it.
+use std::ops::Range;
+
+/// The colour of NaN and Inf, and of no finite value.
 pub(super) const NOT_FINITE: [u8; 3] = [255, 0, 255];
 
 /// Points in row-major order.
@@ -24,10 +26,8 @@ impl Raster {
     /// The picture with each point as a rectangle of points, `across` wide and `down` high.
     pub(super) fn enlarged(&self, across: usize, down: usize) -> Self {
         let rows = self.pixels.chunks(self.width.max(1));
-        let wide = |row: &[Option<[u8; 3]>]| {
-            row.iter().flat_map(|pixel| std::iter::repeat_n(*pixel, across)).collect::<Vec<_>>()
-        };
-        let pixels = rows.flat_map(|row| wide(row).repeat(down)).collect();
+        let wide = rows.map(|row| row.iter().flat_map(|pixel| std::iter::repeat_n(*pixel, across)).collect::<Vec<_>>());
+        let pixels = wide.flat_map(|row| row.repeat(down)).collect();
         Self { width: self.width * across, pixels }
     }
 
@@ -37,17 +37,21 @@ impl Raster {
         let height = self.height();
         let by = self.width.div_ceil(columns.max(1)).max(height.div_ceil(rows.max(1))).max(1);
         let (width, height) = (self.width / by.min(self.width.max(1)), height / by.min(height.max(1)));
-        let mean = |x: usize, y: usize| {
-            let square = (y * by..(y + 1) * by).flat_map(|row| (x * by..(x + 1) * by).map(move |column| (column, row)));
-            let pixels: Vec<[u8; 3]> = square.filter_map(|(column, row)| self.at(column, row)).collect();
-            if pixels.is_empty() || pixels.contains(&NOT_FINITE) {
-                return pixels.first().map(|_| NOT_FINITE);
-            }
-            let sum = |channel: usize| pixels.iter().map(|pixel| u64::from(pixel[channel])).sum::<u64>();
-            Some(std::array::from_fn(|channel| (sum(channel) / pixels.len() as u64) as u8))
-        };
-        let pixels = (0..height).flat_map(|y| (0..width).map(move |x| (x, y))).map(|(x, y)| mean(x, y)).collect();
-        Self { width, pixels }
+        let pixels = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+        Self { width, pixels: pixels.map(|(x, y)| self.mean(x * by..(x + 1) * by, y * by..(y + 1) * by)).collect() }
+    }
+
+    /// The mean of a rectangle of points; no point where the rectangle has none.
+    fn mean(&self, columns: Range<usize>, rows: Range<usize>) -> Option<[u8; 3]> {
+        let points = rows.flat_map(|row| columns.clone().map(move |column| (column, row)));
+        let pixels: Vec<[u8; 3]> = points.filter_map(|(column, row)| self.at(column, row)).collect();
+        if pixels.is_empty() || pixels.contains(&NOT_FINITE) {
+            return pixels.first().map(|_| NOT_FINITE);
+        }
+        Some(std::array::from_fn(|channel| {
+            let sum: u64 = pixels.iter().map(|pixel| u64::from(pixel[channel])).sum();
+            (sum / pixels.len() as u64) as u8
+        }))
     }
 }
 
@@ -82,7 +86,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// The scale for a range of values: signed, with 0 in its middle, if both signs occur.
+    /// The scale for a range of values: signed, with 0 in the middle, if both signs occur.
     fn of_range((low, high): (f64, f64)) -> Self {
         if low < 0.0 && high > 0.0 {
             let most = high.max(-low);
@@ -146,7 +150,7 @@ pub(super) fn extremes(values: &[f64]) -> (f64, f64) {
     finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), value| (min.min(*value), max.max(*value)))
 }
 
-/// A drawn tensor with what a reader has to know of its colours.
+/// A drawn tensor with the notes that a reader of the colours needs.
 pub(super) struct Picture {
     pub(super) raster: Raster,
     pub(super) scale: Scale,

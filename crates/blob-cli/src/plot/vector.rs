@@ -1,4 +1,4 @@
-//! A picture as SVG: a path for each colour, so that it stays sharp at any size, and its legend.
+//! A picture as SVG: a path for each colour, sharp at any size, and a legend.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ const MAX_POINTS: usize = 1 << 18;
 /// The height of the legend's colours.
 const RAMP: usize = 12;
 
-/// The picture with its legend below.
+/// The picture with the legend below.
 pub(super) fn drawing(picture: &Picture) -> Result<Drawing, Failure> {
     let raster = &picture.raster;
     if raster.pixels.len() > MAX_POINTS {
@@ -41,7 +41,7 @@ pub(super) fn drawing(picture: &Picture) -> Result<Drawing, Failure> {
     Ok(Drawing { width: wide, height: high + 14 + RAMP + 22, markup })
 }
 
-/// For each colour the rectangles that have it: runs of points in a row.
+/// For each colour the rectangles of that colour: runs of points in a row.
 fn paths(raster: &Raster) -> BTreeMap<[u8; 3], String> {
     let mut paths = BTreeMap::<_, String>::new();
     for y in 0..raster.height() {

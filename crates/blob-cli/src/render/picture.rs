@@ -13,7 +13,7 @@ use crate::slice::head_and_tail;
 /// The maximum width of a line: NumPy's `linewidth`.
 const LINE: usize = 75;
 
-/// The values to print, and their format.
+/// The values to print, and the format.
 pub(crate) struct Picture<'a> {
     dtype: DType,
     bytes: &'a [u8],
@@ -23,7 +23,7 @@ pub(crate) struct Picture<'a> {
     line: usize,
 }
 
-/// The number format of a picture, which all its values share.
+/// The number format that all values of a picture share.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Style {
     precision: usize,
@@ -109,9 +109,10 @@ impl<'a> Picture<'a> {
         write!(out, "[")?;
         let total = head + tail + usize::from(tail > 0);
         for i in 0..total {
-            let word = match tail > 0 && i == head {
-                true => "...".to_owned(),
-                false => values.next().map(|v| self.style.text(v)).unwrap_or_default(),
+            let word = if tail > 0 && i == head {
+                "...".to_owned()
+            } else {
+                values.next().map(|v| self.style.text(v)).unwrap_or_default()
             };
             if i > 0 && column + 1 + word.len() > self.line {
                 write!(out, "\n{:indent$}", "")?;
@@ -163,9 +164,10 @@ impl Style {
     fn text(&self, value: Value) -> String {
         let (left, right) = self.halves(value);
         let (to_left, to_right) = (self.left, self.right);
-        match right.is_empty() {
-            true => format!("{left:>width$}", width = to_left + to_right),
-            false => format!("{left:>to_left$}{right:<to_right$}"),
+        if right.is_empty() {
+            format!("{left:>width$}", width = to_left + to_right)
+        } else {
+            format!("{left:>to_left$}{right:<to_right$}")
         }
     }
 }
@@ -181,7 +183,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// Each text was compared with what NumPy prints after `numpy.set_printoptions(precision=4)`.
+    /// Each text was compared with NumPy's output after `numpy.set_printoptions(precision=4)`.
     #[test]
     fn arrays_look_as_numpy_prints_them() {
         assert_eq!(floats(&[1.0, 2.5, -3.25], &[3], None), "[ 1.    2.5  -3.25]\n");

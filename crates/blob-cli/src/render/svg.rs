@@ -12,7 +12,7 @@ use crate::units;
 const WIDTH: usize = 640;
 const HEIGHT: usize = 240;
 
-/// The space around a drawing, and the height of the two lines above it.
+/// The space around a drawing, and the height of the two lines above.
 pub(crate) const MARGIN: usize = 20;
 const HEAD: usize = 56;
 
@@ -29,15 +29,15 @@ pub(crate) struct Title {
     pub(crate) about: String,
 }
 
-/// A drawing without its title.
+/// A drawing without a title.
 pub(crate) struct Drawing {
     pub(crate) width: usize,
     pub(crate) height: usize,
-    /// Its markup; its upper left corner is at 0, 0.
+    /// The markup; the upper left corner is at 0, 0.
     pub(crate) markup: String,
 }
 
-/// An SVG file, which follows the viewer's light or dark theme: the title, the drawing, and notes below it.
+/// An SVG file, which follows the viewer's light or dark theme: the title, the drawing, and notes below.
 pub(crate) fn page(title: &Title, drawing: &Drawing, notes: &[String]) -> String {
     let lines: Vec<String> = notes.iter().flat_map(|note| wrap(note, IN_A_LINE)).collect();
     let width = drawing.width.max(WIDTH) + 2 * MARGIN;
@@ -61,7 +61,7 @@ pub(crate) fn page(title: &Title, drawing: &Drawing, notes: &[String]) -> String
     text + "</svg>\n"
 }
 
-/// A histogram with its axis: the range of the values, 0 where it lies within, and the most values of a bin.
+/// A histogram with an axis: the range of the values, 0 if in the range, and the most values of a bin.
 pub(crate) fn histogram(bins: Option<&Binned>) -> Drawing {
     let Some(bins) = bins else {
         let markup = "<text x=\"0\" y=\"24\">no value is finite</text>".to_owned();
@@ -74,7 +74,7 @@ pub(crate) fn histogram(bins: Option<&Binned>) -> Drawing {
     let _ = write!(markup, "<text x=\"0\" y=\"{below}\">{}</text>", units::number(bins.min));
     let _ = write!(markup, "<text x=\"{WIDTH}\" y=\"{below}\" text-anchor=\"end\">{}</text>", units::number(bins.max));
     let zero = -bins.min / (bins.max - bins.min) * WIDTH as f64;
-    // Near an end its label would meet the other one.
+    // Near an end the label would meet the other one.
     if zero > 90.0 && zero < WIDTH as f64 - 90.0 {
         let _ = write!(markup, "<path class=\"axis\" d=\"M{zero:.1} {base}v5\"/>");
         let _ = write!(markup, "<text x=\"{zero:.1}\" y=\"{below}\" text-anchor=\"middle\">0</text>");

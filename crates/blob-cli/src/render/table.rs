@@ -1,7 +1,7 @@
 //! Tables for people: a header, columns two spaces apart, numbers to the right.
 //!
-//! A table fits the terminal's width if there is one: columns are dropped in their `Column::drop_order`, then names are
-//! cut so that they still differ, the last column wraps. A table is printed in parts, so that a million rows are never
+//! A table fits the terminal's width if there is one: columns are dropped by `Column::drop_order`, then names are
+//! cut so that all still differ, the last column wraps. A table is printed in parts, so that a million rows are never
 //! in memory.
 
 mod fit;
@@ -16,7 +16,7 @@ use crate::output::width::{cut, cut_ends, width, wrap};
 use fit::{Asked, fit};
 pub(crate) use names::{Cut, Names};
 
-/// A part of the table is printed once it has this many rows or bytes.
+/// A part of the table is printed once there are this many rows or bytes.
 const PART_ROWS: usize = 4096;
 const PART_BYTES: usize = 1 << 20;
 
@@ -48,10 +48,10 @@ pub(crate) struct Table<'a, T> {
     bytes: usize,
     /// The widths in the part printed last, `None` for a dropped column; empty before the first part.
     widths: Vec<Option<CellWidth>>,
-    /// The names of all rows, and the widest of them.
+    /// The names of all rows, and the widest.
     names: Option<Box<dyn Names + 'a>>,
     widest: usize,
-    /// Where names are cut, and where they would be cut to other widths: `None` where two would look alike.
+    /// Where names are cut, and where for other widths: `None` where two would look alike.
     cut: Cut,
     cuts: HashMap<usize, Option<Cut>>,
 }
@@ -69,7 +69,7 @@ enum Kind {
     Text,
 }
 
-/// A column's title, how its cells are aligned, and when it is dropped from a table that is too wide.
+/// A column's title, the cells' alignment, and the column's turn to be dropped from a table that is too wide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     title: &'static str,
@@ -103,7 +103,7 @@ impl Column {
         Self::new(title, Kind::Name(least))
     }
 
-    /// A last column of sentences. If there is no room to wrap them into, it is dropped after all others.
+    /// A last column of sentences. Without room to wrap sentences, the column is dropped after all others.
     pub(crate) fn text(title: &'static str) -> Self {
         Self::new(title, Kind::Text).drop_order(u8::MAX)
     }
@@ -119,13 +119,13 @@ impl Column {
     }
 }
 
-/// A column of a table of `T`s, with the function that formats its cells.
+/// A column of a table of `T`s, with the function that formats cells.
 pub(crate) struct ColumnOf<T> {
     column: Column,
     cell: fn(&T, &Terminal) -> String,
 }
 
-/// The width of a cell or column: before the decimal point, and from the point on. Without a point all of it is `left`.
+/// The width of a cell or column: before the decimal point, and from the point on. Without a point all is `left`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CellWidth {
     left: usize,
@@ -159,7 +159,7 @@ impl<'a, T> Table<'a, T> {
         self
     }
 
-    /// Adds a row, and prints a part of the table once it has enough rows.
+    /// Adds a row, and prints a part of the table once there are enough rows.
     pub(crate) fn row(&mut self, out: &mut dyn Write, row: &T) -> io::Result<()> {
         let mut cells: Vec<String> = self.cells.iter().map(|cell| cell(row, self.terminal)).collect();
         for (cell, column) in cells.iter_mut().zip(&self.columns) {
@@ -177,10 +177,7 @@ impl<'a, T> Table<'a, T> {
         }
         self.bytes += cells.iter().map(String::len).sum::<usize>();
         self.rows.push(cells);
-        match self.rows.len() >= PART_ROWS || self.bytes >= PART_BYTES {
-            true => self.print(out),
-            false => Ok(()),
-        }
+        if self.rows.len() >= PART_ROWS || self.bytes >= PART_BYTES { self.print(out) } else { Ok(()) }
     }
 
     /// Prints the remaining rows and the titles of the dropped columns. Without any row nothing is printed.
@@ -227,7 +224,7 @@ impl<'a, T> Table<'a, T> {
         };
         let whole: usize = widths.iter().map(|width| width.total() + GAP).sum();
         if whole > most + GAP {
-            // Numbers aligned at their points take more room than right-aligned ones.
+            // Numbers aligned at points take more room than right-aligned ones.
             for (i, column) in self.columns.iter().enumerate() {
                 if column.kind == Kind::Point {
                     widths[i] = self.cell_width(i, Kind::Right);
@@ -248,11 +245,11 @@ impl<'a, T> Table<'a, T> {
         }
         let mut cuts = std::mem::take(&mut self.cuts);
         let fitted = fit(&asked, most, &mut |room| cuts.entry(room).or_insert_with(|| self.cut_to(room)).is_some());
-        let cell = |(wanted, fitted): (CellWidth, Option<usize>)| match fitted? {
+        let fitted = widths.into_iter().zip(fitted).map(|(wanted, fitted)| match fitted? {
             width if width == wanted.total() => Some(wanted),
             width => Some(CellWidth { left: width, right: 0 }),
-        };
-        let fitted: Vec<_> = widths.into_iter().zip(fitted).map(cell).collect();
+        });
+        let fitted: Vec<Option<CellWidth>> = fitted.collect();
         let name = fitted.iter().zip(&self.columns).find(|(_, column)| matches!(column.kind, Kind::Name(_)));
         if let Some(room) = name.and_then(|(room, _)| *room) {
             let (room, ascii) = (room.total(), self.terminal.ascii);
@@ -262,15 +259,16 @@ impl<'a, T> Table<'a, T> {
         fitted
     }
 
-    /// Where the names are cut to this width so that they differ: all names of the table, else those of this part.
+    /// Where the names are cut to this width so that all differ: all names of the table, else those of this part.
     fn cut_to(&self, room: usize) -> Option<Cut> {
         let at = self.columns.iter().position(|column| matches!(column.kind, Kind::Name(_)))?;
         match &self.names {
             Some(names) => Cut::distinct(&**names, room, self.terminal.ascii),
-            None => {
-                let rows = |each: &mut dyn FnMut(&str)| self.rows.iter().for_each(|row| each(&row[at]));
-                Cut::distinct(&rows, room, self.terminal.ascii)
-            }
+            None => Cut::distinct(
+                &|each: &mut dyn FnMut(&str)| self.rows.iter().for_each(|row| each(&row[at])),
+                room,
+                self.terminal.ascii,
+            ),
         }
     }
 
@@ -294,7 +292,7 @@ impl<'a, T> Table<'a, T> {
         limited.fold(start, CellWidth::max)
     }
 
-    /// Writes one row: a line, or several if its text wraps.
+    /// Writes one row: a line, or several if a text wraps.
     fn write_row(
         &self,
         cells: &[String],

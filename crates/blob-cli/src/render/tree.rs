@@ -1,4 +1,4 @@
-//! `blob ls --tree`: prints the names as a tree, split at their slashes.
+//! `blob ls --tree`: prints the names as a tree, split at slashes.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ const MIN_NAME: usize = 8;
 #[derive(Default)]
 struct Node<'a> {
     name: &'a str,
-    /// The tensor and its place in the file.
+    /// The tensor and the place in the file.
     tensor: Option<(usize, &'a Entry)>,
     children: Vec<usize>,
     tensors: u64,
@@ -76,10 +76,7 @@ fn branch(
     terminal: &Terminal,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let (tee, corner, bar) = match terminal.ascii {
-        true => ("|- ", "`- ", "|  "),
-        false => ("├─ ", "└─ ", "│  "),
-    };
+    let (tee, corner, bar) = if terminal.ascii { ("|- ", "`- ", "|  ") } else { ("├─ ", "└─ ", "│  ") };
     let facts = |child: &Node<'_>| child.tensor.map_or_else(|| totals(child), |tensor| leaf(tensor, terminal));
     let children = || node.children.iter().map(|child| &nodes[*child]);
     // The names of one branch are cut to one width, so that no two look alike.
@@ -87,8 +84,13 @@ fn branch(
         let facts = children().map(|child| width(&facts(child))).max().unwrap_or(0);
         most.saturating_sub(width(indent) + width(tee) + 2 + facts).max(MIN_NAME)
     });
-    let names = |each: &mut dyn FnMut(&str)| children().for_each(|child| each(&terminal.name(child.name)));
-    let place = room.and_then(|room| Cut::distinct(&names, room, terminal.ascii));
+    let place = room.and_then(|room| {
+        Cut::distinct(
+            &|each: &mut dyn FnMut(&str)| children().for_each(|child| each(&terminal.name(child.name))),
+            room,
+            terminal.ascii,
+        )
+    });
     for (i, child) in node.children.iter().enumerate() {
         let is_last = i + 1 == node.children.len();
         let child = &nodes[*child];

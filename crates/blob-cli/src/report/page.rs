@@ -1,6 +1,6 @@
 //! The markup of an HTML page. Every text from a file is escaped and cut.
 //!
-//! The page's security policy allows only its own style: a browser loads nothing for it and runs no script in it. A
+//! The page's security policy allows only the page's style: a browser loads nothing and runs no script. A
 //! narrow window shows each row of a table as a card, with the column's title before each value.
 
 use std::fmt::Write as _;
@@ -55,7 +55,7 @@ td.name { min-width: 8rem; }
 svg { display: block; }
 ";
 
-/// Each row as a card: its name across, the other cells in columns.
+/// Each row as a card: the name across, the other cells in columns.
 const CARD_STYLE: &str = "  .rows, .rows tbody { display: block; }
   .rows thead { display: none; }
   .rows tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(5.2rem, 1fr)); gap: .2rem .8rem; margin: .7rem 0;
@@ -88,7 +88,7 @@ impl Markup {
         self.labels += &part.labels;
     }
 
-    /// A heading that links can name by its id.
+    /// A heading that links can name.
     pub(super) fn heading(&mut self, id: &str, title: &str) {
         let _ = writeln!(self.text, "<h2 id=\"{id}\">{}</h2>", text(title));
     }
@@ -106,7 +106,7 @@ impl Markup {
         self.put("</table>\n");
     }
 
-    /// A list; its last item is the number of items left out.
+    /// A list; the last item is the number of items left out.
     pub(super) fn list(&mut self, class: &str, lines: &[String], more: u64) {
         let _ = writeln!(self.text, "<ul class=\"{class}\">");
         for line in lines {
@@ -118,7 +118,7 @@ impl Markup {
         self.put("</ul>\n");
     }
 
-    /// The first list of a page: each line with its judgement, and the id of what it links to.
+    /// The first list of a page: each line with a judgement, and the id of the linked heading.
     pub(super) fn answer(&mut self, lines: &[Line]) {
         self.put("<ul class=\"answer\">\n");
         for Line { is_good, link, words, more } in lines {
@@ -151,7 +151,7 @@ impl Markup {
         let _ = write!(self.text, "<td class=\"{class}\">{}</td>", text(words));
     }
 
-    /// A cell across some columns, in place of their values.
+    /// A cell across some columns, in place of values.
     pub(super) fn span(&mut self, columns: usize, class: &str, words: &str) {
         let _ = write!(self.text, "<td colspan=\"{columns}\" class=\"{class}\">{}</td>", text(words));
     }
@@ -169,7 +169,7 @@ impl Markup {
         self.put("</tbody></table>\n");
     }
 
-    /// Writes the page of this title, and returns its length.
+    /// Writes the page of this title, and returns the length.
     pub(super) fn write(&self, title: &str, mut output: Sink) -> Result<u64, Error> {
         let title = text(title);
         let style = format!("<style>\n{STYLE}{CARDS} {{\n{CARD_STYLE}{}}}\n</style>\n", self.labels);
@@ -184,7 +184,7 @@ impl Markup {
 /// A line of a page's answer.
 pub(super) struct Line {
     pub(super) is_good: bool,
-    /// The id of the heading that it links to.
+    /// The id of the linked heading.
     pub(super) link: &'static str,
     pub(super) words: String,
     /// Words after the link.

@@ -1,4 +1,4 @@
-//! Writes what a file's receipt records: the source, the transforms, the changes by tensor, and earlier conversions.
+//! Writes the records of a file's receipt: the source, the transforms, the changes by tensor, and earlier conversions.
 
 use blob_convert::{Account, Origin, RECEIPT_KEY, Step};
 use blob_io::Checkpoint;
@@ -45,7 +45,7 @@ pub(super) fn write(page: &mut Markup, checkpoint: &Checkpoint) {
     history(page, earlier);
 }
 
-/// Writes the table of changes, each with the tensors that it affected.
+/// Writes the table of changes, each with the affected tensors.
 fn changes(page: &mut Markup, account: &Account) {
     if account.changes.is_empty() {
         return;
@@ -82,7 +82,7 @@ fn history(page: &mut Markup, earlier: &[Origin]) {
     page.end_table();
 }
 
-/// A transform's settings as JSON; empty if it has none.
+/// A transform's settings as JSON; empty without settings.
 fn settings(step: &Step) -> String {
     let text = step.settings.to_string();
     if matches!(&*text, "null" | "{}") { String::new() } else { text }

@@ -1,4 +1,4 @@
-//! Writes the table of tensors, which are measured while it is written.
+//! Writes the table of tensors, which are measured during the writing.
 
 use blob_convert::stats::{Measured, measure_all};
 use blob_core::DType;
@@ -12,7 +12,7 @@ use crate::output::progress::Progress;
 use crate::render::svg;
 use crate::units;
 
-/// The bins of a histogram in a row, and its size.
+/// The bins of a histogram in a row, and the histogram's size.
 const BINS: usize = 24;
 const SIZE: (usize, usize) = (96, 22);
 
@@ -62,21 +62,21 @@ impl<T> First<T> {
 
 /// A tensor that is not finite.
 pub(super) struct Odd {
-    /// The index of its entry.
+    /// The index of the entry.
     pub(super) index: usize,
-    /// Whether the table of tensors has a row of it.
+    /// Whether the table of tensors has a row for the tensor.
     pub(super) is_shown: bool,
     pub(super) nan: u64,
     pub(super) inf: u64,
     pub(super) count: u64,
 }
 
-/// What the measurement found.
+/// The findings of the measurement.
 #[derive(Default)]
 pub(super) struct Findings {
     /// The number of rows.
     pub(super) shown: u64,
-    /// All values that were measured, and those of them that are NaN or infinite.
+    /// The numbers of measured values, of NaN and of infinite ones.
     pub(super) values: u64,
     pub(super) nan: u64,
     pub(super) inf: u64,
@@ -109,7 +109,7 @@ pub(super) fn tensors(
 }
 
 /// Whether the entry is measured. An absent array and an unsupported dtype get a row without figures. A broken array
-/// counts as measured, because measuring it reports the fault.
+/// counts as measured, because the measurement reports the fault.
 fn is_measured(entry: &Entry) -> bool {
     entry.dtype().is_some() || entry.fault().is_some()
 }

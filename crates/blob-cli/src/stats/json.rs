@@ -51,7 +51,7 @@ impl Fields for Statistics<'_> {
     }
 }
 
-/// The statistics of a tensor or of one of its channels.
+/// The statistics of a tensor or of a channel.
 struct Row<'a> {
     entry: &'a Entry,
     place: usize,
@@ -96,14 +96,13 @@ impl Row<'_> {
     /// A minimum or maximum; an integer exactly, not rounded through f64.
     fn exact(&self, extreme: Option<(String, f64)>) -> Value {
         let is_float = self.entry.dtype().is_some_and(DType::is_float);
-        extreme.map_or(Value::Null, |(text, value)| match is_float {
-            true => number(value),
-            false => serde_json::from_str(&text).unwrap_or(Value::Null),
+        extreme.map_or(Value::Null, |(text, value)| {
+            if is_float { number(value) } else { serde_json::from_str(&text).unwrap_or(Value::Null) }
         })
     }
 }
 
-/// A histogram, and the number of values in none of its bins.
+/// A histogram, and the number of values outside all bins.
 pub(crate) struct Bins<'a> {
     bins: &'a Binned,
     left_out: u64,

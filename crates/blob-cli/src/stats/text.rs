@@ -19,11 +19,11 @@ pub(super) struct TableRows<'a, 'o> {
     out: &'o mut Out,
 }
 
-/// A tensor or one of its channels, with its statistics if it can be read.
+/// A tensor or a channel, with statistics if the values can be read.
 struct Row<'a> {
     place: usize,
     entry: &'a Entry,
-    /// The axis, and the index on it.
+    /// The axis, and the index there.
     channel: Option<(usize, usize)>,
     measured: Option<Measured>,
 }
@@ -68,8 +68,8 @@ impl<'a, 'o> TableRows<'a, 'o> {
         }
         let (axis, mut table) = (args.per_channel, Table::new(terminal, columns));
         if axis.is_none() {
-            let name = move |place: &usize| terminal.name(checkpoint.entries()[*place].name());
-            table = table.named(move |each| places.iter().for_each(|place| each(&name(place))));
+            let entries = checkpoint.entries();
+            table = table.named(move |each| places.iter().for_each(|at| each(&terminal.name(entries[*at].name()))));
         }
         Self { checkpoint, axis, table, out }
     }
@@ -131,13 +131,13 @@ fn bars(counts: &[u64], ascii: bool) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = counts.iter().copied().max().unwrap_or(0).max(1);
     let level = |n: u64, levels: u64| (u128::from(n) * u128::from(levels)).div_ceil(u128::from(most)) as usize;
-    let bar = |n: &u64| match (*n, ascii) {
+    let bars = counts.iter().map(|n| match (*n, ascii) {
         (0, true) => '.',
         (0, false) => ' ',
         (n, true) => char::from(b'0' + level(n, 9) as u8),
         (n, false) => BLOCKS[level(n, 8) - 1],
-    };
-    counts.iter().map(bar).collect()
+    });
+    bars.collect()
 }
 
 #[cfg(test)]

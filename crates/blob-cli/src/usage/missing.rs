@@ -1,4 +1,4 @@
-//! A command line that lacks something: what that is, and the line with it.
+//! A command line that lacks something: the lack, and the completed line.
 
 use std::ffi::OsString;
 
@@ -19,10 +19,9 @@ pub(super) fn missing(tool: &Command, command: &Command, words: &[OsString], err
     let failure = Failure::new(format!("`blob {}` lacks {}", command.get_name(), lacks.join(" and ")));
     // Placeholders are no values, so every value is accepted.
     let lax = tool.clone().mut_subcommands(|command| {
-        command.mut_args(|arg| match arg.get_action().takes_values() {
-            true => arg.value_parser(ValueParser::os_string()),
-            false => arg,
-        })
+        command.mut_args(
+            |arg| if arg.get_action().takes_values() { arg.value_parser(ValueParser::os_string()) } else { arg },
+        )
     });
     Some(match completed(&lax, command, words, MOST) {
         Some(line) => {
@@ -37,7 +36,7 @@ pub(super) fn missing(tool: &Command, command: &Command, words: &[OsString], err
     })
 }
 
-/// What a line lacks, as clap writes it: `--output <OUT>`, `<FILE>...`, `<--map <MAP>|--sed <S/OLD/NEW/>>`.
+/// The lack of a line, as clap writes it: `--output <OUT>`, `<FILE>...`, `<--map <MAP>|--sed <S/OLD/NEW/>>`.
 fn lacking(error: &Error) -> Option<&[String]> {
     match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(lacks))) => Some(lacks),
@@ -45,15 +44,15 @@ fn lacking(error: &Error) -> Option<&[String]> {
     }
 }
 
-/// The line with what it lacks, in the first way that makes it complete.
+/// The completed line, in the first way that serves.
 fn completed(lax: &Command, command: &Command, words: &[OsString], most: usize) -> Option<Vec<OsString>> {
     let error = match lax.clone().try_get_matches_from(words) {
         Ok(_) => return Some(words.to_vec()),
         Err(error) => error,
     };
     let lacks = lacking(&error).filter(|_| most > 0)?;
-    let is_positional = |one: &&String| one.starts_with('<') && !one.starts_with("<-");
-    let first = lacks.iter().find(is_positional).or(lacks.last())?;
+    let positional = lacks.iter().find(|one| one.starts_with('<') && !one.starts_with("<-"));
+    let first = positional.or(lacks.last())?;
     alternatives(first).iter().find_map(|one| {
         let mut line = words.to_vec();
         let is_first = !one.starts_with('-') && positionals(lax, command, words) == 0;
@@ -64,7 +63,7 @@ fn completed(lax: &Command, command: &Command, words: &[OsString], most: usize) 
     })
 }
 
-/// The ways to give what is lacking: `--map MAP`, `--sed S/OLD/NEW/`.
+/// The ways to give the lacking part: `--map MAP`, `--sed S/OLD/NEW/`.
 fn alternatives(lacking: &str) -> Vec<String> {
     lacking
         .split('|')

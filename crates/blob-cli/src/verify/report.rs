@@ -1,6 +1,6 @@
 //! The report of `verify` on one file: the findings, then the verdict.
 //!
-//! Without --all the first findings are printed below the verdict; with --all each is printed as it comes.
+//! Without --all the first findings are printed below the verdict; with --all each is printed at once.
 
 use std::io::{self, Write};
 
@@ -20,7 +20,7 @@ use crate::units;
 /// At most this many findings and notes are shown; the others are counted.
 const SHOWN: u64 = 20;
 
-/// A finding as it is printed.
+/// A finding as printed.
 pub(super) struct Line {
     reason: &'static str,
     tensor: Option<String>,
@@ -86,7 +86,7 @@ impl From<Finding> for Line {
 pub(crate) struct Verdict<'a> {
     file: String,
     bytes: Option<u64>,
-    /// The format's name and, in words, its dialect.
+    /// The format's name and, in words, the dialect.
     format: Option<(&'static str, String)>,
     tensors: usize,
     parameters: u64,
@@ -100,7 +100,7 @@ pub(crate) struct Verdict<'a> {
     help: Option<&'static str>,
     /// The error that stopped the check, as JSON.
     error: Value,
-    /// The file that it is compared with.
+    /// The file of the comparison.
     other: Option<&'a Checkpoint>,
 }
 
@@ -351,7 +351,7 @@ impl<'a> Report<'a> {
         format!("at byte {}{}{}: {}", offset, of.unwrap_or_default(), subject.unwrap_or_default(), line.message)
     }
 
-    /// The line of JSON, written up to its findings.
+    /// The line of JSON, written up to the findings.
     fn open_line(&mut self) -> io::Result<json::Line<Verdict<'a>>> {
         match self.line.take() {
             Some(line) => Ok(line),

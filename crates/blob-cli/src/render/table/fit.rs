@@ -4,7 +4,7 @@
 
 use super::{GAP, Kind, LAST, MIN_TEXT};
 
-/// A column as its cells would have it.
+/// A column as the cells would have it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) kind: Kind,
@@ -16,7 +16,7 @@ pub(super) struct Asked {
 }
 
 /// The width of each column in a table of at most `most` columns; `None` for one that leaves. `distinct` says whether
-/// the names still differ when they are cut to a width.
+/// the names still differ when cut to a width.
 pub(super) fn fit(columns: &[Asked], most: usize, distinct: &mut dyn FnMut(usize) -> bool) -> Vec<Option<usize>> {
     let word = columns.iter().map(|column| column.word).max().unwrap_or_default();
     // Columns leave so that no word of a text is broken, if that helps.
@@ -90,7 +90,7 @@ fn total_with(columns: &[Asked], shown: &[bool], text: usize, room: usize) -> us
 }
 
 impl Asked {
-    /// The width that it needs, where texts are wrapped to `text` or to the title's width, and names cut to `room`.
+    /// The column's needed width, where texts are wrapped to `text` or to the title's width, and names cut to `room`.
     fn least(&self, text: usize, room: usize) -> usize {
         match self.kind {
             Kind::Name(_) => self.width.min(room),

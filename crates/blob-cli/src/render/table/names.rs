@@ -1,6 +1,6 @@
-//! Where the names of a table are cut: at one place in all of them, and so that no two look alike.
+//! Where the names of a table are cut: at one place in all, and so that no two look alike.
 //!
-//! Pure. A name as it is shown then stands for one tensor, which `select` finds again.
+//! Pure. A shown name then stands for one tensor, which `select` finds again.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::output::width::{cut_ends, dots, width};
 
-/// So many places are tried. Few are enough, as names differ at one of their ends or shortly before it.
+/// So many places are tried. Few are enough, as names differ at an end or shortly before.
 const TRIES: usize = 24;
 
 /// The columns that are kept at the two ends of a name which is wider than both and the dots between them.
@@ -42,7 +42,7 @@ impl Cut {
         let room = most.checked_sub(width(dots(ascii)))?;
         let mut heads: Vec<usize> = (0..=TRIES).map(|step| room * step / TRIES).collect();
         heads.push(room.div_ceil(2));
-        // From the middle on; the beginnings of names are more alike than their ends.
+        // From the middle on; the beginnings of names are more alike than the ends.
         heads.sort_by_key(|head| ((2 * head).abs_diff(room.next_multiple_of(2)), *head));
         heads.dedup();
         heads.into_iter().map(|head| Self { head, tail: room - head }).find(|cut| cut.is_distinct(names, ascii))
