@@ -1,63 +1,16 @@
-//! A conversion within one format keeps the bytes, unless an option changes them.
+//! Options that change the bytes of a conversion within one format; broken files within one format. Files that stay as
+//! they are: `there_and_back`.
 
-use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use blob_convert::Options;
 use blob_io::{Checkpoint, Entry, Format};
 use serde_json::json;
 
 use crate::support::receipt::receipt;
-use crate::support::{Folder, blob, command, data, files, open, real, report};
-use crate::there_and_back::{convert, sources};
-
-fn read(path: &Path) -> Vec<u8> {
-    std::fs::read(path).expect("readable")
-}
-
-/// Every file that opens, also those of formats that cannot be restored by a receipt.
-fn all_sources() -> Vec<(PathBuf, Checkpoint)> {
-    let mut found = sources();
-    for folder in ["other", "hdf5", "hdf5/tiny", "shards"] {
-        let paths = files(&data(folder), |name| !name.ends_with(".json"));
-        found.extend(paths.into_iter().filter_map(|path| Some((path.clone(), Checkpoint::open(&path).ok()?))));
-    }
-    found
-}
-
-#[test]
-fn a_file_stays_what_it_is_within_its_format() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (mut same, mut refused, mut others) = (BTreeMap::<&str, usize>::new(), 0, Vec::new());
-    let folders = ["caffe/real", "mxnet/real", "neoml/real"].map(real);
-    let mut of_others = 0;
-    for (i, (path, source)) in all_sources().iter().enumerate() {
-        let (out, format) = (folder.path().join(i.to_string()), source.format());
-        if let Err(e) = convert(source, &Options::new(format), &out) {
-            let is_known = |entry: &Entry| entry.fault().is_some() || entry.foreign_dtype().is_some();
-            let is_broken = source.entries().iter().any(is_known) || path.ends_with("broken-deflate.npz");
-            assert!(is_broken && !out.exists(), "{}: {e}", path.display());
-            refused += 1;
-            continue;
-        }
-        match read(&out) == read(path) {
-            true => {
-                of_others += usize::from(folders.iter().flatten().any(|folder| path.starts_with(folder)));
-                *same.entry(format.name()).or_default() += 1;
-            }
-            false => others.push(path.display().to_string()),
-        }
-    }
-    assert!(others.is_empty(), "{others:?}");
-    let written = Format::ALL.iter();
-    let without: Vec<&str> = written.map(|format| format.name()).filter(|name| !same.contains_key(name)).collect();
-    assert_eq!(without, [""; 0], "formats without a file");
-    report(&format!(
-        "the same bytes within one format: {same:?}, {of_others} real, {refused} refused, {} mended",
-        others.len()
-    ));
-}
+use crate::support::{Folder, blob, command, data, open};
+use crate::there_and_back::{convert, read};
 
 #[test]
 fn what_is_asked_for_is_done_also_within_one_format() {

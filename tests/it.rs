@@ -61,7 +61,7 @@ mod written; // safetensors and npy, against other people's readers and writers
 
 // Conversions.
 mod changes; // what a conversion changes is said, and nothing else
-mod convert; // every golden to safetensors and npz, by other readers too; receipts; hostile names
+mod convert; // receipts, pipes, interruptions, hostile names
 mod damaged; // a converted file that was damaged never passes `verify`
 mod diffs; // diffs keep with their data
 mod fc_sizes; // a dense layer reads what the net says
@@ -72,7 +72,7 @@ mod folds; // a fold changes no output; its warnings
 mod folds_mxnet; // every BatchNorm of MXNet's
 mod following; // what nets compute with images as RGB, or flattened with the channels last
 mod forward; // what a converted or folded net computes, against OpenCV and MXNet
-mod identity; // a conversion within one format keeps the bytes, unless an option changes them
+mod identity; // options that change the bytes of a conversion within one format
 mod later_steps; // what a receipt says was done counts in every later step
 mod matrix; // every golden to every format, verified; one digest of the tensors
 mod names; // PyTorch's names, and maps of names
@@ -84,7 +84,7 @@ mod receipt; // the receipt proves a file without its source; other readers find
 mod recipe; // a conversion as data, in and out of JSON; what is no recipe
 mod regroup; // merge and split, against NumPy
 mod replay; // the transforms of a receipt are repeated
-mod there_and_back; // a file is restored byte for byte from the frame in its receipt
+mod there_and_back; // every file within its format, and to others and back, byte for byte
 mod transform; // rounding as NumPy rounds; a transform of a user's own
 mod transform_order; // layouts, RGB, fully connected weights, shapes from before 2015
 
@@ -106,7 +106,6 @@ mod scarce; // if no threads can be started, the results have the same bits
 mod schemas; // its JSON against the schemas that it prints
 #[cfg(unix)]
 mod sessions; // commands and their complete output: `tests/sessions/*.txt`
-mod snapshots; // the output on terminals: `tests/snapshots/*.txt`
 
 // Memory, blobs and operations, against tables of the real Caffe and NeoML.
 mod axes; // shapes, axes, counts, offsets

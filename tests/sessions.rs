@@ -2,8 +2,9 @@
 //!
 //! A line `$ …` runs in `sh`, in a temporary folder for each file, which contains the goldens (`caffe/`, `mxnet/`, …).
 //! Its output follows, indented by two spaces: standard output, then standard error with `! ` before each line, then
-//! `[2]` for each `blob` whose status is not 0 (or for that of the line). `UPDATE_EXPECT=1 cargo test -p blob-tests
-//! sessions` rewrites the output; review the difference before you commit it.
+//! `[2]` for each `blob` whose status is not 0 (or for that of the line). A line `60$ blob …` runs the tool alone, on a
+//! terminal of 60 columns, in `tests/data`. `UPDATE_EXPECT=1 cargo test -p blob-tests sessions` rewrites the output;
+//! review the difference before you commit it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,14 +13,12 @@ use std::process::Command;
 
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Format};
-#[cfg(target_os = "linux")]
-use fake_cuda::control;
 
 use crate::support::archive::{named, npy, safetensors, theirs};
 use crate::support::message::{len, shape, var};
 use crate::support::schemas;
 use crate::support::tensors::{Tensor, written};
-use crate::support::{Folder, changed, compare_cases, data, find, in_locale, ran, tool};
+use crate::support::{Folder, changed, compare_cases, data, find, in_locale, on_terminal, ran, report, tool};
 
 /// Runs the session of this name in a folder that `prepare` has filled.
 fn play(name: &str, prepare: impl FnOnce(&Folder)) {
@@ -29,9 +28,11 @@ fn play(name: &str, prepare: impl FnOnce(&Folder)) {
         symlink(golden.path(), folder.path().join(golden.file_name())).unwrap();
     }
     prepare(&folder);
-    // A line without `$ ` is a comment.
-    compare_cases(&format!("sessions/{name}.txt"), |line| {
-        line.strip_prefix("$ ").map_or(String::new(), |typed| shown(&folder, typed))
+    compare_cases(&format!("sessions/{name}.txt"), |line| match line.split_once("$ ") {
+        Some(("", typed)) => shown(&folder, typed),
+        // A line without columns is a comment.
+        Some((columns, typed)) => columns.parse().map_or(String::new(), |columns| on_columns(columns, typed)),
+        None => String::new(),
     });
 }
 
@@ -69,6 +70,13 @@ fn shown(folder: &Folder, line: &str) -> String {
     }
 }
 
+/// The output of the tool on a terminal with this number of columns.
+fn on_columns(columns: usize, line: &str) -> String {
+    let arguments = line.strip_prefix("blob ").expect("a terminal runs the tool alone");
+    let shown = on_terminal(columns, arguments, &[("NO_COLOR", "1")]).expect("there is `script`");
+    shown.lines().map(|line| masked(line.trim_end()) + "\n").collect()
+}
+
 /// Masks the parts of a line that change with each run, such as durations, or with each version of the tool: receipts.
 fn masked(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
@@ -79,7 +87,7 @@ fn masked(line: &str) -> String {
         let unit = words.get(at + 1).filter(|_| number(at)).copied().unwrap_or_default();
         let plain = unit.trim_end_matches([',', ';', ')']);
         // The size of what was written: after an arrow, or before the time.
-        let is_output = at.checked_sub(1).is_some_and(|at| words[at] == "→")
+        let is_output = at.checked_sub(1).is_some_and(|at| ["→", "->"].contains(&words[at]))
             || unit.ends_with(',') && words.get(at + 2) == Some(&"in");
         let mask = match plain {
             "ms" | "s" => "TIME",
@@ -121,7 +129,6 @@ fn every_session_is_played() {
     names.sort();
     let played = [
         "changes",
-        "devices",
         "drawing",
         "fold",
         "folders",
@@ -136,6 +143,7 @@ fn every_session_is_played() {
         "shards",
         "slips",
         "symbol",
+        "terminal",
         "writing",
     ];
     assert_eq!(names, played.map(|name| format!("{name}.txt")));
@@ -164,20 +172,6 @@ fn piped() {
     play("piped", |_| ());
 }
 
-#[cfg(target_os = "linux")]
-#[test]
-fn devices() {
-    play("devices", |folder| {
-        let [hidden, lacking] = ["hidden", "lacking"].map(|name| folder.path().join(name));
-        for folder in [&hidden, &lacking] {
-            fs::create_dir(folder).unwrap();
-        }
-        symlink(control::file(), folder.path().join("driver.so")).unwrap();
-        control::hide(&mut Command::new("true"), &hidden).unwrap();
-        control::without("cuMemPoolTrimTo", &lacking).unwrap();
-    });
-}
-
 #[test]
 fn shards() {
     play("shards", |_| ());
@@ -196,6 +190,14 @@ fn slips() {
 #[test]
 fn symbol() {
     play("symbol", |_| ());
+}
+
+#[test]
+fn terminal() {
+    if on_terminal(80, "--version", &[]).is_none() {
+        return report("NOT TESTED: the tool on a terminal (no `script`)");
+    }
+    play("terminal", |_| ());
 }
 
 #[test]
