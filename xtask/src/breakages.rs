@@ -1,6 +1,6 @@
-//! The rows of deliberate breakages, and whether each still finds the text that it breaks. It runs none of them.
+//! The rows of deliberate breakages, and whether the text that each breaks is still there. Runs no breakage.
 
-/// Where the rows stand; the README there says how they are written.
+/// The folder of the rows; the README there says how to write one.
 pub(crate) const LISTS: &str = "xtask/breakages/";
 
 /// A deliberate breakage, and the test that has to notice it.
@@ -11,14 +11,14 @@ pub(crate) struct Mutant {
     pub(crate) line: usize,
     pub(crate) name: String,
     pub(crate) file: String,
-    /// What `cargo test` gets.
+    /// The arguments of `cargo test`.
     pub(crate) test: Vec<String>,
-    /// A text that stands in the file exactly once, and what replaces it.
+    /// A text that stands in the file exactly once, and the text in its place.
     pub(crate) old: String,
     pub(crate) new: String,
 }
 
-/// The rows of all lists among these files, each a path and its text.
+/// The rows of all lists among these files, each a path and a text.
 pub(crate) fn rows<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Mutant> {
     let lists = files.filter(|(path, _)| path.starts_with(LISTS) && path.ends_with(".txt"));
     lists.flat_map(|(path, text)| parse(path, text)).collect()

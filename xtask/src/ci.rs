@@ -1,8 +1,8 @@
-//! `cargo xtask ci`: everything that must hold, in order, up to the first failure; then what was and what was not
-//! tested. The tests append lines to the file that `BLOB_TEST_REPORT` names, one for each promise (`caffe: 78 files, 14
-//! real`); a line that begins with `NOT TESTED:` joins the list of gaps. `BLOB_REAL_DATA` names the folder of real
-//! files. It publishes nothing, installs neither toolchains nor targets (`targets` unpacks them below `target`), and of
-//! other programs those that `tests/tools.txt` pins.
+//! `cargo xtask ci`: everything that must hold, in order, up to the first failure; then the promises that were tested,
+//! and the gaps. The tests append lines to the file that `BLOB_TEST_REPORT` names, one for each promise (`caffe: 78
+//! files, 14 real`); a line that begins with `NOT TESTED:` joins the list of gaps. `BLOB_REAL_DATA` names the folder of
+//! real files. Publishes nothing, installs neither toolchains nor targets (`targets` unpacks them below `target`), and
+//! of other programs those that `tests/tools.txt` pins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 
 use crate::{python, report_check, shell};
 
-/// No program is here. In place of a compiler's name it shows that none is run; no step may run a protoc.
+/// No program is here. In place of a compiler's name the path shows that none is run; no step may run a protoc.
 const NO_PROGRAM: &str = "/nonexistent";
 
 /// Each step with its command, as [`shell::command`] reads it. One that names a `{library}` is run for each.
@@ -47,13 +47,13 @@ const STEPS: &[(&str, &str)] = &[
     ("CUDA linked", "cargo check -p synced-mem --features cuda,cudarc/dynamic-linking"),
     // The other target's code and tests, compiled and linted; nothing is run.
     ("aarch64", "cargo clippy --target {aarch64} -p synced-mem -p blob-core -p blob-ops -p blob-io --all-targets -- -D warnings"),
-    // What is not here is fetched, if that is possible. The other parts take longer, and are run by hand.
+    // A missing std is fetched, if that is possible. The other parts take longer, and are run by hand.
     ("other targets", "BLOB_TEST_REPORT={report} cargo xtask targets wasm"),
     ("package", "cargo package --workspace --exclude blob-tests --exclude blob-benches --exclude blob-gpu --exclude fake-cuda \
         --exclude xtask --no-verify --allow-dirty"),
 ];
 
-/// As all tests are built, so that nothing is built again. `cargo xtask soak` runs it too.
+/// As all tests are built, so that nothing is built again. `cargo xtask soak` runs the same.
 pub(crate) const SOAK: &str = "BLOB_SOAK_SECONDS=30 BLOB_TEST_REPORT={report} cargo test --workspace --all-features \
     --test soak -- --nocapture --exact soak";
 
@@ -62,7 +62,7 @@ const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
 
 const GAP: &str = "NOT TESTED:";
 
-/// What is not tested on a machine without a value of that name.
+/// Each value with the gap of a machine that has none.
 #[rustfmt::skip]
 const ABSENT: &[(&str, &str)] = &[
     ("python", "NumPy: tests/tools.txt could not be installed, and BLOB_PYTHON names no other"),
@@ -73,10 +73,10 @@ const ABSENT: &[(&str, &str)] = &[
     ("aarch64", "aarch64-unknown-linux-gnu was not linted: its std is not installed (rustup target add aarch64-unknown-linux-gnu); `cargo xtask targets aarch64` runs its tests"),
 ];
 
-/// What the names in braces stand for on this machine.
+/// The values of the names in braces on this machine.
 type Values = BTreeMap<&'static str, String>;
 
-/// One thing that must hold: its name, and the command, or why this machine has none.
+/// A step's name, and the command, or why this machine has none.
 type Step = (String, std::result::Result<Command, &'static str>);
 
 /// Runs all steps.
@@ -96,7 +96,7 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Performs the steps in order, up to the first that fails. One without a command says so in its place.
+/// Performs the steps in order, up to the first that fails. A step without a command is said to be skipped.
 fn perform(steps: Vec<Step>) -> Result<Vec<(String, Duration)>> {
     let count = steps.len();
     let mut durations = Vec::new();
@@ -171,14 +171,14 @@ fn steps(values: &Values, libraries: &[String]) -> Vec<Step> {
     steps
 }
 
-/// The durations in seconds, and their sum.
+/// The durations in seconds, and the sum.
 fn table(durations: &[(String, Duration)]) -> String {
     let total: Duration = durations.iter().map(|(_, duration)| *duration).sum();
     let rows = durations.iter().map(|(name, duration)| (name.as_str(), duration)).chain([("total", &total)]);
     rows.map(|(name, duration)| format!("  {:>7.1} s  {name}\n", duration.as_secs_f64())).collect()
 }
 
-/// Splits what the tests reported into promises that were tested, and gaps.
+/// Splits the tests' report into promises that were tested, and gaps.
 fn read_report(report: &str) -> (Vec<String>, Vec<String>) {
     // The tests run in any order, and several may say the same.
     let lines: BTreeSet<&str> = report.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -187,7 +187,7 @@ fn read_report(report: &str) -> (Vec<String>, Vec<String>) {
     (promises.into_iter().map(str::to_string).collect(), gaps.collect())
 }
 
-/// Each line after the title, so that none is read without it; without lines, the title says so.
+/// The title before each line, so that no line is read alone; without lines, the title says so.
 fn list(title: &str, lines: &[String], none: &str) -> String {
     let none = [none.to_string()];
     let lines = if lines.is_empty() { &none } else { lines };

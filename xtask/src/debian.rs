@@ -1,5 +1,5 @@
 //! Packages of Debian, fetched and unpacked below `target` without being installed: no rights are needed, and nothing
-//! on the machine changes. It relies on apt-get, dpkg and a mirror that apt reaches.
+//! on the machine changes. Relies on apt-get, dpkg and a mirror that apt reaches.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::shell;
 
-/// The folder in which these packages lie unpacked, with all they need that the machine lacks. A package that was
+/// The folder in which these packages lie unpacked, with all dependencies that the machine lacks. A package that was
 /// unpacked before is not fetched again.
 pub(crate) fn unpacked(wanted: &[&str]) -> Result<PathBuf> {
     let home = shell::target_directory()?.join("debian");
@@ -42,7 +42,7 @@ pub(crate) fn unpacked(wanted: &[&str]) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// apt-get with package lists of its own, so that it needs neither the machine's nor the right to renew them.
+/// apt-get with package lists of its own, which need no right to renew the machine's lists.
 fn apt(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
     command.args(["-qq", "-o", "APT::Sandbox::User="]).env("LC_ALL", "C");

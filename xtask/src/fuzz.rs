@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz [--seconds N] [TARGET ...]`: the targets of `fuzz/`, each from the golden files, under the address
-//! sanitizer. It needs a nightly compiler and cargo-fuzz, which it installs below `target`. What a target finds lies in
-//! `fuzz/artifacts`; minimise it (`cargo fuzz tmin`) and make it a test.
+//! sanitizer. It needs a nightly compiler and cargo-fuzz, installed below `target`. Findings of a target lie in
+//! `fuzz/artifacts`; minimise each (`cargo fuzz tmin`) and make a test of it.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::shell;
 
 const SECONDS: &str = "600";
 
-/// Golden files longer than this teach a fuzzer little and slow it down.
+/// Golden files longer than this teach a fuzzer little and cost time.
 const LONGEST_SEED: u64 = 16 << 10;
 
 /// Runs the targets that are named, or all, one after the other.
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
         command.args(["fuzz", "run", "--target-dir"]).arg(target.join("build")).arg(name).arg(corpus).arg("--");
         command.args(["-rss_limit_mb=1024", "-timeout=20", "-print_final_stats=1", "-verbosity=0"]);
         command.arg(format!("-max_total_time={seconds}"));
-        // Cargo tells what it runs which toolchain it is; the nightly is another.
+        // Cargo names its own toolchain to programs that it starts; the nightly is another.
         command.env_remove("CARGO").env("RUSTUP_TOOLCHAIN", "nightly");
         if Path::new("/dev/shm").is_dir() {
             command.env("TMPDIR", "/dev/shm"); // files that are written and read again at each step
@@ -53,7 +53,7 @@ fn targets() -> Result<Vec<String>> {
     Ok(files.filter_map(name).collect())
 }
 
-/// Every small golden file of every format: what another reader takes is a good beginning for this one's refusals. A
+/// Every small golden file of every format: another reader's good file is a good beginning for this one's refusals. A
 /// reader of text begins with the texts of its kind.
 fn seed(target: &str, corpus: &Path) -> Result<usize> {
     std::fs::create_dir_all(corpus).with_context(|| corpus.display().to_string())?;

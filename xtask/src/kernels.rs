@@ -1,5 +1,5 @@
-//! `cargo xtask kernels`: the kernels' CUDA source to PTX by NVRTC, and what two generations of ptxas make of it.
-//! It relies on `python3` with `venv` and `pip` for the wheels that `xtask/kernels.txt` pins; `--check` on nothing.
+//! `cargo xtask kernels`: the kernels' CUDA source to PTX by NVRTC, and through two generations of ptxas.
+//! Relies on `python3` with `venv` and `pip` for the wheels that `xtask/kernels.txt` pins; `--check` on nothing.
 //! Sources, PTX and MANIFEST are committed: nothing is compiled where the crates are built.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +57,7 @@ fn tools() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// A line for each source and each PTX of the folder: its hash and its name.
+/// A line for each source and each PTX of the folder: hash and name.
 fn hashes(folder: &Path) -> Result<BTreeSet<String>> {
     let mut lines = BTreeSet::new();
     let sources = std::fs::read_dir(folder).context(FOLDER)?;
@@ -73,7 +73,7 @@ fn hashes(folder: &Path) -> Result<BTreeSet<String>> {
     Ok(lines)
 }
 
-/// The registers of each kernel on each GPU. What spills is an error, and so is what one ptxas does not take.
+/// The registers of each kernel on each GPU. A spill is an error, and so is a kernel that one ptxas does not take.
 fn assemble(tools: &Path, folder: &Path) -> Result<BTreeMap<String, Vec<String>>> {
     let mut registers = BTreeMap::<String, Vec<String>>::new();
     let files = hashes(folder)?;
@@ -95,7 +95,7 @@ fn assemble(tools: &Path, folder: &Path) -> Result<BTreeMap<String, Vec<String>>
     Ok(registers)
 }
 
-/// Of what `ptxas -v` says: each kernel and its registers.
+/// From the output of `ptxas -v`: each kernel and its registers.
 fn used(said: &str) -> Result<Vec<(String, u32)>> {
     let (mut kernels, mut kernel) = (Vec::new(), "");
     for line in said.lines() {

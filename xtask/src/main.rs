@@ -1,6 +1,6 @@
 //! The tasks of this workspace, run as `cargo xtask TASK`: one row in the table below for each.
-//! It relies on cargo, rustfmt and git being on the path, and depends on none of our crates.
-//! It publishes nothing.
+//! Relies on cargo, rustfmt and git being on the path, and depends on none of our crates.
+//! Publishes nothing.
 
 #![forbid(unsafe_code)]
 
@@ -22,10 +22,10 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// How a task is called, what it takes, what it does, and the function.
+/// A task's name, arguments, purpose, and function.
 type Task = (&'static str, &'static str, &'static str, Does);
 
-/// What a task does.
+/// The work of a task.
 enum Does {
     Run(fn(&[&str]) -> Result<()>),
     /// Starts the command that the line spells, with the task's arguments behind it.
@@ -36,7 +36,7 @@ use Does::{Run, Start};
 #[rustfmt::skip]
 const TASKS: &[Task] = &[
     ("ci", "", "everything that must hold before a commit, in order", Run(ci::run)),
-    ("tidy", "[--lines | --closures]", "the rules of style and architecture that a program can check; or how many lines, and closures used once, the crates have", Run(tidy::run)),
+    ("tidy", "[--lines | --closures | --bars]", "the rules of style and architecture that a program can check; or the crates' lines, closures used once, and second places of one decision", Run(tidy::run)),
     ("codegen", "[--check]", "proto/caffe.proto to crates/blob-io/src/caffe/proto.rs", Run(codegen::run)),
     ("kernels", "[--check]", "the CUDA kernels of blob-ops to PTX, assembled for each GPU", Run(kernels::run)),
     ("mutants", "[FILTER]", "break the code on purpose, one place at a time; each break must fail its test", Run(mutants::run)),
@@ -94,7 +94,7 @@ fn usage() -> String {
     TASKS.iter().map(row).fold("cargo xtask TASK".to_string(), |text, row| text + &row)
 }
 
-/// The stress machine, which is a test of `synced-mem`: hands over what is asked for in variables.
+/// The stress machine, which is a test of `synced-mem`: hands over the options in variables.
 fn soak(arguments: &[&str]) -> Result<()> {
     let mut command = command(ci::SOAK)?;
     for pair in arguments.chunks(2) {
@@ -115,7 +115,7 @@ fn interop(arguments: &[&str]) -> Result<()> {
     shell::run(command(run)?.args(arguments))
 }
 
-/// Packs the program that checks and measures a GPU with its script, for a machine that has neither Rust nor a network.
+/// Packs the program that checks and measures a GPU with a script, for a machine that has neither Rust nor a network.
 fn gpu(_: &[&str]) -> Result<()> {
     let commit = shell::read(shell::program("git").args(["describe", "--always", "--dirty"]))?;
     let mut cargo = shell::cargo("build -q --release -p blob-gpu");

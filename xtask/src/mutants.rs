@@ -1,5 +1,5 @@
 //! `cargo xtask mutants [FILTER]`: breaks a copy of the workspace on purpose, one place at a time, and runs the test
-//! that must fail. It relies on `breakages` for the rows, and on cargo.
+//! that must fail. Relies on `breakages` for the rows, and on cargo.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A copy of the workspace, and where it is built.
+/// A copy of the workspace, and the folder of its builds.
 struct Laboratory {
     tree: PathBuf,
     build: PathBuf,
@@ -59,11 +59,12 @@ impl Laboratory {
             let (from, to) = (root.join(&file), self.tree.join(&file));
             std::fs::create_dir_all(to.parent().context("a file without a folder")?)?;
             std::fs::copy(&from, &to).with_context(|| format!("cannot copy {file}"))?;
-            // Otherwise cargo would take every file for changed; but what an earlier run broke is built anew, or its
-            // last breakage would be taken for the whole.
-            let modified = match all.iter().any(|mutant| mutant.file == file) {
-                true => SystemTime::now(),
-                false => from.metadata()?.modified()?,
+            // Otherwise cargo would take every file for changed; but a file that an earlier run broke is built anew, or
+            // the last breakage would be taken for the whole.
+            let modified = if all.iter().any(|mutant| mutant.file == file) {
+                SystemTime::now()
+            } else {
+                from.metadata()?.modified()?
             };
             std::fs::File::options().write(true).open(&to)?.set_modified(modified)?;
         }
@@ -89,7 +90,7 @@ impl Laboratory {
         Ok(())
     }
 
-    /// Breaks one place, runs its test, mends the place.
+    /// Breaks one place, runs the row's test, mends the place.
     fn kills(&self, mutant: &Mutant) -> Result<bool> {
         let path = self.tree.join(&mutant.file);
         let text = std::fs::read_to_string(&path)?;
@@ -117,7 +118,7 @@ impl Laboratory {
     }
 }
 
-/// What a command wrote, both ways.
+/// The output and the errors of a command.
 fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat()
 }

@@ -1,5 +1,5 @@
 //! The programs that `tests/tools.txt` pins, NumPy for the tests and typos, in an environment of their own below
-//! `target`. It relies on `python3` with `venv` and `pip`, and on a package index that pip reaches.
+//! `target`. Relies on `python3` with `venv` and `pip`, and on a package index that pip reaches.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

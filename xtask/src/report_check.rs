@@ -1,7 +1,7 @@
 //! `cargo xtask report-check`: the pages of `blob report` in headless Chromium, light and dark, and at the widths of a
 //! phone, a tablet and a desk.
 //! A page's own policy forbids every request and script, and the browser's console tells each attempt: so the console
-//! stays empty. A copy without the policy is asked for its geometry: nothing scrolls sideways, no text is over another.
+//! stays empty. A copy without the policy shows the geometry: nothing scrolls sideways, no text is over another.
 //! Where there is no browser, that is said. `BLOB_BROWSER` names another one.
 
 use std::path::{Path, PathBuf};
@@ -29,20 +29,20 @@ const CONVERTED: &str =
 /// The widths in pixels of the windows that a page fits.
 const WIDTHS: [u32; 3] = [390, 768, 1280];
 
-/// Runs in a copy of a page, and tells the frame around it the width and the faults.
+/// Runs in a copy of a page, and tells the frame around the page the width and the faults.
 const GEOMETRY: &str = include_str!("report_check.js");
 
-/// A page in which a line is too wide and another one lies over it.
+/// A page with a line that is too wide and another one over that line.
 const MISFIT: &str = "<!DOCTYPE html><body><div style=\"width: 2000px\">wide</div><p>under</p><p style=\"margin-top: -2em\">over</p></body>";
 
-/// A page that asks for what is forbidden: the check must see that.
+/// A page that asks for a forbidden address: the check must see that.
 const CONTROL: &str = "<!DOCTYPE html><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'\">\
                        <img src=\"http://127.0.0.1:9/x.png\"><script>1</script>";
 
 /// The browser's name for each scheme.
 const SCHEMES: [(&str, &str); 2] = [("dark", "0"), ("light", "1")];
 
-/// Makes the pages, opens each of them twice, and fails where the console has a word.
+/// Makes the pages, opens each twice, and fails where the console has a word.
 pub(crate) fn run(_: &[&str]) -> Result<()> {
     let Some(browser) = browser() else {
         println!("report-check: NOT TESTED: no Chromium on the path (apt-get install chromium, or BLOB_BROWSER)");
@@ -87,7 +87,7 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What a page says of its geometry, a line for each width. Its policy is taken from the copy that is asked, because
+/// The geometry of a page, a line for each width. The copy that is asked has no policy, because
 /// that allows no script. Each width is a frame: a window of a browser has a least width, a frame has none.
 fn geometry(browser: &Path, page: &str, folder: &Path) -> Result<Vec<String>> {
     let open = page.replacen("<meta http-equiv=\"Content-Security-Policy\"", "<meta name=\"policy\"", 1);
@@ -126,7 +126,7 @@ pub(crate) fn browser() -> Option<PathBuf> {
     named.or_else(|| BROWSERS.iter().find(starts).map(PathBuf::from))
 }
 
-/// What the console says while a page is shown, and its picture.
+/// The console's lines while a page is shown, and the page's picture.
 fn opened(browser: &Path, page: &Path, scheme: &str, folder: &Path) -> Result<(Vec<String>, Vec<u8>)> {
     let picture = folder.join("page.png");
     let _ = std::fs::remove_file(&picture);

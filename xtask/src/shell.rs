@@ -1,5 +1,5 @@
 //! Where the workspace lies, and how a task starts another program: cargo itself, in the workspace's root.
-//! It relies on the environment that cargo gives to what it runs. It captures output only where asked to.
+//! Relies on the environment that cargo gives to its programs. Captures output only where asked to.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -61,7 +61,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command and gives what it wrote to standard output; its errors pass through.
+/// Runs a command and gives its standard output; standard error passes through.
 pub(crate) fn read(command: &mut Command) -> Result<String> {
     let output = command.stderr(std::process::Stdio::inherit()).output();
     let output = output.with_context(|| format!("cannot start {}", line(command)))?;
@@ -69,7 +69,7 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{}` wrote bytes that are not UTF-8", line(command)))
 }
 
-/// The command as one would type it, with the variables that it sets.
+/// The command as you would type it, with the variables set before it.
 pub(crate) fn line(command: &Command) -> String {
     let variable = |(name, value): (&OsStr, Option<&OsStr>)| Some(format!("{}={}", name.display(), value?.display()));
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();
@@ -86,7 +86,7 @@ pub(crate) fn files(root: &Path) -> Result<Vec<String>> {
     Ok(files.into_iter().map(str::to_string).collect())
 }
 
-/// What cargo knows of the workspace's own packages, as JSON.
+/// Cargo's metadata of the workspace's own packages, as JSON.
 pub(crate) fn metadata() -> Result<serde_json::Value> {
     let text = read(&mut cargo("metadata --no-deps --format-version 1"))?;
     serde_json::from_str(&text).context("cargo metadata is not JSON")
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_failing_command_is_an_error_that_names_it() {
-        // It fails without a word: two files that differ.
+        // Two files that differ: a failure without a word.
         let mut command = Command::new("git");
         command.args(["diff", "--no-index", "--quiet", "Cargo.toml", "src/main.rs"]);
         assert!(run(&mut command).unwrap_err().to_string().contains("git diff --no-index"));

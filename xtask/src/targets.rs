@@ -1,6 +1,7 @@
-//! `cargo xtask targets [PART ...]`: what wants another standard library than this machine's: another processor's, or
+//! `cargo xtask targets [PART ...]`: tests with another standard library than this machine's: another processor's, or
 //! one that is built under a sanitizer. Where rustup has none, Debian's packages of a compiler with the sources of its
-//! std are unpacked below `target`; what cannot be fetched is said, and is no failure. Each part ends with what it ran.
+//! std are unpacked below `target`; a part that cannot be fetched is named, and is no failure. Each part ends with a
+//! list of its runs.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +19,7 @@ struct Part {
     about: &'static str,
     /// The target whose std rustup may have; none where std must be built anew.
     target: Option<&'static str>,
-    /// What is needed besides a compiler.
+    /// The packages besides a compiler.
     packages: &'static [&'static str],
     /// The command, as [`shell::command`] reads it.
     line: &'static str,
@@ -56,7 +57,7 @@ const PARTS: &[Part] = &[
     },
 ];
 
-/// A compiler, and the sources of its std.
+/// A compiler, and the sources of the std.
 const COMPILER: &[&str] = &["rustc-web", "rust-web-src"];
 
 /// A linker that has the sanitizers' runtimes.
@@ -79,7 +80,7 @@ pub(crate) fn run(named: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What a part needs, fetched.
+/// The fetched needs of a part.
 struct Tools {
     /// Where packages lie unpacked.
     root: PathBuf,
@@ -114,14 +115,14 @@ fn command(part: &Part, tools: &Tools) -> Result<Command> {
     Ok(command)
 }
 
-/// What ran, read from what cargo and the tests print.
+/// The runs, read from the output of cargo and the tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     /// How many times a file of tests ended; none where nothing but a build was asked for.
     files: u64,
     tests: u64,
     ignored: u64,
-    /// What a sanitizer found.
+    /// The findings of a sanitizer.
     warnings: u64,
     /// The result of the soak.
     soak: String,
@@ -153,7 +154,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Runs a command, passes on what it prints, and says what ran and how long it took.
+/// Runs a command, passes the output on, and says how many tests ran and for how long.
 fn perform(mut command: Command) -> Result<String> {
     let (start, mut counts) = (Instant::now(), Counts::default());
     let (output, writer) = std::io::pipe()?;
@@ -170,7 +171,7 @@ fn perform(mut command: Command) -> Result<String> {
     Ok(format!("{counts}, {} s", start.elapsed().as_secs()))
 }
 
-/// Tells `cargo xtask ci` where it asked for it, as a test does.
+/// Tells `cargo xtask ci` as a test does, where asked to.
 fn report(line: &str) -> Result<()> {
     let Some(path) = std::env::var_os("BLOB_TEST_REPORT") else {
         return Ok(());

@@ -1,6 +1,6 @@
 //! `cargo xtask tidy`: the rules of style and architecture that a program can check, one function each.
-//! It relies on git for the list of files, on rustfmt for the look of the lines, on cargo for what it knows of the
-//! packages. What rustc, clippy and rustfmt hold themselves is left to them: stub macros, the length of functions,
+//! Relies on git for the list of files, on rustfmt for the look of the lines, on cargo's metadata of the packages.
+//! Rules that rustc, clippy and rustfmt hold are not here: stub macros, the length of functions,
 //! undocumented unsafe.
 
 mod count;
@@ -30,7 +30,7 @@ impl Finding {
     }
 }
 
-/// A rule: its name in the output, and the function that looks for breaches.
+/// A rule: the name in the output, and the function that looks for breaches.
 type Rule = (&'static str, fn(&Tree) -> Vec<Finding>);
 
 /// The numbers are those of the style guide.
@@ -49,14 +49,15 @@ const RULES: &[Rule] = &[
     ("machine-paths", text::machine_paths),
 ];
 
-/// Checks the whole tree, prints each finding, fails where there is one; or prints what one of the counts finds.
+/// Checks the whole tree, prints each finding, fails where there is one; or prints one of the counts.
 pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     let tree = Tree::read(&shell::root())?;
     let counts = match arguments {
         [] => return check(&tree),
         ["--lines"] => count::lines(&tree),
         ["--closures"] => count::closures(&tree),
-        _ => bail!("tidy takes one of --lines and --closures, not {arguments:?}"),
+        ["--bars"] => count::bars(&tree),
+        _ => bail!("tidy takes one of --lines, --closures and --bars, not {arguments:?}"),
     };
     counts.iter().for_each(|line| println!("{line}"));
     Ok(())
@@ -75,7 +76,7 @@ fn check(tree: &Tree) -> Result<()> {
     Ok(())
 }
 
-/// Each deliberate breakage must still find the text that it breaks.
+/// The text that each deliberate breakage breaks must still be there.
 fn mutants(tree: &Tree) -> Vec<Finding> {
     let rows = breakages::rows(tree.texts());
     let finding = |row: &breakages::Mutant| {
@@ -96,12 +97,13 @@ mod tests {
 
     /// The lines at which the rule finds something in a tree of this one file.
     fn lines(rule: &str, path: &str, text: &str) -> Vec<usize> {
-        let tree = Tree::from_texts([(path.to_string(), text.to_string())]);
+        let page = ("docs/architecture.md".to_string(), include_str!("../../docs/architecture.md").to_string());
+        let tree = Tree::from_texts([(path.to_string(), text.to_string()), page]);
         let (_, check) = RULES.iter().find(|(name, _)| name.starts_with(rule)).expect("a rule");
         check(&tree).iter().map(|finding| finding.line).collect()
     }
 
-    /// A rule, a file and its texts: it finds the line 1 of each, or where the name begins with `!`, nothing.
+    /// A rule, a file and texts: a finding at line 1 of each, or where the name begins with `!`, none.
     type Case = (&'static str, &'static str, &'static [&'static str]);
 
     #[rustfmt::skip]

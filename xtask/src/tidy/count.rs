@@ -1,4 +1,4 @@
-//! `tidy --lines` and `tidy --closures`: what the house has of each, by crate. Counts; judges nothing.
+//! `tidy --lines`, `--closures` and `--bars`: counts of the house, by crate. Judges nothing.
 
 use super::Tree;
 use super::source::Source;
@@ -65,7 +65,33 @@ pub(super) fn closures(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// The crates that have code, by name, with their files.
+/// Decisions that have one place, each with the code that shows another one, and the files that are the place.
+const BARS: &[(&str, &[&str], &[&str])] = &[
+    ("a decision by format, not by the format's row", &["matches!(", "Format::"], &["crates/blob-io/src/format"]),
+    ("a tensor's name is taken apart", &["rsplit_once('/')"], &["crates/blob-io/src/names"]),
+    ("a tensor's name is taken apart", &["strip_suffix(", ".diff"], &["crates/blob-io/src/names"]),
+    ("a `match` on a bool", &["true =>"], &[]),
+    ("a `match` on a bool", &["false =>"], &[]),
+];
+
+/// Each line of the main flow that decides in a second place.
+pub(super) fn bars(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    for (bar, words, places) in BARS {
+        let sources = crates(tree).into_iter().flat_map(|(_, sources)| sources);
+        for source in sources.filter(|source| !source.is_test() && !source.is_one_of(places)) {
+            let texts: Vec<&str> = source.text.lines().map(str::trim_start).collect();
+            let lines = source.main_flow().map(|(number, _)| (number, texts[number - 1]));
+            let other =
+                lines.filter(|(_, text)| !text.starts_with("//") && words.iter().all(|word| text.contains(word)));
+            found.extend(other.map(|(number, _)| format!("{}:{number}: {bar}", source.path)));
+        }
+    }
+    found.push(format!("{} lines decide in a second place", found.len()));
+    found
+}
+
+/// The crates that have code, by name, with the files of each.
 fn crates(tree: &Tree) -> Vec<(&str, Vec<&Source>)> {
     let mut crates: Vec<(&str, Vec<&Source>)> = Vec::new();
     for source in &tree.sources {
@@ -114,6 +140,16 @@ mod tests {
         let tree = Tree::from_texts([("crates/a/src/b.rs".to_owned(), file.to_owned())]);
         let last = "2 closures are bound to a name and used once";
         assert_eq!(closures(&tree), ["crates/a/src/b.rs:2: once", "crates/a/src/b.rs:4: late", last]);
+    }
+
+    #[test]
+    fn a_second_place_of_a_decision_is_found() {
+        let text = "// matches!(a, Format::Npy)\nfn f() {\n    matches!(a, Format::Npy);\n    matches!(a, b);\n}\n";
+        let tree = |path: &str| Tree::from_texts([(path.to_owned(), text.to_owned())]);
+        let found = bars(&tree("crates/a/src/b.rs"));
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("crates/a/src/b.rs:3: a decision by format"), "{found:?}");
+        assert_eq!(bars(&tree("crates/blob-io/src/format.rs")), ["0 lines decide in a second place"]);
     }
 
     #[test]

@@ -1,29 +1,13 @@
-//! Rules 4, 5 and 14: foreign things stand behind doors. `unsafe` stands in the files that docs/architecture.md
-//! names, `cudarc` in two, and a `cfg` at a door: on a module or an import, on test code, or in a file that is
-//! itself the door to the machine. The lists below are those of that page's invariants; a new door is added there
-//! first.
+//! Rules 4, 5 and 14: foreign things stand behind doors. `unsafe` stands in the files that docs/architecture.md names,
+//! `cudarc` in two, and a `cfg` at a door: on a module or an import, on test code, or in a file that is itself the door
+//! to the machine. The page is read; a new door of `unsafe` is added there.
 
 use super::source::{Source, has_word, is_cfg_test, next_item};
 use super::{Finding, Tree};
 
-/// The files that may hold `unsafe`.
-const UNSAFE: &[&str] = &[
-    "crates/blob-core/src/guards",
-    "crates/blob-io/src/wire/source",
-    "crates/blob-ops/src/cpu/aarch64",
-    "crates/blob-ops/src/cpu/tiles",
-    "crates/blob-ops/src/cpu/x86",
-    "crates/blob-ops/src/cuda",
-    "crates/synced-mem/src/conformance",
-    "crates/synced-mem/src/cuda",
-    "crates/synced-mem/src/device",
-    "crates/synced-mem/src/engine/perform",
-    "crates/synced-mem/src/host/allocation",
-    "crates/synced-mem/src/host/buffer",
-    "crates/synced-mem/src/loopback",
-    "crates/synced-mem/src/owned",
-    "crates/synced-mem/src/shared/guards",
-];
+/// The page whose last invariant names the files that may hold `unsafe`.
+const PAGE: &str = "docs/architecture.md";
+const INVARIANT: &str = "Unsafe code stands in these files alone";
 
 /// Declares the unsafe traits that a backend implements, and holds no unsafe block.
 const DECLARES_ONLY: &[&str] = &["crates/synced-mem/src/device"];
@@ -43,10 +27,12 @@ const CFG: &[&str] = &[
     "crates/synced-mem/src/sync",
 ];
 
-/// `unsafe` stands only in its files, and every crate says so to the compiler.
-/// Test and bench targets may use it: the unsafe functions are there to be called, and clippy asks for the proof.
+/// `unsafe` stands only in the page's files, and every crate says so to the compiler.
+/// Test and bench targets may hold `unsafe`: the unsafe functions are there to be called, and clippy asks for proofs.
 pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let doors = doors(tree.text(PAGE).unwrap_or_default());
+    let doors: Vec<&str> = doors.iter().map(String::as_str).collect();
     for source in tree.sources.iter().filter(|source| !source.is_test()) {
         let mut push = |line, message| findings.push(Finding::new(&source.path, line, message));
         let is_root = source.path.ends_with("/src/lib.rs") || source.path.ends_with("/src/main.rs");
@@ -56,8 +42,8 @@ pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
         }
         for (index, line) in source.code.iter().enumerate().filter(|(_, line)| has_word(line, "unsafe")) {
             let declares_only = source.is_one_of(DECLARES_ONLY) && !source.in_tests[index];
-            if !source.is_one_of(UNSAFE) {
-                push(index + 1, "`unsafe` outside the files that the README names");
+            if !source.is_one_of(&doors) {
+                push(index + 1, "`unsafe` outside the files that docs/architecture.md names");
             } else if declares_only && line.contains("unsafe {") {
                 push(index + 1, "an unsafe block in a file that only declares unsafe traits");
             }
@@ -66,7 +52,27 @@ pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The word stands only behind its doors, comments included.
+/// The files of the invariant: a crate's name before a colon, then files of the crate: `host/{allocation, buffer}`.
+fn doors(page: &str) -> Vec<String> {
+    let invariant = page.split_once(INVARIANT).map_or("", |(_, rest)| rest);
+    let (mut name, mut doors) = ("", Vec::new());
+    let mut parts = invariant.split('`');
+    parts.next();
+    while let (Some(quoted), Some(behind)) = (parts.next(), parts.next()) {
+        let (before, rest) = quoted.split_once('{').unwrap_or((quoted, ""));
+        if behind.starts_with(':') {
+            name = quoted;
+        } else if rest.is_empty() {
+            doors.push(format!("crates/{name}/src/{}", before.trim_end_matches('/')));
+        } else {
+            let files = rest.trim_end_matches('}').split(", ");
+            doors.extend(files.map(|file| format!("crates/{name}/src/{before}{file}")));
+        }
+    }
+    doors
+}
+
+/// The word `cudarc` stands only behind the doors, comments included.
 pub(super) fn cudarc(tree: &Tree) -> Vec<Finding> {
     let outside = tree.sources.iter().filter(|source| !source.is_one_of(CUDARC));
     let named =
@@ -94,7 +100,22 @@ fn is_main_flow(source: &Source, number: usize, line: &str) -> bool {
     if !attribute.starts_with("#[cfg(") && !attribute.starts_with("#[cfg_attr(") {
         return ["cfg!(", "cfg_if!", "#[cfg(", "#[cfg_attr("].iter().any(|cfg| line.contains(cfg));
     }
-    // What stands behind the attribute, or below it.
+    // The item behind the attribute, or below.
     let item = next_item(&source.code[number - 1..]).unwrap_or_default();
     !item.split(' ').take(2).any(|word| ["mod", "use", "extern"].contains(&word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_doors_are_those_of_the_page() {
+        let page = format!(
+            "1. `a`: `b`.\n8. {INVARIANT}, `cargo xtask tidy` holds it. `one`: `c/{{d, e}}`,\n   `f/` (and `g`). `two`: `h`.\n"
+        );
+        let expected = ["one/src/c/d", "one/src/c/e", "one/src/f", "one/src/g", "two/src/h"];
+        assert_eq!(doors(&page)[1..], expected.map(|door| format!("crates/{door}")));
+        assert!(doors("").is_empty());
+    }
 }

@@ -1,12 +1,12 @@
 //! Rules 1 and 4 as cargo's metadata shows them: which package depends on which, whatever the kind: normal, dev or
 //! build. The table is the drawing of the architecture page. A new package, or a new edge upwards, is a finding until
-//! it stands here. A library has no build script: it would run a foreign program, or look at the machine.
+//! it stands here. A library has no build script: a script may run a foreign program, or look at the machine.
 
 use serde_json::Value;
 
 use super::{Finding, Tree};
 
-/// Each package, from the bottom up, with those that it may depend on.
+/// Each package, from the bottom up, with the packages that may be below.
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("synced-mem", &[]),
     ("blob-core", &["synced-mem"]),
@@ -21,7 +21,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("blob-benches", &["blob-cli", "blob-convert", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
 ];
 
-/// Its build script gives the library the name under which programs ask for a driver, and does nothing else.
+/// The package whose build script gives the library the name under which programs ask for a driver, and no more.
 const NAMES_ITSELF: &str = "fake-cuda";
 
 /// The packages that may depend on cudarc; none of them does in a default build.

@@ -1,5 +1,5 @@
-//! What the rules look at: the workspace's text files, and its Rust files line by line.
-//! Lines are taken as rustfmt leaves them; what is in comments and quotes is no code. Reads only; judges nothing.
+//! The rules' material: the workspace's text files, and the Rust files line by line.
+//! Lines are taken as rustfmt leaves them; comments and texts in quotes are no code. Reads only; judges nothing.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ const CODE: &[&str] = &["crates/", "xtask/", "tests/", "benches/"];
 #[derive(Default)]
 pub(crate) struct Tree {
     texts: Vec<(String, String)>,
-    /// What cargo knows of each package of the workspace.
+    /// Cargo's metadata of each package of the workspace.
     pub(super) packages: Vec<serde_json::Value>,
     /// Our Rust files.
     pub(super) sources: Vec<Source>,
@@ -25,9 +25,9 @@ pub(super) struct Source {
     /// From the workspace's root, with `/`.
     pub(super) path: String,
     pub(super) text: String,
-    /// The lines, without comments and without what stands between quotes.
+    /// The lines, without comments and without the texts between quotes.
     pub(super) code: Vec<String>,
-    /// Of each line, whether it is in a test module.
+    /// Whether each line is in a test module.
     pub(super) in_tests: Vec<bool>,
 }
 
@@ -56,7 +56,7 @@ impl Tree {
         self.texts().find(|(name, _)| *name == path).map(|(_, text)| text)
     }
 
-    /// All text files, Rust or not, with their paths.
+    /// All text files, Rust or not, with paths.
     pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.texts.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
@@ -82,20 +82,20 @@ impl Source {
         })
     }
 
-    /// Whether the whole file is test code: it is part of no library and no tool.
+    /// Whether the whole file is test code: part of no library and no tool.
     pub(super) fn is_test(&self) -> bool {
         let folders = ["tests", "benches", "examples"];
         self.path.ends_with("/tests.rs") || self.path.split('/').any(|component| folders.contains(&component))
     }
 
-    /// The lines of code outside test modules, with their numbers, which count from 1.
+    /// The lines of code outside test modules, with numbers, which count from 1.
     pub(super) fn main_flow(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.code.iter().zip(&self.in_tests).enumerate();
         lines.filter(|(_, (_, in_tests))| !**in_tests).map(|(index, (line, _))| (index + 1, line.as_str()))
     }
 }
 
-/// The line without its comment and without what its quotes hold.
+/// The line without comments and without the texts between quotes.
 fn code(line: &str) -> String {
     let mut code = String::new();
     let (mut rest, mut quoted) = (line, false);
@@ -126,12 +126,11 @@ pub(super) fn is_cfg_test(line: &str) -> bool {
 pub(super) fn next_item(lines: &[String]) -> Option<&str> {
     let mut lines = lines.iter().map(|line| line.trim());
     while let Some(line) = lines.next() {
-        match line.starts_with("#[") {
-            true if line.ends_with(']') => {}
-            // An attribute of several lines.
-            true if lines.by_ref().find(|line| line.ends_with(")]")).is_some() => {}
-            _ if line.is_empty() => {}
-            _ => return Some(line),
+        // An attribute may have several lines.
+        let is_attribute =
+            line.starts_with("#[") && (line.ends_with(']') || lines.by_ref().any(|line| line.ends_with(")]")));
+        if !is_attribute && !line.is_empty() {
+            return Some(line);
         }
     }
     None

@@ -1,4 +1,4 @@
-//! What the lines of one file show: its head (2, 7), its size (8), its margin, second names (11), switched-off tests
+//! Rules about the lines of one file: head (2, 7), size (8), margin, second names (11), switched-off tests
 //! (23), paths of one machine. The sizes of functions and stub macros are clippy's.
 
 use super::source::{Source, has_word};
@@ -23,7 +23,7 @@ pub(super) fn head(tree: &Tree) -> Vec<Finding> {
     tree.sources.iter().filter_map(finding).collect()
 }
 
-/// A library's head says what the crate does not know.
+/// A library's head names the things that the crate does not know.
 pub(super) fn not_know(tree: &Tree) -> Vec<Finding> {
     let message = "the first ten lines say nothing of what the crate does not know (\"does not know …\")";
     let knows_all = |source: &&Source| {
@@ -36,7 +36,7 @@ pub(super) fn not_know(tree: &Tree) -> Vec<Finding> {
     libraries.filter(knows_all).map(|source| Finding::new(&source.path, 1, message)).collect()
 }
 
-/// The `//!` lines from the first line on, without their slashes. The head ends at the first heading, code block or
+/// The `//!` lines from the first line on, without slashes. The head ends at the first heading, code block or
 /// table: an example, a state table or a recorded measurement that follows is documentation, and has no limit.
 fn head_lines(text: &str) -> Vec<&str> {
     let lines = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
@@ -67,7 +67,7 @@ pub(super) fn margin(tree: &Tree) -> Vec<Finding> {
     tree.sources.iter().filter(|source| !source.is_one_of(EXCEPTED)).flat_map(over).collect()
 }
 
-/// No glob re-exports, no type aliases beyond their module, no prelude.
+/// No glob re-exports, no type aliases beyond a module, no prelude.
 pub(super) fn names(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in &tree.sources {
