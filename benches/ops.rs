@@ -87,10 +87,7 @@ fn sections(options: &Options) -> Vec<Section> {
     }
     let section = |(kib, cases): (usize, Vec<cases::Case>)| {
         let mut lines: Vec<Line> = cases.into_iter().map(Line::from).collect();
-        lines.extend(match cases::CACHED.contains(&kib) {
-            true => own::small(kib),
-            false => own::large(kib >> 10),
-        });
+        lines.extend(if cases::CACHED.contains(&kib) { own::small(kib) } else { own::large(kib >> 10) });
         let title = cases::payload(kib);
         Section { title, kib, lines }
     };
@@ -112,10 +109,7 @@ fn print_section(section: &Section, bench: &Bench, tsv: bool) {
     }
     for line in lines {
         let figures = bench.line(line);
-        match tsv {
-            true => print_fields(line, &figures),
-            false => print_row(line, &figures),
-        }
+        if tsv { print_fields(line, &figures) } else { print_row(line, &figures) }
     }
 }
 

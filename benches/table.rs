@@ -35,10 +35,7 @@ impl Row {
         let Some(bar) = self.bar else {
             return format!("{:>4} {:<6} {:<6}", "", "", "");
         };
-        let (bound, is_met) = match self.low_is_good {
-            true => ("<=", self.value <= bar),
-            false => (">=", self.value >= bar),
-        };
+        let (bound, is_met) = if self.low_is_good { ("<=", self.value <= bar) } else { (">=", self.value >= bar) };
         let verdict = if is_met { "ok" } else { "MISSED" };
         format!("{bound:>4} {bar:<6} {verdict:<6}")
     }
@@ -96,8 +93,5 @@ fn caches() -> String {
         (kind != "Instruction").then(|| format!("L{level} {size}"))
     };
     let all: Vec<String> = (0..8).filter_map(cache).collect();
-    match all.is_empty() {
-        true => "unknown".to_owned(),
-        false => all.join(", "),
-    }
+    if all.is_empty() { "unknown".to_owned() } else { all.join(", ") }
 }

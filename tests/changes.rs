@@ -62,12 +62,11 @@ fn shown(source: &Checkpoint, written: &Checkpoint) -> Kinds {
     let is_padded = |file: &Checkpoint| file.format().is_neoml();
     kinds.add(
         "padded",
-        match here == there {
-            true => pairs.clone().any(|(ours, theirs)| ours != theirs),
+        if here == there {
+            pairs.clone().any(|(ours, theirs)| ours != theirs)
+        } else {
             // Without names, the number of axes tells.
-            false => {
-                is_padded(written) && source.entries().iter().any(|e| e.dtype().is_some() && e.shape().num_axes() < 7)
-            }
+            is_padded(written) && source.entries().iter().any(|e| e.dtype().is_some() && e.shape().num_axes() < 7)
         },
     );
     // Every file of NeoML has the same axes, and safetensors name a framework.

@@ -91,10 +91,8 @@ fn height_and_width_are_those_of_the_net() {
     let mut count = 0;
     for row in rows() {
         let [height, width] = row.output;
-        let (format, name) = match row.layer.starts_with("caffe") {
-            true => (Format::Npz, "f/0"),
-            false => (Format::MxnetList, "arg:f_weight"),
-        };
+        let (format, name) =
+            if row.layer.starts_with("caffe") { (Format::Npz, "f/0") } else { (Format::MxnetList, "arg:f_weight") };
         let columns = 2 * height * width;
         let source = file(format, &[(name, &[1, columns], &vec![0.5; columns])]);
         let net = Arc::new(net(&row));

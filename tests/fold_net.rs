@@ -248,10 +248,11 @@ fn a_scale_alone_is_folded() {
             let bias = if has_bias { bias[channel] * gain[channel] } else { 0.0 };
             bias + if has_shift { shift[channel] } else { 0.0 }
         };
-        match has_bias || has_shift {
-            true => assert_eq!((all.len(), value(&all, "c/1")), (2, &[sum(0), sum(1)][..])),
+        if has_bias || has_shift {
+            assert_eq!((all.len(), value(&all, "c/1")), (2, &[sum(0), sum(1)][..]))
+        } else {
             // Weights that are only scaled need no bias.
-            false => assert_eq!(all.len(), 1),
+            assert_eq!(all.len(), 1)
         }
     }
     let source = file(Format::Npz, &[("c/0", &[2, 1, 1, 1], weight), ("s/0", &[2], gain), ("p/0", &[2], gain)]);

@@ -74,12 +74,13 @@ fn mean_and_variance_are_divided_as_caffe_divides() {
         assert_eq!(all.len(), 2);
         let planned = plan(&source, &options, &Target::Stdout).expect("plans");
         let left_out: Vec<(&str, &str)> = planned.left_out().iter().map(|left| (&*left.name, &*left.reason)).collect();
-        let (reason, note) = match factor == 0.0 {
-            true => (
+        let (reason, note) = if factor == 0.0 {
+            (
                 "bn/0 and bn/1 become 0, as it is 0",
                 "bn: factor 0: mean and variance of 1 layer become 0, as Caffe takes them: \"bn/2\"",
-            ),
-            false => ("bn/0 and bn/1 are divided by it", "bn: mean and variance of 1 layer divided by their factor"),
+            )
+        } else {
+            ("bn/0 and bn/1 are divided by it", "bn: mean and variance of 1 layer divided by their factor")
         };
         assert_eq!(left_out, [("bn/2", reason)]);
         assert!(planned.left_out()[0].is_asked);

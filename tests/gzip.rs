@@ -25,12 +25,11 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 fn all() -> Vec<PathBuf> {
     let (mut found, mut todo) = (Vec::new(), vec![data("")]);
     while let Some(path) = todo.pop() {
-        match path.is_dir() {
-            true => {
-                let listing = fs::read_dir(&path).expect("a folder");
-                todo.extend(listing.map(|entry| entry.expect("an entry").path()));
-            }
-            false => found.push(path),
+        if path.is_dir() {
+            let listing = fs::read_dir(&path).expect("a folder");
+            todo.extend(listing.map(|entry| entry.expect("an entry").path()));
+        } else {
+            found.push(path)
         }
     }
     found.sort();
@@ -188,10 +187,7 @@ fn a_trailer_that_disagrees_is_said_with_both_numbers() {
         let error = Checkpoint::from_bytes("net.caffemodel.gz", bytes).expect_err("a wrong trailer");
         assert_eq!(error.reason(), Reason::Checksum, "{error}");
         assert_eq!(error.offset(), Some(byte as u64), "{error}");
-        let right = match byte == at {
-            true => crc32fast::hash(&plain),
-            false => plain.len() as u32,
-        };
+        let right = if byte == at { crc32fast::hash(&plain) } else { plain.len() as u32 };
         for word in [field, &format!("{right:#010x}"), &format!("{:#010x}", right ^ 1)] {
             assert!(error.to_string().contains(word), "{error}");
         }

@@ -41,10 +41,11 @@ fn a_bit_in_a_stored_member_is_found() {
     // The header, the first value, the last one.
     for at in [find(&content, b", }"), content.len() - 700_000, content.len() - 1] {
         let mut broken = bytes.clone();
-        match at < 100 {
+        if at < 100 {
             // The header stays valid: a comma and a space are swapped.
-            true => broken[begin + at..begin + at + 2].copy_from_slice(b" ,"),
-            false => broken[begin + at] ^= 1,
+            broken[begin + at..begin + at + 2].copy_from_slice(b" ,")
+        } else {
+            broken[begin + at] ^= 1
         }
         let (name, message) = findings(&broken).remove(0);
         let expected = crc32fast::hash(&content);

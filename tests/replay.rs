@@ -23,9 +23,10 @@ fn all(to: Format) -> Options {
 }
 
 fn written(source: &Checkpoint, options: &Options, path: &Path) {
-    let target = match options_are_of_a_folder(path) {
-        true => Target::Folder { path, if_exists: IfExists::Refuse },
-        false => Target::File { path, if_exists: IfExists::Refuse },
+    let target = if options_are_of_a_folder(path) {
+        Target::Folder { path, if_exists: IfExists::Refuse }
+    } else {
+        Target::File { path, if_exists: IfExists::Refuse }
     };
     plan(source, options, &target).expect("a plan").run(&Silent).expect("written");
 }

@@ -291,15 +291,14 @@ fn every_transition_costs_what_it_costs_caffe_or_less() {
         }
     }
     for row in read("cpu_only") {
-        match row.op.contains("gpu") {
-            true => {
-                assert!(row.died(), "{}", row.at);
-                *reasons.entry(Why::NoDevice).or_default() += 1;
-            }
-            false => match check_everywhere(&row) {
+        if row.op.contains("gpu") {
+            assert!(row.died(), "{}", row.at);
+            *reasons.entry(Why::NoDevice).or_default() += 1;
+        } else {
+            match check_everywhere(&row) {
                 None => equal += 1,
                 Some(why) => *reasons.entry(why).or_default() += 1,
-            },
+            }
         }
     }
     let different: usize = reasons.values().sum();

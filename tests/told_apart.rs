@@ -74,9 +74,10 @@ fn a_message_is_no_other_message_than_its_fields_say() {
         let bytes = std::fs::read(data(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
         for named in messages {
             let read = open_as(named, "x", &bytes).map_err(|e| e.to_string());
-            match named == own {
-                true => assert!(!read.expect("opens").entries().is_empty(), "{path}"),
-                false => assert_eq!(read.err(), Some(format!("x is {}, not {}", own.name(), named.name())), "{path}"),
+            if named == own {
+                assert!(!read.expect("opens").entries().is_empty(), "{path}")
+            } else {
+                assert_eq!(read.err(), Some(format!("x is {}, not {}", own.name(), named.name())), "{path}")
             }
         }
     }

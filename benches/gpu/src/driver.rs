@@ -95,10 +95,7 @@ impl Driver {
         let pinned = || unsafe { (self.to_device_async)(to, from, len, self.stream) };
         // SAFETY: as above, and `at_once` waits.
         let pageable = || unsafe { (self.to_device)(to, from, len) };
-        match is_pinned {
-            true => self.enqueue("cuMemcpyHtoDAsync", 1, pinned),
-            false => self.at_once("cuMemcpyHtoD", pageable),
-        }
+        if is_pinned { self.enqueue("cuMemcpyHtoDAsync", 1, pinned) } else { self.at_once("cuMemcpyHtoD", pageable) }
     }
 
     /// Downloads bytes; see [`upload`](Self::upload).
@@ -109,10 +106,7 @@ impl Driver {
         let pinned = || unsafe { (self.to_host_async)(to, from, len, self.stream) };
         // SAFETY: as above.
         let pageable = || unsafe { (self.to_host)(to, from, len) };
-        match is_pinned {
-            true => self.enqueue("cuMemcpyDtoHAsync", 1, pinned),
-            false => self.at_once("cuMemcpyDtoH", pageable),
-        }
+        if is_pinned { self.enqueue("cuMemcpyDtoHAsync", 1, pinned) } else { self.at_once("cuMemcpyDtoH", pageable) }
     }
 
     /// Enqueues a call several times, and waits for the stream even after an error. If waiting fails, the context is

@@ -16,9 +16,12 @@ pub(crate) fn run(sizes: &Sizes) -> Result<()> {
     let driver = Driver::new(&gpu)?;
     let (queue, device) = (gpu.queue()?, gpu as Arc<dyn Device>);
     for (kind, is_pinned) in [("pinned", true), ("pageable", false)] {
-        let memory = || match is_pinned {
-            true => SharedMem::from(SyncedMem::new_in(sizes.bytes, &HostPool::of(&device, sizes.bytes))),
-            false => SharedMem::from(vec![1; sizes.bytes]),
+        let memory = || {
+            if is_pinned {
+                SharedMem::from(SyncedMem::new_in(sizes.bytes, &HostPool::of(&device, sizes.bytes)))
+            } else {
+                SharedMem::from(vec![1; sizes.bytes])
+            }
         };
         let (memory, theirs) = (memory(), memory());
         memory.host_overwrite(..)?.fill(1);

@@ -172,9 +172,6 @@ unsafe impl Queue for RamQueue {
     }
 
     fn synchronize(&self) -> Result<(), Error> {
-        match self.lost.load(Ordering::SeqCst) {
-            true => Err(Error::device(self.device.id(), "synchronise", "work was lost that this queue waits for")),
-            false => Ok(()),
-        }
+        if self.lost.load(Ordering::SeqCst) { Err(Error::device(self.device.id(), "synchronise", "work was lost that this queue waits for")) } else { Ok(()) }
     }
 }

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u32);
 
-/// The results that this driver returns or that a test can inject, with their names.
+/// The results that this driver returns or that a test can inject, with names.
 const NAMES: &[(u32, &str)] = &[
     (0, "CUDA_SUCCESS\0"),
     (1, "CUDA_ERROR_INVALID_VALUE\0"),
@@ -65,7 +65,7 @@ impl Code {
         matches!(self.0, 214 | 700 | 702 | 714..=719)
     }
 
-    /// The name with its final zero byte, for C.
+    /// The name with the final zero byte, for C.
     pub(crate) fn name(self) -> Option<&'static str> {
         NAMES.iter().find(|(code, _)| *code == self.0).map(|(_, name)| *name)
     }

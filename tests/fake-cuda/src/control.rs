@@ -1,4 +1,4 @@
-//! The interface for tests: loads the driver under its name and controls it. A [`Session`] holds a lock, so that the
+//! The interface for tests: loads and controls the driver. A [`Session`] holds a lock, so that the
 //! tests of a process run one at a time. When it ends, the test fails if there are reports that it has not taken. A
 //! test must load the driver before anything else loads one.
 
@@ -78,7 +78,7 @@ impl Session {
         leaks
     }
 
-    /// The counts of a kernel over all its launches since the start.
+    /// The counts of a kernel over all launches since the start.
     #[must_use]
     pub fn counts(&self, kernel: &str) -> Counts {
         let mut counts = Counts::default();
@@ -102,7 +102,7 @@ impl Drop for Session {
     }
 }
 
-/// The library that cargo built for the test: it is in the folder of the test binary, and its name has no hash.
+/// The library that cargo built for the test: it is in the folder of the test binary, and the name has no hash.
 #[must_use]
 pub fn file() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own file");
@@ -169,7 +169,7 @@ pub fn symbol(name: &CStr) -> usize {
     address as usize
 }
 
-/// Writes a copy of the driver that lacks an entry point, as an older driver would, and returns its file.
+/// Writes a copy of the driver that lacks an entry point, as an older driver would, and returns the file.
 ///
 /// # Errors
 /// Where the folder cannot be written to, or the entry point is not there.
@@ -178,7 +178,7 @@ pub fn without(name: &str, folder: &Path) -> std::io::Result<PathBuf> {
     let whole = [b"\0", name.as_bytes(), b"\0"].concat();
     let mut found = 0;
     while let Some(at) = bytes.windows(whole.len()).position(|window| window == whole) {
-        // The name no longer matches its hash, so the loader does not find it.
+        // The name no longer matches the hash, so the loader does not find it.
         bytes[at + 1] = b'-';
         found += 1;
     }

@@ -1,4 +1,4 @@
-//! The driver's state behind its entry points: devices with their memory, streams, events, modules, and counters for
+//! The driver's state behind the entry points: devices with the memory, streams, events, modules, and counters for
 //! the tests. One lock guards all of it; kernels run while a synchronising call holds it. Each entry point goes through
 //! [`call`], which counts it, injects a planned failure, and refuses it if the driver, the context or the device is in
 //! the wrong state.

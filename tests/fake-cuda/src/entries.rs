@@ -10,7 +10,7 @@ mod memory;
 mod streams;
 mod tests_side;
 
-/// Defines entry points. Each is counted by name, can be made to fail, and requires the state of its kind.
+/// Defines entry points. Each is counted by name, can be made to fail, and requires the state of a kind.
 macro_rules! entries {
     ($($kind:ident fn $name:ident($driver:ident $(, $arg:ident: $type:ty)*) $body:block)*) => { $(
         #[unsafe(no_mangle)]

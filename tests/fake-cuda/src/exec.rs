@@ -1,4 +1,4 @@
-//! Runs kernels: blocks one after the other, and within a block its warps in turn, in an order that the seed decides.
+//! Runs kernels: blocks one after the other, and within a block the warps in turn, in an order that the seed decides.
 //! The threads of a warp that are at the same instruction run together, at the lowest instruction first, so that they
 //! reconverge after a branch. Every access is checked for bounds, alignment, uninitialized bytes and races. Does not
 //! model time, caches or weak memory order.
@@ -22,7 +22,7 @@ use crate::ptx::Kernel;
 use crate::random::Random;
 use crate::setup::Counts;
 
-/// A kernel to run, with a copy of its parameters.
+/// A kernel to run, with a copy of the parameters.
 pub(crate) struct Launch {
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) grid: [u32; 3],
@@ -51,7 +51,7 @@ pub(crate) struct Stop {
     pub(crate) text: String,
 }
 
-/// A launch that is running: the state that all its blocks share.
+/// A launch that is running: the state that all blocks share.
 struct Run<'a> {
     launch: &'a Launch,
     global: global::Global<'a>,
@@ -63,7 +63,7 @@ struct Run<'a> {
 /// The maximum number of threads in a launch, as the records of races identify a thread by 32 bits.
 const MAX_THREADS: u64 = u32::MAX as u64 - 1;
 
-/// Runs a kernel on the memory of its device.
+/// Runs a kernel on the memory of the device.
 pub(crate) fn run(launch: &Launch, blocks: &mut [Block], watch: Watch<'_>) -> Result<(), Stop> {
     let count = launch.grid.iter().map(|size| u64::from(*size)).product::<u64>();
     if count * u64::from(launch.threads()) > MAX_THREADS {

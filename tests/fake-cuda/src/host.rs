@@ -1,5 +1,5 @@
 //! Access to the caller's memory: pointer arguments, pinned blocks, and the address range that represents device
-//! memory, which the host cannot access. Each function states what its caller has promised.
+//! memory, which the host cannot access. Each function states what the caller has promised.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::{CStr, c_char};
@@ -44,10 +44,11 @@ pub(crate) struct In<T>(*const T);
 impl<T: Copy> In<T> {
     /// The value at an index.
     pub(crate) fn get(self, index: usize) -> Result<T, Code> {
-        match self.is_null() {
-            true => Err(Code::INVALID_VALUE),
+        if self.is_null() {
+            Err(Code::INVALID_VALUE)
+        } else {
             // SAFETY: the C interface has its caller pass null or as many values as the entry point says that it reads.
-            false => unsafe { Ok(self.0.add(index).read_unaligned()) },
+            unsafe { Ok(self.0.add(index).read_unaligned()) }
         }
     }
 
@@ -57,7 +58,7 @@ impl<T: Copy> In<T> {
 }
 
 impl In<c_char> {
-    /// The text up to its zero byte.
+    /// The text up to the zero byte.
     pub(crate) fn text(self) -> Result<&'static str, Code> {
         if self.0.is_null() {
             return Err(Code::INVALID_VALUE);

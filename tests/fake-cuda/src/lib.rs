@@ -2,7 +2,7 @@
 //! and interprets the PTX of the kernels. The host cannot access device memory. Work runs only at a synchronisation, in
 //! an order that a seed decides. Every misuse makes a report, and any call can be made to fail.
 //!
-//! [`control`] is the interface for tests: it loads the library and calls its exported functions, because the copy of
+//! [`control`] is the interface for tests: it loads the library and calls the exported functions, because the copy of
 //! this crate that is linked into a test has its own statics. The driver does **not** know the crates under test, and
 //! does not model time, caches or weak memory order. Only `entries` (C calls), `host` (memory of the caller) and
 //! `control` contain `unsafe`.

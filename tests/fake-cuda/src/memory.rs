@@ -23,7 +23,7 @@ pub(crate) struct Memory {
     devices: Vec<Arena>,
 }
 
-/// One device's memory: its blocks in ascending order of address.
+/// One device's memory: the blocks in ascending order of address.
 struct Arena {
     base: u64,
     next: u64,
@@ -33,7 +33,7 @@ struct Arena {
 /// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Its allocation is enqueued and has not run.
+    /// The allocation is enqueued and has not run.
     Planned,
     Live,
     Freed,
@@ -60,7 +60,7 @@ impl Memory {
         self
     }
 
-    /// Makes a block; returns its address.
+    /// Makes a block; returns the address.
     pub(crate) fn allocate(&mut self, device: usize, len: usize, charge: u64, pool: Option<usize>) -> u64 {
         let arena = self.arena(device);
         let start = arena.next;
@@ -86,7 +86,7 @@ impl Memory {
         self.devices.iter().position(|arena| (arena.base..arena.base + SPAN).contains(&address))
     }
 
-    /// The blocks of a device, by rising address; all that ever were, those that are freed without their bytes.
+    /// The blocks of a device, by rising address; all that ever were, those that are freed without the bytes.
     pub(crate) fn blocks(&mut self, device: usize) -> &mut [Block] {
         &mut self.arena(device).blocks
     }
@@ -128,7 +128,7 @@ impl Block {
         self.state != State::Freed && !self.is_given_back
     }
 
-    /// Ends the block; its address stays known.
+    /// Ends the block; the address stays known.
     pub(crate) fn end(&mut self) {
         (self.bytes, self.written, self.state) = (Vec::new(), Bits::new(0), State::Freed);
     }

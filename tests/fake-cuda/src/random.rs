@@ -1,6 +1,6 @@
 //! Pseudo-random numbers from one seed, which decide every order: splitmix64.
 
-/// A sequence that its seed determines.
+/// A sequence that the seed determines.
 pub(crate) struct Random(u64);
 
 impl Random {

@@ -1,7 +1,7 @@
-//! The driver's configuration and its counters, which tests pass through exported functions. Test and library must
+//! The driver's configuration and the counters, which tests pass through exported functions. Test and library must
 //! agree on the layout.
 
-/// The configuration of the driver and its GPUs.
+/// The configuration of the driver and the GPUs.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Setup {
@@ -15,7 +15,7 @@ pub struct Setup {
     pub memory: u64,
     /// Whether the GPUs have memory pools.
     pub has_pools: bool,
-    /// The compute capability, ten times its first part and its second: 90 for 9.0.
+    /// The compute capability, ten times the first part and the second: 90 for 9.0.
     pub capability: u32,
     /// The seed of the order in which streams, blocks and warps run.
     pub seed: u64,
@@ -63,13 +63,13 @@ pub struct Leaks {
     pub pools: u64,
     /// Blocks of device memory.
     pub blocks: u64,
-    /// Their bytes.
+    /// Bytes of these blocks.
     pub bytes: u64,
     /// Blocks of pinned host memory, allocated or registered.
     pub pinned: u64,
 }
 
-/// The counts of a kernel, summed over its launches: not its time, but what determines it.
+/// The counts of a kernel, summed over the launches: not the time, but the figures behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counts {
@@ -83,7 +83,7 @@ pub struct Counts {
     pub loads: Traffic,
     /// Stores to global memory.
     pub stores: Traffic,
-    /// The most parts that one access to shared memory had to be done in, because of its banks.
+    /// The most parts that one access to shared memory had to be done in, because of the banks.
     pub bank_conflict: u64,
     /// Divisions of 64-bit integers that stand in a loop of the PTX.
     pub long_divisions: u64,
@@ -95,7 +95,7 @@ pub struct Counts {
 pub struct Traffic {
     /// Accesses, counted for each thread.
     pub accesses: u64,
-    /// Their bytes.
+    /// Bytes of these accesses.
     pub bytes: u64,
     /// Bytes without those that another thread of the same access also had.
     pub distinct: u64,

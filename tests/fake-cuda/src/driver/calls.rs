@@ -35,7 +35,7 @@ struct Plan {
 }
 
 impl Calls {
-    /// Counts a call, and returns its planned failure, if any.
+    /// Counts a call, and returns the planned failure, if any.
     pub(crate) fn enter(&mut self, name: &'static str) -> Option<Code> {
         let count = self.counts.entry(name).or_default();
         *count += 1;
@@ -48,7 +48,7 @@ impl Calls {
         self.plans.iter().find(|plan| is_due(plan)).map(|plan| plan.code)
     }
 
-    /// Counts a piece of work on a device, and returns its planned failure, if any.
+    /// Counts a piece of work on a device, and returns the planned failure, if any.
     pub(crate) fn enter_work(&mut self) -> Option<Code> {
         self.work += 1;
         self.work_plans.iter().find(|(at, _)| *at == self.work).map(|(_, code)| *code)

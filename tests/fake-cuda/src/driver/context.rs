@@ -1,4 +1,4 @@
-//! Devices and their primary contexts: which is current on a thread, which has failed, and whether an entry point may
+//! Devices and the primary contexts: which is current on a thread, which has failed, and whether an entry point may
 //! still run.
 
 use std::cell::Cell;
@@ -14,9 +14,9 @@ thread_local! {
 /// One GPU.
 #[derive(Default)]
 pub(crate) struct Device {
-    /// The reference count of its primary context.
+    /// The reference count of the primary context.
     pub(crate) retained: u64,
-    /// The error that its context returns to every call.
+    /// The error that the context returns to every call.
     pub(crate) failed: Option<Code>,
 }
 
@@ -87,13 +87,13 @@ impl Driver {
         }
     }
 
-    /// Retains a device's primary context, and returns its handle.
+    /// Retains a device's primary context, and returns the handle.
     pub(crate) fn retain_context(&mut self, device: usize) -> usize {
         self.devices[device].retained += 1;
         handle(device)
     }
 
-    /// Releases a primary context. The last release destroys it, and clears its failure.
+    /// Releases a primary context. The last release destroys it, and clears the failure.
     pub(crate) fn release_context(&mut self, device: usize) -> Result<(), Code> {
         let state = &mut self.devices[device];
         match state.retained {

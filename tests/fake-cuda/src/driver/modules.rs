@@ -1,4 +1,4 @@
-//! Modules and functions: PTX text that was loaded, its entries by handle, and their launches.
+//! Modules and functions: PTX text that was loaded, the entries by handle, and the launches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) struct Modules {
     modules: BTreeMap<usize, Loaded>,
     functions: BTreeMap<usize, Arc<Kernel>>,
     next: usize,
-    /// The counts of each kernel, by its name.
+    /// The counts of each kernel, by name.
     pub(crate) counts: BTreeMap<String, Counts>,
 }
 
@@ -68,7 +68,7 @@ impl Driver {
         Ok(handle)
     }
 
-    /// Ends a module and its functions.
+    /// Ends a module and the functions.
     pub(crate) fn unload(&mut self, handle: usize) -> Result<(), Code> {
         let Some(loaded) = self.modules.modules.remove(&handle) else {
             return Err(self.refuse(Code::INVALID_HANDLE, "a module that was not loaded, or was unloaded"));
@@ -89,7 +89,7 @@ impl Driver {
         Ok(function)
     }
 
-    /// Enqueues a kernel, if its grid, shared memory and parameters are within the limits.
+    /// Enqueues a kernel, if the grid, shared memory and parameters are within the limits.
     pub(crate) fn launch(&mut self, function: usize, launch: Launch, stream: usize) -> Result<(), Code> {
         let device = self.stream_device(stream)?;
         let is_here = |loaded: &Loaded| loaded.device == device && loaded.functions.contains(&function);
@@ -117,7 +117,7 @@ impl Driver {
         self.enqueue(stream, Work::Launch(Arc::new(launch))).map(drop)
     }
 
-    /// Runs a kernel to its end.
+    /// Runs a kernel to the end.
     pub(crate) fn run_kernel(&mut self, device: usize, launch: &Launch) -> Result<(), Fault> {
         let counts = self.modules.counts.entry(launch.kernel.name.clone()).or_default();
         let watch = exec::Watch { counts, reports: &mut self.reports, random: &mut self.random };

@@ -6,7 +6,7 @@ use super::Driver;
 use crate::abi::Code;
 use crate::host;
 
-/// The pinned blocks by their start.
+/// The pinned blocks by start.
 #[derive(Default)]
 pub(crate) struct Pinned {
     blocks: BTreeMap<usize, Range>,

@@ -1,4 +1,4 @@
-//! Memory pools and the memory limit of each device. A pool keeps freed blocks up to its release threshold and reuses
+//! Memory pools and the memory limit of each device. A pool keeps freed blocks up to the release threshold and reuses
 //! them for allocations that fit. Kept blocks count against the device until the pool is trimmed.
 
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ impl Pools {
         self.limit.saturating_sub(self.taken[device])
     }
 
-    /// Takes bytes for a block from those that the pool keeps, or else from the device. Returns their number.
+    /// Takes bytes for a block from those that the pool keeps, or else from the device. Returns the number.
     pub(crate) fn take(&mut self, device: usize, pool: Option<usize>, len: usize) -> Result<u64, Code> {
         let wanted = (len as u64).checked_next_multiple_of(GRAIN).ok_or(Code::OUT_OF_MEMORY)?;
         let free = self.free_bytes(device);
@@ -99,7 +99,7 @@ impl Pools {
         Ok(charge)
     }
 
-    /// Returns a block's bytes to its pool if that exists and is below its threshold, else to the device.
+    /// Returns a block's bytes to the pool if that exists and is below the threshold, else to the device.
     pub(crate) fn give(&mut self, device: usize, pool: Option<usize>, charge: u64) {
         if let Some(pool) = pool.and_then(|handle| self.pools.get_mut(&handle)) {
             pool.used -= charge;
@@ -167,7 +167,7 @@ impl Driver {
         self.enqueue(stream, Work::Free(address)).map(drop).inspect_err(|_| self.end_block(address))
     }
 
-    /// Frees a block at once, after all work of its device. No page of the driver promises that it waits, so a caller
+    /// Frees a block at once, after all work of the device. No page of the driver promises that it waits, so a caller
     /// that relies on it is reported.
     pub(crate) fn free_now(&mut self, address: u64) -> Result<(), Code> {
         self.give_back(address)?;
@@ -194,7 +194,7 @@ impl Driver {
         }
     }
 
-    /// Ends a block and returns its bytes.
+    /// Ends a block and returns the bytes.
     pub(crate) fn end_block(&mut self, address: u64) {
         let device = self.memory.device_of(address);
         if let (Some(device), Some(block)) = (device, self.memory.around(address)) {

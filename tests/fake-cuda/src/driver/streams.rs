@@ -1,6 +1,6 @@
 //! Streams and events. Work is only enqueued. A synchronising call runs the first work of the streams, one piece at a
 //! time, in an order that the seed decides, until the work that it waits for is done. Every piece of work has a ticket.
-//! An event has the ticket of its last record, and a stream that waits for the event copies the ticket at the call.
+//! An event has the ticket of the last record, and a stream that waits for the event copies the ticket at the call.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -32,7 +32,7 @@ struct Stream {
 pub(crate) struct Event {
     pub(crate) device: usize,
     pub(crate) has_time: bool,
-    /// The ticket of its last record.
+    /// The ticket of the last record.
     pub(crate) record: Option<u64>,
 }
 
@@ -167,7 +167,7 @@ impl Driver {
         Ok(self.streams.streams[&key].device)
     }
 
-    /// Appends work to a stream; returns its ticket.
+    /// Appends work to a stream; returns the ticket.
     pub(crate) fn enqueue(&mut self, handle: usize, work: Work) -> Result<u64, Code> {
         let key = self.stream_key(handle)?;
         if let Some(code) = self.devices[self.streams.streams[&key].device].failed {
@@ -217,7 +217,7 @@ impl Driver {
         self.run_while(|streams| streams.streams.values().any(|each| each.device == device && !each.queue.is_empty()));
     }
 
-    /// Waits for a ticket of a device. Returns the failure of its context, if any.
+    /// Waits for a ticket of a device. Returns the failure of the context, if any.
     pub(crate) fn wait(&mut self, device: usize, ticket: u64) -> Result<(), Code> {
         self.run_while(|streams| !streams.is_done(ticket));
         self.devices[device].failed.map_or(Ok(()), Err)
@@ -244,7 +244,7 @@ impl Driver {
         }
     }
 
-    /// Destroys a stream; its pending work still runs.
+    /// Destroys a stream; the pending work still runs.
     pub(crate) fn destroy_stream(&mut self, handle: usize) -> Result<(), Code> {
         let key = self.stream_key(handle)?;
         match self.streams.streams.get_mut(&key) {
@@ -295,7 +295,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Destroys an event; work that waits for its record still waits.
+    /// Destroys an event; work that waits for the record still waits.
     pub(crate) fn destroy_event(&mut self, handle: usize) -> Result<(), Code> {
         self.event(handle)?;
         self.streams.events.remove(&handle);

@@ -23,10 +23,8 @@ fn upload(driver: &mut Driver, to: u64, from: usize, len: usize, stream: usize) 
         return Ok(());
     }
     check(driver, to, len)?;
-    let place = match driver.pinned.has(from, len) {
-        true => Place::Host(from),
-        false => Place::Taken(host::bytes(from, len).to_vec()),
-    };
+    let place =
+        if driver.pinned.has(from, len) { Place::Host(from) } else { Place::Taken(host::bytes(from, len).to_vec()) };
     driver.enqueue(stream, Work::Copy { to: Place::Device(to), from: place, len }).map(drop)
 }
 

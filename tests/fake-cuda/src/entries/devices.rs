@@ -7,7 +7,7 @@ use crate::abi::{self, Code};
 use crate::driver::{Driver, current, set_current};
 use crate::host::Out;
 
-/// A name that C reads up to its zero byte.
+/// A name that C reads up to the zero byte.
 fn name_of(code: u32, out: Out<*const c_char>) -> Result<(), Code> {
     let name = Code(code).name().ok_or(Code::INVALID_VALUE);
     out.put(name.map_or(std::ptr::null(), |name| name.as_ptr().cast()))?;

@@ -24,7 +24,7 @@ impl Shared {
 /// The memory that an access resolves to.
 #[derive(Clone, Copy)]
 enum Spot {
-    /// A block of the device's memory, by its index, and an offset in it.
+    /// A block of the device's memory, by index, and an offset in it.
     Global(usize, usize),
     Shared(usize),
     Local(usize),
@@ -129,7 +129,7 @@ impl Team<'_, '_> {
         Ok(())
     }
 
-    /// Resolves an address, and checks its bounds and alignment.
+    /// Resolves an address, and checks the bounds and alignment.
     fn spot(
         &mut self,
         now: &Now<'_>,

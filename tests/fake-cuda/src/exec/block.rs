@@ -1,4 +1,4 @@
-//! Runs one block of a grid: its warps in turn, and their barriers.
+//! Runs one block of a grid: the warps in turn, and the barriers.
 
 use super::access::Shared;
 use super::warp::{Now, Warp, each};
@@ -6,11 +6,11 @@ use super::{Run, Stop, Who};
 use crate::abi::{Code, WARP};
 use crate::ptx::Op;
 
-/// A block that is running: the state that its warps share.
+/// A block that is running: the state that the warps share.
 pub(super) struct Team<'r, 'a> {
     pub(super) run: &'r mut Run<'a>,
     pub(super) index: [u32; 3],
-    /// The number in the launch of its first thread, from 0.
+    /// The number in the launch of the first thread, from 0.
     first: u32,
     pub(super) shared: Shared,
     /// The count of barriers at the last one of the whole block.
@@ -23,7 +23,7 @@ const TURN: usize = 32;
 /// A block that runs more warp instructions than this is taken to loop forever.
 const MAX_ISSUES: u64 = 4_000_000;
 
-/// Runs a block to its end.
+/// Runs a block to the end.
 pub(super) fn run(run: &mut Run<'_>, block: u32) -> Result<(), Stop> {
     let launch = run.launch;
     let [x, y, _] = launch.grid;
@@ -141,7 +141,7 @@ impl Team<'_, '_> {
             Op::Barrier => {
                 now.warp.ready &= !lanes;
                 now.warp.stopped |= lanes;
-                // The threads advance only when the barrier releases them, so that its line is known until then.
+                // The threads advance only when the barrier releases them, so that the line is known until then.
                 each(lanes).for_each(|lane| now.warp.at[lane] -= 1);
             }
             Op::WarpBarrier { .. } => now.warp.epoch += 1,

@@ -1,4 +1,4 @@
-//! Conversions between types. A float outside the range of an integer type becomes its nearest value. NaN becomes 0 if
+//! Conversions between types. A float outside the range of an integer type becomes the nearest value. NaN becomes 0 if
 //! source and target both have less than 64 bits, else the integer with only the top bit set (PTX ISA 9.0, `cvt`).
 
 use super::float;

@@ -1,4 +1,4 @@
-//! Arithmetic on floats, rounded to nearest, with subnormals. Every NaN result has the same bits whatever its operands
+//! Arithmetic on floats, rounded to nearest, with subnormals. Every NaN result has the same bits whatever the operands
 //! were, so that tests detect code that relies on a NaN's payload, which a GPU does not promise.
 
 use crate::ptx::{Binary, Ternary, Test, Type, Unary};
@@ -102,10 +102,8 @@ pub(super) fn value(ty: Type, bits: u64) -> f64 {
 /// Compares two values of any type.
 pub(super) fn compare(test: Test, is_unordered: bool, ty: Type, a: u64, b: u64) -> bool {
     use std::cmp::Ordering;
-    let order = match ty.is_float() {
-        true => value(ty, a).partial_cmp(&value(ty, b)),
-        false => Some(ty.whole(a).cmp(&ty.whole(b))),
-    };
+    let order =
+        if ty.is_float() { value(ty, a).partial_cmp(&value(ty, b)) } else { Some(ty.whole(a).cmp(&ty.whole(b))) };
     match (test, order) {
         (Test::Numbers, _) => order.is_some(),
         (Test::NotNumbers, _) => order.is_none(),

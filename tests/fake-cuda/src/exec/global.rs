@@ -1,4 +1,4 @@
-//! Global memory as a kernel sees it: the device's blocks, and the accesses to their bytes in this launch.
+//! Global memory as a kernel sees it: the device's blocks, and the accesses to the bytes in this launch.
 
 use super::races::{self, Cell, Kind, Now};
 use crate::memory::{Block, State};
@@ -20,7 +20,7 @@ impl<'a> Global<'a> {
         Global { blocks, cells, last: 0, threads }
     }
 
-    /// The index of the block that contains these bytes and their offset in it, or an error text.
+    /// The index of the block that contains these bytes and the offset in it, or an error text.
     pub(super) fn find(&mut self, address: u64, len: usize) -> Result<(usize, usize), String> {
         let is_in = |block: &Block| address.wrapping_sub(block.start) < block.len as u64;
         if !self.blocks.get(self.last).is_some_and(is_in) {

@@ -1,4 +1,4 @@
-//! Instructions at which threads of a warp wait for each other: shuffles, votes, the warp's barrier. Each names its
+//! Instructions at which threads of a warp wait for each other: shuffles, votes, the warp's barrier. Each names the
 //! member threads.
 
 use super::block::Team;

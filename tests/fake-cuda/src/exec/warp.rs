@@ -1,5 +1,5 @@
-//! A warp: the registers and program counters of its 32 threads, and the instructions that do not access memory. A set
-//! of its threads, `lanes`, is a bit mask.
+//! A warp: the registers and program counters of the 32 threads, and the instructions that do not access memory. A set
+//! of the threads, `lanes`, is a bit mask.
 
 use super::{Launch, convert, float, whole};
 use crate::abi::WARP;
@@ -17,7 +17,7 @@ pub(super) fn each(lanes: u32) -> impl Iterator<Item = usize> {
 
 /// 32 threads of a block.
 pub(super) struct Warp {
-    /// Its number in the block.
+    /// The number of the warp in the block.
     pub(super) number: u32,
     registers: Vec<[u64; WARP]>,
     /// The next instruction of each thread.
@@ -80,7 +80,7 @@ impl Warp {
     }
 }
 
-/// A warp and its position in the launch, while one of its instructions runs.
+/// A warp and the position in the launch, while an instruction runs.
 pub(super) struct Now<'a> {
     pub(super) launch: &'a Launch,
     pub(super) block: [u32; 3],

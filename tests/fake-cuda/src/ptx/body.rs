@@ -1,4 +1,4 @@
-//! Parses an entry: its parameters and its body. Resolves the names of registers, variables and labels to numbers.
+//! Parses an entry: the parameters and the body. Resolves the names of registers, variables and labels to numbers.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::text::{Cursor, Token};
 pub(crate) struct Scope {
     pub(crate) registers: BTreeMap<String, Reg>,
     pub(crate) masks: Vec<u64>,
-    /// Parameters, shared and local variables, constants: where each begins in its space.
+    /// Parameters, shared and local variables, constants: where each begins in the space.
     pub(crate) names: BTreeMap<String, u64>,
     /// Labels by the index of the instruction that follows.
     pub(crate) labels: BTreeMap<String, usize>,
@@ -177,7 +177,7 @@ impl Scope {
         Ok(())
     }
 
-    /// A register by its name.
+    /// A register by name.
     pub(crate) fn register(&self, name: &str) -> Result<Reg, String> {
         self.registers.get(name).copied().ok_or_else(|| format!("register {name} is not declared"))
     }
@@ -195,15 +195,14 @@ impl Line {
         Ok(Some((scope.register(name)?, *is_negated)))
     }
 
-    /// Reads an instruction up to its semicolon.
+    /// Reads an instruction up to the semicolon.
     fn read(cursor: &mut Cursor) -> Result<Line, String> {
         let line = cursor.line();
-        let guard = match cursor.take('@') {
-            true => {
-                let is_negated = cursor.take('!');
-                Some((cursor.word()?, is_negated))
-            }
-            false => None,
+        let guard = if cursor.take('@') {
+            let is_negated = cursor.take('!');
+            Some((cursor.word()?, is_negated))
+        } else {
+            None
         };
         let opcode = cursor.word()?;
         let mut operands = Vec::new();

@@ -25,7 +25,7 @@ pub(crate) enum Text {
     List(Vec<Text>),
 }
 
-/// An instruction while it is parsed: the remaining parts of its opcode, and its operands.
+/// An instruction while it is parsed: the remaining parts of the opcode, and the operands.
 pub(super) struct Reader<'a> {
     pub(super) base: &'a str,
     parts: Vec<&'a str>,
@@ -185,7 +185,7 @@ impl Reader<'_> {
     }
 }
 
-/// A special register by its name.
+/// A special register by name.
 fn special(name: &str) -> Option<Special> {
     let axis = |rest: &str| ["x", "y", "z"].iter().position(|axis| *axis == rest);
     Some(match name.split_once('.') {

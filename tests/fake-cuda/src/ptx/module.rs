@@ -1,4 +1,4 @@
-//! One file of PTX: its version and target, its constants, its entries with their parameters.
+//! One file of PTX: the version and target, the constants, the entries with the parameters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ pub(crate) struct Module {
 #[derive(Debug, Default)]
 pub(crate) struct Kernel {
     pub(crate) name: String,
-    /// Bytes of its parameters.
+    /// Bytes of the parameters.
     pub(crate) params: usize,
     /// The offset and the length of each parameter.
     pub(crate) param_places: Vec<(usize, usize)>,
     /// Bytes of shared memory that it declares.
     pub(crate) shared: usize,
-    /// Bytes of memory that each of its threads has.
+    /// Bytes of memory of each thread.
     pub(crate) local: usize,
     /// The module's constants.
     pub(crate) constants: Arc<Vec<u8>>,
@@ -67,7 +67,7 @@ impl Module {
                     names.insert(variable.name, constants.len() as u64);
                     constants.extend(variable.bytes);
                 }
-                // NVRTC's own variables. A kernel that uses one is refused, because its name is unknown.
+                // NVRTC's own variables. A kernel that uses one is refused, because the name is unknown.
                 ".global" => drop(variable(&mut cursor)?),
                 ".entry" => heads.push(body::entry(&mut cursor, &names)?),
                 word => return cursor.error(format!("`{word}` is not known")),
@@ -98,7 +98,7 @@ pub(crate) fn type_bytes(word: &str) -> Option<usize> {
     [8, 16, 32, 64].contains(&bits).then_some(bits / 8)
 }
 
-/// Reads a variable from behind its space on: `.align 4 .b8 name[32] = {…};`, the part from `=` on perhaps missing.
+/// Reads a variable from behind the space on: `.align 4 .b8 name[32] = {…};`, the part from `=` on perhaps missing.
 pub(crate) fn variable(cursor: &mut Cursor) -> Result<Variable, String> {
     let mut variable = declaration(cursor)?;
     if cursor.take('=') {
@@ -121,7 +121,7 @@ pub(crate) fn variable(cursor: &mut Cursor) -> Result<Variable, String> {
     Ok(Variable { align, len, name, bytes })
 }
 
-/// A variable before its first bytes.
+/// A variable before the first bytes.
 struct Declared {
     align: usize,
     element: usize,

@@ -1,6 +1,6 @@
-//! The parsed instruction. Its operands are resolved to numbers, so that running it needs no lookup.
+//! The parsed instruction. The operands are resolved to numbers, so that running it needs no lookup.
 
-/// A register's number within its kernel.
+/// A register's number within the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reg(pub(crate) u16);
 
@@ -329,7 +329,7 @@ pub(crate) enum Op {
     ActiveMask {
         to: Reg,
     },
-    /// Jumps to an instruction by its index.
+    /// Jumps to an instruction by index.
     Branch {
         to: usize,
     },

@@ -7,7 +7,7 @@ use super::op::{
 
 type Result<T> = std::result::Result<T, String>;
 
-/// A type by its name.
+/// A type by name.
 pub(super) fn ty(part: &str) -> Option<Type> {
     let kind = match part.chars().next()? {
         'b' => Kind::Bits,
@@ -22,7 +22,7 @@ pub(super) fn ty(part: &str) -> Option<Type> {
     }
 }
 
-/// Reads one instruction, by the first part of its opcode.
+/// Reads one instruction, by the first part of the opcode.
 pub(super) fn op(r: &mut Reader<'_>) -> Result<Op> {
     let base = r.base;
     match base {
@@ -118,10 +118,7 @@ fn unary(r: &mut Reader<'_>) -> Result<Op> {
 
 /// Refuses half precision, and floats if there is no such instruction.
 fn refuse_float(ty: Type, is_whole_only: bool) -> Result<()> {
-    match ty.is_float() && (ty.bits == 16 || is_whole_only) {
-        true => Err("not of this type".to_string()),
-        false => Ok(()),
-    }
+    if ty.is_float() && (ty.bits == 16 || is_whole_only) { Err("not of this type".to_string()) } else { Ok(()) }
 }
 
 fn binary(r: &mut Reader<'_>) -> Result<Op> {

@@ -1,4 +1,4 @@
-//! Splits the text into words and punctuation marks, each with its line, and gives a cursor over them. Dots, dollars
+//! Splits the text into words and punctuation marks, each with the line, and gives a cursor over them. Dots, dollars
 //! and percent signs are parts of words.
 
 /// A word or a mark.
