@@ -1,8 +1,8 @@
-//! A suite that every backend must pass: what `Queue` promises, tested through its raw calls, a check for each promise.
-//! It relies on `device` for the promises and on nothing of any backend.
-//! It leaves out what raw calls cannot show: that a backend never waits for code that uses a memory.
+//! A suite that every backend must pass: the promises of `Queue`, tested through raw calls, a check for each promise.
+//! Relies on `device` for the promises and on nothing of any backend.
+//! Leaves out a promise that raw calls cannot show: that a backend never waits for code that uses a memory.
 //!
-//! A backend's author calls it in one line of a test:
+//! You call the suite in one line of a test:
 //!
 //! ```
 //! use synced_mem::{conformance, loopback};
@@ -35,7 +35,7 @@ pub struct Failure {
     pub check: &'static str,
     /// The number of the promise of [`Queue`](crate::Queue) that the check tests.
     pub promise: u8,
-    /// What was seen.
+    /// The observation.
     pub message: String,
 }
 
@@ -48,9 +48,9 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Tests a device; says how many checks it passed. The device must have no other user meanwhile.
+/// Tests a device; returns the number of passed checks. The device must have no other user meanwhile.
 ///
-/// It takes less than 100 MiB of the device's memory, and about a second.
+/// The suite takes less than 100 MiB of the device's memory, and about a second.
 ///
 /// # Errors
 /// The first check that failed. Blocks and host bytes of that check are leaked, because the device may still use them.
@@ -58,7 +58,7 @@ pub fn run(device: &dyn Device) -> Result<usize, Failure> {
     run_all(ALONE, device, device)
 }
 
-/// Tests what two devices promise each other, of one backend or of two, each of which has passed [`run`].
+/// Tests the promises of two devices to each other, of one backend or of two, each of which has passed [`run`].
 ///
 /// # Errors
 /// As [`run`].
@@ -73,7 +73,7 @@ struct Check {
     run: fn(&Bench<'_>) -> Result<(), Flaw>,
 }
 
-/// What is wrong, in words.
+/// The fault, in words.
 struct Flaw(String);
 
 impl From<Error> for Flaw {

@@ -20,7 +20,7 @@
 //! # Ok::<(), synced_mem::Error>(())
 //! ```
 //!
-//! # What is asynchronous
+//! # Asynchronous work
 //!
 //! Kernels, copies between GPUs, fills, and transfers of pinned host memory, which comes from a [`HostPool::of`] the
 //! GPU. Other host memory is uploaded through pinned chunks: the call returns when its bytes have been read, and a
@@ -29,7 +29,7 @@
 //!
 //! # Memory
 //!
-//! Blocks come from a pool of this crate's own on each GPU, which keeps what is freed; [`Cuda::trim`] gives it back,
+//! Blocks come from a pool of this crate's own on each GPU, which keeps freed blocks; [`Cuda::trim`] gives them back,
 //! and so does an allocation that finds no room, before it is tried once more. Between GPUs bytes are copied directly;
 //! no GPU is given access to another's memory.
 //!
@@ -80,15 +80,15 @@ pub use probe::Absent;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Info {
-    /// What [`Cuda::open`] takes.
+    /// The number that [`Cuda::open`] takes.
     pub ordinal: usize,
-    /// What its maker calls it.
+    /// The maker's name for the GPU.
     pub name: String,
-    /// Its compute capability: (9, 0) for 9.0.
+    /// The compute capability: (9, 0) for 9.0.
     pub capability: (u32, u32),
     /// Bytes of memory.
     pub total: u64,
-    /// How many of them are free, where the GPU could be asked.
+    /// How many bytes are free, where the GPU could be asked.
     pub free: Option<u64>,
     /// The newest CUDA that the driver knows: 12040 for 12.4.
     pub driver: u32,
@@ -129,7 +129,7 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// The GPU with this ordinal. As long as anything of a GPU lives, it is one device: opening it again gives the
+    /// The GPU with this ordinal. As long as anything of a GPU lives, the GPU is one device: opening again gives the
     /// same.
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl Cuda {
         Ok(Arc::new(Self { context }))
     }
 
-    /// Its compute capability: (9, 0) for 9.0.
+    /// The compute capability: (9, 0) for 9.0.
     pub fn capability(&self) -> (u32, u32) {
         self.context.capability
     }

@@ -1,8 +1,8 @@
-//! Host memory playing a device, for tests: it keeps every promise of a backend, and no more than the promises.
-//! It relies on `device` for those. All device bytes lie under the one lock of their machine, so that no misuse of a
-//! block is undefined behaviour: [`Report::misuses`] lists it. Device addresses are numbers that nothing points to;
+//! Host memory playing a device, for tests: every promise of a backend is kept, and no more than the promises.
+//! Relies on `device` for those. All device bytes lie under the one lock of a machine, so that no misuse of a
+//! block is undefined behaviour: [`Report::misuses`] lists each. Device addresses are numbers that nothing points to;
 //! only host pointers are real.
-//! It leaves out speed: tasks run on the calling thread, under that lock, and kernels on copies, without it.
+//! Leaves out speed: tasks run on the calling thread, under that lock, and kernels on copies, with nothing locked.
 
 mod calls;
 mod kernel;
@@ -42,7 +42,7 @@ pub struct Loopback {
     meter: Arc<Meter>,
 }
 
-/// What [`Loopback::report`] tells of a device.
+/// A device's state, from [`Loopback::report`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -98,7 +98,7 @@ impl Loopback {
         self.machine.state().account(self.id).calls(operation)
     }
 
-    /// What is allocated and pending on this device now, and what its users did wrong.
+    /// The allocations and the pending work of this device now, and the users' misuses.
     pub fn report(&self) -> Report {
         let mut state = self.machine.state();
         let (pending, misuses) = (state.pending(self.id), state.memory.misuses.clone());

@@ -1,5 +1,5 @@
-//! Checks of what queues and blocks are: identity, allocation, freeing, adoption, and what errors leave behind.
-//! They rely on nothing but, those of freeing and after, on the order and the exactness that others have tested.
+//! Checks of queues and blocks: identity, allocation, freeing, adoption, and the state after errors.
+//! Rely on nothing but, those of freeing and after, on the order and the exactness that others have tested.
 
 use super::bytes::{pattern, same};
 use super::order::{Ballast, LEN};
@@ -79,7 +79,7 @@ pub(super) fn apart(bench: &Bench<'_>) -> Result<(), Flaw> {
     })
 }
 
-/// Promise 7: a block that is dropped keeps its bytes until the work before has read them, though others want the room.
+/// Promise 7: a dropped block keeps the bytes until the work before has read them, though others want the room.
 pub(super) fn free_in_order(bench: &Bench<'_>) -> Result<(), Flaw> {
     let (queue, other) = (bench.queue()?, bench.queue()?);
     let ballast = Ballast::new(bench, &queue)?;
@@ -119,7 +119,7 @@ pub(super) fn adopt(bench: &Bench<'_>) -> Result<(), Flaw> {
     })?;
     queue.put(&view, &bench.host(inner, 2))?;
     queue.free(view);
-    // If dropping the view freed the memory, this takes it.
+    // If dropping the view freed the memory, this block takes the same bytes.
     let taker = queue.alloc(LEN)?;
     queue.put(&taker, &bench.host(LEN, 0x77))?;
     let mut wanted = vec![1; LEN];
@@ -128,7 +128,7 @@ pub(super) fn adopt(bench: &Bench<'_>) -> Result<(), Flaw> {
     same(&queue.whole(&owner)?.get(), &wanted, what)
 }
 
-/// Promise 8: an allocation that cannot succeed is an error, and what was enqueued before and after it stands.
+/// Promise 8: an allocation that cannot succeed is an error, and work that was enqueued before and after stands.
 pub(super) fn errors(bench: &Bench<'_>) -> Result<(), Flaw> {
     let (one, two) = (bench.queue()?, bench.queue()?);
     let ballast = Ballast::new(bench, &one)?;

@@ -1,12 +1,12 @@
 //! Checks of which bytes are moved: promises 5 and 6, with ragged sizes and offsets, and guards around every range.
-//! They rely on the order that `order` has tested.
+//! Relies on the order that `order` has tested.
 
 use super::order::{Ballast, LEN};
 use super::probe::{Bench, Probe, UNTOUCHED};
 use super::{Flaw, ensure};
 use crate::Host;
 
-/// Around the widths that devices move at once: words, lines, pages, and their chunks of copies.
+/// Around the widths that devices move at once: words, lines, pages, and chunks of copies.
 const SIZES: &[usize] =
     &[0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 63, 64, 65, 127, 255, 256, 257, 1021, 4095, 4096, 4097, 65_537];
 
@@ -16,7 +16,7 @@ const OFFSETS: &[usize] = &[0, 1, 3, 64, 67];
 /// One range of several MiB, of odd length at an odd place.
 const HUGE: (usize, usize) = (3 << 20 | 1, 5);
 
-/// What follows a range in its block.
+/// The bytes behind a range of a block.
 const TAIL: usize = 71;
 
 /// All sizes at all offsets, as `(at, len)`.
@@ -25,7 +25,7 @@ fn ranges() -> impl Iterator<Item = (usize, usize)> {
     ragged.chain([(HUGE.1, HUGE.0)])
 }
 
-/// Bytes that differ from their neighbours, at any small distance, and from those of another `seed`.
+/// Bytes that differ from the neighbours, at any small distance, and from those of another `seed`.
 pub(super) fn pattern(len: usize, seed: usize) -> Vec<u8> {
     // 251 is prime, so that no power of two is a period.
     let period: Vec<u8> = (0..251).map(|at| ((at * 7 + seed * 101) % 251) as u8).collect();
@@ -54,7 +54,7 @@ pub(super) fn same(got: &[u8], wanted: &[u8], what: &str) -> Result<(), Flaw> {
     })
 }
 
-/// Promise 5 for uploads and downloads, each over a part of a block and over all of it.
+/// Promise 5 for uploads and downloads, each over a part of a block and over the whole.
 pub(super) fn transfers(bench: &Bench<'_>) -> Result<(), Flaw> {
     let queue = bench.queue()?;
     ranges().try_for_each(|(at, len)| transfer(bench, &queue, at, len))
@@ -117,7 +117,7 @@ pub(super) fn fills(bench: &Bench<'_>) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// Promise 6: when a transfer is done with its host bytes, they are the host's at once, though the queue is busy.
+/// Promise 6: after a transfer is done with host bytes, the host may use these at once, though the queue is busy.
 pub(super) fn done(bench: &Bench<'_>) -> Result<(), Flaw> {
     let queue = bench.queue()?;
     let ballast = Ballast::new(bench, &queue)?;

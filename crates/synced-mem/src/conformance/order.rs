@@ -1,6 +1,6 @@
 //! Checks of the order in which work takes effect: promises 2, 3 and 4, and that any thread may call;
-//! innocence. They rely on slow work to make a missing order show: chains of large copies, which a device takes a while
-//! for. They look at the middle of their bytes only, so that a flaw of exactness is left to the checks of that.
+//! innocence. Relies on slow work to make a missing order show: chains of large copies, which a device takes a while
+//! for. The checks look at the middle of the bytes only, so that a flaw of exactness is left to the checks of that.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use super::{Flaw, ensure};
 /// is for devices that make short work of the first: an H200 has 60 MB of cache, which would hold two such blocks.
 const LARGE: [usize; 2] = [8 << 20, 32 << 20];
 
-/// How long slow work takes, about. A check that misses an order sees it as long as its calls return sooner than this.
+/// About the time of slow work. A check sees a missing order as long as the calls return sooner than this.
 const SLOW: Duration = Duration::from_millis(2);
 
 /// The bytes whose order is tested.
 pub(super) const LEN: usize = 64 << 10;
 
-/// Two large blocks of one value, copied back and forth to keep a queue busy. Whatever the order, they keep that value.
+/// Two large blocks of one value, copied back and forth to keep a queue busy. Whatever the order, the value stays.
 pub(super) struct Ballast {
     blocks: [Region; 2],
     len: usize,
@@ -46,7 +46,7 @@ impl Ballast {
         let start = Instant::now();
         ballast.slow(queue)?;
         queue.synchronize()?;
-        // A device that takes no time at all has not worked, and no number of copies makes it.
+        // A device that takes no time at all has not worked, whatever the number of copies.
         let one = start.elapsed() / 4;
         ballast.copies = (SLOW.as_nanos() / one.as_nanos().max(1)).clamp(2, 256) as u32;
         Ok((ballast, one))
@@ -76,7 +76,7 @@ pub(super) fn synchronize(bench: &Bench<'_>) -> Result<(), Flaw> {
     back.expect(1, "after synchronising a queue, its download")
 }
 
-/// Promise 2: what one queue writes and reads again and again, without any synchronisation.
+/// Promise 2: one queue writes and reads again and again, without any synchronisation.
 pub(super) fn order(bench: &Bench<'_>) -> Result<(), Flaw> {
     let queue = bench.queue()?;
     let ballast = Ballast::new(bench, &queue)?;
@@ -99,7 +99,7 @@ pub(super) fn order(bench: &Bench<'_>) -> Result<(), Flaw> {
     seen.try_for_each(|(value, back)| back.expect(*value, "copied on one queue, in order"))
 }
 
-/// Promise 3: between queues of one device, through others, again, and for what still reads.
+/// Promise 3: between queues of one device, through others, again, and for work that still reads.
 pub(super) fn waiting(bench: &Bench<'_>) -> Result<(), Flaw> {
     let (one, two, three) = (bench.queue()?, bench.queue()?, bench.queue()?);
     let ballast = Ballast::new(bench, &one)?;
@@ -154,7 +154,7 @@ pub(super) fn synchronize_covers_waits(bench: &Bench<'_>) -> Result<(), Flaw> {
 const THREADS: u8 = 4;
 const ROUNDS: u8 = 8;
 
-/// Any thread may call: several share a queue, and each has one of its own that waits for it.
+/// Any thread may call: several share a queue, and each has another one that waits for the shared one.
 pub(super) fn threads(bench: &Bench<'_>) -> Result<(), Flaw> {
     let shared = &bench.queue()?;
     thread::scope(|scope| {
@@ -178,7 +178,7 @@ fn one_thread(bench: &Bench<'_>, shared: &Probe<'_>, thread: u8) -> Result<(), F
     Ok(())
 }
 
-/// Promise 9, as far as it can be seen: a memory of this crate would have counted its traffic on the device.
+/// Promise 9, as far as visible: a memory of this crate would have counted its traffic on the device.
 pub(super) fn innocence(bench: &Bench<'_>) -> Result<(), Flaw> {
     let before = bench.first.meter().stats();
     let queue = bench.queue()?;

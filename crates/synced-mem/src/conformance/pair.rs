@@ -1,5 +1,5 @@
-//! Checks of what two devices promise each other, whether or not they are of one backend.
-//! They rely on what the checks of each device alone have tested.
+//! Checks of the promises of two devices to each other, whether or not they are of one backend.
+//! Rely on the checks of each device alone.
 
 use super::bytes::{pattern, same};
 use super::order::{Ballast, LEN};
@@ -41,7 +41,7 @@ pub(super) fn ways(bench: &Bench<'_>) -> Result<(), Flaw> {
         let own = bench.queue_of(near)?;
         let answer = own.queue.reaches(far);
         for queue in [own, bench.queue_of(near)?] {
-            // The device is asked about in both forms: as it was given, and as its queues show it.
+            // The device is asked about in both forms: as given, and as the queues show.
             let shown = bench.queue_of(far)?;
             for far in [far, shown.queue.device()] {
                 ensure(queue.queue.reaches(far) == answer, || {

@@ -1,7 +1,7 @@
-//! Queues, blocks and host bytes as the checks use them: bounds checked, and alive until the device is done with them.
+//! Queues, blocks and host bytes as the checks use them: bounds checked, and alive until the device is done.
 //! It relies on the checks for one rule: they touch host bytes before they enqueue work on them, and after a call has
 //! said that it is done with them, or a synchronisation; a device that is then still at work on them is broken, and the
-//! check about to say so. It leaves out what the checks look for.
+//! check about to say so. Leaves out the checks' questions.
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::Flaw;
 use crate::{self as synced_mem, Block, Device, DeviceId, Error, Queue, QueueId};
 
-/// What one check works with. What it has used is leaked, unless [`clear`](Self::clear) finds that all of it is idle.
+/// The material of one check. Used parts are leaked, unless [`clear`](Self::clear) finds all idle.
 pub(super) struct Bench<'a> {
     pub(super) first: &'a dyn Device,
     pub(super) second: &'a dyn Device,
@@ -47,9 +47,9 @@ pub(super) struct Region {
     block: Arc<dyn Block>,
     len: usize,
     device: DeviceId,
-    /// The queue that allocated it.
+    /// The queue that allocated the block.
     queue: QueueId,
-    /// Whether another queue has used it too, so that its own cannot free it in order.
+    /// Whether another queue has used the block too, so that the own queue cannot free in order.
     shared: AtomicBool,
 }
 
@@ -153,13 +153,13 @@ impl Region {
         self.block.len()
     }
 
-    /// The block, for work on `at..at + len` of it by a queue of its device.
+    /// The block, for work on bytes `at..at + len` by a queue of the device.
     fn own(&self, at: usize, len: usize, queue: &dyn Queue) -> &dyn Block {
         assert_eq!(self.device, queue.device().id(), "a check mixes up devices");
         self.part(at, len, queue)
     }
 
-    /// The block, for work on `at..at + len` of it.
+    /// The block, for work on bytes `at..at + len`.
     fn part(&self, at: usize, len: usize, queue: &dyn Queue) -> &dyn Block {
         assert!(at <= self.len && len <= self.len - at);
         if queue.id() != self.queue {
@@ -261,13 +261,13 @@ impl Probe<'_> {
         Ok(self.queue.synchronize()?)
     }
 
-    /// Uploads a whole region, and waits for it.
+    /// Uploads a whole region, and waits.
     pub(super) fn put(&self, to: &Region, from: &Host) -> Result<(), Flaw> {
         self.upload((to, 0), (from, 0), to.len)?;
         self.synchronize()
     }
 
-    /// Downloads a whole region, and waits for it. Before, the host bytes have a value that no region is filled with.
+    /// Downloads a whole region, and waits. Before, the host bytes have a value that no region is filled with.
     pub(super) fn whole(&self, from: &Region) -> Result<Arc<Host>, Flaw> {
         let to = self.bench.host(from.len, UNTOUCHED);
         self.download((&to, 0), (from, 0), from.len)?;
@@ -276,5 +276,5 @@ impl Probe<'_> {
     }
 }
 
-/// What host bytes hold that a download has not reached.
+/// The value of host bytes that a download has not reached.
 pub(super) const UNTOUCHED: u8 = 0xEE;

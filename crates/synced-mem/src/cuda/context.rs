@@ -1,5 +1,5 @@
-//! One GPU as the driver knows it: its primary context, a memory pool of our own, and what belongs to the context:
-//! staging memory and modules. It relies on the probe. A context that has failed is remembered, and asked nothing more.
+//! One GPU as the driver knows the device: primary context, a memory pool of our own, and the context's belongings:
+//! staging memory and modules. Relies on the probe. A context that has failed is remembered, and asked nothing more.
 
 use std::fmt;
 use std::mem::size_of;
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::ids::DeviceId;
 use crate::stats::Meter;
 
-/// The primary context of a GPU, which other libraries of the process share. What is made in it holds it.
+/// The primary context of a GPU, which other libraries of the process share. Objects made there hold the context.
 pub(super) struct Context {
     pub(super) id: DeviceId,
     pub(super) ordinal: usize,
@@ -33,15 +33,15 @@ pub(super) struct Context {
     raw: CUcontext,
     /// Null where the GPU has none.
     pool: CUmemoryPool,
-    /// Why it never works again.
+    /// Why the context never works again.
     lost: OnceLock<Failure>,
     /// How often something could not be given back. The calls at hand do not fail for that; at the end of a process it
     /// is usual, because the driver may be gone first.
     not_given_back: AtomicU64,
 }
 
-// SAFETY: the handles are the driver's names for things, and its functions may be called from any thread; a context is
-// made the calling thread's own before each call (`enter`).
+// SAFETY: the handles are the driver's names for things, and the driver's functions may be called from any thread; a
+// context is made the calling thread's own before each call (`enter`).
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
@@ -53,7 +53,7 @@ pub(super) struct Limits {
     pub(super) threads_in_all: u32,
 }
 
-/// `CUmemPoolProps` as far as every version of it goes: the bindings' own has other fields in each.
+/// `CUmemPoolProps` as far as all versions agree: the bindings' own has other fields in each.
 #[repr(C)]
 struct PoolProps {
     allocation: u32,
@@ -75,13 +75,13 @@ impl Context {
     pub(super) fn retain(ordinal: usize) -> Result<Self, Failure> {
         let (device, total) = (device(ordinal)?, total_memory(ordinal)?);
         let mut raw = ptr::null_mut();
-        // SAFETY: the device is one of the driver's; it writes a handle, which `drop` gives back once.
+        // SAFETY: the device is one of the driver's; the call writes a handle, which `drop` gives back once.
         answer("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) })?;
         let limit = |axes: [CUdevice_attribute; 3]| -> Result<[u32; 3], Failure> {
             let [x, y, z] = axes.map(|axis| attribute(device, axis));
             Ok([x?, y?, z?])
         };
-        // From here on `drop` gives back what there is.
+        // From here on `drop` gives everything back.
         let mut context = Self {
             id: DeviceId::new(),
             ordinal,
@@ -120,7 +120,7 @@ impl Context {
         Ok(context)
     }
 
-    /// A pool of our own, because all users of the GPU share the default pool's settings. It keeps what is freed.
+    /// A pool of our own, because all users of the GPU share the default pool's settings. Freed blocks stay there.
     fn make_pool(&mut self) -> Result<(), Failure> {
         self.enter()?;
         let props = PoolProps {
@@ -131,8 +131,8 @@ impl Context {
             security: ptr::null_mut(),
             reserved: [0; 8],
         };
-        // SAFETY: the properties have the layout that the driver reads, and it writes a handle, which `drop` gives
-        // back.
+        // SAFETY: the properties have the layout that the driver reads, and the driver writes a handle, which `drop`
+        // gives back.
         answer("cuMemPoolCreate", unsafe { sys::cuMemPoolCreate(&mut self.pool, (&raw const props).cast()) })?;
         let mut most = u64::MAX;
         let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
@@ -141,7 +141,7 @@ impl Context {
         answer("cuMemPoolSetAttribute", set)
     }
 
-    /// Makes the context the calling thread's, unless it is known to be lost.
+    /// Makes the context the calling thread's, unless known to be lost.
     pub(super) fn enter(&self) -> Result<(), Failure> {
         match self.lost.get() {
             Some(lost) => Err(*lost),
@@ -160,10 +160,10 @@ impl Context {
         answer("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
     }
 
-    /// Notes the failure of a call that was about this context alone: the context may be lost with it.
+    /// Notes the failure of a call that was about this context alone: the context may be lost.
     pub(super) fn note(&self, failure: Failure) -> Failure {
         if failure.is_sticky() {
-            // The first one is kept: it is nearest to the cause.
+            // The first one is kept: the nearest to the cause.
             let _ = self.lost.set(failure);
         }
         failure
@@ -175,7 +175,7 @@ impl Context {
         result.map_err(|failure| Error::device(self.id, op, self.note(failure)))
     }
 
-    /// The end of something. Where that fails there is nothing left to do but to count it.
+    /// The end of something. A failure there can only be counted.
     pub(super) fn given_back(&self, result: Result<(), Failure>) {
         if result.is_err() {
             // Relaxed: a count.
@@ -234,18 +234,18 @@ impl Drop for Context {
         }
         let modules = self.modules.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         for module in modules {
-            // SAFETY: what holds a function of the module holds the context, so nothing does any more.
+            // SAFETY: a holder of a function of the module holds the context, so there is none any more.
             self.given_back(answer("cuModuleUnload", unsafe { sys::cuModuleUnload(module) }));
         }
         if let Some(pool) = self.pool() {
-            // SAFETY: it is destroyed once. Blocks hold the context, so all were freed; what is still freeing is waited
-            // for by the driver.
+            // SAFETY: the pool is destroyed once. Blocks hold the context, so all were freed; the driver waits for
+            // frees under way.
             self.given_back(answer("cuMemPoolDestroy", unsafe { sys::cuMemPoolDestroy(pool) }));
         }
-        // No thread is left in a context that may be gone; a library that shares it enters it again by itself.
+        // No thread is left in a context that may be gone; a library that shares the context enters again by itself.
         // SAFETY: null, which is no context, may be made current.
         self.given_back(answer("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(ptr::null_mut()) }));
-        // SAFETY: it was retained once, and nothing that was made in it is left.
+        // SAFETY: the context was retained once, and no object of the context is left.
         let released = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
         self.given_back(answer("cuDevicePrimaryCtxRelease", released));
     }

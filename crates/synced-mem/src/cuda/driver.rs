@@ -1,4 +1,4 @@
-//! Calls of the driver about a GPU, or in the calling thread's context, as functions of Rust. It knows no context of
+//! Calls of the driver about a GPU, or in the calling thread's context, as functions of Rust. Knows no context of
 //! ours.
 
 use std::ptr::{self, NonNull};
@@ -12,7 +12,7 @@ const PORTABLE: u32 = 1;
 
 /// Waits for all work in the calling thread's context.
 pub(super) fn wait_for_all() -> Result<(), Failure> {
-    // SAFETY: it takes nothing.
+    // SAFETY: the call takes nothing.
     answer("cuCtxSynchronize", unsafe { sys::cuCtxSynchronize() })
 }
 
@@ -20,7 +20,7 @@ pub(super) fn wait_for_all() -> Result<(), Failure> {
 pub(super) fn device(ordinal: usize) -> Result<CUdevice, Failure> {
     let mut device = 0;
     let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
-    // SAFETY: it writes a handle, and returns an error for an ordinal without a GPU.
+    // SAFETY: the call writes a handle, and returns an error for an ordinal without a GPU.
     answer("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, ordinal) })?;
     Ok(device)
 }
@@ -28,7 +28,7 @@ pub(super) fn device(ordinal: usize) -> Result<CUdevice, Failure> {
 /// An attribute of a GPU that is a count.
 pub(super) fn attribute(device: CUdevice, attribute: CUdevice_attribute) -> Result<u32, Failure> {
     let mut value = 0;
-    // SAFETY: it writes a number.
+    // SAFETY: the call writes a number.
     answer("cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, device) })?;
     Ok(u32::try_from(value).unwrap_or(0))
 }
@@ -43,7 +43,7 @@ pub(super) fn capability(device: CUdevice) -> Result<(u32, u32), Failure> {
 /// The name of a GPU.
 pub(super) fn name(device: CUdevice) -> Result<String, Failure> {
     let mut bytes = [0u8; 256];
-    // SAFETY: it writes at most the number of bytes that it is given, the last of them zero.
+    // SAFETY: the call writes at most the given number of bytes, the last one zero.
     let code = unsafe { sys::cuDeviceGetName(bytes.as_mut_ptr().cast(), bytes.len() as i32, device) };
     answer("cuDeviceGetName", code)?;
     let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -53,7 +53,7 @@ pub(super) fn name(device: CUdevice) -> Result<String, Failure> {
 /// The bytes of memory that a GPU has.
 pub(super) fn total_memory(ordinal: usize) -> Result<usize, Failure> {
     let (mut total, device) = (0, device(ordinal)?);
-    // SAFETY: it writes a number.
+    // SAFETY: the call writes a number.
     answer("cuDeviceTotalMem", unsafe { sys::cuDeviceTotalMem_v2(&mut total, device) })?;
     Ok(total)
 }
@@ -61,7 +61,7 @@ pub(super) fn total_memory(ordinal: usize) -> Result<usize, Failure> {
 /// Free bytes and all bytes, of the calling thread's context.
 pub(super) fn memory_here() -> Result<(u64, u64), Failure> {
     let (mut free, mut total) = (0, 0);
-    // SAFETY: it writes two numbers.
+    // SAFETY: the call writes two numbers.
     answer("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
     Ok((free as u64, total as u64))
 }
@@ -70,7 +70,7 @@ pub(super) fn memory_here() -> Result<(u64, u64), Failure> {
 pub(super) fn new_event() -> Result<CUevent, Failure> {
     const DISABLE_TIMING: u32 = 2;
     let mut event = ptr::null_mut();
-    // SAFETY: it writes a handle.
+    // SAFETY: the call writes a handle.
     answer("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, DISABLE_TIMING) })?;
     Ok(event)
 }
@@ -78,13 +78,13 @@ pub(super) fn new_event() -> Result<CUevent, Failure> {
 /// `len` pinned bytes, in the calling thread's context.
 pub(super) fn pin(len: usize) -> Result<NonNull<u8>, Failure> {
     let mut start = ptr::null_mut();
-    // SAFETY: it writes an address.
+    // SAFETY: the call writes an address.
     answer("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&mut start, len, PORTABLE) })?;
     NonNull::new(start.cast()).ok_or(Failure::out_of_memory("cuMemHostAlloc"))
 }
 
-/// Frees what [`pin`] gave, once, when no transfer uses it.
+/// Frees an address of [`pin`], once, when no transfer uses the memory.
 pub(super) fn unpin(start: NonNull<u8>) -> Result<(), Failure> {
-    // SAFETY: the caller gives what it has from `pin`, and gives it up.
+    // SAFETY: the caller gives up an address from `pin`.
     answer("cuMemFreeHost", unsafe { sys::cuMemFreeHost(start.as_ptr().cast()) })
 }

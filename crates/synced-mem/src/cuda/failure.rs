@@ -1,4 +1,4 @@
-//! A call of the driver that has failed, and whether its context is lost with it. It asks the driver nothing: a name
+//! A call of the driver that has failed, and whether the context is lost too. Asks the driver nothing: a name
 //! comes from the bindings, because a driver that is in trouble is the wrong one to ask.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use cudarc::driver::sys::CUresult;
 pub struct Failure {
     /// The driver's function.
     pub call: &'static str,
-    /// What it answered, a `CUresult`.
+    /// The answer, a `CUresult`.
     pub code: u32,
     result: CUresult,
 }
@@ -36,7 +36,7 @@ impl Failure {
 
     /// Whether a context that has answered so never works again.
     pub(super) fn is_sticky(&self) -> bool {
-        // CUDA driver API, `CUresult`: "leaves the process in an inconsistent state", and what ends a context.
+        // CUDA driver API, `CUresult`: "leaves the process in an inconsistent state", and codes that end a context.
         matches!(self.code, 4 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 911)
     }
 }
@@ -49,7 +49,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What a call of the driver has answered.
+/// The answer of a call of the driver.
 pub(super) fn answer(call: &'static str, code: CUresult) -> Result<(), Failure> {
     match code {
         CUresult::CUDA_SUCCESS => Ok(()),

@@ -1,4 +1,4 @@
-//! Kernels: programs of PTX text, loaded once for each GPU, and the one function that launches them. It relies on
+//! Kernels: programs of PTX text, loaded once for each GPU, and the one function that launches them. Relies on
 //! tokens for what a kernel may touch, and on the text for how long a kernel's parameters are, which the driver does
 //! not tell.
 
@@ -64,13 +64,13 @@ impl Program {
         Self { name, ptx }
     }
 
-    /// The program on the queue's GPU, which compiles it the first time and keeps it; `None` for a queue of another
+    /// The program on the queue's GPU, compiled the first time and then kept; `None` for a queue of another
     /// backend.
     ///
     /// Do this before any token is taken: a program that cannot be loaded then leaves all memories as they are.
     ///
     /// # Errors
-    /// [`Error::Device`] where the driver refuses the text; it has the compiler's own words.
+    /// [`Error::Device`] where the driver refuses the text, with the compiler's own words.
     pub fn load(&'static self, queue: &dyn Queue) -> Result<Option<Loaded>, Error> {
         let Some(queue) = CudaQueue::of(queue) else {
             return Ok(None);
@@ -95,7 +95,7 @@ impl Loaded {
     /// [`Error::Device`] where the program has none.
     pub fn kernel(&self, entry: &'static str) -> Result<Kernel, Error> {
         let Loaded { program, context, module } = self;
-        // The driver is asked without the lock, because it may load the kernel then; asking twice gives the same one.
+        // The driver is asked without the lock, because the kernel may be loaded then; asking twice gives the same one.
         let known = lock(&context.modules).kernel(program.ptx, entry);
         if let Some(found) = known {
             return Ok(Kernel { context: Arc::clone(context), found });
@@ -109,7 +109,7 @@ impl Loaded {
             let found = unsafe { sys::cuModuleGetFunction(&mut function, module.0, name.as_ptr()) };
             answer("cuModuleGetFunction", found)?;
             let (mut threads, most) = (0, CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-            // SAFETY: it writes a number.
+            // SAFETY: the call writes a number.
             let told = unsafe { sys::cuFuncGetAttribute(&mut threads, most, function) };
             answer("cuFuncGetAttribute", told)?;
             Ok(Found { function, params, threads: u32::try_from(threads).unwrap_or(0) })
@@ -119,10 +119,10 @@ impl Loaded {
     }
 }
 
-/// Enqueues a kernel. `params` are the bytes of its parameters, laid out as its PTX declares them; they are copied.
+/// Enqueues a kernel. `params` are the bytes of the parameters, laid out as the PTX declares; the bytes are copied.
 ///
 /// Launch in order to write memories through tokens: make the tokens, put the addresses of their [`Arg`]s into the
-/// parameters, and pass the arguments as `uses`. Where it is refused nothing was enqueued.
+/// parameters, and pass the arguments as `uses`. After a refusal nothing was enqueued.
 ///
 /// # Safety
 /// The kernel touches only the bytes of `uses`, each as its [`Arg::access`] says, and whatever else it is given lives
@@ -161,14 +161,14 @@ pub unsafe fn launch(
     kernel.context.run("launch", || {
         let (function, stream) = (kernel.found.function, queue.stream().raw());
         // SAFETY: function and stream live and are of one context. The parameters are as long as the kernel reads and
-        // are copied during the call. What the kernel touches is the caller's promise.
+        // are copied during the call. The bytes that the kernel touches are the caller's promise.
         let code = unsafe { sys::cuLaunchKernel(function, x, y, z, i, j, k, 0, stream, ptr::null_mut(), extra) };
         answer("cuLaunchKernel", code)
     })
 }
 
 impl Grid {
-    /// What of it the GPU does not take.
+    /// The part that the GPU does not take.
     fn beyond(&self, limits: &Limits, threads: u32) -> Option<String> {
         let ends = |name: &str, sizes: [u32; 3], most: [u32; 3]| {
             let axes = sizes.iter().zip(most).zip(["x", "y", "z"]);
@@ -206,7 +206,7 @@ fn param_of(param: &str) -> Option<(usize, usize)> {
         let bits = word.strip_prefix('.')?.strip_prefix(['b', 'u', 's', 'f'])?.parse::<usize>().ok()?;
         (bits % 8 == 0).then_some(bits / 8)
     })?;
-    // A `.ptr` has an alignment too: that of what it points to.
+    // A `.ptr` has an alignment too: that of the bytes behind the pointer.
     let is_pointer = words.contains(&".ptr");
     let align = words.iter().position(|word| *word == ".align").filter(|_| !is_pointer);
     let align = align.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(element);

@@ -1,5 +1,5 @@
-//! The modules of a context: compiled programs, each kept until the context ends, and the kernels of them that were
-//! asked for, because finding one means searching the program's text. It knows programs by their text's address and
+//! The modules of a context: compiled programs, each kept until the context ends, and the kernels that were
+//! asked for, because finding one means searching the program's text. Knows programs by the text's address and
 //! length.
 
 use std::error::Error;
@@ -12,14 +12,14 @@ use cudarc::driver::sys::{self, CUfunction, CUjit_option, CUmodule};
 
 use super::failure::{Failure, answer};
 
-/// What was loaded, each with the text that it was compiled from.
+/// The loaded modules, each with the text before compilation.
 #[derive(Debug, Default)]
 pub(super) struct Modules {
     programs: Vec<(&'static str, Slot)>,
     kernels: Vec<(&'static str, &'static str, Found)>,
 }
 
-/// A module, once it is compiled. Locked meanwhile: other threads wait for it instead of compiling it too.
+/// A module, once compiled. Locked meanwhile: other threads wait instead of compiling the same.
 #[derive(Debug, Clone, Default)]
 struct Slot(Arc<Mutex<Option<Module>>>);
 
@@ -31,7 +31,7 @@ unsafe impl Send for Module {}
 // SAFETY: as above.
 unsafe impl Sync for Module {}
 
-/// A kernel as the driver knows it, the bytes of its parameters, and the threads that a block of it may have.
+/// A kernel's handle, the bytes of the parameters, and the most threads of a block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
     pub(super) function: CUfunction,
@@ -54,19 +54,19 @@ impl Modules {
         slot
     }
 
-    /// A kernel of a text, if it was asked for before.
+    /// A kernel of a text, if asked for before.
     pub(super) fn kernel(&self, text: &'static str, entry: &str) -> Option<Found> {
         self.kernels.iter().find(|(known, name, _)| ptr::eq(*known, text) && *name == entry).map(|(_, _, found)| *found)
     }
 
-    /// Another thread may have added it meanwhile.
+    /// Another thread may have added the same meanwhile.
     pub(super) fn add_kernel(&mut self, text: &'static str, entry: &'static str, found: Found) {
         if self.kernel(text, entry).is_none() {
             self.kernels.push((text, entry, found));
         }
     }
 
-    /// All of them, to be unloaded.
+    /// All modules, to be unloaded.
     pub(super) fn take(&mut self) -> impl Iterator<Item = CUmodule> + use<> {
         self.kernels.clear();
         let slots = std::mem::take(&mut self.programs).into_iter();
@@ -88,7 +88,7 @@ pub(super) fn find_or<E>(
     compile().inspect(|module| *slot = Some(*module))
 }
 
-/// What is behind it is whole between two statements, so a thread that has panicked leaves it so.
+/// The locked value is whole between two statements, also where a thread has panicked.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -99,8 +99,8 @@ pub(super) fn compile(text: &CStr) -> Result<Module, Refused> {
     let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
     // The driver takes the length itself in place of a pointer.
     let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(log.len())];
-    // SAFETY: the text ends with a zero byte, and is read during the call; it writes a handle, at most the given number
-    // of bytes of the log, and into the values, one for each option.
+    // SAFETY: the text ends with a zero byte, and is read during the call; the call writes a handle, at most the given
+    // number of bytes of the log, and into the values, one for each option.
     let code = unsafe {
         let (count, image) = (options.len() as u32, text.as_ptr().cast());
         sys::cuModuleLoadDataEx(&mut module, image, count, options.as_mut_ptr(), values.as_mut_ptr())
@@ -111,7 +111,7 @@ pub(super) fn compile(text: &CStr) -> Result<Module, Refused> {
     })
 }
 
-/// A text that was not compiled, and what the compiler says of it.
+/// A text that was not compiled, and the compiler's words.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) failure: Failure,
@@ -119,7 +119,7 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// The failure itself where there are no words beside it.
+    /// The failure itself where there are no words.
     pub(super) fn into_error(self) -> Box<dyn Error + Send + Sync> {
         if self.log.is_empty() { self.failure.into() } else { self.into() }
     }
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(modules.take().count(), 1, "the one that was compiled");
     }
 
-    /// Every launch looks for its program: one that takes long to compile must not hold the others up.
+    /// Every launch looks for a program: one that takes long to compile must not hold the others up.
     #[test]
     fn another_program_is_found_while_one_is_compiled() {
         let modules = &Mutex::new(Modules::default());

@@ -1,5 +1,5 @@
-//! Pinned host memory: what a device reads and writes where it lies, while the host does something else. Which
-//! addresses are pinned is kept here, so that no transfer has to ask the driver. It is pinned for every GPU.
+//! Pinned host memory: a device reads and writes the bytes in place, while the host does something else. Which
+//! addresses are pinned is kept here, so that no transfer has to ask the driver. The memory is pinned for every GPU.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -37,7 +37,7 @@ impl Pinned {
     }
 }
 
-// SAFETY: one allocation of the driver, which starts at a page; filled when it was made, and freed when it is dropped.
+// SAFETY: one allocation of the driver, which starts at a page; filled when made, and freed when dropped.
 unsafe impl HostBlock for Pinned {
     fn start(&self) -> NonNull<u8> {
         self.start

@@ -1,4 +1,4 @@
-//! Whether there is a CUDA driver, asked before anything else of it is: the bindings panic where a library or a
+//! Whether there is a CUDA driver, asked before any other call: the bindings panic where a library or a
 //! function is missing. It looks for some of the names that the bindings look for, so that what is found here they find
 //! too.
 
@@ -86,12 +86,12 @@ pub enum Absent {
     /// The driver is too old.
     #[non_exhaustive]
     TooOld {
-        /// The newest CUDA that it knows: 12040 for 12.4.
+        /// The newest CUDA that the driver knows: 12040 for 12.4.
         found: u32,
         /// The oldest that serves.
         needed: u32,
     },
-    /// The driver lacks a function that its version should have.
+    /// The driver lacks a function that the version should have.
     #[non_exhaustive]
     Incomplete {
         /// The function.
@@ -102,7 +102,7 @@ pub enum Absent {
     Failed {
         /// The driver's function.
         call: &'static str,
-        /// What it answered, a `CUresult`.
+        /// The answer, a `CUresult`.
         code: u32,
     },
 }
@@ -152,7 +152,7 @@ pub(super) fn driver() -> Result<u32, Absent> {
         _ => failure.into(),
     })?;
     let mut version = 0;
-    // SAFETY: it writes a number to the place that it is given.
+    // SAFETY: the call writes a number to the given place.
     answer("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) })?;
     match u32::try_from(version).unwrap_or(0) {
         found if found < OLDEST => Err(Absent::TooOld { found, needed: OLDEST }),
@@ -163,14 +163,14 @@ pub(super) fn driver() -> Result<u32, Absent> {
 /// The number of GPUs.
 pub(super) fn count() -> Result<usize, Absent> {
     let mut count = 0;
-    // SAFETY: it writes a number to the place that it is given.
+    // SAFETY: the call writes a number to the given place.
     answer("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// The library, if it has every function.
+/// The library, if every function is there.
 fn library() -> Result<Library, Absent> {
-    // SAFETY: loading the driver runs its own start code, which the bindings would run as well.
+    // SAFETY: loading the driver runs the driver's start code, which the bindings would run as well.
     let mut found = NAMES.iter().filter_map(|name| unsafe { Library::new(*name) }.ok());
     let library = found.next().ok_or(Absent::NoDriver { tried: NAMES })?;
     // SAFETY: the address is not called.
@@ -186,7 +186,7 @@ fn library() -> Result<Library, Absent> {
 /// The version of a library that may lack other functions.
 fn version(library: &Library) -> Option<u32> {
     let mut version = 0;
-    // SAFETY: the function has had this one signature in every driver; it needs no start, and writes one number.
+    // SAFETY: every driver has this function with this signature; the call needs no start, and writes one number.
     let code = unsafe {
         let call = library.get::<unsafe extern "C" fn(*mut i32) -> u32>("cuDriverGetVersion").ok()?;
         call(&mut version)

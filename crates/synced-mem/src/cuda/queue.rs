@@ -1,5 +1,5 @@
-//! Queues and blocks of a GPU: the backend's side of `Queue` and `Block`. It relies on `stream` for the order, on
-//! `staging` for pageable host bytes and on `pinned` to know which host bytes are not. It decides nothing.
+//! Queues and blocks of a GPU: the backend's side of `Queue` and `Block`. Relies on `stream` for the order, on
+//! `staging` for pageable host bytes and on `pinned` to know which host bytes are not. Decides nothing.
 
 use std::any::Any;
 use std::fmt;
@@ -26,7 +26,7 @@ pub(super) struct CudaQueue {
 
 /// A block of a GPU's memory.
 struct CudaBlock {
-    /// The stream in whose order it is freed; of adopted memory, one of its device.
+    /// The stream in whose order the block is freed; of adopted memory, one of the device.
     stream: Arc<Stream>,
     address: u64,
     len: usize,
@@ -104,12 +104,12 @@ impl CudaQueue {
         let mut address = 0;
         match self.context().pool() {
             Some(pool) => {
-                // SAFETY: pool and stream live and are of one GPU; it writes an address.
+                // SAFETY: pool and stream live and are of one GPU; the call writes an address.
                 let code = unsafe { sys::cuMemAllocFromPoolAsync(&mut address, len, pool, self.stream.raw()) };
                 answer("cuMemAllocFromPoolAsync", code).map(|()| (address, Owner::Pool))
             }
             None => {
-                // SAFETY: it writes an address.
+                // SAFETY: the call writes an address.
                 let code = unsafe { sys::cuMemAlloc_v2(&mut address, len) };
                 answer("cuMemAlloc", code).map(|()| (address, Owner::Driver))
             }
@@ -131,13 +131,13 @@ impl CudaQueue {
 
 // SAFETY: the promises, by number.
 // 1: `id` and `device` are set once, by `new`, and the id is fresh.
-// 2: a stream is in order; a staged transfer is a row of copies on it.
+// 2: a stream is in order; a staged transfer is a row of copies there.
 // 3: an event at the other's tail, of this backend; any other queue is synchronised.
 // 4: the driver's own; copies through staging chunks that are not synchronised touch no host bytes of the caller.
 // 5: one length for both sides of each copy, within blocks checked here.
 // 6: pinned bytes are named by copies on the stream alone; others are touched during the call.
 // 7: the driver's own, freed in the order of the stream, or after it was synchronised.
-// 8: a context that has failed fails every call in it; what waits for another GPU's stream asks for that GPU's context
+// 8: a context that has failed fails every call; a wait for another GPU's stream asks for that GPU's context
 // when
 //    it is synchronised (`Stream::check_foreign`). A call fails before it enqueues, or has enqueued a part of its
 //    copies.
@@ -161,7 +161,7 @@ unsafe impl Queue for CudaQueue {
         let tried = context.enter().and_then(|()| {
             self.alloc_once(len).or_else(|failure| {
                 if failure.is_out_of_memory() {
-                    // What was freed waits in the pool, in pieces that may not fit.
+                    // Freed blocks wait in the pool, in pieces that may not fit.
                     context.trim().and_then(|()| self.alloc_once(len))
                 } else {
                     Err(failure)

@@ -1,5 +1,5 @@
-//! Chunks of pinned memory that copies pass through, used in turn. An event of each tells when it is free again. It
-//! relies on its user to be in the context that it was made in.
+//! Chunks of pinned memory that copies pass through, used in turn. An event of each tells when the chunk is free again.
+//! Relies on the user to be in the context of the ring.
 
 use std::collections::BTreeSet;
 use std::ptr::NonNull;
@@ -9,7 +9,7 @@ use cudarc::driver::sys::{self, CUevent, CUresult, CUstream};
 use super::driver::{new_event, pin, unpin, wait_for_all};
 use super::failure::{Failure, answer};
 
-/// Large enough that a copy takes longer than enqueuing it, small enough that the first one starts early.
+/// Large enough that a copy takes longer than the call, small enough that the first one starts early.
 pub(super) const CHUNK: usize = 1 << 20;
 /// Uploads run ahead of the device by this many chunks.
 pub(super) const CHUNKS: usize = 8;
@@ -26,8 +26,8 @@ pub(super) struct Rings(Vec<(CUstream, Ring)>);
 unsafe impl Send for Rings {}
 
 impl Rings {
-    /// A ring for a transfer on a stream: the stream's own, whose chunks come free in its order, or of many the one
-    /// whose last use was longest ago. `None` where one is to be made.
+    /// A ring for a transfer on a stream: the stream's own, whose chunks come free in the stream's order, or of many
+    /// the one whose last use was longest ago. `None` where one is to be made.
     pub(super) fn take(&mut self, stream: CUstream) -> Option<Ring> {
         let own = self.0.iter().rposition(|(user, _)| *user == stream);
         let others: BTreeSet<CUstream> = self.0.iter().map(|(user, _)| *user).collect();
@@ -39,7 +39,7 @@ impl Rings {
         self.0.push((stream, ring));
     }
 
-    /// All of them, to be given back.
+    /// All rings, to be given back.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Ring> + use<> {
         std::mem::take(&mut self.0).into_iter().map(|(_, ring)| ring)
     }
@@ -57,7 +57,7 @@ unsafe impl Send for Ring {}
 
 struct Chunk {
     event: CUevent,
-    /// What to wait for before the chunk is used again.
+    /// The event to wait for before the chunk is used again.
     busy: Option<Busy>,
 }
 
@@ -112,7 +112,7 @@ impl Ring {
         unsafe { self.start.add(index * CHUNK) }
     }
 
-    /// Enqueues a copy from or to a chunk. Even one that fails may use it.
+    /// Enqueues a copy from or to a chunk. Even a copy that fails may use the chunk.
     pub(super) fn enqueue(
         &mut self,
         index: usize,
@@ -134,7 +134,7 @@ impl Ring {
         for index in 0..self.chunks.len() {
             // Once more, in case it was the call that failed and not the work. In a context that is lost nothing runs.
             let waited = self.wait(index).or_else(|_| self.wait(index));
-            // SAFETY: it was made once and is used no more.
+            // SAFETY: the event was made once and is used no more.
             let destroyed = unsafe { sys::cuEventDestroy_v2(self.chunks[index].event) };
             result = result.and(waited).and(answer("cuEventDestroy", destroyed));
         }

@@ -1,6 +1,6 @@
 //! Transfers between a device and pageable host memory, through chunks of pinned memory: the host copies one chunk
-//! while the device moves the next; of a long transfer several threads copy, because one is slower than the bus. They
-//! have left the host bytes when they return. It relies on `ring` for the chunks.
+//! while the device moves the next; of a long transfer several threads copy, because one is slower than the bus. A copy
+//! that returns has left the host bytes. Relies on `ring` for the chunks.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use super::failure::{Failure, answer};
 use super::ring::{CHUNK, CHUNKS, Ring};
 use super::stream::Stream;
 
-/// Runs `work` with a ring that is its own meanwhile: while it waits for the device, no other transfer waits for it.
+/// Runs `work` with a ring of its own: a transfer that waits for the device keeps no other transfer waiting.
 fn with_ring<R>(stream: &Stream, work: impl FnOnce(&mut Ring) -> Result<R, Failure>) -> Result<R, Failure> {
     let rings = || stream.context().staging.lock().unwrap_or_else(PoisonError::into_inner);
     let idle = rings().take(stream.raw());
@@ -28,17 +28,17 @@ fn with_ring<R>(stream: &Stream, work: impl FnOnce(&mut Ring) -> Result<R, Failu
     result
 }
 
-/// What the driver copies in one go. Through a chunk the device would be waited for twice: for its work, and for the
+/// Lengths that the driver copies in one go. A chunk would make two waits for the device: for the work, and for the
 /// copy.
 const SHORT: usize = 64 << 10;
 
-/// The parts of a range that fit in a chunk: where each starts, and its length.
+/// The parts of a range that fit in a chunk: start and length of each.
 fn parts(range: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
     let end = range.end;
     range.step_by(CHUNK).map(move |at| (at, CHUNK.min(end - at)))
 }
 
-/// From this many bytes on a thread of its own pays: starting it takes a hundredth of the time of copying them.
+/// From this many bytes on another thread pays: the start takes a hundredth of the time of the copy.
 const PER_THREAD: usize = 8 << 20;
 
 /// On an H100 four threads moved 27 GB/s each way, one 8 and 9, the driver's own transfers 15 and 9.
@@ -94,7 +94,7 @@ fn shared(
     })
 }
 
-/// Enqueues a copy to a device address. The host bytes have been read when it returns.
+/// Enqueues a copy to a device address. On return the host bytes have been read.
 ///
 /// # Safety
 /// `len` bytes at `from` are readable, and as many at `to` are memory of the stream's device.
@@ -107,7 +107,7 @@ pub(super) unsafe fn upload(stream: &Stream, to: u64, from: NonNull<u8>, len: us
                 // SAFETY: the part lies within the caller's bytes, and the chunk, which nothing uses, holds as many.
                 unsafe { ring.chunk(index).copy_from_nonoverlapping(from.at(at), part) };
                 ring.enqueue(index, stream.raw(), "cuMemcpyHtoDAsync", |chunk| {
-                    // SAFETY: the chunk keeps its bytes until its event is over, and the target is the caller's
+                    // SAFETY: the chunk keeps the bytes until the chunk's event is over, and the target is the caller's
                     // promise.
                     unsafe { sys::cuMemcpyHtoDAsync_v2(to + at as u64, chunk.as_ptr().cast(), part, stream.raw()) }
                 })?;
@@ -117,14 +117,14 @@ pub(super) unsafe fn upload(stream: &Stream, to: u64, from: NonNull<u8>, len: us
     })
 }
 
-/// Copies from a device address. The host bytes have been written when it returns, after all that was enqueued before,
-/// which is waited for without the ring: other transfers need it meanwhile.
+/// Copies from a device address. On return the host bytes have been written, after all that was enqueued before,
+/// which is waited for without the ring: other transfers need the ring meanwhile.
 ///
 /// # Safety
 /// `len` bytes at `to` are writable and ours alone, and as many at `from` are memory of the stream's device.
 pub(super) unsafe fn download(stream: &Stream, from: u64, to: NonNull<u8>, len: usize) -> Result<(), Failure> {
     if len <= SHORT {
-        // SAFETY: the caller's promise; the driver has written the bytes when it returns, or at the wait at the latest.
+        // SAFETY: the caller's promise; the driver has written the bytes on return, or at the wait at the latest.
         let copied = unsafe { sys::cuMemcpyDtoHAsync_v2(to.as_ptr().cast(), from, len, stream.raw()) };
         return answer("cuMemcpyDtoHAsync", copied).and(stream.wait());
     }
@@ -140,8 +140,8 @@ pub(super) unsafe fn download(stream: &Stream, from: u64, to: NonNull<u8>, len: 
                 {
                     let index = ring.take()?;
                     ring.enqueue(index, stream.raw(), "cuMemcpyDtoHAsync", |chunk| {
-                        // SAFETY: nothing else uses the chunk until its event is over, and the source is the caller's
-                        // promise.
+                        // SAFETY: nothing else uses the chunk until the chunk's event is over, and the source is the
+                        // caller's promise.
                         unsafe {
                             sys::cuMemcpyDtoHAsync_v2(chunk.as_ptr().cast(), from + at as u64, part, stream.raw())
                         }
@@ -152,18 +152,18 @@ pub(super) unsafe fn download(stream: &Stream, from: u64, to: NonNull<u8>, len: 
                     return Ok(());
                 };
                 ring.wait(index)?;
-                // SAFETY: the device has filled the chunk and left it; the part lies within the caller's bytes.
+                // SAFETY: the device has filled and left the chunk; the part lies within the caller's bytes.
                 unsafe { to.at(at).copy_from_nonoverlapping(ring.chunk(index), part) };
             }
         })
     })
 }
 
-/// The first of the caller's bytes. Threads copy shares of them that do not overlap.
+/// The first of the caller's bytes. Threads copy shares that do not overlap.
 #[derive(Clone, Copy)]
 struct Host(NonNull<u8>);
 
-// SAFETY: an address alone; the copies say why they may use it.
+// SAFETY: an address alone; each copy proves the right to use the bytes.
 unsafe impl Send for Host {}
 // SAFETY: as above.
 unsafe impl Sync for Host {}

@@ -1,6 +1,6 @@
-//! A stream of the driver, with its one event: an event is captured when another stream is told to wait for it, so it
-//! can be recorded again at once. It relies on `context`. What streams of other GPUs it waits for is remembered,
-//! because the driver lets it go on when one of those fails.
+//! A stream of the driver, with one event: an event is captured when another stream is told to wait, so the event can
+//! be recorded again at once. Relies on `context`. The streams of other GPUs that were waited for are remembered,
+//! because the driver lets a stream go on when one of those fails.
 
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(super) struct Stream {
     foreign: Mutex<Foreign<Context>>,
 }
 
-// SAFETY: handles of the driver belong to no thread; the event is used under its lock.
+// SAFETY: handles of the driver belong to no thread; the event is used under a lock.
 unsafe impl Send for Stream {}
 // SAFETY: as above.
 unsafe impl Sync for Stream {}
@@ -28,7 +28,7 @@ struct Event(CUevent);
 /// The contexts of other GPUs that this stream relies on, as `C`.
 struct Foreign<C> {
     /// The contexts of streams that were waited for, by this one or by one that it waited for, and whose work is not
-    /// known to have ended well. Each with the number of the last wait for it.
+    /// known to have ended well. Each with the number of the last wait.
     waited: Vec<(Arc<C>, u64)>,
     /// How many waits there have been.
     waits: u64,
@@ -80,7 +80,7 @@ impl Stream {
             event: Mutex::new(Event(event)),
             foreign: Mutex::new(Foreign::NONE),
         };
-        // SAFETY: it writes a handle.
+        // SAFETY: the call writes a handle.
         answer("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut stream.raw, NON_BLOCKING) })?;
         Ok(stream)
     }
@@ -108,18 +108,18 @@ impl Stream {
         WaitCount(self.foreign().waits)
     }
 
-    /// After this stream's work behind the first `before` waits has come to an end: fails if it was not allowed to,
-    /// because what it waited for on another GPU has failed.
+    /// After this stream's work behind the first `before` waits has come to an end: fails if another GPU's work, which
+    /// this stream waited for, has failed.
     pub(super) fn check_foreign(&self, before: WaitCount) -> Result<(), Failure> {
         self.foreign().check(before, has_failed)
     }
 
-    /// Makes what is enqueued here from now on wait for what is on the other stream.
+    /// Makes all work that is enqueued here from now on wait for the other stream's work so far.
     pub(super) fn wait_for(self: &Arc<Self>, other: &Arc<Stream>) -> Result<(), Failure> {
         if Arc::ptr_eq(self, other) {
             return Ok(());
         }
-        // Nothing is made to wait for what is known to have failed.
+        // Nothing is made to wait for work that is known to have failed.
         self.context.enter()?;
         let event = other.event.lock().unwrap_or_else(PoisonError::into_inner);
         let recorded = other.context.enter().and_then(|()| {
@@ -167,10 +167,10 @@ impl Drop for Stream {
         let context = &self.context;
         context.given_back(context.enter_to_give_back());
         let event = self.event.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: it was made once; what waits for its record still does.
+        // SAFETY: the event was made once; a wait for its record still stands.
         context.given_back(answer("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(event.0) }));
         if !self.raw.is_null() {
-            // SAFETY: it was made once; what it carries is still done.
+            // SAFETY: the stream was made once; the work there is still done.
             context.given_back(answer("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(self.raw) }));
         }
     }

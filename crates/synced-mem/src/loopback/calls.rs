@@ -1,5 +1,5 @@
 //! The calls on the devices of a loopback machine: counted, limited, and made to fail where a test asks for it.
-//! It relies on its caller to hold the machine's lock. It does not know what a call does.
+//! Relies on the caller to hold the machine's lock. Does not know the work of a call.
 
 use super::machine::is_in_kernel;
 use crate::{DeviceId, Error, QueueId};
@@ -30,7 +30,7 @@ pub enum Operation {
     Launch,
 }
 
-/// The name of each operation, as [`Queue`](crate::Queue) and [`Device`](crate::Device) have it.
+/// The name of each operation, as in [`Queue`](crate::Queue) and [`Device`](crate::Device).
 const NAMES: [&str; OPERATIONS] =
     ["queue", "alloc", "adopt", "upload", "download", "copy", "fill", "wait_for", "synchronize", "launch"];
 
@@ -47,14 +47,14 @@ impl Operation {
 /// in order to be refused. So such a request never reaches the host's allocator.
 const LIMIT: usize = usize::MAX / 8;
 
-/// What is counted for one device.
+/// The counts of one device.
 pub(super) struct Account {
     device: DeviceId,
     pub(super) limit: usize,
     pub(super) in_use: usize,
     pub(super) live: usize,
     calls: [u64; OPERATIONS],
-    /// The calls that are to fail, by their number, and how.
+    /// The calls that are to fail, by number, and how.
     failures: Vec<(Operation, u64, Fault)>,
     /// Whether blocks are given out again.
     pub(super) reuses: bool,
@@ -64,21 +64,21 @@ pub(super) struct Account {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// With [`Error::Device`], before it has enqueued, or waited for, anything.
+    /// With [`Error::Device`], before anything is enqueued or waited for.
     Refused,
-    /// With [`Error::Device`], after it has enqueued its work, or done what it waits for.
+    /// With [`Error::Device`], after the work is enqueued, or the wait is over.
     Reported,
-    /// Its work ends half-way: an upload, a download, a copy or a fill moves the first half of its bytes, a kernel does
+    /// The work ends half-way: an upload, a download, a copy or a fill moves the first half of the bytes, a kernel does
     /// not run. The call itself succeeds, if it does not run the work; the queue fails from then on. For calls that
-    /// enqueue no bytes it does nothing.
+    /// enqueue no bytes nothing happens.
     BrokenOff,
 }
 
-/// A call that goes on, and how it ends.
+/// A call that goes on, and the end.
 pub(super) struct Called {
     device: DeviceId,
     pub(super) operation: Operation,
-    /// How it is to fail, and the message of its error.
+    /// The way to fail, and the message of the error.
     fault: Option<(Fault, String)>,
 }
 

@@ -1,6 +1,6 @@
-//! Kernels of a loopback device: closures over the bytes of their parameters.
-//! It relies on `memory` for these bytes, of which a kernel gets copies: it runs with nothing locked, and what it wrote
-//! is stored when it has ended. It knows no queue.
+//! Kernels of a loopback device: closures over the bytes of parameters.
+//! Relies on `memory` for these bytes, of which a kernel gets copies: a kernel runs with nothing locked, and written
+//! bytes are stored at the end. Knows no queue.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use super::memory::{Memory, POISON, Piece};
 use crate::Access;
 
-/// What a kernel sees of an argument.
+/// A kernel's view of an argument.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum KernelArg<'a> {
@@ -30,7 +30,7 @@ impl KernelArg<'_> {
     /// The bytes, to be written.
     ///
     /// # Panics
-    /// If the argument may only be read: the kernel is wrong, and its panic becomes an error of its queue.
+    /// If the argument may only be read: the kernel is wrong, and the panic becomes an error of the queue.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             KernelArg::Read(_) => panic!("a kernel writes to an argument that it may only read"),
@@ -41,13 +41,13 @@ impl KernelArg<'_> {
 
 type Kernel = Box<dyn FnOnce(&mut [KernelArg<'_>]) + Send>;
 
-/// A kernel with its parameters.
+/// A kernel with parameters.
 pub(super) struct Launch {
     params: Vec<Param>,
     kernel: Kernel,
 }
 
-/// What a kernel was launched with for one of its arguments.
+/// The launch's material for one argument of a kernel.
 pub(super) struct Param {
     access: Access,
     /// None of a memory of length 0, or when the block is freed.
@@ -61,7 +61,7 @@ impl Param {
         Self { access, piece, bytes: Vec::new() }
     }
 
-    /// Whether two of them overlap, and at least one of these is written.
+    /// Whether two arguments overlap, and at least one of these is written.
     pub(super) fn conflict(params: &[Param]) -> bool {
         params.iter().enumerate().any(|(index, one)| params[index + 1..].iter().any(|other| one.conflicts(other)))
     }
@@ -79,13 +79,13 @@ impl Launch {
         Self { params, kernel }
     }
 
-    /// A kernel that fails at once, in the place of this one. This one is dropped when it would run, with nothing
+    /// A kernel that fails at once, in the place of this one. This one is dropped in place of the run, with nothing
     /// locked.
     pub(super) fn broken_off(self, message: String) -> Self {
         let Launch { params, kernel } = self;
         let kernel = Box::new(move |_: &mut [KernelArg<'_>]| {
             drop(kernel);
-            // Not `panic!`: it was asked for, so nothing is printed.
+            // Not `panic!`: the failure was asked for, so nothing is printed.
             resume_unwind(Box::new(message))
         });
         Launch { params, kernel }
@@ -115,7 +115,7 @@ impl Launch {
             Access::Write => KernelArg::Write(&mut param.bytes),
         });
         let mut args: Vec<KernelArg<'_>> = args.collect();
-        // What the kernel leaves half done are bytes, which have no invariant.
+        // A kernel leaves only bytes half done, which have no invariant.
         let result = catch_unwind(AssertUnwindSafe(|| kernel(&mut args)));
         let result = result.map_err(|panic| {
             let text = format!("a kernel panicked: {}", message(panic.as_ref()));
@@ -129,14 +129,14 @@ impl Launch {
     }
 }
 
-/// A kernel that has run, with what it wrote.
+/// A kernel that has run, with the written bytes.
 pub(super) struct Ran {
     params: Vec<Param>,
     result: Result<(), String>,
 }
 
 impl Ran {
-    /// Puts what was written in its place, also what a kernel had written before it panicked. Fails with what it said.
+    /// Puts written bytes in place, also those of a kernel that panicked. Fails with the words of the panic.
     pub(super) fn store(self, memory: &mut Memory) -> Result<(), String> {
         for Param { access, piece, bytes } in &self.params {
             if let (Access::Write, Some(piece)) = (access, piece)
@@ -149,7 +149,7 @@ impl Ran {
     }
 }
 
-/// What a panic says, if it says it in words.
+/// The words of a panic, if there are any.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

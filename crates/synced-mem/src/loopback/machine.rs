@@ -1,7 +1,7 @@
-//! A loopback machine: its lock, and how its work runs: the work that the mode runs after a call, and the work that a
-//! synchronisation needs. It relies on `schedule` for the order. The lock is released for the run of a kernel;
-//! meanwhile other threads enqueue, and run work that does not wait for it. A kernel itself waits for no queue, so no
-//! two can wait for each other.
+//! A loopback machine: the lock, and the runs: the work that the mode runs after a call, and the work that a
+//! synchronisation needs. Relies on `schedule` for the order. The lock is released for the run of a kernel;
+//! meanwhile other threads enqueue, and run work that does not wait for the kernel. A kernel itself waits for no queue,
+//! so no two can wait for each other.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,17 +13,18 @@ use crate::QueueId;
 
 /// When enqueued work runs. A kernel runs only within [`launch`](super::launch),
 /// [`Queue::wait_for`](crate::Queue::wait_for) and [`Queue::synchronize`](crate::Queue::synchronize), which a memory
-/// never calls with its lock held; other calls leave it, and what lies behind it on its queue, pending.
+/// never calls with a lock held; other calls leave the kernel, and the work behind on the queue, pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// At once, within the call that enqueues it. A kernel that another kernel launches waits for the next call from
-    /// outside that needs it.
+    /// At once, within the call that enqueues. A kernel that another kernel launches waits for the next call from
+    /// outside that needs the result.
     Immediate,
-    /// Not before a queue is synchronised; and then only that queue's work and, transitively, what it waits for.
+    /// Not before a queue is synchronised; and then only that queue's work and, transitively, the work before each
+    /// wait.
     Deferred,
     /// After every call, some tasks of some queues that are ready, drawn from this seed. The same calls with the same
-    /// seed run in the same order, as long as one thread makes them.
+    /// seed run in the same order, as long as made by one thread.
     Random(u64),
 }
 
@@ -58,7 +59,7 @@ impl Machine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs what the mode runs after an entry got a position of a queue. In a kernel, nothing.
+    /// Runs the mode's work after an entry got a position of a queue. In a kernel, nothing.
     pub(super) fn after_call<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
@@ -101,8 +102,8 @@ impl Machine {
         self.run_until(state, queue, tail)
     }
 
-    /// Runs a queue up to a position, and before each wait what it waits for, and nothing else. An entry waits only for
-    /// entries older than itself, so this ends, as far as the kernels do.
+    /// Runs a queue up to a position, and before each wait the other queue's work, and nothing else. An entry waits
+    /// only for entries older than itself, so this ends, as far as the kernels do.
     fn run_until<'a>(&'a self, mut state: MutexGuard<'a, State>, queue: QueueId, until: u64) -> MutexGuard<'a, State> {
         let mut goals = vec![(queue, until)];
         while let Some(&(queue, until)) = goals.last() {

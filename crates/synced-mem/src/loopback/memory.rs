@@ -1,5 +1,5 @@
 //! The bytes of a loopback machine's devices: slots by address, never two at the same one in the life of the process.
-//! It relies on its caller to hold the machine's lock. It knows no queue and no order.
+//! Relies on the caller to hold the machine's lock. Knows no queue and no order.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::DeviceId;
 
-/// What fresh and freed bytes hold, so that they are not taken for zeros.
+/// The value of fresh and freed bytes, which nobody takes for zeros.
 pub(super) const POISON: u8 = 0xA5;
 
 /// Addresses are given out from here, over all machines: one that is not known here is no memory of this machine.
 static NEXT_ADDRESS: AtomicU64 = AtomicU64::new(1 << 40);
 
-/// The alignment of addresses, as drivers of GPUs give it, and the least distance between two slots.
+/// The alignment of addresses, as drivers of GPUs give, and the least distance between two slots.
 const ALIGNMENT: u64 = 256;
 
-/// The bytes of all slots, and what was done wrongly with them.
+/// The bytes of all slots, and the misuses.
 #[derive(Default)]
 pub(super) struct Memory {
     slots: BTreeMap<u64, Slot>,
@@ -28,7 +28,7 @@ struct Slot {
     bytes: Vec<u8>,
 }
 
-/// A range of a slot, which is named by its address.
+/// A range of a slot, which is named by an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) slot: u64,
@@ -36,7 +36,7 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// Its first bytes.
+    /// The first bytes.
     pub(super) fn first(&self, len: usize) -> Self {
         let start = self.range.start;
         Self { slot: self.slot, range: start..start + len }
@@ -66,7 +66,7 @@ impl Memory {
         Some(address)
     }
 
-    /// Forgets a slot. Its address is never given out again, so what still uses it is found out.
+    /// Forgets a slot. The address is never given out again, so every later use is found out.
     pub(super) fn free(&mut self, slot: u64) {
         if self.slots.remove(&slot).is_none() {
             self.misuses.push(format!("the block at {slot:#x} was freed twice"));
@@ -82,12 +82,12 @@ impl Memory {
         fits.then_some(Piece { slot: start, range: at..end })
     }
 
-    /// The bytes of a piece; `None`, and a misuse, when it is freed.
+    /// The bytes of a piece; `None`, and a misuse, when freed.
     pub(super) fn read(&mut self, piece: &Piece) -> Option<&[u8]> {
         self.write(piece).map(|bytes| &*bytes)
     }
 
-    /// The bytes of a piece, to be changed; `None`, and a misuse, when it is freed.
+    /// The bytes of a piece, to be changed; `None`, and a misuse, when freed.
     pub(super) fn write(&mut self, piece: &Piece) -> Option<&mut [u8]> {
         let slot = self.slots.get_mut(&piece.slot);
         let bytes = slot.and_then(|slot| slot.bytes.get_mut(piece.range.clone()));
@@ -97,9 +97,9 @@ impl Memory {
         bytes
     }
 
-    /// Copies between pieces of equal length that do not overlap. What is read of a freed block is poison.
+    /// Copies between pieces of equal length that do not overlap. The bytes of a freed block are poison.
     pub(super) fn copy(&mut self, to: &Piece, from: &Piece) {
-        // The slot is taken out, because the map lends only one of its values at a time.
+        // The slot is taken out, because the map lends only one value at a time.
         let Some(mut bytes) = self.take(to.slot) else {
             self.misuses.push(freed(to));
             return;
@@ -120,7 +120,7 @@ impl Memory {
         self.slots.get_mut(&slot).map(|slot| std::mem::take(&mut slot.bytes))
     }
 
-    /// Returns what [`take`](Self::take) took.
+    /// Returns a slot of [`take`](Self::take).
     fn put_back(&mut self, slot: u64, bytes: Vec<u8>) {
         if let Some(slot) = self.slots.get_mut(&slot) {
             slot.bytes = bytes;

@@ -1,5 +1,5 @@
-//! A loopback queue and its blocks: the backend's side of `Queue` and `Block`, all of it through the machine's lock.
-//! It relies on `machine` for the order and on `task` for the host bytes. It decides nothing.
+//! A loopback queue and its blocks: the backend's side of `Queue` and `Block`, all through the machine's lock.
+//! Relies on `machine` for the order and on `task` for the host bytes. Decides nothing.
 
 use std::any::Any;
 use std::ops::Range;
@@ -15,10 +15,10 @@ use super::schedule::State;
 use super::task::{Entry, HostBytes, Task};
 use crate::{Arg, Block, Device, DeviceId, Error, Host, Queue, QueueId};
 
-/// Enqueues a kernel on a queue of a [`Loopback`](super::Loopback). It is called with the bytes of `args`, in order.
+/// Enqueues a kernel on a queue of a [`Loopback`](super::Loopback). The closure gets the bytes of `args`, in order.
 ///
-/// The kernel runs on the thread that needs its result, with nothing locked: neither the machine nor a memory, because
-/// only this function, [`Queue::wait_for`] and [`Queue::synchronize`] run kernels. What it may do:
+/// The kernel runs on the thread that needs the result, with nothing locked: neither the machine nor a memory, because
+/// only this function, [`Queue::wait_for`] and [`Queue::synchronize`] run kernels. A kernel's rights:
 ///
 /// | in a kernel | |
 /// |---|---|
@@ -27,10 +27,10 @@ use crate::{Arg, Block, Device, DeviceId, Error, Host, Queue, QueueId};
 /// | use a memory | yes, but for an access that has to wait for a queue |
 /// | drop the last handle of a memory | yes; bytes that a queue may still use are leaked, and counted |
 /// | wait for a queue of any loopback: `synchronize`, `wait_for` | [`Error::CalledFromKernel`] |
-/// | hand such waiting to another thread, and wait for that thread | it may hang, because that cannot be seen |
+/// | hand such waiting to another thread, and wait for that thread | the kernel may hang, because that cannot be seen |
 ///
-/// A kernel that panics fails its queue. If it ran within this call, this call reports it. Otherwise every later
-/// `synchronize` does, of the queue and of any queue that waited for the kernel; other work still runs.
+/// A kernel that panics fails the queue. If the kernel ran within this call, this call reports that. Otherwise every
+/// later `synchronize` does, of the queue and of any queue that waited for the kernel; other work still runs.
 ///
 /// # Errors
 /// [`Error::WrongQueue`] for an argument borrowed for another queue. [`Error::Device`] when `queue` is not a
@@ -56,8 +56,8 @@ pub fn launch<'a>(
         let piece = arg.block().map(|block| call.piece(block, start, end - start)).transpose()?;
         params.push(Param::new(arg.access(), piece));
     }
-    // A kernel that is refused has not been moved, and so is dropped last of all, with nothing locked: it may own a
-    // memory.
+    // A kernel that is refused has not been moved, and so is dropped last of all, with nothing locked: a kernel may own
+    // a memory.
     if Param::conflict(&params) {
         return Err(call.misuse("an argument that is written overlaps another"));
     }
@@ -80,7 +80,7 @@ struct LoopBlock {
     machine: Arc<Machine>,
     device: DeviceId,
     piece: Piece,
-    /// The queue that allocated it, and frees it; none for an adopted one.
+    /// The queue that allocated the block, and will free; none for an adopted one.
     queue: Option<QueueId>,
 }
 
@@ -104,7 +104,7 @@ impl LoopQueue {
         Ok(Call { queue: self, state, called })
     }
 
-    /// The block, if it is one of this machine.
+    /// The block, if of this machine.
     fn own<'a>(&self, block: &'a dyn Block) -> Option<&'a LoopBlock> {
         (block as &dyn Any)
             .downcast_ref::<LoopBlock>()
@@ -117,7 +117,7 @@ impl LoopQueue {
 }
 
 impl Call<'_> {
-    /// `block[at..at + len]`, if it is that of a block of this device.
+    /// `block[at..at + len]` of a block of this device.
     fn piece(&mut self, block: &dyn Block, at: usize, len: usize) -> Result<Piece, Error> {
         match self.queue.own(block) {
             Some(own) if own.device == self.queue.device.id => self.part(own, at, len),
@@ -158,7 +158,7 @@ impl Call<'_> {
         self.called.end(if is_over { Host::Done } else { Host::Pending })
     }
 
-    /// Enqueues, and runs what the mode runs, kernels too; gives the position of the entry.
+    /// Enqueues, and runs the mode's work, kernels too; gives the position of the entry.
     fn run(mut self, entry: Entry) -> Result<u64, Error> {
         let position = self.state.append(self.queue.id, entry);
         drop(self.queue.device.machine.after_call(self.state, self.queue.id, position));
@@ -168,20 +168,20 @@ impl Call<'_> {
 
 // SAFETY: the promises, by number.
 // 1: `id` and `device` are set once, by `new`, and the id is fresh.
-// 2: a lane is a FIFO of which only the front is taken, and not while a kernel of it runs (`Machine::step`).
-// 3: a wait is an entry of the lane, which is not passed before the other lane has come as far as its tail was; a queue
+// 2: a lane is a FIFO of which only the front is taken, and not while a kernel of that lane runs (`Machine::step`).
+// 3: a wait is an entry of the lane, which is not passed before the other lane has come as far as the tail was; a queue
 //    of another machine or backend is synchronised.
-// 4: `Machine::run_all` runs the lane to its tail; entries run under the lock, or, kernels, between two locks, on the
+// 4: `Machine::run_all` runs the lane to the tail; entries run under the lock, or, kernels, between two locks, on the
 //    calling thread or on one that has released the lock since.
 // 5: a task moves `Piece`s and host bytes of equal length, made here from one `len`, within blocks checked here.
-// 6: host bytes are named by tasks only, and a task is gone once it has run, which is asked before a call says `Done`.
-// 7: a slot is a vector of its own; its free is an entry of the lane, or happens when the lane has nothing left to do,
+// 6: host bytes are named by tasks only, and a task is gone after the run, which is asked before a call says `Done`.
+// 7: a slot is a vector of its own; the free is an entry of the lane, or happens when the lane has nothing left to do,
 // or
-//    it is given out again by that lane only, whose work on the new block comes later.
-// 8: an error returns before something is enqueued, or after all of it is; a wait asks first whether the other has
+//    the slot is given out again by that lane only, whose work on the new block comes later.
+// 8: an error returns before anything is enqueued, or after everything is; a wait asks first whether the other has
 // failed. 9: nothing here names `SyncedMem` or `SharedMem`. A kernel may (`launch`), and is the caller's code. 10:
 // which machine a device belongs to is set once, and is all that is asked. 11: `Turn` knows which thread runs which
-// kernel and what each thread waits for.
+// kernel and the waits of each thread.
 unsafe impl Queue for LoopQueue {
     fn id(&self) -> QueueId {
         self.id
@@ -212,7 +212,8 @@ unsafe impl Queue for LoopQueue {
         let mut call = self.begin(Operation::Upload)?;
         let to = call.piece(to, at, len)?;
         // SAFETY: the caller's contract says that the bytes are readable and unchanged until a `synchronize` has
-        // returned `Ok`. By then the task has run and is dropped (promise 4); until then they are as `new` wants them.
+        // returned `Ok`. By then the task has run and is dropped (promise 4); until then the bytes are as `new`
+        // demands.
         let from = unsafe { HostBytes::new(from, len) };
         call.enqueue(Task::Upload { to, from })
     }
@@ -286,7 +287,7 @@ unsafe impl Queue for LoopQueue {
     }
 }
 
-// SAFETY: `piece` is set once; the slot is this block's own until its free has run, or belongs to whom it was adopted
+// SAFETY: `piece` is set once; the slot is this block's own until the free has run, or belongs to whom it was adopted
 // from.
 unsafe impl Block for LoopBlock {
     fn address(&self) -> u64 {

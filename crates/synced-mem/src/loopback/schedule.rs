@@ -1,5 +1,5 @@
-//! The schedule of a loopback machine: what is pending on its queues, in which order it may take effect, and what
-//! failed. It relies on its caller to hold the machine's lock, and on `machine` to run what it chooses. It runs
+//! The schedule of a loopback machine: the work pending on queues, the order in which work may take effect, and the
+//! failures. Relies on the caller to hold the machine's lock, and on `machine` to run the chosen work. Runs
 //! nothing.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ pub(super) struct State {
     random: Random,
 }
 
-/// What is pending on one queue.
+/// The work pending on one queue.
 pub(super) struct Lane {
     device: DeviceId,
     pub(super) pending: VecDeque<Entry>,
@@ -26,9 +26,9 @@ pub(super) struct Lane {
     pub(super) done: u64,
     /// Whether a kernel runs, which has been taken out of `pending`.
     pub(super) is_running: bool,
-    /// Slots with their lengths that were freed in order and may be given out again, where the device does that.
+    /// Slots with lengths that were freed in order and may be given out again, where the device does that.
     reusable: Vec<(u64, usize)>,
-    /// What went wrong here, and at which position.
+    /// The failures here, and the position of each.
     failed: Vec<(u64, String)>,
     /// Whether the queue's last handle is gone.
     is_closed: bool,
@@ -62,8 +62,8 @@ impl State {
         self.lanes.insert(queue, lane);
     }
 
-    /// The queue has no handle any more: it is forgotten as soon as its work is done. Nobody synchronises it for the
-    /// blocks that are still to be freed in its order, so they go now if it is their turn.
+    /// The queue has no handle any more: the queue is forgotten as soon as the work is done. Nobody synchronises for
+    /// the blocks that are still to be freed in order, so a block goes now if next in turn.
     pub(super) fn close(&mut self, queue: QueueId) {
         self.lane(queue).is_closed = true;
         while self.obstacle(queue).is_none()
@@ -95,8 +95,8 @@ impl State {
         lanes.map(|lane| lane.pending.len()).sum()
     }
 
-    /// A slot for a block of a queue: one that it freed, or a fresh one. `None` beyond the limit of the device or the
-    /// host.
+    /// A slot for a block of a queue: a freed slot of the queue, or a fresh one. `None` beyond the limit of the device
+    /// or the host.
     pub(super) fn allocate(&mut self, queue: QueueId, len: usize) -> Option<u64> {
         let device = self.lane(queue).device;
         let account = self.account(device);
@@ -118,7 +118,7 @@ impl State {
         let reuses = account.reuses;
         match self.lanes.get_mut(&queue) {
             None => self.memory.free(slot),
-            // Work that is pending on the queue may still use it.
+            // Work that is pending on the queue may still use the slot.
             Some(lane) if reuses => lane.reusable.push((slot, len)),
             Some(_) => return Some(Entry::Work(Task::Free(slot))),
         }
@@ -133,7 +133,7 @@ impl State {
         position
     }
 
-    /// A wait of a queue for what is enqueued on the other now.
+    /// A wait of a queue for the work that is enqueued on the other now.
     pub(super) fn wait_for(&self, other: QueueId) -> Entry {
         let until = self.lanes.get(&other).map_or(0, Lane::tail);
         Entry::Wait { other, until }
@@ -164,7 +164,7 @@ impl State {
         self.lanes.get(&queue).map_or(u64::MAX, |lane| lane.done)
     }
 
-    /// What must run before the next entry of a queue can.
+    /// The work that must run before the next entry of a queue can.
     pub(super) fn obstacle(&self, queue: QueueId) -> Option<(QueueId, u64)> {
         match self.lanes.get(&queue)?.pending.front()? {
             Entry::Wait { other, until } if self.done(*other) < *until => Some((*other, *until)),
@@ -182,7 +182,7 @@ impl State {
         self.forget_if_over(queue);
     }
 
-    /// A failure of what was waited for is a failure of the waiting queue, which has waited now.
+    /// A failure of awaited work is a failure of the waiting queue, which has waited now.
     pub(super) fn inherit(&mut self, other: QueueId, until: u64) -> Result<(), String> {
         let failed = self.lanes.get(&other).map(|lane| lane.failed.as_slice());
         let mut before = failed.into_iter().flatten().filter(|(at, _)| *at < until);
@@ -191,7 +191,7 @@ impl State {
         inherited
     }
 
-    /// A closed queue is forgotten when its work is done; a failed one not before those that wait for it have waited.
+    /// A closed queue is forgotten when the work is done; a failed one not before all waiting queues have waited.
     /// No more will, because nobody has a handle to wait for.
     fn forget_if_over(&mut self, queue: QueueId) {
         let Some(lane) = self.lanes.get(&queue) else { return };
@@ -225,7 +225,7 @@ impl Lane {
         self.is_next() && !matches!(self.pending.front(), Some(Entry::Work(Task::Launch(_))))
     }
 
-    /// Takes the next entry if it moves nothing: a wait, or the end of a block.
+    /// Takes the next entry if nothing moves: a wait, or the end of a block.
     fn take_end(&mut self) -> Option<Entry> {
         match self.pending.front() {
             Some(Entry::Wait { .. } | Entry::Work(Task::Free(_))) if !self.is_running => self.pending.pop_front(),
@@ -233,12 +233,12 @@ impl Lane {
         }
     }
 
-    /// What has gone wrong.
+    /// The failures.
     pub(super) fn failure(&self) -> Result<(), String> {
         self.failed.first().map_or(Ok(()), |(_, message)| Err(message.clone()))
     }
 
-    /// What went wrong at a position, if it has run: returned once, and then forgotten.
+    /// The failure at a position that has run: returned once, and then forgotten.
     pub(super) fn take_failure(&mut self, position: u64) -> Result<(), String> {
         let index = self.failed.iter().position(|(at, _)| *at == position);
         index.map_or(Ok(()), |index| Err(self.failed.remove(index).1))

@@ -1,6 +1,6 @@
-//! What a loopback queue carries: work on bytes with how it is performed, and waits.
-//! It relies on the contracts of `Queue::upload` and `Queue::download` for the host bytes that pending work points to;
-//! device bytes come from `memory`, by safe code. It knows no order.
+//! The entries of a loopback queue: work on bytes with the performance, and waits.
+//! Relies on the contracts of `Queue::upload` and `Queue::download` for the host bytes that pending work points to;
+//! device bytes come from `memory`, by safe code. Knows no order.
 
 use std::ptr::NonNull;
 
@@ -11,7 +11,7 @@ use crate::QueueId;
 /// One place of a queue.
 pub(super) enum Entry {
     Work(Task),
-    /// Work that is broken off: what is left of it, and the message of the failure.
+    /// Work that is broken off: the rest, and the message of the failure.
     Broken(Task, String),
     /// Ready when the other queue has done this many entries.
     Wait {
@@ -46,8 +46,8 @@ pub(super) struct HostBytes {
     len: usize,
 }
 
-// SAFETY: it is a pointer to plain bytes, which have no thread; by the contract of `new` the task that holds it may use
-// them on the thread that runs it.
+// SAFETY: a pointer to plain bytes, which have no thread; by the contract of `new` the task that holds it may use
+// them on the thread that runs the task.
 unsafe impl Send for HostBytes {}
 
 impl HostBytes {
