@@ -22,6 +22,8 @@ pub(crate) mod read;
 mod shared;
 #[cfg(feature = "hdf5")]
 mod structure;
+mod skipped;
+#[cfg(feature = "hdf5")]
 #[cfg(feature = "hdf5")]
 mod tree;
 pub(crate) mod write;

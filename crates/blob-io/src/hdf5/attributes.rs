@@ -8,8 +8,8 @@ use hdf5_reader::messages::attribute::AttributeMessage;
 use hdf5_reader::messages::datatype::{Datatype, VarLenKind};
 
 use super::header::{ATTRIBUTE, ATTRIBUTE_INFO, Header};
+use super::skipped::Skipped;
 use super::structure::Structure;
-use super::tree::Skipped;
 use crate::error::ReadError;
 use crate::metadata::{LEFT_OUT, MetadataSize};
 use crate::names::{NameTable, name_from_bytes};

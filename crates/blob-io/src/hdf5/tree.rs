@@ -10,6 +10,7 @@ use super::attributes;
 use super::dataset;
 use super::header::{Header, ObjectKind};
 use super::links::{self, Link, Target};
+use super::skipped::Skipped;
 use super::structure::{Structure, fault_of};
 use crate::entry::{Entry, Kind};
 use crate::error::{ReadError, check_limit};
@@ -22,9 +23,6 @@ const MAX_OBJECTS: u64 = 1 << 16;
 const MAX_NESTED: usize = 64;
 /// How many soft links one path may lead through, as in HDF5 (`H5L_NUM_LINKS`).
 const MAX_SOFT: u32 = 16;
-/// How many names of links without a dataset a warning lists, and how many characters of each.
-const MAX_LISTED: usize = 3;
-const LONGEST_LISTED: usize = 64;
 
 /// A dataset under one of its names.
 pub(super) struct Found {
@@ -93,13 +91,6 @@ struct Walk<'s> {
     /// The objects with attributes whose names are not known yet, and the names of the others.
     attributed: HashSet<u64>,
     attributes: Skipped,
-}
-
-/// What is not listed, as links that lead to nothing.
-#[derive(Default)]
-pub(super) struct Skipped {
-    names: Vec<String>,
-    count: usize,
 }
 
 /// Lists all groups and datasets.
@@ -270,25 +261,5 @@ impl Walk<'_> {
             }
         }
         Ok(Some(address))
-    }
-}
-
-impl Skipped {
-    pub(super) fn add(&mut self, path: &str, name: &[u8]) {
-        self.count += 1;
-        if self.names.len() < MAX_LISTED {
-            let name = format!("{path}/{}", name_from_bytes(name));
-            self.names.push(name[1..].chars().take(LONGEST_LISTED).collect());
-        }
-    }
-
-    pub(super) fn warn(self, what: &str, table: &mut NameTable) {
-        let more = match self.count - self.names.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        if self.count > 0 {
-            table.warn_of_loss(None, format!("{what}: {}{more}", self.names.join(", ")));
-        }
     }
 }
