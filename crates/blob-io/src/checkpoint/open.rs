@@ -302,7 +302,11 @@ impl OpenOptions {
     ) -> Result<Checkpoint, Error> {
         if let Some(format) = self.salvageable(&input, hint, &fault) {
             let kind = (format, String::new());
-            let opened = self.opened(name, kind, (input, packed), table);
+            let mut opened = self.opened(name, kind, (input, packed), table);
+            if format == Format::MxnetList {
+                let text = "the names, which stand behind all arrays, are cut off: arrays are called by their places";
+                opened.warnings.push(Warning::of_loss(None, text));
+            }
             let broken = Some(Box::new(fault));
             return Ok(Checkpoint { broken, ..opened });
         }
