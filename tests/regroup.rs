@@ -77,8 +77,11 @@ fn a_source_that_changes_meanwhile_is_noticed() {
     let blob_of =
         AnyBlob::from_vec(Shape::new([2, 1 << 22]).expect("fits"), DType::U8, vec![1; 2 << 22]).expect("fits");
     Writer::new(Format::Safetensors).tensor("w", &blob_of).write(&source, IfExists::Refuse).expect("written");
+    let index = folder.file("w.safetensors.index.json");
+    fs::write(&index, r#"{"weight_map": {"w": "w.safetensors"}}"#).expect("written");
     for args in [
         &["merge", "w.safetensors", "--to", "safetensors"][..],
+        &["convert", "w.safetensors.index.json", "--to", "npz"],
         &["split", "w.safetensors", "w", "--axis", "0", "--sizes", "1,1", "--to", "safetensors"],
         &["extract", "w.safetensors", "w"],
     ] {
@@ -88,7 +91,8 @@ fn a_source_that_changes_meanwhile_is_noticed() {
         let mut out = child.stdout.take().expect("a pipe");
         out.read_exact(&mut [0; 1]).expect("begun");
         let later = std::time::SystemTime::now() + std::time::Duration::from_secs(9);
-        fs::File::open(&source).and_then(|file| file.set_modified(later)).expect("another time");
+        let changed = if args[1].ends_with(".json") { &index } else { &source };
+        fs::File::open(changed).and_then(|file| file.set_modified(later)).expect("another time");
         std::io::copy(&mut out, &mut std::io::sink()).expect("read");
         let ran = child.wait_with_output().expect("ends");
         let said = String::from_utf8_lossy(&ran.stderr);

@@ -4,12 +4,12 @@
 
 use std::path::Path;
 
-use blob_io::{Checkpoint, Complete, Error, Format, Layout, OpenOptions, Reopened, Wanted, check_written};
+use blob_io::{Checkpoint, Complete, Error, Format, Layout, OpenOptions, Reopened, Sharded, Wanted, check_written};
 
 use crate::base::Base;
 use crate::plan::Plan;
 use crate::planned::Planned;
-use crate::shards::Shards;
+use crate::shards::{Shard, Shards};
 use crate::watch::Watch;
 
 impl Plan<'_> {
@@ -49,7 +49,7 @@ impl Plan<'_> {
 }
 
 impl Shards {
-    /// Checks each shard; the index is made of the same plan and is not opened.
+    /// Checks each shard and the index, which is the last file.
     pub(crate) fn check_files(
         &self,
         written: &[Complete],
@@ -66,7 +66,12 @@ impl Shards {
                 check_written(&reopened.file, wanted.into_iter(), false)?;
             }
         }
-        Ok(())
+        let files: Vec<String> = self.files.iter().map(Shard::name).collect();
+        let sharded = tensors.iter().enumerate().map(|(number, tensor)| {
+            let (file, _) = self.place(number);
+            Sharded { name: &tensor.spec.name, file: &files[file] }
+        });
+        written.last().map_or(Ok(()), |index| index.check_index(sharded, source.limits()))
     }
 }
 

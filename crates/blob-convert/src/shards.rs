@@ -45,6 +45,13 @@ pub(crate) struct Shard {
     pub(crate) layout: Layout,
 }
 
+impl Shard {
+    /// The file's name, as the index has it.
+    pub(crate) fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
 /// The shards to write instead of one file; `None` if they are not asked for, or if one would hold everything.
 /// `changes` gets the files of an earlier output that stay beside the new ones.
 pub(crate) fn planned(
@@ -252,12 +259,8 @@ impl Shards {
 
     /// The index, as Python's `json.dumps(…, indent=2, sort_keys=True)` has it.
     fn text(&self, tensors: &[Planned], of_index: &[(String, String)]) -> String {
-        let file = |(number, _): &(usize, usize)| {
-            let name = self.files[*number].path.file_name().unwrap_or_default();
-            json!(name.to_string_lossy())
-        };
-        let names = tensors.iter().map(|tensor| &*tensor.spec.name);
-        let map: BTreeMap<&str, Value> = names.zip(self.places.iter().map(file)).collect();
+        let files = self.places.iter().map(|(number, _)| json!(self.files[*number].name()));
+        let map: BTreeMap<&str, Value> = tensors.iter().map(|tensor| &*tensor.spec.name).zip(files).collect();
         // Each shard has the format.
         let of_index = of_index.iter().filter(|(key, _)| key != METADATA[0].0).map(|(key, text)| (&**key, json!(text)));
         let about: BTreeMap<&str, Value> = of_index.chain([("total_size", json!(self.total))]).collect();

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::format::Format;
 use crate::limits::Limits;
 use crate::output::Complete;
+use crate::shards;
 use crate::spec::TensorSpec;
 
 /// A file that was opened again.
@@ -108,6 +109,48 @@ pub fn check_written<'a>(
     Ok(())
 }
 
+/// A tensor of shards, as the index names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sharded<'a> {
+    /// The tensor's name.
+    pub name: &'a str,
+    /// The name of the file that holds the tensor.
+    pub file: &'a str,
+}
+
+impl Complete {
+    /// Reads the file as an index of shards, and checks that the index names these tensors, each with its file, and no
+    /// others. A pipe or a device is not read.
+    ///
+    /// # Errors
+    /// [`Error::Request`] with the first difference; [`Error::Io`].
+    pub fn check_index<'a>(
+        &self,
+        wanted: impl ExactSizeIterator<Item = Sharded<'a>>,
+        limits: &Limits,
+    ) -> Result<(), Error> {
+        let Some(source) = self.source()? else { return Ok(()) };
+        let files = shards::files_by_name(&source, limits).map_err(|stop| match stop {
+            ReadError::Io { .. } => stop.into_error(self.name()),
+            other => differs(self.name(), &other.into_error(self.name()).to_string()),
+        })?;
+        let Some(files) = files else { return Err(differs(self.name(), "it is no index of shards")) };
+        if files.len() != wanted.len() {
+            let message = format!("it names {} tensors, and {} were written", files.len(), wanted.len());
+            return Err(differs(self.name(), &message));
+        }
+        for Sharded { name, file } in wanted {
+            let difference = match files.get(name) {
+                Some(found) if found == file => continue,
+                Some(found) => format!("{name:?} is in {found:?} by it, not in {file:?}"),
+                None => format!("{name:?} is not in it"),
+            };
+            return Err(differs(self.name(), &difference));
+        }
+        Ok(())
+    }
+}
+
 /// What differs between a tensor and its plan.
 fn difference(format: Format, entry: &Entry, Wanted { spec, offset }: Wanted<'_>) -> Option<String> {
     let is_empty = spec.byte_len() == 0;
@@ -136,6 +179,33 @@ fn difference(format: Format, entry: &Entry, Wanted { spec, offset }: Wanted<'_>
 /// Whether a reader finds the tensors' own names.
 fn stores_names(format: Format) -> bool {
     use Format::{CaffeModel, Hdf5, MxnetList, NeomlNet, Npz, Safetensors};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{IfExists, Output};
+
+    #[test]
+    fn an_index_names_the_file_of_each_tensor() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut output = Output::create(folder.path().join("index.json"), IfExists::Refuse).expect("begun");
+        output.write_all(br#"{"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}"#).expect("written");
+        let written = output.complete().expect("complete");
+        let check = |wanted: &[(&'static str, &'static str)]| {
+            let wanted = wanted.iter().map(|(name, file)| Sharded { name, file });
+            written.check_index(wanted, &Limits::default()).map_err(|e| e.to_string())
+        };
+        assert_eq!(check(&[("b", "2.safetensors"), ("a", "1.safetensors")]), Ok(()));
+        for (wanted, why) in [
+            (&[("a", "1.safetensors"), ("b", "1.safetensors")][..], r#""b" is in "2.safetensors" by it, not in"#),
+            (&[("a", "1.safetensors"), ("c", "2.safetensors")], r#""c" is not in it"#),
+            (&[("a", "1.safetensors")], "it names 2 tensors, and 1 were written"),
+        ] {
+            let refused = check(wanted).expect_err("it differs");
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
+}
     matches!(format, CaffeModel | Hdf5 | MxnetList | NeomlNet | Npz | Safetensors)
 }
 

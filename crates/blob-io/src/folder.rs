@@ -38,6 +38,8 @@ pub(crate) struct Folder {
     root: PathBuf,
     files: Vec<Part>,
     len: u64,
+    /// The file that lists the others: a receipt, or an index of shards.
+    list: Option<List>,
     /// Whether files may be links; a link may lead out of the folder.
     has_links: bool,
     /// The files that were read most recently, each with its index.
@@ -53,6 +55,13 @@ struct Part {
     modified: Option<SystemTime>,
 }
 
+#[derive(Debug)]
+struct List {
+    path: PathBuf,
+    len: u64,
+    modified: Option<SystemTime>,
+}
+
 /// Lists the arrays of a folder in the order of its receipt.
 pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Folder, Error> {
     let receipt = match open_within(path, RECEIPT).and_then(FileSource::try_from) {
@@ -63,6 +72,7 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
         }
     };
     let mut folder = Folder::new(path);
+    folder.listed_in(path.join(RECEIPT), &receipt);
     let (mut max_len, mut named) = (MAX_TEXT, HashSet::new());
     let listed = listing::files(&receipt, &mut |listed, at| {
         max_len += TEXT_EACH + LONGEST_ESCAPE * (listed.name.len() + listed.file.len()) as u64;
@@ -111,7 +121,6 @@ fn others(root: &Path, named: &HashSet<String>) -> Vec<String> {
     while let Some(folder) = folders.pop() {
         for file in root.join(&folder).read_dir().into_iter().flatten().filter_map(Result::ok) {
             let path = format!("{folder}{}", file.file_name().to_string_lossy());
-            let is_tensors = || Path::new(&path).extension()?.to_str().and_then(Format::from_extension);
             match file.file_type() {
                 Ok(kind) if kind.is_dir() => folders.push(path + "/"),
                 Ok(_) if is_tensors().is_some() && !named.contains(&path) => others.push(path),
@@ -135,7 +144,7 @@ fn without(name: &str, what: &str) -> Error {
 impl Folder {
     /// A folder whose files come with [`Folder::add`].
     pub(crate) fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), files: Vec::new(), len: 0, has_links: false, open: Mutex::default() }
+        Self { root: root.to_owned(), files: Vec::new(), len: 0, list: None, has_links: false, open: Mutex::default() }
     }
 
     /// A folder in which links are followed: Hugging Face's cache consists of them. Its files have plain names.
@@ -169,6 +178,11 @@ impl Folder {
     pub(crate) fn add(&mut self, path: &str, file: &FileSource) {
         self.files.push(Part { path: path.into(), begin: self.len, modified: file.modified() });
         self.len += file.len();
+    }
+
+    /// Names the file that lists the others. Its bytes are none of the folder's.
+    pub(crate) fn listed_in(&mut self, path: PathBuf, file: &FileSource) {
+        self.list = Some(List { path, len: file.len(), modified: file.modified() });
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -264,16 +278,22 @@ impl Source for Folder {
     /// Asks each file under its name: one that was replaced is another, even where the old one is still open.
     fn is_unchanged(&self) -> io::Result<bool> {
         for (index, part) in self.files.iter().enumerate() {
-            let now = match fs::metadata(self.root.join(&*part.path)) {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-                now => now?,
-            };
-            if (now.len(), now.modified().ok()) != (self.end(index) - part.begin, part.modified) {
+            let len = self.end(index) - part.begin;
+            if !is_as_listed(&self.root.join(&*part.path), len, part.modified)? {
                 return Ok(false);
             }
         }
-        Ok(true)
+        self.list.as_ref().map_or(Ok(true), |list| is_as_listed(&list.path, list.len, list.modified))
     }
+}
+
+/// Whether a file still has the length and the modification time that it had when it was listed.
+fn is_as_listed(path: &Path, len: u64, modified: Option<SystemTime>) -> io::Result<bool> {
+    let now = match fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        now => now?,
+    };
+    Ok((now.len(), now.modified().ok()) == (len, modified))
 }
 
 /// Opens a file of a folder, without following links in it.

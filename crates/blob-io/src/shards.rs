@@ -5,12 +5,14 @@
 
 mod index;
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Error, Fault, FaultKind, ReadError};
 use crate::folder::Folder;
 use crate::format::Format;
+use crate::limits::Limits;
 use crate::names::{NameTable, faulty};
 use crate::sniff;
 use crate::warning::Warning;
@@ -77,6 +79,15 @@ pub(crate) fn open(
     }
     Ok(Some(shards))
 }
+/// The file of each tensor that an index names; `None` for other JSON.
+pub(crate) fn files_by_name(
+    source: &dyn Source,
+    limits: &Limits,
+) -> Result<Option<HashMap<Box<str>, String>>, ReadError> {
+    let Some(Index { files, map, .. }) = index::index(source, limits)? else { return Ok(None) };
+    Ok(Some(map.into_iter().map(|(name, entry)| (name, files[entry.file as usize].clone())).collect()))
+}
+
 
 /// Which file an error is about.
 enum Failed {

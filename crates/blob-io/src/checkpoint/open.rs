@@ -128,6 +128,7 @@ impl OpenOptions {
         let Some(shards) = shards::open(index, folder, &name, &mut table)? else {
             return Ok(None);
         };
+        shards.listed_in(path.to_owned(), index);
         let files: Vec<String> = shards.files().map(str::to_owned).collect();
         let plural = if files.len() == 1 { "" } else { "s" };
         let kind = (Format::Safetensors, format!("{} shard{plural}", files.len()));
