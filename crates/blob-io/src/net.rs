@@ -99,6 +99,7 @@ pub struct Layer {
     pub is_inference: bool,
     /// Whether a normalisation is stated to compute mean and variance from its input even in inference.
     pub normalises_by_input: bool,
+    attributes: Vec<(String, String)>,
 }
 
 /// How a convolution or a pooling moves over its input, outermost axis first; one number stands for all axes, and none
@@ -208,7 +209,13 @@ pub(crate) struct Settings {
     /// Whether an LSTM also reads and writes its state.
     pub(crate) expose_hidden: bool,
     pub(crate) is_mxnet: bool,
+    /// All settings, as texts by their names.
+    pub(crate) attributes: Vec<(String, String)>,
 }
+
+/// How many settings of a layer are kept as texts, and how long the name of one may be.
+pub(crate) const MAX_ATTRIBUTES: usize = 128;
+pub(crate) const LONGEST_KEY: usize = 128;
 
 impl Net {
     /// The layers.
@@ -303,6 +310,13 @@ impl Layer {
     /// would have; MXNet's without `arg:` and `aux:`.
     pub fn tensors(&self) -> impl Iterator<Item = (Role, &str)> {
         self.tensors.iter().map(|(role, name)| (*role, &**name))
+    }
+
+    /// All settings that the description states, each as (name, value): of Caffe by the path in the layer's message
+    /// (`("pooling_param.pool", "AVE")`), with commas between the values of a field that repeats; of MXNet by the key.
+    /// Enums are called by their names. At most 128 of a layer are kept.
+    pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.attributes.iter().map(|(name, value)| (&**name, &**value))
     }
 
     /// The name of the tensor with this role.

@@ -1,10 +1,15 @@
 //! Collects the fields of a Caffe layer's description, in any generation, from text or from bytes.
 //!
-//! Both readers pass fields by their names in `caffe.proto`, with values as text; here they become a layer.
+//! Both readers pass fields by their names in `caffe.proto`: numbers as they are stored, or as a text writes them. Here
+//! they become a layer.
 
-use crate::caffe::layer::Generation;
+use std::fmt::Write as _;
+
+use crate::caffe::generation::Generation;
+use crate::caffe::schema::{Field, Kind};
 use crate::caffe::types::{v0_type, v1_name, v1_type};
-use crate::net::{Builder, Draft, LayerKind, Role, Rounding, Settings};
+use crate::caffe::value::{Value, extent, flag, float, integer, number};
+use crate::net::{Builder, Draft, LONGEST_KEY, LayerKind, MAX_ATTRIBUTES, Role, Rounding, Settings};
 
 /// A layer's fields so far.
 #[derive(Debug, Default)]
@@ -32,37 +37,78 @@ pub(super) struct Fields {
     rounding: Option<Rounding>,
     /// Whether a number of the window cannot be read.
     is_odd: bool,
+    is_v2: bool,
     is_v0: bool,
     settings: Settings,
 }
 
 impl Fields {
-    /// Sets a field of the message `of`: `""` is the layer itself, others are the V0 layer in it or one of its
-    /// parameters. The error is what was expected.
-    pub(super) fn set(&mut self, of: &str, field: &str, value: &str) -> Result<(), &'static str> {
+    /// A layer of V2, or one of before.
+    pub(super) fn new(is_v2: bool) -> Self {
+        Self { is_v2, ..Self::default() }
+    }
+
+    /// Begins the message whose name is the last of the path; the first is a field of the layer.
+    pub(super) fn open(&mut self, path: &[&str]) {
+        match path {
+            ["layer"] if !self.is_v2 => self.begin_v0(),
+            ["param"] => self.params += 1,
+            ["input_param", "shape"] if self.extents.len() < MAX_NAMES => self.extents.push(Vec::new()),
+            _ => {}
+        }
+    }
+
+    /// Sets a field as a message stores it. A negative number where Caffe has none says nothing.
+    pub(super) fn state(&mut self, path: &[&str], field: &'static Field, value: Value<'_>) {
+        let value = match (&field.kind, value) {
+            (Kind::Bool, Value::Int(number)) => Value::Text(if number == 0 { "false" } else { "true" }),
+            (Kind::Enum(_), Value::Int(number)) => field.value_name(number).map_or(value, Value::Text),
+            _ => value,
+        };
+        let _ = self.set(path, field.name, value);
+    }
+
+    /// Sets a field of the message that the path leads to; without one, of the layer itself. The error is what was
+    /// expected.
+    pub(super) fn set(&mut self, path: &[&str], field: &str, value: Value<'_>) -> Result<(), &'static str> {
+        let of = match path {
+            [] => "",
+            [of] => of,
+            ["input_param", "shape"] => INPUT_SHAPE,
+            _ => OTHER,
+        };
+        if !(matches!(of, "" | "layer") && matches!(field, "name" | "type" | "bottom" | "top")) {
+            self.note(path, field, value);
+        }
         self.is_conditional |= matches!(of, "include" | "exclude");
+        self.understand(of, field, value)
+    }
+
+    /// Takes a setting for the layer, where the setting is one that the layer needs.
+    fn understand(&mut self, of: &str, field: &str, value: Value<'_>) -> Result<(), &'static str> {
         let settings = &mut self.settings;
         match (of, field) {
+            (OTHER, _) => {}
             ("", "bottom") => push(&mut self.bottoms, value)?,
             ("", "top") => push(&mut self.tops, value)?,
             // A V0 layer's own name and type replace those of the layer around it.
             ("" | "layer", "name") if of == "layer" || !self.is_v0 || self.name.is_empty() => {
-                value.clone_into(&mut self.name)
+                self.name = value.to_string();
             }
             ("" | "layer", "type") if of == "layer" || !self.is_v0 || self.type_name.is_empty() => {
-                value.clone_into(&mut self.type_name);
+                self.type_name = value.to_string();
             }
             // V1 has the names of shared parameters in the layer, V2 in one message for each.
             ("", "param") => {
-                self.begin_param();
+                self.params += 1;
                 self.share(value)?;
             }
             ("param", "name") => self.share(value)?,
             ("include", "phase") => {
                 self.is_included = true;
-                self.is_tested |= !matches!(value, "TRAIN" | "0");
+                self.is_tested |= !matches!(value, Value::Text("TRAIN" | "0"));
             }
-            ("exclude", "phase") => self.is_excluded |= matches!(value, "TEST" | "1"),
+            ("exclude", "phase") => self.is_excluded |= matches!(value, Value::Text("TEST" | "1")),
             (_, "num_output") => settings.num_output = Some(number(value)?),
             (_, "bias_term" | "biasterm") => settings.bias_term = Some(flag(value)?),
             (_, "group") => settings.group = Some(number(value)?),
@@ -84,7 +130,7 @@ impl Fields {
             (_, "pad_h") if WINDOWED.contains(&of) => self.heights[2] = self.window(value),
             (_, "pad_w") if WINDOWED.contains(&of) => self.widths[2] = self.window(value),
             ("pooling_param", "global_pooling") => settings.window.is_global = flag(value)?,
-            ("pooling_param", "round_mode") if matches!(value, "FLOOR" | "1") => {
+            ("pooling_param", "round_mode") if matches!(value, Value::Text("FLOOR" | "1")) => {
                 self.rounding = Some(Rounding::Down);
             }
             // Forks say it in their own ways.
@@ -95,9 +141,9 @@ impl Fields {
                 extents.push(extent(value));
             }
             (_, "kernel_size" | "kernelsize") => push_number(&mut settings.kernel, value)?,
-            ("batch_norm_param" | "bn_param", "eps") => settings.eps = Some(f64::from(float(value)?)),
+            ("batch_norm_param" | "bn_param", "eps") => settings.eps = Some(float(value)?.into()),
             ("batch_norm_param", "use_global_stats") => settings.global_stats = Some(flag(value)?),
-            ("bn_param", "bn_mode") => settings.is_inference = Some(matches!(value, "INFERENCE" | "1")),
+            ("bn_param", "bn_mode") => settings.is_inference = Some(matches!(value, Value::Text("INFERENCE" | "1"))),
             ("recurrent_param", "expose_hidden") => settings.expose_hidden = flag(value)?,
             ("inner_product_param", "transpose") => settings.transpose = Some(flag(value)?),
             ("convolution_param" | "inner_product_param" | "scale_param" | "bias_param", "axis") => {
@@ -110,44 +156,44 @@ impl Fields {
     }
 
     /// A number of a layer's window. Forks write other things there, and then the window's extent is unknown.
-    fn window(&mut self, value: &str) -> Option<u64> {
+    fn window(&mut self, value: Value<'_>) -> Option<u64> {
         let number = number(value).ok();
         self.is_odd |= number.is_none();
         number
     }
 
-    /// Prepares for the extents of one of the net's inputs.
-    pub(super) fn begin_shape(&mut self) {
-        if self.extents.len() < MAX_NAMES {
-            self.extents.push(Vec::new());
+    /// Keeps a setting as text, for readers of other layers than those understood here.
+    fn note(&mut self, path: &[&str], field: &str, value: Value<'_>) {
+        let names = || path.iter().copied().chain([field]);
+        let attributes = &mut self.settings.attributes;
+        let same = attributes.iter_mut().rev().find(|(key, _)| key.split('.').eq(names()));
+        if let Some((_, values)) = same {
+            let _ = write!(values, ",{value}");
+        } else if attributes.len() < MAX_ATTRIBUTES && names().map(str::len).sum::<usize>() < LONGEST_KEY {
+            attributes.push((names().collect::<Vec<_>>().join("."), value.to_string()));
         }
     }
 
-    /// Prepares for the fields of the next parameter.
-    pub(super) fn begin_param(&mut self) {
-        self.params += 1;
-    }
-
     /// The name by which the last parameter is shared; an empty one shares nothing.
-    fn share(&mut self, name: &str) -> Result<(), &'static str> {
+    fn share(&mut self, name: Value<'_>) -> Result<(), &'static str> {
+        let name = name.to_string();
         if !name.is_empty() {
             check_more(self.shared.len())?;
-            self.shared.push((self.params.saturating_sub(1), name.to_owned()));
+            self.shared.push((self.params.saturating_sub(1), name));
         }
         Ok(())
     }
 
-    /// Prepares for the fields of a V0 layer.
-    pub(super) fn begin_v0(&mut self) {
+    fn begin_v0(&mut self) {
         self.is_v0 = true;
         self.name.clear();
         self.type_name.clear();
     }
 
-    /// The layer, from a field `layers` or, in V2, `layer`. `names` are those of its tensors in the file, in their
-    /// order; without them, the tensors get the names that they have in a file of weights.
-    pub(super) fn into_draft(self, is_v2: bool, names: Option<Vec<String>>) -> Draft<String> {
-        let generation = match (is_v2, self.is_v0) {
+    /// The layer. `names` are those of its tensors in the file, in their order; without them, the tensors get the names
+    /// that they have in a file of weights.
+    pub(super) fn into_draft(self, names: Option<Vec<String>>) -> Draft<String> {
+        let generation = match (self.is_v2, self.is_v0) {
             (true, _) => Generation::V2,
             (_, true) => Generation::V0,
             (_, false) => Generation::V1,
@@ -274,23 +320,39 @@ fn roles(kind: LayerKind, bottoms: usize, has_static: bool) -> &'static [Role] {
     }
 }
 
-/// An extent of a shape, 0 where the net leaves it open, as -1.
-pub(super) fn extent(text: &str) -> u64 {
-    number(text).unwrap_or(0)
-}
+/// The messages in a layer that decide what the layer is. A fork's message of another kind under such a number is a
+/// fault; others are left out.
+pub(super) const UNDERSTOOD: &[&str] = &[
+    "layer",
+    "param",
+    "include",
+    "exclude",
+    "convolution_param",
+    "pooling_param",
+    "inner_product_param",
+    "embed_param",
+    "batch_norm_param",
+    "bias_param",
+    "scale_param",
+    "input_param",
+    "recurrent_param",
+];
 
 /// The messages that have a window's numbers: V0 and V1 have them in the layer itself.
 const WINDOWED: [&str; 4] = ["", "layer", "convolution_param", "pooling_param"];
 
 /// The message with an input's extents, in the layer's own parameter.
-pub(super) const INPUT_SHAPE: &str = "input_shape";
+const INPUT_SHAPE: &str = "input_shape";
+
+/// Any message that is not understood.
+const OTHER: &str = ".";
 
 /// A layer with more inputs, outputs or shared parameters is refused.
 const MAX_NAMES: usize = 1 << 16;
 
-fn push(names: &mut Vec<String>, name: &str) -> Result<(), &'static str> {
+fn push(names: &mut Vec<String>, name: Value<'_>) -> Result<(), &'static str> {
     check_more(names.len())?;
-    names.push(name.to_owned());
+    names.push(name.to_string());
     Ok(())
 }
 
@@ -299,39 +361,8 @@ fn check_more(count: usize) -> Result<(), &'static str> {
 }
 
 /// Adds the number of an axis; of too many, the last one stays.
-fn push_number(numbers: &mut Vec<u64>, value: &str) -> Result<(), &'static str> {
+fn push_number(numbers: &mut Vec<u64>, value: Value<'_>) -> Result<(), &'static str> {
     numbers.truncate(blob_core::MAX_AXES - 1);
     numbers.push(number(value)?);
     Ok(())
-}
-
-/// Protobuf's text format has hexadecimal and octal numbers, as C has them.
-fn number(text: &str) -> Result<u64, &'static str> {
-    let (digits, radix) = match text.strip_prefix('0') {
-        Some(rest) if rest.starts_with(['x', 'X']) => (&rest[1..], 16),
-        Some(rest) if !rest.is_empty() => (rest, 8),
-        _ => (text, 10),
-    };
-    u64::from_str_radix(digits, radix).map_err(|_| "a whole number")
-}
-
-fn integer(text: &str) -> Result<i64, &'static str> {
-    match text.strip_prefix('-') {
-        Some(digits) => i64::try_from(number(digits)?).map(|n| -n).map_err(|_| "a whole number"),
-        None => i64::try_from(number(text)?).map_err(|_| "a whole number"),
-    }
-}
-
-/// Protobuf's text format allows an `f` after a float.
-fn float(text: &str) -> Result<f32, &'static str> {
-    let bare = text.strip_suffix(['f', 'F']).filter(|bare| bare.bytes().any(|b| b.is_ascii_digit()));
-    bare.unwrap_or(text).parse().map_err(|_| "a number")
-}
-
-fn flag(text: &str) -> Result<bool, &'static str> {
-    match text {
-        "true" | "True" | "t" | "1" => Ok(true),
-        "false" | "False" | "f" | "0" => Ok(false),
-        _ => Err("true or false"),
-    }
 }

@@ -5,7 +5,8 @@
 use std::borrow::Cow;
 
 use crate::caffe::blob;
-use crate::caffe::protobuf::{self, Span, Tag, Wire};
+use crate::caffe::generation::Generation;
+use crate::caffe::protobuf::{self, Field, Span, Tag, Wire};
 use crate::caffe::types::{v0_type, v1_type};
 use crate::entry::{Entry, Kind};
 use crate::error::ReadError;
@@ -14,24 +15,21 @@ use crate::names::{NameTable, faulty, name_from_bytes};
 use crate::warning::{Flag, Flags};
 use crate::wire::cursor::Cursor;
 
-/// Which message a layer is stored as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Generation {
-    /// `layers { layer { … } }`, 2013 to March 2014.
-    V0,
-    /// `layers { … }` with an enum as type, 2014.
-    V1,
-    /// `layer { … }`, since 2015.
-    V2,
-}
-
 /// A layer's own fields, before its blobs are read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Draft {
-    pub(crate) name: Option<Span>,
-    pub(crate) type_name: Option<Span>,
+    pub(crate) generation: Generation,
+    pub(crate) name: Option<Field>,
+    pub(crate) type_name: Option<Field>,
     type_number: Option<u64>,
-    pub(crate) blobs: Vec<Span>,
+    pub(crate) blobs: Vec<Field>,
+    /// Blobs of the shell that count for nothing, because the V0 layer in it has its own.
+    unused: Vec<Field>,
+    /// The V0 layer in a shell, and its fields. Where a shell has several, they are one, as protobuf merges messages.
+    pub(crate) nested: Option<Field>,
+    inner: Option<Box<Self>>,
+    /// Where the first field with a higher number than the blobs begins.
+    pub(crate) higher: Option<u64>,
     /// Warnings about where the blobs or the name are stored.
     flags: Flags,
 }
@@ -44,17 +42,25 @@ pub(crate) fn walk(
     span: Span,
 ) -> Result<Generation, ReadError> {
     let position = table.next_position(tag.offset)?;
-    let (generation, mut draft) = draft(cursor, table, tag.number, span).map_err(|stop| {
+    let mut draft = draft(cursor, table, tag.number, span).map_err(|stop| {
         let subject = subject(cursor, tag, position);
         stop.within(subject)
     })?;
     let name = text(cursor, draft.name, "a layer's name")?;
+    // Caffe ignores these, but one that is not a message is still a fault.
+    for unused in std::mem::take(&mut draft.unused) {
+        match blob::walk(cursor, unused.content, table.limits()) {
+            Err(ReadError::Fault(fault)) => table.fault(fault),
+            walked => drop(walked?),
+        }
+    }
+    let generation = draft.generation;
     let name = name_from_bytes(&name);
     let layer_type = match (draft.type_number, draft.type_name) {
         (Some(number), _) => v1_type(number).map(str::to_owned),
         (None, None) => None,
-        (None, span) => {
-            let text = text(cursor, span, "a layer's type")?;
+        (None, field) => {
+            let text = text(cursor, field, "a layer's type")?;
             let text = name_from_bytes(&text);
             Some(match generation {
                 Generation::V0 => v0_type(&text).to_owned(),
@@ -74,9 +80,9 @@ pub(crate) fn walk(
     if !name.is_empty() && matches!(base, Cow::Owned(_)) {
         draft.flags.set(Flag::RepeatedName);
     }
-    for (index, span) in draft.blobs.iter().enumerate() {
-        let index = index as u32;
-        let (mut data, diff) = entries(cursor, table, *span, position, index)
+    for (index, blob) in draft.blobs.iter().enumerate() {
+        let (index, span) = (index as u32, blob.content);
+        let (mut data, diff) = entries(cursor, table, span, position, index)
             .map_err(|stop| stop.within(format!("layer #{position} {name:?}, blob {index}")))?;
         data.layer_type = layer_type.clone();
         data.flags = data.flags.with(draft.flags);
@@ -104,11 +110,11 @@ fn name_before_break(cursor: &mut Cursor<'_>, layer: Tag) -> Option<Vec<u8>> {
     cursor.seek(layer.offset);
     protobuf::tag(cursor, whole.end).ok()??;
     protobuf::varint(cursor, whole.end, "a layer").ok()?;
-    let number = if layer.number == 100 { 1 } else { 4 };
+    let number = Generation::of_field(layer.number)?.numbers().name;
     while let Some(tag) = protobuf::tag(cursor, whole.end).ok()? {
         if (tag.number, tag.wire) == (number, Wire::Len) {
-            let span = take(cursor, whole, "a layer's name").ok()?;
-            return text(cursor, Some(span), "a layer's name").ok();
+            let name = protobuf::field(cursor, tag, whole.end, "a layer's name").ok()?;
+            return text(cursor, Some(name), "a layer's name").ok();
         }
         protobuf::skip(cursor, tag, whole.end).ok()?;
     }
@@ -130,95 +136,86 @@ pub(crate) fn entries(
     }
 }
 
-/// Reads the fields of a layer in field 100 or 2 of the net.
-pub(crate) fn draft(
-    cursor: &mut Cursor<'_>,
-    table: &mut NameTable,
-    number: u32,
-    span: Span,
-) -> Result<(Generation, Draft), ReadError> {
-    cursor.seek(span.start);
-    if number != 100 {
-        return v0_or_v1(cursor, table, span);
+/// Reads the fields of a layer in this field of the net.
+pub(crate) fn draft(cursor: &mut Cursor<'_>, table: &NameTable, number: u32, span: Span) -> Result<Draft, ReadError> {
+    let generation = Generation::of_field(number).unwrap_or(Generation::V1);
+    let mut outer = Draft::new(generation);
+    outer.read(cursor, span, table)?;
+    let Some(mut inner) = outer.inner.take() else { return Ok(outer) };
+    // A field that only one of the two layers has is taken from there, one that both have from the nested layer, as
+    // Caffe does.
+    inner.nested = outer.nested;
+    if inner.name.is_none() && outer.name.is_some() {
+        inner.flags.set(Flag::FromOuter);
+        inner.name = outer.name;
     }
-    let mut draft = Draft::default();
-    typed_by_name(cursor, table, span, 7, &mut draft)?;
-    Ok((Generation::V2, draft))
-}
-
-/// A `layers` entry: V0 if it has a nested layer, else V1. A field that only one of the two layers
-/// has is taken from there, one that both have from the nested layer, as Caffe does.
-fn v0_or_v1(cursor: &mut Cursor<'_>, table: &mut NameTable, span: Span) -> Result<(Generation, Draft), ReadError> {
-    let mut outer = Draft::default();
-    let mut nested: Option<Draft> = None;
-    while let Some(tag) = protobuf::tag(cursor, span.end)? {
-        match (tag.number, tag.wire) {
-            (1, Wire::Len) => {
-                let inner = take(cursor, span, "a V0 layer")?;
-                cursor.seek(inner.start);
-                typed_by_name(cursor, table, inner, 50, nested.get_or_insert_default())?;
-                cursor.seek(inner.end);
-            }
-            (4, Wire::Len) => outer.name = Some(take(cursor, span, "a layer's name")?),
-            (5, Wire::Varint) => {
-                outer.type_number = Some(protobuf::varint(cursor, span.end, "a layer's type")?);
-            }
-            (6, Wire::Len) => outer.add(take(cursor, span, "a blob")?, table)?,
-            _ => protobuf::skip(cursor, tag, span.end)?,
+    if inner.type_name.is_none() {
+        inner.type_number = outer.type_number;
+    }
+    match (inner.blobs.is_empty(), outer.blobs.is_empty()) {
+        (_, true) => {}
+        (true, false) => {
+            inner.flags.set(Flag::FromOuter);
+            (inner.blobs, inner.higher) = (outer.blobs, outer.higher);
+        }
+        (false, false) => {
+            inner.flags.set(Flag::NestedAndOuter);
+            inner.unused = outer.blobs;
         }
     }
-    let Some(mut nested) = nested else {
-        return Ok((Generation::V1, outer));
-    };
-    if !outer.blobs.is_empty() {
-        let flag = if nested.blobs.is_empty() { Flag::FromOuter } else { Flag::NestedAndOuter };
-        nested.flags.set(flag);
-    }
-    if nested.blobs.is_empty() {
-        nested.blobs = outer.blobs;
-    } else {
-        // Caffe ignores these, but one that is not a message is still a fault.
-        for unused in outer.blobs {
-            match blob::walk(cursor, unused, table.limits()) {
-                Err(ReadError::Fault(fault)) => table.fault(fault),
-                walked => drop(walked?),
-            }
-        }
-        cursor.seek(span.end);
-    }
-    if nested.name.is_none() && outer.name.is_some() {
-        nested.flags.set(Flag::FromOuter);
-        nested.name = outer.name;
-    }
-    if nested.type_name.is_none() {
-        nested.type_number = outer.type_number;
-    }
-    Ok((Generation::V0, nested))
-}
-
-/// Reads a V0 or V2 layer: its name (field 1), its type's name (2) and its blobs (field `blobs`).
-fn typed_by_name(
-    cursor: &mut Cursor<'_>,
-    table: &NameTable,
-    span: Span,
-    blobs: u32,
-    draft: &mut Draft,
-) -> Result<(), ReadError> {
-    while let Some(tag) = protobuf::tag(cursor, span.end)? {
-        match (tag.number, tag.wire) {
-            (1, Wire::Len) => draft.name = Some(take(cursor, span, "a layer's name")?),
-            (2, Wire::Len) => draft.type_name = Some(take(cursor, span, "a layer's type")?),
-            (n, Wire::Len) if n == blobs => draft.add(take(cursor, span, "a blob")?, table)?,
-            _ => protobuf::skip(cursor, tag, span.end)?,
-        }
-    }
-    Ok(())
+    Ok(*inner)
 }
 
 impl Draft {
-    fn add(&mut self, blob: Span, table: &NameTable) -> Result<(), ReadError> {
-        table.check_count((table.len() + self.blobs.len() + 1) as u64, blob.start)?;
-        self.blobs.push(blob);
+    fn new(generation: Generation) -> Self {
+        Self {
+            generation,
+            name: None,
+            type_name: None,
+            type_number: None,
+            blobs: Vec::new(),
+            unused: Vec::new(),
+            nested: None,
+            inner: None,
+            higher: None,
+            flags: Flags::default(),
+        }
+    }
+
+    /// Reads the fields of one message.
+    fn read(&mut self, cursor: &mut Cursor<'_>, span: Span, table: &NameTable) -> Result<(), ReadError> {
+        let numbers = self.generation.numbers();
+        let nested = Generation::V0.numbers().layer;
+        cursor.seek(span.start);
+        while let Some(tag) = protobuf::tag(cursor, span.end)? {
+            if tag.number > numbers.blobs {
+                self.higher.get_or_insert(tag.offset);
+            }
+            match (tag.number, tag.wire, self.generation) {
+                (number, Wire::Len, _) if number == numbers.name => {
+                    self.name = Some(protobuf::field(cursor, tag, span.end, "a layer's name")?);
+                }
+                (number, Wire::Varint, Generation::V1) if number == numbers.layer_type => {
+                    self.type_number = Some(protobuf::varint(cursor, span.end, "a layer's type")?);
+                }
+                (number, Wire::Len, Generation::V0 | Generation::V2) if number == numbers.layer_type => {
+                    self.type_name = Some(protobuf::field(cursor, tag, span.end, "a layer's type")?);
+                }
+                (number, Wire::Len, _) if number == numbers.blobs => {
+                    let blob = protobuf::field(cursor, tag, span.end, "a blob")?;
+                    table.check_count((table.len() + self.blobs.len() + 1) as u64, blob.content.start)?;
+                    self.blobs.push(blob);
+                }
+                (number, Wire::Len, Generation::V1) if number == nested => {
+                    let field = protobuf::field(cursor, tag, span.end, "a V0 layer")?;
+                    let inner = self.inner.get_or_insert_with(|| Box::new(Self::new(Generation::V0)));
+                    inner.read(cursor, field.content, table)?;
+                    cursor.seek(field.content.end);
+                    self.nested = Some(field);
+                }
+                _ => protobuf::skip(cursor, tag, span.end)?,
+            }
+        }
         Ok(())
     }
 }
@@ -231,10 +228,8 @@ pub(crate) fn take(cursor: &mut Cursor<'_>, within: Span, field: &'static str) -
 }
 
 /// A string field's bytes; empty where the field is absent.
-pub(crate) fn text(cursor: &mut Cursor<'_>, span: Option<Span>, field: &'static str) -> Result<Vec<u8>, ReadError> {
-    let Some(span) = span else {
-        return Ok(Vec::new());
-    };
-    cursor.seek(span.start);
-    cursor.bytes(span.len(), span.end, LONGEST_NAME, field)
+pub(crate) fn text(cursor: &mut Cursor<'_>, field: Option<Field>, name: &'static str) -> Result<Vec<u8>, ReadError> {
+    let Some(Field { content, .. }) = field else { return Ok(Vec::new()) };
+    cursor.seek(content.start);
+    cursor.bytes(content.len(), content.end, LONGEST_NAME, name)
 }

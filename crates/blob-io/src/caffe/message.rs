@@ -5,6 +5,8 @@
 use blob_core::DType;
 
 use crate::caffe::encode::{self, Blob, Form, Values};
+use crate::caffe::generation::Generation;
+use crate::caffe::proto_fields::{blob_proto_vector, datum, net_parameter, solver_state};
 use crate::caffe::types::v1_number;
 use crate::error::{Error, Remedy};
 use crate::format::Format;
@@ -15,7 +17,7 @@ use crate::spec::{Problems, TensorSpec};
 pub(crate) const MAX_BYTES: u64 = i32::MAX as u64;
 
 /// The key of a Datum's `float_data`, field 6 of 32 bits: Caffe's message does not pack it.
-const FLOAT: u8 = 6 << 3 | 5;
+const FLOAT: u8 = (datum::FLOAT_DATA as u8) << 3 | 5;
 
 /// A Caffe message that is to be written, without its values.
 ///
@@ -129,21 +131,21 @@ pub(crate) fn plan(specs: &[TensorSpec], message: &Message, form: Form) -> Resul
         check(specs, blob, form, &mut problems);
     }
     let parts = match message {
-        Message::Datum { tensor, label } => datum(specs, *tensor, *label, &mut problems),
+        Message::Datum { tensor, label } => datum_parts(specs, *tensor, *label, &mut problems),
         _ if !problems.is_empty() => Vec::new(),
         Message::Blob(blob) => blob_parts(specs, *blob, form),
-        Message::Vector(blobs) => blob_fields(specs, blobs, 1, form),
+        Message::Vector(blobs) => blob_fields(specs, blobs, blob_proto_vector::BLOBS, form),
         Message::Solver { iter, learned_net, current_step, history } => {
-            let mut parts = vec![int(0x08, *iter)];
-            parts.extend(learned_net.as_ref().map(|path| text(2, path)));
-            parts.extend(blob_fields(specs, history, 3, form));
-            parts.push(int(0x20, *current_step));
+            let mut parts = vec![int(solver_state::ITER, *iter)];
+            parts.extend(learned_net.as_ref().map(|path| text(solver_state::LEARNED_NET, path)));
+            parts.extend(blob_fields(specs, history, solver_state::HISTORY, form));
+            parts.push(int(solver_state::CURRENT_STEP, *current_step));
             parts
         }
         Message::Net { name, layers } => {
             let mut parts = Vec::new();
             if !name.is_empty() {
-                parts.push(text(1, name));
+                parts.push(text(net_parameter::NAME, name));
             }
             parts.extend(layers.iter().map(|layer| net_layer(specs, layer, form, &mut problems)));
             parts
@@ -187,19 +189,19 @@ fn blob_fields(specs: &[TensorSpec], blobs: &[Pair], number: u32, form: Form) ->
     blobs.iter().map(|blob| Part::Field(number, blob_parts(specs, *blob, form))).collect()
 }
 
-/// A layer: in V2 its name, its type and its blobs are fields 1, 2 and 7; in V1 they are 4, 5 and 6.
 fn net_layer(specs: &[TensorSpec], layer: &Layer, form: Form, problems: &mut Problems) -> Part {
-    let mut parts = vec![text(if form.v1 { 4 } else { 1 }, &layer.name)];
+    let numbers = if form.v1 { Generation::V1.numbers() } else { Generation::V2.numbers() };
+    let mut parts = vec![text(numbers.name, &layer.name)];
     match &layer.layer_type {
         None => {}
-        Some(layer_type) if !form.v1 => parts.push(text(2, layer_type)),
+        Some(layer_type) if !form.v1 => parts.push(text(numbers.layer_type, layer_type)),
         Some(layer_type) => match v1_number(layer_type) {
-            Some(number) => parts.push(int(0x28, Some(number))),
+            Some(number) => parts.push(int(numbers.layer_type, Some(number))),
             None => problems.add(&layer.name, format!("is of type {layer_type:?}, which V1 does not have")),
         },
     }
-    parts.extend(blob_fields(specs, &layer.blobs, if form.v1 { 6 } else { 7 }, form));
-    Part::Field(if form.v1 { 2 } else { 100 }, parts)
+    parts.extend(blob_fields(specs, &layer.blobs, numbers.blobs, form));
+    Part::Field(numbers.layer, parts)
 }
 
 /// A layer to be added to a net, with a name and blobs; `None` if its blobs do not fit.
@@ -216,7 +218,7 @@ pub(crate) fn new_layer(
     (problems.len() == before).then(|| net_layer(specs, &layer, form, problems))
 }
 
-fn datum(specs: &[TensorSpec], tensor: usize, label: Option<i32>, problems: &mut Problems) -> Vec<Part> {
+fn datum_parts(specs: &[TensorSpec], tensor: usize, label: Option<i32>, problems: &mut Problems) -> Vec<Part> {
     let Some(spec) = specs.get(tensor) else {
         problems.add("", format!("is tensor {tensor}, which does not exist"));
         return Vec::new();
@@ -227,16 +229,15 @@ fn datum(specs: &[TensorSpec], tensor: usize, label: Option<i32>, problems: &mut
         let (dtype, shape) = (spec.dtype, &spec.shape);
         problems.add(&spec.name, format!("is {dtype} of {shape}; a Datum is written of u8 or f32 of three axes"));
     }
-    let mut head = Vec::new();
-    for (dim, key) in dims.iter().zip([0x08, 0x10, 0x18]) {
-        head.push(key);
-        varint(&mut head, *dim as u64);
+    let extents = dims.iter().zip([datum::CHANNELS, datum::HEIGHT, datum::WIDTH]);
+    let mut parts: Vec<Part> = extents.map(|(dim, number)| int(number, Some(*dim as i32))).collect();
+    let label = int(datum::LABEL, label);
+    if is_float {
+        parts.extend([label, Part::Keyed(tensor, FLOAT)]);
+    } else {
+        parts.extend([Part::Field(datum::DATA, vec![Part::Values(tensor)]), label]);
     }
-    let (head, label) = (Part::Bytes(head), int(0x28, label));
-    match is_float {
-        true => vec![head, label, Part::Keyed(tensor, FLOAT)],
-        false => vec![head, Part::Field(4, vec![Part::Values(tensor)]), label],
-    }
+    parts
 }
 
 /// A text field.
@@ -244,12 +245,12 @@ pub(crate) fn text(number: u32, text: &str) -> Part {
     Part::Field(number, vec![Part::Bytes(text.as_bytes().to_vec())])
 }
 
-/// An int32 field with this one-byte key; empty without a number. A negative number is a varint of ten bytes.
-fn int(key: u8, number: Option<i32>) -> Part {
+/// An int32 field; empty without a value. A negative value is a varint of ten bytes.
+fn int(number: u32, value: Option<i32>) -> Part {
     let mut bytes = Vec::new();
-    if let Some(number) = number {
-        bytes.push(key);
-        varint(&mut bytes, i64::from(number) as u64);
+    if let Some(value) = value {
+        varint(&mut bytes, u64::from(number) << 3);
+        varint(&mut bytes, i64::from(value) as u64);
     }
     Part::Bytes(bytes)
 }

@@ -1,11 +1,15 @@
 //! The topology in a `.caffemodel`: Caffe writes the description of each layer together with its blobs.
 //!
-//! Reads the fields that describe a layer, of every generation; skips blobs and all other fields. The numbers are those
-//! of BVLC/caffe `9b891540`, and 137 is also that of `bn_param` in the forks that PSPNet was trained with.
+//! Passes on all settings that the schema has, of every generation; skips blobs and fields of unknown forks.
 
-use crate::caffe::draft::{Fields, INPUT_SHAPE, Inputs};
+use crate::caffe::draft::{Fields, Inputs, UNDERSTOOD};
 use crate::caffe::layer::take;
+use crate::caffe::proto_fields::{
+    BLOB_PROTO, EMBED_PARAMETER, LAYER_PARAMETER, V1_LAYER_PARAMETER, blob_shape, net_parameter,
+};
 use crate::caffe::protobuf::{self, Span, Tag, Wire};
+use crate::caffe::schema::{Field, Kind as SchemaKind, Message};
+use crate::caffe::value::Value;
 use crate::entry::{Entry, Kind};
 use crate::error::ReadError;
 use crate::limits::LONGEST_NAME;
@@ -15,24 +19,24 @@ use crate::wire::cursor::Cursor;
 
 /// Reads the net in a NetParameter. `entries` are the file's.
 pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry]) -> Result<Net, ReadError> {
-    let whole = Span { start: 0, end: cursor.file_len() };
+    let whole = Span::whole(cursor);
     let mut reader = Reader { cursor };
     let mut builder = Builder::new();
     let mut position = 0;
     reader.inputs(whole)?.declare(&mut builder);
     reader.cursor.seek(0);
     while let Some(tag) = protobuf::tag(reader.cursor, whole.end)? {
-        if !matches!((tag.number, tag.wire), (2 | 100, Wire::Len)) {
+        let (net_parameter::LAYERS | net_parameter::LAYER, Wire::Len) = (tag.number, tag.wire) else {
             protobuf::skip(reader.cursor, tag, whole.end)?;
             continue;
-        }
+        };
         let span = take(reader.cursor, whole, "a layer")?;
-        let mut fields = Fields::default();
-        let is_v2 = tag.number == 100;
-        let layer = reader.layer(span, is_v2, &mut fields);
+        let is_v2 = tag.number == net_parameter::LAYER;
+        let mut fields = Fields::new(is_v2);
+        let message = if is_v2 { &LAYER_PARAMETER } else { &V1_LAYER_PARAMETER };
+        let layer = reader.message(span, message, &mut Vec::new(), &mut fields);
         layer.map_err(|stop| stop.within(format!("layer #{position} {:?}", fields.name)))?;
-        builder.push(fields.into_draft(is_v2, Some(blobs(entries, position))), tag.offset)?;
-        reader.cursor.seek(span.end);
+        builder.push(fields.into_draft(Some(blobs(entries, position))), tag.offset)?;
         position += 1;
     }
     Ok(builder.finish())
@@ -56,15 +60,15 @@ impl Reader<'_, '_> {
         self.cursor.seek(0);
         while let Some(tag) = protobuf::tag(self.cursor, whole.end)? {
             match (tag.number, tag.wire) {
-                (3, Wire::Len) => {
+                (net_parameter::INPUT, Wire::Len) => {
                     let name = self.text(whole, "an input's name")?;
                     inputs.name(name);
                 }
-                (4, Wire::Varint) => {
+                (net_parameter::INPUT_DIM, Wire::Varint) => {
                     let extent = protobuf::varint(self.cursor, whole.end, "input_dim")?;
                     inputs.extent(4, stated(extent));
                 }
-                (8, Wire::Len) => {
+                (net_parameter::INPUT_SHAPE, Wire::Len) => {
                     inputs.begin_shape();
                     for extent in self.shape(whole)? {
                         inputs.extent(usize::MAX, extent);
@@ -83,8 +87,10 @@ impl Reader<'_, '_> {
         let mut extents = Vec::new();
         while let Some(tag) = protobuf::tag(self.cursor, span.end)? {
             match (tag.number, tag.wire) {
-                (1, Wire::Varint) => extents.push(stated(protobuf::varint(self.cursor, span.end, "dim")?)),
-                (1, Wire::Len) => {
+                (blob_shape::DIM, Wire::Varint) => {
+                    extents.push(stated(protobuf::varint(self.cursor, span.end, "dim")?));
+                }
+                (blob_shape::DIM, Wire::Len) => {
                     let packed = take(self.cursor, span, "dim")?;
                     self.cursor.seek(packed.start);
                     while self.cursor.pos() < packed.end {
@@ -100,78 +106,80 @@ impl Reader<'_, '_> {
         Ok(extents)
     }
 
-    fn layer(&mut self, span: Span, is_v2: bool, fields: &mut Fields) -> Result<(), ReadError> {
+    /// Passes the settings in a message on. `path` names the messages around it, from the layer's own field on. No
+    /// message of the schema contains itself, so this ends.
+    fn message(
+        &mut self,
+        span: Span,
+        message: &'static Message,
+        path: &mut Vec<&'static str>,
+        fields: &mut Fields,
+    ) -> Result<(), ReadError> {
         self.cursor.seek(span.start);
         while let Some(tag) = protobuf::tag(self.cursor, span.end)? {
-            let number = tag.number;
-            let known = if is_v2 { v2(number) } else { v1(number) };
-            match (known, tag.wire) {
-                (Some(LayerField::Text(field)), Wire::Len) => {
-                    let text = self.text(span, field)?;
-                    let _ = fields.set("", field, &text);
-                }
-                (Some(LayerField::Text(field @ "type")), Wire::Varint) if !is_v2 => {
-                    let value = protobuf::varint(self.cursor, span.end, field)?;
-                    let _ = fields.set("", field, &value.to_string());
-                }
-                (Some(LayerField::Message(of)), Wire::Len) => {
-                    let inner = take(self.cursor, span, of)?;
-                    fields.is_conditional |= matches!(of, "include" | "exclude");
-                    match of {
-                        "layer" => fields.begin_v0(),
-                        "param" => fields.begin_param(),
-                        _ => {}
+            let Some(field) = message.field(tag.number).filter(|field| field.fits(tag.wire)) else {
+                self.unfit(span, message, tag, fields)?;
+                continue;
+            };
+            match (&field.kind, tag.wire) {
+                (SchemaKind::Message(inner), _) if !std::ptr::eq(*inner, &BLOB_PROTO) => {
+                    let content = take(self.cursor, span, field.name)?;
+                    path.push(field.name);
+                    fields.open(path);
+                    let read = self.message(content, inner, path, fields);
+                    path.pop();
+                    match read {
+                        // A fork may store something else under this number.
+                        Err(ReadError::Fault(_)) if path.is_empty() && !UNDERSTOOD.contains(&field.name) => {}
+                        read => read?,
                     }
-                    self.message(inner, of, fields)?;
-                    self.cursor.seek(inner.end);
+                    self.cursor.seek(content.end);
                 }
-                _ => protobuf::skip(self.cursor, tag, span.end)?,
+                (SchemaKind::Text, _) => {
+                    let text = self.text(span, field.name)?;
+                    fields.state(path, field, Value::Text(&text));
+                }
+                (SchemaKind::Message(_) | SchemaKind::Bytes | SchemaKind::Double, _) => {
+                    protobuf::skip(self.cursor, tag, span.end)?;
+                }
+                (_, Wire::Len) => {
+                    let packed = take(self.cursor, span, field.name)?;
+                    self.cursor.seek(packed.start);
+                    while self.cursor.pos() < packed.end {
+                        self.number(packed, path, field, fields)?;
+                    }
+                }
+                _ => self.number(span, path, field, fields)?,
             }
         }
         Ok(())
     }
 
-    /// Reads the fields of a message in a layer. Their values always have the types of their wire types, so none is
-    /// refused.
-    fn message(&mut self, span: Span, of: &'static str, fields: &mut Fields) -> Result<(), ReadError> {
-        self.cursor.seek(span.start);
-        while let Some(tag) = protobuf::tag(self.cursor, span.end)? {
-            if (of, tag.number, tag.wire) == ("input_param", 1, Wire::Len) {
-                fields.begin_shape();
-                for extent in self.shape(span)? {
-                    let _ = fields.set(INPUT_SHAPE, "dim", &extent.to_string());
-                }
-                continue;
-            }
-            let Some((of, field)) = field_of(of, tag) else {
-                protobuf::skip(self.cursor, tag, span.end)?;
-                continue;
-            };
-            match tag.wire {
-                Wire::Varint => {
-                    let value = protobuf::varint(self.cursor, span.end, field)?;
-                    let _ = fields.set(of, field, &(value as i64).to_string());
-                }
-                Wire::Fixed32 => {
-                    let value = f32::from_le_bytes(self.cursor.array(span.end, field)?);
-                    let _ = fields.set(of, field, &value.to_string());
-                }
-                Wire::Len if matches!(field, "name" | "type") => {
-                    let text = self.text(span, field)?;
-                    let _ = fields.set(of, field, &text);
-                }
-                // Packed numbers.
-                Wire::Len => {
-                    let packed = take(self.cursor, span, field)?;
-                    self.cursor.seek(packed.start);
-                    while self.cursor.pos() < packed.end {
-                        let value = protobuf::varint(self.cursor, packed.end, field)?;
-                        let _ = fields.set(of, field, &(value as i64).to_string());
-                    }
-                }
-                _ => protobuf::skip(self.cursor, tag, span.end)?,
-            }
+    /// Reads a number.
+    fn number(
+        &mut self,
+        within: Span,
+        path: &[&str],
+        field: &'static Field,
+        fields: &mut Fields,
+    ) -> Result<(), ReadError> {
+        let value = match field.kind {
+            SchemaKind::Float => Value::Float(f32::from_le_bytes(self.cursor.array(within.end, field.name)?)),
+            _ => Value::Int(protobuf::varint(self.cursor, within.end, field.name)? as i64),
+        };
+        fields.state(path, field, value);
+        Ok(())
+    }
+
+    /// Skips a field that is not the schema's. The forks that PSPNet was trained with have `bn_param` in the place of
+    /// `embed_param`, with eps as a float in field 4.
+    fn unfit(&mut self, span: Span, message: &Message, tag: Tag, fields: &mut Fields) -> Result<(), ReadError> {
+        if !std::ptr::eq(message, &EMBED_PARAMETER) || (tag.number, tag.wire) != (4, Wire::Fixed32) {
+            return protobuf::skip(self.cursor, tag, span.end);
         }
+        let eps = f32::from_le_bytes(self.cursor.array(span.end, "eps")?);
+        // A float fits.
+        let _ = fields.set(&["bn_param"], "eps", Value::Float(eps));
         Ok(())
     }
 
@@ -183,98 +191,57 @@ impl Reader<'_, '_> {
     }
 }
 
-/// A field of a layer.
-enum LayerField {
-    /// A text, or an enum's number.
-    Text(&'static str),
-    Message(&'static str),
-}
-
-fn v2(number: u32) -> Option<LayerField> {
-    Some(match number {
-        1 => LayerField::Text("name"),
-        2 => LayerField::Text("type"),
-        3 => LayerField::Text("bottom"),
-        4 => LayerField::Text("top"),
-        6 => LayerField::Message("param"),
-        8 => LayerField::Message("include"),
-        9 => LayerField::Message("exclude"),
-        106 => LayerField::Message("convolution_param"),
-        121 => LayerField::Message("pooling_param"),
-        117 => LayerField::Message("inner_product_param"),
-        137 => LayerField::Message("embed_param"),
-        139 => LayerField::Message("batch_norm_param"),
-        141 => LayerField::Message("bias_param"),
-        142 => LayerField::Message("scale_param"),
-        143 => LayerField::Message("input_param"),
-        146 => LayerField::Message("recurrent_param"),
-        _ => return None,
-    })
-}
-
-fn v1(number: u32) -> Option<LayerField> {
-    Some(match number {
-        1 => LayerField::Message("layer"),
-        2 => LayerField::Text("bottom"),
-        3 => LayerField::Text("top"),
-        4 => LayerField::Text("name"),
-        5 => LayerField::Text("type"),
-        10 => LayerField::Message("convolution_param"),
-        17 => LayerField::Message("inner_product_param"),
-        19 => LayerField::Message("pooling_param"),
-        32 => LayerField::Message("include"),
-        33 => LayerField::Message("exclude"),
-        1001 => LayerField::Text("param"),
-        _ => return None,
-    })
-}
-
-/// The message that a field belongs to and the field's name. Forks give some messages the numbers of others.
-fn field_of(of: &'static str, tag: Tag) -> Option<(&'static str, &'static str)> {
-    let field = match (of, tag.number) {
-        ("layer" | "param", 1) => "name",
-        ("layer", 2) => "type",
-        ("layer", 3) | ("inner_product_param" | "convolution_param" | "embed_param" | "recurrent_param", 1) => {
-            "num_output"
-        }
-        ("layer", 4) | ("inner_product_param" | "convolution_param", 2) | ("embed_param", 3) | ("scale_param", 4) => {
-            "bias_term"
-        }
-        ("layer", 8) | ("convolution_param", 4) | ("pooling_param", 2) => "kernel_size",
-        ("layer", 7) | ("convolution_param", 3) | ("pooling_param", 4) => "pad",
-        ("layer", 10) | ("convolution_param", 6) | ("pooling_param", 3) => "stride",
-        ("convolution_param", 11) | ("pooling_param", 5) => "kernel_h",
-        ("convolution_param", 12) | ("pooling_param", 6) => "kernel_w",
-        ("convolution_param", 13) | ("pooling_param", 7) => "stride_h",
-        ("convolution_param", 14) | ("pooling_param", 8) => "stride_w",
-        ("convolution_param", 9) | ("pooling_param", 9) => "pad_h",
-        ("convolution_param", 10) | ("pooling_param", 10) => "pad_w",
-        ("convolution_param", 18) => "dilation",
-        ("pooling_param", 12) => "global_pooling",
-        ("pooling_param", 13) => "round_mode",
-        ("layer", 9) | ("convolution_param", 5) => "group",
-        ("convolution_param", 16) | ("inner_product_param", 5) | ("scale_param" | "bias_param", 1) => "axis",
-        ("scale_param" | "bias_param", 2) => "num_axes",
-        ("inner_product_param", 6) => "transpose",
-        ("recurrent_param", 5) => "expose_hidden",
-        ("batch_norm_param", 1) => "use_global_stats",
-        ("batch_norm_param", 3) => "eps",
-        ("embed_param", 4) if tag.wire == Wire::Fixed32 => return Some(("bn_param", "eps")),
-        ("include" | "exclude", 1) => "phase",
-        _ => return None,
-    };
-    let is_text = matches!(field, "name" | "type");
-    let is_float = field == "eps";
-    let fits = match tag.wire {
-        Wire::Len => is_text || matches!(field, "kernel_size" | "pad" | "stride" | "dilation"),
-        Wire::Fixed32 => is_float,
-        Wire::Varint => !is_text && !is_float,
-        _ => false,
-    };
-    fits.then_some((of, field))
-}
-
 /// An extent of a shape, 0 where the net leaves it open, as -1.
 fn stated(varint: u64) -> u64 {
     u64::try_from(varint as i64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::caffe::prototxt;
+
+    fn field(number: u32, content: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![(number << 3 | 2) as u8 | 0x80, (number >> 4) as u8, content.len() as u8];
+        bytes.extend(content);
+        bytes
+    }
+
+    fn attributes(net: &Net) -> Vec<(String, String)> {
+        net.layers().iter().flat_map(|layer| layer.attributes()).map(|(a, b)| (a.to_owned(), b.to_owned())).collect()
+    }
+
+    /// A file of weights and a prototxt state the settings of a layer under the same names, with the same values.
+    #[test]
+    fn settings_are_those_of_the_text() {
+        let lrn = [[0x08, 7, 0x15].as_slice(), &2.5_f32.to_le_bytes(), &[0x20, 1]].concat();
+        let bytes = field(
+            100,
+            &[
+                field(1, b"a"),
+                field(10, &[]),
+                vec![10 << 3, 1],
+                field(121, &[0x08, 1, 0x60, 0]),
+                field(118, &lrn),
+                field(133, &[0x0A, 15, 0x08, 0, 0x0A, 11, 1, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1]),
+            ]
+            .concat(),
+        );
+        let text = br#"layer { name: "a" phase: TEST pooling_param { pool: AVE global_pooling: false }
+            lrn_param { local_size: 7 alpha: 2.5 norm_region: WITHIN_CHANNEL }
+            reshape_param { shape { dim: [0, 1, -1] } } }"#;
+        let stored = read(&mut Cursor::new(&crate::Bytes(&bytes[..])), &[]).expect("a net");
+        let stated = attributes(&prototxt("net.prototxt", text).expect("a net"));
+        assert_eq!(attributes(&stored), stated);
+        assert!(stated.contains(&("reshape_param.shape.dim".to_owned(), "0,1,-1".to_owned())), "{stated:?}");
+    }
+
+    /// Other messages under a number than Caffe's are left out, where nothing depends on them.
+    #[test]
+    fn a_fork_s_message_is_left_out() {
+        let net = |number| field(100, &[field(1, b"a"), field(number, b"text")].concat());
+        let read = |bytes: &[u8]| read(&mut Cursor::new(&crate::Bytes(bytes)), &[]);
+        assert_eq!(read(&net(111)).expect("a net").layers().len(), 1);
+        assert!(read(&net(106)).is_err());
+    }
 }

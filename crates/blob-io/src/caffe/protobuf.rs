@@ -35,6 +35,14 @@ pub(crate) struct Span {
     pub(crate) end: u64,
 }
 
+/// A length-delimited field: its whole range with its key, and the range of its content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field {
+    pub(crate) number: u32,
+    pub(crate) whole: Span,
+    pub(crate) content: Span,
+}
+
 impl Span {
     /// The whole file.
     pub(crate) fn whole(cursor: &Cursor<'_>) -> Self {
@@ -109,6 +117,13 @@ pub(crate) fn span(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Re
     cursor.need(len, end, field)?;
     let start = cursor.pos();
     Ok(Span { start, end: start + len })
+}
+
+/// Reads a length-delimited field's length, and moves behind its content. `name` stands for it in errors.
+pub(crate) fn field(cursor: &mut Cursor<'_>, tag: Tag, end: u64, name: &'static str) -> Result<Field, ReadError> {
+    let content = span(cursor, end, name)?;
+    cursor.seek(content.end);
+    Ok(Field { number: tag.number, whole: Span { start: tag.offset, end: content.end }, content })
 }
 
 /// Skips a field's value.

@@ -3,8 +3,9 @@
 //! Tolerant: unknown fields are skipped, because forks have their own. Bounded in size and depth; an error names the
 //! line and the column.
 
-use crate::caffe::draft::{Fields, INPUT_SHAPE, Inputs, extent};
+use crate::caffe::draft::{Fields, Inputs};
 use crate::caffe::text::{Event, Text};
+use crate::caffe::value::{Value, extent};
 use crate::error::{Error, Fault, FaultKind, check_limit};
 use crate::limits::Limit;
 use crate::net::{Builder, Net};
@@ -27,39 +28,31 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
     check_limit(0, Limit::Fixed, "the bytes of a prototxt", bytes.len() as u64, MAX_BYTES)?;
     let mut text = Text::new(bytes);
     let mut builder = Builder::new();
-    // The open layer: its fields, whether it is a V2 layer, and where it begins.
-    let mut open: Option<(Fields, bool, u64)> = None;
+    // The open layer: its fields, and where it begins.
+    let mut open: Option<(Fields, u64)> = None;
     // The net's own inputs and their shapes, which come before its layers.
     let mut inputs = Inputs::default();
     let mut found = false;
     while let Some(event) = text.next()? {
         match (event, text.path(), &mut open) {
             (Event::Open, [word], _) if matches!(*word, "layer" | "layers") => {
-                open = Some((Fields::default(), *word == "layer", text.at()));
+                open = Some((Fields::new(*word == "layer"), text.at()));
             }
-            (Event::Open, [_, word], Some((fields, false, _))) if *word == "layer" => fields.begin_v0(),
-            (Event::Open, [_, "param"], Some((fields, ..))) => fields.begin_param(),
-            (Event::Open, [_, "input_param", "shape"], Some((fields, ..))) => fields.begin_shape(),
+            (Event::Open, [_, path @ ..], Some((fields, _))) => fields.open(path),
             (Event::Open, ["input_shape"], None) => inputs.begin_shape(),
             (Event::Value("input", name), [], None) => inputs.name(name.to_owned()),
-            (Event::Value("input_dim", text), [], None) => inputs.extent(4, extent(&text)),
-            (Event::Value("dim", text), ["input_shape"], None) => inputs.extent(usize::MAX, extent(&text)),
-            (Event::Value(field, value), [_, of @ ..], Some((fields, ..))) => {
-                let of = match of {
-                    [] => "",
-                    [of] => of,
-                    ["input_param", "shape"] => INPUT_SHAPE,
-                    _ => continue,
-                };
-                fields.set(of, field, &value).map_err(|expected| {
+            (Event::Value("input_dim", text), [], None) => inputs.extent(4, extent(Value::Text(&text))),
+            (Event::Value("dim", text), ["input_shape"], None) => inputs.extent(usize::MAX, extent(Value::Text(&text))),
+            (Event::Value(field, value), [_, path @ ..], Some((fields, _))) => {
+                fields.set(path, field, Value::Text(&value)).map_err(|expected| {
                     let found = format!("{value:?} as {field}");
                     text.fault(expected, found)
                 })?;
             }
             (Event::Close, [], _) => {
-                if let Some((fields, is_v2, at)) = open.take() {
+                if let Some((fields, at)) = open.take() {
                     inputs.declare(&mut builder);
-                    builder.push(fields.into_draft(is_v2, None), at)?;
+                    builder.push(fields.into_draft(None), at)?;
                     found = true;
                 }
             }

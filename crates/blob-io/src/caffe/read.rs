@@ -4,8 +4,11 @@
 //! layer as well: TensorFlow, ONNX and Core ML use the same numbers for other things. The walk reads tags, lengths and
 //! names; payloads are passed over.
 
-use crate::caffe::layer::{self, Generation};
+use crate::caffe::generation::Generation;
+use crate::caffe::layer;
+use crate::caffe::proto_fields::{BLOB_PROTO, BLOB_PROTO_VECTOR, DATUM, NET_PARAMETER, SOLVER_STATE, net_parameter};
 use crate::caffe::protobuf::{self, Span, Wire};
+use crate::caffe::schema::Field;
 use crate::caffe::{blob, unnamed};
 use crate::error::{FaultKind, ReadError};
 use crate::format::Format;
@@ -95,13 +98,12 @@ fn net(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadErr
     cursor.seek(0);
     while let Some(tag) = protobuf::tag(cursor, whole.end)? {
         match (tag.number, tag.wire) {
-            (1, Wire::Len) => {
-                let span = layer::take(cursor, whole, "the net's name")?;
-                let name = layer::text(cursor, Some(span), "the net's name")?;
+            (net_parameter::NAME, Wire::Len) => {
+                let field = protobuf::field(cursor, tag, whole.end, "the net's name")?;
+                let name = layer::text(cursor, Some(field), "the net's name")?;
                 table.note("name", name_from_bytes(&name).into_owned());
-                cursor.seek(span.end);
             }
-            (2 | 100, Wire::Len) => {
+            (net_parameter::LAYERS | net_parameter::LAYER, Wire::Len) => {
                 let span = layer::take(cursor, whole, "a layer").map_err(|stop| {
                     let subject = layer::subject(cursor, tag, table.positions);
                     stop.within(subject)
@@ -164,14 +166,22 @@ impl Seen {
 
     /// Whether one of a message's fields is there, as `caffe.proto` of BVLC/caffe `9b891540` has them.
     fn has_fields_of(&self, format: Format) -> bool {
-        match format {
-            // Values of another wire type are the reader's to name.
-            Format::BlobProto => self.varint(&[1, 2, 3, 4, 5, 11]) || self.any(&[5, 6, 7, 8, 9, 10, 12, 13]),
-            Format::BlobProtoVector => self.len(&[1]),
-            Format::SolverState => self.varint(&[1, 4]) || self.len(&[2, 3]),
-            Format::Datum => self.varint(&[1, 2, 3, 5, 7]) || self.any(&[4, 6]),
-            _ => self.hundred || self.len(&[1, 2, 3, 4, 6, 8]) || self.varint(&[4, 5, 7]),
-        }
+        let message = match format {
+            Format::BlobProto => &BLOB_PROTO,
+            Format::BlobProtoVector => &BLOB_PROTO_VECTOR,
+            Format::SolverState => &SOLVER_STATE,
+            Format::Datum => &DATUM,
+            _ => &NET_PARAMETER,
+        };
+        let is_there = |field: &Field| {
+            field.number < 64
+                && (field.fits(Wire::Varint) && self.varint(&[field.number])
+                    || field.fits(Wire::Len) && self.len(&[field.number])
+                    || field.fits(Wire::Fixed32) && self.any(&[field.number]))
+        };
+        // Fields of forks, and values of another wire type, are the reader's to name.
+        let is_blob = format == Format::BlobProto && (self.varint(&[5, 11]) || self.any(&[8, 9, 10, 12, 13]));
+        is_blob || self.hundred && format == Format::CaffeModel || message.fields.iter().any(is_there)
     }
 
     fn any(&self, numbers: &[u32]) -> bool {
@@ -286,8 +296,8 @@ fn has_content(
         Format::SolverState => has_blob(cursor, first[2]),
         Format::Datum => has_datum(cursor),
         _ => match (layer, first[1]) {
-            (Some(span), _) => has_layer(cursor, span, 100),
-            (None, Some(span)) => has_layer(cursor, span, 2),
+            (Some(span), _) => has_layer(cursor, span, net_parameter::LAYER),
+            (None, Some(span)) => has_layer(cursor, span, net_parameter::LAYERS),
             (None, None) => Ok(false),
         },
     };
@@ -326,20 +336,20 @@ fn has_datum(cursor: &mut Cursor<'_>) -> Result<bool, ReadError> {
 
 /// A layer with a name or a type; one of before 2015 also with a blob that has values.
 fn has_layer(cursor: &mut Cursor<'_>, span: Span, number: u32) -> Result<bool, ReadError> {
-    let mut table = NameTable::new(&Limits { max_arrays: MANY_BLOBS, ..Limits::default() });
-    let (_, draft) = match layer::draft(cursor, &mut table, number, span) {
+    let table = NameTable::new(&Limits { max_arrays: MANY_BLOBS, ..Limits::default() });
+    let draft = match layer::draft(cursor, &table, number, span) {
         Ok(drafted) => drafted,
         // Nothing else has so many fields in this place.
         Err(ReadError::Fault(fault)) if matches!(fault.kind, FaultKind::Limit { .. }) => return Ok(true),
         Err(stop) => return Err(stop),
     };
-    for span in [draft.name, draft.type_name].into_iter().flatten() {
-        if is_text(cursor, span)? {
+    for field in [draft.name, draft.type_name].into_iter().flatten() {
+        if is_text(cursor, field.content)? {
             return Ok(true);
         }
     }
-    for span in draft.blobs.iter().filter(|_| number != 100) {
-        if has_blob(cursor, Some(*span))? {
+    for blob in draft.blobs.iter().filter(|_| draft.generation != Generation::V2) {
+        if has_blob(cursor, Some(blob.content))? {
             return Ok(true);
         }
     }

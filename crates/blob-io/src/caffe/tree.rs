@@ -1,23 +1,18 @@
 //! Finds the blobs of an existing Caffe file and the layers around them, which changing a blob must rewrite.
 //!
-//! Reads the same fields as `read` again, with the range of every field that may change. Leaves the entries to `read`.
+//! Relies on `layer`, which finds a layer's fields for the reader as well. Leaves the entries to `read`.
 
 use crate::caffe::blob;
 use crate::caffe::encode::Form;
-use crate::caffe::layer::take;
-use crate::caffe::protobuf::{self, Span, Wire};
+use crate::caffe::generation::Generation;
+use crate::caffe::layer::{self, Draft};
+use crate::caffe::proto_fields::{blob_proto_vector, solver_state};
+use crate::caffe::protobuf::{self, Field, Span, Wire};
 use crate::error::ReadError;
 use crate::format::Format;
 use crate::limits::Limits;
+use crate::names::NameTable;
 use crate::wire::cursor::Cursor;
-
-/// A length-delimited field: its whole range with its key, and the range of its content.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Field {
-    pub(crate) number: u32,
-    pub(crate) whole: Span,
-    pub(crate) content: Span,
-}
 
 /// A layer of a net, or its substitute in a message without layers.
 #[derive(Clone, Debug)]
@@ -42,21 +37,23 @@ pub(crate) fn layers(cursor: &mut Cursor<'_>, format: Format, limits: &Limits) -
         let blob = Field { number: 0, whole, content: whole };
         return Ok(vec![layer_of_blob(blob)]);
     }
-    let wanted: &[u32] = match format {
-        Format::CaffeModel => &[2, 100],
-        Format::BlobProtoVector => &[1],
-        _ => &[3],
+    let is_wanted = |number: u32| match format {
+        Format::CaffeModel => Generation::of_field(number).is_some(),
+        Format::BlobProtoVector => number == blob_proto_vector::BLOBS,
+        _ => number == solver_state::HISTORY,
     };
     let mut fields = Vec::new();
     each(cursor, whole, |field| {
-        if wanted.contains(&field.number) {
+        if is_wanted(field.number) {
             fields.push(field);
         }
     })?;
     if format != Format::CaffeModel {
         return Ok(fields.into_iter().map(layer_of_blob).collect());
     }
-    fields.into_iter().map(|field| layer(cursor, field, limits)).collect()
+    // Limits count the blobs of one layer here; the reader has counted those of the file.
+    let table = NameTable::new(limits);
+    fields.into_iter().map(|field| layer(cursor, field, &table)).collect()
 }
 
 fn layer_of_blob(blob: Field) -> Layer {
@@ -80,88 +77,28 @@ pub(crate) fn each(cursor: &mut Cursor<'_>, span: Span, mut take_field: impl FnM
             protobuf::skip(cursor, tag, span.end)?;
             continue;
         }
-        let content = take(cursor, span, "a field")?;
-        let whole = Span { start: tag.offset, end: content.end };
-        take_field(Field { number: tag.number, whole, content });
+        take_field(protobuf::field(cursor, tag, span.end, "a field")?);
     }
     Ok(())
 }
 
-/// The fields of a layer's message that a change may touch.
-#[derive(Default)]
-struct Found {
-    name: Option<Field>,
-    blobs: Vec<Field>,
-    /// Where the first field with a higher number than the blobs begins.
-    higher: Option<u64>,
-    nested: Option<Field>,
-}
-
-fn find(cursor: &mut Cursor<'_>, span: Span, name: u32, blobs: u32) -> Result<Found, ReadError> {
-    let mut found = Found::default();
-    cursor.seek(span.start);
-    while let Some(tag) = protobuf::tag(cursor, span.end)? {
-        if tag.number > blobs {
-            found.higher.get_or_insert(tag.offset);
-        }
-        if tag.wire != Wire::Len {
-            protobuf::skip(cursor, tag, span.end)?;
-            continue;
-        }
-        let content = take(cursor, span, "a field")?;
-        let whole = Span { start: tag.offset, end: content.end };
-        let field = Field { number: tag.number, whole, content };
-        match tag.number {
-            number if number == blobs => found.blobs.push(field),
-            number if number == name => found.name = Some(field),
-            1 => found.nested = Some(field),
-            _ => {}
-        }
-    }
-    Ok(found)
-}
-
-fn layer(cursor: &mut Cursor<'_>, field: Field, limits: &Limits) -> Result<Layer, ReadError> {
-    let numbers = if field.number == 100 { (1, 7) } else { (4, 6) };
-    let outer = find(cursor, field.content, numbers.0, numbers.1)?;
-    let inner = match outer.nested.filter(|_| field.number == 2) {
-        Some(nested) => Some((nested, find(cursor, nested.content, 1, 50)?)),
-        None => None,
-    };
-    // As in the reader: what only one of the two layers has is taken from it, what both have from the nested one.
-    let mut made = Layer {
+fn layer(cursor: &mut Cursor<'_>, field: Field, table: &NameTable) -> Result<Layer, ReadError> {
+    let Draft { generation, name, blobs, nested, higher, .. } =
+        layer::draft(cursor, table, field.number, field.content)?;
+    let numbers = generation.numbers();
+    let content = nested.map_or(field.content, |nested| nested.content);
+    let is_within = |name: Field| content.start <= name.whole.start && name.whole.end <= content.end;
+    let is_nested = nested.is_some() && name.is_none_or(is_within);
+    let after = blobs.last().map(|blob| blob.whole.end);
+    Ok(Layer {
         field: Some(field),
-        nested: None,
-        name: outer.name,
-        name_number: (numbers.0, false),
-        end: end(&outer, field.content),
-        blobs: outer.blobs,
-        blob_number: numbers.1,
-    };
-    if let Some((nested, inner)) = inner {
-        made.nested = Some(nested);
-        if inner.name.is_some() || made.name.is_none() {
-            (made.name, made.name_number) = (inner.name, (1, true));
-        }
-        if !inner.blobs.is_empty() || made.blobs.is_empty() {
-            made.end = end(&inner, nested.content);
-            (made.blobs, made.blob_number) = (inner.blobs, 50);
-        }
-    }
-    let count = made.blobs.len() as u64;
-    crate::error::check_limit(
-        field.whole.start,
-        crate::limits::Limit::Arrays,
-        "the number of arrays",
-        count,
-        limits.max_arrays,
-    )?;
-    Ok(made)
-}
-
-fn end(found: &Found, content: Span) -> u64 {
-    let after = found.blobs.last().map(|blob| blob.whole.end);
-    after.or(found.higher).unwrap_or(content.end)
+        nested,
+        name,
+        name_number: (name.map_or(numbers.name, |name| name.number), is_nested),
+        blob_number: blobs.last().map_or(numbers.blobs, |blob| blob.number),
+        end: after.or(higher).unwrap_or(content.end),
+        blobs,
+    })
 }
 
 /// The form of a stored blob, and its fields that no BlobProto has, as (offset, length).

@@ -1,6 +1,7 @@
 //! Caffe's messages whose blobs have no names: BlobProto, BlobProtoVector, SolverState, Datum. An array is called `@0`,
 //! `@1`, … by its position.
 
+use crate::caffe::proto_fields::{blob_proto_vector, datum, solver_state};
 use crate::caffe::protobuf::{self, Span, Wire};
 use crate::caffe::{blob, layer, values};
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
@@ -35,7 +36,7 @@ pub(crate) fn vector(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<S
     cursor.seek(0);
     while let Some(tag) = protobuf::tag(cursor, whole.end)? {
         match (tag.number, tag.wire) {
-            (1, Wire::Len) => record(cursor, table, whole)?,
+            (blob_proto_vector::BLOBS, Wire::Len) => record(cursor, table, whole)?,
             _ => protobuf::skip(cursor, tag, whole.end)?,
         }
     }
@@ -48,18 +49,17 @@ pub(crate) fn solver(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<S
     cursor.seek(0);
     while let Some(tag) = protobuf::tag(cursor, whole.end)? {
         match (tag.number, tag.wire) {
-            (n @ (1 | 4), Wire::Varint) => {
+            (n @ (solver_state::ITER | solver_state::CURRENT_STEP), Wire::Varint) => {
                 let value = protobuf::varint(cursor, whole.end, "a counter")? as i32;
-                let key = if n == 1 { "iter" } else { "current_step" };
+                let key = if n == solver_state::ITER { "iter" } else { "current_step" };
                 table.note(key, value.to_string());
             }
-            (2, Wire::Len) => {
-                let span = layer::take(cursor, whole, "learned_net")?;
-                let path = layer::text(cursor, Some(span), "learned_net")?;
+            (solver_state::LEARNED_NET, Wire::Len) => {
+                let field = protobuf::field(cursor, tag, whole.end, "learned_net")?;
+                let path = layer::text(cursor, Some(field), "learned_net")?;
                 table.note("learned_net", name_from_bytes(&path).into_owned());
-                cursor.seek(span.end);
             }
-            (3, Wire::Len) => record(cursor, table, whole)?,
+            (solver_state::HISTORY, Wire::Len) => record(cursor, table, whole)?,
             _ => protobuf::skip(cursor, tag, whole.end)?,
         }
     }
@@ -105,26 +105,26 @@ struct Datum {
 pub(crate) fn datum(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let whole = Span::whole(cursor);
     let position = table.next_position(0)?;
-    let mut datum = Datum::default();
+    let mut found = Datum::default();
     cursor.seek(0);
     while let Some(tag) = protobuf::tag(cursor, whole.end)? {
         match (tag.number, tag.wire) {
-            (n @ 1..=3, Wire::Varint) => {
-                datum.dims[n as usize - 1] = protobuf::varint(cursor, whole.end, "a dimension")? as i32;
+            (n @ datum::CHANNELS..=datum::WIDTH, Wire::Varint) => {
+                found.dims[(n - datum::CHANNELS) as usize] = protobuf::varint(cursor, whole.end, "a dimension")? as i32;
             }
-            (4, Wire::Len) => datum.bytes = Some(layer::take(cursor, whole, "data")?),
-            (5, Wire::Varint) => {
+            (datum::DATA, Wire::Len) => found.bytes = Some(layer::take(cursor, whole, "data")?),
+            (datum::LABEL, Wire::Varint) => {
                 let label = protobuf::varint(cursor, whole.end, "label")? as i32;
                 table.note("label", label.to_string());
             }
-            (6, Wire::Len | Wire::Fixed32) => datum.float(cursor, tag.wire, whole, table)?,
-            (7, Wire::Varint) => datum.encoded = protobuf::varint(cursor, whole.end, "encoded")? != 0,
+            (datum::FLOAT_DATA, Wire::Len | Wire::Fixed32) => found.float(cursor, tag.wire, whole, table)?,
+            (datum::ENCODED, Wire::Varint) => found.encoded = protobuf::varint(cursor, whole.end, "encoded")? != 0,
             _ => protobuf::skip(cursor, tag, whole.end)?,
         }
     }
-    let dialect = if datum.encoded { "encoded image" } else { "" };
+    let dialect = if found.encoded { "encoded image" } else { "" };
     let mut entry = Entry::new(position, 0, Kind::Data);
-    if let Err(fault) = datum.describe(&mut entry) {
+    if let Err(fault) = found.describe(&mut entry) {
         entry.fault = Some(Box::new(fault));
     }
     table.push(entry, "@0", 0)?;

@@ -3,7 +3,7 @@
 //!
 //! Sources: the `InferShape` of each operator in apache/mxnet 1.9.1, `src/operator/nn` and `src/operator`.
 
-use crate::net::{LayerKind, Role, Rounding, Settings, Window};
+use crate::net::{LONGEST_KEY, LayerKind, MAX_ATTRIBUTES, Role, Rounding, Settings, Window};
 
 /// The attributes of one operator that matter here.
 #[derive(Debug, Default)]
@@ -27,12 +27,16 @@ pub(super) struct Operator {
     eps: Option<f64>,
     fix_gamma: Option<bool>,
     use_global_stats: Option<bool>,
+    all: Vec<(String, String)>,
 }
 
 impl Operator {
     /// Sets an attribute.
     pub(super) fn set(&mut self, key: &str, value: &str) {
         let number = || value.parse().ok().filter(|n| *n > 0);
+        if self.all.len() < MAX_ATTRIBUTES && key.len() < LONGEST_KEY {
+            self.all.push((key.to_owned(), value.to_owned()));
+        }
         match key {
             "kernel" => self.kernel = dims_of(value),
             "num_filter" => self.num_filter = number(),
@@ -115,6 +119,7 @@ impl Operator {
             global_stats: self.use_global_stats,
             channels_last: matches!(self.layout.as_deref(), Some("NWC" | "NHWC" | "NDHWC")),
             is_mxnet: true,
+            attributes: self.all.clone(),
             ..Settings::default()
         }
     }

@@ -120,6 +120,7 @@ impl<V: Hash + Eq> Builder<V> {
             tensors,
             shares_tensors,
             is_conditional,
+            attributes: settings.attributes,
         });
         Ok(())
     }

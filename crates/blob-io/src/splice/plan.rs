@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use super::{Change, Splice, padded};
 use crate::caffe::encode::{self, Blob, Form, Values};
 use crate::caffe::message::{self, MAX_BYTES};
-use crate::caffe::protobuf::Span;
-use crate::caffe::tree::Field;
+use crate::caffe::proto_fields::net_parameter;
+use crate::caffe::protobuf::{Field, Span};
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::format::Format;
@@ -32,7 +32,8 @@ pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, 
     }
     let whole = Span { start: 0, end: splice.base.file_len() };
     let mut parts = with_edits(whole, edits);
-    let is_v1 = splice.layers.last().and_then(|layer| layer.field).is_some_and(|field| field.number == 2);
+    let last = splice.layers.last().and_then(|layer| layer.field);
+    let is_v1 = last.is_some_and(|field| field.number == net_parameter::LAYERS);
     for (name, blobs) in &splice.added {
         let form = Form { v1: is_v1, ..splice.form.unwrap_or_default() };
         parts.extend(message::new_layer(specs, name, blobs, form, &mut problems));

@@ -4,27 +4,27 @@
 //! Relies on the layers that `caffe/tree` finds, and reads the names in their fields; `plan` makes the bytes. Does not
 //! remove layers of 2013 and 2014, nor layers whose position in the net is uncertain.
 
-use crate::caffe::protobuf::{self, Span, Wire};
-use crate::caffe::tree::{self, Field, Layer};
+use crate::caffe::layer;
+use crate::caffe::proto_fields::LAYER_PARAMETER;
+use crate::caffe::proto_fields::layer_parameter::{
+    BATCH_NORM_PARAM, BLOBS, BOTTOM, CONVOLUTION_PARAM, EMBED_PARAM, EXCLUDE, INCLUDE, INNER_PRODUCT_PARAM, NAME,
+    PARAM, PHASE, PROPAGATE_DOWN, SCALE_PARAM, TOP, TYPE,
+};
+use crate::caffe::proto_fields::net_parameter::LAYER;
+use crate::caffe::protobuf::{self, Field, Span, Wire};
+use crate::caffe::schema::Kind;
+use crate::caffe::tree::{self, Layer};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, ReadError};
-use crate::limits::LONGEST_NAME;
 use crate::names::name_from_bytes;
 use crate::wire::cursor::Cursor;
 
-/// The field number of a V2 layer in a net, and those of its fields.
-const LAYER: u32 = 100;
-const NAME: u32 = 1;
-const BOTTOM: u32 = 3;
-pub(super) const TOP: u32 = 4;
-const INCLUDE: u32 = 8;
-const EXCLUDE: u32 = 9;
 /// The fields that may be lost with a layer: its type, parameters' rates, blobs, the phase that Caffe writes into every
-/// layer, `propagate_down`, and the messages of BN, BatchNorm and Scale.
-const LOST: &[u32] = &[NAME, 2, BOTTOM, TOP, 6, 7, 10, 11, 137, 139, 142];
-/// The messages of convolutions and fully connected layers, and the number of `bias_term` in both.
-const WITH_BIAS: &[u32] = &[106, 117];
-const BIAS_TERM: u32 = 2;
+/// layer, `propagate_down`, and the messages of BN (forks give it Embed's number), BatchNorm and Scale.
+const LOST: &[u32] =
+    &[NAME, TYPE, BOTTOM, TOP, PARAM, BLOBS, PHASE, PROPAGATE_DOWN, EMBED_PARAM, BATCH_NORM_PARAM, SCALE_PARAM];
+/// The messages of convolutions and fully connected layers.
+const WITH_BIAS: &[u32] = &[CONVOLUTION_PARAM, INNER_PRODUCT_PARAM];
 /// The most names of values that are read from one net.
 const MAX_NAMES: usize = 1 << 20;
 
@@ -158,15 +158,12 @@ fn layer_wiring(cursor: &mut Cursor<'_>, layer: &Layer) -> Result<LayerWiring, R
             protobuf::skip(cursor, tag, field.content.end)?;
             continue;
         }
-        let content = protobuf::span(cursor, field.content.end, "a layer's name")?;
-        let text = cursor.bytes(content.len(), content.end, LONGEST_NAME, "a layer's name")?;
+        let read = protobuf::field(cursor, tag, field.content.end, "a layer's name")?;
+        let text = layer::text(cursor, Some(read), "a layer's name")?;
         match tag.number {
             NAME => layer_wiring.name = name_from_bytes(&text).into_owned(),
-            BOTTOM => layer_wiring.bottoms.push(text.to_vec()),
-            _ => {
-                let field = Field { number: TOP, whole: Span { start: tag.offset, end: content.end }, content };
-                layer_wiring.tops.push(Top { field, name: text.to_vec(), is_renamed: false });
-            }
+            BOTTOM => layer_wiring.bottoms.push(text),
+            _ => layer_wiring.tops.push(Top { field: read, name: text, is_renamed: false }),
         }
     }
     Ok(layer_wiring)
@@ -180,16 +177,17 @@ pub(super) fn without_bias(cursor: &mut Cursor<'_>, layer: &Layer) -> Result<Opt
     };
     let mut messages = Vec::new();
     tree::each(cursor, field.content, |field| {
-        if WITH_BIAS.contains(&field.number) {
-            messages.push(field.content);
+        let message = LAYER_PARAMETER.field(field.number).filter(|_| WITH_BIAS.contains(&field.number));
+        if let Some(Kind::Message(message)) = message.map(|field| &field.kind) {
+            messages.extend(message.named("bias_term").map(|bias_term| (field.content, bias_term.number)));
         }
     })?;
     let mut found = None;
-    for message in messages {
+    for (message, bias_term) in messages {
         cursor.seek(message.start);
         while let Some(tag) = protobuf::tag(cursor, message.end)? {
             let start = cursor.pos();
-            if (tag.number, tag.wire) != (BIAS_TERM, Wire::Varint) {
+            if (tag.number, tag.wire) != (bias_term, Wire::Varint) {
                 protobuf::skip(cursor, tag, message.end)?;
                 continue;
             }
