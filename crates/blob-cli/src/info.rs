@@ -9,7 +9,7 @@ use blob_convert::change::Group;
 use blob_convert::transform::ignored;
 use blob_convert::{Origin, RECEIPT_KEY};
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Kind};
+use blob_io::{Checkpoint, Entry, Kind, TensorName};
 use serde_json::{Value, json};
 
 use crate::args::Info;
@@ -352,7 +352,7 @@ fn layer_names(checkpoint: &Checkpoint) -> Vec<&str> {
     for entry in checkpoint.entries() {
         if entry.layer_type().is_some() && last != Some(entry.position()) {
             last = Some(entry.position());
-            let name = entry.name().rsplit_once('/').map_or(entry.name(), |(layer, _)| layer);
+            let name = TensorName::of(entry.name()).layer().unwrap_or(entry.name());
             names.push(name);
         }
     }

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use blob_convert::regroup::{Gathered, Gatherer, name_beside};
 use blob_convert::{Selection, Watch};
-use blob_io::mxnet::split_prefix;
-use blob_io::{Checkpoint, Entry, Format, Kind};
+use blob_io::{Checkpoint, Entry, Format, Group, Kind, TensorName};
 use serde_json::json;
 
 use crate::args::{Merge, if_exists};
@@ -18,7 +17,7 @@ use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::output::sink::{Content, check_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
-use crate::regroup::{self, DIFF, File, abridged, format_of, losses};
+use crate::regroup::{self, File, abridged, format_of, losses};
 use crate::render::Text;
 use crate::select::select;
 use crate::units;
@@ -136,8 +135,8 @@ fn stem(path: &Path) -> String {
 
 /// A name behind that of its file; `arg:` and `aux:`, by which MXNet sorts them, stay in front.
 fn prefixed(name: &str, stem: &str) -> String {
-    let (prefix, name) = split_prefix(name);
-    format!("{prefix}{stem}/{name}")
+    let (group, name) = Group::split(name);
+    format!("{}{stem}/{name}", group.map_or("", Group::prefix))
 }
 
 /// The tensors of a file, with the chosen ones concatenated into one. If all of these have diffs, the diffs are
@@ -165,7 +164,7 @@ fn concatenated<'a>(
         if entry.name() == position {
             tensors.push((into.to_owned(), gatherer.merged(&chosen, axis)?));
             if diffs.len() == chosen.len() {
-                tensors.push((format!("{into}{DIFF}"), gatherer.merged(&diffs, axis)?));
+                tensors.push((TensorName::diff_of(into), gatherer.merged(&diffs, axis)?));
             }
         } else if !chosen_names.contains(entry.name()) {
             if entry.name() == into {

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use blob_convert::Watch;
 use blob_convert::regroup::{Gathered, receipt};
 use blob_core::DType;
-use blob_io::{Checkpoint, Complete, Error, Format, IfExists, Kind, Output, Remedy, Sparse, Tensor, Writer};
+use blob_io::{
+    Bf16, Checkpoint, Complete, Error, Format, IfExists, Keys, Kind, Output, Remedy, Sparse, Tensor, TensorName, Writer,
+};
 use serde_json::json;
 
 use crate::args::is_written;
@@ -20,9 +22,6 @@ use crate::units;
 
 /// At most this many warnings are printed one by one.
 const MAX_LISTED: usize = 20;
-
-/// The suffix of a diff's name, after the name of its blob.
-pub(crate) const DIFF: &str = ".diff";
 
 /// A file to be written: its tensors with their names.
 pub(crate) struct File<'a> {
@@ -169,7 +168,7 @@ impl<'a> File<'a> {
             }
         }
         for (name, _) in self.tensors.iter().filter(|(_, tensor)| tensor.first().kind() == Kind::Diff) {
-            let blob = name.strip_suffix(DIFF).unwrap_or_default();
+            let blob = TensorName::of(name).diffed().unwrap_or_default();
             if let (Some(shape), Some(diff)) = (shapes.get(blob), shapes.get(&**name))
                 && shape != diff
             {
@@ -323,9 +322,9 @@ fn is_nameless(format: Format) -> bool {
 
 /// The positional name of a tensor in a format without names. A diff has its blob's number.
 fn numbered<'n>(name: &'n str, is_diff: bool, numbers: &mut HashMap<&'n str, usize>) -> String {
-    let blob = name.strip_suffix(DIFF).filter(|_| is_diff);
+    let blob = TensorName::of(name).diffed().filter(|_| is_diff);
     if let Some(number) = blob.and_then(|blob| numbers.get(blob)) {
-        return format!("@{number}{DIFF}");
+        return TensorName::diff_of(&format!("@{number}"));
     }
     let number = numbers.len();
     numbers.insert(name, number);

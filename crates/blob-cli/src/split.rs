@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use blob_convert::regroup::{Gathered, Gatherer, by_layer, by_size, singles};
 use blob_convert::{Selection, Watch};
-use blob_io::{Checkpoint, Entry, Format, Kind, file_names, hdf5};
+use blob_io::{Checkpoint, Entry, Format, Kind, TensorName, file_names, hdf5};
 use serde_json::json;
 
 use crate::args::{Split, if_exists};
@@ -17,7 +17,7 @@ use crate::output::progress::Progress;
 use crate::output::sink::{Content, check_stdout};
 use crate::output::together::Folders;
 use crate::output::written::{Begun, Writes, Written, written_fields};
-use crate::regroup::{self, DIFF, File, format_of, losses};
+use crate::regroup::{self, File, format_of, losses};
 use crate::render::Text;
 use crate::render::table::{Column, Table};
 use crate::select::select_one;
@@ -189,7 +189,7 @@ fn parts<'a>(
         parts.into_iter().enumerate().map(|(i, part)| vec![(name(i), part)]).collect();
     if let Some(diff) = diff.filter(|_| holds_diffs) {
         for (i, part) in gatherer.split(diff, axis, &args.sizes)?.into_iter().enumerate() {
-            parts[i].push((format!("{}{DIFF}", name(i)), part));
+            parts[i].push((TensorName::diff_of(&name(i)), part));
         }
     }
     if is_separate {

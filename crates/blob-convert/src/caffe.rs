@@ -6,7 +6,7 @@ use blob_core::DType;
 use blob_io::Splice;
 use blob_io::caffe::{Form as BlobForm, Message};
 use blob_io::hdf5::Form;
-use blob_io::{Checkpoint, Entry, Error, Format, Frame, Kind, Layout, Remedy, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Format, Frame, Kind, Layout, Remedy, TensorName, TensorSpec};
 
 use crate::change::{Change, Effect};
 use crate::options::{Options, listed_problems, refuse};
@@ -196,12 +196,12 @@ fn settle_diffs(
 
 /// Refuses to keep a diff without its blob, of which it is a part.
 fn check_diffs(base: &Checkpoint, kept: &HashSet<String>) -> Result<(), Error> {
-    let is_left_out = |name: &str| name.strip_suffix(".diff").is_some_and(|blob| !kept.contains(blob));
+    let is_left_out = |name: &str| TensorName::of(name).diffed().is_some_and(|blob| !kept.contains(blob));
     let diffs = base.entries().iter().filter(|entry| entry.kind() == Kind::Diff && kept.contains(entry.name()));
     match diffs.map(Entry::name).find(|name| is_left_out(name)) {
         None => Ok(()),
         Some(diff) => {
-            let (diff, blob) = (quoted(diff), quoted(diff.trim_end_matches(".diff")));
+            let (diff, blob) = (quoted(diff), quoted(TensorName::of(diff).array));
             Err(refuse(base, format!("{diff} is the diff of {blob}, which is left out: leave out both, or neither")))
         }
     }
@@ -211,7 +211,7 @@ fn check_diffs(base: &Checkpoint, kept: &HashSet<String>) -> Result<(), Error> {
 /// that a reader of the output would count anew.
 fn check_namesakes(base: &Checkpoint, renamed: &[(String, String)]) -> Result<(), Error> {
     let renamed: HashMap<&str, &str> = renamed.iter().map(|(old, new)| (&**old, &**new)).collect();
-    let layers = base.names().filter_map(|name| Some(name.rsplit_once('/')?.0));
+    let layers = base.names().filter_map(|name| TensorName::of(name).layer());
     for layer in layers.filter(|layer| !renamed.contains_key(layer)) {
         let Some((first, position)) = layer.rsplit_once('@') else { continue };
         if let Some(new) = renamed.get(first).filter(|_| position.parse::<u32>().is_ok()) {
@@ -257,7 +257,7 @@ pub(crate) fn renamed<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) ->
         return Some(Renamed::Layers(layers));
     }
     let kept = || tensors.iter().filter(|tensor| !tensor.is_new);
-    let is_diff = |name: &str| name.ends_with(".diff");
+    let is_diff = |name: &str| TensorName::of(name).kind == Kind::Diff;
     let is_place = |tensor: &Planned| {
         let (own, name) = (checkpoint.entries()[tensor.entry].name(), &*tensor.spec.name);
         checkpoint.entry(name).is_some_and(|entry| entry.dtype().is_some()) && is_diff(own) == is_diff(name)
@@ -274,7 +274,8 @@ fn renamed_layers<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) -> Opt
     let mut layers = BTreeMap::new();
     for tensor in tensors.iter().filter(|tensor| !tensor.is_new) {
         let (old, new) = (checkpoint.entries()[tensor.entry].name(), &*tensor.spec.name);
-        let (Some((layer, index)), Some((name, other))) = (old.rsplit_once('/'), new.rsplit_once('/')) else {
+        let (was, is) = (TensorName::of(old), TensorName::of(new));
+        let (Some(layer), Some(name)) = (was.layer(), is.layer()) else {
             if old == new {
                 continue;
             }

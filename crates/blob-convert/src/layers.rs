@@ -1,6 +1,6 @@
 //! The layer that a tensor belongs to by its name.
 
-use blob_io::mxnet::split_prefix;
+use blob_io::{Group, TensorName};
 
 /// The last parts of MXNet's names.
 const PARAMETERS: [&str; 9] =
@@ -8,11 +8,11 @@ const PARAMETERS: [&str; 9] =
 
 /// The layer of a tensor of this name; of a name of one part, the name.
 pub(crate) fn layer(name: &str) -> &str {
-    let name = name.strip_suffix(".diff").unwrap_or(name);
-    if let Some((layer, _)) = name.rsplit_once('/').or_else(|| name.rsplit_once('.')) {
+    let name = TensorName::without_diff(name);
+    if let Some(layer) = TensorName::of(name).layer().or_else(|| Some(name.rsplit_once('.')?.0)) {
         return layer;
     }
-    let (_, name) = split_prefix(name);
+    let (_, name) = Group::split(name);
     let without = |word: &&str| name.strip_suffix(*word)?.strip_suffix('_').filter(|layer| !layer.is_empty());
     PARAMETERS.iter().find_map(without).unwrap_or(name)
 }

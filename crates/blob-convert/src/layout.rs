@@ -146,11 +146,11 @@ fn check_sparse_names(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<()
     for tensor in tensors {
         let (name, old) = (&tensor.spec.name, entry(tensor).name());
         let Some(sparse) = tensor.sparse(checkpoint) else { continue };
-        let part = |name: &str| name.rsplit_once('#').map(|(_, part)| part.to_owned());
-        if is_renamed(tensor) && part(name) != part(old) {
-            let part = part(old).unwrap_or_default();
+        let part = TensorName::of(old).kind;
+        if is_renamed(tensor) && TensorName::of(name).kind != part {
+            let ending = TensorName::new("", part);
             let message =
-                format!("{old:?} is a part of a sparse array, and cannot be called {name:?}: #{part} is missing");
+                format!("{old:?} is a part of a sparse array, and cannot be called {name:?}: {ending} is missing");
             return Err(refuse(checkpoint, message));
         }
         let whole = tensor.whole_name(sparse);

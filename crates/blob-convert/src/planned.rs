@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Layout, Sparse, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Kind, Layout, Sparse, TensorName, TensorSpec};
 
 use crate::change::Change;
 use crate::rounded::Rounded;
@@ -122,10 +122,12 @@ impl Planned {
         }
     }
 
-    /// The name of the whole sparse array: the text before the `#` in this part's name, which a transform may have
-    /// changed.
+    /// The name of the whole sparse array: this part's name without its ending. A transform may have changed the name.
     pub(crate) fn whole_name<'a>(&'a self, sparse: &'a Sparse) -> &'a str {
-        self.spec.name.rsplit_once('#').map_or(&*sparse.name, |(whole, _)| whole)
+        match TensorName::of(&self.spec.name) {
+            TensorName { kind: Kind::Data, .. } => &sparse.name,
+            part => part.array,
+        }
     }
 
     /// Opens the tensor's values as the output has them.

@@ -2,7 +2,7 @@
 //! format's row of facts alone.
 
 use blob_core::DType;
-use blob_io::{Bf16, Checkpoint, Entry, Format, Names, Warning};
+use blob_io::{Bf16, Checkpoint, Entry, Format, Kind, Names, TensorName, Warning};
 
 use crate::change::{Change, Effect};
 use crate::options::Options;
@@ -43,7 +43,7 @@ impl Place {
             let name = &tensor.spec.name;
             let stored = match tensor.sparse(source).filter(|_| holds.sparse) {
                 Some(sparse) => tensor.whole_name(sparse),
-                None => name.strip_suffix(".diff").filter(|_| holds.diffs).unwrap_or(name),
+                None => TensorName::of(name).diffed().filter(|_| holds.diffs).unwrap_or(name),
             };
             if *stored != format!("@{number}") {
                 tensor.changes.push(Change::unasked(Effect::NameLost { format: self.to }));
@@ -115,11 +115,11 @@ impl Place {
             effects.push(Effect::Notice("sparse arrays are written in their parts; --dense expands them".to_owned()));
         }
         let is_whole = |name: &str| {
-            let indices = source.entry(&format!("{name}#indices"));
+            let indices = source.entry(&TensorName::new(name, Kind::Indices).to_string());
             indices.is_some_and(|indices| indices.sparse().is_none())
         };
-        let parts =
-            source.names().filter_map(|name| name.strip_suffix("#values")).filter(|name| is_whole(name)).count();
+        let values = source.names().map(TensorName::of).filter(|name| name.kind == Kind::Values);
+        let parts = values.filter(|name| is_whole(name.array)).count();
         if self.to.is_mxnet() && !source.format().is_mxnet() && parts > 0 {
             let words =
                 format!("sparse arrays stay in their parts, which MXNet takes for arrays of their own: {parts}");

@@ -37,6 +37,7 @@ mod spec;
 mod splice;
 mod tensor;
 mod warning;
+mod tensor_name;
 mod wire;
 #[doc(hidden)]
 pub mod work;
@@ -59,6 +60,7 @@ pub use splice::Splice;
 pub use tensor::Tensor;
 pub use warning::Warning;
 #[cfg(feature = "mmap")]
+pub use tensor_name::{Group, TensorName};
 pub use wire::source::Mmap;
 pub use wire::source::{Bytes, FileSource, Source};
 pub use write::Writer;

@@ -8,13 +8,11 @@ mod flags;
 mod layers;
 mod list;
 mod operator;
-mod prefix;
 pub(crate) mod read;
 pub(crate) mod record;
 mod symbol;
 pub(crate) mod write;
 
 pub use list::List;
-pub use prefix::split_prefix;
 pub use record::Version;
 pub use symbol::{Symbol, Variable};

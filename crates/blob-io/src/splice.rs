@@ -12,7 +12,7 @@ use blob_core::Shape;
 
 use crate::caffe::encode::Form;
 use crate::caffe::message::Pair;
-use crate::caffe::named;
+use crate::caffe::named::BlobPlace;
 use crate::caffe::protobuf::Span;
 use crate::caffe::tree::{self, Layer, Stored};
 use crate::checkpoint::Checkpoint;
@@ -22,6 +22,7 @@ use crate::format::Format;
 use crate::limits::LONGEST_NAME;
 use crate::names::name_from_bytes;
 use crate::spec::NAMED;
+use crate::tensor_name::TensorName;
 use crate::wire::cursor::Cursor;
 use removal::Wiring;
 
@@ -85,7 +86,7 @@ impl<'a> Splice<'a> {
         let layers = layers.map_err(|e| e.into_error(base.name()))?;
         let mut layer_indices = HashMap::new();
         for entry in base.entries() {
-            let layer = entry.name().rsplit_once('/').map_or(entry.name(), |(layer, _)| layer);
+            let layer = TensorName::of(entry.name()).layer().unwrap_or(entry.name());
             layer_indices.entry(layer.to_owned()).or_insert(entry.position());
         }
         let (changes, renamed, biased) = Default::default();
@@ -168,14 +169,15 @@ impl<'a> Splice<'a> {
     /// [`Error::Request`] for a name that is not `<layer>/<index>` with the next index, or `<layer>/<index>.diff`; a
     /// file without layers, unless a diff is added.
     pub fn add(&mut self, name: &str, tensor: usize) -> Result<(), Error> {
-        if let Some(data) = name.strip_suffix(".diff").and_then(|data| self.base.entry(data)) {
+        if let Some(data) = TensorName::of(name).diffed().and_then(|data| self.base.entry(data)) {
             if self.base.diff_of(data).is_some() {
                 return Err(self.refuse(format!("array {name:?} is there already")));
             }
             self.change(data)?.diff = Some(Some(tensor));
             return Ok(());
         }
-        let Some((layer, index, is_diff)) = named::parse(name).filter(|_| self.has_layers()) else {
+        let place = BlobPlace::in_layer(name).filter(|_| self.has_layers());
+        let Some(BlobPlace { layer, index, is_diff }) = place else {
             return Err(self.refuse(format!("array {name:?} has no place: arrays are added as <layer>/<index>")));
         };
         let is_next = match self.layer_indices.get(layer).copied() {

@@ -6,14 +6,14 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use blob_io::{Checkpoint, Format};
+use blob_io::{Checkpoint, Format, Kind, TensorName};
 
 use crate::receipt::Origin;
 use crate::step::Step;
 use crate::transform::{Names, Norm, Registry, Undone};
 
-/// The ends of names that follow the name of another tensor: of a diff, and of the parts of a sparse array.
-const ENDS: [&str; 5] = ["", ".diff", "#values", "#indices", "#indptr"];
+/// An array, its diff, and the parts of a sparse array, whose names follow the array's name.
+const PARTS: [Kind; 5] = [Kind::Data, Kind::Diff, Kind::Values, Kind::Indices, Kind::Indptr];
 
 /// A walk over the sources of a file, the most recent one first.
 pub(super) struct Walk<'a> {
@@ -137,9 +137,9 @@ impl<'a> Walk<'a> {
     fn rename(&mut self, names: &Names) -> bool {
         let mut before: Vec<(usize, String)> = Vec::new();
         for (old, new) in names.pairs() {
-            for end in ENDS {
-                if let Some(place) = self.places.get(&*format!("{new}{end}")) {
-                    before.push((*place, format!("{old}{end}")));
+            for part in PARTS {
+                if let Some(place) = self.places.get(&*TensorName::new(new, part).to_string()) {
+                    before.push((*place, TensorName::new(old, part).to_string()));
                 }
             }
         }
@@ -193,8 +193,8 @@ impl Stand<'_> {
         {
             pairs.push((entry.name().to_owned(), name.to_string()));
             // An array that is expanded has the name of its parts.
-            let whole = entry.sparse().zip(name.rsplit_once('#'));
-            pairs.extend(whole.map(|(sparse, (whole, _))| (sparse.name.to_string(), whole.to_owned())));
+            let whole = entry.sparse().map(|sparse| (sparse.name.to_string(), TensorName::of(name).array.to_owned()));
+            pairs.extend(whole);
         }
         Names::new(pairs)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use blob_core::DType;
 use blob_io::net::{LayerKind, Role};
-use blob_io::{Checkpoint, Error, Remedy};
+use blob_io::{Checkpoint, Error, Remedy, TensorName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -61,11 +61,11 @@ impl Norm {
 
     /// The same layer where its tensors are called so; the name of what is not there follows from the other.
     pub(crate) fn called(&self, mean: Option<&str>, variance: Option<&str>) -> Self {
-        let layer = |name: &str| name.rsplit_once('/').map(|(layer, _)| layer.to_owned());
+        let layer = |name: &str| TensorName::of(name).layer().map(str::to_owned);
         let both = [(mean, &self.mean), (variance, &self.variance)];
         let moved = both.into_iter().find_map(|(new, old)| Some((layer(old)?, layer(new?)?)));
-        let called = |name: &str| match (&moved, name.rsplit_once('/')) {
-            (Some((old, new)), Some((layer, index))) if layer == old => format!("{new}/{index}"),
+        let called = |name: &str| match (&moved, TensorName::of(name).layer()) {
+            (Some((old, new)), Some(layer)) if layer == old => format!("{new}{}", &name[layer.len()..]),
             _ => name.to_owned(),
         };
         let own = |new: Option<&str>, old: &str| new.map_or_else(|| called(old), str::to_owned);
@@ -160,9 +160,10 @@ impl Transform for BatchNorm {
             let by = if is_zero { "become 0, as it is 0" } else { "are divided by it" };
             left_out.push((factor, format!("{} and {} {by}", norm.mean, norm.variance)));
             // Of other values, a diff no longer belongs to them.
-            stale.extend([&norm.mean, &norm.variance].iter().filter_map(|name| places.find(&format!("{name}.diff"))));
+            stale
+                .extend([&norm.mean, &norm.variance].iter().filter_map(|name| places.find(&TensorName::diff_of(name))));
             // Without its factor it belongs to nothing.
-            let diff = places.find(&format!("{}.diff", norm.factor)).filter(|_| !self.with_ones);
+            let diff = places.find(&TensorName::diff_of(&norm.factor)).filter(|_| !self.with_ones);
             diffs.extend(diff.map(|diff| (diff, "the diff of a factor that is left out".to_owned())));
         }
         if !misfits.is_empty() {

@@ -3,9 +3,8 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use blob_io::mxnet::split_prefix;
 use blob_io::net::{Layer, LayerKind, Net, Role};
-use blob_io::{Checkpoint, Kind};
+use blob_io::{Checkpoint, Group, Kind};
 
 use super::registry::Registry;
 use crate::state::State;
@@ -54,8 +53,8 @@ impl<'a> Bound<'a> {
         {
             // MXNet takes a moving statistic from `aux:` and everything else from `arg:`, where a file has both.
             let prefixes = match role {
-                Role::Mean | Role::Variance => ["aux:", "", "arg:"],
-                _ => ["arg:", "", "aux:"],
+                Role::Mean | Role::Variance => [Group::Auxiliary.prefix(), "", Group::Argument.prefix()],
+                _ => [Group::Argument.prefix(), "", Group::Auxiliary.prefix()],
             };
             let spellings = prefixes.into_iter().map(|prefix| format!("{prefix}{name}"));
             if let Some(found) = spellings.into_iter().find_map(|spelling| there.get(&*spelling).copied()) {
@@ -187,7 +186,7 @@ pub(super) fn listed(names: &[&str]) -> String {
 
 /// An MXNet name without its `arg:` or `aux:`.
 pub(crate) fn bare(name: &str) -> &str {
-    split_prefix(name).1
+    Group::split(name).1
 }
 
 /// The name for a new bias of the layer that has this weight.

@@ -12,7 +12,7 @@ mod symbol;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use blob_core::Shape;
-use blob_io::{Error, Remedy, TensorSpec};
+use blob_io::{Error, Remedy, TensorName, TensorSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -189,7 +189,7 @@ impl Transform for Fold {
         let folded: BTreeSet<usize> = planned.made.keys().chain(planned.gone.keys()).copied().collect();
         // The diff of a tensor whose values change no longer belongs to it.
         let is_diff = |spec: &Spec<'_>| {
-            let data = spec.tensor.name.strip_suffix(".diff").and_then(|data| places.find(data));
+            let data = TensorName::of(&spec.tensor.name).diffed().and_then(|data| places.find(data));
             data.is_some_and(|data| folded.contains(&data))
         };
         let (mut outcome, mut diffs) = (Outcome::default(), 0);

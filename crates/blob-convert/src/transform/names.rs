@@ -6,6 +6,7 @@ mod file;
 mod torch;
 mod wished;
 
+use blob_io::{Kind, TensorName};
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -92,12 +93,11 @@ impl Transform for Names {
             let old = &spec.tensor.name;
             let same = Made::same(place, spec);
             // A diff follows its data's name, and a part of a sparse array the array's name.
-            let data = old.strip_suffix(".diff").and_then(|data| Some(format!("{}.diff", self.map.get(data)?)));
-            let part = || {
-                let (whole, part) = spec.entry.sparse().and_then(|_| old.rsplit_once('#'))?;
-                Some(format!("{}#{part}", self.map.get(whole)?))
-            };
-            match self.map.get(old).cloned().or(data).or_else(part) {
+            let name = TensorName::of(old);
+            let follows = name.kind == Kind::Diff || spec.entry.sparse().is_some();
+            let whole = self.map.get(name.array).filter(|_| follows);
+            let part = whole.map(|whole| TensorName::new(whole, name.kind).to_string());
+            match self.map.get(old).cloned().or(part) {
                 Some(new) if new != *old => same.renamed(new),
                 _ => same,
             }

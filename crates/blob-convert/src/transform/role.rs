@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use blob_io::net::{self, Layer, LayerKind};
-use blob_io::work;
+use blob_io::{TensorName, work};
 
 use super::bound::Bound;
 use super::step::{Context, Misfit, Spec};
@@ -75,7 +75,7 @@ pub(super) fn is_spatial(layer: &Layer) -> bool {
 /// A name without the ending of a diff.
 pub(super) fn data_name(name: &str) -> &str {
     work::visit(0, 1);
-    name.strip_suffix(".diff").unwrap_or(name)
+    TensorName::without_diff(name)
 }
 
 /// The role of a tensor, or of the data of a diff, where no net says it.

@@ -6,8 +6,7 @@
 use std::fmt;
 
 use blob_core::{DType, Shape};
-use blob_io::mxnet::split_prefix;
-use blob_io::{Checkpoint, Entry, Error};
+use blob_io::{Checkpoint, Entry, Error, Group, TensorName};
 use globset::GlobBuilder;
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -213,7 +212,7 @@ impl<'p> Pattern<'p> {
 
 /// Whether this is an MXNet array of this name without its prefix, or a part of a sparse array of this name.
 fn is_called(entry: &Entry, wanted: &str) -> bool {
-    let is_whole = |name: &str| name == wanted || split_prefix(name).1 == wanted;
+    let is_whole = |name: &str| name == wanted || Group::split(name).1 == wanted;
     is_whole(entry.name()) || entry.sparse().is_some_and(|sparse| is_whole(&sparse.name))
 }
 
@@ -222,12 +221,7 @@ fn is_in(entry: &Entry, wanted: &str) -> bool {
     let name = entry.name();
     let whole = entry.sparse().map_or(name, |sparse| &sparse.name);
     let is_below = || name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with(['/', '.']));
-    !wanted.is_empty() && (layer(whole) == wanted || is_below() && !is_diff_of(name, wanted))
-}
-
-/// Whether this is the diff of the wanted blob, and not a tensor below it.
-fn is_diff_of(name: &str, wanted: &str) -> bool {
-    name.strip_prefix(wanted) == Some(".diff")
+    !wanted.is_empty() && (layer(whole) == wanted || is_below() && TensorName::of(name).diffed() != Some(wanted))
 }
 
 /// `3`, `3-5` and `3-`, as the first and the last place.

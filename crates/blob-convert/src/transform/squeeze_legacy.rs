@@ -4,6 +4,7 @@
 //! accepts these shapes (`ShapeEquals`); other frameworks do not.
 
 use blob_core::Shape;
+use blob_io::TensorName;
 use blob_io::net::{Layer, Role as Of};
 use serde_json::{Value, json};
 
@@ -82,10 +83,10 @@ fn of_layer(layer: &str, index: usize, spec: &Spec<'_>) -> Option<Vec<usize>> {
 /// convolution.
 fn of_name(spec: &Spec<'_>, roles: &Roles<'_>) -> Option<Vec<usize>> {
     const LARGEST_KERNEL: usize = 11;
-    let name = spec.tensor.name.strip_suffix(".diff").unwrap_or(&spec.tensor.name);
-    let (_, index) = name.rsplit_once('/')?;
+    let name = TensorName::of(&spec.tensor.name);
+    name.layer()?;
     match spec.tensor.shape.dims() {
-        [1, 1, 1, len] if index != "0" && index.parse::<usize>().is_ok() => Some(vec![*len]),
+        [1, 1, 1, len] if name.index().is_some_and(|index| index > 0) => Some(vec![*len]),
         [1, 1, rows, columns] if roles.role(spec).0 == Role::InnerProduct => {
             (rows != columns || *rows > LARGEST_KERNEL).then(|| vec![*rows, *columns])
         }

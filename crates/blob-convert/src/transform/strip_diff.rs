@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use blob_io::Kind;
+use blob_io::{Kind, TensorName};
 use serde_json::{Value, json};
 
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
@@ -29,7 +29,7 @@ impl Transform for StripDiff {
         let names: HashSet<&str> = tensors.iter().map(|spec| &*spec.tensor.name).collect();
         let is_caffe = context.checkpoint().format().is_caffe();
         let is_named = |spec: &Spec<'_>| {
-            !is_caffe && spec.tensor.name.strip_suffix(".diff").is_some_and(|data| names.contains(data))
+            !is_caffe && TensorName::of(&spec.tensor.name).diffed().is_some_and(|data| names.contains(data))
         };
         let mut outcome = Outcome::default();
         for (place, spec) in tensors.iter().enumerate() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use blob_core::Shape;
 use blob_io::net::{LayerKind, Role};
-use blob_io::{Error, TensorSpec};
+use blob_io::{Error, TensorName, TensorSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ impl TorchLayout {
                 LayerKind::Lstm if layer.tensor(Role::Static).is_none() => {
                     layout.gates.extend([Role::Weight, Role::Bias, Role::Hidden].into_iter().filter_map(named));
                     let second = |bias: String| {
-                        let module = bias.rsplit_once('/').map_or(&*layer.name, |(module, _)| module);
+                        let module = TensorName::of(&bias).layer().unwrap_or(&layer.name);
                         let name = format!("{module}.bias_hh_l0");
                         (bias, name)
                     };
@@ -101,7 +101,7 @@ impl Transform for TorchLayout {
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
         // A diff has the order of its data.
-        let both = |name: &String| [places.find(name), places.find(&format!("{name}.diff"))];
+        let both = |name: &String| [places.find(name), places.find(&TensorName::diff_of(name))];
         let set = |names: &[String]| names.iter().flat_map(both).flatten().collect::<HashSet<usize>>();
         let (gates, transposed, slopes) = (set(&self.gates), set(&self.transposed), set(&self.slopes));
         let mut misfits = Vec::new();

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use blob_io::mxnet::{Symbol, Variable, split_prefix};
-use blob_io::{Checkpoint, Entry, Kind};
+use blob_io::mxnet::{Symbol, Variable};
+use blob_io::{Checkpoint, Entry, Group, Kind};
 
 use super::{Finding, Remark};
 use crate::words::listed;
@@ -65,13 +65,13 @@ fn whole_name(entry: &Entry) -> &str {
 
 /// A name without its prefix.
 fn bare(name: &str) -> &str {
-    split_prefix(name).1
+    Group::split(name).1
 }
 
 fn compare(name: &str, entry: &Entry, variable: &Variable, report: &mut dyn FnMut(Remark)) {
     let mut found = |reason, message| report(Remark::Finding(Finding::new(name, reason, message)));
-    let wanted = if variable.is_auxiliary { "aux:" } else { "arg:" };
-    if !["", wanted].contains(&split_prefix(name).0) {
+    let (group, _) = Group::split(name);
+    if group.is_some_and(|group| (group == Group::Auxiliary) != variable.is_auxiliary) {
         let kind = if variable.is_auxiliary { "an auxiliary state" } else { "no auxiliary state" };
         found("kind", format!("is {kind} in the symbol"));
     }

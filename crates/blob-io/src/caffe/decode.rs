@@ -10,6 +10,7 @@ use crate::caffe::protobuf::Span;
 use crate::error::{Error, ReadError};
 use crate::limits::Limits;
 use crate::payload;
+use crate::tensor_name::TensorName;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Bytes, Source};
 
@@ -40,7 +41,7 @@ pub fn decode_blob(bytes: &[u8]) -> Result<AnyBlob, Error> {
     let (mut data, mut diff) = fields(&source, &limits)?.into_entries(0, 0);
     data.name = "@0".into();
     if let Some(diff) = &mut diff {
-        diff.name = "@0.diff".into();
+        diff.name = TensorName::diff_of("@0").into();
     }
     payload::load(&source, NAME, (&data, diff.as_ref()), &limits)
 }

@@ -12,6 +12,7 @@ use crate::entry::{Entry, Kind};
 use crate::error::ReadError;
 use crate::limits::LONGEST_NAME;
 use crate::names::{NameTable, faulty, name_from_bytes};
+use crate::tensor_name::TensorName;
 use crate::warning::{Flag, Flags};
 use crate::wire::cursor::Cursor;
 
@@ -46,7 +47,6 @@ pub(crate) fn walk(
         let subject = subject(cursor, tag, position);
         stop.within(subject)
     })?;
-    let name = text(cursor, draft.name, "a layer's name")?;
     // Caffe ignores these, but one that is not a message is still a fault.
     for unused in std::mem::take(&mut draft.unused) {
         match blob::walk(cursor, unused.content, table.limits()) {
@@ -55,6 +55,7 @@ pub(crate) fn walk(
         }
     }
     let generation = draft.generation;
+    let name = text(cursor, draft.name, "a layer's name")?;
     let name = name_from_bytes(&name);
     let layer_type = match (draft.type_number, draft.type_name) {
         (Some(number), _) => v1_type(number).map(str::to_owned),
@@ -90,7 +91,7 @@ pub(crate) fn walk(
         table.push(data, &data_name, span.start)?;
         if let Some(mut diff) = diff {
             diff.layer_type = layer_type.clone();
-            table.push(diff, &format!("{data_name}.diff"), span.start)?;
+            table.push(diff, &TensorName::diff_of(&data_name), span.start)?;
         }
     }
     cursor.seek(span.end);

@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::caffe::message::{Layer, Message, Pair};
+use crate::entry::Kind;
 use crate::error::{Error, Remedy};
 use crate::format::Format;
 use crate::spec::{self, NAMED, quoted};
+use crate::tensor_name::TensorName;
 
 impl Message {
     /// The message of a format that holds tensors of these names: in a net `<layer>/<index>`, in a vector and a
@@ -59,10 +61,10 @@ impl Message {
             }
             (Format::Datum, [_]) => Ok(Self::Datum { tensor: 0, label: number("label")? }),
             (Format::BlobProto, [_]) => Ok(Self::Blob(Pair { data: 0, diff: None })),
-            (Format::BlobProto, [one, other]) if is_diff_of(other, one) => {
+            (Format::BlobProto, [one, other]) if TensorName::of(other).diffed() == Some(*one) => {
                 Ok(Self::Blob(Pair { data: 0, diff: Some(1) }))
             }
-            (Format::BlobProto, [one, other]) if is_diff_of(one, other) => {
+            (Format::BlobProto, [one, other]) if TensorName::of(one).diffed() == Some(*other) => {
                 Ok(Self::Blob(Pair { data: 1, diff: Some(0) }))
             }
             (Format::Datum | Format::BlobProto, _) => {
@@ -73,22 +75,33 @@ impl Message {
     }
 }
 
-fn is_diff_of(diff: &str, data: &str) -> bool {
-    diff.strip_suffix(".diff") == Some(data)
+/// A blob's place in a message, by its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlobPlace<'a> {
+    /// Empty in a list of blobs.
+    pub(crate) layer: &'a str,
+    pub(crate) index: usize,
+    pub(crate) is_diff: bool,
 }
 
-/// Parses a raw name into the layer, the index and whether it is a diff.
-pub(crate) fn parse(name: &str) -> Option<(&str, usize, bool)> {
-    let (layer, index) = name.rsplit_once('/')?;
-    let (index, is_diff) = number(index)?;
-    (!layer.is_empty()).then_some((layer, index, is_diff))
-}
+impl<'a> BlobPlace<'a> {
+    /// The place of a blob in a layer: `<layer>/<index>`.
+    pub(crate) fn in_layer(name: &'a str) -> Option<Self> {
+        let name = TensorName::of(name);
+        let layer = name.layer().filter(|layer| !layer.is_empty())?;
+        Self::of(name, layer, name.index()?)
+    }
 
-/// A plain number, with or without `.diff` appended.
-pub(crate) fn number(text: &str) -> Option<(usize, bool)> {
-    let (digits, is_diff) = text.strip_suffix(".diff").map_or((text, false), |digits| (digits, true));
-    let number: usize = digits.parse().ok()?;
-    (number.to_string() == digits).then_some((number, is_diff))
+    /// The place of a blob in a list: `@<index>`.
+    pub(crate) fn in_list(name: &'a str) -> Option<Self> {
+        let name = TensorName::of(name);
+        Self::of(name, "", name.position()?)
+    }
+
+    fn of(name: TensorName<'_>, layer: &'a str, index: usize) -> Option<Self> {
+        let is_diff = name.kind == Kind::Diff;
+        (is_diff || name.kind == Kind::Data).then_some(Self { layer, index, is_diff })
+    }
 }
 
 /// Data and diff of the blobs of a list, by their indices.
@@ -99,7 +112,7 @@ fn grouped(names: &[&str]) -> Result<Vec<Layer>, String> {
     let (mut layers, mut positions): (Vec<(&str, Slots)>, HashMap<&str, usize>) = Default::default();
     let mut misfits = Vec::new();
     for (tensor, name) in names.iter().enumerate() {
-        let Some((layer, index, is_diff)) = parse(name) else {
+        let Some(BlobPlace { layer, index, is_diff }) = BlobPlace::in_layer(name) else {
             misfits.push(*name);
             continue;
         };
@@ -123,8 +136,10 @@ fn grouped(names: &[&str]) -> Result<Vec<Layer>, String> {
 fn listed(names: &[&str]) -> Result<Vec<Pair>, String> {
     let (mut slots, mut misfits) = (Slots::new(), Vec::new());
     for (tensor, name) in names.iter().enumerate() {
-        match name.strip_prefix('@').and_then(number) {
-            Some((index, is_diff)) if slots.entry(index).or_default()[usize::from(is_diff)].is_none() => {
+        match BlobPlace::in_list(name) {
+            Some(BlobPlace { index, is_diff, .. })
+                if slots.entry(index).or_default()[usize::from(is_diff)].is_none() =>
+            {
                 slots.entry(index).or_default()[usize::from(is_diff)] = Some(tensor);
             }
             _ => misfits.push(*name),

@@ -7,6 +7,7 @@ use crate::caffe::{blob, layer, values};
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Fault, FaultKind, ReadError};
 use crate::names::{NameTable, faulty, name_from_bytes};
+use crate::tensor_name::TensorName;
 use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
 use blob_core::{DType, Shape};
@@ -86,7 +87,7 @@ fn push_pair(
 ) -> Result<(), ReadError> {
     table.push(data, name, offset)?;
     match diff {
-        Some(diff) => table.push(diff, &format!("{name}.diff"), offset),
+        Some(diff) => table.push(diff, &TensorName::diff_of(name), offset),
         None => Ok(()),
     }
 }

@@ -5,9 +5,7 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::entry::{Entry, Kind};
-
-/// The endings of arrays that belong to another one of the same name, and that one's own ending.
-const BESIDE: [(&str, &str); 3] = [(".diff", ""), ("#indices", "#values"), ("#indptr", "#values")];
+use crate::tensor_name::TensorName;
 
 impl Checkpoint {
     /// How many parameters the file holds: the elements of its arrays, without diffs and without the indices of sparse
@@ -23,13 +21,16 @@ impl Checkpoint {
     /// `w#indices` and `w#indptr` beside `w#values` are indices.
     #[must_use]
     pub fn is_parameter(&self, entry: &Entry) -> bool {
-        let beside = |(ending, own): &(&str, &str)| {
-            let other = self.entry(&format!("{}{own}", entry.name().strip_suffix(ending)?))?;
-            let belongs = !own.is_empty() || other.shape() == entry.shape();
-            (belongs && matches!(other.kind(), Kind::Data | Kind::Values)).then_some(other)
+        if !matches!(entry.kind(), Kind::Data | Kind::Values) || entry.byte_len() == 0 {
+            return false;
+        }
+        let name = TensorName::of(entry.name());
+        let owner = match name.kind {
+            Kind::Diff => self.entry(name.array).filter(|data| data.shape() == entry.shape()),
+            Kind::Indices | Kind::Indptr => self.entry(&name.with(Kind::Values).to_string()),
+            _ => None,
         };
-        let is_own = matches!(entry.kind(), Kind::Data | Kind::Values) && entry.byte_len() > 0;
-        is_own && !BESIDE.iter().any(|endings| beside(endings).is_some())
+        owner.is_none_or(|owner| !matches!(owner.kind(), Kind::Data | Kind::Values))
     }
 }
 

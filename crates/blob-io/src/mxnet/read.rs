@@ -11,6 +11,7 @@ use crate::limits::LONGEST_NAME;
 use crate::mxnet::flags::Context;
 use crate::mxnet::record::{self, Body, NoAxes, Part, Record, Version};
 use crate::names::{NameTable, name_from_bytes};
+use crate::tensor_name::TensorName;
 use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
 
@@ -296,7 +297,7 @@ fn name_record(table: &mut NameTable, first: usize, key: &str, offset: u64) -> R
         if repeated {
             entry.flags.set(Flag::RepeatedName);
         }
-        let part = format!("{name}#{}", entry.kind.name());
+        let part = TensorName::new(&name, entry.kind).to_string();
         table.name(index, &part, offset)?;
         index += 1;
     }

@@ -13,12 +13,13 @@ use crate::npz::archive::Archive;
 use crate::npz::index::Slot;
 use crate::npz::zip::Member;
 use crate::payload;
+use crate::tensor_name::TensorName;
 use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::Bytes;
 
 /// The parts that have an entry, in their order, with the suffix of the entry's name.
-const KINDS: [(Kind, &str); 3] = [(Kind::Values, "values"), (Kind::Indices, "indices"), (Kind::Indptr, "indptr")];
+const KINDS: [Kind; 3] = [Kind::Values, Kind::Indices, Kind::Indptr];
 
 /// Adds the parts of a sparse array; false, with nothing added, if the folder holds something else.
 pub(crate) fn push(archive: &mut Archive<'_, '_>, slots: &[Slot], table: &mut NameTable) -> Result<bool, ReadError> {
@@ -56,14 +57,14 @@ pub(crate) fn push(archive: &mut Archive<'_, '_>, slots: &[Slot], table: &mut Na
     let position = table.next_position(slots[0].record)?;
     let sparse = Arc::new(Sparse { kind, name: name.clone(), shape });
     let parts = [Some(data), Some(indices), indptr.as_ref()];
-    for (index, (member, (part, suffix))) in parts.into_iter().zip(KINDS).enumerate() {
+    for (index, (member, part)) in parts.into_iter().zip(KINDS).enumerate() {
         let Some(member) = member else { continue };
         let mut entry = archive.entry(member, position, index as u32, part, table)?;
         if broken {
             entry.flags.set(Flag::BrokenFormatHeader);
         }
         entry.sparse = Some(sparse.clone());
-        table.push(entry, &format!("{name}#{suffix}"), slots[0].record)?;
+        table.push(entry, &TensorName::new(&name, part).to_string(), slots[0].record)?;
     }
     Ok(true)
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use blob_io::net::{Layer, LayerKind, Role};
-use blob_io::{Checkpoint, Entry, Kind};
+use blob_io::{Checkpoint, Entry, Kind, TensorName};
 
 use super::{Names, OfEps};
 use crate::transform::bound::{Bound, bare, bias_beside, listed};
@@ -149,10 +149,10 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>) -> (usize, usize)
 
 /// The module that a tensor belongs to: its name without `/0` or one of MXNet's suffixes.
 fn stem(name: &str) -> Option<&str> {
-    if let Some((stem, index)) = name.rsplit_once('/')
-        && index.bytes().all(|byte| byte.is_ascii_digit())
+    if let taken @ TensorName { kind: Kind::Data, .. } = TensorName::of(name)
+        && taken.index().is_some()
     {
-        return Some(stem);
+        return taken.layer();
     }
     ENDINGS.iter().find_map(|(ending, _)| name.strip_suffix(ending)?.strip_suffix(['_', '.']))
 }
