@@ -308,7 +308,7 @@ pub(crate) fn losses(sources: &[&Checkpoint], files: &[File<'_>], to: Format) ->
     }
     let is_bf16 = |(_, tensor): &&(String, Gathered<'_>)| tensor.dtype() == DType::BF16;
     let bf16 = files.iter().flat_map(|file| &file.tensors).filter(is_bf16).count() as u64;
-    if bf16 > 0 && matches!(to, Format::Npy | Format::Npz) {
+    if bf16 > 0 && to.holds().bf16 == Bf16::AsU16 {
         let tensors = units::plural(bf16, "bf16 tensor");
         losses.push(format!("the bits of {tensors} are stored as u2: NumPy has no bfloat16"));
     }
@@ -317,7 +317,8 @@ pub(crate) fn losses(sources: &[&Checkpoint], files: &[File<'_>], to: Format) ->
 
 /// Whether the format is a Caffe message whose blobs have positions but no names.
 fn is_nameless(format: Format) -> bool {
-    matches!(format, Format::BlobProto | Format::BlobProtoVector)
+    let holds = format.holds();
+    format.is_caffe() && !holds.names.are_kept() && holds.metadata == Keys::NONE
 }
 
 /// The positional name of a tensor in a format without names. A diff has its blob's number.

@@ -176,7 +176,8 @@ fn parts<'a>(
         None => format!("{}_{i}", tensor.name()),
     };
     let diff = checkpoint.diff_of(tensor).filter(|_| tensor.kind() == Kind::Data);
-    let holds_diffs = !is_separate || holds_several(destination.to);
+    let holds = destination.to.holds();
+    let holds_diffs = !is_separate || holds.many || holds.diffs;
     let lost = diff.filter(|_| !holds_diffs).map(|diff| {
         format!(
             "{}: left out {:?}: a file of {} holds one tensor",
@@ -205,11 +206,6 @@ fn parts<'a>(
         }
     }
     Ok((vec![File { path: destination.path(""), tensors }], lost))
-}
-
-/// Whether a file of the format holds a blob and its diff.
-fn holds_several(to: Format) -> bool {
-    !matches!(to, Format::Npy | Format::Datum | Format::MxnetRecord | Format::NeomlBlob)
 }
 
 /// The result of the command.

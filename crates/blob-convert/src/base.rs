@@ -151,12 +151,9 @@ const MAX_NORMS: usize = 4;
 fn is_copy(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> bool {
     let is_plain = !checkpoint.is_packed() && checkpoint.shards().is_empty() && checkpoint.salvaged().is_none();
     let has_no_options = options.keeps_frame() && !options.sha256 && !is_folder;
-    let is_anew = match options.to {
-        Format::Safetensors | Format::Npz | Format::Hdf5 => true,
-        // A folder is opened as npy too; it has a receipt.
-        Format::Npy => receipt_text(checkpoint).is_none(),
-        _ => false,
-    };
+    // A folder is opened as npy too; it has a receipt.
+    let is_npy = options.to == Format::Npy && receipt_text(checkpoint).is_none();
+    let is_anew = options.to.holds().receipt || is_npy;
     // A file that the format's own reader refuses is not copied: what could be read is written as a new file.
     is_anew && options.to == checkpoint.format() && has_no_options && is_plain && checkpoint.faults().is_empty()
 }

@@ -20,25 +20,37 @@ const NAMED: usize = 2;
 /// The metadata key of a solver state's iteration.
 const ITER: &str = "iter";
 
-/// The layout of a new file made of the tensors alone.
-pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &mut [Planned]) -> Result<Layout, Error> {
-    let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
+/// The message of a new file made of the tensors alone.
+pub(crate) fn message(
+    checkpoint: &Checkpoint,
+    to: Format,
+    tensors: &[Planned],
+    specs: &[TensorSpec],
+) -> Result<Message, Error> {
     let mut metadata = checkpoint.metadata().to_vec();
-    match (checkpoint.format(), options.to) {
+    match (checkpoint.format(), to) {
         (from, to) if from == to => {}
         // Solver states in HDF5 and protobuf have the same counters; HDF5 has other attributes beside them.
         (_, Format::SolverState) => metadata.retain(|(key, _)| Form::SolverState.stores(key)),
         _ => metadata.clear(),
     }
-    if lacks_iter(checkpoint, options.to) {
+    if lacks_iter(checkpoint, to) {
         metadata.push((ITER.to_owned(), "0".to_owned()));
     }
-    let message = Message::named(options.to, specs.iter().map(|spec| &*spec.name), &metadata)?;
-    let message = message.with_types(|tensor| checkpoint.entries()[tensors[tensor].entry].layer_type());
-    let layout = Layout::new(&specs, Frame::Caffe { message: &message, form: options.form.unwrap_or_default() })?;
+    let message = Message::named(to, specs.iter().map(|spec| &*spec.name), &metadata)?;
+    Ok(message.with_types(|tensor| checkpoint.entries()[tensors[tensor].entry].layer_type()))
+}
+
+/// The layout of a new file, whose values may lie between keys; a message without bytes is refused.
+pub(crate) fn streamed(
+    checkpoint: &Checkpoint,
+    to: Format,
+    layout: Layout,
+    tensors: &mut [Planned],
+) -> Result<Layout, Error> {
     stream_interleaved(&layout, tensors);
     if layout.len() == 0 {
-        let message = format!("holds no value, and a {} without one has no bytes", options.to.title());
+        let message = format!("holds no value, and a {} without one has no bytes", to.title());
         return Err(refuse(checkpoint, message));
     }
     Ok(layout)
@@ -281,7 +293,8 @@ fn renamed_layers<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) -> Opt
             }
             return None;
         };
-        if index != other || *layers.entry(layer).or_insert(name) != name {
+        let is_same_place = old[layer.len()..] == new[name.len()..];
+        if !is_same_place || *layers.entry(layer).or_insert(name) != name {
             return None;
         }
     }

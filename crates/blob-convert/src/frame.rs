@@ -122,7 +122,7 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     let format = checkpoint.format();
     let single = format == Format::Npy && checkpoint.entries().len() == 1;
     // A file of our own is left out: its receipt would end up within the new one. Shards are several files.
-    let is_with_receipt = matches!(format, Format::Hdf5 | Format::Npz | Format::Safetensors);
+    let is_with_receipt = format.holds().receipt;
     let others = is_with_receipt && receipt_text(checkpoint).is_none() && checkpoint.shards().is_empty();
     if !(format.is_caffe() || format.is_mxnet() || format.is_neoml() || single || others) {
         return Ok(Err("files of the source's format are written anew"));

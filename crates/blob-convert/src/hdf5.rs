@@ -3,29 +3,13 @@
 use std::path::Path;
 
 use blob_io::hdf5::Form;
-use blob_io::{Checkpoint, Entry, Error, Frame, Layout, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Layout};
 
 use crate::base::refilled;
 use crate::caffe::{Misfit, check_fits};
 use crate::options::refuse;
 use crate::planned::Planned;
 use crate::receipt::receipt_text;
-
-/// The layout of a new file: in Caffe's form if the output's name says so, else of datasets by name, whatever the
-/// source is.
-pub(crate) fn new(
-    checkpoint: &Checkpoint,
-    tensors: &[Planned],
-    metadata: &[(String, String)],
-    path: Option<&Path>,
-) -> Result<Layout, Error> {
-    let form = path.and_then(Form::of_name).unwrap_or(Form::Datasets);
-    let mut metadata = metadata.to_vec();
-    let counters = checkpoint.metadata().iter().filter(|(key, _)| form.stores(key));
-    metadata.extend(counters.cloned());
-    let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
-    Layout::new(&specs, Frame::Hdf5 { form, metadata: &metadata })
-}
 
 /// Whether a copy of an HDF5 file would not have the form that the output's name promises.
 pub(crate) fn is_of_other_form(checkpoint: &Checkpoint, path: Option<&Path>) -> bool {

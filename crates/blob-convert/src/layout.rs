@@ -1,13 +1,16 @@
 //! The layout of an output: its base with new values, or a new file of a format. Where source and output have the same
 //! format, the details of MXNet's records and NeoML's archive are kept.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use blob_core::{BlobDim, Shape};
+use blob_io::caffe::Message;
+use blob_io::hdf5::Form;
 use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
-use blob_io::{Checkpoint, Entry, Error, Format, Frame, Kind, Layout, TensorSpec};
+use blob_io::{Checkpoint, Details, Entry, Error, Format, Frame, Kind, Layout, TensorName, TensorSpec};
 
 use crate::base::{Base, refilled, same};
 use crate::caffe::{self, Misfit, check_fits};
@@ -40,39 +43,63 @@ pub(crate) fn of(
         Base::File(base) if base.format() == Format::Hdf5 => hdf5::into(checkpoint, base, tensors),
         Base::File(base) if base.format().is_neoml() => into_neoml(checkpoint, base, tensors),
         Base::File(base) => caffe::spliced(checkpoint, base, options, tensors, removed_layers),
-        Base::None if to.is_caffe() => caffe::new(checkpoint, options, tensors),
-        Base::None if to == Format::Hdf5 => hdf5::new(checkpoint, tensors, metadata, path),
-        Base::None => new(checkpoint, options, tensors, metadata),
+        Base::None => {
+            check_count(checkpoint, to, tensors.len())?;
+            let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
+            let new = Layout::of(to, &specs, &New { checkpoint, options, tensors, metadata, path });
+            new.and_then(
+                |layout| if to.is_caffe() { caffe::streamed(checkpoint, to, layout, tensors) } else { Ok(layout) },
+            )
+        }
     };
     layout.map_err(|e| e.about(checkpoint.name()))
 }
 
-fn new(
-    checkpoint: &Checkpoint,
-    options: &Options,
-    tensors: &[Planned],
-    metadata: &[(String, String)],
-) -> Result<Layout, Error> {
-    let specs: Vec<TensorSpec> = tensors.iter().map(|t| t.spec.clone()).collect();
-    match options.to {
-        Format::MxnetList => Layout::new(&specs, Frame::MxnetList(&list(checkpoint, options, tensors)?)),
-        Format::MxnetRecord => Layout::new(&specs, Frame::MxnetRecord(&list(checkpoint, options, tensors)?)),
-        Format::Safetensors => Layout::new(&specs, Frame::Safetensors { metadata }),
-        Format::Npz => Layout::new(&specs, Frame::Npz { metadata }),
-        Format::Npy => match &specs[..] {
-            [_] => Layout::new(&specs, Frame::Npy),
-            _ => Err(refuse(
-                checkpoint,
-                format!(
-                    "holds {} tensors, and an .npy file one; extract one of them, or convert to npz or to a folder (-o dir/)",
-                    specs.len()
-                ),
-            )),
-        },
-        Format::NeomlBlob | Format::NeomlArray | Format::NeomlNet => {
-            Layout::new(&specs, Frame::Neoml(&archive(checkpoint, options, tensors, &specs)?))
+/// Refuses several tensors for a file of one, where another format or a folder takes them.
+fn check_count(checkpoint: &Checkpoint, to: Format, count: usize) -> Result<(), Error> {
+    if to != Format::Npy || count == 1 {
+        return Ok(());
+    }
+    let message = format!(
+        "holds {count} tensors, and an .npy file one; extract one of them, or convert to npz or to a folder (-o dir/)"
+    );
+    Err(refuse(checkpoint, message))
+}
+
+/// What a new file stores besides its tensors: what the source has, where the format is the source's.
+struct New<'a> {
+    checkpoint: &'a Checkpoint,
+    options: &'a Options,
+    tensors: &'a [Planned],
+    metadata: &'a [(String, String)],
+    path: Option<&'a Path>,
+}
+
+impl Details for New<'_> {
+    fn metadata(&self) -> Result<Cow<'_, [(String, String)]>, Error> {
+        if self.options.to != Format::Hdf5 {
+            return Ok(Cow::Borrowed(self.metadata));
         }
-        other => Err(refuse(checkpoint, format!("cannot be converted to {}: it is read, not written", other.name()))),
+        let form = self.hdf5_form();
+        let counters = self.checkpoint.metadata().iter().filter(|(key, _)| form.stores(key));
+        Ok(self.metadata.iter().chain(counters).cloned().collect())
+    }
+
+    fn hdf5_form(&self) -> Form {
+        self.path.and_then(Form::of_name).unwrap_or(Form::Datasets)
+    }
+
+    fn message(&self, specs: &[TensorSpec]) -> Result<(Message, blob_io::caffe::Form), Error> {
+        let message = caffe::message(self.checkpoint, self.options.to, self.tensors, specs)?;
+        Ok((message, self.options.form.unwrap_or_default()))
+    }
+
+    fn list(&self, _: &[TensorSpec]) -> Result<List, Error> {
+        list(self.checkpoint, self.options, self.tensors)
+    }
+
+    fn archive(&self, specs: &[TensorSpec]) -> Result<Archive, Error> {
+        archive(self.checkpoint, self.options, self.tensors, specs)
     }
 }
 

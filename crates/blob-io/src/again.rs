@@ -9,8 +9,8 @@ use blob_core::DType;
 
 use crate::checkpoint::{Checkpoint, OpenOptions};
 use crate::entry::Entry;
-use crate::error::Error;
-use crate::format::Format;
+use crate::error::{Error, ReadError};
+use crate::format::{Bf16, Format};
 use crate::limits::Limits;
 use crate::output::Complete;
 use crate::shards;
@@ -83,7 +83,7 @@ pub fn check_written<'a>(
         let message = format!("it has {} tensors, and {} were written", found.len(), wanted.len());
         return Err(differs(file.name(), &message));
     }
-    let has_names = stores_names(file.format());
+    let has_names = file.format().holds().names.are_kept();
     // The parts of MXNet's sparse arrays are named after the whole.
     let by_offset = |entry: &&&Entry| (!has_names || entry.sparse().is_some()) && entry.byte_len() > 0;
     let by_offset = found.iter().filter(by_offset).filter_map(|entry| Some((entry.offset()?, *entry)));
@@ -155,7 +155,7 @@ impl Complete {
 fn difference(format: Format, entry: &Entry, Wanted { spec, offset }: Wanted<'_>) -> Option<String> {
     let is_empty = spec.byte_len() == 0;
     let is_typed = !(is_empty && format.is_caffe());
-    let keeps_bits = spec.dtype == DType::BF16 && matches!(format, Format::Npy | Format::Npz);
+    let keeps_bits = spec.dtype == DType::BF16 && format.holds().bf16 == Bf16::AsU16;
     let dtype = if keeps_bits { DType::U16 } else { spec.dtype };
     // A restored npz may have a dtype of its own for bf16.
     let is_its = entry.stored_dtype() == Some(dtype) || entry.dtype() == Some(spec.dtype);
@@ -176,9 +176,9 @@ fn difference(format: Format, entry: &Entry, Wanted { spec, offset }: Wanted<'_>
     }
 }
 
-/// Whether a reader finds the tensors' own names.
-fn stores_names(format: Format) -> bool {
-    use Format::{CaffeModel, Hdf5, MxnetList, NeomlNet, Npz, Safetensors};
+fn differs(file: &str, why: &str) -> Error {
+    Error::Request { file: file.to_owned(), message: format!("what was written is not what was planned: {why}") }
+}
 
 #[cfg(test)]
 mod tests {
@@ -205,10 +205,4 @@ mod tests {
             assert!(refused.contains(why), "{refused}");
         }
     }
-}
-    matches!(format, CaffeModel | Hdf5 | MxnetList | NeomlNet | Npz | Safetensors)
-}
-
-fn differs(file: &str, why: &str) -> Error {
-    Error::Request { file: file.to_owned(), message: format!("what was written is not what was planned: {why}") }
 }

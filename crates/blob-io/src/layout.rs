@@ -112,7 +112,60 @@ pub enum Frame<'a> {
     Neoml(&'a neoml::Archive),
 }
 
+/// What a new file stores besides the tensors, each in the form of one format's frame: only that of the format is asked
+/// for.
+pub trait Details {
+    /// The metadata of a safetensors or an npz, the attributes of the root of an HDF5 file.
+    ///
+    /// # Errors
+    /// Any, which [`Layout::of`] returns; so do the others.
+    fn metadata(&self) -> Result<Cow<'_, [(String, String)]>, Error>;
+
+    /// How tensors become datasets of an HDF5 file.
+    fn hdf5_form(&self) -> hdf5::Form;
+
+    /// Caffe's message, and how its blobs are stored.
+    ///
+    /// # Errors
+    /// As [`Details::metadata`].
+    fn message(&self, specs: &[TensorSpec]) -> Result<(caffe::Message, caffe::Form), Error>;
+
+    /// MXNet's list; of a bare record the list around it.
+    ///
+    /// # Errors
+    /// As [`Details::metadata`].
+    fn list(&self, specs: &[TensorSpec]) -> Result<mxnet::List, Error>;
+
+    /// NeoML's archive.
+    ///
+    /// # Errors
+    /// As [`Details::metadata`].
+    fn archive(&self, specs: &[TensorSpec]) -> Result<neoml::Archive, Error>;
+}
+
 impl Layout {
+    /// The layout of a new file of a format: the one place that knows which frame a format has.
+    ///
+    /// # Errors
+    /// As [`Layout::new`], and those of `details`.
+    pub fn of(format: Format, specs: &[TensorSpec], details: &dyn Details) -> Result<Self, Error> {
+        match format {
+            Format::Safetensors => Self::new(specs, Frame::Safetensors { metadata: &details.metadata()? }),
+            Format::Npz => Self::new(specs, Frame::Npz { metadata: &details.metadata()? }),
+            Format::Npy => Self::new(specs, Frame::Npy),
+            Format::Hdf5 => Self::new(specs, Frame::Hdf5 { form: details.hdf5_form(), metadata: &details.metadata()? }),
+            Format::MxnetList => Self::new(specs, Frame::MxnetList(&details.list(specs)?)),
+            Format::MxnetRecord => Self::new(specs, Frame::MxnetRecord(&details.list(specs)?)),
+            Format::NeomlBlob | Format::NeomlArray | Format::NeomlNet => {
+                Self::new(specs, Frame::Neoml(&details.archive(specs)?))
+            }
+            Format::CaffeModel | Format::BlobProto | Format::BlobProtoVector | Format::SolverState | Format::Datum => {
+                let (message, form) = details.message(specs)?;
+                Self::new(specs, Frame::Caffe { message: &message, form })
+            }
+        }
+    }
+
     /// The layout of a file with these tensors in this frame.
     ///
     /// # Errors

@@ -50,7 +50,7 @@ pub use entry::{Entry, Kind, Segment, Sparse, SparseKind};
 pub use error::{Error, Existing, Fault, Reason, Remedy};
 pub use filenames::file_names;
 pub use format::{Bf16, Format, Holds, Keys, Names, UnknownFormat};
-pub use layout::{Frame, Layout};
+pub use layout::{Details, Frame, Layout};
 pub use limits::{Limit, Limits};
 pub use npz::member_names;
 pub use output::{Complete, IfExists, Output, OutputDir};

@@ -1,5 +1,6 @@
 //! Writes tensors to a file in one call, through `Layout` and `Output`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -11,9 +12,9 @@ use crate::again::{Wanted, check_written};
 use crate::caffe::{Form, Message};
 use crate::entry::SparseKind;
 use crate::error::Error;
-use crate::format::Format;
+use crate::format::{Format, Keys};
 use crate::hdf5;
-use crate::layout::{Frame, Layout};
+use crate::layout::{Details, Layout};
 use crate::limits::Limits;
 use crate::mxnet::{List, Version};
 use crate::neoml;
@@ -197,44 +198,25 @@ impl<'a> Writer<'a> {
     }
 
     fn layout(&self, path: &Path, file: &str, specs: &[TensorSpec]) -> Result<Layout, Error> {
-        let message = match (self.format, specs) {
-            (Format::Safetensors, specs) => return Layout::new(specs, Frame::Safetensors { metadata: &self.metadata }),
-            (Format::Npz, specs) => return Layout::new(specs, Frame::Npz { metadata: &self.metadata }),
-            (Format::Hdf5, specs) => {
-                let form = hdf5::Form::of_name(path).unwrap_or(hdf5::Form::Datasets);
-                return Layout::new(specs, Frame::Hdf5 { form, metadata: &self.metadata });
-            }
-            (
-                format @ (Format::Npy
-                | Format::MxnetList
-                | Format::MxnetRecord
-                | Format::NeomlBlob
-                | Format::NeomlArray),
-                _,
-            ) if !self.metadata.is_empty() => {
-                let whose = match format {
-                    Format::Npy => "an npy",
-                    Format::NeomlBlob | Format::NeomlArray => "a NeoML",
-                    _ => "an MXNet",
-                };
-                format!("{whose} file has no place for metadata")
-            }
-            (Format::MxnetList, specs) => return Layout::new(specs, Frame::MxnetList(&self.list(specs))),
-            (Format::MxnetRecord, specs) => return Layout::new(specs, Frame::MxnetRecord(&self.list(specs))),
-            (Format::NeomlBlob, specs) => return Layout::new(specs, Frame::Neoml(&neoml::Archive::blob())),
-            (Format::NeomlArray, specs) => {
-                return Layout::new(specs, Frame::Neoml(&neoml::Archive::array(specs.len())));
-            }
-            (format, specs) if format.is_caffe() => {
-                let message = Message::named(format, specs.iter().map(|spec| &*spec.name), &self.metadata)?;
-                let message = message.with_types(|tensor| self.tensors[tensor].1.layer_type());
-                return Layout::new(specs, Frame::Caffe { message: &message, form: Form::default() });
-            }
-            (Format::Npy, [_]) => return Layout::new(specs, Frame::Npy),
-            (Format::Npy, specs) => format!("an npy file holds one array, not {}; npz holds many", specs.len()),
-            (format, _) => format!("{} files are read, not written", format.title()),
-        };
-        Err(Error::Request { file: file.to_owned(), message })
+        let refuse = |message: String| Err(Error::Request { file: file.to_owned(), message });
+        let format = self.format;
+        if !format.holds().from_tensors {
+            return refuse(format!("{} files are read, not written", format.title()));
+        }
+        if !self.metadata.is_empty() && format.holds().metadata == Keys::NONE && !format.is_caffe() {
+            let file = if format.is_mxnet() {
+                "an MXNet file"
+            } else if format.is_neoml() {
+                "a NeoML file"
+            } else {
+                "an npy file"
+            };
+            return refuse(format!("{file} has no place for metadata"));
+        }
+        if format == Format::Npy && specs.len() != 1 {
+            return refuse(format!("an npy file holds one array, not {}; npz holds many", specs.len()));
+        }
+        Layout::of(format, specs, &Described { writer: self, path })
     }
 
     /// The tensors as MXNet 1 would save them. A sparse array is at the position of its first part.
@@ -254,6 +236,36 @@ impl<'a> Writer<'a> {
             }
         }
         list
+    }
+}
+
+/// What a writer's file stores besides the tensors.
+struct Described<'w, 'a> {
+    writer: &'w Writer<'a>,
+    path: &'w Path,
+}
+
+impl Details for Described<'_, '_> {
+    fn metadata(&self) -> Result<Cow<'_, [(String, String)]>, Error> {
+        Ok(Cow::Borrowed(&self.writer.metadata))
+    }
+
+    fn hdf5_form(&self) -> hdf5::Form {
+        hdf5::Form::of_name(self.path).unwrap_or(hdf5::Form::Datasets)
+    }
+
+    fn message(&self, specs: &[TensorSpec]) -> Result<(Message, Form), Error> {
+        let Writer { format, tensors, metadata, .. } = self.writer;
+        let message = Message::named(*format, specs.iter().map(|spec| &*spec.name), metadata)?;
+        Ok((message.with_types(|tensor| tensors[tensor].1.layer_type()), Form::default()))
+    }
+
+    fn list(&self, specs: &[TensorSpec]) -> Result<List, Error> {
+        Ok(self.writer.list(specs))
+    }
+
+    fn archive(&self, specs: &[TensorSpec]) -> Result<neoml::Archive, Error> {
+        Ok(if self.writer.format.holds().many { neoml::Archive::array(specs.len()) } else { neoml::Archive::blob() })
     }
 }
 

@@ -112,5 +112,5 @@ pub(crate) struct Split {
 
 /// Whether the format can be written from tensors alone. A NeoML net cannot, because it needs the layers.
 pub(crate) fn is_written(format: Format) -> bool {
-    format != Format::NeomlNet
+    format.holds().from_tensors
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use blob_io::mxnet::Symbol;
 use blob_io::net::Net;
-use blob_io::{Checkpoint, Error, Format, caffe};
+use blob_io::{Checkpoint, Error, caffe};
 use serde::{Deserialize, Serialize};
 
 use super::step::Transform;
@@ -86,7 +86,7 @@ impl Topology {
     /// # Errors
     /// What reading them returns.
     pub fn of(checkpoint: &Checkpoint) -> Result<Option<Self>, Error> {
-        if !can_have_symbol(checkpoint.format()) {
+        if !checkpoint.format().holds().symbol {
             return Self::own(checkpoint);
         }
         let name = symbol_name(checkpoint.name());
@@ -130,12 +130,6 @@ impl Topology {
     pub fn origin(&self) -> &NetOrigin {
         &self.origin
     }
-}
-
-/// The formats whose nets are described in a symbol file: those that MXNet writes, and those that other tools convert
-/// them to. Files of Caffe and NeoML describe their nets themselves.
-fn can_have_symbol(format: Format) -> bool {
-    format.is_mxnet() || matches!(format, Format::Npz | Format::Safetensors)
 }
 
 /// The name of the symbol file that MXNet saves beside its parameters: `net-symbol.json` for `net-0012.params`.

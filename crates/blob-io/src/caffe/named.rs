@@ -30,13 +30,8 @@ impl Message {
             let message = format!("as {format}: {message}");
             Err(Error::Misfit { file: String::new(), message, remedy: Some(Remedy::Names) })
         };
-        let known: &[&str] = match format {
-            Format::CaffeModel => &["name"],
-            Format::SolverState => &["iter", "learned_net", "current_step"],
-            Format::Datum => &["label"],
-            _ => &[],
-        };
-        if let Some((key, _)) = metadata.iter().find(|(key, _)| !known.contains(&&**key)) {
+        let known = format.holds().metadata;
+        if let Some((key, _)) = metadata.iter().find(|(key, _)| !known.contains(key)) {
             return refuse(format!("there is no place for metadata called {key:?}"));
         }
         let text = |key: &str| metadata.iter().find(|(known, _)| known == key).map(|(_, value)| &**value);

@@ -33,7 +33,7 @@ pub(crate) struct Layer {
 /// The layers of a net, in their order; for a list one layer for each blob; one layer for a single blob.
 pub(crate) fn layers(cursor: &mut Cursor<'_>, format: Format, limits: &Limits) -> Result<Vec<Layer>, ReadError> {
     let whole = Span { start: 0, end: cursor.file_len() };
-    if matches!(format, Format::BlobProto | Format::Datum) {
+    if !format.holds().many {
         let blob = Field { number: 0, whole, content: whole };
         return Ok(vec![layer_of_blob(blob)]);
     }

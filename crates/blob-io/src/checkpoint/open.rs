@@ -390,7 +390,5 @@ struct Unpacked {
 /// Whether the arrays before this fault are valid: these formats store them one after the other, each complete. (An npz
 /// has its list of members at its end; HDF5 has its structure anywhere.)
 fn is_salvageable(format: Format, fault: &Fault) -> bool {
-    use Format::{BlobProtoVector, CaffeModel, MxnetList, NeomlArray, NeomlNet, Safetensors, SolverState};
-    matches!(format, CaffeModel | BlobProtoVector | SolverState | MxnetList | NeomlArray | NeomlNet | Safetensors)
-        && matches!(fault.reason(), Reason::Truncated | Reason::Malformed)
+    format.holds().in_sequence && matches!(fault.reason(), Reason::Truncated | Reason::Malformed)
 }

@@ -39,6 +39,12 @@ pub struct Holds {
     pub implied: &'static [&'static str],
     /// Whether it has room for a receipt: text of any length under a key of one's own.
     pub receipt: bool,
+    /// Whether arrays lie one after the other, each complete, so that those before a break are whole. (An npz has its
+    /// list of members at its end; HDF5 has its structure anywhere.)
+    pub in_sequence: bool,
+    /// Whether a symbol file beside it may describe the net: of MXNet's own formats, and of those that other tools
+    /// convert MXNet's files to. Files of Caffe and NeoML describe their nets themselves.
+    pub symbol: bool,
 }
 
 /// How a file names its arrays.
@@ -77,9 +83,17 @@ pub enum Keys {
     Only(&'static [&'static str]),
 }
 
+impl Names {
+    /// Whether a reader finds the arrays' own names.
+    #[must_use]
+    pub fn are_kept(self) -> bool {
+        matches!(self, Self::Any | Self::Layers)
+    }
+}
+
 impl Keys {
     /// No key at all.
-    pub(crate) const NONE: Self = Self::Only(&[]);
+    pub const NONE: Self = Self::Only(&[]);
 
     /// Whether a key has a place.
     #[must_use]
@@ -107,27 +121,31 @@ impl Holds {
         metadata: Keys::NONE,
         implied: &[],
         receipt: false,
+        in_sequence: true,
+        symbol: false,
     };
     /// Named arrays, metadata, a receipt.
     const CARRIER: Self = Self { metadata: Keys::Any, receipt: true, bf16: Bf16::Own, ..Self::NAMED };
+    /// One array without a name, which is there whole or not at all.
+    const SINGLE: Self = Self { names: Names::None, many: false, in_sequence: false, ..Self::NAMED };
     const NEOML: Self = Self { names: Names::None, axes: Some(7), implied: &["axes"], ..Self::NAMED };
 
     pub(super) const CAFFE_MODEL: Self =
         Self { names: Names::Layers, layers: true, diffs: true, metadata: Keys::Only(&["name"]), ..Self::NAMED };
-    pub(super) const BLOB_PROTO: Self = Self { names: Names::None, many: false, diffs: true, ..Self::NAMED };
+    pub(super) const BLOB_PROTO: Self = Self { diffs: true, ..Self::SINGLE };
     pub(super) const BLOB_PROTO_VECTOR: Self = Self { names: Names::Numbers, diffs: true, ..Self::NAMED };
     pub(super) const SOLVER_STATE: Self =
         Self { metadata: Keys::Only(&["iter", "learned_net", "current_step"]), ..Self::BLOB_PROTO_VECTOR };
-    pub(super) const DATUM: Self =
-        Self { names: Names::None, many: false, metadata: Keys::Only(&["label"]), ..Self::NAMED };
+    pub(super) const DATUM: Self = Self { metadata: Keys::Only(&["label"]), ..Self::SINGLE };
     pub(super) const MXNET_LIST: Self =
-        Self { nulls: true, sparse: true, bf16: Bf16::Own, since: &SINCE_MXNET_2, ..Self::NAMED };
-    pub(super) const MXNET_RECORD: Self = Self { names: Names::None, many: false, ..Self::MXNET_LIST };
-    pub(super) const NEOML_BLOB: Self = Self { many: false, ..Self::NEOML };
+        Self { nulls: true, sparse: true, bf16: Bf16::Own, since: &SINCE_MXNET_2, symbol: true, ..Self::NAMED };
+    pub(super) const MXNET_RECORD: Self =
+        Self { names: Names::None, many: false, in_sequence: false, ..Self::MXNET_LIST };
+    pub(super) const NEOML_BLOB: Self = Self { many: false, in_sequence: false, ..Self::NEOML };
     pub(super) const NEOML_ARRAY: Self = Self { nulls: true, ..Self::NEOML };
     pub(super) const NEOML_NET: Self = Self { names: Names::Layers, layers: true, from_tensors: false, ..Self::NEOML };
-    pub(super) const NPY: Self = Self { names: Names::None, many: false, bf16: Bf16::AsU16, ..Self::NAMED };
-    pub(super) const NPZ: Self = Self { bf16: Bf16::AsU16, ..Self::CARRIER };
-    pub(super) const HDF5: Self = Self::CARRIER;
-    pub(super) const SAFETENSORS: Self = Self { implied: &["format"], ..Self::CARRIER };
+    pub(super) const NPY: Self = Self { bf16: Bf16::AsU16, ..Self::SINGLE };
+    pub(super) const NPZ: Self = Self { bf16: Bf16::AsU16, in_sequence: false, symbol: true, ..Self::CARRIER };
+    pub(super) const HDF5: Self = Self { in_sequence: false, ..Self::CARRIER };
+    pub(super) const SAFETENSORS: Self = Self { implied: &["format"], symbol: true, ..Self::CARRIER };
 }
