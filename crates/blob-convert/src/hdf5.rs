@@ -13,12 +13,7 @@ use crate::receipt::receipt_text;
 
 /// Whether a copy of an HDF5 file would not have the form that the output's name promises.
 pub(crate) fn is_of_other_form(checkpoint: &Checkpoint, path: Option<&Path>) -> bool {
-    let form = match checkpoint.dialect() {
-        "Caffe weights" => Form::Weights,
-        "Caffe solver state" => Form::SolverState,
-        _ => Form::Datasets,
-    };
-    path.and_then(Form::of_name).is_some_and(|wanted| wanted != form)
+    path.and_then(Form::of_name).is_some_and(|wanted| checkpoint.hdf5_form() != Some(wanted))
 }
 
 /// The layout of the file `base` with each dataset's values replaced by the tensor of its name; everything else stays.

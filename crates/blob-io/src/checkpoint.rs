@@ -23,6 +23,7 @@ use crate::entry::{Entry, Kind, subject};
 use crate::error::{Error, Fault};
 use crate::format::Format;
 use crate::limits::Limits;
+use crate::hdf5;
 use crate::mxnet::{self, record::NoAxes};
 use crate::neoml;
 use crate::net::Net;
@@ -46,6 +47,7 @@ pub struct Checkpoint {
     format: Format,
     dialect: String,
     entries: Vec<Entry>,
+    form: Option<hdf5::Form>,
     lookup: Lookup,
     warnings: Vec<Warning>,
     faults: Vec<Fault>,
@@ -105,6 +107,12 @@ impl Checkpoint {
     }
 
     /// The arrays, in the order of the file.
+    /// How the datasets of an HDF5 file are arranged; `None` for other formats.
+    #[must_use]
+    pub fn hdf5_form(&self) -> Option<hdf5::Form> {
+        self.form
+    }
+
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries

@@ -16,14 +16,15 @@ mod form;
 mod header;
 #[cfg(feature = "hdf5")]
 mod links;
+mod nodes;
 #[cfg(feature = "hdf5")]
 pub(crate) mod read;
 #[cfg(feature = "hdf5")]
 mod shared;
 #[cfg(feature = "hdf5")]
-mod structure;
 mod skipped;
 #[cfg(feature = "hdf5")]
+mod structure;
 #[cfg(feature = "hdf5")]
 mod tree;
 pub(crate) mod write;

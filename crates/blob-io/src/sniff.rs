@@ -78,7 +78,11 @@ fn read_as(format: Format, source: &Input, table: &mut NameTable) -> Result<Stri
         Format::NeomlNet => neoml::net::read(cursor, table),
         Format::Npy => npy::read::read(cursor, table),
         Format::Npz => npz::read::read(source, cursor, table),
-        Format::Hdf5 => hdf5::read::read(source, table),
+        Format::Hdf5 => {
+            let form = hdf5::read::read(source, table)?;
+            table.form = Some(form);
+            Ok(form.dialect().to_owned())
+        }
         Format::Safetensors => safetensors::read::read(cursor, table),
     }
 }

@@ -125,7 +125,7 @@ impl OpenOptions {
         let name = path.display().to_string();
         let mut table = NameTable::new(&self.limits);
         let folder = path.parent().unwrap_or(Path::new(""));
-        let Some(shards) = shards::open(index, folder, &name, &mut table)? else {
+        let Some(mut shards) = shards::open(index, folder, &name, &mut table)? else {
             return Ok(None);
         };
         shards.listed_in(path.to_owned(), index);
@@ -330,7 +330,7 @@ impl OpenOptions {
     ) -> Checkpoint {
         let metadata = std::mem::take(&mut table.metadata);
         let (warnings, faults) = (std::mem::take(&mut table.warnings), std::mem::take(&mut table.faults));
-        let positions = table.positions as usize;
+        let (positions, form) = (table.positions as usize, table.form);
         let mut entries = table.into_entries();
         receipt::restore_dtypes(&mut entries, &metadata);
         receipt::restore_sparse(&mut entries, &metadata);
@@ -338,6 +338,7 @@ impl OpenOptions {
             name: name.to_owned(),
             format,
             dialect,
+            form,
             warnings,
             faults,
             metadata,
@@ -387,8 +388,7 @@ struct Unpacked {
     is_gzip: bool,
 }
 
-/// Whether the arrays before this fault are valid: these formats store them one after the other, each complete. (An npz
-/// has its list of members at its end; HDF5 has its structure anywhere.)
+/// Whether the arrays before this fault are valid.
 fn is_salvageable(format: Format, fault: &Fault) -> bool {
     format.holds().in_sequence && matches!(fault.reason(), Reason::Truncated | Reason::Malformed)
 }

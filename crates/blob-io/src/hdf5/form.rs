@@ -1,31 +1,12 @@
-//! Plans the tree of groups and datasets of an HDF5 file to be written: Caffe's, or that of the tensors' names.
-//!
-//! Pure: it sees names, dtypes and shapes. Caffe's trees: `Net::ToHDF5` and `SGDSolver::SnapshotSolverStateToHDF5` of
-//! BVLC/caffe `9b891540`. `write` makes the bytes.
+//! How tensors are arranged in an HDF5 file: Caffe's two forms, or datasets by the tensors' names.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::path::Path;
 
-use blob_core::DType;
-
-use crate::caffe::named;
-use crate::error::{Error, Remedy};
-use crate::spec::{Problems, TensorSpec, refuse};
-
-/// The name of the format in errors.
-pub(super) const FORMAT: &str = "hdf5";
-/// Deeper or larger groups, or more of them, are refused: this crate's own reader would refuse them too.
-const MAX_NESTED: usize = 32;
-const MAX_OBJECTS: usize = 1 << 16;
-const MAX_NAMES: usize = 8 << 20;
-/// How many bytes the names and headers in one group may take: the reader allows 768 KiB.
-const MAX_GROUP_BYTES: usize = 640 << 10;
 /// The numbers that Caffe stores of a solver besides its history.
-const COUNTERS: [&str; 2] = ["iter", "current_step"];
-const LEARNED_NET: &str = "learned_net";
+pub(super) const COUNTERS: [&str; 2] = ["iter", "current_step"];
+pub(super) const LEARNED_NET: &str = "learned_net";
 
-/// How tensors are arranged in an HDF5 file to be written.
+/// How tensors are arranged in an HDF5 file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Form {
@@ -51,199 +32,18 @@ impl Form {
         }
     }
 
+    /// The form in words, as [`Checkpoint::dialect`](crate::Checkpoint::dialect) has it.
+    pub(crate) fn dialect(self) -> &'static str {
+        match self {
+            Self::Datasets => "datasets",
+            Self::Weights => "Caffe weights",
+            Self::SolverState => "Caffe solver state",
+        }
+    }
+
     /// Whether a key of the metadata becomes a dataset instead of an attribute.
     #[must_use]
     pub fn stores(self, key: &str) -> bool {
         self == Self::SolverState && (COUNTERS.contains(&key) || key == LEARNED_NET)
-    }
-}
-
-/// What a name in a group refers to.
-#[derive(Clone, Debug)]
-pub(super) enum Node {
-    /// Sorted by the names' bytes, as HDF5 stores them.
-    Group(BTreeMap<String, Node>),
-    /// The tensor's index.
-    Tensor(usize),
-    Number(i32),
-    Text(String),
-}
-
-/// The tree of a form, or an error with the list of what does not fit.
-pub(super) fn tree(
-    form: Form,
-    specs: &[TensorSpec],
-    metadata: &[(String, String)],
-) -> Result<BTreeMap<String, Node>, Error> {
-    let mut root = BTreeMap::new();
-    match form {
-        Form::Datasets => {}
-        Form::Weights => drop(root.insert("data".to_owned(), Node::Group(BTreeMap::new()))),
-        Form::SolverState => {
-            counters(&mut root, metadata)?;
-            root.insert("history".to_owned(), Node::Group(BTreeMap::new()));
-        }
-    }
-    let mut problems = Problems::default();
-    for (tensor, spec) in specs.iter().enumerate() {
-        let is_diff = named::number(spec.name.trim_start_matches('@')).is_some_and(|(_, is_diff)| is_diff);
-        if form == Form::SolverState && is_diff {
-            let problem = "is a diff, which Caffe's solver states in HDF5 do not have";
-            problems.add_with(&spec.name, problem, Some(Remedy::NoDiffs));
-            continue;
-        }
-        if let Err(problem) = path(form, spec).and_then(|path| insert(&mut root, &path, Node::Tensor(tensor))) {
-            problems.add(&spec.name, problem);
-        }
-    }
-    match form {
-        Form::Datasets if matches!(root.get("history"), Some(Node::Group(_))) && root.contains_key("iter") => {
-            problems.add("iter", "beside history would be read as Caffe's solver state");
-        }
-        Form::Datasets => {}
-        Form::Weights => add_data_groups(&mut root),
-        Form::SolverState => check_history(&root, specs, &mut problems),
-    }
-    let (objects, names) = sizes("", &root, specs, &mut problems);
-    if objects > MAX_OBJECTS || names > MAX_NAMES {
-        let most = format!("{MAX_OBJECTS} groups and datasets with names of {MAX_NAMES} bytes");
-        return Err(refuse(
-            FORMAT,
-            format!("{objects} groups and datasets have names of {names} bytes; the most is {most}"),
-        ));
-    }
-    problems.refused(FORMAT)?;
-    Ok(root)
-}
-
-/// Adds the numbers that Caffe needs, or zero if the source has none, and the path of the weights, if it is known.
-fn counters(root: &mut BTreeMap<String, Node>, metadata: &[(String, String)]) -> Result<(), Error> {
-    let text = |key: &str| metadata.iter().find(|(known, _)| known == key).map(|(_, value)| &**value);
-    for key in COUNTERS {
-        let words = text(key).unwrap_or("0");
-        let number = words.parse();
-        let number =
-            number.map_err(|_| refuse(FORMAT, format!("{key} is a whole number of 32 bits, not {words:?}")))?;
-        root.insert(key.to_owned(), Node::Number(number));
-    }
-    if let Some(path) = text(LEARNED_NET) {
-        if path.contains('\0') {
-            return Err(refuse(FORMAT, format!("{LEARNED_NET} ends at a NUL: {path:?}")));
-        }
-        root.insert(LEARNED_NET.to_owned(), Node::Text(path.to_owned()));
-    }
-    Ok(())
-}
-
-/// The path of a tensor's dataset, or why it has none.
-fn path(form: Form, spec: &TensorSpec) -> Result<Vec<String>, &'static str> {
-    let parts: Vec<String> = match form {
-        Form::Datasets => spec.name.split('/').map(str::to_owned).collect(),
-        Form::Weights => {
-            let parsed = named::parse(&spec.name).filter(|(_, index, _)| i32::try_from(*index).is_ok());
-            let (layer, index, is_diff) =
-                parsed.ok_or("is not called <layer>/<index>, with .diff at the end of a diff's name")?;
-            if layer.contains('/') {
-                return Err(
-                    "has a layer's name with a slash, which Caffe does not find in HDF5; npz and safetensors hold it",
-                );
-            }
-            vec![if is_diff { "diff" } else { "data" }.to_owned(), layer.to_owned(), index.to_string()]
-        }
-        Form::SolverState => match spec.name.strip_prefix('@').and_then(named::number) {
-            Some((index, false)) => vec!["history".to_owned(), index.to_string()],
-            _ => return Err("is not called @<index>"),
-        },
-    };
-    if form != Form::Datasets && spec.dtype == DType::Bool {
-        return Err("is bool, which Caffe does not read");
-    }
-    if parts.iter().any(|part| part.is_empty() || part == "." || part.contains('\0')) {
-        return Err("has a part between slashes that HDF5 cannot store: nothing, a dot, or a NUL");
-    }
-    if parts.len() > MAX_NESTED {
-        return Err("has more than 32 parts between slashes");
-    }
-    let is_number = |part: &String| named::number(part).is_some_and(|(_, is_diff)| !is_diff);
-    let looks_as_weights = matches!(&parts[..], [data, .., _, index] if data == "data" && is_number(index));
-    if form == Form::Datasets && looks_as_weights {
-        return Err("would be read as Caffe's weights; a file called .caffemodel.h5 holds them");
-    }
-    Ok(parts)
-}
-
-/// Inserts a dataset into the tree.
-fn insert(root: &mut BTreeMap<String, Node>, path: &[String], node: Node) -> Result<(), &'static str> {
-    let Some((last, groups)) = path.split_last() else {
-        return Err("has no name");
-    };
-    let mut group = root;
-    for name in groups {
-        let inner = group.entry(name.clone()).or_insert_with(|| Node::Group(BTreeMap::new()));
-        let Node::Group(inner) = inner else {
-            return Err("lies inside another tensor");
-        };
-        group = inner;
-    }
-    match group.entry(last.clone()) {
-        Entry::Vacant(place) => {
-            place.insert(node);
-            Ok(())
-        }
-        Entry::Occupied(_) => Err("has the name of a group or of another tensor"),
-    }
-}
-
-/// How many groups and datasets there are, and the bytes of their names, as the reader counts them.
-fn sizes(path: &str, group: &BTreeMap<String, Node>, specs: &[TensorSpec], problems: &mut Problems) -> (usize, usize) {
-    let (mut objects, mut names, mut bytes) = (group.len(), 0, 0);
-    for (name, node) in group {
-        let axes = match node {
-            Node::Tensor(tensor) => specs[*tensor].shape.num_axes(),
-            _ => 0,
-        };
-        // An entry of 40 bytes, the name's end and padding, a header of at most 152 and its extents.
-        bytes += 208 + name.len() + 8 * axes;
-        names += name.len();
-        if let Node::Group(inner) = node {
-            names += 2 * path.len() + name.len();
-            let (inner_objects, inner_names) = sizes(&format!("{path}/{name}"), inner, specs, problems);
-            (objects, names) = (objects + inner_objects, names + inner_names);
-        }
-    }
-    if bytes > MAX_GROUP_BYTES {
-        problems.add(
-            if path.is_empty() { "/" } else { path },
-            format!("is a group of {} names, which take over 640 KiB", group.len()),
-        );
-    }
-    (objects, names)
-}
-
-/// Gives a layer with only diffs an empty data group too, as Caffe does: its data are shared from another layer.
-fn add_data_groups(root: &mut BTreeMap<String, Node>) {
-    let Some(Node::Group(diffs)) = root.get("diff") else {
-        return;
-    };
-    let names: Vec<String> = diffs.keys().cloned().collect();
-    if let Some(Node::Group(data)) = root.get_mut("data") {
-        for name in names {
-            data.entry(name).or_insert_with(|| Node::Group(BTreeMap::new()));
-        }
-    }
-}
-
-/// Checks that a solver's history has no gaps: Caffe reads every index below the count.
-fn check_history(root: &BTreeMap<String, Node>, specs: &[TensorSpec], problems: &mut Problems) {
-    let Some(Node::Group(history)) = root.get("history") else {
-        return;
-    };
-    for (index, node) in history {
-        let index: usize = index.parse().unwrap_or(usize::MAX);
-        if let Node::Tensor(tensor) = node
-            && index >= history.len()
-        {
-            problems.add(&specs[*tensor].name, "is behind a gap in the history");
-        }
     }
 }

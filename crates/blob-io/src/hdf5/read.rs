@@ -5,16 +5,18 @@
 use std::collections::BTreeMap;
 
 use super::attributes;
+use super::form::Form;
 use super::structure::Structure;
 use super::tree::{Found, Tree, walk};
 use crate::entry::{Entry, Kind};
 use crate::error::ReadError;
 use crate::limits::LONGEST_NAME;
 use crate::names::NameTable;
+use crate::tensor_name::TensorName;
 use crate::wire::source::Input;
 
-/// Lists the datasets; returns the file's dialect.
-pub(crate) fn read(input: &Input, table: &mut NameTable) -> Result<String, ReadError> {
+/// Lists the datasets; returns how they are arranged.
+pub(crate) fn read(input: &Input, table: &mut NameTable) -> Result<Form, ReadError> {
     let structure = Structure::open(input)?;
     let Tree { groups, datasets: found } = walk(&structure, table)?;
     attributes::read(&structure, table)?;
@@ -22,7 +24,7 @@ pub(crate) fn read(input: &Input, table: &mut NameTable) -> Result<String, ReadE
     let is_root = |found: &Found, name: &str| found.group.is_empty() && found.name == name;
     if has("/history") && found.iter().any(|found| is_root(found, "iter")) {
         solver(&structure, found, table)?;
-        return Ok("Caffe solver state".to_owned());
+        return Ok(Form::SolverState);
     }
     let in_layer = |found: &Found| layer(&found.group, "/data/").is_some() && number(&found.name).is_some();
     let mut layers = BTreeMap::new();
@@ -32,12 +34,12 @@ pub(crate) fn read(input: &Input, table: &mut NameTable) -> Result<String, ReadE
             layers.insert(group.to_owned(), table.next_position(0)?);
         }
         weights(found, &layers, table)?;
-        return Ok("Caffe weights".to_owned());
+        return Ok(Form::Weights);
     }
     for found in found {
         push_path(found, table)?;
     }
-    Ok("datasets".to_owned())
+    Ok(Form::Datasets)
 }
 
 /// The name of the layer whose blobs the group holds.
@@ -70,9 +72,8 @@ fn weights(found: Vec<Found>, layers: &BTreeMap<String, u32>, table: &mut NameTa
     for ((position, number, kind), found) in blobs {
         let layer = found.group["/data/".len()..].to_owned();
         let base = if layer.is_empty() { format!("@{position}") } else { layer };
-        let suffix = if kind == Kind::Diff { ".diff" } else { "" };
-        let name = format!("{base}/{number}{suffix}");
-        found.push((position, number, kind), &name, table)?;
+        let name = format!("{base}/{number}");
+        found.push((position, number, kind), &TensorName::new(&name, kind).to_string(), table)?;
     }
     others.into_iter().try_for_each(|found| push_path(found, table))
 }

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use blob_core::DType;
 
-use super::form::{FORMAT, Form, Node, tree};
+use super::form::Form;
+use super::nodes::{FORMAT, Node, tree};
 use crate::error::Error;
 use crate::spec::{TensorSpec, refuse, total, unique};
 
