@@ -291,7 +291,7 @@ impl Member {
     /// Whether its name has the extension of a tensor file.
     fn has_known_extension(&self) -> bool {
         let name = std::path::Path::new(gunzip::inner_name(&self.name));
-        name.extension().and_then(|extension| extension.to_str()).is_some_and(|e| Format::from_extension(e).is_some())
+        Format::of_path(name).is_some()
     }
 }
 

@@ -8,6 +8,7 @@ mod lookup;
 mod open;
 mod packed;
 mod parameters;
+mod read;
 mod reader;
 mod sparse;
 mod stored;

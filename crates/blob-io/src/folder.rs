@@ -123,7 +123,7 @@ fn others(root: &Path, named: &HashSet<String>) -> Vec<String> {
             let path = format!("{folder}{}", file.file_name().to_string_lossy());
             match file.file_type() {
                 Ok(kind) if kind.is_dir() => folders.push(path + "/"),
-                Ok(_) if is_tensors().is_some() && !named.contains(&path) => others.push(path),
+                Ok(_) if Format::of_path(&path).is_some() && !named.contains(&path) => others.push(path),
                 _ => {}
             }
         }

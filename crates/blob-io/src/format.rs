@@ -3,6 +3,7 @@
 mod holds;
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 pub use holds::{Bf16, Holds, Keys, Names};
@@ -109,6 +110,12 @@ impl Format {
     #[must_use]
     pub fn is_usual(self, extension: &str) -> bool {
         self.extensions().iter().any(|usual| usual.eq_ignore_ascii_case(extension))
+    }
+
+    /// The format that a file's name promises: that of the extension. The file is not opened.
+    #[must_use]
+    pub fn of_path(path: impl AsRef<Path>) -> Option<Self> {
+        path.as_ref().extension()?.to_str().and_then(Self::from_extension)
     }
 
     /// The format that a file's extension promises: the first one where several formats have it, as those of NeoML do.

@@ -41,10 +41,9 @@ pub(crate) fn find(folder: &Path) -> Found {
     let listing = folder.read_dir().into_iter().flatten().filter_map(Result::ok);
     for file in listing.filter(|file| file.path().is_file()) {
         let name = file.file_name();
-        let is_tensors = || Path::new(&name).extension()?.to_str().and_then(Format::from_extension);
         if name.as_encoded_bytes().ends_with(SAFETENSORS_INDEX.as_bytes()) {
             found.indices.push(name.to_string_lossy().into_owned());
-        } else if is_tensors().is_some() {
+        } else if Format::of_path(&name).is_some() {
             found.others.push(name.to_string_lossy().into_owned());
         }
     }
@@ -79,6 +78,7 @@ pub(crate) fn open(
     }
     Ok(Some(shards))
 }
+
 /// The file of each tensor that an index names; `None` for other JSON.
 pub(crate) fn files_by_name(
     source: &dyn Source,
@@ -87,7 +87,6 @@ pub(crate) fn files_by_name(
     let Some(Index { files, map, .. }) = index::index(source, limits)? else { return Ok(None) };
     Ok(Some(map.into_iter().map(|(name, entry)| (name, files[entry.file as usize].clone())).collect()))
 }
-
 
 /// Which file an error is about.
 enum Failed {

@@ -39,6 +39,27 @@ fn a_tensor_of_every_format_is_found_and_read_in_part() {
     }
 }
 
+#[test]
+fn any_file_is_a_vector_of_floats() {
+    for (path, _, name, shape) in FILES {
+        let (found, values) = open(path).read::<f32>(name).unwrap();
+        assert_eq!((found.dims(), values.len()), (*shape, found.count()), "{path}");
+    }
+    // Stored as f16, f64 and i32.
+    let folder = "mxnet/golden/mxnet-1.9.1";
+    for dtype in ["float16", "float64", "int32", "uint8", "bfloat16"] {
+        let checkpoint = open(&format!("{folder}/dtype_{dtype}.nd"));
+        let name = checkpoint.names().next().unwrap().to_owned();
+        let (shape, values) = checkpoint.read::<f32>(&name).unwrap();
+        assert_eq!(values.len(), shape.count(), "{dtype}");
+        let wide = checkpoint.read::<f64>(&name).unwrap().1;
+        assert!(values.iter().zip(&wide).all(|(narrow, wide)| f64::from(*narrow) == *wide), "{dtype}");
+        assert!(values.iter().any(|value| *value != 0.0), "{dtype}");
+    }
+    let refused = open(FILES[0].0).read::<f32>("conv1/7").unwrap_err().to_string();
+    assert!(refused.ends_with(r#"v1.caffemodel: has no array "conv1/7""#), "{refused}");
+}
+
 /// An image of a user's own, row by row.
 struct Image {
     width: usize,
