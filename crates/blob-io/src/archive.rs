@@ -133,9 +133,10 @@ impl Archive {
                     }
                 }
                 content.finish().map_err(own)?;
-                match is_deflated {
-                    true => Ok(Input::new(spool.finish()?)),
-                    false => Ok(self.input.window(checksum.offset, checksum.size)),
+                if is_deflated {
+                    Ok(Input::new(spool.finish()?))
+                } else {
+                    Ok(self.input.window(checksum.offset, checksum.size))
                 }
             }
         }
@@ -253,9 +254,10 @@ impl Archive {
                 file: name.to_owned(),
                 reason: Reason::Archive,
                 what: format!("a {kind} archive without a tensor file in it"),
-                help: Some(match choice.has_archive {
-                    true => "an archive within it has to be unpacked first",
-                    false => "look for the archive with the weights: none of its files is of a format that blob reads",
+                help: Some(if choice.has_archive {
+                    "an archive within it has to be unpacked first"
+                } else {
+                    "look for the archive with the weights: none of its files is of a format that blob reads"
                 }),
             };
         }
@@ -306,10 +308,7 @@ impl Choice {
             self.has_archive |= extension.is_some_and(|e| ARCHIVES.iter().any(|known| known.eq_ignore_ascii_case(e)));
             return;
         }
-        match self.members.len() < MAX_CHOICES {
-            true => self.members.push(member),
-            false => self.more += 1,
-        }
+        if self.members.len() < MAX_CHOICES { self.members.push(member) } else { self.more += 1 }
     }
 
     /// Whether a member is a tensor file, by its first bytes; by its name if they cannot be read.
@@ -339,10 +338,12 @@ impl Choice {
         if begun.is_err() {
             return member.has_known_extension();
         }
-        match begin.len() < BEGINNING {
-            _ if gunzip::is_gzip(&begin) => member.has_known_extension(),
-            true => sniff::format(&Bytes(begin), name).is_some(),
-            false => sniff::hopeless(&begin, name).is_none(),
+        if gunzip::is_gzip(&begin) {
+            member.has_known_extension()
+        } else if begin.len() < BEGINNING {
+            sniff::format(&Bytes(begin), name).is_some()
+        } else {
+            sniff::hopeless(&begin, name).is_none()
         }
     }
 }

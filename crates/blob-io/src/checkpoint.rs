@@ -23,8 +23,8 @@ use crate::caffe;
 use crate::entry::{Entry, Kind, subject};
 use crate::error::{Error, Fault};
 use crate::format::Format;
-use crate::limits::Limits;
 use crate::hdf5;
+use crate::limits::Limits;
 use crate::mxnet::{self, record::NoAxes};
 use crate::neoml;
 use crate::net::Net;
@@ -47,8 +47,8 @@ pub struct Checkpoint {
     name: String,
     format: Format,
     dialect: String,
-    entries: Vec<Entry>,
     form: Option<hdf5::Form>,
+    entries: Vec<Entry>,
     lookup: Lookup,
     warnings: Vec<Warning>,
     faults: Vec<Fault>,
@@ -107,13 +107,13 @@ impl Checkpoint {
         &self.dialect
     }
 
-    /// The arrays, in the order of the file.
     /// How the datasets of an HDF5 file are arranged; `None` for other formats.
     #[must_use]
     pub fn hdf5_form(&self) -> Option<hdf5::Form> {
         self.form
     }
 
+    /// The arrays, in the order of the file.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
@@ -228,9 +228,10 @@ impl Checkpoint {
             Format::MxnetRecord => true,
             _ => return Ok(None),
         };
-        let no_axes = match self.entries.iter().any(|entry| entry.flags.has(Flag::RecoveredScalar)) {
-            true => NoAxes::Scalar,
-            false => NoAxes::None,
+        let no_axes = if self.entries.iter().any(|entry| entry.flags.has(Flag::RecoveredScalar)) {
+            NoAxes::Scalar
+        } else {
+            NoAxes::None
         };
         let list = mxnet::List::read(&self.input, self.positions as u64, is_bare, no_axes);
         list.map(Some).map_err(|e| e.into_error(&self.name))

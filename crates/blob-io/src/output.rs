@@ -106,9 +106,10 @@ impl Output {
     pub fn check(path: impl AsRef<Path>, if_exists: IfExists) -> Result<(), Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        match is_written_directly(&name, path, if_exists)? {
-            true => Ok(()),
-            false => Sibling::create(&name, path, if_exists, None).map(drop),
+        if is_written_directly(&name, path, if_exists)? {
+            Ok(())
+        } else {
+            Sibling::create(&name, path, if_exists, None).map(drop)
         }
     }
 

@@ -192,10 +192,7 @@ impl<'a> Splice<'a> {
             }
             None => self.add_to_new(layer, index, is_diff, tensor),
         };
-        match is_next {
-            true => Ok(()),
-            false => Err(self.refuse(format!("array {name:?} is not the next of its layer"))),
-        }
+        if is_next { Ok(()) } else { Err(self.refuse(format!("array {name:?} is not the next of its layer"))) }
     }
 
     /// Adds to an existing layer; false if the index is neither the next one nor that of a blob that was added.
@@ -206,9 +203,10 @@ impl<'a> Splice<'a> {
             return false;
         }
         let change = self.changes.entry((layer_index, index)).or_default();
-        match is_diff {
-            true => change.diff = Some(Some(tensor)),
-            false => change.data = Some(tensor),
+        if is_diff {
+            change.diff = Some(Some(tensor))
+        } else {
+            change.data = Some(tensor)
         }
         true
     }

@@ -43,9 +43,10 @@ pub(super) fn find(structure: &Structure, stored: &Stored<'_>, limits: &Limits) 
         check_limit(stored.at, Limit::Segments, "the number of chunks", count, most)?;
         structure.count_chunks(stored.at, count)?;
     }
-    let found = match structure.is_undefined(stored.address) {
-        true => Vec::new(),
-        false => structure.call(|file| entries(file, structure.sizes(), stored))?,
+    let found = if structure.is_undefined(stored.address) {
+        Vec::new()
+    } else {
+        structure.call(|file| entries(file, structure.sizes(), stored))?
     };
     let (count, most) = (found.len() as u64, limits.max_segments as u64);
     check_limit(stored.at, Limit::Segments, "the number of chunks", count, most)?;

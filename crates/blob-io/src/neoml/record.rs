@@ -76,9 +76,10 @@ fn version(cursor: &mut Cursor<'_>) -> Result<i32, ReadError> {
         LONG => cursor.i32("the version of a blob")?,
         _ => short.into(),
     };
-    match VERSIONS.contains(&found) {
-        true => Ok(found),
-        false => Err(ReadError::fault(at, FaultKind::words(EXPECTED, found.to_string()))),
+    if VERSIONS.contains(&found) {
+        Ok(found)
+    } else {
+        Err(ReadError::fault(at, FaultKind::words(EXPECTED, found.to_string())))
     }
 }
 

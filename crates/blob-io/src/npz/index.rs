@@ -66,15 +66,14 @@ impl Summary {
 
     /// The refusal of an archive without arrays.
     pub(crate) fn refusal(&self) -> ReadError {
-        let (reason, what, help) = match self.pickle {
-            true => (
+        let (reason, what, help) = if self.pickle {
+            (
                 Reason::Unsupported,
                 "a PyTorch checkpoint (a zip around a Python pickle), which blob never reads",
                 "a pickle can run code when it is loaded; in Python, safetensors.torch.save_file writes what blob reads",
-            ),
-            false => {
-                (Reason::Archive, "a zip archive without npy files in it", "unpack it first and open the file inside")
-            }
+            )
+        } else {
+            (Reason::Archive, "a zip archive without npy files in it", "unpack it first and open the file inside")
         };
         ReadError::Other(reason, what.to_owned(), Some(help))
     }

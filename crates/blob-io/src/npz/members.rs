@@ -62,10 +62,7 @@ fn member<'n>(name: &'n str, all: &HashSet<&str>) -> Cow<'n, str> {
     if out.len() > LONGEST {
         return Cow::Owned(cut(&out, LONGEST, name));
     }
-    match out == name {
-        true => Cow::Borrowed(name),
-        false => Cow::Owned(out),
-    }
+    if out == name { Cow::Borrowed(name) } else { Cow::Owned(out) }
 }
 
 /// Whether a part could lead to another drive when names are joined on Windows. `a:w` is kept, because NumPy's users

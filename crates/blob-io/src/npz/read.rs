@@ -34,9 +34,10 @@ pub(crate) fn read<'s>(
         table.warn_of_loss(Some(at), format!("{} bytes follow the archive", len - at));
     }
     // We write the parts of sparse arrays as separate tensors: a file of ours has no folders that are arrays.
-    match metadata::read(cursor, (found.end, directory.begin), table)? {
-        true => index::ungroup(&mut slots),
-        false => index::group(&mut slots),
+    if metadata::read(cursor, (found.end, directory.begin), table)? {
+        index::ungroup(&mut slots)
+    } else {
+        index::group(&mut slots)
     }
     let mut archive = Archive::new(source, cursor, directory, table.limits());
     let mut other_members = OtherMembers::default();

@@ -128,10 +128,7 @@ fn survey_once(folder: &Path) -> io::Result<Found> {
     let mut walk = Walk { listed: &listed, snapshot: Snapshot::default(), foreign: Foreign::default() };
     walk.folder(folder, "")?;
     walk.foreign.0.sort_unstable();
-    Ok(match walk.foreign.0.is_empty() {
-        true => Found::Ours(walk.snapshot),
-        false => Found::Foreign(walk.foreign),
-    })
+    Ok(if walk.foreign.0.is_empty() { Found::Ours(walk.snapshot) } else { Found::Foreign(walk.foreign) })
 }
 
 /// The files that the receipt lists, and the receipt itself; empty if no receipt can be read.

@@ -33,9 +33,10 @@ impl<'a> Dense<'a> {
         while !out.is_empty() {
             let (is_value, n) = self.run(out.len() as u64);
             let (now, later) = out.split_at_mut(n as usize);
-            match is_value {
-                true => self.copy(now)?,
-                false => now.fill(0),
+            if is_value {
+                self.copy(now)?
+            } else {
+                now.fill(0)
             }
             out = later;
         }

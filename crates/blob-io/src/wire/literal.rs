@@ -166,10 +166,7 @@ impl<'c, 's> Literal<'c, 's> {
         while let Some(b'0'..=b'9') = self.peek()? {
             self.step();
         }
-        match self.pos() > start {
-            true => Ok(()),
-            false => Err(self.unexpected("a digit")?),
-        }
+        if self.pos() > start { Ok(()) } else { Err(self.unexpected("a digit")?) }
     }
 
     /// Skips the word that must begin here.

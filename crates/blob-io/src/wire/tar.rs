@@ -147,12 +147,11 @@ impl<'c, 's> Members<'c, 's> {
             self.has_end = true;
             return Ok(None);
         }
-        match has_checksum(&block) {
-            true => Ok(Some(block)),
-            false => {
-                let found = FaultKind::words("a tar header with its checksum", "bytes that do not have it");
-                Err(ReadError::fault(at, found))
-            }
+        if has_checksum(&block) {
+            Ok(Some(block))
+        } else {
+            let found = FaultKind::words("a tar header with its checksum", "bytes that do not have it");
+            Err(ReadError::fault(at, found))
         }
     }
 
@@ -201,9 +200,10 @@ fn padding(len: u64) -> u64 {
 /// The name in the header itself; ustar has its folder in a separate field.
 fn own_name(block: &[u8; BLOCK as usize]) -> Vec<u8> {
     let (name, folder) = (without_nul(&block[..100]), without_nul(&block[345..500]));
-    match block[257..].starts_with(b"ustar\0") && !folder.is_empty() {
-        true => [folder, b"/", name].concat(),
-        false => name.to_vec(),
+    if block[257..].starts_with(b"ustar\0") && !folder.is_empty() {
+        [folder, b"/", name].concat()
+    } else {
+        name.to_vec()
     }
 }
 
