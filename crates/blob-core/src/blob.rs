@@ -220,10 +220,7 @@ impl AnyBlob {
 
     pub(crate) fn expect_dtype(&self, wanted: DType) -> Result<(), Error> {
         let got = self.dtype;
-        match got == wanted {
-            true => Ok(()),
-            false => Err(Error::WrongDType { wanted, got }),
-        }
+        if got == wanted { Ok(()) } else { Err(Error::WrongDType { wanted, got }) }
     }
 }
 
@@ -234,10 +231,7 @@ fn byte_len(shape: &Shape, dtype: DType) -> Result<usize, Error> {
 
 fn check_capacity(part: Part, wanted: usize, memory: &SharedMem) -> Result<(), Error> {
     let got = memory.len();
-    match got >= wanted {
-        true => Ok(()),
-        false => Err(Error::WrongLength { part, wanted, got }),
-    }
+    if got >= wanted { Ok(()) } else { Err(Error::WrongLength { part, wanted, got }) }
 }
 
 // Behind the blob's own functions, which so come first on the page.

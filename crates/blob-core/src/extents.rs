@@ -55,10 +55,7 @@ impl fmt::Display for Shape {
     /// `2×3×4×5`, or `scalar` without axes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let extents: Vec<_> = self.dims.iter().map(usize::to_string).collect();
-        f.pad(&match extents.is_empty() {
-            true => "scalar".into(),
-            false => extents.join("×"),
-        })
+        f.pad(&if extents.is_empty() { "scalar".into() } else { extents.join("×") })
     }
 }
 

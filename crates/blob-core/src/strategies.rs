@@ -102,12 +102,11 @@ mod tests {
         let mut tree = (0..CASES).map(|_| draw()).find(|tree| fails(&tree.current())).expect("one fails");
         let mut least = tree.current();
         loop {
-            let simpler = match fails(&tree.current()) {
-                true => {
-                    least = tree.current();
-                    tree.simplify()
-                }
-                false => tree.complicate(),
+            let simpler = if fails(&tree.current()) {
+                least = tree.current();
+                tree.simplify()
+            } else {
+                tree.complicate()
             };
             if !simpler {
                 return least;

@@ -181,10 +181,7 @@ impl<'a> View<'a> {
 
     fn expect(&self, wanted: DType) -> Result<(), Error> {
         let got = self.dtype;
-        match got == wanted {
-            true => Ok(()),
-            false => Err(Error::WrongDType { wanted, got }),
-        }
+        if got == wanted { Ok(()) } else { Err(Error::WrongDType { wanted, got }) }
     }
 }
 
@@ -436,16 +433,17 @@ mod tests {
         for (name, run) in WRITES {
             for on_device in [false, true] {
                 let mut blob = Blob::<u16>::new(shape(&[4])).unwrap();
-                match on_device {
-                    false => blob.data_mut().unwrap().fill(1),
-                    true => fill(blob.part_mut(Part::Data).overwrite_device(&queue).unwrap(), 1).unwrap(),
+                if on_device {
+                    fill(blob.part_mut(Part::Data).overwrite_device(&queue).unwrap(), 1).unwrap()
+                } else {
+                    blob.data_mut().unwrap().fill(1)
                 }
                 run(blob.part_mut(Part::Data).range(1..3).unwrap(), &queue).unwrap();
                 let there = name.contains("device");
-                let (up, down) = match name.contains("overwrite") || there == on_device {
-                    true => (0, 0),
-                    false if there => (4, 0),
-                    false => (0, 4),
+                let (up, down) = match (name.contains("overwrite") || there == on_device, there) {
+                    (true, _) => (0, 0),
+                    (_, true) => (4, 0),
+                    _ => (0, 4),
                 };
                 assert_eq!(moved(&blob, Part::Data), (up, down), "{name}, on the device: {on_device}");
                 assert_eq!(moved(&blob, Part::Diff), (0, 0), "{name}");

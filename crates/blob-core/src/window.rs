@@ -126,12 +126,11 @@ impl Window {
     pub fn shift(&mut self, by: isize) -> Result<(), Error> {
         // In one step: another handle to this window may move the same window meanwhile.
         let extent = self.outer_len();
-        let moved = |pos: usize| {
+        let update = self.frame.pos.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pos| {
             let pos = pos.checked_add_signed(by)?;
             let end = pos.checked_add(self.frame.len)?;
             (end <= extent).then_some(pos)
-        };
-        let update = self.frame.pos.fetch_update(Ordering::Relaxed, Ordering::Relaxed, moved);
+        });
         update.map(drop).map_err(|pos| self.outside(pos, by))
     }
 

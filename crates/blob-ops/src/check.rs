@@ -31,17 +31,14 @@ impl Named {
 
     /// The extents of a blob that must have NeoML's seven axes.
     pub(crate) fn seven(self, blob: &AnyBlob) -> Result<Dims7, Error> {
-        let rank = || Mismatch::Rank { wanted: 7, got: blob.shape().clone() };
-        Dims7::try_from(blob.shape()).map_err(|_| self.mismatch(rank()))
+        Dims7::try_from(blob.shape())
+            .map_err(|_| self.mismatch(Mismatch::Rank { wanted: 7, got: blob.shape().clone() }))
     }
 
     /// Whether the blob holds elements of this dtype.
     pub(crate) fn check_dtype(self, wanted: DType, blob: &AnyBlob) -> Result<(), Error> {
         let got = blob.dtype();
-        match got == wanted {
-            true => Ok(()),
-            false => Err(self.mismatch(Mismatch::DType { wanted, got })),
-        }
+        if got == wanted { Ok(()) } else { Err(self.mismatch(Mismatch::DType { wanted, got })) }
     }
 
     /// Whether the blob has these extents.
@@ -55,8 +52,7 @@ impl Named {
         if got.len() != wanted.len() {
             return Err(self.mismatch(Mismatch::Rank { wanted: wanted.len(), got: blob.shape().clone() }));
         }
-        let differs = |&axis: &usize| got[axis] != wanted[axis] && free != Some(axis);
-        match (0..got.len()).find(differs) {
+        match (0..got.len()).find(|&axis| got[axis] != wanted[axis] && free != Some(axis)) {
             None => Ok(()),
             Some(axis) => Err(self.mismatch(Mismatch::Extent { axis, wanted: wanted[axis], got: got[axis] })),
         }

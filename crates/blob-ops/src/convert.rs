@@ -149,9 +149,10 @@ fn touched(blob: &AnyBlob) -> impl Iterator<Item = Part> {
 
 /// A conversion as a device does it; to the same dtype a copy, but for bools.
 fn work(source: DType, target: DType) -> Work {
-    match source == target && source != DType::Bool {
-        true => Work::Rows { rows: 1, split: false },
-        false => Work::Convert { source, target },
+    if source == target && source != DType::Bool {
+        Work::Rows { rows: 1, split: false }
+    } else {
+        Work::Convert { source, target }
     }
 }
 

@@ -59,10 +59,7 @@ impl Exec {
 
     /// The way to run a move that writes this many bytes, on this machine and the current pool.
     pub(crate) fn of(bytes: usize) -> Self {
-        let store = match bytes >= Self::LARGE && stores() == Stores::Streaming {
-            true => Store::Past,
-            false => Store::Cached,
-        };
+        let store = if bytes >= Self::LARGE && stores() == Stores::Streaming { Store::Past } else { Store::Cached };
         Exec { isa: Isa::detect(), store, pieces: threads::pieces(bytes) }
     }
 }
@@ -120,8 +117,7 @@ impl Isa {
     pub(crate) fn choose(ceiling: &str) -> Option<Isa> {
         NAMES.iter().find_map(|all| {
             let top = all.iter().position(|name| *name == ceiling)?;
-            let within = |isa: &Isa| all[..=top].contains(&isa.name());
-            Isa::available().into_iter().rfind(within)
+            Isa::available().into_iter().rfind(|isa| all[..=top].contains(&isa.name()))
         })
     }
 

@@ -151,9 +151,10 @@ impl DeviceOp {
         let bytes = sums.host(start..).map_err(|error| self.error(error))?;
         let mut tree = Tree::default();
         for sum in bytes.chunks_exact(each) {
-            tree.push(match dtype.is_float() {
-                true => Total::Float(bytemuck::pod_read_unaligned(sum)),
-                false => whole(bytemuck::pod_read_unaligned(sum)),
+            tree.push(if dtype.is_float() {
+                Total::Float(bytemuck::pod_read_unaligned(sum))
+            } else {
+                whole(bytemuck::pod_read_unaligned(sum))
             });
         }
         Ok(tree.total())

@@ -125,11 +125,11 @@ impl At {
         let split = Split::new(blob.shape().dims(), axis);
         check_sum(SPLIT, Some(axis), split.len, extents.iter().copied())?;
         let mut dims = SmallVec::<[usize; MAX_AXES]>::from_slice(blob.shape().dims());
-        let part = |(index, &extent): (usize, &usize)| {
-            dims[axis] = extent;
+        let parts = extents.iter().enumerate().map(|(index, extent)| {
+            dims[axis] = *extent;
             Argument::Part(index).of(SPLIT).create(&dims, blob.dtype())
-        };
-        let mut parts = extents.iter().enumerate().map(part).collect::<Result<Vec<_>, _>>()?;
+        });
+        let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
         let mut outs: Vec<_> = parts.iter_mut().collect();
         split_rows(self, SPLIT, blob, split.outer, &mut outs)?;
         Ok(parts)
@@ -174,10 +174,10 @@ impl At {
     pub fn split_objects(&self, blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Error> {
         let objects = Argument::In.of(SPLIT_OBJECTS).seven(blob)?;
         check_sum(SPLIT_OBJECTS, None, objects.object_size(), sizes.iter().copied())?;
-        let part = |(index, &size): (usize, &usize)| {
-            Argument::Part(index).of(SPLIT_OBJECTS).create(&of_objects(&objects, size), blob.dtype())
-        };
-        let mut parts = sizes.iter().enumerate().map(part).collect::<Result<Vec<_>, _>>()?;
+        let parts = sizes.iter().enumerate().map(|(index, size)| {
+            Argument::Part(index).of(SPLIT_OBJECTS).create(&of_objects(&objects, *size), blob.dtype())
+        });
+        let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
         let mut outs: Vec<_> = parts.iter_mut().collect();
         split_rows(self, SPLIT_OBJECTS, blob, objects.object_count(), &mut outs)?;
         Ok(parts)
@@ -257,10 +257,7 @@ fn of_objects(objects: &Dims7, size: usize) -> [usize; 7] {
 
 fn check_objects(argument: Named, wanted: &Dims7, got: &Dims7) -> Result<(), Error> {
     let (wanted, got) = (wanted.object_count(), got.object_count());
-    match got == wanted {
-        true => Ok(()),
-        false => Err(argument.mismatch(Mismatch::Objects { wanted, got })),
-    }
+    if got == wanted { Ok(()) } else { Err(argument.mismatch(Mismatch::Objects { wanted, got })) }
 }
 
 fn check_sum(
@@ -273,10 +270,7 @@ fn check_sum(
         return Err(Error::NoParts { op });
     }
     let got = parts.try_fold(0usize, usize::checked_add);
-    match got == Some(wanted) {
-        true => Ok(()),
-        false => Err(Error::PartsSum { op, axis, wanted, got }),
-    }
+    if got == Some(wanted) { Ok(()) } else { Err(Error::PartsSum { op, axis, wanted, got }) }
 }
 
 /// Takes all guards before the first byte moves.

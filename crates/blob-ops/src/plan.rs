@@ -155,10 +155,7 @@ impl Permutation {
         let mut outer = 1;
         for (at, axis) in self.axes.as_slice().iter().enumerate() {
             let parts = pieces.div_ceil(outer);
-            let least = match axis.from == self.run {
-                true => PAGE.div_ceil(self.run),
-                false => 1,
-            };
+            let least = if axis.from == self.run { PAGE.div_ceil(self.run) } else { 1 };
             if parts <= axis.len || least > 1 {
                 let step = step(axis.len, parts).max(least);
                 return Cut { axis: at, outer, step };
@@ -248,8 +245,7 @@ impl<'a> Side<'a> {
 
     /// The axis that continues this side without a gap.
     fn next(&self, axes: &[Stride], taken: &[bool]) -> Option<usize> {
-        let continues = |at: &usize| !taken[*at] && (self.stride)(&axes[*at]) == self.bytes;
-        (0..axes.len()).find(continues)
+        (0..axes.len()).find(|&at| !taken[at] && (self.stride)(&axes[at]) == self.bytes)
     }
 
     fn take(&mut self, axis: Stride) {

@@ -41,10 +41,7 @@ pub(crate) fn piece_len(bytes: usize) -> usize {
 /// The threads of the current pool; 1 where there is no pool, because threads cannot be started.
 fn threads() -> usize {
     let in_a_pool = rayon::current_thread_index().is_some();
-    match in_a_pool || global_pool_runs() {
-        true => rayon::current_num_threads(),
-        false => 1,
-    }
+    if in_a_pool || global_pool_runs() { rayon::current_num_threads() } else { 1 }
 }
 
 /// Whether rayon's global pool runs. rayon panics on every use of it where its threads could not be started, as under a
@@ -80,9 +77,14 @@ pub(crate) fn slices(
     start: impl Fn(usize) -> usize + Sync,
     work: impl Fn(usize, &mut [u8]) + Sync,
 ) {
-    let cut = |bytes, first, at| <[u8]>::split_at_mut(bytes, start(at) - start(first));
     if count > 0 {
-        halve(0..count, bytes, &cut, &work, &|(), ()| ());
+        halve(
+            0..count,
+            bytes,
+            &|all, first, at| <[u8]>::split_at_mut(all, start(at) - start(first)),
+            &work,
+            &|(), ()| (),
+        );
     }
 }
 
@@ -93,8 +95,7 @@ pub(crate) fn fold<T: Send>(
     work: impl Fn(usize) -> T + Sync,
     join: impl Fn(T, T) -> T + Sync,
 ) -> Option<T> {
-    let work = |piece, ()| work(piece);
-    (count > 0).then(|| halve(0..count, (), &|(), _, _| ((), ()), &work, &join))
+    (count > 0).then(|| halve(0..count, (), &|(), _, _| ((), ()), &|piece, ()| work(piece), &join))
 }
 
 /// Runs `work` on each of at least one piece with its share of the data. `cut(share, first, middle)` divides a share

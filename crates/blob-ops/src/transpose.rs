@@ -203,11 +203,15 @@ pub(crate) fn run(exec: Exec, plan: Permutation, src: &[u8], dst: &mut [u8]) {
     let Exec { isa, store, pieces } = exec;
     let dst = &mut dst[..plan.bytes()];
     let pieces = plan.pieces(pieces);
-    let start = |piece| pieces.start(piece);
-    threads::slices(dst, pieces.len(), start, |piece, dst| {
-        let Piece { from, plan } = pieces.get(piece);
-        Permute { plan: &plan, src: &src[from..], dst, store }.run(isa);
-    });
+    threads::slices(
+        dst,
+        pieces.len(),
+        |piece| pieces.start(piece),
+        |piece, dst| {
+            let Piece { from, plan } = pieces.get(piece);
+            Permute { plan: &plan, src: &src[from..], dst, store }.run(isa);
+        },
+    );
 }
 
 /// Matrices one behind the other, each transposed in place.

@@ -62,9 +62,10 @@ impl AnyBlob {
     /// The data and the diff that the blob would have in another shape.
     pub(super) fn memories_for(&self, shape: &Shape) -> Result<(SharedMem, SharedMem), Error> {
         let len = byte_len(shape, self.dtype)?;
-        Ok(match len <= self.data.len() && len <= self.diff.len() {
-            true => (self.data.clone(), self.diff.clone()),
-            false => (self.data.new_alike(len), self.diff.new_alike(len)),
+        Ok(if len <= self.data.len() && len <= self.diff.len() {
+            (self.data.clone(), self.diff.clone())
+        } else {
+            (self.data.new_alike(len), self.diff.new_alike(len))
         })
     }
 }

@@ -51,9 +51,10 @@ impl Axis for usize {
 impl Axis for i32 {
     fn resolve(self, shape: &Shape) -> Result<usize, Error> {
         let distance = self.unsigned_abs() as usize;
-        let found = match self < 0 {
-            true => shape.num_axes().checked_sub(distance),
-            false => Some(distance).filter(|&axis| axis < shape.num_axes()),
+        let found = if self < 0 {
+            shape.num_axes().checked_sub(distance)
+        } else {
+            Some(distance).filter(|&axis| axis < shape.num_axes())
         };
         found.ok_or_else(|| Error::AxisOutOfRange { axis: self.into(), shape: shape.clone() })
     }

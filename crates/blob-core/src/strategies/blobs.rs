@@ -75,13 +75,13 @@ fn drawn(shapes: impl Strategy<Value = Shape>) -> impl Strategy<Value = AnyBlob>
 fn contents(count: usize, dtype: DType, seed: u64) -> Vec<u8> {
     let mask = if dtype == DType::Bool { 1 } else { 0xFF };
     let mut state = seed;
-    let byte = |_| {
+    let bytes = (0..count * dtype.size()).map(|_| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         (state >> 32) as u8 & mask
-    };
-    (0..count * dtype.size()).map(byte).collect()
+    });
+    bytes.collect()
 }
 
 #[cfg(test)]

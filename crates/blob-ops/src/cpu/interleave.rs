@@ -61,14 +61,11 @@ impl Interleave {
         if along.from != outs.len * run || along.to != ins.len * run {
             return None;
         }
-        let continues = |axis: &Stride| axis.from == along.len * along.from || axis.to == along.len * along.to;
         let mut outer = Strides::default();
         let mut again = ONE;
         for axis in blocks.outer.as_slice() {
-            match again == ONE && continues(axis) {
-                true => again = *axis,
-                false => outer.push(*axis),
-            }
+            let continues = axis.from == along.len * along.from || axis.to == along.len * along.to;
+            if again == ONE && continues { again = *axis } else { outer.push(*axis) }
         }
         Some(Interleave { ins, outs, along, again, outer })
     }
@@ -139,8 +136,8 @@ impl Interleave {
     fn zip_straight<const W: usize, const N: usize>(&self, src: &[u8], dst: &mut [u8]) {
         let len = self.along.len * W;
         for (from, to) in self.rows() {
-            let part = |i| &src[from + i * self.ins.from..][..len];
-            zip::<W, N>(std::array::from_fn(part), &mut dst[to..][..len * N]);
+            let parts = std::array::from_fn(|i| &src[from + i * self.ins.from..][..len]);
+            zip::<W, N>(parts, &mut dst[to..][..len * N]);
         }
     }
 
@@ -304,10 +301,8 @@ impl Chunk {
         let (step, entry) = (stride(again), stride(along));
         let start = self.again.start * step + self.along.start * entry;
         let len = self.along.len() * entry;
-        let (count, len) = match self.again.len() == 1 || step == len {
-            true => (1, self.again.len() * len),
-            false => (self.again.len(), len),
-        };
+        let (count, len) =
+            if self.again.len() == 1 || step == len { (1, self.again.len() * len) } else { (self.again.len(), len) };
         (0..count).map(move |k| start + k * step..start + k * step + len)
     }
 }

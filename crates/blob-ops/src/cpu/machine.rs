@@ -82,10 +82,7 @@ impl Store {
     /// written past the caches in two parts is read and written twice.
     pub(crate) fn of_runs(self, run: usize, dst: &[u8]) -> Self {
         let lines = run.is_multiple_of(LINE) && dst.as_ptr().addr().is_multiple_of(LINE);
-        match lines {
-            true => self,
-            false => Store::Cached,
-        }
+        if lines { self } else { Store::Cached }
     }
 
     /// Writes `src` over `dst`, which is as long.

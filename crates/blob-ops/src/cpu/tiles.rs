@@ -205,14 +205,15 @@ unsafe fn tile<V: Vector, const W: usize, const R: usize, const C: usize>(
     let dst = block.dst.as_mut_ptr();
     for i in 0..C {
         let at = to[i] + y * W;
-        match past && alone {
+        if past && alone {
             // SAFETY: as for the rows, with all entries y and `dst`, which is borrowed for writing: the `BYTES` bytes,
             // R entries, from entry `y` on. A tile that is `alone` starts at whole tiles, so the place is a multiple
             // of `BYTES`, as `to` and `y · W` are. No other tile of the block touches its bytes, other blocks have
             // others, and a token whose stores go past the caches fences before the kernel's bytes are anyone's.
-            true => unsafe { lines[i].stream(dst.add(at)) },
+            unsafe { lines[i].stream(dst.add(at)) };
+        } else {
             // SAFETY: as above, and any alignment will do.
-            false => unsafe { lines[i].store(dst.add(at)) },
+            unsafe { lines[i].store(dst.add(at)) };
         }
     }
 }
@@ -259,12 +260,7 @@ unsafe fn load<V: Vector, const R: usize, const C: usize>(src: *const u8, from: 
     let row = |i: usize| {
         let i = i % C;
         // SAFETY: the caller's promise: `C` entries are a register where C = R, and a lane elsewhere.
-        unsafe {
-            match C == R {
-                true => V::load(src.add(from[i])),
-                false => V::gather(|lane| src.add(from[lane * C + i])),
-            }
-        }
+        unsafe { if C == R { V::load(src.add(from[i])) } else { V::gather(|lane| src.add(from[lane * C + i])) } }
     };
     // Written out: a loop of so many loads is not unrolled, and its rows would lie in memory (bytes in the
     // second-level cache 23 times memcpy's time, and 8 so; Intel Xeon, AVX-512).

@@ -35,10 +35,11 @@ pub(crate) fn arithmetic(op: Op, dtype: DType, alpha: u64, y: Span, x: Span, lim
         DType::F64 => "arithmetic_f64",
         _ => ["arithmetic_w8", "arithmetic_w16", "arithmetic_w32", "arithmetic_w64"][size.ilog2() as usize],
     };
-    let launch = |start: usize, count: usize| {
-        let (pieces, rest) = match y.is_aligned(PIECE) && x.is_aligned(PIECE) {
-            true => (count * size / PIECE, count % (PIECE / size)),
-            false => (0, count),
+    in_launches(y.len / size, limits.words, |start, count| {
+        let (pieces, rest) = if y.is_aligned(PIECE) && x.is_aligned(PIECE) {
+            (count * size / PIECE, count % (PIECE / size))
+        } else {
+            (0, count)
         };
         let at = |span: Span| span.address + (start * size) as u64;
         let params = Params::Arithmetic(Arithmetic {
@@ -51,13 +52,12 @@ pub(crate) fn arithmetic(op: Op, dtype: DType, alpha: u64, y: Span, x: Span, lim
             bytes: !(y.is_aligned(size) && x.is_aligned(size)),
         });
         Launch { kernel, blocks: blocks(pieces + rest), params }
-    };
-    in_launches(y.len / size, limits.words, launch)
+    })
 }
 
 /// The same element, whose bytes are given, over and over.
 pub(crate) fn fill(element: &[u8], span: Span, limits: Limits) -> Vec<Launch> {
-    let launch = |start: usize, count: usize| {
+    in_launches(span.len, limits.words, |start, count| {
         let address = span.address + start as u64;
         let head = (address.wrapping_neg() % PIECE as u64) as usize;
         let head = head.min(count);
@@ -76,8 +76,7 @@ pub(crate) fn fill(element: &[u8], span: Span, limits: Limits) -> Vec<Launch> {
             tail: tail as u32,
         });
         Launch { kernel: "fill", blocks: blocks(pieces + head + tail), params }
-    };
-    in_launches(span.len, limits.words, launch)
+    })
 }
 
 /// Elements of one dtype to as many of another.
@@ -85,7 +84,7 @@ pub(crate) fn convert(source: DType, target: DType, from: Span, to: Span, limits
     let (wide, narrow) = (source.size(), target.size());
     let group = if wide == 8 || narrow == 8 { 2 } else { 4 };
     let aligned = from.is_aligned(wide * group) && to.is_aligned(narrow * group);
-    let launch = |start: usize, count: usize| {
+    in_launches(from.len / wide, limits.words, |start, count| {
         let groups = if aligned { count / group } else { 0 };
         let rest = count - groups * group;
         // Four elements a thread.
@@ -104,8 +103,7 @@ pub(crate) fn convert(source: DType, target: DType, from: Span, to: Span, limits
         let kernel =
             of_lane(source, ["convert_i32", "convert_u32", "convert_i64", "convert_u64", "convert_f32", "convert_f64"]);
         Launch { kernel, blocks: first + blocks(rest), params }
-    };
-    in_launches(from.len / wide, limits.words, launch)
+    })
 }
 
 /// The least index of an element out of these bounds, to the eight bytes at `found`.
@@ -113,7 +111,7 @@ pub(crate) fn check(dtype: DType, bounds: Bounds, from: Span, found: u64, limits
     let size = dtype.size();
     let group = if size == 8 { 2 } else { 4 };
     let aligned = from.is_aligned(size * group);
-    let launch = |start: usize, count: usize| {
+    in_launches(from.len / size, limits.words, |start, count| {
         let groups = if aligned { count / group } else { 0 };
         let rest = count - groups * group;
         let params = Params::Check(Check {
@@ -130,8 +128,7 @@ pub(crate) fn check(dtype: DType, bounds: Bounds, from: Span, found: u64, limits
         });
         let kernel = of_lane(dtype, ["check_i32", "check_u32", "check_i64", "check_u64", "check_f32", "check_f64"]);
         Launch { kernel, blocks: blocks(groups + rest), params }
-    };
-    in_launches(from.len / size, limits.words, launch)
+    })
 }
 
 /// The bytes that the sum of a block has.
@@ -161,7 +158,8 @@ pub(crate) fn sums(dtype: DType, square: bool, from: Span, to: Span, limits: Lim
         (true, _) => (1, size),
         (false, _) => (1, PIECE),
     };
-    let launch = |start: usize, count: usize| {
+    let count = from.len / size;
+    let mut all = in_launches(count, limits.words.next_multiple_of(2 * BLOCK), |start, count| {
         let params = Params::Sums(Sums {
             from: from.address + (start * size) as u64,
             to: to.address + (start / BLOCK * sum_len(dtype)) as u64,
@@ -172,9 +170,7 @@ pub(crate) fn sums(dtype: DType, square: bool, from: Span, to: Span, limits: Lim
             is_signed: matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64),
         });
         Launch { kernel, blocks: count.div_ceil(BLOCK * each) as u32, params }
-    };
-    let count = from.len / size;
-    let mut all = in_launches(count, limits.words.next_multiple_of(2 * BLOCK), launch);
+    });
     let blocks = count.div_ceil(BLOCK);
     all.extend(joined(blocks).map(|results| {
         let kernel = if dtype.is_float() { "join_floats" } else { "join_integers" };
@@ -185,7 +181,7 @@ pub(crate) fn sums(dtype: DType, square: bool, from: Span, to: Span, limits: Lim
     all
 }
 
-/// Launches for at most `most` elements each; starts are multiples of that.
+/// Launches for at most `most` elements each, made of the first and the number; starts are multiples of `most`.
 fn in_launches(count: usize, most: usize, launch: impl Fn(usize, usize) -> Launch) -> Vec<Launch> {
     (0..count).step_by(most).map(|start| launch(start, most.min(count - start))).collect()
 }

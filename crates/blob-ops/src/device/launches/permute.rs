@@ -108,9 +108,10 @@ fn moved(plan: &Permutation, from: u64, to: u64, width: usize, form: Form) -> La
 /// Words in the order of the shorter side.
 fn strided(plan: &Permutation, sides: &Blocks, from: u64, to: u64, width: usize) -> Launch {
     let mut axes = plan.axes.as_slice().to_vec();
-    match sides.x.count() < sides.y.count() {
-        true => axes.sort_by_key(|axis| axis.from),
-        false => axes.sort_by_key(|axis| axis.to),
+    if sides.x.count() < sides.y.count() {
+        axes.sort_by_key(|axis| axis.from)
+    } else {
+        axes.sort_by_key(|axis| axis.to)
     }
     let mut ordered = Strides::default();
     axes.into_iter().for_each(|axis| ordered.push(axis));
