@@ -105,7 +105,9 @@ impl<T: Element> Deref for RefMut<'_, [T]> {
 
     fn deref(&self) -> &[T] {
         let bytes: &[u8] = &self.bytes;
-        // SAFETY: as for `Ref`; `overwrite` establishes the invariant too: zeros are values of every element type.
+        // SAFETY: the invariant of `bytes`, which `write` has checked, and `overwrite` made true: zeros are values of
+        // every element type. The guard yields the same place each time, and nothing else writes there while the guard
+        // lives. The division rounds down, so the slice lies within the bytes.
         unsafe { slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
     }
 }
@@ -114,8 +116,9 @@ impl<T: Element> DerefMut for RefMut<'_, [T]> {
     fn deref_mut(&mut self) -> &mut [T] {
         let bytes: &mut [u8] = &mut self.bytes;
         let count = bytes.len() / size_of::<T>();
-        // SAFETY: as above; the reference is unique because `bytes` was, and a `&mut [T]` leaves values behind,
-        // without uninitialised bytes (`NoUninit`), so the guard's bytes stay initialised.
+        // SAFETY: the invariant of `bytes`: aligned, whole elements, all values, at the same place each time. The
+        // reference is unique because `bytes` was borrowed uniquely, and a `&mut [T]` leaves values behind, without
+        // uninitialised bytes (`NoUninit`), so the guard's bytes stay initialised.
         unsafe { slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), count) }
     }
 }

@@ -77,37 +77,37 @@ fn tiles_neon<const W: usize, const R: usize, const C: usize>(block: &mut Block<
 impl Vector for uint8x16_t {
     #[inline(always)]
     unsafe fn load(place: *const u8) -> Self {
-        // SAFETY: the caller's promise, here as in all below.
+        // SAFETY: the caller promises NEON, and 16 bytes to read.
         unsafe { vld1q_u8(place) }
     }
     #[inline(always)]
     unsafe fn store(self, place: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the caller promises NEON, and 16 bytes to write.
         unsafe { vst1q_u8(place, self) }
     }
     /// Through the caches: there is nothing to fence later.
     #[inline(always)]
     unsafe fn stream(self, place: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the caller promises NEON, and 16 bytes to write.
         unsafe { vst1q_u8(place, self) }
     }
     #[inline(always)]
     fn prefetch(place: *const u8) {
-        // SAFETY: as for the machine's prefetch.
+        // SAFETY: a hint that reads nothing and never faults, whatever the address, and changes no register or flag.
         unsafe {
             asm!("prfm pldl1keep, [{}]", in(reg) place.addr(), options(nomem, nostack, preserves_flags));
         }
     }
     #[inline(always)]
     fn prefetch_mut(place: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: a hint that writes nothing and never faults, whatever the address, and changes no register or flag.
         unsafe {
             asm!("prfm pstl1keep, [{}]", in(reg) place.addr(), options(nomem, nostack, preserves_flags));
         }
     }
     #[inline(always)]
     unsafe fn unpack<const W: usize>(self, other: Self) -> (Self, Self) {
-        // SAFETY: as above.
+        // SAFETY: registers alone, and the caller promises NEON.
         unsafe {
             match W {
                 1 => (vzip1q_u8(self, other), vzip2q_u8(self, other)),

@@ -51,7 +51,7 @@ pub(super) trait Vector: Copy {
     #[inline(always)]
     unsafe fn gather(place: impl Fn(usize) -> *const u8) -> Self {
         const { assert!(Self::BYTES == LANE) };
-        // SAFETY: the caller's promise, for the only lane.
+        // SAFETY: `BYTES` are a lane here, and the caller promises that a lane can be read from each place.
         unsafe { Self::load(place(0)) }
     }
 
@@ -123,8 +123,9 @@ pub(super) unsafe fn tiles<V: Vector, const W: usize, const R: usize, const C: u
                         None => (&block.src[x * W..], &block.from[y..]),
                     };
                     let from = from.first_chunk().expect("R entries from y");
-                    // SAFETY: the caller's promise; `check` has seen both sides, and each tile lies within them. A
-                    // stage holds the rows from `top` on and of each the entries from `left` on.
+                    // SAFETY: the caller promises that the machine has the set; `check` has seen both sides, and each
+                    // tile lies within them. A stage holds the rows from `top` on and of each the entries from `left`
+                    // on.
                     unsafe { tile::<V, W, R, C>(block, src.as_ptr(), from, x, y, past) };
                 }
             }
@@ -212,7 +213,8 @@ unsafe fn tile<V: Vector, const W: usize, const R: usize, const C: usize>(
             // others, and a token whose stores go past the caches fences before the kernel's bytes are anyone's.
             unsafe { lines[i].stream(dst.add(at)) };
         } else {
-            // SAFETY: as above, and any alignment will do.
+            // SAFETY: the caller promises that `check` has seen `dst`, which is borrowed for writing: the `BYTES`
+            // bytes, R entries, from entry `y` on lie within. A plain store takes any alignment.
             unsafe { lines[i].store(dst.add(at)) };
         }
     }
@@ -259,7 +261,8 @@ fn ask_lines<V: Vector, const W: usize, const R: usize, const C: usize>(block: &
 unsafe fn load<V: Vector, const R: usize, const C: usize>(src: *const u8, from: &[usize; R]) -> [V; C] {
     let row = |i: usize| {
         let i = i % C;
-        // SAFETY: the caller's promise: `C` entries are a register where C = R, and a lane elsewhere.
+        // SAFETY: the caller promises that `C` entries can be read from each place on: a register where C = R, else a
+        // lane.
         unsafe { if C == R { V::load(src.add(from[i])) } else { V::gather(|lane| src.add(from[lane * C + i])) } }
     };
     // Written out: a loop of so many loads is not unrolled, and its rows would lie in memory (bytes in the
@@ -278,7 +281,7 @@ unsafe fn load<V: Vector, const R: usize, const C: usize>(src: *const u8, from: 
 #[inline(always)]
 unsafe fn turn<V: Vector, const W: usize, const N: usize>(mut rows: [V; N]) -> [V; N] {
     let rounds = const { (LANE / W).ilog2() };
-    // SAFETY: the caller's promise.
+    // SAFETY: `shuffle` needs the instruction set alone, and the caller promises that the machine has it.
     unsafe {
         // Written out, as a loop's rows would not stay in registers.
         if rounds > 0 {
@@ -307,7 +310,7 @@ unsafe fn shuffle<V: Vector, const W: usize, const N: usize>(rows: [V; N]) -> [V
     let pair = |pair: usize| {
         let pair = pair % (N / 2).max(1);
         let first = pair / half * half * 2 + pair % half;
-        // SAFETY: the caller's promise.
+        // SAFETY: `unpack` needs the instruction set alone, and the caller promises that the machine has it.
         let (low, high) = unsafe { rows[first].unpack::<W>(rows[first + half]) };
         [low, high]
     };

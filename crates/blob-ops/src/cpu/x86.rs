@@ -106,7 +106,8 @@ impl Machine for OnAvx2 {
 
     #[inline(always)]
     fn tiles<const W: usize>(block: &mut Block<'_>) -> bool {
-        // SAFETY: as for `stream`, and every x86-64 has SSE2.
+        // SAFETY: safe except that these need AVX2, which this machine has (only its token's `run` names this type),
+        // and SSE2, which every x86-64 has.
         unsafe {
             match W {
                 1 => moves::tiles_avx2::<1, 32, 16>(block) || moves::tiles_sse2::<1, 16, 16>(block),
@@ -140,7 +141,8 @@ impl Machine for OnAvx512 {
 
     #[inline(always)]
     fn tiles<const W: usize>(block: &mut Block<'_>) -> bool {
-        // SAFETY: as for `stream`.
+        // SAFETY: safe except that these need AVX-512 with F and BW, which this machine has: only the token's `run`
+        // names this type.
         let wide = unsafe {
             match W {
                 1 => moves::tiles_avx512::<1, 64, 16>(block),

@@ -108,17 +108,18 @@ macro_rules! vector {
         impl Vector for $register {
             #[inline(always)]
             unsafe fn load(place: *const u8) -> Self {
-                // SAFETY: the caller's promise, here as in all below.
+                // SAFETY: the caller promises the instruction set, and a register's bytes to read.
                 unsafe { $load(place.cast()) }
             }
             #[inline(always)]
             unsafe fn store(self, place: *mut u8) {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set, and a register's bytes to write.
                 unsafe { $store(place.cast(), self) }
             }
             #[inline(always)]
             unsafe fn stream(self, place: *mut u8) {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set, and a register's bytes to write, at a multiple of
+                // their number.
                 unsafe { $stream(place.cast(), self) }
             }
             #[inline(always)]
@@ -131,12 +132,12 @@ macro_rules! vector {
             }
             #[inline(always)]
             fn prefetch_mut(place: *mut u8) {
-                // SAFETY: as for `prefetch`.
+                // SAFETY: part of SSE, which every x86-64 has; a hint, which never faults, whatever the address.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
             }
             #[inline(always)]
             unsafe fn unpack<const W: usize>(self, other: Self) -> (Self, Self) {
-                // SAFETY: as above.
+                // SAFETY: registers alone, and the caller promises the instruction set.
                 unsafe {
                     match W {
                         $($width => ($low(self, other), $high(self, other)),)*
@@ -146,12 +147,12 @@ macro_rules! vector {
             }
             $(#[inline(always)]
             unsafe fn gather(place: impl Fn(usize) -> *const u8) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set, and a lane's bytes to read from each place.
                 unsafe { $gather(place) }
             }
             #[inline(always)]
             unsafe fn exchange<const N: usize>(rows: [Self; N]) -> [Self; N] {
-                // SAFETY: as above.
+                // SAFETY: registers alone, and the caller promises the instruction set.
                 unsafe { $exchange(rows) }
             })?
         }
@@ -193,21 +194,21 @@ vector!(
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn four_lanes(place: impl Fn(usize) -> *const u8) -> __m512i {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises 16 bytes to read from each place.
     let lane = |l| unsafe { _mm_loadu_si128(place(l).cast()) };
     let lanes = _mm512_mask_broadcast_i32x4(_mm512_castsi128_si512(lane(0)), 0x00F0, lane(1));
     let lanes = _mm512_mask_broadcast_i32x4(lanes, 0x0F00, lane(2));
     _mm512_mask_broadcast_i32x4(lanes, 0xF000, lane(3))
 }
 
-/// As above.
+/// Lane `l` from `place(l)`, of two.
 ///
 /// # Safety
-/// As above.
+/// 16 bytes can be read from each place on.
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn two_lanes(place: impl Fn(usize) -> *const u8) -> __m256i {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises 16 bytes to read from each of the two places.
     unsafe { _mm256_loadu2_m128i(place(1).cast(), place(0).cast()) }
 }
 
