@@ -139,6 +139,9 @@ pub(crate) fn permutations_and_transpositions(check: &Comparison<'_>) {
             (&[20, 24, 2], &[1, 0, 2]),
             (&[3, 4, 5, 2, 3, 2], &[5, 4, 3, 2, 1, 0]),
             (&[6, 35], &[0, 1]),
+            // Where it is cut, rows of whole words that do not begin at words; a run that is longer than a launch.
+            (&[65, 64], &[1, 0]),
+            (&[2, 3, 1001], &[1, 0, 2]),
             (&[0, 4], &[1, 0]),
         ] {
             let from = blob(dtype, dims, 1);

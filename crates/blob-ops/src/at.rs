@@ -90,23 +90,27 @@ impl<'a> Operand<'a> {
     }
 }
 
-/// The reports of some operands, each with how many bytes were ever written, or more.
-type Said = SmallVec<[(Lacking, usize); 4]>;
+/// The report of an operand's memory.
+struct Report {
+    lacking: Lacking,
+    /// How many of the operand's bytes were ever written, or more.
+    written: usize,
+}
 
 #[cold]
 fn with_the_least_missing<'a>(
     reads: &mut dyn Iterator<Item = Operand<'a>>,
     writes: &mut dyn Iterator<Item = Operand<'a>>,
 ) -> Option<Arc<dyn Queue>> {
-    let (reads, writes) = (said(reads), said(writes));
+    let [reads, writes] = [reports(reads), reports(writes)];
     let mut queues = SmallVec::<[Arc<dyn Queue>; 2]>::new();
-    for (queue, _) in reads.iter().chain(&writes).flat_map(|(lacking, _)| &lacking.devices) {
+    for (queue, _) in reads.iter().chain(&writes).flat_map(|report| &report.lacking.devices) {
         let is_known = queues.iter().any(|known| known.device().id() == queue.device().id());
         if !is_known && cuda::has_kernels(&**queue) {
             queues.push(Arc::clone(queue));
         }
     }
-    let last = writes.iter().chain(&reads).find_map(|(lacking, _)| lacking.last).unwrap_or(Location::Host);
+    let last = writes.iter().chain(&reads).find_map(|report| report.lacking.last).unwrap_or(Location::Host);
     let cost = |place: Option<&Arc<dyn Queue>>| Cost {
         inputs: sum(&reads, place),
         outputs: sum(&writes, place),
@@ -115,18 +119,18 @@ fn with_the_least_missing<'a>(
     decide(cost(None), queues.iter().map(|queue| cost(Some(queue)))).map(|at| queues.swap_remove(at))
 }
 
-fn said<'a>(operands: &mut dyn Iterator<Item = Operand<'a>>) -> Said {
-    let said = operands.filter_map(|Operand { memory, bytes }| {
+fn reports<'a>(operands: &mut dyn Iterator<Item = Operand<'a>>) -> SmallVec<[Report; 4]> {
+    let reports = operands.filter_map(|Operand { memory, bytes }| {
         let written = if memory.is_initialized() { bytes.len() } else { 0 };
         // A range out of bounds is the borrow's error.
-        Some((memory.lacking(bytes).ok()?, written))
+        Some(Report { lacking: memory.lacking(bytes).ok()?, written })
     });
-    said.collect()
+    reports.collect()
 }
 
 /// The bytes that would have to be moved there; `None` is the host.
-fn sum(said: &Said, place: Option<&Arc<dyn Queue>>) -> usize {
-    let missing = said.iter().map(|(lacking, written)| match place {
+fn sum(reports: &[Report], place: Option<&Arc<dyn Queue>>) -> usize {
+    let missing = reports.iter().map(|Report { lacking, written }| match place {
         None => lacking.host,
         Some(place) => {
             let mut devices = lacking.devices.iter();

@@ -4,8 +4,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::device::launches::permute::{Form, form};
-use crate::device::launches::{Limits, Span, launches};
+use crate::device::launches::{Family, Limits, Span, launches};
 use crate::device::params::THREADS;
 use crate::work::Work;
 use smallvec::SmallVec;
@@ -14,28 +13,38 @@ use std::sync::OnceLock;
 use synced_mem::cuda::{Cuda, Grid, Loaded, Program, launch};
 use synced_mem::{Arg, Error, Queue};
 
-/// The kernels, in files that are each loaded at first use: a driver compiles one in a few tenths of a second.
 macro_rules! programs {
-    ($($name:ident $file:literal;)*) => {
-        $(static $name: Program = Program::new($file, include_str!(concat!("../kernels/ptx/", $file, ".ptx")));)*
+    ($($family:ident $file:literal;)*) => {
+        /// The kernels, in files that are each loaded at first use: a driver compiles one in a few tenths of a second.
+        fn program(family: Family) -> &'static Program {
+            match family {
+                $(Family::$family => {
+                    static FILE: Program = Program::new($file, include_str!(concat!("../kernels/ptx/", $file, ".ptx")));
+                    &FILE
+                })*
+            }
+        }
     };
 }
 
 programs! {
-    ROWS "rows";
-    TILES "tiles";
-    PACKED "packed";
-    NARROW "narrow";
-    SQUARE "square";
-    ELEMENT "element";
-    CONVERT "convert";
-    CHECK "check";
-    FLOATS "floats";
-    INTEGERS "integers";
+    Rows "rows";
+    Tiles "tiles";
+    Packed "packed";
+    Narrow "narrow";
+    Squares "square";
+    Elements "element";
+    Conversions "convert";
+    Checks "check";
+    Floats "floats";
+    Integers "integers";
 }
 
-/// Kernels of one queue's device.
-pub(crate) struct Kernels(Loaded);
+/// Kernels of one queue's device, for one piece of work.
+pub(crate) struct Kernels {
+    family: Family,
+    loaded: Loaded,
+}
 
 /// Whether there may be a queue that has kernels: whether a GPU was ever opened.
 #[inline(always)]
@@ -63,36 +72,24 @@ pub(crate) fn has_kernels(queue: &dyn Queue) -> bool {
 impl Kernels {
     /// The kernels for this work. The queue [has](has_kernels) some.
     pub(crate) fn load(work: &Work, queue: &dyn Queue) -> Result<Kernels, Error> {
-        let program = match work {
-            Work::Rows { .. } => &ROWS,
-            Work::Permute(plan) => match form(plan) {
-                Form::Copy => &ROWS,
-                Form::Tiles if plan.run < 4 => &PACKED,
-                Form::Tiles => &TILES,
-                Form::Narrow => &NARROW,
-            },
-            Work::Squares { .. } => &SQUARE,
-            Work::Arithmetic { .. } | Work::Fill { .. } => &ELEMENT,
-            Work::Convert { .. } => &CONVERT,
-            Work::Check { .. } => &CHECK,
-            Work::Sums { dtype, .. } if dtype.is_float() => &FLOATS,
-            Work::Sums { .. } => &INTEGERS,
-        };
-        let loaded = program.load(queue)?;
-        loaded.map(Kernels).ok_or_else(|| Error::device(queue.device().id(), "load", "kernels are for CUDA devices"))
+        let family = Family::of(work);
+        match program(family).load(queue)? {
+            Some(loaded) => Ok(Kernels { family, loaded }),
+            None => Err(Error::device(queue.device().id(), "load", "kernels are for CUDA devices")),
+        }
     }
 
     /// Launches the work, whose kernels these are. The first of `uses` are its inputs, the others its outputs.
     pub(crate) fn run(&self, queue: &dyn Queue, work: &Work, uses: &[Arg<'_>], reads: usize) -> Result<(), Error> {
-        let span = |arg: &Arg<'_>| Span { address: arg.address(), len: arg.range().len() };
-        let spans = |args: &[Arg<'_>]| args.iter().map(span).collect::<SmallVec<[Span; 16]>>();
-        let (inputs, outputs) = uses.split_at(reads);
-        for each in launches(work, &spans(inputs), &spans(outputs), limits()) {
-            let kernel = self.0.kernel(each.kernel)?;
+        let spans = uses.iter().map(|arg| Span { address: arg.address(), len: arg.range().len() });
+        let spans: SmallVec<[Span; 16]> = spans.collect();
+        let (inputs, outputs) = spans.split_at(reads);
+        for each in launches(work, self.family, inputs, outputs, limits()) {
+            let kernel = self.loaded.kernel(each.kernel)?;
             let grid = Grid { blocks: [each.blocks, 1, 1], threads: [THREADS, 1, 1] };
             // SAFETY: `launches` gives no address outside the spans, and writes to outputs only; the kernels touch what
             // their structs name, which the tests interpret access by access.
-            unsafe { launch(queue, &kernel, grid, uses, &each.params.bytes())? };
+            unsafe { launch(queue, &kernel, grid, uses, each.params.bytes())? };
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 mod elements;
 mod limits;
-pub(crate) mod permute;
+mod permute;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +16,7 @@ pub(crate) use limits::Limits;
 
 use super::params::{Launch, Params, Rows, Run, Squares, THREADS};
 use crate::work::Work;
+use bytemuck::Zeroable;
 
 /// Bytes on the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,12 +31,44 @@ impl Span {
     }
 }
 
-/// The launches of some work. The spans are the work's operands, in order.
-pub(crate) fn launches(work: &Work, reads: &[Span], writes: &[Span], limits: Limits) -> Vec<Launch> {
+/// The file with the kernels for some work. Follows from the work alone, because kernels are loaded before there are
+/// addresses: a launch whose addresses do not fit falls back to words, which each file for permutations has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Family {
+    Rows,
+    Tiles,
+    /// Tiles of entries of less than four bytes.
+    Packed,
+    Narrow,
+    Squares,
+    Elements,
+    Conversions,
+    Checks,
+    Floats,
+    Integers,
+}
+
+impl Family {
+    pub(crate) fn of(work: &Work) -> Self {
+        match work {
+            Work::Rows { .. } => Family::Rows,
+            Work::Permute(plan) => permute::family(plan),
+            Work::Squares { .. } => Family::Squares,
+            Work::Arithmetic { .. } | Work::Fill { .. } => Family::Elements,
+            Work::Convert { .. } => Family::Conversions,
+            Work::Check { .. } => Family::Checks,
+            Work::Sums { dtype, .. } if dtype.is_float() => Family::Floats,
+            Work::Sums { .. } => Family::Integers,
+        }
+    }
+}
+
+/// The launches of some work, of this family. The spans are the work's operands, in order.
+pub(crate) fn launches(work: &Work, family: Family, reads: &[Span], writes: &[Span], limits: Limits) -> Vec<Launch> {
     match (*work, reads, writes) {
         (Work::Rows { rows, split: false }, parts, &[whole]) => self::rows(whole, parts, rows, false, limits),
         (Work::Rows { rows, split: true }, &[whole], parts) => self::rows(whole, parts, rows, true, limits),
-        (Work::Permute(plan), &[from], &[to]) => permute::permute(&plan, from, to, limits),
+        (Work::Permute(plan), &[from], &[to]) => permute::permute(&plan, family, from, to, limits),
         (Work::Squares { side, width }, &[], &[span]) => squares(span, side, width, limits),
         (Work::Arithmetic { op, dtype, alpha }, &[], &[y]) => elements::arithmetic(op, dtype, alpha, y, y, limits),
         (Work::Arithmetic { op, dtype, alpha }, &[x], &[y]) => elements::arithmetic(op, dtype, alpha, y, x, limits),
@@ -116,14 +149,18 @@ impl Table {
         for first in (0..rows).step_by(each) {
             let words = each.min(rows - first) * self.columns;
             let below = |run: &Run| Run { at: run.at + first as u64 * run.pitch, ..*run };
-            let params = Params::Rows(Rows {
+            let mut params = Rows {
                 whole: self.start + (first * self.pitch) as u64,
                 pitch: self.pitch as u64,
                 words: words as u32,
                 row: self.columns as u32,
-                split,
-                parts: self.runs.iter().map(below).collect(),
-            });
+                step_rows: THREADS / self.columns as u32,
+                step_columns: THREADS % self.columns as u32,
+                split: split.into(),
+                ..Rows::zeroed()
+            };
+            self.runs.iter().map(below).for_each(|run| params.push(run));
+            let params = Params::Rows(Box::new(params));
             launches.push(Launch { kernel, blocks: blocks(words.div_ceil(ITEMS as usize)), params });
         }
         self.start += (self.columns * self.width) as u64;
@@ -143,7 +180,8 @@ fn squares(span: Span, side: usize, width: usize, limits: Limits) -> Vec<Launch>
     let launch = |first: usize| {
         let count = each.min(matrices - first);
         let at = span.address + (first * matrix) as u64;
-        let params = Squares { at, matrix: matrix as u64, side: side as u32, tiles: tiles as u32, bytes };
+        let (matrix, bytes) = (matrix as u64, bytes.into());
+        let params = Squares { at, matrix, side: side as u32, tiles: tiles as u32, bytes, pad: 0 };
         Launch { kernel, blocks: (count * tiles * tiles) as u32, params: Params::Squares(params) }
     };
     (0..matrices).step_by(each).map(launch).collect()

@@ -1,14 +1,19 @@
-//! The parameters of kernels: one struct for each struct of `kernels/*.cu`, with the same fields.
+//! The parameters of kernels: one struct for each struct of `kernels/*.cu`, with the same fields in the same order. No
+//! struct has gaps: the longest fields come first, and `pad` fills up the last eight bytes.
 //!
 //! Knows no plans. A test compares the lengths with the committed PTX.
 
-use crate::plan::Strides;
+use crate::plan::{Stride, Strides};
+use bytemuck::{Pod, Zeroable};
 
 /// Parts that fit in the table of one launch.
 pub(crate) const PARTS: usize = 192;
 
 /// Axes that fit in a launch: those of a tensor, and the words of a run.
 const AXES: usize = 33;
+
+/// The threads of a block, in all kernels.
+pub(crate) const THREADS: u32 = 256;
 
 /// One launch of a kernel, with as many threads in each block as all kernels have.
 #[derive(Clone, Debug)]
@@ -20,7 +25,7 @@ pub(crate) struct Launch {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Params {
-    Rows(Rows),
+    Rows(Box<Rows>),
     Strided(Strided),
     Tiles(Tiles),
     Narrow(Narrow),
@@ -33,15 +38,40 @@ pub(crate) enum Params {
     Joins(Joins),
 }
 
+impl Params {
+    /// The bytes of the struct.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Params::Rows(params) => bytemuck::bytes_of(&**params),
+            Params::Strided(params) => bytemuck::bytes_of(params),
+            Params::Tiles(params) => bytemuck::bytes_of(params),
+            Params::Narrow(params) => bytemuck::bytes_of(params),
+            Params::Squares(params) => bytemuck::bytes_of(params),
+            Params::Arithmetic(params) => bytemuck::bytes_of(params),
+            Params::Fill(params) => bytemuck::bytes_of(params),
+            Params::Convert(params) => bytemuck::bytes_of(params),
+            Params::Check(params) => bytemuck::bytes_of(params),
+            Params::Sums(params) => bytemuck::bytes_of(params),
+            Params::Joins(params) => bytemuck::bytes_of(params),
+        }
+    }
+}
+
 /// Rows of words; each part has a run of them.
-#[derive(Clone, Debug, Default)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Rows {
     pub(crate) whole: u64,
     pub(crate) pitch: u64,
     pub(crate) words: u32,
     pub(crate) row: u32,
-    pub(crate) split: bool,
-    pub(crate) parts: Vec<Run>,
+    pub(crate) step_rows: u32,
+    pub(crate) step_columns: u32,
+    pub(crate) parts: u32,
+    pub(crate) split: u32,
+    pub(crate) at: [u64; PARTS],
+    pub(crate) run: [u64; PARTS],
+    pub(crate) end: [u32; PARTS],
 }
 
 /// A part of a row: its address, the bytes from row to row, and the column behind its last.
@@ -52,13 +82,13 @@ pub(crate) struct Run {
     pub(crate) end: u32,
 }
 
-/// Words along axes, the one that runs fastest first.
-#[derive(Clone, Debug)]
-pub(crate) struct Strided {
-    pub(crate) from: u64,
-    pub(crate) to: u64,
-    pub(crate) words: u32,
-    pub(crate) axes: Vec<Axis>,
+impl Rows {
+    /// One more part. There is room.
+    pub(crate) fn push(&mut self, run: Run) {
+        let part = self.parts as usize;
+        (self.at[part], self.run[part], self.end[part]) = (run.at, run.pitch, run.end);
+        self.parts += 1;
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,21 +98,76 @@ pub(crate) struct Axis {
     pub(crate) to: u64,
 }
 
-/// Entries (x, y), x along the source and y along the destination, for every entry of the outer axes.
-#[derive(Clone, Debug)]
+impl From<&Stride> for Axis {
+    /// As wide as a launch counts; the plan was cut before, so that every extent fits.
+    fn from(stride: &Stride) -> Self {
+        Axis { len: stride.len as u32, from: stride.from as u64, to: stride.to as u64 }
+    }
+}
+
+impl Axis {
+    pub(crate) fn all(axes: &Strides) -> Vec<Axis> {
+        axes.as_slice().iter().map(Axis::from).collect()
+    }
+
+    pub(crate) fn count(axes: &[Axis]) -> u32 {
+        axes.iter().map(|axis| axis.len).product()
+    }
+}
+
+/// Axes by field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(crate) struct Axes {
+    from: [u64; AXES],
+    to: [u64; AXES],
+    len: [u32; AXES],
+    pad: u32,
+}
+
+impl Axes {
+    pub(crate) fn new<'a>(axes: impl IntoIterator<Item = &'a Axis>) -> Self {
+        let mut table = Self::zeroed();
+        for (at, axis) in axes.into_iter().enumerate() {
+            (table.from[at], table.to[at], table.len[at]) = (axis.from, axis.to, axis.len);
+        }
+        table
+    }
+}
+
+/// Words along axes, the one that runs fastest first.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(crate) struct Strided {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) words: u32,
+    pub(crate) axes: u32,
+    pub(crate) axis: Axes,
+}
+
+/// Entries (x, y), x along the source and y along the destination, for every entry of the outer axes: those before
+/// `outer`; then come those of x, then those of y.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Tiles {
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// Entries of a tile along x and along y.
-    pub(crate) tile: [u32; 2],
-    pub(crate) outer: Vec<Axis>,
-    pub(crate) x: Vec<Axis>,
-    pub(crate) y: Vec<Axis>,
+    pub(crate) x: u32,
+    pub(crate) y: u32,
+    pub(crate) x_tiles: u32,
+    pub(crate) y_tiles: u32,
+    pub(crate) outer: u32,
+    pub(crate) x_end: u32,
+    pub(crate) y_end: u32,
+    pub(crate) pad: u32,
+    pub(crate) axis: Axes,
 }
 
 /// A short side and a long one, for every entry of the outer axes: without gaps in the source (`gather`) or the
 /// destination.
-#[derive(Clone, Debug)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Narrow {
     pub(crate) from: u64,
     pub(crate) to: u64,
@@ -92,23 +177,29 @@ pub(crate) struct Narrow {
     pub(crate) len: u32,
     /// Entries of the long side in a block.
     pub(crate) chunk: u32,
-    /// Words in a row of a block.
-    pub(crate) words: u32,
+    /// Blocks along the long side.
+    pub(crate) chunks: u32,
+    /// Just above 2³² over the words in a row of a block.
+    pub(crate) reciprocal: u32,
     pub(crate) shift: u32,
-    pub(crate) gather: bool,
-    pub(crate) outer: Vec<Axis>,
+    pub(crate) gather: u32,
+    pub(crate) outer: u32,
+    pub(crate) axis: Axes,
 }
 
-#[derive(Clone, Debug)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Squares {
     pub(crate) at: u64,
     pub(crate) matrix: u64,
     pub(crate) side: u32,
     pub(crate) tiles: u32,
-    pub(crate) bytes: bool,
+    pub(crate) bytes: u32,
+    pub(crate) pad: u32,
 }
 
-#[derive(Clone, Debug)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Arithmetic {
     pub(crate) y: u64,
     pub(crate) x: u64,
@@ -116,19 +207,22 @@ pub(crate) struct Arithmetic {
     pub(crate) pieces: u32,
     pub(crate) rest: u32,
     pub(crate) op: u32,
-    pub(crate) bytes: bool,
+    pub(crate) bytes: u32,
 }
 
-#[derive(Clone, Debug)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Fill {
     pub(crate) at: u64,
     pub(crate) pattern: [u64; 2],
     pub(crate) pieces: u32,
     pub(crate) head: u32,
     pub(crate) tail: u32,
+    pub(crate) pad: u32,
 }
 
-#[derive(Clone, Debug)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Convert {
     pub(crate) from: u64,
     pub(crate) to: u64,
@@ -137,11 +231,13 @@ pub(crate) struct Convert {
     pub(crate) blocks: u32,
     pub(crate) source: u32,
     pub(crate) target: u32,
-    pub(crate) is_long: bool,
-    pub(crate) bytes: bool,
+    pub(crate) is_long: u32,
+    pub(crate) bytes: u32,
+    pub(crate) pad: u32,
 }
 
-#[derive(Clone, Debug)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Check {
     pub(crate) from: u64,
     pub(crate) found: u64,
@@ -151,148 +247,27 @@ pub(crate) struct Check {
     pub(crate) groups: u32,
     pub(crate) rest: u32,
     pub(crate) source: u32,
-    pub(crate) is_whole: bool,
-    pub(crate) bytes: bool,
+    pub(crate) is_whole: u32,
+    pub(crate) bytes: u32,
+    pub(crate) pad: u32,
 }
 
-#[derive(Clone, Debug)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Sums {
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) count: u64,
-    pub(crate) square: bool,
-    pub(crate) scattered: bool,
-    pub(crate) bytes: bool,
-    pub(crate) is_signed: bool,
+    pub(crate) square: u32,
+    pub(crate) scattered: u32,
+    pub(crate) bytes: u32,
+    pub(crate) is_signed: u32,
 }
 
-#[derive(Clone, Debug)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Joins {
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) count: u64,
-}
-
-impl Axis {
-    /// As wide as a launch counts; the plan was cut before, so that every extent fits.
-    pub(crate) fn all(axes: &Strides) -> Vec<Axis> {
-        let axis = |stride: &crate::plan::Stride| Axis {
-            len: stride.len as u32,
-            from: stride.from as u64,
-            to: stride.to as u64,
-        };
-        axes.as_slice().iter().map(axis).collect()
-    }
-
-    pub(crate) fn count(axes: &[Axis]) -> u32 {
-        axes.iter().map(|axis| axis.len).product()
-    }
-}
-
-/// A struct as C lays it out: the longest fields come first everywhere, so that there are no gaps.
-struct Bytes(Vec<u8>);
-
-impl Bytes {
-    fn long(mut self, fields: impl IntoIterator<Item = u64>) -> Self {
-        fields.into_iter().for_each(|field| self.0.extend(field.to_ne_bytes()));
-        self
-    }
-
-    fn short(mut self, fields: impl IntoIterator<Item = u32>) -> Self {
-        fields.into_iter().for_each(|field| self.0.extend(field.to_ne_bytes()));
-        self
-    }
-
-    fn axes(self, axes: &[Axis]) -> Self {
-        let padded = |field: fn(&Axis) -> u64| {
-            let missing = AXES - axes.len();
-            axes.iter().map(field).chain(std::iter::repeat_n(0, missing))
-        };
-        let lens = padded(|axis| axis.len.into()).map(|len| len as u32);
-        self.long(padded(|axis| axis.from)).long(padded(|axis| axis.to)).short(lens).short([0])
-    }
-}
-
-/// The threads of a block, in all kernels.
-pub(crate) const THREADS: u32 = 256;
-
-impl Params {
-    /// The bytes of the struct.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        let b = Bytes(Vec::new());
-        match self {
-            Params::Rows(p) => p.bytes(b),
-            Params::Strided(p) => b.long([p.from, p.to]).short([p.words, p.axes.len() as u32]).axes(&p.axes),
-            Params::Tiles(p) => p.bytes(b),
-            Params::Narrow(p) => p.bytes(b),
-            Params::Squares(p) => b.long([p.at, p.matrix]).short([p.side, p.tiles, p.bytes.into(), 0]),
-            Params::Arithmetic(p) => b.long([p.y, p.x, p.alpha]).short([p.pieces, p.rest, p.op, p.bytes.into()]),
-            Params::Fill(p) => b.long([p.at]).long(p.pattern).short([p.pieces, p.head, p.tail, 0]),
-            Params::Convert(p) => b.long([p.from, p.to]).short([p.groups, p.rest, p.blocks]).short([
-                p.source,
-                p.target,
-                p.is_long.into(),
-                p.bytes.into(),
-                0,
-            ]),
-            Params::Check(p) => b.long([p.from, p.found, p.start, p.low, p.high]).short([
-                p.groups,
-                p.rest,
-                p.source,
-                p.is_whole.into(),
-                p.bytes.into(),
-                0,
-            ]),
-            Params::Sums(p) => b.long([p.from, p.to, p.count]).short([
-                p.square.into(),
-                p.scattered.into(),
-                p.bytes.into(),
-                p.is_signed.into(),
-            ]),
-            Params::Joins(p) => b.long([p.from, p.to, p.count]),
-        }
-        .0
-    }
-}
-
-impl Rows {
-    fn bytes(&self, bytes: Bytes) -> Bytes {
-        let missing = PARTS - self.parts.len();
-        let long = |field: fn(&Run) -> u64| self.parts.iter().map(field).chain(std::iter::repeat_n(0, missing));
-        let ends = self.parts.iter().map(|part| part.end).chain(std::iter::repeat_n(0, missing));
-        let count = self.parts.len() as u32;
-        let steps = [THREADS / self.row, THREADS % self.row];
-        let bytes = bytes.long([self.whole, self.pitch]).short([self.words, self.row]).short(steps);
-        bytes.short([count, self.split.into()]).long(long(|part| part.at)).long(long(|part| part.pitch)).short(ends)
-    }
-}
-
-impl Tiles {
-    /// Tiles along x and along y.
-    pub(crate) fn tiles(&self) -> [u32; 2] {
-        let along = |axes: &[Axis], tile| Axis::count(axes).div_ceil(tile);
-        [along(&self.x, self.tile[0]), along(&self.y, self.tile[1])]
-    }
-
-    fn bytes(&self, bytes: Bytes) -> Bytes {
-        let (x_end, all) = (self.outer.len() + self.x.len(), [&self.outer[..], &self.x, &self.y].concat());
-        let ends = [self.outer.len(), x_end, all.len(), 0].map(|end| end as u32);
-        let counts = [Axis::count(&self.x), Axis::count(&self.y)];
-        bytes.long([self.from, self.to]).short(counts).short(self.tiles()).short(ends).axes(&all)
-    }
-}
-
-impl Narrow {
-    /// Blocks along the long side.
-    pub(crate) fn chunks(&self) -> u32 {
-        self.len.div_ceil(self.chunk)
-    }
-
-    fn bytes(&self, bytes: Bytes) -> Bytes {
-        // Just above 2³² / words: exact for the number of a word in a block, which is far below 2³² / words.
-        let reciprocal = ((1u64 << 32) / u64::from(self.words) + 1) as u32;
-        let bytes =
-            bytes.long([self.from, self.to, self.pitch]).short([self.side, self.len, self.chunk, self.chunks()]);
-        bytes.short([reciprocal, self.shift, self.gather.into(), self.outer.len() as u32]).axes(&self.outer)
-    }
 }

@@ -49,7 +49,7 @@ pub(crate) fn arithmetic(op: Op, dtype: DType, alpha: u64, y: Span, x: Span, lim
             pieces: pieces as u32,
             rest: rest as u32,
             op: bits(op),
-            bytes: !(y.is_aligned(size) && x.is_aligned(size)),
+            bytes: u32::from(!(y.is_aligned(size) && x.is_aligned(size))),
         });
         Launch { kernel, blocks: blocks(pieces + rest), params }
     })
@@ -74,6 +74,7 @@ pub(crate) fn fill(element: &[u8], span: Span, limits: Limits) -> Vec<Launch> {
             pieces: pieces as u32,
             head: head as u32,
             tail: tail as u32,
+            pad: 0,
         });
         Launch { kernel: "fill", blocks: blocks(pieces + head + tail), params }
     })
@@ -97,8 +98,9 @@ pub(crate) fn convert(source: DType, target: DType, from: Span, to: Span, limits
             blocks: first,
             source: code(source),
             target: code(target),
-            is_long: narrow == 8,
-            bytes: !(from.is_aligned(wide) && to.is_aligned(narrow)),
+            is_long: u32::from(narrow == 8),
+            bytes: u32::from(!(from.is_aligned(wide) && to.is_aligned(narrow))),
+            pad: 0,
         });
         let kernel =
             of_lane(source, ["convert_i32", "convert_u32", "convert_i64", "convert_u64", "convert_f32", "convert_f64"]);
@@ -123,8 +125,9 @@ pub(crate) fn check(dtype: DType, bounds: Bounds, from: Span, found: u64, limits
             groups: groups as u32,
             rest: rest as u32,
             source: code(dtype),
-            is_whole: bounds.is_whole,
-            bytes: !from.is_aligned(size),
+            is_whole: bounds.is_whole.into(),
+            bytes: u32::from(!from.is_aligned(size)),
+            pad: 0,
         });
         let kernel = of_lane(dtype, ["check_i32", "check_u32", "check_i64", "check_u64", "check_f32", "check_f64"]);
         Launch { kernel, blocks: blocks(groups + rest), params }
@@ -164,10 +167,10 @@ pub(crate) fn sums(dtype: DType, square: bool, from: Span, to: Span, limits: Lim
             from: from.address + (start * size) as u64,
             to: to.address + (start / BLOCK * sum_len(dtype)) as u64,
             count: count as u64,
-            square,
-            scattered: !from.is_aligned(load),
-            bytes: !from.is_aligned(size),
-            is_signed: matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64),
+            square: square.into(),
+            scattered: u32::from(!from.is_aligned(load)),
+            bytes: u32::from(!from.is_aligned(size)),
+            is_signed: u32::from(matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64)),
         });
         Launch { kernel, blocks: count.div_ceil(BLOCK * each) as u32, params }
     });

@@ -1,23 +1,11 @@
 //! Launches of permutations: in tiles where both sides are long, through a stretch where one is short, else word by
 //! word.
 //!
-//! Which of these a plan is for follows from the plan alone, because the kernels are loaded before there are addresses.
-//! A launch whose addresses or extents do not fit falls back to words, which each file of kernels has.
+//! A launch whose addresses or extents do not fit its family falls back to words.
 
-use super::super::params::{Axis, Launch, Narrow, Params, Strided, Tiles};
-use super::{ITEMS, Limits, Span, blocks, of_width, rows, width};
+use super::super::params::{Axes, Axis, Launch, Narrow, Params, Strided, Tiles};
+use super::{Family, ITEMS, Limits, Span, blocks, of_width, rows, width};
 use crate::plan::{Blocks, Permutation, Stride, Strides};
-
-/// The kernels that a permutation needs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Form {
-    /// Nothing changes places.
-    Copy,
-    /// Both sides are long enough for tiles.
-    Tiles,
-    /// One is not.
-    Narrow,
-}
 
 /// Entries that a side needs for tiles to pay: with fewer, most lanes of a tile's rows would have nothing to do.
 const MIN_SIDE: usize = 16;
@@ -39,28 +27,27 @@ const MIN_STRETCH: usize = 1024;
 /// 0.78.
 const MIN_WIDE: u32 = 256;
 
-pub(crate) fn form(plan: &Permutation) -> Form {
+pub(super) fn family(plan: &Permutation) -> Family {
     let sides = Blocks::new(plan);
     match () {
-        () if plan.axes.as_slice().is_empty() => Form::Copy,
-        () if short(&sides).is_some() => Form::Narrow,
-        () if sides.x.count() >= MIN_SIDE && sides.y.count() >= MIN_SIDE => Form::Tiles,
-        () => Form::Narrow,
+        () if plan.axes.as_slice().is_empty() => Family::Rows,
+        () if short(&sides).is_some() || sides.x.count() < MIN_SIDE || sides.y.count() < MIN_SIDE => Family::Narrow,
+        () if plan.run < 4 => Family::Packed,
+        () => Family::Tiles,
     }
 }
 
 /// A permutation from one place to another, which do not overlap.
-pub(super) fn permute(plan: &Permutation, from: Span, to: Span, limits: Limits) -> Vec<Launch> {
+pub(super) fn permute(plan: &Permutation, family: Family, from: Span, to: Span, limits: Limits) -> Vec<Launch> {
     let (from, to) = (from.address, to.address);
-    let form = form(plan);
-    if form == Form::Copy {
+    if family == Family::Rows {
         let span = |address| Span { address, len: plan.run };
         return rows(span(to), &[span(from)], 1, false, limits);
     }
     let mut launches = Vec::new();
     let width = width([from, to, plan.run as u64]);
     cut(*plan, from, to, limits.words * width, &mut |plan, from, to| {
-        launches.push(moved(plan, from, to, width, form));
+        launches.push(moved(plan, from, to, width, family));
     });
     launches
 }
@@ -94,11 +81,11 @@ fn cut(plan: Permutation, from: u64, to: u64, most: usize, launch: &mut impl FnM
     cut(part(axis.len - half), from, to, most, launch);
 }
 
-fn moved(plan: &Permutation, from: u64, to: u64, width: usize, form: Form) -> Launch {
+fn moved(plan: &Permutation, from: u64, to: u64, width: usize, family: Family) -> Launch {
     let sides = Blocks::new(plan);
     let in_blocks = (plan.run == width)
-        .then(|| match form {
-            Form::Narrow => narrow(&sides, from, to, width),
+        .then(|| match family {
+            Family::Narrow => narrow(&sides, from, to, width),
             _ => tiles(&sides, from, to, width),
         })
         .flatten();
@@ -122,7 +109,7 @@ fn strided(plan: &Permutation, sides: &Blocks, from: u64, to: u64, width: usize)
     }
     let words = Axis::count(&axes);
     let kernel = of_width(width, ["strided_16", "strided_8", "strided_4", "strided_2", "strided_1"]);
-    let params = Params::Strided(Strided { from, to, words, axes });
+    let params = Params::Strided(Strided { from, to, words, axes: axes.len() as u32, axis: Axes::new(&axes) });
     Launch { kernel, blocks: blocks(words.div_ceil(ITEMS) as usize), params }
 }
 
@@ -142,10 +129,23 @@ fn tiles(sides: &Blocks, from: u64, to: u64, width: usize) -> Option<Launch> {
         1 | 2 | 4 => (of_width(width, ["", "", "tile_4", "tile_2", "tile_1"]), [64; 2]),
         _ => (of_width(width, ["tile_16", "tile_8", "", "", ""]), [32; 2]),
     };
-    let outer_count = Axis::count(&outer);
-    let params = Tiles { from, to, tile, outer, x, y };
-    let [along_x, along_y] = params.tiles();
-    Some(Launch { kernel, blocks: outer_count * along_x * along_y, params: Params::Tiles(params) })
+    let [x_count, y_count] = [&x, &y].map(|side| Axis::count(side));
+    let (x_tiles, y_tiles) = (x_count.div_ceil(tile[0]), y_count.div_ceil(tile[1]));
+    let x_end = outer.len() + x.len();
+    let params = Tiles {
+        from,
+        to,
+        x: x_count,
+        y: y_count,
+        x_tiles,
+        y_tiles,
+        outer: outer.len() as u32,
+        x_end: x_end as u32,
+        y_end: (x_end + y.len()) as u32,
+        pad: 0,
+        axis: Axes::new(outer.iter().chain(&x).chain(&y)),
+    };
+    Some(Launch { kernel, blocks: Axis::count(&outer) * x_tiles * y_tiles, params: Params::Tiles(params) })
 }
 
 /// Whether every row begins and ends at a multiple of `of` bytes, in the source and in the destination.
@@ -156,28 +156,40 @@ fn is_multiple(of: u64, places: [u64; 2], [outer, x, y]: [&[Axis]; 3], width: us
     places.into_iter().chain(ends).chain(strides).chain(rows).all(|place| place.is_multiple_of(of))
 }
 
-/// The short side and the long one, where each is one axis and the entries of both together lie without a gap: `true`
-/// in the source, `false` in the destination. Entries of less than four bytes move as words of four: each row has to
-/// hold whole ones.
-fn short(sides: &Blocks) -> Option<(Stride, Stride, bool)> {
+/// A short side and a long one, each of one axis, whose entries together lie without a gap.
+struct Short {
+    side: Stride,
+    long: Stride,
+    /// Where there is no gap: in the source, else in the destination.
+    gather: bool,
+}
+
+impl Short {
+    /// Bytes from entry to entry of the short side, where each has a row of its own.
+    fn pitch(&self) -> usize {
+        if self.gather { self.side.to } else { self.side.from }
+    }
+}
+
+/// Entries of less than four bytes move as words of four: each row has to hold whole ones.
+fn short(sides: &Blocks) -> Option<Short> {
     let (&[x], &[y]) = (sides.x.as_slice(), sides.y.as_slice()) else {
         return None;
     };
     let is_short = |side: Stride| side.len <= MAX_NARROW && x.len * y.len >= MIN_STRETCH;
-    let (short, long, gather) = match () {
-        () if is_short(y) && x.to == y.len * sides.run => (y, x, false),
-        () if is_short(x) && y.from == x.len * sides.run => (x, y, true),
+    let short = match () {
+        () if is_short(y) && x.to == y.len * sides.run => Short { side: y, long: x, gather: false },
+        () if is_short(x) && y.from == x.len * sides.run => Short { side: x, long: y, gather: true },
         () => return None,
     };
-    let pitch = if gather { short.to } else { short.from };
     let strides = sides.outer.as_slice().iter().flat_map(|axis| [axis.from, axis.to]);
-    let mut places = [pitch, long.len * sides.run].into_iter().chain(strides);
-    (sides.run >= 4 || places.all(|place| place.is_multiple_of(4))).then_some((short, long, gather))
+    let mut places = [short.pitch(), short.long.len * sides.run].into_iter().chain(strides);
+    (sides.run >= 4 || places.all(|place| place.is_multiple_of(4))).then_some(short)
 }
 
 fn narrow(sides: &Blocks, from: u64, to: u64, width: usize) -> Option<Launch> {
-    let (short, long, gather) = short(sides)?;
-    let pitch = if gather { short.to } else { short.from } as u64;
+    let short = short(sides)?;
+    let (side, len) = (short.side.len, short.long.len);
     let outer = Axis::all(&sides.outer);
     if width < 4 && ![from, to].iter().all(|address| address.is_multiple_of(4)) {
         return None;
@@ -187,22 +199,26 @@ fn narrow(sides: &Blocks, from: u64, to: u64, width: usize) -> Option<Launch> {
         _ => (4usize.div_ceil(width), 1024),
     };
     // Whole cache lines, or nearly: a stretch begins at a multiple of 16 entries.
-    let most = words * in_word / short.len / 16 * 16;
-    let chunk = long.len.div_ceil(long.len.div_ceil(most)).next_multiple_of(16);
+    let most = words * in_word / side / 16 * 16;
+    let chunk = len.div_ceil(len.div_ceil(most)).next_multiple_of(16);
+    let chunks = len.div_ceil(chunk) as u32;
     let params = Narrow {
         from,
         to,
-        pitch,
-        side: short.len as u32,
-        len: long.len as u32,
+        pitch: short.pitch() as u64,
+        side: side as u32,
+        len: len as u32,
         chunk: chunk as u32,
-        words: (chunk / in_word) as u32,
+        chunks,
+        // Exact for the number of a word in a block, which is far below 2³² over the words.
+        reciprocal: ((1u64 << 32) / (chunk / in_word) as u64 + 1) as u32,
         // With an odd number of entries apart all lanes find banks of their own; with an even one every 128 bytes are
         // moved on.
-        shift: if short.len % 2 == 1 { TO_ZERO } else { (128 / width.max(4)).ilog2() },
-        gather,
-        outer,
+        shift: if side % 2 == 1 { TO_ZERO } else { (128 / width.max(4)).ilog2() },
+        gather: short.gather.into(),
+        outer: outer.len() as u32,
+        axis: Axes::new(&outer),
     };
     let kernel = of_width(width, ["narrow_16", "narrow_8", "narrow_4", "narrow_2", "narrow_1"]);
-    Some(Launch { kernel, blocks: Axis::count(&params.outer) * params.chunks(), params: Params::Narrow(params) })
+    Some(Launch { kernel, blocks: Axis::count(&outer) * chunks, params: Params::Narrow(params) })
 }

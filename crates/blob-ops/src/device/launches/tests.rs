@@ -1,52 +1,18 @@
-//! Launches of every kind of work, carried out by naive twins of the kernels.
+//! The kernels and structs that launches choose. Results of launches are tested where they run: in `tests/cuda`.
 
 mod ptx;
-mod twins;
 
 use super::*;
-use crate::device::params::PARTS;
-use crate::plan::{Permutation, Strides, Swap, Walk};
+use crate::plan::Permutation;
 use crate::work::{Bounds, Op};
 use blob_core::DType;
-use proptest::prelude::*;
-use twins::Memory;
 
 /// Limits that cut small work too.
 const SMALL: Limits = Limits { parts: 3, words: 48 };
 
-fn merged(parts: &[&[u8]], rows: usize) -> Vec<u8> {
-    let run = |row: usize, part: &[u8]| part[row * (part.len() / rows)..][..part.len() / rows].to_vec();
-    (0..rows).flat_map(|row| parts.iter().flat_map(move |part| run(row, part))).collect()
-}
-
-fn check_rows(rows: usize, runs: &[usize], past: &[u64], limits: Limits) {
-    let whole: usize = runs.iter().sum::<usize>() * rows;
-    let past = |at: usize| past[at % past.len()];
-    let lens: Vec<_> = runs.iter().enumerate().map(|(at, run)| (run * rows, past(at))).collect();
-    let lens: Vec<_> = lens.into_iter().chain([(whole, past(runs.len()))]).collect();
-    let (mut memory, spans) = Memory::new(&lens);
-    let (whole, parts) = spans.split_last().unwrap();
-    let bytes: Vec<Vec<u8>> = memory.0.iter().map(|(_, bytes, _)| bytes.clone()).collect();
-    let wanted = merged(&bytes[..runs.len()].iter().map(Vec::as_slice).collect::<Vec<_>>(), rows);
-    let work = |split| Work::Rows { rows, split };
-    memory.carry_out(&launches(&work(false), parts, &[*whole], limits), limits);
-    memory.check(runs.len(), &wanted);
-    // And back, from the merged bytes to parts that were cleared.
-    memory.0.iter_mut().for_each(|(_, _, written)| written.fill(0));
-    memory.0[..runs.len()].iter_mut().for_each(|(_, bytes, _)| bytes.fill(0));
-    memory.carry_out(&launches(&work(true), &[*whole], parts, limits), limits);
-    bytes[..runs.len()].iter().enumerate().for_each(|(part, bytes)| memory.check(part, bytes));
-}
-
-fn check_permutation(plan: Permutation, past: [u64; 2], limits: Limits) {
-    let len = plan.bytes();
-    let (mut memory, spans) = Memory::new(&[(len, past[0]), (len, past[1])]);
-    let mut axes = Strides::default();
-    plan.axes.as_slice().iter().rev().for_each(|axis| axes.push(*axis));
-    let source = memory.0[0].1.clone();
-    let wanted: Vec<u8> = Walk::new(&axes, 0).flat_map(|(from, _)| source[from..][..plan.run].to_vec()).collect();
-    memory.carry_out(&launches(&Work::Permute(plan), &spans[..1], &spans[1..], limits), limits);
-    memory.check(1, &wanted);
+/// The launches of work in the family that is its own.
+fn launches(work: &Work, reads: &[Span], writes: &[Span], limits: Limits) -> Vec<Launch> {
+    super::launches(work, Family::of(work), reads, writes, limits)
 }
 
 #[test]
@@ -114,75 +80,6 @@ fn halves_of_what_is_cut_lie_at_words_too() {
     }
 }
 
-#[test]
-fn rows_of_every_form() {
-    for past in [&[0][..], &[0, 4], &[1, 2, 3], &[8, 0]] {
-        check_rows(1, &[16], past, LIMITS);
-        check_rows(5, &[16, 48, 32], past, LIMITS);
-        check_rows(7, &[4, 0, 12, 3], past, LIMITS);
-        check_rows(300, &[1, 1, 1], past, SMALL);
-        // More parts than a table holds, and a run longer than a launch.
-        check_rows(3, &[4; 10], past, SMALL);
-        check_rows(2, &[1000, 8], past, SMALL);
-    }
-    check_rows(2, &[4; 2 * PARTS + 1], &[0], LIMITS);
-}
-
-#[test]
-fn transpositions_of_every_width_and_cut() {
-    for size in [1, 2, 4, 8] {
-        for past in [[0, 0], [0, 4], [1, 0], [2, 2]] {
-            for dims in [&[64, 64][..], &[65, 33], &[17, 128], &[3, 50], &[50, 3], &[1, 9]] {
-                check_permutation(Permutation::new(dims, &[1, 0], size), past, LIMITS);
-                check_permutation(Permutation::new(dims, &[1, 0], size), past, SMALL);
-            }
-            // The first part has whole words in its rows, but not from row to row.
-            let cut = Limits { parts: 1, words: 32 * 64 };
-            check_permutation(Permutation::new(&[65, 64], &[1, 0], size), past, cut);
-            let swap = Swap::new(&[2, 20, 3, 24, 2], 1, 3).unwrap();
-            check_permutation(swap.permutation(size), past, LIMITS);
-            check_permutation(swap.permutation(size), past, SMALL);
-            check_permutation(Permutation::new(&[3, 4, 5, 2, 3, 2], &[5, 4, 3, 2, 1, 0], size), past, LIMITS);
-            // A short side, and runs that are longer than a launch.
-            for dims in [[2, 700, 3], [3, 31, 333], [1, 2, 1111], [2, 400, 32]] {
-                check_permutation(Permutation::new(&dims, &[0, 2, 1], size), past, LIMITS);
-                check_permutation(Permutation::new(&dims, &[0, 2, 1], size), past, Limits { parts: 1, words: 1600 });
-            }
-            check_permutation(Permutation::new(&[2, 3, 1001], &[1, 0, 2], size), past, SMALL);
-        }
-    }
-}
-
-#[test]
-fn squares_in_place() {
-    for (side, width) in [(2, 4), (33, 2), (32, 8), (40, 1)] {
-        let (mut memory, spans) = Memory::new(&[(3 * side * side * width, 0)]);
-        let before = memory.0[0].1.clone();
-        let at = |m: usize, i: usize, j: usize| ((m * side + i) * side + j) * width;
-        let mut wanted = before.clone();
-        for (m, i, j) in (0..3).flat_map(|m| (0..side).flat_map(move |i| (0..side).map(move |j| (m, i, j)))) {
-            wanted[at(m, i, j)..][..width].copy_from_slice(&before[at(m, j, i)..][..width]);
-        }
-        memory.carry_out(&launches(&Work::Squares { side, width }, &[], &spans, SMALL), SMALL);
-        memory.check(0, &wanted);
-    }
-}
-
-#[test]
-fn filled_from_any_address_on() {
-    for past in 0..17 {
-        for len in [0, 1, 8, 16, 24, 40, 48, 104, 200] {
-            for size in [1, 2, 4, 8] {
-                let element = [1, 2, 3, 4, 5, 6, 7, 8];
-                let (mut memory, spans) = Memory::new(&[(len, past)]);
-                memory.carry_out(&launches(&Work::Fill { element, size }, &[], &spans, SMALL), SMALL);
-                let wanted: Vec<u8> = (0..len).map(|at| element[at % size]).collect();
-                memory.check(0, &wanted);
-            }
-        }
-    }
-}
-
 /// Each element by one thread: in a piece, in a group, or alone.
 #[test]
 fn every_element_has_a_thread() {
@@ -197,7 +94,7 @@ fn every_element_has_a_thread() {
                     assert_eq!((p.y, p.x - p.y), (y, 1 << 40));
                     assert_eq!(
                         (p.pieces > 0, p.bytes),
-                        (p.pieces > 0 && past % 16 == 0, past % dtype.size() as u64 != 0)
+                        (p.pieces > 0 && past % 16 == 0, u32::from(past % dtype.size() as u64 != 0))
                     );
                     let bytes = p.pieces as usize * 16 + p.rest as usize * dtype.size();
                     assert!(
@@ -246,40 +143,4 @@ fn check_groups(source: DType, span: impl Fn(u64) -> Span, count: usize) {
         done += p.count as usize;
     }
     assert_eq!(done, count);
-}
-
-fn past() -> impl Strategy<Value = u64> {
-    prop::sample::select(vec![0u64, 0, 1, 2, 4, 8, 12])
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
-    #[test]
-    fn any_rows(
-        rows in 1usize..9,
-        runs in prop::collection::vec(0usize..40, 1..8),
-        size in prop::sample::select(vec![1usize, 2, 4, 8, 16]),
-        past in prop::collection::vec(past(), 1..4),
-        small in any::<bool>(),
-    ) {
-        let runs: Vec<_> = runs.iter().map(|run| run * size).collect();
-        prop_assume!(runs.iter().sum::<usize>() > 0);
-        check_rows(rows, &runs, &past, if small { SMALL } else { LIMITS });
-    }
-
-    #[test]
-    fn any_permutation(
-        dims in prop::collection::vec(1usize..24, 1..5),
-        order in Just(vec![0usize, 1, 2, 3]).prop_shuffle(),
-        size in prop::sample::select(vec![1usize, 2, 4, 8]),
-        from in past(),
-        to in past(),
-        small in any::<bool>(),
-    ) {
-        let order: Vec<_> = order.into_iter().filter(|axis| *axis < dims.len()).collect();
-        let plan = Permutation::new(&dims, &order, size);
-        prop_assume!(plan.bytes() < 20_000);
-        check_permutation(plan, [from, to], if small { SMALL } else { LIMITS });
-    }
 }
