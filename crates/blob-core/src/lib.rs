@@ -48,13 +48,14 @@
 #![deny(unsafe_code)]
 
 // From the ground up: `dtype`, `extents`, `names`, `part`; `error`; `parse`, `shape`; `guards`; `view`; `blob`;
-// `typed`, `window`.
+// `typed`, `window`; `in_place`.
 mod blob;
 mod dtype;
 mod error;
 mod extents;
 #[allow(unsafe_code)]
 mod guards;
+mod in_place;
 mod names;
 mod parse;
 mod part;
@@ -71,6 +72,7 @@ pub use dtype::{DType, Element};
 pub use error::Error;
 pub use extents::{MAX_AXES, Shape};
 pub use guards::{Ref, RefMut};
+pub use in_place::BlobMut;
 pub use names::{BlobDim, Nchw};
 pub use part::Part;
 pub use shape::axis::Axis;

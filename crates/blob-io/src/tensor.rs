@@ -112,9 +112,8 @@ impl Tensor for AnyBlob {
 
 /// A blob's data, not its diff.
 impl<T: Element> Tensor for Blob<T> {
-    /// The dtype of the blob that it derefs to, which the user may have replaced by one of another dtype.
     fn dtype(&self) -> DType {
-        (**self).dtype()
+        T::DTYPE
     }
 
     fn shape(&self) -> Result<Shape, Error> {

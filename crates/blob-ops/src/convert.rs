@@ -10,7 +10,7 @@ use crate::device_op::DeviceOp;
 use crate::error::Error;
 use crate::work::Work;
 use crate::{place, threads};
-use blob_core::{AnyBlob, DType, Part};
+use blob_core::{AnyBlob, BlobMut, DType, Part};
 use std::sync::Arc;
 use synced_mem::Queue;
 
@@ -54,7 +54,7 @@ pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
 /// # Errors
 /// [`Error::Mismatch`] for another shape; [`Error::Memory`] for a conflict, as when both share the memory, or out of
 /// memory. `out` is as it was then.
-pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
+pub fn convert_into(blob: &AnyBlob, out: &mut dyn BlobMut, part: Part) -> Result<(), Error> {
     WITH_THE_DATA.convert_into(blob, out, part)
 }
 
@@ -62,7 +62,7 @@ pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(),
 ///
 /// # Errors
 /// As [`convert_into`]; [`Error::Lost`] names the first element that does not survive. `out` is as it was then.
-pub fn convert_checked_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
+pub fn convert_checked_into(blob: &AnyBlob, out: &mut dyn BlobMut, part: Part) -> Result<(), Error> {
     WITH_THE_DATA.convert_checked_into(blob, out, part)
 }
 
@@ -100,7 +100,7 @@ impl At {
     }
 
     /// [`convert_into`](crate::convert_into), at this place.
-    pub fn convert_into(&self, blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
+    pub fn convert_into(&self, blob: &AnyBlob, out: &mut dyn BlobMut, part: Part) -> Result<(), Error> {
         Argument::In.of(CONVERT).check_dims(out.shape().dims(), blob)?;
         if place::is_untouched(blob, part) {
             return self.fill(out, 0, part);
@@ -116,7 +116,7 @@ impl At {
     }
 
     /// [`convert_checked_into`](crate::convert_checked_into), at this place.
-    pub fn convert_checked_into(&self, blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
+    pub fn convert_checked_into(&self, blob: &AnyBlob, out: &mut dyn BlobMut, part: Part) -> Result<(), Error> {
         Argument::In.of(CHECKED).check_dims(out.shape().dims(), blob)?;
         let (from, to) = (blob.dtype(), out.dtype());
         if let Some(queue) = self.queue([Operand::all(blob, part)], [Operand::all(out, part)]) {
@@ -157,7 +157,7 @@ fn work(source: DType, target: DType) -> Work {
 }
 
 /// Checks and converts these parts on a device.
-fn checked_on(queue: Arc<dyn Queue>, blob: &AnyBlob, out: &mut AnyBlob, parts: &[Part]) -> Result<(), Error> {
+fn checked_on(queue: Arc<dyn Queue>, blob: &AnyBlob, out: &mut dyn BlobMut, parts: &[Part]) -> Result<(), Error> {
     let (from, to) = (blob.dtype(), out.dtype());
     let on_device = DeviceOp::new(CHECKED, queue, work(from, to))?;
     let Some((part, index)) = on_device.convert_checked(blob, out, parts, kernels::bounds(from, to))? else {

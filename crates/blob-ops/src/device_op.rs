@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::place::{self, INLINE_GUARDS, memory_error};
 use crate::tree::Tree;
 use crate::work::{Bounds, Work};
-use blob_core::{AnyBlob, Part};
+use blob_core::{AnyBlob, BlobMut, Part};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl DeviceOp {
     }
 
     /// From several inputs to one output.
-    pub(crate) fn merge(&self, parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), Error> {
+    pub(crate) fn merge(&self, parts: &[&AnyBlob], out: &mut dyn BlobMut) -> Result<(), Error> {
         let mut tokens = SmallVec::<[DeviceRef<'_>; INLINE_GUARDS]>::with_capacity(parts.len());
         for (index, part) in parts.iter().enumerate() {
             tokens.push(self.read(Argument::Part(index), part, DATA)?);
@@ -66,13 +66,13 @@ impl DeviceOp {
     }
 
     /// From one input to one output, every byte of which is written.
-    pub(crate) fn map(&self, blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
+    pub(crate) fn map(&self, blob: &AnyBlob, out: &mut dyn BlobMut, part: Part) -> Result<(), Error> {
         let from = self.read(Argument::In, blob, part)?;
         self.map_token(&from, out, part)
     }
 
     /// In place, with one input or none.
-    pub(crate) fn update(&self, y: &mut AnyBlob, x: Option<&AnyBlob>, part: Part) -> Result<(), Error> {
+    pub(crate) fn update(&self, y: &mut dyn BlobMut, x: Option<&AnyBlob>, part: Part) -> Result<(), Error> {
         let x = x.map(|x| self.read(Argument::In, x, part)).transpose()?;
         let mut y = self.write(y, part)?;
         match x {
@@ -82,7 +82,7 @@ impl DeviceOp {
     }
 
     /// The data in place, with the diff.
-    pub(crate) fn update_by_diff(&self, blob: &mut AnyBlob) -> Result<(), Error> {
+    pub(crate) fn update_by_diff(&self, blob: &mut dyn BlobMut) -> Result<(), Error> {
         let diff = blob.memory(Part::Diff).device(&self.queue, 0..blob.byte_len());
         let diff = diff.map_err(|error| memory_error(self.op, Argument::Diff, error))?;
         let mut data = self.write(blob, DATA)?;
@@ -90,7 +90,7 @@ impl DeviceOp {
     }
 
     /// Some elements, without inputs.
-    pub(crate) fn fill(&self, blob: &mut AnyBlob, part: Part, elements: Range<usize>) -> Result<(), Error> {
+    pub(crate) fn fill(&self, blob: &mut dyn BlobMut, part: Part, elements: Range<usize>) -> Result<(), Error> {
         let view = blob.part_mut(part).range(elements);
         let token = view.and_then(|view| view.overwrite_device(&self.queue));
         let mut token = token.map_err(|error| memory_error(self.op, Argument::Out, error))?;
@@ -101,7 +101,7 @@ impl DeviceOp {
     pub(crate) fn convert_checked(
         &self,
         blob: &AnyBlob,
-        out: &mut AnyBlob,
+        out: &mut dyn BlobMut,
         parts: &[Part],
         bounds: Bounds,
     ) -> Result<Option<(Part, usize)>, Error> {
@@ -160,7 +160,7 @@ impl DeviceOp {
         Ok(tree.total())
     }
 
-    fn map_token(&self, from: &DeviceRef<'_>, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
+    fn map_token(&self, from: &DeviceRef<'_>, out: &mut dyn BlobMut, part: Part) -> Result<(), Error> {
         let mut to = self.overwrite(out, part)?;
         self.run(&self.work, &[from.arg(), to.arg_mut()], 1)
     }
@@ -169,12 +169,12 @@ impl DeviceOp {
         blob.part(part).device(&self.queue).map_err(|error| memory_error(self.op, argument, error))
     }
 
-    fn overwrite<'a>(&self, blob: &'a mut AnyBlob, part: Part) -> Result<DeviceMut<'a>, Error> {
+    fn overwrite<'a>(&self, blob: &'a mut dyn BlobMut, part: Part) -> Result<DeviceMut<'a>, Error> {
         let token = blob.part_mut(part).overwrite_device(&self.queue);
         token.map_err(|error| memory_error(self.op, Argument::Out, error))
     }
 
-    fn write<'a>(&self, blob: &'a mut AnyBlob, part: Part) -> Result<DeviceMut<'a>, Error> {
+    fn write<'a>(&self, blob: &'a mut dyn BlobMut, part: Part) -> Result<DeviceMut<'a>, Error> {
         blob.part_mut(part).device(&self.queue).map_err(|error| memory_error(self.op, Argument::Out, error))
     }
 

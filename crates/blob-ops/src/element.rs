@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::scalar::Scalar;
 use crate::work::{self, Work};
 use crate::{place, threads};
-use blob_core::{AnyBlob, Part};
+use blob_core::{AnyBlob, BlobMut, Part};
 use std::marker::PhantomData;
 
 /// Runs the body with a name for the number type of a dtype, or returns that the dtype has no arithmetic.
@@ -31,7 +31,7 @@ macro_rules! with_number {
 /// # Errors
 /// [`Error::Mismatch`] if `x` has another dtype or shape than `y`; [`Error::NoArithmetic`] for bools;
 /// [`Error::Memory`] for a conflict, as when both share the memory, or out of memory. `y` is as it was then.
-pub fn add(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
+pub fn add(y: &mut dyn BlobMut, x: &AnyBlob, part: Part) -> Result<(), Error> {
     WITH_THE_DATA.add(y, x, part)
 }
 
@@ -42,7 +42,7 @@ pub fn add(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
 ///
 /// # Errors
 /// As [`add`].
-pub fn add_flush_subnormals(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
+pub fn add_flush_subnormals(y: &mut dyn BlobMut, x: &AnyBlob, part: Part) -> Result<(), Error> {
     WITH_THE_DATA.add_flush_subnormals(y, x, part)
 }
 
@@ -52,7 +52,7 @@ pub fn add_flush_subnormals(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<
 ///
 /// # Errors
 /// As [`add`], and [`Error::Value`] if an integer dtype does not hold `alpha`, or a float dtype only as Inf.
-pub fn axpy(y: &mut AnyBlob, alpha: impl Into<Scalar>, x: &AnyBlob, part: Part) -> Result<(), Error> {
+pub fn axpy(y: &mut dyn BlobMut, alpha: impl Into<Scalar>, x: &AnyBlob, part: Part) -> Result<(), Error> {
     WITH_THE_DATA.axpy(y, alpha, x, part)
 }
 
@@ -75,7 +75,7 @@ pub fn axpy(y: &mut AnyBlob, alpha: impl Into<Scalar>, x: &AnyBlob, part: Part) 
 /// # Errors
 /// [`Error::NoArithmetic`] for bools; [`Error::Memory`] for a conflict, as when data and diff are one memory, or out of
 /// memory. The data are as they were then.
-pub fn update(blob: &mut AnyBlob) -> Result<(), Error> {
+pub fn update(blob: &mut dyn BlobMut) -> Result<(), Error> {
     WITH_THE_DATA.update(blob)
 }
 
@@ -87,26 +87,28 @@ pub fn update(blob: &mut AnyBlob) -> Result<(), Error> {
 /// # Errors
 /// [`Error::NoArithmetic`] for bools; [`Error::Value`] if an integer dtype does not hold `alpha`, or a float dtype only
 /// as Inf; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory. The blob is as it was then.
-pub fn scale(blob: &mut AnyBlob, alpha: impl Into<Scalar>, part: Part) -> Result<(), Error> {
+pub fn scale(blob: &mut dyn BlobMut, alpha: impl Into<Scalar>, part: Part) -> Result<(), Error> {
     WITH_THE_DATA.scale(blob, alpha, part)
 }
 
 /// # Arithmetic
 impl At {
     /// [`add`](crate::add), at this place.
-    pub fn add(&self, y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
+    pub fn add(&self, y: &mut dyn BlobMut, x: &AnyBlob, part: Part) -> Result<(), Error> {
         check_alike("add", y, x)?;
-        with_number!("add", y.dtype(), N => pairs::<N, _>(self, "add", y, x, part, Add, arithmetic(work::Op::Add, y, &[])))
+        let work = arithmetic(work::Op::Add, y, &[]);
+        with_number!("add", y.dtype(), N => pairs::<N, _>(self, "add", y, x, part, Add, work))
     }
 
     /// [`add_flush_subnormals`](crate::add_flush_subnormals), at this place.
-    pub fn add_flush_subnormals(&self, y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
+    pub fn add_flush_subnormals(&self, y: &mut dyn BlobMut, x: &AnyBlob, part: Part) -> Result<(), Error> {
         check_alike(ADD_FLUSHING, y, x)?;
-        with_number!(ADD_FLUSHING, y.dtype(), N => pairs::<N, _>(self, ADD_FLUSHING, y, x, part, FlushedAdd, arithmetic(work::Op::FlushedAdd, y, &[])))
+        let work = arithmetic(work::Op::FlushedAdd, y, &[]);
+        with_number!(ADD_FLUSHING, y.dtype(), N => pairs::<N, _>(self, ADD_FLUSHING, y, x, part, FlushedAdd, work))
     }
 
     /// [`axpy`](crate::axpy), at this place.
-    pub fn axpy(&self, y: &mut AnyBlob, alpha: impl Into<Scalar>, x: &AnyBlob, part: Part) -> Result<(), Error> {
+    pub fn axpy(&self, y: &mut dyn BlobMut, alpha: impl Into<Scalar>, x: &AnyBlob, part: Part) -> Result<(), Error> {
         check_alike("axpy", y, x)?;
         with_number!("axpy", y.dtype(), N => {
             let alpha = factor::<N>("axpy", alpha.into())?;
@@ -116,7 +118,7 @@ impl At {
     }
 
     /// [`update`](crate::update), at this place.
-    pub fn update(&self, blob: &mut AnyBlob) -> Result<(), Error> {
+    pub fn update(&self, blob: &mut dyn BlobMut) -> Result<(), Error> {
         with_number!("update", blob.dtype(), N => {
             if !blob.has_diff() {
                 return Ok(());
@@ -133,7 +135,7 @@ impl At {
     }
 
     /// [`scale`](crate::scale), at this place.
-    pub fn scale(&self, blob: &mut AnyBlob, alpha: impl Into<Scalar>, part: Part) -> Result<(), Error> {
+    pub fn scale(&self, blob: &mut dyn BlobMut, alpha: impl Into<Scalar>, part: Part) -> Result<(), Error> {
         with_number!("scale", blob.dtype(), N => {
             let alpha = factor::<N>("scale", alpha.into())?;
             let operand = Operand::all(blob, part);
@@ -170,7 +172,7 @@ fn arithmetic(op: work::Op, y: &AnyBlob, alpha: &[u8]) -> Work {
 fn pairs<N: Number, O: Binary<N>>(
     at: &At,
     name: &'static str,
-    y: &mut AnyBlob,
+    y: &mut dyn BlobMut,
     x: &AnyBlob,
     part: Part,
     op: O,

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::scalar::Scalar;
 use crate::work::Work;
 use crate::{place, threads};
-use blob_core::{AnyBlob, Part};
+use blob_core::{AnyBlob, BlobMut, Part};
 use std::ops::Range;
 
 /// Sets all elements of one part to a value. A part that was never touched stays so where the value is 0.
@@ -22,7 +22,7 @@ use std::ops::Range;
 /// # Errors
 /// [`Error::Value`] if the dtype does not hold the value, or a float dtype only as Inf; [`Error::Memory`] for a
 /// conflict with a guard of another blob, or out of memory. The blob is as it was then.
-pub fn fill(blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
+pub fn fill(blob: &mut dyn BlobMut, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
     WITH_THE_DATA.fill(blob, value, part)
 }
 
@@ -34,14 +34,14 @@ pub fn fill(blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<
 ///
 /// # Errors
 /// As [`fill`]; [`Error::Mismatch`] if there are not seven axes; [`Error::ObjectOutOfRange`].
-pub fn fill_object(blob: &mut AnyBlob, object: usize, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
+pub fn fill_object(blob: &mut dyn BlobMut, object: usize, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
     WITH_THE_DATA.fill_object(blob, object, value, part)
 }
 
 /// # Fill
 impl At {
     /// [`fill`](crate::fill), at this place.
-    pub fn fill(&self, blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
+    pub fn fill(&self, blob: &mut dyn BlobMut, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
         let op = "fill";
         let element = element(op, blob, value.into())?;
         let size = blob.dtype().size();
@@ -60,7 +60,7 @@ impl At {
     /// [`fill_object`](crate::fill_object), at this place.
     pub fn fill_object(
         &self,
-        blob: &mut AnyBlob,
+        blob: &mut dyn BlobMut,
         object: usize,
         value: impl Into<Scalar>,
         part: Part,

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::place::{self, INLINE_GUARDS};
 use crate::plan::Split;
 use crate::work::Work;
-use blob_core::{AnyBlob, Axis, DType, Dims7, MAX_AXES, Part};
+use blob_core::{AnyBlob, Axis, BlobMut, DType, Dims7, MAX_AXES, Part};
 use smallvec::SmallVec;
 
 /// One blob of the parts' data, one behind the other along `axis`: `[2, 3]` and `[2, 4]` along axis 1 make `[2, 7]`.
@@ -34,7 +34,7 @@ pub fn merge(parts: &[&AnyBlob], axis: impl Axis) -> Result<AnyBlob, Error> {
 /// # Errors
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with a part. Then no
 /// byte of it has changed.
-pub fn merge_into(parts: &[&AnyBlob], axis: impl Axis, out: &mut AnyBlob) -> Result<(), Error> {
+pub fn merge_into(parts: &[&AnyBlob], axis: impl Axis, out: &mut dyn BlobMut) -> Result<(), Error> {
     WITH_THE_DATA.merge_into(parts, axis, out)
 }
 
@@ -77,7 +77,7 @@ pub fn merge_objects(parts: &[&AnyBlob]) -> Result<AnyBlob, Error> {
 /// # Errors
 /// Also an `out` of another dtype, number or size of objects, or one that shares memory with a part. Then no byte of it
 /// has changed.
-pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), Error> {
+pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut dyn BlobMut) -> Result<(), Error> {
     WITH_THE_DATA.merge_objects_into(parts, out)
 }
 
@@ -112,7 +112,7 @@ impl At {
     }
 
     /// [`merge_into`](crate::merge_into), at this place.
-    pub fn merge_into(&self, parts: &[&AnyBlob], axis: impl Axis, out: &mut AnyBlob) -> Result<(), Error> {
+    pub fn merge_into(&self, parts: &[&AnyBlob], axis: impl Axis, out: &mut dyn BlobMut) -> Result<(), Error> {
         let merged = Merged::of(parts, axis)?;
         Argument::Out.of(MERGE).check_dtype(merged.dtype, out)?;
         Argument::Out.of(MERGE).check_dims(&merged.dims, out)?;
@@ -151,21 +151,22 @@ impl At {
 
     /// [`merge_objects`](crate::merge_objects), at this place.
     pub fn merge_objects(&self, parts: &[&AnyBlob]) -> Result<AnyBlob, Error> {
-        let (objects, sum) = merged_objects(parts)?;
-        let mut out = Argument::Out.of(MERGE_OBJECTS).create(&of_objects(&objects, sum), parts[0].dtype())?;
-        merge_rows(self, MERGE_OBJECTS, parts, objects.object_count(), &mut out)?;
+        let merged = MergedObjects::of(parts)?;
+        let dims = of_objects(&merged.objects, merged.size);
+        let mut out = Argument::Out.of(MERGE_OBJECTS).create(&dims, parts[0].dtype())?;
+        merge_rows(self, MERGE_OBJECTS, parts, merged.objects.object_count(), &mut out)?;
         Ok(out)
     }
 
     /// [`merge_objects_into`](crate::merge_objects_into), at this place.
-    pub fn merge_objects_into(&self, parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), Error> {
-        let (objects, sum) = merged_objects(parts)?;
+    pub fn merge_objects_into(&self, parts: &[&AnyBlob], out: &mut dyn BlobMut) -> Result<(), Error> {
+        let MergedObjects { objects, size } = MergedObjects::of(parts)?;
         let argument = Argument::Out.of(MERGE_OBJECTS);
         argument.check_dtype(parts[0].dtype(), out)?;
         let got = argument.seven(out)?;
         check_objects(argument, &objects, &got)?;
-        if got.object_size() != sum {
-            return Err(argument.mismatch(Mismatch::ObjectSize { wanted: sum, got: got.object_size() }));
+        if got.object_size() != size {
+            return Err(argument.mismatch(Mismatch::ObjectSize { wanted: size, got: got.object_size() }));
         }
         merge_rows(self, MERGE_OBJECTS, parts, objects.object_count(), out)
     }
@@ -232,21 +233,30 @@ impl Merged {
     }
 }
 
-/// The first three axes of the parts' objects, and the size of all of one place together.
-fn merged_objects(parts: &[&AnyBlob]) -> Result<(Dims7, usize), Error> {
-    let [first, ..] = parts else {
-        return Err(Error::NoParts { op: MERGE_OBJECTS });
-    };
-    let objects = Argument::Part(0).of(MERGE_OBJECTS).seven(first)?;
-    let mut sum = 0usize;
-    for (index, part) in parts.iter().enumerate() {
-        let argument = Argument::Part(index).of(MERGE_OBJECTS);
-        argument.check_dtype(first.dtype(), part)?;
-        let dims = argument.seven(part)?;
-        check_objects(argument, &objects, &dims)?;
-        sum = sum.saturating_add(dims.object_size());
+/// The result of a merge by objects.
+struct MergedObjects {
+    /// The first three axes count the objects; the others are the first part's.
+    objects: Dims7,
+    /// Elements of a merged object.
+    size: usize,
+}
+
+impl MergedObjects {
+    fn of(parts: &[&AnyBlob]) -> Result<Self, Error> {
+        let [first, ..] = parts else {
+            return Err(Error::NoParts { op: MERGE_OBJECTS });
+        };
+        let objects = Argument::Part(0).of(MERGE_OBJECTS).seven(first)?;
+        let mut size = 0usize;
+        for (index, part) in parts.iter().enumerate() {
+            let argument = Argument::Part(index).of(MERGE_OBJECTS);
+            argument.check_dtype(first.dtype(), part)?;
+            let dims = argument.seven(part)?;
+            check_objects(argument, &objects, &dims)?;
+            size = size.saturating_add(dims.object_size());
+        }
+        Ok(MergedObjects { objects, size })
     }
-    Ok((objects, sum))
 }
 
 /// As many objects as these, of `size` elements each.
@@ -274,7 +284,7 @@ fn check_sum(
 }
 
 /// Takes all guards before the first byte moves.
-fn merge_rows(at: &At, op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) -> Result<(), Error> {
+fn merge_rows(at: &At, op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut dyn BlobMut) -> Result<(), Error> {
     let reads = parts.iter().map(|part| Operand::all(part, DATA));
     if let Some(queue) = at.queue(reads, [Operand::all(out, DATA)]) {
         return DeviceOp::new(op, queue, Work::Rows { rows, split: false })?.merge(parts, out);

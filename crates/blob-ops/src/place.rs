@@ -8,7 +8,7 @@
 
 use crate::argument::{Argument, Mismatch};
 use crate::error::Error;
-use blob_core::{AnyBlob, Part, Ref, RefMut};
+use blob_core::{AnyBlob, BlobMut, Part, Ref, RefMut};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::ops::{Deref, Range};
@@ -32,7 +32,7 @@ pub(crate) fn read<'a>(
 
 /// To read and write: from here on the host's copy is the only one.
 #[inline(always)]
-pub(crate) fn write<'a>(op: &'static str, blob: &'a mut AnyBlob, part: Part) -> Result<RefMut<'a, [u8]>, Error> {
+pub(crate) fn write<'a>(op: &'static str, blob: &'a mut dyn BlobMut, part: Part) -> Result<RefMut<'a, [u8]>, Error> {
     match blob.part_mut(part).bytes() {
         Ok(guard) => Ok(guard),
         Err(error) => Err(memory_error(op, Argument::Out, error)),
@@ -44,7 +44,7 @@ pub(crate) fn write<'a>(op: &'static str, blob: &'a mut AnyBlob, part: Part) -> 
 pub(crate) fn overwrite<'a>(
     op: &'static str,
     argument: Argument,
-    blob: &'a mut AnyBlob,
+    blob: &'a mut dyn BlobMut,
     part: Part,
 ) -> Result<RefMut<'a, [u8]>, Error> {
     match overwrite_bytes(blob, part) {
@@ -64,14 +64,14 @@ fn bytes(blob: &AnyBlob, part: Part) -> Result<Ref<'_, [u8]>, blob_core::Error> 
 }
 
 #[inline(never)]
-fn overwrite_bytes(blob: &mut AnyBlob, part: Part) -> Result<RefMut<'_, [u8]>, blob_core::Error> {
+fn overwrite_bytes(blob: &mut dyn BlobMut, part: Part) -> Result<RefMut<'_, [u8]>, blob_core::Error> {
     blob.part_mut(part).overwrite_bytes()
 }
 
 /// To write every byte of some elements: nothing is brought here, and the others stay where they are.
 pub(crate) fn range_overwrite<'a>(
     op: &'static str,
-    blob: &'a mut AnyBlob,
+    blob: &'a mut dyn BlobMut,
     part: Part,
     elements: Range<usize>,
 ) -> Result<RefMut<'a, [u8]>, Error> {
@@ -109,7 +109,7 @@ pub(crate) fn overwrite_all<'a>(
     check_outputs(op, blobs, part)?;
     let mut guards = SmallVec::with_capacity(blobs.len());
     for (index, blob) in blobs.iter_mut().enumerate() {
-        match overwrite_bytes(blob, part) {
+        match overwrite_bytes(&mut **blob, part) {
             Ok(guard) => guards.push(guard),
             Err(error) => return Err(memory_error(op, Argument::Part(index), error)),
         }
@@ -163,7 +163,7 @@ fn first_twice<T>(places: &mut [(usize, T)], mut order: impl FnMut(&T, &T) -> Or
 /// The data to read and write, and the diff to read, which a borrow of the blob as a whole would not give at once.
 pub(crate) fn data_mut_and_diff<'a>(
     op: &'static str,
-    blob: &'a mut AnyBlob,
+    blob: &'a mut dyn BlobMut,
 ) -> Result<(RefMut<'a, [u8]>, impl Deref<Target = [u8]> + use<>), Error> {
     // The memory may be longer than the blob.
     let diff = blob.memory(Part::Diff).host(0..blob.byte_len());

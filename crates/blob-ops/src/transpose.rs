@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::plan::{Permutation, Piece, Swap};
 use crate::work::Work;
 use crate::{place, threads};
-use blob_core::{AnyBlob, Axis, MAX_AXES, Part, Shape};
+use blob_core::{AnyBlob, Axis, BlobMut, MAX_AXES, Part, Shape};
 use smallvec::SmallVec;
 
 /// A blob of `blob`'s data with two axes exchanged: `[2, 3, 5]` with axes 0 and 2 is `[5, 3, 2]`.
@@ -31,7 +31,7 @@ pub fn transpose(blob: &AnyBlob, one: impl Axis, other: impl Axis) -> Result<Any
 /// # Errors
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with `blob`. Then no
 /// byte of it has changed.
-pub fn transpose_into(blob: &AnyBlob, one: impl Axis, other: impl Axis, out: &mut AnyBlob) -> Result<(), Error> {
+pub fn transpose_into(blob: &AnyBlob, one: impl Axis, other: impl Axis, out: &mut dyn BlobMut) -> Result<(), Error> {
     WITH_THE_DATA.transpose_into(blob, one, other, out)
 }
 
@@ -54,7 +54,7 @@ pub fn permute(blob: &AnyBlob, order: &[usize]) -> Result<AnyBlob, Error> {
 /// # Errors
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with `blob`. Then no
 /// byte of it has changed.
-pub fn permute_into(blob: &AnyBlob, order: &[usize], out: &mut AnyBlob) -> Result<(), Error> {
+pub fn permute_into(blob: &AnyBlob, order: &[usize], out: &mut dyn BlobMut) -> Result<(), Error> {
     WITH_THE_DATA.permute_into(blob, order, out)
 }
 
@@ -64,7 +64,7 @@ pub fn permute_into(blob: &AnyBlob, order: &[usize], out: &mut AnyBlob) -> Resul
 ///
 /// # Errors
 /// [`Error::NotSquare`]; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
-pub fn transpose_in_place(blob: &mut AnyBlob) -> Result<(), Error> {
+pub fn transpose_in_place(blob: &mut dyn BlobMut) -> Result<(), Error> {
     WITH_THE_DATA.transpose_in_place(blob)
 }
 
@@ -86,7 +86,7 @@ impl At {
         blob: &AnyBlob,
         one: impl Axis,
         other: impl Axis,
-        out: &mut AnyBlob,
+        out: &mut dyn BlobMut,
     ) -> Result<(), Error> {
         let input = Argument::In.of(TRANSPOSE);
         let (one, other) = (input.axis(blob, one)?, input.axis(blob, other)?);
@@ -104,14 +104,14 @@ impl At {
     }
 
     /// [`permute_into`](crate::permute_into), at this place.
-    pub fn permute_into(&self, blob: &AnyBlob, order: &[usize], out: &mut AnyBlob) -> Result<(), Error> {
+    pub fn permute_into(&self, blob: &AnyBlob, order: &[usize], out: &mut dyn BlobMut) -> Result<(), Error> {
         let wanted = permuted(blob.shape(), order)?;
         check_out(PERMUTE, blob, &wanted, out)?;
         move_into(self, PERMUTE, permutation(blob, order), blob, out)
     }
 
     /// [`transpose_in_place`](crate::transpose_in_place), at this place.
-    pub fn transpose_in_place(&self, blob: &mut AnyBlob) -> Result<(), Error> {
+    pub fn transpose_in_place(&self, blob: &mut dyn BlobMut) -> Result<(), Error> {
         let &[.., rows, columns] = blob.shape().dims() else {
             return Err(not_square(blob));
         };
@@ -183,7 +183,7 @@ fn move_into(
     op: &'static str,
     plan: Option<Permutation>,
     blob: &AnyBlob,
-    out: &mut AnyBlob,
+    out: &mut dyn BlobMut,
 ) -> Result<(), Error> {
     if let Some(queue) = at.queue([Operand::all(blob, Part::Data)], [Operand::all(out, Part::Data)]) {
         // Of no elements, no rows.

@@ -63,8 +63,8 @@ impl<'a> WindowRef<'a> {
     /// These steps, all there. The blob has an outermost axis.
     pub(super) fn new(blob: &'a AnyBlob, steps: impl RangeBounds<usize>) -> Result<Self, Error> {
         let extent = blob.shape().extent(0)?;
-        let (pos, len) = check(steps, extent)?;
-        Ok(Self { blob, pos, len })
+        let steps = check(steps, extent)?;
+        Ok(Self { blob, pos: steps.start, len: steps.len() })
     }
 
     /// Steps that are known to be there: those of an owned window, whose positions were checked.
@@ -93,9 +93,8 @@ impl<'a> WindowRef<'a> {
     /// # Errors
     /// [`Error::StepsOutOfRange`].
     pub fn window(&self, steps: impl RangeBounds<usize>) -> Result<WindowRef<'a>, Error> {
-        let (pos, len) = check(steps, self.len)?;
-        let pos = self.pos + pos;
-        Ok(Self { pos, len, ..*self })
+        let steps = check(steps, self.len)?;
+        Ok(Self { pos: self.pos + steps.start, len: steps.len(), ..*self })
     }
 
     /// The data of these steps, for reading.
@@ -242,11 +241,11 @@ impl fmt::Debug for WindowRef<'_> {
     }
 }
 
-/// The first of some steps and their number, where an axis of this extent has them.
-pub(super) fn check(steps: impl RangeBounds<usize>, extent: usize) -> Result<(usize, usize), Error> {
+/// Some steps, where an axis of this extent has these.
+pub(super) fn check(steps: impl RangeBounds<usize>, extent: usize) -> Result<Range<usize>, Error> {
     let steps = bounds(steps, extent);
     if steps.start <= steps.end && steps.end <= extent {
-        return Ok((steps.start, steps.end - steps.start));
+        return Ok(steps);
     }
     let number = |step: usize| i64::try_from(step).unwrap_or(i64::MAX);
     Err(Error::StepsOutOfRange { start: number(steps.start), end: number(steps.end), extent })

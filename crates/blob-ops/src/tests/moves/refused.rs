@@ -59,7 +59,7 @@ fn what_does_not_fit_in_a_split_or_an_order_is_refused() {
     assert_eq!(error.to_string(), "permute: the order [0, 0] does not name each axis of 2×7 once");
     assert!(matches!(permute(&whole, &[0]), Err(Error::Order { .. })));
     assert!(matches!(permute(&whole, &[0, 1, 2]), Err(Error::Order { .. })));
-    let error = refused(&mut out, transpose_in_place);
+    let error = refused(&mut out, |out| transpose_in_place(out));
     assert_eq!(error.to_string(), "transpose in place: the last two axes of 2×7 are no square matrix");
     assert!(transpose_in_place(&mut blob(&[9], DType::F32)).is_err());
 }
