@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::ids::{DeviceId, QueueId};
 use crate::stats::Meter;
 
-/// A place with memory of its own, such as a GPU.
+/// A place with memory of its own, such as a GPU. A backend of yours gets memory from here, not kernels: those of
+/// `blob-ops` are for CUDA alone, and work on the blobs of other devices is done on the host.
 ///
 /// # Safety
 /// * `id` always answers the same, and no other device ever answers it.

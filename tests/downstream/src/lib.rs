@@ -2,26 +2,39 @@
 //! It relies on the public traits of `synced-mem` alone, and does not know kernels. Nothing is ever pending, so order
 //! and waiting come by themselves.
 
+use std::alloc::{self, Layout};
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use synced_mem::{Block, Device, DeviceId, Error, Host, Meter, Queue, QueueId};
+use synced_mem::{Block, Device, DeviceId, Error, Host, HostBlock, Meter, Queue, QueueId};
 
 /// The device.
 #[derive(Debug)]
 pub struct Ram {
     id: DeviceId,
     meter: Meter,
+    /// How many blocks of pinned memory live, where the device has that kind.
+    pinned: Option<Arc<AtomicUsize>>,
 }
 
 impl Ram {
     /// A device that shares nothing with any other.
     #[expect(clippy::new_ret_no_self, reason = "devices are shared")]
     pub fn new() -> Arc<dyn Device> {
-        Arc::new(Handle(Arc::new(Self { id: DeviceId::new(), meter: Meter::default() })))
+        Self::device(None)
+    }
+
+    /// A device with a kind of host memory that its transfers use in place, and the number of blocks of this kind.
+    pub fn with_pinned() -> (Arc<dyn Device>, Arc<AtomicUsize>) {
+        let pinned = Arc::new(AtomicUsize::new(0));
+        (Self::device(Some(Arc::clone(&pinned))), pinned)
+    }
+
+    fn device(pinned: Option<Arc<AtomicUsize>>) -> Arc<dyn Device> {
+        Arc::new(Handle(Arc::new(Self { id: DeviceId::new(), meter: Meter::default(), pinned })))
     }
 }
 
@@ -51,6 +64,51 @@ unsafe impl Device for Handle {
 
     fn meter(&self) -> &Meter {
         &self.0.meter
+    }
+
+    fn host_block(&self, len: usize) -> Result<Option<Box<dyn HostBlock>>, Error> {
+        self.0.pinned.as_ref().map(|live| Pinned::new(len, live)).transpose()
+    }
+}
+
+/// A block of host memory, zeroed, which stands in for pinned memory.
+struct Pinned {
+    start: NonNull<u8>,
+    layout: Layout,
+    live: Arc<AtomicUsize>,
+}
+
+impl Pinned {
+    fn new(len: usize, live: &Arc<AtomicUsize>) -> Result<Box<dyn HostBlock>, Error> {
+        let layout = Layout::from_size_align(len, 256).expect("a length that a pool asks for");
+        // SAFETY: the traits' users ask for no block of 0 bytes.
+        let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).expect("memory");
+        live.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(Pinned { start, layout, live: Arc::clone(live) }))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.live.fetch_sub(1, Ordering::SeqCst);
+        // SAFETY: allocated in `new` with this layout, and freed here alone.
+        unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+// SAFETY: plain memory that no thread owns; its users order their accesses.
+unsafe impl Send for Pinned {}
+// SAFETY: plain memory that no thread owns; its users order their accesses.
+unsafe impl Sync for Pinned {}
+
+// SAFETY: `start` and the length never change, lie at a multiple of 256, and the bytes live until the drop.
+unsafe impl HostBlock for Pinned {
+    fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    fn len(&self) -> usize {
+        self.layout.size()
     }
 }
 
