@@ -1,9 +1,11 @@
 //! No GPU, in each way: an error that says why, never a panic, and everything else of the process goes on.
 
 use std::process::Output;
+use std::sync::Arc;
 
 use fake_cuda::control::{self, Session, Setup, child};
 use synced_mem::cuda::{Absent, Cuda, list};
+use synced_mem::{Device, Queue};
 
 pub(crate) fn expect_success(output: &Output) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -49,6 +51,20 @@ fn a_driver_that_lacks_a_function() {
         return;
     };
     expect_success(&output);
+}
+
+/// What an application does: to open a GPU and to use it fail alike.
+fn queue_of(ordinal: usize) -> Result<Arc<dyn Queue>, synced_mem::Error> {
+    Cuda::open(ordinal)?.queue()
+}
+
+#[test]
+fn an_absent_gpu_is_an_error_of_memory_too() {
+    let _session = Session::start(usual());
+    assert!(queue_of(0).is_ok());
+    let error = queue_of(7).unwrap_err();
+    assert!(matches!(error, synced_mem::Error::Absent { .. }), "{error:?}");
+    assert_eq!(error.to_string(), Cuda::open(7).unwrap_err().to_string());
 }
 
 #[test]

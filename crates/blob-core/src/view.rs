@@ -297,8 +297,8 @@ impl fmt::Debug for View<'_> {
 mod tests {
     use std::ops::Bound;
 
-    use synced_mem::Device;
     use synced_mem::loopback::{Loopback, Mode, launch};
+    use synced_mem::{Device, Location};
 
     use super::*;
     use crate::{AnyBlob, Blob, Part};
@@ -450,6 +450,18 @@ mod tests {
                 assert!(!blob.has_diff());
             }
         }
+    }
+
+    #[test]
+    fn an_upload_brings_its_own_elements_and_leaves_the_hosts() {
+        let queue = queue();
+        let (blob, there) = (blob(), Location::Device(queue.device().id()));
+        blob.part(Part::Diff).range(2..5).unwrap().upload(&queue).unwrap();
+        assert_eq!((moved(&blob, Part::Data), moved(&blob, Part::Diff)), ((0, 0), (6, 0)));
+        blob.upload(&queue).unwrap();
+        let memory = blob.memory(Part::Data);
+        assert!(memory.valid_on(there, ..) && memory.valid_on(Location::Host, ..));
+        assert_eq!(moved(&blob, Part::Diff), (6, 0), "the data alone");
     }
 
     #[test]

@@ -72,6 +72,8 @@ impl AnyBlob {
 
 #[cfg(test)]
 mod tests {
+    use synced_mem::HostPool;
+
     use super::*;
     use crate::{Blob, DType, Part};
 
@@ -93,6 +95,18 @@ mod tests {
         assert!(!blob.memory(Part::Data).is_initialized() && !blob.has_diff());
         assert_eq!(*blob.data().unwrap(), [0; 7]);
         assert_eq!(*blob.diff().unwrap(), [0; 7]);
+    }
+
+    #[test]
+    fn growing_keeps_the_pool() {
+        let pool = HostPool::new(1 << 20);
+        let mut blob = Blob::<f32>::new_in(shape(&[1024]), &pool).unwrap();
+        for (extent, misses) in [(1024, 2), (2048, 4)] {
+            blob.reshape(shape(&[extent])).unwrap();
+            blob.data_overwrite().unwrap().fill(1.0);
+            blob.diff_overwrite().unwrap().fill(1.0);
+            assert_eq!(pool.stats().misses, misses, "{extent} elements of each part");
+        }
     }
 
     /// Each of the two capacities counts, and alone is too little.
