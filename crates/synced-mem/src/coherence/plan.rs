@@ -266,9 +266,11 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
             Request::Receive { by, range } => self.receive(by, range),
             Request::Adopt => perform(Step::Adopt),
             Request::Bound(bound) => self.bound(bound),
-            // Only the first time: other threads may add users for as long as this one waits.
-            Request::Idle(queues) if self.so_far.waited.is_empty() => wait(None, queues.clone()),
-            Request::Idle(_) => Continue(()),
+            // Each once: other threads may add users for as long as this one waits.
+            Request::Idle(queues) => {
+                let left = queues.iter().filter(|queue| !self.so_far.waited.has(None, queue));
+                wait(None, left.cloned().collect())
+            }
         }
     }
 

@@ -63,6 +63,12 @@ impl Replicas {
         }
     }
 
+    /// A copy may have no more ranges than this, however long the memory is.
+    #[cfg(test)]
+    pub(crate) fn keep_at_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
     /// How many slots there are.
     pub(crate) fn slots(&self) -> usize {
         self.valid.len()

@@ -67,8 +67,9 @@ impl<Q> Waited<Q> {
 }
 
 impl<Q: PartialEq> Waited<Q> {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.done.is_empty()
+    /// Whether `by` has waited for this queue.
+    pub(crate) fn has(&self, by: Option<&Q>, queue: &Q) -> bool {
+        self.done.iter().any(|(waiter, waited, _)| waiter.as_ref() == by && waited == queue)
     }
 
     pub(crate) fn add(&mut self, by: Option<Q>, queue: Q, began: u64) {

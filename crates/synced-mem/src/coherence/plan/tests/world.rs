@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::super::*;
 use crate::access::Intent::{Overwrite, Read};
 
-pub(super) const BYTES: usize = 2;
 pub(super) const SLOTS: usize = 4;
 /// By device, as `10 * kind + device`: the home queues; others of them that work; and queues that have failed.
 pub(super) const HOME: [u8; 2] = [10, 11];
@@ -44,7 +43,8 @@ pub(super) struct Truth {
     work: Vec<Work>,
 }
 
-pub(super) struct World {
+/// A memory of so many bytes.
+pub(super) struct World<const BYTES: usize> {
     pub(super) facts: Facts<u8>,
     /// By slot and byte.
     truth: [[Truth; BYTES]; SLOTS],
@@ -52,15 +52,36 @@ pub(super) struct World {
     written: [bool; BYTES],
 }
 
-impl World {
-    pub(super) fn new(bytes: [[Byte; BYTES]; SLOTS], reach: bool, known: bool) -> Option<Self> {
+/// How the devices and the host are, beside the bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    /// The two devices reach each other.
+    pub(super) reach: bool,
+    /// Failures are known from the start.
+    pub(super) known: bool,
+    /// The host's own memory is a slice that no queue may see.
+    pub(super) lent: bool,
+}
+
+impl<const BYTES: usize> World<BYTES> {
+    /// `None` where no memory is ever like this.
+    pub(super) fn new(bytes: [[Byte; BYTES]; SLOTS], setting: Setting) -> Option<Self> {
+        let Setting { reach, known, lent } = setting;
         let mut facts = Facts::new(BYTES);
         for home in HOME {
             facts.add_device(home, |_, _| reach);
         }
-        let mut world = World { facts, truth: Default::default(), written: [false; BYTES] };
+        let truth = std::array::from_fn(|_| std::array::from_fn(|_| Truth::default()));
+        let mut world = World { facts, truth, written: [false; BYTES] };
+        if lent {
+            // A lent slice is there from the start, and no queue brings its bytes.
+            if bytes[HOST.0].iter().any(|byte| matches!(byte, Byte::Arriving | Byte::Broken)) {
+                return None;
+            }
+            world.facts.put_memory(HOST, true);
+        }
         for (slot, bytes) in bytes.iter().enumerate().map(|(slot, bytes)| (Slot(slot), bytes)) {
-            if bytes.iter().any(|byte| *byte != Byte::Stale) {
+            if bytes.iter().any(|byte| *byte != Byte::Stale) && !world.facts.copy(slot).has_memory {
                 world.facts.put_memory(slot, false);
             }
             for (at, byte) in bytes.iter().enumerate().filter(|(_, byte)| **byte != Byte::Stale) {
@@ -97,6 +118,7 @@ impl World {
     }
 
     fn enqueue(&mut self, slot: Slot, queue: u8, range: &Range<usize>, access: Access) {
+        assert!(!self.facts.copy(slot).is_lent, "a queue sees a lent slice");
         match (slot.is_host(), access) {
             (true, Access::Write) => self.facts.arrive(slot, &queue, range),
             _ => self.facts.enter(slot, &queue, range, access, None),
@@ -182,8 +204,32 @@ impl World {
                     self.empty(*slot);
                 }
             }
-            Step::Adopt => {}
+            Step::Adopt => {
+                [HOST, ADOPTED].into_iter().for_each(|slot| self.empty(slot));
+                self.facts.put_memory(ADOPTED, false);
+                self.claim(ADOPTED, &(0..BYTES));
+            }
         }
+    }
+
+    /// A transfer of a lent slice, which ends with its step. False: the queue had been known to have failed.
+    pub(super) fn perform_outside(&mut self, step: &Step, progress: &mut Progress<u8>) -> bool {
+        let Step::Copy { from, to, range } = step else { panic!("{step:?} is no transfer") };
+        let (device, host) = if to.is_host() { (*from, *to) } else { (*to, *from) };
+        assert!(self.facts.copy(host).is_lent, "{step:?} concerns no lent slice");
+        let (queue, accesses) = (
+            self.home(device),
+            if to.is_host() { (Access::Read, Access::Write) } else { (Access::Write, Access::Read) },
+        );
+        assert!(self.is_source(*from, range) || has_failed(queue), "bytes are brought from where they are not");
+        self.may_touch(device, Some(queue), range, accesses.0);
+        self.may_touch(host, None, range, accesses.1);
+        self.enqueue(device, queue, range, accesses.0);
+        if has_failed(queue) {
+            return self.wait(None, &[queue], progress);
+        }
+        self.now_valid(*to, range);
+        self.wait(None, &[queue], progress)
     }
 
     fn alloc(&mut self, slot: Slot) {
@@ -196,7 +242,7 @@ impl World {
 
     fn empty(&mut self, slot: Slot) {
         drop(self.facts.take_memory(slot));
-        self.truth[slot.0] = Default::default();
+        self.truth[slot.0] = std::array::from_fn(|_| Truth::default());
     }
 
     fn replace_host(&mut self, overwritten: &Range<usize>) {
@@ -274,7 +320,17 @@ impl World {
                 let slots = if *slot == HOST { vec![HOST, ADOPTED] } else { vec![*slot] };
                 assert!(slots.iter().all(|slot| !self.facts.replicas.valid(*slot).overlaps(range)));
             }
-            _ => {}
+            Request::Receive { .. } => {}
+            Request::Idle(queues) => {
+                let mut work = self.truth.iter().flatten().flat_map(|byte| &byte.work);
+                assert!(!work.any(|work| queues.contains(&work.queue)), "{queues:?} still work");
+            }
+            Request::Adopt => assert!(self.facts.replicas.holds(ADOPTED, &(0..BYTES))),
+            Request::Bound(bound) => {
+                let has_failed =
+                    self.truth.iter().flatten().flat_map(|byte| &byte.work).any(|work| has_failed(work.queue));
+                assert!(has_failed || *bound == Bound::Gaps || self.facts.replicas.is_bounded(), "too many ranges");
+            }
         }
     }
 
