@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::ids::DeviceId;
 
-/// What a borrow of a byte range may do with it.
+/// The right of a borrow to its byte range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Access {

@@ -1,4 +1,4 @@
-//! What a backend is: devices, their in-order queues, and the blocks of memory that these allocate.
+//! The traits of a backend: devices, their in-order queues, and the blocks of memory that the queues allocate.
 //!
 //! The traits are `unsafe` to implement, because this crate rests the soundness of safe functions on their promises.
 //! It relies on nothing. It declares; it holds no unsafe block, names no backend and knows no coherence.
@@ -24,7 +24,7 @@ pub unsafe trait Device: fmt::Debug + Any + Send + Sync {
     /// Which device this is.
     fn id(&self) -> DeviceId;
 
-    /// What people call it.
+    /// The name of the device, for people.
     fn name(&self) -> String;
 
     /// A new queue of this device.
@@ -113,7 +113,7 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// The device whose work this queue carries.
     fn device(&self) -> &dyn Device;
 
-    /// A block of `len` bytes on this queue's device, `len` not 0. What it holds is unspecified.
+    /// A block of `len` bytes on this queue's device, `len` not 0. Its contents are unspecified.
     ///
     /// # Errors
     /// [`Error::DeviceOutOfMemory`], or [`Error::Device`].
@@ -141,7 +141,8 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// [`Error::Device`].
     unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error>;
 
-    /// Enqueues a copy of `from[at..at + len]` to the host. It may wait for it, and for what was enqueued before.
+    /// Enqueues a copy of `from[at..at + len]` to the host. The call may wait for the copy, and for earlier work of the
+    /// queue.
     ///
     /// # Safety
     /// As for [`upload`](Self::upload), with the bytes at `to` writable and in no other use until then.
@@ -179,7 +180,7 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// [`Error::Device`].
     unsafe fn fill(&self, block: &dyn Block, at: usize, len: usize) -> Result<(), Error>;
 
-    /// Makes what is enqueued here from now on wait for what is enqueued on `other` until now.
+    /// Makes later work of this queue wait for all work that is enqueued on `other` now.
     ///
     /// A backend that does not know the other's kind of queue may synchronise the other.
     ///
@@ -190,7 +191,7 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// Waits until everything enqueued here has taken effect.
     ///
     /// # Errors
-    /// [`Error::Device`] when some of it failed; what it should have written is then unspecified.
+    /// [`Error::Device`] when some of the work failed; bytes that the work was to write are then unspecified.
     /// [`Error::CalledFromKernel`] where the backend runs kernels on host threads, and one of them calls: a memory does
     /// not take that for the queue's failure.
     fn synchronize(&self) -> Result<(), Error>;

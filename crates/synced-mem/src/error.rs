@@ -37,13 +37,13 @@ pub enum Error {
         device: DeviceId,
         /// The operation that failed, as [`Queue`](crate::Queue) names it.
         op: &'static str,
-        /// What the backend says.
+        /// The error of the backend.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// There is no such device: no driver, or too few devices.
     #[non_exhaustive]
     Absent {
-        /// What the backend says.
+        /// The error of the backend.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A wait was refused because a kernel called it, such as one of [`loopback`](crate::loopback): the queue might
@@ -72,7 +72,7 @@ pub enum Error {
     WrongLength {
         /// The length of the memory, in bytes.
         wanted: usize,
-        /// The length of what was to be adopted.
+        /// The length of the memory that was to be adopted.
         got: usize,
     },
     /// A range does not lie within the memory, or ends before it starts.
@@ -86,11 +86,11 @@ pub enum Error {
     /// Two borrows overlap and at least one of them writes.
     #[non_exhaustive]
     Conflict {
-        /// What was asked for.
+        /// The access that was asked for.
         wanted: Access,
         /// The byte range asked for.
         wanted_range: Range<usize>,
-        /// What the borrow in the way does.
+        /// The access of the borrow in the way.
         held: Access,
         /// The byte range of the borrow in the way.
         held_range: Range<usize>,

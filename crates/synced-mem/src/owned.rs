@@ -54,7 +54,7 @@ use crate::sync::{AtomicPtr, Ordering};
 /// # Ok::<(), synced_mem::Error>(())
 /// ```
 ///
-/// What the types forbid:
+/// The types forbid:
 ///
 /// ```compile_fail
 /// # use synced_mem::SyncedMem;
@@ -162,9 +162,8 @@ impl SyncedMem {
         self.write_host(resolve(range, self.inner.len), Intent::Write)
     }
 
-    /// Bytes on the host, for a caller who writes all of them: nothing is moved or filled for it.
-    /// What they hold before that is unspecified: zeros, what was there, or what a block of an
-    /// [unzeroed pool](HostPool::unzeroed) held.
+    /// Bytes on the host, for a caller who writes all of them: nothing is moved or filled for it. Before that their
+    /// values are unspecified: zeros, old values, or leftovers in a block of an [unzeroed pool](HostPool::unzeroed).
     ///
     /// # Errors
     /// As [`host`](Self::host).
@@ -191,8 +190,8 @@ impl SyncedMem {
 
     // ---- devices ----
 
-    /// Bytes on the queue's device, for work on that queue: `..` for all of them. Uploads what is missing there, and
-    /// waits for nothing: to bring bytes ahead of time (Caffe's `async_gpu_push`), drop the token.
+    /// Bytes on the queue's device, for work on that queue: `..` for all of them. Uploads the missing bytes, and waits
+    /// for nothing: to bring bytes ahead of time (Caffe's `async_gpu_push`), drop the token.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`]; [`Error::DeviceOutOfMemory`], [`Error::Device`]; no copy is lost.
@@ -219,8 +218,8 @@ impl SyncedMem {
         self.write_device(queue, resolve(range, self.inner.len), Intent::Write)
     }
 
-    /// Bytes on the queue's device, for work that writes all of them: nothing is moved or filled for it. What
-    /// they hold before that is unspecified.
+    /// Bytes on the queue's device, for work that writes all of them: nothing is moved or filled for it. Before that
+    /// their values are unspecified.
     ///
     /// # Errors
     /// As [`device`](Self::device).
@@ -257,7 +256,7 @@ impl SyncedMem {
         if range.is_empty() { Ok(()) } else { self.act(Operation::new(Request::Prefetch { range }), |_, _| ()) }
     }
 
-    // ---- what is where ----
+    // ---- places and costs ----
 
     /// Where the newest bytes are, as Caffe sees it. Of no bytes: [`Head::Uninitialized`].
     pub fn head(&self) -> Head {
@@ -270,12 +269,12 @@ impl SyncedMem {
         self.inner.valid_on(location, range)
     }
 
-    /// What it has cost so far. Lock-free reads are not counted.
+    /// The cost of this memory so far. Lock-free reads are not counted.
     pub fn stats(&self) -> Stats {
         self.inner.stats()
     }
 
-    /// Tells `observer` from now on what happens to this memory.
+    /// Tells `observer` the events of this memory from now on.
     pub fn set_observer(&mut self, observer: Arc<dyn Observer>) {
         self.inner.set_observer(observer);
     }

@@ -84,7 +84,7 @@ impl SharedMem {
 
     // ---- the host ----
 
-    /// Borrows bytes for reading: `..` for all of them. Brings what is missing to the host, and nothing else.
+    /// Borrows bytes for reading: `..` for all of them. Brings the missing bytes to the host, and no others.
     ///
     /// Reading all bytes takes no lock from the second time on, until some are written or leave the host.
     ///
@@ -108,9 +108,8 @@ impl SharedMem {
         self.borrow_host(resolve(range, self.len()), Intent::Write).map(HostMut::new)
     }
 
-    /// Borrows bytes for a caller who writes all of them: nothing is moved or filled for it.
-    /// What they hold before that is unspecified: zeros, what was there, or what a block of an
-    /// [unzeroed pool](crate::HostPool::unzeroed) held.
+    /// Borrows bytes for a caller who writes all of them: nothing is moved or filled for it. Before that their values
+    /// are unspecified: zeros, old values, or leftovers in a block of an [unzeroed pool](crate::HostPool::unzeroed).
     ///
     /// # Errors
     /// As [`host_mut`](Self::host_mut).
@@ -200,8 +199,8 @@ impl SharedMem {
         Ok((claimed, Some(lease)))
     }
 
-    /// Tries again what is in conflict, each time that a borrow of this memory has ended, until the time is over: a
-    /// borrow in the way is waited for. What is in conflict then is the error.
+    /// Tries `access` again after a conflict, each time that a borrow of this memory has ended, until the time is over.
+    /// The conflict that is left then is the error.
     ///
     /// A thread that waits for a guard of its own, or for one of another memory, waits until the time is over.
     ///
@@ -277,7 +276,7 @@ impl SharedMem {
         self.inner.shrink();
     }
 
-    // ---- what is where ----
+    // ---- places and costs ----
 
     /// Where the newest bytes are, as Caffe sees it. Of no bytes: [`Head::Uninitialized`].
     pub fn head(&self) -> Head {
@@ -294,12 +293,12 @@ impl SharedMem {
         self.inner.with(|state| state.facts.replicas.is_written())
     }
 
-    /// What it has cost so far. Reads that took no lock are not counted.
+    /// The cost of this memory so far. Reads that took no lock are not counted.
     pub fn stats(&self) -> Stats {
         self.inner.stats()
     }
 
-    /// Tells `observer` from now on what happens to this memory.
+    /// Tells `observer` the events of this memory from now on.
     pub fn set_observer(&self, observer: Arc<dyn Observer>) {
         self.inner.set_observer(observer);
     }
@@ -307,8 +306,7 @@ impl SharedMem {
 
 /// # For wrappers
 ///
-/// What a type that is made of memories asks of them before it borrows any, such as a tensor or an operation on
-/// several.
+/// Questions of a type that is made of memories, such as a tensor or an operation on several, before it borrows any.
 impl SharedMem {
     /// An order of memories, the same as long as they live: handles that lead to one memory are equal.
     pub fn ptr_cmp(&self, other: &Self) -> Ordering {

@@ -1,5 +1,5 @@
-//! What memory costs: counters per memory and per device, and events for an observer.
-//! It relies on nothing and decides nothing; events are delivered by others, after their locks are released.
+//! The cost of memory: counters per memory and per device, and events for an observer. It relies on nothing and decides
+//! nothing; events are delivered by others, after their locks are released.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,7 +18,7 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
-/// What has happened to a memory, or on a device, so far.
+/// The events of a memory, or on a device, so far, in numbers.
 ///
 /// Accesses of no bytes are not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Stats {
     pub avoided: Traffic,
     /// Copies of the memory that were leaked, because a queue that failed may still use them. They stay allocated.
     pub leaks: Traffic,
-    /// Failures of what no access asked for: merging ranges, waiting for the queues of memory that is given back.
+    /// Failures of steps that no access asked for: merging ranges, waiting for the queues of memory that is given back.
     /// Nothing is lost by them, and an observer is told the error of each.
     pub failures: Traffic,
     /// Bytes allocated now.
@@ -108,7 +108,7 @@ pub enum EventKind {
     Avoided,
     /// A block and its owner were leaked, because it is unknown whether a device still uses them.
     Leak,
-    /// Something that no access asked for failed, without loss. [`Event::error`] tells what.
+    /// A step that no access asked for failed, without loss. [`Event::error`] has the error.
     Failure,
 }
 
@@ -132,7 +132,7 @@ impl EventKind {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Event {
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
     /// The bytes of the memory that it happened to.
     pub range: Range<usize>,
@@ -190,8 +190,8 @@ impl Meter {
         }
     }
 
-    /// What has been counted so far, over all memories on the device. Accesses that found their bytes in place are
-    /// counted by each memory alone, so that threads which only read share no counter.
+    /// The counts so far, over all memories on the device. Accesses that found their bytes in place are counted by each
+    /// memory alone, so that threads which only read share no counter.
     pub fn stats(&self) -> Stats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut stats = Stats { in_use: load(&self.in_use), peak: load(&self.peak), ..Stats::default() };

@@ -1,8 +1,7 @@
-//! The live borrows of a shared memory: which byte ranges, for what, on which copy.
-//! Pure bookkeeping over `intervals`. No entry is empty, and no writer overlaps another entry, whatever copies the two
-//! are. A few stand in a list, which costs no allocation once it has grown. When it is full, further ones go into
-//! trees, and each stays where it is until it ends. With n of them on c copies a question costs O(c log n), a change
-//! O(log n).
+//! The live borrows of a shared memory: of each the byte range, the access and the copy. Pure bookkeeping over
+//! `intervals`. No entry is empty, and no writer overlaps another entry, whatever copies the two are. A few stand in a
+//! list, which costs no allocation once grown. When the list is full, further borrows go into trees, and no borrow
+//! moves until its end. With n borrows on c copies a question costs O(c log n), a change O(log n).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +11,8 @@ use crate::coherence::intervals::Intervals;
 use crate::coherence::replicas::Slot;
 use crate::error::Error;
 
-/// How many borrows stand in the list, at most: reading them all costs less than a step down a tree outside the cache.
+/// How many borrows stand in the list, at most: reading the whole list costs less than a step down a tree outside the
+/// cache.
 const FEW: usize = 16;
 
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ struct Borrow {
     range: Range<usize>,
     access: Access,
     slot: Slot,
-    /// Whether it is one of [`Borrows::host_writers`].
+    /// Whether the borrow counts in [`Borrows::host_writers`].
     writes_host: bool,
 }
 
@@ -61,7 +61,7 @@ impl Borrows {
         refuse(self.find(range, writers_only, None), range, access)
     }
 
-    /// Whether no borrow meets `range` on this copy, so that it may be given up there.
+    /// Whether no borrow meets `range` on this copy, so that the copy may give the range up.
     pub(crate) fn check_copy(&self, slot: Slot, range: &Range<usize>) -> Result<(), Error> {
         refuse(self.find(range, false, Some(slot)), range, Access::Write)
     }
@@ -111,7 +111,7 @@ impl Borrows {
         }
     }
 
-    /// Ends a borrow. Returns which copy it was on.
+    /// Ends a borrow. Returns its copy.
     #[inline]
     pub(crate) fn remove(&mut self, id: u64) -> Option<Slot> {
         let borrow = match self.few.iter().rposition(|(held, _)| *held == id) {

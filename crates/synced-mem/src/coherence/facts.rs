@@ -1,7 +1,7 @@
-//! What is known of one memory, as a value: which bytes of which copy are valid, which copies have memory, which queues
-//! may still use them or are to deliver bytes, which queues have failed, what is borrowed. `plan` decides from it.
-//! Pure: it holds no byte and calls no queue. It relies on `replicas` and `uses`; it says what follows from an action
-//! or from the end of a wait, and performs none.
+//! The facts of one memory, as a value: which bytes of which copy are valid, which copies have memory, which queues may
+//! still use a copy or are to deliver bytes, which queues have failed, which ranges are borrowed. `plan` decides from
+//! the facts. Pure: no byte and no call of a queue is here. Relies on `replicas` and `uses`. After an action or a wait
+//! the facts are changed here; no action is performed here.
 
 use std::mem;
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub(crate) struct Facts<Q> {
     pub(crate) replicas: Replicas,
     /// By slot.
     pub(crate) copies: Vec<CopyFacts<Q>>,
-    /// For each host buffer that is read no more: the queues that may still use it.
+    /// For each host buffer that is read no more: the queues that may still use the buffer.
     pub(crate) retired: Vec<Uses<Q>>,
     pub(crate) clock: Clock,
     pub(crate) broken: Broken<Q>,
@@ -64,7 +64,7 @@ pub(crate) struct CopyFacts<Q> {
     arriving: Vec<Arriving<Q>>,
 }
 
-/// What a queue has yet to deliver.
+/// Bytes that a queue has yet to deliver.
 #[derive(Debug)]
 struct Arriving<Q> {
     queue: Q,
@@ -147,7 +147,7 @@ impl<Q> Facts<Q> {
         missing.iter().map(|range| range.len()).sum()
     }
 
-    // ---- what has been done ----
+    // ---- after an action ----
 
     /// A queue of a device that this memory was never on. `reaches` says whether one of two queues reaches the other's
     /// device.
@@ -175,7 +175,7 @@ impl<Q> Facts<Q> {
         (copy.has_memory, copy.is_lent) = (true, is_lent);
     }
 
-    /// The copy's memory has been taken away. Returns who may still use it.
+    /// The copy's memory has been taken away. Returns its users.
     pub(crate) fn take_memory(&mut self, slot: Slot) -> Uses<Q> {
         let copy = &mut self.copies[slot.0];
         (copy.has_memory, copy.is_lent) = (false, false);
@@ -194,7 +194,7 @@ impl<Q> Facts<Q> {
 impl<Q: Clone + PartialEq> Facts<Q> {
     // ---- questions ----
 
-    /// Whether an access to this copy need not wait for a queue that has failed. `None` as its queue is the host.
+    /// Whether an access to this copy need not wait for a queue that has failed. `by` is `None` for the host.
     pub(crate) fn is_usable(
         &self,
         slot: Slot,
@@ -257,7 +257,8 @@ impl<Q: Clone + PartialEq> Facts<Q> {
         queues
     }
 
-    /// What queues of this kind have yet to deliver to a host copy, which may never come where they have failed.
+    /// The bytes that queues of this kind have yet to deliver to a host copy. From a failed queue the bytes may never
+    /// come.
     pub(crate) fn awaited(&self, slot: Slot, mut kind: impl FnMut(&Q) -> bool) -> impl Iterator<Item = Range<usize>> {
         let theirs = self.copy(slot).arriving.iter().filter(move |arriving| kind(&arriving.queue));
         theirs.flat_map(|arriving| arriving.ranges.iter())
@@ -276,7 +277,7 @@ impl<Q: Clone + PartialEq> Facts<Q> {
         self.retired.iter().take(too_many).flat_map(Uses::queues).collect()
     }
 
-    /// Whether there is more to do than what an operation is for.
+    /// Whether an operation leaves ranges to merge, buffers to free or users to wait for.
     pub(crate) fn is_untidy(&self) -> bool {
         !self.replicas.is_bounded()
             || self.retired.len() > MAX_RETIRED
@@ -293,11 +294,11 @@ impl<Q: Clone + PartialEq> Facts<Q> {
             || devices.any(|copy| copy.uses.has(queue) || copy.home.as_ref() == Some(queue))
     }
 
-    // ---- what has been done ----
+    // ---- after an action ----
 
     /// Work of a queue has been ordered after all that conflicts with it, and may be enqueued.
     ///
-    /// The entry stands before the work is enqueued: whatever an enqueuing call did before it failed, it is waited for.
+    /// The entry stands before the work is enqueued, so that work of an enqueuing call that failed is waited for too.
     pub(crate) fn enter(&mut self, slot: Slot, by: &Q, range: &Range<usize>, access: Access, guard: Option<u64>) {
         self.copies[slot.0].uses.enter(by, range.clone(), access, guard, &self.clock);
     }
@@ -326,14 +327,14 @@ impl<Q: Clone + PartialEq> Facts<Q> {
         }
     }
 
-    /// A borrow is over: no more launches come from it.
+    /// A borrow is over: no more work is launched under the borrow.
     pub(crate) fn release(&mut self, borrow: u64) {
         if let Some(slot) = self.borrows.remove(borrow).filter(|slot| !slot.is_host()) {
             self.copies[slot.0].uses.release(borrow, &self.clock);
         }
     }
 
-    /// A wait for a queue that began then has ended well: its work is over, and what it was to deliver is there.
+    /// A wait for a queue that began then has ended well: the work of the queue is over, and its bytes have arrived.
     pub(crate) fn wait_ended(&mut self, queue: &Q, began: u64) {
         for copy in &mut self.copies {
             copy.uses.finish(queue, began);
@@ -342,8 +343,8 @@ impl<Q: Clone + PartialEq> Facts<Q> {
         self.retired.iter_mut().for_each(|uses| uses.finish(queue, began));
     }
 
-    /// A queue has failed: what it was to deliver may not have arrived, so the host does not hold it, wherever another
-    /// copy does. There is no slice of these bytes yet, because none is handed out before the queue has been
+    /// A queue has failed: the bytes that it was to deliver may not have arrived, so the host gives up those which
+    /// another copy holds. There is no slice of these bytes yet, because none is handed out before the queue has been
     /// synchronised.
     pub(crate) fn distrust(&mut self, queue: &Q) {
         let lost: Vec<_> = self.awaited(HOST, |by| by == queue).collect();
@@ -356,7 +357,7 @@ impl<Q: Clone + PartialEq> Facts<Q> {
         }
     }
 
-    /// What a queue reads of host copies is entered as read by another.
+    /// Reads of host copies by one queue are entered as reads by another.
     pub(crate) fn hand_over(&mut self, from: &Q, to: &Q) {
         let (hosts, _) = self.copies.split_at_mut(HOSTS);
         let hosts = hosts.iter_mut().map(|copy| &mut copy.uses).chain(&mut self.retired);
@@ -370,7 +371,7 @@ impl<Q: Clone + PartialEq> Facts<Q> {
 }
 
 impl<Q: PartialEq> CopyFacts<Q> {
-    /// What a queue was to deliver there is not waited for any more.
+    /// No delivery of these bytes by this queue is expected any more.
     fn expect_no_more(&mut self, queue: &Q, range: &Range<usize>) {
         self.arriving.retain_mut(|arriving| {
             if arriving.queue == *queue {

@@ -1,6 +1,6 @@
-//! Byte ranges by number, any of which may overlap: is some byte of a range in one of them, and in which?
-//! It relies on nothing. A treap by start, in which each node knows where the last range below it ends (Cormen et al.,
-//! "Introduction to Algorithms", interval trees): every question and change costs O(log n). No range is empty.
+//! Byte ranges by number, any of which may overlap: is some byte of a range in one of them, and in which? Relies on
+//! nothing. A treap by start, in which each node knows where the last range below it ends (Cormen et al., "Introduction
+//! to Algorithms", interval trees): every question and change costs O(log n). No range is empty.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -30,7 +30,7 @@ struct Node {
     right: Option<Link>,
 }
 
-/// What the nodes are ordered by.
+/// The order of the nodes.
 type Key = (usize, u64);
 
 impl Node {
@@ -104,7 +104,7 @@ impl Intervals {
         }
     }
 
-    /// What is left of a tree without the node of this key, whose range has this end.
+    /// The tree without the node of this key, whose range has this end.
     fn cut(&mut self, link: Option<Link>, end: usize, key: Key) -> Option<Link> {
         let link = link?;
         let Node { left, right, .. } = self.nodes[link];

@@ -1,10 +1,10 @@
-//! What a memory does next for a request: decided from the facts alone, so that every decision can be tried without a
-//! device. It performs nothing. `engine::step` asks again after each wait and each batch of steps, and nothing that was
-//! found before them is believed after them.
+//! The next action of a memory for a request, decided from the facts alone, so that every decision can be tried without
+//! a device. No action is performed here. `engine::step` plans again after each wait and each batch of steps, and never
+//! reuses an older plan.
 //!
-//! The rules: a queue gets work after everything that conflicts with it; the host touches bytes when no queue does; a
-//! queue that has failed is waited for only where nothing but it has the bytes; a byte that was ever written is valid
-//! in some copy after every step.
+//! The rules: a queue gets work after all conflicting work; the host touches bytes when no queue does; a failed queue
+//! is waited for only where no one else has the bytes; a byte that was ever written is valid in some copy after every
+//! step.
 
 mod moves;
 mod room;
@@ -18,7 +18,7 @@ use crate::coherence::replicas::Slot;
 use crate::coherence::uses::Waited;
 use crate::error::Error;
 
-/// What is wanted. Ranges lie within the memory, and have bytes.
+/// A wish. Ranges lie within the memory, and have bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum Request<Q> {
     /// Bytes on the host.
@@ -35,11 +35,11 @@ pub(crate) enum Request<Q> {
     Adopt,
     /// Few valid ranges in each copy.
     Bound(Bound),
-    /// The end of what these queues do now.
+    /// The end of the work that these queues have now.
     Idle(Vec<Q>),
 }
 
-/// What an eviction does with bytes that no other copy holds.
+/// How an eviction treats bytes that no other copy holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dirty {
     Move,
@@ -55,28 +55,28 @@ pub(crate) enum Bound {
     AllBut(Range<usize>),
 }
 
-/// What happens next. `Q` is a handle of a queue.
+/// The next action. `Q` is a handle of a queue.
 #[derive(Debug)]
 pub(crate) enum Next<Q> {
     /// A queue, or as `None` the host, waits for these queues.
     Wait(Option<Q>, Vec<Q>),
-    /// Another thread brings these bytes already: it is waited for.
+    /// Another thread brings these bytes already: wait for that thread.
     Settle,
     /// Steps that enqueue work at most.
     Perform(Steps),
     /// A step that ends with its work, and is performed without the lock.
     Outside(Step),
-    /// The request is met: what was asked for may be handed out. To a writer, as valid nowhere else.
+    /// The request is met: the bytes may be handed out, to a writer as valid nowhere else.
     Done,
 }
 
 /// One change of a memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The copy gets memory. Nothing in it is valid.
+    /// The copy gets memory, without a valid byte.
     Alloc(Slot),
-    /// The copy gets other memory; what a failed queue may touch is left to it. What is valid moves along on the host.
-    /// On a device nothing does: `overwritten` alone counts as valid there, and is written next.
+    /// The copy gets other memory, and the old memory is left to a failed queue. On the host the valid bytes move
+    /// along. On a device no byte does: `overwritten` alone counts as valid there, and is written next.
     Replace { slot: Slot, overwritten: Range<usize> },
     /// Bytes that are valid in `from` become valid in `to`.
     Copy { from: Slot, to: Slot, range: Range<usize> },
@@ -84,9 +84,9 @@ pub(crate) enum Step {
     Fill { to: Slot, range: Range<usize> },
     /// Another memory's bytes, which are valid in `to` alone then. `replaces`: in memory of their own, as by `Replace`.
     Receive { to: Slot, range: Range<usize>, replaces: bool },
-    /// The copy holds the range no more, nor memory if it holds nothing else.
+    /// The copy holds the range no more, nor memory if the range was all.
     GiveUp { slot: Slot, range: Range<usize> },
-    /// The memory from outside takes its place.
+    /// The memory from outside takes the place of all copies.
     Adopt,
 }
 
@@ -141,7 +141,7 @@ impl IntoIterator for Steps {
     }
 }
 
-/// How far a request has come, apart from what the facts say.
+/// How far a request has come, beyond the facts.
 #[derive(Debug)]
 pub(crate) struct Progress<Q> {
     pub(crate) waited: Waited<Q>,
@@ -157,7 +157,7 @@ impl<Q> Progress<Q> {
     }
 
     /// A step has been performed. Where other memory has taken the place of a device's, nothing may fail any more until
-    /// the bytes are handed out that it lacks.
+    /// the missing bytes are handed out.
     pub(crate) fn did(&mut self, step: &Step) {
         self.has_ended |= match step {
             Step::Receive { .. } | Step::Adopt => true,
@@ -180,7 +180,7 @@ pub(crate) enum Refusal {
     Error(Error),
 }
 
-/// Goes on, or says what is next.
+/// Goes on, or ends with the next action.
 type Plan<Q, T = ()> = ControlFlow<Result<Next<Q>, Refusal>, T>;
 
 /// The copy that has the bytes of an access, if there is nothing to do but to hand them out: the usual case. [`next`]
@@ -199,7 +199,7 @@ pub(crate) fn met_at<Q: Clone + PartialEq>(facts: &Facts<Q>, request: &Request<Q
     is_met.then_some(slot)
 }
 
-/// What is next for a request.
+/// The next action for a request.
 pub(crate) fn next<Q: Clone + PartialEq>(
     facts: &Facts<Q>,
     request: &Request<Q>,
@@ -216,7 +216,7 @@ pub(crate) fn next<Q: Clone + PartialEq>(
 }
 
 impl<Q> Request<Q> {
-    /// Whether the host's own memory stays where it is: the caller has an address in it.
+    /// Whether the host's own memory may not be replaced: the caller has an address there.
     fn keeps_host(&self) -> bool {
         matches!(self, Request::Bound(Bound::AllBut(busy)) if !busy.is_empty())
     }
@@ -287,7 +287,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         self.free_of_queues(slot, range, access, overwritten)
     }
 
-    /// Adopted bytes serve readers for as long as they hold the range and our own memory does not.
+    /// Adopted bytes serve readers while they hold the range and our own memory does not.
     fn host_slot(&self, range: &Range<usize>, intent: Intent) -> Slot {
         host_slot(self.facts, range, intent)
     }
@@ -331,8 +331,8 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     }
 }
 
-/// The copy that serves an access on the host: adopted bytes serve readers for as long as they hold the range and our
-/// own memory does not.
+/// The copy that serves an access on the host: adopted memory serves readers while it holds the range and our own
+/// memory does not.
 pub(crate) fn host_slot<Q>(facts: &Facts<Q>, range: &Range<usize>, intent: Intent) -> Slot {
     let holds = |slot| facts.replicas.holds(slot, range);
     if facts.copy(ADOPTED).has_memory && intent == Intent::Read && holds(ADOPTED) && !holds(HOST) {

@@ -1,16 +1,16 @@
-//! A set of bytes as few ranges: sorted, disjoint, never adjacent, never empty.
-//! It relies on nothing. The usual sets, no range and one range, stand in the value itself and never allocate.
-//! It sets no bound of its own: the owner of a set coarsens it, or gives bytes up, when it has grown too long.
+//! A set of bytes as few ranges: sorted, disjoint, never adjacent, never empty. Relies on nothing. The usual sets, no
+//! range and one range, stand in the value itself and never allocate. A set has no bound: its owner coarsens a set that
+//! has grown too long, or gives bytes up.
 
 use std::iter;
 use std::ops::Range;
 
-/// A set of byte ranges. Two equal sets have the same ranges, whatever made them.
+/// A set of byte ranges. Two equal sets have the same ranges, however the sets were made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ranges {
     /// The lowest range; `0..0` when the set is empty.
     first: Range<usize>,
-    /// The ranges above it.
+    /// The ranges above `first`.
     rest: Vec<Range<usize>>,
 }
 
@@ -20,7 +20,7 @@ impl Ranges {
         Ranges { first: 0..0, rest: Vec::new() }
     }
 
-    /// The bytes of one range; nothing if it is empty.
+    /// The bytes of one range, which may be empty.
     pub(crate) fn of(range: Range<usize>) -> Self {
         let mut ranges = Ranges::new();
         ranges.insert(range);
@@ -52,7 +52,7 @@ impl Ranges {
         !range.is_empty() && self.reaching(range).is_some_and(|ours| ours.start < range.end)
     }
 
-    /// Adds the bytes of `range`; with ranges that it overlaps or touches it becomes one.
+    /// Adds the bytes of `range`, as one range with all those that `range` overlaps or touches.
     #[inline]
     pub(crate) fn insert(&mut self, range: Range<usize>) {
         if !self.contains(&range) {
@@ -123,7 +123,7 @@ impl Ranges {
         missing
     }
 
-    /// Adds a range above all others, and not adjacent to them; nothing if it is empty.
+    /// Adds a range above all others, and not adjacent to them. An empty range adds nothing.
     fn append(&mut self, range: Range<usize>) {
         if range.is_empty() {
             return;
@@ -131,7 +131,7 @@ impl Ranges {
         if self.is_empty() { self.first = range } else { self.rest.push(range) }
     }
 
-    /// What lies between neighbours: one gap fewer than there are ranges.
+    /// The gaps between neighbours, one fewer than there are ranges.
     pub(crate) fn gaps(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let pairs = self.iter().zip(self.iter().skip(1));
         pairs.map(|(below, above)| below.end..above.start)

@@ -1,6 +1,6 @@
-//! Which bytes of which copy are valid, and what must be moved before a copy can be used. Pure: it decides, others do.
-//! It relies on `Ranges` alone. It knows no buffer, no queue and no borrow: who may write when is settled elsewhere.
-//! The rule that everything here keeps: a byte that was ever written is valid in some copy.
+//! Which bytes of which copy are valid, and which bytes must be moved before a copy can be used. Pure: decisions alone.
+//! Relies on `Ranges` alone. Knows no buffer, no queue and no borrow: who may write when is settled elsewhere. The rule
+//! that everything here keeps: a byte that was ever written is valid in some copy.
 
 use std::ops::Range;
 
@@ -20,23 +20,23 @@ const HOST_SLOTS: usize = 2;
 pub(crate) enum Action {
     /// These bytes are valid in `from` and wanted in `to`.
     Copy {
-        /// The copy that holds them.
+        /// The copy that holds the bytes.
         from: Slot,
-        /// The copy that lacks them.
+        /// The copy that lacks the bytes.
         to: Slot,
         /// The bytes.
         range: Range<usize>,
     },
-    /// These bytes were never written: they become zero in `to`.
+    /// These bytes were never written, and become zero in `to`.
     Fill {
-        /// The copy that lacks them.
+        /// The copy that lacks the bytes.
         to: Slot,
         /// The bytes.
         range: Range<usize>,
     },
 }
 
-/// The most ranges that a copy keeps, by the length of the memory: they take at most a quarter of the room of its
+/// The most ranges that a copy keeps, by the length of the memory: the ranges take at most a quarter of the room of the
 /// bytes, except in a small memory, whose gaps cost little to close.
 const MAX_RANGES: usize = 256;
 const MIN_RANGES: usize = 16;
@@ -103,9 +103,9 @@ impl Replicas {
         self.valid.iter().any(|ranges| !ranges.is_empty())
     }
 
-    /// What must happen so that `range` of `to` is valid, in order of position: a copy for each run of missing bytes
-    /// with one source, a fill for each run that no copy holds. A byte comes from the first copy of `order` that holds
-    /// it; copies that `order` leaves out come after it, by number. Nothing missing: nothing to do, and no allocation.
+    /// The actions that make `range` of `to` valid, in order of position: a copy for each run of missing bytes with one
+    /// source, a fill for each run that no copy holds. A byte comes from the first holder in `order`; copies that
+    /// `order` leaves out come last, by number. Nothing missing: nothing to do, and no allocation.
     pub(crate) fn read(&self, to: Slot, range: &Range<usize>, order: &[Slot]) -> Vec<Action> {
         debug_assert!(range.is_empty() || range.end <= self.len);
         let mut actions = Vec::new();
@@ -162,14 +162,14 @@ impl Replicas {
         only
     }
 
-    /// When `slot` has too many ranges: the smallest gap between them that `may_close` allows.
+    /// When `slot` has too many ranges: the smallest gap that `may_close` allows.
     pub(crate) fn gap_to_close(&self, slot: Slot, may_close: impl Fn(&Range<usize>) -> bool) -> Option<Range<usize>> {
         let valid = self.crowded(slot)?;
         valid.gaps().filter(may_close).min_by_key(|gap| gap.len())
     }
 
-    /// When `slot` has too many ranges: its smallest one of which the other copies hold every byte, and that `may_drop`
-    /// allows.
+    /// When `slot` has too many ranges: the smallest range of which the other copies hold every byte, and that
+    /// `may_drop` allows.
     pub(crate) fn range_to_drop(&self, slot: Slot, may_drop: impl Fn(&Range<usize>) -> bool) -> Option<Range<usize>> {
         let ranges = self.crowded(slot)?.iter();
         ranges.filter(|range| self.only_in(slot, range).is_empty() && may_drop(range)).min_by_key(|range| range.len())
@@ -199,13 +199,13 @@ impl Replicas {
         }
     }
 
-    /// The ranges of `slot` if it has too many.
+    /// The ranges of `slot` if there are too many.
     pub(crate) fn crowded(&self, slot: Slot) -> Option<&Ranges> {
         Some(self.valid(slot)).filter(|valid| valid.len() > self.most)
     }
 
-    /// The source of the first bytes of `rest`, and how far it goes: to its end, or to where a more preferred one
-    /// begins.
+    /// The source of the first bytes of `rest`, and the end of the run: where the source ends, or where a more
+    /// preferred one begins.
     fn run(&self, rest: &Range<usize>, order: &[Slot]) -> (Option<Slot>, usize) {
         let mut run = rest.clone();
         let others = (0..self.slots()).map(Slot);
@@ -246,7 +246,7 @@ mod tests {
         all.chain(iter::once(1..1))
     }
 
-    /// The replicas, and what the memory of each copy really holds.
+    /// The replicas, and the true bytes of each copy.
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct World {
         replicas: Replicas,
@@ -305,13 +305,13 @@ mod tests {
             self.replicas.claim(slot, range.clone());
         }
 
-        /// What was given up is garbage from then on: its block may be freed.
+        /// Bytes that were given up are garbage from then on: the block may be freed.
         fn give_up(&mut self, slot: Slot, range: &Range<usize>) {
             self.newest[slot.0] &= !bits(range);
             self.replicas.give_up(slot, range);
         }
 
-        /// What must hold in every state, from the bytes alone.
+        /// The rules of every state, from the bytes alone.
         fn check(&self) {
             let anywhere = self.slots().fold(0, |held, slot| held | self.valid(slot));
             assert_eq!(anywhere, self.touched, "a byte is lost, or was invented");
@@ -338,7 +338,7 @@ mod tests {
             }
         }
 
-        /// What a read must do, byte by byte: for each byte its source, `None` for zero, joined into runs.
+        /// The actions of a read, byte by byte: the source of each byte, `None` for zero, joined into runs.
         fn plan(valid: &[Mask], to: Slot, range: &Range<usize>, order: &[Slot]) -> Vec<Action> {
             let has = |slot: Slot, byte: usize| valid[slot.0] >> byte & 1 == 1;
             let by_number = (0..valid.len()).map(Slot);

@@ -1,9 +1,9 @@
-//! Which queues may still be using a copy, and for which a new access has to wait. Pure: it waits for nothing itself.
-//! It relies on two facts: a queue works in order, and "q waits for p" covers all that p was given before that moment.
-//! So no event is kept here, only which queue uses which bytes how; what was launched under a guard counts until the
-//! guard is gone. A guard that was leaked counts until the memory ends: it cannot be told from one under which more
-//! will be launched. So there is one entry for each leaked guard, as there is one in the borrow table and one handle.
-//! Waiting takes place outside the lock, while others enter more: a wait ends what was entered before it began.
+//! Which queues may still be using a copy, and for which of these queues a new access has to wait. Pure: no wait takes
+//! place here. Two facts carry the rest: a queue works in order, and "q waits for p" covers all work that p was given
+//! before that moment. So no event is kept here, only which queue uses which bytes how. Work under a guard counts until
+//! the guard is gone. A leaked guard counts until the memory ends, because more work might be launched under it; so
+//! each leaked guard keeps one entry here, one in the borrow table, and one handle. Waiting takes place outside the
+//! lock, while others enter more: a wait ends the uses that were entered before the wait began.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// The moment of what is entered now.
+    /// The moment of a use that is entered now.
     pub(crate) fn now(&self) -> u64 {
         self.now
     }
 
-    /// A wait begins. It ends what was entered before the moment that this returns.
+    /// A wait begins. The wait ends the uses that were entered before the returned moment.
     pub(crate) fn begin(&mut self) -> u64 {
         self.now += 1;
         self.waits.push(self.now);
@@ -43,7 +43,7 @@ impl Clock {
         }
     }
 
-    /// Whether a wait under way ends what was entered at `moment`, but not what is entered now.
+    /// Whether a wait under way ends a use that was entered at `moment`, but no use that is entered now.
     pub(crate) fn separates(&self, moment: u64) -> bool {
         self.separates_from(moment, self.now)
     }
@@ -53,7 +53,8 @@ impl Clock {
     }
 }
 
-/// What one operation has waited for so far. It asks again after each wait, and need not wait twice for the same.
+/// The waits of one operation so far. An operation plans again after each wait, and need not wait twice for the same
+/// use.
 #[derive(Clone, Debug)]
 pub(crate) struct Waited<Q> {
     /// Who waited (`None` is the host), for which queue, and when that began.
@@ -73,7 +74,7 @@ impl<Q: PartialEq> Waited<Q> {
     }
 
     pub(crate) fn add(&mut self, by: Option<Q>, queue: Q, began: u64) {
-        // The later wait covers what the earlier one did.
+        // The later wait covers the earlier one.
         self.done.retain(|(waiter, waited, _)| *waiter != by || *waited != queue);
         self.done.push((by, queue, began));
     }
@@ -90,7 +91,7 @@ pub(crate) struct Uses<Q> {
     entries: Vec<Entry<Q>>,
 }
 
-/// What one queue may still be doing, of one kind.
+/// The work of one kind that one queue may still be doing.
 #[derive(Clone, Debug)]
 struct Entry<Q> {
     queue: Q,
@@ -101,8 +102,8 @@ struct Entry<Q> {
     past: Ranges,
     /// Where guards live, under which more work may be launched at any time.
     live: Vec<Live>,
-    /// What tokens without a guard hold a share of, for `past`: more may be launched under one until it is dropped,
-    /// which nothing tells. Seldom more than one.
+    /// Shares that tokens without a guard hold, for `past`: more work may be launched under a token until the token is
+    /// dropped, of which there is no notice. Seldom more than one.
     holds: Vec<Arc<()>>,
 }
 
@@ -140,8 +141,8 @@ impl<Q> Uses<Q> {
         past.take(self.len().saturating_sub(most)).map(|entry| &entry.queue)
     }
 
-    /// Finds out which tokens without a guard are gone. A wait that begins from now on ends what was launched under
-    /// them.
+    /// Finds out which tokens without a guard are gone. A wait that begins from now on ends the work that was launched
+    /// under them.
     pub(crate) fn release_holds(&mut self, clock: &Clock) {
         for entry in self.entries.iter_mut().filter(|entry| !entry.holds.is_empty()) {
             entry.holds.retain_mut(|hold| Arc::get_mut(hold).is_none());
@@ -163,8 +164,8 @@ impl<Q> Uses<Q> {
 
 impl<Q: Clone + PartialEq> Uses<Q> {
     /// The queues to wait for before `access` to `range`, each once: those with an entry that overlaps and conflicts,
-    /// because one of the two writes, and that this operation has not `waited` for. `by` is the queue that wants it,
-    /// which need not wait for itself; `None` is the host. Allocates nothing when there are none.
+    /// because one of the two writes, and that this operation has not `waited` for. `by` is the queue of the access,
+    /// which need not wait for itself; `None` is the host. Without a queue to wait for, no memory is allocated.
     pub(crate) fn waits(&self, by: Option<&Q>, range: &Range<usize>, access: Access, waited: &Waited<Q>) -> Vec<Q> {
         each_once(
             self.entries.iter().filter(|entry| {
@@ -180,8 +181,8 @@ impl<Q: Clone + PartialEq> Uses<Q> {
 
     /// Enters an access of `by` whose waits have been enqueued. With a guard, more may be launched until its release.
     ///
-    /// A write supersedes what it covers of the past, because it waited for that, and later accesses wait for the
-    /// write. A read supersedes nothing: later readers do not wait for it. What is live always stays.
+    /// A write supersedes the past that it covers, because the write waited for that past, and later accesses wait for
+    /// the write. A read supersedes nothing, because later readers do not wait for a read. Live guards always stay.
     pub(crate) fn enter(&mut self, by: &Q, range: Range<usize>, access: Access, guard: Option<u64>, clock: &Clock) {
         if range.is_empty() || (guard.is_none() && self.entered(by, &range, access, clock).is_some()) {
             return;
@@ -197,9 +198,9 @@ impl<Q: Clone + PartialEq> Uses<Q> {
         }
     }
 
-    /// The entry that has this access already, if entering it without a guard would change nothing: the usual case of
-    /// one queue. After a wait it changes when the last access was, even if that wait is over: the operation that has
-    /// waited still relies on it.
+    /// The entry that covers this access already, if entering the access without a guard would change nothing: the
+    /// usual case of one queue. After a wait the moment of the last access changes, even if that wait is over, because
+    /// the operation that has waited still relies on the moment.
     fn entered(&self, by: &Q, range: &Range<usize>, access: Access, clock: &Clock) -> Option<usize> {
         let mut found = None;
         for (index, entry) in self.entries.iter().enumerate() {
@@ -234,14 +235,14 @@ impl<Q: Clone + PartialEq> Uses<Q> {
         entry.holds.first().cloned()
     }
 
-    /// The guard was dropped: no more is launched under it, and what was launched counts as past.
+    /// The guard was dropped: no more is launched under the guard, and its work counts as past.
     pub(crate) fn release(&mut self, guard: u64, clock: &Clock) {
         // A guard is entered once.
         for index in 0..self.entries.len() {
             let entry = &mut self.entries[index];
             let Some(at) = entry.live.iter().position(|live| live.guard == guard) else { continue };
             let (range, access) = (entry.live.swap_remove(at).range, entry.access);
-            // Something may have been launched under it until now.
+            // Work may have been launched under the guard until now.
             if clock.separates(entry.last) {
                 let queue = entry.queue.clone();
                 self.entry(&queue, access, clock).enter(range, None, clock);
@@ -254,8 +255,8 @@ impl<Q: Clone + PartialEq> Uses<Q> {
         }
     }
 
-    /// Forgets what a queue did in the past, after a wait for it that began then. What a guard still allows stays, and
-    /// what a token may that was not known to be gone.
+    /// Forgets the past of a queue, after a wait for the queue that began then. Work under a live guard stays, and so
+    /// does work under a token that was not known to be gone.
     pub(crate) fn finish(&mut self, by: &Q, began: u64) {
         let entries = self.entries.iter_mut();
         for entry in entries.filter(|entry| entry.queue == *by && entry.last < began && entry.holds.is_empty()) {
@@ -264,7 +265,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
         self.bound();
     }
 
-    /// Every queue with an entry, each once: who frees or evicts the copy waits for all of them.
+    /// Every queue with an entry, each once. A copy is freed or evicted after a wait for all these queues.
     pub(crate) fn queues(&self) -> Vec<Q> {
         each_once(self.entries.iter())
     }
@@ -280,7 +281,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
         own.all(|entry| entry.access == Access::Read && entry.live.is_empty() && entry.holds.is_empty())
     }
 
-    /// Enters what a queue reads as read by another, after [`only_reads`](Self::only_reads).
+    /// Enters the reads of a queue as reads by another, after [`only_reads`](Self::only_reads).
     pub(crate) fn hand_over(&mut self, from: &Q, to: &Q, clock: &Clock) {
         let old: Vec<_> = self.entries.extract_if(.., |entry| entry.queue == *from).collect();
         for range in old.iter().flat_map(|entry| entry.past.iter()) {
@@ -433,17 +434,17 @@ mod tests {
         queue: usize,
         access: Access,
         range: Range<usize>,
-        /// Nothing is launched under it any more, but it is never released.
+        /// No more work is launched under the guard, and the guard is never released.
         leaked: bool,
     }
 
-    /// What really happens, as happens-before: of each queue the last operation on each byte of each kind, and who is
-    /// known to run after it. This is a vector clock, cut down to the one comparison that finds a race.
+    /// The truth, as happens-before: of each queue the last operation on each byte of each kind, and who is known to
+    /// run after it. This is a vector clock, cut down to the one comparison that finds a race.
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Model {
         /// By queue, the host last: the items whose last operation happens before whatever this queue is given next.
         known: Vec<Items>,
-        /// What `Uses` should hold, byte by byte.
+        /// The entries that `Uses` should have, byte by byte.
         past: Items,
         guards: Vec<Option<Guard>>,
         wait: Option<Wait>,
@@ -453,9 +454,9 @@ mod tests {
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Wait {
         queue: usize,
-        /// What the host will know at its end.
+        /// The knowledge of the host at the end of the wait.
         known: Items,
-        /// What was entered since it began.
+        /// The uses that were entered since the wait began.
         fresh: Items,
     }
 
@@ -476,7 +477,7 @@ mod tests {
                 clock: Clock::default(),
                 began: 0,
                 model: Model {
-                    // What was never done is known to all.
+                    // Operations that never took place are known to all.
                     known: vec![Items::MAX; size.queues + 1],
                     past: 0,
                     guards: vec![None; size.guards],
@@ -492,7 +493,7 @@ mod tests {
         /// An operation of a queue on these bytes: everything that conflicts must be known to happen before it.
         fn operate(&mut self, queue: usize, range: &Range<usize>, access: Access) {
             let known = &mut self.model.known;
-            // The host launches it, so it comes after all that the host has waited for.
+            // The host launches the operation, after all work that the host has waited for.
             known[queue] |= known[self.size.queues];
             let others = self.size.before(access, range) & !self.size.items_of(queue, range);
             assert_eq!(others & !known[queue], 0, "a race: {:?}", self.uses);
@@ -511,7 +512,7 @@ mod tests {
             }
         }
 
-        /// What `waits` must say, in any order.
+        /// The right answer of `waits`, in any order.
         fn conflicting(&self, by: Option<usize>, range: &Range<usize>, access: Access) -> Vec<usize> {
             let held = self.model.past | self.live(|_| true);
             let before = self.size.before(access, range) & held;
@@ -593,7 +594,7 @@ mod tests {
             self.model.past &= !(self.items_ever(wait.queue) & !wait.fresh);
         }
 
-        /// What a queue was given becomes past.
+        /// The work that a queue was given becomes past.
         fn passed(&mut self, items: Items) {
             self.model.past |= items;
             if let Some(wait) = &mut self.model.wait {
@@ -608,7 +609,7 @@ mod tests {
             }
         }
 
-        /// What must hold in every state.
+        /// The rules of every state.
         fn check(&self) {
             let live = self.live(|_| true);
             let mut past = 0;
@@ -780,7 +781,7 @@ mod tests {
         waited.add(Some(2), 1, began);
         let waits = |uses: &Uses<u8>, range| uses.waits(Some(&2), &range, Access::Read, &waited);
         assert!(waits(&uses, 0..8).is_empty());
-        // Within what its entry covers already.
+        // Within the bytes that the entry covers already.
         uses.enter(&1, 4..6, Access::Write, None, &clock);
         assert_eq!(waits(&uses, 4..6), [1]);
     }

@@ -119,7 +119,7 @@ impl<'a> Arg<'a> {
         Ok((Self { claimed, range: self.range.clone(), access }.slice(..mid)?, self.slice(mid..)?))
     }
 
-    /// What the kernel may do with the bytes.
+    /// The access that the kernel has to the bytes.
     pub fn access(&self) -> Access {
         self.access
     }

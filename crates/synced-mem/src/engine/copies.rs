@@ -1,5 +1,5 @@
-//! What the copies of one memory consist of: host buffers and device blocks. They know neither which bytes are valid
-//! nor who uses them; `coherence::facts` does.
+//! The memory of the copies: host buffers and device blocks. Which bytes are valid, and who uses them, stands in
+//! `coherence::facts`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct DeviceCopy {
     pub(crate) memory: Option<DeviceMemory>,
 }
 
-/// A block with what has to outlive it.
+/// A block, with the queue and the owner that have to outlive the block.
 pub(crate) struct DeviceMemory {
     pub(crate) block: Arc<dyn Block>,
     /// The queue in whose order the block is freed.
@@ -26,7 +26,7 @@ pub(crate) struct DeviceMemory {
     pub(crate) owner: Option<Box<dyn Any + Send + Sync>>,
 }
 
-/// A device's block that nothing valid lies in, with the queues that may still use it.
+/// A device's block without a valid byte, with the queues that may still use the block.
 pub(crate) struct FreedBlock {
     pub(crate) slot: Slot,
     pub(crate) memory: DeviceMemory,
@@ -35,7 +35,7 @@ pub(crate) struct FreedBlock {
 
 impl FreedBlock {
     /// Makes sure that the block may be given back in the order of the queue that allocated it: after all other queues
-    /// that use it. It waits, so the memory's lock is not held, but at the end of the memory.
+    /// that use the block. Waits, so the memory's lock is not held, except at the end of the memory.
     pub(crate) fn finish_uses(&self) -> Result<(), Error> {
         let queue = &self.memory.queue;
         let is_owned = self.memory.owner.is_some();

@@ -1,5 +1,5 @@
-//! Ways to a value that an operation changes step by step: its lock, which may be held already, or a reference. They
-//! know nothing of the value.
+//! Ways to a value that an operation changes step by step: a lock, which may be held already, or a reference. The value
+//! itself is unknown here.
 
 use std::sync::PoisonError;
 

@@ -1,5 +1,5 @@
-//! What has happened to a memory: each event is counted here once, for the memory, its device and its observer; and
-//! what is left to do when the lock has been released, because it is user code.
+//! The events of a memory, each counted once for the memory, its device and its observer; and the work that waits until
+//! the lock has been released, because user code is called.
 
 use std::any::Any;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::host::buffer::HostBuffer;
 use crate::stats::{Event, EventKind, Observer, Stats};
 
-/// What is left to do when the lock has been released.
+/// Work for the time when the lock has been released.
 pub(crate) enum Deferred {
     Tell(Event),
     DropBuffer(HostBuffer),
@@ -40,7 +40,7 @@ impl Events {
         error: Option<Error>,
     ) {
         self.stats.count(kind, bytes);
-        // What moved nothing is no news for the device, whose counters all threads share.
+        // An access that moved no byte is no news for the device, whose counters all threads share.
         if let Some(queue) = queue.filter(|_| kind != EventKind::Avoided) {
             queue.device().meter().count(kind, bytes);
         }
@@ -60,7 +60,7 @@ impl Events {
         self.deferred.push(work);
     }
 
-    /// Takes along what is to be done after the lock has been released, if there is anything.
+    /// Takes the work for the time when the lock has been released, if there is any.
     pub(crate) fn take_pending(&mut self) -> Option<Pending> {
         if self.deferred.is_empty() {
             return None;
@@ -69,7 +69,7 @@ impl Events {
     }
 }
 
-/// What is to be done after the lock has been released.
+/// The work that was taken when the lock was released.
 #[must_use]
 pub(crate) struct Pending {
     work: Vec<Deferred>,

@@ -1,4 +1,4 @@
-//! What it would cost to work on a range at each place: how many bytes would have to be moved there. It moves nothing.
+//! The cost of work on a range at each place: how many bytes would have to be moved there. No byte is moved here.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::coherence::replicas::Slot;
 use crate::device::Queue;
 use crate::engine::state::State;
 
-/// How many bytes of a range would have to be moved to each place before work there can read it: see
+/// How many bytes of a range would have to be moved to each place before work there can read the range: see
 /// [`SharedMem::lacking`](crate::SharedMem::lacking).
 #[non_exhaustive]
 pub struct Lacking {
@@ -18,8 +18,8 @@ pub struct Lacking {
     pub host: usize,
     /// How many bytes each device lacks that this memory has been on, with the queue that last used it there.
     pub devices: Vec<(Arc<dyn Queue>, usize)>,
-    /// Where the memory, any range of it, was last written, or asked for on a device. Reads on the host leave this as
-    /// it was; `None` before the first of the others.
+    /// Where the memory, any range of it, was last written, or asked for on a device. Reads on the host do not count;
+    /// `None` before the first such access.
     pub last: Option<Location>,
 }
 

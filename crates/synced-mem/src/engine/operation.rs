@@ -1,5 +1,5 @@
-//! A request as an operation carries it through the loop: with the memory from outside that it brings, and with the
-//! token's share that it takes away. Data alone: `coherence::plan` decides, `perform` acts.
+//! A request as an operation carries it through the loop: with memory from outside, and with the share of a token. Data
+//! alone: `coherence::plan` decides, `perform` acts.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use crate::device::token::DeviceRef;
 use crate::engine::queue::QueueHandle;
 use crate::host::buffer::HostBuffer;
 
-/// A request, with what it brings along and takes away.
+/// A request, with the memory that it brings and the share of a token that it takes away.
 pub(crate) struct Operation<'a> {
     pub(crate) request: Request<QueueHandle>,
-    /// Which entry of the borrow table it is made under.
+    /// The entry of the borrow table under which the request is made.
     pub(crate) borrow: Option<u64>,
     pub(crate) brings: Option<Box<Brings<'a>>>,
-    /// The copy that the request is about, as soon as it is known.
+    /// The copy that the request is about, once known.
     pub(crate) slot: Option<Slot>,
-    /// For a token without a guard: while this is held, its use is not over.
+    /// For a token without a guard: while the share is held, the use of the token is not over.
     pub(crate) hold: Option<Arc<()>>,
 }
 
-/// What comes from outside the memory.
+/// Bytes or memory from outside.
 pub(crate) enum Brings<'a> {
     /// Bytes of another memory, on the queue of the request. As many as the request's range has.
     Bytes(&'a DeviceRef<'a>),

@@ -1,7 +1,7 @@
-//! Performs the steps that `coherence::plan` decides: it allocates, enqueues transfers, and then says so in the facts.
-//! A step that fails changes nothing, but for work that a queue may have enqueued all the same. It waits for nothing,
-//! but for the steps of [`Outside`]. It relies on the plan: when a step is performed, everything has been waited for
-//! that conflicts with it, and each copy that it names has memory.
+//! Performs the steps that `coherence::plan` decides: allocates, enqueues transfers, and then changes the facts. A step
+//! that fails changes nothing, except that a queue may have enqueued the work all the same. No step waits, except those
+//! of [`Outside`]. Relies on the plan: when a step is performed, all conflicting work has been waited for, and each
+//! copy of the step has memory.
 
 mod memory;
 pub(crate) mod outside;
@@ -66,8 +66,8 @@ impl State {
             let (from, to) = (self.host_ptr(HOST, range.start), buffer.ptr().as_ptr());
             // SAFETY: `range` lies within both buffers, of which the second is new and writable. No valid byte is
             // written of the first meanwhile: the plan asks for this step where no guard and no `&mut` slice writes
-            // there, and no queue does, because those that work were waited for, and what the others were to deliver is
-            // not valid here or about to be overwritten.
+            // there, and no queue does, because the working queues were waited for, and bytes that the failed ones were
+            // to deliver are not valid here or are about to be overwritten.
             unsafe { from.copy_to_nonoverlapping(NonNull::new_unchecked(to.add(range.start)), range.len()) };
         }
         self.retire(HOST);
@@ -75,7 +75,7 @@ impl State {
         Ok(())
     }
 
-    /// A new block takes the place of the one that is there. Only `range` is valid in it, and only there.
+    /// A new block takes the place of the old one. `range` alone is valid in the new block, and nowhere else.
     fn replace_block(&mut self, slot: Slot, block: Box<dyn Block>, range: &Range<usize>) {
         let whole = self.facts.whole();
         self.free_device(slot);
@@ -86,7 +86,7 @@ impl State {
         }
     }
 
-    /// Puts host bytes in the place of whatever there was. Their length has been checked.
+    /// Puts host bytes in the place of all bytes. The length has been checked.
     pub(crate) fn adopt_host(&mut self, buffer: HostBuffer) {
         [HOST, ADOPTED].into_iter().for_each(|slot| self.retire(slot));
         self.count_buffer(EventKind::Allocate, buffer.allocated());
@@ -95,7 +95,7 @@ impl State {
         self.claim(slot, &self.facts.whole());
     }
 
-    /// Puts a block in the place of whatever its device had. Its contents are those after the work enqueued so far.
+    /// Puts a block in the place of all bytes. The contents of the block are those after the work enqueued so far.
     fn adopt_device(&mut self, queue: &QueueHandle, block: Box<dyn Block>, owner: Box<dyn Any + Send + Sync>) {
         let (slot, whole) = (self.make_home(queue), self.facts.whole());
         self.free_device(slot);
@@ -112,8 +112,8 @@ impl State {
 
     // ---- devices ----
 
-    /// The copy on a queue's device, entered if it is new. Work for it runs on this queue from now on, unless it has
-    /// failed.
+    /// The copy on a queue's device, entered if new. Work for the copy runs on this queue from now on, unless the queue
+    /// has failed.
     pub(crate) fn make_home(&mut self, queue: &QueueHandle) -> Slot {
         // A queue that used a copy last is found without asking for its device.
         self.facts.home_of(queue).unwrap_or_else(|| self.move_home(queue))
@@ -151,7 +151,8 @@ impl State {
             if let Err(error) = enqueued {
                 match new {
                     Some(block) => self.events.defer(Deferred::DropBlock(Arc::from(block))),
-                    // It may have been enqueued all the same: the device's bytes count no more where another has them.
+                    // The copy may have been enqueued all the same: the bytes of the device count no more where another
+                    // copy has them.
                     None => {
                         let only = self.facts.replicas.only_in(slot, range);
                         let shared = only.missing(range);
@@ -169,9 +170,9 @@ impl State {
         Ok(())
     }
 
-    // ---- what is valid ----
+    // ---- valid bytes ----
 
-    /// A request has been met: its bytes belong to the caller. `has_moved`: something was done for it.
+    /// A request has been met, and the bytes belong to the caller. `has_moved`: a step was performed for the request.
     pub(crate) fn hand_out(&mut self, operation: &mut Operation<'_>, has_moved: bool) {
         let (slot, range, intent) = match (&operation.request, operation.slot) {
             (Request::Host { range, intent }, met) => {

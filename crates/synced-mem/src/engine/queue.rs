@@ -1,5 +1,5 @@
-//! A queue that is compared by its identity, and one that stands for failed queues whose work never ends. It relies on
-//! nothing else of the engine.
+//! A queue that is compared by its identity, and one that stands for failed queues whose work never ends. Relies on no
+//! other file of the engine.
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,7 +13,7 @@ use crate::ids::QueueId;
 pub(crate) struct QueueHandle {
     id: QueueId,
     queue: Arc<dyn Queue>,
-    /// Whether it stands for queues whose work is never known to have ended.
+    /// Whether the handle stands for queues whose work is never known to have ended.
     is_lost: bool,
 }
 
@@ -22,7 +22,7 @@ impl QueueHandle {
         Self { id: queue.id(), queue: Arc::clone(queue), is_lost: false }
     }
 
-    /// One that stands for this queue and others that have failed: a wait for it always fails.
+    /// A handle for this queue and others that have failed: a wait for such a handle always fails.
     pub(crate) fn lost(of: &Self) -> Self {
         Self { id: QueueId::new(), queue: Arc::clone(&of.queue), is_lost: true }
     }
@@ -40,7 +40,7 @@ impl QueueHandle {
         }
     }
 
-    /// Makes what is enqueued from now on wait for the other queue.
+    /// Makes later work of this queue wait for the other queue.
     pub(crate) fn wait_for(&self, other: &Self) -> Result<(), Error> {
         if other.is_lost { other.synchronize() } else { self.queue.wait_for(&*other.queue) }
     }

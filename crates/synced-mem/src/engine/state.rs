@@ -1,7 +1,6 @@
-//! One memory: what is known of it, its buffers and blocks, and what is asked about them. It changes nothing; `perform`
-//! does.
+//! One memory: its facts, buffers and blocks, and the questions about them. `perform` alone changes a state.
 //!
-//! Both shells, `SyncedMem` and `SharedMem`, keep a `State` behind a lock; they differ in who checks the borrows.
+//! Both shells, `SyncedMem` and `SharedMem`, keep a `State` behind a lock; who checks the borrows is their difference.
 
 use std::mem;
 use std::ops::Range;
@@ -32,7 +31,7 @@ pub(crate) struct State {
     pub(crate) retired: Vec<HostBuffer>,
     /// Blocks without valid bytes, to be given back once no queue uses them.
     pub(crate) freed: Vec<FreedBlock>,
-    /// Whether some thread does what [`is_untidy`](Self::is_untidy) asks for.
+    /// Whether a thread tidies up, after [`is_untidy`](Self::is_untidy).
     pub(crate) is_tidying: bool,
     pub(crate) pool: Option<HostPool>,
     pub(crate) events: Events,
@@ -130,7 +129,7 @@ impl State {
         best.map(|(home, lacking, preferred)| (Arc::clone(home), lacking, preferred))
     }
 
-    /// Whether there is more to do than what an operation is for.
+    /// Whether an operation leaves ranges to merge, or memory to give back.
     pub(crate) fn is_untidy(&self) -> bool {
         self.facts.is_untidy() || !self.freed.is_empty()
     }

@@ -1,7 +1,6 @@
-//! How an operation on a memory runs: under the lock it is planned, and its steps performed; what it has to wait for is
-//! waited for outside. Then it is planned again. So nothing that was found before a wait is believed after it, and what
-//! is concluded is concluded under one lock.
-//! It relies on `uses` to end by a wait only what was entered before it. It decides nothing about bytes.
+//! How an operation on a memory runs: lock, plan, perform the steps; unlock to wait, and plan again. So no finding from
+//! before a wait is used after the wait, and every conclusion is drawn under one lock. Relies on `uses`: a wait ends
+//! only uses that were entered before the wait. No decision about bytes is taken here.
 
 use std::mem;
 use std::sync::Arc;
@@ -31,13 +30,13 @@ enum Pause {
     Outside(Box<Outside>),
 }
 
-/// What an operation waited for.
+/// The end of a pause.
 enum Ended {
     Wait(Waited),
     Outside(Box<outside::Ended>),
 }
 
-/// What an operation leaves to do, after it has ended.
+/// The work that an operation leaves behind.
 enum Followup {
     /// Only user code.
     Tell(Pending),
@@ -45,8 +44,9 @@ enum Followup {
     Tidy,
 }
 
-/// Runs an operation to its end, and then what it left to do. `check` may refuse it each time that the lock is taken;
-/// `answer` is asked under the lock under which the request was met. Afterwards the sets of ranges are `bound`.
+/// Runs an operation to its end, and then the work that the operation leaves behind. `check` may refuse it each time
+/// that the lock is taken; `answer` is asked under the lock under which the request was met. Afterwards the sets of
+/// ranges are `bound`.
 pub(crate) fn act<R>(
     mut door: impl Door<State>,
     operation: &mut Operation<'_>,
@@ -70,8 +70,7 @@ pub(crate) fn shrink(mut door: impl Door<State>) {
     follow_up(&mut door, followup, Bound::Gaps);
 }
 
-/// What has to be done at the end of a borrow or of a memory: the state is changed under the lock, and user code runs
-/// after its release.
+/// The end of a borrow or of a memory: the state is changed under the lock, and user code runs after its release.
 pub(crate) fn end(state: &mut State) {
     state.end();
     if let Some(pending) = state.events.take_pending() {
@@ -125,8 +124,8 @@ fn each_once(queues: Vec<QueueHandle>) -> Vec<QueueHandle> {
     each
 }
 
-/// Runs what no access asked for. Its failure is counted and reported to the observer, not returned: the access keeps
-/// what it got, and the next one tries again.
+/// Runs a request of our own, which no access made. A failure is counted and reported to the observer, not returned:
+/// the access keeps its bytes, and the next access tries again.
 fn housekeeping(door: &mut impl Door<State>, request: Request<QueueHandle>) {
     let mut operation = Operation::new(request);
     if let (Err(error), ()) = run(door, &mut operation, |_| Ok(()), |_, _| (), |_| ()) {
@@ -208,7 +207,7 @@ impl State {
         }
         check(self)?;
         if !self.facts.broken.is_empty() {
-            // Those that only this list still holds: no copy has been used by them, and they get no new work.
+            // Queues that only this list still holds have used no copy, and get no new work.
             self.facts.broken.retain(|queue| Arc::strong_count(queue) > 1);
         }
         if let Request::Device { by, .. } | Request::Receive { by, .. } = &operation.request {
@@ -247,13 +246,13 @@ impl State {
     fn step_failed(&mut self, step: &Step, error: Error, request: &Request<QueueHandle>, course: &mut Course) {
         course.progress.failed(step);
         match request {
-            // No access asked for it: it is counted, and reported to the observer.
+            // No access asked for the step: the failure is counted, and reported to the observer.
             Request::Bound(_) => self.failed(error),
             _ => course.failure = Some(error),
         }
     }
 
-    /// Something that no access asked for has failed. Nothing was lost by it.
+    /// A step that no access asked for has failed. No byte was lost.
     fn failed(&mut self, error: Error) {
         self.events.count(EventKind::Failure, 0..0, 0, None, Some(error));
     }
@@ -266,7 +265,7 @@ impl State {
         Wait { by, began: self.facts.clock.begin(), queues }
     }
 
-    /// After a wait, successful or not: forgets what it has ended, and nothing else.
+    /// After a wait, successful or not: forgets the uses that the wait has ended, and no others.
     #[cold]
     fn resume(&mut self, ended: Ended, course: &mut Course) -> Result<(), Error> {
         match ended {
@@ -278,8 +277,8 @@ impl State {
         }
     }
 
-    /// A lasting failure is noted and the request planned again, since it may do without that queue; of a queue that
-    /// was known to have failed, it could not.
+    /// A lasting failure is noted and the request planned again, since the request may do without that queue. The
+    /// request could not do without a queue that was known to have failed.
     fn wait_ended(&mut self, ended: Waited, course: &mut Course) -> Result<(), Error> {
         self.facts.clock.end(ended.began);
         for (queue, synchronized) in ended.finished {
@@ -308,7 +307,8 @@ impl State {
 
     // ---- queues that have failed ----
 
-    /// A queue's failure lasts. What it was to deliver is not trusted, and what it may use is left to it.
+    /// A queue's failure lasts. The bytes that the queue was to deliver are not trusted, and memory that the queue may
+    /// use is left to the queue.
     fn queue_failed(&mut self, queue: &QueueHandle, error: &Error) {
         self.facts.distrust(queue);
         self.facts.broken.add(queue.clone(), queue.named(error));
@@ -330,8 +330,9 @@ impl State {
         self.forget_broken();
     }
 
-    /// Forgets the oldest of too many broken queues. Not one that a copy names: it would be waited for again, and an
-    /// operation that found them out in turns would not end. What they read of host copies is read for ever.
+    /// Forgets the oldest of too many broken queues. A queue that a copy names is not forgotten: the queue would be
+    /// waited for again, and an operation that found such queues out in turns would not end. Reads of host copies by
+    /// forgotten queues never end.
     fn forget_broken(&mut self) {
         let facts = &mut self.facts;
         let too_many = facts.broken.queues().count().saturating_sub(MAX_BROKEN);
@@ -353,14 +354,15 @@ impl State {
     // ---- afterwards ----
 
     /// The blocks that the tidying thread is to give back. Without any, tidying is over. That is decided under the lock
-    /// under which they were looked for, because a thread that frees a block meanwhile leaves it to the tidying one.
+    /// under which they were looked for, because a thread that frees a block meanwhile leaves the block to the tidying
+    /// thread.
     fn take_freed(&mut self) -> Vec<FreedBlock> {
         let freed = mem::take(&mut self.freed);
         self.is_tidying = !freed.is_empty();
         freed
     }
 
-    /// One thread at a time tidies up, so that the others need not wait for the queues that it waits for.
+    /// One thread at a time tidies up, so that the other threads need not wait for queues.
     fn followup(&mut self) -> Option<Followup> {
         if self.is_untidy() && !self.is_tidying {
             self.is_tidying = true;

@@ -1,16 +1,16 @@
-//! Waiting for queues with no lock held, and what came of it. It knows no memory.
+//! Waiting for queues with no lock held, and the outcome. Knows no memory.
 
 use crate::engine::queue::QueueHandle;
 use crate::error::Error;
 
-/// What is to be waited for, as it was decided under the lock.
+/// The queues to wait for, as was decided under the lock.
 pub(crate) struct Wait {
     /// `None` is the host.
     pub(crate) by: Option<QueueHandle>,
     /// The moment of the memory's clock.
     pub(crate) began: u64,
-    /// Each queue, and whether it is known to have failed: then the host waits, since a queue that waited would fail
-    /// too.
+    /// Each queue, and whether the queue is known to have failed: then the host waits, since a queue that waited would
+    /// fail too.
     pub(crate) queues: Vec<(QueueHandle, bool)>,
 }
 
@@ -18,7 +18,7 @@ pub(crate) struct Wait {
 pub(crate) struct Waited {
     pub(crate) by: Option<QueueHandle>,
     pub(crate) began: u64,
-    /// Each queue, and whether the host has synchronised it.
+    /// Each queue, and whether the host has synchronised the queue.
     pub(crate) finished: Vec<(QueueHandle, bool)>,
     pub(crate) failed: Option<Failure>,
 }
@@ -32,9 +32,9 @@ pub(crate) struct Failure {
 pub(crate) enum FailureKind {
     /// The queue was known to have failed before.
     Known,
-    /// The queue failed again when it was asked again.
+    /// The queue failed when asked again.
     Lasting,
-    /// The queue worked when it was asked again.
+    /// The queue worked when asked again.
     Once,
     /// The queue has not failed: this thread runs a kernel, which may not wait.
     CalledFromKernel,
@@ -67,7 +67,7 @@ impl Wait {
     }
 }
 
-/// Whether a queue fails every time that it is asked, this many times.
+/// Whether a queue fails this many times, every time.
 fn lasts(queue: &QueueHandle, times: usize) -> bool {
     (0..times).all(|_| queue.synchronize().is_err())
 }

@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// Alignment of every block we allocate: a cache line, and the widest vector register.
 pub(crate) const ALIGN: usize = 64;
-/// Alignment of large blocks: what DLPack asks of a tensor's first byte.
+/// Alignment of large blocks: the one that DLPack asks of a tensor's first byte.
 const ALIGN_LARGE: usize = 256;
 /// From this length a block counts as large: a page, so the padding is at most 6 %.
 const LARGE: usize = 4096;
@@ -27,7 +27,7 @@ const ALIGN_ALLOCATOR: usize = 16;
 pub(crate) struct Allocation {
     pub(crate) start: NonNull<u8>,
     capacity: usize,
-    /// What the allocator handed out, asked for with `layout`: `start` is its first aligned byte.
+    /// The allocation, made with `layout`: `start` is its first aligned byte.
     base: NonNull<u8>,
     layout: Layout,
 }
@@ -78,7 +78,7 @@ impl Drop for Allocation {
     }
 }
 
-/// What to ask the allocator for, so that it holds `capacity` bytes from a multiple of `align`.
+/// The layout of an allocation that has `capacity` bytes from a multiple of `align`.
 fn padded(capacity: usize, align: usize) -> Option<Layout> {
     let padded = capacity.checked_add(align - ALIGN_ALLOCATOR)?;
     Layout::from_size_align(padded, ALIGN_ALLOCATOR).ok()

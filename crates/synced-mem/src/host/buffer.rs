@@ -24,7 +24,7 @@ pub struct HostBuffer {
     backing: Backing,
 }
 
-/// Who frees the bytes, and whether they may be written. What is held here is held only to be dropped.
+/// Who frees the bytes, and whether writes are allowed. Owners are held here only to be dropped.
 enum Backing {
     /// No bytes at all.
     Empty,
@@ -190,7 +190,7 @@ impl HostBuffer {
 impl HostPool {
     /// A buffer of `len` bytes: zeros if it is clean, which it is unless the pool leaves used blocks as they are.
     ///
-    /// When the allocator refuses, the pool gives up what it keeps and asks once more.
+    /// When the allocator refuses, the pool frees its waiting blocks and asks once more.
     pub(crate) fn take(&self, len: usize) -> Result<HostBuffer, Error> {
         let buffer = match self.lend(len) {
             Ok(Some(mut loan)) => {
@@ -230,7 +230,7 @@ impl From<Vec<u8>> for HostBuffer {
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
-        // All other backings free what they hold.
+        // All other backings free their bytes when dropped.
         if let Backing::Pooled { loan } = mem::replace(&mut self.backing, Backing::Empty) {
             loan.give_back();
         }

@@ -1,6 +1,6 @@
-//! Host blocks kept for the next memory that wants one, instead of given back to the system page by page.
-//! It relies on `Allocation` for the blocks, and on the holder of a loan to end it when the block is used no more.
-//! It never looks into a block: the buffer that takes a used one clears it, or fills what is read before it is written.
+//! Host blocks kept for the next memory that wants one, instead of given back to the system page by page. It relies on
+//! `Allocation` for the blocks, and on the holder of a loan to end it when the block is used no more. No block is
+//! looked into here: a buffer clears the used block that it takes, or fills bytes that are read before a write.
 
 use std::fmt;
 use std::mem;
@@ -34,13 +34,13 @@ const CLASSES: usize = 2 * (usize::BITS - 1 - SMALLEST.trailing_zeros()) as usiz
 ///
 /// The blocks that wait here never exceed the cap together, in bytes of their classes; a block that would is freed. So
 /// a pool full of sizes that are no longer wanted needs a [`trim`](Self::trim). Blocks in use do not count. When the
-/// last handle is gone, what waits is freed at once, and what is in use when it is dropped.
+/// last handle is gone, waiting blocks are freed at once, and blocks in use when their memory is dropped.
 #[derive(Clone)]
 pub struct HostPool {
     inner: Arc<Inner>,
 }
 
-/// What a pool holds, and how often that was of use.
+/// The contents of a pool, and how often they were of use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
@@ -125,8 +125,8 @@ impl HostPool {
     }
 
     /// A pool that does not clear used blocks. A caller of
-    /// [`SyncedMem::host_overwrite`](crate::SyncedMem::host_overwrite) then sees, before it writes, what another owner
-    /// has left there. Nothing else shows it: what is read is zero where it was never written.
+    /// [`SyncedMem::host_overwrite`](crate::SyncedMem::host_overwrite) then sees, before the write, leftovers of
+    /// another owner. No other access shows them: bytes that were never written are read as zero.
     pub fn unzeroed(cap_bytes: usize) -> Self {
         Self::with(cap_bytes, false, None)
     }
@@ -151,7 +151,7 @@ impl HostPool {
         drop(blocks);
     }
 
-    /// What waits now, and how often that was of use.
+    /// The waiting blocks, and how often such blocks were of use.
     pub fn stats(&self) -> PoolStats {
         let shelves = self.inner.lock();
         PoolStats { waiting: shelves.bytes, hits: shelves.hits, misses: shelves.misses }

@@ -54,9 +54,9 @@ impl From<SyncedMem> for SharedMem {
 }
 
 impl SyncedMem {
-    /// Puts these bytes in the place of what there was, newer bytes on devices included (Caffe's `set_cpu_data`): a
-    /// vector, which is written in place, or bytes with an [owner](HostBuffer::from_owner), of which a write copies
-    /// what it needs.
+    /// Puts these bytes in the place of all bytes, newer ones on devices included (Caffe's `set_cpu_data`): a vector,
+    /// which is written in place, or bytes with an [owner](HostBuffer::from_owner), of which a write copies the part
+    /// that it needs.
     ///
     /// # Errors
     /// [`Error::WrongLength`]; the bytes are then dropped.
@@ -65,8 +65,8 @@ impl SyncedMem {
         self.replace(adoption)
     }
 
-    /// Puts device memory that `owner` keeps in the place of what there was, newer bytes on the host included (Caffe's
-    /// `set_gpu_data`). What is enqueued on `ready_on` now is finished before the memory is read.
+    /// Puts device memory that `owner` keeps in the place of all bytes, newer ones on the host included (Caffe's
+    /// `set_gpu_data`). Work that is enqueued on `ready_on` now is finished before the memory is read.
     ///
     /// # Safety
     /// As for [`Queue::adopt`], until `owner` is dropped.
@@ -92,7 +92,7 @@ impl SyncedMem {
 }
 
 impl SharedMem {
-    /// Puts these bytes in the place of what there was; all handles see them. See [`SyncedMem::adopt`].
+    /// Puts these bytes in the place of all bytes; all handles see the new ones. See [`SyncedMem::adopt`].
     ///
     /// # Errors
     /// [`Error::WrongLength`]; [`Error::Conflict`] when any byte is borrowed. The bytes are then dropped.
@@ -100,7 +100,7 @@ impl SharedMem {
         host_adoption(self.len(), bytes.into())?.map_or(Ok(()), |adoption| self.inner.adopt(adoption))
     }
 
-    /// Puts device memory in the place of what there was; all handles see it. See [`SyncedMem::adopt_device`].
+    /// Puts device memory in the place of all bytes; all handles see the new ones. See [`SyncedMem::adopt_device`].
     ///
     /// # Safety
     /// As for [`SyncedMem::adopt_device`].

@@ -1,4 +1,4 @@
-//! Giving back the room that the copies of a `SyncedMem` take. It leaves to `engine` what is moved for it.
+//! Giving back the room that the copies of a `SyncedMem` take. `engine` decides which bytes are moved for that.
 
 use std::ops::RangeBounds;
 

@@ -1,4 +1,4 @@
-//! What a `SharedMem` hands out: host bytes borrowed for reading or writing. Dropping a guard ends its borrow; leaking
+//! The guards of a `SharedMem`: host bytes borrowed for reading or writing. Dropping a guard ends its borrow; leaking
 //! one keeps its range borrowed forever. It relies on the borrow table and on a met `Request::Host` for the bytes to be
 //! there and to be used by no other.
 

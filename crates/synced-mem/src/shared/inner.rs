@@ -90,14 +90,14 @@ impl Inner {
         step::act(Locked::from(&self.state), &mut operation, Bound::AllBut(0..0), check, |_, _| ())
     }
 
-    // ---- what both shells do alike ----
+    // ---- common to both shells ----
 
     /// A range within the memory.
     pub(crate) fn range(&self, range: impl RangeBounds<usize>) -> Result<Range<usize>, Error> {
         check(resolve(range, self.len), self.len)
     }
 
-    /// Puts memory in the place of all bytes, where nothing is borrowed. What is refused is dropped outside the lock:
+    /// Puts memory in the place of all bytes, where nothing is borrowed. Refused memory is dropped outside the lock:
     /// its owner's destructor is user code.
     pub(crate) fn adopt(&self, adoption: Operation<'_>) -> Result<(), Error> {
         self.act(adoption, |state| self.check(state, &state.facts.whole(), Access::Write))

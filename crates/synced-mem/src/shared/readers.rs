@@ -23,7 +23,7 @@ const FULL: usize = usize::MAX / 2;
 /// * *A reader and a writer never meet.* A reader that enters before the way is closed makes the closing fail, until it
 ///   leaves; behind the closing, no reader enters before the way is opened, by then for readers only.
 /// * *A reader sees the bytes.* Its Acquire reads the Release of the opening or something later in its release
-///   sequence, so what was done before the opening, to the bytes and to `start`, happens before its reads. A later
+///   sequence, so all changes before the opening, to the bytes and to `start`, happen before its reads. A later
 ///   store of `start` happens after a closing, and that after the reader has left, so the reader does not load it.
 /// * *A writer disturbs no read.* The Acquire of its closing reads the Release of every reader that has left, so their
 ///   reads happen before its writes. One that finds the way closed has the lock from the thread that closed it.

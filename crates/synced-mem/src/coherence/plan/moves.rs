@@ -1,5 +1,5 @@
-//! Moving bytes to a copy: from where, after what has been waited for, and in which memory. Nothing is asked of a queue
-//! that has failed but what it alone has.
+//! Moving bytes to a copy: from where, after which waits, and in which memory. A failed queue is asked only for bytes
+//! that no one else has.
 
 use std::ops::ControlFlow::{Break, Continue};
 use std::ops::Range;
@@ -31,7 +31,8 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     }
 
     /// Where a copy's bytes come from, best first: to the host from adopted bytes; to a device from another device, if
-    /// there is a direct way and no broken queue was to bring them there. The others come last of all.
+    /// there is a direct way and no broken queue was to bring them there. Copies that a broken queue was to fill come
+    /// last of all.
     pub(super) fn sources(&self, to: Slot) -> Vec<Slot> {
         let (facts, whole) = (self.facts, self.facts.whole());
         let devices = facts.device_slots().filter(|slot| {
@@ -45,7 +46,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         }
     }
 
-    /// The step of an action, once nothing that it meets is in its way.
+    /// The step of an action, once no other work is in the way.
     pub(super) fn transfer(&self, action: Action) -> Plan<Q, Step> {
         let (Action::Fill { to, range } | Action::Copy { to, range, .. }) = &action;
         if self.facts.outside.iter().any(|(slot, brought)| slot == to && meet(brought, range)) {
@@ -65,7 +66,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
                 return Continue(Step::Copy { from, to, range });
             }
             (true, false) => {
-                // They may be read during the call, so what is to write them comes to its end before.
+                // The bytes may be read during the call, so a queue that is to write them is waited for.
                 self.free_of_queues(from, &range, Access::Read, &NOTHING)?;
                 self.writable(to, &range)?;
             }
@@ -122,7 +123,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         wait(Some(by), self.facts.copy(slot).uses.waits(Some(by), range, access, &self.so_far.waited))
     }
 
-    /// A queue that has failed is asked once more before it is refused new work.
+    /// A failed queue is asked once more before new work for the queue is refused.
     pub(super) fn works(&self, queue: &Q) -> Plan<Q> {
         if self.facts.broken.has(queue) { wait(None, vec![queue.clone()]) } else { Continue(()) }
     }
@@ -143,8 +144,8 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
 
     // ---- queues that have failed ----
 
-    /// Gives up the device copies that a broken queue may use, where other copies hold all their bytes: the next access
-    /// makes a new one. Those that it may have written go first, because the others are as they should be.
+    /// Gives up the device copies that a broken queue may use, where other copies hold all the bytes: the next access
+    /// makes a new copy. Copies that the queue may have written go first, because the others are sound.
     pub(super) fn leave_to_broken(&self) -> Plan<Q> {
         let (facts, whole, waited) = (self.facts, self.facts.whole(), &self.so_far.waited);
         if facts.broken.is_empty() {
@@ -163,8 +164,8 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         Continue(())
     }
 
-    /// Whether a device copy of which `range` is to be overwritten gets other memory: a broken queue may use what is
-    /// there, and nothing but that range would be lost with it.
+    /// Whether a device copy of which `range` is to be overwritten gets other memory: a broken queue may use the memory
+    /// that is there, and only `range` would be lost with that memory.
     pub(super) fn is_replaced(&self, slot: Slot, range: &Range<usize>) -> Plan<Q, bool> {
         let (facts, waited) = (self.facts, &self.so_far.waited);
         if facts.is_usable(slot, None, &facts.whole(), Access::Write, waited)
@@ -176,9 +177,9 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         Continue(true)
     }
 
-    /// Where an access to the host's own memory would have to wait for a broken queue: goes on when other memory is in
-    /// its place. Not while a guard writes there, nor where a byte would be lost that only the broken queue could have
-    /// delivered; the `overwritten` bytes are not missed.
+    /// Where an access to the host's own memory would have to wait for a broken queue: goes on when other memory has
+    /// replaced the old. Not while a guard writes there, nor where a byte would be lost that only the broken queue
+    /// could have delivered; the `overwritten` bytes are not missed.
     pub(super) fn replace_host(
         &self,
         by: Option<&Q>,

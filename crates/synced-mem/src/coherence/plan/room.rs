@@ -1,4 +1,5 @@
-//! Taking bytes away from a copy: what it alone holds goes elsewhere first, and has arrived there when it is given up.
+//! Taking bytes away from a copy: bytes that no other copy holds go elsewhere first, and have arrived there when the
+//! copy gives them up.
 
 use std::cmp::Reverse;
 use std::ops::ControlFlow::{Break, Continue};
@@ -18,7 +19,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
             self.alloc(HOST)?;
         }
         alone.iter().try_for_each(|part| self.bring(HOST, &part))?;
-        // The device's copy is the way back if a transfer fails, so it goes only when the bytes have arrived.
+        // The device's copy is the way back if a transfer fails, so the copy goes only when the bytes have arrived.
         self.delivered(slot, range)?;
         self.give_up(slot, range)
     }
@@ -32,7 +33,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         for slot in [HOST, ADOPTED] {
             self.delivered(slot, range)?;
         }
-        // What an upload may still read is kept until its queue has been synchronised.
+        // Bytes that an upload may still read are kept until the queue has been synchronised.
         self.give_up(HOST, range)?;
         self.give_up(ADOPTED, range)
     }
@@ -50,9 +51,9 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         alone
     }
 
-    /// Goes on when the first device that takes them has these bytes: those that hold the most already come before the
-    /// others, and those whose queue has failed last. The host's copy is what is left if an upload fails, so the host
-    /// keeps it until it is settled.
+    /// Goes on when the first device that takes these bytes has them. Devices are tried from the one that holds the
+    /// most; devices whose queue has failed come last. If an upload fails, the host's copy is the only one, so the host
+    /// keeps its bytes until then.
     pub(super) fn refuge(&self, parts: &[Range<usize>]) -> Plan<Q> {
         let facts = self.facts;
         let devices = facts.device_slots().filter(|slot| !self.so_far.failed.contains(slot));
@@ -69,8 +70,8 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         parts.iter().try_for_each(|part| self.bring(slot, part))
     }
 
-    /// Goes on when what a copy holds of `range` has arrived in the others that hold it. Not for what it does not hold:
-    /// other threads may go on writing that elsewhere.
+    /// Goes on when each byte of `range` that the copy holds has arrived in the other copies that hold the byte. Bytes
+    /// that the copy does not hold are no matter: other threads may go on writing that elsewhere.
     pub(super) fn delivered(&self, slot: Slot, range: &Range<usize>) -> Plan<Q> {
         let held = self.facts.replicas.valid(slot).within(range);
         held.into_iter().try_for_each(|held| {
@@ -91,8 +92,8 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
 
     // ---- bounding ----
 
-    /// Goes on when no copy has too many ranges, or nothing can be done about it. The host comes last: what is moved
-    /// for the others may pass through it.
+    /// Goes on when no copy has too many ranges, or nothing can be done about it. The host comes last: bytes that are
+    /// moved for the other copies may pass through the host.
     pub(super) fn bound(&self, bound: &Bound) -> Plan<Q> {
         if self.facts.replicas.is_bounded() {
             return Continue(());
@@ -102,7 +103,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
             let drop = |busy| self.unless_failed(self.drop_range(slot, busy));
             match bound {
                 Bound::Gaps => close(&NOTHING)?,
-                // What was scattered on the host were single rows of something large: the gaps between them are far
+                // Scattered ranges on the host were single rows of something large: the gaps between rows are far
                 // larger.
                 Bound::AllBut(busy) if slot == HOST => {
                     drop(busy)?;
@@ -125,8 +126,9 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         gap.map_or(Continue(()), |gap| self.bring(slot, &gap))
     }
 
-    /// Gives up the smallest range of a copy that still has too many, where another copy holds it too and it is not
-    /// borrowed. Adopted bytes cannot be written, so what they alone hold is first copied to our own memory.
+    /// Gives up the smallest range of a copy that still has too many, where another copy holds that range too and no
+    /// borrow touches it. Adopted memory cannot be written, so bytes that it alone holds are first copied to our own
+    /// memory.
     pub(super) fn drop_range(&self, slot: Slot, busy: &Range<usize>) -> Plan<Q> {
         let replicas = &self.facts.replicas;
         let Some(valid) = replicas.crowded(slot) else {
@@ -150,7 +152,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         perform(Step::GiveUp { slot, range })
     }
 
-    /// No access asked for this: it goes on without a step that has failed.
+    /// No access asked for this, so a step that has failed is left out.
     pub(super) fn unless_failed(&self, plan: Plan<Q>) -> Plan<Q> {
         let failed = |step: &Step| self.so_far.failed.contains(&step.slot()) && !matches!(step, Step::GiveUp { .. });
         match &plan {
@@ -161,7 +163,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     }
 }
 
-/// Refuses to move what a copy alone holds.
+/// Refuses to move bytes that a copy alone holds.
 fn may_move<Q>(first: Range<usize>, may_move: bool) -> Plan<Q> {
     if may_move { Continue(()) } else { Break(Err(Refusal::Error(Error::OnlyCopy { range: first }))) }
 }

@@ -1,6 +1,6 @@
-//! The memory of copies, from its allocation to its end. What a queue may still use is put aside and given back later;
-//! where it can never be known to be unused, it is leaked, counted and reported. The plan makes sure that no slices of
-//! what is freed are left.
+//! The memory of copies, from its allocation to its end. Memory that a queue may still use is put aside and given back
+//! later; memory that can never be known to be unused is leaked, counted and reported. The plan makes sure that no
+//! slice of freed memory is left.
 
 use std::any::Any;
 use std::mem;
@@ -59,7 +59,8 @@ impl State {
         };
         let whole = self.facts.whole();
         self.facts.put_memory(slot, false);
-        // A block may have been in use until now, in the order of this queue: others wait for it before they use it.
+        // A block may have been in use until now, in the order of this queue: other queues wait for this one before
+        // they use the block.
         self.facts.enter(slot, &queue, &whole, Access::Write, None);
         self.devices[index].memory = Some(DeviceMemory { block: Arc::from(block), queue, owner: None });
         self.count(EventKind::Allocate, &whole, slot);
@@ -78,14 +79,14 @@ impl State {
 
     // ---- put aside ----
 
-    /// Puts the memory of a copy aside if no byte of it is valid.
+    /// Puts the memory of a copy aside if the copy has no valid byte.
     pub(crate) fn free_if_stale(&mut self, slot: Slot) {
         if self.facts.replicas.valid(slot).is_empty() {
             if slot.is_host() { self.retire(slot) } else { self.free_device(slot) }
         }
     }
 
-    /// Puts a host copy aside until no queue uses it.
+    /// Puts a host copy aside until no queue uses the buffer.
     pub(crate) fn retire(&mut self, slot: Slot) {
         let uses = self.facts.take_memory(slot);
         if let Some(buffer) = self.hosts[slot.0].take() {
@@ -144,7 +145,7 @@ impl State {
         self.events.defer(Deferred::DropBuffer(buffer));
     }
 
-    /// Leaks memory of a copy: it is unknown whether a queue still uses it.
+    /// Leaks memory of a copy: a queue may still use the memory, and no wait can tell.
     pub(crate) fn leak(&mut self, slot: Slot, memory: impl Any, error: Error) {
         mem::forget(memory);
         let whole = self.facts.whole();
@@ -166,7 +167,7 @@ impl State {
         }
     }
 
-    /// The end of the memory: everything is given back once no queue uses it.
+    /// The end of the memory: each buffer and block is given back once no queue uses it.
     pub(crate) fn end(&mut self) {
         [HOST, ADOPTED].into_iter().for_each(|slot| self.retire(slot));
         let uses = mem::take(&mut self.facts.retired);
@@ -183,16 +184,16 @@ impl State {
         }
     }
 
-    // ---- what has happened ----
+    // ---- events ----
 
-    /// Counts what happened to a range of a copy.
+    /// Counts an event of a range of a copy.
     #[inline]
     pub(crate) fn count(&mut self, kind: EventKind, range: &Range<usize>, slot: Slot) {
         let queue = self.facts.copy(slot).home.as_deref();
         self.events.count(kind, range.clone(), range.len(), queue, None);
     }
 
-    /// Counts a host buffer that was allocated or freed, by the bytes that it takes.
+    /// Counts a host buffer that was allocated or freed, by its size.
     pub(crate) fn count_buffer(&mut self, kind: EventKind, allocated: usize) {
         if allocated > 0 {
             self.events.count(kind, self.facts.whole(), allocated, None, None);

@@ -19,8 +19,8 @@ use crate::error::Error;
 use crate::host::buffer::HostBuffer;
 use crate::stats::EventKind;
 
-/// A transfer that has been ordered, and entered in the facts. Only [`State::begin`] makes one, and until
-/// [`State::settle`] what it says here holds.
+/// A transfer that has been ordered, and entered in the facts. Only [`State::begin`] makes one, and its fields are true
+/// until [`State::settle`].
 pub(crate) struct Outside {
     from: Slot,
     to: Slot,
@@ -28,9 +28,9 @@ pub(crate) struct Outside {
     queue: QueueHandle,
     /// A block of the queue's device that has the bytes of the memory.
     block: Arc<dyn Block>,
-    /// The first byte in `range` of a slice that is lent, to be written if it is the destination. No queue uses it.
-    /// Nothing writes these bytes; where they are the destination nothing reads them: they are not valid there, and the
-    /// facts keep other threads from bringing them.
+    /// The first byte of `range` in a lent slice, to be written if the slice is the destination. No queue uses the
+    /// slice. No one else writes these bytes; where the slice is the destination no one reads them either, because they
+    /// are not valid there, and the facts keep other threads from bringing them.
     lent: NonNull<u8>,
     /// When the wait for its end began.
     began: u64,
@@ -41,14 +41,14 @@ pub(crate) struct Ended {
     transfer: Outside,
     /// The buffer that the bytes went through.
     staged: Option<HostBuffer>,
-    /// What came of enqueuing it.
+    /// The outcome of the call that enqueued the transfer.
     enqueued: Result<Host, Error>,
-    /// What came of waiting for it, if it was waited for.
+    /// The outcome of the wait for the transfer, if there was one.
     waited: Option<Waited>,
 }
 
 impl Outside {
-    /// What the queue does with the buffer.
+    /// The queue's access to the buffer.
     fn access(&self) -> Access {
         if self.to.is_host() { Access::Write } else { Access::Read }
     }
@@ -97,7 +97,7 @@ impl Ended {
 }
 
 impl State {
-    /// Enters a transfer of a lent slice, once everything that conflicts with it has been waited for.
+    /// Enters a transfer of a lent slice, once all conflicting work has been waited for.
     pub(crate) fn begin(&mut self, step: &Step) -> Option<Outside> {
         let Step::Copy { from, to, range } = step.clone() else {
             return None;
@@ -132,7 +132,7 @@ impl State {
         let is_same = memory.is_some_and(|memory| Arc::ptr_eq(&memory.block, &block));
         match (is_done, is_same) {
             (true, true) => self.copied(from, to, &range),
-            // Its queue may still use it, and nothing else remembers that.
+            // The queue may still use the block, and nothing else remembers that.
             (false, false) => mem::forget(block),
             _ => {}
         }

@@ -1,5 +1,5 @@
-//! Moves bytes between the copies of a memory. Each transfer is entered before it is enqueued, and makes its bytes
-//! valid when it has been. The plan has waited for all that conflicts with it, and has given each copy memory.
+//! Moves bytes between the copies of a memory. A transfer is entered in the facts, then enqueued, and then its bytes
+//! are valid. Relies on the plan: all conflicting work has been waited for, and each copy has memory.
 
 use std::ops::Range;
 
@@ -40,7 +40,8 @@ impl State {
         let (from, to) = (self.host_ptr(ADOPTED, range.start), self.host_ptr(HOST, range.start));
         // SAFETY: both lie in buffers of `len` bytes, and `range` is within that. They are two buffers, the second
         // writable (slot HOST holds no other kind). No queue writes the first or uses the second (waited for). No
-        // reference points into this range of HOST: it is not valid there, and only valid bytes are referred to.
+        // reference points into this range of HOST: the bytes are not valid there, and only valid bytes are referred
+        // to.
         unsafe { to.copy_from_nonoverlapping(from, range.len()) };
     }
 
@@ -51,8 +52,8 @@ impl State {
         let block = self.block(to)?;
         // SAFETY: the block is of this queue's device and has `len` bytes of the memory, `range` within them. The host
         // bytes stay readable, and are unchanged during the call because no queue writes them any more (waited for).
-        // After it, unless it is done with them, their copy has an entry for this read, and each write or free waits
-        // for it.
+        // After the call, unless the queue is done with the bytes, the host copy has an entry for this read, and each
+        // write or free waits for that entry.
         let host = unsafe { queue.upload(&**block, range.start, ptr, len) };
         if !is_done(&host) {
             self.facts.enter(from, &queue, range, Access::Read, None);
@@ -66,9 +67,9 @@ impl State {
         let (ptr, len) = (self.host_ptr(HOST, range.start), range.len());
         let block = self.block(from)?;
         // SAFETY: the block is of this queue's device and has `len` bytes of the memory, `range` within them. The host
-        // bytes are writable, and in no other use: they are not valid on the host, so no reference to them exists, all
-        // queues that use them come before this one (waited for), and the entry keeps all others away until the queue
-        // is synchronised.
+        // bytes are writable, and in no other use: not valid on the host, so no reference points to them; all queues
+        // that use them come before this one (waited for), and the entry keeps all others away until the queue is
+        // synchronised.
         let host = unsafe { queue.download(&**block, range.start, ptr, len) };
         if !is_done(&host) {
             self.facts.arrive(HOST, &queue, range);
@@ -76,7 +77,7 @@ impl State {
         host.map(drop)
     }
 
-    /// From a device to one that reaches it, on the destination's queue.
+    /// From a device to one that reaches the first, on the destination's queue.
     fn cross(&mut self, from: Slot, to: Slot, range: &Range<usize>) -> Result<(), Error> {
         let queue = self.home(to)?;
         self.facts.enter(from, &queue, range, Access::Read, None);
@@ -98,7 +99,7 @@ impl State {
         } else if self.hosts[HOST.0].as_ref().is_some_and(|buffer| !buffer.is_clean()) {
             let (ptr, len) = (self.host_ptr(HOST, range.start), range.len());
             // SAFETY: our own writable bytes, `range` within them. No queue uses them (waited for), and no reference
-            // points to them: they are not valid there.
+            // points to bytes that are not valid.
             unsafe { ptr.write_bytes(0, len) };
         }
         self.facts.replicas.add(to, range.clone());
@@ -107,7 +108,8 @@ impl State {
     }
 }
 
-/// Whether a transfer has left its host bytes when its call returns. One that has failed may have been enqueued.
+/// Whether a transfer is done with the host bytes when the call returns. A call that failed may have enqueued the
+/// transfer.
 fn is_done(host: &Result<Host, Error>) -> bool {
     matches!(host, Ok(Host::Done))
 }
