@@ -23,6 +23,7 @@ mod help;
 mod info;
 mod inputs;
 mod json;
+mod listed;
 mod ls;
 mod man;
 mod merge;

@@ -22,6 +22,7 @@ use crate::failure::{Failure, Status};
 use crate::info::{file_warnings, kind_of};
 use crate::inputs::is_stdin;
 use crate::json::{Document, FILE, Field, Fields, Type, field, nullable};
+use crate::listed::Listed;
 use crate::open::{open, open_some};
 use crate::output::Out;
 use crate::output::progress::Progress;
@@ -169,11 +170,10 @@ fn summarise(page: &mut Markup, checkpoint: &Checkpoint, blake3: Option<String>)
 }
 
 fn warnings(page: &mut Markup, checkpoint: &Checkpoint) {
-    let warnings: Vec<String> = file_warnings(checkpoint).take(LISTED).collect();
-    let more = file_warnings(checkpoint).skip(LISTED).count() as u64;
-    if !warnings.is_empty() {
+    let warnings: Listed<String, LISTED> = file_warnings(checkpoint).collect();
+    if warnings.count > 0 {
         page.heading("warnings", "Warnings");
-        page.list("", &warnings, more);
+        page.list("", &warnings);
     }
 }
 
@@ -182,7 +182,7 @@ fn list(page: &mut Markup, checkpoint: &Checkpoint, findings: &Findings) {
     if findings.not_finite.count > 0 {
         page.heading("not-finite", "NaN and Inf");
         page.table("odd", &["name", "dtype", "shape", "#NaN", "#Inf", "#values"]);
-        for odd in &findings.not_finite.listed {
+        for odd in &findings.not_finite.first {
             let entry = &checkpoint.entries()[odd.index];
             page.put("<tr>");
             if odd.is_shown {
@@ -206,7 +206,7 @@ fn list(page: &mut Markup, checkpoint: &Checkpoint, findings: &Findings) {
     }
     if findings.broken.count > 0 {
         page.heading("broken", "Arrays that cannot be read");
-        page.list("bad", &findings.broken.listed, findings.broken.more());
+        page.list("bad", &findings.broken);
     }
 }
 

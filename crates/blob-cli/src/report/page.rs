@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use blob_io::Error;
 
+use crate::listed::Listed;
 use crate::output::sink::Sink;
 use crate::output::width::cut;
 use crate::render::svg::escape_markup;
@@ -107,13 +108,13 @@ impl Markup {
     }
 
     /// A list; the last item is the number of items left out.
-    pub(super) fn list(&mut self, class: &str, lines: &[String], more: u64) {
+    pub(super) fn list<const MOST: usize>(&mut self, class: &str, lines: &Listed<String, MOST>) {
         let _ = writeln!(self.text, "<ul class=\"{class}\">");
-        for line in lines {
+        for line in &lines.first {
             let _ = writeln!(self.text, "<li>{}</li>", text(line));
         }
-        if more > 0 {
-            let _ = writeln!(self.text, "<li>and {} more</li>", crate::units::grouped(more));
+        if lines.more() > 0 {
+            let _ = writeln!(self.text, "<li>and {} more</li>", crate::units::grouped(lines.more()));
         }
         self.put("</ul>\n");
     }

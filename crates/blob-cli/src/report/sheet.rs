@@ -8,6 +8,7 @@ use super::page::Markup;
 use super::{LISTED, ROWS};
 use crate::broken::Broken;
 use crate::failure::{Failure, Problem};
+use crate::listed::Listed;
 use crate::output::progress::Progress;
 use crate::render::svg;
 use crate::units;
@@ -33,33 +34,6 @@ const COLUMNS: [&str; 14] = [
     "histogram",
 ];
 
-/// The first of some findings, and the number of all.
-pub(super) struct First<T> {
-    pub(super) listed: Vec<T>,
-    pub(super) count: u64,
-}
-
-impl<T> Default for First<T> {
-    fn default() -> Self {
-        Self { listed: Vec::new(), count: 0 }
-    }
-}
-
-impl<T> First<T> {
-    /// Counts a finding, and keeps it if it is among the first.
-    fn push(&mut self, finding: impl FnOnce() -> T) {
-        self.count += 1;
-        if self.listed.len() < LISTED {
-            self.listed.push(finding());
-        }
-    }
-
-    /// The number of findings that are not listed.
-    pub(super) fn more(&self) -> u64 {
-        self.count - self.listed.len() as u64
-    }
-}
-
 /// A tensor that is not finite.
 pub(super) struct Odd {
     /// The index of the entry.
@@ -80,8 +54,8 @@ pub(super) struct Findings {
     pub(super) values: u64,
     pub(super) nan: u64,
     pub(super) inf: u64,
-    pub(super) not_finite: First<Odd>,
-    pub(super) broken: First<String>,
+    pub(super) not_finite: Listed<Odd, LISTED>,
+    pub(super) broken: Listed<String, LISTED>,
 }
 
 /// Writes the table, and reports the arrays that cannot be read.

@@ -13,12 +13,13 @@ use crate::context::{Context, Failed};
 use crate::failure::Problem;
 use crate::info::kind_of;
 use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties, streamed};
+use crate::listed::Listed;
 use crate::output::Out;
 use crate::output::width::paragraph;
 use crate::units;
 
 /// At most this many findings and notes are shown; the others are counted.
-const SHOWN: u64 = 20;
+const SHOWN: usize = 20;
 
 /// A finding as printed.
 pub(super) struct Line {
@@ -91,8 +92,7 @@ pub(crate) struct Verdict<'a> {
     tensors: usize,
     parameters: u64,
     findings: u64,
-    notes: u64,
-    first_notes: Vec<String>,
+    notes: Listed<String, SHOWN>,
     /// The transforms that were repeated and change values.
     redone: Vec<Redone>,
     /// The checks beyond the structure that passed, in words.
@@ -133,11 +133,11 @@ impl Fields for Verdict<'_> {
                 json!(v.findings == 0 && v.error.is_null())
             }),
             field("held", STRINGS, "what was checked beyond the structure, and held", |v| json!(v.passed)),
-            field("notes", STRINGS, "what is odd and not wrong, the first 20", |v| json!(v.first_notes)),
+            field("notes", STRINGS, "what is odd and not wrong, the first 20", |v| json!(v.notes.first)),
             field("redone", Type::Array(&Type::Object(properties::<Redone>)), REDONE, |v| {
                 v.redone.iter().map(json::value).collect()
             }),
-            field("note_count", Type::Integer, "how many there are", |v| json!(v.notes)),
+            field("note_count", Type::Integer, "how many there are", |v| json!(v.notes.count)),
             nullable("help", Type::String, "what can be done about it", |v| json!(v.help)),
             nullable("error", Type::Object(properties::<Problem>), "what kept the check from its end", |v| {
                 v.error.clone()
@@ -225,7 +225,7 @@ impl<'a> Report<'a> {
 
     pub(super) fn finding(&mut self, line: Line) {
         self.verdict.findings += 1;
-        let is_shown = self.args.all || self.verdict.findings <= SHOWN;
+        let is_shown = self.args.all || self.verdict.findings <= SHOWN as u64;
         if self.failed.is_some() || !is_shown {
             return;
         }
@@ -254,12 +254,8 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn note(&mut self, note: String) {
-        if self.is_quiet() {
-            return;
-        }
-        self.verdict.notes += 1;
-        if self.verdict.notes <= SHOWN {
-            self.verdict.first_notes.push(note);
+        if !self.is_quiet() {
+            self.verdict.notes.push(|| note);
         }
     }
 
@@ -313,19 +309,20 @@ impl<'a> Report<'a> {
             let text = self.text(&line);
             self.line(&format!("  {}", terminal.text(&text)), 4)?;
         }
-        if self.verdict.findings > SHOWN && !self.args.all {
-            let more = units::grouped(self.verdict.findings - SHOWN);
+        if self.verdict.findings > SHOWN as u64 && !self.args.all {
+            let more = units::grouped(self.verdict.findings - SHOWN as u64);
             self.line(&format!("  and {more} more; --all prints them"), 4)?;
         }
         for redone in std::mem::take(&mut self.verdict.redone) {
             self.line(&format!("  {}", terminal.text(&redone_line(&redone))), 4)?;
         }
-        for note in std::mem::take(&mut self.verdict.first_notes) {
-            let note = terminal.dim(format!("note: {}", terminal.text(&note)));
+        let notes = std::mem::take(&mut self.verdict.notes);
+        for note in &notes.first {
+            let note = terminal.dim(format!("note: {}", terminal.text(note)));
             self.line(&format!("  {note}"), 4)?;
         }
-        if self.verdict.notes > SHOWN {
-            let more = units::plural(self.verdict.notes - SHOWN, "more note");
+        if notes.more() > 0 {
+            let more = units::plural(notes.more(), "more note");
             self.line(&format!("  {}", terminal.dim(format!("and {more}"))), 4)?;
         }
         if let Some(help) = self.verdict.help {
