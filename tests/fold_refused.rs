@@ -4,7 +4,7 @@ use blob_convert::transform::{Bound, Fold};
 use blob_convert::{Options, Target, plan};
 use blob_io::{Checkpoint, Format};
 
-use crate::fold_net::{folded, layer, net as message};
+use crate::fold_net::{layer, net as message};
 use crate::folds::{SAFETENSORS, file, net as described_by};
 use crate::support::conversion::to_bytes;
 use crate::support::message::{floats, len, shape, var};
@@ -44,55 +44,6 @@ fn fold(line: &str) -> String {
 #[test]
 fn what_would_be_wrong_is_not_folded() {
     compare_cases("cases/fold.txt", fold);
-}
-
-/// A convolution without a bias and a BatchNorm in place, each with more fields.
-fn in_place(conv: &[u8], norm: &[u8]) -> [Vec<u8>; 2] {
-    let norms: [&[f32]; 3] = [&[0.5, 0.5], &[1.0, 4.0], &[1.0]];
-    let param = len(106, &[var(1, 2), var(2, 0)].concat());
-    [
-        layer("c", "Convolution", ("data", "c"), &[&[1.0, 2.0]], &[&param, conv].concat()),
-        layer("bn", "BatchNorm", ("c", "c"), &norms, norm),
-    ]
-}
-
-#[test]
-fn the_conditions_in_a_file_of_weights_are_read() {
-    for number in [8, 9] {
-        let only = len(number, &var(1, 0));
-        for parts in [in_place(&only, &[]), in_place(&[], &only)] {
-            let source = open("net.caffemodel", &message(&parts)).expect("opens");
-            let net = source.net().expect("reads").expect("a net");
-            let (fold, refused) = Fold::of(&Bound::new(&net, &source));
-            assert!(
-                fold.count() == 0 && refused[0].reason.ends_with("is in some phases of the net only"),
-                "{refused:?}"
-            );
-        }
-    }
-}
-
-#[test]
-fn a_layer_in_place_is_taken_out_behind_its_one_writer_alone() {
-    // The named net differs slightly from the file's own.
-    let text = r#"layer { name: "c" type: "Convolution" bottom: "x" top: "c" convolution_param { bias_term: false } }
-        layer { name: "bn" type: "BatchNorm" bottom: "c" top: "c" }"#;
-    let [conv, norm] = in_place(&[], &[]);
-    let phased = in_place(&len(8, &var(1, 0)), &[])[0].clone();
-    let twin = layer("d", "Convolution", ("data", "c"), &[&[1.0, 2.0]], &[]);
-    let relu = layer("r", "ReLU", ("c", "c"), &[], &[]);
-    let cases = [
-        (vec![conv.clone(), twin.clone(), norm.clone()], "reads \"c\", which \"d\" reads or writes too"),
-        (vec![conv.clone(), norm.clone(), twin], "reads \"c\", which \"d\" reads or writes too"),
-        (vec![conv.clone(), relu.clone(), norm.clone()], "reads \"c\", which \"r\" reads or writes too"),
-        (vec![phased, norm.clone()], "follows \"c\", which is in some phases of the net only"),
-        (vec![norm.clone(), conv.clone()], "reads \"c\", which no layer before it writes"),
-    ];
-    for (parts, reason) in cases {
-        let refused = folded(&message(&parts), Some(text)).expect_err(reason).to_string();
-        assert!(refused.contains(&format!("\"bn\": it {reason}")), "{reason}: {refused}");
-    }
-    assert!(folded(&message(&[conv, norm, relu]), Some(text)).is_ok());
 }
 
 #[test]
