@@ -151,7 +151,7 @@ impl Complete {
     }
 }
 
-/// What differs between a tensor and its plan.
+/// The difference between a tensor and its plan.
 fn difference(format: Format, entry: &Entry, Wanted { spec, offset }: Wanted<'_>) -> Option<String> {
     let is_empty = spec.byte_len() == 0;
     let is_typed = !(is_empty && format.is_caffe());

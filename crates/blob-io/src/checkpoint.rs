@@ -1,4 +1,4 @@
-//! An open file: which format it is, what it holds, and the way to each array's bytes.
+//! An open file: its format, its entries, and the way to each array's bytes.
 //!
 //! Relies on `sniff` for the format and on each format's `read` for the entries; leaves the bytes to `payload`.
 
@@ -73,7 +73,7 @@ impl Checkpoint {
     /// Opens a file and lists its arrays, reading headers only.
     ///
     /// # Errors
-    /// A file that cannot be read, is no tensor file, or whose framing is broken. What is wrong inside a single array
+    /// A file that cannot be read, is no tensor file, or whose framing is broken. A fault inside a single array
     /// is that entry's [`Entry::fault`], and loading it fails.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         OpenOptions::new().open(path)
@@ -141,13 +141,13 @@ impl Checkpoint {
         self.entries.iter().map(Entry::name)
     }
 
-    /// What is unusual about the file as a whole, though its meaning is clear.
+    /// The unusual in the file as a whole, where its meaning is clear nevertheless.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// What is wrong with the file although every array can be loaded: bytes after the tensors of a safetensors file,
+    /// The faults of the file although every array can be loaded: bytes after the tensors of a safetensors file,
     /// which the reference reader refuses; broken blobs that Caffe ignores. The first twenty.
     #[must_use]
     pub fn faults(&self) -> &[Fault] {
@@ -166,7 +166,7 @@ impl Checkpoint {
     }
 
     /// The whole arrays of a file opened with [`OpenOptions::salvage`] in which others are broken or cut off:
-    /// [`Checkpoint::whole`] accepts it, [`Checkpoint::salvaged`] says what is wrong. A sound file stays as it is.
+    /// [`Checkpoint::whole`] accepts it, [`Checkpoint::salvaged`] names the fault. A sound file stays as it is.
     #[must_use]
     pub fn take_whole_arrays(mut self) -> Self {
         let faulty = self.entries.iter().find_map(|entry| Some((entry, entry.fault()?)));
@@ -179,7 +179,7 @@ impl Checkpoint {
         self
     }
 
-    /// What is wrong with the file of which only the whole arrays are listed, where it is such a part.
+    /// The fault of the file of which only the whole arrays are listed, where it is such a part.
     #[must_use]
     pub fn salvaged(&self) -> Option<Error> {
         self.break_off().filter(|_| self.is_salvaged)
@@ -191,7 +191,7 @@ impl Checkpoint {
         Some(Error::of_fault(&self.name, broken.clone(), Some(intact)))
     }
 
-    /// What the file says about itself, as (key, value): a net's name, a solver's iteration.
+    /// The file's words about itself, as (key, value): a net's name, a solver's iteration.
     #[must_use]
     pub fn metadata(&self) -> &[(String, String)] {
         &self.metadata
@@ -217,11 +217,11 @@ impl Checkpoint {
         Ok(TensorSpec::new(entry.name(), entry.loadable(&self.name)?, entry.shape.clone()))
     }
 
-    /// What an MXNet file stores about its arrays besides their values, for writing the same file again; `None` for
+    /// All that an MXNet file stores about its arrays besides their values, for writing the same file again; `None` for
     /// other formats. Its tensors are the entries that hold an array, in their order.
     ///
     /// # Errors
-    /// What reading the heads again returns.
+    /// As [`Checkpoint::open`].
     pub fn mxnet_list(&self) -> Result<Option<mxnet::List>, Error> {
         let is_bare = match self.format {
             Format::MxnetList => false,
@@ -237,11 +237,11 @@ impl Checkpoint {
         list.map(Some).map_err(|e| e.into_error(&self.name))
     }
 
-    /// What a NeoML file stores besides the values of its arrays, for writing the same file again; `None` for other
+    /// All that a NeoML file stores besides the values of its arrays, for writing the same file again; `None` for other
     /// formats. Its tensors are the entries that hold an array, in their order.
     ///
     /// # Errors
-    /// What reading the heads again returns; a file with over 64 MiB besides its arrays.
+    /// As [`Checkpoint::open`]; a file with over 64 MiB besides its arrays.
     pub fn neoml_archive(&self) -> Result<Option<neoml::Archive>, Error> {
         let archive = neoml::Archive::read(&self.input, self.format, &self.limits);
         archive.map_err(|e| e.into_error(&self.name))
@@ -250,7 +250,7 @@ impl Checkpoint {
     /// The layers of a NeoML net, in the order of the file, with arrays or without; none in other formats.
     ///
     /// # Errors
-    /// What reading the records again returns.
+    /// As [`Checkpoint::open`].
     pub fn neoml_layers(&self) -> Result<Vec<neoml::Layer>, Error> {
         if self.format != Format::NeomlNet {
             return Ok(Vec::new());
@@ -263,7 +263,7 @@ impl Checkpoint {
     /// others. Its tensors have the names of the entries.
     ///
     /// # Errors
-    /// What reading the layers again returns; a net of more than 65,536 layers.
+    /// As [`Checkpoint::open`]; a net of more than 65,536 layers.
     pub fn net(&self) -> Result<Option<Net>, Error> {
         if self.format != Format::CaffeModel || self.broken.is_some() {
             return Ok(None);

@@ -103,7 +103,7 @@ impl Entry {
         &self.shape
     }
 
-    /// What the array is: data, its diff, a part of a sparse array, or nothing.
+    /// The kind of the array: data, its diff, a part of a sparse array, or nothing.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
@@ -172,14 +172,14 @@ impl Entry {
         self.sparse.as_deref()
     }
 
-    /// What is wrong with the array; loading it returns this as an error.
+    /// The fault of the array; loading the array returns the fault as an error.
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
         let fault = self.fault.as_deref();
         fault.filter(|fault| !matches!(fault.kind, FaultKind::Foreign { .. }))
     }
 
-    /// The dtype, where the array can be loaded; `file` is what the error calls the file.
+    /// The dtype, where the array can be loaded; `file` is the file's name in the error.
     pub(crate) fn loadable(&self, file: &str) -> Result<DType, Error> {
         if let Some(fault) = self.fault() {
             return Err(self.error(file, fault.clone().into()));
@@ -216,13 +216,13 @@ impl Entry {
         }
     }
 
-    /// What is unusual about the array, though its meaning is clear.
+    /// The unusual in the array, where its meaning is clear nevertheless.
     pub fn warnings(&self) -> impl Iterator<Item = Warning> + '_ {
         self.flags.warnings()
     }
 }
 
-/// What an array is.
+/// The kind of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {

@@ -1,4 +1,4 @@
-//! What can go wrong while a file is read or written: one error type. What is wrong with bytes is a [`Fault`] in it.
+//! The one error type of reading and writing files. A fault of bytes is a [`Fault`] in it.
 //!
 //! Relies on nothing; leaves the wording for terminals (`error:`, `help:`) to the tool.
 
@@ -26,18 +26,18 @@ pub enum Error {
     Io {
         /// The file, as it was named when it was opened.
         file: String,
-        /// What was being done: "open", "read 16 bytes at byte 40", "rename over the target".
+        /// The action that failed: "open", "read 16 bytes at byte 40", "rename over the target".
         action: String,
-        /// What the operating system said.
+        /// The operating system's answer.
         source: io::Error,
     },
-    /// The bytes are not what the format says.
+    /// The bytes break the format's rules.
     Malformed {
         /// The file, as it was named when it was opened.
         file: String,
         /// The array or layer concerned, where one is known: `array "conv1/0"`, `layer #41 "conv4_2"`.
         subject: Option<String>,
-        /// Where, what was expected, what was found.
+        /// The place, the expectation, the finding.
         fault: Box<Fault>,
         /// How many arrays before it were found whole, where the walk over the file stopped here.
         intact: Option<usize>,
@@ -50,9 +50,9 @@ pub enum Error {
         subject: Option<String>,
         /// Which limit.
         limit: Limit,
-        /// What the file needs; for a stream, how much of it had been read.
+        /// The file's need; for a stream, how much of it had been read.
         needed: u64,
-        /// Where, and what exceeds the limit.
+        /// The place, and the quantity over the limit.
         fault: Box<Fault>,
         /// How many arrays before it were found whole, where the walk over the file stopped here.
         intact: Option<usize>,
@@ -63,9 +63,9 @@ pub enum Error {
         file: String,
         /// Which kind of other file.
         reason: Reason,
-        /// What the file is, in words: "an HTML page, not a model".
+        /// The file's kind, in words: "an HTML page, not a model".
         what: String,
-        /// What the user can do about it, where we know.
+        /// The user's next step, where we know one.
         help: Option<&'static str>,
     },
     /// The array is valid, but of a kind that this crate cannot do this with: float8 as a blob, an encrypted member.
@@ -79,14 +79,14 @@ pub enum Error {
     Memory {
         /// The file concerned.
         file: String,
-        /// For what, in words.
+        /// The purpose, in words.
         message: String,
     },
     /// The request does not fit the file: a wrong kind of entry, a format that cannot hold the tensors.
     Request {
         /// The file concerned; empty for a refusal by a layout, see [`Error::about`].
         file: String,
-        /// What was asked and why it cannot be done.
+        /// The request, and why it cannot be met.
         message: String,
     },
     /// An archive with several tensor files, where one is opened.
@@ -114,7 +114,7 @@ pub enum Error {
     Exists {
         /// The target, as it was named.
         path: String,
-        /// What is there.
+        /// The thing that is there.
         target: Existing,
     },
     /// The caller's cancel flag was raised.
@@ -123,7 +123,7 @@ pub enum Error {
     Blob(blob_core::Error),
 }
 
-/// What can be requested instead if tensors do not fit into a file.
+/// A request that would succeed where tensors do not fit into a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {
@@ -143,7 +143,7 @@ pub enum Remedy {
     Dtype,
     /// A new file, since arrays cannot be put into this one.
     NewFile,
-    /// Another name for the output, since it is what is read.
+    /// Another name for the output, since the output is the source.
     OtherName,
     /// Another folder for the output, since it is one of the shards that are read.
     OtherFolder,
@@ -163,7 +163,7 @@ pub enum Remedy {
     SymbolName,
 }
 
-/// What exists where a file is to be written.
+/// The thing that exists where a file is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Existing {
@@ -220,7 +220,7 @@ impl Error {
         }
     }
 
-    /// What is wrong with the bytes, where that is why.
+    /// The fault of the bytes, where that is why.
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
         match self {
@@ -244,7 +244,7 @@ impl Error {
         self.fault().map(Fault::offset)
     }
 
-    /// What the user can do about it, where we know.
+    /// The user's next step, where we know one.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
         match self {
@@ -265,7 +265,7 @@ impl Error {
         self
     }
 
-    /// What is wrong with a file's bytes.
+    /// The error of a fault in a file's bytes.
     pub(crate) fn of_fault(file: &str, mut fault: Fault, intact: Option<usize>) -> Self {
         let (file, subject) = (file.to_owned(), fault.subject.take().map(|subject| *subject));
         match fault.kind {
@@ -358,7 +358,7 @@ pub(crate) enum ReadError {
         source: io::Error,
     },
     Fault(Fault),
-    /// What the file is, and what the user can do.
+    /// The file's kind, and the user's next step.
     Other(Reason, String, Option<&'static str>),
 }
 

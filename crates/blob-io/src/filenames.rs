@@ -85,7 +85,7 @@ fn path(name: &str) -> String {
     cut(&path, LONGEST_PATH, name)
 }
 
-/// What a component names.
+/// The meaning of a component.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     File,

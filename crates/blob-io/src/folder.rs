@@ -189,7 +189,7 @@ impl Folder {
         self.files.len()
     }
 
-    /// Adds a file and lists its array; what is wrong with the file is the array's fault.
+    /// Adds a file and lists its array; a fault of the file is the array's.
     fn list(&mut self, listed: &Listed, at: u64, table: &mut NameTable) -> Result<(), ReadError> {
         let position = table.next_position(at)?;
         let entry = match self.describe(listed, position) {

@@ -30,7 +30,7 @@ macro_rules! formats {
     };
 }
 
-// The short name, what it is in a few words, the usual extensions, what it can store.
+// The short name, the title, the usual extensions, the abilities.
 formats! {
     /// Caffe NetParameter: `.caffemodel`.
     CaffeModel: "caffemodel", "Caffe NetParameter", ["caffemodel"], CAFFE_MODEL;
@@ -69,7 +69,7 @@ impl Format {
         self.row().0
     }
 
-    /// What the format is, in a few words.
+    /// The format's title, a few words.
     #[must_use]
     pub fn title(self) -> &'static str {
         self.row().1
@@ -81,7 +81,7 @@ impl Format {
         self.row().2
     }
 
-    /// What a file of the format can store.
+    /// The format's abilities.
     #[must_use]
     pub fn holds(self) -> Holds {
         self.row().3

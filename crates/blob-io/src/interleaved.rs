@@ -11,7 +11,7 @@ use crate::limits::{Limit, Limits};
 use crate::payload::gather;
 use crate::wire::source::{Source, read};
 
-/// Where the values lie, and what lies between them.
+/// The places of the values, and the bytes between them.
 #[derive(Clone, Debug)]
 pub(crate) struct Interleaved {
     /// In ascending order; none is empty.

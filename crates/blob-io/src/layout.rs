@@ -58,7 +58,7 @@ enum Plan {
     Fixed(Vec<(u64, Vec<u8>)>),
 }
 
-/// What is around the tensors of a file to be written: its format, and what the format stores besides values.
+/// The surroundings of the tensors in a file to be written: its format, and all that the format stores besides values.
 ///
 /// Metadata are (key, value); the values may be placeholders for values of the same length, given to [`Layout::frame`].
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ pub enum Frame<'a> {
     /// [`member_names`](crate::member_names) gives the members' names; a name that it changes is stored in an extra
     /// field, where this crate's reader finds it. Refused: a name of over 65,000 bytes.
     Npz {
-        /// What the file says about itself.
+        /// The file's words about itself.
         metadata: &'a [(String, String)],
     },
     /// An HDF5 file. Each array's data are 64-byte aligned, in the order of the specs, after the structure. It holds no
@@ -112,7 +112,7 @@ pub enum Frame<'a> {
     Neoml(&'a neoml::Archive),
 }
 
-/// What a new file stores besides the tensors, each in the form of one format's frame: only that of the format is asked
+/// The rest of a new file, besides the tensors, each in the form of one format's frame. Only the format's own is asked
 /// for.
 pub trait Details {
     /// The metadata of a safetensors or an npz, the attributes of the root of an HDF5 file.

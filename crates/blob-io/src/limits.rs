@@ -4,7 +4,7 @@
 /// The longest name that is read, of an array, a layer or a key.
 pub(crate) const LONGEST_NAME: u64 = 1 << 16;
 
-/// Bounds on what opening and reading a file may cost.
+/// Bounds on the cost of opening and reading a file.
 ///
 /// A length is accepted if the remaining bytes of the file cover it; these limits are for what the file's size does not
 /// bound, and for what its arrays cost together. Fixed ones are not listed here: a name has at most 64 KiB, all names

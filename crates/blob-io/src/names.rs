@@ -46,7 +46,7 @@ pub(crate) struct NameTable {
     /// The bytes of all arrays once loaded.
     bytes: u64,
     pub(crate) warnings: Vec<Warning>,
-    /// What is wrong with the file, though every array can be loaded; the first few.
+    /// The faults of the file, though every array can be loaded; the first few.
     pub(crate) faults: Vec<Fault>,
     pub(crate) metadata: Vec<(String, String)>,
     /// How the datasets of an HDF5 file are arranged.

@@ -1,4 +1,4 @@
-//! A net's layers: what each one is, what it reads and writes, and which tensors of the file it owns.
+//! A net's layers: the kind of each, its inputs and outputs, and its tensors in the file.
 //!
 //! The same type for every description of a net: a `.caffemodel`, a prototxt, a symbol file. Pure; the readers are in
 //! the formats' folders. Evaluates nothing and infers no shapes.
@@ -56,7 +56,7 @@ pub struct Net {
 pub struct Layer {
     /// Its name.
     pub name: String,
-    /// What it computes.
+    /// The kind of its computation.
     pub kind: LayerKind,
     /// The framework's name of its type: `InnerProduct` in Caffe, also for older files that spell it differently,
     /// `FullyConnected` in MXNet.
@@ -91,7 +91,7 @@ pub struct Layer {
     /// Whether the weights of a convolution have the kernel between the two axes of channels, as for MXNet's NHWC:
     /// outputs × kernel × inputs.
     pub channels_last: bool,
-    /// What a normalisation adds to the variance: by default 1e-5 in Caffe, as an f32, and 1e-3 in MXNet.
+    /// The summand of a normalisation's variance: by default 1e-5 in Caffe, as an f32, and 1e-3 in MXNet.
     pub eps: f64,
     /// Whether a normalisation of MXNet uses 1 instead of its stored gamma: yes by default.
     pub fix_gamma: bool,
@@ -111,7 +111,7 @@ pub struct Window {
     pub kernel: Vec<u64>,
     /// The steps: 1 by default.
     pub stride: Vec<u64>,
-    /// What is added on each side: 0 by default.
+    /// The padding on each side: 0 by default.
     pub pad: Vec<u64>,
     /// The distance of the kernel's elements: 1 by default.
     pub dilation: Vec<u64>,
@@ -138,7 +138,7 @@ pub enum Rounding {
     Unknown,
 }
 
-/// What a layer computes, as far as its tensors need to be understood.
+/// The computation of a layer, as far as its tensors need to be understood.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LayerKind {
@@ -189,7 +189,7 @@ pub enum Role {
     Other,
 }
 
-/// The settings in a layer's description; `None` for what it does not state.
+/// The settings in a layer's description; `None` for those left out there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) num_output: Option<u64>,
@@ -224,7 +224,7 @@ impl Net {
         &self.layers
     }
 
-    /// Whether the description says what layers read. A file of merged weights names layers and their types alone.
+    /// Whether the description names the inputs of layers. A file of merged weights names layers and their types alone.
     #[must_use]
     pub fn has_edges(&self) -> bool {
         self.layers.iter().any(|layer| !layer.bottoms.is_empty())

@@ -1,6 +1,6 @@
 //! npz: a zip of npy files, as NumPy, SciPy and MXNet 2 write it.
 //!
-//! The container: PKWARE's APPNOTE.TXT 6.3.10; only what an npz needs of it.
+//! The container: PKWARE's APPNOTE.TXT 6.3.10; the part that an npz needs.
 
 pub(crate) mod archive;
 pub(crate) mod bare;

@@ -102,7 +102,7 @@ impl Convert for bool {
 }
 
 /// Rounds to odd: of the two neighbours of a value that f32 lacks, the one whose last bit is set. Rounding that to a
-/// narrower float gives what rounding the value itself would give.
+/// narrower float gives the same as rounding the value itself.
 fn to_odd(value: Wide) -> f32 {
     let (near, order) = match value {
         Wide::Int(value) => (value as f32, (value as f32 as i128).unsigned_abs().cmp(&value.unsigned_abs())),

@@ -22,7 +22,7 @@ pub use dir::OutputDir;
 use kept::Kept;
 use sibling::Sibling;
 
-/// What happens to a target that exists.
+/// The fate of a target that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
     /// It stays, and writing is [`Error::Exists`].

@@ -1,6 +1,6 @@
 //! Finds a file's format, by its content first and then by its name, and calls that format's reader.
 //!
-//! `marks` has what files begin with; `foreign` describes files that are no tensor files.
+//! `marks` has the beginnings of files; `foreign` describes files that are no tensor files.
 
 mod foreign;
 mod marks;
@@ -95,7 +95,7 @@ fn other(found: Format, named: Format) -> ReadError {
     ReadError::Other(Reason::Request, what, Some(LEAVE_OUT))
 }
 
-/// What a file is that cannot be read as the format that the caller has named, if it is known to be of another kind.
+/// The kind of a file that cannot be read as the format that the caller has named, if it is known to be of another one.
 fn misnamed(source: &Input, name: &str, named: Format) -> Option<ReadError> {
     let first = match First::of(source, name) {
         Err(ReadError::Io { .. }) => return None,
@@ -125,10 +125,10 @@ pub(crate) fn format(source: &dyn Source, name: &str) -> Option<Format> {
     message.or_else(|| first.promised().ok())
 }
 
-/// How much of a file's beginning tells what it is: a tar's mark lies at byte 257, HTML may follow a comment.
+/// How much of a file's beginning tells its kind: a tar's mark lies at byte 257, HTML may follow a comment.
 const HEAD: u64 = 1024;
 
-/// What a file's first bytes and its name tell of its format.
+/// The hints of a file's first bytes and its name at its format.
 struct First {
     bytes: Vec<u8>,
     /// The format whose mark the bytes begin with; Caffe's messages have none.
@@ -163,7 +163,7 @@ impl First {
     }
 
     /// The format of a file without a mark that is none of Caffe's messages: the one that the name suggests, whose
-    /// reader then says what is wrong.
+    /// reader then names the fault.
     fn promised(&self) -> Result<Format, ReadError> {
         match (messages::message(&self.bytes), self.hint) {
             (Some(refusal), _) => Err(refusal),

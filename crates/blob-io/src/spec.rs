@@ -78,7 +78,7 @@ impl Problems {
         }
     }
 
-    /// As [`add`](Self::add), with what can be requested instead.
+    /// As [`add`](Self::add), with a request that would fit.
     pub(crate) fn add_with(&mut self, name: &str, problem: impl AsRef<str>, remedy: Option<Remedy>) {
         self.remedy = self.remedy.or(remedy);
         self.add(name, problem);

@@ -56,7 +56,7 @@ pub struct Splice<'a> {
     renamed: BTreeMap<usize, String>,
     /// Layers after the last one, each with its blobs.
     added: Vec<(String, Vec<Pair>)>,
-    /// What the layers read and write; set when a layer is removed.
+    /// The inputs and outputs of the layers; set when a layer is removed.
     wiring: Option<Wiring>,
     /// By layer: the field that says that it has no bias, and the byte that changes it.
     biased: BTreeMap<usize, (Span, u8)>,
@@ -75,7 +75,7 @@ impl<'a> Splice<'a> {
     /// The file without changes: laid out, it is a copy.
     ///
     /// # Errors
-    /// [`Error::Request`] for a file that is not Caffe's; what reading its headers again returns.
+    /// [`Error::Request`] for a file that is not Caffe's; as [`Checkpoint::open`].
     pub fn new(base: &'a Checkpoint) -> Result<Self, Error> {
         if !base.format().is_caffe() {
             let message = format!("is {}, and only files of Caffe are changed in place", base.format().title());
@@ -112,7 +112,7 @@ impl<'a> Splice<'a> {
     /// Puts a tensor in the place of an array.
     ///
     /// # Errors
-    /// [`Error::Request`] for an array that is not in the file; what reading its header again returns.
+    /// [`Error::Request`] for an array that is not in the file; as [`Checkpoint::open`].
     pub fn replace(&mut self, name: &str, tensor: usize) -> Result<(), Error> {
         let entry = self.entry(name)?;
         let change = self.change(entry)?;

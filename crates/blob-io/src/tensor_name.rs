@@ -1,4 +1,4 @@
-//! What a tensor's name says: the layer and the index of the blob, MXNet's group, which part of an array it is.
+//! A tensor's name, taken apart: the layer and the index of the blob, MXNet's group, the part of an array.
 //!
 //! The one place that takes names apart and puts them together. Pure text: whether the file has the array that a name
 //! points to is the file's to say.
@@ -32,7 +32,7 @@ pub struct TensorName<'a> {
     pub kind: Kind,
 }
 
-/// What MXNet's files call an array besides its name.
+/// The group of an array in MXNet's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Group {

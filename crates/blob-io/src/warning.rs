@@ -1,4 +1,4 @@
-//! What is unusual about a file or an array, though its meaning is clear: in words, and as bits.
+//! The unusual in a file or an array whose meaning is clear nevertheless: in words, and as bits.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,9 +12,9 @@ const MAX_NAMED: usize = 5;
 pub struct Warning {
     /// The byte offset concerned, where there is one.
     pub offset: Option<u64>,
-    /// What is unusual, in words.
+    /// The finding, in words.
     pub text: Cow<'static, str>,
-    /// Whether something of the file is not listed, so that a file made of what is listed lacks it.
+    /// Whether something of the file is not listed, so that a file made of the listed arrays lacks it.
     pub is_loss: bool,
 }
 

@@ -1,9 +1,9 @@
-//! Counts what reading costs: the bytes and the items that a thread visits, in builds with debug assertions.
+//! Counts the work of reading: the bytes and the items that a thread visits, in builds with debug assertions.
 //!
 //! A test can hold a reader to linear work with it, whatever the machine's speed. Builds without debug assertions
 //! count nothing.
 
-/// What a thread has visited.
+/// The bytes and items that a thread has visited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Work {
@@ -42,7 +42,7 @@ mod counter {
     }
 }
 
-/// No counter: what is not counted costs nothing.
+/// No counter, and no cost.
 #[cfg(not(debug_assertions))]
 mod counter {
     use super::Work;
@@ -61,7 +61,8 @@ pub fn visit(bytes: u64, items: u64) {
     counter::add(bytes, items);
 }
 
-/// Runs `run`, and returns its result with what this thread visited meanwhile: nothing without debug assertions.
+/// Runs `run`, and returns its result with the bytes and items that this thread visited meanwhile: none without debug
+/// assertions.
 pub fn measure<R>(run: impl FnOnce() -> R) -> (R, Work) {
     let before = counter::now();
     let result = run();

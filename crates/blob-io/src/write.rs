@@ -239,7 +239,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What a writer's file stores besides the tensors.
+/// The rest of a writer's file, besides the tensors.
 struct Described<'w, 'a> {
     writer: &'w Writer<'a>,
     path: &'w Path,

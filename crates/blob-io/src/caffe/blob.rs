@@ -12,7 +12,7 @@ use crate::limits::Limits;
 use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
 
-/// What a BlobProto holds, field by field.
+/// A BlobProto, field by field.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
     offset: u64,

@@ -206,7 +206,7 @@ impl Fields {
             Generation::V2 => self.type_name,
         };
         let kind = kind(&type_name);
-        // An LSTM with `expose_hidden` reads two states, too. The number of its tensors says most surely what it reads.
+        // An LSTM with `expose_hidden` reads two states, too. The number of its tensors shows its inputs most surely.
         let states = if self.settings.expose_hidden { 2 } else { 0 };
         let has_static = match &names {
             Some(names) if !names.is_empty() => names.len() > 3,
@@ -320,8 +320,8 @@ fn roles(kind: LayerKind, bottoms: usize, has_static: bool) -> &'static [Role] {
     }
 }
 
-/// The messages in a layer that decide what the layer is. A fork's message of another kind under such a number is a
-/// fault; others are left out.
+/// The messages in a layer that decide its kind and its tensors. A fork's message of another kind under such a number
+/// is a fault; others are left out.
 pub(super) const UNDERSTOOD: &[&str] = &[
     "layer",
     "param",

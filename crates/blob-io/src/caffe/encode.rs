@@ -8,7 +8,7 @@ use blob_core::{DType, Shape};
 use crate::error::Remedy;
 use crate::parts::{Part, varint};
 
-/// How blobs are stored. The default is what Caffe writes since 2015: a shape of any number of axes, floats or doubles.
+/// How blobs are stored. The default is Caffe's form since 2015: a shape of any number of axes, floats or doubles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form {
     /// With `num`, `channels`, `height` and `width` as Caffe stored them before March 2015: at most four axes, with

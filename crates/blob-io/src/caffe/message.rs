@@ -1,4 +1,4 @@
-//! What a Caffe file to be written holds besides its values: the message's type, its layers, its blobs, its counters.
+//! A Caffe file to be written, without its values: the message's type, its layers, its blobs, its counters.
 //!
 //! Pure: it sees names, dtypes and shapes. `named` makes a message from names.
 

@@ -67,7 +67,7 @@ pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<
     Ok(is_clear.then_some(format))
 }
 
-/// What bytes are that are read as a message which nothing in them shows.
+/// The kind of bytes that are read as a message which nothing in them shows.
 pub(crate) enum Misread {
     Other(Format),
     /// None of the message's fields is there.

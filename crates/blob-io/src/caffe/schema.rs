@@ -1,4 +1,4 @@
-//! What Caffe's messages hold: for each field its number, its name, its type, and whether it repeats. The rows are
+//! The fields of Caffe's messages: for each its number, its name, its type, and whether it repeats. The rows are
 //! generated (`proto_fields`).
 //!
 //! Knows no bytes. BVLC's numbers stand here, and those of forks that no other fork uses for something else.

@@ -49,7 +49,7 @@ impl<'a> Text<'a> {
         self.at as u64
     }
 
-    /// The fault that the last event is not what was expected.
+    /// The fault that the last event is not the expected one.
     pub(super) fn fault(&self, expected: &'static str, found: impl Into<String>) -> Fault {
         self.fault_at(self.at, expected, found)
     }
@@ -123,7 +123,7 @@ impl<'a> Text<'a> {
         Ok(Event::Value(field, value))
     }
 
-    /// Reads what follows an item of a list: a comma, or the end of the list.
+    /// Reads the comma behind an item of a list, or the end of the list.
     fn item_end(&mut self, field: &'a str) -> Result<(), Fault> {
         self.blank();
         if self.take(b',') {

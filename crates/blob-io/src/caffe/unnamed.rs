@@ -92,7 +92,7 @@ fn push_pair(
     }
 }
 
-/// What a Datum holds, field by field.
+/// A Datum, field by field.
 #[derive(Default)]
 struct Datum {
     /// channels, height, width
@@ -152,7 +152,7 @@ impl Datum {
     }
 
     /// Caffe's DatumToBlob takes the bytes where there are any, else the floats. Where there are neither, an empty
-    /// field of bytes says what they were.
+    /// field of bytes says that they were bytes.
     fn describe(self, entry: &mut Entry) -> Result<(), Fault> {
         let bytes = self.bytes.filter(|span| span.len() > 0 || self.floats.is_empty());
         if bytes.is_some() && !self.floats.is_empty() {

@@ -1,4 +1,4 @@
-//! Whether a file holds nothing besides its arrays and what its format needs to store them.
+//! Whether a file holds nothing besides its arrays and the bytes that its format needs around them.
 //!
 //! A file that is restored from a receipt passes this test, so that no receipt can smuggle other content into it.
 
@@ -12,16 +12,16 @@ use crate::wire::source::read;
 
 /// The first bytes of an HDF5 file without a block of the user's in front.
 const HDF5: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
-/// The attributes of an HDF5 file's root with which Keras describes a model, and may run what they hold.
+/// The attributes of an HDF5 file's root with which Keras describes a model, and may run its code.
 const PROGRAMS: [&str; 2] = ["model_config", "training_config"];
 
 impl Checkpoint {
-    /// Whether nothing lies in the file besides its arrays and what its format stores around them. A NeoML file in a
+    /// Whether nothing lies in the file besides its arrays and the bytes of its format around them. A NeoML file in a
     /// Python pickle never passes, nor an npz with another member, bytes between members, or a member of another name
     /// than [`member_names`](crate::member_names) gives; nor an HDF5 file that describes a model of Keras.
     ///
     /// # Errors
-    /// What reading the structure again returns.
+    /// As [`Checkpoint::open`].
     pub fn is_bare(&self) -> Result<bool, Error> {
         if self.is_packed() || self.broken.is_some() || !self.faults().is_empty() {
             return Ok(false);

@@ -20,7 +20,7 @@ use crate::wire::gunzip;
 use crate::wire::source::{FileSource, Input, Source};
 use crate::wire::spool::Spool;
 
-/// How to open a file: its format, if it should not be detected, and the limits on what opening may cost.
+/// How to open a file: its format, if it should not be detected, and the limits on the cost of opening.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     from: Option<Format>,
@@ -44,7 +44,7 @@ impl OpenOptions {
         self
     }
 
-    /// Bounds what opening and loading may cost.
+    /// Bounds the cost of opening and loading.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -320,7 +320,7 @@ impl OpenOptions {
         format.filter(|format| is_salvageable(*format, fault))
     }
 
-    /// The checkpoint of what was read from the input; `packed` is the file that the input was taken from.
+    /// The checkpoint of a file whose headers were read; `packed` is the file that the input was taken from.
     fn opened(
         &self,
         name: &str,

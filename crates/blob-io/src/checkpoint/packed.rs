@@ -18,7 +18,7 @@ pub(super) struct Packed {
 }
 
 impl Checkpoint {
-    /// The name of what is read, as it was given when it was opened; for an archive's member,
+    /// The name of the file, as it was given when it was opened; for an archive's member,
     /// `model.tar.gz/net-0000.params`.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -36,7 +36,7 @@ impl<'a> Reader<'a> {
     /// The same as [`Read::read`], with this crate's error.
     ///
     /// # Errors
-    /// What reading returns; with the last bytes, a checksum that does not match.
+    /// As [`Checkpoint::load`](crate::Checkpoint::load); with the last bytes, a checksum that does not match.
     pub fn pull(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         let width = self.elements.width();
         if self.rest().is_empty() && out.len() < width && self.elements.left() > 0 && !out.is_empty() {

@@ -1,4 +1,4 @@
-//! What is wrong with the bytes of a file: the offset, what was expected, what was found.
+//! A fault in the bytes of a file: the offset, the expectation, the finding.
 //!
 //! Small values, because a hostile file can have a million of them; the file's name is added by `error`.
 
@@ -8,7 +8,7 @@ use std::fmt;
 use crate::error::Reason;
 use crate::limits::Limit;
 
-/// One place where bytes are not what the format says: the offset, what was expected, what was found.
+/// One place where bytes break their format's rules: the offset, the expectation, the finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub(crate) offset: u64,
@@ -29,13 +29,13 @@ impl Fault {
         self.offset
     }
 
-    /// What was expected and what was found, without the place.
+    /// The expectation and the finding, without the place.
     #[must_use]
     pub fn message(&self) -> String {
         self.kind.to_string()
     }
 
-    /// What the user can do about it, where we know.
+    /// The user's next step, where we know one.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
         self.kind.help()
@@ -104,7 +104,7 @@ pub(crate) enum FaultKind {
     Multiple { field: &'static str, len: u64, width: u64 },
     /// An enum value with no meaning.
     Flag { field: &'static str, found: i64, known: &'static str },
-    /// A fixed number (magic, count) that is not what it must be.
+    /// A fixed number (magic, count) with another value.
     Mismatch { field: &'static str, expected: u64, found: u64 },
     /// A record that does not begin with its mark.
     Signature { field: &'static str, expected: u32, found: u32 },
@@ -118,7 +118,7 @@ pub(crate) enum FaultKind {
     Unsupported { expected: &'static str, found: Cow<'static, str> },
     /// Not a fault: an array of a dtype that blobs do not have, with the file's name for it and the array's size.
     Foreign { name: Cow<'static, str>, bytes: u64 },
-    /// Anything else, in words: what was expected and what was found.
+    /// Anything else: the expectation and the finding in words.
     Words { expected: &'static str, found: Cow<'static, str> },
 }
 

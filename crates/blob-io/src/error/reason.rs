@@ -5,7 +5,7 @@
 use std::fmt;
 use std::io;
 
-/// The one table: each reason with its code and what it means.
+/// The one table: each reason with its code and its meaning.
 macro_rules! reasons {
     ($($reason:ident, $code:literal, $meaning:literal;)*) => {
         /// Why a file, an array or a request was refused.
@@ -59,7 +59,7 @@ impl Reason {
         self.texts().0
     }
 
-    /// What the code means, in a few words: for tables of all codes.
+    /// The meaning of the code, in a few words: for tables of all codes.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         self.texts().1

@@ -1,6 +1,6 @@
-//! What a file of each format can store besides plain arrays of numbers: one row of facts a format.
+//! The abilities of each format besides plain arrays of numbers: one row of facts a format.
 //!
-//! A reader finds in a file what these rows say at most; a writer keeps it, or somebody says that it is lost.
+//! A reader finds no more in a file than its row says; a writer keeps all of it, or somebody says that it is lost.
 
 use blob_core::DType;
 
@@ -8,7 +8,7 @@ use blob_core::DType;
 const SINCE_MXNET_2: [(DType, &str); 4] =
     [(DType::I16, "MXNet 2.0"), (DType::U16, "MXNet 2.0"), (DType::U32, "MXNet 2.0"), (DType::U64, "MXNet 2.0")];
 
-/// What a file of a format can store.
+/// The abilities of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holds {

@@ -51,7 +51,7 @@ pub(super) struct Header {
     pub(super) messages: Vec<Message>,
 }
 
-/// What an object is, by its messages.
+/// The kind of an object, by its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectKind {
     Group,
@@ -88,7 +88,7 @@ impl Header {
         Ok(Self { at, messages })
     }
 
-    /// What the object is.
+    /// The kind of the object.
     pub(super) fn kind(&self) -> ObjectKind {
         let has = |kinds: &[u16]| self.messages.iter().any(|message| kinds.contains(&message.kind));
         if has(&[SYMBOL_TABLE, LINK, LINK_INFO, GROUP_INFO]) {

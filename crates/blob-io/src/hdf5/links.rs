@@ -24,7 +24,7 @@ pub(super) struct Link {
     pub(super) to: Target,
 }
 
-/// What a link leads to.
+/// The target of a link.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// The object at this address.

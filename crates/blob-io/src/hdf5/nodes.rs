@@ -22,7 +22,7 @@ const MAX_OBJECTS: usize = 1 << 16;
 const MAX_NAMES: usize = 8 << 20;
 /// How many bytes the names and headers in one group may take: the reader allows 768 KiB.
 const MAX_GROUP_BYTES: usize = 640 << 10;
-/// What a name in a group refers to.
+/// The object behind a name in a group.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     /// Sorted by the names' bytes, as HDF5 stores them.
@@ -33,7 +33,7 @@ pub(super) enum Node {
     Text(String),
 }
 
-/// The tree of a form, or an error with the list of what does not fit.
+/// The tree of a form, or an error with the list of the tensors that do not fit.
 pub(super) fn tree(
     form: Form,
     specs: &[TensorSpec],

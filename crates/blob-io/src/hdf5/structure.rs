@@ -22,7 +22,7 @@ use crate::work;
 /// header of a dataset has 272 bytes, so a group may hold 2,800 of them.
 const MAX_CALL_BYTES: u64 = 768 << 10;
 /// How many bytes listing a file may read for each of the file, beside that, and at most: headers can form cycles,
-/// and share what they refer to. A sound file is read about twice.
+/// and share their objects. A sound file is read about twice.
 const TOTAL_EACH: u64 = 16;
 const TOTAL_FREE: u64 = 1 << 20;
 const MAX_TOTAL: u64 = 256 << 20;
@@ -97,7 +97,7 @@ impl Structure {
         self.bytes.input.len()
     }
 
-    /// Bytes of the file within the budget, for what this crate parses itself.
+    /// Bytes of the file within the budget, for structures that this crate parses itself.
     pub(super) fn bytes(&self, offset: u64, len: u64, field: &'static str) -> Result<Vec<u8>, ReadError> {
         let left = self.file_len().saturating_sub(offset);
         if len > left {

@@ -204,7 +204,7 @@ impl Walk<'_> {
         Ok(check_limit(at, Limit::Fixed, "the bytes of all names", self.names, most)?)
     }
 
-    /// The object at an address; what is wrong with a dataset is its entry's fault.
+    /// The object at an address; a fault of a dataset is its entry's.
     fn object(&mut self, address: u64) -> Result<Object, ReadError> {
         if let Some(object) = self.objects.get(&address) {
             return Ok(object.clone());

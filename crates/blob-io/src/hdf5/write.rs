@@ -1,8 +1,8 @@
 //! Lays out an HDF5 file: the structure first, then each dataset in one run.
 //!
-//! It is what libhdf5 writes by default, which every version of it reads: superblock 0, groups with symbol tables,
-//! headers of version 1; without times, so the same tensors give the same bytes. Source: HDF5 File Format Specification
-//! 3.0.
+//! The file is as libhdf5 writes one by default, and every version of libhdf5 reads one: superblock 0, groups with
+//! symbol tables, headers of version 1; without times, so the same tensors give the same bytes. Source: HDF5 File
+//! Format Specification 3.0.
 
 use std::collections::BTreeMap;
 

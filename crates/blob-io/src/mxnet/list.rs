@@ -1,4 +1,4 @@
-//! What an MXNet file stores about its arrays besides their values: versions, devices, storage types, keys.
+//! An MXNet file without the values of its arrays: versions, devices, storage types, keys.
 //!
 //! Enough to write the same file again. The entries have the values, and `write` makes the file's bytes.
 
@@ -50,7 +50,7 @@ pub(super) struct Array {
     pub(super) is_found: bool,
 }
 
-/// What is stored, with the indices of the tensors that hold it.
+/// The content of a record, with the indices of the tensors that hold its values.
 #[derive(Clone, Debug)]
 pub(super) enum Stored {
     /// No array: the extents that mark this.

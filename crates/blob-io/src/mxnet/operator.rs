@@ -1,4 +1,4 @@
-//! What follows from an operator's attributes alone: which of its inputs are parameters, the extents of these that do
+//! The consequences of an operator's attributes alone: which of its inputs are parameters, the extents of these that do
 //! not depend on the net's input, and the settings of its layer. Pure.
 //!
 //! Sources: the `InferShape` of each operator in apache/mxnet 1.9.1, `src/operator/nn` and `src/operator`.

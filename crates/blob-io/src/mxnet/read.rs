@@ -69,7 +69,7 @@ pub(crate) fn record(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<S
     Ok(walk.finish(cursor, table, "record"))
 }
 
-/// What a walk finds besides the arrays.
+/// The findings of a walk besides the arrays.
 struct Walk {
     /// How this walk interprets ambiguous records.
     no_axes: NoAxes,

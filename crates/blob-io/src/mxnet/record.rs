@@ -18,9 +18,9 @@ pub enum Version {
     V0,
     /// 0.11: `i64` dims.
     V1,
-    /// 0.12 to today: with a storage type. What MXNet 1 writes, and every later one reads without np-shape.
+    /// 0.12 to today: with a storage type. MXNet 1 writes it, and every later one reads without np-shape.
     V2,
-    /// 1.5 to today, with np-shape: a shape without axes is a scalar. What MXNet 2 writes.
+    /// 1.5 to today, with np-shape: a shape without axes is a scalar. MXNet 2 writes it.
     V3,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Record {
     pub(crate) body: Body,
 }
 
-/// What a record holds.
+/// The content of a record.
 #[derive(Debug)]
 pub(crate) enum Body {
     /// No array: the extents that mark it.

@@ -1,4 +1,4 @@
-//! What a NeoML archive holds besides its tensors: headers, null flags, and data that only NeoML understands.
+//! A NeoML archive without its tensors: headers, null flags, and data that only NeoML understands.
 //!
 //! Enough to write the same archive again, also with other values. `write` makes the bytes.
 
@@ -101,7 +101,7 @@ impl Archive {
         self.parts.iter().filter(|part| matches!(part, Part::Blob { .. })).count()
     }
 
-    /// Reads what a file holds besides the values of its arrays; `None` for other formats.
+    /// Reads a file without the values of its arrays; `None` for other formats.
     pub(crate) fn read(source: &dyn Source, format: Format, limits: &Limits) -> Result<Option<Self>, ReadError> {
         let mut cursor = Cursor::new(source);
         let mut records = Vec::new();

@@ -41,7 +41,7 @@ pub(super) struct BaseLayer {
 /// Reads the layer's record at the cursor, if there is one; otherwise the cursor's position is unspecified.
 ///
 /// # Errors
-/// A blob that is broken in what is certainly a layer.
+/// A broken blob in bytes that are certainly a layer.
 pub(super) fn find(cursor: &mut Cursor<'_>) -> Result<Option<BaseLayer>, ReadError> {
     let at = cursor.pos();
     let Base { strings, inputs, blob_count } = match base(cursor) {
@@ -88,7 +88,7 @@ impl From<ReadError> for Miss {
     }
 }
 
-/// What precedes a layer's blobs.
+/// The head of a layer, before its blobs.
 struct Base {
     /// Its name, and those of the layers that its inputs come from.
     strings: Vec<Vec<u8>>,

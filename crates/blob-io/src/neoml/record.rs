@@ -47,7 +47,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Record, ReadError> {
     Ok(record)
 }
 
-/// Reads the record at the cursor if its first 13 bytes are what NeoML writes; otherwise the cursor's position is
+/// Reads the record at the cursor if its first 13 bytes are as NeoML writes them; otherwise the cursor's position is
 /// unspecified.
 pub(super) fn find(cursor: &mut Cursor<'_>) -> Result<Option<Record>, ReadError> {
     let at = cursor.pos();

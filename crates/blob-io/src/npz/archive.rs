@@ -69,7 +69,7 @@ impl<'c, 's> Archive<'c, 's> {
                 Ok(entry)
             }
             Err(ReadError::Fault(fault)) => {
-                // What was read before the fault is shown with it.
+                // The members that were read before the fault are shown with it.
                 entry.dtype = None;
                 entry.payload = Payload::Runs(Runs::None);
                 // A member that is merely unsupported may be intact, which its checksum shows.

@@ -1,4 +1,4 @@
-//! Tensor names as names of a zip's members: unchanged, except for what could lead out of a folder or breaks tools.
+//! Tensor names as names of a zip's members: unchanged, but for parts that lead out of folders or break tools.
 //!
 //! A pure function. NumPy's users access a member by the tensor's name, so as little as possible is changed.
 

@@ -1,5 +1,5 @@
-//! Who may read what replaces a file or a folder: those who could read the old one, and nobody but the owner before it
-//! is complete.
+//! Who may read the successor of a file or a folder: those who could read the old one, and the owner alone before the
+//! new one is complete.
 //!
 //! Keeps mode, owner and group on Unix; elsewhere the read-only flag of files.
 
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::output::disk;
 
-/// What protects the file or the folder that is replaced; nothing if none is.
+/// The protection of the file or the folder that is replaced; none if none is.
 #[derive(Debug)]
 pub(super) struct Kept(Option<Metadata>);
 

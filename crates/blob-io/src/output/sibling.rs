@@ -13,7 +13,7 @@ use crate::filenames::floor;
 use crate::output::kept::Kept;
 use crate::output::{IfExists, disk, exists, failed, parent, request, sibling_failed, sync_folder};
 
-/// The extension of what is replaced while it has a temporary name. Only who replaces it removes it.
+/// The extension of a replaced file while it has a temporary name. Only its replacer removes it.
 pub(super) const OLD: &str = "old";
 
 /// How many temporary names are tried. They are random, so a second try is already rare.

@@ -19,7 +19,7 @@ use crate::wire::source::FileSource;
 const MAX_FOREIGN: usize = 1000;
 const NAMED: usize = 3;
 
-/// What exists where a folder is to be written.
+/// The files that exist where a folder is to be written.
 #[derive(Debug)]
 pub(super) enum Found {
     /// Nothing, or an empty folder.

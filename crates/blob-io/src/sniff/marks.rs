@@ -5,16 +5,16 @@
 use crate::error::Reason::{self, Archive, Compressed, NotTensors, Unsupported};
 use crate::format::Format;
 
-/// What a mark tells.
+/// The meaning of a mark.
 enum Kind {
     /// A format that is read.
     Own(Format),
-    /// The reason why it is not, what such a file is, what the user can do.
+    /// The reason why it is not, the kind of such a file, the user's next step.
     Foreign(Reason, &'static str, Option<&'static str>),
 }
 use Kind::{Foreign, Own};
 
-/// The offset of a mark, its bytes and what it tells. Sources: each format's own specification or reader; for ncnn,
+/// The offset of a mark, its bytes and its meaning. Sources: each format's own specification or reader; for ncnn,
 /// `modelbin.cpp`.
 const MARKS: &[(usize, &[u8], Kind)] = &[
     (0, b"\x12\x01\0\0\0\0\0\0", Own(Format::MxnetList)),
@@ -90,7 +90,7 @@ pub(super) fn own(head: &[u8]) -> Option<Format> {
     }
 }
 
-/// Why a file is not read, by the mark of another format: the reason, what it is, what the user can do.
+/// Why a file is not read, by the mark of another format: the reason, the kind of file, the user's next step.
 pub(super) fn foreign(head: &[u8]) -> Option<(Reason, &'static str, Option<&'static str>)> {
     match kind(head)? {
         Foreign(reason, what, help) => Some((*reason, *what, *help)),

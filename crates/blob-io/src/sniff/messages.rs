@@ -25,7 +25,7 @@ pub(crate) fn message(head: &[u8]) -> Option<ReadError> {
     }
 }
 
-/// If `bytes` begin with a length-delimited field of this key: its content, possibly cut off, and what follows.
+/// If `bytes` begin with a length-delimited field of this key: its content, possibly cut off, and the bytes behind.
 fn field(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
     let mut rest = bytes.strip_prefix(&[key])?;
     let mut len = 0_usize;

@@ -180,7 +180,7 @@ impl<'c, 's> Literal<'c, 's> {
         Ok(())
     }
 
-    /// The fault for a next byte that is not what was expected.
+    /// The fault for a next byte that is not the expected one.
     pub(crate) fn unexpected(&mut self, expected: &'static str) -> Result<ReadError, ReadError> {
         let found = match self.peek()? {
             None => "the end of the text".to_owned(),
