@@ -14,7 +14,6 @@ use crate::frame;
 use crate::options::{Options, refuse};
 use crate::planned::{Planned, stream_interleaved};
 use crate::receipt::{lineage_of, receipt_text};
-use crate::transform::Undone;
 
 /// The file that supplies all bytes of the output that do not change.
 #[derive(Debug)]
@@ -110,11 +109,7 @@ pub(crate) fn left_behind(
     let done = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
     let steps = done.iter().flat_map(|origin| &origin.transforms);
     let steps = steps.filter_map(|step| options.registry.read(&step.name, &step.settings).ok());
-    let folded = steps.flat_map(|step| match step.undone() {
-        Undone::Merged(fold) => fold.merged_into(&replaced),
-        _ => Vec::new(),
-    });
-    let folded: Vec<String> = folded.collect();
+    let folded: Vec<String> = steps.flat_map(|step| step.merged_into(&replaced)).collect();
     let twice: Vec<String> = folded.into_iter().filter(|name| base.entry(name).is_some()).collect();
     if !twice.is_empty() {
         let named = listed(&twice);

@@ -97,7 +97,8 @@ pub(crate) fn chain(
         chained.removed_layers.extend(removed_layers);
         chained.tensors = made.into_iter().map(|made| apply(step.name(), made, &chained.tensors, &gone)).collect();
     }
-    chained.net = followed.by(steps);
+    let net = steps.iter().any(|step| step.follows_net()).then(|| followed.net()).flatten();
+    chained.net = net.filter(|net| steps.iter().any(|step| step.follows(net)));
     let said = |net: &FollowedNet| Change::unasked(Effect::Followed { net: net.origin.to_string() });
     chained.of_file.extend(chained.net.as_ref().map(said));
     Ok(chained)

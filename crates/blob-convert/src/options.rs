@@ -105,7 +105,7 @@ impl Options {
     pub(crate) fn settings(&self, step: &dyn Transform) -> Value {
         let mut settings = step.settings();
         if let (Some(net), Value::Object(fields)) =
-            (self.followed.as_ref().filter(|net| net.is_followed_by(step)), &mut settings)
+            (self.followed.as_ref().filter(|net| step.follows(net)), &mut settings)
         {
             fields.insert("net".to_owned(), json!(net.origin));
         }

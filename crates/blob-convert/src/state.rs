@@ -6,13 +6,16 @@
 
 use std::collections::BTreeMap;
 
+use blob_io::net::Net;
 use blob_io::{Checkpoint, Error};
 
 use crate::options::refuse;
 use crate::planned::Planned;
 use crate::receipt::{UNKNOWN, lineage_of, receipt_text};
 use crate::step::Step;
-use crate::transform::{Fact, Followed, Left, Names, Outcome, Registry, Transform, Undone, Values};
+use crate::transform::{
+    Bound, Fact, Followed, Left, MovedEps, Names, Outcome, Registry, Transform, Undone, Values, Variance,
+};
 
 /// What the steps in a file's history have left.
 #[derive(Debug, Default)]
@@ -57,10 +60,10 @@ impl State {
                 self.turned = Some((how, done.keeps_order()));
             }
             Left::Permuted { tensors, axes } => tensors.iter().for_each(|name| self.permute(name, axes)),
-            Left::ForEps(eps) => {
-                for (variance, from) in eps.variances() {
-                    let to = eps.to();
-                    self.eps.entry(variance.to_owned()).and_modify(|moved| moved.to = to).or_insert(Moved { from, to });
+            Left::ForEps { variances, to } => {
+                for Variance { variance, eps: from, .. } in variances {
+                    let from = *from;
+                    self.eps.entry(variance.clone()).and_modify(|moved| moved.to = to).or_insert(Moved { from, to });
                 }
             }
         }
@@ -109,9 +112,10 @@ impl State {
         self.eps = std::mem::take(&mut self.eps).into_iter().map(|(name, eps)| (now(name), eps)).collect();
     }
 
-    /// What a variance is to be added to; `None` where it is what the net says.
-    pub(crate) fn eps(&self, variance: &str) -> Option<f64> {
-        self.eps.get(variance).map(|moved| moved.to).or(self.eps_of_all)
+    /// What is added to variances; nothing where it is what the net says.
+    fn moved_eps(&self) -> MovedEps {
+        let each = self.eps.iter().map(|(variance, moved)| (variance.clone(), moved.to));
+        MovedEps { each: each.collect(), all: self.eps_of_all }
     }
 
     /// Why a step cannot be done any more, because it relies on what is no longer as the net says.
@@ -165,6 +169,15 @@ impl State {
         steps.sort_unstable();
         steps.dedup();
         steps
+    }
+}
+
+impl<'a> Bound<'a> {
+    /// Looks for the tensors of `net` among those of a file. MXNet's are called `arg:NAME` and `aux:NAME` there, or
+    /// NAME. The file's receipt tells which eps its variances have now.
+    #[must_use]
+    pub fn new(net: &'a Net, checkpoint: &'a Checkpoint) -> Self {
+        Self::moved(net, checkpoint, State::of(checkpoint, &Registry::default()).moved_eps())
     }
 }
 

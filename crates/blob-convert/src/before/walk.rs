@@ -121,7 +121,7 @@ impl<'a> Walk<'a> {
             }
             Undone::Divided(norms) => {
                 let place = |name: &str| self.places.get(name).copied();
-                let lacking = norms.without_factors().iter().map(|norm| Lacking {
+                let lacking = norms.iter().map(|norm| Lacking {
                     mean: place(norm.mean()),
                     variance: place(norm.variance()),
                     norm: norm.clone(),
@@ -129,7 +129,7 @@ impl<'a> Walk<'a> {
                 let lacking: Vec<Lacking> = lacking.collect();
                 self.lacking.extend(lacking);
             }
-            Undone::Changed | Undone::Merged(_) => self.in_the_way.push(step.name.clone()),
+            Undone::Changed | Undone::Merged => self.in_the_way.push(step.name.clone()),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::options::{Options, refuse};
 use crate::receipt::MAX_STEPS;
 use crate::step::Step;
 use crate::symbol::NewSymbol;
-use crate::transform::{Fold, Given, Layout, Names, Registry, Topology, Wish, Wished, WishedEps};
+use crate::transform::{Bound, Fold, Given, Layout, Names, Registry, Topology, Wish, Wished, WishedEps};
 
 /// The steps that PyTorch's names bring with them.
 const WITH_TORCH: [&str; 4] = ["squeeze-legacy", "bn", "fix-gamma", "torch-layout"];
@@ -51,7 +51,8 @@ pub(super) fn resolved(
     if let Some(net) = &net {
         options = options.follow(Arc::clone(net));
     }
-    let mut wish = Wish::new(checkpoint, to, net.as_deref().filter(|_| binds))?;
+    let followed = net.as_deref().filter(|_| binds);
+    let mut wish = Wish::new(checkpoint, to, followed, followed.map(|net| Bound::new(net.net(), checkpoint)))?;
     wish.is_given = recipe.net.is_some();
     let eps = steps.iter().find(|asked| asked.step.name == "eps");
     wish.eps = eps.and_then(|asked| Some(WishedEps::deserialize(&asked.step.settings).ok()?.to));

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::bound::{Bound, listed};
 use super::f64_io::{Ones, Places, layers, ready};
 use super::ignored::is_zero;
+use super::norm::Norm;
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::tally::Amount;
 use super::values::{Compute, Inputs, Stream};
@@ -29,48 +30,6 @@ pub struct BatchNorm {
     /// Layers of the file that have a factor but do not occur in the net.
     #[serde(skip)]
     unknown: Vec<String>,
-}
-
-/// The tensors of one layer.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct Norm {
-    pub(super) mean: String,
-    pub(super) variance: String,
-    pub(super) factor: String,
-}
-
-impl Norm {
-    /// The mean or the variance that would stay undivided, as the factor in the file is not among the tensors.
-    fn undivided(&self, places: &Places<'_>, checkpoint: &Checkpoint) -> Option<Misfit> {
-        let lacks = checkpoint.entry(&self.factor).is_some() && places.find(&self.factor).is_none();
-        let name = [&self.mean, &self.variance].into_iter().find(|name| lacks && places.find(name).is_some())?;
-        Some(Misfit::new(name, format!("is divided by {:?}, which is not selected", self.factor)))
-    }
-
-    pub(crate) fn mean(&self) -> &str {
-        &self.mean
-    }
-
-    pub(crate) fn variance(&self) -> &str {
-        &self.variance
-    }
-
-    pub(crate) fn factor(&self) -> &str {
-        &self.factor
-    }
-
-    /// The same layer where its tensors are called so; the name of what is not there follows from the other.
-    pub(crate) fn called(&self, mean: Option<&str>, variance: Option<&str>) -> Self {
-        let layer = |name: &str| TensorName::of(name).layer().map(str::to_owned);
-        let both = [(mean, &self.mean), (variance, &self.variance)];
-        let moved = both.into_iter().find_map(|(new, old)| Some((layer(old)?, layer(new?)?)));
-        let called = |name: &str| match (&moved, TensorName::of(name).layer()) {
-            (Some((old, new)), Some(layer)) if layer == old => format!("{new}{}", &name[layer.len()..]),
-            _ => name.to_owned(),
-        };
-        let own = |new: Option<&str>, old: &str| new.map_or_else(|| called(old), str::to_owned);
-        Self { mean: own(mean, &self.mean), variance: own(variance, &self.variance), factor: called(&self.factor) }
-    }
 }
 
 impl BatchNorm {
@@ -106,7 +65,7 @@ impl BatchNorm {
     }
 
     /// The layers whose factors were left out.
-    pub(crate) fn without_factors(&self) -> &[Norm] {
+    fn without_factors(&self) -> &[Norm] {
         if self.with_ones { &[] } else { &self.layers }
     }
 
@@ -128,7 +87,7 @@ impl Transform for BatchNorm {
     }
 
     fn undone(&self) -> Undone<'_> {
-        Undone::Divided(self)
+        Undone::Divided(self.without_factors())
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
@@ -140,7 +99,7 @@ impl Transform for BatchNorm {
             let (Some(mean), Some(variance), Some(factor)) =
                 (places.find(&norm.mean), places.find(&norm.variance), places.find(&norm.factor))
             else {
-                misfits.extend(norm.undivided(&places, context.checkpoint()));
+                misfits.extend(undivided(norm, &places, context.checkpoint()));
                 continue;
             };
             if tensors[factor].tensor.shape.count() != 1 {
@@ -213,6 +172,13 @@ impl Transform for BatchNorm {
     fn is_idle(&self) -> bool {
         self.layers.is_empty() && self.unknown.is_empty()
     }
+}
+
+/// The mean or the variance that would stay undivided, as the factor in the file is not among the tensors.
+fn undivided(norm: &Norm, places: &Places<'_>, checkpoint: &Checkpoint) -> Option<Misfit> {
+    let lacks = checkpoint.entry(&norm.factor).is_some() && places.find(&norm.factor).is_none();
+    let name = [&norm.mean, &norm.variance].into_iter().find(|name| lacks && places.find(name).is_some())?;
+    Some(Misfit::new(name, format!("is divided by {:?}, which is not selected", norm.factor)))
 }
 
 /// The first input times the inverse of the second, which is one value.

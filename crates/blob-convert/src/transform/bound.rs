@@ -1,13 +1,10 @@
 //! Pairs the layers of a net with the tensors of a file.
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use blob_io::net::{Layer, LayerKind, Net, Role};
 use blob_io::{Checkpoint, Group, Kind};
 
-use super::registry::Registry;
-use crate::state::State;
 use crate::words;
 
 /// A net and the file that holds its weights.
@@ -19,9 +16,18 @@ pub struct Bound<'a> {
     names: HashMap<&'a str, &'a str>,
     clashes: Vec<String>,
     uncovered: Vec<UncoveredNorm>,
-    state: OnceCell<State>,
+    moved: MovedEps,
     /// The layers that are folded into others, and their tensors.
     folded: HashSet<String>,
+}
+
+/// What is added to variances since an earlier conversion.
+#[derive(Debug, Default)]
+pub(crate) struct MovedEps {
+    /// By the name of the variance.
+    pub(crate) each: BTreeMap<String, f64>,
+    /// To all others, where the receipt does not say which have it.
+    pub(crate) all: Option<f64>,
 }
 
 /// A BatchNorm in the file that has no layer in the net. It is left as it is.
@@ -41,10 +47,13 @@ const MAX_LISTED: usize = 5;
 const NORMS: [&str; 3] = ["gamma", "moving_mean", "running_mean"];
 
 impl<'a> Bound<'a> {
-    /// Looks for the tensors of `net` among those of a file. MXNet's are called `arg:NAME` and `aux:NAME` there, or
-    /// NAME.
-    #[must_use]
-    pub fn new(net: &'a Net, checkpoint: &'a Checkpoint) -> Self {
+    /// Pairs by name, for callers to whom no eps matters.
+    pub(super) fn of(net: &'a Net, checkpoint: &'a Checkpoint) -> Self {
+        Self::moved(net, checkpoint, MovedEps::default())
+    }
+
+    /// Pairs by name, with the eps of variances that are no longer as the net says.
+    pub(crate) fn moved(net: &'a Net, checkpoint: &'a Checkpoint, moved: MovedEps) -> Self {
         let clashes = clashes(net);
         let there = checkpoint.entries().iter().filter(|entry| entry.kind() == Kind::Data);
         let there: HashSet<&str> = there.map(blob_io::Entry::name).collect();
@@ -63,8 +72,7 @@ impl<'a> Bound<'a> {
         }
         let clashes = clashes.into_values().collect();
         let uncovered = uncovered(net, &names, checkpoint);
-        let (state, folded) = (OnceCell::new(), HashSet::new());
-        Self { net, checkpoint, names, clashes, uncovered, state, folded }
+        Self { net, checkpoint, names, clashes, uncovered, moved, folded: HashSet::new() }
     }
 
     /// The same net without layers that are folded into others; `folded` has their names and those of their tensors.
@@ -115,8 +123,8 @@ impl<'a> Bound<'a> {
     /// What is added to a layer's variance: what the file's receipt says, if it was moved, else what the net says.
     #[must_use]
     pub fn eps(&self, layer: &Layer) -> f64 {
-        let state = self.state.get_or_init(|| State::of(self.checkpoint, &Registry::default()));
-        self.tensor(layer, Role::Variance).and_then(|variance| state.eps(variance)).unwrap_or(layer.eps)
+        let of = |variance: &str| self.moved.each.get(variance).copied().or(self.moved.all);
+        self.tensor(layer, Role::Variance).and_then(of).unwrap_or(layer.eps)
     }
 
     /// The tensors of a layer that the file has: role, and name in the file.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::bound::Bound;
 use super::f64_io::{Places, layers, ready};
+use super::norm::Variance;
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform};
 use super::values::{Compute, Inputs, Stream};
 use super::wish::Wish;
@@ -29,17 +30,6 @@ pub struct Eps {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wished {
     pub(crate) to: f64,
-}
-
-/// The variance of one layer.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-struct Variance {
-    variance: String,
-    /// The factor that it must have been divided by.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    factor: Option<String>,
-    /// What the layer adds to it.
-    eps: f64,
 }
 
 impl Eps {
@@ -66,15 +56,6 @@ impl Eps {
         };
         Ok(Some(Arc::new(Self::of(net, to))))
     }
-
-    pub(crate) fn to(&self) -> f64 {
-        self.to
-    }
-
-    /// Each variance that it changes, and the eps that was added to it before.
-    pub(crate) fn variances(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.norms.iter().map(|norm| (&*norm.variance, norm.eps))
-    }
 }
 
 /// Whether a layer divides by the root of a stored variance and an eps.
@@ -97,7 +78,7 @@ impl Transform for Eps {
     }
 
     fn left(&self) -> Left<'_> {
-        Left::ForEps(self)
+        Left::ForEps { variances: &self.norms, to: self.to }
     }
 
     fn relies_on(&self) -> &'static [Fact] {

@@ -5,8 +5,8 @@ use blob_io::TensorSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::bn::Norm;
 use super::f64_io::{Ones, Places, layers};
+use super::norm::Norm;
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Adds a factor of 1 beside each mean.

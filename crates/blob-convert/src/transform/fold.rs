@@ -93,13 +93,6 @@ impl Fold {
     /// Its name in receipts.
     pub(crate) const NAME: &'static str = "fold";
 
-    /// The tensors that are merged into these weights or biases.
-    pub(crate) fn merged_into(&self, names: &HashSet<&str>) -> Vec<String> {
-        let is_taken =
-            |folded: &&Folded| [&folded.weight, &folded.bias].iter().any(|name| names.contains(name.as_str()));
-        self.layers.iter().filter(is_taken).flat_map(Folded::merged).cloned().collect()
-    }
-
     /// How many normalisations are folded.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -168,7 +161,13 @@ impl Transform for Fold {
     }
 
     fn undone(&self) -> Undone<'_> {
-        Undone::Merged(self)
+        Undone::Merged
+    }
+
+    fn merged_into(&self, names: &HashSet<&str>) -> Vec<String> {
+        let is_taken =
+            |folded: &&Folded| [&folded.weight, &folded.bias].iter().any(|name| names.contains(name.as_str()));
+        self.layers.iter().filter(is_taken).flat_map(Folded::merged).cloned().collect()
     }
 
     fn relies_on(&self) -> &'static [Fact] {

@@ -75,7 +75,7 @@ pub(crate) fn may_have_norms(checkpoint: &Checkpoint) -> bool {
 
 /// The layers of `net` whose values in the file do not count as they are stored.
 pub(crate) fn find<'a>(checkpoint: &'a Checkpoint, net: &'a Net) -> Vec<Ignored<'a>> {
-    let bound = Bound::new(net, checkpoint);
+    let bound = Bound::of(net, checkpoint);
     let (mut all, mut seen, mut room) = (Vec::new(), HashSet::new(), MOST_BYTES);
     for layer in bound.layers().filter(|layer| layer.kind == LayerKind::BatchNorm && bound.clashes().is_empty()) {
         let named = |role| bound.tensor(layer, role);

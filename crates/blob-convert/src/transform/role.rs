@@ -40,7 +40,7 @@ pub(super) struct Roles<'a>(HashMap<&'a str, (&'a Layer, net::Role)>);
 impl<'a> Roles<'a> {
     pub(super) fn of(context: &Context<'a>) -> Result<Self, Misfit> {
         let Some(net) = context.net()? else { return Ok(Self::default()) };
-        let bound = Bound::new(net.net(), context.checkpoint());
+        let bound = Bound::of(net.net(), context.checkpoint());
         let mut roles = HashMap::new();
         for layer in net.net().layers() {
             roles.extend(bound.tensors(layer).map(|(role, name)| (name, (layer, role))));

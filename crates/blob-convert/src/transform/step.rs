@@ -3,6 +3,7 @@
 //! `values` has the interface that computes values; `chain` runs several transforms one after the other.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,12 +11,10 @@ use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, TensorSpec};
 use serde_json::Value;
 
-use super::bn::BatchNorm;
-use super::eps::Eps;
-use super::fold::Fold;
 use super::names::Names;
+use super::norm::{Norm, Variance};
 use super::selection::Selection;
-use super::topology::{Followed, Topology};
+use super::topology::{Followed, FollowedNet, Topology};
 use super::values::Compute;
 
 /// Turns the tensors of a file into other tensors.
@@ -64,6 +63,11 @@ pub trait Transform: fmt::Debug + Send + Sync {
         Undone::Changed
     }
 
+    /// The tensors that it merges into those of these names.
+    fn merged_into(&self, _names: &HashSet<&str>) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What it leaves that is no longer as a net says.
     fn left(&self) -> Left<'_> {
         Left::AsSaid
@@ -81,6 +85,13 @@ pub trait Transform: fmt::Debug + Send + Sync {
     }
 }
 
+impl dyn Transform + '_ {
+    /// Whether it follows this net.
+    pub(crate) fn follows(&self, net: &FollowedNet) -> bool {
+        self.follows_net() && (net.is_wired || !self.follows_edges())
+    }
+}
+
 /// What it takes to have the tensors again that a transform was given.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -89,12 +100,12 @@ pub enum Undone<'a> {
     AsItWas,
     /// Their names.
     Renamed(&'a Names),
-    /// The factors of BatchNorms.
-    Divided(&'a BatchNorm),
+    /// The factors of these BatchNorms.
+    Divided(&'a [Norm]),
     /// More than a receipt has: values were changed, or their order.
     Changed,
-    /// The tensors that were merged into others.
-    Merged(&'a Fold),
+    /// The tensors that were merged into others: [`Transform::merged_into`] has them.
+    Merged,
 }
 
 /// What a transform leaves that is no longer as a net says: the receipt tells later conversions of it.
@@ -113,7 +124,12 @@ pub enum Left<'a> {
         axes: &'a [usize],
     },
     /// Variances to which another eps is added.
-    ForEps(&'a Eps),
+    ForEps {
+        /// Each with the eps of before.
+        variances: &'a [Variance],
+        /// The eps of now.
+        to: f64,
+    },
 }
 
 /// What a net says of tensors.

@@ -12,8 +12,6 @@ use blob_io::net::Net;
 use blob_io::{Checkpoint, Error, caffe};
 use serde::{Deserialize, Serialize};
 
-use super::step::Transform;
-
 /// A net, and where its description is from.
 #[derive(Clone, Debug)]
 pub struct Topology {
@@ -159,14 +157,7 @@ fn last(path: &str) -> &str {
 pub(crate) struct FollowedNet {
     pub(crate) origin: NetOrigin,
     /// Whether it says what layers read.
-    is_wired: bool,
-}
-
-impl FollowedNet {
-    /// Whether a transform follows it.
-    pub(crate) fn is_followed_by(&self, step: &dyn Transform) -> bool {
-        step.follows_net() && (self.is_wired || !step.follows_edges())
-    }
+    pub(super) is_wired: bool,
 }
 
 /// Which net a conversion follows.
@@ -201,12 +192,10 @@ impl<'a> Followed<'a> {
         found.as_ref().map(Option::as_deref).map_err(|why| &**why)
     }
 
-    /// The net as these transforms follow it; `None` where none of them does.
-    pub(crate) fn by(&self, steps: &[Arc<dyn Transform>]) -> Option<FollowedNet> {
-        // A transform that needs the net has reported why it cannot be read.
-        let net = if steps.iter().any(|step| step.follows_net()) { self.get().ok().flatten()? } else { return None };
-        let net = FollowedNet { origin: net.origin.clone(), is_wired: net.is_wired() };
-        steps.iter().any(|step| net.is_followed_by(&**step)).then_some(net)
+    /// The net, for a transform that follows it; where it cannot be read, that transform has said so.
+    pub(crate) fn net(&self) -> Option<FollowedNet> {
+        let net = self.get().ok().flatten()?;
+        Some(FollowedNet { origin: net.origin.clone(), is_wired: net.is_wired() })
     }
 
     /// Whether its net has weights that are not in PyTorch's order.

@@ -90,7 +90,7 @@ const NEIGHBOURLY: &[&str] = &["LRN"];
 /// The net that is followed, with the tensors of the file, if it says which layer reads what.
 pub(super) fn wired<'a>(context: &Context<'a>) -> Result<Option<Bound<'a>>, Misfit> {
     let Some(net) = context.wired_net()? else { return Ok(None) };
-    let bound = Bound::new(net.net(), context.checkpoint());
+    let bound = Bound::of(net.net(), context.checkpoint());
     let clash = bound.clashes().first().cloned();
     match clash.or_else(|| net.net().disorder()) {
         Some(why) => Err(Misfit::about_all(format!("the net does not fit: {why}"))),

@@ -35,8 +35,12 @@ struct Nothing {}
 impl<'a> Wish<'a> {
     /// # Errors
     /// A net with layers that claim one tensor for two things.
-    pub(crate) fn new(checkpoint: &'a Checkpoint, to: Format, net: Option<&'a Topology>) -> Result<Self, Error> {
-        let bound = net.map(|net| Bound::new(net.net(), checkpoint));
+    pub(crate) fn new(
+        checkpoint: &'a Checkpoint,
+        to: Format,
+        net: Option<&'a Topology>,
+        bound: Option<Bound<'a>>,
+    ) -> Result<Self, Error> {
         let wish = Self { checkpoint, to, net, bound, is_given: false, is_implied: false, eps: None };
         match wish.bound.as_ref().map(Bound::clashes) {
             None | Some([]) => Ok(wish),

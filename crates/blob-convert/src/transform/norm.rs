@@ -1,0 +1,50 @@
+//! The tensors of normalisations, as the settings of transforms name them in a receipt.
+
+use blob_io::TensorName;
+use serde::{Deserialize, Serialize};
+
+/// The tensors of one of Caffe's BatchNorms.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Norm {
+    pub(super) mean: String,
+    pub(super) variance: String,
+    pub(super) factor: String,
+}
+
+impl Norm {
+    pub(crate) fn mean(&self) -> &str {
+        &self.mean
+    }
+
+    pub(crate) fn variance(&self) -> &str {
+        &self.variance
+    }
+
+    pub(crate) fn factor(&self) -> &str {
+        &self.factor
+    }
+
+    /// The same layer where its tensors are called so; the name of what is not there follows from the other.
+    pub(crate) fn called(&self, mean: Option<&str>, variance: Option<&str>) -> Self {
+        let layer = |name: &str| TensorName::of(name).layer().map(str::to_owned);
+        let both = [(mean, &self.mean), (variance, &self.variance)];
+        let moved = both.into_iter().find_map(|(new, old)| Some((layer(old)?, layer(new?)?)));
+        let called = |name: &str| match (&moved, TensorName::of(name).layer()) {
+            (Some((old, new)), Some(layer)) if layer == old => format!("{new}{}", &name[layer.len()..]),
+            _ => name.to_owned(),
+        };
+        let own = |new: Option<&str>, old: &str| new.map_or_else(|| called(old), str::to_owned);
+        Self { mean: own(mean, &self.mean), variance: own(variance, &self.variance), factor: called(&self.factor) }
+    }
+}
+
+/// The variance of one normalisation.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Variance {
+    pub(crate) variance: String,
+    /// The factor that it must have been divided by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) factor: Option<String>,
+    /// What the layer adds to it.
+    pub(crate) eps: f64,
+}
