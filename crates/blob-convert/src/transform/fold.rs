@@ -22,7 +22,7 @@ use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone}
 use super::wish::Wish;
 use crate::change;
 
-use affine::{FACTOR, Norm, PARTS, Scaled, Shifted};
+use affine::{FACTOR, Norm, Normalised, Of, PARTS};
 use find::by_reason;
 use side::Side;
 
@@ -331,10 +331,11 @@ impl FoldPlan {
         let spec = &tensors[weight].tensor;
         let (from, inputs) = with(Some(weight));
         let norm = Norm { inputs, eps: folded.eps, channels };
-        let scaled = Scaled { norm, run: folded.side.run(&spec.shape) };
+        let scaled = Normalised { norm, of: Of::Weights(folded.side.run(&spec.shape)) };
         let mut made = vec![Made::computed(spec.clone(), from, scaled).with_change(change.clone())];
         let (from, inputs) = with(bias);
-        let shifted = Shifted { norm: Norm { inputs, eps: folded.eps, channels }, has_bias: bias.is_some() };
+        let of = if bias.is_some() { Of::Bias } else { Of::NoBias };
+        let shifted = Normalised { norm: Norm { inputs, eps: folded.eps, channels }, of };
         match bias {
             Some(bias) => {
                 let made = Made::computed(tensors[bias].tensor.clone(), from, shifted).with_change(change);

@@ -61,46 +61,49 @@ impl Norm {
     }
 }
 
-/// The first input times the factor of each channel.
+/// Values of a layer after the normalisation.
 #[derive(Debug)]
-pub(super) struct Scaled {
+pub(super) struct Normalised {
     pub(super) norm: Norm,
-    pub(super) run: Run,
+    pub(super) of: Of,
 }
 
-impl Compute for Scaled {
+/// The values that a normalisation changes.
+#[derive(Debug)]
+pub(super) enum Of {
+    /// The first input, times the factor of each channel.
+    Weights(Run),
+    /// The first input, a value for each channel: times the factor, and the summand added.
+    Bias,
+    /// Zeros in its place: the summands.
+    NoBias,
+}
+
+impl Compute for Normalised {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
         let affine = self.norm.affine(&inputs)?;
-        let dtype: DType = inputs.made.dtype;
-        let mut weights = inputs.open(0)?;
-        let mut at = 0;
-        Ok(Box::new(move |out: &mut [u8]| {
-            let n = weights.pull(out)?;
-            let old = read(&out[..n], dtype);
-            let new: Vec<f64> =
-                old.iter().enumerate().map(|(i, value)| value * affine[self.run.channel(at + i)].0).collect();
-            let most = old.iter().zip(&new).fold(0.0, |most: f64, (old, new)| most.max((new - old).abs()));
-            inputs.report(Amount::Most(most), "is the largest change of a weight");
-            at += old.len();
-            out[..n].copy_from_slice(&inputs.rounded(&new));
-            Ok(n)
-        }))
-    }
-}
-
-/// The bias of each channel after the normalisation.
-#[derive(Debug)]
-pub(super) struct Shifted {
-    pub(super) norm: Norm,
-    /// Whether the first input is the old bias; otherwise the old bias is 0.
-    pub(super) has_bias: bool,
-}
-
-impl Compute for Shifted {
-    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
-        let affine = self.norm.affine(&inputs)?;
-        let bias = if self.has_bias { inputs.floats(0)? } else { vec![0.0; self.norm.channels] };
+        let bias = match &self.of {
+            Of::Weights(run) => return scaled(inputs, affine, run),
+            Of::Bias => inputs.floats(0)?,
+            Of::NoBias => vec![0.0; self.norm.channels],
+        };
         let new: Vec<f64> = bias.iter().zip(affine).map(|(bias, (factor, summand))| bias * factor + summand).collect();
         Ok(ready(inputs.rounded(&new)))
     }
+}
+
+fn scaled<'a>(inputs: Inputs<'a>, affine: Vec<(f64, f64)>, run: &'a Run) -> Result<Box<dyn Stream + 'a>, Error> {
+    let dtype: DType = inputs.made.dtype;
+    let mut weights = inputs.open(0)?;
+    let mut at = 0;
+    Ok(Box::new(move |out: &mut [u8]| {
+        let n = weights.pull(out)?;
+        let old = read(&out[..n], dtype);
+        let new: Vec<f64> = old.iter().enumerate().map(|(i, value)| value * affine[run.channel(at + i)].0).collect();
+        let most = old.iter().zip(&new).fold(0.0, |most: f64, (old, new)| most.max((new - old).abs()));
+        inputs.report(Amount::Most(most), "is the largest change of a weight");
+        at += old.len();
+        out[..n].copy_from_slice(&inputs.rounded(&new));
+        Ok(n)
+    }))
 }
