@@ -52,7 +52,7 @@ fn what_the_system_and_the_caller_do_has_a_code() {
     let of = |path: &std::path::Path| Checkpoint::open(path).unwrap_err().reason();
     assert_eq!(of(&folder.path().join("none")), Reason::Missing);
     assert_eq!(of(folder.path()), Reason::Directory);
-    let io = |kind: std::io::ErrorKind| Error::Io { file: "x".into(), action: "open".into(), source: kind.into() };
+    let io = |kind: std::io::ErrorKind| Error::Open { file: "x".into(), source: kind.into() };
     use std::io::ErrorKind;
     assert_eq!(io(ErrorKind::PermissionDenied).reason(), Reason::Denied);
     assert_eq!(io(ErrorKind::StorageFull).reason(), Reason::Io);

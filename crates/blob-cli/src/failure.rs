@@ -10,9 +10,6 @@ use crate::json::{self, Field, Fields, Type, field, nullable};
 use crate::nearest::nearest;
 use crate::units;
 
-/// The action with a file that is opened by the name that the user gave.
-const OPEN: &str = "open";
-
 /// What helps where layers are in some phases of the net only.
 pub(crate) const TESTED_NET: &str = "name the net as it is used after training: --net deploy.prototxt";
 
@@ -232,10 +229,8 @@ fn salvage(e: &Error) -> Option<String> {
 /// Help for a file that is not there: one beside it with a similar name, or how to find one.
 fn missing(e: &Error) -> Option<String> {
     // A file that another one names, as an index the shards, is no slip.
-    let path = match e {
-        Error::Io { file, action, .. } if action == OPEN => Path::new(file),
-        _ => return None,
-    };
+    let Error::Open { file, .. } = e else { return None };
+    let path = Path::new(file);
     let folder = match path.parent()? {
         folder if folder.as_os_str().is_empty() => Path::new("."),
         folder => folder,

@@ -66,7 +66,7 @@ fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, 
         let progress = Progress::begin(&context.terminal, 0);
         return digest(Subject::Stream { name: &name, from: &mut io::stdin().lock() }, algorithm, &progress);
     }
-    let failed = |source| Error::Io { file: name.clone(), action: "open".to_owned(), source };
+    let failed = |source| Error::Open { file: name.clone(), source };
     let file = File::open(path).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
     // Files in /proc have content although of length 0.

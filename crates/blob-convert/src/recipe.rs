@@ -260,11 +260,12 @@ impl Recipe {
 /// At most `most` bytes of a file, and one more, so that a longer one is refused by its reader.
 fn bytes_of(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     let name = path.display().to_string();
-    let failed = |action: &str, source| Error::Io { file: name.clone(), action: action.to_owned(), source };
+    let file = File::open(path).map_err(|source| Error::Open { file: name.clone(), source })?;
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|e| failed("open", e))?;
-    file.take(most + 1).read_to_end(&mut bytes).map_err(|e| failed("read", e))?;
-    Ok(bytes)
+    match file.take(most + 1).read_to_end(&mut bytes) {
+        Ok(_) => Ok(bytes),
+        Err(source) => Err(Error::Io { file: name, action: "read".to_owned(), source }),
+    }
 }
 
 fn wrong(name: &str, message: String) -> Error {

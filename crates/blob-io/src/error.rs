@@ -1,5 +1,4 @@
 //! The one error type of reading and writing files. A fault of bytes is a [`Fault`] in it.
-//!
 //! Relies on nothing; leaves the wording for terminals (`error:`, `help:`) to the tool.
 
 mod fault;
@@ -26,8 +25,15 @@ pub enum Error {
     Io {
         /// The file, as it was named when it was opened.
         file: String,
-        /// The action that failed: "open", "read 16 bytes at byte 40", "rename over the target".
+        /// The action that failed: "read 16 bytes at byte 40", "rename over the target".
         action: String,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+    /// The operating system could not open the file that was asked for; for one that another file names: `Io`.
+    Open {
+        /// The file, as it was named.
+        file: String,
         /// The operating system's answer.
         source: io::Error,
     },
@@ -180,7 +186,7 @@ impl Error {
     #[must_use]
     pub fn reason(&self) -> Reason {
         match self {
-            Self::Io { source, .. } => Reason::of_io(source),
+            Self::Io { source, .. } | Self::Open { source, .. } => Reason::of_io(source),
             Self::Malformed { fault, .. } | Self::LimitExceeded { fault, .. } => fault.reason(),
             Self::NotTensors { reason, .. } => *reason,
             Self::Unsupported { .. } | Self::Misfit { remedy: Some(Remedy::SkipUnsupported), .. } => {
@@ -198,6 +204,7 @@ impl Error {
     pub fn file(&self) -> Option<&str> {
         match self {
             Self::Io { file, .. }
+            | Self::Open { file, .. }
             | Self::Malformed { file, .. }
             | Self::LimitExceeded { file, .. }
             | Self::NotTensors { file, .. }
@@ -281,6 +288,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { file, action, source } => write!(f, "{file}: cannot {action}: {source}"),
+            Self::Open { file, source } => write!(f, "{file}: cannot open: {source}"),
             Self::Malformed { file, subject, fault, .. } | Self::LimitExceeded { file, subject, fault, .. } => {
                 write!(f, "{file}: ")?;
                 if let Some(subject) = subject {
@@ -336,7 +344,7 @@ pub(crate) fn shown(name: &str) -> String {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => source.source(),
+            Self::Io { source, .. } | Self::Open { source, .. } => source.source(),
             Self::Blob(e) => e.source(),
             _ => None,
         }
@@ -349,8 +357,7 @@ impl From<blob_core::Error> for Error {
     }
 }
 
-/// Why reading stopped: the operating system, the bytes, or a file of another kind. The file's name is added at the
-/// top.
+/// Why reading stopped: the operating system, the bytes, or a file of another kind. Callers add the file's name.
 #[derive(Debug)]
 pub(crate) enum ReadError {
     Io {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use blob_core::DType;
 use blob_io::net::{LayerKind, Role};
-use blob_io::{Checkpoint, Error, Remedy, TensorName};
+use blob_io::{Checkpoint, Error, Remedy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

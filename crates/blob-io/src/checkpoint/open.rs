@@ -90,7 +90,7 @@ impl OpenOptions {
 
     fn open_path(&self, path: &Path) -> Result<Checkpoint, Error> {
         let name = path.display().to_string();
-        let refuse = |source| Error::Io { file: name.clone(), action: "open".to_owned(), source };
+        let refuse = |source| Error::Open { file: name.clone(), source };
         if path.is_dir() {
             return self.open_folder(path, name);
         }

@@ -81,16 +81,12 @@ impl Symbol {
     /// Reads a symbol file.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Malformed`] or [`Error::LimitExceeded`], with the offset, for a file that is no symbol
-    /// file.
+    /// [`Error::Open`], [`Error::Io`]; [`Error::Malformed`] or [`Error::LimitExceeded`], with the offset, for a file
+    /// that is no symbol file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        let source = FileSource::open(path).map_err(|source| Error::Io {
-            file: name.clone(),
-            action: "open".to_owned(),
-            source,
-        })?;
+        let source = FileSource::open(path).map_err(|source| Error::Open { file: name.clone(), source })?;
         Self::from_source(&name, &source)
     }
 
