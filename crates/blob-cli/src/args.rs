@@ -309,6 +309,9 @@ pub(crate) struct Man {
     /// Folder for blob.1, blob-ls.1 and the other pages
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace pages that exist
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
 }
 
 /// Whether existing files are replaced, by `--force`.

@@ -1,14 +1,17 @@
 //! `blob man`: the manual, made from the command line's own description and the notes of `help`.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
+use blob_io::Output;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use crate::args::{self, Args};
+use crate::args::{self, Args, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
 use crate::help::{ENVIRONMENT, NOTES};
+use crate::output::together::{Folders, Together};
 use crate::output::written::{Begun, Written};
 
 pub(crate) fn run(args: &args::Man, context: &Context) -> Result<Status, Failure> {
@@ -22,17 +25,22 @@ pub(crate) fn run(args: &args::Man, context: &Context) -> Result<Status, Failure
         out.flush()?;
         return Ok(Status::Yes);
     };
-    let refuse = |e| Failure::new(format!("cannot write to {}: {e}", folder.display()));
-    let begun = Begun::now(false);
+    let (begun, if_exists) = (Begun::now(false), if_exists(args.force));
+    let paths: Vec<PathBuf> = pages.iter().map(|page| folder.join(Man::new(page.clone()).get_filename())).collect();
+    let folders = Folders::of(paths.iter().map(PathBuf::as_path))?;
+    paths.iter().try_for_each(|path| Output::check(path, if_exists))?;
+    let mut together = Together::of(paths.iter().map(PathBuf::as_path))?;
     let (files, mut bytes) = (pages.len() as u64, 0);
-    std::fs::create_dir_all(folder).map_err(refuse)?;
-    for command in pages {
-        let name = Man::new(command.clone()).get_filename();
+    for (command, path) in pages.into_iter().zip(&paths) {
         let mut page = Vec::new();
         write_page(command, &mut page)?;
         bytes += page.len() as u64;
-        std::fs::write(folder.join(name), page).map_err(refuse)?;
+        let mut output = Output::create(path, if_exists)?;
+        output.write_all(&page)?;
+        together.add(path, output.complete()?)?;
     }
+    together.publish()?;
+    folders.keep();
     context.terminal.written(&Written { files, ..Written::new(folder, "man", bytes, begun) }, &[]);
     Ok(Status::Yes)
 }
