@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use blob_convert::change::Group;
 use blob_convert::transform::{Amount, Fold as Folding, Found, NetOrigin, Refusal};
 use blob_convert::{Plan, Step};
 use blob_io::Checkpoint;
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     let found = conversion.run(&plan, context)?;
     let done = found.done.as_ref().map_or(&[][..], |done| &done.found);
     let written = conversion.written(&plan, &found);
-    context.print(Folded { written, checkpoint: conversion.source(), plan: &plan, fold, found: done })?;
+    context.print(Folded { written, checkpoint: conversion.source(), plan: &plan, fold, changes: &found.changes, found: done })?;
     Ok(Status::Yes)
 }
 
@@ -43,6 +44,7 @@ pub(crate) struct Folded<'a> {
     checkpoint: &'a Checkpoint,
     plan: &'a Plan<'a>,
     fold: &'a Folding,
+    changes: &'a [Group],
     found: &'a [Found],
 }
 
@@ -115,6 +117,12 @@ impl Fields for Folded<'_> {
             field("refused", Type::Array(&Type::Object(properties::<Refusal>)), "what was not folded", |f| {
                 f.fold.refused().iter().map(json::value).collect()
             }),
+            field(
+                "changes",
+                Type::Array(&Type::Object(properties::<Group>)),
+                "what was changed, one item a kind",
+                |f| f.changes.iter().map(json::value).collect(),
+            ),
             field("notes", STRINGS, "further remarks, such as new biases", |f| json!(f.plan.notes())),
             nullable("change", Type::Number, "the largest change of a weight; not in a dry run", |f| {
                 json!(f.largest_change().map(|(_, value)| value))

@@ -70,7 +70,7 @@ impl Plan<'_> {
     /// [`Error::Interrupted`] where `watch` says so.
     pub fn run(&self, watch: &dyn Watch) -> Result<Summary, Error> {
         // The symbol gets its name with the tensors, or neither does.
-        let mut beside = self.symbol.as_ref().map(NewSymbol::complete).transpose()?;
+        let beside = self.symbol.as_ref().map(NewSymbol::complete).transpose()?;
         let job = Job { checkpoint: self.checkpoint, plan: self, watch };
         let tally = Tally::default();
         let (digests, bytes_out, is_recognised) = match &self.output {
@@ -81,7 +81,7 @@ impl Plan<'_> {
             Destination::File { path, if_exists, layout } => {
                 let output = Output::create(path, *if_exists)?;
                 if output.is_positioned() {
-                    job.file(layout, output, beside.take(), &tally)?
+                    job.file(layout, output, beside, &tally)?
                 } else {
                     job.pipe(layout, output, &tally)?
                 }
@@ -92,7 +92,6 @@ impl Plan<'_> {
             }
             Destination::Stdout { layout } => job.pipe(layout, Output::stdout(), &tally)?,
         };
-        beside.map_or(Ok(()), Complete::publish)?;
         let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors, &Uncounted(watch))?;
         let (bytes_in, Digests { blake3, sha256, .. }) = (self.checkpoint.stored().len(), digests);
         Ok(Summary { bytes_in, bytes_out, is_recognised, blake3, sha256, contradicted, found: tally.found() })

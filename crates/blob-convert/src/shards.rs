@@ -78,6 +78,11 @@ pub(crate) fn planned(
         (Some(0), _) => Err(refuse(checkpoint, "cannot be written as shards of no bytes".to_owned())),
         (Some(max_bytes), Some((path, if_exists))) => {
             let shards = shards(path, max_bytes, tensors).map_err(|e| e.about(checkpoint.name()))?;
+            if let (Some(_), Some(symbol)) = (&shards, &options.symbol) {
+                let symbol = symbol.path.display();
+                let message = "would not get its name together with shards; fold into one file, then split that";
+                return Err(refuse(checkpoint, format!("{symbol}, the net of it, {message}")));
+            }
             let index = named(path, ".index.json");
             // The index of an earlier output would still lead to that one's shards.
             if shards.is_none() && if_exists == IfExists::Refuse && index.exists() {

@@ -19,7 +19,7 @@ pub(crate) struct NewSymbol {
 
 impl NewSymbol {
     /// The new symbol for tensors in `output`; `fold` learns whether there is one. `given` is the net's file, where the
-    /// user names it. `None` where no symbol describes the net, or where it cannot be written anew.
+    /// user names it. `None` where no symbol describes the net, where it cannot be written anew, and beside a pipe.
     ///
     /// # Errors
     /// A file of its name that exists, that is one of the symbols which are read, or that belongs to other weights.
@@ -29,7 +29,9 @@ impl NewSymbol {
         fold: &mut Fold,
         (output, if_exists): (&Path, IfExists),
     ) -> Result<Option<Self>, Error> {
-        let Some(text) = net.symbol_text() else { return Ok(None) };
+        // A pipe or a device is no file that another one can be beside.
+        let is_stream = output.exists() && !output.is_file();
+        let Some(text) = net.symbol_text().filter(|_| !is_stream) else { return Ok(None) };
         let text = fold.symbol(text).map_err(|why| format!("{} {why}", net.origin().name));
         fold.described(text.as_ref().map(drop).map_err(String::clone));
         let Ok(text) = text else { return Ok(None) };
