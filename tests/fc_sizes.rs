@@ -153,3 +153,56 @@ fn what_the_net_does_not_tell_is_said() {
         assert!(refused.contains("reads 2 channels of the net, not 3"), "{refused}");
     }
 }
+
+#[test]
+fn channels_are_added_up_where_they_are_concatenated_and_nowhere_else() {
+    // Values of 2 × 3 × 4 twice, one behind the other along the axis.
+    let caffe = |how: &str| {
+        let text = format!(
+            r#"input: "data" input_shape {{ dim: 1 dim: 3 dim: 3 dim: 4 }}
+            layer {{ name: "a" type: "Convolution" bottom: "data" top: "a" convolution_param {{ num_output: 2 kernel_size: 1 }} }}
+            layer {{ name: "b" type: "Convolution" bottom: "data" top: "b" convolution_param {{ num_output: 2 kernel_size: 1 }} }}
+            layer {{ name: "k" type: "Concat" bottom: "a" bottom: "b" top: "k" {how} }}
+            layer {{ name: "f" type: "InnerProduct" bottom: "k" top: "f" inner_product_param {{ num_output: 1 }} }}"#
+        );
+        Topology::prototxt("net.prototxt", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let mxnet = |dim: &str, layout: &str| {
+        let conv = format!(r#""attrs": {{"kernel": "(1, 1)", "num_filter": "2"{layout}}}"#);
+        let text = format!(
+            r#"{{"nodes": [{{"op": "null", "name": "data", "attrs": {{"__shape__": "(0, 3, 3, 4)"}}, "inputs": []}},
+            {{"op": "null", "name": "a_weight", "inputs": []}}, {{"op": "null", "name": "b_weight", "inputs": []}},
+            {{"op": "Convolution", "name": "a", {conv}, "inputs": [[0, 0, 0], [1, 0, 0]]}},
+            {{"op": "Convolution", "name": "b", {conv}, "inputs": [[0, 0, 0], [2, 0, 0]]}},
+            {{"op": "Concat", "name": "k", "attrs": {{"num_args": "2"{dim}}}, "inputs": [[3, 0, 0], [4, 0, 0]]}},
+            {{"op": "null", "name": "f_weight", "inputs": []}},
+            {{"op": "FullyConnected", "name": "f", "attrs": {{"num_hidden": "1", "no_bias": "True"}}, "inputs": [[5, 0, 0], [6, 0, 0]]}}],
+            "heads": [[7, 0, 0]]}}"#
+        );
+        Topology::symbol("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
+    };
+    for (net, is_permuted) in [
+        (caffe(""), true),
+        (caffe("concat_param { axis: 1 }"), true),
+        (caffe("concat_param { axis: 2 }"), false),
+        (caffe("concat_param { concat_dim: 3 }"), false),
+        (caffe("concat_param { axis: -3 }"), false),
+        (mxnet("", ""), true),
+        (mxnet(r#", "dim": "1""#, ""), true),
+        (mxnet(r#", "dim": "2""#, ""), false),
+        // Of channels last, axis 1 is the height.
+        (mxnet(r#", "dim": "1""#, r#", "layout": "NHWC""#), false),
+    ] {
+        let names = if net.symbol_text().is_some() { "arg:f_weight" } else { "f/0" };
+        let source = file(Format::Npz, &[(names, &[1, 48], &[0.5; 48])]);
+        let net = Arc::new(net);
+        let said = |extents| said(&source, &net, extents);
+        let right = said([4, 3, 4]);
+        if is_permuted {
+            assert!(right.as_ref().is_ok_and(|notes| !notes.contains("taken as given")), "{right:?}");
+            assert!(said([2, 6, 4]).is_err_and(|why| why.contains("reads 4 channels of the net, not 2")));
+        } else {
+            assert!(right.as_ref().is_err_and(|why| why.contains("\"k\", a Concat")), "{right:?}");
+        }
+    }
+}

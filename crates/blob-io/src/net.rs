@@ -78,7 +78,8 @@ pub struct Layer {
     pub kernel: Vec<u64>,
     /// The window of a convolution or a pooling.
     pub window: Window,
-    /// The axis of the channels: 1 by default, for every kind of layer. Negative ones count from the last.
+    /// The axis of the channels, or the one along which a layer puts its inputs together: 1 by default, for every kind
+    /// of layer. Negative ones count from the last.
     pub axis: i64,
     /// How many axes the factors of a Scale or a Bias cover: 1 by default.
     pub num_axes: i64,

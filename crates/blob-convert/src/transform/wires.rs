@@ -73,6 +73,8 @@ const RESIZING: &[&str] = &[
 /// Layers that join values of the same shape element by element.
 const JOINING: &[&str] =
     &["Eltwise", "elemwise_add", "_Plus", "_plus", "_add", "add_n", "ElementWiseSum", "elemwise_mul", "broadcast_add"];
+/// Layers that put values one behind the other along an axis.
+const CONCATENATING: &[&str] = &["Concat", "concat"];
 /// Layers that make one axis of channels and positions.
 const FLATTENING: &[&str] = &["Flatten", "flatten"];
 /// Layers that give an axis of outputs other extents.
@@ -156,6 +158,7 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
     let mut values: HashMap<usize, Source<'_>> = HashMap::new();
     let mut sizes: HashMap<usize, [u64; 2]> = HashMap::new();
     let mut all = Vec::new();
+    let is_channels_last = net.layers().iter().any(|layer| layer.channels_last);
     for layer in net.layers() {
         let is = |types: &[&str]| types.contains(&&*layer.type_name);
         let read = match (is(FIRST), is(NONE)) {
@@ -172,15 +175,14 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
         let flats: Vec<usize> = from.iter().filter_map(|source| source.flat()).collect();
         let has_positions = from.iter().any(|source| has_positions(*source, net));
         let mixed = Source::Mixed { layer, input: from.iter().find_map(|source| source.input()), has_positions };
+        let is_by_channel = is(CONCATENATING) && layer.axis == 1 && !is_channels_last;
         let source = match *from {
             [one] => one,
             _ if is(JOINING) => joined(&from).unwrap_or(mixed),
+            _ if is_by_channel => concatenated(&from).unwrap_or(mixed),
             _ => mixed,
         };
-        let is_norm = matches!(
-            layer.kind,
-            LayerKind::BatchNorm | LayerKind::Bn | LayerKind::Scale | LayerKind::Bias | LayerKind::PRelu
-        );
+        let is_norm = is_norm(layer.kind);
         let is_plain = (is(PLAIN) || is(RESIZING)) && layer.kind == LayerKind::Other;
         let stated = |value: usize| {
             let [.., height, width] = net.extents(value)?;
@@ -192,7 +194,7 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
         let size_after = match size {
             _ if layer.type_name == "Pooling" && layer.window.is_global => Some([1, 1]),
             Some(size) if is_windowed || layer.type_name == "Pooling" => after(layer, size),
-            _ if is(PLAIN) || is(JOINING) || is(FLATTENING) || is_norm => size,
+            _ if is(PLAIN) || is(JOINING) || is_by_channel || is(FLATTENING) || is_norm => size,
             _ => None,
         };
         let mut first = None;
@@ -207,6 +209,7 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
                 _ if from.is_empty() => mixed,
                 (_, Source::Spatial { flat: Some(_), .. }) if is(RESIZING) || is(NEIGHBOURLY) => mixed,
                 _ if is_plain || is(JOINING) || from.len() == 1 && is(FIRST) => source,
+                (_, Source::Spatial { flat: None, .. }) if is_by_channel => source,
                 (_, Source::Spatial { channels, flat }) if is(FLATTENING) => {
                     Source::Spatial { channels, flat: flat.or(Some(*top)) }
                 }
@@ -223,6 +226,11 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
         all.push(Wire { layer, source, size, inputs, has_positions, flats, is_plain, made: first });
     }
     all
+}
+
+/// Whether a layer has values for each channel.
+fn is_norm(kind: LayerKind) -> bool {
+    matches!(kind, LayerKind::BatchNorm | LayerKind::Bn | LayerKind::Scale | LayerKind::Bias | LayerKind::PRelu)
 }
 
 /// Whether values have channels and positions, or are of layers that read such values.
@@ -245,4 +253,14 @@ fn joined<'n>(from: &[Source<'n>]) -> Option<Source<'n>> {
         channels = channels.or(*own);
     }
     Some(Source::Spatial { channels, flat: None })
+}
+
+/// The source of values whose channels stand one behind the other; `None` where they are of different kinds.
+fn concatenated<'n>(from: &[Source<'n>]) -> Option<Source<'n>> {
+    let mut all = Some(0u64);
+    for source in from {
+        let Source::Spatial { channels, flat: None } = source else { return None };
+        all = all.zip(*channels).and_then(|(all, own)| all.checked_add(own));
+    }
+    Some(Source::Spatial { channels: all, flat: None })
 }

@@ -146,9 +146,8 @@ impl Fields {
             ("bn_param", "bn_mode") => settings.is_inference = Some(matches!(value, Value::Text("INFERENCE" | "1"))),
             ("recurrent_param", "expose_hidden") => settings.expose_hidden = flag(value)?,
             ("inner_product_param", "transpose") => settings.transpose = Some(flag(value)?),
-            ("convolution_param" | "inner_product_param" | "scale_param" | "bias_param", "axis") => {
-                settings.axis = Some(integer(value)?);
-            }
+            ("convolution_param" | "inner_product_param" | "scale_param" | "bias_param" | "concat_param", "axis")
+            | (_, "concat_dim") => settings.axis = Some(integer(value)?),
             ("scale_param" | "bias_param", "num_axes") => settings.num_axes = Some(integer(value)?),
             _ => {}
         }
@@ -327,6 +326,7 @@ pub(super) const UNDERSTOOD: &[&str] = &[
     "param",
     "include",
     "exclude",
+    "concat_param",
     "convolution_param",
     "pooling_param",
     "inner_product_param",
