@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use blob_core::{BlobDim, Shape};
+use blob_core::Shape;
 use blob_io::caffe::Message;
 use blob_io::hdf5::Form;
 use blob_io::mxnet::{List, Version};
@@ -19,9 +19,6 @@ use crate::hdf5;
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
 use crate::stored::places;
-
-/// The axes of NeoML's blobs.
-const AXES: usize = BlobDim::ALL.len();
 
 /// The layout of an output with these tensors: the base with its values replaced and `removed_layers` left out, or a
 /// new file for `path`.
@@ -105,14 +102,25 @@ impl Details for New<'_> {
 
 /// Whether a new file keeps what else the source has: it is of the same program, which stores it in one place.
 pub(crate) fn keeps_details(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
-    let (from, to) = (checkpoint.format(), options.to);
-    match from.is_mxnet() && to.is_mxnet() || from.is_neoml() && to == from {
-        true => has_all_arrays(checkpoint, options, tensors),
-        false => to == from,
+    if is_of_one_program(checkpoint, options) {
+        has_all_arrays(checkpoint, options, tensors)
+    } else {
+        options.to == checkpoint.format()
     }
 }
 
 /// Whether the output has exactly the source's arrays, under their own names, so that the source's details apply to it.
+/// Whether a new file calls its arrays as the source does, and not as the source's reader does.
+pub(crate) fn keeps_names(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
+    is_of_one_program(checkpoint, options) && has_all_arrays(checkpoint, options, tensors)
+}
+
+/// Whether what the source's format has around arrays is written again.
+fn is_of_one_program(checkpoint: &Checkpoint, options: &Options) -> bool {
+    let (from, to) = (checkpoint.format(), options.to);
+    from.is_mxnet() && to.is_mxnet() || from.is_neoml() && to == from
+}
+
 fn has_all_arrays(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
     let arrays = checkpoint.entries().iter().filter(|entry| entry.dtype().is_some());
     let are_all = || arrays.map(Entry::name).eq(tensors.iter().map(|tensor| &*tensor.spec.name));
@@ -233,13 +241,11 @@ fn into_neoml(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned
     // `check_fits` has found each of them in the base.
     let replaced: Vec<usize> = tensors.iter().filter_map(|tensor| places.get(&*tensor.spec.name).copied()).collect();
     for tensor in tensors.iter_mut() {
-        let axes = tensor.spec.shape.num_axes();
-        if axes < AXES {
-            tensor.changes.push(Change::unasked(Effect::Padded { from: axes, to: AXES }));
-        }
         // The axes of the net count: NeoML shows an old bias with its channels last, and stores them first.
-        if let Some(entry) = base.entry(&tensor.spec.name) {
-            tensor.spec.shape = entry.shape().clone();
+        tensor.changes.retain(|change| !matches!(change.effect, Effect::Padded { .. }));
+        if let Some(entry) = base.entry(&tensor.spec.name).filter(|entry| *entry.shape() != tensor.spec.shape) {
+            let was = std::mem::replace(&mut tensor.spec.shape, entry.shape().clone());
+            tensor.changes.push(Change::asked(Effect::Reshaped { was }));
         }
     }
     let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();

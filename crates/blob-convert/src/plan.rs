@@ -295,8 +295,11 @@ fn planned_for<'a>(
         true if checkpoint.salvaged().is_some() => Err("the source breaks off"),
         true => frame::of(checkpoint, &tensors)?,
     };
-    let receipt = Receipt::new(checkpoint, options, &tensors, &left_out, &files, frame)?;
     let place = Place { to, is_folder };
+    if matches!(base, Base::None) && !layout::keeps_names(checkpoint, options, &tensors) {
+        place.note_names(checkpoint, &mut tensors);
+    }
+    let receipt = Receipt::new(checkpoint, options, &tensors, &left_out, &files, frame)?;
     let metadata = place.metadata(checkpoint, has_receipt);
     if matches!(base, Base::None) {
         let is_bare = !has_receipt && !layout::keeps_details(checkpoint, options, &tensors);

@@ -51,6 +51,18 @@ impl Place {
         }
     }
 
+    /// Notes the names that the source's reader gave, in a new file that has them.
+    pub(crate) fn note_names(self, source: &Checkpoint, tensors: &mut [Planned]) {
+        if self.to.holds().names == Names::None && !self.is_folder {
+            return;
+        }
+        for tensor in tensors {
+            let entry = &source.entries()[tensor.entry];
+            let warning = entry.name_warning().filter(|_| *tensor.spec.name == *entry.name());
+            tensor.changes.extend(warning.map(|warning| Change::unasked(Effect::Unlisted(warning))));
+        }
+    }
+
     /// The positions by which a reader of the output calls the tensors.
     fn numbers(self, source: &Checkpoint, tensors: &[Planned]) -> Vec<usize> {
         // Places without an array are kept, and count.

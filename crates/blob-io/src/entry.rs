@@ -220,6 +220,12 @@ impl Entry {
     pub fn warnings(&self) -> impl Iterator<Item = Warning> + '_ {
         self.flags.warnings()
     }
+
+    /// The one of its warnings that says that the file has another name for it.
+    #[must_use]
+    pub fn name_warning(&self) -> Option<Warning> {
+        self.flags.of_name()
+    }
 }
 
 /// The kind of an array.

@@ -74,6 +74,9 @@ flags! {
 /// The flags of arrays beside which the file has values that are not listed.
 const LOSSES: [Flag; 2] = [Flag::SeveralSources, Flag::NestedAndOuter];
 
+/// The flags of arrays that the file calls otherwise.
+const NAMES: [Flag; 2] = [Flag::ReservedName, Flag::RepeatedName];
+
 /// A set of [`Flag`]s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags(u16);
@@ -90,6 +93,12 @@ impl Flags {
 
     pub(crate) fn has(self, flag: Flag) -> bool {
         self.0 & 1 << flag as u8 != 0
+    }
+
+    /// The warning about the name.
+    pub(crate) fn of_name(self) -> Option<Warning> {
+        let (_, text) = FLAGS.iter().find(|(flag, _)| self.has(*flag) && NAMES.contains(flag))?;
+        Some(Warning::new(None, *text))
     }
 
     pub(crate) fn warnings(self) -> impl Iterator<Item = Warning> {
