@@ -11,6 +11,7 @@ use crate::chain::{Chained, chain};
 use crate::change::{Change, Effect};
 use crate::options::{Options, listed_problems, refuse};
 use crate::planned::{How, LeftOut, Planned};
+use crate::receipt::{places, receipt_text};
 use crate::stored::Place;
 use crate::transform::ignored::{find, may_have_norms};
 use crate::transform::{Choice, Followed};
@@ -52,6 +53,8 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
         }
         tensors.push(read_entry(index, entry, dtype, options.dense, &mut taken));
     }
+    let places = receipt_text(checkpoint).map(places).unwrap_or_default();
+    tensors.sort_by_key(|tensor| places.get(checkpoint.entries()[tensor.entry].name()).copied().unwrap_or(usize::MAX));
     let dense = tensors.iter().filter(|tensor| matches!(tensor.how, How::Dense));
     checkpoint.check_dense(dense.map(|tensor| &checkpoint.entries()[tensor.entry]))?;
     if !unread.is_empty() && !options.skip_unsupported {

@@ -18,6 +18,7 @@ use crate::change::{Change, Effect};
 use crate::hdf5;
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
+use crate::receipt::{Origin, lineage_of, receipt_text};
 use crate::stored::places;
 
 /// The layout of an output with these tensors: the base with its values replaced and `removed_layers` left out, or a
@@ -109,7 +110,6 @@ pub(crate) fn keeps_details(checkpoint: &Checkpoint, options: &Options, tensors:
     }
 }
 
-/// Whether the output has exactly the source's arrays, under their own names, so that the source's details apply to it.
 /// Whether a new file calls its arrays as the source does, and not as the source's reader does.
 pub(crate) fn keeps_names(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
     is_of_one_program(checkpoint, options) && has_all_arrays(checkpoint, options, tensors)
@@ -121,6 +121,7 @@ fn is_of_one_program(checkpoint: &Checkpoint, options: &Options) -> bool {
     from.is_mxnet() && to.is_mxnet() || from.is_neoml() && to == from
 }
 
+/// Whether the output has exactly the source's arrays, under their own names, so that the source's details apply to it.
 fn has_all_arrays(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
     let arrays = checkpoint.entries().iter().filter(|entry| entry.dtype().is_some());
     let are_all = || arrays.map(Entry::name).eq(tensors.iter().map(|tensor| &*tensor.spec.name));
@@ -147,7 +148,11 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
             parts.entry(&sparse.name).or_default().push(index);
         }
     }
-    let mut list = List::new(version.or(of_source).unwrap_or(Version::V2));
+    let before = || match Version::of_dialect(&dialect(checkpoint))[..] {
+        [all] => Some(all),
+        _ => None,
+    };
+    let mut list = List::new(version.or(of_source).or_else(before).unwrap_or(Version::V2));
     let taken: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
     for (index, tensor) in tensors.iter().enumerate() {
         let Some(sparse) = sparse(tensor) else {
@@ -168,6 +173,27 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
         }
     }
     Ok(list)
+}
+
+/// The dialect of MXNet's that the arrays had last; empty where they had none.
+fn dialect(checkpoint: &Checkpoint) -> String {
+    if checkpoint.format().is_mxnet() {
+        return checkpoint.dialect().to_owned();
+    }
+    let before = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
+    let is_mxnet = |origin: &Origin| origin.format.parse().is_ok_and(Format::is_mxnet);
+    before.into_iter().rev().find(is_mxnet).map(|origin| origin.dialect).unwrap_or_default()
+}
+
+/// What a new file of MXNet's says of records that had several versions.
+pub(crate) fn one_version(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Option<Change> {
+    if !options.to.is_mxnet() || options.params_version.is_some() || keeps_names(checkpoint, options, tensors) {
+        return None;
+    }
+    let before = dialect(checkpoint);
+    let is_mixed = Version::of_dialect(&before).len() > 1;
+    let words = || format!("all records are of one version, and before they were {before}");
+    is_mixed.then(|| Change::unasked(Effect::Remark(words())))
 }
 
 /// Refuses names that the file cannot store: it has one name for a sparse array, the text before the `#` in the names

@@ -305,6 +305,7 @@ fn planned_for<'a>(
         let is_bare = !has_receipt && !layout::keeps_details(checkpoint, options, &tensors);
         of_file.extend(place.dropped_metadata(checkpoint, &metadata).filter(|_| is_bare));
         of_file.extend(place.remarks(checkpoint, options));
+        of_file.extend(layout::one_version(checkpoint, options, &tensors));
     }
     if !base.has_bytes_of(checkpoint) {
         of_file.extend(unlisted(checkpoint));

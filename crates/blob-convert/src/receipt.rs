@@ -19,7 +19,7 @@ use crate::planned::{LeftOut, Planned};
 use crate::transform::{Registry, Transform};
 pub use account::{Account, Changed};
 use contents::Contents;
-pub(crate) use contents::combined_digest;
+pub(crate) use contents::{combined_digest, places};
 pub use lineage::Origin;
 use lineage::long_lists;
 pub(crate) use lineage::{MAX_STEPS, UNKNOWN, history_of, lineage_of, parse, present, reduce_list};

@@ -2,12 +2,16 @@
 //!
 //! The text has the same length before and after the digests are known.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use blake3::Hash;
 use blob_io::{Error, Frame, Layout};
+use serde::Deserialize;
+use serde::de::Deserializer;
 use serde_json::json;
 
+use super::lineage::{parse, reduce_list};
 use crate::planned::Planned;
 
 /// A longer list is left out of a file, because our readers accept 4 MiB of metadata; the digest of all tensors stays.
@@ -81,6 +85,32 @@ impl Contents {
             false => write!(fields, r#""contents":[{list}],"contents_blake3":"{all}""#),
         };
         fields
+    }
+}
+
+/// The place of each tensor in a receipt's list, which has the order of the source; files sort by dtype or by name.
+pub(crate) fn places(text: &str) -> HashMap<String, usize> {
+    #[derive(Deserialize)]
+    struct Listed {
+        #[serde(default)]
+        contents: Option<Places>,
+    }
+    parse::<Listed>(text).and_then(|listed| listed.contents).unwrap_or_default().0
+}
+
+#[derive(Default)]
+struct Places(HashMap<String, usize>);
+
+impl<'de> Deserialize<'de> for Places {
+    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Item {
+            name: String,
+        }
+        reduce_list(text, Self::default(), |places, item: Item| {
+            let next = places.0.len();
+            places.0.entry(item.name).or_insert(next);
+        })
     }
 }
 

@@ -39,6 +39,9 @@ pub struct Origin {
     pub blake3: String,
     /// Its format's short name.
     pub format: String,
+    /// Its format's generation or dialect, empty where there is only one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub dialect: String,
     /// The tool that converted it. For the source itself, the receipt has this one level up.
     #[serde(default)]
     tool: String,
@@ -59,7 +62,7 @@ impl Origin {
     fn is_short(&self) -> bool {
         let is_short = |text: &String| text.len() <= LONGEST_TEXT;
         let steps = &self.transforms;
-        [&self.name, &self.blake3, &self.format, &self.tool].into_iter().all(is_short)
+        [&self.name, &self.blake3, &self.format, &self.dialect, &self.tool].into_iter().all(is_short)
             && steps.len() <= MAX_STEPS
             && steps.iter().all(|step| is_short(&step.name))
     }

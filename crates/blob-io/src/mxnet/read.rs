@@ -122,8 +122,8 @@ impl Walk {
             }
             table.metadata.push(("context".to_owned(), names.join(", ")));
         }
-        let all = ["V0", "V1", "V2", "V3"];
-        let found: Vec<_> = all.iter().zip(self.versions).filter(|(_, has)| *has).map(|(v, _)| *v).collect();
+        let found = Version::ALL.into_iter().filter(|version| self.versions[*version as usize]);
+        let found: Vec<_> = found.map(Version::name).collect();
         if found.is_empty() {
             return format!("no {noun}");
         }

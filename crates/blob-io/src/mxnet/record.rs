@@ -28,6 +28,19 @@ impl Version {
     /// All four, oldest first.
     pub const ALL: [Version; 4] = [Version::V0, Version::V1, Version::V2, Version::V3];
 
+    /// The versions that a file's records have, from the [`dialect`](crate::Checkpoint::dialect) that its reader gave:
+    /// `V0 and V2 records`. None of it is for people alone: receipts store that text.
+    #[must_use]
+    pub fn of_dialect(dialect: &str) -> Vec<Self> {
+        let has = |version: &Self| dialect.split(' ').any(|word| word == version.name());
+        Self::ALL.into_iter().filter(has).collect()
+    }
+
+    /// `V2`.
+    pub(crate) fn name(self) -> &'static str {
+        ["V0", "V1", "V2", "V3"][self as usize]
+    }
+
     /// The first word of a record; in V0 that is the number of axes.
     pub(crate) fn magic(self) -> Option<u32> {
         match self {
