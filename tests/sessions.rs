@@ -333,6 +333,8 @@ fn into() {
         folder.with("one.safetensors", safetensors(one, &[0; 6]));
         let unnamed = r#"{"@0":{"dtype":"F32","shape":[1,2,3],"data_offsets":[0,24]}}"#;
         folder.with("unnamed.safetensors", safetensors(unnamed, &[0; 24]));
+        let flat = r#"{"fc1/1":{"dtype":"F32","shape":[5],"data_offsets":[0,20]}}"#;
+        folder.with("flat.safetensors", safetensors(flat, &values[..20]));
         let seven = r#"{"__metadata__":{"iter":"7"},"@0":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
         folder.with("seven.safetensors", safetensors(seven, &[0; 8]));
     });

@@ -34,7 +34,14 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     let found = conversion.run(&plan, context)?;
     let done = found.done.as_ref().map_or(&[][..], |done| &done.found);
     let written = conversion.written(&plan, &found);
-    context.print(Folded { written, checkpoint: conversion.source(), plan: &plan, fold, changes: &found.changes, found: done })?;
+    context.print(Folded {
+        written,
+        checkpoint: conversion.source(),
+        plan: &plan,
+        fold,
+        changes: &found.changes,
+        found: done,
+    })?;
     Ok(Status::Yes)
 }
 

@@ -25,10 +25,15 @@ pub(crate) enum Wanted<'a> {
     /// MXNet's own, where the tensors had them before they got PyTorch's: its files hold any name.
     Mxnet,
     /// Those of the file that the tensors go into.
-    Of(&'a Checkpoint),
+    Of {
+        /// The file.
+        base: &'a Checkpoint,
+        /// The steps that are turned round for it.
+        undone: &'a [String],
+    },
 }
 
-impl Wanted<'_> {
+impl<'a> Wanted<'a> {
     /// How many tensors the output takes under the names at a point of the way.
     fn fitting(self, walk: &Walk<'_>) -> usize {
         match self {
@@ -39,15 +44,20 @@ impl Wanted<'_> {
             },
             Self::Mxnet if walk.has_torchs_names() => 0,
             Self::Mxnet => walk.names().count(),
-            Self::Of(base) => walk.names().filter(|name| base.entry(name).is_some()).count(),
+            Self::Of { base, .. } => walk.names().filter(|name| base.entry(name).is_some()).count(),
         }
+    }
+
+    /// The steps that are no hindrance on the way back.
+    fn undone(self) -> &'a [String] {
+        if let Self::Of { undone, .. } = self { undone } else { &[] }
     }
 
     fn has_factor(self, norm: &Norm) -> bool {
         match self {
             Self::Any | Self::Mxnet => false,
             Self::Layers => true,
-            Self::Of(base) => base.entry(norm.factor()).is_some(),
+            Self::Of { base, .. } => base.entry(norm.factor()).is_some(),
         }
     }
 }
@@ -105,7 +115,7 @@ pub(crate) fn before(
     while walk.step_back() {}
     if let Some(stand) = &found {
         let file = || checkpoint.name().to_owned();
-        if let Some(message) = stand.in_the_way() {
+        if let Some(message) = stand.in_the_way(wanted.undone()) {
             let remedy = Some(if matches!(wanted, Wanted::Mxnet) { Remedy::KeepNames } else { Remedy::Names });
             return Err(Error::Misfit { file: file(), message, remedy });
         }

@@ -43,6 +43,7 @@ mod symbol;
 mod target;
 mod threads;
 pub mod transform;
+mod undo;
 pub mod verify;
 mod watch;
 mod words;

@@ -24,7 +24,8 @@ use crate::source;
 use crate::state;
 use crate::stored::{Place, unlisted};
 use crate::symbol::NewSymbol;
-use crate::transform::{Fold, NetOrigin};
+use crate::transform::{self, Factors, Fold, NetOrigin};
+use crate::undo::{Back, back};
 
 /// What a conversion will do: [`check`](Plan::check) looks ahead, [`run`](Plan::run) carries it out.
 #[derive(Debug)]
@@ -262,8 +263,17 @@ pub fn plan_into<'a>(
         }
     }
     source::check(&[checkpoint, base], target)?;
-    let (options, said) = to_do(checkpoint, options, Wanted::Of(base))?;
-    state::check_as_they_were(checkpoint, base)?;
+    let (back, stays) = match back(checkpoint, base, options) {
+        Ok(back) => (back, None),
+        Err(why) => (Back::default(), Some(why)),
+    };
+    let (mut options, said) = to_do(checkpoint, options, Wanted::Of { base, undone: &back.undone })?;
+    state::check_as_they_were(checkpoint, base, &back.undone, stays)?;
+    // It goes by the names of the base.
+    let named =
+        options.transforms.iter().rposition(|step| matches!(step.name(), transform::Names::NAME | Factors::NAME));
+    let at = named.map_or(0, |at| at + 1);
+    options.transforms.splice(at..at, back.steps);
     let options = Options { to: base.format(), ..options };
     let mut chosen = chosen(checkpoint, &options, false)?;
     caffe::add_copies(base, &mut chosen.tensors)?;

@@ -69,7 +69,7 @@ impl State {
         }
         match done.undone() {
             Undone::Renamed(names) => self.rename(names),
-            Undone::Changed if matches!(done.left(), Left::AsSaid | Left::Turned) => {
+            Undone::Changed | Undone::Reordered if matches!(done.left(), Left::AsSaid | Left::Turned) => {
                 self.changed.push(step.name.clone())
             }
             _ => {}
@@ -193,16 +193,24 @@ pub fn unsaid(checkpoint: &Checkpoint) -> Option<String> {
     (!steps.is_empty()).then(words)
 }
 
-/// Refuses tensors for a file that has them as they were before the steps in their receipt.
-pub(crate) fn check_as_they_were(checkpoint: &Checkpoint, base: &Checkpoint) -> Result<(), Error> {
-    let steps = State::of(checkpoint, &Registry::default()).steps();
+/// Refuses tensors for a file that has them as they were before the steps in their receipt, but for those that are
+/// undone. `stays` says why none is.
+pub(crate) fn check_as_they_were(
+    checkpoint: &Checkpoint,
+    base: &Checkpoint,
+    undone: &[String],
+    stays: Option<String>,
+) -> Result<(), Error> {
+    let mut steps = State::of(checkpoint, &Registry::default()).steps();
+    steps.retain(|step| !undone.contains(step));
     if steps.is_empty() {
         return Ok(());
     }
     let (steps, base) = (steps.join(", "), base.name());
+    let stays = stays.map_or(String::new(), |why| format!(", which cannot be undone: {why}"));
     let message = format!(
-        "has other values than {base} takes: its receipt says that they were changed by {steps}; where that is undone, \
-         or {base} has it too, --no-receipt writes a file that says nothing of it"
+        "has other values than {base} takes: its receipt says that they were changed by {steps}{stays}; where that is \
+         undone, or {base} has it too, --no-receipt writes a file that says nothing of it"
     );
     Err(refuse(checkpoint, message))
 }

@@ -129,7 +129,7 @@ impl<'a> Walk<'a> {
                 let lacking: Vec<Lacking> = lacking.collect();
                 self.lacking.extend(lacking);
             }
-            Undone::Changed | Undone::Merged => self.in_the_way.push(step.name.clone()),
+            Undone::Changed | Undone::Reordered | Undone::Merged => self.in_the_way.push(step.name.clone()),
         }
     }
 
@@ -175,9 +175,10 @@ impl Stand<'_> {
         &self.names[tensor]
     }
 
-    /// What was changed besides names since this point, in words that follow the file's name.
-    pub(super) fn in_the_way(&self) -> Option<String> {
-        let named = self.in_the_way.join(", ");
+    /// What was changed besides names since this point, and is not undone, in words that follow the file's name.
+    pub(super) fn in_the_way(&self, undone: &[String]) -> Option<String> {
+        let others = self.in_the_way.iter().filter(|step| !undone.contains(step));
+        let named = others.map(String::as_str).collect::<Vec<_>>().join(", ");
         (!named.is_empty()).then(|| {
             format!(
                 "has names that a conversion gave, and the names of before do not come back by themselves, since its \

@@ -16,6 +16,9 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
+    /// Its name in receipts.
+    pub(crate) const NAME: &str = "bn-factor";
+
     pub(crate) fn new(layers: Vec<Norm>) -> Self {
         Self { layers }
     }
@@ -23,7 +26,7 @@ impl Factors {
 
 impl Transform for Factors {
     fn name(&self) -> &'static str {
-        "bn-factor"
+        Self::NAME
     }
 
     fn settings(&self) -> Value {

@@ -16,7 +16,7 @@ use self::flattened::{Flattened, Found, of_net};
 use super::permute::{lacking, names};
 use super::reorder::Reorder;
 use super::role::{INNER_PRODUCT, Role, data_name, role};
-use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::wires::wired;
 use crate::change::listed;
 
@@ -168,6 +168,10 @@ impl Transform for FcFrom {
             settings["tensors"] = json!(tensors);
         }
         settings
+    }
+
+    fn undone(&self) -> Undone<'_> {
+        Undone::Reordered
     }
 
     fn only_once(&self) -> Option<String> {

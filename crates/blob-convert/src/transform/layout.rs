@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::reorder::Reorder;
 use super::role::{By, CONVOLUTION, INNER_PRODUCT, Role, Roles};
-use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Permutes the weights of convolutions and of fully connected layers to another framework's axes.
 ///
@@ -75,6 +75,10 @@ impl Transform for Layout {
         Some(format!("permuted to {}", self.order()))
     }
 
+    fn undone(&self) -> Undone<'_> {
+        Undone::Reordered
+    }
+
     fn left(&self) -> Left<'_> {
         Left::Turned
     }
@@ -107,6 +111,10 @@ impl Transform for OfConvolutions {
 
     fn keeps_order(&self) -> bool {
         self.0.keeps_order()
+    }
+
+    fn undone(&self) -> Undone<'_> {
+        Undone::Reordered
     }
 
     fn left(&self) -> Left<'_> {

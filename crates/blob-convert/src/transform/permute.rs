@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::layout::permuted;
-use super::step::{Context, Left, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Left, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Permutes the axes of tensors, as `numpy.transpose` does.
 #[derive(Clone, Debug)]
@@ -47,6 +47,10 @@ impl Transform for Permute {
 
     fn settings(&self) -> Value {
         json!({ "tensors": self.tensors, "axes": self.axes })
+    }
+
+    fn undone(&self) -> Undone<'_> {
+        Undone::Reordered
     }
 
     fn left(&self) -> Left<'_> {

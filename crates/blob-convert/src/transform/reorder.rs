@@ -2,6 +2,8 @@
 //!
 //! If the first axis stays first, rows are reordered block by block; otherwise the whole tensor is held in memory.
 
+use std::sync::Arc;
+
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::Error;
 
@@ -80,6 +82,13 @@ fn dtype(width: usize) -> DType {
 }
 
 impl Compute for Reorder {
+    fn undone(&self) -> Option<Arc<dyn Compute>> {
+        let Order::Permuted(axes) = &self.order else { return Some(Arc::new(self.clone())) };
+        let dims: Vec<usize> = axes.iter().map(|axis| self.dims[*axis]).collect();
+        let back: Vec<usize> = (0..axes.len()).filter_map(|axis| axes.iter().position(|from| *from == axis)).collect();
+        Some(Arc::new(Self::permuted(&dims, &back)))
+    }
+
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
         let width = inputs.specs[0].dtype.size();
         // The extents of a tensor without values may have any product.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::bound::{Bound, listed};
 use super::reorder::Reorder;
 use super::role::{Role, data_name, role};
-use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform};
+use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::wires::{Source, Wire, sources, wired};
 
 /// Reverses the three input channels of the first convolution: Caffe loads images by OpenCV, as BGR.
@@ -25,6 +25,10 @@ impl Transform for Rgb {
 
     fn settings(&self) -> Value {
         json!({})
+    }
+
+    fn undone(&self) -> Undone<'_> {
+        Undone::Reordered
     }
 
     fn only_once(&self) -> Option<String> {

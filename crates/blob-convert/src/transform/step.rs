@@ -102,7 +102,9 @@ pub enum Undone<'a> {
     Renamed(&'a Names),
     /// The factors of these BatchNorms.
     Divided(&'a [Norm]),
-    /// More than a receipt has: values were changed, or their order.
+    /// Their order, which is turned round where a file has them as they were.
+    Reordered,
+    /// More than a receipt has: values were changed.
     Changed,
     /// The tensors that were merged into others: [`Transform::merged_into`] has them.
     Merged,

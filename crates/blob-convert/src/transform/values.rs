@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use blob_core::DType;
 use blob_io::{Error, TensorSpec};
@@ -35,6 +36,11 @@ pub trait Compute: fmt::Debug + Send + Sync {
     /// # Errors
     /// What reading returns; inputs whose values cannot be used.
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error>;
+
+    /// What puts the values back, where this gives those of one tensor another order; `None` where it does more.
+    fn undone(&self) -> Option<Arc<dyn Compute>> {
+        None
+    }
 }
 
 /// Opens one of the inputs.

@@ -1,0 +1,90 @@
+//! Undoes the steps that put values into another order, for a file that takes them as they were: `--rgb`, `--layout`,
+//! `--fc-from`, and permuted axes.
+//!
+//! A receipt names the steps, not all of their tensors. The file that the values go into has these as they were before,
+//! so each step is planned on it, and turned round.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use blob_io::Checkpoint;
+use serde::Deserialize;
+
+use crate::chosen::chosen;
+use crate::options::Options;
+use crate::planned::How;
+use crate::receipt::{lineage_of, receipt_text};
+use crate::step::Step;
+use crate::transform::{Choice, NetOrigin, Transform, Turned, Undo, Undone};
+
+/// The steps that lead back, the last one first, and the names of those that they undo.
+#[derive(Debug, Default)]
+pub(crate) struct Back {
+    pub(crate) steps: Vec<Arc<dyn Transform>>,
+    pub(crate) undone: Vec<String>,
+}
+
+/// What leads from the tensors of `checkpoint` to those that `base` takes; or why nothing does, in words that follow
+/// "cannot be undone: ".
+pub(crate) fn back(checkpoint: &Checkpoint, base: &Checkpoint, asked: &Options) -> Result<Back, String> {
+    let lineage = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
+    let (mut options, mut undone, mut nets) = (Options::new(base.format()), Vec::new(), Vec::new());
+    let mut has_other_names = false;
+    for Step { name, settings } in lineage.iter().flat_map(|origin| &origin.transforms) {
+        let step = asked.registry.read(name, settings).map_err(|why| format!("{name} {why}"))?;
+        match step.undone() {
+            // The base has the names of before, and by these a step finds its tensors.
+            Undone::Reordered if has_other_names => return Err(format!("{name} was done under other names")),
+            Undone::Reordered => {}
+            Undone::Renamed(names) => {
+                has_other_names |= !names.is_empty();
+                continue;
+            }
+            Undone::Changed => return Err(format!("{name} gives other values")),
+            // `base` looks at what was folded, and into which weights.
+            _ => continue,
+        }
+        if step.follows_net() {
+            nets.push(NetOrigin::deserialize(&settings["net"]).ok());
+        }
+        options.transforms.push(step);
+        undone.push(name.clone());
+    }
+    if undone.is_empty() {
+        return Ok(Back::default());
+    }
+    let is_asked = |step: &&Arc<dyn Transform>| matches!(step.undone(), Undone::Changed | Undone::Reordered);
+    if let Some(step) = asked.transforms.iter().find(is_asked) {
+        return Err(format!("{} is asked for, too", step.name()));
+    }
+    let given = if let Choice::Given(net) = &asked.net { Some(Arc::clone(net)) } else { None };
+    if nets.windows(2).any(|pair| pair[0] != pair[1]) {
+        return Err("its steps followed different nets".to_owned());
+    }
+    let is_guess = nets.contains(&None);
+    let recorded = nets.pop().flatten();
+    // What was guessed then is guessed again, and not told by the net that the base has.
+    if is_guess && base.net().is_ok_and(|net| net.is_some()) {
+        return Err(format!("no net was followed then, and {} has one", base.name()));
+    }
+    options.net = Choice::Recorded(recorded, given);
+    let planned = chosen(base, &options, false).map_err(|error| error.to_string())?.tensors;
+    let mut steps: Vec<HashMap<String, Turned>> = Vec::new();
+    for tensor in &planned {
+        let name = base.entries()[tensor.entry].name();
+        let (mut at, mut depth) = (tensor, 0);
+        while let How::Computed(computed) = &at.how {
+            let ([input], Some(back)) = (&computed.inputs[..], computed.compute.undone()) else {
+                return Err(format!("{name:?} has other values by it"));
+            };
+            if steps.len() == depth {
+                steps.push(HashMap::new());
+            }
+            let (before, after) = (input.spec.shape.clone(), at.spec.shape.clone());
+            steps[depth].insert(name.to_owned(), Turned { back, before, after });
+            (at, depth) = (input, depth + 1);
+        }
+    }
+    let steps = steps.into_iter().map(|turned| Arc::new(Undo::new(turned)) as Arc<dyn Transform>).collect();
+    Ok(Back { steps, undone })
+}
