@@ -7,7 +7,6 @@ use blob_io::mxnet::Version;
 use blob_io::{Checkpoint, Error, Format};
 use serde_json::{Value, json};
 
-use crate::recipe;
 use crate::symbol::NewSymbol;
 use crate::transform::{Choice, Fold, FollowedNet, Registry, Topology, Transform};
 
@@ -61,26 +60,21 @@ impl Options {
     /// Conversion to a format, with names, values and shapes kept bit for bit.
     #[must_use]
     pub fn new(to: Format) -> Self {
-        Self::of(to, &recipe::Target::default(), Registry::default())
-    }
-
-    /// The settings of a recipe's target.
-    pub(crate) fn of(to: Format, target: &recipe::Target, registry: Registry) -> Self {
         Self {
             to,
-            dense: target.dense,
-            sha256: target.sha256,
-            params_version: target.params_version,
-            form: target.form,
-            anew: target.anew,
-            shard_size: target.shard_size,
-            strict: target.strict,
+            dense: false,
+            sha256: false,
+            params_version: None,
+            form: None,
+            anew: false,
+            shard_size: None,
+            strict: false,
             names_stay: false,
             net: Choice::Found,
             followed: None,
-            skip_unsupported: target.skip_unsupported,
-            without_receipt: !target.receipt,
-            registry,
+            skip_unsupported: false,
+            without_receipt: false,
+            registry: Registry::default(),
             transforms: Vec::new(),
             fold: None,
             symbol: None,

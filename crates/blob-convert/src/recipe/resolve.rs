@@ -46,7 +46,7 @@ pub(super) fn resolved(
         steps.push(Asked { step: Layout::Oihw.into(), is_implied: true });
     }
     steps.sort_by_key(|asked| Registry::rank(&asked.step.name));
-    let mut options = Options::of(to, &recipe.target, registry.clone());
+    let mut options = recipe.target.options(to, registry.clone());
     options.names_stay = names.to == Some(Given::Raw);
     if let Some(net) = &net {
         options = options.follow(Arc::clone(net));

@@ -8,6 +8,8 @@ use blob_io::{Checkpoint, Error, Format, IfExists};
 use serde::{Deserialize, Serialize};
 
 use crate::goal;
+use crate::options::Options;
+use crate::transform::Registry;
 
 /// What is written.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -76,6 +78,23 @@ impl Default for Target {
 }
 
 impl Target {
+    /// The settings of a conversion to a format.
+    pub(super) fn options(&self, to: Format, registry: Registry) -> Options {
+        Options {
+            dense: self.dense,
+            sha256: self.sha256,
+            params_version: self.params_version,
+            form: self.form,
+            anew: self.anew,
+            shard_size: self.shard_size,
+            strict: self.strict,
+            skip_unsupported: self.skip_unsupported,
+            without_receipt: !self.receipt,
+            registry,
+            ..Options::new(to)
+        }
+    }
+
     /// The file, the folder or standard output.
     ///
     /// # Errors

@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use blob_core::DType;
 use blob_io::net::{LayerKind, Role};
-use blob_io::{Checkpoint, Error, Remedy};
+use blob_io::{Checkpoint, Error, Remedy, TensorName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bound::{Bound, listed};
-use super::f64_io::{Ones, Places, layers, ready};
+use super::f64_io::{Ones, Places, layers};
 use super::ignored::is_zero;
 use super::norm::Norm;
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::tally::Amount;
-use super::values::{Compute, Inputs, Stream};
+use super::values::{Compute, Inputs, Stream, ready};
 use super::wish::Wish;
 use crate::change;
 

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bound::Bound;
-use super::f64_io::{Places, layers, ready};
+use super::f64_io::{Places, layers};
 use super::norm::Variance;
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform};
-use super::values::{Compute, Inputs, Stream};
+use super::values::{Compute, Inputs, Stream, ready};
 use super::wish::Wish;
 
 /// Adds the difference of two eps to the variances of normalisations.

@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use blob_core::DType;
 use blob_io::Error;
 
 use super::step::Spec;
-use super::values::{Compute, Inputs, Stream};
+use super::values::{Compute, Inputs, Stream, ready};
 
 /// The places of the tensors by name.
 pub(super) struct Places<'a>(HashMap<&'a str, usize>);
@@ -19,25 +18,6 @@ impl<'a> Places<'a> {
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         self.0.get(name).copied()
     }
-}
-
-/// Values as f64.
-pub(super) fn read(bytes: &[u8], dtype: DType) -> Vec<f64> {
-    let mut wide = Vec::new();
-    blob_ops::convert_bytes(dtype, bytes, DType::F64, &mut wide);
-    wide.as_chunks().0.iter().map(|value| f64::from_le_bytes(*value)).collect()
-}
-
-/// A stream of values that are already computed, as their bytes.
-#[must_use]
-pub fn ready<'a>(bytes: Vec<u8>) -> Box<dyn Stream + 'a> {
-    let mut at = 0;
-    Box::new(move |out: &mut [u8]| {
-        let n = out.len().min(bytes.len() - at);
-        out[..n].copy_from_slice(&bytes[at..at + n]);
-        at += n;
-        Ok(n)
-    })
 }
 
 /// A 1 for each value of the result.

@@ -9,8 +9,8 @@ use blob_io::net::{LayerKind, Net, Role};
 use blob_io::{Checkpoint, Format};
 
 use super::bound::{Bound, bare};
-use super::f64_io::read;
 use super::topology::Topology;
+use super::values::read;
 use crate::change::{Change, Effect, Group, Groups};
 
 /// At most this many bytes of factors and gammas are read: the largest known nets have 100 KiB of them.

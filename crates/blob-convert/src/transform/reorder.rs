@@ -7,8 +7,7 @@ use std::sync::Arc;
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::Error;
 
-use super::f64_io::ready;
-use super::values::{Compute, Inputs, Stream};
+use super::values::{Compute, Inputs, Stream, ready};
 
 /// The bytes per block, if the first axis stays first.
 const BLOCK: usize = 1 << 20;

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bound::Bound;
-use super::f64_io::{Places, ready};
+use super::f64_io::Places;
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone};
-use super::values::{Compute, Inputs, Stream};
+use super::values::{Compute, Inputs, Stream, ready};
 use super::wish::Wish;
 
 /// The index in Caffe's order of each of PyTorch's gates.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use blob_core::DType;
 use blob_io::{Error, TensorSpec};
 
-use super::f64_io;
 use super::tally::{Amount, Found, Tally};
 use crate::cast::cast;
 
@@ -27,6 +26,25 @@ impl<F: FnMut(&mut [u8]) -> Result<usize, Error>> Stream for F {
     fn pull(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         self(out)
     }
+}
+
+/// Values as f64.
+pub(super) fn read(bytes: &[u8], dtype: DType) -> Vec<f64> {
+    let mut wide = Vec::new();
+    blob_ops::convert_bytes(dtype, bytes, DType::F64, &mut wide);
+    wide.as_chunks().0.iter().map(|value| f64::from_le_bytes(*value)).collect()
+}
+
+/// A stream of values that are already computed, as their bytes.
+#[must_use]
+pub fn ready<'a>(bytes: Vec<u8>) -> Box<dyn Stream + 'a> {
+    let mut at = 0;
+    Box::new(move |out: &mut [u8]| {
+        let n = out.len().min(bytes.len() - at);
+        out[..n].copy_from_slice(&bytes[at..at + n]);
+        at += n;
+        Ok(n)
+    })
 }
 
 /// Computes the values of a tensor.
@@ -105,7 +123,7 @@ impl<'a> Inputs<'a> {
     /// # Errors
     /// As [`Inputs::whole`].
     pub fn floats(&self, input: usize) -> Result<Vec<f64>, Error> {
-        Ok(f64_io::read(&self.whole(input)?, self.specs[input].dtype))
+        Ok(read(&self.whole(input)?, self.specs[input].dtype))
     }
 
     /// Rounds values to the dtype of the result, and reports what that loses. [`ready`](super::ready) makes a stream of
@@ -158,7 +176,7 @@ pub fn computed(
     inputs: &[(TensorSpec, Vec<u8>)],
 ) -> Result<(Vec<u8>, Vec<Found>), Error> {
     let tally = Tally::default();
-    let open = |input: usize| -> Result<Box<dyn Stream + '_>, Error> { Ok(f64_io::ready(inputs[input].1.clone())) };
+    let open = |input: usize| -> Result<Box<dyn Stream + '_>, Error> { Ok(ready(inputs[input].1.clone())) };
     let specs = inputs.iter().map(|(spec, _)| spec).collect();
     let inputs = Inputs::new(("", &made.name), made, (specs, Box::new(open)), u64::MAX, &tally);
     let mut values = vec![0; made.byte_len() as usize];

@@ -4,9 +4,8 @@ use blob_core::DType;
 use blob_io::Error;
 
 use super::side::Run;
-use crate::transform::f64_io::{read, ready};
 use crate::transform::tally::Amount;
-use crate::transform::values::{Compute, Inputs, Stream};
+use crate::transform::values::{Compute, Inputs, Stream, read, ready};
 
 /// The number of tensors that a fold may use besides weight and bias.
 pub(super) const PARTS: usize = 7;
