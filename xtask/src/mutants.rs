@@ -1,12 +1,12 @@
-//! `cargo xtask mutants [FILTER]`: breaks a copy of the workspace on purpose, one place at a time, and runs the test
-//! that must fail. Relies on `breakages` for the rows, and on cargo.
+//! `cargo xtask mutants [FILTER ...]`: breaks a copy of the workspace on purpose, one place at a time, and runs the
+//! test that must fail. Relies on `breakages` for the rows, and on cargo.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::SystemTime;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::breakages::{LISTS, Mutant, rows, stale};
 use crate::shell;
@@ -15,18 +15,14 @@ use crate::tidy::Tree;
 /// The test target whose models need loom's primitives.
 const LOOM: &str = "loom";
 
-/// Runs the chosen rows, and fails where one survives.
-pub(crate) fn run(arguments: &[&str]) -> Result<()> {
-    ensure!(arguments.len() < 2, "mutants takes one filter, and got {arguments:?}");
-    let filter = arguments.first().copied().unwrap_or_default();
+/// Runs the rows whose name or file contains one of the filters, or all, and fails where one survives.
+pub(crate) fn run(filters: &[&str]) -> Result<()> {
     let root = shell::root();
     let tree = Tree::read(&root)?;
     let all = rows(tree.texts());
     let messages: Vec<String> = all.iter().filter_map(|mutant| stale(mutant, |file| tree.text(file))).collect();
     ensure!(messages.is_empty(), "{LISTS} is out of date:\n  {}", messages.join("\n  "));
-    let is_chosen = |mutant: &&Mutant| mutant.name.contains(filter) || mutant.file.contains(filter);
-    let chosen: Vec<&Mutant> = all.iter().filter(is_chosen).collect();
-    ensure!(!chosen.is_empty(), "no row of {LISTS} contains {filter:?}");
+    let chosen = chosen(&all, filters)?;
     // The folders stay between runs, so that only what changed is built again.
     let scratch = shell::target_directory()?.join("mutants");
     let laboratory = Laboratory { tree: scratch.join("tree"), build: scratch.join("build") };
@@ -41,6 +37,18 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     println!("mutants: {} tried, {} survived", chosen.len(), survivors.len());
     ensure!(survivors.is_empty(), "survived: {}", survivors.join(", "));
     Ok(())
+}
+
+/// The rows that a filter names, one file's after another's: each crate that was broken is built whole but once.
+fn chosen<'a>(all: &'a [Mutant], filters: &[&str]) -> Result<Vec<&'a Mutant>> {
+    let names = |mutant: &Mutant, filter: &str| mutant.name.contains(filter) || mutant.file.contains(filter);
+    if let Some(idle) = filters.iter().find(|filter| !all.iter().any(|mutant| names(mutant, filter))) {
+        bail!("no row of {LISTS} contains {idle:?}");
+    }
+    let is_chosen = |mutant: &&Mutant| filters.is_empty() || filters.iter().any(|filter| names(mutant, filter));
+    let mut chosen: Vec<&Mutant> = all.iter().filter(is_chosen).collect();
+    chosen.sort_by_key(|mutant| &mutant.file);
+    Ok(chosen)
 }
 
 /// A copy of the workspace, and the folder of its builds.
@@ -146,5 +154,17 @@ mod tests {
         let output = "running 2 tests\ntest a::sign ... ok\ntest a::order ... ignored\n";
         assert!(has_run(output, "sign") && !has_run(output, "order") && !has_run(output, "tests"));
         assert!(run(&["no row has this name"]).is_err());
+    }
+
+    #[test]
+    fn several_filters_choose_each_row_once_file_after_file() {
+        let row = |name: &str, file: &str| Mutant { name: name.into(), file: file.into(), ..Mutant::default() };
+        let all = [row("sign", "b.rs"), row("order", "a.rs"), row("sign of b", "a.rs"), row("end", "c.rs")];
+        let chosen = |filters: &[&str]| {
+            chosen(&all, filters).map(|rows| rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>()).ok()
+        };
+        assert_eq!(chosen(&["sign", "b.rs", "order"]).unwrap(), ["order", "sign of b", "sign"]);
+        assert_eq!(chosen(&[]).unwrap().len(), 4);
+        assert_eq!(chosen(&["sign", "nothing"]), None);
     }
 }
