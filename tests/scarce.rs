@@ -149,3 +149,16 @@ fn a_limit_on_the_size_of_files_is_an_error_and_leaves_nothing() {
         assert_eq!(fs::read_dir(home.path()).expect("listed").count(), 0, "{target}");
     }
 }
+
+#[test]
+fn a_page_of_the_manual_is_replaced_whole_or_not() {
+    let home = tempfile::tempdir().expect("a folder");
+    let page = home.path().join("blob.1");
+    fs::write(&page, "old").expect("written");
+    let mut limited = Command::new("prlimit");
+    limited.arg("--fsize=1000").arg(command(&[]).get_program()).args(["man", "-o"]).arg(home.path());
+    let ran = limited.output().expect("prlimit runs");
+    assert_eq!(ran.status.code(), Some(2), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(fs::read_to_string(&page).expect("readable"), "old");
+    assert_eq!(fs::read_dir(home.path()).expect("listed").count(), 1);
+}
