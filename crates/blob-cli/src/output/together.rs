@@ -99,3 +99,24 @@ impl Drop for Folders {
         self.0.iter().rev().for_each(|folder| drop(fs::remove_dir(folder)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use blob_io::{IfExists, Output};
+
+    use super::*;
+
+    #[test]
+    fn no_new_file_has_its_name_before_all_are_complete() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let paths = ["a", "b"].map(|name| folder.path().join(name));
+        let mut together = Together::of(paths.iter().map(|path| &**path)).expect("few");
+        for path in &paths {
+            let output = Output::create(path, IfExists::Refuse).expect("a new file");
+            together.add(path, output.complete().expect("complete")).expect("taken");
+        }
+        assert!(paths.iter().all(|path| !path.exists()));
+        together.publish().expect("named");
+        assert!(paths.iter().all(|path| path.exists()));
+    }
+}
