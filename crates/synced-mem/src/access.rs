@@ -1,5 +1,5 @@
-//! The words for an access: reading or writing, at which location, and where the newest bytes are.
-//! It relies on nothing but the devices' names, and decides nothing.
+//! The words for an access: reading or writing, at which location, and where the newest bytes are. Relies on the
+//! devices' names alone, and decides nothing.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl fmt::Display for Access {
 pub(crate) enum Intent {
     Read,
     Write,
-    /// As a write of every byte: nothing is moved or filled for it.
+    /// As a write of every byte: no byte is moved or filled.
     Overwrite,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Location {
 
 /// Where the bytes of a memory are valid: Caffe's `SyncedHead`, seen as a view of the valid ranges of every copy.
 ///
-/// A state is given when it holds for the whole memory; when parts of it differ, the memory is [`Head::Mixed`].
+/// A state is given when true of the whole memory; when parts differ, the memory is [`Head::Mixed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Head {

@@ -1,10 +1,10 @@
-//! Byte ranges as they are asked for, and whether they lie within a memory.
+//! Byte ranges as asked for, and whether a range lies within a memory.
 
 use std::ops::{Bound, Range, RangeBounds};
 
 use crate::error::Error;
 
-/// The bytes of a memory of `len` bytes that are asked for. They may lie outside of it: see [`check`].
+/// The bytes of a memory of `len` bytes that are asked for. Some may lie outside: see [`check`].
 #[inline]
 pub(crate) fn resolve(range: impl RangeBounds<usize>, len: usize) -> Range<usize> {
     let start = match range.start_bound() {

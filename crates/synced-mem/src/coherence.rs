@@ -1,5 +1,5 @@
-//! The algebra of coherence: which bytes are valid where, who may still use them, who borrows them. Pure: it holds no
-//! buffer and calls no queue, so each of its files is tested against a model.
+//! The algebra of coherence: which bytes are valid where, which queues may still use a copy, which ranges are borrowed.
+//! Pure: no buffer, no call of a queue, so each file is tested against a model.
 
 pub(crate) mod borrows;
 pub(crate) mod broken;

@@ -1,7 +1,7 @@
 //! The traits of a backend: devices, their in-order queues, and the blocks of memory that the queues allocate.
 //!
 //! The traits are `unsafe` to implement, because this crate rests the soundness of safe functions on their promises.
-//! It relies on nothing. It declares; it holds no unsafe block, names no backend and knows no coherence.
+//! Declarations alone: no unsafe block, no name of a backend, no coherence.
 
 pub(crate) mod token;
 
@@ -36,7 +36,7 @@ pub unsafe trait Device: fmt::Debug + Any + Send + Sync {
     /// Where the traffic of all memories on this device is counted. A backend keeps one and returns it.
     fn meter(&self) -> &Meter;
 
-    /// A block of `len` host bytes, `len` not 0, that this device's transfers use where it lies, such as pinned memory;
+    /// A block of `len` host bytes, `len` not 0, that this device's transfers use in place, such as pinned memory;
     /// `None` where the device has no such kind. [`HostPool::of`](crate::HostPool::of) takes its blocks from here.
     ///
     /// # Errors
@@ -56,23 +56,23 @@ pub unsafe trait HostBlock: Any + Send + Sync {
     /// The first byte.
     fn start(&self) -> NonNull<u8>;
 
-    /// How many bytes it has.
+    /// The number of bytes.
     fn len(&self) -> usize;
 
-    /// Whether it has none.
+    /// Whether there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Whether a transfer may still use its host bytes when the call that enqueued it has returned.
+/// Whether a transfer may still use the host bytes after the call that enqueued the transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Host {
-    /// It does not. Of a download, they also hold what they should: everything that it comes after has taken effect,
-    /// and none of it has failed.
+    /// The transfer does not. The host bytes of a download are right: all earlier work has taken effect, and none has
+    /// failed.
     Done,
-    /// It may, until a `synchronize` of the queue has returned `Ok`.
+    /// The transfer may, until a `synchronize` of the queue has returned `Ok`.
     Pending,
 }
 
@@ -130,7 +130,7 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// [`Error::Device`] when that is no memory of this device.
     unsafe fn adopt(&self, address: u64, len: usize) -> Result<Box<dyn Block>, Error>;
 
-    /// Enqueues a copy of `len` host bytes to `to[at..]`. They may be read during the call already.
+    /// Enqueues a copy of `len` host bytes to `to[at..]`. The host bytes may be read during the call already.
     ///
     /// # Safety
     /// `to` is a block of this queue's device and `at + len` within it. The bytes at `from` are readable and unchanged
@@ -158,7 +158,7 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     ///
     /// # Safety
     /// `to` is a block of this queue's device, `from` one of a device that it [`reaches`](Self::reaches); both ranges
-    /// lie within them.
+    /// lie within their blocks.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -202,13 +202,14 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
 /// # Safety
 /// `address` and `len` always answer the same; the promises of [`Queue::alloc`] hold for it.
 pub unsafe trait Block: fmt::Debug + Any + Send + Sync {
-    /// Where it starts, as the device counts. A number, not a pointer: the host may not be able to reach it.
+    /// The address of the first byte, as the device counts. A number, not a pointer: the host may not reach that
+    /// address.
     fn address(&self) -> u64;
 
-    /// How many bytes it has.
+    /// The number of bytes.
     fn len(&self) -> usize;
 
-    /// Whether it has none.
+    /// Whether there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

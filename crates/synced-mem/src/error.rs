@@ -1,5 +1,5 @@
-//! Everything that can go wrong with memory, as one enum.
-//! An error carries the numbers that a message needs; it knows no element type, no file.
+//! Everything that can go wrong with memory, as one enum. An error carries the numbers that a message needs; no element
+//! type, no file.
 
 use std::fmt;
 use std::ops::Range;
@@ -54,14 +54,14 @@ pub enum Error {
         /// The operation that was refused, as [`Queue`](crate::Queue) names it.
         op: &'static str,
     },
-    /// A kernel's argument was borrowed for another queue than the one it was launched on.
+    /// A kernel's argument was borrowed for another queue than that of the launch.
     WrongQueue {
         /// The queue of the launch.
         wanted: QueueId,
         /// The queue that the argument was borrowed for.
         got: QueueId,
     },
-    /// A copy cannot be evicted: it alone holds these bytes, and they may not be moved, or have nowhere to go.
+    /// A copy cannot be evicted: no other copy holds these bytes, which may not be moved, or have nowhere to go.
     #[non_exhaustive]
     OnlyCopy {
         /// The first range of bytes that nothing else holds.

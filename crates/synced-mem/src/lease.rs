@@ -1,5 +1,5 @@
-//! A borrow of a memory that checks its borrows at run time. It ends when it is dropped, and holds the memory until
-//! then. Neither the memory nor the borrowed bytes are known here.
+//! A borrow of a memory that checks its borrows at run time. A dropped lease ends the borrow, and until then the lease
+//! holds the memory. Neither the memory nor the borrowed bytes are known here.
 
 use std::fmt;
 use std::sync::Arc;

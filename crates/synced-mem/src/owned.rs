@@ -1,8 +1,8 @@
 //! `SyncedMem`: one memory with a single owner, whose borrows the compiler checks.
 //!
-//! It relies on one rule: `&self` may only add valid copies, only `&mut self` may change, free or replace one. So
-//! `host(&self)` is a plain slice, two threads may read at once, and a device token outlives no invalidation.
-//! It owns the memory that a `SharedMem` shares, and adds the way to all host bytes without a lock.
+//! Relies on one rule: `&self` may only add valid copies, only `&mut self` may change, free or replace one. So
+//! `host(&self)` is a plain slice, two threads may read at once, and a device token outlives no invalidation. A
+//! `SyncedMem` owns the memory that a `SharedMem` shares, and adds the way to all host bytes without a lock.
 
 mod adopt;
 mod evict;
@@ -79,7 +79,7 @@ use crate::sync::{AtomicPtr, Ordering};
 /// token.arg_mut(); // a reading token makes no writable argument
 /// ```
 pub struct SyncedMem {
-    /// Where all host bytes are, once they are all valid and no queue writes them; null before. Set under `&self` while
+    /// The start of the host bytes, once all are valid and no queue writes them; null before. Set under `&self` while
     /// the lock is held; reset under `&mut self` only.
     fast: AtomicPtr<u8>,
     inner: Inner,
@@ -143,7 +143,7 @@ impl SyncedMem {
         let start = self.act(Operation::new(request), |state, operation| {
             let start = state.host_start(range.start, operation);
             if range == (0..self.inner.len) {
-                // Under the lock under which it was found so.
+                // Under the lock under which all bytes were found valid.
                 self.fast.store(start.as_ptr(), Ordering::Release);
             }
             start
@@ -153,8 +153,8 @@ impl SyncedMem {
         Ok(unsafe { slice::from_raw_parts(start.as_ptr(), range.len()) })
     }
 
-    /// Bytes on the host, for writing: no other copy of them is valid afterwards, and the others stay valid wherever
-    /// they are.
+    /// Bytes on the host, for writing: no other copy of them is valid afterwards, and all other bytes stay valid in
+    /// place.
     ///
     /// # Errors
     /// As [`host`](Self::host); the memory is then unchanged.
@@ -162,8 +162,8 @@ impl SyncedMem {
         self.write_host(resolve(range, self.inner.len), Intent::Write)
     }
 
-    /// Bytes on the host, for a caller who writes all of them: nothing is moved or filled for it. Before that their
-    /// values are unspecified: zeros, old values, or leftovers in a block of an [unzeroed pool](HostPool::unzeroed).
+    /// Bytes on the host, for a caller who writes all of them: no byte is moved or filled. Before the write the values
+    /// are unspecified: zeros, old values, or leftovers in a block of an [unzeroed pool](HostPool::unzeroed).
     ///
     /// # Errors
     /// As [`host`](Self::host).
@@ -206,7 +206,7 @@ impl SyncedMem {
     }
 
     /// Bytes on the queue's device, to be written by work on that queue: no other copy of them is valid afterwards, and
-    /// the others stay valid wherever they are.
+    /// all other bytes stay valid in place.
     ///
     /// # Errors
     /// As [`device`](Self::device).
@@ -218,8 +218,8 @@ impl SyncedMem {
         self.write_device(queue, resolve(range, self.inner.len), Intent::Write)
     }
 
-    /// Bytes on the queue's device, for work that writes all of them: nothing is moved or filled for it. Before that
-    /// their values are unspecified.
+    /// Bytes on the queue's device, for work that writes all of them: no byte is moved or filled. Before the write the
+    /// values are unspecified.
     ///
     /// # Errors
     /// As [`device`](Self::device).
@@ -281,7 +281,7 @@ impl SyncedMem {
 
     // ---- under whose borrow ----
 
-    /// An operation under `&self`: copies are only added. It waits outside the lock.
+    /// An operation under `&self`: copies are only added. The wait is outside the lock.
     fn act<R>(
         &self,
         mut operation: Operation<'_>,

@@ -1,7 +1,7 @@
-//! `SharedMem`: one memory behind any number of handles; borrows are byte ranges, checked when they are taken.
+//! `SharedMem`: one memory behind any number of handles; borrows are byte ranges, checked at run time.
 //!
-//! A conflict is an error at once, a caller waits for a borrow only if it asked to, and the lock is not held while user
-//! code runs. It relies on `state` for the copies; it forms references to borrowed ranges only, from raw pointers.
+//! A conflict is an error at once, a caller waits for a borrow only by request, and the lock is not held while user
+//! code runs. Relies on `state` for the copies, and forms references to borrowed ranges only, from raw pointers.
 
 mod copy;
 #[allow(unsafe_code)]
@@ -35,8 +35,8 @@ use crate::stats::{Observer, Stats};
 /// A handle to a memory of a fixed length; cloning it shares the memory (Caffe's `ShareData`).
 ///
 /// Any number of readers may overlap; a writer that overlaps another borrow, of any copy, gets [`Error::Conflict`].
-/// Disjoint and empty ranges never conflict. A guard that is leaked keeps its range borrowed until the process ends,
-/// which is safe.
+/// Disjoint and empty ranges never conflict. A leaked guard keeps a range borrowed until the process ends, which is
+/// safe.
 ///
 /// ```
 /// use synced_mem::SharedMem;
@@ -100,7 +100,7 @@ impl SharedMem {
         self.borrow_host(range, Intent::Read)
     }
 
-    /// Borrows bytes for writing: the others stay valid wherever they are.
+    /// Borrows bytes for writing: all other bytes stay valid in place.
     ///
     /// # Errors
     /// As [`host`](Self::host), and [`Error::Conflict`] with any other borrow.
@@ -108,8 +108,8 @@ impl SharedMem {
         self.borrow_host(resolve(range, self.len()), Intent::Write).map(HostMut::new)
     }
 
-    /// Borrows bytes for a caller who writes all of them: nothing is moved or filled for it. Before that their values
-    /// are unspecified: zeros, old values, or leftovers in a block of an [unzeroed pool](crate::HostPool::unzeroed).
+    /// Borrows bytes for a caller who writes all of them: no byte is moved or filled. Before the write the values are
+    /// unspecified: zeros, old values, or leftovers in a block of an [unzeroed pool](crate::HostPool::unzeroed).
     ///
     /// # Errors
     /// As [`host_mut`](Self::host_mut).
@@ -160,7 +160,7 @@ impl SharedMem {
         Ok(DeviceMut::new(claimed, lease))
     }
 
-    /// Borrows bytes on the queue's device, for work that writes all of them: nothing is moved for it.
+    /// Borrows bytes on the queue's device, for work that writes all of them: no byte is moved.
     ///
     /// # Errors
     /// As [`device_mut`](Self::device_mut).
@@ -232,7 +232,7 @@ impl SharedMem {
                 return result;
             }
             match &mut waiter {
-                // From here on no end of a borrow is missed, so it is tried once more before the first wait.
+                // From here on no end of a borrow is missed, so `access` is tried once more before the first wait.
                 None => waiter = Some(Waiter::new(&self.inner)),
                 Some(waiter) => waiter.wait(left),
             }
@@ -306,9 +306,9 @@ impl SharedMem {
 
 /// # For wrappers
 ///
-/// Questions of a type that is made of memories, such as a tensor or an operation on several, before it borrows any.
+/// Questions of a type that is made of memories, such as a tensor or an operation on several, before the first borrow.
 impl SharedMem {
-    /// An order of memories, the same as long as they live: handles that lead to one memory are equal.
+    /// An order of memories, the same for their whole life: handles that lead to one memory are equal.
     pub fn ptr_cmp(&self, other: &Self) -> Ordering {
         Arc::as_ptr(&self.inner).cmp(&Arc::as_ptr(&other.inner))
     }
@@ -318,7 +318,7 @@ impl SharedMem {
         Arc::strong_count(&self.inner)
     }
 
-    /// A memory of `len` zero bytes, in the pool of this one if it has one.
+    /// A memory of `len` zero bytes, in the pool of this one, if there is a pool.
     pub fn new_alike(&self, len: usize) -> Self {
         Self::from_state(State::new(len, self.inner.with(|state| state.pool.clone())))
     }
@@ -344,8 +344,8 @@ impl SharedMem {
         if self.inner.readers.are_there() && !range.is_empty() { Err(self.inner.is_read(&range)) } else { Ok(()) }
     }
 
-    /// The address that writers of the bytes from `at` on get, if the host has memory of its own already. Without it
-    /// they get fresh memory, which starts at a multiple of 64.
+    /// The address that writers of the bytes from `at` on get, if the host has memory of its own already. Without such
+    /// memory writers get fresh memory, which starts at a multiple of 64.
     pub fn write_address(&self, at: usize) -> Option<usize> {
         self.inner.with(|state| {
             let start = state.hosts[HOST.0].as_ref()?.ptr().addr().get();

@@ -1,5 +1,5 @@
-//! The cost of memory: counters per memory and per device, and events for an observer. It relies on nothing and decides
-//! nothing; events are delivered by others, after their locks are released.
+//! The cost of memory: counters per memory and per device, and events for an observer. Relies on nothing and decides
+//! nothing; events are delivered by others, after all locks are released.
 
 use std::fmt;
 use std::ops::Range;
@@ -33,19 +33,20 @@ pub struct Stats {
     /// Copies from adopted read-only bytes to host memory of our own.
     pub host_copies: Traffic,
     /// Bytes that were never written, set to zero where they were read. Fresh host memory is zero already, and the fill
-    /// costs nothing; it is counted all the same.
+    /// is free; each is counted all the same.
     pub fills: Traffic,
     /// Blocks allocated.
     pub allocations: Traffic,
     /// Blocks given back.
     pub frees: Traffic,
-    /// Accesses that found all their bytes in place, and the transfers that this saved. Reads that took no lock are not
+    /// Accesses that found all bytes in place, and the transfers that were saved. Reads that took no lock are not
     /// counted.
     pub avoided: Traffic,
-    /// Copies of the memory that were leaked, because a queue that failed may still use them. They stay allocated.
+    /// Copies of the memory that were leaked, because a queue that failed may still use the memory. Leaked memory stays
+    /// allocated.
     pub leaks: Traffic,
     /// Failures of steps that no access asked for: merging ranges, waiting for the queues of memory that is given back.
-    /// Nothing is lost by them, and an observer is told the error of each.
+    /// No byte is lost, and an observer is told the error of each.
     pub failures: Traffic,
     /// Bytes allocated now.
     pub in_use: u64,
@@ -104,7 +105,7 @@ pub enum EventKind {
     Allocate,
     /// A block was given back.
     Free,
-    /// An access found its bytes in place.
+    /// An access found all bytes in place.
     Avoided,
     /// A block and its owner were leaked, because it is unknown whether a device still uses them.
     Leak,
@@ -134,7 +135,7 @@ impl EventKind {
 pub struct Event {
     /// The kind of event.
     pub kind: EventKind,
-    /// The bytes of the memory that it happened to.
+    /// The bytes of the event.
     pub range: Range<usize>,
     /// The device concerned; `None` is the host alone.
     pub device: Option<DeviceId>,
@@ -142,7 +143,7 @@ pub struct Event {
     pub error: Option<Error>,
 }
 
-/// Watches a memory. Called after the memory's lock has been released, so it may use the memory.
+/// Watches a memory. Called after the memory's lock has been released, so an observer may use the memory.
 pub trait Observer: Send + Sync {
     /// Something happened.
     fn event(&self, event: &Event);
@@ -190,7 +191,7 @@ impl Meter {
         }
     }
 
-    /// The counts so far, over all memories on the device. Accesses that found their bytes in place are counted by each
+    /// The counts so far, over all memories on the device. Accesses that found all bytes in place are counted by each
     /// memory alone, so that threads which only read share no counter.
     pub fn stats(&self) -> Stats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

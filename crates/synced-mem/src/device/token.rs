@@ -1,8 +1,8 @@
 //! Device tokens: the right to launch work on a byte range of a device's copy, on one queue.
 //!
 //! A token borrows the memory, so nothing can invalidate the range while launches are still being issued; its
-//! destructor matters to no soundness. Kernels take [`Arg`]s, which only tokens make.
-//! It relies on the shells (`owned`, `shared`) to have ordered the queue before they make a token.
+//! destructor matters to no soundness. Kernels take [`Arg`]s, which only tokens make. Relies on the shells (`owned`,
+//! `shared`), which order the queue before a token is made.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -134,12 +134,12 @@ impl<'a> Arg<'a> {
         self.claimed.block.as_deref()
     }
 
-    /// Where in the block they lie.
+    /// The place of the bytes in the block.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
 
-    /// The device address of the first byte; 0 without a block. A number: kernels get it, the host cannot use it.
+    /// The device address of the first byte; 0 without a block. A number: for kernels, useless to the host.
     pub fn address(&self) -> u64 {
         let start = self.range.start as u64;
         self.claimed.block.as_ref().map_or(0, |block| block.address() + start)

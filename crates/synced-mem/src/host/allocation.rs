@@ -1,4 +1,4 @@
-//! One block of the global allocator: aligned, zeroed, freed when dropped. It knows nothing of its use.
+//! One block of the global allocator: aligned, zeroed, freed when dropped. Its use is unknown here.
 
 use std::alloc::{self, Layout};
 use std::ptr::NonNull;
@@ -103,7 +103,7 @@ fn place(page: NonNull<u8>) -> usize {
     PLACE * (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - PLACES.trailing_zeros())) as usize
 }
 
-/// Asks for huge pages. A refusal costs time only, so it is not an error.
+/// Asks for huge pages. A refusal costs time only, and is no error.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn advise_huge_pages(start: NonNull<u8>, len: usize) {
     // SAFETY: the range begins with a page and lies within our block; this advice changes no contents and no

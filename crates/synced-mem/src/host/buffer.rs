@@ -1,7 +1,6 @@
-//! One block of host memory: where it came from, how it is aligned, who frees it.
-//! Every byte of it is initialised at all times, so handing out slices is safe.
-//! It relies on the global allocator, and hands a pool's block back to its pool; it knows no borrows, no sharing, no
-//! devices.
+//! One block of host memory: origin, alignment, and who frees the block. Every byte is initialised at all times, so
+//! handing out slices is safe. Relies on the global allocator, and hands a pool's block back to the pool; knows no
+//! borrows, no sharing, no devices.
 
 use std::any::Any;
 use std::fmt;
@@ -30,17 +29,17 @@ enum Backing {
     Empty,
     /// A block of our own that was never used before.
     Fresh { block: Allocation },
-    /// A block of our own that goes back to its pool.
+    /// A block that goes back to a pool.
     Pooled { loan: Loan },
     /// A vector's block.
     Vector { _vector: RawVector },
-    /// Adopted bytes with their owner.
+    /// Adopted bytes with an owner.
     Owner { _owner: Owner, access: Access },
     /// Lent bytes, which outlive the buffer.
     Lent { access: Access },
 }
 
-/// A vector taken apart, so that moving it does not assert that nothing else points into its bytes.
+/// A vector taken apart, so that a move does not assert that nothing else points into the bytes.
 struct RawVector {
     ptr: NonNull<u8>,
     capacity: usize,
@@ -90,8 +89,8 @@ impl HostBuffer {
     /// Adopts the bytes of `owner` without copying them. The owner is dropped when the bytes are used no more: with the
     /// buffer, or when a write has copied them.
     ///
-    /// The bytes are read-only: the first write copies them. `owner` is moved to its final place first and its
-    /// `as_ref` is called once there; it is not touched again until it is dropped.
+    /// The bytes are read-only: the first write copies them. `owner` is moved to its final place first and its `as_ref`
+    /// is called once there; the owner is not touched again until the drop.
     pub fn from_owner(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         let owner = NonNull::from(Box::leak(Box::new(owner)));
         // Before the call, so that an owner that panics in it is dropped.
@@ -150,7 +149,7 @@ impl HostBuffer {
         self.ptr
     }
 
-    /// Whether the bytes may be written where they are.
+    /// Whether the bytes may be written in place.
     pub(crate) fn is_writable(&self) -> bool {
         match self.backing {
             Backing::Owner { access, .. } | Backing::Lent { access } => access == Access::Write,
@@ -172,8 +171,8 @@ impl HostBuffer {
         matches!(self.backing, Backing::Lent { .. })
     }
 
-    /// How many bytes our own allocator keeps for the buffer: its length, or a pool's block in full. What was spent on
-    /// its alignment is not counted.
+    /// How many bytes our own allocator keeps for the buffer: the length, or a pool's block in full. Bytes for the
+    /// alignment are not counted.
     pub(crate) fn allocated(&self) -> usize {
         match &self.backing {
             Backing::Fresh { block } => block.capacity(),
@@ -188,7 +187,7 @@ impl HostBuffer {
 }
 
 impl HostPool {
-    /// A buffer of `len` bytes: zeros if it is clean, which it is unless the pool leaves used blocks as they are.
+    /// A buffer of `len` bytes: zeros, unless the pool leaves used blocks as they are.
     ///
     /// When the allocator refuses, the pool frees its waiting blocks and asks once more.
     pub(crate) fn take(&self, len: usize) -> Result<HostBuffer, Error> {
@@ -212,7 +211,7 @@ impl HostPool {
     }
 }
 
-/// Takes over a vector's bytes without copying them. They may be written.
+/// Takes over a vector's bytes without a copy. The bytes may be written.
 impl From<Vec<u8>> for HostBuffer {
     fn from(bytes: Vec<u8>) -> Self {
         if bytes.is_empty() {

@@ -1,6 +1,6 @@
 //! Host blocks kept for the next memory that wants one, instead of given back to the system page by page. It relies on
-//! `Allocation` for the blocks, and on the holder of a loan to end it when the block is used no more. No block is
-//! looked into here: a buffer clears the used block that it takes, or fills bytes that are read before a write.
+//! `Allocation` for the blocks, and on the holder of a loan, who ends the loan with the last use of the block. No block
+//! is looked into here: a buffer clears the used block that it takes, or fills bytes that are read before a write.
 
 use std::fmt;
 use std::mem;
@@ -54,16 +54,16 @@ pub struct PoolStats {
 
 struct Inner {
     cap: usize,
-    /// Whose host blocks are taken, where it has any.
+    /// The device whose host blocks are taken, where there are any.
     device: Option<Arc<dyn Device>>,
-    /// Whether used blocks are cleared when they are taken.
+    /// Whether used blocks are cleared for the next memory.
     clears: bool,
     shelves: Mutex<Shelves>,
 }
 
 /// The blocks that wait. Invariant: `bytes` is the sum of their capacities, and at most the pool's cap.
 struct Shelves {
-    /// Of each class, the latest block last. It is taken first: its bytes are the likeliest to be in a cache.
+    /// Of each class, the latest block last. The latest is taken first, as the likeliest to be in a cache.
     by_class: [Vec<PoolBlock>; CLASSES],
     bytes: usize,
     hits: u64,
@@ -101,13 +101,13 @@ impl PoolBlock {
     }
 }
 
-/// A block in use, and where it goes afterwards.
+/// A block in use, and the pool that gets the block back.
 pub(crate) struct Loan {
     block: PoolBlock,
     /// Which class the block has.
     class: usize,
     home: Weak<Inner>,
-    /// Whether its bytes are zero where they were not written under this loan.
+    /// Whether bytes that were not written under this loan are zero.
     pub(crate) is_clean: bool,
 }
 
@@ -147,7 +147,7 @@ impl HostPool {
     /// Frees all blocks that wait.
     pub fn trim(&self) {
         let blocks = self.inner.lock().clear();
-        // After the lock is released: giving pages back to the system takes its time.
+        // After the lock is released: giving pages back to the system is slow.
         drop(blocks);
     }
 
@@ -157,7 +157,7 @@ impl HostPool {
         PoolStats { waiting: shelves.bytes, hits: shelves.hits, misses: shelves.misses }
     }
 
-    /// Whether used blocks are cleared when they are taken.
+    /// Whether used blocks are cleared for the next memory.
     pub(crate) fn clears(&self) -> bool {
         self.inner.clears
     }
@@ -257,7 +257,7 @@ impl Shelves {
 impl Class {
     /// The smallest class that holds `len` bytes; none for lengths that no class is for.
     ///
-    /// It is at most 3/2 of the class below, which did not hold them: less than a third of it is left over.
+    /// A class is at most 3/2 of the class below, which is too small: less than a third is left over.
     fn of(len: usize) -> Option<Self> {
         if len < SMALLEST {
             return None;

@@ -1,7 +1,7 @@
 //! The calls on the devices of a loopback machine: counted, limited, and made to fail where a test asks for it.
 //! Relies on the caller to hold the machine's lock. Does not know the work of a call.
 
-use super::machine::is_in_kernel;
+use super::kernel::is_in_kernel;
 use crate::{DeviceId, Error, QueueId};
 
 /// The calls that are counted, and that can be made to fail.

@@ -3,10 +3,20 @@
 //! bytes are stored at the end. Knows no queue.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::memory::{Memory, POISON, Piece};
 use crate::Access;
+
+thread_local! {
+    static IS_IN_KERNEL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread runs a kernel, of any machine.
+pub(super) fn is_in_kernel() -> bool {
+    IS_IN_KERNEL.get()
+}
 
 /// A kernel's view of an argument.
 #[derive(Debug)]
@@ -116,7 +126,9 @@ impl Launch {
         });
         let mut args: Vec<KernelArg<'_>> = args.collect();
         // A kernel leaves only bytes half done, which have no invariant.
+        IS_IN_KERNEL.set(true);
         let result = catch_unwind(AssertUnwindSafe(|| kernel(&mut args)));
+        IS_IN_KERNEL.set(false);
         let result = result.map_err(|panic| {
             let text = format!("a kernel panicked: {}", message(panic.as_ref()));
             // The payload's destructor is user code too, and may panic as well.

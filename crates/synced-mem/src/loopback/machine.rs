@@ -3,10 +3,10 @@
 //! meanwhile other threads enqueue, and run work that does not wait for the kernel. A kernel itself waits for no queue,
 //! so no two can wait for each other.
 
-use std::cell::Cell;
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use super::kernel::is_in_kernel;
 use super::schedule::{Lane, State};
 use super::task::{Entry, Task};
 use crate::QueueId;
@@ -34,15 +34,6 @@ pub(super) struct Machine {
     state: Mutex<State>,
     /// Signalled when a kernel has ended.
     ended: Condvar,
-}
-
-thread_local! {
-    static IS_IN_KERNEL: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether this thread runs a kernel, of any machine.
-pub(super) fn is_in_kernel() -> bool {
-    IS_IN_KERNEL.get()
 }
 
 impl Machine {
@@ -138,9 +129,7 @@ impl Machine {
                 launch.load(&mut state.memory);
                 state.lane(queue).is_running = true;
                 drop(state);
-                IS_IN_KERNEL.set(true);
                 let ran = launch.run();
-                IS_IN_KERNEL.set(false);
                 state = self.state();
                 state.lane(queue).is_running = false;
                 self.ended.notify_all();

@@ -1,6 +1,6 @@
-//! Copies bytes from one shared memory to another, on the side where the newest bytes are.
-//! The two memories are never locked at once: the source's bytes are borrowed first, then the destination is locked.
-//! It relies on the borrows for both ranges to stay as they are meanwhile.
+//! Copies bytes from one shared memory to another, on the side where the newest bytes are. The two memories are never
+//! locked at once: the source's bytes are borrowed first, then the destination is locked. Relies on the borrows of both
+//! ranges, which keep the bytes meanwhile.
 
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
@@ -27,8 +27,8 @@ impl SharedMem {
     /// Copies `source[range]` to `self[at..]`.
     ///
     /// Where the source lacks the fewest bytes: on a device or on the host; of equals, on a device that the destination
-    /// is on already, else on the host. The destination's old bytes are not moved for it. Copying a range onto itself
-    /// changes nothing.
+    /// is on already, else on the host. No old byte of the destination is moved. Copying a range onto itself changes
+    /// nothing.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`] in either memory; [`Error::Conflict`] when another borrow writes the source or borrows

@@ -1,5 +1,5 @@
-//! The guards of a `SharedMem`: host bytes borrowed for reading or writing. Dropping a guard ends its borrow; leaking
-//! one keeps its range borrowed forever. It relies on the borrow table and on a met `Request::Host` for the bytes to be
+//! The guards of a `SharedMem`: host bytes borrowed for reading or writing. A dropped guard ends its borrow; a leaked
+//! guard keeps the range borrowed forever. Relies on the borrow table and on a met `Request::Host` for the bytes to be
 //! there and to be used by no other.
 
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct HostRef {
 
 /// Bytes borrowed for writing. Holds the memory alive and dereferences to the same place for its whole life.
 pub struct HostMut {
-    /// Invariant: its lease is one for writing.
+    /// Invariant: the lease is one for writing.
     bytes: HostRef,
 }
 

@@ -1,7 +1,7 @@
 //! One memory as both shells hold it: its length, the state behind its lock, the borrow table's guard, and the threads
-//! that wait for borrows to end. A `SharedMem` shares it, a `SyncedMem` owns it: there nothing is ever entered in the
-//! borrow table, because the compiler checks the borrows, so no check refuses anything.
-//! It relies on `engine` for the bytes, and on `borrows` for conflicts.
+//! that wait for borrows to end. A `SharedMem` shares an `Inner`, a `SyncedMem` owns one. The borrow table of an owner
+//! is always empty, because the compiler checks the borrows, so no check refuses. Relies on `engine` for the bytes, and
+//! on `borrows` for conflicts.
 
 use std::ops::{Range, RangeBounds};
 use std::sync::{Arc, PoisonError};
@@ -35,9 +35,9 @@ impl Inner {
         Self { len: state.facts.len, readers: Readers::new(), state: Lock::new(state), released: Condvar::new() }
     }
 
-    /// Borrows bytes that lie within the memory, at least one, and brings them where the request wants them. The borrow
-    /// is entered first, so that it keeps others away while the bytes are waited for with the lock released; it is
-    /// taken back when they cannot be had.
+    /// Borrows bytes that lie within the memory, at least one, and brings the bytes to the place of the request. The
+    /// borrow is entered first, to keep others away while the lock is released for waits. A request that fails takes
+    /// the borrow back.
     pub(crate) fn access<T>(
         self: &Arc<Self>,
         range: &Range<usize>,
@@ -59,8 +59,8 @@ impl Inner {
         Ok((answered, lease))
     }
 
-    /// Refuses a borrow that is in conflict with another. For a writer it closes the way of the readers that take no
-    /// lock.
+    /// Refuses a borrow that is in conflict with another. For a writer the way of the readers that take no lock is
+    /// closed.
     pub(crate) fn check(&self, state: &State, range: &Range<usize>, access: Access) -> Result<(), Error> {
         state.facts.borrows.check(range, access)?;
         if access == Access::Read || self.readers.close() { Ok(()) } else { Err(self.is_read(range)) }
@@ -81,7 +81,8 @@ impl Inner {
         question(&self.lock())
     }
 
-    /// An operation that is checked against the live borrows each time that it has the lock. It waits outside the lock.
+    /// An operation that is checked against the live borrows each time that the lock is taken. All waits are outside
+    /// the lock.
     pub(crate) fn act(
         &self,
         mut operation: Operation<'_>,
@@ -156,7 +157,7 @@ impl Lender for Inner {
         facts.borrows.ended += u64::from(wakes);
         let pending = state.events.take_pending();
         drop(state);
-        // Before the user code, which may take its time, or panic.
+        // Before the user code, which may be slow, or panic.
         if wakes {
             self.released.notify_all();
         }
@@ -172,10 +173,10 @@ impl Drop for Inner {
     }
 }
 
-/// A thread that waits for borrows to end. While it lives, each end is counted.
+/// A thread that waits for borrows to end. While a waiter lives, each end is counted.
 pub(crate) struct Waiter<'a> {
     inner: &'a Inner,
-    /// How many had ended when it looked last.
+    /// How many had ended at the last look.
     seen: u64,
 }
 
@@ -188,7 +189,7 @@ impl<'a> Waiter<'a> {
         Self { inner, seen }
     }
 
-    /// Waits until a borrow has ended since it looked last, or since it was made, or until the time is over.
+    /// Waits until a borrow has ended since the last look, or until the time is over.
     pub(crate) fn wait(&mut self, left: Duration) {
         let mut state = self.inner.lock();
         if state.facts.borrows.ended == self.seen {

@@ -1,8 +1,8 @@
 //! Readers of all bytes of a memory on the host that take no lock: a count, and a way in that the writers close.
 //!
 //! The way is open only while all bytes are valid at `start`, no queue writes them, and nothing is borrowed to be
-//! written. It is opened and closed under the memory's lock. Whatever ends such a state closes it first, which fails
-//! while there is a reader. This file holds the orderings and their proof; the callers say when it is open.
+//! written. The way is opened and closed under the memory's lock. A change that ends such a state closes the way first,
+//! which fails while there is a reader. This file holds the orderings and the proof; the callers open and close.
 
 use std::ptr::{self, NonNull};
 
@@ -14,7 +14,7 @@ const OPEN: usize = 1;
 const AWAITED: usize = 2;
 /// One reader: the rest of the word counts them.
 const ONE: usize = 4;
-/// From here on none enters without the lock: forgotten guards do not overflow the count.
+/// From here on no reader enters without the lock: forgotten guards do not overflow the count.
 const FULL: usize = usize::MAX / 2;
 
 /// The proof. All changes of the word are read-modify-writes, so they have one order, and each continues the release
@@ -42,7 +42,7 @@ impl Readers {
         Self { word: AtomicUsize::new(0), start: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// One more reader, if the way is open. It calls [`leave`](Self::leave) when it is done with the bytes.
+    /// One more reader, if the way is open. A reader calls [`leave`](Self::leave) when done with the bytes.
     #[inline]
     pub(crate) fn enter(&self) -> Option<NonNull<u8>> {
         let mut word = self.word.load(Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl Readers {
         }
     }
 
-    /// Keeps readers out, unless there is one: then the way stays as it is.
+    /// Keeps readers out, unless there is one: then the way stays open.
     pub(crate) fn close(&self) -> bool {
         let mut word = self.word.load(Ordering::Relaxed);
         while word & OPEN != 0 {
