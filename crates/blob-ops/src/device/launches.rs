@@ -148,7 +148,6 @@ impl Table {
         let each = (limits.words / self.columns).max(1);
         for first in (0..rows).step_by(each) {
             let words = each.min(rows - first) * self.columns;
-            let below = |run: &Run| Run { at: run.at + first as u64 * run.pitch, ..*run };
             let mut params = Rows {
                 whole: self.start + (first * self.pitch) as u64,
                 pitch: self.pitch as u64,
@@ -159,7 +158,9 @@ impl Table {
                 split: split.into(),
                 ..Rows::zeroed()
             };
-            self.runs.iter().map(below).for_each(|run| params.push(run));
+            for run in &self.runs {
+                params.push(Run { at: run.at + first as u64 * run.pitch, ..*run });
+            }
             let params = Params::Rows(Box::new(params));
             launches.push(Launch { kernel, blocks: blocks(words.div_ceil(ITEMS as usize)), params });
         }
@@ -177,12 +178,12 @@ fn squares(span: Span, side: usize, width: usize, limits: Limits) -> Vec<Launch>
     let each = (limits.words / (tiles * tiles)).max(1);
     let bytes = !span.is_aligned(width);
     let matrices = span.len / matrix;
-    let launch = |first: usize| {
+    let launches = (0..matrices).step_by(each).map(|first| {
         let count = each.min(matrices - first);
         let at = span.address + (first * matrix) as u64;
         let (matrix, bytes) = (matrix as u64, bytes.into());
         let params = Squares { at, matrix, side: side as u32, tiles: tiles as u32, bytes, pad: 0 };
         Launch { kernel, blocks: (count * tiles * tiles) as u32, params: Params::Squares(params) }
-    };
-    (0..matrices).step_by(each).map(launch).collect()
+    });
+    launches.collect()
 }
