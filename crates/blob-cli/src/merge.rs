@@ -105,9 +105,10 @@ fn union<'a>(
     }
     let tensors = units::plural(clashes.len() as u64, "tensor");
     let failure = Failure::new(format!("{tensors} would have the name of another: {}", abridged(&clashes)));
-    Err(failure.help(match with_prefix {
-        false => "`blob diff` says whether they are equal; --prefix puts the file's name before them",
-        true => "`blob rename` gives the tensors of one of the files other names",
+    Err(failure.help(if with_prefix {
+        "`blob rename` gives the tensors of one of the files other names"
+    } else {
+        "`blob diff` says whether they are equal; --prefix puts the file's name before them"
     }))
 }
 

@@ -227,9 +227,10 @@ impl<'a> File<'a> {
         let mut writer = Writer::new(to);
         let mut numbers: HashMap<&str, usize> = HashMap::new();
         for (name, tensor) in &self.tensors {
-            let name = match is_nameless(to) {
-                true => numbered(name, tensor.first().kind() == Kind::Diff, &mut numbers),
-                false => name.clone(),
+            let name = if is_nameless(to) {
+                numbered(name, tensor.first().kind() == Kind::Diff, &mut numbers)
+            } else {
+                name.clone()
             };
             writer = writer.tensor(name, tensor);
         }

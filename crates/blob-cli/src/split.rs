@@ -118,9 +118,10 @@ fn groups<'a>(
         Some(0) => return Err(Failure::new("--max-size: files of no bytes hold no tensors")),
         Some(most) => {
             // The blobs of a layer must stay in one file.
-            let groups = match destination.has_layers() {
-                true => by_layer(checkpoint).into_iter().map(|(_, group)| group).collect(),
-                false => singles(checkpoint),
+            let groups = if destination.has_layers() {
+                by_layer(checkpoint).into_iter().map(|(_, group)| group).collect()
+            } else {
+                singles(checkpoint)
             };
             let groups = by_size(checkpoint, &groups, most);
             let count = groups.len();

@@ -99,15 +99,15 @@ pub(crate) fn spliced(
         _ => Vec::new(),
     };
     // The name that the place of a tensor has in the base.
-    let place = |tensor: &Planned| match is_itself && !is_moved {
-        true => base.entries()[tensor.entry].name().to_owned(),
-        false => tensor.spec.name.clone(),
+    let place = |tensor: &Planned| {
+        if is_itself && !is_moved { base.entries()[tensor.entry].name().to_owned() } else { tensor.spec.name.clone() }
     };
     if !is_itself {
         check_fits(checkpoint, base, tensors, |tensor, entry| {
-            match splice.fits(&tensor.spec.name, &tensor.spec.shape)? {
-                true => Ok(None),
-                false => Ok(Some(Misfit::of_shape(tensor, entry))),
+            if splice.fits(&tensor.spec.name, &tensor.spec.shape)? {
+                Ok(None)
+            } else {
+                Ok(Some(Misfit::of_shape(tensor, entry)))
             }
         })?;
         tensors.iter_mut().for_each(|tensor| note_dtype(tensor, base));

@@ -84,8 +84,5 @@ fn refuse_again(checkpoint: &Checkpoint, options: &Options) -> Result<(), Error>
             problems.extend(was.map(problem));
         }
     }
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(refuse(checkpoint, problems.join("; "))),
-    }
+    if problems.is_empty() { Ok(()) } else { Err(refuse(checkpoint, problems.join("; "))) }
 }

@@ -304,9 +304,12 @@ fn of_entry(entry: &Entry, format: Format) -> Option<Vec<Holes>> {
     }
     let width = entry.dtype()?.size() as u64;
     let runs = entry.segments().iter().filter(|run| run.count > 0);
-    let holes = runs.map(|run| match run.stride == width {
-        true => Holes::One(run.offset, run.count * width),
-        false => Holes::Many(run.offset, width, run.count, run.stride),
+    let holes = runs.map(|run| {
+        if run.stride == width {
+            Holes::One(run.offset, run.count * width)
+        } else {
+            Holes::Many(run.offset, width, run.count, run.stride)
+        }
     });
     Some(holes.collect())
 }

@@ -114,10 +114,8 @@ impl Job<'_> {
         tally: &Tally,
     ) -> Result<(Digests, u64, bool), Error> {
         output.set_len(layout.len())?;
-        let sink = match self.plan.is_copy() {
-            true => Sink::copy(&output),
-            false => Sink::file(&output, layout, &self.plan.tensors),
-        };
+        let sink =
+            if self.plan.is_copy() { Sink::copy(&output) } else { Sink::file(&output, layout, &self.plan.tensors) };
         let digests = self.fill(&sink, tally)?;
         if let Some(base) = self.plan.base.file() {
             let uncounted = Uncounted(self.watch);
@@ -296,10 +294,7 @@ impl Job<'_> {
     /// Checks that no values were lost.
     fn check_no_losses(self, found: &[Found]) -> Result<(), Error> {
         let lost: Vec<String> = grouped(found).iter().map(ToString::to_string).collect();
-        match lost.is_empty() {
-            true => Ok(()),
-            false => Err(refuse_all(self.checkpoint, "would lose values", lost)),
-        }
+        if lost.is_empty() { Ok(()) } else { Err(refuse_all(self.checkpoint, "would lose values", lost)) }
     }
 
     /// Checks that the files that were read did not change since they were opened.

@@ -81,9 +81,10 @@ impl Plan<'_> {
         let losses = if self.strict { self.changes() } else { Vec::new() };
         let losses = losses.iter().filter(|group| group.change.is_loss());
         let losses: Vec<String> = losses.map(ToString::to_string).collect();
-        match losses.is_empty() {
-            true => Ok(self),
-            false => Err(refuse_all(self.checkpoint, "would not come out as it is", losses)),
+        if losses.is_empty() {
+            Ok(self)
+        } else {
+            Err(refuse_all(self.checkpoint, "would not come out as it is", losses))
         }
     }
 
@@ -299,11 +300,14 @@ fn planned_for<'a>(
     let options = &Options { to, followed: net, ..options.clone() };
     let files = encoded(to, is_folder, &mut tensors);
     let has_receipt = is_folder || is_with_receipt(&base, to, options);
-    let frame = match has_receipt {
-        false => Err("the output has no receipt"),
-        true if !options.transforms.is_empty() => Err("tensors were transformed"),
-        true if checkpoint.salvaged().is_some() => Err("the source breaks off"),
-        true => frame::of(checkpoint, &tensors)?,
+    let frame = if !has_receipt {
+        Err("the output has no receipt")
+    } else if !options.transforms.is_empty() {
+        Err("tensors were transformed")
+    } else if checkpoint.salvaged().is_some() {
+        Err("the source breaks off")
+    } else {
+        frame::of(checkpoint, &tensors)?
     };
     let place = Place { to, is_folder };
     if matches!(base, Base::None) && !layout::keeps_names(checkpoint, options, &tensors) {

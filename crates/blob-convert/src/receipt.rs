@@ -116,21 +116,19 @@ impl Receipt {
     fn fill(&self, digests: Option<&Digests>) -> String {
         let zeros = "0".repeat(64);
         let blake3 = digests.map_or(&zeros, |all| &all.blake3);
-        let sha256 = match self.sha256 {
-            true => {
-                let known = digests.and_then(|all| all.sha256.as_ref());
-                format!("\"sha256\":\"{}\",", known.unwrap_or(&zeros))
-            }
-            false => String::new(),
+        let sha256 = if self.sha256 {
+            let known = digests.and_then(|all| all.sha256.as_ref());
+            format!("\"sha256\":\"{}\",", known.unwrap_or(&zeros))
+        } else {
+            String::new()
         };
         let contents = self.contents.fields(digests.map(|all| &all.tensors[..]));
         // JSON allows spaces before a number.
-        let lost = match self.is_untransformed {
-            true => String::new(),
-            false => {
-                let (lost, zeroed) = digests.map_or((0, 0), |all| (all.lost, all.zeroed));
-                format!("\"lost_values\":{lost:>20},\"zeroed_values\":{zeroed:>20},")
-            }
+        let lost = if self.is_untransformed {
+            String::new()
+        } else {
+            let (lost, zeroed) = digests.map_or((0, 0), |all| (all.lost, all.zeroed));
+            format!("\"lost_values\":{lost:>20},\"zeroed_values\":{zeroed:>20},")
         };
         let (source, rest) = (&self.source[1..], &self.rest[1..]);
         format!("{{\"source\":{{\"blake3\":\"{blake3}\",{sha256}{source},{contents},{lost}{rest}")

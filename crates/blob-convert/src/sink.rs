@@ -91,9 +91,10 @@ impl<'a> Moves<'a> {
         for step in self.moves[first..].iter().take_while(|m| m.from < end) {
             let (a, b) = (step.from.max(at), (step.from + step.len).min(end));
             let (within, bytes) = (a - step.from, &bytes[(a - at) as usize..(b - at) as usize]);
-            match self.plan.tensors[step.tensor].casts.is_empty() {
-                true => put(step.tensor, step.to + within, bytes)?,
-                false => self.rounded(step, within, bytes, tally, put)?,
+            if self.plan.tensors[step.tensor].casts.is_empty() {
+                put(step.tensor, step.to + within, bytes)?
+            } else {
+                self.rounded(step, within, bytes, tally, put)?
             }
         }
         Ok(())

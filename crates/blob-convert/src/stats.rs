@@ -180,10 +180,7 @@ fn passes(
     watch: &dyn Watch,
 ) -> Result<Vec<Measured>, Error> {
     let dtype = checkpoint.array(entry)?.dtype;
-    let held = match bins.is_some() && entry.byte_len() <= KEPT {
-        true => Some(checkpoint.view(entry)?),
-        false => None,
-    };
+    let held = if bins.is_some() && entry.byte_len() <= KEPT { Some(checkpoint.view(entry)?) } else { None };
     let pass = |take: &mut dyn FnMut(usize, &[u8])| {
         let mut router = channels.router(dtype);
         let mut route = |bytes: &[u8]| {
@@ -258,10 +255,7 @@ impl Channels {
 
     fn new(entry: &Entry, axis: i64) -> Option<Self> {
         let dims = entry.shape().dims();
-        let axis = match axis < 0 {
-            true => axis.checked_add(dims.len() as i64)?,
-            false => axis,
-        };
+        let axis = if axis < 0 { axis.checked_add(dims.len() as i64)? } else { axis };
         let axis = usize::try_from(axis).ok().filter(|a| *a < dims.len())?;
         Some(Self { count: dims[axis], inner: dims[axis + 1..].iter().product() })
     }

@@ -69,9 +69,10 @@ impl Place {
         if self.to == source.format() {
             return tensors.iter().map(|tensor| source.entries()[tensor.entry].position()).collect();
         }
-        match self.to.holds().many {
-            true => places(tensors.iter().map(|tensor| &*tensor.spec.name)),
-            false => vec![0; tensors.len()],
+        if self.to.holds().many {
+            places(tensors.iter().map(|tensor| &*tensor.spec.name))
+        } else {
+            vec![0; tensors.len()]
         }
     }
 

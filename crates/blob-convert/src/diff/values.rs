@@ -328,10 +328,12 @@ mod tests {
             let bits: Vec<u16> = bits.iter().flat_map(|bits| [*bits, bits | sign]).collect();
             for (a, b) in bits.iter().flat_map(|a| bits.iter().map(move |b| (*a, *b))) {
                 let (x, y) = (value(a), value(b));
-                let apart = match x.is_finite() && y.is_finite() {
-                    true => place(&line, x).abs_diff(place(&line, y)) as u64,
-                    false if x == y || x.is_nan() && y.is_nan() => 0,
-                    false => u64::MAX,
+                let apart = if x.is_finite() && y.is_finite() {
+                    place(&line, x).abs_diff(place(&line, y)) as u64
+                } else if x == y || x.is_nan() && y.is_nan() {
+                    0
+                } else {
+                    u64::MAX
                 };
                 let [half, other] = [a.to_le_bytes(), b.to_le_bytes()];
                 // The other one as f32 and as f64, which hold the same number: both directions, both orders.

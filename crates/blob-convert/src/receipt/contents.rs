@@ -80,9 +80,10 @@ impl Contents {
         let all = combined_digest(self.order.iter().map(|i| digest(*i)));
         let mut fields = String::new();
         let left_out = self.digest_offsets.is_empty() && !self.order.is_empty();
-        let _ = match left_out {
-            true => write!(fields, r#""contents":null,"contents_blake3":"{all}""#),
-            false => write!(fields, r#""contents":[{list}],"contents_blake3":"{all}""#),
+        let _ = if left_out {
+            write!(fields, r#""contents":null,"contents_blake3":"{all}""#)
+        } else {
+            write!(fields, r#""contents":[{list}],"contents_blake3":"{all}""#)
         };
         fields
     }

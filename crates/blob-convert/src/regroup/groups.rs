@@ -49,10 +49,7 @@ pub fn singles(checkpoint: &Checkpoint) -> Vec<Vec<usize>> {
     for (index, entry) in arrays(checkpoint) {
         let is_joined = entry.sparse().is_some() || entry.kind() == Kind::Diff || checkpoint.diff_of(entry).is_some();
         let place = (entry.position(), if entry.sparse().is_some() { 0 } else { entry.index() });
-        let group = match is_joined {
-            true => *known.entry(place).or_insert(groups.len()),
-            false => groups.len(),
-        };
+        let group = if is_joined { *known.entry(place).or_insert(groups.len()) } else { groups.len() };
         if group == groups.len() {
             groups.push(Vec::new());
         }

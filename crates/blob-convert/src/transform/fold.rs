@@ -125,9 +125,10 @@ impl Fold {
         }
         if fold.layers.is_empty() {
             let message = format!("no BatchNorm can be folded: {}", by_reason(&refused).join("; "));
-            return Err(match refused.iter().any(|refusal| refusal.kind == RefusalKind::Phase) {
-                true => wish.lacks(message, Remedy::TestedNet),
-                false => wish.refused(message),
+            return Err(if refused.iter().any(|refusal| refusal.kind == RefusalKind::Phase) {
+                wish.lacks(message, Remedy::TestedNet)
+            } else {
+                wish.refused(message)
             });
         }
         fold.refused = refused;

@@ -100,10 +100,13 @@ impl Transform for FixGamma {
         }
         let mut is_fixed = vec![false; tensors.len()];
         self.gammas.iter().filter_map(|name| places.find(name)).for_each(|place| is_fixed[place] = true);
-        let made = tensors.iter().enumerate().map(|(place, spec)| match is_fixed[place] {
-            true => Made::computed(spec.tensor.clone(), vec![place], Ones)
-                .with_change("set to 1, which fix_gamma makes of it"),
-            false => Made::same(place, spec),
+        let made = tensors.iter().enumerate().map(|(place, spec)| {
+            if is_fixed[place] {
+                Made::computed(spec.tensor.clone(), vec![place], Ones)
+                    .with_change("set to 1, which fix_gamma makes of it")
+            } else {
+                Made::same(place, spec)
+            }
         });
         let mut outcome: Outcome = made.collect();
         if self.is_undescribed {

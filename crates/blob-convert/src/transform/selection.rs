@@ -143,15 +143,15 @@ impl Selection {
         if patterns.len() > MAX_PATTERNS {
             return Err(format!("{} patterns; at most {MAX_PATTERNS} are taken", patterns.len()));
         }
-        let compiled = patterns.iter().map(|pattern| match self.regex {
-            true => regex(pattern, pattern, "regular expression"),
-            false => Pattern::of(pattern, checkpoint),
+        let compiled = patterns.iter().map(|pattern| {
+            if self.regex { regex(pattern, pattern, "regular expression") } else { Pattern::of(pattern, checkpoint) }
         });
         let compiled: Vec<Pattern<'_>> = compiled.collect::<Result<_, _>>()?;
         let count = compiled.iter().filter(|pattern| matches!(pattern, Pattern::Compiled(_))).count();
-        match count > MAX_COMPILED {
-            true => Err(format!("{count} globs or regular expressions; at most {MAX_COMPILED} are taken")),
-            false => Ok(compiled),
+        if count > MAX_COMPILED {
+            Err(format!("{count} globs or regular expressions; at most {MAX_COMPILED} are taken"))
+        } else {
+            Ok(compiled)
         }
     }
 }

@@ -80,10 +80,7 @@ impl Transform for TorchLayout {
     }
 
     fn undone(&self) -> Undone<'_> {
-        match self.is_in_order() {
-            true => Undone::AsItWas,
-            false => Undone::Changed,
-        }
+        if self.is_in_order() { Undone::AsItWas } else { Undone::Changed }
     }
 
     fn left(&self) -> Left<'_> {

@@ -142,9 +142,10 @@ impl<'a> Inputs<'a> {
     /// # Errors
     /// [`Error::Memory`] if not.
     pub fn fits(&self, bytes: u64) -> Result<(), Error> {
-        match bytes > self.most_bytes {
-            false => Ok(()),
-            true => Err(self.memory(bytes, &format!("and at most {} are allowed", self.most_bytes))),
+        if bytes > self.most_bytes {
+            Err(self.memory(bytes, &format!("and at most {} are allowed", self.most_bytes)))
+        } else {
+            Ok(())
         }
     }
 

@@ -240,12 +240,13 @@ fn report_other(ours: &Checkpoint, theirs: &Checkpoint, claimed: &Value, blake3:
     }
     let earlier = receipt_text(ours).map(history_of).unwrap_or_default();
     let name = theirs.name();
-    report(Remark::Note(match earlier.iter().any(|origin| origin.blake3 == blake3) {
-        true => format!("{name} is an earlier source of the receipt's history, not the last one"),
-        false => format!(
+    report(Remark::Note(if earlier.iter().any(|origin| origin.blake3 == blake3) {
+        format!("{name} is an earlier source of the receipt's history, not the last one")
+    } else {
+        format!(
             "{name} is not the file that the receipt names as its source: BLAKE3 {blake3}, in the receipt {}",
             truncated(expected)
-        ),
+        )
     }));
 }
 

@@ -144,9 +144,10 @@ fn redone(change: &ValueChange, source: &Checkpoint) -> Redone {
                 let bound = Bound::new(symbol.net(), source);
                 let fixed = FixGamma::of(Some(&bound), source);
                 let is_said = |entry: &usize| fixed.gammas().contains(&name(entry));
-                match change.entries.iter().all(is_said) {
-                    true => format!("the receipt and {} say", symbol.origin().name),
-                    false => format!("the receipt says, and {} does not", symbol.origin().name),
+                if change.entries.iter().all(is_said) {
+                    format!("the receipt and {} say", symbol.origin().name)
+                } else {
+                    format!("the receipt says, and {} does not", symbol.origin().name)
                 }
             }
             _ => receipt_alone,

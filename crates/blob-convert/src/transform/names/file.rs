@@ -38,10 +38,7 @@ impl Names {
         // Lines without `*` are found by lookup; the others are tried in order.
         let (mut whole, mut globs) = (HashMap::new(), Vec::new());
         for (at, (_, old, ..)) in lines.iter().enumerate() {
-            match old.contains('*') {
-                true => globs.push(at),
-                false => drop(whole.entry(*old).or_insert(at)),
-            }
+            if old.contains('*') { globs.push(at) } else { drop(whole.entry(*old).or_insert(at)) }
         }
         let mut map = Vec::new();
         for name in names {
@@ -67,9 +64,10 @@ fn parsed(line: &str) -> Result<Option<(&str, &str)>, String> {
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
     }
-    let parts: Vec<&str> = match line.contains('\t') {
-        true => line.split('\t').map(str::trim).filter(|part| !part.is_empty()).collect(),
-        false => line.split_whitespace().collect(),
+    let parts: Vec<&str> = if line.contains('\t') {
+        line.split('\t').map(str::trim).filter(|part| !part.is_empty()).collect()
+    } else {
+        line.split_whitespace().collect()
     };
     let [old, new] = parts[..] else {
         return Err(format!("expected an old name and a new one, found {} names", parts.len()));
