@@ -38,7 +38,11 @@ impl Names {
         // Lines without `*` are found by lookup; the others are tried in order.
         let (mut whole, mut globs) = (HashMap::new(), Vec::new());
         for (at, (_, old, ..)) in lines.iter().enumerate() {
-            if old.contains('*') { globs.push(at) } else { drop(whole.entry(*old).or_insert(at)) }
+            if old.contains('*') {
+                globs.push(at);
+            } else {
+                whole.entry(*old).or_insert(at);
+            }
         }
         let mut map = Vec::new();
         for name in names {
