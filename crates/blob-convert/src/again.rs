@@ -1,6 +1,6 @@
-//! Opens what was written again, before it gets its name, and compares it with the plan: names, dtypes, shapes and
-//! offsets. A file that was restored from a receipt's frame also has its checksums compared, because nothing else in it
-//! is ours.
+//! Opens a written output again, before the rename to the final name, and compares names, dtypes, shapes and offsets
+//! with the plan. In a file restored from a receipt's frame, the checksums are compared too, because everything else
+//! around the values comes from that frame.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::shards::{Shard, Shards};
 use crate::watch::Watch;
 
 impl Plan<'_> {
-    /// Checks a file; returns whether its content shows its format.
+    /// Checks a file; returns whether the content shows the format.
     pub(crate) fn check_file(&self, written: &Complete, layout: &Layout, watch: &dyn Watch) -> Result<bool, Error> {
         let Some(Reopened { file, is_recognised, .. }) = written.open_again(self.to, self.checkpoint.limits())? else {
             return Ok(true);
@@ -30,7 +30,7 @@ impl Plan<'_> {
         Ok(is_recognised)
     }
 
-    /// Checks a folder under its temporary name.
+    /// Checks a folder under the temporary name.
     pub(crate) fn check_folder(&self, written: &Path, target: &Path) -> Result<(), Error> {
         let about = |e: Error| e.about(&target.display().to_string());
         let options = OpenOptions::new().limits(self.checkpoint.limits().clone());
@@ -39,7 +39,7 @@ impl Plan<'_> {
         check_written(&file, wanted, false).map_err(about)
     }
 
-    /// How many bytes of the output come from the frame in the source's receipt; `None` where it has no part in it.
+    /// The number of the output's bytes that come from the frame in the source's receipt; `None` without a frame.
     #[must_use]
     pub fn frame_bytes(&self) -> Option<u64> {
         let Base::Frame(file) = &self.base else { return None };
@@ -84,7 +84,7 @@ mod tests {
 
     use crate::{Options, Silent, Target, plan};
 
-    /// What is found again is not what was planned: nothing is replaced, and nothing is left.
+    /// The reopened file differs from the plan: the old file stays, and no temporary file is left.
     #[test]
     fn an_output_that_is_not_as_planned_leaves_the_old_one() {
         let vector = b"\x0a\x0f\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";

@@ -1,7 +1,7 @@
-//! The base of an output: the file that supplies all bytes that do not change. It is the source itself, the file
-//! described by the source's receipt, or one that the user names.
+//! The base of an output: the file that supplies all bytes that do not change. This is the source itself, the file
+//! described by the source's receipt, or a file that the user names.
 //!
-//! Decides which one it is. How new values are put into it is left to `caffe`, `hdf5` and `layout`.
+//! Chooses the base; `caffe`, `hdf5` and `layout` put new values into one.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ use crate::receipt::{lineage_of, receipt_text};
 #[derive(Debug)]
 pub(crate) enum Base<'a> {
     None,
-    /// The source, copied as it is.
+    /// The source, copied unchanged.
     Same,
     File(&'a Checkpoint),
     /// The file that the source's receipt describes.
@@ -27,14 +27,14 @@ pub(crate) enum Base<'a> {
 }
 
 impl<'a> Base<'a> {
-    /// Chooses the base where the user names none. Also returns what a file without a base loses.
+    /// Chooses the base where the user names none. Also returns the losses of a file without a base.
     pub(crate) fn of(
         checkpoint: &'a Checkpoint,
         options: &Options,
         tensors: &[Planned],
         is_folder: bool,
     ) -> (Self, Vec<Change>) {
-        // A Caffe file that stays the same message keeps everything but its blobs. V1 and V2 store layers differently.
+        // A Caffe file that stays the same message keeps everything except blobs. V1 and V2 store layers differently.
         let is_same = options.to.is_caffe() && options.to == checkpoint.format();
         // A file that breaks off is no base: only its whole arrays are taken.
         let is_same = is_same && checkpoint.salvaged().is_none() && caffe::renamed(checkpoint, tensors).is_some();
@@ -67,7 +67,7 @@ impl<'a> Base<'a> {
         }
         let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
         let is_anew = is_hdf5 && matches!(base, Self::None) && !is_folder;
-        // A file that we wrote holds only tensors and its receipt.
+        // A file that we wrote holds only tensors and a receipt.
         if is_anew && !options.anew && changes.is_empty() && receipt_text(checkpoint).is_none() {
             let words = "the hdf5 is written anew: attributes, links, chunks and compression of the source are lost";
             changes.push(Change::unasked(Effect::Dropped(words.into())));
@@ -75,7 +75,7 @@ impl<'a> Base<'a> {
         (base, changes)
     }
 
-    /// Whether the output has the source's own bytes around its tensors.
+    /// Whether the output has the source's own bytes around the tensors.
     pub(crate) fn has_bytes_of(&self, source: &Checkpoint) -> bool {
         match self {
             Self::None | Self::Frame(_) => false,
@@ -93,12 +93,11 @@ impl<'a> Base<'a> {
     }
 }
 
-/// What stays in a file that tensors are put into, though the weights before it are replaced: statistics, factors and
-/// summands of normalisations. Where the source's receipt says that these are folded into its weights, they would count
-/// twice.
+/// The normalisations of `base` whose statistics, factors and summands stay, though the weights before are replaced.
+/// Where the source's receipt says that these values are folded into the weights already, each would count twice.
 ///
 /// # Errors
-/// A source with folded weights for a file that has what was folded.
+/// A source with folded weights for a file that has the folded tensors.
 pub(crate) fn left_behind(
     checkpoint: &Checkpoint,
     base: &Checkpoint,
@@ -116,7 +115,7 @@ pub(crate) fn left_behind(
         let why = format!("has {named}, which are folded into the weights of {} already", checkpoint.name());
         return Err(refuse(base, why));
     }
-    // What the user selects stays behind as asked.
+    // With a selection, the user asked for the rest to stay.
     if options.transforms.iter().any(|step| step.selection().is_some()) {
         return Ok(None);
     }
@@ -141,19 +140,19 @@ pub(crate) fn left_behind(
 /// So many normalisations may follow each other.
 const MAX_NORMS: usize = 4;
 
-/// Whether the output is a plain copy of the source: one file without a fault, converted to its own format without any
+/// Whether the output is a plain copy of the source: one file without a fault, converted to the same format without any
 /// option. A folder counts as another format.
 fn is_copy(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> bool {
     let is_plain = !checkpoint.is_packed() && checkpoint.shards().is_empty() && checkpoint.salvaged().is_none();
     let has_no_options = options.keeps_frame() && !options.sha256 && !is_folder;
-    // A folder is opened as npy too; it has a receipt.
+    // A folder is opened as npy too, and has a receipt.
     let is_npy = options.to == Format::Npy && receipt_text(checkpoint).is_none();
     let is_anew = options.to.holds().receipt || is_npy;
-    // A file that the format's own reader refuses is not copied: what could be read is written as a new file.
+    // A file that the format's own reader refuses is not copied: the readable arrays go into a new file.
     is_anew && options.to == checkpoint.format() && has_no_options && is_plain && checkpoint.faults().is_empty()
 }
 
-/// The layout of a plain copy. Tensors are read only for their digests and checksums; none is written separately.
+/// The layout of a plain copy. Tensors are read only for digests and checksums; no tensor is written separately.
 pub(crate) fn same(checkpoint: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     for tensor in tensors {
         tensor.changes.clear();
@@ -162,7 +161,7 @@ pub(crate) fn same(checkpoint: &Checkpoint, tensors: &mut [Planned]) -> Result<L
     Layout::refilled(checkpoint, &[])
 }
 
-/// The layout of the file `base` with each tensor's bytes in place of those of the base's tensor of the same name and
+/// The layout of the file `base`, where each tensor's bytes replace the bytes of the base's tensor of the same name and
 /// size.
 pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     let mut entries = Vec::with_capacity(tensors.len());

@@ -1,8 +1,8 @@
-//! The way back to the tensors that a file had before the conversions which its receipt tells of: their names, and the
-//! factors of BatchNorms.
+//! The way back to a file's tensors before the conversions that the receipt lists: the earlier names, and the factors
+//! of BatchNorms.
 //!
-//! Each step says by [`Undone`] what its way back needs. Where the way ends, because a receipt had no room for a step,
-//! that is said.
+//! The [`Undone`] of each step says how to undo the step. Where a receipt had no room for a step, the way back ends,
+//! and a change or an error says so.
 
 mod walk;
 
@@ -22,19 +22,19 @@ pub(crate) enum Wanted<'a> {
     Any,
     /// `<layer>/<index>`.
     Layers,
-    /// MXNet's own, where the tensors had them before they got PyTorch's: its files hold any name.
+    /// MXNet's own, where the tensors had such names before PyTorch's. MXNet's files hold any name.
     Mxnet,
-    /// Those of the file that the tensors go into.
+    /// The names in the file that the tensors go into.
     Of {
         /// The file.
         base: &'a Checkpoint,
-        /// The steps that are turned round for it.
+        /// The steps that are undone for this file.
         undone: &'a [String],
     },
 }
 
 impl<'a> Wanted<'a> {
-    /// How many tensors the output takes under the names at a point of the way.
+    /// The number of tensors that the output takes under the names at a point of the way.
     fn fitting(self, walk: &Walk<'_>) -> usize {
         match self {
             Self::Any => walk.names().count(),
@@ -48,7 +48,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// The steps that are no hindrance on the way back.
+    /// The steps that do not block the way back.
     fn undone(self) -> &'a [String] {
         if let Self::Of { undone, .. } = self { undone } else { &[] }
     }
@@ -62,30 +62,30 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// What leads back, and what a user should know of it.
+/// The steps of the way back, and the changes that a user should know.
 #[derive(Debug, Default)]
 pub(crate) struct Before {
     pub(crate) steps: Vec<Arc<dyn Transform>>,
     pub(crate) changes: Vec<Change>,
 }
 
-/// How the tensors of a conversion are called.
+/// The names of a conversion's tensors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Called<'a> {
-    /// As the output needs them.
+    /// The names that the output needs.
     AsNeeded,
-    /// As they are in the source.
+    /// The names in the source.
     AsTheyAre,
-    /// As a step of the conversion says.
+    /// The names by a step of the conversion.
     By(&'a Names),
 }
 
-/// What leads back to the names that the output needs, and gives BatchNorms their factors again. Nothing where the
-/// names do already, or the receipt tells of none that do better.
+/// The steps back to the names that the output needs, and the factors that BatchNorms get again. No names come back
+/// where the current names fit, or where the receipt has no names that fit more tensors.
 ///
 /// # Errors
-/// A conversion changed more than names, shapes and dtypes, so that the tensors of before would not come back; the
-/// receipt does not say what the names were.
+/// A conversion changed more than names, shapes and dtypes, so that the tensors of before would not come back; a
+/// receipt without the earlier names.
 pub(crate) fn before(
     checkpoint: &Checkpoint,
     wanted: Wanted<'_>,
@@ -143,7 +143,8 @@ pub(crate) fn before(
     Ok(before)
 }
 
-/// What becomes of names that the output does not take, where the receipt does not say what they were before.
+/// The result for names that the output does not take, where the receipt does not have the earlier ones: a change for
+/// MXNet, else an error.
 fn unnamed(checkpoint: &Checkpoint, wanted: Wanted<'_>, step: &str) -> Result<Before, Error> {
     let message = format!(
         "has names that a conversion gave, and its receipt does not say what they were before: it had no room for {step}"

@@ -14,7 +14,7 @@ use crate::planned::{How, Planned, stream_interleaved};
 use crate::transform::{StripDiff, Transform};
 use crate::words::quoted;
 
-/// How many tensors are named that fit for the same reason as little as the first.
+/// The most names in parentheses behind the first misfit, of other tensors with the same reason.
 const NAMED: usize = 2;
 
 /// The metadata key of a solver state's iteration.
@@ -30,7 +30,7 @@ pub(crate) fn message(
     let mut metadata = checkpoint.metadata().to_vec();
     match (checkpoint.format(), to) {
         (from, to) if from == to => {}
-        // Solver states in HDF5 and protobuf have the same counters; HDF5 has other attributes beside them.
+        // Solver states in HDF5 and protobuf have the same counters; HDF5 has other attributes, too.
         (_, Format::SolverState) => metadata.retain(|(key, _)| Form::SolverState.stores(key)),
         _ => metadata.clear(),
     }
@@ -56,7 +56,7 @@ pub(crate) fn streamed(
     Ok(layout)
 }
 
-/// What a net that is written anew loses besides its tensors: its layers know nothing of each other any more.
+/// The loss where a net is written anew: layers keep names, types and blobs alone, and the links between layers go.
 pub(crate) fn lost_net(checkpoint: &Checkpoint, to: Format) -> Option<Change> {
     if (checkpoint.format(), to) != (Format::CaffeModel, Format::CaffeModel) || checkpoint.salvaged().is_some() {
         return None;
@@ -68,7 +68,7 @@ pub(crate) fn lost_net(checkpoint: &Checkpoint, to: Format) -> Option<Change> {
     is_described.then(|| Change::unasked(Effect::Dropped(words.into())))
 }
 
-/// The layers of a new net whose type the source does not say.
+/// A notice where layers of a new net get no type, because the source does not say one.
 pub(crate) fn untyped(checkpoint: &Checkpoint, to: Format, tensors: &[Planned]) -> Option<Change> {
     let has_type = |tensor: &&Planned| checkpoint.entries()[tensor.entry].layer_type().is_some();
     let is_lacking = to == Format::CaffeModel && !tensors.iter().all(|tensor| has_type(&tensor));
@@ -76,12 +76,12 @@ pub(crate) fn untyped(checkpoint: &Checkpoint, to: Format, tensors: &[Planned]) 
     is_lacking.then(|| Change::unasked(Effect::Notice(words.to_owned())))
 }
 
-/// Whether a solver state would lack its iteration, and so look like a net: Caffe always writes it.
+/// Whether a solver state would lack the iteration, and so look like a net: Caffe always writes the iteration.
 pub(crate) fn lacks_iter(checkpoint: &Checkpoint, to: Format) -> bool {
     to == Format::SolverState && !checkpoint.metadata().iter().any(|(key, _)| key == ITER)
 }
 
-/// The layout of the file `base` with its blobs replaced by the tensors of their names, and without `removed_layers`.
+/// The layout of the file `base`, where each tensor replaces the blob of the same name, without `removed_layers`.
 /// Tensors that do not change get no slot.
 pub(crate) fn spliced(
     checkpoint: &Checkpoint,
@@ -134,11 +134,11 @@ pub(crate) fn spliced(
         is_reshaped |= is_itself && base.entry(&there).is_some_and(|entry| tensor.spec.shape != *entry.shape());
         let stays = is_itself && options.keeps_blobs() && tensor.is_entry(entry) && there == *entry.name();
         if stays {
-            // The file has the same bytes for it, and what lies beside them.
+            // The file keeps this tensor's bytes, and the content beside the tensor.
             let is_kept = |change: &Change| !matches!(change.effect, Effect::Unpacked | Effect::Unlisted(_));
             tensor.changes.retain(is_kept);
         }
-        // Values in several segments, or in none, are copied together with the bytes around them.
+        // Values in several segments, or in none, are copied together with the bytes around.
         if stays && (!tensor.is_copied() || entry.segments().len() != 1) {
             (tensor.how, tensor.slot) = (How::Kept, None);
             continue;
@@ -157,8 +157,8 @@ pub(crate) fn spliced(
     Layout::new(&specs, Frame::Spliced(&splice))
 }
 
-/// Adds what goes into the other places of a parameter that layers of `base` share by its name: Caffe takes the last of
-/// them. A place that the tensors fill themselves stays theirs.
+/// Adds a copy of a tensor for each other place of a parameter that layers of `base` share by name: Caffe takes the
+/// last place. A place with a tensor of the same name gets no copy.
 pub(crate) fn add_copies(base: &Checkpoint, tensors: &mut Vec<Planned>) -> Result<(), Error> {
     let Some(net) = base.net()? else { return Ok(()) };
     let given: HashMap<String, usize> =
@@ -184,8 +184,8 @@ pub(crate) fn add_copies(base: &Checkpoint, tensors: &mut Vec<Planned>) -> Resul
     Ok(())
 }
 
-/// The diff of an array of `base` that is replaced, where no diff is given for it: it is left out where diffs are
-/// stripped, and else it is said that it stays.
+/// Settles the diff of each replaced array of `base` for which no diff is given: the old diff is left out where diffs
+/// are stripped; else the old diff stays, and a notice says so.
 fn settle_diffs(
     base: &Checkpoint,
     options: &Options,
@@ -206,7 +206,7 @@ fn settle_diffs(
     Ok(())
 }
 
-/// Refuses to keep a diff without its blob, of which it is a part.
+/// Refuses to keep a diff without the blob that the diff is a part of.
 fn check_diffs(base: &Checkpoint, kept: &HashSet<String>) -> Result<(), Error> {
     let is_left_out = |name: &str| TensorName::of(name).diffed().is_some_and(|blob| !kept.contains(blob));
     let diffs = base.entries().iter().filter(|entry| entry.kind() == Kind::Diff && kept.contains(entry.name()));
@@ -219,8 +219,8 @@ fn check_diffs(base: &Checkpoint, kept: &HashSet<String>) -> Result<(), Error> {
     }
 }
 
-/// Refuses to rename the first of several layers of one name and not the others, which are told from it by positions
-/// that a reader of the output would count anew.
+/// Refuses to rename the first of several layers of one name alone: the names of the others, as `conv@3`, have a
+/// position that a reader of the output would count anew.
 fn check_namesakes(base: &Checkpoint, renamed: &[(String, String)]) -> Result<(), Error> {
     let renamed: HashMap<&str, &str> = renamed.iter().map(|(old, new)| (&**old, &**new)).collect();
     let layers = base.names().filter_map(|name| TensorName::of(name).layer());
@@ -234,7 +234,7 @@ fn check_namesakes(base: &Checkpoint, renamed: &[(String, String)]) -> Result<()
     Ok(())
 }
 
-/// Refuses to remove a blob before one that is kept: blobs have no names, and the kept one would take its place.
+/// Refuses to remove a blob before a kept one: blobs have no names, and the kept one would take the free place.
 fn check_order(base: &Checkpoint, kept: &HashSet<String>) -> Result<(), Error> {
     check_diffs(base, kept)?;
     let mut removed: Option<&Entry> = None;
@@ -254,7 +254,7 @@ fn check_order(base: &Checkpoint, kept: &HashSet<String>) -> Result<(), Error> {
     Ok(())
 }
 
-/// How a file that is its own base comes to the names of the tensors.
+/// The renames in a Caffe file that is written with the source as base.
 pub(crate) enum Renamed<'a> {
     /// Layers get other names, old name to new.
     Layers(BTreeMap<&'a str, &'a str>),
@@ -262,8 +262,8 @@ pub(crate) enum Renamed<'a> {
     Moved,
 }
 
-/// How the file comes to the names of the tensors without being written anew; `None` where it is unclear which layer
-/// became which.
+/// The renames that lead to the tensors' names without a new file; `None` where old and new layers do not clearly
+/// match.
 pub(crate) fn renamed<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) -> Option<Renamed<'a>> {
     if let Some(layers) = renamed_layers(checkpoint, tensors) {
         return Some(Renamed::Layers(layers));
@@ -281,7 +281,7 @@ fn owned(layers: BTreeMap<&str, &str>) -> Vec<(String, String)> {
     layers.into_iter().map(|(old, new)| (old.to_owned(), new.to_owned())).collect()
 }
 
-/// The renamed layers, old name to new; `None` where a tensor changed its place in its layer, or got into another one.
+/// The renamed layers, old name to new; `None` where a tensor moved within a layer or to another one.
 fn renamed_layers<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) -> Option<BTreeMap<&'a str, &'a str>> {
     let mut layers = BTreeMap::new();
     for tensor in tensors.iter().filter(|tensor| !tensor.is_new) {
@@ -312,9 +312,9 @@ fn note_dtype(tensor: &mut Planned, base: &Checkpoint) {
     }
 }
 
-/// Why a tensor does not fit in the place of an array.
+/// The reason why a tensor does not fit in the place of an array.
 pub(crate) struct Misfit {
-    /// In words that follow the tensor's name.
+    /// The reason, in words that follow the tensor's name.
     words: String,
     remedy: Option<Remedy>,
 }

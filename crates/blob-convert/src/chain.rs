@@ -1,6 +1,7 @@
 //! The transforms of a conversion, applied in order to the source's tensors.
 //!
-//! Checks what each one returns, since users write their own: no tensor disappears silently, and no name is used twice.
+//! Checks the outcome of each transform, since users write some: no tensor disappears silently, and no name is used
+//! twice.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub(crate) struct Chained {
     pub(crate) value_changes: Vec<ValueChange>,
     /// The net that was followed, where a transform followed one.
     pub(crate) net: Option<FollowedNet>,
-    /// The net that says which values the source's framework takes otherwise than they are stored.
+    /// The net that says which values the source's framework takes otherwise than stored.
     pub(crate) told_by: Option<NetOrigin>,
 }
 
@@ -44,7 +45,7 @@ pub(crate) struct ValueChange {
     pub(crate) entries: Vec<usize>,
 }
 
-/// Plans the transforms, each on the outcome of those before it.
+/// Plans the transforms in order, each on the outcome of the one before.
 pub(crate) fn chain(
     checkpoint: &Checkpoint,
     options: &Options,
@@ -61,7 +62,7 @@ pub(crate) fn chain(
         told_by: None,
     };
     let (steps, state) = (&options.transforms, State::of(checkpoint, &options.registry));
-    // The last one is what the user asked for, and others may prepare it.
+    // The user asked for the last step; the steps before may only prepare that one.
     let forbidden = steps.iter().rev().find_map(|step| Some((step, state.forbids(&**step, followed)?)));
     if let Some((step, why)) = forbidden {
         return Err(refused(checkpoint, &**step, vec![why]));
@@ -137,7 +138,7 @@ fn apply(step: &'static str, mut made: Made, before: &[Planned], gone: &HashSet<
     Planned { how, read_as, casts, changes, is_new, ..Planned::new(made.tensor, first.entry) }
 }
 
-/// What a transform changes about a tensor whose values it hands on: it need not say so itself.
+/// The changes that are visible in a tensor whose values a transform hands on: the transform need not list these.
 fn seen(made: &Made, was: &TensorSpec, has_words: bool) -> Vec<Effect> {
     let mut effects = Vec::new();
     if matches!(made.values, Values::Computed(_)) {
@@ -166,7 +167,7 @@ fn too_deep(outcome: &Outcome, before: &[Planned]) -> Vec<String> {
     reads.filter(|(_, reads)| *reads > MAX_READS).map(problem).collect()
 }
 
-/// The mistakes in what a transform returns.
+/// The mistakes in a transform's outcome.
 fn problems(outcome: &Outcome, specs: &[Spec<'_>]) -> Vec<String> {
     let mut problems = Vec::new();
     let mut used = vec![false; specs.len()];

@@ -1,7 +1,7 @@
-//! What a conversion changes: one typed list, from which warnings, the success line, JSON and the receipt are made.
+//! The changes of a conversion: one typed list, the source of warnings, the success line, JSON and the receipt.
 //!
-//! A [`Change`] is of one tensor or of the whole file. [`Group`] gathers those of one kind. Nothing is decided from
-//! their texts.
+//! A [`Change`] concerns one tensor or the whole file. A [`Group`] gathers changes of one kind. The texts are for
+//! people alone: code decides by the types.
 
 mod group;
 
@@ -18,13 +18,13 @@ pub(crate) use group::{Groups, listed};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
-    /// What is changed.
+    /// The kind of change, with details.
     pub effect: Effect,
     /// Whether an option or a transform asks for it.
     pub is_asked: bool,
 }
 
-/// What is changed.
+/// The kind of change, with details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Effect {
@@ -36,7 +36,7 @@ pub enum Effect {
     Transformed {
         /// The transform's name.
         step: &'static str,
-        /// What it does.
+        /// The transform's description of the change.
         words: Cow<'static, str>,
     },
     /// The tensor has another name.
@@ -81,21 +81,21 @@ pub enum Effect {
     DtypeLost {
         /// The dtype.
         dtype: DType,
-        /// That format.
+        /// The output's format.
         format: Format,
     },
     /// The format has no names.
     NameLost {
-        /// That format.
+        /// The output's format.
         format: Format,
     },
     /// The names that an earlier conversion gave stay, although the format's own program knows others.
     NamesStay {
-        /// Why, in words.
+        /// The reason, in words.
         why: &'static str,
     },
-    /// The tensor has its name in another spelling, since a file system or an archive cannot hold it as it is. This
-    /// crate reads the name back.
+    /// The tensor's name is stored in another spelling, because a file system or an archive cannot hold the original.
+    /// This crate reads the name back.
     NameEncoded {
         /// The name that other readers find.
         stored: String,
@@ -104,76 +104,76 @@ pub enum Effect {
     NewDtype {
         /// The dtype.
         dtype: DType,
-        /// The first version that knows it: `MXNet 2.0`.
+        /// The first version that knows the dtype: `MXNet 2.0`.
         since: &'static str,
     },
     /// The framework of the source computes with other values than are stored, in words.
     TakenOtherwise {
-        /// Which ones, and why.
+        /// The values and the reason.
         words: Cow<'static, str>,
     },
-    /// The tensor is not written; it is called by its name in the source.
+    /// The tensor is not written. Reports have the tensor's name in the source.
     LeftOut {
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
-    /// What the tensor is was guessed by a transform, from its name and shape.
+    /// A transform guessed the kind of the tensor, from the tensor's name and shape.
     Guessed {
-        /// What it is taken for: `weights of a convolution`.
+        /// The guess: `weights of a convolution`.
         what: &'static str,
     },
     /// Finite values become infinite.
     Infinite {
-        /// The dtype that they are rounded to.
+        /// The event with the dtype: `values became infinite as f16`.
         words: Cow<'static, str>,
     },
     /// Values other than 0 become 0.
     Zeroed {
-        /// The same.
+        /// The event with the dtype, as above.
         words: Cow<'static, str>,
     },
     /// Values that a transform loses otherwise, in its words.
     Lost {
-        /// What happens to them: `values became infinite as f16`.
+        /// The event, in the transform's words.
         words: Cow<'static, str>,
     },
-    /// Metadata of the source that the output has no place for.
+    /// Metadata of the source for which the output has no place.
     MetadataDropped {
         /// The format of the output.
         format: Format,
         /// The keys.
         keys: Vec<String>,
     },
-    /// What the source's reader left out, as its warning says.
+    /// A part of the source that the reader left out, with the reader's warning.
     Unlisted(Warning),
-    /// Whatever else is in the source and not in the output, in words.
+    /// Any other content of the source that the output lacks, in words.
     Dropped(Cow<'static, str>),
     /// The source cannot be restored byte for byte from the output.
     WayBack {
-        /// Why, in words.
+        /// The reason, in words.
         why: Cow<'static, str>,
     },
     /// The description of a net that a transform follows.
     Followed {
-        /// The file that has it.
+        /// The file with the description.
         net: String,
     },
-    /// Something else that a user should know, which changes nothing by itself.
+    /// Any other fact that a user should know; the fact by itself changes nothing.
     Notice(String),
-    /// Something else that a user should look at.
+    /// Any other change that a user should look at.
     Remark(String),
 }
 
-/// How much a change matters.
+/// The importance of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Weight {
     /// The same tensors, stored otherwise.
     Form,
-    /// Said, but nothing is different.
+    /// Reported, though the output is no different.
     Notice,
-    /// Another reader finds something else.
+    /// Another reader of the output finds something different.
     Change,
-    /// Gone.
+    /// Something of the source is gone.
     Loss,
 }
 
@@ -233,27 +233,28 @@ impl Change {
         Self { effect, is_asked: false }
     }
 
-    /// Whether something is gone that nobody asked to leave out: [`Options::strict`](crate::Options::strict) refuses
-    /// it.
+    /// Whether the change is a loss that nobody asked for: [`Options::strict`](crate::Options::strict) refuses such a
+    /// change.
     #[must_use]
     pub fn is_loss(&self) -> bool {
         !self.is_asked && self.effect.weight() == Weight::Loss
     }
 
-    /// Whether it deserves a warning: nobody asked for it, and a reader of the output finds something else.
+    /// Whether the change deserves a warning: nobody asked for this, and a reader of the output finds something
+    /// different.
     #[must_use]
     pub fn is_warned(&self) -> bool {
         !self.is_asked && self.effect.weight() >= Weight::Change
     }
 
-    /// Whether it is worth a line, though nothing is different.
+    /// Whether the change is worth a line, though the output is no different.
     #[must_use]
     pub fn is_notice(&self) -> bool {
         self.effect.weight() == Weight::Notice && !self.is_asked
     }
 }
 
-/// What is changed about one tensor, in the words of a table or a receipt: `written as f16`.
+/// The change of one tensor, in the words of a table or a receipt: `written as f16`.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.effect {

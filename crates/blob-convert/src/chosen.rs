@@ -1,6 +1,6 @@
-//! The tensors of the source that a conversion takes, before and after its transforms, and why others are left out.
+//! The tensors of the source that a conversion takes, before and after the transforms, and why others are left out.
 //!
-//! `plan` decides where they go.
+//! `plan` decides on the places of these tensors.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,7 +28,7 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
     let is_selected = selected(checkpoint, options)?;
     for (index, entry) in checkpoint.entries().iter().enumerate() {
         if !is_selected[index] {
-            // Whether it can be read does not matter: nobody asked for it.
+            // An unreadable entry is no fault here: nobody asked for that entry.
             left_out.push(LeftOut { name: entry.name().to_owned(), reason: "not chosen".to_owned(), is_asked: true });
             continue;
         }
@@ -75,8 +75,8 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
     Ok(chained)
 }
 
-/// Notes on tensors that the source's own framework does not take as they are stored, where a reader of the output
-/// would. Returns whether there are any.
+/// Notes the tensors that the source's own framework does not take as stored, where a reader of the output would.
+/// Returns whether there is such a tensor.
 fn note_ignored(
     followed: &Followed<'_>,
     (from, to): (&Checkpoint, Format),

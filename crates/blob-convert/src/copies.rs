@@ -1,4 +1,4 @@
-//! The bytes of an existing file that go into the output as they are, copied by several threads.
+//! Copies ranges of an existing file into the output unchanged, with several threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::hash::{self, PIECE};
 use crate::threads::{lock, run_shares};
 use crate::watch::Watch;
 
-/// Reads every range in pieces, and calls `write` with each piece and its offset in the output.
+/// Reads every range in pieces, and calls `write` with each piece and the piece's offset in the output.
 pub(crate) fn copy<W>(
     base: &Checkpoint,
     copies: &[Copied],
@@ -21,7 +21,7 @@ pub(crate) fn copy<W>(
 where
     W: Fn(u64, &[u8]) -> Result<(), Error> + Sync,
 {
-    // The index of the range that is being copied, and how many of its bytes a thread has taken.
+    // The index of the current range, and the number of bytes that threads have taken from that range.
     let (next, failed) = (Mutex::new((0, 0)), AtomicBool::new(false));
     let take = || {
         let mut next = lock(&next);

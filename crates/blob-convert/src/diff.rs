@@ -1,8 +1,8 @@
 //! The differences between two files of any formats: tensors that only one has, that differ in name, shape or dtype, or
 //! whose values differ by more than a tolerance.
 //!
-//! `pairing` pairs the tensors, `diff/values` measures. `verify` answers whether files differ, this answers by how
-//! much.
+//! `pairing` pairs the tensors, `diff/values` measures. `verify` answers whether files differ, this module answers by
+//! how much.
 
 mod values;
 
@@ -25,11 +25,11 @@ const PIECE: usize = 256 << 10;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Row {
-    /// As the first file has it.
+    /// The tensor of the first file.
     pub ours: Option<Tensor>,
-    /// As the second file has it.
+    /// The tensor of the second file.
     pub theirs: Option<Tensor>,
-    /// How the two compare.
+    /// The difference between the two.
     pub change: Change,
 }
 
@@ -37,24 +37,24 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Tensor {
-    /// Its name in its file.
+    /// The name in the file.
     pub name: String,
     /// `None` for a place without an array.
     pub dtype: Option<DType>,
-    /// Its shape; for a part of a sparse array that is compared with a dense one, the shape of the whole array.
+    /// The shape; for a part of a sparse array that is compared with a dense one, the shape of the whole array.
     pub shape: Shape,
 }
 
-/// How a tensor of one file relates to that of the other.
+/// The difference between a tensor of one file and the tensor of the other.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// Equal, within the tolerance.
     Equal(Distance),
     /// Equal values under another name.
     Renamed,
-    /// Only the first file has it.
+    /// Only the first file has the tensor.
     Removed,
-    /// Only the second file has it.
+    /// Only the second file has the tensor.
     Added,
     /// Values further apart than is tolerated.
     Values(Distance),
@@ -62,7 +62,7 @@ pub enum Change {
     DType(Distance),
     /// Another shape; the values are not compared.
     Shape,
-    /// It cannot be compared, with the reason.
+    /// The tensor cannot be compared, with the reason.
     Unread(String),
 }
 
@@ -76,7 +76,7 @@ pub struct Tally {
     pub renamed: u64,
     /// With other values, or another dtype or shape.
     pub changed: u64,
-    /// How many of the changed ones differ in dtype alone: their values are equal.
+    /// Of the changed ones, those that differ in dtype alone, with equal values.
     pub recast: u64,
     /// Only in the first file.
     pub removed: u64,
@@ -98,13 +98,13 @@ impl Tally {
 /// only the first file has, then those that only the second has.
 ///
 /// Ones in a shape do not count unless the tolerance is [`Tolerance::Exact`]: an old Caffe file has 1×1×1×20 where a
-/// new one has 20. A tensor without a partner is compared with those of the other file by its content; one that is
+/// new one has 20. A tensor without a partner is compared by content with such tensors of the other file; one that is
 /// equal bit for bit is a renamed one. `note` gets remarks on how the tensors are paired. Memory stays at two pieces
 /// and a few words for each tensor without a partner.
 ///
 /// # Errors
 /// A file that ends too early; any error of reading, except for broken bytes in a tensor, which are [`Change::Unread`];
-/// [`Error::Interrupted`] where `watch` says so; what `report` returns.
+/// [`Error::Interrupted`] where `watch` says so; any error of `report`.
 pub fn diff<E: From<Error>>(
     ours: &Checkpoint,
     theirs: &Checkpoint,
@@ -173,7 +173,7 @@ impl Tensor {
     }
 }
 
-/// What a comparison of values needs.
+/// The settings and buffers of a comparison of values.
 struct Compare<'a> {
     tolerance: Tolerance,
     watch: &'a dyn Watch,
@@ -216,7 +216,7 @@ impl Compare<'_> {
 
     fn distance(&mut self, sides: [&Side<'_>; 2], dtypes: [DType; 2]) -> Result<Distance, Error> {
         let [mut a, mut b] = [sides[0].reader(self.watch)?, sides[1].reader(self.watch)?];
-        // Both pieces have the same number of elements, whatever their dtypes.
+        // Both pieces have the same number of elements, whatever the dtypes.
         let widest = dtypes[0].size().max(dtypes[1].size());
         let elements = PIECE / widest;
         let [left, right] = &mut self.pieces;
@@ -273,7 +273,7 @@ fn renamed(
     let (mut by_content, mut found) = (HashMap::<(Key, Hash), Vec<usize>>::new(), HashMap::new());
     for (index, entry) in removed.iter().enumerate() {
         let Some(key) = key(entry) else { continue };
-        // The first tensor with this key hashes all of its candidates; later ones find them in `by_content`.
+        // The first tensor with this key hashes all candidates; later ones find the hashes in `by_content`.
         for other in alike.get_mut(&key).map(std::mem::take).unwrap_or_default() {
             if let Some(hash) = hash_of(theirs, added[other], watch)? {
                 by_content.entry((key.clone(), hash)).or_default().push(other);

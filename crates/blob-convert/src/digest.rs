@@ -1,4 +1,4 @@
-//! Digests of a file, or of its tensors independent of the format: what `blob hash` prints.
+//! Digests of a file, or of the tensors independent of the format, as `blob hash` prints.
 //!
 //! `docs/content-hash.md` defines the digest of the tensors. Each byte is read once; memory stays at a few pieces and
 //! 40 bytes a tensor.
@@ -45,15 +45,15 @@ impl Algorithm {
     }
 }
 
-/// A digest and what it covers.
+/// A digest, with the number of covered bytes and tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hashed {
     /// The digest in lower-case hexadecimal.
     pub digest: String,
-    /// The bytes that it covers: a file's, or those of all tensors.
+    /// The number of covered bytes: of a file, or of all tensors.
     pub bytes: u64,
-    /// How many tensors it covers; `None` for a file.
+    /// The number of covered tensors; `None` for a file or a stream.
     pub tensors: Option<u64>,
 }
 
@@ -89,22 +89,22 @@ impl Hasher {
     }
 }
 
-/// What is hashed.
+/// The input of a digest.
 #[non_exhaustive]
 pub enum Subject<'a> {
     /// The bytes of a file; several threads compute a BLAKE3.
     File {
-        /// What errors call the file.
+        /// The file's name in errors.
         name: &'a str,
-        /// Its bytes.
+        /// The bytes.
         source: &'a dyn Source,
     },
     /// The bytes that a pipe or a device gives. `watch` can stop the work, but nothing is counted, because the length
     /// is not known.
     Stream {
-        /// What errors call it.
+        /// The stream's name in errors.
         name: &'a str,
-        /// Its bytes.
+        /// The bytes.
         from: &'a mut dyn Read,
     },
     /// The tensors: the same for equal names, dtypes, shapes and bytes in any format and order.
@@ -213,7 +213,7 @@ fn array_digests(
     Ok(digests)
 }
 
-/// BLAKE3 of a source. Threads take its pieces in turn.
+/// BLAKE3 of a source. Threads take the pieces in turn.
 fn in_pieces(name: &str, source: &dyn Source, watch: &dyn Watch) -> Result<[u8; 32], Error> {
     let len = source.len();
     let hashed = Streams::new(vec![len]);

@@ -1,5 +1,5 @@
-//! The transforms that a file's receipt says were done: they are read, and those that must not be done twice are
-//! refused.
+//! Reads the transforms that a file's receipt lists as done, and refuses a second run of a transform that must run
+//! once only.
 
 use blob_io::{Checkpoint, Error};
 use serde::Deserialize;
@@ -12,15 +12,16 @@ use crate::receipt::{MAX_STEPS, UNKNOWN, history_of, parse, present, receipt_tex
 use crate::step::Step;
 use crate::transform::{Followed, Undone};
 
-/// What a receipt says of transforms.
+/// The transforms in a receipt.
 #[derive(Deserialize)]
 struct Transformed {
-    /// Absent, or `null` where there was no room for it.
+    /// `None` for an absent list, `null` for a list that had no room.
     #[serde(default, deserialize_with = "present")]
     transforms: Option<Value>,
 }
 
-/// The transforms of a file's receipt, none where it has none; or why they cannot be read.
+/// The transforms of a file's receipt; empty where receipt or list is absent. The error is the reason why the list
+/// cannot be read.
 pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> {
     let Some(text) = receipt_text(checkpoint) else { return Ok(Vec::new()) };
     let transformed: Transformed = parse(text).ok_or("the receipt cannot be read")?;
@@ -32,9 +33,9 @@ pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> 
     }
 }
 
-/// The options without the transforms that change nothing, and with the source's names of before where the output
-/// needs them; and what a user should know of that. Refuses a transform that was already done, and must not be done
-/// twice.
+/// The options without the transforms that change nothing, and with the steps back to the source's earlier names where
+/// the output needs those names. Also returns the changes that a user should know. Refuses a transform that was
+/// already done and must not be done twice.
 pub(crate) fn to_do(
     checkpoint: &Checkpoint,
     options: &Options,
@@ -42,13 +43,13 @@ pub(crate) fn to_do(
 ) -> Result<(Options, Vec<Change>), Error> {
     let mut options = options.clone();
     refuse_again(checkpoint, &options)?;
-    // What is stored in PyTorch's order stays, unless a net says that it is not.
+    // Weights count as stored in PyTorch's order, and stay, unless a net has another order.
     let stays = || !Followed::new(checkpoint, &options.net).has_other_order();
     if options.transforms.iter().any(|step| step.keeps_order()) && stays() {
         options.transforms.retain(|step| !step.keeps_order());
     }
     options.transforms.retain(|step| !step.is_idle());
-    // Names that the user gives are for the tensors as they are called now.
+    // A map of the user's starts from the tensors' current names.
     let named = options.transforms.iter().position(|step| matches!(step.undone(), Undone::Renamed(_)));
     let called = match named.map(|at| options.transforms[at].undone()) {
         Some(Undone::Renamed(names)) => Called::By(names),
@@ -61,7 +62,7 @@ pub(crate) fn to_do(
     Ok((options, before.changes))
 }
 
-/// Refuses what the source's receipt lists as done, where a second time would scramble the values.
+/// Refuses each step that the source's receipt lists as done and whose second run would scramble the values.
 fn refuse_again(checkpoint: &Checkpoint, options: &Options) -> Result<(), Error> {
     let once = options.transforms.iter().filter_map(|step| Some((step, step.only_once()?)));
     // An unreadable receipt is ignored here, because `verify` reports it. The history includes earlier conversions.
@@ -74,7 +75,7 @@ fn refuse_again(checkpoint: &Checkpoint, options: &Options) -> Result<(), Error>
             problems.push(format!("does not allow {name}: its receipt had no room for its steps, and may have had it"));
         }
         for step in done.iter().filter(|step| step.name == transform.name()) {
-            // The receipt has the settings of that time. A user's own transform is known by its name alone.
+            // The receipt has the settings of the earlier run. A user's own transform is known by name alone.
             let was = match options.registry.read(&step.name, &step.settings) {
                 Ok(step) if step.keeps_order() => None,
                 Ok(step) => step.only_once().or(Some(words.clone())),

@@ -1,8 +1,8 @@
-//! The frame of a file: all its bytes except those of its tensors. A receipt keeps the source's frame, so that
-//! converting back restores the same file.
+//! The frame of a file: all bytes except the tensors' bytes. A receipt keeps the source's frame, so that converting
+//! back restores the same file.
 //!
-//! Relies on the formats' readers: a frame is used only if the file restored from it opens in its format and has the
-//! tensors in its holes. `receipt` writes the text around it.
+//! Relies on the formats' readers: a frame is used only if the restored file opens in the frame's format and has the
+//! tensors in the frame's holes. `receipt` writes the text around a frame.
 
 mod base64;
 
@@ -26,11 +26,11 @@ const MAX_BYTES: u64 = 4 << 20;
 /// A frame with more holes is left out, too: each takes 40 bytes of memory, and a short text can describe many.
 const MAX_HOLES: u64 = 1 << 20;
 
-/// Why a frame is not used.
+/// Reasons why a frame is not used.
 const DAMAGED: &str = "it is damaged";
 const MORE: &str = "it holds more than the tensors of the file";
 
-/// A file's bytes except those of its tensors.
+/// A file's bytes except the tensors' bytes.
 pub(crate) struct Frame {
     format: Format,
     /// The file's length.
@@ -45,11 +45,11 @@ pub(crate) struct Frame {
 struct Gap {
     at: u64,
     len: u64,
-    /// Its offset in `Frame::kept`.
+    /// The run's offset in `Frame::kept`.
     from: u64,
 }
 
-/// The range in the file of a tensor's bytes, or of a part of them.
+/// A range of the file with all or some of a tensor's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Hole {
     at: u64,
@@ -63,7 +63,7 @@ pub(crate) struct FrameText {
     format: String,
     /// The file's length.
     bytes: u64,
-    /// Where tensors' bytes lie, in the order of the file.
+    /// The ranges of the tensors' bytes, in the order of the file.
     holes: Vec<Holes>,
     /// The BLAKE3 of all bytes outside of the holes.
     blake3: String,
@@ -106,10 +106,10 @@ struct FormatName {
     format: String,
 }
 
-/// The frame of a file whose tensors go into the output unchanged, or the reason why it has none.
+/// The frame of a file whose tensors go into the output unchanged, or the reason why the file has no frame.
 ///
 /// # Errors
-/// What reading the file returns.
+/// Any error of reading the file.
 pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<Value, &'static str>, Error> {
     // A frame is handed on, so that the file can still be restored after several conversions.
     let is_whole = arrays(checkpoint) == tensors.len() && tensors.iter().all(Planned::is_as_read);
@@ -121,7 +121,7 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     }
     let format = checkpoint.format();
     let single = format == Format::Npy && checkpoint.entries().len() == 1;
-    // A file of our own is left out: its receipt would end up within the new one. Shards are several files.
+    // A file of our own is left out: the old receipt would end up within the new one. Shards are several files.
     let is_with_receipt = format.holds().receipt;
     let others = is_with_receipt && receipt_text(checkpoint).is_none() && checkpoint.shards().is_empty();
     if !(format.is_caffe() || format.is_mxnet() || format.is_neoml() || single || others) {
@@ -174,8 +174,8 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     })
 }
 
-/// Restores the file whose frame is in the receipt of `checkpoint`, to be filled with the tensors, or says why they do
-/// not fit; `None` where the receipt has no frame of this format.
+/// Restores the file whose frame is in the receipt of `checkpoint`, ready to be filled with the tensors. The error is
+/// the reason why the tensors do not fit; `None` where the receipt has no frame of this format.
 pub(crate) fn restore(checkpoint: &Checkpoint, format: Format) -> Option<Result<Checkpoint, &'static str>> {
     let receipt = receipt_text(checkpoint)?;
     let Some(framed) = parse::<Framed>(receipt) else {
@@ -193,11 +193,11 @@ pub(crate) fn restore(checkpoint: &Checkpoint, format: Format) -> Option<Result<
     Some(frame.and_then(|frame| frame.open(checkpoint)))
 }
 
-/// The frame in a file's receipt, checked: the format and the length of the file that it makes; `None` where the
-/// receipt has none.
+/// Checks the frame in a file's receipt, and returns the format and the length of the restored file; `None` where the
+/// receipt has no frame.
 ///
 /// # Errors
-/// Why no file can be made of it.
+/// The reason why no file can be restored.
 pub(crate) fn check(checkpoint: &Checkpoint) -> Result<Option<(Format, u64)>, &'static str> {
     let Some(receipt) = receipt_text(checkpoint) else { return Ok(None) };
     let Some(framed) = parse::<Framed>(receipt) else {
@@ -214,7 +214,7 @@ pub(crate) fn check(checkpoint: &Checkpoint) -> Result<Option<(Format, u64)>, &'
     }
 }
 
-/// How many arrays a file has, without places that hold none.
+/// The number of arrays in a file; places without an array do not count.
 fn arrays(file: &Checkpoint) -> usize {
     file.entries().iter().filter(|entry| entry.dtype().is_some()).count()
 }
@@ -225,7 +225,7 @@ impl Frame {
         Self { format, len, holes, kept, gaps }
     }
 
-    /// Decodes a frame from a receipt, which is untrusted; `None` where it is damaged.
+    /// Decodes a frame from an untrusted receipt; `None` for a damaged frame.
     fn read(format: Format, text: &FrameText) -> Option<Self> {
         let holes = expand(&text.holes)?;
         let outside = len_outside(text.bytes, &holes).filter(|outside| *outside <= MAX_BYTES)?;
@@ -236,8 +236,8 @@ impl Frame {
         is_whole.then(|| Self::new(format, text.bytes, holes, kept))
     }
 
-    /// Opens the file with zeros in its holes, and checks that its tensors lie there and have the names, dtypes and
-    /// shapes of those of `checkpoint`.
+    /// Opens the file with zeros in the holes, and checks that the file's tensors lie in the holes and have the same
+    /// names, dtypes and shapes as the tensors of `checkpoint`.
     fn open(self, checkpoint: &Checkpoint) -> Result<Checkpoint, &'static str> {
         let (holes, format) = (self.holes.clone(), self.format);
         let options = OpenOptions::new().from(self.format).limits(checkpoint.limits().clone());
@@ -294,10 +294,9 @@ impl Holes {
     }
 }
 
-/// Where an array's bytes lie in the file, if they are stored uncompressed and in order; empty for an array without
-/// bytes.
+/// The ranges of an array's bytes in the file, if stored uncompressed and in order; empty for an array without bytes.
 fn of_entry(entry: &Entry, format: Format) -> Option<Vec<Holes>> {
-    // Caffe's values are never swapped or reordered; where they are not adjacent, keys lie between them.
+    // Caffe's values are never swapped or reordered; between values that are not adjacent lie keys.
     let is_stored = entry.is_plain() || format.is_caffe();
     if entry.fault().is_some() || !is_stored || entry.segments().is_empty() && entry.byte_len() > 0 {
         return None;
@@ -314,13 +313,13 @@ fn of_entry(entry: &Entry, format: Format) -> Option<Vec<Holes>> {
     Some(holes.collect())
 }
 
-/// From a tensor's first byte in the file to the end of its last one; `None` where it has no bytes.
+/// From a tensor's first byte in the file to the end of the last one; `None` for a tensor without bytes.
 fn span(holes: &[Holes]) -> Option<Range<u64>> {
     let begin = holes.iter().map(Holes::begin).min()?;
     Some(begin..holes.iter().map(Holes::end).max()?)
 }
 
-/// Expands the list to single holes; `None` where there are too many, or an offset overflows.
+/// Expands the list to single holes; `None` for too many holes, or where an offset overflows.
 fn expand(stored: &[Holes]) -> Option<Vec<Hole>> {
     let count = stored.iter().map(Holes::count).fold(0, u64::saturating_add);
     let mut holes = Vec::with_capacity(usize::try_from(count).ok().filter(|_| count <= MAX_HOLES)?);
@@ -337,7 +336,7 @@ fn expand(stored: &[Holes]) -> Option<Vec<Hole>> {
     Some(holes)
 }
 
-/// How many bytes of a file lie outside its holes; `None` where the holes are not in order, overlap or reach beyond the
+/// The number of a file's bytes outside the holes; `None` where the holes are not in order, overlap or reach beyond the
 /// file.
 fn len_outside(len: u64, holes: &[Hole]) -> Option<u64> {
     let (mut end, mut outside) = (0, 0);

@@ -1,18 +1,18 @@
-//! Where an output goes: a file, a folder, standard output.
+//! The place of an output: a file, a folder or standard output.
 
 use std::path::Path;
 
 use blob_io::IfExists;
 
-/// Where the output goes.
+/// The place of an output.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Target<'a> {
-    /// A file: written under a temporary name beside it, and renamed when it is complete.
+    /// A file: written under a temporary name in the same folder, and renamed when complete.
     File {
         /// The file.
         path: &'a Path,
-        /// What happens to an existing file.
+        /// Whether an existing file is refused or replaced.
         if_exists: IfExists,
     },
     /// Standard output.
@@ -21,13 +21,14 @@ pub enum Target<'a> {
     Folder {
         /// The folder.
         path: &'a Path,
-        /// What happens to an existing folder; only one that holds just what an earlier conversion wrote is replaced.
+        /// Whether an existing folder is refused or replaced. A folder with other files than an earlier conversion
+        /// wrote is never replaced.
         if_exists: IfExists,
     },
 }
 
 impl<'a> Target<'a> {
-    /// If it is a file: its path, and what happens to an existing file.
+    /// For a file: the path, and whether an existing file is refused or replaced.
     pub(crate) fn file(&self) -> Option<(&'a Path, IfExists)> {
         match *self {
             Self::File { path, if_exists } => Some((path, if_exists)),
@@ -35,7 +36,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// If it is a file or a folder: its path, and what happens to an existing one.
+    /// For a file or a folder: the path, and whether an existing one is refused or replaced.
     pub(crate) fn path(&self) -> Option<(&'a Path, IfExists)> {
         match *self {
             Self::File { path, if_exists } | Self::Folder { path, if_exists } => Some((path, if_exists)),

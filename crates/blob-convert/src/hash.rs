@@ -1,7 +1,7 @@
 //! BLAKE3 of streams whose bytes come in parts, in any order and from several threads; also SHA-256 of whole files.
 //!
-//! BLAKE3 is a tree over chunks of 1,024 bytes: aligned runs of 2ⁿ chunks are hashed as they come and merged as section
-//! 2.1 of the BLAKE3 paper describes. A chunk that comes in parts is kept until it is complete.
+//! BLAKE3 is a tree over chunks of 1,024 bytes: aligned runs of 2ⁿ chunks are hashed on arrival and merged as section
+//! 2.1 of the BLAKE3 paper describes. A chunk that comes in parts is kept until complete.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -14,8 +14,8 @@ use sha2::Digest;
 use crate::threads::lock;
 use crate::watch::Watch;
 
-/// How many bytes are read, hashed and written at once: a power of two, small enough to be still in cache when they are
-/// written.
+/// The number of bytes that are read, hashed and written at once: a power of two, small enough for the write to find
+/// the bytes still in cache.
 pub(crate) const PIECE: usize = 1 << 20;
 
 const CHUNK: u64 = CHUNK_LEN as u64;
@@ -23,10 +23,10 @@ const CHUNK: u64 = CHUNK_LEN as u64;
 /// The digests of a conversion.
 #[derive(Clone, Debug)]
 pub(crate) struct Digests {
-    /// The source's, in lower-case hexadecimal.
+    /// The source's digest, in lower-case hexadecimal.
     pub(crate) blake3: String,
     pub(crate) sha256: Option<String>,
-    /// Each tensor's, as it was written.
+    /// Each tensor's digest, as written.
     pub(crate) tensors: Vec<Hash>,
     /// How many values rounding made 0, and how many were lost otherwise.
     pub(crate) zeroed: u64,
@@ -93,7 +93,7 @@ impl Streams {
         }
     }
 
-    /// The hash of each stream; all their bytes must have been added.
+    /// The hash of each stream; all bytes must have been added.
     pub(crate) fn finish(self) -> Vec<Hash> {
         let state = self.state.into_inner();
         state.unwrap_or_else(PoisonError::into_inner).done
@@ -136,7 +136,7 @@ impl Tree {
         self.len.div_ceil(CHUNK)
     }
 
-    /// Adds a subtree and merges it with its siblings, except into the root, which BLAKE3 hashes differently.
+    /// Adds a subtree and merges siblings, except into the root, which BLAKE3 hashes differently.
     fn join(&mut self, mut first: u64, mut level: u32, mut value: ChainingValue) {
         self.chunks += 1 << level;
         loop {
@@ -178,7 +178,7 @@ impl Tree {
         }
     }
 
-    /// The stream's hash, once all of its bytes are added: merges the subtrees from the right.
+    /// The stream's hash, once all bytes are added: merges the subtrees from the right.
     fn root(&self) -> Option<Hash> {
         if self.chunks < self.all_chunks() {
             return self.single;
@@ -194,14 +194,14 @@ impl Tree {
     }
 }
 
-/// The SHA-256 of a file as it is stored, also of a gzip file, in lower-case hexadecimal.
+/// The SHA-256 of a file as stored, also of a gzip file, in lower-case hexadecimal.
 pub(crate) fn sha256(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
     let mut hasher = sha2::Sha256::new();
     for_each_piece((checkpoint.name(), checkpoint.stored()), watch, |_, bytes| hasher.update(bytes))?;
     Ok(hasher.finalize().iter().map(|b| format!("{b:02x}")).collect())
 }
 
-/// Calls `take` with a source's bytes, piece by piece, each with its offset. Errors call the source `name`.
+/// Calls `take` with each piece of a source and the piece's offset, in order. Errors call the source `name`.
 pub(crate) fn for_each_piece(
     (name, source): (&str, &dyn Source),
     watch: &dyn Watch,

@@ -16,7 +16,8 @@ pub(crate) fn is_of_other_form(checkpoint: &Checkpoint, path: Option<&Path>) -> 
     path.and_then(Form::of_name).is_some_and(|wanted| checkpoint.hdf5_form() != Some(wanted))
 }
 
-/// The layout of the file `base` with each dataset's values replaced by the tensor of its name; everything else stays.
+/// The layout of the file `base`, where each tensor replaces the values of the dataset of the same name; everything
+/// else stays.
 pub(crate) fn into(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     base.whole()?;
     if receipt_text(base).is_some() {

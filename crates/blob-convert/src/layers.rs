@@ -1,4 +1,4 @@
-//! The layer that a tensor belongs to by its name.
+//! The layer of a tensor, from the tensor's name: `conv1` for `conv1_weight`.
 
 use blob_io::{Group, TensorName};
 
@@ -6,7 +6,7 @@ use blob_io::{Group, TensorName};
 const PARAMETERS: [&str; 9] =
     ["weight", "bias", "gamma", "beta", "alpha", "moving_mean", "moving_var", "running_mean", "running_var"];
 
-/// The layer of a tensor of this name; of a name of one part, the name.
+/// The layer of a tensor of this name; for a name of one part, the whole name.
 pub(crate) fn layer(name: &str) -> &str {
     let name = TensorName::without_diff(name);
     if let Some(layer) = TensorName::of(name).layer().or_else(|| Some(name.rsplit_once('.')?.0)) {

@@ -1,4 +1,4 @@
-//! The layout of an output: its base with new values, or a new file of a format. Where source and output have the same
+//! The layout of an output: the base with new values, or a new file of a format. Where source and output have the same
 //! format, the details of MXNet's records and NeoML's archive are kept.
 
 use std::borrow::Cow;
@@ -21,8 +21,8 @@ use crate::planned::Planned;
 use crate::receipt::{Origin, lineage_of, receipt_text};
 use crate::stored::places;
 
-/// The layout of an output with these tensors: the base with its values replaced and `removed_layers` left out, or a
-/// new file for `path`.
+/// The layout of an output with these tensors: the base with new values and without `removed_layers`, or a new file for
+/// `path`.
 pub(crate) fn of(
     checkpoint: &Checkpoint,
     base: &Base<'_>,
@@ -34,7 +34,7 @@ pub(crate) fn of(
     let layout = match base {
         Base::Same => same(checkpoint, tensors),
         Base::Frame(base) => {
-            // The file of before comes back as it was.
+            // The original file comes back unchanged.
             tensors.iter_mut().for_each(|tensor| tensor.changes.clear());
             refilled(base, tensors)
         }
@@ -53,7 +53,7 @@ pub(crate) fn of(
     layout.map_err(|e| e.about(checkpoint.name()))
 }
 
-/// Refuses several tensors for a file of one, where another format or a folder takes them.
+/// Refuses an npy file for any number of tensors but one; npz or a folder take several.
 fn check_count(checkpoint: &Checkpoint, to: Format, count: usize) -> Result<(), Error> {
     if to != Format::Npy || count == 1 {
         return Ok(());
@@ -64,7 +64,7 @@ fn check_count(checkpoint: &Checkpoint, to: Format, count: usize) -> Result<(), 
     Err(refuse(checkpoint, message))
 }
 
-/// What a new file stores besides its tensors: what the source has, where the format is the source's.
+/// The details that a new file stores besides the tensors: the source's own, where the format is the source's.
 struct New<'a> {
     checkpoint: &'a Checkpoint,
     options: &'a Options,
@@ -101,7 +101,8 @@ impl Details for New<'_> {
     }
 }
 
-/// Whether a new file keeps what else the source has: it is of the same program, which stores it in one place.
+/// Whether a new file keeps the source's details besides the tensors. A file of MXNet or NeoML does if all arrays stay,
+/// any other file if the format stays.
 pub(crate) fn keeps_details(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
     if is_of_one_program(checkpoint, options) {
         has_all_arrays(checkpoint, options, tensors)
@@ -110,25 +111,25 @@ pub(crate) fn keeps_details(checkpoint: &Checkpoint, options: &Options, tensors:
     }
 }
 
-/// Whether a new file calls its arrays as the source does, and not as the source's reader does.
+/// Whether a new file has the arrays' names as stored in the source, and not the names that the source's reader gives.
 pub(crate) fn keeps_names(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
     is_of_one_program(checkpoint, options) && has_all_arrays(checkpoint, options, tensors)
 }
 
-/// Whether what the source's format has around arrays is written again.
+/// Whether the details around arrays can be written again: source and output are MXNet's, or of one NeoML format.
 fn is_of_one_program(checkpoint: &Checkpoint, options: &Options) -> bool {
     let (from, to) = (checkpoint.format(), options.to);
     from.is_mxnet() && to.is_mxnet() || from.is_neoml() && to == from
 }
 
-/// Whether the output has exactly the source's arrays, under their own names, so that the source's details apply to it.
+/// Whether the output has exactly the source's arrays, under the same names, so that the source's details apply.
 fn has_all_arrays(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
     let arrays = checkpoint.entries().iter().filter(|entry| entry.dtype().is_some());
     let are_all = || arrays.map(Entry::name).eq(tensors.iter().map(|tensor| &*tensor.spec.name));
     checkpoint.salvaged().is_none() && (options.transforms.is_empty() || are_all())
 }
 
-/// The arrays of an MXNet file: as in the source if that is one too, else by the tensors' names.
+/// The arrays of an MXNet file: as in the source if that is an MXNet file too, else by the tensors' names.
 fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Result<List, Error> {
     let found = if checkpoint.salvaged().is_none() { checkpoint.mxnet_list()? } else { None };
     let of_source = found.as_ref().map(List::version);
@@ -159,7 +160,7 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
             list.push(&tensor.spec.name, index);
             continue;
         };
-        // The array takes the position of its first part.
+        // The array takes the position of the first part.
         let parts = &parts[&*sparse.name];
         if parts[0] == index {
             let kind = |at: &usize| checkpoint.entries()[tensors[*at].entry].kind();
@@ -175,7 +176,7 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
     Ok(list)
 }
 
-/// The dialect of MXNet's that the arrays had last; empty where they had none.
+/// The arrays' last dialect of MXNet's, by the source or the receipt; empty if there was none.
 fn dialect(checkpoint: &Checkpoint) -> String {
     if checkpoint.format().is_mxnet() {
         return checkpoint.dialect().to_owned();
@@ -185,7 +186,7 @@ fn dialect(checkpoint: &Checkpoint) -> String {
     before.into_iter().rev().find(is_mxnet).map(|origin| origin.dialect).unwrap_or_default()
 }
 
-/// What a new file of MXNet's says of records that had several versions.
+/// A remark where a new MXNet file has records of one version, and the records before were of several.
 pub(crate) fn one_version(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Option<Change> {
     if !options.to.is_mxnet() || options.params_version.is_some() || keeps_names(checkpoint, options, tensors) {
         return None;
@@ -196,8 +197,8 @@ pub(crate) fn one_version(checkpoint: &Checkpoint, options: &Options, tensors: &
     is_mixed.then(|| Change::unasked(Effect::Remark(words())))
 }
 
-/// Refuses names that the file cannot store: it has one name for a sparse array, the text before the `#` in the names
-/// of its parts.
+/// Refuses names that an MXNet file cannot store: a sparse array has one name, the text before the `#` in the names of
+/// all parts.
 fn check_sparse_names(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<(), Error> {
     let entry = |tensor: &Planned| &checkpoint.entries()[tensor.entry];
     let is_renamed = |tensor: &Planned| *tensor.spec.name != *entry(tensor).name();
@@ -258,16 +259,16 @@ fn archive(
     }
 }
 
-/// The layout of the archive `base` with each blob replaced by the tensor of its name; everything else stays.
+/// The layout of the archive `base`, where each tensor replaces the blob of the same name; everything else stays.
 fn into_neoml(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     base.whole()?;
     check_fits(checkpoint, base, tensors, |tensor, entry| Ok(misfit(tensor, entry)))?;
     let blobs = base.entries().iter().filter(|entry| entry.dtype().is_some());
     let places: HashMap<&str, usize> = blobs.enumerate().map(|(place, entry)| (entry.name(), place)).collect();
-    // `check_fits` has found each of them in the base.
+    // `check_fits` has found each tensor's name in the base.
     let replaced: Vec<usize> = tensors.iter().filter_map(|tensor| places.get(&*tensor.spec.name).copied()).collect();
     for tensor in tensors.iter_mut() {
-        // The axes of the net count: NeoML shows an old bias with its channels last, and stores them first.
+        // The axes of the net count: NeoML shows an old bias with the channels last, and stores the channels first.
         tensor.changes.retain(|change| !matches!(change.effect, Effect::Padded { .. }));
         if let Some(entry) = base.entry(&tensor.spec.name).filter(|entry| *entry.shape() != tensor.spec.shape) {
             let was = std::mem::replace(&mut tensor.spec.shape, entry.shape().clone());
@@ -279,7 +280,7 @@ fn into_neoml(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned
     Layout::new(&specs, Frame::Neoml(&archive.replacing(&replaced)))
 }
 
-/// Why a tensor does not have the dtype or the extents of the blob that it replaces, where axes of one do not count.
+/// The reason why a tensor cannot replace a blob: another dtype or other extents, where axes of one do not count.
 fn misfit(tensor: &Planned, entry: &Entry) -> Option<Misfit> {
     let extents =
         |shape: &Shape| -> Vec<usize> { shape.dims().iter().copied().filter(|extent| *extent != 1).collect() };

@@ -1,7 +1,7 @@
-//! What a conversion of one tensor file to another changes, and the receipt that proves it.
+//! Converts one tensor file to another, with a list of all changes and a receipt that proves the conversion.
 //!
-//! First [`plan`] decides, from headers alone, what goes where; then [`Plan::run`] does it in one pass over the
-//! source's bytes, hashing each of them. This crate does not know arguments or terminals.
+//! First [`plan`] gives each tensor a place in the output, from headers alone; then [`Plan::run`] writes the output in
+//! one pass over the source's bytes, and hashes every byte. This crate does not know arguments or terminals.
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The settings of a conversion, and the error for a source that they do not fit.
+//! The settings of a conversion, and the error for a source that does not fit the settings.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::symbol::NewSymbol;
 use crate::transform::{Choice, Fold, FollowedNet, Registry, Topology, Transform};
 
-/// At most this many problems are listed, and this many characters of a name.
+/// An error lists at most this many problems.
 const NAMED: usize = 20;
 /// The format to convert to, and all settings of a conversion.
 #[derive(Clone, Debug)]
@@ -18,40 +18,40 @@ const NAMED: usize = 20;
 pub struct Options {
     /// The format of the output.
     pub to: Format,
-    /// Expands sparse arrays instead of writing their parts.
+    /// Expands sparse arrays instead of writing the parts.
     pub dense: bool,
-    /// Puts the source's SHA-256 beside its BLAKE3: into the receipt, where the output has one, and the summary.
+    /// Puts the source's SHA-256 beside the BLAKE3: into the receipt, where the output has one, and the summary.
     pub sha256: bool,
-    /// Writes MXNet records of this version; otherwise they are the source's, or V2 where the source has none. Other
-    /// formats ignore it.
+    /// The version of MXNet records to write. `None` keeps the source's version, or takes V2 where the source has none.
+    /// Other formats ignore this setting.
     pub params_version: Option<Version>,
-    /// Stores Caffe's blobs in this form; otherwise it is the source's, where that is a file of the same message. Other
-    /// formats ignore it.
+    /// The form in which Caffe's blobs are stored. `None` keeps the source's form, where the source is a file of the
+    /// same message. Other formats ignore this setting.
     pub form: Option<Form>,
     /// Writes a new file from the tensors alone. Otherwise, if the source's receipt keeps the bytes around the tensors
     /// of an earlier file of the output's format, that file is restored.
     pub anew: bool,
-    /// Writes safetensors in shards of at most this many bytes of tensors, if they do not fit into one, with an index:
-    /// `model-00001-of-00002.safetensors` and `model.safetensors.index.json` for `model.safetensors`. A larger tensor
-    /// gets a shard of its own. The receipt is in the index.
+    /// Writes safetensors in shards of at most this many bytes of tensors, with an index, if the tensors do not fit
+    /// into one: `model-00001-of-00002.safetensors` and `model.safetensors.index.json` for `model.safetensors`. A
+    /// larger tensor gets a separate shard. The receipt is in the index.
     pub shard_size: Option<u64>,
     /// Refuses to lose anything that nobody asked to leave out: each [loss](crate::change::Change::is_loss) is an
     /// error, and nothing is written.
     pub strict: bool,
-    /// Keeps the names that the source has. Otherwise an output of Caffe or MXNet, and a file that the tensors go into,
-    /// get the names of before a conversion, where they need them and the source's receipt has them.
+    /// Keeps the source's names. Otherwise an output of Caffe or MXNet, and a file that the tensors go into, get the
+    /// names of before a conversion, where such names are needed and the source's receipt has them.
     pub names_stay: bool,
     pub(crate) net: Choice,
-    /// The net that was followed, once that is decided.
+    /// The net that was followed, once decided.
     pub(crate) followed: Option<FollowedNet>,
     /// Leaves out arrays that are sound, but of a kind that cannot be converted: strings, complex numbers, LZF.
     pub skip_unsupported: bool,
-    /// Writes no receipt where the format has room for one. A folder always has it, since it names the files.
+    /// Writes no receipt where the format has room for one. A folder always has a receipt, which names the files.
     pub without_receipt: bool,
-    /// Steps of the user's own, which the source's receipt may name.
+    /// Your own steps, which the source's receipt may name.
     pub registry: Registry,
     pub(crate) transforms: Vec<Arc<dyn Transform>>,
-    /// The fold of a recipe, and the symbol that is written with it.
+    /// The fold of a recipe, and the symbol that is written with the folded tensors.
     pub(crate) fold: Option<Fold>,
     pub(crate) symbol: Option<NewSymbol>,
 }
@@ -88,7 +88,7 @@ impl Options {
         self
     }
 
-    /// Follows this net. Otherwise it is the one of MXNet's symbol file beside the source, or the source's own.
+    /// Follows this net. Otherwise the net comes from MXNet's symbol file beside the source, or from the source.
     #[must_use]
     pub fn follow(mut self, net: Arc<Topology>) -> Self {
         self.net = Choice::Given(net);
@@ -106,7 +106,7 @@ impl Options {
         settings
     }
 
-    /// Adds a transform; transforms are applied in the order in which they are added.
+    /// Adds a transform. Transforms are applied in the order of these calls.
     #[must_use]
     pub fn transform(mut self, step: impl Transform + 'static) -> Self {
         self.transforms.push(Arc::new(step));
@@ -124,7 +124,7 @@ impl Options {
             && self.transforms.is_empty()
     }
 
-    /// Whether unchanged blobs of a Caffe file keep the form in which they are stored.
+    /// Whether unchanged blobs of a Caffe file keep the stored form.
     pub(crate) fn keeps_blobs(&self) -> bool {
         self.form.is_none()
     }

@@ -1,5 +1,5 @@
-//! Which tensors of two files belong together: those of one name, a sparse array and the dense one of its name, and,
-//! where a file stores no names, those in the same position.
+//! Pairs the tensors of two files: tensors of one name, a sparse array and the dense array of the same name, and, where
+//! a file stores no names, tensors in the same position.
 //!
 //! Reads headers only. `verify` and `diff` compare the pairs.
 
@@ -14,7 +14,7 @@ pub(crate) enum Event<'a> {
     Note(String),
     /// A tensor without a partner in the other file.
     Unpaired { entry: &'a Entry, missing_from: &'a Checkpoint },
-    /// A pair: the tensor of the first file and that of the second.
+    /// A pair: the first file's tensor and the second file's.
     Pair(Side<'a>, Side<'a>),
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn walk<'a, E>(
 pub(crate) struct Side<'a> {
     pub(crate) file: &'a Checkpoint,
     pub(crate) entry: &'a Entry,
-    /// The whole sparse array that the entry is a part of, where it is compared as a dense one.
+    /// The whole sparse array that the entry is a part of, if compared as a dense one.
     pub(crate) dense: Option<&'a Sparse>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Side<'a> {
         self.dense.map_or(self.entry.name(), |sparse| &sparse.name)
     }
 
-    /// Reads its bytes, row-major.
+    /// Reads the tensor's bytes, row-major.
     pub(crate) fn reader<'r>(&self, watch: &'r dyn Watch) -> Result<Watched<'r>, Error>
     where
         'a: 'r,
@@ -131,7 +131,7 @@ impl<'a> Names<'a> {
         Some(entry(self.sparse[found.ok()?]))
     }
 
-    /// The dense tensor that stands for the sparse array whose values these are.
+    /// The dense tensor that stands for the sparse array of these `values`.
     fn dense_for(&self, values: &Entry) -> Option<&'a Entry> {
         match values.kind() {
             Kind::Values => self.dense_of(values),
@@ -156,7 +156,7 @@ fn unpaired<'a, E>(
         if other.get(entry.name()).is_some() || other.dense_of(entry).is_some() {
             continue;
         }
-        // A dense tensor is compared with the sparse array of its name, unless the parts have partners of their own.
+        // A dense tensor is compared with the sparse array of the same name, unless the parts have other partners.
         let parts = other.sparse(entry.name());
         if entry.sparse().is_none() && parts.is_some_and(|part| of.get(part.name()).is_none()) {
             continue;
@@ -171,8 +171,8 @@ fn arrays(file: &Checkpoint) -> impl Iterator<Item = &Entry> {
     file.entries().iter().filter(|entry| entry.kind() != Kind::None)
 }
 
-/// Pairs the tensors of two files in their order. Where both store sparse arrays, parts of one kind make a pair: each
-/// format has its own order of them.
+/// Pairs the tensors of two files in order. Where both files store sparse arrays, parts of one kind make a pair: each
+/// format has another order of parts.
 fn pairs<'a>(ours: &'a Checkpoint, theirs: &'a Checkpoint) -> Vec<(&'a Entry, &'a Entry)> {
     let mut both: [Vec<&Entry>; 2] = [arrays(ours).collect(), arrays(theirs).collect()];
     if both.iter().all(|entries| entries.iter().any(|entry| entry.sparse().is_some())) {
@@ -186,7 +186,7 @@ fn pairs<'a>(ours: &'a Checkpoint, theirs: &'a Checkpoint) -> Vec<(&'a Entry, &'
     ours.into_iter().zip(theirs).collect()
 }
 
-/// Whether the file stores no names, so that its tensors are called by their positions: `@0`, `@0.diff`, `@1#indices`.
+/// Whether the file stores no names, so that tensors are called by position: `@0`, `@0.diff`, `@1#indices`.
 pub(crate) fn is_unnamed(file: &Checkpoint) -> bool {
     let is_position = |entry: &Entry| {
         let name = entry.name().strip_prefix('@');

@@ -1,8 +1,8 @@
-//! The one pass over the source: every byte is read once and in order, added to the digests of the source and of its
-//! tensor, and written to its place.
+//! The one pass over the source: each byte is read once and in order, added to the digests of the source and of the
+//! tensor, and written to the output.
 //!
-//! Threads take pieces in turn; each reads, hashes and writes its own, without waiting for the others. For a pipe the
-//! source is read twice.
+//! Threads take pieces in turn. Each thread reads, hashes and writes a piece without waiting for the other threads. For
+//! a pipe the source is read twice.
 
 mod ahead;
 
@@ -28,25 +28,25 @@ use crate::transform::{Found, Tally, grouped};
 use crate::verify::contradicted;
 use crate::watch::{Uncounted, Watch};
 
-/// What a conversion has done.
+/// The result of a conversion.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Summary {
-    /// The source's size in bytes, as it is stored.
+    /// The source's size in bytes, as stored.
     pub bytes_in: u64,
     /// The output's size in bytes.
     pub bytes_out: u64,
-    /// Whether the output's content shows its format: MXNet's bare records of the first version, for one, do not, and
-    /// a reader has to be told.
+    /// Whether the output's content shows the format. MXNet's bare records of the first version, for one, do not, and a
+    /// reader has to be told.
     pub is_recognised: bool,
     /// The source's BLAKE3, in hexadecimal.
     pub blake3: String,
-    /// The source's SHA-256 in hexadecimal, where it was asked for.
+    /// The source's SHA-256 in hexadecimal, with [`Options::sha256`](crate::Options::sha256).
     pub sha256: Option<String>,
-    /// The source's tensors whose digests differ from those in its own receipt; an empty name stands for all of them
-    /// together.
+    /// The source's tensors whose digests differ from the digests in the source's own receipt; an empty name stands for
+    /// all tensors together.
     pub contradicted: Vec<String>,
-    /// What the transforms report about their values: how many were lost, how far others changed.
+    /// The reports of the transforms about values: how many were lost, how far others changed.
     pub found: Vec<Found>,
 }
 
@@ -59,17 +59,17 @@ impl Summary {
 }
 
 impl Plan<'_> {
-    /// Carries out the plan. The output appears whole or not at all. A source that was changed or cut since it was
-    /// opened is an error, if its length or modification time shows it.
+    /// Carries out the plan. The output appears whole or not at all. A source that was changed or cut after opening is
+    /// an error, if the length or the modification time shows the change.
     ///
     /// Memory stays at a few MiB, plus the plan, about 600 bytes a tensor, and arrays that must be reordered, inflated
     /// or expanded as a whole.
     ///
     /// # Errors
-    /// What reading and writing return; values that are lost, with [`Options::strict`](crate::Options::strict);
+    /// Errors of reading and writing; lost values, with [`Options::strict`](crate::Options::strict);
     /// [`Error::Interrupted`] where `watch` says so.
     pub fn run(&self, watch: &dyn Watch) -> Result<Summary, Error> {
-        // The symbol gets its name with the tensors, or neither does.
+        // The symbol and the tensors get the final names together, or neither does.
         let beside = self.symbol.as_ref().map(NewSymbol::complete).transpose()?;
         let job = Job { checkpoint: self.checkpoint, plan: self, watch };
         let tally = Tally::default();
@@ -167,7 +167,7 @@ impl Job<'_> {
         Ok((digests, written))
     }
 
-    /// Writes from beginning to end, after a first pass that computes the digests and checksums.
+    /// Writes the output from beginning to end, after a first pass that computes the digests and checksums.
     fn pipe(self, layout: &Layout, mut output: Output, tally: &Tally) -> Result<(Digests, u64, bool), Error> {
         let sink = Sink::nowhere(layout);
         let digests = self.fill(&sink, tally)?;
@@ -241,11 +241,12 @@ impl Job<'_> {
                 runs.finish()
             })
         };
-        // A second thread, if the system has one, starts with the largest; after the pass both threads share the rest.
+        // A second thread, if the system has one, starts with the largest tensor; after the pass both threads share the
+        // rest.
         let beside = (threads > 1 && !separate.is_empty()).then_some(&read_separate);
         let (passed, done) = run_beside(beside, || {
             let passed = pass().and_then(|passed| read_separate().map(|()| passed));
-            // The other thread finishes its current tensor and stops.
+            // The other thread finishes the current tensor and stops.
             next.store(separate.len(), Ordering::Relaxed);
             passed
         });
@@ -297,7 +298,7 @@ impl Job<'_> {
         if lost.is_empty() { Ok(()) } else { Err(refuse_all(self.checkpoint, "would lose values", lost)) }
     }
 
-    /// Checks that the files that were read did not change since they were opened.
+    /// Checks that the source and the base did not change after opening.
     fn unchanged(self) -> Result<(), Error> {
         for file in [Some(self.checkpoint), self.plan.base.file()].into_iter().flatten() {
             file.unchanged()?;
@@ -305,8 +306,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Reads every byte of the source once, hashes it, and hands each piece to `write`. Returns BLAKE3 and SHA-256 of
-    /// the file as it is stored: a gzip file or an archive is read once more for them.
+    /// Reads and hashes every byte of the source once, and hands each piece to `write`. Returns BLAKE3 and SHA-256 of
+    /// the file as stored: a gzip file or an archive is read once more for these digests.
     fn pass<W>(self, threads: usize, write: &W) -> Result<(String, Option<String>), Error>
     where
         W: Fn(u64, &[u8]) -> Result<(), Error> + Sync,

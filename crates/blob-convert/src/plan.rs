@@ -1,5 +1,5 @@
-//! What a conversion will do, decided from headers alone: which tensors go out, under which names, what the transforms
-//! and the output's format change about them, and where each goes.
+//! The plan of a conversion, decided from headers alone: the tensors of the output, the names, the changes by the
+//! transforms and by the output's format, and the place of each tensor.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ use crate::symbol::NewSymbol;
 use crate::transform::{self, Factors, Fold, NetOrigin};
 use crate::undo::{Back, back};
 
-/// What a conversion will do: [`check`](Plan::check) looks ahead, [`run`](Plan::run) carries it out.
+/// The plan of a conversion: [`check`](Plan::check) looks ahead, [`run`](Plan::run) carries the plan out.
 #[derive(Debug)]
 pub struct Plan<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
@@ -40,7 +40,7 @@ pub struct Plan<'a> {
     pub(crate) receipt: Receipt,
     /// The net that was followed.
     pub(crate) net: Option<NetOrigin>,
-    /// Whether the output has it.
+    /// Whether the output has a receipt.
     pub(crate) has_receipt: bool,
     /// The metadata of a new file, besides the receipt.
     pub(crate) metadata: Vec<(String, String)>,
@@ -52,7 +52,7 @@ pub struct Plan<'a> {
     pub(crate) symbol: Option<NewSymbol>,
 }
 
-/// Where the output goes, with what only that kind of output needs.
+/// Where the output goes, with the fields that only this kind of output needs.
 #[derive(Debug)]
 pub(crate) enum Destination<'a> {
     File {
@@ -76,7 +76,7 @@ pub(crate) enum Destination<'a> {
 }
 
 impl Plan<'_> {
-    /// Refuses losses, where that is asked for.
+    /// Refuses losses, where the options ask for that.
     fn lossless(self) -> Result<Self, Error> {
         let losses = if self.strict { self.changes() } else { Vec::new() };
         let losses = losses.iter().filter(|group| group.change.is_loss());
@@ -94,7 +94,7 @@ impl Plan<'_> {
         &self.tensors
     }
 
-    /// What will not be in the output.
+    /// The tensors of the source that will not be in the output.
     #[must_use]
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
@@ -106,8 +106,8 @@ impl Plan<'_> {
         self.of_file.iter().map(ToString::to_string).collect()
     }
 
-    /// Everything that the conversion changes, one group a kind: first about the whole file, then about tensors. Values
-    /// that are lost are found while it runs, [`Summary::changes`](crate::Summary::changes), or by
+    /// All changes of the conversion, one group for each kind: first the changes of the whole file, then the changes of
+    /// tensors. Lost values are found during the run, [`Summary::changes`](crate::Summary::changes), or by
     /// [`lost_values`](Plan::lost_values).
     #[must_use]
     pub fn changes(&self) -> Vec<Group> {
@@ -123,26 +123,26 @@ impl Plan<'_> {
         groups.finish()
     }
 
-    /// The net that the transforms followed, or that says which values count otherwise than they are stored; `None`
-    /// where none was needed, or none was there.
+    /// The net that the transforms followed, or that says which values count otherwise than stored; `None` where no net
+    /// was needed, or none was there.
     #[must_use]
     pub fn net(&self) -> Option<&NetOrigin> {
         self.net.as_ref()
     }
 
-    /// The fold of a [recipe](crate::Recipe): what is folded and what is not.
+    /// The fold of a [recipe](crate::Recipe): the normalisations that are folded, and the refused ones.
     #[must_use]
     pub fn fold(&self) -> Option<&Fold> {
         self.fold.as_ref()
     }
 
-    /// MXNet's symbol without what a recipe folds, which is written beside the tensors.
+    /// The path of MXNet's symbol without the layers that a recipe folds; the symbol is written beside the tensors.
     #[must_use]
     pub fn symbol(&self) -> Option<&Path> {
         self.symbol.as_ref().map(|symbol| &*symbol.path)
     }
 
-    /// The output's size in bytes: of all its files, with headers, receipt and index.
+    /// The output's size in bytes: all files together, with headers, receipt and index.
     #[must_use]
     pub fn output_len(&self) -> u64 {
         let receipt = || self.receipt.placeholder();
@@ -160,7 +160,7 @@ impl Plan<'_> {
         }
     }
 
-    /// If the output is in shards: the index that opens it, and the number of shards.
+    /// For an output in shards: the index that opens the output, and the number of shards.
     #[must_use]
     pub fn index(&self) -> Option<(&Path, usize)> {
         match &self.output {
@@ -169,8 +169,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Whether the output says where it came from: files of Caffe and MXNet and a single `.npy` have no place for a
-    /// receipt.
+    /// Whether the output has a receipt. Files of Caffe and MXNet and a single `.npy` have no place for one.
     #[must_use]
     pub fn has_receipt(&self) -> bool {
         match self.output {
@@ -185,7 +184,7 @@ impl Plan<'_> {
         self.receipt.is_untransformed
     }
 
-    /// The steps that the receipt has no room to describe, so that `verify` cannot repeat them.
+    /// The steps that the receipt has no room to describe: `verify` cannot repeat these steps.
     #[must_use]
     pub fn unproven(&self) -> &[String] {
         if self.has_receipt() { &self.receipt.unproven } else { &[] }
@@ -205,7 +204,7 @@ impl Plan<'_> {
     }
 }
 
-/// Decides what a conversion of `checkpoint` to `target` will do. Reads no tensor and writes nothing.
+/// Plans a conversion of `checkpoint` to `target`. Reads no tensor and writes nothing.
 ///
 /// # Errors
 /// The fault of an entry, or an output format that cannot hold the tensors.
@@ -238,7 +237,7 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     plan.lossless()
 }
 
-/// Decides how the tensors of `checkpoint` replace those of the same names and shapes in `base`, a file of Caffe, NeoML
+/// Plans how the tensors of `checkpoint` replace tensors of the same names and shapes in `base`, a file of Caffe, NeoML
 /// or HDF5. Every other byte of `base` is kept. The output has the format of `base`, whatever the options say.
 ///
 /// # Errors
@@ -270,7 +269,7 @@ pub fn plan_into<'a>(
     };
     let (mut options, said) = to_do(checkpoint, options, Wanted::Of { base, undone: &back.undone })?;
     state::check_as_they_were(checkpoint, base, &back.undone, stays)?;
-    // It goes by the names of the base.
+    // The steps back go by the names of the base, so renaming comes first.
     let named =
         options.transforms.iter().rposition(|step| matches!(step.name(), transform::Names::NAME | Factors::NAME));
     let at = named.map_or(0, |at| at + 1);
@@ -360,7 +359,7 @@ fn planned_for<'a>(
     })
 }
 
-/// Notes the tensors whose names a folder or an archive cannot hold as they are; returns the files of a folder.
+/// Notes the tensors whose names a folder or an archive cannot hold unchanged. Returns the files of a folder.
 fn encoded(to: Format, is_folder: bool, tensors: &mut [Planned]) -> Vec<String> {
     let names: Vec<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
     let stored = match to {
@@ -376,7 +375,7 @@ fn encoded(to: Format, is_folder: bool, tensors: &mut [Planned]) -> Vec<String> 
     stored.into_iter().filter(|_| is_folder).map(|path| path + ".npy").collect()
 }
 
-/// What a receipt had no room for.
+/// The changes that tell of gaps in a receipt: steps that cannot be repeated, and a missing frame.
 fn lacking(receipt: &Receipt, options: &Options) -> Vec<Change> {
     let mut changes = Vec::new();
     if !receipt.unproven.is_empty() {

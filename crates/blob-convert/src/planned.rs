@@ -1,4 +1,4 @@
-//! One tensor of the output: its name, type and shape, where its values come from and what changes on the way.
+//! One tensor of the output: the name, type and shape, the origin of the values, and the changes on the way.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use crate::watch::{Watch, Watched};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Planned {
-    /// Its name, dtype and shape in the output.
+    /// The name, dtype and shape in the output.
     pub spec: TensorSpec,
-    /// The source's entry that the data come from, as an index into
-    /// [`Checkpoint::entries`](blob_io::Checkpoint::entries); the first one, if they are computed from several.
+    /// The index of the source's entry that holds the data, in [`Checkpoint::entries`](blob_io::Checkpoint::entries).
+    /// For a tensor that is computed from several entries: the first of these.
     pub entry: usize,
     pub(crate) how: How,
-    /// The dtype of the values as they are read or computed.
+    /// The dtype of the values as read or computed.
     pub(crate) read_as: DType,
-    /// The dtypes that they are rounded to on the way, one after the other.
+    /// The dtypes that the values are rounded to on the way, one after the other.
     pub(crate) casts: Vec<DType>,
-    /// What is changed on the way; empty where the name and the bytes are kept as they are.
+    /// The changes on the way; empty where the name and the bytes stay the same.
     pub changes: Vec<Change>,
-    /// Its index in the layout; `None` where its bytes are copied together with those around them.
+    /// The index in the layout; `None` where the tensor's bytes are copied together with the bytes around.
     pub(crate) slot: Option<usize>,
-    /// Whether it replaces none of the source's tensors: those that it is made of are left out.
+    /// Whether the tensor replaces none of the source's tensors: the tensors that this one is made of are left out.
     pub(crate) is_new: bool,
     /// Whether bf16 is stored as u16: NumPy has no bf16.
     pub(crate) keeps_bf16: bool,
@@ -38,37 +38,37 @@ pub struct Planned {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// Its name in the source.
+    /// The tensor's name in the source.
     pub name: String,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: String,
-    /// Whether an option or a transform asks for it.
+    /// Whether an option or a transform asks to leave the tensor out.
     pub is_asked: bool,
 }
 
 /// Where a tensor's values come from.
 #[derive(Clone, Debug)]
 pub(crate) enum How {
-    /// Copied from the source's segments while the pass goes over them.
+    /// Copied from the source's segments during the pass.
     Copy,
-    /// Read on their own after the pass: unpacked, inflated, reordered.
+    /// Read separately after the pass: unpacked, inflated, reordered.
     Stream,
     /// A sparse array, expanded.
     Dense,
-    /// Copied with the bytes around them.
+    /// Copied with the bytes around.
     Kept,
     /// Computed from others.
     Computed(Arc<Computed>),
 }
 
-/// A computation that makes a tensor, and its inputs.
+/// A computation that makes a tensor, and the inputs.
 #[derive(Debug)]
 pub(crate) struct Computed {
     pub(crate) compute: Arc<dyn Compute>,
-    /// The tensor that the transform makes; later ones may rename, round and reshape it.
+    /// The tensor that the transform makes; later transforms may rename, round and reshape this tensor.
     pub(crate) made: TensorSpec,
     pub(crate) inputs: Vec<Planned>,
-    /// How often tensors of the source are read for it.
+    /// How often tensors of the source are read for the computation.
     reads: u64,
 }
 
@@ -91,12 +91,12 @@ impl Planned {
         if self.keeps_bf16 { DType::U16 } else { self.spec.dtype }
     }
 
-    /// Whether its bytes are those of its entry, as they are stored.
+    /// Whether the output gets the stored bytes of the entry.
     pub(crate) fn is_copied(&self) -> bool {
         matches!(self.how, How::Copy) && self.casts.is_empty()
     }
 
-    /// How often tensors of the source are read to make it.
+    /// How often tensors of the source are read to make this tensor.
     pub(crate) fn reads(&self) -> u64 {
         match &self.how {
             How::Computed(computed) => computed.reads,
@@ -104,17 +104,17 @@ impl Planned {
         }
     }
 
-    /// Whether its values are those of its entry.
+    /// Whether the values are the entry's values.
     pub(crate) fn is_as_read(&self) -> bool {
         matches!(self.how, How::Copy | How::Stream) && self.casts.is_empty()
     }
 
-    /// Whether it has the values and the shape of its entry.
+    /// Whether the tensor has the values and the shape of `entry`, the source's entry.
     pub(crate) fn is_entry(&self, entry: &Entry) -> bool {
         self.is_as_read() && self.spec.shape == *entry.shape()
     }
 
-    /// The sparse array that it is a part of, in the source and in the output.
+    /// The sparse array that the tensor is a part of, in the source and in the output.
     pub(crate) fn sparse<'a>(&self, checkpoint: &'a Checkpoint) -> Option<&'a Sparse> {
         match self.how {
             How::Dense | How::Computed(_) => None,
@@ -122,7 +122,7 @@ impl Planned {
         }
     }
 
-    /// The name of the whole sparse array: this part's name without its ending. A transform may have changed the name.
+    /// The name of the whole sparse array: this part's name without the ending. A transform may have changed the name.
     pub(crate) fn whole_name<'a>(&'a self, sparse: &'a Sparse) -> &'a str {
         match TensorName::of(&self.spec.name) {
             TensorName { kind: Kind::Data, .. } => &sparse.name,
@@ -130,7 +130,7 @@ impl Planned {
         }
     }
 
-    /// Opens the tensor's values as the output has them.
+    /// Opens the tensor's values in the form of the output.
     pub(crate) fn open<'a>(
         &'a self,
         checkpoint: &'a Checkpoint,
@@ -141,7 +141,7 @@ impl Planned {
         let read: Box<dyn Stream> = match &self.how {
             How::Copy | How::Stream | How::Kept => Box::new(Watched::open(checkpoint, entry, watch)?),
             How::Dense => Box::new(Watched::new(checkpoint.dense_reader(entry)?, watch)),
-            // A shape without values may have any extents, and nothing is computed for it.
+            // A shape without values may have any extents, and nothing is computed for such a shape.
             How::Computed(computed) if computed.made.shape.count() == 0 => Box::new(|_: &mut [u8]| Ok(0)),
             How::Computed(computed) => {
                 let inputs = &computed.inputs;

@@ -1,6 +1,6 @@
-//! The receipt: where the tensors came from, what was changed, what was left out, and each tensor's digest.
+//! The receipt: the origin of the tensors, the changes, the tensors that were left out, and each tensor's digest.
 //!
-//! Its text has the same length before and after the digests are known, so that a header can be laid out first.
+//! The text has the same length before and after the digests are known, so that a header can be laid out first.
 
 mod account;
 mod contents;
@@ -28,7 +28,7 @@ pub(crate) use lineage::{MAX_STEPS, UNKNOWN, history_of, lineage_of, parse, pres
 /// npz.
 pub const KEY: &str = "blob.receipt";
 
-/// The schema of receipts, and the name of the tool that writes them.
+/// The schema of receipts, and the name of the tool that writes receipts.
 pub(crate) const SCHEMA: &str = "blob.receipt/1";
 pub(crate) const TOOL: &str = concat!("blob ", env!("CARGO_PKG_VERSION"));
 
@@ -47,7 +47,7 @@ pub(crate) struct Receipt {
     pub(crate) is_untransformed: bool,
     /// Why the source cannot be restored byte for byte.
     pub(crate) frame_left_out: Option<String>,
-    /// The steps for whose settings there was no room, so that they cannot be repeated.
+    /// The steps that cannot be repeated, because the receipt has no room for the settings.
     pub(crate) unproven: Vec<String>,
 }
 
@@ -135,7 +135,7 @@ impl Receipt {
     }
 }
 
-/// What a receipt says about a source, but for its digests.
+/// The fields of a receipt about a source, without the digests.
 pub(crate) fn source_fields(checkpoint: &Checkpoint) -> Map<String, Value> {
     let file = checkpoint.file();
     let name = std::path::Path::new(file).file_name().map_or(file.into(), |n| n.to_string_lossy());
@@ -143,7 +143,7 @@ pub(crate) fn source_fields(checkpoint: &Checkpoint) -> Map<String, Value> {
     source.insert("name".into(), json!(name));
     source.insert("bytes".into(), json!(checkpoint.stored().len()));
     if checkpoint.is_gzip() {
-        // Length and digests are the gzip file's own; offsets in the warnings are those in the unpacked file.
+        // Length and digests belong to the gzip file; offsets in the warnings count in the unpacked file.
         source.insert("compression".into(), json!("gzip"));
     }
     if let Some(member) = checkpoint.member() {
@@ -157,7 +157,7 @@ pub(crate) fn source_fields(checkpoint: &Checkpoint) -> Map<String, Value> {
     let metadata: Map<String, Value> = checkpoint
         .metadata()
         .iter()
-        // The source's receipt goes into the history. As a text here, it would be escaped once more by each
+        // The source's receipt goes into the history. As a text here, a receipt would be escaped once more by each
         // conversion.
         .filter(|(k, _)| k != KEY)
         .map(|(k, v)| (k.clone(), json!(v)))
@@ -166,8 +166,8 @@ pub(crate) fn source_fields(checkpoint: &Checkpoint) -> Map<String, Value> {
     source
 }
 
-/// Leaves the longest lists out until the two objects fit into `room`: `null` stands for each of them. Steps keep their
-/// names and their short settings, since a later conversion must know what was done.
+/// Replaces the longest lists by `null` until the two objects fit into `room`. Steps keep the names and the short
+/// settings, since a later conversion must know which steps were done.
 fn shorten(source: &mut Value, rest: &mut Value, room: usize) {
     let mut lists: Vec<(usize, &mut Value)> = Vec::new();
     let mut len = source.to_string().len() + rest.to_string().len();
@@ -192,14 +192,14 @@ fn shorten(source: &mut Value, rest: &mut Value, room: usize) {
     }
 }
 
-/// The long lists in the settings of steps, with the lengths of their texts.
+/// The long lists in the settings of steps, with the length of each text.
 fn lists_of_steps(steps: &mut Value) -> impl Iterator<Item = (usize, &mut Value)> {
     let steps = steps.as_array_mut().into_iter().flatten();
     let settings = steps.filter_map(|step| step.get_mut("settings"));
     settings.flat_map(long_lists)
 }
 
-/// The steps whose settings are not whole.
+/// The steps whose settings are missing, or cut so that the step cannot be read.
 fn unproven(rest: &Value, registry: &Registry) -> Vec<String> {
     let steps = rest["transforms"].as_array().into_iter().flatten();
     let is_short = |step: &&Value| step["settings"].as_object().is_some_and(|all| all.values().any(Value::is_null));
@@ -212,7 +212,7 @@ fn is_unread(step: &Value, registry: &Registry) -> bool {
     step["name"].as_str().is_some_and(|name| registry.read(name, &step["settings"]).is_err())
 }
 
-/// What an array of u16 in an npz holds.
+/// The content of an array in an npz: bf16 stored as u16, real u16, or another dtype.
 #[derive(Clone, Copy, PartialEq)]
 enum Bits {
     Bf16,
@@ -259,7 +259,7 @@ pub(crate) fn receipt_text(checkpoint: &Checkpoint) -> Option<&str> {
     metadata.find(|(key, _)| key == KEY).map(|(_, text)| &**text)
 }
 
-/// Where the source came from, if it has a receipt: the first file, then what was made of it.
+/// The files that the source was made from, the first one first; empty if the source has no receipt.
 fn history(checkpoint: &Checkpoint) -> Vec<Origin> {
     receipt_text(checkpoint).map(history_of).unwrap_or_default()
 }
@@ -305,7 +305,7 @@ pub(crate) fn bf16_receipt<'t>(
     if text.len() <= MAX_TEXT { Ok(Some((KEY.to_owned(), text))) } else { Err(NO_ROOM) }
 }
 
-/// The sparse arrays that were written as parts, with what a reader needs to put them together again.
+/// The sparse arrays that were written as parts: name, kind and shape, with which a reader joins the parts again.
 fn sparse(checkpoint: &Checkpoint, tensors: &[Planned]) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
     let mut last = None;

@@ -1,6 +1,6 @@
-//! A conversion as data: what is read, what is done, what is written. One value for the tool, for Rust and for files.
+//! A conversion as data: sources, steps and a target. One value for the tool, for Rust and for files.
 //!
-//! `resolve` makes its steps exact for a source; `plan` decides from then on. docs/recipe.md has the schema of the
+//! `resolve` makes the steps exact for a source; `plan` decides from then on. docs/recipe.md has the schema of the
 //! JSON.
 
 mod resolve;
@@ -32,7 +32,7 @@ const LONGEST: u64 = 16 << 20;
 const LONGEST_PROTOTXT: u64 = 16 << 20;
 const LONGEST_SYMBOL: u64 = 128 << 20;
 
-/// A conversion as data: what is read, what is done, what is written.
+/// A conversion as data: sources, steps and a target.
 ///
 /// ```
 /// use blob_convert::recipe::Recipe;
@@ -61,14 +61,14 @@ pub struct Recipe {
     /// The files that are read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<Source>,
-    /// The file that describes the net; without it, MXNet's symbol beside the source or the source itself may.
+    /// The file that describes the net. If `None`, MXNet's symbol beside the source or the source itself may do so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub net: Option<NetFile>,
-    /// What is done. The order in the list says nothing: steps are done in the order of the table in docs/recipe.md,
-    /// each once.
+    /// The steps. The order of this list has no effect: steps run in the order of the table in docs/recipe.md, each
+    /// once.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "steps")]
     pub steps: Vec<Step>,
-    /// What is written.
+    /// The output.
     #[serde(default)]
     pub target: Target,
 }
@@ -80,7 +80,7 @@ pub struct Recipe {
 pub struct Source {
     /// The file.
     pub path: PathBuf,
-    /// Its format, where its content does not show it.
+    /// The format, for a file whose content does not show the format.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "target::by_name")]
     pub format: Option<Format>,
 }
@@ -132,7 +132,7 @@ impl NetFile {
     /// Reads the net.
     ///
     /// # Errors
-    /// What reading returns; a description that makes no sense.
+    /// Any error of reading the file; a description that makes no sense.
     pub fn read(&self) -> Result<Arc<Topology>, Error> {
         let name = self.path().display().to_string();
         let net = match self {
@@ -144,13 +144,13 @@ impl NetFile {
 }
 
 impl Recipe {
-    /// A conversion of one file that changes nothing but its format, which the output's extension names.
+    /// A conversion of one file that changes the format alone. The output's extension names the new format.
     pub fn new(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
         let target = Target { path: Some(target.into()), ..Target::default() };
         Self { sources: vec![Source::new(source)], target, ..Self::default() }
     }
 
-    /// Adds a step: a transform, or one that leaves its settings to the source.
+    /// Adds a step: a transform, or a step whose settings follow from the source, as [`Step::fold`].
     #[must_use]
     pub fn step(mut self, step: impl Into<Step>) -> Self {
         self.steps.push(step.into());
@@ -160,7 +160,7 @@ impl Recipe {
     /// Reads the JSON of a recipe; `name` is for messages.
     ///
     /// # Errors
-    /// [`Error::Request`] for a text that is no recipe, with its place.
+    /// [`Error::Request`] for a text that is no recipe, with the place of the fault.
     pub fn read(name: &str, text: &str) -> Result<Self, Error> {
         serde_json::from_str(text).map_err(|e| wrong(name, format!("is no recipe: {e}")))
     }
@@ -168,7 +168,7 @@ impl Recipe {
     /// Reads a file with the JSON of a recipe.
     ///
     /// # Errors
-    /// As [`Recipe::read`]; what reading returns.
+    /// As [`Recipe::read`]; any error of reading the file.
     pub fn from_file(path: &Path) -> Result<Self, Error> {
         let (name, bytes) = (path.display().to_string(), bytes_of(path, LONGEST)?);
         if bytes.len() as u64 > LONGEST {
@@ -216,7 +216,7 @@ impl Recipe {
         self.net.iter().map(|net| net.path().to_owned()).chain(names)
     }
 
-    /// Decides what the conversion will do. Reads no tensor and writes nothing.
+    /// Plans the conversion. Reads no tensor and writes nothing.
     ///
     /// # Errors
     /// A step that the source does not allow; the errors of [`plan`](crate::plan()) and
@@ -226,7 +226,7 @@ impl Recipe {
         self.plan_of(&sources, files.into.as_ref(), &Registry::default())
     }
 
-    /// As [`Recipe::plan`], of files that are open, whatever the recipe calls them, and with steps of your own.
+    /// As [`Recipe::plan`], for files that you opened, whatever paths the recipe has, and with steps of your own.
     ///
     /// # Errors
     /// As [`Recipe::plan`].
@@ -257,7 +257,7 @@ impl Recipe {
     }
 }
 
-/// At most `most` bytes of a file, and one more, so that a longer one is refused by its reader.
+/// The first `most` + 1 bytes of a file: with the extra byte, the caller refuses a longer file.
 fn bytes_of(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     let name = path.display().to_string();
     let file = File::open(path).map_err(|source| Error::Open { file: name.clone(), source })?;
@@ -291,7 +291,7 @@ impl<'de> Deserialize<'de> for Schema {
     }
 }
 
-/// Reads steps, and nothing else beside their names and settings: a slip of the pen is an error.
+/// Reads steps with the keys `name` and `settings` alone: a misspelt key is an error.
 fn steps<'de, D: Deserializer<'de>>(text: D) -> Result<Vec<Step>, D::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -1,7 +1,7 @@
-//! Tensors made of others, and which of them go into one file: what `blob merge` and `blob split` write.
+//! Tensors made of other tensors, and the grouping of tensors into files, for `blob merge` and `blob split`.
 //!
-//! Nothing is loaded: a tensor's bytes are gathered while it is written. Memory stays at about 8 MiB, plus 4 KiB for
-//! each tensor that is joined along an axis after the first, and each array that is cut and must be unpacked for it.
+//! Nothing is loaded: a tensor's bytes are gathered during writing. Memory stays at about 8 MiB, plus 4 KiB for each
+//! tensor that is joined along an axis after the first, and each array that must be unpacked to be cut.
 
 mod array;
 mod gather;
@@ -28,7 +28,7 @@ pub struct Gatherer<'a> {
     watch: &'a dyn Watch,
 }
 
-/// A tensor made of others of open files, concatenated along an axis, each whole or a range of it.
+/// A tensor made of tensors of open files, each whole or a range, concatenated along an axis.
 pub struct Gathered<'a> {
     dtype: DType,
     shape: Shape,
@@ -44,13 +44,13 @@ struct Part<'a> {
 }
 
 impl<'a> Gatherer<'a> {
-    /// The tensors of an open file.
+    /// Gathers the tensors of an open file.
     #[must_use]
     pub fn new(checkpoint: &'a Checkpoint, watch: &'a dyn Watch) -> Self {
         Self { checkpoint, watch }
     }
 
-    /// A tensor as it is.
+    /// A tensor, unchanged.
     ///
     /// # Errors
     /// As [`Checkpoint::array`].
@@ -61,7 +61,7 @@ impl<'a> Gatherer<'a> {
         Ok(self.gathered(self.dtype(entry)?, entry.shape().clone(), 0, vec![part]))
     }
 
-    /// Tensors of one dtype, concatenated along an axis; their shapes may differ only in this axis.
+    /// Tensors of one dtype, concatenated along an axis; the shapes may differ only in this axis.
     ///
     /// # Errors
     /// As [`Checkpoint::array`]; an empty list, an axis that the tensors do not have, different dtypes or shapes, a
@@ -92,12 +92,12 @@ impl<'a> Gatherer<'a> {
         Ok(self.gathered(dtype, shape, axis, entries.iter().map(whole).collect()))
     }
 
-    /// A tensor in parts of these sizes along an axis. If the file has a checksum of it, that is compared after the
-    /// last part was read.
+    /// A tensor in parts of these sizes along an axis. A checksum of the tensor in the file is compared after the last
+    /// part was read.
     ///
     /// # Errors
-    /// As [`Checkpoint::array`]; an axis that it does not have, sizes that do not add up to its extent, a part of a
-    /// sparse array.
+    /// As [`Checkpoint::array`]; an axis that the tensor does not have, sizes that do not add up to the axis's extent,
+    /// a part of a sparse array.
     pub fn split(&self, entry: &'a Entry, axis: i64, sizes: &[usize]) -> Result<Vec<Gathered<'a>>, Error> {
         let dtype = self.dtype(entry)?;
         let axis = self.axis_of(entry, axis)?;
@@ -150,24 +150,25 @@ impl<'a> Gatherer<'a> {
 }
 
 impl<'a> Gathered<'a> {
-    /// How many bytes it has.
+    /// The tensor's length in bytes.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
         self.shape.count() as u64 * self.dtype.size() as u64
     }
 
-    /// The first of the tensors that it is made of: its layer, whether it is a diff, or a part of a sparse array.
+    /// The entry of the first part, which tells the layer, and whether the tensor is a diff or a part of a sparse
+    /// array.
     #[must_use]
     pub fn first(&self) -> &'a Entry {
         self.parts[0].array.entry
     }
 }
 
-/// The receipt, as key and text, with which an npz of these tensors is read with bf16 again, which it stores as u16.
-/// `None` where there is no bf16.
+/// The receipt, as key and text, for an npz of these tensors. An npz stores bf16 as u16; with the receipt, a reader
+/// finds bf16 again. `None` where there is no bf16.
 ///
 /// # Errors
-/// It has no room for the names of so many arrays, in words that follow the file's name.
+/// The receipt has no room for the names of so many arrays, in words that follow the file's name.
 pub fn receipt(tensors: &[(String, Gathered<'_>)]) -> Result<Option<(String, String)>, &'static str> {
     bf16_receipt(tensors.iter().map(|(name, tensor)| (&**name, tensor.dtype)))
 }

@@ -1,4 +1,4 @@
-//! A stream of values that are rounded to another dtype as they are read.
+//! A stream of values that are rounded to another dtype during reading.
 
 use blob_core::DType;
 use blob_io::Error;

@@ -1,7 +1,8 @@
-//! A safetensors file in shards: which tensor goes into which shard, and the index of them, as huggingface_hub's
-//! `save_torch_state_dict` writes it.
+//! A safetensors file in shards: the shard of each tensor, and the index of the shards, as huggingface_hub's
+//! `save_torch_state_dict` writes both.
 //!
-//! The receipt is in the index, with the other metadata of the whole; each shard has `format: pt`, as theirs have.
+//! The index holds the receipt and the other metadata of the whole. Each shard has `format: pt`, as huggingface_hub's
+//! shards have.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -21,24 +22,24 @@ use crate::words::listed;
 /// All shards are open at once, and systems allow about a thousand open files.
 const MAX_SHARDS: usize = 500;
 
-/// How many old files are named.
+/// A note names at most this many old files.
 const NAMED: usize = 3;
 
-/// The metadata of each shard: transformers refuses files without it.
+/// The metadata of each shard: transformers refuses shards without this entry.
 const METADATA: [(&str, &str); 1] = [FORMAT];
 
-/// Several files and the index of them.
+/// The shards of an output, and the index.
 #[derive(Debug)]
 pub(crate) struct Shards {
     pub(crate) files: Vec<Shard>,
     pub(crate) index: PathBuf,
-    /// For each tensor of the plan, the index of its file and its index in that file.
+    /// For each tensor of the plan, the index of a file and the tensor's index in that file.
     places: Vec<(usize, usize)>,
     /// The bytes of all tensors.
     total: u64,
 }
 
-/// One of the files.
+/// One shard.
 #[derive(Debug)]
 pub(crate) struct Shard {
     pub(crate) path: PathBuf,
@@ -46,14 +47,14 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// The file's name, as the index has it.
+    /// The file name, as in the index.
     pub(crate) fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 }
 
-/// The shards to write instead of one file; `None` if they are not asked for, or if one would hold everything.
-/// `changes` gets the files of an earlier output that stay beside the new ones.
+/// The shards to write instead of one file; `None` if no shards are asked for, or if one shard would hold everything.
+/// `changes` gets the files of an earlier output that stay beside the new files.
 pub(crate) fn planned(
     checkpoint: &Checkpoint,
     options: &Options,
@@ -84,7 +85,7 @@ pub(crate) fn planned(
                 return Err(refuse(checkpoint, format!("{symbol}, the net of it, {message}")));
             }
             let index = named(path, ".index.json");
-            // The index of an earlier output would still lead to that one's shards.
+            // The index of an earlier output would still lead to the shards of that output.
             if shards.is_none() && if_exists == IfExists::Refuse && index.exists() {
                 let message =
                     "is an index of shards, and would stay beside the new file; remove it, or name another file";
@@ -134,8 +135,8 @@ fn shards(path: &Path, max_bytes: u64, tensors: &[Planned]) -> Result<Option<Sha
     Ok(Some(shards))
 }
 
-/// Which tensors of these sizes go into each shard, in its order: one after the other until `most` bytes are reached; a
-/// larger tensor gets a shard of its own, before the one that is being filled.
+/// The tensors of each shard, in order, as indices into `sizes`: one after the other until `max_bytes` are reached. A
+/// tensor above `max_bytes` gets a separate shard, before the shard that is being filled.
 pub(crate) fn split(sizes: &[u64], max_bytes: u64) -> Vec<Vec<usize>> {
     let (mut shards, mut current, mut filled) = (Vec::new(), Vec::new(), 0_u64);
     for (tensor, size) in sizes.iter().enumerate() {
@@ -176,7 +177,7 @@ fn old_files_note(path: &Path, shards: Option<&Shards>) -> Option<String> {
         .then(|| format!("old files of the same name stay beside the new output: {}", listed(NAMED, &names)))
 }
 
-/// Whether a file has the name of the output `path`, of one of its shards or of their index.
+/// Whether `name` is the file name of the output `path`, of one of the shards or of the index.
 fn is_of(path: &Path, name: &OsStr) -> bool {
     if path.file_name() == Some(name) || named(path, ".index.json").file_name() == Some(name) {
         return true;
@@ -203,12 +204,12 @@ impl Shards {
         self.files.iter().map(|shard| shard.layout.len()).sum()
     }
 
-    /// The bytes of all files, with the index that says this.
+    /// The bytes of all files, with the index that holds `of_index`.
     pub(crate) fn len_with(&self, tensors: &[Planned], of_index: &[(String, String)]) -> u64 {
         self.len() + self.text(tensors, of_index).len() as u64
     }
 
-    /// The index of the file that holds a tensor of the plan, and the tensor's offset in it.
+    /// The index of the file that holds a tensor of the plan, and the tensor's offset in the file.
     pub(crate) fn place(&self, tensor: usize) -> (usize, u64) {
         let (file, slot) = self.places[tensor];
         (file, self.files[file].layout.offsets()[slot])
@@ -219,7 +220,7 @@ impl Shards {
         self.files.iter().map(|shard| &*shard.path).chain([&*self.index])
     }
 
-    /// Checks that every file can be created, and removes what the check creates.
+    /// Checks that every file can be created, and removes the files that the check creates.
     pub(crate) fn check(&self, source: &Checkpoint, if_exists: IfExists) -> Result<(), Error> {
         self.check_paths(source, if_exists)?;
         self.paths().try_for_each(|path| Output::check(path, if_exists))
@@ -236,7 +237,8 @@ impl Shards {
         Ok(outputs)
     }
 
-    /// Writes the headers and the index. Until [`Shards::publish`] no file has its name, so each can be read again.
+    /// Writes the headers and the index. Until [`Shards::publish`] no file has the final name, so each can be read
+    /// again.
     pub(crate) fn complete(
         &self,
         mut outputs: Vec<Output>,
@@ -256,17 +258,17 @@ impl Shards {
         Ok((complete, self.len() + text.len() as u64))
     }
 
-    /// Gives all files their names. At every moment an index names files of one output.
+    /// Gives all files the final names. At every moment an index names files of one output.
     pub(crate) fn publish(mut complete: Vec<Complete>) -> Result<(), Error> {
         let index = complete.pop();
         index.map_or(Ok(()), |index| index.publish_with(complete, &renamed))
     }
 
-    /// The index, as Python's `json.dumps(…, indent=2, sort_keys=True)` has it.
+    /// The index, in the form of Python's `json.dumps(…, indent=2, sort_keys=True)`.
     fn text(&self, tensors: &[Planned], of_index: &[(String, String)]) -> String {
         let files = self.places.iter().map(|(number, _)| json!(self.files[*number].name()));
         let map: BTreeMap<&str, Value> = tensors.iter().map(|tensor| &*tensor.spec.name).zip(files).collect();
-        // Each shard has the format.
+        // The format stands in each shard, and so not in the index.
         let of_index = of_index.iter().filter(|(key, _)| key != METADATA[0].0).map(|(key, text)| (&**key, json!(text)));
         let about: BTreeMap<&str, Value> = of_index.chain([("total_size", json!(self.total))]).collect();
         let index = BTreeMap::from([("metadata", json!(about)), ("weight_map", json!(map))]);
@@ -278,11 +280,11 @@ impl Shards {
         for path in self.paths() {
             check_source(source, path, if_exists)?;
             let Ok(found) = fs::symlink_metadata(path).map(|meta| meta.file_type()) else { continue };
-            // It may point to another shard, or to any other file.
+            // The link may point to another shard, or to any other file.
             if found.is_symlink() {
                 return Err(refused(path, "is a link, and no place for a shard or an index".to_owned()));
             }
-            // Opening a pipe would wait for its reader.
+            // Opening a pipe would wait for a reader.
             if !found.is_file() && !found.is_dir() {
                 return Err(refused(path, "is a pipe or a device, and no place for a shard or an index".to_owned()));
             }
@@ -291,7 +293,7 @@ impl Shards {
     }
 }
 
-/// An index with other names for these files; `None` if it names none of them.
+/// An index with other names for these files; `None` if the index names none of these files.
 fn renamed(index: &[u8], names: &BTreeMap<String, String>) -> Option<Vec<u8>> {
     let mut index: Value = serde_json::from_slice(index).ok()?;
     let files = index.get_mut("weight_map")?.as_object_mut()?.values_mut();

@@ -1,5 +1,5 @@
-//! Where bytes go. `Moves` takes a piece of the source apart into tensors, copied or rounded; `Sink` puts a tensor's
-//! bytes in their place in a file, in one of several shards, or in a file of its own in a folder.
+//! Puts bytes into the output. `Moves` takes a piece of the source apart into tensors, copied or rounded. `Sink` writes
+//! a tensor's bytes into a file, into one of several shards, or into a separate file in a folder.
 //!
 //! Tensors that the pass cannot handle are read separately.
 
@@ -18,10 +18,10 @@ use crate::shards::Shards;
 use crate::threads::lock;
 use crate::transform::Tally;
 
-/// If runs are shorter than this on average, gathering them is faster than writing each one separately.
+/// If the average run is shorter than this, gathering runs is faster than writing each one separately.
 const SCATTERED: u64 = 4096;
 
-/// No run is longer.
+/// A run of this many bytes takes no more.
 const LONGEST_RUN: usize = 64 << 10;
 
 /// The moves of a plan, in the source's order.
@@ -37,7 +37,7 @@ struct Move {
     from: u64,
     len: u64,
     tensor: usize,
-    /// The place among the tensor's bytes as they are read.
+    /// The offset among the tensor's bytes as read.
     to: u64,
 }
 
@@ -77,8 +77,8 @@ impl<'a> Moves<'a> {
         (Self { plan, moves }, separate)
     }
 
-    /// Calls `put` with the bytes of each tensor in a piece of the source, and their offset in the tensor. `at` is the
-    /// piece's offset.
+    /// Calls `put` with the bytes of each tensor in a piece of the source, and with the offset of these bytes in the
+    /// tensor. `at` is the piece's offset.
     pub(crate) fn piece(
         &self,
         at: u64,
@@ -149,12 +149,12 @@ fn all_casts(tensor: &Planned, bytes: &[u8], tally: &Tally) -> Vec<u8> {
     tensor.casts.iter().fold((bytes.to_vec(), tensor.read_as), round).0
 }
 
-/// Whether a tensor's bytes can be moved in the order in which the pass reads them.
+/// Whether a tensor's bytes can be moved in the order of the pass.
 fn is_in_pass_order(plan: &Plan<'_>, planned: &Planned) -> bool {
     let entry = &plan.checkpoint.entries()[planned.entry];
-    // Checksums run along a tensor, so its runs must come in their order.
+    // Checksums run along a tensor, so the runs must come in the tensor's order.
     let ordered = entry.segments().is_sorted_by_key(|run| run.offset);
-    // Many small runs: a reader gathers them into larger pieces.
+    // Many small runs: a reader gathers several into one larger piece.
     let runs = entry.segments().len() as u64;
     let scattered = runs > 16 && entry.byte_len() / runs < SCATTERED;
     // The reader compares the checksum that the source stores.
@@ -171,13 +171,13 @@ pub(crate) struct Sink<'a> {
 }
 
 enum To<'a> {
-    /// For each tensor of the plan: its file, its offset there, and its index in the layout.
+    /// For each tensor of the plan: the file, the offset in the file, and the index in the layout.
     Files(Vec<(&'a Output, u64, usize)>),
     /// The whole file is copied, and tensors are not written separately.
     Copy(&'a Output),
     /// Only the checksums are wanted.
     Nowhere,
-    /// A tensor's bytes must come in their order.
+    /// The bytes of a tensor must come in order.
     Folder(Mutex<Folder<'a>>),
 }
 
@@ -196,7 +196,7 @@ pub(crate) struct Folder<'a> {
     specs: &'a [TensorSpec],
     files: &'a [String],
     begun: Vec<bool>,
-    /// Unfinished files, and how many bytes each still needs: one at a time, unless the source interleaves its arrays.
+    /// Unfinished files, each with the number of missing bytes: one at a time, unless the source interleaves arrays.
     open: HashMap<usize, (Output, u64)>,
     written: u64,
 }
@@ -233,7 +233,7 @@ impl<'a> Sink<'a> {
         !matches!(self.to, To::Folder(_))
     }
 
-    /// Takes a piece of the source; only a copy writes it.
+    /// Takes a piece of the source. Only a copy writes the piece.
     pub(crate) fn put_source(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
         match &self.to {
             To::Copy(output) => output.write_all_at(at, bytes),
@@ -288,8 +288,8 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Writes tensors that follow one another in the same file together: of a net with 300,000 biases each would be a call
-/// of the system.
+/// Writes short tensors that follow one another in a file together. Otherwise a net with 300,000 biases would take a
+/// call of the system for each bias.
 pub(crate) struct Runs<'s, 'a> {
     sink: &'s Sink<'a>,
     run: RefCell<Run<'a>>,
@@ -308,7 +308,7 @@ impl<'a> Run<'a> {
         output.write_all_at(at, &self.bytes)
     }
 
-    /// Adds short bytes to the run that ends where they begin; writes long ones.
+    /// Adds short bytes to the run that ends at `at`, else to a new one; writes long bytes at once.
     fn put(&mut self, output: &'a Output, at: u64, bytes: &[u8]) -> Result<(), Error> {
         let is_next = self.to.is_some_and(|(own, from)| {
             std::ptr::eq(own, output) && from + self.bytes.len() as u64 == at && self.bytes.len() < LONGEST_RUN

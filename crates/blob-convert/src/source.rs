@@ -1,4 +1,5 @@
-//! Refuses an output that would replace what is read: a conversion that fails late must not destroy the only copy.
+//! Refuses an output that would replace a file that is read: a conversion that fails late must not destroy the only
+//! copy.
 //!
 //! Compares files, not paths: a link or another spelling can name the same file.
 
@@ -9,7 +10,7 @@ use blob_io::{Checkpoint, Error, IfExists, Remedy};
 
 use crate::goal::Target;
 
-/// Refuses a target that is one of these open files, or one of their shards.
+/// Refuses a target that is one of these open files, or a shard of one.
 pub(crate) fn check(sources: &[&Checkpoint], target: &Target<'_>) -> Result<(), Error> {
     match *target {
         Target::File { path, if_exists } | Target::Folder { path, if_exists } => {
@@ -19,7 +20,7 @@ pub(crate) fn check(sources: &[&Checkpoint], target: &Target<'_>) -> Result<(), 
     }
 }
 
-/// Refuses an output that is the open file or one of its shards, and as [`check_output`] the folder around it.
+/// Refuses an output that is the open file or a shard of the file, and as [`check_output`] the folder around.
 ///
 /// # Errors
 /// [`Error::Misfit`] or [`Error::Request`] for such an output.
@@ -72,7 +73,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     is_on_disk(one) && is_on_disk(other) && same_file::is_same_file(one, other).unwrap_or(false)
 }
 
-/// Whether there is a file or folder. A pipe has nothing to lose, and opening it would wait for its writer.
+/// Whether there is a file or folder. A pipe has nothing to lose, and opening a pipe would wait for a writer.
 fn is_on_disk(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir())
 }

@@ -1,8 +1,8 @@
-//! The state of a file's tensors, as the history in its receipt tells it: the axes and the eps that they have now, and
-//! the steps that changed their values.
+//! The state of a file's tensors, by the history in the receipt: the current axes and eps, and the steps that changed
+//! values.
 //!
-//! A net speaks of tensors as its framework stores them, so a step that relies on a net asks here first. The receipt is
-//! hostile; the work is bounded by its lists.
+//! A net speaks of tensors as stored by the framework, so a step that relies on a net asks here first. The receipt is
+//! hostile; the receipt's lists bound the work.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ use crate::transform::{
     Bound, Fact, Followed, Left, MovedEps, Names, Outcome, Registry, Transform, Undone, Values, Variance,
 };
 
-/// What the steps in a file's history have left.
+/// The state after the steps in a file's history.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// Of tensors that were permuted by name, and are called so now, which axis each one was.
+    /// For each tensor that was permuted by name, under the current name: the original axis at each place.
     axes: BTreeMap<String, Vec<usize>>,
-    /// How all weights were turned, in words that follow "were", and whether that is PyTorch's order.
+    /// The turn of all weights, in words that follow "were", and whether the result is PyTorch's order.
     turned: Option<(String, bool)>,
     eps: BTreeMap<String, Moved>,
-    /// The eps of all normalisations, where the receipt does not say which of them have it.
+    /// The eps of all normalisations, where the receipt does not list the variances.
     eps_of_all: Option<f64>,
     /// The other steps that changed values.
     changed: Vec<String>,
@@ -33,7 +33,7 @@ pub(crate) struct State {
     unknown: Option<String>,
 }
 
-/// The eps that a variance was for, and the one that it is for now.
+/// A variance's original eps and current eps.
 #[derive(Clone, Copy, Debug)]
 struct Moved {
     from: f64,
@@ -76,7 +76,7 @@ impl State {
         }
     }
 
-    /// Takes a step whose settings had no room for the worst that it can be.
+    /// Assumes the worst of a step whose settings had no room in the receipt.
     fn after_unread(&mut self, step: &Step) {
         match &*step.name {
             Names::NAME => {
@@ -112,25 +112,25 @@ impl State {
         self.eps = std::mem::take(&mut self.eps).into_iter().map(|(name, eps)| (now(name), eps)).collect();
     }
 
-    /// What is added to variances; nothing where it is what the net says.
+    /// The eps added to each variance; empty where the net's own eps applies.
     fn moved_eps(&self) -> MovedEps {
         let each = self.eps.iter().map(|(variance, moved)| (variance.clone(), moved.to));
         MovedEps { each: each.collect(), all: self.eps_of_all }
     }
 
-    /// Why a step cannot be done any more, because it relies on what is no longer as the net says.
+    /// The reason why a step is no longer possible: a fact that the step relies on is no longer as the net says.
     pub(crate) fn forbids(&self, step: &dyn Transform, followed: &Followed<'_>) -> Option<String> {
         let facts = step.relies_on();
         if let Some(unknown) = self.unknown.as_ref().filter(|_| !facts.is_empty()) {
             return Some(format!("its receipt had no room for {unknown}, which may have been the same: {ANEW}"));
         }
         let (how, is_usual) = self.turned.as_ref().filter(|_| facts.contains(&Fact::Axes))?;
-        // Weights that have PyTorch's order are as most nets say.
+        // Most nets say PyTorch's order.
         let is_as_said = *is_usual && !followed.has_other_order();
         (!is_as_said).then(|| format!("its receipt says that weights were {how}, and their axes count here: {ANEW}"))
     }
 
-    /// The tensors whose axes count for a step, and are no longer those that the net speaks of.
+    /// For each tensor whose axes count for a step and differ from the net's: the problem, in words.
     pub(crate) fn moved(
         &self,
         step: &dyn Transform,
@@ -173,19 +173,19 @@ impl State {
 }
 
 impl<'a> Bound<'a> {
-    /// Looks for the tensors of `net` among those of a file. MXNet's are called `arg:NAME` and `aux:NAME` there, or
-    /// NAME. The file's receipt tells which eps its variances have now.
+    /// Looks up the tensors of `net` in a file. MXNet's tensors are called `arg:NAME` and `aux:NAME` there, or NAME.
+    /// The file's receipt tells the current eps of the variances.
     #[must_use]
     pub fn new(net: &'a Net, checkpoint: &'a Checkpoint) -> Self {
         Self::moved(net, checkpoint, State::of(checkpoint, &Registry::default()).moved_eps())
     }
 }
 
-/// How to do two steps of which the second relies on what the first changes.
+/// Advice for two steps, the second of which relies on a fact that the first changes.
 const ANEW: &str = "begin with the file of before, and do this first, or both in one command";
 
-/// What an output without a receipt does not say of its values, though the source's receipt does; `None` where that is
-/// nothing.
+/// A sentence on the steps that changed values by the source's receipt, for an output without a receipt; `None` where
+/// no step did.
 #[must_use]
 pub fn unsaid(checkpoint: &Checkpoint) -> Option<String> {
     let (steps, file) = (State::of(checkpoint, &Registry::default()).steps().join(", "), checkpoint.name());
@@ -193,8 +193,8 @@ pub fn unsaid(checkpoint: &Checkpoint) -> Option<String> {
     (!steps.is_empty()).then(words)
 }
 
-/// Refuses tensors for a file that has them as they were before the steps in their receipt, but for those that are
-/// undone. `stays` says why none is.
+/// Refuses tensors whose values steps in the receipt changed, for a file that takes the values of before. The steps in
+/// `undone` do not count; `stays` says why no step can be undone.
 pub(crate) fn check_as_they_were(
     checkpoint: &Checkpoint,
     base: &Checkpoint,

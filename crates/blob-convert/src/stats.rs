@@ -29,8 +29,8 @@ const KEPT: u64 = 1 << 20;
 /// A file without elements can claim an axis of any length.
 const MAX_CHANNELS: usize = 1 << 16;
 
-/// Each channel that is measured in one reading takes about this much memory, with a histogram and without; so many are
-/// measured at a time as take this much together, or as much as the tensor.
+/// The bytes that one channel takes in a reading: without a histogram, and with one. A reading measures as many
+/// channels as take `TOGETHER` bytes, or as the tensor has bytes, whichever is more.
 const EACH: [u64; 2] = [1 << 10, 8 << 10];
 const TOGETHER: u64 = 4 << 20;
 
@@ -44,10 +44,10 @@ pub struct Measured {
     pub histogram: Option<Binned>,
 }
 
-/// Measures one tensor; with `bins`, its histogram too, in a second pass.
+/// Measures one tensor; with `bins`, a second pass makes the histogram.
 ///
 /// # Errors
-/// What reading the entry returns; [`Error::Interrupted`] where `watch` says so.
+/// Errors of reading the entry; [`Error::Interrupted`] where `watch` says so.
 pub fn measure(
     checkpoint: &Checkpoint,
     entry: &Entry,
@@ -58,12 +58,12 @@ pub fn measure(
     Ok(one.swap_remove(0))
 }
 
-/// Measures the entries with these indices on several threads and hands the results over in that order.
+/// Measures the entries with these indices on several threads and hands the results over in the order of the indices.
 ///
-/// An entry that cannot be measured is handed over as its error, in its place; the others follow.
+/// For an entry that cannot be measured, `take` gets the error in that entry's place; the other entries follow.
 ///
 /// # Errors
-/// [`Error::Interrupted`] where `watch` says so; what `take` returns.
+/// [`Error::Interrupted`] where `watch` says so; any error of `take`.
 pub fn measure_all<E: From<Error>>(
     checkpoint: &Checkpoint,
     chosen: &[usize],
@@ -73,7 +73,7 @@ pub fn measure_all<E: From<Error>>(
 ) -> Result<(), E> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(chosen.len());
     let next = AtomicUsize::new(0);
-    // Bounded, so that the results of a million small tensors do not pile up while they are printed.
+    // Bounded, so that the results of a million small tensors do not pile up while `take` handles earlier ones.
     let (sender, results) = mpsc::sync_channel(64);
     thread::scope(|scope| {
         let mut started = 0;
@@ -113,7 +113,7 @@ fn take_next(next: &AtomicUsize, chosen: &[usize]) -> Option<(usize, usize)> {
     chosen.get(at).map(|index| (at, *index))
 }
 
-/// Hands results over in the order of `chosen`. An interrupted measurement ends its thread; all results before it still
+/// Hands results over in the order of `chosen`. An interrupted measurement ends the thread; all results before still
 /// arrive.
 fn in_order<E: From<Error>>(
     results: mpsc::Receiver<(usize, Result<Measured, Error>)>,
@@ -138,7 +138,7 @@ fn in_order<E: From<Error>>(
 /// Measures each index of one axis separately: the channels of a weight, the rows of a table.
 ///
 /// Many channels are measured in several readings. Memory may reach three times the tensor's size where the axis is
-/// long and its runs are short.
+/// long and the runs are short.
 ///
 /// # Errors
 /// As [`measure`]; an axis that the tensor does not have, or that has more than 65,536 indices.
@@ -171,7 +171,7 @@ pub fn measure_channels(
 }
 
 /// Reads a tensor up to three times: for the statistics, for the range of the finite values where some are infinite,
-/// and for the histograms. Measures a range of its channels.
+/// and for the histograms. Measures the channels in `range`.
 fn passes(
     checkpoint: &Checkpoint,
     entry: &Entry,
@@ -265,7 +265,7 @@ impl Channels {
     }
 }
 
-/// Cuts a stream of bytes into runs and finds the channel that each belongs to.
+/// Cuts a stream of bytes into runs and finds the channel of each run.
 struct Router {
     run: usize,
     count: usize,

@@ -1,4 +1,4 @@
-//! One step of a recipe or of a receipt as data: its name and its settings.
+//! One step of a recipe or of a receipt as data: a name and settings.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -7,8 +7,8 @@ use crate::transform::Transform;
 
 /// One step of a conversion.
 ///
-/// Every [`Transform`] is one, with all its settings. Some steps may leave their settings to the source and its net, as
-/// [`Step::fold`]; the receipt then has them in full.
+/// Every [`Transform`] becomes a step with all settings. Some steps, as [`Step::fold`], may leave settings to the
+/// source and the net; the receipt then has the settings in full.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Step {
@@ -20,7 +20,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// A step by its name and its settings, a JSON object.
+    /// A step with this name and these settings, a JSON object.
     #[must_use]
     pub fn new(name: impl Into<String>, settings: Value) -> Self {
         Self { name: name.into(), settings }
@@ -32,7 +32,7 @@ impl Step {
         Self::new("fold", json!({}))
     }
 
-    /// Divides the means and variances of all Caffe's BatchNorms by their factors.
+    /// Divides the means and variances of all Caffe's BatchNorms by the stored factors.
     #[must_use]
     pub fn bn() -> Self {
         Self::new("bn", json!({}))
@@ -50,8 +50,8 @@ impl Step {
         Self::new("eps", json!({ "to": to }))
     }
 
-    /// Gives PyTorch's names and the values that belong to them: `squeeze-legacy`, `bn`, `fix-gamma`, `torch-layout`
-    /// and, where the net has another order, `layout` are done too.
+    /// Gives PyTorch's names and the values that belong to these names: `squeeze-legacy`, `bn`, `fix-gamma`,
+    /// `torch-layout` and, where the net has another order, `layout` are done too.
     #[must_use]
     pub fn torch_names() -> Self {
         Self::new("names", json!({ "to": "torch" }))

@@ -1,5 +1,5 @@
-//! What the output's format changes about the tensors, and what of the source has no place in it: read from the
-//! format's row of facts alone.
+//! The changes that the output's format makes to tensors, and the facts of the source that the format has no place for:
+//! read from the format's row of facts alone.
 
 use blob_core::DType;
 use blob_io::{Bf16, Checkpoint, Entry, Format, Kind, Names, TensorName, Warning};
@@ -9,16 +9,16 @@ use crate::options::Options;
 use crate::planned::Planned;
 use crate::receipt::KEY;
 
-/// What transformers writes, and wants to find.
+/// The metadata that transformers writes and expects.
 pub(crate) const FORMAT: (&str, &str) = ("format", "pt");
 
-/// The key under which a solver state names the file of its weights.
+/// The key under which a solver state names the file of the weights.
 const LEARNED_NET: &str = "learned_net";
 
 /// The key under which the reader of npz lists the members that are no arrays.
 const NO_ARRAYS: &str = "members without arrays";
 
-/// Where tensors are stored.
+/// The kind of output that tensors are stored in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) to: Format,
@@ -27,7 +27,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Notes what the format changes about the tensors of `source`.
+    /// Notes the changes that the format makes to the tensors of `source`.
     pub(crate) fn note(self, source: &Checkpoint, tensors: &mut [Planned]) {
         let known = source.format().holds().since;
         for tensor in &mut *tensors {
@@ -51,7 +51,7 @@ impl Place {
         }
     }
 
-    /// Notes the names that the source's reader gave, in a new file that has them.
+    /// Notes the names that the source's reader gave, in a new file that stores names.
     pub(crate) fn note_names(self, source: &Checkpoint, tensors: &mut [Planned]) {
         if self.to.holds().names == Names::None && !self.is_folder {
             return;
@@ -63,7 +63,7 @@ impl Place {
         }
     }
 
-    /// The positions by which a reader of the output calls the tensors.
+    /// The positions by which a reader of the output calls the tensors: 3 for `@3`.
     fn numbers(self, source: &Checkpoint, tensors: &[Planned]) -> Vec<usize> {
         // Places without an array are kept, and count.
         if self.to == source.format() {
@@ -88,7 +88,7 @@ impl Place {
         if let Some(to) = holds.axes.filter(|to| axes < *to) {
             effects.push(Effect::Padded { from: axes, to });
         }
-        // A blob of f64 differs from one of f32 by the field that its values stand in.
+        // A blob of f64 differs from a blob of f32 by the field that the values stand in.
         if self.to.is_caffe() && spec.dtype == DType::F64 && spec.shape.count() == 0 {
             effects.push(Effect::DtypeLost { dtype: spec.dtype, format: self.to });
         }
@@ -97,8 +97,8 @@ impl Place {
         tensor.changes.extend(effects.into_iter().map(Change::unasked));
     }
 
-    /// The metadata of a new file, besides its receipt. safetensors keeps what it had; beside a receipt it says
-    /// `format: pt`, without which transformers and accelerate refuse a file that has metadata.
+    /// The metadata of a new file, besides the receipt. safetensors keeps the metadata of a safetensors source. Beside
+    /// a receipt stands `format: pt`, without which transformers and accelerate refuse a file that has metadata.
     pub(crate) fn metadata(self, source: &Checkpoint, has_receipt: bool) -> Vec<(String, String)> {
         if self.to != Format::Safetensors || self.is_folder {
             return Vec::new();
@@ -112,7 +112,7 @@ impl Place {
         metadata
     }
 
-    /// What else a user should know of a new file.
+    /// Further notes about a new file for the user: a solver's history, sparse arrays in parts.
     pub(crate) fn remarks(self, source: &Checkpoint, options: &Options) -> Vec<Change> {
         let mut effects = Vec::new();
         let text = |wanted: &str| source.metadata().iter().find(|(key, _)| key == wanted).map(|(_, text)| text);
@@ -153,12 +153,12 @@ impl Place {
     }
 }
 
-/// What the reader of the source left out: a file made of what it lists lacks that.
+/// The parts of the source that the reader left out: a file made of the listed tensors lacks such parts.
 pub(crate) fn unlisted(source: &Checkpoint) -> impl Iterator<Item = Change> {
     lost(source.warnings().iter().cloned())
 }
 
-/// What the reader left out beside an array: one that is written anew lacks that.
+/// The parts that the reader left out beside an array: an array that is written anew lacks such parts.
 pub(crate) fn unlisted_beside(entry: &Entry) -> impl Iterator<Item = Change> {
     lost(entry.warnings())
 }
@@ -168,8 +168,8 @@ fn lost(warnings: impl Iterator<Item = Warning>) -> impl Iterator<Item = Change>
     losses.map(|warning| Change::unasked(Effect::Unlisted(warning)))
 }
 
-/// Which blob of an array each tensor of these names becomes. Where all names are `@<number>`, the numbers decide,
-/// because other formats sort `@10` before `@2`; else the order of the tensors.
+/// For each tensor of these names, the index of the blob that the tensor becomes. Where all names are `@<number>`, the
+/// numbers decide, because other formats sort `@10` before `@2`; else the order of the tensors.
 pub(crate) fn places<'n>(names: impl Iterator<Item = &'n str>) -> Vec<usize> {
     let numbers: Vec<Option<u32>> = names.map(|name| name.strip_prefix('@')?.parse().ok()).collect();
     let mut order: Vec<usize> = (0..numbers.len()).collect();

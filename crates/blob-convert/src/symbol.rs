@@ -18,11 +18,13 @@ pub(crate) struct NewSymbol {
 }
 
 impl NewSymbol {
-    /// The new symbol for tensors in `output`; `fold` learns whether there is one. `given` is the net's file, where the
-    /// user names it. `None` where no symbol describes the net, where it cannot be written anew, and beside a pipe.
+    /// The new symbol for tensors in `output`; `fold` learns whether there is one. `given` is the net's file, if the
+    /// user names one. `None` where no symbol describes the net, where the symbol cannot be written anew, and beside a
+    /// pipe.
     ///
     /// # Errors
-    /// A file of its name that exists, that is one of the symbols which are read, or that belongs to other weights.
+    /// A file of the same name that exists, that is one of the symbols which are read, or that belongs to other
+    /// weights.
     pub(crate) fn of(
         source: &Checkpoint,
         (net, given): (&Topology, Option<&Path>),
@@ -36,7 +38,7 @@ impl NewSymbol {
         fold.described(text.as_ref().map(drop).map_err(String::clone));
         let Ok(text) = text else { return Ok(None) };
         let path = output.with_file_name(symbol_name(&output.to_string_lossy()));
-        // The one beside the input is the input's, whichever is followed.
+        // The symbol beside the input belongs to the input, whichever symbol is followed.
         let beside = source.path().map(|input| input.with_file_name(symbol_name(&input.to_string_lossy())));
         for symbol in beside.iter().map(PathBuf::as_path).chain(given) {
             check_output(symbol, &path, if_exists)?;
@@ -52,7 +54,7 @@ impl NewSymbol {
         }
     }
 
-    /// Writes it under a temporary name, to its end.
+    /// Writes the whole symbol under a temporary name.
     pub(crate) fn complete(&self) -> Result<Complete, Error> {
         let mut output = Output::create(&self.path, self.if_exists)?;
         output.write_all(self.text.as_bytes())?;
@@ -60,8 +62,8 @@ impl NewSymbol {
     }
 }
 
-/// The weights beside a symbol that belong to it by their name, of the format that is written but not the same file:
-/// those of another epoch.
+/// The name of other weights beside the symbol that belong to the same symbol by name, and have the output's extension:
+/// weights of another epoch.
 fn other_weights(symbol: &Path, output: &Path) -> Option<String> {
     let folder = symbol.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let names = fs::read_dir(folder).ok()?.flatten().map(|file| file.file_name());

@@ -13,8 +13,8 @@ use crate::words::and_more;
 const NAMED: usize = 3;
 
 impl Plan<'_> {
-    /// Checks what [`run`](Plan::run) would fail at before it writes: a file that exists, a folder that is missing or
-    /// cannot be written, files that would be lost. Anything created for the check is removed.
+    /// Checks for the errors that [`run`](Plan::run) would return before writing: a file that exists, a folder that is
+    /// missing or cannot be written, files that would be lost. Anything created for the check is removed.
     ///
     /// # Errors
     /// As [`run`](Plan::run).
@@ -37,7 +37,7 @@ pub(crate) fn folder(path: &Path, if_exists: IfExists, watch: &dyn Watch) -> Res
     Ok(folder)
 }
 
-/// Refuses to replace a folder whose arrays were changed since a conversion wrote them: that is the user's own work.
+/// Refuses to replace a folder whose arrays were changed after the conversion: such changes are the user's own work.
 ///
 /// If another conversion replaces the folder during the check, the findings mix two folders and are ignored.
 fn check_unchanged(path: &Path, folder: &OutputDir, watch: &dyn Watch) -> Result<(), Error> {

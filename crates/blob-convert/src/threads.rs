@@ -36,7 +36,7 @@ pub(crate) fn run_shares<T: Send>(
     })
 }
 
-/// Runs `main`, and beside it `other` on a thread of its own; after it where no thread can be started.
+/// Runs `main` on this thread and `other` on another one. Where no thread can be started, `other` runs after `main`.
 pub(crate) fn run_beside<R, T: Send>(
     other: Option<&(impl Fn() -> T + Sync)>,
     main: impl FnOnce() -> R,
@@ -59,7 +59,7 @@ pub(crate) fn spawn<'scope, T: Send + 'scope>(
     thread::Builder::new().spawn_scoped(scope, work).ok()
 }
 
-/// What a thread returned; a panic of the thread is passed on.
+/// The result of a thread; a panic of the thread is passed on.
 fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     match thread.join() {
         Ok(done) => done,
@@ -67,7 +67,7 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     }
 }
 
-/// A poisoned lock is taken anyway: the panic of the thread that held it is reported when the thread is joined.
+/// Takes a poisoned lock anyway: the thread that panicked is joined later, and the panic is reported then.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

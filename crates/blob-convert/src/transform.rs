@@ -1,4 +1,4 @@
-//! What a conversion may change about tensors: names, values, dtypes, shapes. One file a transform.
+//! The changes that a conversion can make to tensors: names, values, dtypes, shapes. One file a transform.
 //!
 //! A [`Transform`] decides from names, dtypes and shapes alone; a [`Compute`] then makes the values while the output is
 //! written, piece by piece. Both can be of a type of your own:

@@ -1,8 +1,8 @@
-//! Undoes the steps that put values into another order, for a file that takes them as they were: `--rgb`, `--layout`,
-//! `--fc-from`, and permuted axes.
+//! Undoes the steps that put values into another order, for a file that takes the values in the old order: `--rgb`,
+//! `--layout`, `--fc-from`, and permuted axes.
 //!
-//! A receipt names the steps, not all of their tensors. The file that the values go into has these as they were before,
-//! so each step is planned on it, and turned round.
+//! A receipt names the steps, but not all tensors of each step. The file that the values go into has these tensors in
+//! the old order, so each step is planned on that file, and turned round.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::receipt::{lineage_of, receipt_text};
 use crate::step::Step;
 use crate::transform::{Choice, NetOrigin, Transform, Turned, Undo, Undone};
 
-/// The steps that lead back, the last one first, and the names of those that they undo.
+/// The steps that lead back, the last one first, and the names of the undone steps.
 #[derive(Debug, Default)]
 pub(crate) struct Back {
     pub(crate) steps: Vec<Arc<dyn Transform>>,
     pub(crate) undone: Vec<String>,
 }
 
-/// What leads from the tensors of `checkpoint` to those that `base` takes; or why nothing does, in words that follow
-/// "cannot be undone: ".
+/// The steps from the tensors of `checkpoint` to the tensors that `base` takes; or the reason why there are none, in
+/// words that follow "cannot be undone: ".
 pub(crate) fn back(checkpoint: &Checkpoint, base: &Checkpoint, asked: &Options) -> Result<Back, String> {
     let lineage = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
     let (mut options, mut undone, mut nets) = (Options::new(base.format()), Vec::new(), Vec::new());
@@ -33,7 +33,7 @@ pub(crate) fn back(checkpoint: &Checkpoint, base: &Checkpoint, asked: &Options) 
     for Step { name, settings } in lineage.iter().flat_map(|origin| &origin.transforms) {
         let step = asked.registry.read(name, settings).map_err(|why| format!("{name} {why}"))?;
         match step.undone() {
-            // The base has the names of before, and by these a step finds its tensors.
+            // A step finds tensors by the names of before, which the base has.
             Undone::Reordered if has_other_names => return Err(format!("{name} was done under other names")),
             Undone::Reordered => {}
             Undone::Renamed(names) => {
@@ -41,7 +41,7 @@ pub(crate) fn back(checkpoint: &Checkpoint, base: &Checkpoint, asked: &Options) 
                 continue;
             }
             Undone::Changed => return Err(format!("{name} gives other values")),
-            // `base` looks at what was folded, and into which weights.
+            // The module `base` checks the folds: which layers were folded, and into which weights.
             _ => continue,
         }
         if step.follows_net() {
@@ -63,7 +63,7 @@ pub(crate) fn back(checkpoint: &Checkpoint, base: &Checkpoint, asked: &Options) 
     }
     let is_guess = nets.contains(&None);
     let recorded = nets.pop().flatten();
-    // What was guessed then is guessed again, and not told by the net that the base has.
+    // A step that guessed then guesses again, and must not follow the net that the base has.
     if is_guess && base.net().is_ok_and(|net| net.is_some()) {
         return Err(format!("no net was followed then, and {} has one", base.name()));
     }

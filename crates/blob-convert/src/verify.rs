@@ -33,18 +33,18 @@ pub enum Remark {
     Redone(Redone),
 }
 
-/// A transform that [`against`] has repeated and that changes values. A receipt can name any transform, so the user
-/// must judge whether it is right.
+/// A transform that [`against`] has repeated and that changes values. A receipt can name any transform, so you must
+/// judge whether the transform is right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Redone {
-    /// Its name: `fix-gamma`.
+    /// The transform's name: `fix-gamma`.
     pub transform: String,
     /// How many tensors get other values.
     pub tensors: usize,
-    /// The first of them, by their names in the source.
+    /// The names of the first of these tensors, as in the source.
     pub named: Vec<String>,
-    /// The evidence that it is right, as a clause: `the receipt alone says`, `the receipt and net-symbol.json say`.
+    /// The evidence for the transform, as a clause: `the receipt alone says`, `the receipt and net-symbol.json say`.
     pub said_by: String,
 }
 
@@ -56,9 +56,9 @@ pub struct Finding {
     pub tensor: String,
     /// The byte offset in the file, where one is known.
     pub offset: Option<u64>,
-    /// What is wrong, in words, without the place.
+    /// The message in words, without the place.
     pub message: String,
-    /// What is wrong, as a stable code: those of broken bytes, or one of [`FINDINGS`].
+    /// A stable code: the code of a [`Reason`] for broken bytes, or one of [`FINDINGS`].
     pub reason: &'static str,
 }
 
@@ -72,7 +72,7 @@ impl Finding {
     }
 }
 
-/// The codes of findings that are not about broken bytes, each with its meaning.
+/// The codes of findings that are not about broken bytes, each with a meaning.
 pub const FINDINGS: &[(&str, &str)] = &[
     ("not-finite", "NaN or Inf among the values"),
     ("not-bool", "a byte of a bool tensor is neither 0 nor 1"),
@@ -89,7 +89,7 @@ pub const FINDINGS: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// An error of the operating system while reading; [`Error::Interrupted`] where `watch` says so; at the end
-/// [`Error::LimitExceeded`] where a limit kept an array from being checked: it may well be sound.
+/// [`Error::LimitExceeded`] where a limit kept an array from being checked: the array may well be sound.
 pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut(Remark)) -> Result<(), Error> {
     let (mut limited, mut unread) = (None, None);
     record_broken(checkpoint.whole(), checkpoint.name(), &mut limited, &mut |finding| {
@@ -97,7 +97,7 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut
     })?;
     for entry in checkpoint.entries() {
         match entry.fault() {
-            // The array may be sound; its checksum, if it has one, is compared below.
+            // The array may be sound; a checksum of the array is compared below.
             Some(fault) if fault.reason() == Reason::Unsupported => {
                 report(Remark::Note(format!("{:?} is not read: {fault}", entry.name())));
                 unread.get_or_insert((entry.name(), fault.to_string()));
@@ -126,7 +126,7 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut
             record_broken(checkpoint.check_sparse(entry), &sparse.name, &mut limited, &mut found)?;
         }
     }
-    // A file is not called sound if none of its arrays could be looked at.
+    // A file is not called sound if no array in the file could be looked at.
     let is_read = |entry: &Entry| entry.dtype().is_some() && entry.fault().is_none();
     match (limited, unread) {
         (Some(limited), _) => Err(limited),
@@ -138,7 +138,7 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut
     }
 }
 
-/// Finds the bytes of a bool array that are neither 0 nor 1: readers disagree on what they mean.
+/// Finds the bytes of a bool array that are neither 0 nor 1: readers disagree on the meaning.
 fn check_bools(
     checkpoint: &Checkpoint,
     entry: &Entry,
@@ -187,8 +187,8 @@ fn record_broken(
     }
 }
 
-/// Finds the tensors that hold NaN or Inf, each with their counts and the index of the first. An array that is broken
-/// is skipped: [`arrays`] reports it.
+/// Finds the tensors that hold NaN or Inf, with the count of each and the index of the first. A broken array is
+/// skipped: [`arrays`] reports the fault.
 ///
 /// # Errors
 /// As [`arrays`]; [`Error::Unsupported`] at the end, where the values of an array cannot be read.

@@ -1,8 +1,8 @@
-//! Progress and cancellation of long work, and a reader that reports to them.
+//! Progress and cancellation of long work, and a reader that reports progress and can be cancelled.
 
 use blob_io::{Checkpoint, Entry, Error, Reader};
 
-/// Receives the progress of long work, and can cancel it.
+/// Receives the progress of long work, and can cancel the work.
 pub trait Watch: Sync {
     /// Another `bytes` bytes of the source are done.
     fn advanced(&self, bytes: u64);
@@ -10,7 +10,7 @@ pub trait Watch: Sync {
     /// Whether to stop: the work then returns [`Error::Interrupted`] and leaves nothing behind.
     fn cancelled(&self) -> bool;
 
-    /// One step of the work: counts bytes, unless it is to stop.
+    /// One step of the work: counts bytes, unless the work is cancelled.
     ///
     /// # Errors
     /// [`Error::Interrupted`] where the work is [cancelled](Watch::cancelled).
@@ -46,7 +46,7 @@ impl Watch for Uncounted<'_> {
     }
 }
 
-/// A reader that reports its bytes to a [`Watch`] and can be cancelled by it.
+/// A reader that reports the bytes read to a [`Watch`], which can cancel the reader.
 pub struct Watched<'a> {
     reader: Reader<'a>,
     watch: &'a dyn Watch,
@@ -59,7 +59,7 @@ impl<'a> Watched<'a> {
         Self { reader, watch }
     }
 
-    /// Opens an array as it is stored.
+    /// Opens a stored array.
     ///
     /// # Errors
     /// As [`Checkpoint::reader`].
@@ -77,10 +77,10 @@ impl<'a> Watched<'a> {
         Ok(n)
     }
 
-    /// Hands over the rest in pieces of `piece` bytes, a multiple of 8, so that they hold whole elements.
+    /// Hands over the rest in pieces of `piece` bytes, a multiple of 8, so that each piece holds whole elements.
     ///
     /// # Errors
-    /// As [`Watched::pull`], and what `take` returns.
+    /// As [`Watched::pull`], and any error that `take` returns.
     pub fn each(mut self, piece: usize, mut take: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
         let mut buf = vec![0; self.reader.left().min(piece as u64) as usize];
         loop {

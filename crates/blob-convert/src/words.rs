@@ -1,4 +1,4 @@
-//! Words that every sentence about tensors needs: names in quotes, the number of what a list leaves out.
+//! Words that every sentence about tensors needs: names in quotes, the number of items that a list leaves out.
 
 const LONGEST_NAME: usize = 128;
 

@@ -1,7 +1,7 @@
-//! Opens a written file again, before it gets its name, and compares it with its plan: names, dtypes, shapes
-//! and where the bytes begin. No values are read.
+//! Opens a written file again, before the file is named, and compares the file with the plan: names, dtypes, shapes and
+//! where the bytes begin. No values are read.
 //!
-//! Relies on `Complete` for the bytes; knows formats only by how they store names and axes.
+//! Relies on `Complete` for the bytes; knows of formats only how names and axes are stored.
 
 use std::collections::HashMap;
 
@@ -20,26 +20,26 @@ use crate::spec::TensorSpec;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Reopened {
-    /// The file, under the name of its target.
+    /// The file, under the target's name.
     pub file: Checkpoint,
-    /// Whether its content shows its format; otherwise it opens only for a reader that is told the format.
+    /// Whether the content shows the format; otherwise the file opens only for a reader that is told the format.
     pub is_recognised: bool,
 }
 
-/// A tensor as it was planned.
+/// A tensor of the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Its name, dtype and shape.
+    /// The tensor's name, dtype and shape.
     pub spec: &'a TensorSpec,
-    /// Where its bytes begin in the file; `None` for a tensor that is found by its name alone.
+    /// Where the bytes begin in the file; `None` for a tensor that is found by name alone.
     pub offset: Option<u64>,
 }
 
 impl Complete {
-    /// Opens the file as a reader of its target would; `None` for a pipe or a device.
+    /// Opens the file as a reader of the target would; `None` for a pipe or a device.
     ///
     /// # Errors
-    /// [`Error::Request`] if it does not open as `format`; [`Error::Io`].
+    /// [`Error::Request`] if the file does not open as `format`; [`Error::Io`].
     pub fn open_again(&self, format: Format, limits: &Limits) -> Result<Option<Reopened>, Error> {
         let open = |options: OpenOptions| -> Result<Option<Checkpoint>, Error> {
             let Some(source) = self.source()? else { return Ok(None) };
@@ -53,7 +53,7 @@ impl Complete {
             _ => {}
         }
         match open(OpenOptions::new().from(format)) {
-            // This build does not read the format, as HDF5 without its feature.
+            // This build does not read the format: HDF5 without the feature `hdf5`.
             Err(Error::Unsupported { .. }) => Ok(None),
             Ok(file) => Ok(file.map(|file| Reopened { file, is_recognised: false })),
             Err(e @ (Error::Io { .. } | Error::Memory { .. })) => Err(e),
@@ -62,10 +62,10 @@ impl Complete {
     }
 }
 
-/// Checks that a file holds the tensors of its plan, and, unless it `may_hold_more`, no others.
+/// Checks that a file holds the tensors of the plan, and, unless `may_hold_more`, no others.
 ///
-/// Where the format stores no names, tensors are found by their offsets. Caffe and NeoML may store a shape with more
-/// ones, and Caffe stores no dtype of a tensor without values.
+/// Where the format stores no names, tensors are found by offset. Caffe and NeoML may store a shape with more ones, and
+/// Caffe stores no dtype of a tensor without values.
 ///
 /// # Errors
 /// [`Error::Request`] with the first difference.
@@ -97,7 +97,7 @@ pub fn check_written<'a>(
             (_, Some(offset)) => by_offset.get(&offset).copied().or_else(|| file.entry(name).filter(|_| has_names)),
         };
         let difference = match entry {
-            // In a file without names, a tensor without bytes has no place of its own.
+            // In a file without names, a tensor without bytes has no place.
             None if !has_names && wanted.spec.byte_len() == 0 => None,
             None => Some("is not in it".to_owned()),
             Some(entry) => difference(file.format(), entry, wanted),
@@ -109,7 +109,7 @@ pub fn check_written<'a>(
     Ok(())
 }
 
-/// A tensor of shards, as the index names it.
+/// A tensor of shards, as in the index.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharded<'a> {
     /// The tensor's name.
@@ -119,8 +119,8 @@ pub struct Sharded<'a> {
 }
 
 impl Complete {
-    /// Reads the file as an index of shards, and checks that the index names these tensors, each with its file, and no
-    /// others. A pipe or a device is not read.
+    /// Reads the file as an index of shards, and checks that the index names these tensors, each with the right file,
+    /// and no others. A pipe or a device is not read.
     ///
     /// # Errors
     /// [`Error::Request`] with the first difference; [`Error::Io`].
@@ -151,13 +151,13 @@ impl Complete {
     }
 }
 
-/// The difference between a tensor and its plan.
+/// The difference between a stored tensor and the planned one.
 fn difference(format: Format, entry: &Entry, Wanted { spec, offset }: Wanted<'_>) -> Option<String> {
     let is_empty = spec.byte_len() == 0;
     let is_typed = !(is_empty && format.is_caffe());
     let keeps_bits = spec.dtype == DType::BF16 && format.holds().bf16 == Bf16::AsU16;
     let dtype = if keeps_bits { DType::U16 } else { spec.dtype };
-    // A restored npz may have a dtype of its own for bf16.
+    // A restored npz may have a special dtype for bf16.
     let is_its = entry.stored_dtype() == Some(dtype) || entry.dtype() == Some(spec.dtype);
     if !is_its && is_typed {
         return Some(format!("is {} in it, not {dtype}", entry.stored_dtype().map_or("none", DType::name)));

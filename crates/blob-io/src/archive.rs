@@ -1,6 +1,6 @@
-//! Files within a tar or zip archive: which of them hold tensors, and the bytes of one.
+//! Files within a tar or zip archive: which files hold tensors, and the bytes of one.
 //!
-//! A stored member is a range of the archive, a deflated one is unpacked into a spool; opening either compares its
+//! A stored member is a range of the archive, a deflated one is unpacked into a spool; opening either compares the
 //! CRC-32 in the zip. Archives within an archive are not opened, and an npz is a format of its own.
 
 use crate::entry::Checksum;
@@ -20,7 +20,7 @@ use crate::wire::tar::{self, Kind};
 
 /// How many of the members that hold tensors an error can list.
 const MAX_CHOICES: usize = 256;
-/// How many bytes of one compressed member are unpacked to detect its format, and of all members together.
+/// How many bytes of one compressed member are unpacked to detect the format, and of all members together.
 const BEGINNING: usize = 64 << 10;
 const ALL_BEGINNINGS: usize = 64 << 20;
 
@@ -35,7 +35,7 @@ pub(crate) struct Archive {
 /// A file of an archive.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
-    /// Its path in the archive, without empty parts and `.`; never opened as a path of the file system.
+    /// The path in the archive, without empty parts and `.`; never opened as a path of the file system.
     pub(crate) name: String,
     /// Whether the archive is cut off: a later member, even of this name, may be lost.
     pub(crate) is_cut: bool,
@@ -47,22 +47,22 @@ pub(crate) struct Member {
 enum Place {
     /// In a tar.
     Stored { at: u64, len: u64 },
-    /// In a zip, which has their CRC-32: stored or deflated.
+    /// In a zip, which has the CRC-32 of the bytes: stored or deflated.
     Zipped(Checksum),
-    /// They cannot be read.
+    /// The bytes cannot be read.
     Broken(Fault),
-    /// A link has no bytes of its own.
+    /// A link, which has no bytes.
     Link(Fault),
 }
 
 /// The members of an archive that may be opened. Of several members with one name the last counts, as when unpacking.
 struct Choice {
     members: Vec<Member>,
-    /// How many there are beyond those listed.
+    /// How many members there are beyond the listed ones.
     more: u64,
     /// How many bytes may still be unpacked to detect formats.
     left: usize,
-    /// Whether a member is an archive by its name.
+    /// Whether the name of a member without tensors has an extension of `ARCHIVES`.
     has_archive: bool,
 }
 
@@ -70,7 +70,7 @@ struct Choice {
 const ARCHIVES: [&str; 9] = ["zip", "tar", "gz", "tgz", "bz2", "xz", "zst", "7z", "rar"];
 
 impl Archive {
-    /// The input as an archive, if it begins like one.
+    /// The input as an archive, if the input begins like one.
     pub(crate) fn of(input: &Input, limits: &Limits) -> Option<Self> {
         let head = head(input)?;
         let is_tar = tar::is_tar(&head);
@@ -124,7 +124,7 @@ impl Archive {
                 let is_deflated = checksum.packed.is_some();
                 let mut content = member::Content::open(&self.input, checksum);
                 let mut piece = Vec::new();
-                // A stored member is read for its checksum alone: its format need not have one.
+                // A stored member is read for the checksum alone: the member's format need not have one.
                 loop {
                     match content.step(&mut piece).map_err(own)? {
                         0 => break,
@@ -197,7 +197,7 @@ impl Archive {
         Ok(members.has_end)
     }
 
-    /// Whether a link points to an earlier file of its own name: tar writes such a link for a file that it is given
+    /// Whether a link points to an earlier file of the link's own name: tar writes such a link for a file that is given
     /// twice.
     fn is_link_to_itself(&self, name: &[u8], header: u64) -> Result<bool, ReadError> {
         let mut target = [0; 1 + tar::LINK.1];
@@ -228,7 +228,7 @@ impl Archive {
         let mut zip = Zip::new(&self.input, &mut cursor, directory, &self.limits);
         for slot in slots {
             let member = zip.member(slot)?;
-            // A folder is a member of its own.
+            // A folder is a member too.
             if member.name.ends_with(b"/") {
                 continue;
             }
@@ -290,7 +290,7 @@ impl Member {
         matches!(self.place, Place::Link(_))
     }
 
-    /// Whether its name has the extension of a tensor file.
+    /// Whether the member's name has the extension of a tensor file.
     fn has_known_extension(&self) -> bool {
         let name = std::path::Path::new(gunzip::inner_name(&self.name));
         Format::of_path(name).is_some()
@@ -311,7 +311,7 @@ impl Choice {
         if self.members.len() < MAX_CHOICES { self.members.push(member) } else { self.more += 1 }
     }
 
-    /// Whether a member is a tensor file, by its first bytes; by its name if they cannot be read.
+    /// Whether a member is a tensor file, by the first bytes, or by the name if these bytes cannot be read.
     fn holds_tensors(&mut self, archive: &Archive, member: &Member) -> bool {
         let name = gunzip::inner_name(&member.name);
         let window = match &member.place {

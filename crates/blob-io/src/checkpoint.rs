@@ -1,4 +1,4 @@
-//! An open file: its format, its entries, and the way to each array's bytes.
+//! An open file: the format, the entries, and the way to each array's bytes.
 //!
 //! Relies on `sniff` for the format and on each format's `read` for the entries; leaves the bytes to `payload`.
 
@@ -41,7 +41,7 @@ use packed::Packed;
 pub use reader::Reader;
 pub use stored::StoredTensor;
 
-/// An open file: its entries, known from headers alone, and the way to their bytes.
+/// An open file: the entries, known from headers alone, and the way to the bytes of each.
 #[derive(Debug)]
 pub struct Checkpoint {
     name: String,
@@ -70,16 +70,16 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens a file and lists its arrays, reading headers only.
+    /// Opens a file and lists the arrays, reading headers only.
     ///
     /// # Errors
-    /// A file that cannot be read, is no tensor file, or whose framing is broken. A fault inside a single array
-    /// is that entry's [`Entry::fault`], and loading it fails.
+    /// A file that cannot be read, is no tensor file, or whose framing is broken. A fault inside a single array is that
+    /// entry's [`Entry::fault`], and loading the array fails.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         OpenOptions::new().open(path)
     }
 
-    /// Opens bytes in memory; `name` is their name in errors, and its extension is a hint of the format.
+    /// Opens bytes in memory. Errors call the bytes `name`; the extension in `name` is a hint of the format.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -87,7 +87,7 @@ impl Checkpoint {
         Self::from_source(name, Box::new(Bytes(bytes.into())))
     }
 
-    /// Opens bytes from any [`Source`]; `name` is its name in errors, and its extension is a hint of the format.
+    /// Opens bytes from any [`Source`]. Errors call the source `name`; the extension in `name` is a hint of the format.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -141,7 +141,7 @@ impl Checkpoint {
         self.entries.iter().map(Entry::name)
     }
 
-    /// The unusual in the file as a whole, where its meaning is clear nevertheless.
+    /// The unusual in the file as a whole, where the meaning is clear nevertheless.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
@@ -165,8 +165,9 @@ impl Checkpoint {
         }
     }
 
-    /// The whole arrays of a file opened with [`OpenOptions::salvage`] in which others are broken or cut off:
-    /// [`Checkpoint::whole`] accepts it, [`Checkpoint::salvaged`] names the fault. A sound file stays as it is.
+    /// The file with the whole arrays alone, where [`OpenOptions::salvage`] opened a file in which other arrays are
+    /// broken or cut off: [`Checkpoint::whole`] accepts the result, [`Checkpoint::salvaged`] names the fault. A sound
+    /// file stays unchanged.
     #[must_use]
     pub fn take_whole_arrays(mut self) -> Self {
         let faulty = self.entries.iter().find_map(|entry| Some((entry, entry.fault()?)));
@@ -179,7 +180,7 @@ impl Checkpoint {
         self
     }
 
-    /// The fault of the file of which only the whole arrays are listed, where it is such a part.
+    /// The fault of the file, where [`Checkpoint::take_whole_arrays`] has left only the whole arrays.
     #[must_use]
     pub fn salvaged(&self) -> Option<Error> {
         self.break_off().filter(|_| self.is_salvaged)
@@ -209,16 +210,16 @@ impl Checkpoint {
         &self.limits
     }
 
-    /// The array's name, dtype and shape, for writing it to another file.
+    /// The array's name, dtype and shape, for writing the array to another file.
     ///
     /// # Errors
-    /// Why it cannot be loaded: its [`Entry::fault`], a dtype that blobs do not have, an entry that holds no array.
+    /// Why the array cannot be loaded: [`Entry::fault`], a dtype that blobs do not have, an entry that holds no array.
     pub fn array(&self, entry: &Entry) -> Result<TensorSpec, Error> {
         Ok(TensorSpec::new(entry.name(), entry.loadable(&self.name)?, entry.shape.clone()))
     }
 
-    /// All that an MXNet file stores about its arrays besides their values, for writing the same file again; `None` for
-    /// other formats. Its tensors are the entries that hold an array, in their order.
+    /// All that an MXNet file stores besides the values of arrays, for writing the same file again; `None` for other
+    /// formats. The list's tensors are the entries that hold an array, in the order of the file.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -237,11 +238,11 @@ impl Checkpoint {
         list.map(Some).map_err(|e| e.into_error(&self.name))
     }
 
-    /// All that a NeoML file stores besides the values of its arrays, for writing the same file again; `None` for other
-    /// formats. Its tensors are the entries that hold an array, in their order.
+    /// All that a NeoML file stores besides the values of arrays, for writing the same file again; `None` for other
+    /// formats. The archive's tensors are the entries that hold an array, in the order of the file.
     ///
     /// # Errors
-    /// As [`Checkpoint::open`]; a file with over 64 MiB besides its arrays.
+    /// As [`Checkpoint::open`]; a file with over 64 MiB besides the arrays.
     pub fn neoml_archive(&self) -> Result<Option<neoml::Archive>, Error> {
         let archive = neoml::Archive::read(&self.input, self.format, &self.limits);
         archive.map_err(|e| e.into_error(&self.name))
@@ -259,8 +260,8 @@ impl Checkpoint {
         layers.map_err(|e| e.into_error(&self.name))
     }
 
-    /// The description of the net whose weights the file holds. Only Caffe's files of weights have one; `None` for all
-    /// others. Its tensors have the names of the entries.
+    /// The description of the net whose weights the file holds, with the entries' names for tensors. Only Caffe's files
+    /// of weights have a description; `None` for all others.
     ///
     /// # Errors
     /// As [`Checkpoint::open`]; a net of more than 65,536 layers.
@@ -272,16 +273,16 @@ impl Checkpoint {
         net.map(Some).map_err(|e| e.into_error(&self.name))
     }
 
-    /// Loads an array into a blob of its shape and dtype. The diff, if one is stored, is left out.
+    /// Loads an array into a blob of the same shape and dtype. The diff, if one is stored, is left out.
     ///
     /// # Errors
-    /// [`Entry::fault`] as an error; bytes that do not match the stored checksum; an entry without elements; what
-    /// reading and allocating return.
+    /// [`Entry::fault`] as an error; bytes that do not match the stored checksum; an entry without elements; errors of
+    /// reading and allocating.
     pub fn load(&self, entry: &Entry) -> Result<AnyBlob, Error> {
         payload::load(&self.input, &self.name, (entry, None), &self.limits)
     }
 
-    /// Loads a Caffe blob's data together with its diff, where one is stored.
+    /// Loads a Caffe blob's data together with the diff, where one is stored.
     ///
     /// # Errors
     /// As [`Checkpoint::load`]; a diff of another dtype than the data; an entry that is not data.
@@ -300,9 +301,9 @@ impl Checkpoint {
         self.entries[from..].iter().take_while(|e| (e.position, e.index) == key).find(|e| e.kind == Kind::Diff)
     }
 
-    /// The array's bytes, row-major and little-endian: borrowed where the source holds them in memory in one plain
-    /// run, otherwise read into a buffer. A borrowed view need not be aligned to the element. If the file
-    /// stores a checksum of the array, each call compares it, also for a borrowed view: that reads all of its bytes.
+    /// The array's bytes, row-major and little-endian: borrowed where the source has the array in memory in one plain
+    /// run, otherwise read into a buffer. A borrowed view need not be aligned to the element. If the file stores a
+    /// checksum of the array, each call compares the checksum, also for a borrowed view, and so reads the whole array.
     ///
     /// # Errors
     /// As [`Checkpoint::load`].
@@ -330,7 +331,7 @@ impl Checkpoint {
         Ok(Cow::Owned(out))
     }
 
-    /// The array's bytes as a reader: row-major, little-endian, read as they are asked for.
+    /// The array's bytes as a reader: row-major, little-endian, read on demand.
     ///
     /// ```
     /// use std::io::Read;
@@ -346,7 +347,7 @@ impl Checkpoint {
     /// ```
     ///
     /// # Errors
-    /// As [`Checkpoint::load`]; a column-major array is read at once, any other as the reader is.
+    /// As [`Checkpoint::load`]; a column-major array is read at once, any other on demand.
     pub fn reader<'a>(&'a self, entry: &'a Entry) -> Result<Reader<'a>, Error> {
         Ok(Reader::new(&self.name, entry, self.elements(entry)?))
     }
@@ -356,16 +357,16 @@ impl Checkpoint {
         Elements::open(&self.input, entry, &self.limits).map_err(|e| entry.error(&self.name, e))
     }
 
-    /// Compares an array with the checksum that the file stores for it, if any: the CRC-32 of an npz member, of
-    /// its npy header too. A deflated member must also inflate to its length and end where the zip says. The chunks of
-    /// an HDF5 dataset must pass their filters, checksums among them.
+    /// Compares an array with the stored checksum, if any: the CRC-32 of an npz member, which covers the npy header
+    /// too. A deflated member must also inflate to the length, and end at the place, that the zip states. The chunks of
+    /// an HDF5 dataset must pass the dataset's filters, checksums among them.
     ///
-    /// Reads the whole member in pieces; `step` is called with the length of each, and its error ends the check.
-    /// The member of an array without elements is read too, that of an array with a fault is not.
+    /// Reads the whole member in pieces; `step` is called with the length of each piece, and an error of `step` ends
+    /// the check. The member of an array without elements is read too, the member of an array with a fault is not.
     ///
     /// # Errors
-    /// [`Error::Malformed`] with the checksum expected and the one found; an array that
-    /// inflates to more than [`Limits::max_alloc`]; what reading and `step` return.
+    /// [`Error::Malformed`] with the checksum expected and the one found; an array that inflates to more than
+    /// [`Limits::max_alloc`]; errors of reading and of `step`.
     pub fn check(&self, entry: &Entry, step: &mut dyn FnMut(u64) -> Result<(), Error>) -> Result<(), Error> {
         let Some(checksum) = entry.checksum.as_deref() else {
             return self.check_chunks(entry, step);

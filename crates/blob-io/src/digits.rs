@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers for people to read.
 
 /// An exact number with commas: `1,724,320`.
 #[must_use]

@@ -1,6 +1,6 @@
-//! One stored array: its name, dtype and shape, and where its bytes lie.
+//! One stored array: name, dtype and shape, and the place of the bytes.
 //!
-//! Kept small: a hostile file can list a million of them.
+//! Kept small: a hostile file can list a million entries.
 
 #[cfg_attr(not(feature = "hdf5"), expect(dead_code, reason = "HDF5 files alone have chunks"))]
 mod place;
@@ -15,7 +15,7 @@ use crate::warning::{Flags, Warning};
 pub use place::Segment;
 pub(crate) use place::{Checksum, Chunk, Chunked, Deflated, Filter, Order, Payload, Runs};
 
-/// One array stored in a file, known from its header alone.
+/// One array stored in a file, known from the header alone.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub(crate) name: Box<str>,
@@ -24,7 +24,7 @@ pub struct Entry {
     pub(crate) kind: Kind,
     pub(crate) order: Order,
     pub(crate) swapped: bool,
-    /// Whether it is bf16 that the file stores as u16.
+    /// Whether the array is bf16 that the file stores as u16.
     pub(crate) is_kept_as_bits: bool,
     pub(crate) payload: Payload,
     pub(crate) layer_type: Option<Arc<str>>,
@@ -33,7 +33,7 @@ pub struct Entry {
     /// Shared by all parts of the array.
     pub(crate) sparse: Option<Arc<Sparse>>,
     pub(crate) flags: Flags,
-    /// Why the array cannot be loaded: its fault, or [`FaultKind::Foreign`].
+    /// Why the array cannot be loaded: a fault, or [`FaultKind::Foreign`].
     pub(crate) fault: Option<Box<Fault>>,
     pub(crate) checksum: Option<Box<Checksum>>,
 }
@@ -73,15 +73,15 @@ impl Entry {
         self.dtype
     }
 
-    /// The element type that the file itself states. In npy and npz files, which have no bf16, it is u16 where a
+    /// The element type that the file itself states. In npy and npz files, which have no bf16, this is u16 where a
     /// conversion's receipt says that the values are bf16; elsewhere [`Entry::dtype`].
     #[must_use]
     pub fn stored_dtype(&self) -> Option<DType> {
         if self.is_kept_as_bits { Some(DType::U16) } else { self.dtype }
     }
 
-    /// The file's own name of a dtype that blobs do not have (`F8_E4M3`, `<c8`). Such an array is sound and listed, and
-    /// loading it is [`Error::Unsupported`](crate::Error::Unsupported).
+    /// The file's own name of a dtype that blobs do not have (`F8_E4M3`, `<c8`). Such an array is sound and listed;
+    /// loading the array is [`Error::Unsupported`](crate::Error::Unsupported).
     #[must_use]
     pub fn foreign_dtype(&self) -> Option<&str> {
         match &self.fault.as_deref()?.kind {
@@ -90,7 +90,7 @@ impl Entry {
         }
     }
 
-    /// Marks a sound array whose dtype blobs do not have; it takes `bytes` bytes.
+    /// Marks a sound array whose dtype blobs do not have; the array takes `bytes` bytes.
     pub(crate) fn set_foreign(&mut self, at: u64, name: impl Into<Cow<'static, str>>, bytes: u64) {
         let name = name.into();
         self.dtype = None;
@@ -103,31 +103,31 @@ impl Entry {
         &self.shape
     }
 
-    /// The kind of the array: data, its diff, a part of a sparse array, or nothing.
+    /// The kind of the array: data, a diff, a part of a sparse array, or nothing.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The type of the layer that holds the array (`Convolution`), where the file says it.
+    /// The type of the layer that holds the array (`Convolution`), where the file states types.
     #[must_use]
     pub fn layer_type(&self) -> Option<&str> {
         self.layer_type.as_deref()
     }
 
-    /// The 0-based place of the layer or record in the file, over all of them, with tensors or without.
+    /// The 0-based place of the layer or record among all layers or records of the file, with tensors or without.
     #[must_use]
     pub fn position(&self) -> usize {
         self.position as usize
     }
 
-    /// The 0-based place of the array within its layer or record.
+    /// The 0-based place of the array within the layer or record.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index as usize
     }
 
-    /// The array's size once loaded, in bytes; 0 where it has no elements or a fault.
+    /// The array's size once loaded, in bytes; 0 for an array without elements or with a fault.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
         match (self.dtype, self.fault.as_deref().map(|fault| &fault.kind)) {
@@ -137,7 +137,7 @@ impl Entry {
         }
     }
 
-    /// Where the array's first byte lies in the file; for a compressed one, where its stream begins.
+    /// Where the array's first byte lies in the file; for a compressed array, where the stream begins.
     #[must_use]
     pub fn offset(&self) -> Option<u64> {
         match &self.payload {
@@ -147,7 +147,7 @@ impl Entry {
         }
     }
 
-    /// The runs of bytes that make up the array, in its order; empty for a compressed array.
+    /// The runs of bytes that make up the array, in the array's order; empty for a compressed array.
     #[must_use]
     pub fn segments(&self) -> &[Segment] {
         match &self.payload {
@@ -166,7 +166,7 @@ impl Entry {
             && !self.swapped
     }
 
-    /// The sparse array that this entry is a part of, where it is one.
+    /// The sparse array that this entry is a part of, if any.
     #[must_use]
     pub fn sparse(&self) -> Option<&Sparse> {
         self.sparse.as_deref()
@@ -206,8 +206,8 @@ impl Entry {
         Error::Request { file: file.to_owned(), message: format!("{} {message}", subject(self)) }
     }
 
-    /// How many bytes [`Checkpoint::check`](crate::Checkpoint::check) reads: those that the array's checksum covers,
-    /// its header included, or those of its filtered chunks; `None` if there is nothing to compare.
+    /// How many bytes [`Checkpoint::check`](crate::Checkpoint::check) reads: the bytes that the array's checksum
+    /// covers, the header included, or the array's bytes from filtered chunks; `None` if there is nothing to compare.
     #[must_use]
     pub fn checked_len(&self) -> Option<u64> {
         match &self.payload {
@@ -216,12 +216,12 @@ impl Entry {
         }
     }
 
-    /// The unusual in the array, where its meaning is clear nevertheless.
+    /// The unusual in the array, where the meaning is clear nevertheless.
     pub fn warnings(&self) -> impl Iterator<Item = Warning> + '_ {
         self.flags.warnings()
     }
 
-    /// The one of its warnings that says that the file has another name for it.
+    /// The warning that the file has another name for the array, where there is such a warning.
     #[must_use]
     pub fn name_warning(&self) -> Option<Warning> {
         self.flags.of_name()

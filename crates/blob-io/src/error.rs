@@ -1,4 +1,4 @@
-//! The one error type of reading and writing files. A fault of bytes is a [`Fault`] in it.
+//! The one error type of reading and writing files. A fault of bytes is a [`Fault`] in the error.
 //! Relies on nothing; leaves the wording for terminals (`error:`, `help:`) to the tool.
 
 mod fault;
@@ -23,7 +23,7 @@ const LONGEST_LISTED: usize = 128;
 pub enum Error {
     /// The operating system could not read or write.
     Io {
-        /// The file, as it was named when it was opened.
+        /// The file's name, as given on opening.
         file: String,
         /// The action that failed: "read 16 bytes at byte 40", "rename over the target".
         action: String,
@@ -32,40 +32,40 @@ pub enum Error {
     },
     /// The operating system could not open the file that was asked for; for one that another file names: `Io`.
     Open {
-        /// The file, as it was named.
+        /// The file's name, as given.
         file: String,
         /// The operating system's answer.
         source: io::Error,
     },
     /// The bytes break the format's rules.
     Malformed {
-        /// The file, as it was named when it was opened.
+        /// The file's name, as given on opening.
         file: String,
         /// The array or layer concerned, where one is known: `array "conv1/0"`, `layer #41 "conv4_2"`.
         subject: Option<String>,
         /// The place, the expectation, the finding.
         fault: Box<Fault>,
-        /// How many arrays before it were found whole, where the walk over the file stopped here.
+        /// How many arrays before the fault were found whole, where the walk over the file stopped here.
         intact: Option<usize>,
     },
-    /// Valid as far as it was read, but more than a limit allows.
+    /// Valid as far as the file was read, but more than a limit allows.
     LimitExceeded {
-        /// The file, as it was named when it was opened.
+        /// The file's name, as given on opening.
         file: String,
         /// The array or layer concerned, where one is known.
         subject: Option<String>,
         /// Which limit.
         limit: Limit,
-        /// The file's need; for a stream, how much of it had been read.
+        /// The file's need; for a stream, the bytes that had been read.
         needed: u64,
         /// The place, and the quantity over the limit.
         fault: Box<Fault>,
-        /// How many arrays before it were found whole, where the walk over the file stopped here.
+        /// How many arrays before the fault were found whole, where the walk over the file stopped here.
         intact: Option<usize>,
     },
     /// The file is not a tensor file that this crate reads.
     NotTensors {
-        /// The file, as it was named when it was opened.
+        /// The file's name, as given on opening.
         file: String,
         /// Which kind of other file.
         reason: Reason,
@@ -76,7 +76,7 @@ pub enum Error {
     },
     /// The array is valid, but of a kind that this crate cannot do this with: float8 as a blob, an encrypted member.
     Unsupported {
-        /// The file, as it was named when it was opened.
+        /// The file's name, as given on opening.
         file: String,
         /// Which array and why, in words.
         message: String,
@@ -92,33 +92,33 @@ pub enum Error {
     Request {
         /// The file concerned; empty for a refusal by a layout, see [`Error::about`].
         file: String,
-        /// The request, and why it cannot be met.
+        /// The request, and the reason for the refusal.
         message: String,
     },
     /// An archive with several tensor files, where one is opened.
     Several {
-        /// The archive, as it was named.
+        /// The archive's name, as given.
         file: String,
-        /// Whether the archive has no path that could go on to a file in it: a caller of
+        /// Whether the archive has no path that could go on to a member: a caller of
         /// [`OpenOptions::open_stream`](crate::OpenOptions::open_stream) sets this.
         is_stream: bool,
-        /// The names of the first 256 of them; each is opened as `FILE/NAME`.
+        /// The names of the first 256 tensor files; each is opened as `FILE/NAME`.
         members: Vec<String>,
-        /// How many more there are.
+        /// How many more tensor files the archive has.
         more: u64,
     },
     /// Tensors that the output's format, or the form that was asked for, cannot hold. Nothing was written.
     Misfit {
         /// The file concerned; empty for a refusal by a layout, see [`Error::about`].
         file: String,
-        /// Which tensors and why, the first twenty of them.
+        /// Which tensors and why, for the first twenty such tensors.
         message: String,
-        /// The remedy for the first of them that has one.
+        /// The remedy for the first such tensor that has one.
         remedy: Option<Remedy>,
     },
-    /// The target exists, and only [`IfExists::Replace`](crate::IfExists::Replace) writes over it.
+    /// The target exists, and only [`IfExists::Replace`](crate::IfExists::Replace) replaces a target.
     Exists {
-        /// The target, as it was named.
+        /// The target's name, as given.
         path: String,
         /// The thing that is there.
         target: Existing,
@@ -151,7 +151,7 @@ pub enum Remedy {
     NewFile,
     /// Another name for the output, since the output is the source.
     OtherName,
-    /// Another folder for the output, since it is one of the shards that are read.
+    /// Another folder for the output, since the output is one of the shards that are read.
     OtherFolder,
     /// To leave out the arrays whose dtypes blobs do not have.
     SkipUnsupported,
@@ -161,11 +161,11 @@ pub enum Remedy {
     NetOrSymbol,
     /// The net whose weights these are.
     OtherNet,
-    /// The net as it is used after training.
+    /// The net as used after training.
     TestedNet,
     /// A file of lines `OLD NEW`.
     NamesFile,
-    /// Another name for the output, since the symbol beside it is called as the weights are.
+    /// Another name for the output, since the symbol beside the output is called as the weights are.
     SymbolName,
 }
 
@@ -177,7 +177,7 @@ pub enum Existing {
     File,
     /// A folder that an earlier conversion wrote.
     Folder,
-    /// A disk: all of its contents would be lost.
+    /// A disk: all contents would be lost.
     Disk,
 }
 
@@ -199,7 +199,7 @@ impl Error {
         }
     }
 
-    /// The file concerned, as it was named.
+    /// The name of the file concerned, as given.
     #[must_use]
     pub fn file(&self) -> Option<&str> {
         match self {
@@ -227,7 +227,7 @@ impl Error {
         }
     }
 
-    /// The fault of the bytes, where that is why.
+    /// The fault of the bytes, where a fault is the reason.
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
         match self {
@@ -260,8 +260,8 @@ impl Error {
         }
     }
 
-    /// Puts the file's name into a refusal by a [`Layout`](crate::Layout), which knows only its format; other errors
-    /// stay as they are.
+    /// Puts the file's name into a refusal by a [`Layout`](crate::Layout), which knows only a format; other errors stay
+    /// unchanged.
     #[must_use]
     pub fn about(mut self, name: &str) -> Self {
         if let Self::Request { file, .. } | Self::Misfit { file, .. } = &mut self
@@ -340,7 +340,7 @@ pub(crate) fn shown(name: &str) -> String {
     }
 }
 
-/// An error's text includes that of its immediate cause, so the chain of sources goes on after that one.
+/// An error's text includes the text of the immediate cause, so the chain of sources goes on after that cause.
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {

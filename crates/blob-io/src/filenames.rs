@@ -1,4 +1,4 @@
-//! Tensor names as names of files and zip members: relative paths that stay inside their folder on every system.
+//! Tensor names as names of files and zip members: relative paths that stay inside the folder on every system.
 //!
 //! A pure function that knows no file system. Changed characters are percent-encoded, so that most names can be read
 //! back.
@@ -22,7 +22,7 @@ const LONGEST_PATH: usize = 1024;
 /// * A component over 200 bytes, or a path over 1024, is cut and gets `~` and its CRC-32.
 /// * A name that is taken, also one that differs in case only, gets `~2`, `~3`, ….
 ///
-/// No result begins with `/`, has an empty component or one that is `.` or `..`; all differ, whatever their case.
+/// No result begins with `/`, has an empty component or one that is `.` or `..`; all differ, whatever the case.
 ///
 /// ```
 /// let names = blob_io::file_names(&["conv1/0", "arg:fc1", "../../etc/passwd", "W", "w"]);
@@ -47,12 +47,12 @@ pub(crate) struct Numbered {
 }
 
 impl Numbered {
-    /// Marks a name as taken; false if it already is.
+    /// Marks a name as taken; false if already taken.
     pub(crate) fn take(&mut self, key: String) -> bool {
         self.taken.insert(key)
     }
 
-    /// `name`, with `~2`, `~3`, … if it is taken; names with the same `key` count as equal.
+    /// `name`, with `~2`, `~3`, … if taken; names with the same `key` count as equal.
     pub(crate) fn name(&mut self, key: String, name: String) -> String {
         if self.take(key.clone()) {
             return name;
@@ -81,7 +81,7 @@ fn path(name: &str) -> String {
     if path.len() <= LONGEST_PATH {
         return path;
     }
-    // A cut within a component leaves a valid component, because the checksum ends it.
+    // A cut within a component leaves a valid component, because the checksum ends the component.
     cut(&path, LONGEST_PATH, name)
 }
 
@@ -119,7 +119,7 @@ fn component(raw: &str, kind: Kind) -> String {
     cut(&out, LONGEST_COMPONENT, raw)
 }
 
-/// Adds a character, percent-encoded if it is special.
+/// Adds a character, percent-encoded if special.
 pub(crate) fn push(out: &mut String, c: char, special: bool) {
     if !special {
         return out.push(c);

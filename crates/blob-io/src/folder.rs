@@ -1,6 +1,6 @@
-//! A folder that a conversion wrote, read as one file: its receipt says which tensor lies in which npy file.
+//! A folder that a conversion wrote, read as one file: the receipt says which tensor lies in which npy file.
 //!
-//! The files are read as if they were concatenated; a file is opened when its bytes are needed, and only a few stay
+//! The files are read as if concatenated; a file is opened when bytes of the file are needed, and only a few files stay
 //! open. Nothing outside of the folder is read, whatever the receipt says and wherever links lead, except that shards
 //! may be links.
 
@@ -26,8 +26,8 @@ use listing::Listed;
 
 /// How many files stay open: as many as threads read at once.
 const MAX_OPEN: usize = 8;
-/// A receipt's text is kept if it has at most `MAX_TEXT` bytes besides its list of files. Each item of that list may
-/// add `TEXT_EACH` bytes and its two names, in which a byte may take six: `\u0000`.
+/// A receipt's text of at most `MAX_TEXT` bytes besides the list of files is kept. Each item of that list may add
+/// `TEXT_EACH` bytes and two names, in which a byte may take six: `\u0000`.
 const MAX_TEXT: u64 = 4 << 20;
 const TEXT_EACH: u64 = 1024;
 const LONGEST_ESCAPE: u64 = 6;
@@ -42,16 +42,16 @@ pub(crate) struct Folder {
     list: Option<List>,
     /// Whether files may be links; a link may lead out of the folder.
     has_links: bool,
-    /// The files that were read most recently, each with its index.
+    /// The files that were read most recently, each with the index of the file.
     open: Mutex<Vec<(usize, Arc<FileSource>)>>,
 }
 
 #[derive(Debug)]
 struct Part {
     path: Box<str>,
-    /// Its offset in the concatenated files.
+    /// The part's offset in the concatenated files.
     begin: u64,
-    /// Its modification time when it was listed, if the file system has one.
+    /// The modification time at listing, if the file system has one.
     modified: Option<SystemTime>,
 }
 
@@ -62,7 +62,7 @@ struct List {
     modified: Option<SystemTime>,
 }
 
-/// Lists the arrays of a folder in the order of its receipt.
+/// Lists the arrays of a folder in the order of the receipt.
 pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Folder, Error> {
     let receipt = match open_within(path, RECEIPT).and_then(FileSource::try_from) {
         Ok(receipt) => receipt,
@@ -102,7 +102,7 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
     Ok(folder)
 }
 
-/// The receipt's text, or why it cannot be read.
+/// The receipt's text, or the reason why the receipt cannot be read.
 fn text(receipt: &FileSource, max_len: u64) -> Result<String, String> {
     let len = receipt.len();
     if len > max_len {
@@ -147,7 +147,7 @@ impl Folder {
         Self { root: root.to_owned(), files: Vec::new(), len: 0, list: None, has_links: false, open: Mutex::default() }
     }
 
-    /// A folder in which links are followed: Hugging Face's cache consists of them. Its files have plain names.
+    /// A folder in which links are followed: Hugging Face's cache consists of links. The files there have plain names.
     pub(crate) fn with_links(root: &Path) -> Self {
         Self { has_links: true, ..Self::new(root) }
     }
@@ -158,7 +158,7 @@ impl Folder {
             return open_within(&self.root, path).and_then(FileSource::try_from);
         }
         let whole = self.root.join(path);
-        // Opening a pipe would wait for its writer.
+        // Opening a pipe would wait for a writer.
         if !fs::metadata(&whole)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no ordinary file"));
         }
@@ -180,7 +180,7 @@ impl Folder {
         self.len += file.len();
     }
 
-    /// Names the file that lists the others. Its bytes are none of the folder's.
+    /// Names the file that lists the others. The folder's bytes do not include this file.
     pub(crate) fn listed_in(&mut self, path: PathBuf, file: &FileSource) {
         self.list = Some(List { path, len: file.len(), modified: file.modified() });
     }
@@ -189,7 +189,7 @@ impl Folder {
         self.files.len()
     }
 
-    /// Adds a file and lists its array; a fault of the file is the array's.
+    /// Adds a file and lists the array; a fault of the file is the array's.
     fn list(&mut self, listed: &Listed, at: u64, table: &mut NameTable) -> Result<(), ReadError> {
         let position = table.next_position(at)?;
         let entry = match self.describe(listed, position) {
@@ -262,7 +262,7 @@ impl Source for Folder {
             if offset >= self.len {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            // Every file has bytes: its npy header.
+            // Every file has bytes: at least an npy header.
             let index = self.files.partition_point(|part| part.begin <= offset) - 1;
             let part = &self.files[index];
             let end = self.end(index);
@@ -275,7 +275,7 @@ impl Source for Folder {
         Ok(())
     }
 
-    /// Asks each file under its name: one that was replaced is another, even where the old one is still open.
+    /// Asks each file by name: a replaced file is another one, even where the old one is still open.
     fn is_unchanged(&self) -> io::Result<bool> {
         for (index, part) in self.files.iter().enumerate() {
             let len = self.end(index) - part.begin;
@@ -287,7 +287,7 @@ impl Source for Folder {
     }
 }
 
-/// Whether a file still has the length and the modification time that it had when it was listed.
+/// Whether a file still has the listed length and modification time.
 fn is_as_listed(path: &Path, len: u64, modified: Option<SystemTime>) -> io::Result<bool> {
     let now = match fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -296,7 +296,7 @@ fn is_as_listed(path: &Path, len: u64, modified: Option<SystemTime>) -> io::Resu
     Ok((now.len(), now.modified().ok()) == (len, modified))
 }
 
-/// Opens a file of a folder, without following links in it.
+/// Opens a file of a folder, without following links.
 fn open_within(root: &Path, path: &str) -> io::Result<File> {
     let mut whole = root.to_owned();
     let mut parts = path.split('/').peekable();

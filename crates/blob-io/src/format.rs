@@ -1,4 +1,4 @@
-//! The formats by name: the one table of them.
+//! The formats by name, in one table.
 
 mod holds;
 
@@ -18,7 +18,7 @@ macro_rules! formats {
         }
 
         impl Format {
-            /// Every format, in the order in which tables list them.
+            /// Every format, in the order used by tables.
             pub const ALL: &'static [Self] = &[$(Self::$format,)*];
 
             fn row(self) -> (&'static str, &'static str, &'static [&'static str], Holds) {
@@ -40,21 +40,21 @@ formats! {
     BlobProtoVector: "blobprotovector", "Caffe BlobProtoVector", [], BLOB_PROTO_VECTOR;
     /// Caffe SolverState: `.solverstate`.
     SolverState: "solverstate", "Caffe SolverState", ["solverstate"], SOLVER_STATE;
-    /// One Caffe Datum, as data layers and databases store it.
+    /// One Caffe Datum, as in data layers and databases.
     Datum: "datum", "Caffe Datum", ["datum"], DATUM;
     /// MXNet's list of arrays: `.params`, `.nd`.
     MxnetList: "params", "MXNet NDArray list", ["params", "nd", "ndarray"], MXNET_LIST;
-    /// One MXNet array without a list around it, as pickles hold it.
+    /// One MXNet array without a list around the array, as in pickles.
     MxnetRecord: "mxnet-record", "MXNet NDArray record", [], MXNET_RECORD;
-    /// One blob of NeoML, as `neoml.Blob.store` writes it.
+    /// One blob of NeoML, as written by `neoml.Blob.store`.
     NeomlBlob: "neoml", "NeoML blob", ["neoml", "arch"], NEOML_BLOB;
-    /// NeoML blobs, as `SerializeBlobs` writes them.
+    /// NeoML blobs, as written by `SerializeBlobs`.
     NeomlArray: "neoml-array", "NeoML blob array", ["arch", "neoml"], NEOML_ARRAY;
-    /// A NeoML net, and whatever else has its layers or blobs in it: a dictionary, a pickle.
+    /// A NeoML net, and other files with NeoML's layers or blobs: a dictionary, a pickle.
     NeomlNet: "neoml-net", "NeoML net", ["cnnarch", "dnn", "arch"], NEOML_NET;
     /// One NumPy array.
     Npy: "npy", "NumPy array", ["npy"], NPY;
-    /// A zip of NumPy arrays, also as MXNet 2 writes its parameters.
+    /// A zip of NumPy arrays, also for the parameters of MXNet 2.
     Npz: "npz", "NumPy archive", ["npz"], NPZ;
     /// HDF5: Caffe's `.caffemodel.h5`, `.solverstate.h5` and data files; written always, read with the feature `hdf5`.
     Hdf5: "hdf5", "HDF5", ["h5", "hdf5"], HDF5;
@@ -87,20 +87,20 @@ impl Format {
         self.row().3
     }
 
-    /// Whether it is one of Caffe's messages.
+    /// Whether the format is one of Caffe's messages.
     #[must_use]
     pub fn is_caffe(self) -> bool {
         use Format::{BlobProto, BlobProtoVector, CaffeModel, Datum, SolverState};
         matches!(self, CaffeModel | BlobProto | BlobProtoVector | SolverState | Datum)
     }
 
-    /// Whether it is MXNet's: a list of arrays, or a bare record.
+    /// Whether the format is MXNet's: a list of arrays, or a bare record.
     #[must_use]
     pub fn is_mxnet(self) -> bool {
         matches!(self, Self::MxnetList | Self::MxnetRecord)
     }
 
-    /// Whether it is an archive of NeoML's.
+    /// Whether the format is an archive of NeoML's.
     #[must_use]
     pub fn is_neoml(self) -> bool {
         matches!(self, Self::NeomlBlob | Self::NeomlArray | Self::NeomlNet)
@@ -118,7 +118,8 @@ impl Format {
         path.as_ref().extension()?.to_str().and_then(Self::from_extension)
     }
 
-    /// The format that a file's extension promises: the first one where several formats have it, as those of NeoML do.
+    /// The format that a file's extension promises: the first one where several formats share the extension, as NeoML's
+    /// formats do.
     #[must_use]
     pub fn from_extension(extension: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| format.is_usual(extension))

@@ -1,4 +1,4 @@
-//! HDF5: Caffe's weights (`.caffemodel.h5`), solver states and data files; any other file's datasets by their paths.
+//! HDF5: Caffe's weights (`.caffemodel.h5`), solver states and data files; any other file's datasets by path.
 //!
 //! Reading needs the feature `hdf5`: the crate `hdf5-reader`, called only through `structure`, parses messages, heaps
 //! and indices. `payload` reads the values, as those of every format. Writing needs no feature.

@@ -1,7 +1,7 @@
-//! A tensor whose values have other bytes between them: unpacked numbers in a protobuf message each have a key.
+//! A tensor that has other bytes between the values: unpacked numbers in a protobuf message each have a key.
 //!
-//! Finds what is written for a part of the values. Knows no format: the bytes between are those of an existing file, or
-//! one key.
+//! Finds the bytes to write for a part of the values. Knows no format: the bytes between are those of an existing file,
+//! or one key.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::limits::{Limit, Limits};
 use crate::payload::gather;
 use crate::wire::source::{Source, read};
 
-/// The places of the values, and the bytes between them.
+/// The places of the values, and the bytes between.
 #[derive(Clone, Debug)]
 pub(crate) struct Interleaved {
     /// In ascending order; none is empty.
@@ -27,7 +27,8 @@ impl Interleaved {
         Self { runs: vec![Segment { offset: at, count, stride: width + 1 }], width, between: vec![key] }
     }
 
-    /// The runs of an entry's values, and the file's bytes between them; `None` where all values lie in one run.
+    /// The runs of an entry's values, and the file's bytes between these values; `None` where all values lie in one
+    /// run.
     pub(crate) fn read(source: &dyn Source, entry: &Entry, limits: &Limits) -> Result<Option<Self>, ReadError> {
         let (runs, width) = (entry.segments(), entry.dtype().map_or(1, blob_core::DType::size) as u64);
         if runs.len() <= 1 && runs.iter().all(|run| run.stride == width) {
@@ -60,7 +61,7 @@ impl Interleaved {
         begin..self.runs.last().map_or(0, |run| end(run, self.width))
     }
 
-    /// Whole values that begin `at` bytes within the tensor, each with the bytes that follow it, and their offset
+    /// Whole values that begin `at` bytes within the tensor, each with the following bytes, and the offset of all
     /// within the span.
     pub(crate) fn stored(&self, at: u64, values: &[u8]) -> (u64, Vec<u8>) {
         let (mut index, mut place) = (at / self.width, 0);
@@ -98,7 +99,7 @@ fn end(run: &Segment, width: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Values of two bytes: three with one byte between them, then two at once.
+    /// Values of two bytes: three with one byte between, then two at once.
     fn interleaved() -> Interleaved {
         let runs = vec![Segment { offset: 10, count: 3, stride: 3 }, Segment { offset: 22, count: 2, stride: 2 }];
         Interleaved { runs, width: 2, between: b"abcdef".to_vec() }

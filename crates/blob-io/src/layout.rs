@@ -1,6 +1,6 @@
-//! Where everything goes in a file to be written: the layout first, then one pass over the tensors.
+//! The place of every byte in a file to be written: the layout first, then one pass over the tensors.
 //!
-//! Pure: it sees names, dtypes and shapes, no tensor's bytes, and opens nothing. Each format's `write` makes the plan.
+//! Pure: sees names, dtypes and shapes, no tensor's bytes, and opens nothing. Each format's `write` makes the plan.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use crate::spec::{TensorSpec, refuse, total};
 use crate::splice::{self, Splice};
 use crate::{caffe, hdf5, mxnet, neoml, npy, npz, safetensors};
 
-/// The plan of a file: where each tensor goes, and the bytes around them.
+/// The plan of a file: the place of each tensor, and the bytes around the tensors.
 ///
 /// The bytes around the tensors have a fixed length, so the tensors can be written first and the frame last, when the
 /// checksums and the metadata's digests are known.
@@ -43,7 +43,7 @@ pub struct Layout {
     offsets: Vec<u64>,
     copies: Vec<Copied>,
     len: u64,
-    /// Tensors whose values have other bytes between them.
+    /// The tensors with other bytes between the values, by index.
     interleaved: HashMap<usize, Interleaved>,
 }
 
@@ -58,7 +58,7 @@ enum Plan {
     Fixed(Vec<(u64, Vec<u8>)>),
 }
 
-/// The surroundings of the tensors in a file to be written: its format, and all that the format stores besides values.
+/// The surroundings of the tensors in a file to be written: the format, and all that the format stores besides values.
 ///
 /// Metadata are (key, value); the values may be placeholders for values of the same length, given to [`Layout::frame`].
 #[derive(Clone, Copy, Debug)]
@@ -68,46 +68,46 @@ pub enum Frame<'a> {
     /// the order of the specs. Refused: a tensor called `__metadata__`, a header over 100 MB, a dtype unknown to the
     /// format.
     Safetensors {
-        /// Its `__metadata__`.
+        /// The header's `__metadata__`.
         metadata: &'a [(String, String)],
     },
     /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of the specs; then the metadata,
-    /// between the last member and the central directory, where NumPy and zip tools ignore them.
+    /// between the last member and the central directory: NumPy and zip tools ignore bytes there.
     ///
-    /// [`member_names`](crate::member_names) gives the members' names; a name that it changes is stored in an extra
-    /// field, where this crate's reader finds it. Refused: a name of over 65,000 bytes.
+    /// [`member_names`](crate::member_names) gives the members' names; a tensor's name that differs from the member's
+    /// is stored in an extra field, where this crate's reader finds the name. Refused: a name of over 65,000 bytes.
     Npz {
         /// The file's words about itself.
         metadata: &'a [(String, String)],
     },
-    /// An HDF5 file. Each array's data are 64-byte aligned, in the order of the specs, after the structure. It holds no
-    /// times, so the same tensors give the same bytes. Refused: metadata with a NUL, or whose keys together have over
-    /// 60 KiB.
+    /// An HDF5 file. Each array's data are 64-byte aligned, in the order of the specs, after the structure. The file
+    /// has no times, so the same tensors give the same bytes. Refused: metadata with a NUL, or whose keys together have
+    /// over 60 KiB.
     Hdf5 {
         /// How tensors become datasets.
         form: hdf5::Form,
-        /// The attributes of its root.
+        /// The attributes of the root.
         metadata: &'a [(String, String)],
     },
     /// One npy file of one tensor, whose name is not stored.
     Npy,
-    /// An MXNet list, as `mx.nd.save` writes it, with the list's names. Refused: an array that the version of its
-    /// record cannot hold, a name with a NUL.
+    /// An MXNet list, as from `mx.nd.save`, with the list's names. Refused: an array that the version of the record
+    /// cannot hold, a name with a NUL.
     MxnetList(&'a mxnet::List),
-    /// The one array of a list without the list around it, as pickles hold it; it has no name.
+    /// The one array of a list, nameless and without the list around, as in pickles.
     MxnetRecord(&'a mxnet::List),
-    /// A Caffe message, as Caffe writes it, with the message's names. Refused: a file of over 2 GiB, which no Caffe
+    /// A Caffe message, encoded as by Caffe, with the message's names. Refused: a file of over 2 GiB, which no Caffe
     /// reads.
     Caffe {
         /// The message.
         message: &'a caffe::Message,
-        /// How its blobs are stored.
+        /// How the message's blobs are stored.
         form: caffe::Form,
     },
     /// A Caffe file with changes: all bytes that no change touches are those of the file, at [`Layout::copies`].
     Spliced(&'a Splice<'a>),
-    /// A NeoML blob, an array of them, or an archive around them, as NeoML writes it, without names. A shape of fewer
-    /// than seven axes gets trailing ones, as NeoML's `CreateTensor` aligns it. Refused: another number of tensors than
+    /// A NeoML blob, an array of blobs, or an archive around blobs, encoded as by NeoML, without names. A shape of
+    /// fewer than seven axes gets trailing ones, as in NeoML's `CreateTensor`. Refused: another number of tensors than
     /// the archive has blobs, over 2^31 - 1 bytes in one blob, another shape in a pickle.
     Neoml(&'a neoml::Archive),
 }
@@ -124,13 +124,13 @@ pub trait Details {
     /// How tensors become datasets of an HDF5 file.
     fn hdf5_form(&self) -> hdf5::Form;
 
-    /// Caffe's message, and how its blobs are stored.
+    /// Caffe's message, and how the message's blobs are stored.
     ///
     /// # Errors
     /// As [`Details::metadata`].
     fn message(&self, specs: &[TensorSpec]) -> Result<(caffe::Message, caffe::Form), Error>;
 
-    /// MXNet's list; of a bare record the list around it.
+    /// MXNet's list; for a bare record a list around the record.
     ///
     /// # Errors
     /// As [`Details::metadata`].
@@ -147,7 +147,7 @@ impl Layout {
     /// The layout of a new file of a format: the one place that knows which frame a format has.
     ///
     /// # Errors
-    /// As [`Layout::new`], and those of `details`.
+    /// As [`Layout::new`], and the errors of `details`.
     pub fn of(format: Format, specs: &[TensorSpec], details: &dyn Details) -> Result<Self, Error> {
         match format {
             Format::Safetensors => Self::new(specs, Frame::Safetensors { metadata: &details.metadata()? }),
@@ -170,7 +170,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`Error::Request`] for a repeated name or key, a tensor that the frame names twice or not at all, sizes over 63
-    /// bits, and what the format refuses; [`Error::Misfit`] with the list of the tensors that it cannot hold.
+    /// bits, and the format's own refusals; [`Error::Misfit`] with the list of the tensors that the format cannot hold.
     pub fn new(specs: &[TensorSpec], frame: Frame<'_>) -> Result<Self, Error> {
         let (plan, offsets, len) = match frame {
             Frame::Safetensors { metadata } => {
@@ -202,13 +202,13 @@ impl Layout {
         Ok(Self { plan, offsets, copies: Vec::new(), len, interleaved: HashMap::new() })
     }
 
-    /// The file `base` with other bytes for these entries of it, in their order. All bytes around them are kept: those
-    /// between a tensor's values are in [`Layout::stored`], the others in [`Layout::copies`]. The checksums in an npz
-    /// are computed again.
+    /// The file `base` with other bytes for these entries; the first entry is tensor 0. All bytes around the entries
+    /// are kept: bytes between a tensor's values are in [`Layout::stored`], all others in [`Layout::copies`]. The
+    /// checksums in an npz are computed again.
     ///
     /// # Errors
-    /// [`Error::Request`] for entries that share bytes or leave the file; what reading the bytes between values, or an
-    /// npz's directory, returns.
+    /// [`Error::Request`] for entries that share bytes or leave the file; errors of reading the bytes between values,
+    /// or an npz's directory.
     pub fn refilled(base: &Checkpoint, entries: &[&Entry]) -> Result<Self, Error> {
         let mut interleaved = HashMap::new();
         for (place, entry) in entries.iter().enumerate() {
@@ -237,14 +237,14 @@ impl Layout {
         Self { plan: Plan::Fixed(frame), offsets, copies, len, interleaved }
     }
 
-    /// Whether a tensor's values are stored with other bytes between them, which [`Layout::stored`] adds.
+    /// Whether the file has other bytes between a tensor's values; [`Layout::stored`] adds such bytes.
     #[must_use]
     pub fn is_interleaved(&self, tensor: usize) -> bool {
         self.interleaved.contains_key(&tensor)
     }
 
-    /// How whole values of a tensor that begin `at` bytes within it are stored: their position relative to the tensor's
-    /// offset, and their bytes. The floats of Caffe's Datum each have the key of the next one after them.
+    /// How some whole values of a tensor, `at` bytes after the tensor's first value, are stored: the position relative
+    /// to the tensor's offset, and the bytes. In Caffe's Datum each float is followed by the key of the next float.
     #[must_use]
     pub fn stored<'b>(&self, tensor: usize, at: u64, values: &'b [u8]) -> (u64, Cow<'b, [u8]>) {
         match self.interleaved.get(&tensor) {
@@ -263,8 +263,8 @@ impl Layout {
         &self.offsets
     }
 
-    /// The bytes that come from the existing file that is changed, in ascending order of their offsets in the output;
-    /// none in a new file.
+    /// The bytes that come from the existing file, where such a file is changed, in ascending order of the offsets in
+    /// the output; none in a new file.
     #[must_use]
     pub fn copies(&self) -> &[Copied] {
         &self.copies

@@ -1,7 +1,7 @@
 //! Bytes of files to named tensors, and back: Caffe, MXNet, NeoML, HDF5, npy, npz, safetensors.
 //!
 //! Opening a file reads headers only; nothing is allocated because a file says so. This crate does not know devices,
-//! kernels, or the purpose of a conversion. It obeys no global state and no device that a file names.
+//! kernels, or the purpose of a conversion. The crate obeys no global state and no device that a file names.
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 

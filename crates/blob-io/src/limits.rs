@@ -6,10 +6,10 @@ pub(crate) const LONGEST_NAME: u64 = 1 << 16;
 
 /// Bounds on the cost of opening and reading a file.
 ///
-/// A length is accepted if the remaining bytes of the file cover it; these limits are for what the file's size does not
-/// bound, and for what its arrays cost together. Fixed ones are not listed here: a name has at most 64 KiB, all names
-/// together 8 MiB and 16 bytes an array, all shapes together 524,288 axes and 8 an array; a file lists 4,096 arrays and
-/// one for each four of its bytes.
+/// A length is accepted if the remaining bytes of the file cover that length; these limits are for quantities that the
+/// file's size does not bound, and for the cost of all arrays together. Fixed ones are not listed here: a name has at
+/// most 64 KiB, all names together 8 MiB and 16 bytes an array, all shapes together 524,288 axes and 8 an array; a file
+/// lists 4,096 arrays and one for each four bytes of the file.
 ///
 /// ```
 /// use blob_io::{Limits, OpenOptions};
@@ -45,7 +45,7 @@ pub(crate) fn names_for(arrays: u64) -> u64 {
     arrays.saturating_mul(16).saturating_add(8 << 20)
 }
 
-/// How many axes `arrays` arrays may have together: 8 an array, of 8 bytes each, beyond a first 4 MiB of them. No real
+/// How many axes `arrays` arrays may have together: 8 an array, beyond a first 4 MiB of axes of 8 bytes each. No real
 /// model comes near this, but a list of a million shapes of 32 axes would take 256 MiB.
 pub(crate) fn axes_for(arrays: u64) -> u64 {
     arrays.saturating_mul(8).saturating_add((4 << 20) / 8)
@@ -57,7 +57,7 @@ pub(crate) fn arrays_in(len: u64) -> u64 {
     (len / 4).saturating_add(1 << 12)
 }
 
-/// How many bytes all arrays of a file of `len` bytes may have together: what deflate can make of the file at most
+/// How many bytes all arrays of a file of `len` bytes may have together: the most that deflate can make of the file
 /// (1032:1, zlib's "Technical Details"), and `max_alloc`. Values that no stored byte pays for, such as a dataset that
 /// was never written or one with many names, are bounded by the latter.
 pub(crate) fn bytes_in(len: u64, max_alloc: u64) -> u64 {

@@ -16,7 +16,7 @@ pub(crate) const LEFT_OUT: &str = "metadata beyond 4 MiB are left out";
 pub(crate) struct MetadataSize(u64);
 
 impl MetadataSize {
-    /// The cost of a key. A pair takes 48 bytes besides its texts, so a header of a million empty pairs is bounded too.
+    /// The cost of a key. A pair takes 48 bytes besides the texts, so a header of a million empty pairs is bounded too.
     fn cost(key: &str) -> u64 {
         key.len() as u64 + 48
     }
@@ -26,7 +26,7 @@ impl MetadataSize {
         MAX_METADATA.saturating_sub(self.0).saturating_sub(Self::cost(key))
     }
 
-    /// Counts a pair if it still fits; false if it does not.
+    /// Counts a pair that still fits; false for any other.
     pub(crate) fn take(&mut self, key: &str, len: u64) -> bool {
         let sum = self.0.saturating_add(Self::cost(key)).saturating_add(len);
         let fits = sum <= MAX_METADATA;

@@ -1,7 +1,7 @@
-//! MXNet's files of arrays: lists (`mx.nd.save`) and bare records (as pickles hold them), and how sparse arrays become
-//! dense; the variables and layers of its symbol files.
+//! MXNet's files of arrays: lists (`mx.nd.save`) and bare records (as pickles hold them), and the expansion of sparse
+//! arrays to dense ones; the variables and layers of MXNet's symbol files.
 //!
-//! Layouts and rules are those of apache/mxnet 0.5 to 2.0 (`src/ndarray/ndarray.cc`), measured against its wheels.
+//! Layouts and rules are those of apache/mxnet 0.5 to 2.0 (`src/ndarray/ndarray.cc`), measured against MXNet's wheels.
 //! Leaves the npy and npz files that MXNet 2 writes to `npy` and `npz`.
 
 mod flags;

@@ -27,14 +27,14 @@ const MAX_FAULTS: usize = 20;
 #[derive(Debug)]
 pub(crate) struct NameTable {
     limits: Limits,
-    /// The file's length, where the arrays lie in one file, and before it was unpacked.
+    /// The file's length, where the arrays lie in one file, and the length before unpacking.
     file_len: Option<u64>,
     stored_len: Option<u64>,
     entries: Vec<Entry>,
     /// Hashes names with keys of this table, which no file can know.
     hasher: RandomState,
-    /// Hashes of the names given so far. 64 bits are enough: if two names ever collided, the later one would
-    /// merely get its position added, as if the name were taken.
+    /// Hashes of the names given so far. 64 bits are enough: if two names ever collided, the later one would merely get
+    /// a position added, as if the name were taken.
     taken: Hashes,
     /// Hashes of the names of the layers with tensors so far.
     layers: Hashes,
@@ -125,7 +125,8 @@ impl NameTable {
         Ok(check_limit(offset, Limit::Fixed, "the number of arrays in a file of this size", n, most)?)
     }
 
-    /// Counts the bytes of an array; an error if all together have more than the file may make of its own.
+    /// Counts the bytes of an array; an error if all arrays together have more bytes than a file of this length may
+    /// give.
     fn check_bytes(&mut self, bytes: u64, offset: u64) -> Result<(), Fault> {
         let sum = self.bytes.saturating_add(bytes);
         let most = self.file_len.map_or(u64::MAX, |len| bytes_in(len, self.limits.max_alloc)).min(u64::MAX - 1);
@@ -134,8 +135,8 @@ impl NameTable {
         Ok(())
     }
 
-    /// Adds an entry that was found at `offset` under the raw name `name`; a name that is taken gets
-    /// `@<position>` until it is free.
+    /// Adds an entry that was found at `offset` under the raw name `name`; a name that is taken gets `@<position>`
+    /// until the name is free.
     pub(crate) fn push(&mut self, entry: Entry, name: &str, offset: u64) -> Result<(), ReadError> {
         self.add(entry, offset)?;
         self.name(self.entries.len() - 1, name, offset)
@@ -162,8 +163,8 @@ impl NameTable {
             entry = faulty(entry.position, entry.index, entry.kind, fault);
         }
         if self.entries.len() == self.entries.capacity() {
-            // The list grows by an eighth instead of doubling, so that a hostile file cannot push it over its memory
-            // bound.
+            // The list grows by an eighth instead of doubling, so that a hostile file cannot push the list over the
+            // memory bound.
             self.entries.reserve_exact(self.entries.len() / 8 + 16);
         }
         self.entries.push(entry);
@@ -183,7 +184,7 @@ impl NameTable {
         Ok(())
     }
 
-    /// Reserves a name for an array of which only the parts are listed; returns the unique form of it.
+    /// Reserves a name for an array of which only the parts are listed; returns the unique form of the name.
     pub(crate) fn reserve<'n>(&mut self, name: &'n str, position: u32, offset: u64) -> Result<Cow<'n, str>, ReadError> {
         let (name, hash) = self.unique(name, position);
         self.spend(name.len() as u64, offset)?;
@@ -222,7 +223,7 @@ impl NameTable {
         self.entries.truncate(len);
     }
 
-    /// The first form of a name that is free, and its hash.
+    /// The first form of a name that is free, and the hash of that form.
     fn unique<'n>(&self, name: &'n str, position: u32) -> (Cow<'n, str>, u64) {
         let mut name = match name {
             RESERVED => Cow::Owned(format!("{RESERVED}@{position}")),
@@ -238,8 +239,8 @@ impl NameTable {
         }
     }
 
-    /// The name of a layer's blobs without their index: the layer's name, with its position added if the name is empty
-    /// or an earlier layer with tensors has it.
+    /// The name of a layer's blobs without the index: the layer's name, with the position added if the name is empty or
+    /// an earlier layer with tensors has the same name.
     pub(crate) fn layer_base<'n>(&mut self, name: &'n str, position: u32) -> Cow<'n, str> {
         if self.layers.insert(self.hasher.hash_one(name)) && !name.is_empty() {
             return Cow::Borrowed(name);
@@ -247,7 +248,7 @@ impl NameTable {
         Cow::Owned(format!("{name}@{position}"))
     }
 
-    /// A shared copy of a layer's type, because a net has few of them.
+    /// A shared copy of a layer's type, because a net has few types.
     pub(crate) fn intern(&mut self, text: &str, offset: u64) -> Result<Arc<str>, ReadError> {
         if let Some(known) = self.types.get(text) {
             return Ok(known.clone());
@@ -258,7 +259,7 @@ impl NameTable {
         Ok(new)
     }
 
-    /// Counts bytes of names against their limit.
+    /// Counts bytes of names against the limit.
     fn spend(&mut self, bytes: u64, offset: u64) -> Result<(), ReadError> {
         self.name_bytes += bytes;
         let limit = names_for(self.entries.len() as u64);
@@ -315,7 +316,7 @@ impl Hasher for Itself {
     }
 }
 
-/// Makes a name of bytes from a file: UTF-8 as it is; otherwise each byte that is not UTF-8 becomes `\xHH`, and
+/// Makes a name of bytes from a file: UTF-8 stays unchanged; otherwise each byte that is not UTF-8 becomes `\xHH`, and
 /// a backslash is written twice.
 pub(crate) fn name_from_bytes(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {

@@ -1,4 +1,4 @@
-//! A net's layers: the kind of each, its inputs and outputs, and its tensors in the file.
+//! A net's layers, each with a kind, inputs, outputs and the names of tensors in the file.
 //!
 //! The same type for every description of a net: a `.caffemodel`, a prototxt, a symbol file. Pure; the readers are in
 //! the formats' folders. Evaluates nothing and infers no shapes.
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub(crate) use build::{Builder, Draft};
 
-/// A net's layers, in the order of its description.
+/// A net's layers, in the order of the description.
 ///
 /// ```
 /// use blob_io::caffe;
@@ -35,40 +35,40 @@ pub struct Net {
     uses: Vec<u32>,
     /// Which layer writes each value.
     writers: Vec<Option<NonZero<u32>>>,
-    /// The values that share their name with a value of another layer.
+    /// The values whose name a value of another layer has too.
     duplicates: HashSet<usize>,
-    /// Values that are read before a layer writes one of their name, each with that value.
+    /// Pairs of values of one name: the first is read before a layer writes the second.
     late: Vec<(usize, usize)>,
-    /// The extents of the net's images, where its description states them.
+    /// The extents of the net's images, where the description states extents.
     extents: HashMap<usize, [u64; 4]>,
-    /// The tensors that are one parameter.
+    /// Groups of tensors; each group is one parameter.
     copies: Vec<Vec<Arc<str>>>,
     /// Which layers read which value, as (value, layer), in this order.
     readers: Vec<(u32, u32)>,
 }
 
-/// One layer of a net, with the framework's defaults for settings that its description leaves out.
+/// One layer of a net, with the framework's defaults for settings that the description leaves out.
 ///
-/// Its inputs and outputs are indices of values. A layer that works in place writes a new value, so each value has one
+/// Inputs and outputs are indices of values. A layer that works in place writes a new value, so each value has one
 /// writer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Layer {
-    /// Its name.
+    /// The layer's name.
     pub name: String,
-    /// The kind of its computation.
+    /// The kind of computation.
     pub kind: LayerKind,
-    /// The framework's name of its type: `InnerProduct` in Caffe, also for older files that spell it differently,
+    /// The framework's name of the layer's type: `InnerProduct` in Caffe, also for older files with another spelling,
     /// `FullyConnected` in MXNet.
     pub type_name: String,
-    /// The values that it reads; parameters are not among them.
+    /// The values that the layer reads, without parameters.
     pub bottoms: Vec<usize>,
-    /// The values that it writes.
+    /// The values that the layer writes.
     pub tops: Vec<usize>,
     pub(crate) tensors: Vec<(Role, Arc<str>)>,
-    /// Whether another layer also uses one of its tensors, as its own tensor or as an input.
+    /// Whether another layer uses one of this layer's tensors too, as a tensor or as an input.
     pub shares_tensors: bool,
-    /// Whether it is in the net only under certain conditions: Caffe's `include` and `exclude`.
+    /// Whether the layer is in the net only under certain conditions: Caffe's `include` and `exclude`.
     pub is_conditional: bool,
     /// The stated number of outputs, filters or channels.
     pub num_output: Option<u64>,
@@ -78,14 +78,14 @@ pub struct Layer {
     pub kernel: Vec<u64>,
     /// The window of a convolution or a pooling.
     pub window: Window,
-    /// The axis of the channels, or the one along which a layer puts its inputs together: 1 by default, for every kind
-    /// of layer. Negative ones count from the last.
+    /// The axis of the channels, or the axis along which a layer puts inputs together: 1 by default, for every kind of
+    /// layer. Negative ones count from the last.
     pub axis: i64,
     /// How many axes the factors of a Scale or a Bias cover: 1 by default.
     pub num_axes: i64,
-    /// Whether it adds a bias: by default a Scale does not, and the others do.
+    /// Whether the layer adds a bias: by default a Scale does not, and all other kinds do.
     pub bias_term: bool,
-    /// Whether a fully connected layer has its weights as input × output.
+    /// Whether the weights of a fully connected layer are input × output.
     pub transpose: bool,
     /// Whether a fully connected layer flattens all axes after the first: yes by default.
     pub flatten: bool,
@@ -94,16 +94,16 @@ pub struct Layer {
     pub channels_last: bool,
     /// The summand of a normalisation's variance: by default 1e-5 in Caffe, as an f32, and 1e-3 in MXNet.
     pub eps: f64,
-    /// Whether a normalisation of MXNet uses 1 instead of its stored gamma: yes by default.
+    /// Whether a normalisation of MXNet uses 1 instead of the stored gamma: yes by default.
     pub fix_gamma: bool,
-    /// Whether a `BN` is stated to be for inference, so that it only scales and shifts.
+    /// Whether a `BN` is stated to be for inference, so that the layer only scales and shifts.
     pub is_inference: bool,
-    /// Whether a normalisation is stated to compute mean and variance from its input even in inference.
+    /// Whether a normalisation is stated to compute mean and variance from the input even in inference.
     pub normalises_by_input: bool,
     attributes: Vec<(String, String)>,
 }
 
-/// How a convolution or a pooling moves over its input, outermost axis first; one number stands for all axes, and none
+/// How a convolution or a pooling moves over the input, outermost axis first; one number stands for all axes, and none
 /// for the framework's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -116,20 +116,20 @@ pub struct Window {
     pub pad: Vec<u64>,
     /// The distance of the kernel's elements: 1 by default.
     pub dilation: Vec<u64>,
-    /// Whether it covers the whole input.
+    /// Whether the window covers the whole input.
     pub is_global: bool,
     /// How many windows there are where the last one does not fit.
     pub rounding: Rounding,
 }
 
-/// How many windows a pooling has where the last one does not fit into its input.
+/// How many windows a pooling has where the last one does not fit into the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rounding {
     /// Only those that fit.
     #[default]
     Down,
-    /// The last one too, unless it begins beyond the input and its first padding: Caffe's.
+    /// The last one too, unless that window begins beyond the input and the first padding: Caffe's.
     UpInside,
     /// The last one too.
     Up,
@@ -148,13 +148,13 @@ pub enum LayerKind {
     Other,
     /// A convolution, depthwise ones of forks among them.
     Convolution,
-    /// A transposed convolution; its weights are input × (output per group) × kernel.
+    /// A transposed convolution; the weights are input × (output per group) × kernel.
     Deconvolution,
     /// A fully connected layer.
     InnerProduct,
     /// A normalisation by stored means and variances; Caffe's has a factor by which both are divided.
     BatchNorm,
-    /// `BN` of forks: scale and shift, and in some of them mean and variance.
+    /// `BN` of forks: scale and shift, and in some forks mean and variance.
     Bn,
     /// A factor for each channel, and optionally a summand.
     Scale,
@@ -178,7 +178,7 @@ pub enum Role {
     Bias,
     /// The mean of a normalisation.
     Mean,
-    /// Its variance.
+    /// The variance of a normalisation.
     Variance,
     /// The factor by which Caffe's mean and variance must be divided.
     Factor,
@@ -190,7 +190,7 @@ pub enum Role {
     Other,
 }
 
-/// The settings in a layer's description; `None` for those left out there.
+/// The settings in a layer's description; `None` for a setting that the description leaves out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) num_output: Option<u64>,
@@ -207,10 +207,10 @@ pub(crate) struct Settings {
     pub(crate) global_stats: Option<bool>,
     pub(crate) is_inference: Option<bool>,
     pub(crate) channels_last: bool,
-    /// Whether an LSTM also reads and writes its state.
+    /// Whether an LSTM's state is also an input and an output of the layer.
     pub(crate) expose_hidden: bool,
     pub(crate) is_mxnet: bool,
-    /// All settings, as texts by their names.
+    /// All settings, each as (name, text).
     pub(crate) attributes: Vec<(String, String)>,
 }
 
@@ -225,14 +225,14 @@ impl Net {
         &self.layers
     }
 
-    /// Whether the description names the inputs of layers. A file of merged weights names layers and their types alone.
+    /// Whether the description names the inputs of layers. A file of merged weights names layers and types alone.
     #[must_use]
     pub fn has_edges(&self) -> bool {
         self.layers.iter().any(|layer| !layer.bottoms.is_empty())
     }
 
-    /// Why nothing follows from what layers read, one sentence: a layer reads a value that a layer behind it writes,
-    /// or is not said to read any. Caffe refuses both.
+    /// Why nothing follows from the inputs of layers, in one sentence: a layer reads a value that a later layer writes,
+    /// or has no stated input. Caffe refuses both.
     #[must_use]
     pub fn disorder(&self) -> Option<String> {
         let late =
@@ -253,7 +253,7 @@ impl Net {
         self.uses.get(value).map_or(0, |uses| *uses as usize)
     }
 
-    /// The extents of a value, where it is an input with four axes and the net's description states them.
+    /// The extents of a value, where the value is an input with four axes and the net's description states extents.
     #[must_use]
     pub fn extents(&self, value: usize) -> Option<[u64; 4]> {
         self.extents.get(&value).copied()
@@ -273,20 +273,21 @@ impl Net {
         self.duplicates.contains(&value)
     }
 
-    /// The tensors that are one parameter, since their layers share it by a name of Caffe's `param`. A file stores one
-    /// for each layer, and Caffe takes the last.
+    /// Groups of tensors; each group is one parameter, which layers share by a name of Caffe's `param`. A file stores
+    /// one tensor for each layer, and Caffe takes the last.
     pub fn copies(&self) -> impl Iterator<Item = &[Arc<str>]> {
         self.copies.iter().map(Vec::as_slice)
     }
 
-    /// The layers that read a value; one that reads it twice is listed twice.
+    /// The layers that read a value; a layer that reads the value twice is listed twice.
     pub fn readers(&self, value: usize) -> impl Iterator<Item = &Layer> {
         let first = self.readers.partition_point(|(read, _)| (*read as usize) < value);
         let own = self.readers[first..].iter().take_while(move |(read, _)| *read as usize == value);
         own.map(|(_, layer)| &self.layers[*layer as usize])
     }
 
-    /// Whether the net gives a value to its user: no layer reads it, or the description names it as an output.
+    /// Whether the net gives a value to the user: no layer reads the value, or the description names the value as an
+    /// output.
     #[must_use]
     pub fn is_output(&self, value: usize) -> bool {
         let readers = self.readers(value).count();
@@ -307,15 +308,15 @@ impl Net {
 }
 
 impl Layer {
-    /// Its tensors, as (role, name): names of the file that the net was read from, or those that a file of its weights
-    /// would have; MXNet's without `arg:` and `aux:`.
+    /// The layer's tensors, as (role, name): names in the file that the net was read from, or the names that a file of
+    /// the net's weights would have; MXNet's without `arg:` and `aux:`.
     pub fn tensors(&self) -> impl Iterator<Item = (Role, &str)> {
         self.tensors.iter().map(|(role, name)| (*role, &**name))
     }
 
     /// All settings that the description states, each as (name, value): of Caffe by the path in the layer's message
     /// (`("pooling_param.pool", "AVE")`), with commas between the values of a field that repeats; of MXNet by the key.
-    /// Enums are called by their names. At most 128 of a layer are kept.
+    /// The value of an enum is a name. At most 128 settings of a layer are kept.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.attributes.iter().map(|(name, value)| (&**name, &**value))
     }

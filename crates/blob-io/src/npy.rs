@@ -1,4 +1,4 @@
-//! npy: one NumPy array, as NumPy and MXNet 2 write it.
+//! npy: one NumPy array, as written by NumPy and MXNet 2.
 //!
 //! The format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 

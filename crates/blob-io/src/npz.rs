@@ -1,4 +1,4 @@
-//! npz: a zip of npy files, as NumPy, SciPy and MXNet 2 write it.
+//! npz: a zip of npy files, as in NumPy, SciPy and MXNet 2.
 //!
 //! The container: PKWARE's APPNOTE.TXT 6.3.10; the part that an npz needs.
 
@@ -23,9 +23,9 @@ const LOCATOR64: u32 = 0x0706_4B50;
 
 /// Extra field: sizes and offsets of 64 bits.
 const EXTRA_ZIP64: u16 = 0x0001;
-/// Extra field: padding, so that the data are aligned (as Android's zipalign has it: the alignment, then zeros).
+/// Extra field: padding, so that the data are aligned (in the form of Android's zipalign: the alignment, then zeros).
 const EXTRA_ALIGN: u16 = 0xD935;
-/// Our own extra field: the tensor's name, if the member's had to differ from it.
+/// Our own extra field: the tensor's name, if the member's name had to differ.
 const EXTRA_NAME: u16 = 0x6C62;
 /// The first bytes of that field's content.
 const NAME_MARK: &[u8] = b"blob name\0";

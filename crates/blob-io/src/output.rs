@@ -1,4 +1,4 @@
-//! A file that is being written: a temporary file beside its target, renamed to it when complete, or a pipe.
+//! A file that is being written: a temporary file beside the target, renamed to the target when complete, or a pipe.
 //!
 //! An existing target stays unchanged until the new file is complete. Relies on the file system's rename and file
 //! locks; knows no format.
@@ -25,17 +25,17 @@ use sibling::Sibling;
 /// The fate of a target that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
-    /// It stays, and writing is [`Error::Exists`].
+    /// The target stays, and writing is [`Error::Exists`].
     Refuse,
-    /// It is replaced when the new one is complete.
+    /// The new file replaces the target when complete.
     Replace,
 }
 
 /// A file that is being written, or standard output.
 ///
-/// A regular file is written under a temporary name beside its target, `.NAME.blob-tmp-…`, and [`Output::finish`] gives
-/// it the target's name; until then an existing file of that name stays unchanged. Dropping the output unfinished
-/// removes the temporary. After a crash the next output to the same target removes it. A target that is a pipe or a
+/// A regular file is written under a temporary name beside the target, `.NAME.blob-tmp-…`, and [`Output::finish`] gives
+/// the file the target's name; until then an existing target stays unchanged. Dropping the output unfinished removes
+/// the temporary. After a crash the next output to the same target removes the temporary. A target that is a pipe or a
 /// device is written directly.
 #[derive(Debug)]
 pub struct Output {
@@ -50,7 +50,7 @@ pub struct Output {
 
 #[derive(Debug)]
 enum Backing {
-    /// A temporary file beside its target.
+    /// A temporary file beside the target.
     Sibling(Sibling),
     /// A file in an [`OutputDir`], whose folder is the temporary.
     Inside {
@@ -64,10 +64,10 @@ enum Backing {
 }
 
 impl Output {
-    /// Begins the file `path`. A symbolic link is followed: the file that it points to is replaced.
+    /// Begins the file `path`. A symbolic link is followed: the file that the link points to is replaced.
     ///
-    /// A file that replaces another can be read by its owner alone until it is complete; then it gets the mode of the
-    /// other, and its owner and group where the system allows that.
+    /// A file that replaces another can be read by the owner alone until complete; then the new file gets the mode of
+    /// the old one, and the owner and group of the old one where the system allows that.
     ///
     /// # Errors
     /// [`Error::Exists`] for a file or a disk that is not to be replaced; [`Error::Request`] for a folder and for a
@@ -76,8 +76,8 @@ impl Output {
         Self::begin(path.as_ref(), if_exists, None)
     }
 
-    /// As [`Output::create`], for one of the files that `index` will name: where it replaces none, it is protected as
-    /// an index that is there.
+    /// As [`Output::create`], for one of the files that `index` will name: a file that replaces none is protected as an
+    /// existing index is.
     ///
     /// # Errors
     /// As [`Output::create`].
@@ -113,7 +113,8 @@ impl Output {
         }
     }
 
-    /// Standard output: always sequential, even where it is a file, because other processes may write to it as well.
+    /// Standard output: always sequential, even if redirected to a file, because other processes may write there as
+    /// well.
     #[must_use]
     pub fn stdout() -> Self {
         Self::new("standard output".to_owned(), Backing::Stdout(io::stdout()))
@@ -128,7 +129,7 @@ impl Output {
         Self::new(name, Backing::Inside { file, kept, sync })
     }
 
-    /// The target, as it was named.
+    /// The target's name, as given.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -148,7 +149,7 @@ impl Output {
         }
     }
 
-    /// Declares the file's length, which [`Output::finish`] checks; a positioned file is extended to it now.
+    /// Declares the file's length, which [`Output::finish`] checks; a positioned file is extended to that length now.
     ///
     /// # Errors
     /// [`Error::Io`], for instance if the file system cannot hold a file of that length.
@@ -172,7 +173,7 @@ impl Output {
         disk::write_all_at(file, offset, bytes).map_err(|e| self.write_failed(offset, bytes, e))
     }
 
-    /// Appends `bytes` to what this function wrote before, for any kind of output.
+    /// Appends `bytes` to the bytes of earlier calls, for any kind of output.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -193,20 +194,20 @@ impl Output {
         failed(&self.name, &format!("write {} bytes at byte {offset}", bytes.len()), source)
     }
 
-    /// Gives the file its name: [`Output::complete`] and [`Complete::publish`].
+    /// Gives the file the target's name: [`Output::complete`] and [`Complete::publish`].
     ///
     /// # Errors
-    /// As theirs.
+    /// As [`Output::complete`] and [`Complete::publish`].
     pub fn finish(self) -> Result<(), Error> {
         self.complete()?.publish()
     }
 
-    /// Ends the writing. The file has not got its name yet, so it can be read again and given up. A file that replaces
-    /// another has its permissions now, and is synced to the disk.
+    /// Ends the writing. The file does not have the target's name yet, so you can read the bytes again, and still give
+    /// up. A file that replaces another has the final permissions now, and is synced to the disk.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Request`] if the length is not the declared one; [`Error::Exists`] if another process
-    /// has made the target meanwhile and it must not be replaced. The target is then unchanged.
+    /// has made the target meanwhile, under [`IfExists::Refuse`]. The target is then unchanged.
     pub fn complete(self) -> Result<Complete, Error> {
         let Self { name, mut backing, pos, len } = self;
         let actual = match &backing {
@@ -232,8 +233,8 @@ impl Output {
     }
 }
 
-/// A file that is written to its end and has not got its name yet. Dropping it removes it, unless it is in a folder
-/// or a pipe.
+/// A file that is written to the end and does not have the target's name yet. Dropping the `Complete` removes the file,
+/// unless that file is in an [`OutputDir`], or is a pipe or a device.
 #[derive(Debug)]
 pub struct Complete {
     name: String,
@@ -241,13 +242,13 @@ pub struct Complete {
 }
 
 impl Complete {
-    /// The target, as it was named.
+    /// The target's name, as given.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The bytes as they were written, to be read before the file gets its name; `None` for a pipe or a device.
+    /// The written bytes, to be read before the file gets the target's name; `None` for a pipe or a device.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -261,10 +262,10 @@ impl Complete {
         source.map(Some).map_err(|e| failed(&self.name, "read again", e))
     }
 
-    /// Gives the file its name. A file of an [`OutputDir`] gets it with its folder.
+    /// Gives the file the target's name. A file of an [`OutputDir`] is named with the folder.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Exists`] if another process has made the target meanwhile and it must not be replaced.
+    /// [`Error::Io`]; [`Error::Exists`] if another process has made the target meanwhile, under [`IfExists::Refuse`].
     /// The target is then unchanged.
     pub fn publish(self) -> Result<(), Error> {
         match self.backing {
@@ -274,7 +275,7 @@ impl Complete {
     }
 }
 
-/// Whether a target is a pipe or a device; errors where it cannot be written.
+/// Whether a target is a pipe or a device; an error where the target cannot be written.
 fn is_written_directly(name: &str, path: &Path, if_exists: IfExists) -> Result<bool, Error> {
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => {
@@ -336,7 +337,7 @@ fn sync_folder(folder: &Path) {
 #[cfg(not(unix))]
 fn sync_folder(_: &Path) {}
 
-/// Locks a folder through its own descriptor, so that no lock file appears in it.
+/// Locks a folder through a descriptor of the folder, so that no lock file appears there.
 #[cfg(unix)]
 fn lock_folder(folder: &Path) -> Result<File, fs::TryLockError> {
     let folder = File::open(folder).map_err(fs::TryLockError::Error)?;

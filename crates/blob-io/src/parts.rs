@@ -19,21 +19,21 @@ pub(crate) enum Part {
     },
     /// A tensor's bytes.
     Values(usize),
-    /// A tensor's four-byte values, each a field of its own with this key before it.
+    /// A tensor's four-byte values, each a separate field after this key.
     Keyed(usize, u8),
-    /// A length-delimited field: its number, and its parts, which are preceded by their length.
+    /// A length-delimited field: the number, and the parts, which are preceded by the total length.
     Field(u32, Vec<Part>),
 }
 
-/// Bytes of an existing file that go into a new one as they are.
+/// Bytes of an existing file that go unchanged into a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Copied {
     /// Where the bytes lie in the existing file.
     pub from: u64,
-    /// Where they go in the new one.
+    /// Where the bytes go in the new file.
     pub to: u64,
-    /// How many there are: at least one.
+    /// The number of bytes: at least one.
     pub len: u64,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Placed {
     /// Where each tensor's values begin, in the order of the specs.
     pub(crate) offsets: Vec<u64>,
     pub(crate) len: u64,
-    /// Tensors whose values have other bytes between them.
+    /// Tensors that have other bytes between the values.
     pub(crate) interleaved: HashMap<usize, Interleaved>,
 }
 
@@ -117,7 +117,7 @@ fn head(number: u32, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// Appends a varint in its shortest form.
+/// Appends a varint in the shortest form.
 pub(crate) fn varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
@@ -188,7 +188,7 @@ impl File<'_> {
         self.at += bytes.len() as u64;
     }
 
-    /// Puts the pending bytes into the frame, before what follows them.
+    /// Puts the pending bytes into the frame, before the next part.
     fn flush(&mut self) {
         if !self.pending.is_empty() {
             let bytes = std::mem::take(&mut self.pending);

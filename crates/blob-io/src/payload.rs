@@ -22,7 +22,7 @@ use member::Content;
 /// Whether this machine's byte order is not that of the files.
 pub(crate) const BIG_ENDIAN: bool = u16::from_be(1) == 1;
 
-/// Loads an array into a blob of its shape and dtype, and its diff, where one is given.
+/// Loads an array into a blob of the same shape and dtype, and the diff, where one is given.
 pub(crate) fn load(
     source: &dyn Source,
     file: &str,
@@ -84,7 +84,7 @@ enum Stored<'a> {
         /// Scratch for runs with gaps.
         gaps: Vec<u8>,
     },
-    /// A member of an archive, from its array's first byte on.
+    /// A member of an archive, from the array's first byte on.
     Member(Content<'a>),
     Columns(Columns),
     Chunks(Box<Chunks<'a>>),
@@ -125,7 +125,7 @@ impl<'a> Elements<'a> {
             }
             None => match &entry.payload {
                 Payload::Chunked(chunked) if left > 0 => {
-                    // Stored bytes are bounded by the file's length, though chunks may share them.
+                    // Stored bytes are bounded by the file's length, though chunks may share bytes.
                     let stored = chunked.chunks.iter().map(|chunk| u64::from(chunk.packed)).sum::<u64>();
                     check_produced(entry, left.saturating_sub(stored.min(source.len())), limits)?;
                     let dims = entry.shape.dims().iter().map(|d| *d as u64).collect();
@@ -230,7 +230,7 @@ fn advance(runs: &mut &[Segment], done: &mut u64, n: u64) {
     }
 }
 
-/// Reads elements that have gaps between them, through a scratch buffer of a bounded size.
+/// Reads elements with gaps between, through a scratch buffer of a bounded size.
 pub(crate) fn gather(
     source: &dyn Source,
     mut at: u64,

@@ -1,9 +1,9 @@
-//! The facts of a conversion's receipt that decide how a file is read: its name, which arrays of u16 are bf16, and
-//! which ones are parts of sparse arrays.
+//! The facts of a conversion's receipt that decide how a file is read: the receipt's name, which arrays of u16 are
+//! bf16, and which ones are parts of sparse arrays.
 //!
-//! npy and npz have no bf16, so a conversion stores its bits as u16 and says so in the receipt. `blob-convert` writes
-//! and reads everything else of a receipt; docs/receipt.md describes it. A receipt is untrusted: one that cannot be
-//! read says nothing.
+//! npy and npz have no bf16, so a conversion stores the bits as u16 and says so in the receipt. `blob-convert` writes
+//! and reads everything else of a receipt; docs/receipt.md describes the whole. A receipt is untrusted: one that cannot
+//! be read says nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::wire::source::Bytes;
 
 /// The key of a receipt among a file's metadata.
 pub(crate) const KEY: &str = "blob.receipt";
-/// The receipt's file in a folder: no folder in it may have its name.
+/// The receipt's file in a folder: no subfolder may have this name.
 pub(crate) const RECEIPT: &str = "blob.receipt.json";
 
 /// How deep a skipped value may nest.
@@ -55,8 +55,8 @@ pub(crate) fn restore_dtypes(entries: &mut [Entry], metadata: &[(String, String)
     }
 }
 
-/// Makes arrays parts of sparse ones again, as the file's receipt lists them: `NAME#values` and the others, where all
-/// of them are there.
+/// Makes arrays parts of sparse ones again, as listed in the file's receipt: `NAME#values` and the others, where the
+/// file has all parts.
 pub(crate) fn restore_sparse(entries: &mut [Entry], metadata: &[(String, String)]) {
     let Some((_, text)) = metadata.iter().find(|(key, _)| key == KEY) else { return };
     let is_named = |entry: &Entry| entry.kind == Kind::Data && entry.name.contains('#');
@@ -80,7 +80,7 @@ pub(crate) fn restore_sparse(entries: &mut [Entry], metadata: &[(String, String)
             (entry.kind, entry.position, entry.sparse) = (*kind, position, Some(sparse.clone()));
         }
     }
-    // Parts of one position stand together: safetensors sorts them by their dtypes.
+    // Parts of one position stand together: safetensors sorts by dtype.
     entries.sort_by_key(|entry| entry.position);
 }
 
@@ -123,7 +123,7 @@ fn sparse(text: &mut Literal<'_, '_>) -> Result<Option<Sparse>, ReadError> {
 }
 
 /// Reads the names of the arrays from a receipt: the items of `changes` with `"bits_of": "bf16"`. Where there was no
-/// room for these, `bf16_as_u16` has them, or says that it is all but those that `u16` names.
+/// room for these, `bf16_as_u16` has the names, or says that all arrays of u16 hold bf16 except the names in `u16`.
 fn kept(text: &str) -> Result<Kept, ReadError> {
     let (mut names, mut all, mut kept, mut genuine) = (None, false, HashSet::new(), HashSet::new());
     let source = Bytes(text.as_bytes());
@@ -166,7 +166,7 @@ fn strings(text: &mut Literal<'_, '_>) -> Result<HashSet<String>, ReadError> {
     Ok(found)
 }
 
-/// The name of one changed array, if it keeps bf16.
+/// The name of one changed array, if the array keeps bf16.
 fn changed(text: &mut Literal<'_, '_>) -> Result<Option<String>, ReadError> {
     let (mut name, mut is_kept) = (None, false);
     text.blank()?;

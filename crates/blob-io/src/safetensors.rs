@@ -7,7 +7,7 @@ pub(crate) mod write;
 
 use blob_core::DType;
 
-/// The format's own limit on its header.
+/// The format's own limit on the header.
 const LONGEST_HEADER: u64 = 100_000_000;
 
 /// The names of the dtypes that blobs have too.

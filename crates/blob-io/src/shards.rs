@@ -1,7 +1,7 @@
 //! Safetensors shards with an index, as Hugging Face writes large models: read as one file.
 //!
-//! The files are read one after the other, as the index names them. A name cannot leave the index's folder; links are
-//! followed, because Hugging Face's cache consists of them.
+//! The files are read one after the other, sorted by name. A name cannot leave the index's folder; links are followed,
+//! because Hugging Face's cache consists of links.
 
 mod index;
 
@@ -100,7 +100,7 @@ impl From<ReadError> for Failed {
     }
 }
 
-/// Lists the tensors of one shard; returns how many bytes they have.
+/// Lists the tensors of one shard; returns the number of bytes of all.
 fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTable) -> Result<u64, Failed> {
     let file = index.files[number as usize].clone();
     let path = shards.root().join(&file).display().to_string();

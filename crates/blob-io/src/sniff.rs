@@ -1,4 +1,4 @@
-//! Finds a file's format, by its content first and then by its name, and calls that format's reader.
+//! Finds a file's format, by content first and then by name, and calls that format's reader.
 //!
 //! `marks` has the beginnings of files; `foreign` describes files that are no tensor files.
 
@@ -19,8 +19,8 @@ use crate::wire::source::{Bytes, Input, Source};
 use crate::wire::tar;
 use crate::{hdf5, npy, npz, safetensors};
 
-/// Reads the headers of a file into `table`; returns its format and its dialect. `name` is what its extension is taken
-/// from, `from` a format that need not be found.
+/// Reads the headers of a file into `table`; returns the format and the dialect. `name` gives the extension, `from` a
+/// format that need not be found.
 pub(crate) fn read(
     source: &Input,
     name: &str,
@@ -56,7 +56,7 @@ pub(crate) fn read(
         });
     }
     match read_as(format, source, table) {
-        // Not where arrays were listed: then it breaks off.
+        // Not where arrays were listed: such a file breaks off.
         Err(ReadError::Fault(fault)) if from.is_some() && table.len() == 0 => {
             Err(misnamed(source, name, format).unwrap_or(ReadError::Fault(fault)))
         }
@@ -64,7 +64,7 @@ pub(crate) fn read(
     }
 }
 
-/// Reads the headers of a file of this format; returns its dialect.
+/// Reads the headers of a file of this format; returns the dialect.
 fn read_as(format: Format, source: &Input, table: &mut NameTable) -> Result<String, ReadError> {
     let cursor = &mut Cursor::new(source);
     match format {
@@ -95,7 +95,8 @@ fn other(found: Format, named: Format) -> ReadError {
     ReadError::Other(Reason::Request, what, Some(LEAVE_OUT))
 }
 
-/// The kind of a file that cannot be read as the format that the caller has named, if it is known to be of another one.
+/// The kind of a file that cannot be read as the format that the caller has named, if the file is known to have another
+/// format.
 fn misnamed(source: &Input, name: &str, named: Format) -> Option<ReadError> {
     let first = match First::of(source, name) {
         Err(ReadError::Io { .. }) => return None,
@@ -107,7 +108,7 @@ fn misnamed(source: &Input, name: &str, named: Format) -> Option<ReadError> {
         // Caffe's messages have one form, and a damaged one may look like another.
         Some(found) if found == named || found.is_caffe() && named.is_caffe() => None,
         Some(found) => Some(other(found, named)),
-        // A zip that is cut or damaged begins with its mark.
+        // A zip that is cut or damaged still begins with a mark.
         None if named == Format::Npz || foreign::is_text(&first.bytes) => {
             messages::message(&first.bytes).or_else(|| Some(foreign::unknown(&first.bytes)))
         }
@@ -115,7 +116,7 @@ fn misnamed(source: &Input, name: &str, named: Format) -> Option<ReadError> {
     }
 }
 
-/// The format of a file, as [`read`] would find it.
+/// The format of a file, found as in [`read`].
 pub(crate) fn format(source: &dyn Source, name: &str) -> Option<Format> {
     let first = First::of(source, name).ok()?;
     if first.marked.is_some() {
@@ -125,10 +126,10 @@ pub(crate) fn format(source: &dyn Source, name: &str) -> Option<Format> {
     message.or_else(|| first.promised().ok())
 }
 
-/// How much of a file's beginning tells its kind: a tar's mark lies at byte 257, HTML may follow a comment.
+/// How many bytes at a file's beginning tell the kind: a tar's mark lies at byte 257, HTML may follow a comment.
 const HEAD: u64 = 1024;
 
-/// The hints of a file's first bytes and its name at its format.
+/// The hints at the format in a file's first bytes and name.
 struct First {
     bytes: Vec<u8>,
     /// The format whose mark the bytes begin with; Caffe's messages have none.
@@ -173,7 +174,7 @@ impl First {
     }
 }
 
-/// Why a long stream is not a tensor file, if its beginning alone shows that. The rest, which may be endless, is then
+/// Why a long stream is not a tensor file, if the beginning alone shows that. The rest, which may be endless, is then
 /// not read.
 pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
     let head = &begin[..begin.len().min(HEAD as usize)];
@@ -187,7 +188,8 @@ pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
     }
     let named = foreign::name(head, begin.len() as u64, extension.as_deref());
     named.or_else(|| {
-        // A name that promises one of Caffe's messages lets the reader say what is wrong, unless it breaks at once.
+        // For a name that promises one of Caffe's messages, the reader reports the fault, unless the message breaks at
+        // once.
         let part = if hint.is_some() { &head[..1] } else { begin };
         let source = Bytes(part.to_vec());
         let damaged = caffe::read::is_damaged(&mut Cursor::new(&source));
@@ -195,10 +197,10 @@ pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
     })
 }
 
-/// The formats that begin with a mark of their own.
+/// The formats that begin with a mark.
 fn magic(head: &[u8]) -> Option<Format> {
     let long = head.first_chunk::<8>().map(|b| u64::from_le_bytes(*b));
-    // A file that is cut within the mark is MXNet's too: its bytes are not valid protobuf.
+    // A file that is cut within the mark is MXNet's too: these bytes are not valid protobuf.
     let list = 0x112u64.to_le_bytes();
     let json = |text: &[u8]| matches!(text, [b'{', b'"' | b'}' | b' ' | b'\t' | b'\r' | b'\n', ..]);
     // First, because a header of 0x112 bytes begins like MXNet's list. A list has a reserved word there, which is 0.

@@ -27,7 +27,7 @@ impl TensorSpec {
         Self { name, dtype, shape }
     }
 
-    /// The size of the data in bytes; `u64::MAX` if it does not fit into 64 bits, which no layout accepts.
+    /// The size of the data in bytes; `u64::MAX` for a size over 64 bits, which no layout accepts.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
         (self.shape.count() as u64).saturating_mul(self.dtype.size() as u64)
@@ -54,7 +54,7 @@ const LONGEST_NAME: usize = 128;
 /// Collects the tensors that do not fit into a file, with reasons, for one error before anything is written.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
-    /// The first kinds of problems, each with its tensors.
+    /// The first kinds of problems, each with the tensors concerned.
     kinds: Vec<Kind>,
     count: usize,
     remedy: Option<Remedy>,
@@ -92,7 +92,7 @@ impl Problems {
         self.count == 0
     }
 
-    /// An error with the list, unless it is empty.
+    /// An error with the list, unless the list is empty.
     pub(crate) fn refused(&self, format: &str) -> Result<(), Error> {
         if self.is_empty() {
             return Ok(());
@@ -132,7 +132,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A name in quotes, as a message shows it: the first characters of a long one.
+/// A name in quotes, as in messages: the first characters of a long one.
 pub(crate) fn quoted(name: &str) -> String {
     match name.char_indices().nth(LONGEST_NAME) {
         Some((end, _)) => format!("{:?}…", &name[..end]),

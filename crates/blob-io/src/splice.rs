@@ -1,7 +1,7 @@
-//! Changes to an existing Caffe file: blobs replaced, added, removed, layers renamed, and every other byte copied as it
-//! is.
+//! Changes to an existing Caffe file: blobs replaced, added, removed, layers renamed, and every other byte copied
+//! unchanged.
 //!
-//! Collects the changes and the headers that they need; `splice/plan` turns them into bytes.
+//! Collects the changes and the headers for the changed places; `splice/plan` turns changes into bytes.
 
 pub(crate) mod plan;
 mod removal;
@@ -26,9 +26,10 @@ use crate::tensor_name::TensorName;
 use crate::wire::cursor::Cursor;
 use removal::Wiring;
 
-/// An existing Caffe file, and the changes to it.
+/// An existing Caffe file with changes.
 ///
-/// Arrays have their names in the file. A change refers to a tensor of a [`Layout`](crate::Layout) by its index there.
+/// Arrays are called as in the file. A change refers to a tensor of a [`Layout`](crate::Layout) by the tensor's index
+/// there.
 ///
 /// ```
 /// use blob_core::{DType, Shape};
@@ -47,18 +48,18 @@ use removal::Wiring;
 pub struct Splice<'a> {
     base: &'a Checkpoint,
     layers: Vec<Layer>,
-    /// The indices of layers, by the names of their tensors without the index.
+    /// The indices of layers, by the part of tensor names before the index: `conv1` of `conv1/0`.
     layer_indices: HashMap<String, usize>,
     /// How changed blobs are stored; `None` keeps the form of each.
     pub form: Option<Form>,
     /// By layer and index; from the number of stored blobs on, an index is that of a new blob.
     changes: BTreeMap<(usize, usize), Change>,
     renamed: BTreeMap<usize, String>,
-    /// Layers after the last one, each with its blobs.
+    /// New layers after the last one, each as (name, blobs).
     added: Vec<(String, Vec<Pair>)>,
     /// The inputs and outputs of the layers; set when a layer is removed.
     wiring: Option<Wiring>,
-    /// By layer: the field that says that it has no bias, and the byte that changes it.
+    /// By layer: the field that says that the layer has no bias, and the byte that changes this field.
     biased: BTreeMap<usize, (Span, u8)>,
 }
 
@@ -72,7 +73,7 @@ struct Change {
 }
 
 impl<'a> Splice<'a> {
-    /// The file without changes: laid out, it is a copy.
+    /// The file without changes: the layout is a copy.
     ///
     /// # Errors
     /// [`Error::Request`] for a file that is not Caffe's; as [`Checkpoint::open`].
@@ -96,7 +97,7 @@ impl<'a> Splice<'a> {
         Ok(made)
     }
 
-    /// Adds the layers without blobs to `layer_indices`, by their own names.
+    /// Adds the layers without blobs to `layer_indices`, by the name in the file.
     fn index_empty_layers(&mut self) -> Result<(), Error> {
         let mut cursor = Cursor::new(self.base.source());
         for (layer_index, layer) in self.layers.iter().enumerate().filter(|(_, layer)| layer.blobs.is_empty()) {
@@ -123,7 +124,7 @@ impl<'a> Splice<'a> {
         Ok(())
     }
 
-    /// Removes an array: a blob with its diff, after which the layer's next blobs move up; or a diff alone.
+    /// Removes an array: a blob with the diff, after which the layer's next blobs move up; or a diff alone.
     ///
     /// # Errors
     /// As [`Splice::replace`]; a file that is one blob.
@@ -140,8 +141,8 @@ impl<'a> Splice<'a> {
         Ok(())
     }
 
-    /// Removes layers and their blobs from a net's description, one after the other. The layer before each then writes
-    /// the removed layer's output, under the same name, so that the layers after it need no change.
+    /// Removes layers, blobs included, from a net's description, one after the other. The layer before each then writes
+    /// the removed layer's output, under the same name, so that later layers need no change.
     ///
     /// # Errors
     /// [`Error::Request`] with every layer that does not exist exactly once or is not between exactly two others: one
@@ -163,7 +164,7 @@ impl<'a> Splice<'a> {
     }
 
     /// Adds a tensor as the next blob of a layer, or of a new layer at the end, or as the diff of a blob that has none.
-    /// A layer without a bias is changed to have one when its second blob is added.
+    /// A layer without a bias is changed to have one when the second blob is added.
     ///
     /// # Errors
     /// [`Error::Request`] for a name that is not `<layer>/<index>` with the next index, or `<layer>/<index>.diff`; a
@@ -234,8 +235,8 @@ impl<'a> Splice<'a> {
         true
     }
 
-    /// Renames a layer, and thereby its blobs. If layers share a name, it is given with its position (`conv1@7`), as in
-    /// the names of its arrays.
+    /// Renames a layer, and thereby the layer's blobs. A name that several layers share is given with the position
+    /// (`conv1@7`), as in the names of arrays.
     ///
     /// # Errors
     /// [`Error::Request`] for a layer that is not in the file.
@@ -250,7 +251,7 @@ impl<'a> Splice<'a> {
     }
 
     /// Whether a tensor of this shape fits this array: the shapes are equal, or the array has the four dimensions from
-    /// before 2015, and they are equal with leading extents of 1 added (`ShapeEquals`).
+    /// before 2015, which equal the tensor's extents after leading extents of 1 (`ShapeEquals`).
     ///
     /// # Errors
     /// As [`Splice::replace`].

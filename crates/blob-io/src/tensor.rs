@@ -1,7 +1,6 @@
 //! The trait that writers take: anything with a dtype, a shape and bytes.
 //!
-//! Implemented for blobs and for views of them; `checkpoint` implements it for the tensors of an open file. Knows no
-//! format.
+//! Implemented for blobs and for views of blobs; `checkpoint` adds the tensors of an open file. Knows no format.
 
 use std::io::{BufRead, Cursor};
 
@@ -10,7 +9,7 @@ use blob_core::{AnyBlob, Blob, DType, Element, Ref, Shape, View};
 use crate::error::Error;
 use crate::payload;
 
-/// A tensor that can be written to a file: implement it for a type of your own.
+/// A tensor that can be written to a file: implement the trait for a type of your own.
 ///
 /// ```
 /// use std::io::BufRead;
@@ -47,15 +46,15 @@ pub trait Tensor {
     /// Extents that do not form a valid shape.
     fn shape(&self) -> Result<Shape, Error>;
 
-    /// The elements' bytes from the first on, row-major and little-endian; their number is given by dtype and shape.
+    /// The elements' bytes from the first on, row-major and little-endian, as many as dtype and shape say.
     ///
-    /// A writer may ask for them twice: for a checksum that comes before them, and for the file.
+    /// A writer may ask for the bytes twice: for a checksum that stands before the bytes, and for the file.
     ///
     /// # Errors
     /// If the bytes cannot be read.
     fn reader(&self) -> Result<Box<dyn BufRead + '_>, Error>;
 
-    /// The type of the layer that it is a blob of, as Caffe names it: a `.caffemodel` stores it with the layer.
+    /// The type of the layer that the blob belongs to, by Caffe's name: a `.caffemodel` stores the type with the layer.
     fn layer_type(&self) -> Option<&str> {
         None
     }
@@ -95,7 +94,7 @@ impl AsRef<[u8]> for Bytes<'_> {
     }
 }
 
-/// A blob's data, not its diff.
+/// A blob's data, without the diff.
 impl Tensor for AnyBlob {
     fn dtype(&self) -> DType {
         Self::dtype(self)
@@ -110,7 +109,7 @@ impl Tensor for AnyBlob {
     }
 }
 
-/// A blob's data, not its diff.
+/// A blob's data, without the diff.
 impl<T: Element> Tensor for Blob<T> {
     fn dtype(&self) -> DType {
         T::DTYPE

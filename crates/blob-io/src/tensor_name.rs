@@ -28,7 +28,7 @@ const ENDINGS: [(Kind, &str); 4] =
 pub struct TensorName<'a> {
     /// The name of the array: all but the ending of a part.
     pub array: &'a str,
-    /// Which part of the array it is, by the ending: [`Kind::Data`] where there is none.
+    /// Which part of the array has this name, by the ending: [`Kind::Data`] where there is none.
     pub kind: Kind,
 }
 
@@ -90,7 +90,7 @@ impl<'a> TensorName<'a> {
         (self.kind == Kind::Diff).then_some(self.array)
     }
 
-    /// The name of an array or of its diff without `.diff`.
+    /// The name of an array or of the array's diff, without `.diff`.
     #[must_use]
     pub fn without_diff(name: &'a str) -> &'a str {
         Self::of(name).diffed().unwrap_or(name)
@@ -128,7 +128,7 @@ impl<'a> TensorName<'a> {
 }
 
 impl fmt::Display for TensorName<'_> {
-    /// The whole name, as files store it.
+    /// The whole name, as stored in files.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ending = ENDINGS.iter().find(|(own, _)| *own == self.kind).map_or("", |(_, ending)| ending);
         write!(f, "{}{ending}", self.array)

@@ -14,7 +14,7 @@ pub struct Warning {
     pub offset: Option<u64>,
     /// The finding, in words.
     pub text: Cow<'static, str>,
-    /// Whether something of the file is not listed, so that a file made of the listed arrays lacks it.
+    /// Whether something of the file is not listed, and so is missing from a file made of the listed arrays.
     pub is_loss: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Bytes and where they come from: sources, a checked cursor, the tokens of headers, spooled streams, gzip, tar.
+//! Bytes and their origin: sources, a checked cursor, the tokens of headers, spooled streams, gzip, tar.
 //!
 //! The lowest floor: knows no entry, no name and no format.
 

@@ -22,8 +22,8 @@ use crate::output::{Complete, IfExists, Output};
 use crate::spec::TensorSpec;
 use crate::tensor::Tensor;
 
-/// Named tensors that one call writes to a file: blobs (their data, not their diffs), tensors of an open file, types of
-/// your own.
+/// Named tensors that one call writes to a file: blobs (data without diffs), tensors of an open file, types of your
+/// own.
 ///
 /// ```no_run
 /// use blob_core::{AnyBlob, DType, Shape};
@@ -47,7 +47,7 @@ pub struct Writer<'a> {
     metadata: Vec<(String, String)>,
 }
 
-/// A sparse array, with the indices of the tensors that are its parts.
+/// A sparse array, with the indices of the tensors that are the array's parts.
 struct Whole {
     name: String,
     kind: SparseKind,
@@ -57,8 +57,9 @@ struct Whole {
 
 impl<'a> Writer<'a> {
     /// A file of this format, without tensors yet. `npy`, a bare MXNet record and a NeoML blob take exactly one; these,
-    /// an array of NeoML blobs and MXNet's lists, which are of V2, take no metadata. [`Message::named`] says what
-    /// Caffe's messages take. An HDF5 file has Caffe's form if [`hdf5::Form::of_name`] finds it in the file's name.
+    /// an array of NeoML blobs and MXNet's lists, which are of V2, take no metadata. For the tensors and metadata of
+    /// Caffe's messages see [`Message::named`]. An HDF5 file has Caffe's form if [`hdf5::Form::of_name`] finds that
+    /// form in the file's name.
     pub fn new(format: Format) -> Self {
         Self { format, tensors: Vec::new(), sparse: Vec::new(), metadata: Vec::new() }
     }
@@ -69,8 +70,8 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// Declares tensors, by their indices in the order of adding, as the parts of a sparse array of this dense shape,
-    /// in the order of [`SparseKind::parts`]. An MXNet file stores them as one array of this name, other formats as
+    /// Declares tensors, by index in the order of adding, as the parts of a sparse array of this dense shape, in the
+    /// order of [`SparseKind::parts`]. An MXNet file stores the parts as one array of this name, other formats as
     /// separate tensors.
     pub fn sparse(mut self, name: impl Into<String>, kind: SparseKind, shape: Shape, parts: &[usize]) -> Self {
         self.sparse.push(Whole { name: name.into(), kind, shape, parts: parts.to_vec() });
@@ -83,12 +84,12 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// Writes the file, which appears under its name when it is complete; see [`Output`].
+    /// Writes the file, which appears under the target's name when complete; see [`Output`].
     ///
     /// # Errors
-    /// [`Error::Request`] where the format cannot hold the tensors, or one gives more or fewer bytes than its dtype and
-    /// shape say, or other bytes when npz reads it again; [`Error::Exists`]; [`Error::Io`]; what a tensor's own reader
-    /// returns.
+    /// [`Error::Request`] where the format cannot hold the tensors, or a tensor gives more or fewer bytes than dtype
+    /// and shape say, or other bytes when npz reads the tensor again; [`Error::Exists`]; [`Error::Io`]; the errors of a
+    /// tensor's own reader.
     pub fn write(&self, path: impl AsRef<Path>, if_exists: IfExists) -> Result<(), Error> {
         let path = path.as_ref();
         let (specs, layout) = self.planned(path)?;
@@ -99,7 +100,7 @@ impl<'a> Writer<'a> {
         complete.publish()
     }
 
-    /// Opens a file again that [`Writer::write_to`] has filled, and checks that a reader finds the tensors in it.
+    /// Opens a file again that [`Writer::write_to`] has filled, and checks that a reader finds the tensors there.
     ///
     /// # Errors
     /// [`Error::Request`] with the first difference; [`Error::Io`].
@@ -219,7 +220,7 @@ impl<'a> Writer<'a> {
         Layout::of(format, specs, &Described { writer: self, path })
     }
 
-    /// The tensors as MXNet 1 would save them. A sparse array is at the position of its first part.
+    /// The list that MXNet 1 would save for the tensors. A sparse array is at the position of the first part.
     fn list(&self, specs: &[TensorSpec]) -> List {
         let mut list = List::new(Version::V2);
         let mut wholes: HashMap<usize, &Whole> = HashMap::new();
@@ -275,7 +276,7 @@ enum Part {
     Tensor(usize),
 }
 
-/// Calls `sink` with a tensor's bytes in pieces; they must be `len` together.
+/// Calls `sink` with a tensor's bytes in pieces; all pieces together must have `len` bytes.
 fn pieces(
     file: &str,
     name: &str,

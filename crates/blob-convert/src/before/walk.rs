@@ -1,7 +1,7 @@
-//! Walks from a file's tensors to those of its sources, one conversion after the other, and keeps what each tensor was
-//! called there, what cannot be undone, and which BatchNorms lost their factor.
+//! Walks back from a file's tensors to the sources, one conversion after the other. Keeps each tensor's name there, the
+//! steps that cannot be undone, and the BatchNorms that lost a factor.
 //!
-//! Relies on the receipt, which is hostile: the work is bounded by its maps and the file's tensors.
+//! Relies on the receipt, which is hostile: the receipt's maps and the file's tensors bound the work.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,21 +17,21 @@ const PARTS: [Kind; 5] = [Kind::Data, Kind::Diff, Kind::Values, Kind::Indices, K
 
 /// A walk over the sources of a file, the most recent one first.
 pub(super) struct Walk<'a> {
-    /// The conversions that are still before us, the oldest one first.
+    /// The conversions that are still to undo, the oldest one first.
     lineage: &'a [Origin],
     registry: &'a Registry,
-    /// What each tensor is called at this point.
+    /// Each tensor's name at this point.
     names: Vec<Cow<'a, str>>,
-    /// The tensors by that name.
+    /// The index of each tensor, by that name.
     places: HashMap<Cow<'a, str>, usize>,
     in_the_way: Vec<String>,
     lacking: Vec<Lacking>,
     has_lost_factors: bool,
-    /// The step of which the receipt does not say enough to go on.
+    /// The step at which the walk ends, because the receipt says too little.
     unknown: Option<String>,
 }
 
-/// A BatchNorm whose mean and variance were divided by its factor.
+/// A BatchNorm whose mean and variance were divided by the factor.
 struct Lacking {
     mean: Option<usize>,
     variance: Option<usize>,
@@ -70,8 +70,8 @@ impl<'a> Walk<'a> {
         formats.into_iter().any(is_wanted)
     }
 
-    /// For each time that names were given before this point, the last one first: whether they are PyTorch's; also
-    /// where nobody knows.
+    /// For each rename before this point, the last one first: whether the new names are PyTorch's. Also `true` where
+    /// nobody knows.
     fn given(&self) -> impl Iterator<Item = bool> {
         let steps = self.lineage.iter().rev().flat_map(|origin| origin.transforms.iter().rev());
         steps.filter_map(|step| match self.registry.read(&step.name, &step.settings) {
@@ -93,7 +93,7 @@ impl<'a> Walk<'a> {
         self.given().any(|is_torch| is_torch) && self.comes_from(Format::is_mxnet)
     }
 
-    /// Goes back over one conversion; `false` where there is none, or it is not known well enough.
+    /// Goes back over one conversion; `false` where there is none, or the receipt says too little.
     pub(super) fn step_back(&mut self) -> bool {
         let Some((origin, older)) = self.lineage.split_last().filter(|_| self.unknown.is_none()) else { return false };
         for step in origin.transforms.iter().rev() {
@@ -133,7 +133,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Gives the tensors the names before a map; `false` where two of them had one name.
+    /// Gives the tensors the names before a map; `false` where two tensors had one name.
     fn rename(&mut self, names: &Names) -> bool {
         let mut before: Vec<(usize, String)> = Vec::new();
         for (old, new) in names.pairs() {
@@ -158,7 +158,7 @@ impl<'a> Walk<'a> {
         Stand { names: self.names.clone(), in_the_way: self.in_the_way.clone() }
     }
 
-    /// The BatchNorms without a factor that were met, whose tensors are called so now.
+    /// The BatchNorms without a factor that the walk has met; `name` gives the tensors' current names.
     pub(super) fn lacking<'n>(&self, name: impl Fn(usize) -> &'n str) -> Vec<Norm> {
         let there = self.lacking.iter().filter(|lacking| lacking.mean.or(lacking.variance).is_some());
         there.map(|lacking| lacking.norm.called(lacking.mean.map(&name), lacking.variance.map(&name))).collect()
@@ -175,7 +175,8 @@ impl Stand<'_> {
         &self.names[tensor]
     }
 
-    /// What was changed besides names since this point, and is not undone, in words that follow the file's name.
+    /// The steps since this point that changed more than names and are not `undone`, in words that follow the file's
+    /// name.
     pub(super) fn in_the_way(&self, undone: &[String]) -> Option<String> {
         let others = self.in_the_way.iter().filter(|step| !undone.contains(step));
         let named = others.map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -193,7 +194,7 @@ impl Stand<'_> {
         for (entry, name) in checkpoint.entries().iter().zip(&self.names).filter(|(entry, name)| entry.name() != **name)
         {
             pairs.push((entry.name().to_owned(), name.to_string()));
-            // An array that is expanded has the name of its parts.
+            // An expanded array has the common name of the parts.
             let whole = entry.sparse().map(|sparse| (sparse.name.to_string(), TensorName::of(name).array.to_owned()));
             pairs.extend(whole);
         }

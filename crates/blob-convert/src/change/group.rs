@@ -1,4 +1,4 @@
-//! Gathers changes of one kind, and says them in one sentence: a count, a reason, three names.
+//! Gathers changes of one kind into one sentence: a count, a reason, three names.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,11 +16,11 @@ const NAMED: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Group {
-    /// The first of them.
+    /// The first change of the group.
     pub change: Change,
-    /// The tensors that it is about; none where it is about the whole file.
+    /// The changed tensors; empty for a change of the whole file.
     pub tensors: Vec<String>,
-    /// How many values are lost in them, where the change is about single values.
+    /// The number of lost values, for a change of single values.
     pub values: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ impl Groups {
     }
 }
 
-/// The part of a change that its sentence has once, for all tensors.
+/// The part of a change that all tensors of one sentence share.
 fn detail(change: &Change) -> Cow<'_, str> {
     match &change.effect {
         Effect::Transformed { step, .. } => Cow::Borrowed(step),
@@ -167,7 +167,7 @@ impl fmt::Display for Group {
             Effect::NewDtype { dtype, since } => {
                 write!(f, "{count} of {dtype}, which only {since} and later read: {named}")
             }
-            // Each may have a reason of its own.
+            // Each tensor may have another reason.
             Effect::LeftOut { .. } if self.change.is_asked => write!(f, "{count} left out: {named}"),
             Effect::LeftOut { reason } => write!(f, "{count} left out: {reason}: {named}"),
             Effect::Guessed { what } => {

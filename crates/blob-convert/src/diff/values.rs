@@ -17,8 +17,8 @@ pub enum Tolerance {
         /// `atol` of NumPy.
         absolute: f64,
     },
-    /// At most this many steps from one float to the next of their dtype; for two dtypes, of the one with fewer digits,
-    /// whose steps go on beyond its largest value. Neighbouring integers are one step apart. An infinity equals itself
+    /// At most this many steps from one float to the next of the dtype; for two dtypes, of the one with fewer digits,
+    /// whose steps go on beyond the largest value. Neighbouring integers are one step apart. An infinity equals itself
     /// only, however many steps are allowed, and NaN equals NaN.
     Ulp(u64),
 }
@@ -32,9 +32,9 @@ impl Tolerance {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Distance {
-    /// How many there are.
+    /// The number of elements.
     pub elements: u64,
-    /// How many are further apart than is tolerated.
+    /// The number of elements further apart than is tolerated.
     pub changed: u64,
     /// The largest `|a - b|`; infinite where only one is NaN, or not the same infinity as the other.
     pub max_abs: f64,
@@ -47,15 +47,15 @@ pub struct Distance {
     squares: f64,
 }
 
-/// An element, and what the two files have there.
+/// An element, with the values of both files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Worst {
-    /// Its row-major index.
+    /// The row-major index.
     pub element: u64,
     /// The first file's value.
     pub ours: f64,
-    /// The second file's.
+    /// The second file's value.
     pub theirs: f64,
 }
 
@@ -118,7 +118,7 @@ impl Distance {
         }
     }
 
-    /// Adds the square of a difference to those before it: in units of the larger one of it and `max_abs`.
+    /// Adds the square of a difference to the sum, in units of the larger one of the difference and `max_abs`.
     fn add_square(&mut self, abs_diff: f64) {
         if abs_diff > self.max_abs {
             self.squares = self.squares * (self.max_abs / abs_diff).powi(2) + 1.0;
@@ -157,7 +157,7 @@ impl Value {
             DType::U16 => integer(le!(u16).into()),
             DType::U32 => integer(le!(u32).into()),
             DType::U64 => integer(le!(u64).into()),
-            // A bool's byte is compared as a number; `verify` finds those that are neither 0 nor 1.
+            // A bool's byte is compared as a number; `verify` finds bytes other than 0 and 1.
             _ => integer(bytes[0].into()),
         }
     }
@@ -207,8 +207,8 @@ impl Value {
     }
 }
 
-/// The position among the dtype's values of the one that a finite number rounds to; both zeros are at 0. A number that
-/// rounds to infinity has the position that it would have if the dtype's exponents went on.
+/// Rounds a finite number to the dtype, and returns the position among the dtype's values; both zeros are at 0. A
+/// number that rounds to infinity has the position that would follow if the dtype's exponents went on.
 fn ordinal(dtype: DType, value: f64) -> i128 {
     let magnitude = value.abs();
     let (bits, infinity, digits): (fn(f64) -> i128, i128, u32) = match dtype {
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(found.worst, Some(Worst { element: 1, ours: 2.0, theirs: 2.5 }));
         assert_eq!(found.rms(), 0.25);
         assert_eq!(distance(Tolerance::Exact, &a, &b).changed, 2, "-0 has other bits");
-        // Over a value of 0, as it is over one that comes ever nearer to it.
+        // Over a value of 0: the limit of values ever nearer to 0.
         assert_eq!(distance(Tolerance::NONE, &[5.0], &[0.0]).max_rel, f64::INFINITY);
         assert_eq!(distance(Tolerance::NONE, &[0.0], &[5.0]).max_rel, 1.0);
         // 0.5 = 0.2 * |2.5|: the second file's value is the measure.
@@ -407,7 +407,7 @@ mod tests {
         let mut found = Distance::default();
         found.add(Tolerance::NONE, Run { dtype: DType::I64, bytes: &a }, Run { dtype: DType::I64, bytes: &b });
         assert_eq!((found.changed, found.max_abs), (1, 1.0));
-        // 2^53 + 1 beside 2^53 in f64, to which it would round.
+        // 2^53 + 1 beside 2^53: the former would round to the latter in f64.
         for tolerance in [Tolerance::NONE, Tolerance::Ulp(0), Tolerance::Exact] {
             let (a, b) = (((1i64 << 53) + 1).to_le_bytes(), 2f64.powi(53).to_le_bytes());
             let mut mixed = Distance::default();

@@ -14,8 +14,8 @@ impl Plan<'_> {
     /// nothing.
     ///
     /// # Errors
-    /// What reading returns; values that are lost, with [`Options::strict`](crate::Options::strict);
-    /// [`Error::Interrupted`] where `watch` says so.
+    /// Errors of reading; lost values, with [`Options::strict`](crate::Options::strict); [`Error::Interrupted`] where
+    /// `watch` says so.
     pub fn lost_values(&self, watch: &dyn Watch) -> Result<Vec<Group>, Error> {
         let job = Job { checkpoint: self.checkpoint, plan: self, watch };
         let tally = Tally::default();

@@ -1,4 +1,5 @@
-//! A summary of a receipt for people: what was changed, in which tensors, and where they came from.
+//! A summary of a receipt for people: the changes, the tensors of each change, and the files that the tensors came
+//! from.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +12,18 @@ use crate::step::Step;
 
 /// At most this many kinds of changes are listed.
 const KINDS: usize = 64;
-/// At most this many tensors of each are named.
+/// At most this many tensors of each kind are named.
 const NAMED: usize = 3;
 
-/// A summary of a conversion and of those before it.
+/// A summary of a conversion and of the conversions before.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Account {
     /// The files that the tensors came from, the first one first; the last one is the source.
     pub history: Vec<Origin>,
-    /// The transforms, in their order; `None` where the receipt's list of them cannot be read.
+    /// The transforms, in order; `None` where the receipt's list cannot be read.
     pub transforms: Option<Vec<Step>>,
-    /// The kinds of changes, sorted by their text, each with its number of tensors; at most 64.
+    /// The kinds of changes, sorted by the words, each with the number of tensors; at most 64.
     pub changes: Vec<Changed>,
     /// How many tensors were left out.
     pub left_out: u64,
@@ -36,9 +37,9 @@ pub struct Account {
 pub struct Changed {
     /// The change, in words.
     pub what: String,
-    /// How many tensors were changed so.
+    /// The number of tensors with this change.
     pub tensors: u64,
-    /// The first of them.
+    /// The names of the first of these tensors.
     pub named: Vec<String>,
 }
 
@@ -91,7 +92,7 @@ impl<'de> Deserialize<'de> for Count {
 }
 
 impl Account {
-    /// Summarises a receipt's text; `None` if it is no receipt or over 16 MiB.
+    /// Summarises a receipt's text; `None` if the text is no receipt or over 16 MiB.
     #[must_use]
     pub fn of_receipt(text: &str) -> Option<Self> {
         Origin::of_receipt(text)?;

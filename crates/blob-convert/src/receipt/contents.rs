@@ -1,4 +1,4 @@
-//! The receipt's list of what was written: each tensor's name, dtype, shape and BLAKE3, in a folder its file as well.
+//! The receipt's list of the written tensors: name, dtype, shape and BLAKE3 of each, in a folder the file as well.
 //!
 //! The text has the same length before and after the digests are known.
 
@@ -15,7 +15,7 @@ use super::lineage::{parse, reduce_list};
 use crate::planned::Planned;
 
 /// A longer list is left out of a file, because our readers accept 4 MiB of metadata; the digest of all tensors stays.
-/// A folder's receipt is a file of its own and always has the list, which says which file holds which tensor.
+/// A folder's receipt is a separate file and always has the list, which says which file holds which tensor.
 const LONGEST: usize = 3 << 20;
 /// The length of a digest in hexadecimal.
 const HEX_LEN: usize = 64;
@@ -25,7 +25,7 @@ const HEX_LEN: usize = 64;
 pub(crate) struct Contents {
     /// The list's items, with zeros in place of the digests.
     text: String,
-    /// Where in the text each tensor's digest goes; empty where the list is left out.
+    /// The offset of each tensor's digest in the text; empty where the list is left out.
     digest_offsets: Vec<usize>,
     /// The tensors in the order of their names.
     order: Vec<usize>,
@@ -115,7 +115,7 @@ impl<'de> Deserialize<'de> for Places {
     }
 }
 
-/// The digest of all tensors: BLAKE3 of their digests, 32 bytes each, in the order of the tensors' names.
+/// The digest of all tensors: BLAKE3 of the tensors' digests, 32 bytes each, in the order of the tensors' names.
 pub(crate) fn combined_digest<'h>(digests: impl Iterator<Item = &'h Hash>) -> Hash {
     let mut hasher = blake3::Hasher::new();
     for digest in digests {

@@ -21,10 +21,10 @@ const LONGEST_TEXT: usize = 1024;
 pub(crate) const MAX_STEPS: usize = 64;
 /// Settings of earlier conversions that are longer than this may be left out of the history.
 const LONGEST_SETTINGS: usize = 256;
-/// How many bytes the long ones may have together: a map of names has about 60 bytes a tensor, and the way back needs
-/// it.
+/// How many bytes the long settings may have together. A map of names has about 60 bytes a tensor, and the way back
+/// needs the map.
 const ALL_SETTINGS: usize = 1 << 20;
-/// The step that stands for those that a receipt had no room for.
+/// The name of the step that stands for steps without room in a receipt.
 pub(crate) const UNKNOWN: &str = "unknown";
 
 /// A file that tensors came from, as a receipt names it.
@@ -33,20 +33,20 @@ pub(crate) const UNKNOWN: &str = "unknown";
 pub struct Origin {
     /// The file's name, without its folder.
     pub name: String,
-    /// Its length in bytes.
+    /// The file's length in bytes.
     pub bytes: u64,
-    /// Its BLAKE3, in hexadecimal.
+    /// The file's BLAKE3, in hexadecimal.
     pub blake3: String,
-    /// Its format's short name.
+    /// The short name of the format.
     pub format: String,
-    /// Its format's generation or dialect, empty where there is only one.
+    /// The format's generation or dialect, empty where there is only one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub dialect: String,
-    /// The tool that converted it. For the source itself, the receipt has this one level up.
+    /// The tool that converted the file. For the source itself, the receipt has this field one level up.
     #[serde(default)]
     tool: String,
-    /// What the conversion changed about its tensors; also one level up for the source itself. Settings for which there
-    /// was no room are `null`.
+    /// The steps of the file's conversion; also one level up for the source itself. Settings without room in the
+    /// receipt are `null`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transforms: Vec<Step>,
 }
@@ -76,12 +76,12 @@ struct Lineage {
     tool: String,
     #[serde(default)]
     history: Option<Earlier>,
-    /// Absent, or `null` where there was no room for it.
+    /// Absent, or `null` where the receipt had no room for the list.
     #[serde(default, deserialize_with = "present")]
     transforms: Option<Value>,
 }
 
-/// Reads `null` as `Some(Value::Null)`; by default serde would make it `None`.
+/// Reads `null` as `Some(Value::Null)`, where serde's default is `None`.
 pub(crate) fn present<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(text).map(Some)
 }
@@ -96,7 +96,7 @@ impl Earlier {
             return;
         }
         if self.0.len() == MAX_EARLIER {
-            // A source that nothing was done to is missed least.
+            // A source without transforms is missed least.
             let idle = self.0.iter().skip(1).position(|origin| origin.transforms.is_empty());
             self.0.remove(idle.map_or(1, |place| place + 1));
         }
@@ -111,7 +111,7 @@ impl<'de> Deserialize<'de> for Earlier {
 }
 
 /// The sources that a receipt's text names, the first one first, each with the tool and the transforms that made the
-/// next one.
+/// next source.
 pub(crate) fn lineage_of(text: &str) -> Vec<Origin> {
     let Some(lineage) = parse::<Lineage>(text) else {
         return Vec::new();
@@ -125,7 +125,7 @@ pub(crate) fn lineage_of(text: &str) -> Vec<Origin> {
     earlier.0
 }
 
-/// [`lineage_of`] as a receipt hands it on: the most recent settings that have room.
+/// [`lineage_of`] for a new receipt. Long settings stay while there is room, the most recent first; others are cut.
 pub(crate) fn history_of(text: &str) -> Vec<Origin> {
     let mut history = lineage_of(text);
     let mut room = ALL_SETTINGS;
@@ -140,7 +140,7 @@ pub(crate) fn history_of(text: &str) -> Vec<Origin> {
     history
 }
 
-/// Leaves the long lists of a step's settings out, and all of them where that is not enough.
+/// Replaces the long lists of a step's settings by `null`, or all settings if the rest is still too long.
 fn cut(settings: &mut Value) {
     long_lists(settings).for_each(|(_, list)| *list = Value::Null);
     if settings.to_string().len() > LONGEST_SETTINGS {
@@ -148,14 +148,14 @@ fn cut(settings: &mut Value) {
     }
 }
 
-/// The lists in a step's settings that a receipt may leave out, with the lengths of their texts.
+/// The lists in a step's settings that a receipt may leave out, with the length of each text.
 pub(super) fn long_lists(settings: &mut Value) -> impl Iterator<Item = (usize, &mut Value)> {
     let fields = settings.as_object_mut().into_iter().flatten().map(|(_, value)| value);
     let lists = fields.filter(|value| value.is_array() || value.is_object());
     lists.map(|list| (list.to_string().len(), list)).filter(|(len, _)| *len > LONGEST_SETTINGS / 2)
 }
 
-/// Folds a list item by item; only what `take` keeps stays in memory.
+/// Folds a list item by item; only the state that `take` changes stays in memory.
 pub(crate) fn reduce_list<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
     text: D,
     init: R,

@@ -13,12 +13,12 @@ use crate::step::Step;
 use crate::symbol::NewSymbol;
 use crate::transform::{Bound, Fold, Given, Layout, Names, Registry, Topology, Wish, Wished, WishedEps};
 
-/// The steps that PyTorch's names bring with them.
+/// The steps that a wish for PyTorch's names adds.
 const WITH_TORCH: [&str; 4] = ["squeeze-legacy", "bn", "fix-gamma", "torch-layout"];
-/// The steps that need the layers of a net with their tensors.
+/// The steps that need a net's layers, bound to the file's tensors.
 const BOUND: [&str; 5] = [Fold::NAME, "bn", "fix-gamma", "eps", "torch-layout"];
 
-/// A step that the recipe has, or that another one brings with it.
+/// A step of the recipe, or a step that another one adds.
 struct Asked {
     step: Step,
     is_implied: bool,
@@ -37,11 +37,11 @@ pub(super) fn resolved(
     let binds = is_torch || steps.iter().any(|asked| BOUND.contains(&&*asked.step.name));
     let net = match &recipe.net {
         Some(file) => Some(file.read()?),
-        // A step that follows a net, and is not made for one, asks for it itself.
+        // Any other step that follows a net looks for that net itself.
         None if binds || has(&steps, "layout") => Topology::of(checkpoint)?.map(Arc::new),
         None => None,
     };
-    // PyTorch's modules have `oihw`, and so have most files.
+    // PyTorch's modules and most files have the order `oihw`.
     if is_torch && !has(&steps, "layout") && net.as_ref().is_some_and(|net| net.has_other_order()) {
         steps.push(Asked { step: Layout::Oihw.into(), is_implied: true });
     }

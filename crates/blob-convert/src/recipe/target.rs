@@ -1,4 +1,4 @@
-//! What a recipe writes: where, in which format and form, and what must not happen.
+//! The output of a recipe: the place, the format, the form, and the changes that are refused.
 
 use std::path::{Path, PathBuf};
 
@@ -11,21 +11,21 @@ use crate::goal;
 use crate::options::Options;
 use crate::transform::Registry;
 
-/// What is written.
+/// The output: place, format and form.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Target {
-    /// A file; a folder, which ends with `/` or exists; `-` for standard output, as is none.
+    /// A file; a folder, if the path ends with `/` or is an existing folder; standard output for `-` or `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// The format; without it, that of the path's extension, or the source's where that is usual for the extension.
+    /// The format. If `None`, the extension's format, or the source's where that is usual for the extension.
     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
     pub format: Option<Format>,
-    /// What happens to a file or folder that exists.
+    /// Whether an existing file or folder is refused or replaced.
     #[serde(with = "if_exists")]
     pub if_exists: IfExists,
-    /// The model into a copy of which the tensors are put, in place of those of their names.
+    /// A model: the output is a copy of this file, in which each tensor replaces the tensor of the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub into: Option<PathBuf>,
     /// As [`Options::form`](crate::Options::form).
@@ -52,7 +52,7 @@ pub struct Target {
     /// As [`Options::sha256`](crate::Options::sha256).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sha256: bool,
-    /// Whether a format with room for it gets a receipt.
+    /// Whether a format with room for a receipt gets one.
     #[serde(skip_serializing_if = "Clone::clone")]
     pub receipt: bool,
 }
@@ -116,8 +116,9 @@ impl Target {
         }
     }
 
-    /// The format to write; `None` where nothing says it. The source's format is kept if it is one of several with the
-    /// output's extension, as for NeoML, or if source and output have the same unknown extension.
+    /// The format to write; `None` if unknown. The source's format is kept if several formats have the output's
+    /// extension and the source has one of these, as for NeoML, or if source and output have the same unknown
+    /// extension.
     #[must_use]
     pub fn format_from(&self, source: &Checkpoint) -> Option<Format> {
         if self.format.is_some() {
@@ -138,7 +139,7 @@ impl Target {
     }
 }
 
-/// A format by its name.
+/// A format by name.
 pub(super) mod by_name {
     use blob_io::Format;
     use serde::{Deserialize, Deserializer, Serializer, de};
@@ -170,7 +171,7 @@ mod if_exists {
     }
 }
 
-/// Caffe's form by its words: `["legacy", "raw", "v1"]`; none of them is the form of since 2015.
+/// Caffe's form as a list of words: `["legacy", "raw", "v1"]`. The empty list is the form since 2015.
 mod form {
     use blob_io::caffe::Form;
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -193,7 +194,7 @@ mod form {
     }
 }
 
-/// The version of MXNet's records by its number.
+/// The version of MXNet's records as a number.
 mod version {
     use blob_io::mxnet::Version;
     use serde::{Deserialize, Deserializer, Serializer, de};

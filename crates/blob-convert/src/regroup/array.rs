@@ -1,4 +1,4 @@
-//! An array that tensors are gathered from. Its parts share it, so that it is unpacked once for all of them.
+//! An array that tensors are gathered from. The parts share an array, so that one unpacking serves all parts.
 
 use std::cell::OnceCell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -14,7 +14,7 @@ const STEP: usize = 1 << 20;
 pub(super) struct Array<'a> {
     checkpoint: &'a Checkpoint,
     pub(super) entry: &'a Entry,
-    /// Its elements, if it is cut and the file does not store them uncompressed in row-major order.
+    /// The elements, if the array is cut and the file does not store the array uncompressed in row-major order.
     unpacked: OnceCell<Vec<u8>>,
 }
 
@@ -29,8 +29,8 @@ impl<'a> Array<'a> {
         Self { checkpoint, entry, unpacked: OnceCell::new() }
     }
 
-    /// Unpacks an array that is deflated, in chunks or in another order, because otherwise each part would unpack it
-    /// from its beginning. That still happens to an array larger than the limits allow.
+    /// Unpacks an array that is deflated, in chunks or in another order, because otherwise each part would unpack the
+    /// array from the beginning. That still happens to an array larger than the limits allow.
     pub(super) fn unpack(&self, watch: &dyn Watch) -> Result<(), Error> {
         let is_held = self.entry.is_plain() || self.unpacked.get().is_some();
         if !is_held && self.entry.byte_len() <= self.checkpoint.limits().max_alloc {

@@ -8,19 +8,19 @@ use blob_io::Error;
 use super::Gathered;
 use super::array::Elements;
 
-/// The bytes that the readers of a tensor's parts buffer together, and the least and the most that one of them buffers.
+/// The bytes that all readers of a tensor's parts buffer together, and the least and the most that one reader buffers.
 const BUFFERS: usize = 8 << 20;
 const BUFFER: (usize, usize) = (4 << 10, 1 << 20);
 
 pub(super) struct Gather<'m> {
     made: &'m Gathered<'m>,
-    /// Open from the first run of a part to its last one.
+    /// For each part: open from the first run to the last one.
     open: Vec<Option<Elements<'m>>>,
     capacity: usize,
     /// The bytes of one index of the axis.
     width: u64,
     runs: usize,
-    /// The current run, whether it was begun, and how many of its bytes are left.
+    /// The current run, whether the run was begun, and how many bytes of the run are left.
     run: usize,
     begun: bool,
     left: u64,
@@ -44,7 +44,7 @@ impl<'m> Gather<'m> {
         }
     }
 
-    /// Opens the part of this run at its first run, or skips the gap since its last one.
+    /// Begins a run: opens the part at the part's first run, or skips the gap since the part's last run.
     fn begin(&mut self) -> Result<(), Error> {
         let at = self.run % self.made.parts.len();
         let part = &self.made.parts[at];
@@ -73,10 +73,10 @@ impl<'m> Gather<'m> {
     }
 }
 
-/// The product of the extents before an axis, and of those after it; both are zero for a tensor without elements.
+/// The product of the extents before an axis, and of the extents after; both are zero for a tensor without elements.
 fn outer_inner(shape: &Shape, axis: usize) -> (usize, usize) {
     match shape.dims() {
-        // The other extents may be of any size, and their product may overflow.
+        // The other extents may be of any size, and the product may overflow.
         _ if shape.count() == 0 => (0, 0),
         [] => (1, 1),
         dims => (dims[..axis].iter().product(), dims[axis + 1..].iter().product()),

@@ -1,4 +1,4 @@
-//! Which tensors of a file go into one file together, and their names there. Reads headers only.
+//! Groups of tensors that go into one file together, and the names of tensors there. Reads headers only.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,11 @@ use crate::layers::layer;
 use crate::pairing::is_unnamed;
 use crate::shards;
 
-/// The tensors of a layer, as indices into [`Checkpoint::entries`], with the layer's name; the layers in the file's
-/// order.
+/// The layers in the file's order: each with a name, and with the tensors as indices into [`Checkpoint::entries`].
 ///
-/// A layer's name is that of its tensors without the last part: from the last `/` on, else from the last `.`; for
-/// MXNet's names without `arg:` or `aux:` and without `_weight` and the like. A tensor whose name has one part is a
-/// layer of its own.
+/// A layer's name is a tensor's name without the last part: from the last `/` on, else from the last `.`; for MXNet's
+/// names without `arg:` or `aux:` and without `_weight` and the like. A tensor whose name has one part makes a separate
+/// layer.
 #[must_use]
 pub fn by_layer(checkpoint: &Checkpoint) -> Vec<(String, Vec<usize>)> {
     let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
@@ -29,8 +28,7 @@ pub fn by_layer(checkpoint: &Checkpoint) -> Vec<(String, Vec<usize>)> {
     groups
 }
 
-/// Joins groups of tensors, in their order, into larger ones of at most `most` bytes; a group with more bytes stays
-/// alone.
+/// Joins groups of tensors, in order, into larger ones of at most `most` bytes; a group with more bytes stays alone.
 #[must_use]
 pub fn by_size(checkpoint: &Checkpoint, groups: &[Vec<usize>], most: u64) -> Vec<Vec<usize>> {
     let len = |group: &Vec<usize>| group.iter().map(|index| checkpoint.entries()[*index].byte_len()).sum();
@@ -41,7 +39,7 @@ pub fn by_size(checkpoint: &Checkpoint, groups: &[Vec<usize>], most: u64) -> Vec
 }
 
 /// Each tensor alone, as an index into [`Checkpoint::entries`]; the parts of a sparse array together, and a Caffe blob
-/// with its diff.
+/// with the blob's diff.
 #[must_use]
 pub fn singles(checkpoint: &Checkpoint) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -63,7 +61,8 @@ fn arrays(checkpoint: &Checkpoint) -> impl Iterator<Item = (usize, &Entry)> {
     checkpoint.entries().iter().enumerate().filter(|(_, entry)| entry.kind() != Kind::None)
 }
 
-/// The name of a tensor among those of other files: its own, or, where its file stores no names, one made from `stem`.
+/// The name of a tensor among tensors of other files: the entry's name, or, where the file stores no names, one made
+/// from `stem`.
 #[must_use]
 pub fn name_beside(checkpoint: &Checkpoint, entry: &Entry, stem: &str) -> String {
     if !is_unnamed(checkpoint) {

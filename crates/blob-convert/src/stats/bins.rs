@@ -15,7 +15,7 @@ pub struct Binned {
     pub counts: Vec<u64>,
 }
 
-/// The range of the values, where both its ends are finite.
+/// The range of the values, where both ends are finite.
 pub(super) fn range(stats: &Stats) -> Option<(f64, f64)> {
     let (min, max) = (stats.min?.as_f64(), stats.max?.as_f64());
     (min.is_finite() && max.is_finite()).then_some((min, max))
@@ -38,7 +38,7 @@ impl Finite {
     pub(super) fn update(&mut self, bytes: &[u8]) {
         self.masked.clear();
         self.masked.extend_from_slice(bytes);
-        // The bits of the exponent. If all of them are set, the value is ±Inf or NaN; a bit of the mantissa makes it
+        // The bits of the exponent. If all of them are set, the value is ±Inf or NaN; a bit of the mantissa then makes
         // NaN.
         let exponent: &[u8] = match self.dtype {
             DType::F16 => &[0x00, 0x7C],

@@ -1,7 +1,8 @@
-//! `bn`: Caffe's means and variances divided by the factor that is stored beside them, as Caffe does when it computes.
+//! `bn`: divides the means and variances of Caffe's BatchNorms by the factor stored beside each pair, as Caffe's
+//! forward pass does.
 //!
-//! The factor is then left out or set to 1. A factor of 0 makes both 0, as in `BatchNormLayer::Forward_cpu` of
-//! BVLC/caffe `9b891540`.
+//! The output has no factor, or a factor of 1. A factor of 0 makes mean and variance 0, as in
+//! `BatchNormLayer::Forward_cpu` of BVLC/caffe `9b891540`.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use super::values::{Compute, Inputs, Stream, ready};
 use super::wish::Wish;
 use crate::change;
 
-/// Divides the means and variances of Caffe's BatchNorm layers by their factors.
+/// Divides the means and variances of Caffe's BatchNorm layers by the layers' factors.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct BatchNorm {
     layers: Vec<Norm>,
@@ -49,7 +50,8 @@ impl BatchNorm {
         Self { layers: layers.collect(), with_ones: false, unknown }
     }
 
-    /// All layers of the net that a recipe's conversion follows.
+    /// The step for all BatchNorms of the net that a recipe's conversion follows. `None` for an implied step without a
+    /// net.
     pub(super) fn make(settings: &Value, wish: &Wish<'_>) -> Result<Option<Arc<dyn Transform>>, Error> {
         wish.no_settings("bn", settings)?;
         let Some(net) = &wish.bound else {
@@ -60,7 +62,7 @@ impl BatchNorm {
         };
         wish.check_role("bn", Role::Factor, "factor")?;
         let divided = Self::of(net);
-        // Caffe refuses a BatchNorm without its factor, so a factor of one is written.
+        // Caffe refuses a BatchNorm without a factor, so a factor of one is written.
         Ok(Some(Arc::new(if wish.to.is_caffe() { divided.with_ones() } else { divided })))
     }
 
@@ -118,10 +120,10 @@ impl Transform for BatchNorm {
             zeroed.extend(is_zero.then(|| norm.factor.clone()));
             let by = if is_zero { "become 0, as it is 0" } else { "are divided by it" };
             left_out.push((factor, format!("{} and {} {by}", norm.mean, norm.variance)));
-            // Of other values, a diff no longer belongs to them.
+            // A diff no longer fits a mean or a variance with new values.
             stale
                 .extend([&norm.mean, &norm.variance].iter().filter_map(|name| places.find(&TensorName::diff_of(name))));
-            // Without its factor it belongs to nothing.
+            // The diff of a factor goes with the factor.
             let diff = places.find(&TensorName::diff_of(&norm.factor)).filter(|_| !self.with_ones);
             diffs.extend(diff.map(|diff| (diff, "the diff of a factor that is left out".to_owned())));
         }
@@ -181,7 +183,7 @@ fn undivided(norm: &Norm, places: &Places<'_>, checkpoint: &Checkpoint) -> Optio
     Some(Misfit::new(name, format!("is divided by {:?}, which is not selected", norm.factor)))
 }
 
-/// The first input times the inverse of the second, which is one value.
+/// Multiplies the first input by the inverse of the second input, which is one value.
 #[derive(Debug)]
 struct Divided;
 

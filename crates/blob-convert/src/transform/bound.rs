@@ -12,32 +12,32 @@ use crate::words;
 pub struct Bound<'a> {
     net: &'a Net,
     checkpoint: &'a Checkpoint,
-    /// The name in the file of each tensor of the net.
+    /// The name in the file by the name in the net: `fc_weight` may be `arg:fc_weight`.
     names: HashMap<&'a str, &'a str>,
     clashes: Vec<String>,
     uncovered: Vec<UncoveredNorm>,
     moved: MovedEps,
-    /// The layers that are folded into others, and their tensors.
+    /// The names of layers that are folded into others, and of these layers' tensors.
     folded: HashSet<String>,
 }
 
-/// What is added to variances since an earlier conversion.
+/// The eps added to variances since an earlier conversion.
 #[derive(Debug, Default)]
 pub(crate) struct MovedEps {
-    /// By the name of the variance.
+    /// The eps by the name of the variance.
     pub(crate) each: BTreeMap<String, f64>,
-    /// To all others, where the receipt does not say which have it.
+    /// The eps of all other variances, where the receipt does not list the moved ones.
     pub(crate) all: Option<f64>,
 }
 
-/// A BatchNorm in the file that has no layer in the net. It is left as it is.
+/// A BatchNorm in the file that has no layer in the net. The conversion leaves such a BatchNorm unchanged.
 #[derive(Debug)]
 pub(super) struct UncoveredNorm {
-    /// The name of its layer, or the common prefix of its tensors' names.
+    /// The name of the layer, or the common prefix of the tensors' names.
     pub(super) layer: String,
     /// MXNet's gamma.
     pub(super) gamma: Option<String>,
-    /// Whether Caffe's factor is stored beside its mean and variance.
+    /// Whether Caffe's factor is stored beside mean and variance.
     pub(super) has_factor: bool,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Bound<'a> {
         Self::moved(net, checkpoint, MovedEps::default())
     }
 
-    /// Pairs by name, with the eps of variances that are no longer as the net says.
+    /// Pairs by name. `moved` has the eps of each variance that differs from the net's.
     pub(crate) fn moved(net: &'a Net, checkpoint: &'a Checkpoint, moved: MovedEps) -> Self {
         let clashes = clashes(net);
         let there = checkpoint.entries().iter().filter(|entry| entry.kind() == Kind::Data);
@@ -75,7 +75,7 @@ impl<'a> Bound<'a> {
         Self { net, checkpoint, names, clashes, uncovered, moved, folded: HashSet::new() }
     }
 
-    /// The same net without layers that are folded into others; `folded` has their names and those of their tensors.
+    /// Hides the layers that are folded into others. `folded` has the names of these layers and of the layers' tensors.
     pub(crate) fn without(mut self, folded: impl IntoIterator<Item = String>) -> Self {
         self.folded.extend(folded);
         self
@@ -86,8 +86,8 @@ impl<'a> Bound<'a> {
         self.folded.contains(name)
     }
 
-    /// Conflicts, one sentence each: a tensor that two layers of the same name use in different roles. It is paired
-    /// with neither.
+    /// Conflicts, one sentence each: a tensor that two layers of the same name use in different roles. Such a tensor is
+    /// paired with neither layer.
     #[must_use]
     pub fn clashes(&self) -> &[String] {
         &self.clashes
@@ -104,37 +104,37 @@ impl<'a> Bound<'a> {
         self.net
     }
 
-    /// The number of values of a layer's tensor, if the file has it.
+    /// The number of values of a layer's tensor; `None` if the file has no such tensor.
     pub(super) fn count(&self, layer: &Layer, role: Role) -> Option<usize> {
         Some(self.checkpoint.entry(self.tensor(layer, role)?)?.shape().count())
     }
 
-    /// The net's layers.
+    /// The net's layers, without folded layers.
     pub(crate) fn layers(&self) -> impl Iterator<Item = &'a Layer> {
         self.net.layers().iter().filter(|layer| !self.is_folded(&layer.name))
     }
 
-    /// The name in the file of a layer's tensor with this role, if the file has it.
+    /// The name in the file of a layer's tensor with this role; `None` if the file has no such tensor.
     #[must_use]
     pub fn tensor(&self, layer: &Layer, role: Role) -> Option<&'a str> {
         self.names.get(layer.tensor(role)?).copied()
     }
 
-    /// What is added to a layer's variance: what the file's receipt says, if it was moved, else what the net says.
+    /// The eps added to a layer's variance. For a moved variance, the receipt's eps counts, otherwise the net's.
     #[must_use]
     pub fn eps(&self, layer: &Layer) -> f64 {
         let of = |variance: &str| self.moved.each.get(variance).copied().or(self.moved.all);
         self.tensor(layer, Role::Variance).and_then(of).unwrap_or(layer.eps)
     }
 
-    /// The tensors of a layer that the file has: role, and name in the file.
+    /// The tensors of a layer that the file has: each role with the name in the file.
     pub(crate) fn tensors(&self, layer: &'a Layer) -> impl Iterator<Item = (Role, &'a str)> {
         layer.tensors().filter_map(|(role, name)| Some((role, *self.names.get(name)?)))
     }
 }
 
-/// Tensors that two layers of the same name use in different roles. Layers that share a tensor use it in the same role,
-/// as the train and test versions of a layer do.
+/// Tensors that two layers of the same name use in different roles. The train and test versions of a layer share each
+/// tensor in the same role, and do not clash.
 fn clashes(net: &Net) -> BTreeMap<&str, String> {
     let mut owners: HashMap<&str, (&Layer, Role)> = HashMap::new();
     let mut clashes = BTreeMap::new();
@@ -151,7 +151,7 @@ fn clashes(net: &Net) -> BTreeMap<&str, String> {
     clashes
 }
 
-/// The BatchNorms that no layer covers: found by their tensors' names, and in a .caffemodel by its own layers.
+/// The BatchNorms that no layer covers: found by tensor names, and in a .caffemodel by the file's own layers.
 fn uncovered(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint) -> Vec<UncoveredNorm> {
     let covered: HashSet<&str> = names.values().copied().collect();
     let known: HashSet<&str> = names.keys().copied().collect();
@@ -174,7 +174,7 @@ fn uncovered(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint) ->
     let is_norm = |layer: &&Layer| matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn);
     let of_norms = net.layers().iter().filter(is_norm).flat_map(Layer::tensors);
     let normed: HashSet<&str> = of_norms.filter_map(|(_, name)| names.get(name).copied()).collect();
-    // An unreadable net is reported by the caller that needs it.
+    // The caller that needs the net reports an unreadable net.
     let own = checkpoint.net().ok().flatten().unwrap_or_default();
     let lacking = own.layers().iter().filter(|layer| {
         layer.kind == LayerKind::BatchNorm && layer.tensor(Role::Mean).is_some_and(|mean| !normed.contains(mean))
@@ -187,12 +187,12 @@ fn uncovered(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint) ->
     named.chain(lacking).collect()
 }
 
-/// The first names, then the number of the others.
+/// Lists the first names, then the number of further names.
 pub(super) fn listed(names: &[&str]) -> String {
     words::listed(MAX_LISTED, names)
 }
 
-/// An MXNet name without its `arg:` or `aux:`.
+/// An MXNet name without `arg:` or `aux:`.
 pub(crate) fn bare(name: &str) -> &str {
     Group::split(name).1
 }

@@ -1,6 +1,6 @@
 //! `dtype`: converts floats of every width to one float dtype, each rounded once, to nearest even.
 //!
-//! Integers and bools are left alone. Values that overflow to infinity are counted where they are rounded.
+//! Integers and bools stay unchanged. Values that overflow to infinity are counted during rounding.
 
 use blob_core::DType;
 use serde_json::{Value, json};
@@ -9,14 +9,14 @@ use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Converts floats of every width to one dtype.
 ///
-/// A value is rounded to the nearest value of the dtype, ties to even. Values that overflow become infinite: they are
-/// counted in [`Summary::found`](crate::Summary::found), and [`Options::strict`](crate::Options::strict) refuses them.
-/// NaN stays NaN.
+/// A value is rounded to the nearest value of the dtype, ties to even. Values that overflow become infinite:
+/// [`Summary::found`](crate::Summary::found) counts such values, and [`Options::strict`](crate::Options::strict)
+/// refuses such values. NaN stays NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct Dtype(DType);
 
 impl Dtype {
-    /// Rounds floats to `dtype`; `None` if that is not a float dtype.
+    /// Rounds floats to `dtype`; `None` if `dtype` is not a float dtype.
     #[must_use]
     pub fn new(dtype: DType) -> Option<Self> {
         dtype.is_float().then_some(Self(dtype))

@@ -1,7 +1,7 @@
-//! `eps`: moves what a normalisation adds to its variance into the variance, so that another eps gives the same
-//! results.
+//! `eps`: gives normalisations another eps and adds the difference to the variances, so that the results stay the same.
 //!
-//! With variance + E under the root, (variance + E − e) + e is the same sum. Computed in f64, rounded once.
+//! The sum under the root stays the same: (variance + E − e) + e = variance + E, with the old eps E and the new eps e.
+//! Computed in f64, rounded once.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) struct Wished {
 }
 
 impl Eps {
-    /// The normalisations of a net whose eps is another than `to`.
+    /// The normalisations of a net with another eps than `to`.
     #[must_use]
     pub fn of(net: &Bound<'_>, to: f64) -> Self {
         let norms = net.layers().filter(|layer| is_norm(layer) && !is_same(net.eps(layer), to));
@@ -44,7 +44,7 @@ impl Eps {
         Self { to, norms: norms.collect() }
     }
 
-    /// The normalisations of the net that a recipe's conversion follows.
+    /// The step for the normalisations of the net that a recipe's conversion follows.
     pub(super) fn make(settings: &Value, wish: &Wish<'_>) -> Result<Option<Arc<dyn Transform>>, Error> {
         let Wished { to } = wish.settings("eps", settings)?;
         if !(to.is_finite() && to >= 0.0) {
@@ -63,7 +63,7 @@ pub(super) fn is_norm(layer: &Layer) -> bool {
     matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn)
 }
 
-/// Whether two eps are the same: Caffe keeps its own as an f32.
+/// Whether two eps are equal as f32: Caffe stores each eps as an f32.
 pub(super) fn is_same(a: f64, b: f64) -> bool {
     a as f32 == b as f32
 }
@@ -129,7 +129,7 @@ impl Transform for Eps {
     }
 }
 
-/// The input plus a number; no value may become negative by it.
+/// Adds a number to each value. A value of 0 or more that would become negative is an error.
 #[derive(Debug)]
 struct Added(f64);
 

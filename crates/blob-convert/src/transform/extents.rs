@@ -1,12 +1,13 @@
-//! The heights and widths of a net's values, as far as its description tells: from the input's, through convolutions,
-//! poolings and layers that keep them.
+//! The heights and widths of a net's values, as far as the description tells: from the input, through convolutions,
+//! poolings and layers that keep height and width.
 //!
 //! Sources: `ConvolutionLayer::compute_output_shape`, `DeconvolutionLayer::compute_output_shape` and
 //! `PoolingLayer::Reshape` of BVLC/caffe `9b891540`; `ConvolutionShape` and `PoolingShape` of apache/mxnet 1.9.1.
 
 use blob_io::net::{Layer, LayerKind, Rounding, Window};
 
-/// The height and width of what a convolution, a deconvolution or a pooling makes of values of this height and width.
+/// The height and width of the output of a convolution, a deconvolution or a pooling. The input has the height and
+/// width `size`.
 pub(super) fn after(layer: &Layer, size: [u64; 2]) -> Option<[u64; 2]> {
     let window = &layer.window;
     let each = |side: usize| match layer.kind {
@@ -18,7 +19,8 @@ pub(super) fn after(layer: &Layer, size: [u64; 2]) -> Option<[u64; 2]> {
     Some([each(0)?, each(1)?])
 }
 
-/// One of the numbers of a window, which has one for all sides, or one for each.
+/// The number of a window for one side. `numbers` has one number for all sides, or one for each side; `absent` stands
+/// for an empty list.
 fn of(numbers: &[u64], side: usize, absent: u64) -> Option<u64> {
     match *numbers {
         [] => Some(absent),
@@ -28,7 +30,7 @@ fn of(numbers: &[u64], side: usize, absent: u64) -> Option<u64> {
     }
 }
 
-/// How far a kernel reaches.
+/// The reach of a dilated kernel: a kernel of 3 with dilation 2 reaches over 5 values.
 fn reach(window: &Window, side: usize) -> Option<u64> {
     let kernel = of(&window.kernel, side, 0).filter(|kernel| *kernel > 0)?;
     of(&window.dilation, side, 1)?.checked_mul(kernel - 1)?.checked_add(1)
@@ -41,7 +43,7 @@ fn convolved(window: &Window, side: usize, size: u64) -> Option<u64> {
 }
 
 fn spread(window: &Window, side: usize, size: u64) -> Option<u64> {
-    // MXNet's has more settings: `adj`, `target_shape`.
+    // MXNet's deconvolution has more settings: `adj`, `target_shape`.
     if window.rounding == Rounding::Unknown {
         return None;
     }
@@ -58,7 +60,7 @@ fn pooled(window: &Window, side: usize, size: u64) -> Option<u64> {
         Rounding::Down => room / stride + 1,
         Rounding::Up => up,
         Rounding::Same => size.div_ceil(stride),
-        // Caffe clips where either side is padded.
+        // Caffe clips where height or width is padded.
         Rounding::UpInside => {
             let is_padded = (0..2).any(|side| of(&window.pad, side, 0) != Some(0));
             up - u64::from(is_padded && (up - 1).checked_mul(stride)? >= size.checked_add(pad)?)

@@ -20,13 +20,13 @@ impl<'a> Places<'a> {
     }
 }
 
-/// A 1 for each value of the result.
+/// Gives a 1 for each value of the result.
 #[derive(Debug)]
 pub(super) struct Ones;
 
 impl Compute for Ones {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
-        // Reading the input whole checks its size against the limit; the result is as long, or one value.
+        // Reading the whole input checks the size against the limit; the result is as long, or one value.
         inputs.whole(0)?;
         Ok(ready(inputs.rounded(&vec![1.0; inputs.made.shape.count()])))
     }

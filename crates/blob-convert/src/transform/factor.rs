@@ -1,4 +1,4 @@
-//! `bn-factor`: gives Caffe's BatchNorms, whose means and variances were divided by their factor, a factor of 1 again.
+//! `bn-factor`: adds a factor of 1 to Caffe's BatchNorms whose means and variances were divided by the old factor.
 
 use blob_core::Shape;
 use blob_io::TensorSpec;
@@ -16,7 +16,7 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// Its name in receipts.
+    /// The step's name in receipts.
     pub(crate) const NAME: &str = "bn-factor";
 
     pub(crate) fn new(layers: Vec<Norm>) -> Self {

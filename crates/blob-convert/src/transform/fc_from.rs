@@ -20,16 +20,17 @@ use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone}
 use super::wires::wired;
 use crate::change::listed;
 
-/// Permutes the columns of inner products with channels × height × width inputs to height × width × channels, and with
-/// them the factors and summands of layers between the flattening and the inner product.
+/// Permutes the columns of inner products with channels × height × width inputs to height × width × channels. The
+/// factors and summands of layers between the flattening and the inner product are permuted likewise.
 ///
-/// If a net says what its layers read, the ones after a convolution or a pooling are permuted, whose channels must be
-/// these, and nothing else may read what they read; otherwise only one matrix in the file may have that many columns.
+/// If a net says which layer reads what, the net decides: inner products after a convolution or a pooling are permuted.
+/// The convolution or pooling must have these channels, and no other layer may read the same values. Otherwise only one
+/// matrix in the file may have that many columns.
 #[derive(Clone, Debug, Default)]
 pub struct FcFrom {
-    /// For every inner product with this many inputs.
+    /// The extents for every inner product with this many inputs.
     extents: Option<Extents>,
-    /// For the layers, or their weights, of these names.
+    /// The extents by the name of a layer or of a layer's weights.
     layers: BTreeMap<String, Extents>,
     /// The matrices to permute; `None` for all matching inner products.
     tensors: Option<Vec<String>>,
@@ -62,14 +63,15 @@ impl Extents {
 }
 
 impl FcFrom {
-    /// For inputs of these channels, height and width; `None` if their product is 0 or overflows.
+    /// Permutes inner products with inputs of these channels, height and width; `None` if the product is 0 or
+    /// overflows.
     #[must_use]
     pub fn new(channels: usize, height: usize, width: usize) -> Option<Self> {
         let extents = Extents { channels, height, width }.checked()?;
         Some(Self { extents: Some(extents), ..Self::default() })
     }
 
-    /// For the layer, or the weights, of this name alone.
+    /// Limits the extents to the layer, or the weights, of this name.
     #[must_use]
     pub fn layer(mut self, name: impl Into<String>) -> Self {
         if let Some(extents) = self.extents.take() {
@@ -78,7 +80,7 @@ impl FcFrom {
         self
     }
 
-    /// Adds the extents of another one.
+    /// Adds the extents of another `FcFrom`.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.extents = other.extents.or(self.extents);
@@ -86,7 +88,7 @@ impl FcFrom {
         self
     }
 
-    /// Permutes exactly these matrices, whatever kind of layer they belong to.
+    /// Permutes exactly these matrices, in layers of any kind.
     #[must_use]
     pub fn of(self, tensors: Vec<String>) -> Self {
         Self { tensors: Some(tensors), ..self }
@@ -175,7 +177,7 @@ impl Transform for FcFrom {
     }
 
     fn only_once(&self) -> Option<String> {
-        // Where the user names the tensors, it is their decision.
+        // A user who names the tensors decides.
         self.tensors.is_none().then(|| "permuted to channels last".to_owned())
     }
 
@@ -230,7 +232,7 @@ impl Flattened {
         extents
     }
 
-    /// The tensor with its flattened axis permuted; `None` if it has no such axis.
+    /// The tensor with the flattened axis permuted; `None` for a tensor without such an axis.
     fn permuted(&self, place: usize, spec: &Spec<'_>) -> Option<Made> {
         let extents = self.extents();
         let Extents { channels, height, width } = extents;
@@ -248,18 +250,19 @@ impl Flattened {
     }
 }
 
-/// The misfit of a matrix that the user names, and that does not have as many columns.
+/// The misfit of a tensor that the user names, but that is no matrix with that many columns.
 fn no_matrix(spec: &Spec<'_>, extents: Extents) -> Misfit {
     let (inputs, shape) = (extents.inputs(), &spec.tensor.shape);
     Misfit::new(&spec.tensor.name, format!("has shape {shape}, and is no matrix of {inputs} columns"))
 }
 
-/// Whether it is a matrix with this number of columns.
+/// Whether a tensor is a matrix with this number of columns.
 fn has_columns(spec: &Spec<'_>, inputs: usize) -> bool {
     matches!(*spec.tensor.shape.dims(), [_, columns] | [1, 1, _, columns] if columns == inputs)
 }
 
-/// The note about tensors with a value for each column, which only a net says to lie before the matrix or elsewhere.
+/// The note about tensors with a value for each column. Only a net says whether such a tensor lies before the matrix or
+/// elsewhere.
 fn as_long(tensors: &[Spec<'_>], found: &HashMap<String, Flattened>) -> Option<String> {
     let columns: HashSet<usize> = found.values().map(|flattened| flattened.extents().inputs()).collect();
     let is_left = |spec: &&Spec<'_>| !found.contains_key(data_name(spec.entry.name()));
@@ -271,7 +274,8 @@ fn as_long(tensors: &[Spec<'_>], found: &HashMap<String, Flattened>) -> Option<S
     })
 }
 
-/// Without a net, it is clear which matrix follows the flattening only if there is just one.
+/// The misfit of several matrices with this many inputs: without a net, only a single such matrix surely follows the
+/// flattening.
 fn several(tensors: &[Spec<'_>], inputs: usize) -> Option<Misfit> {
     let all = tensors.iter().filter(|spec| role(spec).0 == Role::InnerProduct && has_columns(spec, inputs));
     let names: BTreeSet<&str> = all.map(|spec| data_name(&spec.tensor.name)).collect();

@@ -33,10 +33,10 @@ pub(super) use find::{is_by_channel, scale_after};
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Fold {
     layers: Vec<Folded>,
-    /// How many of them are a Scale without a BatchNorm.
+    /// The number of folded Scales without a BatchNorm.
     #[serde(skip)]
     scales: usize,
-    /// Those that are not folded.
+    /// The normalisations that are not folded.
     #[serde(skip)]
     refused: Vec<Refusal>,
     /// Whether a new description of the net comes with the tensors, or why there is none.
@@ -44,7 +44,7 @@ pub struct Fold {
     description: Option<Result<(), String>>,
 }
 
-/// One normalisation to fold, with the names of its tensors.
+/// One normalisation to fold, with the names of the tensors.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Folded {
     /// The name of the normalisation's layer.
@@ -52,7 +52,7 @@ struct Folded {
     /// The name of the Scale layer after it.
     scale_layer: Option<String>,
     weight: String,
-    /// The name of the layer's bias, or of the new one that it gets.
+    /// The name of the bias beside `weight`, stored or new.
     bias: String,
     has_bias: bool,
     side: Side,
@@ -61,7 +61,7 @@ struct Folded {
     mean: Option<String>,
     variance: Option<String>,
     factor: Option<String>,
-    /// If absent or fixed, the scale is 1.
+    /// An absent or fixed gamma counts as 1.
     gamma: Option<String>,
     fix_gamma: bool,
     beta: Option<String>,
@@ -90,33 +90,34 @@ impl Folded {
 }
 
 impl Fold {
-    /// Its name in receipts.
+    /// The step's name in receipts.
     pub(crate) const NAME: &'static str = "fold";
 
-    /// How many normalisations are folded.
+    /// The number of folded normalisations.
     #[must_use]
     pub fn count(&self) -> usize {
         self.layers.len()
     }
 
-    /// How many of them are a Scale without a BatchNorm.
+    /// The number of folded Scales without a BatchNorm.
     #[must_use]
     pub fn scales(&self) -> usize {
         self.scales
     }
 
-    /// Those that cannot be folded.
+    /// The normalisations that cannot be folded.
     #[must_use]
     pub fn refused(&self) -> &[Refusal] {
         &self.refused
     }
 
-    /// Says nothing of what the net's description needs if a new one comes with the tensors; else why there is none.
+    /// Notes whether a new description of the net comes with the tensors; the error says why there is none. With a new
+    /// description, the plan does not list the changes that the old description needs.
     pub(crate) fn described(&mut self, description: Result<(), String>) {
         self.description = Some(description);
     }
 
-    /// Finds all that can be folded in the net that a recipe's conversion follows.
+    /// Finds all normalisations that can be folded in the net that a recipe's conversion follows.
     pub(crate) fn find(settings: &Value, wish: &Wish<'_>) -> Result<Self, Error> {
         wish.no_settings(Self::NAME, settings)?;
         let (mut fold, refused) = Self::of(wish.wired()?.1);
@@ -135,7 +136,7 @@ impl Fold {
         Ok(fold)
     }
 
-    /// The names of the layers that are folded, and of their tensors.
+    /// The names of the folded layers, and of these layers' tensors.
     pub(crate) fn folded(&self) -> impl Iterator<Item = String> {
         let layers = self.layers.iter().flat_map(|folded| [Some(&folded.layer), folded.scale_layer.as_ref()]);
         layers.flatten().chain(self.layers.iter().flat_map(Folded::merged)).cloned()
@@ -187,7 +188,7 @@ impl Transform for Fold {
             return Err(planned.misfits);
         }
         let folded: BTreeSet<usize> = planned.made.keys().chain(planned.gone.keys()).copied().collect();
-        // The diff of a tensor whose values change no longer belongs to it.
+        // A diff no longer fits a tensor whose values change.
         let is_diff = |spec: &Spec<'_>| {
             let data = TensorName::of(&spec.tensor.name).diffed().and_then(|data| places.find(data));
             data.is_some_and(|data| folded.contains(&data))
@@ -234,7 +235,7 @@ impl Transform for Fold {
 
 #[derive(Default)]
 struct FoldPlan {
-    /// The tensors that replace the one at a place.
+    /// The tensors that replace the tensor at a place.
     made: BTreeMap<usize, Vec<Made>>,
     gone: BTreeMap<usize, String>,
     misfits: Vec<Misfit>,

@@ -1,6 +1,6 @@
 //! `fix-gamma`: sets every gamma to 1 that MXNet ignores.
 //!
-//! An MXNet BatchNorm with `fix_gamma`, the default, computes with gamma = 1 whatever its file holds.
+//! An MXNet BatchNorm with `fix_gamma`, the default, computes with gamma = 1 whatever gamma the file holds.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl FixGamma {
         Self { gammas, is_undescribed: false, unknown, shared: both.collect() }
     }
 
-    /// All gammas that the net of a recipe's conversion has as fixed.
+    /// The step for all fixed gammas in the net that a recipe's conversion follows.
     pub(super) fn make(settings: &Value, wish: &Wish<'_>) -> Result<Option<Arc<dyn Transform>>, Error> {
         wish.no_settings("fix-gamma", settings)?;
         wish.check_role("fix-gamma", Role::Weight, "gamma")?;

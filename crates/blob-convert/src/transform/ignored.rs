@@ -1,7 +1,7 @@
-//! Values that a file's own framework does not take as they are stored: the statistics of Caffe's BatchNorms whose
-//! factor is 0, and MXNet's gammas under `fix_gamma`.
+//! Stored values that a file's own framework ignores: the statistics of Caffe's BatchNorms whose factor is 0, and
+//! MXNet's gammas under `fix_gamma`.
 //!
-//! Reads factors and gammas alone, at most [`MOST_BYTES`] of them.
+//! Reads only factors and gammas, at most [`MOST_BYTES`] in all.
 
 use std::collections::HashSet;
 
@@ -13,10 +13,10 @@ use super::topology::Topology;
 use super::values::read;
 use crate::change::{Change, Effect, Group, Groups};
 
-/// At most this many bytes of factors and gammas are read: the largest known nets have 100 KiB of them.
+/// The most bytes of factors and gammas to read. The largest known nets have 100 KiB of factors and gammas.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Why values count as others than the file has.
+/// The reason why a framework computes with other values than the stored ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// `BatchNormLayer::Forward_cpu` of BVLC/caffe `9b891540`: `blobs_[2]->cpu_data()[0] == 0 ? 0 : 1 / …`.
@@ -25,16 +25,16 @@ pub(crate) enum Why {
     FixGamma,
 }
 
-/// One layer's values that do not count as they are stored.
+/// The values of one layer that the file's framework ignores.
 #[derive(Debug)]
 pub(crate) struct Ignored<'a> {
     pub(crate) why: Why,
-    /// The names of its tensors in the file, the most telling one first.
+    /// The names of the layer's tensors in the file, the most telling one first.
     pub(crate) names: Vec<&'a str>,
 }
 
 impl Why {
-    /// Whether a reader of this format finds the layer, too, and treats its values alike.
+    /// Whether a reader of this format also finds the layer, and ignores the same values.
     pub(crate) fn is_known_to(self, format: Format) -> bool {
         match self {
             Self::FactorZero => format.is_caffe(),
@@ -51,8 +51,8 @@ impl Why {
     }
 }
 
-/// What a file's own framework does not take as it is stored, by the net that the user names, or else by the one beside
-/// the file or in it. A net that cannot be read says nothing.
+/// Groups the stored values that a file's own framework ignores. The net that the user names comes first, then the net
+/// beside the file or in the file. An unreadable net counts as none.
 #[must_use]
 pub fn ignored(checkpoint: &Checkpoint, named: Option<&Topology>) -> Vec<Group> {
     let found = match named {
@@ -67,13 +67,13 @@ pub fn ignored(checkpoint: &Checkpoint, named: Option<&Topology>) -> Vec<Group> 
     groups.finish()
 }
 
-/// Whether a file may have such values, as far as its entries tell; without them, the net need not be read.
+/// Whether a file may have ignored values, as far as the entries tell. If not, the net need not be read.
 pub(crate) fn may_have_norms(checkpoint: &Checkpoint) -> bool {
     let is_norm = |kind: &str| kind == "BatchNorm";
     checkpoint.entries().iter().any(|e| e.layer_type().is_some_and(is_norm) || bare(e.name()).ends_with("gamma"))
 }
 
-/// The layers of `net` whose values in the file do not count as they are stored.
+/// The layers of `net` whose stored values the framework ignores.
 pub(crate) fn find<'a>(checkpoint: &'a Checkpoint, net: &'a Net) -> Vec<Ignored<'a>> {
     let bound = Bound::of(net, checkpoint);
     let (mut all, mut seen, mut room) = (Vec::new(), HashSet::new(), MOST_BYTES);
@@ -93,12 +93,12 @@ pub(crate) fn find<'a>(checkpoint: &'a Checkpoint, net: &'a Net) -> Vec<Ignored<
     all
 }
 
-/// Whether the file has a 0 as the factor of this name.
+/// Whether the factor of this name in the file is 0.
 pub(super) fn is_zero(checkpoint: &Checkpoint, factor: &str) -> bool {
     stored(checkpoint, factor, &mut 8) == [0.0]
 }
 
-/// The values of a small array of floats; none where it cannot be read, or where there is no `room` left.
+/// The values of a small array of floats; empty for an unreadable array, or for an array larger than `room`.
 fn stored(checkpoint: &Checkpoint, name: &str, room: &mut u64) -> Vec<f64> {
     let entry = checkpoint.entry(name).filter(|entry| entry.byte_len() <= *room);
     let Some((entry, dtype)) = entry.and_then(|entry| Some((entry, entry.dtype().filter(|dtype| dtype.is_float())?)))

@@ -1,4 +1,4 @@
-//! `layout`: permutes weights to the axes that another framework stores them in.
+//! `layout`: permutes weights to the axis order of another framework.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, U
 ///
 /// Caffe, MXNet and PyTorch store convolutions as outputs × inputs/groups × height × width, unless a net of MXNet's
 /// says NHWC: outputs × height × width × inputs; matrices as outputs × inputs, unless a net of Caffe's says
-/// `transpose`. Where the net that is followed says so, the stored order is known.
+/// `transpose`. Only the net that the conversion follows tells these exceptions.
 ///
 /// Weights of deconvolutions, inputs × outputs/groups × height × width, are permuted by the same axes: `hwio` is then
 /// height × width × outputs × inputs, as in TensorFlow. If the net says that a convolution is depthwise, `hwio` is
@@ -24,7 +24,7 @@ use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, U
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Layout {
-    /// PyTorch's, which is the stored order.
+    /// PyTorch's, the usual stored order.
     Oihw,
     /// TensorFlow's and Keras's.
     Hwio,
@@ -36,7 +36,7 @@ impl Layout {
     /// Every layout.
     pub const ALL: &[Self] = &[Self::Oihw, Self::Hwio, Self::Ohwi];
 
-    /// The letters of its axes in order: `hwio`.
+    /// The letters of the axes in order: `hwio`.
     #[must_use]
     pub fn order(self) -> &'static str {
         match self {
@@ -96,7 +96,7 @@ impl Transform for Layout {
     }
 }
 
-/// The layout of convolutions alone, as receipts without `matrices` have it.
+/// Permutes convolutions alone, for receipts without `matrices`.
 #[derive(Debug)]
 struct OfConvolutions(Layout);
 
@@ -166,7 +166,7 @@ impl Layout {
         })
     }
 
-    /// The weights of a convolution; `None` where their axes have no place in the layout.
+    /// Permutes the weights of a convolution; `None` where the axes have no place in the layout.
     fn convolution(self, place: usize, spec: &Spec<'_>, layer: Option<&Layer>) -> Option<Made> {
         let dims = spec.tensor.shape.dims();
         let stored = if layer.is_some_and(|layer| layer.channels_last) { Self::Ohwi } else { Self::Oihw };
@@ -178,7 +178,7 @@ impl Layout {
                     .with_change("input channels permuted from the last axis to the second")
             });
         }
-        // A diff belongs to the same layer as its data.
+        // A diff belongs to the same layer as the data.
         let groups = layer.and_then(|layer| groups(layer, dims[0])).filter(|_| self == Self::Hwio);
         let axis = |letter: char| stored.order().find(letter).unwrap_or_default();
         let axes: Vec<usize> = self.order().chars().map(axis).collect();
@@ -195,7 +195,7 @@ impl Layout {
         })
     }
 
-    /// The weights of an inner product; `None` where they have the layout's order, or no two axes.
+    /// Permutes the weights of an inner product; `None` for weights that have the layout's order, or no two axes.
     fn matrix(self, place: usize, spec: &Spec<'_>, layer: Option<&Layer>) -> Option<Made> {
         let (by_inputs, is_turned) = (layer.is_some_and(|layer| layer.transpose), self.is_by_inputs());
         let [rows, columns] = *spec.tensor.shape.dims().strip_prefix(&[1, 1]).unwrap_or(spec.tensor.shape.dims())

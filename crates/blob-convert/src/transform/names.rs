@@ -1,6 +1,6 @@
 //! A map from the names of tensors to new ones.
 //!
-//! Tensors that the map does not contain keep their names.
+//! A tensor that the map does not contain keeps the old name.
 
 mod file;
 mod renamed;
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Names {
     map: BTreeMap<String, String>,
-    /// The modules of normalisations that need another eps than PyTorch gives them.
+    /// The modules of normalisations with another eps than PyTorch's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     eps: Vec<OfEps>,
-    /// Whether these are the names that PyTorch gives.
+    /// Whether the new names are PyTorch's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     torch: bool,
     #[serde(skip)]
@@ -29,7 +29,7 @@ pub struct Names {
     notices: Vec<String>,
 }
 
-/// The modules that have an eps.
+/// An eps, and the modules with this eps.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct OfEps {
     eps: f64,
@@ -37,7 +37,7 @@ struct OfEps {
 }
 
 impl Names {
-    /// Its name in receipts.
+    /// The step's name in receipts.
     pub(crate) const NAME: &str = "names";
 
     /// A map from old names to new ones.
@@ -45,23 +45,23 @@ impl Names {
         Self { map: map.into_iter().collect(), ..Self::default() }
     }
 
-    /// Whether it renames nothing.
+    /// Whether the map is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
 
-    /// Whether these are the names that PyTorch gives.
+    /// Whether the new names are PyTorch's.
     pub(crate) fn is_torch(&self) -> bool {
         self.torch
     }
 
-    /// The new name of a tensor; its own where the map has none.
+    /// The new name of a tensor; the same name where the map has no new one.
     pub(crate) fn of<'n>(&'n self, name: &'n str) -> &'n str {
         self.map.get(name).map_or(name, String::as_str)
     }
 
-    /// The old names, each with its new one.
+    /// Each old name with the new name.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.map.iter().map(|(old, new)| (&**old, &**new))
     }

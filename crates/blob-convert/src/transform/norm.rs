@@ -24,7 +24,8 @@ impl Norm {
         &self.factor
     }
 
-    /// The same layer where its tensors are called so; the name of what is not there follows from the other.
+    /// The same layer with new names of mean and variance. A missing name, and the factor's, follow from the layer of
+    /// the given name.
     pub(crate) fn called(&self, mean: Option<&str>, variance: Option<&str>) -> Self {
         let layer = |name: &str| TensorName::of(name).layer().map(str::to_owned);
         let both = [(mean, &self.mean), (variance, &self.variance)];
@@ -42,9 +43,9 @@ impl Norm {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Variance {
     pub(crate) variance: String,
-    /// The factor that it must have been divided by.
+    /// The factor by which the variance must have been divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) factor: Option<String>,
-    /// What the layer adds to it.
+    /// The eps that the layer adds to the variance.
     pub(crate) eps: f64,
 }

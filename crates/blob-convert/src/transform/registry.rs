@@ -1,5 +1,5 @@
-//! The steps by name: how each is read from the settings in a receipt or a recipe, which are untrusted, and the order
-//! in which a recipe does them.
+//! The steps by name, and the order in which a recipe does the steps. Each step is read from the settings in a receipt
+//! or a recipe, which are untrusted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ type Make = fn(&Value, &Wish<'_>) -> Result<Option<Step>, Error>;
 /// One of our steps.
 struct Row {
     name: &'static str,
-    /// Reads settings that say everything, as a receipt has them.
+    /// Reads complete settings, as in a receipt.
     read: Read,
-    /// Makes the step from settings that leave the rest to the source and its net.
+    /// Makes the step from partial settings, which leave the rest to the source and the net.
     make: Option<Make>,
 }
 
@@ -48,7 +48,7 @@ const fn wished(name: &'static str, read: Read, make: Make) -> Row {
     Row { name, read, make: Some(make) }
 }
 
-/// A recipe does its steps in this order; steps of a user's own stand before `dtype`.
+/// A recipe does the steps in this order; your own steps stand before `dtype`.
 const OURS: &[Row] = &[
     exact("select", |settings| Some(Arc::new(Selection::read(settings)?))),
     exact("strip-diff", |_| Some(Arc::new(StripDiff))),
@@ -67,15 +67,15 @@ const OURS: &[Row] = &[
     wished(Names::NAME, |settings| Some(Arc::new(Names::deserialize(settings).ok()?)), Names::make),
 ];
 
-/// The steps that a conversion and its verification know: ours, and those that a user adds.
+/// The steps that a conversion and a verification know: ours, and the steps that you add by [`Registry::with`].
 #[derive(Clone, Default)]
 pub struct Registry {
     own: BTreeMap<&'static str, ReadOwn>,
 }
 
 impl Registry {
-    /// Adds a step of your own: `read` rebuilds it from its [`settings`](Transform::settings), and returns `None` for
-    /// settings that make no sense, which a stranger may have written. One of our names stays ours.
+    /// Adds a step of your own. `read` rebuilds the step from the [`settings`](Transform::settings), and returns `None`
+    /// for settings that make no sense: a stranger may have written the receipt. A name of ours stays ours.
     #[must_use]
     pub fn with<T: Transform + 'static>(
         mut self,
@@ -86,7 +86,7 @@ impl Registry {
         self
     }
 
-    /// The step that a receipt names, or why it cannot be rebuilt.
+    /// Rebuilds the step that a receipt names; the error says why not.
     pub(crate) fn read(&self, name: &str, settings: &Value) -> Result<Step, String> {
         let read = match (row(name), self.own.get(name)) {
             (Some(row), _) => (row.read)(settings),
@@ -96,10 +96,10 @@ impl Registry {
         read.ok_or_else(|| "has settings that cannot be read".to_owned())
     }
 
-    /// The step that a recipe wants; `None` where there is nothing for it to do.
+    /// Makes the step that a recipe wants; `None` for a step without work.
     ///
     /// # Errors
-    /// A step that is not known, settings that make no sense, and what a step lacks to be made.
+    /// An unknown step, settings that make no sense, or a net or source that lacks the data for the step.
     pub(crate) fn make(&self, name: &str, settings: &Value, wish: &Wish<'_>) -> Result<Option<Step>, Error> {
         let none = json!({});
         let settings = if settings.is_null() { &none } else { settings };
@@ -116,10 +116,10 @@ impl Registry {
         }
     }
 
-    /// The place of a step among those of a recipe.
+    /// The rank of a step in the order of a recipe.
     pub(crate) fn rank(name: &str) -> usize {
         let place = |name: &str| OURS.iter().position(|row| row.name == name);
-        // A half after each of ours is free for the steps of users.
+        // Our steps have even ranks, so an odd rank before `dtype` is free for your own steps.
         place(name).map_or_else(|| 2 * place("dtype").unwrap_or_default() - 1, |place| 2 * place)
     }
 }

@@ -1,4 +1,4 @@
-//! Reorders the values of a tensor: permutes its axes, or reverses one.
+//! Reorders the values of a tensor: permutes the axes, or reverses one axis.
 //!
 //! If the first axis stays first, rows are reordered block by block; otherwise the whole tensor is held in memory.
 
@@ -70,7 +70,7 @@ impl Reorder {
     }
 }
 
-/// An integer dtype of this width: only the positions of the bytes matter, not their meaning.
+/// An integer dtype of this width: only the positions of the bytes matter, not the meaning.
 fn dtype(width: usize) -> DType {
     match width {
         1 => DType::U8,

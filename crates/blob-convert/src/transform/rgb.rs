@@ -13,8 +13,8 @@ use super::wires::{Source, Wire, sources, wired};
 
 /// Reverses the three input channels of the first convolution: Caffe loads images by OpenCV, as BGR.
 ///
-/// If a net says what its layers read, this applies to every convolution that reads its input, which must reach nothing
-/// else; otherwise to the one convolution in the file that has three input channels.
+/// If a net says which layer reads what, the step reverses every convolution that reads the net's input, and the input
+/// must reach nothing else. Otherwise the step reverses the one convolution in the file that has three input channels.
 #[derive(Clone, Copy, Debug)]
 pub struct Rgb;
 
@@ -45,7 +45,7 @@ impl Transform for Rgb {
         let first: HashMap<&str, &First<'_, '_>> =
             first.iter().map(|first| (data_name(first.0.entry.name()), first)).collect();
         let made = tensors.iter().enumerate().map(|(place, spec)| {
-            // Its diff is reversed too.
+            // The diff of the weights is reversed, too.
             let found = first.get(data_name(spec.entry.name())).filter(|(of, _)| of.tensor.shape == spec.tensor.shape);
             let Some((_, axis)) = found else { return Made::same(place, spec) };
             let guess = net.is_none().then_some("weights of the first convolution");
@@ -66,7 +66,7 @@ impl Transform for Rgb {
     }
 }
 
-/// Weights, and their axis of input channels.
+/// Weights, and the axis of input channels.
 type First<'s, 'a> = (&'s Spec<'a>, usize);
 
 /// The weights of the convolutions that read the net's input.
@@ -117,8 +117,8 @@ fn of_net<'s, 'a>(net: &Bound<'_>, tensors: &'s [Spec<'a>]) -> Result<Vec<First<
     if misfits.is_empty() { Ok(first) } else { Err(misfits) }
 }
 
-/// The layers through which an image reaches the net's output without a convolution: with reversed channels, it would
-/// meet values whose channels are not.
+/// The layers through which an image reaches the net's output without a convolution. With reversed channels, the image
+/// would meet values with unreversed channels.
 fn elsewhere(net: &Net, all: &[Wire<'_>], images: &HashSet<usize>) -> Vec<Misfit> {
     let reading = all.iter().filter(|wire| wire.inputs.iter().any(|input| images.contains(input)));
     let mut misfits = Vec::new();
@@ -127,7 +127,7 @@ fn elsewhere(net: &Net, all: &[Wire<'_>], images: &HashSet<usize>) -> Vec<Misfit
         let is_output = |top: &usize| net.is_output(*top);
         let problem = match layer.kind {
             LayerKind::Convolution | LayerKind::Deconvolution | LayerKind::InnerProduct => continue,
-            // Its outputs carry the same channels on.
+            // The outputs carry the same channels on.
             _ if wire.is_plain && !layer.tops.iter().any(is_output) => continue,
             _ if wire.is_plain => format!("is a {} and gives the net's input as an output", layer.type_name),
             _ => format!("is a {} and reads the net's input, whose channels it would find reversed", layer.type_name),
@@ -137,8 +137,8 @@ fn elsewhere(net: &Net, all: &[Wire<'_>], images: &HashSet<usize>) -> Vec<Misfit
     misfits
 }
 
-/// The inputs of the net that are images by their extents, or, where these are not stated, by a layer that has a value
-/// for each of three channels.
+/// The net's inputs that are images: three channels, and sides other than 1×1. An input without stated extents is an
+/// image if a layer has a value for each of three channels.
 fn images(net: &Bound<'_>, all: &[Wire<'_>]) -> HashSet<usize> {
     let has_three = |wire: &Wire<'_>| {
         let counts = [Of::Weight, Of::Bias, Of::Mean].map(|role| net.count(wire.layer, role));
@@ -153,7 +153,7 @@ fn images(net: &Bound<'_>, all: &[Wire<'_>]) -> HashSet<usize> {
 }
 
 /// The weights of the one convolution with three input channels. The order of a file says nothing: HDF5 and others sort
-/// by name, and a file that is merged has its layers as they came.
+/// by name, and a merged file has the layers in order of arrival.
 fn of_file<'s, 'a>(tensors: &'s [Spec<'a>]) -> Result<Vec<First<'s, 'a>>, Vec<Misfit>> {
     let is_data = |spec: &&Spec<'_>| data_name(spec.entry.name()) == spec.entry.name();
     let all = tensors.iter().filter(|spec| role(spec).0 == Role::Convolution).filter(is_data);

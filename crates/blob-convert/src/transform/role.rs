@@ -1,7 +1,7 @@
 //! The role of a tensor in its layer: weights of a convolution, weights of an inner product, or other.
 //!
-//! The net that is followed says it; else the layer's type, if the file has it; otherwise it is guessed from name and
-//! shape, and the caller adds a note about guesses.
+//! The followed net tells the role; else the layer's type, if the file has a type. Otherwise the role is guessed from
+//! name and shape, and the caller adds a note about guesses.
 
 use std::collections::HashMap;
 
@@ -21,11 +21,11 @@ pub(crate) enum Role {
     Other,
 }
 
-/// What a tensor is taken for where its role is guessed.
+/// The words for guessed roles.
 pub(super) const CONVOLUTION: &str = "weights of a convolution";
 pub(super) const INNER_PRODUCT: &str = "weights of an inner product";
 
-/// How the role is known.
+/// The source of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     /// The net, or the layer's type.
@@ -33,7 +33,7 @@ pub(crate) enum By {
     Shape,
 }
 
-/// What the net that is followed says of a file's tensors.
+/// The layer and the role of each tensor of a file, as the followed net tells.
 #[derive(Debug, Default)]
 pub(super) struct Roles<'a>(HashMap<&'a str, (&'a Layer, net::Role)>);
 
@@ -48,7 +48,7 @@ impl<'a> Roles<'a> {
         Ok(Self(roles))
     }
 
-    /// The layer that a tensor, or the data of a diff, belongs to, and its role there.
+    /// The layer of a tensor, or of the data of a diff, and the role in that layer.
     pub(super) fn layer(&self, spec: &Spec<'_>) -> Option<(&'a Layer, net::Role)> {
         self.0.get(data_name(spec.entry.name())).copied()
     }
@@ -58,7 +58,7 @@ impl<'a> Roles<'a> {
         match self.layer(spec) {
             Some((layer, net::Role::Weight)) if is_spatial(layer) => (Role::Convolution, By::Type),
             Some((Layer { kind: LayerKind::InnerProduct, .. }, net::Role::Weight)) => (Role::InnerProduct, By::Type),
-            // Forks have convolutions that a net does not know as such; their types say it.
+            // A net does not know the convolutions of forks as such; the layer's type in the file tells.
             Some((layer, _)) if layer.kind != LayerKind::Other || spec.entry.layer_type().is_none() => {
                 (Role::Other, By::Type)
             }
@@ -78,7 +78,7 @@ pub(super) fn data_name(name: &str) -> &str {
     TensorName::without_diff(name)
 }
 
-/// The role of a tensor, or of the data of a diff, where no net says it.
+/// The role of a tensor, or of the data of a diff, where no net tells the role.
 pub(super) fn role(spec: &Spec<'_>) -> (Role, By) {
     let Some(layer) = spec.entry.layer_type().filter(|layer| !layer.is_empty()) else {
         return (by_shape(spec), By::Shape);

@@ -6,7 +6,7 @@ use super::selection::{Dims, Selection};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 impl Selection {
-    /// The selection that a receipt or a recipe has in the settings of `select`; `None` where they make no sense.
+    /// Reads the settings of `select` in a receipt or a recipe; `None` for settings that make no sense.
     #[must_use]
     pub fn read(settings: &Value) -> Option<Self> {
         let texts = |key: &str| -> Option<Vec<String>> {
@@ -40,7 +40,7 @@ impl Transform for Selection {
         })
     }
 
-    /// All of them: the plan reads none but the chosen ones from the source.
+    /// The chosen tensors stay as in the source. The plan reads no other tensors.
     fn undone(&self) -> Undone<'_> {
         Undone::AsItWas
     }

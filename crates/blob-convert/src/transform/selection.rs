@@ -1,7 +1,8 @@
-//! Which tensors of a file are meant: names, globs, regular expressions, places, layers, dtypes, shapes, exclusions.
+//! Selects tensors of a file by names, globs, regular expressions, places, layers, dtypes, shapes, exclusions.
 //!
-//! One value for every command, and a setting in the receipt of a conversion. A receipt is untrusted, so the number of
-//! patterns and the size of each compiled one are bounded. Leaves out how a command is given its patterns.
+//! Every command uses the same type, and the receipt of a conversion stores the selection as a setting. A receipt is
+//! untrusted, so the number of patterns and the size of each compiled pattern are bounded. The options of commands are
+//! read elsewhere.
 
 use std::fmt;
 
@@ -12,22 +13,23 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use crate::layers::layer;
 
-/// At most this many patterns, and this many globs and regular expressions among them, which are tried on every name.
+/// The most patterns, and the most globs and regular expressions among the patterns. Each of the latter is tried on
+/// every name.
 const MAX_PATTERNS: usize = 1024;
 const MAX_COMPILED: usize = 64;
 
 /// The memory of one compiled pattern, in bytes.
 const MAX_REGEX: usize = 1 << 20;
 
-/// Some of the tensors of a file; the default is all of them.
+/// Some of the tensors of a file; the default is all tensors.
 ///
-/// A pattern is the name of a tensor, and then takes that tensor alone, without its diff; else the place of one (`#3`),
-/// or a range of places (`#3-5`, `#3-`); else the name of a sparse array, or of an MXNet array without `arg:` or
-/// `aux:`; else that of a layer or of a group of layers (`conv1`, `features.0`); else a glob, in which `*` matches `/`
-/// too.
+/// A pattern is the name of a tensor, and then takes that tensor alone, without the diff; else the place of a tensor
+/// (`#3`), or a range of places (`#3-5`, `#3-`); else the name of a sparse array, or of an MXNet array without `arg:`
+/// or `aux:`; else the name of a layer or of a group of layers (`conv1`, `features.0`); else a glob, in which `*`
+/// matches `/` too.
 ///
-/// As a [`Transform`](super::Transform) it keeps these tensors of the source, wherever it stands among the
-/// transforms, and the receipt stores it as `select`.
+/// As a [`Transform`](super::Transform), a selection keeps these tensors of the source, at any position among the
+/// transforms. The receipt stores the selection as `select`.
 ///
 /// ```
 /// use blob_convert::Selection;
@@ -40,15 +42,15 @@ const MAX_REGEX: usize = 1 << 20;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Tensors that match any of these; without a pattern, all.
+    /// Takes the tensors that match any of these patterns. Without a pattern, takes all.
     pub patterns: Vec<String>,
-    /// Whether each pattern, those of `exclude` too, is a regular expression that matches anywhere in a name.
+    /// Whether each pattern, also in `exclude`, is a regular expression that matches anywhere in a name.
     pub regex: bool,
-    /// But none that match any of these.
+    /// Leaves out the tensors that match any of these patterns.
     pub exclude: Vec<String>,
-    /// Of these, tensors of any of these dtypes; without one, of every dtype.
+    /// Takes only tensors of these dtypes. Without a dtype, takes every dtype.
     pub dtypes: Vec<DType>,
-    /// Of these, tensors of any of these shapes; without one, of every shape.
+    /// Takes only tensors of these shapes. Without a shape, takes every shape.
     pub shapes: Vec<Dims>,
 }
 
@@ -60,7 +62,7 @@ pub struct Dims(Vec<Option<usize>>);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Selected {
-    /// Their places in [`Checkpoint::entries`], in the order of the file.
+    /// The places in [`Checkpoint::entries`], in the order of the file.
     pub places: Vec<usize>,
     /// The patterns, exclusions among them, that match no tensor.
     pub unmatched: Vec<String>,
@@ -81,16 +83,16 @@ impl Selection {
         Self { patterns: patterns.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// Whether it takes every tensor of every file.
+    /// Whether the selection takes every tensor of every file.
     #[must_use]
     pub fn is_all(&self) -> bool {
         *self == Self { regex: self.regex, ..Self::default() }
     }
 
-    /// The tensors of a file that it takes, and the patterns that match none of them.
+    /// The tensors of a file that the selection takes, and the patterns that match no tensor.
     ///
     /// # Errors
-    /// What is wrong with a pattern, in words.
+    /// The problem with a pattern, in words.
     pub fn of(&self, checkpoint: &Checkpoint) -> Result<Selected, String> {
         let entries = checkpoint.entries();
         let mut unmatched = Vec::new();
@@ -116,10 +118,10 @@ impl Selection {
         Ok(Selected { places: (0..entries.len()).filter(is_taken).collect(), unmatched })
     }
 
-    /// The places of the tensors that it takes: at least one.
+    /// The places of the tensors that the selection takes: at least one, unless the selection takes all.
     ///
     /// # Errors
-    /// [`Error::Request`] for a pattern that is wrong or matches no tensor, and where no tensor is left.
+    /// [`Error::Request`] for a pattern that is wrong or matches no tensor, and for a selection that takes no tensor.
     pub fn places(&self, checkpoint: &Checkpoint) -> Result<Vec<usize>, Error> {
         let refuse = |message: String| Error::Request { file: checkpoint.name().to_owned(), message };
         let Selected { places, unmatched } = self.of(checkpoint).map_err(refuse)?;
@@ -156,7 +158,7 @@ impl Selection {
     }
 }
 
-/// `of f16 and excluding "fc*"`: what is asked of a tensor.
+/// Writes the criteria in words: `of f16, other than "fc*"`.
 impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quoted = |texts: &[String]| texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(" or ");
@@ -210,7 +212,7 @@ impl<'p> Pattern<'p> {
     }
 }
 
-/// Whether this is an MXNet array of this name without its prefix, or a part of a sparse array of this name.
+/// Whether an entry is an MXNet array of this name without the prefix, or a part of a sparse array of this name.
 fn is_called(entry: &Entry, wanted: &str) -> bool {
     let is_whole = |name: &str| name == wanted || Group::split(name).1 == wanted;
     is_whole(entry.name()) || entry.sparse().is_some_and(|sparse| is_whole(&sparse.name))
@@ -237,7 +239,7 @@ fn range(text: &str) -> Option<(usize, usize)> {
 fn regex<'p>(expression: &str, text: &str, kind: &str) -> Result<Pattern<'p>, String> {
     let is_glob = kind == "glob";
     let compiled = RegexBuilder::new(expression).size_limit(MAX_REGEX).dot_matches_new_line(is_glob).build();
-    // The last line says why; the lines before draw the place.
+    // The last line of the message gives the reason; the lines before draw the place.
     let why = |e: &regex::Error| {
         let text = e.to_string();
         text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
@@ -280,7 +282,7 @@ mod tests {
     use super::*;
     use crate::transform::Transform;
 
-    /// A safetensors file of u8 and f16 vectors of three values, called so.
+    /// A safetensors file of u8 and f16 vectors of three values, with these names.
     fn file(names: &[&str]) -> Checkpoint {
         let mut header = json!({});
         for (place, name) in names.iter().enumerate() {
@@ -317,7 +319,7 @@ mod tests {
             ("l.0", &["l.0.w"]),
             ("fc_weight", &["arg:fc_weight"]),
             ("fc", &["arg:fc_weight"]),
-            // The name of a tensor goes before what its characters mean.
+            // The name of a tensor goes before a glob or a place.
             ("a*b", &["a*b"]),
             ("a?b", &["a*b", "axb"]),
             ("#7", &["#7"]),
@@ -348,7 +350,7 @@ mod tests {
             ("q.a", &["q.a.b"]),
             ("q/0", &["q/0"]),
             ("q*", &["q", "q.a.b", "q.diff", "q.x", "q/0", "q_bias"]),
-            // An array of either prefix, and not the layer's.
+            // An array of either prefix, and not the tensors of the layer.
             ("k", &["arg:k", "aux:k"]),
         ] {
             assert_eq!(taken(&patterns(&[pattern]), &file).unwrap(), expected, "{pattern}");

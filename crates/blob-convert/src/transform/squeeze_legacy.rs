@@ -14,7 +14,7 @@ use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone}
 /// Layers whose weights are matrices, with the indices of these blobs.
 const MATRICES: &[(&str, &[usize])] =
     &[("InnerProduct", &[0]), ("Embed", &[0]), ("LSTM", &[0, 2]), ("RNN", &[0, 2, 3])];
-/// Layers whose blobs are all vectors; NVCaffe's and SegNet's BatchNorm stores them as 1×C×1×1.
+/// Layers whose blobs are all vectors; NVCaffe's and SegNet's BatchNorm stores vectors as 1×C×1×1.
 const VECTORS: &[&str] = &["BN", "BatchNorm", "Bias", "PReLU", "Scale"];
 
 /// Removes the ones that Caffe's blobs had before 2015.
@@ -61,12 +61,12 @@ impl Transform for SqueezeLegacy {
     }
 }
 
-/// The place of a tensor with this role among those of its layer.
+/// The place of the tensor with this role among the layer's tensors.
 fn index_of(layer: &Layer, role: Of) -> usize {
     layer.tensors().position(|(own, _)| own == role).unwrap_or_default()
 }
 
-/// The squeezed extents of a layer's blob, if they differ.
+/// The squeezed extents of a layer's blob; `None` for a blob that stays.
 fn of_layer(layer: &str, index: usize, spec: &Spec<'_>) -> Option<Vec<usize>> {
     let dims = spec.tensor.shape.dims();
     let matrix = MATRICES.iter().find(|(known, _)| *known == layer);
@@ -79,8 +79,8 @@ fn of_layer(layer: &str, index: usize, spec: &Spec<'_>) -> Option<Vec<usize>> {
     }
 }
 
-/// The same if the layer's type is unknown. A small square is left alone: it may be the kernel of a one-channel
-/// convolution.
+/// The squeezed extents of a tensor whose layer type is unknown. A small square stays: such a tensor may be the kernel
+/// of a one-channel convolution.
 fn of_name(spec: &Spec<'_>, roles: &Roles<'_>) -> Option<Vec<usize>> {
     const LARGEST_KERNEL: usize = 11;
     let name = TensorName::of(&spec.tensor.name);

@@ -1,4 +1,4 @@
-//! The interface of a transform: the tensors that it gets and the tensors that it returns, without their values.
+//! The interface of a transform: the tensors that go in and the tensors that come out, without values.
 //!
 //! `values` has the interface that computes values; `chain` runs several transforms one after the other.
 
@@ -19,12 +19,13 @@ use super::values::Compute;
 
 /// Turns the tensors of a file into other tensors.
 ///
-/// It is pure: the same tensors, context and settings give the same outcome, so that a receipt can be replayed.
+/// A transform is pure: the same tensors, context and settings give the same outcome, so that a receipt can be
+/// replayed.
 pub trait Transform: fmt::Debug + Send + Sync {
-    /// Its name in receipts: `dtype`.
+    /// The transform's name in receipts: `dtype`.
     fn name(&self) -> &'static str;
 
-    /// Its settings as data. The receipt stores them, and the transform can be rebuilt from them.
+    /// The settings as data. The receipt stores the settings, and the transform can be rebuilt from this data.
     fn settings(&self) -> Value;
 
     /// Plans the result. Each tensor is used for at least one resulting tensor, or is left out with a reason.
@@ -33,114 +34,116 @@ pub trait Transform: fmt::Debug + Send + Sync {
     /// Every tensor that the transform cannot handle, and why.
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>>;
 
-    /// Whether a net decides what it does: the receipt then names the net in its settings, as `net`.
+    /// Whether a net decides the outcome: the receipt then names the net in the settings, as `net`.
     fn follows_net(&self) -> bool {
         false
     }
 
-    /// Whether it follows what layers read, so that a net which does not say so counts as none.
+    /// Whether the transform needs the net's edges, so that a net without edges counts as none.
     fn follows_edges(&self) -> bool {
         false
     }
 
-    /// Whether it would change nothing and report nothing, so that it can be left out.
+    /// Whether the transform would change nothing and report nothing, so that a conversion can leave the transform out.
     fn is_idle(&self) -> bool {
         false
     }
 
-    /// The tensors of the source that it is about, where it chooses some. Nothing else is read.
+    /// The tensors of the source to read, for a transform that chooses some. Other tensors are not read.
     fn selection(&self) -> Option<&Selection> {
         None
     }
 
-    /// Whether it leaves tensors as they are, unless the net says that they are stored in another order.
+    /// Whether the transform leaves every tensor unchanged, unless the net says that the file has another order.
     fn keeps_order(&self) -> bool {
         false
     }
 
-    /// What it takes to have the tensors of before again, where an output needs their names.
+    /// The way back to the tensors before the transform, for an output that needs the old names.
     fn undone(&self) -> Undone<'_> {
         Undone::Changed
     }
 
-    /// The tensors that it merges into those of these names.
+    /// The tensors that the transform merges into the tensors of these names.
     fn merged_into(&self, _names: &HashSet<&str>) -> Vec<String> {
         Vec::new()
     }
 
-    /// What it leaves that is no longer as a net says.
+    /// The differences from the net's description that the transform leaves.
     fn left(&self) -> Left<'_> {
         Left::AsSaid
     }
 
-    /// What it takes from a net, and an earlier conversion may have changed.
+    /// The facts that the transform takes from a net, and that an earlier conversion may have changed.
     fn relies_on(&self) -> &'static [Fact] {
         &[]
     }
 
-    /// For a transform that must not be done to the same tensors twice, as a permutation: what they are after it, in
-    /// words that follow "it was": `permuted to hwio`. A file whose receipt lists a transform of this name is refused.
+    /// For a transform that must not be done to the same tensors twice, such as a permutation: the state of the tensors
+    /// afterwards, in words that follow "it was": `permuted to hwio`. A file whose receipt lists a transform of this
+    /// name is refused.
     fn only_once(&self) -> Option<String> {
         None
     }
 }
 
 impl dyn Transform + '_ {
-    /// Whether it follows this net.
+    /// Whether the transform follows this net.
     pub(crate) fn follows(&self, net: &FollowedNet) -> bool {
         self.follows_net() && (net.is_wired || !self.follows_edges())
     }
 }
 
-/// What it takes to have the tensors again that a transform was given.
+/// The way back to the tensors that a transform was given.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Undone<'a> {
-    /// Nothing: these are as good as those, for the framework that they came from.
+    /// No way back is needed: the new tensors are as good as the old ones, for the framework of the source.
     AsItWas,
-    /// Their names.
+    /// Tensors were renamed by this map.
     Renamed(&'a Names),
-    /// The factors of these BatchNorms.
+    /// Means and variances were divided, and the factors of these BatchNorms left out.
     Divided(&'a [Norm]),
-    /// Their order, which is turned round where a file has them as they were.
+    /// Values were put into another order. An output whose file has the old order needs the values turned back.
     Reordered,
-    /// More than a receipt has: values were changed.
+    /// No way back: values were changed, and the receipt does not have the old ones.
     Changed,
-    /// The tensors that were merged into others: [`Transform::merged_into`] has them.
+    /// Tensors were merged into others: [`Transform::merged_into`] lists the merged tensors.
     Merged,
 }
 
-/// What a transform leaves that is no longer as a net says: the receipt tells later conversions of it.
+/// The differences from the net's description that a transform leaves: the receipt tells later conversions of the
+/// differences.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Left<'a> {
-    /// Nothing.
+    /// No difference.
     AsSaid,
     /// The weights of layers, with other axes.
     Turned,
     /// These tensors, with axis `i` where axis `axes[i]` was.
     Permuted {
-        /// Their names.
+        /// The names of the tensors.
         tensors: &'a [String],
         /// The axes.
         axes: &'a [usize],
     },
     /// Variances to which another eps is added.
     ForEps {
-        /// Each with the eps of before.
+        /// The variances, each with the old eps.
         variances: &'a [Variance],
-        /// The eps of now.
+        /// The new eps.
         to: f64,
     },
 }
 
-/// What a net says of tensors.
+/// A fact about tensors that a net tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fact {
-    /// What their axes are.
+    /// The meaning of the axes.
     Axes,
-    /// What is added to variances.
+    /// The eps added to variances.
     Eps,
 }
 
@@ -148,10 +151,10 @@ pub enum Fact {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Spec<'a> {
-    /// Its name, dtype and shape after the transforms before.
+    /// The name, dtype and shape after the transforms before.
     pub tensor: TensorSpec,
-    /// The entry of the source that its values come from, the first if there are several: its name in the file, its
-    /// layer's type and its position.
+    /// The entry of the source that the values come from, the first of several entries. The entry tells the name in the
+    /// file, the layer's type and the position.
     pub entry: &'a Entry,
 }
 
@@ -163,14 +166,14 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// What a transform may look at besides the tensors.
+/// The source and the net: a transform may look at both besides the tensors.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     checkpoint: &'a Checkpoint,
     net: Net<'a>,
 }
 
-/// Where a context has its net from.
+/// The origin of a context's net.
 #[derive(Clone, Copy, Debug)]
 enum Net<'a> {
     Given(Option<&'a Topology>),
@@ -178,7 +181,7 @@ enum Net<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A source and the net that its conversion follows.
+    /// A source and the net that the conversion follows.
     #[must_use]
     pub fn new(checkpoint: &'a Checkpoint, net: Option<&'a Topology>) -> Self {
         Self { checkpoint, net: Net::Given(net) }
@@ -188,10 +191,10 @@ impl<'a> Context<'a> {
         Self { checkpoint, net: Net::Followed(followed) }
     }
 
-    /// The net that the conversion follows, the same for all transforms; `None` where nothing describes one.
+    /// The net that the conversion follows, the same for all transforms; `None` if no net is described.
     ///
     /// # Errors
-    /// A net that cannot be read, or that a receipt names and that is not there.
+    /// A net that cannot be read, or a missing net that a receipt names.
     pub fn net(&self) -> Result<Option<&'a Topology>, Misfit> {
         match self.net {
             Net::Given(net) => Ok(net),
@@ -199,7 +202,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The same net, if it says what layers read.
+    /// The same net; `None` also for a net that does not say which layer reads what.
     ///
     /// # Errors
     /// As [`Context::net`].
@@ -207,7 +210,7 @@ impl<'a> Context<'a> {
         Ok(self.net()?.filter(|net| net.is_wired()))
     }
 
-    /// The source, for what its headers say; values are read by a [`Compute`].
+    /// The source, for facts from the headers. A [`Compute`] reads values.
     #[must_use]
     pub fn checkpoint(&self) -> &'a Checkpoint {
         self.checkpoint
@@ -222,9 +225,9 @@ pub struct Outcome {
     pub made: Vec<Made>,
     /// The places of the tensors that are left out, and why.
     pub left_out: Vec<(usize, String)>,
-    /// What a user should look at: each becomes a warning.
+    /// Remarks for a user to check: each becomes a warning.
     pub notes: Vec<String>,
-    /// What a user should know, such as the net that is followed: said, but no warning.
+    /// Remarks for a user to know, such as the net that is followed: shown, but no warning.
     pub notices: Vec<String>,
     /// The layers that must be removed from the net.
     pub(crate) removed_layers: Vec<String>,
@@ -256,15 +259,15 @@ impl FromIterator<Made> for Outcome {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Made {
-    /// Its name, dtype and shape.
+    /// The name, dtype and shape.
     pub tensor: TensorSpec,
-    /// The places of the tensors that it is made from: at least one.
+    /// The places of the tensors that this tensor is made from: at least one.
     pub from: Vec<usize>,
-    /// How its values are obtained.
+    /// How the values are obtained.
     pub values: Values,
-    /// What the transform changes about it, in words; empty if nothing.
+    /// The changes by the transform, in words; empty for an unchanged tensor.
     pub changes: Vec<Cow<'static, str>>,
-    /// What it is taken for by its name and shape, where nothing says it: a warning.
+    /// The role guessed from name and shape, where nothing else tells the role: a warning.
     pub guess: Option<&'static str>,
 }
 
@@ -272,9 +275,9 @@ pub struct Made {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Values {
-    /// Those of the one tensor that it is made from, in order, rounded if the dtype changes.
+    /// The values of the one source tensor, in order, rounded if the dtype changes.
     Same,
-    /// Computed from the tensors that it is made from.
+    /// Computed from the source tensors.
     Computed(Arc<dyn Compute>),
 }
 
@@ -285,13 +288,14 @@ impl Made {
         Self { tensor: spec.tensor.clone(), from: vec![place], values: Values::Same, changes: Vec::new(), guess: None }
     }
 
-    /// A tensor computed from those at the places `from`, which become the [`Inputs`](super::Inputs) in this order.
+    /// A tensor computed from the tensors at the places `from`, which become the [`Inputs`](super::Inputs) in this
+    /// order.
     #[must_use]
     pub fn computed(tensor: TensorSpec, from: Vec<usize>, compute: impl Compute + 'static) -> Self {
         Self { tensor, from, values: Values::Computed(Arc::new(compute)), changes: Vec::new(), guess: None }
     }
 
-    /// Notes what it is taken for by its name and shape.
+    /// Notes the role guessed from name and shape.
     #[must_use]
     pub fn guessed(mut self, what: Option<&'static str>) -> Self {
         self.guess = what;
@@ -331,7 +335,7 @@ impl Made {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Misfit {
-    /// Its name; empty if the problem concerns no single tensor.
+    /// The tensor's name; empty if the problem concerns no single tensor.
     pub tensor: String,
     /// The problem, worded to follow the name: `has 3 axes, not 4`.
     pub problem: String,

@@ -1,4 +1,4 @@
-//! Reports collected while values are computed: how many were lost, how far others changed.
+//! Collects reports while values are computed: how many values were lost, how far others changed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -76,7 +76,7 @@ impl Amount {
 }
 
 impl Found {
-    /// The change that it reports; `None` where nothing is lost.
+    /// The change that the report tells; `None` where no value is lost.
     pub(crate) fn change(&self) -> Option<Change> {
         let words = self.what.clone();
         let effect = match self.amount {
@@ -114,7 +114,7 @@ impl Tally {
         all.entry((tensor.to_owned(), what.into())).and_modify(|sum| *sum = sum.and(amount)).or_insert(amount);
     }
 
-    /// Adds what rounding to `to` has lost of a tensor's values.
+    /// Adds reports of the values of a tensor that rounding to `to` has lost.
     pub(crate) fn rounded(&self, tensor: &str, lost: Lost, to: DType) {
         if lost != Lost::default() {
             self.add(tensor, Amount::Infinite(lost.infinite), format!("values became infinite as {to}"));
@@ -122,7 +122,7 @@ impl Tally {
         }
     }
 
-    /// The values of all tensors that were lost together: those that became 0, and the others.
+    /// The number of lost values of all tensors together: first the values that became 0, then the others.
     pub(crate) fn lost_values(&self) -> (u64, u64) {
         let all = self.lock();
         let sum = |take: fn(&Amount) -> bool| {
@@ -141,7 +141,7 @@ impl Tally {
         self.lock().iter().map(found).collect()
     }
 
-    /// A poisoned lock is taken all the same: the panic of the thread that held it is reported when the thread is
+    /// A poisoned lock is taken all the same: the panic of the thread that held the lock is reported when the thread is
     /// joined.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, Cow<'static, str>), Amount>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

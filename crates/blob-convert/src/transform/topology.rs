@@ -1,7 +1,7 @@
-//! The net that a conversion follows: one choice for all of its transforms.
+//! The net that a conversion follows: one choice for all transforms.
 //!
-//! A net that the user names comes first, then MXNet's symbol file beside the weights, then the description in the
-//! weights themselves. [`Context::net`](super::Context::net) gives the choice to transforms; a receipt names it.
+//! A net that the user names comes first, then MXNet's symbol file beside the weights, then the description in the file
+//! of the weights. [`Context::net`](super::Context::net) gives the choice to transforms; a receipt names the net.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -12,7 +12,7 @@ use blob_io::net::Net;
 use blob_io::{Checkpoint, Error, caffe};
 use serde::{Deserialize, Serialize};
 
-/// A net, and where its description is from.
+/// A net, and the origin of the description.
 #[derive(Clone, Debug)]
 pub struct Topology {
     net: Net,
@@ -21,15 +21,15 @@ pub struct Topology {
     symbol: Option<Arc<[u8]>>,
 }
 
-/// Where the description of a net is from.
+/// The origin of a net's description.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[non_exhaustive]
 pub struct NetOrigin {
-    /// How it was found.
+    /// How the description was found.
     pub from: NetFrom,
-    /// The name of its file, without folders.
+    /// The name of the file, without folders.
     pub name: String,
-    /// The BLAKE3 of its file; `None` where the weights themselves describe the net.
+    /// The BLAKE3 of the file; `None` where the weights themselves describe the net.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blake3: Option<String>,
 }
@@ -39,11 +39,11 @@ pub struct NetOrigin {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum NetFrom {
-    /// The user named its file.
+    /// The user named the file.
     Option,
-    /// It lay beside the weights.
+    /// The file lay beside the weights.
     Beside,
-    /// The file of the weights describes it.
+    /// The file of the weights describes the net.
     File,
 }
 
@@ -79,10 +79,10 @@ impl Topology {
         Ok(Self { net, origin: of_file(from, name, bytes), symbol: Some(bytes.into()) })
     }
 
-    /// The net that lies beside a file, or else the one that the file describes; `None` where there is neither.
+    /// The net that lies beside a file, or else the net that the file describes; `None` for a file without either.
     ///
     /// # Errors
-    /// What reading them returns.
+    /// Errors of reading the symbol file or the description.
     pub fn of(checkpoint: &Checkpoint) -> Result<Option<Self>, Error> {
         if !checkpoint.format().holds().symbol {
             return Self::own(checkpoint);
@@ -99,13 +99,13 @@ impl Topology {
         Ok(checkpoint.net()?.map(|net| Self { net, origin, symbol: None }))
     }
 
-    /// Whether it has weights that are not in PyTorch's order: MXNet's NHWC, Caffe's `transpose`.
+    /// Whether the net has weights that are not in PyTorch's order: MXNet's NHWC, Caffe's `transpose`.
     #[must_use]
     pub fn has_other_order(&self) -> bool {
         self.net.layers().iter().any(|layer| layer.channels_last || layer.transpose)
     }
 
-    /// Whether it says what layers read. Where it does not, it is no net for anything that follows that.
+    /// Whether the net says which layer reads what. A transform that follows edges ignores a net without edges.
     #[must_use]
     pub fn is_wired(&self) -> bool {
         self.net.has_edges()
@@ -117,20 +117,20 @@ impl Topology {
         &self.net
     }
 
-    /// The text of MXNet's symbol file, where that is its description.
+    /// The text of MXNet's symbol file; `None` for a net from another description.
     #[must_use]
     pub fn symbol_text(&self) -> Option<&[u8]> {
         self.symbol.as_deref()
     }
 
-    /// Where its description is from.
+    /// The origin of the description.
     #[must_use]
     pub fn origin(&self) -> &NetOrigin {
         &self.origin
     }
 }
 
-/// The name of the symbol file that MXNet saves beside its parameters: `net-symbol.json` for `net-0012.params`.
+/// The name of the symbol file that MXNet saves beside the parameters: `net-symbol.json` for `net-0012.params`.
 #[must_use]
 pub fn symbol_name(file: &str) -> String {
     let file = last(file);
@@ -152,24 +152,24 @@ fn last(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// The net that a conversion follows, for what it says of it.
+/// The origin of the net that a conversion follows, and whether the net has edges.
 #[derive(Clone, Debug)]
 pub(crate) struct FollowedNet {
     pub(crate) origin: NetOrigin,
-    /// Whether it says what layers read.
+    /// Whether the net says which layer reads what.
     pub(super) is_wired: bool,
 }
 
-/// Which net a conversion follows.
+/// The choice of the net that a conversion follows.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Choice {
-    /// The one beside the file, or else the file's own.
+    /// The net beside the file, or else the file's own.
     #[default]
     Found,
-    /// The one that the user names.
+    /// The net that the user names.
     Given(Arc<Topology>),
-    /// The one that a receipt says was followed, with the net that the user names now; a receipt without a net says
-    /// that at most the file's own was followed.
+    /// The net that a receipt says was followed, with the net that the user names now. A receipt without a net says
+    /// that at most the file's own net was followed.
     Recorded(Option<NetOrigin>, Option<Arc<Topology>>),
 }
 
@@ -186,19 +186,20 @@ impl<'a> Followed<'a> {
         Self { checkpoint, choice, found: OnceCell::new() }
     }
 
-    /// The net, or why it cannot be had.
+    /// The net; the error says why the net is missing.
     pub(crate) fn get(&self) -> Result<Option<&Topology>, &str> {
         let found = self.found.get_or_init(|| self.find());
         found.as_ref().map(Option::as_deref).map_err(|why| &**why)
     }
 
-    /// The net, for a transform that follows it; where it cannot be read, that transform has said so.
+    /// The net, for a transform that follows the net. An unreadable net is `None` here, as the transform has reported
+    /// the error.
     pub(crate) fn net(&self) -> Option<FollowedNet> {
         let net = self.get().ok().flatten()?;
         Some(FollowedNet { origin: net.origin.clone(), is_wired: net.is_wired() })
     }
 
-    /// Whether its net has weights that are not in PyTorch's order.
+    /// Whether the net has weights that are not in PyTorch's order.
     pub(crate) fn has_other_order(&self) -> bool {
         self.get().ok().flatten().is_some_and(Topology::has_other_order)
     }

@@ -26,9 +26,9 @@ const GATES: [usize; 4] = [0, 1, 3, 2];
 pub struct TorchLayout {
     /// Tensors whose rows are divided among four gates.
     gates: Vec<String>,
-    /// Biases of four gates, each with the name of its second bias.
+    /// Biases of four gates, each with the name of the second bias.
     second_biases: Vec<(String, String)>,
-    /// Matrices that are transposed; newer receipts have a step `layout` for them.
+    /// Matrices that are transposed; newer receipts have a step `layout` for such matrices.
     #[serde(default)]
     transposed: Vec<String>,
     slopes: Vec<String>,
@@ -58,13 +58,13 @@ impl TorchLayout {
         layout
     }
 
-    /// The changes that the net of a recipe's conversion needs.
+    /// The step for the net that a recipe's conversion follows; `None` without a net.
     pub(super) fn make(settings: &Value, wish: &Wish<'_>) -> Result<Option<Arc<dyn Transform>>, Error> {
         wish.no_settings("torch-layout", settings)?;
         Ok(wish.bound.as_ref().map(|net| -> Arc<dyn Transform> { Arc::new(Self::of(net)) }))
     }
 
-    /// Whether every tensor keeps its values in their order, and none is added.
+    /// Whether every tensor keeps the order of values, and no tensor is added.
     fn is_in_order(&self) -> bool {
         self.gates.is_empty() && self.second_biases.is_empty() && self.transposed.is_empty()
     }
@@ -97,7 +97,7 @@ impl Transform for TorchLayout {
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
-        // A diff has the order of its data.
+        // A diff has the order of the data.
         let both = |name: &String| [places.find(name), places.find(&TensorName::diff_of(name))];
         let set = |names: &[String]| names.iter().flat_map(both).flatten().collect::<HashSet<usize>>();
         let (gates, transposed, slopes) = (set(&self.gates), set(&self.transposed), set(&self.slopes));
@@ -183,7 +183,7 @@ impl Compute for Transposed {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
         let whole = inputs.whole(0)?;
         let (width, columns) = (inputs.made.dtype.size(), inputs.made.shape.dims()[0]);
-        // A matrix without rows has no values, whatever its number of columns.
+        // A matrix without rows has no values, for any number of columns.
         let columns = if whole.is_empty() { 0 } else { columns };
         let mut turned = Vec::with_capacity(whole.len());
         for column in 0..columns {

@@ -1,5 +1,5 @@
-//! `undo`: puts the values of tensors back into the order that they had before an earlier step. `undo` of the crate
-//! finds out which.
+//! `undo`: puts the values of tensors back into the order before an earlier step. The crate's module `undo` finds the
+//! step.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Values};
 use super::values::Compute;
 
-/// Turns tensors back, each by its name.
+/// Turns tensors back, by name.
 #[derive(Debug)]
 pub(crate) struct Undo {
     tensors: HashMap<String, Turned>,
@@ -19,9 +19,9 @@ pub(crate) struct Undo {
 /// A tensor that an earlier step has put into another order.
 #[derive(Clone, Debug)]
 pub(crate) struct Turned {
-    /// What turns it back.
+    /// The computation that turns the tensor back.
     pub(crate) back: Arc<dyn Compute>,
-    /// Its shape before that step, and after it.
+    /// The shape before that step, and after that step.
     pub(crate) before: Shape,
     pub(crate) after: Shape,
 }
@@ -46,7 +46,7 @@ impl Transform for Undo {
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             let same = Made::same(place, spec);
             let Some(turned) = self.tensors.get(&spec.tensor.name) else { return same };
-            // Axes of one may have gone on the way.
+            // Axes of extent 1 may have gone on the way.
             if sides(&spec.tensor.shape) != sides(&turned.after) {
                 let problem = format!("has shape {}, and had {} after a step", spec.tensor.shape, turned.after);
                 misfits.push(Misfit::new(&spec.tensor.name, problem));
@@ -61,7 +61,7 @@ impl Transform for Undo {
     }
 }
 
-/// The extents that count.
+/// The extents other than 1.
 fn sides(shape: &Shape) -> Vec<usize> {
     shape.dims().iter().copied().filter(|extent| *extent != 1).collect()
 }

@@ -14,11 +14,11 @@ use crate::cast::cast;
 
 /// The values of a tensor, row-major and little-endian, read piece by piece.
 pub trait Stream {
-    /// Fills `out`, whose length is a whole number of elements, and returns the number of bytes written: less than its
-    /// length only at the end of the tensor.
+    /// Fills `out`, whose length is a whole number of elements, and returns the number of bytes written: less than
+    /// `out.len()` only at the end of the tensor.
     ///
     /// # Errors
-    /// What reading and computing return.
+    /// Errors of reading and computing.
     fn pull(&mut self, out: &mut [u8]) -> Result<usize, Error>;
 }
 
@@ -35,7 +35,7 @@ pub(super) fn read(bytes: &[u8], dtype: DType) -> Vec<f64> {
     wide.as_chunks().0.iter().map(|value| f64::from_le_bytes(*value)).collect()
 }
 
-/// A stream of values that are already computed, as their bytes.
+/// A stream of values that are already computed, as bytes.
 #[must_use]
 pub fn ready<'a>(bytes: Vec<u8>) -> Box<dyn Stream + 'a> {
     let mut at = 0;
@@ -52,10 +52,11 @@ pub trait Compute: fmt::Debug + Send + Sync {
     /// Starts the values from the first one. May be called several times and must give the same values each time.
     ///
     /// # Errors
-    /// What reading returns; inputs whose values cannot be used.
+    /// Errors of reading; inputs whose values cannot be used.
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error>;
 
-    /// What puts the values back, where this gives those of one tensor another order; `None` where it does more.
+    /// The computation that restores the old order, if this one only reorders the values of one tensor; otherwise
+    /// `None`.
     fn undone(&self) -> Option<Arc<dyn Compute>> {
         None
     }
@@ -64,12 +65,12 @@ pub trait Compute: fmt::Debug + Send + Sync {
 /// Opens one of the inputs.
 type Open<'a> = Box<dyn Fn(usize) -> Result<Box<dyn Stream + 'a>, Error> + 'a>;
 
-/// The tensors that another one is computed from, in the order of [`Made::from`](super::Made::from).
+/// The tensors that another tensor is computed from, in the order of [`Made::from`](super::Made::from).
 pub struct Inputs<'a> {
     file: &'a str,
     /// The name in the output of the tensor that is computed.
     name: &'a str,
-    /// The tensor that is computed, as its step planned it; later steps may rename and round it.
+    /// The tensor that is computed, as the step planned; later steps may rename and round this tensor.
     pub made: &'a TensorSpec,
     /// The name, dtype and shape of each input.
     pub specs: Vec<&'a TensorSpec>,
@@ -93,7 +94,7 @@ impl<'a> Inputs<'a> {
     /// Starts the values of an input from the first one; any number of times.
     ///
     /// # Errors
-    /// As [`Checkpoint::reader`](blob_io::Checkpoint::reader), and what the steps before return.
+    /// As [`Checkpoint::reader`](blob_io::Checkpoint::reader), and errors of the steps before.
     pub fn open(&self, input: usize) -> Result<Box<dyn Stream + 'a>, Error> {
         if input >= self.specs.len() {
             return Err(self.error(format!("has no input {input}")));
@@ -126,8 +127,8 @@ impl<'a> Inputs<'a> {
         Ok(read(&self.whole(input)?, self.specs[input].dtype))
     }
 
-    /// Rounds values to the dtype of the result, and reports what that loses. [`ready`](super::ready) makes a stream of
-    /// the bytes.
+    /// Rounds values to the dtype of the result, and reports lost values. [`ready`](super::ready) makes a stream of the
+    /// bytes.
     #[must_use]
     pub fn rounded(&self, values: &[f64]) -> Vec<u8> {
         let dtype = self.made.dtype;
@@ -154,8 +155,8 @@ impl<'a> Inputs<'a> {
         Error::Memory { file: self.file.to_owned(), message }
     }
 
-    /// Reports what was found while the values were computed, in words that follow the amount. Lost values of one kind
-    /// are added up, of other numbers the largest is kept.
+    /// Reports a finding about the computed values, in words that follow the amount. Lost values of one kind are added
+    /// up, of other numbers the largest is kept.
     pub fn report(&self, amount: Amount, what: impl Into<Cow<'static, str>>) {
         self.tally.add(self.name, amount, what);
     }
@@ -166,11 +167,11 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// Computes a tensor from values in memory, little-endian: its values, and what is reported of them. For the tests of a
-/// [`Compute`] of your own.
+/// Computes a tensor from values in memory, little-endian. Returns the values and the reports. You can test a
+/// [`Compute`] of your own with this function.
 ///
 /// # Errors
-/// What the computation returns.
+/// Errors of the computation.
 pub fn computed(
     compute: &dyn Compute,
     made: &TensorSpec,

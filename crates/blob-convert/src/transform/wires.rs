@@ -1,6 +1,6 @@
-//! Traces what each layer of a net reads: the net's input, the output of a convolution, or of an inner product.
+//! Traces the source of each layer's inputs: the net's input, the output of a convolution, or of an inner product.
 //!
-//! One pass over the layers is enough, as a net writes each value before reading it.
+//! One pass over the layers is enough, as a net writes each value before a layer reads the value.
 
 use std::collections::HashMap;
 
@@ -85,11 +85,11 @@ const FIRST: &[&str] = &["ROIPooling", "Crop", "_contrib_ROIAlign", "slice_like"
 const NONE: &[&str] =
     &["PriorBox", "_contrib_MultiBoxPrior", "MultiBoxPrior", "shape_array", "zeros_like", "ones_like"];
 
-/// Layers among the plain ones whose outputs depend on which channels are neighbours: a reversal keeps these, another
-/// order does not.
+/// Plain layers whose outputs depend on which channels are neighbours: a reversal keeps neighbours, another order does
+/// not.
 const NEIGHBOURLY: &[&str] = &["LRN"];
 
-/// The net that is followed, with the tensors of the file, if it says which layer reads what.
+/// The followed net, with the tensors of the file; `None` for a net that does not say which layer reads what.
 pub(super) fn wired<'a>(context: &Context<'a>) -> Result<Option<Bound<'a>>, Misfit> {
     let Some(net) = context.wired_net()? else { return Ok(None) };
     let bound = Bound::of(net.net(), context.checkpoint());
@@ -100,19 +100,20 @@ pub(super) fn wired<'a>(context: &Context<'a>) -> Result<Option<Bound<'a>>, Misf
     }
 }
 
-/// Where values come from.
+/// The source of values.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source<'n> {
     /// An input of the net, with the number of its value.
     Input(usize),
-    /// A layer with channels and positions: a convolution or a pooling. The flattened value, where they share an axis.
+    /// A layer with channels and positions: a convolution or a pooling. `flat` is the flattened value, where channels
+    /// and positions share an axis.
     Spatial { channels: Option<u64>, flat: Option<usize> },
     /// An inner product.
     Vector(&'n Layer),
     /// The outputs of an inner product with several axes.
     Reshaped(&'n Layer),
-    /// A layer that may mix channels or positions, and the net's input if it reads one. `has_positions` where it reads
-    /// values with channels and positions, flattened or not.
+    /// A layer that may mix channels or positions, and the net's input if the layer reads one. `has_positions` where
+    /// the layer reads values with channels and positions, flattened or not.
     Mixed { layer: &'n Layer, input: Option<usize>, has_positions: bool },
 }
 
@@ -125,7 +126,7 @@ impl Source<'_> {
         }
     }
 
-    /// The flattened value that these are, or that they are made of value by value.
+    /// The flattened value that these values are, or are made of value by value.
     pub(super) fn flat(self) -> Option<usize> {
         match self {
             Self::Spatial { flat, .. } => flat,
@@ -134,26 +135,26 @@ impl Source<'_> {
     }
 }
 
-/// One layer and the source of its inputs.
+/// One layer and the source of the inputs.
 #[derive(Debug)]
 pub(super) struct Wire<'n> {
     pub(super) layer: &'n Layer,
     pub(super) source: Source<'n>,
-    /// The height and width of its inputs, before they were flattened; `None` where the net does not tell.
+    /// The height and width of the inputs, before a flattening; `None` where the net does not tell.
     pub(super) size: Option<[u64; 2]>,
-    /// The net's inputs among the values that it reads as they are.
+    /// The net's inputs that the layer reads unmixed.
     pub(super) inputs: Vec<usize>,
-    /// Whether it reads values with channels and positions, flattened or not.
+    /// Whether the layer reads values with channels and positions, flattened or not.
     pub(super) has_positions: bool,
-    /// The flattened values that it reads.
+    /// The flattened values that the layer reads.
     pub(super) flats: Vec<usize>,
-    /// Whether it passes its input on without mixing channels.
+    /// Whether the layer passes the input on without mixing channels.
     pub(super) is_plain: bool,
-    /// Its outputs; `None` if it has none.
+    /// The source of the outputs; `None` for a layer without outputs.
     pub(super) made: Option<Source<'n>>,
 }
 
-/// Every layer with the source of its inputs.
+/// Every layer with the source of the inputs.
 pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
     let mut values: HashMap<usize, Source<'_>> = HashMap::new();
     let mut sizes: HashMap<usize, [u64; 2]> = HashMap::new();
@@ -204,7 +205,7 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
                     Source::Spatial { channels: layer.num_output, flat: None }
                 }
                 (LayerKind::InnerProduct, _) => Source::Vector(layer),
-                // Each output of a layer that reads nothing is an input of its own: images, labels.
+                // Each output of a layer without inputs is a separate input of the net: images, labels.
                 _ if layer.bottoms.is_empty() => Source::Input(*top),
                 _ if from.is_empty() => mixed,
                 (_, Source::Spatial { flat: Some(_), .. }) if is(RESIZING) || is(NEIGHBOURLY) => mixed,
@@ -245,7 +246,7 @@ fn has_positions(source: Source<'_>, net: &Net) -> bool {
     }
 }
 
-/// The source of values that are joined element by element; `None` where they are of different kinds.
+/// The source of values that are joined element by element; `None` unless all are spatial and not flattened.
 fn joined<'n>(from: &[Source<'n>]) -> Option<Source<'n>> {
     let mut channels = None;
     for source in from {
@@ -255,7 +256,7 @@ fn joined<'n>(from: &[Source<'n>]) -> Option<Source<'n>> {
     Some(Source::Spatial { channels, flat: None })
 }
 
-/// The source of values whose channels stand one behind the other; `None` where they are of different kinds.
+/// The source of values whose channels stand one behind the other; `None` unless all are spatial and not flattened.
 fn concatenated<'n>(from: &[Source<'n>]) -> Option<Source<'n>> {
     let mut all = Some(0u64);
     for source in from {

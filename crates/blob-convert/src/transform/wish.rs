@@ -1,4 +1,4 @@
-//! A step of a recipe may leave settings to the source and its net: here is what makes it exact.
+//! The facts that make a recipe's step exact, where the step leaves settings to the source and the net.
 
 use blob_io::net::{LayerKind, Role};
 use blob_io::{Checkpoint, Error, Format, Remedy};
@@ -17,7 +17,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) to: Format,
     /// The net that the conversion follows.
     net: Option<&'a Topology>,
-    /// The net's layers with their tensors, but for layers that are folded.
+    /// The net's layers with the layers' tensors, but for layers that are folded.
     pub(crate) bound: Option<Bound<'a>>,
     /// Whether the recipe names the net.
     pub(crate) is_given: bool,
@@ -48,10 +48,10 @@ impl<'a> Wish<'a> {
         }
     }
 
-    /// The net, where it says what its layers read.
+    /// The net, with the edges between layers.
     ///
     /// # Errors
-    /// No such net, and one in which a layer reads what a later one writes.
+    /// A missing net, a net without edges, and a net in which a layer reads a value that a later layer writes.
     pub(super) fn wired(&self) -> Result<(&Topology, &Bound<'a>), Error> {
         let Some((net, bound)) = self.net.zip(self.bound.as_ref()).filter(|(net, _)| net.is_wired()) else {
             return Err(self.lacks("no net says what its layers read".to_owned(), Remedy::NetOrSymbol));
@@ -62,7 +62,7 @@ impl<'a> Wish<'a> {
         }
     }
 
-    /// Refuses a net that the recipe names, if none of its BatchNorms has a tensor of this role in the file.
+    /// Refuses a net that the recipe names, if no BatchNorm of the net has a tensor of this role in the file.
     pub(super) fn check_role(&self, step: &str, role: Role, what: &str) -> Result<(), Error> {
         let Some(bound) = self.bound.as_ref().filter(|_| self.is_given && !self.is_implied) else { return Ok(()) };
         let mut norms = bound.net().layers().iter().filter(|layer| layer.kind == LayerKind::BatchNorm);

@@ -1,8 +1,8 @@
 //! Compares two files tensor by tensor, bit for bit, whatever their formats.
 //!
-//! `pairing` pairs the tensors; dtype, shape and bytes are compared here. Accepts what a conversion may change without
-//! losing anything: names, places without an array, bf16 as the bits of a u16, sparse arrays made dense, the trailing
-//! ones of NeoML's seven axes.
+//! `pairing` pairs the tensors; dtype, shape and bytes are compared here. Accepts the lossless changes of a conversion:
+//! names, places without an array, bf16 as the bits of a u16, sparse arrays made dense, the trailing ones of NeoML's
+//! seven axes.
 
 use std::sync::Arc;
 
@@ -25,22 +25,22 @@ const PIECE: usize = 256 << 10;
 pub struct Compared {
     /// How many tensors are equal.
     pub equal: u64,
-    /// How many transforms of the receipt were repeated for it.
+    /// How many transforms of the receipt were repeated for the comparison.
     pub redone: usize,
 }
 
 /// Compares two files tensor by tensor, bit for bit, whatever their formats.
 ///
 /// A place without an array may be missing from the other file; bf16 may be kept as u16 in an npy file and where a
-/// receipt says so; a sparse array is equal to the dense one of its name that holds the same values; where one of the
-/// files stores no names, tensors are paired in their order. Each of these is a note. Memory stays at a few pieces and
-/// 8 bytes a tensor, plus arrays that must be reordered or inflated as a whole.
+/// receipt says so; a sparse array is equal to a dense one of the same name and values; where one of the files stores
+/// no names, tensors are paired in file order. Each of these is a note. Memory stays at a few pieces and 8 bytes a
+/// tensor, plus arrays that must be reordered or inflated as a whole.
 ///
-/// If the receipt of `ours` has transforms, and `theirs` is the source that it names or does not have the same ones,
-/// they are repeated with the tensors of `theirs`, and the result is compared.
+/// If the receipt of `ours` has transforms, and `theirs` is the source in that receipt or does not have the same
+/// transforms, the transforms are repeated with the tensors of `theirs`, and the result is compared.
 ///
 /// # Errors
-/// What reading returns; [`Error::Interrupted`] where `watch` says so.
+/// Errors of reading; [`Error::Interrupted`] where `watch` says so.
 pub fn against(
     ours: &Checkpoint,
     theirs: &Checkpoint,
@@ -50,16 +50,16 @@ pub fn against(
     against_by(ours, theirs, &By::default(), watch, report)
 }
 
-/// What a repetition of transforms needs that neither of the two files has.
+/// Facts for the repetition of transforms that neither of the two files has.
 #[derive(Clone, Debug, Default)]
 pub struct By {
-    /// The net that the transforms followed, where that is in another file than the source and not beside it.
+    /// The net that the transforms followed, where neither the source nor a file beside the source has that net.
     pub net: Option<Arc<Topology>>,
     /// Steps of your own.
     pub registry: Registry,
 }
 
-/// As [`against`], with what the files do not have.
+/// As [`against`], with the facts that the files do not have.
 ///
 /// # Errors
 /// As [`against`].
@@ -112,7 +112,7 @@ impl Compare<'_> {
         (self.report)(Remark::Finding(Finding::new(tensor, reason, message)));
     }
 
-    /// A tensor that the other file does not have.
+    /// Reports a tensor that the other file does not have.
     fn unpaired(&mut self, entry: &Entry, missing_from: &str) {
         let name = entry.name();
         match entry.kind() {
@@ -139,7 +139,7 @@ impl Compare<'_> {
         Ok(())
     }
 
-    /// The difference between two tensors, as a code and in words; `None` if they are equal.
+    /// The difference between two tensors, as a code and in words; `None` for equal tensors.
     fn difference(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<Option<Difference>, Error> {
         for side in [a, b] {
             if let Some(fault) = side.entry.fault() {
@@ -202,18 +202,17 @@ impl Compare<'_> {
     }
 }
 
-/// The code of a difference, and its description.
+/// The code of a difference, and a description.
 type Difference = (&'static str, String);
 
-/// Whether the shape in a NeoML file is that in the other, filled up to seven axes with trailing ones.
+/// Whether the shape in a NeoML file is the shape in the other file, filled up to seven axes with trailing ones.
 fn is_padded(neoml: &Side<'_>, other: &Side<'_>) -> bool {
     neoml.file.format().is_neoml()
         && neoml.shape() != other.shape()
         && Dims7::from_leading(other.shape().dims()).is_ok_and(|dims| *neoml.shape() == Shape::from(dims))
 }
 
-/// Whether the tensor is in an npy file without a receipt: npy has no bf16, and the file cannot say that its u16 is
-/// bf16.
+/// Whether the tensor is in an npy file without a receipt: npy has no bf16, and the file cannot say that a u16 is bf16.
 fn is_npy(side: &Side<'_>) -> bool {
     side.file.format() == Format::Npy && receipt_text(side.file).is_none()
 }

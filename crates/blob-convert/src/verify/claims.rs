@@ -1,7 +1,8 @@
-//! Checks each field of a receipt that claims something besides the tensors: its schema, counts, the frame, and, with
-//! the source at hand, what the receipt says about that.
+//! Checks each field of a receipt that claims something besides the tensors: the schema, counts, the frame, and, with
+//! the source at hand, the fields about the source.
 //!
-//! A receipt is untrusted: what contradicts the file or itself is a finding, what cannot be decided is a note.
+//! A receipt is untrusted: a contradiction to the file or within the receipt is a finding, an undecidable claim is a
+//! note.
 
 use blake3::Hash;
 use blob_io::{Checkpoint, Entry, Error, Kind};
@@ -15,7 +16,7 @@ use crate::frame;
 use crate::receipt::{Origin, SCHEMA, combined_digest, history_of, parse, receipt_text, source_fields};
 use crate::watch::Watch;
 
-/// The part of the schema before its number.
+/// The part of the schema before the number.
 const SCHEMA_NAME: &str = "blob.receipt/";
 /// The length of a digest in hexadecimal.
 const HEX_LEN: usize = 64;
@@ -56,9 +57,9 @@ struct Part {
     name: String,
 }
 
-/// Checks what a file's receipt claims about itself and the file, besides the digests of tensors, which
-/// [`receipt`](super::receipt()) checks: the schema, the number of tensors, the digest of all digests, the names of
-/// changed tensors and sparse arrays, the form of the source's digests, and that the frame makes a file.
+/// Checks the claims of a file's receipt about the receipt and the file: the schema, the number of tensors, the digest
+/// of all digests, the names of changed tensors and sparse arrays, the form of the source's digests, and that the frame
+/// makes a file. [`receipt`](super::receipt()) checks the digests of tensors.
 pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
     let Some(text) = receipt_text(checkpoint) else { return };
     let Some(claims) = parse::<Claims>(text) else {
@@ -66,7 +67,7 @@ pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
         return;
     };
     schema(claims.schema.as_ref(), report);
-    // An npz of `blob merge` has a receipt that says nothing of its source.
+    // The receipt in an npz of `blob merge` does not name a source.
     let is_of_conversion = claims.source.is_some();
     let tensors = checkpoint.entries().len();
     match &claims.tensors {
@@ -118,7 +119,7 @@ fn schema(found: Option<&Value>, report: &mut dyn FnMut(Remark)) {
     }
 }
 
-/// Checks the form of what is said about the source.
+/// Checks the form of the fields about the source.
 fn of_source(source: Option<&Value>, report: &mut dyn FnMut(Remark)) {
     let source = source.unwrap_or(&Value::Null);
     let is_digest =
@@ -151,7 +152,7 @@ fn of_frame(checkpoint: &Checkpoint, text: &str, report: &mut dyn FnMut(Remark))
     let Some(first) = history_of(text).into_iter().next() else { return };
     let unpacked = serde_json::from_str::<Value>(text).ok().and_then(|all| all["source"]["unpacked_bytes"].as_u64());
     let is_length = bytes == first.bytes || unpacked == Some(bytes);
-    // An earlier source may be packed, and its length unpacked is not known any more.
+    // An earlier source may be packed, and the unpacked length is not known any more.
     let is_only = history_of(text).len() == 1;
     if first.format != format.name() || is_only && !is_length {
         let (name, of) = (format.name(), first.format);
@@ -162,11 +163,11 @@ fn of_frame(checkpoint: &Checkpoint, text: &str, report: &mut dyn FnMut(Remark))
     }
 }
 
-/// Compares what the receipt of `ours` says about its source with `theirs`. If `theirs` is another file, a note says
-/// so; if it is the source by its digest, each field about it is compared. Returns whether it is.
+/// Compares the receipt of `ours` with `theirs`. If the digests show another file than the receipt's source, a note
+/// says so; if `theirs` is the source, each field about the source is compared. Returns whether `theirs` is the source.
 ///
 /// # Errors
-/// What reading returns; [`Error::Interrupted`] where `watch` says so.
+/// Errors of reading; [`Error::Interrupted`] where `watch` says so.
 pub(crate) fn against_source(
     ours: &Checkpoint,
     theirs: &Checkpoint,
@@ -231,7 +232,7 @@ fn is_whole(entry: &Entry, name: &str) -> bool {
     entry.kind() == Kind::Values && entry.sparse().is_some_and(|sparse| &*sparse.name == name)
 }
 
-/// Says that a file is not the source that the receipt names, unless both come from one source.
+/// Reports that `theirs` is not the source that the receipt names, unless both come from one source.
 fn report_other(ours: &Checkpoint, theirs: &Checkpoint, claimed: &Value, blake3: &str, report: &mut dyn FnMut(Remark)) {
     let expected = claimed["source"]["blake3"].as_str().unwrap_or_default();
     let of_one = receipt_text(theirs).and_then(Origin::of_receipt).is_some_and(|origin| origin.blake3 == expected);
@@ -260,7 +261,7 @@ fn shown(value: Option<&Value>) -> String {
     truncated(&text).to_owned()
 }
 
-/// Whether a list is another one, where `null` stands for what it had no room for.
+/// Whether two values are equal. In `said`, `null` stands for any value that the receipt had no room for.
 fn is_part_of(said: &Value, is: &Value) -> bool {
     match (said, is) {
         (Value::Null, _) => true,

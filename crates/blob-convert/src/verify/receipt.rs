@@ -1,7 +1,8 @@
-//! Checks a converted file against its own receipt, without the source: the tensors that were written, and the BLAKE3
-//! of each.
+//! Checks a converted file against the receipt in the file, without the source: the tensors that were written, and the
+//! BLAKE3 of each.
 //!
-//! The receipt is untrusted text: what is missing or does not parse cannot be checked, and the report says so.
+//! The receipt is untrusted text: a missing field, or one that does not parse, cannot be checked, and the report says
+//! so.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ struct Written {
     contents_blake3: Option<String>,
 }
 
-/// One tensor as it was written.
+/// One written tensor.
 #[derive(Deserialize)]
 pub(super) struct Item {
     name: String,
@@ -34,7 +35,7 @@ pub(super) struct Item {
     pub(super) blake3: String,
 }
 
-/// A shape. From a list that is too long, one extent more than an array can have is kept, so that it never matches.
+/// A shape. A list that is too long is cut to one extent more than an array can have, and so never matches.
 #[derive(Default)]
 struct Dims(Vec<u64>);
 
@@ -48,7 +49,7 @@ impl<'de> Deserialize<'de> for Dims {
     }
 }
 
-/// All tensors as they were written, by name.
+/// All written tensors, by name.
 #[derive(Default)]
 pub(super) struct Items(pub(super) BTreeMap<String, Item>);
 
@@ -60,16 +61,17 @@ impl<'de> Deserialize<'de> for Items {
     }
 }
 
-/// Checks a file that a conversion wrote against the receipt in it: that it holds the tensors that were written, with
-/// their names, dtypes and shapes, and that each one's bytes have the digest that the receipt has of them.
+/// Checks a converted file against the receipt in the file. The file must hold the tensors that were written, with the
+/// same names, dtypes and shapes, and the bytes of each tensor must have the digest in the receipt.
 ///
 /// Calls `found` with each finding, and returns how many digests were right; `None` for a file without a receipt, or
-/// with one that has no digests. A receipt that cannot be read is a finding, and so is a listed array that has a fault;
-/// [`arrays`](super::arrays) reports wrong checksums. For more than about 20,000 tensors the receipt has a single
-/// digest of all, and the finding cannot say which one differs. A finding about no single tensor has an empty name.
+/// for a receipt without digests. A receipt that cannot be read is a finding, and so is a listed array that has a
+/// fault; [`arrays`](super::arrays) reports wrong checksums. For more than about 20,000 tensors the receipt has a
+/// single digest of all, and the finding cannot say which tensor differs. A finding about no single tensor has an empty
+/// name.
 ///
 /// # Errors
-/// What reading returns; [`Error::Interrupted`] where `watch` says so.
+/// Errors of reading; [`Error::Interrupted`] where `watch` says so.
 pub fn receipt(
     checkpoint: &Checkpoint,
     watch: &dyn Watch,
@@ -175,7 +177,7 @@ fn all_together(
     Ok(0)
 }
 
-/// An array's digest; `None` where its bytes are broken.
+/// An array's digest; `None` where the bytes are broken.
 pub(crate) fn hash_of(checkpoint: &Checkpoint, entry: &Entry, watch: &dyn Watch) -> Result<Option<Hash>, Error> {
     let mut hasher = blake3::Hasher::new();
     let read = Watched::open(checkpoint, entry, watch).and_then(|reader| {
@@ -196,8 +198,8 @@ pub(super) fn truncated(text: &str) -> &str {
     text.char_indices().nth(64).map_or(text, |(at, _)| &text[..at])
 }
 
-/// The tensors that are not what the file's own receipt says was written; an empty name where the receipt has one
-/// digest of all. `hashes` has the digests of the arrays that were copied unchanged; the others are read again.
+/// The tensors whose digests differ from the digests in the file's own receipt; an empty name where the receipt has one
+/// digest of all. `hashes` has the digests of the arrays that were copied unchanged; the other arrays are read again.
 pub(crate) fn contradicted(
     checkpoint: &Checkpoint,
     tensors: &[Planned],

@@ -1,8 +1,8 @@
-//! Compares a converted file with its source: repeats the transforms of its receipt and compares the result bit for
+//! Compares a converted file with the source: repeats the transforms in the receipt and compares the result bit for
 //! bit.
 //!
-//! The receipt is untrusted text: what is missing, unknown or cannot be done is a finding. Memory stays at a few
-//! pieces, plus what a transform holds.
+//! The receipt is untrusted text: a step that is missing, unknown or impossible is a finding. Memory stays at a few
+//! pieces, plus the memory of a transform.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ const MAX_LISTED: usize = 200;
 /// At most this many tensors of a step are named.
 const NAMED: usize = 3;
 
-/// Reports the transforms in a file's receipt in order, each as a note; unreadable ones are findings. Returns their
-/// number. `registry` has steps of your own.
+/// Reports the transforms in a file's receipt in order, each as a note; unreadable ones are findings. Returns the
+/// number of transforms. `registry` has steps of your own.
 pub fn replay(checkpoint: &Checkpoint, registry: &Registry, report: &mut dyn FnMut(Remark)) -> usize {
     if receipt_text(checkpoint).is_none() {
         report(Remark::Finding(Finding::new("", "receipt", "there is no receipt, and so no transforms to repeat")));
@@ -80,7 +80,7 @@ pub(crate) fn against_source(
         }
     }
     let mut options = Options::new(Format::Safetensors);
-    // A receipt lists the sparse arrays that were not expanded; one without the list leaves it to the names.
+    // A receipt lists the sparse arrays that were not expanded. Without that list, the names decide.
     let parts = receipt_text(file).and_then(parse::<Parts>).and_then(|parts| parts.sparse);
     let whole = |entry: &Entry| entry.sparse().is_some_and(|sparse| file.entry(&sparse.name).is_some());
     options.dense = match parts {
@@ -124,7 +124,7 @@ struct Parts {
     sparse: Option<Vec<IgnoredAny>>,
 }
 
-/// How many values a conversion lost, by its receipt.
+/// How many values a conversion lost, according to the receipt.
 #[derive(Deserialize)]
 struct Lost {
     #[serde(default)]
@@ -138,7 +138,7 @@ fn redone(change: &ValueChange, source: &Checkpoint) -> Redone {
     let name = |entry: &usize| source.entries()[*entry].name().to_owned();
     let receipt_alone = "the receipt alone says".to_owned();
     let said_by = match change.step {
-        // MXNet's symbol file decides which gammas are fixed; it may still be beside the source.
+        // MXNet's symbol file decides which gammas are fixed; the file may still be beside the source.
         "fix-gamma" => match Topology::of(source) {
             Ok(Some(symbol)) => {
                 let bound = Bound::new(symbol.net(), source);
@@ -180,7 +180,7 @@ impl Compare<'_> {
                 None => Ok(Some(("absent", format!("is missing from {}", self.file.name())))),
             };
             let found = match found {
-                // Broken bytes are a finding about this tensor; the comparison of the others goes on.
+                // Broken bytes are a finding about this tensor; the comparison of the other tensors goes on.
                 Err(Error::Malformed { file, fault, .. }) => {
                     Some((fault.reason().as_str(), format!("is broken in {file}: {fault}")))
                 }
@@ -199,7 +199,7 @@ impl Compare<'_> {
         Ok(())
     }
 
-    /// The first difference between a tensor of the file and the recomputed one; `None` if they are equal.
+    /// The first difference between a tensor of the file and the recomputed one; `None` for equal tensors.
     fn difference(&mut self, planned: &Planned, entry: &Entry) -> Result<Option<(&'static str, String)>, Error> {
         let spec = &planned.spec;
         let dtype = self.file.array(entry)?.dtype;

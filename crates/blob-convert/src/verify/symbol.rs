@@ -13,11 +13,11 @@ const NAMED: usize = 20;
 
 /// Compares the arrays of `checkpoint` with the variables of `symbol`. Returns how many arrays have a variable.
 ///
-/// Names are compared without `arg:` and `aux:`; these are compared with the kind of the variable, if present. A
-/// variable without an array is a finding if it is learnt; otherwise it is taken for an input, which is a note.
+/// Names are compared without `arg:` and `aux:`; such a prefix is compared with the kind of the variable. A learnt
+/// variable without an array is a finding. Any other variable without an array is taken for an input, which is a note.
 pub fn symbol(checkpoint: &Checkpoint, symbol: &Symbol, report: &mut dyn FnMut(Remark)) -> u64 {
     let mut arrays = HashMap::new();
-    // A sparse array counts once, under the name of its parts without their suffixes.
+    // A sparse array counts once, under the name of the parts without a suffix.
     for entry in checkpoint.entries() {
         let is_array = entry.sparse().is_none() && entry.kind() != Kind::None || entry.kind() == Kind::Values;
         let name = whole_name(entry);
@@ -63,7 +63,7 @@ fn whole_name(entry: &Entry) -> &str {
     entry.sparse().map_or(entry.name(), |sparse| &sparse.name)
 }
 
-/// A name without its prefix.
+/// A name without the prefix: `conv0_weight` for `arg:conv0_weight`.
 fn bare(name: &str) -> &str {
     Group::split(name).1
 }

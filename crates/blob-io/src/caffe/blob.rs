@@ -1,6 +1,6 @@
-//! Reads one BlobProto as entries: its shape, its data and, if one is stored, its diff.
+//! Reads one BlobProto as entries: the shape, the data and, if stored, the diff.
 //!
-//! First a walk collects every field, then the rules in `values` choose among them.
+//! First a walk collects every field, then the rules in `values` choose the fields that count.
 
 use blob_core::{MAX_AXES, Shape};
 
@@ -89,7 +89,7 @@ impl Fields {
         values.single(at, width, limits)
     }
 
-    /// One `shape` message; several of them concatenate, as protobuf merges them.
+    /// One `shape` message; several messages concatenate, as protobuf merges messages.
     fn shape(&mut self, cursor: &mut Cursor<'_>, span: Span) -> Result<(), ReadError> {
         while let Some(tag) = protobuf::tag(cursor, span.end)? {
             match (tag.number, tag.wire) {
@@ -117,7 +117,7 @@ impl Fields {
         }
     }
 
-    /// Whether one of the four dimensions from before 2015 is present: then they are the shape.
+    /// Whether one of the four dimensions from before 2015 is present: then the four are the shape.
     pub(crate) fn is_legacy(&self) -> bool {
         self.legacy.iter().any(Option::is_some)
     }
@@ -158,7 +158,7 @@ impl Fields {
         Shape::new(&dims).map_err(|_| Fault::new(at, FaultKind::Overflow { axes: dims.len() as u32 }))
     }
 
-    /// Which fork wrote fields 10 to 13, known by their wire types.
+    /// The fork that wrote fields 10 to 13, known by the wire types.
     fn fork(&self) -> Result<Fork, Fault> {
         let nv = self.varint[0].is_some() || self.varint[1].is_some() || self.span[3].is_some();
         let opencl = self.span[0].is_some() || self.span[1].is_some() || self.varint[3].is_some();
@@ -174,7 +174,7 @@ impl Fields {
         Err(Fault::new(self.offset, FaultKind::words("fields of NVCaffe or of the opencl branch", found)))
     }
 
-    /// The blob's data and, if one is stored, its diff, as entries at (`position`, `index`).
+    /// The blob's data and, if stored, the diff, as entries at (`position`, `index`).
     pub(crate) fn into_entries(mut self, position: u32, index: u32) -> (Entry, Option<Entry>) {
         let legacy_and_shape = self.is_legacy() && self.shape_at.is_some();
         let make = |kind, choice: Result<Choice, Fault>, shape: &Result<Shape, Fault>| {
@@ -208,7 +208,7 @@ impl Fields {
         (data, diff)
     }
 
-    /// A fork's bytes and their type, by their indices among fields 10 to 13.
+    /// A fork's bytes and element type; `bytes` and `flag` are indices among fields 10 to 13.
     fn raw(&self, bytes: usize, flag: usize, field: &'static str) -> Option<Raw> {
         let flag = self.varint[flag];
         self.span[bytes].map(|span| Raw { span, flag, field })

@@ -17,18 +17,18 @@ use crate::wire::source::{Bytes, Source};
 /// The name in errors for bytes that are not in a file.
 const NAME: &str = "BlobProto";
 
-/// Makes a blob of a serialised BlobProto: its data, and its diff where one is stored.
+/// Makes a blob of a serialised BlobProto: the data, and the diff where one is stored.
 ///
-/// The shape is that of `num`, `channels`, `height` and `width` where one of them is present (always four axes, an
-/// absent one counts 0), else that of `shape`; without either it is a scalar. `double_data` is taken before `data`,
-/// and NVCaffe's and the opencl branch's raw bytes after both. (`Blob::FromProto`, BVLC/caffe `9b891540`.)
+/// The shape is `num`, `channels`, `height` and `width` where one of the four is present (always four axes, an absent
+/// one counts 0), else `shape`; a message without either makes a scalar. `double_data` is taken before `data`, and
+/// NVCaffe's and the opencl branch's raw bytes after both. (`Blob::FromProto`, BVLC/caffe `9b891540`.)
 ///
 /// Unlike in Caffe, a dimension over `i32` is an error instead of being cut to 32 bits, a blob may have no elements, an
 /// absent diff leaves the blob's diff untouched, and the blob has the stored dtype.
 ///
 /// # Errors
-/// [`Error::Malformed`] with the offset in `bytes`, if they are not a BlobProto, have another number of values than the
-/// shape, or a diff of another dtype than the data.
+/// [`Error::Malformed`] with the offset in `bytes`, if the bytes are not a BlobProto, have another number of values
+/// than the shape, or a diff of another dtype than the data.
 ///
 /// ```
 /// let blob = blob_io::caffe::decode_blob(b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02")?;
@@ -46,13 +46,14 @@ pub fn decode_blob(bytes: &[u8]) -> Result<AnyBlob, Error> {
     payload::load(&source, NAME, (&data, diff.as_ref()), &limits)
 }
 
-/// Whether a serialised BlobProto's shape equals `shape`, as Caffe's `ShapeEquals` decides when it loads weights.
+/// Whether a serialised BlobProto's shape equals `shape`, as Caffe's `ShapeEquals` decides when a net loads weights.
 ///
-/// With legacy dimensions the shape must have at most four axes, and they must equal the legacy ones aligned at the
+/// With legacy dimensions the shape must have at most four axes, which must equal the legacy dimensions, aligned at the
 /// end: `3×2` equals `(1,1,3,2)`, a scalar equals `(1,1,1,1)`. Otherwise all axes must be equal.
 ///
 /// # Errors
-/// [`Error::Malformed`] where the bytes are no BlobProto, or a dimension is negative or over `i32` (Caffe cuts it).
+/// [`Error::Malformed`] where the bytes are no BlobProto, or a dimension is negative or over `i32` (Caffe cuts such
+/// dimensions).
 pub fn shape_matches(bytes: &[u8], shape: &Shape) -> Result<bool, Error> {
     let fields = fields(&Bytes(bytes), &Limits::default())?;
     let stored = fields.stored_shape().map_err(|fault| ReadError::Fault(fault).into_error(NAME))?;
@@ -68,7 +69,7 @@ pub fn shape_matches(bytes: &[u8], shape: &Shape) -> Result<bool, Error> {
     Ok(stored.dims() == padded)
 }
 
-/// The message as a blob, as [`decode_blob`] makes it (Caffe's `FromProto`).
+/// Makes a blob of the message, like [`decode_blob`] (Caffe's `FromProto`).
 impl TryFrom<&BlobProto> for AnyBlob {
     type Error = Error;
 
@@ -77,7 +78,8 @@ impl TryFrom<&BlobProto> for AnyBlob {
     }
 }
 
-/// A blob of floats or doubles as a message: its shape, its data and, where it has one, its diff (Caffe's `ToProto`).
+/// A blob of floats or doubles as a message: the shape, the data and, where the blob has one, the diff (Caffe's
+/// `ToProto`).
 ///
 /// ```
 /// use blob_core::{AnyBlob, Blob, Shape};

@@ -1,7 +1,7 @@
 //! Collects the fields of a Caffe layer's description, in any generation, from text or from bytes.
 //!
-//! Both readers pass fields by their names in `caffe.proto`: numbers as they are stored, or as a text writes them. Here
-//! they become a layer.
+//! Both readers pass fields by the names in `caffe.proto`, with values as stored (from bytes) or as written (from
+//! text). Here the fields become a layer.
 
 use std::fmt::Write as _;
 
@@ -18,17 +18,18 @@ pub(super) struct Fields {
     type_name: String,
     bottoms: Vec<String>,
     tops: Vec<String>,
-    /// The names by which it shares parameters, each with the parameter's index, and how many parameters there are.
+    /// The names by which the layer shares parameters, each with the parameter's index, and how many parameters there
+    /// are.
     shared: Vec<(usize, String)>,
     params: usize,
-    /// Whether the description includes it in some phase, and whether in a phase other than training.
+    /// Whether the description includes the layer in some phase, and whether in a phase other than training.
     is_included: bool,
     is_tested: bool,
-    /// Whether it is excluded from the test phase.
+    /// Whether the layer is excluded from the test phase.
     is_excluded: bool,
-    /// Whether the description includes it only under conditions: phases, stages, levels.
+    /// Whether the description includes the layer only under conditions: phases, stages, levels.
     pub(super) is_conditional: bool,
-    /// The window's numbers, where each axis has its own field: kernel, stride, pad.
+    /// The window's numbers, where each axis has a separate field: kernel, stride, pad.
     heights: [Option<u64>; 3],
     widths: [Option<u64>; 3],
     /// Of a layer that stands for the net's inputs: their extents.
@@ -58,7 +59,7 @@ impl Fields {
         }
     }
 
-    /// Sets a field as a message stores it. A negative number where Caffe has none says nothing.
+    /// Sets a field to a value that a message stores. A negative number where Caffe has none says nothing.
     pub(super) fn state(&mut self, path: &[&str], field: &'static Field, value: Value<'_>) {
         let value = match (&field.kind, value) {
             (Kind::Bool, Value::Int(number)) => Value::Text(if number == 0 { "false" } else { "true" }),
@@ -68,8 +69,8 @@ impl Fields {
         let _ = self.set(path, field.name, value);
     }
 
-    /// Sets a field of the message that the path leads to; without one, of the layer itself. The error is what was
-    /// expected.
+    /// Sets a field of the message that the path leads to; without one, of the layer itself. The error describes the
+    /// expected value: `a whole number`.
     pub(super) fn set(&mut self, path: &[&str], field: &str, value: Value<'_>) -> Result<(), &'static str> {
         let of = match path {
             [] => "",
@@ -91,7 +92,7 @@ impl Fields {
             (OTHER, _) => {}
             ("", "bottom") => push(&mut self.bottoms, value)?,
             ("", "top") => push(&mut self.tops, value)?,
-            // A V0 layer's own name and type replace those of the layer around it.
+            // A nested V0 layer's name and type replace the outer layer's.
             ("" | "layer", "name") if of == "layer" || !self.is_v0 || self.name.is_empty() => {
                 self.name = value.to_string();
             }
@@ -133,7 +134,7 @@ impl Fields {
             ("pooling_param", "round_mode") if matches!(value, Value::Text("FLOOR" | "1")) => {
                 self.rounding = Some(Rounding::Down);
             }
-            // Forks say it in their own ways.
+            // Forks state the rounding in various ways.
             ("pooling_param", "ceil_mode") => self.rounding = Some(Rounding::Unknown),
             (INPUT_SHAPE, "dim") => {
                 let extents = self.extents.last_mut().ok_or("an extent of a shape")?;
@@ -189,8 +190,8 @@ impl Fields {
         self.type_name.clear();
     }
 
-    /// The layer. `names` are those of its tensors in the file, in their order; without them, the tensors get the names
-    /// that they have in a file of weights.
+    /// The layer. `names` are the tensors' names in the file, in order; without `names`, the tensors are named as in a
+    /// file of weights: `conv1/0`.
     pub(super) fn into_draft(self, names: Option<Vec<String>>) -> Draft<String> {
         let generation = match (self.is_v2, self.is_v0) {
             (true, _) => Generation::V2,
@@ -205,7 +206,8 @@ impl Fields {
             Generation::V2 => self.type_name,
         };
         let kind = kind(&type_name);
-        // An LSTM with `expose_hidden` reads two states, too. The number of its tensors shows its inputs most surely.
+        // An LSTM with `expose_hidden` reads two states, too. The number of the layer's tensors shows a static input
+        // most surely.
         let states = if self.settings.expose_hidden { 2 } else { 0 };
         let has_static = match &names {
             Some(names) if !names.is_empty() => names.len() > 3,
@@ -238,7 +240,7 @@ impl Fields {
     }
 }
 
-/// The inputs that a net names itself, before it had layers for them.
+/// The inputs that a net names itself, from before nets had input layers.
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
     names: Vec<String>,
@@ -259,7 +261,7 @@ impl Inputs {
         }
     }
 
-    /// Adds an extent, 0 where the net leaves it open; after `axes` of them the next shape begins.
+    /// Adds an extent, 0 for one that the net leaves open; after `axes` extents the next shape begins.
     pub(super) fn extent(&mut self, axes: usize, extent: u64) {
         let axes = axes.min(blob_core::MAX_AXES);
         if self.extents.last().is_none_or(|extents| extents.len() >= axes) {
@@ -270,7 +272,7 @@ impl Inputs {
         }
     }
 
-    /// Records them before the first layer, once.
+    /// Declares the inputs to the builder before the first layer; a second call declares no input.
     pub(super) fn declare(&mut self, builder: &mut Builder<String>) {
         for (name, extents) in self.names.drain(..).zip(self.extents.drain(..)) {
             builder.declare(name, &extents);
@@ -294,7 +296,7 @@ fn kind(type_name: &str) -> LayerKind {
     }
 }
 
-/// The roles of a layer's blobs, in their order.
+/// The roles of a layer's blobs, in order.
 fn roles(kind: LayerKind, bottoms: usize, has_static: bool) -> &'static [Role] {
     use Role::{Bias, Factor, Hidden, Mean, Static, Variance, Weight};
     match kind {
@@ -312,15 +314,15 @@ fn roles(kind: LayerKind, bottoms: usize, has_static: bool) -> &'static [Role] {
         LayerKind::Bn => &[Weight, Bias, Mean, Variance],
         LayerKind::Bias => &[Bias],
         LayerKind::PRelu => &[Weight],
-        // Its inputs: the sequence, its continuation markers, and optionally a static input.
+        // An LSTM's inputs: the sequence, the continuation markers, and optionally a static input.
         LayerKind::Lstm if has_static => &[Weight, Bias, Static, Hidden],
         LayerKind::Lstm => &[Weight, Bias, Hidden],
         LayerKind::Other => &[],
     }
 }
 
-/// The messages in a layer that decide its kind and its tensors. A fork's message of another kind under such a number
-/// is a fault; others are left out.
+/// The messages in a layer that decide the layer's kind and tensors. A fork's message of another kind under such a
+/// number is a fault; others are left out.
 pub(super) const UNDERSTOOD: &[&str] = &[
     "layer",
     "param",
@@ -338,7 +340,7 @@ pub(super) const UNDERSTOOD: &[&str] = &[
     "recurrent_param",
 ];
 
-/// The messages that have a window's numbers: V0 and V1 have them in the layer itself.
+/// The messages that have a window's numbers: in V0 and V1 the layer itself has the numbers.
 const WINDOWED: [&str; 4] = ["", "layer", "convolution_param", "pooling_param"];
 
 /// The message with an input's extents, in the layer's own parameter.

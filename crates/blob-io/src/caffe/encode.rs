@@ -1,7 +1,7 @@
-//! Encodes one BlobProto as Caffe's `ToProto` writes it (BVLC/caffe `9b891540`, `blob.cpp`), in floats or doubles; with
-//! the four dimensions from before 2015; or with the raw bytes that NVCaffe writes.
+//! Encodes one BlobProto like Caffe's `ToProto` (BVLC/caffe `9b891540`, `blob.cpp`), in floats or doubles; with the
+//! four dimensions from before 2015; or with the raw bytes that NVCaffe writes.
 //!
-//! Fields are in the order of their numbers, as protobuf writes them. Unknown fields follow after them.
+//! Fields are in ascending order of number, as in protobuf's own output. Unknown fields come last.
 
 use blob_core::{DType, Shape};
 
@@ -11,10 +11,10 @@ use crate::parts::{Part, varint};
 /// How blobs are stored. The default is Caffe's form since 2015: a shape of any number of axes, floats or doubles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form {
-    /// With `num`, `channels`, `height` and `width` as Caffe stored them before March 2015: at most four axes, with
-    /// leading extents of 1 added, as `ShapeEquals` compares them.
+    /// With `num`, `channels`, `height` and `width`, Caffe's form before March 2015: at most four axes, with leading
+    /// extents of 1 added, as `ShapeEquals` compares shapes.
     pub legacy: bool,
-    /// With `raw_data`, as NVCaffe stores them, in floats, doubles or halves. No other Caffe reads these.
+    /// With `raw_data`, NVCaffe's form, in floats, doubles or halves. No other Caffe reads this form.
     pub raw: bool,
     /// In V1 layers, whose types are numbers, as Caffe stored nets in 2014.
     pub v1: bool,
@@ -64,7 +64,7 @@ pub(crate) fn remedy(dtype: DType, form: Form) -> Option<Remedy> {
     is_for_raw.then_some(Remedy::RawData)
 }
 
-/// The number of a dtype in NVCaffe's `Type`, if its reader accepts the dtype.
+/// The number of a dtype in NVCaffe's `Type`, if NVCaffe's reader accepts the dtype.
 fn raw_type(dtype: DType) -> Option<u8> {
     match dtype {
         DType::F64 => Some(0),

@@ -18,7 +18,7 @@ pub(crate) enum Generation {
 /// The numbers of the fields that a generation's layer has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbers {
-    /// The layer itself, in the net; of V0, in the V1 layer around it.
+    /// The layer itself, in the net; of V0, in the outer V1 layer.
     pub(crate) layer: u32,
     pub(crate) name: u32,
     pub(crate) layer_type: u32,

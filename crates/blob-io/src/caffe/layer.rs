@@ -1,6 +1,6 @@
-//! Reads one layer of a net, of any generation: its name, its type, its blobs.
+//! Reads one layer of a net, of any generation: name, type and blobs.
 //!
-//! First collects the layer's own fields, then walks its blobs, because the name may come after them.
+//! First collects the layer's own fields, then walks the blobs, because the name may come after them.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::tensor_name::TensorName;
 use crate::warning::{Flag, Flags};
 use crate::wire::cursor::Cursor;
 
-/// A layer's own fields, before its blobs are read.
+/// A layer's own fields, before the blobs are read.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) generation: Generation,
@@ -24,9 +24,9 @@ pub(crate) struct Draft {
     pub(crate) type_name: Option<Field>,
     type_number: Option<u64>,
     pub(crate) blobs: Vec<Field>,
-    /// Blobs of the shell that count for nothing, because the V0 layer in it has its own.
+    /// Blobs of the shell that count for nothing, because the V0 layer inside has blobs too.
     unused: Vec<Field>,
-    /// The V0 layer in a shell, and its fields. Where a shell has several, they are one, as protobuf merges messages.
+    /// The V0 layer in a shell, and its fields. Several V0 layers in a shell count as one, as protobuf merges messages.
     pub(crate) nested: Option<Field>,
     inner: Option<Box<Self>>,
     /// Where the first field with a higher number than the blobs begins.
@@ -35,7 +35,7 @@ pub(crate) struct Draft {
     flags: Flags,
 }
 
-/// Walks one `layer` (field 100) or `layers` (field 2) message and adds its blobs.
+/// Walks one `layer` (field 100) or `layers` (field 2) message and adds the layer's blobs.
 pub(crate) fn walk(
     cursor: &mut Cursor<'_>,
     table: &mut NameTable,
@@ -98,7 +98,7 @@ pub(crate) fn walk(
     Ok(generation)
 }
 
-/// The name in errors of a layer that is cut or broken: its own name, if that comes before the break.
+/// The name in errors of a layer that is cut or broken: the layer's own name, if the name comes before the break.
 pub(crate) fn subject(cursor: &mut Cursor<'_>, tag: Tag, position: u32) -> String {
     match name_before_break(cursor, tag) {
         Some(name) => format!("layer #{position} {:?}", name_from_bytes(&name)),
@@ -122,7 +122,7 @@ fn name_before_break(cursor: &mut Cursor<'_>, layer: Tag) -> Option<Vec<u8>> {
     None
 }
 
-/// One blob's entries. A broken blob is a fault of its entry; an error of the operating system ends the walk.
+/// One blob's entries. A broken blob becomes an entry with a fault; an error of the operating system ends the walk.
 pub(crate) fn entries(
     cursor: &mut Cursor<'_>,
     table: &NameTable,
@@ -221,7 +221,7 @@ impl Draft {
     }
 }
 
-/// A length-delimited field's span; the cursor moves past it.
+/// A length-delimited field's span; the cursor moves past the field.
 pub(crate) fn take(cursor: &mut Cursor<'_>, within: Span, field: &'static str) -> Result<Span, ReadError> {
     let span = protobuf::span(cursor, within.end, field)?;
     cursor.seek(span.end);

@@ -1,6 +1,6 @@
-//! A Caffe file to be written, without its values: the message's type, its layers, its blobs, its counters.
+//! A Caffe file to be written, without the values: the message's type, layers, blobs and counters.
 //!
-//! Pure: it sees names, dtypes and shapes. `named` makes a message from names.
+//! Pure: works on names, dtypes and shapes. `named` makes a message from names.
 
 use blob_core::DType;
 
@@ -13,15 +13,15 @@ use crate::format::Format;
 use crate::parts::{self, Part, Placed, varint};
 use crate::spec::{Problems, TensorSpec};
 
-/// No Caffe reads a longer message: protobuf counts its bytes in an `int`.
+/// No Caffe reads a longer message: protobuf counts a message's bytes in an `int`.
 pub(crate) const MAX_BYTES: u64 = i32::MAX as u64;
 
-/// The key of a Datum's `float_data`, field 6 of 32 bits: Caffe's message does not pack it.
+/// The key of a Datum's `float_data`, field 6 of 32 bits: Caffe's message does not pack the floats.
 const FLOAT: u8 = (datum::FLOAT_DATA as u8) << 3 | 5;
 
-/// A Caffe message that is to be written, without its values.
+/// A Caffe message that is to be written, without the values.
 ///
-/// Blobs name the tensors of a [`Layout`](crate::Layout) that hold their values, by their index there.
+/// A blob refers to tensors of a [`Layout`](crate::Layout) by index; the tensors hold the blob's values.
 ///
 /// ```
 /// use blob_core::{DType, Shape};
@@ -53,10 +53,10 @@ pub enum Message {
         /// The solver's history, in the order of the net's parameters.
         history: Vec<Pair>,
     },
-    /// A Datum of u8 or f32 values of three axes: channels, height and width. Caffe stores each float as a field of its
-    /// own.
+    /// A Datum of u8 or f32 values of three axes: channels, height and width. Caffe stores each float as a separate
+    /// field.
     Datum {
-        /// The tensor of its values.
+        /// The index of the tensor that holds the values.
         tensor: usize,
         /// The class of the image.
         label: Option<i32>,
@@ -70,28 +70,28 @@ pub enum Message {
     },
 }
 
-/// The tensors of a blob, by their index.
+/// The tensors of a blob, by index.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
-    /// Its values.
+    /// The tensor of the blob's values.
     pub data: usize,
-    /// The gradient or momentum stored with them.
+    /// The tensor of the gradient or momentum that is stored with the values.
     pub diff: Option<usize>,
 }
 
 /// A layer of a net that is to be written.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    /// Its name.
+    /// The layer's name.
     pub name: String,
-    /// Its type, as V2 calls it (`Convolution`), if it is known.
+    /// The layer's type under V2's name (`Convolution`), if known.
     pub layer_type: Option<String>,
-    /// Its blobs.
+    /// The layer's blobs.
     pub blobs: Vec<Pair>,
 }
 
 impl Message {
-    /// Sets the type of each layer that has none, if `of` knows it for the layer's first tensor.
+    /// Sets the type of each layer that has none, if `of` knows the type of the layer's first tensor.
     #[must_use]
     pub fn with_types<'t>(mut self, of: impl Fn(usize) -> Option<&'t str>) -> Self {
         if let Self::Net { layers, .. } = &mut self {
@@ -204,7 +204,7 @@ fn net_layer(specs: &[TensorSpec], layer: &Layer, form: Form, problems: &mut Pro
     Part::Field(numbers.layer, parts)
 }
 
-/// A layer to be added to a net, with a name and blobs; `None` if its blobs do not fit.
+/// A layer to be added to a net, with a name and blobs; `None` if a blob does not fit.
 pub(crate) fn new_layer(
     specs: &[TensorSpec],
     name: &str,

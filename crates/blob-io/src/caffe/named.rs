@@ -12,9 +12,9 @@ use crate::tensor_name::TensorName;
 
 impl Message {
     /// The message of a format that holds tensors of these names: in a net `<layer>/<index>`, in a vector and a
-    /// solver's history `@<index>`, each with `.diff` where it is a diff; any name where the message holds one tensor.
-    /// `metadata` has the message's other fields: a net's `name`, a solver's `iter`, `learned_net` and `current_step`,
-    /// a Datum's `label`.
+    /// solver's history `@<index>`, with `.diff` at the end of a diff's name; any name where the message holds one
+    /// tensor. `metadata` has the message's other fields: a net's `name`, a solver's `iter`, `learned_net` and
+    /// `current_step`, a Datum's `label`.
     ///
     /// # Errors
     /// [`Error::Request`] with the names that do not fit; metadata that the message does not have; a format that is not
@@ -70,7 +70,7 @@ impl Message {
     }
 }
 
-/// A blob's place in a message, by its name.
+/// A blob's place in a message, told by the name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlobPlace<'a> {
     /// Empty in a list of blobs.
@@ -99,10 +99,10 @@ impl<'a> BlobPlace<'a> {
     }
 }
 
-/// Data and diff of the blobs of a list, by their indices.
+/// Data and diff of each blob of a list, by the blob's index.
 type Slots = BTreeMap<usize, [Option<usize>; 2]>;
 
-/// The layers that the names form, in the order of their first tensors.
+/// The layers that the names form, in the order of the layers' first tensors.
 fn grouped(names: &[&str]) -> Result<Vec<Layer>, String> {
     let (mut layers, mut positions): (Vec<(&str, Slots)>, HashMap<&str, usize>) = Default::default();
     let mut misfits = Vec::new();
@@ -127,7 +127,7 @@ fn grouped(names: &[&str]) -> Result<Vec<Layer>, String> {
     check_misfits(layers, &misfits, "<layer>/<index>, with indices from 0 on, and .diff at the end of a diff's name")
 }
 
-/// The blobs, in the order of their numbers.
+/// The blobs, in the order of the numbers.
 fn listed(names: &[&str]) -> Result<Vec<Pair>, String> {
     let (mut slots, mut misfits) = (Slots::new(), Vec::new());
     for (tensor, name) in names.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The topology in a `.caffemodel`: Caffe writes the description of each layer together with its blobs.
+//! The topology in a `.caffemodel`: Caffe writes the description and the blobs of each layer together.
 //!
 //! Passes on all settings that the schema has, of every generation; skips blobs and fields of unknown forks.
 
@@ -42,7 +42,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry]) -> Result<Net, Re
     Ok(builder.finish())
 }
 
-/// The names of the data entries of the layer at a position, in the order of its blobs.
+/// The names of the data entries of the layer at a position, in the order of the blobs.
 fn blobs(entries: &[Entry], position: u32) -> Vec<String> {
     let first = entries.partition_point(|entry| entry.position < position);
     let own = entries[first..].iter().take_while(|entry| entry.position == position);
@@ -54,7 +54,7 @@ struct Reader<'c, 's> {
 }
 
 impl Reader<'_, '_> {
-    /// The inputs that the net names itself; in V1 they come behind its layers.
+    /// The inputs that the net names itself; V1 stores the inputs behind the layers.
     fn inputs(&mut self, whole: Span) -> Result<Inputs, ReadError> {
         let mut inputs = Inputs::default();
         self.cursor.seek(0);
@@ -106,8 +106,8 @@ impl Reader<'_, '_> {
         Ok(extents)
     }
 
-    /// Passes the settings in a message on. `path` names the messages around it, from the layer's own field on. No
-    /// message of the schema contains itself, so this ends.
+    /// Passes the settings in a message on. `path` names the messages around this message, from the layer's own field
+    /// on. No message of the schema contains itself, so this ends.
     fn message(
         &mut self,
         span: Span,
@@ -191,7 +191,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// An extent of a shape, 0 where the net leaves it open, as -1.
+/// An extent of a shape; 0 for an extent that the net leaves open, as -1.
 fn stated(varint: u64) -> u64 {
     u64::try_from(varint as i64).unwrap_or(0)
 }
@@ -236,7 +236,8 @@ mod tests {
         assert!(stated.contains(&("reshape_param.shape.dim".to_owned(), "0,1,-1".to_owned())), "{stated:?}");
     }
 
-    /// Other messages under a number than Caffe's are left out, where nothing depends on them.
+    /// A fork's message under a number of Caffe's is left out, where the layer's kind and tensors do not depend on the
+    /// number.
     #[test]
     fn a_fork_s_message_is_left_out() {
         let net = |number| field(100, &[field(1, b"a"), field(number, b"text")].concat());

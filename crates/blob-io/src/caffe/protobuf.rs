@@ -1,4 +1,4 @@
-//! Protobuf's wire format over a [`Cursor`]: tags, varints, lengths and groups, each with its offset.
+//! Protobuf's wire format over a [`Cursor`]: tags, varints, lengths and groups, with offsets.
 //!
 //! Strict where protobuf's own parser is: field 0, wire types 6 and 7, varints over ten bytes and keys over 32 bits
 //! are faults. Knows no message.
@@ -20,7 +20,7 @@ pub(crate) enum Wire {
     Fixed32,
 }
 
-/// One field's key, and its offset.
+/// One field's key, and the key's offset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
     pub(crate) offset: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Span {
     pub(crate) end: u64,
 }
 
-/// A length-delimited field: its whole range with its key, and the range of its content.
+/// A length-delimited field: the whole range with the key, and the range of the content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
     pub(crate) number: u32,
@@ -94,7 +94,7 @@ fn any_tag(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<Tag>, ReadError> 
 }
 
 /// A varint of at most ten bytes whose value fits 64 bits. Protobuf's own parser drops bits beyond the 64th. No writer
-/// makes any, so here, as in prost, they are a fault.
+/// makes such bits, so here, as in prost, they are a fault.
 pub(crate) fn varint(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Result<u64, ReadError> {
     let offset = cursor.pos();
     let mut value = 0;
@@ -111,7 +111,7 @@ pub(crate) fn varint(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> 
     Err(ReadError::fault(offset, FaultKind::Varint { field }))
 }
 
-/// The span of a length-delimited field, which must lie within `end`. The cursor is then at its start.
+/// The span of a length-delimited field, which must lie within `end`. The cursor is then at the span's start.
 pub(crate) fn span(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Result<Span, ReadError> {
     let len = varint(cursor, end, field)?;
     cursor.need(len, end, field)?;
@@ -119,7 +119,7 @@ pub(crate) fn span(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Re
     Ok(Span { start, end: start + len })
 }
 
-/// Reads a length-delimited field's length, and moves behind its content. `name` stands for it in errors.
+/// Reads a length-delimited field's length, and moves behind the content. `name` stands for the field in errors.
 pub(crate) fn field(cursor: &mut Cursor<'_>, tag: Tag, end: u64, name: &'static str) -> Result<Field, ReadError> {
     let content = span(cursor, end, name)?;
     cursor.seek(content.end);

@@ -1,7 +1,7 @@
 //! Reads a net's description in protobuf's text format (`.prototxt`), of every generation.
 //!
-//! Tolerant: unknown fields are skipped, because forks have their own. Bounded in size and depth; an error names the
-//! line and the column.
+//! Tolerant: unknown fields are skipped, because forks add fields. Bounded in size and depth; an error names the line
+//! and the column.
 
 use crate::caffe::draft::{Fields, Inputs};
 use crate::caffe::text::{Event, Text};
@@ -13,9 +13,9 @@ use crate::net::{Builder, Net};
 /// Longer texts are refused; the largest nets have a few hundred kilobytes.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Reads a prototxt's bytes; errors call it `name`.
+/// Reads a prototxt's bytes; errors call the text `name`.
 ///
-/// Tensors have the names that they have in a file of the net's weights: `conv1/0`, `conv1/1`.
+/// Tensors are named as in a file of the net's weights: `conv1/0`, `conv1/1`.
 ///
 /// # Errors
 /// [`Error::Malformed`](crate::Error::Malformed) with the line and the column, where the bytes are not the text of a
@@ -28,9 +28,9 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
     check_limit(0, Limit::Fixed, "the bytes of a prototxt", bytes.len() as u64, MAX_BYTES)?;
     let mut text = Text::new(bytes);
     let mut builder = Builder::new();
-    // The open layer: its fields, and where it begins.
+    // The open layer: the fields so far, and the layer's offset.
     let mut open: Option<(Fields, u64)> = None;
-    // The net's own inputs and their shapes, which come before its layers.
+    // The net's own inputs and their shapes, which come before the layers.
     let mut inputs = Inputs::default();
     let mut found = false;
     while let Some(event) = text.next()? {

@@ -1,8 +1,8 @@
-//! Caffe files as entries: which message a file is, and the walk over it.
+//! Caffe files as entries: which message a file is, and the walk over the message.
 //!
-//! Messages carry no mark, so their top-level fields must tell, and where no file name suggests Caffe a value or a
-//! layer as well: TensorFlow, ONNX and Core ML use the same numbers for other things. The walk reads tags, lengths and
-//! names; payloads are passed over.
+//! Messages carry no mark, so the top-level fields must tell, and where no file name suggests Caffe a value or a layer
+//! as well: TensorFlow, ONNX and Core ML use the same numbers for other things. The walk reads tags, lengths and names;
+//! payloads are passed over.
 
 use crate::caffe::generation::Generation;
 use crate::caffe::layer;
@@ -26,8 +26,8 @@ const LONGEST_TEXT: u64 = 1 << 10;
 /// So many blobs are sign enough of a layer.
 const MANY_BLOBS: u64 = 1 << 12;
 
-/// Lists the arrays of a file that is one of Caffe's messages; returns which, and its dialect. `None` for other bytes.
-/// `hint` is the format that the file's name suggests.
+/// Lists the arrays of a file that is one of Caffe's messages; returns the message's format and dialect. `None` for
+/// other bytes. `hint` is the format that the file's name suggests.
 pub(crate) fn any(
     cursor: &mut Cursor<'_>,
     hint: Option<Format>,
@@ -39,7 +39,7 @@ pub(crate) fn any(
     }
 }
 
-/// Lists the arrays of a message of a known format; returns its dialect.
+/// Lists the arrays of a message of a known format; returns the dialect.
 pub(crate) fn message(cursor: &mut Cursor<'_>, format: Format, table: &mut NameTable) -> Result<String, ReadError> {
     match format {
         Format::BlobProto => unnamed::blob_proto(cursor, table),
@@ -50,12 +50,12 @@ pub(crate) fn message(cursor: &mut Cursor<'_>, format: Format, table: &mut NameT
     }
 }
 
-/// Tells which Caffe message the bytes are, by the fields at its top; `hint` decides where they leave it open.
-/// `None` for other bytes. Reading stops at the first broken field, which the walk will report.
+/// Tells which Caffe message the bytes are, by the top-level fields; `hint` decides where several messages have such
+/// fields. `None` for other bytes. Reading stops at the first broken field, which the walk will report.
 pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<Option<Format>, ReadError> {
     let seen = survey(cursor)?;
     let hint = hint.filter(|format| format.is_caffe());
-    // Any bytes begin with something like a field: unless the file's name suggests Caffe, all of them must be fields.
+    // Any bytes begin with something like a field: unless the file's name suggests Caffe, all bytes must be fields.
     if seen.damaged && hint.is_none() {
         return Ok(None);
     }
@@ -67,14 +67,14 @@ pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<
     Ok(is_clear.then_some(format))
 }
 
-/// The kind of bytes that are read as a message which nothing in them shows.
+/// Why bytes are no message of the expected format.
 pub(crate) enum Misread {
     Other(Format),
-    /// None of the message's fields is there.
+    /// The bytes have no field of the expected message.
     Nothing,
 }
 
-/// Whether bytes that are to be read as this message are no such message, as far as they tell.
+/// Why the bytes are no message of the format `named`, as far as the fields show; `None` if the bytes may be one.
 pub(crate) fn misread(cursor: &mut Cursor<'_>, named: Format) -> Result<Option<Misread>, ReadError> {
     let seen = survey(cursor)?;
     if has_content(cursor, named, seen.first, seen.layer)? {
@@ -86,7 +86,7 @@ pub(crate) fn misread(cursor: &mut Cursor<'_>, named: Format) -> Result<Option<M
     }
 }
 
-/// Whether the bytes stop being protobuf before their end; the end itself may come too early.
+/// Whether the bytes stop being protobuf before the end. An end that comes too early is no damage.
 pub(crate) fn is_damaged(cursor: &mut Cursor<'_>) -> bool {
     survey(cursor).is_ok_and(|seen| seen.damaged)
 }
@@ -164,7 +164,8 @@ impl Seen {
         numbers.iter().any(|n| self.len & 1 << n != 0)
     }
 
-    /// Whether one of a message's fields is there, as `caffe.proto` of BVLC/caffe `9b891540` has them.
+    /// Whether the bytes have a field of the message, by the numbers and types in `caffe.proto` of BVLC/caffe
+    /// `9b891540`.
     fn has_fields_of(&self, format: Format) -> bool {
         let message = match format {
             Format::BlobProto => &BLOB_PROTO,
@@ -323,7 +324,7 @@ fn has_blob(cursor: &mut Cursor<'_>, span: Option<Span>) -> Result<bool, ReadErr
     Ok(data.fault.is_none() && data.byte_len() > 0)
 }
 
-/// A Datum whose values are as many as its dimensions say, or that is an encoded image.
+/// A Datum with as many values as the dimensions say, or with an encoded image.
 fn has_datum(cursor: &mut Cursor<'_>) -> Result<bool, ReadError> {
     let mut table = NameTable::new(&Limits::default());
     unnamed::datum(cursor, &mut table)?;

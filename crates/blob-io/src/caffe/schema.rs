@@ -1,11 +1,11 @@
-//! The fields of Caffe's messages: for each its number, its name, its type, and whether it repeats. The rows are
-//! generated (`proto_fields`).
+//! The fields of Caffe's messages: the number, the name and the type of each, and whether the field repeats. The rows
+//! are generated (`proto_fields`).
 //!
 //! Knows no bytes. BVLC's numbers stand here, and those of forks that no other fork uses for something else.
 
 use crate::caffe::protobuf::Wire;
 
-/// A message's fields, in the order of their numbers.
+/// A message's fields, in ascending order of number.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(super) fields: &'static [Field],
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!((engine.number, engine.value_name(2), engine.value_name(7)), (15, Some("CUDNN"), None));
         let kernel = message.named("kernel_size").expect("kernel_size");
         assert!(kernel.is_repeated && kernel.fits(Wire::Len) && !kernel.fits(Wire::Fixed32));
-        // Both generations share their messages.
+        // Both generations share the messages.
         let Some(Kind::Message(same)) = V1_LAYER_PARAMETER.named("convolution_param").map(|field| &field.kind) else {
             panic!("a message")
         };
@@ -124,7 +124,7 @@ mod tests {
         assert!(done.len() > 60, "{}", done.len());
     }
 
-    /// The reader of a net follows the table into nested messages without a limit of its own.
+    /// The reader of a net follows the table into nested messages without a limit on the depth.
     #[test]
     fn no_message_contains_itself() {
         fn check(message: &'static Message, around: &mut Vec<*const Message>) {

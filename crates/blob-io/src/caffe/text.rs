@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 100;
 pub(super) enum Event<'a> {
     /// The message whose name is the last of the path.
     Open,
-    /// A field's name and its value, without quotes; each item of a list is an event of its own.
+    /// A field's name and value, without quotes; each item of a list is a separate event.
     Value(&'a str, String),
     /// A list without items.
     Empty,
@@ -161,7 +161,7 @@ impl<'a> Text<'a> {
         if self.pos == start || is_extension && !self.take(b']') {
             return Err(self.unexpected("a field's name"));
         }
-        // Its bytes are ASCII.
+        // The name's bytes are ASCII.
         Ok(std::str::from_utf8(&self.bytes[start..self.pos]).unwrap_or_default())
     }
 
@@ -180,7 +180,7 @@ impl<'a> Text<'a> {
         while self.peek().is_some_and(is_part) {
             self.pos += 1;
         }
-        // There may be blanks between a minus and its number.
+        // There may be blanks between a minus and the number.
         if &self.bytes[start..self.pos] == b"-" {
             self.blank();
             let digits = self.pos;
@@ -208,7 +208,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Reads an escape after its backslash: a letter, three octal digits, or `x` and two hexadecimal ones.
+    /// Reads an escape after the backslash: a letter, three octal digits, or `x` and two hexadecimal ones.
     fn escape(&mut self) -> Result<u8, Fault> {
         let at = self.pos - 1;
         let Some(byte) = self.step() else {

@@ -14,7 +14,7 @@ use crate::limits::Limits;
 use crate::names::NameTable;
 use crate::wire::cursor::Cursor;
 
-/// A layer of a net, or its substitute in a message without layers.
+/// A layer of a net, or a substitute in a message without layers.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
     /// `None` if the blobs are fields of the file itself.
@@ -22,7 +22,7 @@ pub(crate) struct Layer {
     /// The nested layer of V0 that holds the blobs.
     pub(crate) nested: Option<Field>,
     pub(crate) name: Option<Field>,
-    /// The number of the field that holds the name, and whether the nested layer has it.
+    /// The number of the field that holds the name, and whether the field belongs to the nested layer.
     pub(crate) name_number: (u32, bool),
     pub(crate) blobs: Vec<Field>,
     pub(crate) blob_number: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Layer {
     pub(crate) end: u64,
 }
 
-/// The layers of a net, in their order; for a list one layer for each blob; one layer for a single blob.
+/// The layers of a net, in order; for a list one layer for each blob; one layer for a single blob.
 pub(crate) fn layers(cursor: &mut Cursor<'_>, format: Format, limits: &Limits) -> Result<Vec<Layer>, ReadError> {
     let whole = Span { start: 0, end: cursor.file_len() };
     if !format.holds().many {
@@ -101,7 +101,7 @@ fn layer(cursor: &mut Cursor<'_>, field: Field, table: &NameTable) -> Result<Lay
     })
 }
 
-/// The form of a stored blob, and its fields that no BlobProto has, as (offset, length).
+/// The form of a stored blob, and the fields that no BlobProto has, as (offset, length).
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) form: Form,

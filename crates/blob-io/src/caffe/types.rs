@@ -81,7 +81,7 @@ pub(crate) fn v1_type(number: u64) -> Option<&'static str> {
     })
 }
 
-/// The V2 name of a V1 layer's type as a prototxt writes it: `INNER_PRODUCT`.
+/// The V2 name of a V1 layer's type in a prototxt: `INNER_PRODUCT`.
 pub(crate) fn v1_name(text: &str) -> Option<&'static str> {
     v1_type(T::from_str_name(text)? as u64)
 }

@@ -1,5 +1,5 @@
 //! Caffe's messages whose blobs have no names: BlobProto, BlobProtoVector, SolverState, Datum. An array is called `@0`,
-//! `@1`, … by its position.
+//! `@1`, … by position.
 
 use crate::caffe::proto_fields::{blob_proto_vector, datum, solver_state};
 use crate::caffe::protobuf::{self, Span, Wire};
@@ -12,7 +12,7 @@ use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
 use blob_core::{DType, Shape};
 
-/// Lists a bare BlobProto: `@0`, and its diff `@0.diff`.
+/// Lists a bare BlobProto: `@0`, and the diff `@0.diff`.
 pub(crate) fn blob_proto(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let whole = Span::whole(cursor);
     table.next_position(0)?;
@@ -102,7 +102,7 @@ struct Datum {
     encoded: bool,
 }
 
-/// Lists a Datum's one array: its bytes as u8, or its floats.
+/// Lists a Datum's one array: the bytes as u8, or the floats.
 pub(crate) fn datum(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let whole = Span::whole(cursor);
     let position = table.next_position(0)?;
@@ -151,8 +151,8 @@ impl Datum {
         values::append(&mut self.floats, run, table.limits())
     }
 
-    /// Caffe's DatumToBlob takes the bytes where there are any, else the floats. Where there are neither, an empty
-    /// field of bytes says that they were bytes.
+    /// Caffe's DatumToBlob takes the bytes where there are any, else the floats. In a Datum without either, an empty
+    /// field of bytes makes the dtype u8.
     fn describe(self, entry: &mut Entry) -> Result<(), Fault> {
         let bytes = self.bytes.filter(|span| span.len() > 0 || self.floats.is_empty());
         if bytes.is_some() && !self.floats.is_empty() {

@@ -1,4 +1,4 @@
-//! A setting's value, as a message stores it or a prototxt writes it, and the types that settings have.
+//! A setting's value, stored in a message or written in a prototxt, and the types that settings have.
 
 use std::fmt;
 
@@ -22,12 +22,12 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-/// An extent of a shape, 0 where the net leaves it open, as -1.
+/// An extent of a shape; 0 for an extent that the net leaves open, as -1.
 pub(super) fn extent(value: Value<'_>) -> u64 {
     number(value).unwrap_or(0)
 }
 
-/// Protobuf's text format has hexadecimal and octal numbers, as C has them.
+/// Protobuf's text format has hexadecimal and octal numbers, like C.
 pub(super) fn number(value: Value<'_>) -> Result<u64, &'static str> {
     const EXPECTED: &str = "a whole number";
     let text = match value {

@@ -1,4 +1,4 @@
-//! The values of a BlobProto's fields: where they lie, and which field is used if several hold values.
+//! The values of a BlobProto's fields: the location of the values, and which field is used if several hold values.
 //!
 //! Pure rules: FromProto's, NVCaffe's and the opencl branch's.
 
@@ -9,7 +9,7 @@ use crate::entry::Segment;
 use crate::error::{Fault, FaultKind, ReadError, check_limit};
 use crate::limits::{Limit, Limits};
 
-/// The values of one repeated field, wherever they lie.
+/// The values of one repeated field, packed or single.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     runs: Vec<Segment>,
@@ -36,7 +36,7 @@ impl Values {
         self.count > 0 || self.ragged.is_some()
     }
 
-    /// One value with a tag of its own.
+    /// Adds one unpacked value, which has a separate tag.
     pub(crate) fn single(&mut self, offset: u64, width: u64, limits: &Limits) -> Result<(), ReadError> {
         self.seen = true;
         self.count += 1;
@@ -64,7 +64,7 @@ pub(crate) fn append(runs: &mut Vec<Segment>, run: Segment, limits: &Limits) -> 
     Ok(())
 }
 
-/// The longest stride of unpacked values that form one run: usually only a tag lies between two of them.
+/// The longest stride of unpacked values that form one run: usually only a tag lies between two values.
 const MAX_STRIDE: u64 = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Choice {
     }
 }
 
-/// A fork's raw bytes, the number of their element type, and the field's name.
+/// A fork's raw bytes, the element type's number, and the field's name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw {
     pub(crate) span: Span,
@@ -158,7 +158,7 @@ fn raw_choice(fork: Fork, raw: Raw, at: u64) -> Result<Choice, Fault> {
 }
 
 /// NVCaffe: DOUBLE 0, FLOAT 1, FLOAT16 2, INT 3, UINT 4, BOOL 5; the type must be stated. opencl: FLOAT 0, HALF 1,
-/// DOUBLE 2; its quantised and packed types need scales that the blob does not hold.
+/// DOUBLE 2; opencl's quantised and packed types need scales that the blob does not hold.
 fn raw_dtype(fork: Fork, flag: Option<u64>) -> Option<DType> {
     Some(match (fork, flag) {
         (Fork::NvCaffe, Some(0)) => DType::F64,

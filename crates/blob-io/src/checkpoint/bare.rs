@@ -1,6 +1,6 @@
-//! Whether a file holds nothing besides its arrays and the bytes that its format needs around them.
+//! Whether a file holds nothing besides the arrays and the bytes that the format needs around the arrays.
 //!
-//! A file that is restored from a receipt passes this test, so that no receipt can smuggle other content into it.
+//! A file that is restored from a receipt passes this test, so that no receipt can smuggle in other content.
 
 use crate::checkpoint::Checkpoint;
 use crate::entry::Entry;
@@ -12,11 +12,11 @@ use crate::wire::source::read;
 
 /// The first bytes of an HDF5 file without a block of the user's in front.
 const HDF5: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
-/// The attributes of an HDF5 file's root with which Keras describes a model, and may run its code.
+/// The attributes of an HDF5 file's root with which Keras describes a model, and may run the model's code.
 const PROGRAMS: [&str; 2] = ["model_config", "training_config"];
 
 impl Checkpoint {
-    /// Whether nothing lies in the file besides its arrays and the bytes of its format around them. A NeoML file in a
+    /// Whether nothing lies in the file besides the arrays and the format's bytes around the arrays. A NeoML file in a
     /// Python pickle never passes, nor an npz with another member, bytes between members, or a member of another name
     /// than [`member_names`](crate::member_names) gives; nor an HDF5 file that describes a model of Keras.
     ///
@@ -27,7 +27,7 @@ impl Checkpoint {
             return Ok(false);
         }
         match self.format() {
-            // A member may go on behind its array, which is a warning.
+            // A member may go on behind the array, which is a warning.
             Format::Npz if !self.warnings().is_empty() => Ok(false),
             Format::Npz => bare::is_bare(self.source(), self.entries()).map_err(|stop| stop.into_error(self.name())),
             Format::Npy | Format::Safetensors => Ok(self.is_filled()),

@@ -22,7 +22,7 @@ pub(super) enum Home {
     /// No folder: a stream, or a source that the caller made.
     Nowhere,
     Folder(PathBuf),
-    /// A folder in an archive; its name ends with a slash, unless it is empty.
+    /// A folder in an archive; the name ends with a slash, unless empty.
     Archive {
         archive: Archive,
         folder: String,
@@ -55,7 +55,7 @@ impl Checkpoint {
         }
     }
 
-    /// The files that lie beside an index of shards, have the name of a file of tensors, and are no shards of it.
+    /// The files beside an index of shards that have the name of a file of tensors, and are no shards of this index.
     #[must_use]
     pub fn beside_shards(&self) -> Vec<PathBuf> {
         let (Home::Folder(folder), false) = (&self.home, self.shards().is_empty()) else { return Vec::new() };
@@ -69,7 +69,7 @@ fn file(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     let failed = |source| Error::Io { file: name.clone(), action: "open".to_owned(), source };
     match fs::metadata(path) {
         Ok(meta) if meta.is_file() => {}
-        // Opening a pipe would wait for its writer.
+        // Opening a pipe would wait for a writer.
         Ok(_) => return Ok(None),
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(failed(e)),
@@ -79,7 +79,7 @@ fn file(path: &Path) -> Result<Option<Vec<u8>>, Error> {
 }
 
 fn member(checkpoint: &Checkpoint, archive: &Archive, name: &str) -> Result<Option<Vec<u8>>, Error> {
-    // A link is not followed: its target may be anywhere.
+    // A link is not followed: the target may be anywhere.
     let found = archive.find(name).map(|found| found.filter(|found| !found.is_link()));
     let found = found.and_then(|found| found.map(|found| archive.bytes(&found, LONGEST)).transpose());
     found.map_err(|stop| stop.within(format!("member {name:?}")).into_error(checkpoint.file()))

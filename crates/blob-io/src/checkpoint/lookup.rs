@@ -1,4 +1,4 @@
-//! Finds entries by name: their indices, sorted by name at the first look-up. Takes four bytes an entry.
+//! Finds entries by name: the entries' indices, sorted by name at the first look-up. Takes four bytes an entry.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! Opens a file as a checkpoint: detects its format and lists its arrays. Streams are spooled first, gzip files are
+//! Opens a file as a checkpoint: detects the format and lists the arrays. Streams are spooled first, gzip files are
 //! unpacked, and the only tensor file of an archive is used.
 
 use std::io::{self, Read};
@@ -20,7 +20,7 @@ use crate::wire::gunzip;
 use crate::wire::source::{FileSource, Input, Source};
 use crate::wire::spool::Spool;
 
-/// How to open a file: its format, if it should not be detected, and the limits on the cost of opening.
+/// How to open a file: the format, if you do not want detection, and the limits on the cost of opening.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     from: Option<Format>,
@@ -37,7 +37,7 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// Reads the file, or the content of a gzip file, as this format, whatever it looks like.
+    /// Reads the file, or the content of a gzip file, as this format, without detection.
     #[must_use]
     pub fn from(mut self, format: Format) -> Self {
         self.from = Some(format);
@@ -52,32 +52,33 @@ impl OpenOptions {
     }
 
     /// Opens a Caffe, MXNet, NeoML or safetensors file that is cut with the arrays there are; [`Checkpoint::whole`]
-    /// then says where and why it ends.
+    /// then says where and why the file ends.
     #[must_use]
     pub fn salvage(mut self) -> Self {
         self.salvage = true;
         self
     }
 
-    /// Opens this member of a tar or zip archive: its path within the archive. Otherwise the archive must hold exactly
-    /// one tensor file, besides any other files.
+    /// Opens this member of a tar or zip archive; `name` is the path within the archive. Otherwise the archive must
+    /// hold exactly one tensor file, besides any other files.
     #[must_use]
     pub fn member(mut self, name: impl Into<String>) -> Self {
         self.member = Some(name.into());
         self
     }
 
-    /// Says which file a stream is redirected from: [`Checkpoint::path`] then has it, and no output replaces it.
+    /// Says which file a stream is redirected from: [`Checkpoint::path`] then has this path, and no output replaces the
+    /// file.
     #[must_use]
     pub fn redirected_from(mut self, path: impl Into<PathBuf>) -> Self {
         self.redirected_from = Some(path.into());
         self
     }
 
-    /// Opens a file, or a folder of npy files that a conversion wrote: its receipt says which tensor lies in which. A
-    /// pipe or another file that cannot seek is a stream. A path that continues after an archive names its member:
-    /// `model.tar.gz/net-0000.params`. An index of safetensors shards (`model.safetensors.index.json`), or a folder
-    /// with exactly one, is opened as one file: the shards beside it, concatenated.
+    /// Opens a file, or a folder of npy files that a conversion wrote: the receipt says which tensor lies in which
+    /// file. A pipe or another file that cannot seek is a stream. A path that continues after an archive names a
+    /// member: `model.tar.gz/net-0000.params`. An index of safetensors shards (`model.safetensors.index.json`), or a
+    /// folder with exactly one, is opened as one file: the concatenated shards beside the index.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -136,7 +137,7 @@ impl OpenOptions {
         Ok(Some(Checkpoint { home: Home::of_file(path), shards: files, ..opened }))
     }
 
-    /// Opens a folder of npy files that a conversion wrote, or the shards of its one index.
+    /// Opens a folder of npy files that a conversion wrote, or the shards of the folder's one index.
     fn open_folder(&self, path: &Path, name: String) -> Result<Checkpoint, Error> {
         let holds = |format| self.from.is_none_or(|from| from == format);
         if holds(Format::Safetensors) && !path.join(RECEIPT).exists() {
@@ -167,8 +168,8 @@ impl OpenOptions {
         Ok(Checkpoint { home: Home::Folder(path.to_owned()), ..opened })
     }
 
-    /// Opens a stream (standard input, a pipe): reads it to its end and keeps it, the first 8 MiB in memory, a longer
-    /// one in an unnamed temporary file. A stream whose beginning shows that it is no tensor file is refused before
+    /// Opens a stream (standard input, a pipe): reads to the end and keeps the bytes, the first 8 MiB in memory, a
+    /// longer stream in an unnamed temporary file. A stream whose beginning rules out a tensor file is refused before
     /// that file is made.
     ///
     /// # Errors
@@ -183,9 +184,9 @@ impl OpenOptions {
         Ok(Checkpoint { path: self.redirected_from.clone(), ..opened })
     }
 
-    /// Opens a source; `name` is its name in errors, and its extension is a hint of the format. A gzip file is unpacked
-    /// first, within [`Limits::max_spool`], and its CRC-32 and length are checked. If the file, or what it unpacks to,
-    /// is a tar or zip archive, the only tensor file in it is opened.
+    /// Opens a source; errors use `name`, whose extension is a hint of the format. A gzip file is unpacked first,
+    /// within [`Limits::max_spool`], and the CRC-32 and length are checked. If the file, or the unpacked content, is a
+    /// tar or zip archive, the archive's only tensor file is opened.
     ///
     /// # Errors
     /// As [`Checkpoint::open`]; an archive with several tensor files or none.
@@ -197,14 +198,14 @@ impl OpenOptions {
         let is_gzip = file.is_gzip;
         let packed = |member| Packed { stored: stored.clone(), is_gzip, member };
         let listed = || self.listed(&name, hint, file.clone(), is_gzip.then(|| packed(None)));
-        // If the caller names a format, the file is read as that, unless it is certainly an archive, whose member then
-        // is. In values, only a tar's checksum comes about by chance.
+        // If the caller names a format, the file is read as that format. Exception: of a file that is certainly an
+        // archive, the member is. In values, only a tar's checksum comes about by chance.
         let is_npz = self.from.is_none_or(|from| from == Format::Npz);
         if self.member.is_none() && (is_npz || !Archive::is_certain(&file.input)) {
             let done = listed();
             let is_archive = match &done {
                 Ok(_) => false,
-                // A tar from before 1988 has no magic: where the bytes are not of the caller's format, it is one.
+                // A tar from before 1988 has no magic: a file whose bytes are not of the caller's format counts as one.
                 Err(_) if self.from.is_some() => !is_npz,
                 Err(error) => error.reason() == Reason::Archive,
             };
@@ -282,7 +283,7 @@ impl OpenOptions {
     fn list(&self, input: &Input, name: &str, hint: &str, table: &mut NameTable) -> Result<(Format, String), Error> {
         sniff::read(input, hint, self.from, table).map_err(|refusal| {
             let mut error = refusal.into_error(name);
-            // Only where `salvage` gives them: in other formats no array is certain without the whole file.
+            // Only where `salvage` gives intact arrays: in other formats no array is certain without the whole file.
             let is_taken = |fault| self.salvageable(input, hint, fault).is_some();
             match &mut error {
                 Error::Malformed { intact, fault, .. } if is_taken(fault) => *intact = Some(table.intact()),
@@ -381,7 +382,7 @@ impl Checkpoint {
     }
 }
 
-/// The bytes to read, and whether they were unpacked from a gzip file.
+/// The bytes to read, and whether a gzip file was unpacked to get these bytes.
 #[derive(Clone)]
 struct Unpacked {
     input: Input,

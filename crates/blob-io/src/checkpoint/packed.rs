@@ -1,4 +1,4 @@
-//! A checkpoint's two sources: the bytes that are read and those of the stored file. They differ for gzip files and
+//! A checkpoint's two sources: the bytes that are read, and the stored file's bytes. The two differ for gzip files and
 //! archives.
 
 use std::path::Path;
@@ -18,31 +18,30 @@ pub(super) struct Packed {
 }
 
 impl Checkpoint {
-    /// The name of the file, as it was given when it was opened; for an archive's member,
-    /// `model.tar.gz/net-0000.params`.
+    /// The name of the file, as given at opening; for an archive's member, `model.tar.gz/net-0000.params`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The file, as it was named when it was opened: without the member, where it is an archive.
+    /// The file, as named at opening: of an archive, without the member.
     #[must_use]
     pub fn file(&self) -> &str {
         let member = self.member().map_or(0, |member| "/".len() + member.len());
         &self.name[..self.name.len() - member]
     }
 
-    /// What is read on the disk: a file, an archive, a folder, an index of shards; of a stream the file that it is
-    /// redirected from. `None` for any other stream, and for bytes or a source of the caller's.
+    /// What is read on the disk: a file, an archive, a folder, an index of shards; of a stream the file that the stream
+    /// is redirected from. `None` for any other stream, and for bytes or a source of the caller's.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Checks by its length and modification time that the file has not changed since it was opened.
+    /// Checks by length and modification time that the file has not changed since opening.
     ///
     /// # Errors
-    /// [`Error::Request`] if it has changed; [`Error::Io`] if its metadata cannot be read.
+    /// [`Error::Request`] if the file has changed; [`Error::Io`] if the metadata cannot be read.
     pub fn unchanged(&self) -> Result<(), Error> {
         match self.stored().is_unchanged() {
             Ok(true) => Ok(()),
@@ -60,8 +59,8 @@ impl Checkpoint {
         self.packed.as_ref()?.member.as_deref()
     }
 
-    /// If the file is an index of shards, the names of the shards beside it. Offsets refer to the concatenation of the
-    /// shards.
+    /// If the file is an index of shards, the names of the shards beside the index. Offsets refer to the concatenation
+    /// of the shards.
     #[must_use]
     pub fn shards(&self) -> &[String] {
         &self.shards
@@ -80,26 +79,27 @@ impl Checkpoint {
         self.input.bytes_read() + packed
     }
 
-    /// The bytes that all offsets refer to, for a pass over all of them: those of the file, of the content of a gzip
-    /// file, or of an archive's member.
+    /// The bytes that all offsets refer to, for a full pass: the bytes of the file, of the content of a gzip file, or
+    /// of an archive's member.
     #[must_use]
     pub fn source(&self) -> &dyn Source {
         &self.input
     }
 
-    /// The bytes of the file as it is stored, for its size and its digest, even if it is a gzip file or an archive.
+    /// The bytes of the stored file, for size and digest, even of a gzip file or an archive.
     #[must_use]
     pub fn stored(&self) -> &dyn Source {
         self.packed.as_ref().map_or(&self.input, |packed| &packed.stored)
     }
 
-    /// Whether [`Checkpoint::source`] differs from the file's bytes: it was unpacked, or is a member of an archive.
+    /// Whether [`Checkpoint::source`] differs from the file's bytes: the source was unpacked, or is a member of an
+    /// archive.
     #[must_use]
     pub fn is_packed(&self) -> bool {
         self.packed.is_some()
     }
 
-    /// Whether the file is a gzip file, so that [`Checkpoint::source`] is its content, or a member of that.
+    /// Whether the file is a gzip file, so that [`Checkpoint::source`] is the content, or a member of that.
     #[must_use]
     pub fn is_gzip(&self) -> bool {
         self.packed.as_ref().is_some_and(|packed| packed.is_gzip)

@@ -1,14 +1,14 @@
 //! Which arrays of a file count as parameters: the same ones in every format, because a conversion keeps names.
 //!
-//! Caffe's diffs and the indices of sparse arrays have kinds of their own where the format has them; elsewhere their
-//! names tell, with the array that they belong to beside them.
+//! Caffe's diffs and the indices of sparse arrays have separate kinds where the format stores such arrays; elsewhere
+//! the name tells, if the array of the diff or the indices is there too.
 
 use crate::checkpoint::Checkpoint;
 use crate::entry::{Entry, Kind};
 use crate::tensor_name::TensorName;
 
 impl Checkpoint {
-    /// How many parameters the file holds: the elements of its arrays, without diffs and without the indices of sparse
+    /// How many parameters the file holds: the elements of all arrays, without diffs and without the indices of sparse
     /// arrays.
     #[must_use]
     pub fn parameters(&self) -> u64 {
@@ -16,8 +16,8 @@ impl Checkpoint {
         counted.map(|entry| entry.shape().count() as u64).fold(0, u64::saturating_add)
     }
 
-    /// Whether an array's elements are parameters: it has bytes, and is neither a diff nor the indices of a sparse
-    /// array. In a file that stores names alone, `w.diff` beside an array `w` of the same shape is a diff, and
+    /// Whether an array's elements are parameters: the array has bytes, and is neither a diff nor the indices of a
+    /// sparse array. In a file that stores names alone, `w.diff` beside an array `w` of the same shape is a diff, and
     /// `w#indices` and `w#indptr` beside `w#values` are indices.
     #[must_use]
     pub fn is_parameter(&self, entry: &Entry) -> bool {

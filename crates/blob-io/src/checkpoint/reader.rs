@@ -9,13 +9,13 @@ use crate::payload::Elements;
 /// The bytes of one array, row-major and little-endian, pulled piece by piece.
 ///
 /// Memory stays small however large the array is, except for column-major arrays, which are reordered as a whole. If
-/// the file stores a checksum of the array, the last bytes come only if it matches: a reader that reached its end has
-/// returned the right bytes. After an error a reader fails for good.
+/// the file stores a checksum of the array, the last bytes come only if the checksum matches: a reader that reached the
+/// end has returned the right bytes. After an error a reader fails for good.
 pub struct Reader<'a> {
     file: &'a str,
     entry: &'a Entry,
     elements: Elements<'a>,
-    /// An element that was returned in part, and how much of it: callers may ask for any number of bytes.
+    /// An element that was returned in part, and the number of returned bytes: callers may ask for any number.
     split: ([u8; 8], usize),
     has_failed: bool,
 }
@@ -32,8 +32,8 @@ impl<'a> Reader<'a> {
         self.elements.left() + self.rest().len() as u64
     }
 
-    /// Fills the beginning of `out` with the next bytes and returns their number; 0 at the end, and if `out` is empty.
-    /// The same as [`Read::read`], with this crate's error.
+    /// Fills the beginning of `out` with the next bytes and returns the number of bytes; 0 at the end, and if `out` is
+    /// empty. The same as [`Read::read`], with this crate's error.
     ///
     /// # Errors
     /// As [`Checkpoint::load`](crate::Checkpoint::load); with the last bytes, a checksum that does not match.
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips the next `bytes` bytes, at most all that are left. Reads nothing of plain runs; the member of an npz is
-    /// read up to there for its checksum, and inflated in pieces if it is deflated.
+    /// read up to there for the checksum, and a deflated one is inflated in pieces.
     ///
     /// # Errors
     /// As [`Reader::pull`].

@@ -1,4 +1,5 @@
-//! Expands sparse arrays to dense ones as MXNet's `tostype('default')` does, after the checks of its `check_format`.
+//! Expands sparse arrays to dense ones as MXNet's `tostype('default')` does, after the checks of MXNet's
+//! `check_format`.
 //!
 //! Works on the parts of any format. Indices ascend, so values and result are streamed; only the index arrays are in
 //! memory.
@@ -20,7 +21,7 @@ impl Checkpoint {
     /// # Errors
     /// An entry that is no part of a sparse array; a dense size over [`Limits::max_alloc`](crate::Limits::max_alloc);
     /// parts that do not fit each other or the shape: row pointers that do not start at 0, descend or do not end at the
-    /// number of values, indices out of range or not ascending. The error names the element and its value.
+    /// number of values, indices out of range or not ascending. The error names the element and the value.
     pub fn load_dense(&self, entry: &Entry) -> Result<AnyBlob, Error> {
         let parts = Parts::of(self, entry)?;
         let mut reader = parts.reader()?;
@@ -64,7 +65,7 @@ impl Checkpoint {
     }
 
     /// Checks that the parts of a sparse array, of which `entry` is any part, fit each other and the shape, as MXNet's
-    /// `check_format` does. Its dense size does not matter; the index arrays are in memory.
+    /// `check_format` does. The dense size does not matter; the index arrays are in memory.
     ///
     /// # Errors
     /// As [`Checkpoint::load_dense`], without the limit on the dense size.
@@ -115,7 +116,7 @@ impl<'a> Parts<'a> {
         Ok(found)
     }
 
-    /// The dense array's bytes; everything is checked before the first of them.
+    /// The dense array's bytes; everything is checked before the first byte.
     fn reader(self) -> Result<Reader<'a>, Error> {
         let file = self.file;
         let dtype = self.values.loadable(file.name())?;

@@ -12,7 +12,8 @@ use crate::tensor::Tensor;
 /// How many bytes of the tensor are in memory at a time.
 const CHUNK: usize = 1 << 20;
 
-/// An array of an open file that can be loaded: a [`Tensor`], whose bytes are read while it is written.
+/// An array of an open file that can be loaded: a [`Tensor`], whose bytes are read while a [`Writer`](crate::Writer)
+/// writes.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredTensor<'a> {
     checkpoint: &'a Checkpoint,
@@ -21,7 +22,7 @@ pub struct StoredTensor<'a> {
 }
 
 impl Checkpoint {
-    /// The array as a tensor for a [`Writer`](crate::Writer), which reads it while it writes.
+    /// The array as a tensor for a [`Writer`](crate::Writer), which reads the bytes while writing.
     ///
     /// # Errors
     /// As [`Checkpoint::array`].

@@ -1,4 +1,4 @@
-//! Where an array's bytes lie in a file and how they are encoded: runs, deflate streams, chunks; their checksum.
+//! Where an array's bytes lie in a file and how the bytes are encoded: runs, deflate streams, chunks; checksums.
 
 use std::sync::Arc;
 
@@ -45,10 +45,10 @@ impl Runs {
     }
 }
 
-/// A run of elements in the file: `count` of them, `stride` bytes from the start of one to the start of the next.
+/// A run of `count` elements in the file, `stride` bytes from the start of one to the start of the next.
 ///
-/// Packed data have a stride of the element's size; unpacked protobuf floats have one of five bytes, because each has a
-/// tag before it.
+/// Packed data have a stride of the element's size; unpacked protobuf floats have one of five bytes, because a tag
+/// precedes each float.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Segment {
@@ -68,17 +68,17 @@ pub(crate) struct Deflated {
     pub(crate) skip: u64,
 }
 
-/// An array in chunks on a grid, as in HDF5. Each chunk is stored separately, behind its filters if there are any; a
-/// missing one holds fill values only.
+/// An array in chunks on a grid, as in HDF5. Each chunk is stored separately, behind filters if there are any; a
+/// missing chunk holds fill values only.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunked {
-    /// A chunk's shape; chunks at the array's end have values beyond it.
+    /// A chunk's shape; chunks at the array's end have values beyond that end.
     pub(crate) dims: Box<[u64]>,
     /// A chunk's bytes once the filters are undone.
     pub(crate) size: u64,
     /// In the order of the grid.
     pub(crate) chunks: Box<[Chunk]>,
-    /// In the order in which they were applied.
+    /// In the order in which the writer applied the filters.
     pub(crate) filters: Box<[Filter]>,
     /// The bytes of an element that is not stored.
     pub(crate) fill: [u8; 8],
@@ -87,16 +87,16 @@ pub(crate) struct Chunked {
 /// One chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunk {
-    /// Its index in the grid, row-major.
+    /// The chunk's index in the grid, row-major.
     pub(crate) index: u64,
     pub(crate) offset: u64,
-    /// Its bytes in the file.
+    /// The number of bytes in the file.
     pub(crate) packed: u32,
     /// A bit for each filter that was skipped.
     pub(crate) mask: u32,
 }
 
-/// An encoding step that was applied to a chunk before it was stored.
+/// An encoding step that was applied to a chunk before storing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filter {
     Deflate,
@@ -109,9 +109,9 @@ pub(crate) enum Filter {
 pub(crate) struct Checksum {
     /// Where the content lies.
     pub(crate) offset: u64,
-    /// How long its deflate stream is; `None` for a stored member.
+    /// How long the deflate stream is; `None` for a stored member.
     pub(crate) packed: Option<u64>,
-    /// How long it is once inflated.
+    /// How long the inflated content is.
     pub(crate) size: u64,
     pub(crate) crc: u32,
 }

@@ -1,6 +1,6 @@
 //! A fault in the bytes of a file: the offset, the expectation, the finding.
 //!
-//! Small values, because a hostile file can have a million of them; the file's name is added by `error`.
+//! Small values, because a hostile file can have a million faults; the file's name is added by `error`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 use crate::error::Reason;
 use crate::limits::Limit;
 
-/// One place where bytes break their format's rules: the offset, the expectation, the finding.
+/// One place where bytes break the format's rules: the offset, the expectation, the finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub(crate) offset: u64,
@@ -77,46 +77,47 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The kinds of fault. Small on purpose: a hostile file can have a million of them, one for each array.
+/// The kinds of fault. Small on purpose: a hostile file can have a million faults, one for each array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FaultKind {
-    /// `field` needs more bytes than the file, or the message around it, has left.
+    /// `field` needs more bytes than the file, or the surrounding message, has left.
     Truncated { field: &'static str, needed: u64, left: u64 },
-    /// A protobuf varint that does not end within its ten bytes, or a key over 32 bits.
+    /// A protobuf varint that does not end within ten bytes, or a key over 32 bits.
     Varint { field: &'static str },
     /// Wire types 6 and 7 do not exist.
     WireType { found: u8 },
     /// Field number 0 does not exist.
     FieldZero,
-    /// An END_GROUP tag without its START_GROUP.
+    /// An END_GROUP tag without a START_GROUP.
     EndGroup { number: u32 },
     /// Groups nested deeper than protobuf's own limit.
     Depth { limit: u32 },
     /// A number of values that does not fit the shape.
     Count { field: &'static str, expected: u64, found: u64 },
-    /// A dimension that is negative or over its format's range.
+    /// A dimension that is negative or over the format's range.
     Dim { axis: u32, found: i64, max: u64 },
     /// More axes than a shape may have.
     Axes { found: u64, max: u64 },
-    /// The dimensions' product, or its bytes, do not fit.
+    /// The dimensions' product, or the bytes of so many elements, do not fit.
     Overflow { axes: u32 },
-    /// A packed field whose length is no multiple of its element.
+    /// A packed field whose length is no multiple of the element's size.
     Multiple { field: &'static str, len: u64, width: u64 },
     /// An enum value with no meaning.
     Flag { field: &'static str, found: i64, known: &'static str },
     /// A fixed number (magic, count) with another value.
     Mismatch { field: &'static str, expected: u64, found: u64 },
-    /// A record that does not begin with its mark.
+    /// A record that does not begin with the mark.
     Signature { field: &'static str, expected: u32, found: u32 },
     /// More of something than a limit allows.
     Limit { field: &'static str, needed: u64, allowed: u64, limit: Limit },
-    /// The checksum stored in the file does not match its bytes.
+    /// The checksum stored in the file does not match the bytes.
     Checksum { expected: u32, found: u32 },
-    /// A checksum or a length stored beside compressed bytes does not match them.
+    /// A checksum or a length stored beside compressed bytes does not match the content.
     Trailer { field: &'static str, expected: u32, found: u32 },
     /// Valid, but of a kind that is not read.
     Unsupported { expected: &'static str, found: Cow<'static, str> },
-    /// Not a fault: an array of a dtype that blobs do not have, with the file's name for it and the array's size.
+    /// Not a fault: an array of a dtype that blobs do not have, with the file's name for the dtype and the array's
+    /// size.
     Foreign { name: Cow<'static, str>, bytes: u64 },
     /// Anything else: the expectation and the finding in words.
     Words { expected: &'static str, found: Cow<'static, str> },

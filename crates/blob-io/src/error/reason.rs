@@ -1,16 +1,16 @@
 //! Why a file was refused, as a code that a script can select on: one stable word for each kind of problem.
 //!
-//! Each is chosen where the error is made, never parsed from its text. Leaves the texts for people to `error`.
+//! Each is chosen where the error is made, never parsed from the error's text. Leaves the texts for people to `error`.
 
 use std::fmt;
 use std::io;
 
-/// The one table: each reason with its code and its meaning.
+/// The one table: each reason with code and meaning.
 macro_rules! reasons {
     ($($reason:ident, $code:literal, $meaning:literal;)*) => {
         /// Why a file, an array or a request was refused.
         ///
-        /// The codes ([`Reason::as_str`]) are stable: scripts may compare them. New ones may come.
+        /// The codes ([`Reason::as_str`]) are stable: your scripts may compare codes. New ones may come.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Reason {

@@ -15,13 +15,14 @@ const LONGEST_PATH: u64 = 2048;
 pub(crate) struct Listed {
     /// The tensor's name.
     pub(crate) name: String,
-    /// The file's path within the folder, with `/`; it never leaves the folder.
+    /// The file's path within the folder, with `/`; the path never leaves the folder.
     pub(crate) file: String,
     /// The file's length.
     pub(crate) bytes: u64,
 }
 
-/// Calls `take` with each file that a receipt lists and its offset in the receipt. False if the receipt has no list.
+/// Calls `take` with each file that a receipt lists and the item's offset in the receipt. False if the receipt has no
+/// list.
 pub(crate) fn files(
     receipt: &dyn Source,
     take: &mut dyn FnMut(Listed, u64) -> Result<(), ReadError>,

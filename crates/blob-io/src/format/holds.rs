@@ -1,6 +1,6 @@
 //! The abilities of each format besides plain arrays of numbers: one row of facts a format.
 //!
-//! A reader finds no more in a file than its row says; a writer keeps all of it, or somebody says that it is lost.
+//! A reader finds no more in a file than the row says; a writer keeps everything, or somebody reports the loss.
 
 use blob_core::DType;
 
@@ -14,36 +14,36 @@ const SINCE_MXNET_2: [(DType, &str); 4] =
 pub struct Holds {
     /// How a file names its arrays.
     pub names: Names,
-    /// Whether it holds any number of arrays, not one (a BlobProto's diff is no array of its own).
+    /// Whether a file holds any number of arrays, not one (a BlobProto's diff does not count as an array).
     pub many: bool,
-    /// Whether it can be written from named arrays alone: a NeoML net needs its layers.
+    /// Whether a file can be written from named arrays alone: a NeoML net needs layers.
     pub from_tensors: bool,
-    /// Whether it describes a net: the types of the layers, and how they are connected.
+    /// Whether a file describes a net: the layers' types and connections.
     pub layers: bool,
     /// Whether a diff can stand beside an array.
     pub diffs: bool,
     /// Whether a place without an array has a representation.
     pub nulls: bool,
-    /// Whether it stores sparse arrays as such, not their parts.
+    /// Whether a file stores sparse arrays as such, not as separate parts.
     pub sparse: bool,
     /// The number of axes that every array has in the file, where that is fixed.
     pub axes: Option<usize>,
-    /// How it stores bf16.
+    /// How a file stores bf16: as a dtype, as u16, or not at all.
     pub bf16: Bf16,
     /// The dtypes that only later versions of the format's own program know, and since when.
     pub since: &'static [(DType, &'static str)],
-    /// The metadata that it has a place for.
+    /// The metadata that a file has a place for.
     pub metadata: Keys,
     /// The keys of metadata that say nothing of a file's own: the names of NeoML's seven axes, the framework for which
     /// a safetensors was written.
     pub implied: &'static [&'static str],
-    /// Whether it has room for a receipt: text of any length under a key of one's own.
+    /// Whether a file has room for a receipt: text of any length under a key of one's own.
     pub receipt: bool,
-    /// Whether arrays lie one after the other, each complete, so that those before a break are whole. (An npz has its
-    /// list of members at its end; HDF5 has its structure anywhere.)
+    /// Whether arrays lie one after the other, each complete, so that those before a break are whole. (An npz has the
+    /// list of members at the end; HDF5 has structure anywhere.)
     pub in_sequence: bool,
-    /// Whether a symbol file beside it may describe the net: of MXNet's own formats, and of those that other tools
-    /// convert MXNet's files to. Files of Caffe and NeoML describe their nets themselves.
+    /// Whether a symbol file beside a file may describe the net: true of MXNet's own formats, and of the formats that
+    /// other tools convert MXNet's files to. Files of Caffe and NeoML describe the net themselves.
     pub symbol: bool,
 }
 
@@ -53,11 +53,11 @@ pub struct Holds {
 pub enum Names {
     /// Any name.
     Any,
-    /// `<layer>/<index>`: the layers have names, their blobs a position.
+    /// `<layer>/<index>`: a layer has a name, each blob a position in the layer.
     Layers,
     /// `@<number>`, which says where an array stands; other names are refused.
     Numbers,
-    /// None: an array is known by its position, `@0`, whatever it was called.
+    /// None: an array is known by position, `@0`, and loses any other name.
     None,
 }
 
@@ -65,11 +65,11 @@ pub enum Names {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Bf16 {
-    /// As a dtype of its own.
+    /// As a separate dtype.
     Own,
     /// As the bits of a u16, because the format has no bf16.
     AsU16,
-    /// Not at all: the writer refuses it.
+    /// Not at all: the writer refuses bf16.
     Refused,
 }
 

@@ -23,7 +23,7 @@ const HEAP: &str = "a heap of texts";
 /// Reads the text attributes into the table's metadata.
 pub(super) fn read(structure: &Structure, table: &mut NameTable) -> Result<(), ReadError> {
     match texts(structure, table) {
-        // The arrays are sound without them.
+        // The arrays are sound without the attributes.
         Err(ReadError::Fault(fault)) => {
             table.warn_of_loss(Some(fault.offset()), "the root's attributes cannot all be read")
         }
@@ -82,8 +82,8 @@ pub(super) fn has_any(header: &Header) -> bool {
     header.of_kind(ATTRIBUTE).next().is_some() || is_elsewhere(header)
 }
 
-/// Whether an object's attributes lie outside of its header: then a message has the address of their heap, which is
-/// undefined otherwise (IV.A.2.v).
+/// Whether an object's attributes lie outside of the header: then a message has the address of the attributes' heap,
+/// which is undefined otherwise (IV.A.2.v).
 fn is_elsewhere(header: &Header) -> bool {
     header.of_kind(ATTRIBUTE_INFO).any(|message| {
         let Some([_, flags, rest @ ..]) = message.body.get(..) else { return false };
@@ -98,7 +98,7 @@ enum TextLocation {
     Heap { at: u64, len: u64 },
 }
 
-/// The location of an attribute's text; `None` where it is not a single text.
+/// The location of an attribute's text; `None` where the attribute is not a single text.
 fn text_location(
     structure: &Structure,
     attribute: &AttributeMessage,
@@ -120,7 +120,7 @@ struct Heaps {
 }
 
 impl Heaps {
-    /// Finds a text in its heap. The reference has the text's length, the heap's address and the text's index there.
+    /// Finds a text in a heap. The reference has the text's length, the heap's address and the text's index there.
     fn find(&mut self, structure: &Structure, reference: &[u8]) -> Result<Option<TextLocation>, ReadError> {
         let (8, 8) = structure.sizes() else {
             return Ok(None);
@@ -146,7 +146,7 @@ impl Heaps {
     }
 }
 
-/// The values of the heap at `at`: the offset and the size of each, by its index.
+/// The values of the heap at `at`: the offset and the size of each, by index.
 fn values_of(structure: &Structure, mut at: u64) -> Result<HashMap<u64, (u64, u64)>, ReadError> {
     let mut values = HashMap::new();
     let head = structure.bytes(at, 16, HEAP)?;

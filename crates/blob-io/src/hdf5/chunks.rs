@@ -13,9 +13,9 @@ use crate::limits::{Limit, Limits};
 
 /// A dataset that is stored in chunks.
 pub(super) struct Stored<'a> {
-    /// Where its header lies, for errors.
+    /// The offset of the dataset's header, for errors.
     pub(super) at: u64,
-    /// Where its index lies.
+    /// The address of the chunk index.
     pub(super) address: u64,
     pub(super) shape: &'a [u64],
     pub(super) max_shape: Option<&'a [u64]>,
@@ -37,7 +37,7 @@ pub(super) fn find(structure: &Structure, stored: &Stored<'_>, limits: &Limits) 
     let filters = filters(stored)?;
     let is_implicit = matches!(stored.index, Some(ChunkIndexing::Implicit));
     if is_implicit {
-        // Only the shape says how many there are: no byte of an index pays for them.
+        // Only the shape states the number of chunks: no byte of an index pays for a chunk.
         let steps = stored.shape.iter().zip(stored.chunk).map(|(dim, step)| dim.div_ceil(u64::from(*step)));
         let (count, most) = (steps.fold(1, u64::saturating_mul), limits.max_segments as u64);
         check_limit(stored.at, Limit::Segments, "the number of chunks", count, most)?;
@@ -55,7 +55,7 @@ pub(super) fn find(structure: &Structure, stored: &Stored<'_>, limits: &Limits) 
     }
     let mut chunks = Vec::with_capacity(found.len());
     for entry in found {
-        // A dataset that was made smaller may still have chunks outside of it.
+        // A dataset that was made smaller may still have chunks outside of the shape.
         if let Some(chunk) = place(structure, stored, size, filters.is_empty(), &entry)? {
             chunks.push(chunk);
         }
@@ -120,7 +120,7 @@ fn leaf(key: btree_v1::BTreeV1Key, address: u64) -> Option<ChunkEntry> {
     }
 }
 
-/// The chunk with its index in the grid; `None` for one outside of the array.
+/// The chunk with its index in the grid; `None` for a chunk outside of the array or without an address.
 fn place(
     structure: &Structure,
     stored: &Stored<'_>,
@@ -142,7 +142,7 @@ fn place(
         if begin >= extent {
             return Ok(None);
         }
-        // This cannot overflow: it stays below the number of elements.
+        // This cannot overflow: the index stays below the number of elements.
         index = index * extent.div_ceil(step) + begin / step;
     }
     if structure.is_undefined(entry.address) {
@@ -158,7 +158,7 @@ fn place(
     Ok(Some(Chunk { index, offset, packed: packed as u32, mask: entry.filter_mask }))
 }
 
-/// The filters, in the order in which they were applied.
+/// The filters, in the order of application.
 fn filters(stored: &Stored<'_>) -> Result<Vec<Filter>, ReadError> {
     let pipeline = stored.filters.map_or(&[][..], |pipeline| &pipeline.filters);
     let known = |filter: &hdf5_reader::messages::filter_pipeline::FilterDescription| {

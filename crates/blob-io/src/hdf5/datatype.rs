@@ -1,5 +1,4 @@
-//! Reads a dataset's datatype from the bytes of its message: a dtype for numbers that blobs have, a name for all
-//! others.
+//! Reads a dataset's datatype from the bytes of a message: a dtype for numbers that blobs have, a name for all others.
 //!
 //! Source: HDF5 File Format Specification 3.0, IV.A.2.d.
 
@@ -10,13 +9,13 @@ use blob_core::DType;
 /// The type of a dataset's elements.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Element {
-    /// A number that blobs have; `swapped` where it is big-endian.
+    /// A number that blobs have; `swapped` where the number is big-endian.
     Number { dtype: DType, swapped: bool },
-    /// Anything else: its name, and its size in bytes.
+    /// Any other type: a name, and an element's size in bytes.
     Foreign { name: Cow<'static, str>, size: u64 },
 }
 
-/// Parses a datatype message; `None` if it ends too early.
+/// Parses a datatype message; `None` if the message ends too early.
 pub(super) fn element(message: &[u8]) -> Option<Element> {
     let (class, flags) = (message.first()? & 0x0F, *message.get(1)?);
     let size = u32::from_le_bytes(*message.get(4..)?.first_chunk()?);

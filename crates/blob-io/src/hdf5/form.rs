@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// The numbers that Caffe stores of a solver besides its history.
+/// The numbers that Caffe stores of a solver besides the history.
 pub(super) const COUNTERS: [&str; 2] = ["iter", "current_step"];
 pub(super) const LEARNED_NET: &str = "learned_net";
 
@@ -10,9 +10,10 @@ pub(super) const LEARNED_NET: &str = "learned_net";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Form {
-    /// Each under its name, in which `/` separates the groups.
+    /// Each tensor under its name, in which `/` separates the groups.
     Datasets,
-    /// Caffe's `.caffemodel.h5`: `<layer>/<index>` becomes `data/<layer>/<index>`, its `.diff` `diff/<layer>/<index>`.
+    /// Caffe's `.caffemodel.h5`: `<layer>/<index>` becomes `data/<layer>/<index>`, `<layer>/<index>.diff` becomes
+    /// `diff/<layer>/<index>`.
     Weights,
     /// Caffe's `.solverstate.h5`: `@<index>` becomes `history/<index>`; `iter`, `current_step` and `learned_net` of the
     /// metadata become datasets.
@@ -32,7 +33,7 @@ impl Form {
         }
     }
 
-    /// The form in words, as [`Checkpoint::dialect`](crate::Checkpoint::dialect) has it.
+    /// The form in words, for [`Checkpoint::dialect`](crate::Checkpoint::dialect).
     pub(crate) fn dialect(self) -> &'static str {
         match self {
             Self::Datasets => "datasets",

@@ -1,4 +1,4 @@
-//! Reads an object's header as its messages: their types, bytes and offsets.
+//! Reads an object's header as messages: the type, the bytes and the offset of each.
 //!
 //! HDF5 File Format Specification 3.0, IV.A.1. Follows continuations; leaves shared messages to `shared`, and the
 //! meaning of a message to the callers.
@@ -36,9 +36,9 @@ const HEADER: &str = "an object's header";
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: u16,
-    /// Where its body lies in the file.
+    /// The offset of the body in the file.
     pub(super) at: u64,
-    /// Its bytes, or where they are if it is shared, which `shared` follows.
+    /// The message's bytes; of a shared message the reference, which `shared` follows.
     pub(super) body: Vec<u8>,
     pub(super) is_shared: bool,
 }
@@ -51,7 +51,7 @@ pub(super) struct Header {
     pub(super) messages: Vec<Message>,
 }
 
-/// The kind of an object, by its messages.
+/// The kind of an object, told by the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectKind {
     Group,
@@ -112,11 +112,11 @@ impl Header {
 #[derive(Clone, Copy)]
 struct Form {
     is_v2: bool,
-    /// Whether each message has its creation order.
+    /// Whether each message has a creation order.
     is_ordered: bool,
 }
 
-/// The range of the messages of the first block, which ends with its checksum, and the form of all blocks.
+/// The range of the messages of the first block, which ends with the checksum, and the form of all blocks.
 fn first_block(structure: &Structure, at: u64) -> Result<(Range<u64>, Form), ReadError> {
     let head = structure.bytes(at, 6, HEADER)?;
     if !head.starts_with(b"OHDR") {
@@ -152,7 +152,7 @@ impl Form {
         if self.is_v2 { CHECKSUM } else { 0 }
     }
 
-    /// Compares a block with its checksum, if it has one.
+    /// Compares a block with the checksum at the end; blocks of version 1 have none.
     fn check(self, at: u64, block: &[u8]) -> Result<(), ReadError> {
         let Some((covered, stored)) = block.split_last_chunk::<CHECKSUM>().filter(|_| self.is_v2) else {
             return Ok(());
@@ -196,7 +196,7 @@ impl Form {
         Ok(())
     }
 
-    /// The block that a continuation leads to: where it begins, and the range of its messages and its checksum.
+    /// The block that a continuation leads to: the block's offset, and the range of the messages and the checksum.
     fn continued(self, structure: &Structure, message: &Message) -> Result<(u64, Range<u64>), ReadError> {
         let (offsets, lengths) = structure.sizes();
         let (offsets, lengths) = (usize::from(offsets), usize::from(lengths));
@@ -207,7 +207,7 @@ impl Form {
         };
         let start = structure.begin().saturating_add(number(to));
         let end = start.saturating_add(number(len));
-        // In version 2 it has a signature.
+        // A block of version 2 begins with a signature.
         let begin = if self.is_v2 { start.saturating_add(4) } else { start };
         Ok((start, begin.min(end)..end))
     }

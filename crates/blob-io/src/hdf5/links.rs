@@ -1,4 +1,4 @@
-//! Lists the links of a group, however they are stored: in its header, in a heap, or in a table of symbols.
+//! Lists the links of a group from all three places: the group's header, a heap, and a table of symbols.
 //!
 //! A name is bytes here: HDF5 stores any. Leaves following the links to `tree`.
 
@@ -40,7 +40,7 @@ fn broken(at: u64) -> ReadError {
     ReadError::fault(at, FaultKind::words("a link", "bytes that are none"))
 }
 
-/// The links of a group, sorted by their names as in h5py and h5ls; newer files store them in the order of hashes.
+/// The links of a group, sorted by name as in h5py and h5ls; newer files store links in the order of hashes.
 pub(super) fn of_group(structure: &Structure, group: &Header) -> Result<Vec<Link>, ReadError> {
     let mut links = Vec::new();
     for message in group.of_kind(SYMBOL_TABLE) {
@@ -125,7 +125,7 @@ fn dense(structure: &Structure, info: &LinkInfoMessage, at: u64, links: &mut Vec
     Ok(())
 }
 
-/// The links in a table of symbols, whose names lie in a heap of their own.
+/// The links in a table of symbols, whose names lie in a separate heap.
 fn symbols(structure: &Structure, table: &SymbolTableMessage, at: u64, links: &mut Vec<Link>) -> Result<(), ReadError> {
     let (offsets, lengths) = structure.sizes();
     let (names, nodes) = structure.call(|file| {
@@ -149,7 +149,7 @@ fn symbols(structure: &Structure, table: &SymbolTableMessage, at: u64, links: &m
         let text = |offset: u64| names.get(usize::try_from(offset).ok()?..).map(without_nul);
         let name = text(symbol.link_name_offset).ok_or_else(|| broken(at))?;
         let to = match symbol.cache_type {
-            // A soft link: the scratch pad has the offset of its path.
+            // A soft link: the scratch pad has the offset of the path.
             2 => Target::Path(text(number(&symbol.scratch[..4])).ok_or_else(|| broken(at))?.into()),
             _ => Target::Object(symbol.object_header_address),
         };

@@ -1,6 +1,6 @@
 //! Plans the tree of groups and datasets of an HDF5 file to be written: Caffe's, or that of the tensors' names.
 //!
-//! Pure: it sees names, dtypes and shapes. Caffe's trees: `Net::ToHDF5` and `SGDSolver::SnapshotSolverStateToHDF5` of
+//! Pure: works on names, dtypes and shapes. Caffe's trees: `Net::ToHDF5` and `SGDSolver::SnapshotSolverStateToHDF5` of
 //! BVLC/caffe `9b891540`. `write` makes the bytes.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::tensor_name;
 
 /// The name of the format in errors.
 pub(super) const FORMAT: &str = "hdf5";
-/// Deeper or larger groups, or more of them, are refused: this crate's own reader would refuse them too.
+/// Deeper nesting, more objects and longer names are refused: this crate's own reader has such limits too.
 const MAX_NESTED: usize = 32;
 const MAX_OBJECTS: usize = 1 << 16;
 const MAX_NAMES: usize = 8 << 20;
@@ -25,7 +25,7 @@ const MAX_GROUP_BYTES: usize = 640 << 10;
 /// The object behind a name in a group.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// Sorted by the names' bytes, as HDF5 stores them.
+    /// Sorted by the names' bytes, as in HDF5.
     Group(BTreeMap<String, Node>),
     /// The tensor's index.
     Tensor(usize),
@@ -80,7 +80,7 @@ pub(super) fn tree(
     Ok(root)
 }
 
-/// Adds the numbers that Caffe needs, or zero if the source has none, and the path of the weights, if it is known.
+/// Adds the numbers that Caffe needs, or zero if the source has none, and the path of the weights, if known.
 fn counters(root: &mut BTreeMap<String, Node>, metadata: &[(String, String)]) -> Result<(), Error> {
     let text = |key: &str| metadata.iter().find(|(known, _)| known == key).map(|(_, value)| &**value);
     for key in COUNTERS {
@@ -99,7 +99,7 @@ fn counters(root: &mut BTreeMap<String, Node>, metadata: &[(String, String)]) ->
     Ok(())
 }
 
-/// The path of a tensor's dataset, or why it has none.
+/// The path of a tensor's dataset, or why the tensor has none.
 fn path(form: Form, spec: &TensorSpec) -> Result<Vec<String>, &'static str> {
     let parts: Vec<String> = match form {
         Form::Datasets => spec.name.split('/').map(str::to_owned).collect(),
@@ -158,7 +158,7 @@ fn insert(root: &mut BTreeMap<String, Node>, path: &[String], node: Node) -> Res
     }
 }
 
-/// How many groups and datasets there are, and the bytes of their names, as the reader counts them.
+/// How many groups and datasets there are, and the bytes of the names, as the reader counts them.
 fn sizes(path: &str, group: &BTreeMap<String, Node>, specs: &[TensorSpec], problems: &mut Problems) -> (usize, usize) {
     let (mut objects, mut names, mut bytes) = (group.len(), 0, 0);
     for (name, node) in group {
@@ -166,7 +166,7 @@ fn sizes(path: &str, group: &BTreeMap<String, Node>, specs: &[TensorSpec], probl
             Node::Tensor(tensor) => specs[*tensor].shape.num_axes(),
             _ => 0,
         };
-        // An entry of 40 bytes, the name's end and padding, a header of at most 152 and its extents.
+        // An entry of 40 bytes, the name's end and padding, a header of at most 152 bytes and the extents.
         bytes += 208 + name.len() + 8 * axes;
         names += name.len();
         if let Node::Group(inner) = node {
@@ -184,7 +184,7 @@ fn sizes(path: &str, group: &BTreeMap<String, Node>, specs: &[TensorSpec], probl
     (objects, names)
 }
 
-/// Gives a layer with only diffs an empty data group too, as Caffe does: its data are shared from another layer.
+/// Gives a layer with only diffs an empty data group too, as Caffe does: the data are shared from another layer.
 fn add_data_groups(root: &mut BTreeMap<String, Node>) {
     let Some(Node::Group(diffs)) = root.get("diff") else {
         return;

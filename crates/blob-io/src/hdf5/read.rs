@@ -1,4 +1,4 @@
-//! Reads an HDF5 file as entries: Caffe's weights by layer, a solver's history by index, other datasets by their paths.
+//! Reads an HDF5 file as entries: Caffe's weights by layer, a solver's history by index, other datasets by path.
 //!
 //! Caffe's layout: `HDF5ToNet`, `Net::ToHDF5` and `SGDSolver::SnapshotSolverStateToHDF5` of BVLC/caffe `9b891540`.
 
@@ -15,7 +15,7 @@ use crate::names::NameTable;
 use crate::tensor_name::TensorName;
 use crate::wire::source::Input;
 
-/// Lists the datasets; returns how they are arranged.
+/// Lists the datasets; returns the form of the file.
 pub(crate) fn read(input: &Input, table: &mut NameTable) -> Result<Form, ReadError> {
     let structure = Structure::open(input)?;
     let Tree { groups, datasets: found } = walk(&structure, table)?;
@@ -47,13 +47,13 @@ fn layer<'g>(group: &'g str, root: &str) -> Option<&'g str> {
     group.strip_prefix(root)
 }
 
-/// A blob's number, as Caffe writes it.
+/// A blob's number as in Caffe: digits without a leading zero, or `0`.
 fn number(name: &str) -> Option<u32> {
     let is_number = name == "0" || !name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit());
     name.parse().ok().filter(|_| is_number)
 }
 
-/// Lists Caffe's weights, `data/<layer>/<number>`, and their diffs in `diff`, in the order of layers and numbers.
+/// Lists Caffe's weights, `data/<layer>/<number>`, and the diffs in `diff`, in the order of layers and numbers.
 fn weights(found: Vec<Found>, layers: &BTreeMap<String, u32>, table: &mut NameTable) -> Result<(), ReadError> {
     let blob_key = |found: &Found| {
         let number = number(&found.name)?;
@@ -78,7 +78,7 @@ fn weights(found: Vec<Found>, layers: &BTreeMap<String, u32>, table: &mut NameTa
     others.into_iter().try_for_each(|found| push_path(found, table))
 }
 
-/// Lists a solver's state: its history in the order of the numbers, its counters as metadata.
+/// Lists a solver's state: the history in the order of the numbers, the counters as metadata.
 fn solver(structure: &Structure, found: Vec<Found>, table: &mut NameTable) -> Result<(), ReadError> {
     let (mut history, mut others) = (Vec::new(), Vec::new());
     for found in found {
@@ -117,7 +117,7 @@ fn scalar_text(structure: &Structure, found: &Found) -> Option<String> {
     is_text.then(|| crate::names::name_from_bytes(&bytes[..end]).into_owned())
 }
 
-/// Adds a dataset that is not one of Caffe's, under its path.
+/// Adds a dataset that is not one of Caffe's; the path becomes the name.
 fn push_path(found: Found, table: &mut NameTable) -> Result<(), ReadError> {
     let position = table.next_position(found.at)?;
     let name = format!("{}/{}", found.group, found.name);
@@ -131,7 +131,7 @@ impl Found {
         name: &str,
         table: &mut NameTable,
     ) -> Result<(), ReadError> {
-        // A dataset of a null dataspace holds no array, whatever its name promises.
+        // A dataset of a null dataspace holds no array, whatever the name promises.
         let kind = if self.entry.kind == Kind::None { Kind::None } else { kind };
         let entry = Entry { position, index, kind, ..self.entry };
         table.push(entry, name, self.at)

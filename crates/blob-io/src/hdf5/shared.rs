@@ -1,7 +1,7 @@
 //! Messages that several objects share: a file may keep equal datatypes or shapes once, in an object or in a heap.
 //!
-//! HDF5 File Format Specification 3.0, III.D, IV.A.2.m and IV.A.2.p. The reader parses the heaps; the table that names
-//! them is parsed here, because the reader resolves only whole headers.
+//! HDF5 File Format Specification 3.0, III.D, IV.A.2.m and IV.A.2.p. `hdf5-reader` parses the heaps; the table of the
+//! heaps is parsed here, because `hdf5-reader` resolves only whole headers.
 
 use std::cell::RefCell;
 
@@ -37,7 +37,7 @@ impl Message {
         }
     }
 
-    /// The message with its fields.
+    /// The message, parsed into fields.
     pub(super) fn parsed(&self, structure: &Structure) -> Result<HdfMessage, ReadError> {
         let body = self.bytes(structure)?;
         let (offsets, lengths) = structure.sizes();
@@ -73,10 +73,10 @@ fn heaps(structure: &Structure) -> Result<Vec<SharedHeap>, ReadError> {
     let width = usize::from(offsets);
     let broken =
         |found: &'static str| ReadError::fault(message.at, FaultKind::words("a table of shared messages", found));
-    // Version, the table's address, the number of its rows.
+    // Version, the table's address, the number of rows.
     let address = message.body.get(1..1 + width).map(number).ok_or_else(|| broken("a message that ends early"))?;
     let rows = usize::from(*message.body.get(1 + width).ok_or_else(|| broken("a message that ends early"))?);
-    // Version, kind, types, sizes and counts; the addresses of the row's index and of its heap.
+    // Version, kind, types, sizes and counts; the addresses of the row's index and heap.
     let row_len = 14 + 2 * width;
     let len = 4 + rows * row_len + 4;
     let at = structure.begin().saturating_add(address);

@@ -1,4 +1,4 @@
-//! Links and attributes that are left out: their number, and the first names for one warning.
+//! Links and attributes that are left out: the number, and the first names for one warning.
 //!
 //! Knows neither the tree nor the attributes, which both count here.
 
@@ -24,7 +24,7 @@ impl Skipped {
         }
     }
 
-    /// Warns of the names, if there are any; `reason` comes before them.
+    /// Warns of the names, if there are any; `reason` comes before the names.
     pub(super) fn warn(self, reason: &str, table: &mut NameTable) {
         let more = match self.count - self.names.len() {
             0 => String::new(),

@@ -1,7 +1,8 @@
 //! The only module that calls `hdf5-reader`: passes it bytes of our source within a budget, and returns names,
 //! addresses and headers.
 //!
-//! Its errors become faults at the offset that was read last, and so do its panics, though none is known.
+//! An error of `hdf5-reader` becomes a fault at the offset that was read last, and so does a panic, though none is
+//! known.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
@@ -18,16 +19,16 @@ use crate::limits::Limit;
 use crate::wire::source::{Input, Source};
 use crate::work;
 
-/// How many bytes one call may read. For hostile headers the reader keeps about seventeen bytes for each; Caffe's
-/// header of a dataset has 272 bytes, so a group may hold 2,800 of them.
+/// How many bytes one call may read. For hostile headers the reader keeps about seventeen bytes for each byte read;
+/// Caffe's header of a dataset has 272 bytes, so a group may hold 2,800 datasets.
 const MAX_CALL_BYTES: u64 = 768 << 10;
-/// How many bytes listing a file may read for each of the file, beside that, and at most: headers can form cycles,
-/// and share their objects. A sound file is read about twice.
+/// Listing a file may read `TOTAL_EACH` bytes for each byte of the file and `TOTAL_FREE` beside, at most `MAX_TOTAL`:
+/// headers can form cycles, and share objects. A sound file is read about twice.
 const TOTAL_EACH: u64 = 16;
 const TOTAL_FREE: u64 = 1 << 20;
 const MAX_TOTAL: u64 = 256 << 20;
-/// How many chunks all datasets may have together, for how many bytes of the file there may be one more: many datasets
-/// may refer to one list, or to one that only a shape states. Each takes 24 bytes of memory.
+/// All datasets together may have `CHUNKS_FREE` chunks, and one more for each `CHUNK_BYTES` bytes of the file: many
+/// datasets may refer to one list, or to a list that only a shape states. A chunk takes 24 bytes of memory.
 const CHUNKS_FREE: u64 = 1 << 17;
 const CHUNK_BYTES: u64 = 16;
 /// The longest header of an object: Caffe's have 272 bytes, one with the longest compact values under 66 KiB.
@@ -88,7 +89,7 @@ impl Structure {
         (superblock.offset_size, superblock.length_size)
     }
 
-    /// Whether an address is undefined: all its bits are set.
+    /// Whether an address is undefined: all bits are set.
     pub(super) fn is_undefined(&self, address: u64) -> bool {
         hdf5_reader::io::Cursor::is_undefined_offset(address, self.sizes().0)
     }
@@ -107,7 +108,7 @@ impl Structure {
         self.bytes.read(offset, len as usize)
     }
 
-    /// Where an error of the next call is placed, if it reads nothing.
+    /// Places an error of the next call at this offset, if the call reads no bytes.
     pub(super) fn at(&self, offset: u64) {
         self.bytes.at.store(offset.min(self.file_len()), Ordering::Relaxed);
     }
@@ -158,10 +159,10 @@ impl Structure {
     }
 }
 
-/// The file's bytes for `hdf5-reader`, within its budget.
+/// The file's bytes for `hdf5-reader`, within a budget.
 struct Bytes {
     input: Input,
-    /// How many bytes it has read in this call, and in total.
+    /// How many bytes were read in this call, and in total.
     in_call: AtomicU64,
     all: AtomicU64,
     /// The offset that was read last.

@@ -1,6 +1,6 @@
 //! Walks the groups of a file and lists every name of every dataset.
 //!
-//! Each object is read once, however many links lead to it; memory for a name beyond an object's first is an entry's.
+//! Each object is read once, under any number of links. A further name of an object takes the memory of an entry.
 //! Groups may contain themselves, and links may lead nowhere or to other files, which are never opened.
 
 use std::collections::{HashMap, HashSet};
@@ -24,17 +24,17 @@ const MAX_NESTED: usize = 64;
 /// How many soft links one path may lead through, as in HDF5 (`H5L_NUM_LINKS`).
 const MAX_SOFT: u32 = 16;
 
-/// A dataset under one of its names.
+/// A dataset under one name; a dataset with two names is found twice.
 pub(super) struct Found {
-    /// The path of the group that it is in, with `/` before each name; empty for the root.
+    /// The path of the dataset's group, with `/` before each name; empty for the root.
     pub(super) group: Rc<str>,
     pub(super) name: String,
-    /// Where its header lies.
+    /// The offset of the dataset's header.
     pub(super) at: u64,
     pub(super) entry: Entry,
 }
 
-/// The groups by their paths, and the datasets.
+/// The paths of the groups, and the datasets.
 #[derive(Default)]
 pub(super) struct Tree {
     pub(super) groups: Vec<Rc<str>>,
@@ -49,7 +49,7 @@ enum Object {
     Other,
 }
 
-/// A group on the way from the root, with the groups around it.
+/// A group on the way from the root; `outer` leads to the groups around.
 struct Place {
     address: u64,
     path: Rc<str>,
@@ -58,7 +58,7 @@ struct Place {
 }
 
 impl Place {
-    /// Whether the group is this one or around it.
+    /// Whether the group at `address` is this group or one around this group.
     fn lies_within(&self, address: u64) -> bool {
         let mut place = Some(self);
         while let Some(here) = place {
@@ -79,7 +79,7 @@ struct Walk<'s> {
     objects: HashMap<u64, Object>,
     root: u64,
     tree: Tree,
-    /// The groups that were listed under a name of their own.
+    /// The addresses of the groups that were listed under a hard link, and of the root.
     listed: HashSet<u64>,
     /// The groups and datasets that were listed under further names.
     aliases: u64,
@@ -125,7 +125,7 @@ pub(super) fn walk(structure: &Structure, table: &mut NameTable) -> Result<Tree,
 }
 
 impl Walk<'_> {
-    /// Lists the datasets of a group; returns the groups in it.
+    /// Lists the datasets of a group; returns the inner groups.
     fn group(&mut self, place: &Rc<Place>) -> Result<Vec<Rc<Place>>, ReadError> {
         let Object::Group(links) = self.object(place.address)? else {
             return Ok(Vec::new());
@@ -148,7 +148,7 @@ impl Walk<'_> {
                 continue;
             };
             let object = self.object(address)?;
-            // The root's own are read as metadata.
+            // The root's own attributes are read as metadata.
             if self.attributed.remove(&address) && address != self.root {
                 self.attributes.add(&place.path, &link.name);
             }
@@ -175,7 +175,7 @@ impl Walk<'_> {
         Ok(inner)
     }
 
-    /// Whether a group is listed here: always under the first hard link, under others while they are not too many.
+    /// Whether a group is listed here: always under the first hard link, under further links up to a limit.
     fn may_list(&mut self, address: u64, is_hard: bool) -> bool {
         if is_hard && self.listed.insert(address) {
             return true;
@@ -204,7 +204,7 @@ impl Walk<'_> {
         Ok(check_limit(at, Limit::Fixed, "the bytes of all names", self.names, most)?)
     }
 
-    /// The object at an address; a fault of a dataset is its entry's.
+    /// The object at an address; a dataset's fault goes into the dataset's entry.
     fn object(&mut self, address: u64) -> Result<Object, ReadError> {
         if let Some(object) = self.objects.get(&address) {
             return Ok(object.clone());
@@ -232,7 +232,8 @@ impl Walk<'_> {
         })
     }
 
-    /// The address that a path leads to from a group; `None` if it leads nowhere, to another file, or in a circle.
+    /// The address that a path leads to from a group; `None` for a path that leads nowhere, to another file, or in a
+    /// circle.
     fn resolve(&mut self, path: &[u8], from: u64, depth: u32) -> Result<Option<u64>, ReadError> {
         let mut address = if path.starts_with(b"/") { self.root } else { from };
         for part in path.split(|byte| *byte == b'/') {

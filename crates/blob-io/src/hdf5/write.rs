@@ -20,7 +20,7 @@ const UNDEFINED: u64 = u64::MAX;
 /// The superblock's constants for all groups: half of the maximal number of names in a leaf, and of children in a node.
 const LEAF_K: usize = 4;
 const NODE_K: usize = 16;
-/// A longer header of the root is refused: this crate's own reader would refuse it too.
+/// A longer header of the root is refused: this crate's own reader takes at most 72 KiB.
 const MAX_HEADER: usize = 60 << 10;
 /// libhdf5 refuses a smaller global heap.
 const LEAST_HEAP: usize = 4096;
@@ -33,7 +33,7 @@ pub(crate) struct Plan {
     form: Form,
     keys: Vec<String>,
     offsets: Vec<u64>,
-    /// The structure's length, with its padding.
+    /// The structure's length, padding included.
     head: u64,
     len: u64,
 }
@@ -98,7 +98,7 @@ impl Plan {
         Ok(parts)
     }
 
-    /// The structure's bytes. Their number depends neither on the offsets nor on the values' bytes.
+    /// The structure's bytes. The length depends neither on the offsets nor on the values' bytes.
     fn structure(&self, attributes: &[(String, String)]) -> Vec<u8> {
         let mut out = Structure { bytes: vec![0; SUPERBLOCK], plan: self };
         let heap = out.global_heap(attributes);
@@ -118,7 +118,7 @@ struct GroupOffsets {
     heap: u64,
 }
 
-/// The bytes so far, from the file's beginning; a part is written after all parts that it refers to.
+/// The bytes so far, from the file's beginning; the target of a reference is written before the part that refers.
 struct Structure<'a> {
     bytes: Vec<u8>,
     plan: &'a Plan,
@@ -152,7 +152,7 @@ impl Structure<'_> {
         GroupOffsets { header, tree, heap }
     }
 
-    /// The B-tree of a group's entries, each with the offset of its name.
+    /// The B-tree of a group's entries, each with the offset of the entry's name.
     fn tree(&mut self, entries: &[(u64, Vec<u8>)]) -> u64 {
         // The greatest name below a child, and the child's offset.
         let mut level: Vec<(u64, u64)> = Vec::new();
@@ -172,7 +172,7 @@ impl Structure<'_> {
         }
     }
 
-    /// The nodes above `children`: a single one if it can hold them all.
+    /// The nodes above `children`: a single node if all children fit.
     fn level(&mut self, depth: u8, children: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let len = 24 + (2 * NODE_K + 2 * NODE_K + 1) * 8;
         let mut nodes: Vec<&[(u64, u64)]> = children.chunks(2 * NODE_K).collect();
@@ -253,7 +253,7 @@ impl Structure<'_> {
             objects.resize(objects.len().next_multiple_of(8), 0);
         }
         let len = (16 + objects.len()).max(LEAST_HEAP);
-        // The free space is object 0, whose length includes its 16 bytes of header; a smaller rest is no object.
+        // The free space is object 0, whose length includes the header's 16 bytes; a smaller rest is no object.
         let free = len - 16 - objects.len();
         if free >= 16 {
             objects.extend([0_u64, free as u64].map(u64::to_le_bytes).concat());
@@ -278,7 +278,7 @@ fn entry(name: usize, header: u64) -> Vec<u8> {
     entry
 }
 
-/// The entry of a group, with the offsets of its parts.
+/// The entry of a group, with the offsets of the group's parts.
 fn group_entry(name: usize, group: &GroupOffsets) -> Vec<u8> {
     [name as u64, group.header, 1, group.tree, group.heap].map(u64::to_le_bytes).concat()
 }
@@ -311,7 +311,7 @@ fn datatype(dtype: DType) -> Vec<u8> {
         DType::BF16 => float(8, 7, 127),
         DType::F32 => float(8, 23, 127),
         DType::F64 => float(11, 52, 1023),
-        // As h5py has it: an enumeration of i8.
+        // As in h5py: an enumeration of i8.
         DType::Bool => {
             let head = [0x18, 2, 0, 0, 1, 0, 0, 0];
             [&head[..], &integer(true), b"FALSE\0\0\0TRUE\0\0\0\0\0\x01"].concat()

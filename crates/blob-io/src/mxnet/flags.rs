@@ -30,8 +30,8 @@ pub(crate) fn flag(dtype: DType) -> Option<i32> {
     TYPES.iter().position(|known| *known == dtype).map(|flag| flag as i32)
 }
 
-/// The device that an array was on when it was saved. It is only displayed, because files come from machines with other
-/// devices.
+/// The device that an array was on when MXNet saved the array. Only displayed, because files come from machines with
+/// other devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Context {
     pub(crate) dev_type: i32,

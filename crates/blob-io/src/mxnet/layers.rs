@@ -49,7 +49,7 @@ impl Layers {
             kind: operator.kind(op),
             type_name: op.to_owned(),
             bottoms: inputs.bottoms,
-            // Only the operator knows how many more outputs it has; an operator that reads one names it.
+            // Only the operator knows how many more outputs there are; an operator that reads one names that output.
             tops: vec![(node, 0)],
             tensors: inputs.tensors,
             shared: Vec::new(),
@@ -62,7 +62,7 @@ impl Layers {
         self.builder.push(draft, at)
     }
 
-    /// Records that an operator's node writes this output, too. Otherwise it would pass for an input of the net.
+    /// Records this output, too, as one of an operator's node; otherwise the output would pass for an input of the net.
     fn written(&mut self, value: Value) {
         if let Some(layer) = self.of_node.get(&value.0) {
             self.builder.also_writes(*layer, value);
@@ -82,7 +82,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Builds the net. Its outputs count as read. A parameter that an operator also reads as a value counts as shared.
+    /// Builds the net, whose outputs count as read. Parameters that an operator also reads as values count as shared.
     pub(super) fn finish<'a>(mut self, variables: impl Iterator<Item = (u64, &'a Arc<str>)>) -> Net {
         for head in std::mem::take(&mut self.heads) {
             self.written(head);

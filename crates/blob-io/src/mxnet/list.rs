@@ -1,4 +1,4 @@
-//! An MXNet file without the values of its arrays: versions, devices, storage types, keys.
+//! An MXNet file without the arrays' values: versions, devices, storage types, keys.
 //!
 //! Enough to write the same file again. The entries have the values, and `write` makes the file's bytes.
 
@@ -12,9 +12,9 @@ use crate::mxnet::record::{self, Body, NoAxes, Record, Version};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::Source;
 
-/// The arrays of an MXNet file that is to be written, in their order, without their values.
+/// The arrays of an MXNet file to be written, in order, without values.
 ///
-/// Each refers to the tensors of a [`Layout`](crate::Layout) that hold its values, by their index there.
+/// Each array names the tensors that hold the values, by index in a [`Layout`](crate::Layout).
 ///
 /// ```
 /// use blob_core::{DType, Shape};
@@ -31,13 +31,12 @@ use crate::wire::source::Source;
 /// ```
 #[derive(Clone, Debug)]
 pub struct List {
-    /// The version of the last record, and of those that are added.
+    /// The version of the last record, and of added records.
     version: Version,
     pub(super) arrays: Vec<Array>,
-    /// One for each array, as it is stored; none in an unnamed list and for a bare record.
+    /// One key for each array, as stored in the file; `None` in an unnamed list and for a bare record.
     pub(super) keys: Option<Vec<Vec<u8>>>,
-    /// Whether the keys were read from a file of MXNet; then they are written again even if they break the rules for
-    /// keys.
+    /// Whether the keys come from a file of MXNet. Such keys are written again, even against the rules for keys.
     pub(super) has_found_keys: bool,
 }
 
@@ -46,11 +45,11 @@ pub(super) struct Array {
     pub(super) version: Version,
     pub(super) context: Context,
     pub(super) stored: Stored,
-    /// Whether it was read from a file of MXNet; then it is written again even if it breaks the rules of its version.
+    /// Whether the array comes from a file of MXNet. Such an array is written again, even against the version's rules.
     pub(super) is_found: bool,
 }
 
-/// The content of a record, with the indices of the tensors that hold its values.
+/// The content of a record, with the indices of the tensors that hold the values.
 #[derive(Clone, Debug)]
 pub(super) enum Stored {
     /// No array: the extents that mark this.
@@ -79,7 +78,7 @@ impl List {
         self.add(name, Stored::Dense(tensor));
     }
 
-    /// Adds a sparse array of this dense shape: its values, for csr its row pointers, and its indices.
+    /// Adds a sparse array of this dense shape from the tensors of values, row pointers (csr only) and indices.
     pub fn push_sparse(&mut self, name: &str, kind: SparseKind, shape: Shape, parts: &[usize]) {
         self.add(name, Stored::Sparse { kind, shape, stale: None, parts: parts.to_vec() });
     }
@@ -122,8 +121,8 @@ impl List {
         self
     }
 
-    /// Reads the record headers of a file with `count` records again, with the `no_axes` that its entries were read
-    /// with. The entries are the tensors, in their order.
+    /// Reads the record headers of a file with `count` records again, with the same `no_axes` as when the entries were
+    /// read. The entries are the tensors, in order.
     pub(crate) fn read(source: &dyn Source, count: u64, is_bare: bool, no_axes: NoAxes) -> Result<Self, ReadError> {
         let mut cursor = Cursor::new(source);
         if !is_bare {
@@ -150,7 +149,7 @@ impl List {
 }
 
 impl Array {
-    /// An array of a file. Its tensors are the next ones.
+    /// An array of a file. The next tensors are the array's.
     fn found(record: Record, tensors: &mut usize) -> Self {
         let mut next = || {
             *tensors += 1;

@@ -1,5 +1,5 @@
-//! The consequences of an operator's attributes alone: which of its inputs are parameters, the extents of these that do
-//! not depend on the net's input, and the settings of its layer. Pure.
+//! Derives from an operator's attributes alone: which inputs are parameters, the extents of these parameters that do
+//! not depend on the net's input, and the settings of the layer. Pure.
 //!
 //! Sources: the `InferShape` of each operator in apache/mxnet 1.9.1, `src/operator/nn` and `src/operator`.
 
@@ -76,7 +76,7 @@ impl Operator {
         }
     }
 
-    /// The role of the input at an index, if it is a parameter.
+    /// The role of the input at an index, if that input is a parameter.
     pub(super) fn role(&self, op: &str, input: usize) -> Role {
         match (op, input) {
             ("RNN", _) => Role::Other,
@@ -143,7 +143,7 @@ impl Operator {
         }
     }
 
-    /// The shape of the parameter at an input, as far as the attributes determine it.
+    /// The shape of the parameter at an input; `None` for an extent or a shape that the attributes do not determine.
     pub(super) fn dims(&self, op: &str, input: usize) -> Option<Vec<Option<usize>>> {
         match (op, input) {
             ("Convolution" | "Convolution_v1", 1) => {
@@ -165,8 +165,8 @@ impl Operator {
         }
     }
 
-    /// A weight's shape: the two axes of channels, then those of the kernel; if the layout has the channels last, the
-    /// kernel is between them.
+    /// A weight's shape: the two axes of channels, then the axes of the kernel. In a layout with the channels last, the
+    /// kernel stands between the two axes of channels.
     fn filters(&self, first: Option<usize>, second: Option<usize>) -> Option<Vec<Option<usize>>> {
         let kernel = self.kernel.as_deref()?;
         let is_last = match self.layout.as_deref() {
@@ -178,13 +178,13 @@ impl Operator {
         Some(ends.concat())
     }
 
-    /// The auxiliary states of an operator: the index of each among the inputs, and the suffix of its name.
+    /// The auxiliary states of an operator: index among the inputs, and suffix of the name, such as `moving_mean`.
     pub(super) fn auxiliary(op: &str) -> &'static [(usize, &'static str)] {
         if is_norm(op) { &[(3, "moving_mean"), (4, "moving_var")] } else { &[] }
     }
 }
 
-/// Whether an operator gives the values of its input as they are, perhaps in another dtype.
+/// Whether an operator passes the input's values on unchanged, perhaps in another dtype.
 pub(super) fn passes_on(op: &str) -> bool {
     matches!(op, "identity" | "_copy" | "Cast" | "cast" | "amp_cast" | "BlockGrad" | "stop_gradient")
 }
@@ -195,14 +195,14 @@ fn is_norm(op: &str) -> bool {
     matches!(op, "BatchNorm" | "BatchNorm_v1" | "CuDNNBatchNorm" | "SyncBatchNorm" | "BatchNormWithReLU")
 }
 
-/// Numbers as MXNet prints them, `(1, 1)`; none where they are not understood.
+/// Parses numbers in MXNet's notation, like `(1, 1)`; empty for a text that is not understood.
 fn numbers(text: &str) -> Vec<u64> {
     let inner = text.trim().trim_start_matches(['(', '[']).trim_end_matches([')', ']']);
     let parts = inner.split(',').map(str::trim).filter(|part| !part.is_empty());
     parts.map(|part| part.trim_end_matches('L').parse()).collect::<Result<_, _>>().unwrap_or_default()
 }
 
-/// A flag as Python or C++ prints it; dmlc-core's `FieldEntry<bool>::Set` ignores the case.
+/// Parses a flag of Python or C++ (`True`, `1`); dmlc-core's `FieldEntry<bool>::Set` ignores the case.
 fn flag(value: &str) -> Option<bool> {
     match value.to_ascii_lowercase().as_str() {
         "true" | "1" => Some(true),
@@ -211,7 +211,7 @@ fn flag(value: &str) -> Option<bool> {
     }
 }
 
-/// A shape as MXNet prints it, `(8, 0, 3, 3)`: an extent of 0 or less is unknown, and without axes the whole shape is.
+/// Parses a shape like `(8, 0, 3, 3)`: an extent of 0 or less is unknown, and without axes the whole shape is unknown.
 pub(super) fn dims_of(text: &str) -> Option<Vec<Option<usize>>> {
     let inner = text.trim().strip_prefix(['(', '['])?.strip_suffix([')', ']'])?;
     let parts = inner.trim().trim_end_matches(',').split(',').map(|part| part.trim().trim_end_matches('L'));

@@ -1,5 +1,4 @@
-//! Reads MXNet lists and bare records as entries: the records, then their keys, then chooses between two
-//! interpretations.
+//! Reads MXNet lists and bare records as entries: the records, then the keys, then chooses between two interpretations.
 //!
 //! The walk reads headers and skips data. The devices that a file names are ignored.
 
@@ -21,7 +20,7 @@ pub(super) const LIST_MAGIC: u64 = 0x112;
 /// At most this many devices are listed; a hostile file may name a different one for each array.
 const MAX_CONTEXTS: usize = 4;
 
-/// Lists the arrays of a list file. Returns the versions of its records as text.
+/// Lists the arrays of a list file. Returns the records' versions as text.
 pub(crate) fn list(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     cursor.seek(0);
     let magic = cursor.u64("the list magic")?;
@@ -136,8 +135,8 @@ impl Walk {
 /// file.
 ///
 /// MXNet's own loader reads such a record as a missing array that ends there, but no MXNet has ever written one; 1.5 to
-/// 1.9 wrote scalars that way, which no MXNet reads. The file's length decides: if only the second interpretation ends
-/// exactly at the end of the file, it is used.
+/// 1.9 wrote scalars that way, which no MXNet reads. The file's length decides: the second interpretation is used if
+/// only that one ends exactly at the end of the file.
 fn choose(
     cursor: &mut Cursor<'_>,
     table: &mut NameTable,
@@ -163,7 +162,7 @@ fn choose(
             outcome.map(|()| none)
         }
         (Err(first), second) => {
-            // It is unknown which interpretation is right, so no array can be trusted.
+            // Either interpretation may be the right one, so no array can be trusted.
             table.restart();
             // The walk that got further has the more useful error.
             Err(match second {
@@ -207,7 +206,7 @@ fn array(cursor: &mut Cursor<'_>, table: &mut NameTable, walk: &mut Walk) -> Res
                 if entry.kind == Kind::Values && stale() {
                     entry.flags.set(Flag::StaleStorageShape);
                 }
-                // The first part keeps it for the others until the key is read.
+                // The first part keeps the array's description for the other parts until the key is read.
                 entry.sparse = sparse.take();
                 table.add(entry, at)?;
             }
@@ -262,7 +261,7 @@ fn keys(cursor: &mut Cursor<'_>, table: &mut NameTable, count: u64) -> Result<()
     Ok(())
 }
 
-/// Names the entries from `next` on by the indices of their records, if the file ends before their keys.
+/// Names the entries from `next` on by record index, like `@3`, if the file ends before the keys.
 fn name_by_index(table: &mut NameTable, mut next: usize) -> Result<(), ReadError> {
     while let Some(entry) = table.entry_mut(next) {
         let key = format!("@{}", entry.position);

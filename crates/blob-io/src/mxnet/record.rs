@@ -1,6 +1,6 @@
 //! Reads one record: an array of any version (V0 to V3) and storage (dense, row_sparse, csr), or none.
 //!
-//! Reads its header and skips its data. An error in a record concerns the whole file: records have no length, so if one
+//! Reads the header and skips the data. An error in a record concerns the whole file: records have no length, so if one
 //! cannot be parsed, the offset of the next is unknown.
 
 use blob_core::{DType, MAX_AXES, Shape};
@@ -18,9 +18,9 @@ pub enum Version {
     V0,
     /// 0.11: `i64` dims.
     V1,
-    /// 0.12 to today: with a storage type. MXNet 1 writes it, and every later one reads without np-shape.
+    /// 0.12 to today: with a storage type. Written by MXNet 1, and read by every later MXNet without np-shape.
     V2,
-    /// 1.5 to today, with np-shape: a shape without axes is a scalar. MXNet 2 writes it.
+    /// 1.5 to today, with np-shape: a shape without axes is a scalar. Written by MXNet 2.
     V3,
 }
 
@@ -28,8 +28,8 @@ impl Version {
     /// All four, oldest first.
     pub const ALL: [Version; 4] = [Version::V0, Version::V1, Version::V2, Version::V3];
 
-    /// The versions that a file's records have, from the [`dialect`](crate::Checkpoint::dialect) that its reader gave:
-    /// `V0 and V2 records`. None of it is for people alone: receipts store that text.
+    /// The versions of a file's records, from the [`dialect`](crate::Checkpoint::dialect) that the reader gave, such as
+    /// `V0 and V2 records`. Receipts store that text, so the dialect is not for people alone.
     #[must_use]
     pub fn of_dialect(dialect: &str) -> Vec<Self> {
         let has = |version: &Self| dialect.split(' ').any(|word| word == version.name());
@@ -55,9 +55,9 @@ impl Version {
 /// The interpretation of a dense V2 record without axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoAxes {
-    /// No array, and the record ends here: MXNet reads it so, but never writes one.
+    /// No array, and the record ends here: MXNet's own reading, though MXNet never writes such a record.
     None,
-    /// A scalar: MXNet 1.5 to 1.9 wrote it so without np-shape, but cannot read it.
+    /// A scalar: MXNet 1.5 to 1.9 wrote scalars so without np-shape, but cannot read such a record.
     Scalar,
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum NoAxes {
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) version: Version,
-    /// Whether its meaning depends on [`NoAxes`].
+    /// Whether the record's meaning depends on [`NoAxes`].
     pub(crate) no_axes: bool,
     /// The device that the array was on; none for a record without an array.
     pub(crate) context: Option<Context>,
@@ -75,14 +75,14 @@ pub(crate) struct Record {
 /// The content of a record.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// No array: the extents that mark it.
+    /// No array: the extents that mark the lack of one.
     None(Vec<i64>),
     Dense(Part),
     Sparse {
         kind: SparseKind,
         /// The dense shape.
         shape: Shape,
-        /// The values' shape as it is stored, which may be wrong: see [`storage_dims`].
+        /// The stored shape of the values, which may be wrong: see [`storage_dims`].
         stored: Vec<i64>,
         /// The values, then the others in the order of the file.
         parts: Vec<Part>,
@@ -98,7 +98,7 @@ pub(crate) struct Part {
     pub(crate) offset: u64,
 }
 
-/// Reads the record at the cursor, and moves past it.
+/// Reads the record at the cursor, and moves the cursor past the record.
 pub(crate) fn read(cursor: &mut Cursor<'_>, no_axes: NoAxes) -> Result<Record, ReadError> {
     let at = cursor.pos();
     let word = cursor.u32("a record")?;
@@ -177,14 +177,14 @@ fn swapped(found: i32, max: i32) -> bool {
     (1..=max).contains(&found.swap_bytes())
 }
 
-/// A big-endian machine writes the framing little-endian and the rest in its own byte order (apache/mxnet#18667).
+/// A big-endian machine writes the framing little-endian and the rest big-endian (apache/mxnet#18667).
 fn big_endian(at: u64, expected: &'static str, found: i32) -> ReadError {
     let as_written = found.swap_bytes();
     let found = format!("{found}, which is {as_written} on a big-endian machine: MXNet itself cannot read its files");
     ReadError::fault(at, FaultKind::words(expected, found))
 }
 
-/// Dimensions as they are stored, with their offset and the width of each.
+/// The stored dimensions, with the offset of the first and the width of each.
 struct Dims {
     at: u64,
     width: u64,
@@ -198,7 +198,7 @@ fn dims(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Dims, ReadError>
     if swapped(found, MAX_AXES as i32) {
         return Err(big_endian(at, "0 to 32 axes", found));
     }
-    // MXNet reads -1, "unknown", as a number of axes, and then 2⁶⁴-8 bytes of extents; no writer stores it.
+    // MXNet reads -1, "unknown", as a number of axes, and then 2⁶⁴-8 bytes of extents; no writer stores -1.
     let Ok(ndim) = usize::try_from(found) else {
         let what = FaultKind::Flag { field: "the number of axes", found: found.into(), known: "0 to 32" };
         return Err(ReadError::fault(at, what));
@@ -246,7 +246,7 @@ fn type_flag(cursor: &mut Cursor<'_>, field: &'static str) -> Result<DType, Read
     })
 }
 
-/// Skips elements, which must exist; their shape is at `at`.
+/// Skips the elements of an array, which must exist; the array's shape is at `at`.
 fn data(cursor: &mut Cursor<'_>, kind: Kind, at: u64, shape: Shape, dtype: DType) -> Result<Part, ReadError> {
     let offset = cursor.pos();
     let field = match kind {
@@ -304,9 +304,9 @@ fn sparse(
 
 /// The shape of a sparse array's values, from the stored one, the dense one and the number of indices.
 ///
-/// The stored shape may be stale: MXNet writes it before the operation that computes the array has ended, and the rest
-/// after it. Therefore, as in MXNet's loader, a shape without elements is replaced, and the first extent is always that
-/// of the indices.
+/// The stored shape may be stale: MXNet writes the shape before the operation that computes the array has ended, and
+/// the rest afterwards. Therefore, as in MXNet's loader, a shape without elements is replaced, and the first extent is
+/// always the number of indices.
 fn storage_dims(kind: SparseKind, stored: &[i64], dense: &[usize], indices: i64) -> Option<Vec<i64>> {
     let mut dims = stored.to_vec();
     if stored.contains(&0) {
@@ -335,7 +335,7 @@ mod tests {
         }
         assert_eq!(rows(&[0]).unwrap(), [3, 4, 2]);
         assert_eq!(rows(&[9, 0, 2]).unwrap(), [3, 4, 2]);
-        // Other extents are taken as they are, also where they do not fit the dense shape.
+        // Other extents stay unchanged, also where the dense shape has different ones.
         assert_eq!(rows(&[9, 7]).unwrap(), [3, 7]);
         assert_eq!(csr(&[]), None);
     }

@@ -1,8 +1,8 @@
-//! Reads MXNet's symbol files (`-symbol.json`): the variables of a net with their shapes and dtypes, which of them are
-//! auxiliary states, and its operators as a net's layers.
+//! Reads MXNet's symbol files (`-symbol.json`): a net's variables with shapes, dtypes and the mark of auxiliary states,
+//! and the operators as a net's layers.
 //!
-//! Reads every generation: nodes as nnvm writes them (MXNet 0.9 and newer), and older ones, which leave auxiliary
-//! states out. Evaluates no operator; `operator` derives shapes from its attributes alone.
+//! Reads every generation: nnvm's nodes (MXNet 0.9 and newer), and older nodes, which leave auxiliary states out.
+//! Evaluates no operator; `operator` derives shapes from attributes alone.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ const MAX_INPUTS: u64 = 1 << 16;
 const MAX_NESTED: u32 = 64;
 /// A longer attribute is ignored: those that matter are numbers and short lists.
 const MAX_TEXT: u64 = 1 << 10;
-/// Variables with these suffixes are learnt, whatever uses them: MXNet's `Initializer` decides by them.
+/// Variables with these suffixes are learnt, under any operator: MXNet's `Initializer` decides by the suffix.
 const LEARNT_SUFFIXES: [&str; 9] =
     ["weight", "bias", "gamma", "beta", "moving_mean", "moving_var", "running_mean", "running_var", "parameters"];
 
-/// A net's variables, as a symbol file lists them.
+/// A net's variables, read from a symbol file.
 ///
 /// ```
 /// use blob_io::mxnet::Symbol;
@@ -53,7 +53,7 @@ const LEARNT_SUFFIXES: [&str; 9] =
 pub struct Symbol {
     /// The file's name.
     pub name: String,
-    /// The variables in the order of the file, auxiliary states among them.
+    /// The variables, auxiliary states included, in the order of the file.
     pub variables: Vec<Variable>,
     /// The net's operators as layers, in the order of the file.
     pub net: Net,
@@ -63,17 +63,18 @@ pub struct Symbol {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Variable {
-    /// Its name, without `arg:` or `aux:`.
+    /// The name, without `arg:` or `aux:`.
     pub name: Arc<str>,
-    /// Whether it is an auxiliary state, which an operator changes, such as the running mean of a BatchNorm.
+    /// Whether the variable is an auxiliary state, which an operator changes, such as the running mean of a BatchNorm.
     pub is_auxiliary: bool,
-    /// Whether an operator that it is an input of, or its name, shows that it is learnt, so that a file of parameters
-    /// has it. Data and labels are not, nor is a variable with another name that only unknown operators use.
+    /// Whether the variable is learnt, so that files of parameters have an array for the variable. The name shows this,
+    /// or an operator that reads the variable. Data and labels are not learnt, nor is a variable with another name that
+    /// only unknown operators use.
     pub is_parameter: bool,
-    /// Its declared shape, else that from the operator's attributes; `None` for an axis, or for the whole shape, if
+    /// The declared shape, else the shape from the operator's attributes; `None` for an axis, or for a whole shape,
     /// that depends on the net's input.
     pub dims: Option<Box<[Option<usize>]>>,
-    /// Its dtype, where it is declared.
+    /// The declared dtype, if there is one.
     pub dtype: Option<DType>,
 }
 
@@ -90,7 +91,7 @@ impl Symbol {
         Self::from_source(&name, &source)
     }
 
-    /// Reads a symbol file's bytes; errors call it `name`.
+    /// Reads a symbol file's bytes; errors call the file `name`.
     ///
     /// # Errors
     /// As [`Symbol::open`].
@@ -112,7 +113,7 @@ impl Symbol {
 }
 
 impl Variable {
-    /// Marks it as learnt and adds the extents that an operator determines, without changing declared ones.
+    /// Marks the variable as learnt and adds the extents that an operator determines, without changing declared ones.
     fn mark_parameter(&mut self, dims: Option<Vec<Option<usize>>>, is_auxiliary: bool) {
         self.is_parameter = true;
         self.is_auxiliary |= is_auxiliary;
@@ -166,12 +167,12 @@ struct Nodes {
     variables: Vec<Variable>,
     /// The variable of each node; `None` for operators, which most nodes are.
     of_node: Vec<Option<u32>>,
-    /// The variable whose values an operator passes on as they are.
+    /// The variable whose values an operator passes on unchanged.
     behind: Vec<Option<u32>>,
     layers: Layers,
 }
 
-/// An entry of a node's inputs: the node, its output, and the version, if the file has versions.
+/// An entry of a node's inputs: the node, the output of that node, and the version, if the file has versions.
 struct InputRef {
     node: u64,
     output: u64,
@@ -221,7 +222,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// The variable that a node is, or whose values it passes on.
+    /// The variable behind a node: the node itself, or the variable whose values the node passes on.
     fn behind(&self, node: u64) -> Option<u32> {
         let node = usize::try_from(node).ok()?;
         self.of_node.get(node).copied().flatten().or_else(|| self.behind.get(node).copied().flatten())
@@ -234,7 +235,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Adds an operator: marks the variables that are its parameters, and adds its layer.
+    /// Adds an operator: marks the variables that are parameters, and adds the layer.
     fn apply(
         &mut self,
         operator: &Operator,
@@ -249,13 +250,13 @@ impl Nodes {
                 let found = format!("node {}, which does not come before", used.node);
                 ReadError::fault(at, FaultKind::words("an input that comes before its user", found))
             })?;
-            // A parameter may come through operators that only pass it on.
+            // A parameter may come through operators that only pass values on.
             let behind = self.behind(used.node).filter(|_| operator.has_parameter(op, index));
             let Some(variable) = node.or(behind).map(|index| &mut self.variables[index as usize]) else {
                 layer_inputs.bottoms.push((used.node, used.output));
                 continue;
             };
-            // Measured on 25 models: an edge leads to an auxiliary state exactly if its version is above 0.
+            // Measured on 25 models: an edge leads to an auxiliary state exactly if the edge's version is above 0.
             let is_changed = used.version.is_some_and(|version| version > 0);
             if is_changed || operator.has_parameter(op, index) {
                 variable.mark_parameter(operator.dims(op, index), is_changed);
@@ -264,7 +265,7 @@ impl Nodes {
                 layer_inputs.bottoms.push((used.node, used.output));
             }
         }
-        // Before nnvm, auxiliary states were not nodes; MXNet adds them when it loads such a file.
+        // Before nnvm, auxiliary states were not nodes; MXNet adds these states when loading such a file.
         if inputs.iter().all(|used| used.version.is_none()) {
             for (index, suffix) in Operator::auxiliary(op) {
                 if inputs.len() <= *index {

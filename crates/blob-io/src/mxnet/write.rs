@@ -1,7 +1,7 @@
 //! The layout of an MXNet list or bare record.
 //!
-//! Byte for byte what `mx.nd.save` writes (`NDArray::Save` of apache/mxnet, `src/ndarray/ndarray.cc`): the records,
-//! each its header and its values, then the keys. Nothing is aligned, and there is no place for metadata.
+//! Byte for byte like the output of `mx.nd.save` (`NDArray::Save` of apache/mxnet, `src/ndarray/ndarray.cc`): the
+//! records, each with a header and values, then the keys. Nothing is aligned, and there is no place for metadata.
 
 use blob_core::Shape;
 
@@ -17,7 +17,7 @@ use crate::spec::{Problems, TensorSpec, refuse, total, unique};
 /// The names in errors of a list and of a bare record.
 const FORMATS: [&str; 2] = ["params", "mxnet-record"];
 
-/// Lays out a list; if `is_bare`, only its single record, without keys.
+/// Lays out a list; if `is_bare`, only the single record, without keys.
 pub(crate) fn plan(specs: &[TensorSpec], list: &List, is_bare: bool) -> Result<Placed, Error> {
     let format = FORMATS[usize::from(is_bare)];
     let keys = list.keys.as_ref().filter(|_| !is_bare);
@@ -65,7 +65,7 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List, is_bare: bool) -> Result<P
     file.finish()
 }
 
-/// Whether the parts of a sparse array have the shapes that a reader will compute for them.
+/// Whether the parts of a sparse array have the shapes that a reader will compute.
 fn check_parts(
     kind: SparseKind,
     dense: &[usize],
@@ -96,7 +96,7 @@ struct File<'a> {
     /// The bytes since the last values.
     head: Vec<u8>,
     frame: Vec<(u64, Vec<u8>)>,
-    /// Where each tensor's values begin, once it is placed.
+    /// Where each tensor's values begin; `None` until the tensor is placed.
     offsets: Vec<Option<u64>>,
 }
 
@@ -162,7 +162,7 @@ impl<'a> File<'a> {
         parts.iter().try_for_each(|&part| self.values(part))
     }
 
-    /// The words before the shape. V0 has none: it begins with the number of axes.
+    /// The words before the shape. V0 has none: a V0 record begins with the number of axes.
     fn begin(&mut self, version: Version, sparse: Option<SparseKind>) {
         if let Some(magic) = version.magic() {
             self.head.extend(magic.to_le_bytes());

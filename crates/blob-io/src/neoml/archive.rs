@@ -1,4 +1,4 @@
-//! A NeoML archive without its tensors: headers, null flags, and data that only NeoML understands.
+//! A NeoML archive without tensors: headers, null flags, and data that only NeoML understands.
 //!
 //! Enough to write the same archive again, also with other values. `write` makes the bytes.
 
@@ -12,12 +12,12 @@ use crate::neoml::{net, read};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::Source;
 
-/// How many bytes a file may hold besides its blobs, which are kept in memory: nets have a few hundred bytes a layer.
+/// The most bytes of a file beside the blobs, all kept in memory: nets have a few hundred such bytes a layer.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The blobs of a NeoML archive that is to be written, in their order, without their values.
+/// The blobs of a NeoML archive to be written, in order, without values.
 ///
-/// Each refers to the tensor of a [`Layout`](crate::Layout) that holds its values, by its index there.
+/// Each blob names the tensor that holds the values, by index in a [`Layout`](crate::Layout).
 ///
 /// ```
 /// use blob_core::{DType, Dims7, Shape};
@@ -55,19 +55,19 @@ pub(super) enum Part {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) head: [u8; HEAD],
-    /// The offset and the length of its cells, which is NeoML's word for values.
+    /// The offset and the length of the cells, which is NeoML's word for values.
     pub(super) cells: u64,
     pub(super) len: u64,
 }
 
 impl Archive {
-    /// One bare blob, as `neoml.Blob.store` writes it; it has no name.
+    /// One bare blob without a name, like a file of `neoml.Blob.store`.
     #[must_use]
     pub fn blob() -> Self {
         Self { parts: vec![Part::new_blob(0)], is_fixed: false }
     }
 
-    /// An array of `len` blobs, as `SerializeBlobs` writes it; they have no names.
+    /// An array of `len` blobs without names, like the output of `SerializeBlobs`.
     #[must_use]
     pub fn array(len: usize) -> Self {
         // The layout refuses a count beyond NeoML's numbers.
@@ -79,8 +79,8 @@ impl Archive {
         Self { parts, is_fixed: false }
     }
 
-    /// The archive of a file in which only these blobs, by their index, are replaced by the tensors of a layout, in
-    /// their order. The others are kept, at [`Layout::copies`](crate::Layout::copies).
+    /// The archive of a file with some blobs replaced: tensor `i` of a layout takes the place of blob `blobs[i]`. The
+    /// other blobs are kept, at [`Layout::copies`](crate::Layout::copies).
     #[must_use]
     pub fn replacing(mut self, blobs: &[usize]) -> Self {
         let given: HashMap<usize, usize> = blobs.iter().enumerate().map(|(tensor, blob)| (*blob, tensor)).collect();
@@ -101,7 +101,7 @@ impl Archive {
         self.parts.iter().filter(|part| matches!(part, Part::Blob { .. })).count()
     }
 
-    /// Reads a file without the values of its arrays; `None` for other formats.
+    /// Reads a file without the arrays' values; `None` for other formats.
     pub(crate) fn read(source: &dyn Source, format: Format, limits: &Limits) -> Result<Option<Self>, ReadError> {
         let mut cursor = Cursor::new(source);
         let mut records = Vec::new();
@@ -119,7 +119,7 @@ impl Archive {
         Self::of_records(source, &records, is_pickle).map(Some)
     }
 
-    /// The archive of these records, with all bytes of the source around their cells.
+    /// The archive of these records, with all bytes of the source around the cells.
     fn of_records(source: &dyn Source, records: &[Record], is_fixed: bool) -> Result<Self, ReadError> {
         let cells: u64 = records.iter().map(Record::cell_bytes).sum();
         let beside = source.len() - cells;

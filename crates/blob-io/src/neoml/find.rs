@@ -1,7 +1,7 @@
-//! Finds the records of a NeoML net in its bytes, from front to back.
+//! Finds the records in the bytes of a NeoML net, from front to back.
 //!
-//! Bounds what wrong candidates cost: bytes may look like a layer for a long way before they turn out to be none, and
-//! every byte after may look like one again.
+//! Bounds the cost of wrong candidates: bytes may look like a layer for a long way without being one, and every byte
+//! after may look like a layer again.
 
 use crate::error::{ReadError, check_limit};
 use crate::limits::Limit;
@@ -10,8 +10,8 @@ use crate::neoml::record::{self, LONG, Record, is_version};
 use crate::wire::cursor::Cursor;
 use crate::work;
 
-/// How many bytes wrong candidates may cost for each byte of the file, and beside that. In nets of NeoML's they cost
-/// less than two: each layer's versions are read up to the next of them.
+/// The most bytes that wrong candidates may cost: for each byte of the file, and beside that. In nets of NeoML's the
+/// cost is less than two bytes for each byte: each layer's versions are read up to the next version.
 const WALKED_EACH: u64 = 16;
 const WALKED_FREE: u64 = 64 << 10;
 
@@ -23,7 +23,7 @@ pub(super) enum Found {
     Blob(Record),
 }
 
-/// A class with no layer behind it that can be read.
+/// A class that no readable layer follows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lost {
     /// Where the class begins, and where the layer's record would.
@@ -41,11 +41,11 @@ pub(super) struct Finder {
 }
 
 impl Finder {
-    /// The next record from here on, and its offset; the cursor moves past it.
+    /// The next record from here on, with the record's offset; the cursor moves past the record.
     pub(super) fn next(&mut self, cursor: &mut Cursor<'_>) -> Result<Option<(u64, Found)>, ReadError> {
         while let Some(at) = candidate(cursor)? {
             let before = cursor.visited();
-            // A layer may be called "\0", as a blob's type looks; the blob's cells tell them apart.
+            // A layer may be called "\0", which looks like a blob's type; the blob's cells decide.
             let blob = record::find(cursor);
             if let Ok(Some(record)) = blob {
                 return Ok(Some((at, Found::Blob(record))));
@@ -65,7 +65,7 @@ impl Finder {
         Ok(None)
     }
 
-    /// Notes whether a class stands before a wrong candidate. Between a class and its layer there are only versions.
+    /// Notes whether a class stands before a wrong candidate. Only versions stand between a class and a layer.
     fn note_lost(&mut self, cursor: &mut Cursor<'_>, at: u64) -> Result<(), ReadError> {
         cursor.seek(at + VERSION);
         if self.lost.is_some() || is_version(cursor.at_hand(cursor.file_len())?) {
@@ -105,8 +105,8 @@ fn find_version(bytes: &[u8]) -> Option<usize> {
     };
     let (mut from, end) = (0, bytes.len());
     while let Some(block) = bytes.get(from..from + BLOCK + 4) {
-        // No early exit within a block, so that the compiler vectorises it: a search byte by byte takes twice the time
-        // of `read()`.
+        // No early exit within a block, so that the compiler vectorises the loop: a search byte by byte takes twice the
+        // time of `read()`.
         let marks = block[..BLOCK].iter().zip(&block[3..]).zip(&block[4..]);
         if marks.fold(false, |any, ((mark, third), fourth)| any | ((*mark == LONG) & (*third | *fourth == 0)))
             && let Some(at) = (from..from + BLOCK).find(may_begin)

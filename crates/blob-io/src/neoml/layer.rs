@@ -1,6 +1,6 @@
-//! Reads the record that every layer of a NeoML net has, whatever its class: `CBaseLayer::Serialize`.
+//! Reads the record that layers of every class in a NeoML net have: `CBaseLayer::Serialize`.
 //!
-//! It is recognised by its form alone. The class's name and the versions of the class and its bases precede it.
+//! A record is recognised by form alone; the class's name and the versions of the class and of the bases come before.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use crate::wire::source::{self, Source};
 use crate::work;
 
 /// No layer has a longer string. Past 1000, a string of any bytes could not be told from the next of the class's
-/// versions, which begin like its length.
+/// versions, which begin like a string's length.
 const LONGEST: u64 = 1000;
 
-/// The most bytes before a layer's record: the class's name with its length, and the versions.
+/// The most bytes before a layer's record: the class's name with a length prefix, and the versions.
 pub(super) const CLASS_AND_VERSIONS: u64 = 255 + 5 * MAX_VERSIONS as u64;
 
 /// More inputs or blobs than any layer of a net has.
@@ -25,16 +25,16 @@ const MAX_OUTPUTS: u32 = 1 << 16;
 /// A class has a few bases.
 const MAX_VERSIONS: usize = 8;
 
-/// A layer without the parameters of its class.
+/// A layer without the parameters of the class.
 #[derive(Debug)]
 pub(super) struct BaseLayer {
     pub(super) class: Option<Class>,
     pub(super) name: String,
-    /// The layers that its inputs come from, each with the output's index.
+    /// The layers that the inputs come from, each with the output's index.
     pub(super) inputs: Vec<(String, u32)>,
-    /// The records of its learnt blobs that are not null, with their indices.
+    /// The records of the learnt blobs that are not null, each with the blob's index.
     pub(super) blobs: Vec<(u32, Record)>,
-    /// The number of its blobs, null ones included.
+    /// The number of blobs, null ones included.
     pub(super) blob_count: u32,
 }
 
@@ -88,16 +88,16 @@ impl From<ReadError> for Miss {
     }
 }
 
-/// The head of a layer, before its blobs.
+/// The head of a layer, before the blobs.
 struct Base {
-    /// Its name, and those of the layers that its inputs come from.
+    /// The layer's name, then the name of the layer that each input comes from.
     strings: Vec<Vec<u8>>,
     /// The output of each input.
     inputs: Vec<u32>,
     blob_count: u32,
 }
 
-/// Reads the record up to its blobs.
+/// Reads the record up to the blobs.
 fn base(cursor: &mut Cursor<'_>) -> Result<Base, Miss> {
     let end = cursor.file_len();
     let long = cursor.u8(end, "a version")?;
@@ -130,7 +130,7 @@ pub(super) fn count(cursor: &mut Cursor<'_>) -> Result<u32, Miss> {
     u32::try_from(cursor.i32("a count")?).map_err(|_| Miss::Other)
 }
 
-/// A string, which NeoML stores as bytes: no encoding is theirs.
+/// A string, which NeoML stores as bytes without an encoding.
 fn string(cursor: &mut Cursor<'_>) -> Result<Vec<u8>, Miss> {
     let end = cursor.file_len();
     let short = cursor.u8(end, "a length")?;
@@ -148,8 +148,8 @@ pub(super) struct Class {
     pub(super) name: String,
     /// The offset of the name's length.
     pub(super) at: u64,
-    /// How many versions there are between the name and the record: one for the class and one for each of its bases but
-    /// the last.
+    /// The number of versions between the name and the record: one for the class and one for each base class but the
+    /// last.
     pub(super) versions: usize,
 }
 
@@ -167,7 +167,7 @@ fn class_before(bytes: &[u8]) -> Option<(String, Range<usize>, usize)> {
     let mut ends = vec![bytes.len()];
     for versions in 1..=MAX_VERSIONS {
         ends = ends.iter().flat_map(|end| before_version(&bytes[..*end])).collect();
-        // Two chains of versions may meet at one offset: there are as many offsets as versions, not two to their power.
+        // Two chains of versions may meet at one offset: `n` versions have about `n` offsets, not 2ⁿ.
         ends.sort_unstable();
         ends.dedup();
         for end in &ends {
@@ -192,7 +192,7 @@ fn before_version(bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
     long.into_iter().chain(short)
 }
 
-/// The string with a length prefix at the end of these bytes, and its offset: the longest possible one.
+/// The longest possible string with a length prefix at the end of these bytes, with the prefix's offset.
 pub(super) fn string_before(bytes: &[u8], is_expected: impl Fn(&str) -> bool) -> Option<(usize, String)> {
     let longest = bytes.len().min(usize::from(LONG));
     work::visit(0, longest as u64);

@@ -1,6 +1,6 @@
-//! A layer of a NeoML net and the layers that its inputs come from.
+//! A layer of a NeoML net and the layers that the inputs come from.
 
-/// A layer of a net: its path, its class and its inputs.
+/// A layer of a net: path, class and inputs.
 ///
 /// ```no_run
 /// let net = blob_io::Checkpoint::open("net.cnnarch")?;
@@ -13,11 +13,11 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Layer {
-    /// The names of the layers that contain it and its own, joined by `/`: the prefix of its arrays' names.
+    /// The names of the outer layers and of the layer itself, joined by `/`: the prefix of the layer's array names.
     pub path: String,
     /// NeoML's name of the class (`FmlCnnFullyConnectedLayer`); the class's own parameters are not read.
     pub class: Option<String>,
-    /// The layers of the same net whose outputs are its inputs, each with the output's index.
+    /// The inputs: layers of the same net, each with the index of the output that this layer reads.
     pub inputs: Vec<(String, u32)>,
     /// The offset in the file of the record that all classes have.
     pub offset: u64,

@@ -1,5 +1,4 @@
-//! Finds the blobs of a net, a dictionary or a pickle by the form of their records, without knowing the layers'
-//! classes.
+//! Finds the blobs of a net, a dictionary or a pickle by the form of the records, without knowing the layers' classes.
 //!
 //! `find` searches all bytes for records, except the cells of blobs found so far, in which a value could look like one.
 
@@ -13,7 +12,7 @@ use crate::neoml::record::{Record, VERSIONS, is_version, note_axes};
 use crate::wire::cursor::Cursor;
 use crate::wire::source;
 
-/// Inner nets beyond this depth are listed without their outer layers' names.
+/// Inner nets beyond this depth are listed without the names of the outer layers.
 const MAX_DEPTH: usize = 32;
 
 /// No inner net has this many layers; the bytes of a float here would be a larger number.
@@ -66,7 +65,7 @@ pub(super) fn is_dictionary(head: &[u8]) -> bool {
     (*a, *b) != (0, 0) && is_key && is_version(record)
 }
 
-/// Lists the blobs of a net as `<layer path>/<index>`; blobs outside of layers by their key or their position.
+/// Lists the blobs of a net as `<layer path>/<index>`; blobs outside of layers by key or position.
 pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let header = begin(cursor)?;
     let expected = header.map(|header| header.layers);
@@ -100,7 +99,7 @@ pub(crate) fn links(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Vec<Laye
     Ok(search.links.unwrap_or_default())
 }
 
-/// The records of all blobs, in the order of their entries.
+/// The records of all blobs, in the order of the entries.
 pub(crate) fn records(cursor: &mut Cursor<'_>) -> Result<Vec<Record>, ReadError> {
     begin(cursor)?;
     let (mut records, mut finder) = (Vec::new(), Finder::default());
@@ -113,7 +112,7 @@ pub(crate) fn records(cursor: &mut Cursor<'_>) -> Result<Vec<Record>, ReadError>
     Ok(records)
 }
 
-/// Reads the header, if there is one, and moves past it.
+/// Reads the header, if there is one, and moves the cursor past the header.
 fn begin(cursor: &mut Cursor<'_>) -> Result<Option<Header>, ReadError> {
     cursor.seek(0);
     let end = cursor.file_len();
@@ -125,25 +124,25 @@ fn begin(cursor: &mut Cursor<'_>) -> Result<Option<Header>, ReadError> {
 
 /// A layer with an inner net whose layers are being read.
 struct Open {
-    /// How many of its layers are left.
+    /// How many inner layers are left.
     left: u32,
-    /// The length of the path without its name.
+    /// The length of the path without the layer's name.
     outer: usize,
-    /// The names of its back links, which a recurrent layer stores a second time after its inner net.
+    /// The names of the back links, which a recurrent layer stores a second time after the inner net.
     links: Vec<String>,
 }
 
 /// The last layer so far.
 struct Last {
     name: String,
-    /// The name of its blobs without their index.
+    /// The name of the layer's blobs without the index.
     base: Option<String>,
     path: String,
     class: Option<Class>,
     position: u32,
-    /// The index of its next blob.
+    /// The index of the layer's next blob.
     index: u32,
-    /// Where the parameters of its class begin.
+    /// Where the parameters of the class begin.
     end: u64,
 }
 
@@ -158,9 +157,9 @@ struct Search {
     /// How many layers of the net itself were found.
     outermost: u32,
     solver: Option<String>,
-    /// The layers, if they are requested.
+    /// The layers, if requested.
     links: Option<Vec<Layer>>,
-    /// The bytes of all layers' paths so far: inner layers repeat the names of those around them.
+    /// The bytes of all layers' paths so far: inner layers repeat the names of the outer layers.
     path_bytes: u64,
     /// How many arrays were listed before a layer was passed over.
     sure: Option<usize>,
@@ -201,7 +200,7 @@ impl Search {
             let what = FaultKind::words("a layer behind its class", "bytes that are none");
             return Err(ReadError::fault(lost.record, what));
         }
-        // If an inner net ends too early, its outer layer is incomplete too.
+        // If an inner net ends too early, the outer layer is incomplete too.
         let broken = self.open.iter().any(|open| open.left > 0);
         let (expected, found) = (expected.into(), u64::from(self.outermost) - u64::from(broken));
         let what = FaultKind::Mismatch { field: "the layers of the net", expected, found };
@@ -248,7 +247,7 @@ impl Search {
     fn enter(&mut self, cursor: &mut Cursor<'_>, layer: &BaseLayer) {
         let class = layer.class.as_ref();
         if let (Some(last), Some(class)) = (&self.last, class) {
-            // A back link stores a sink of its own, which is not a layer of the net.
+            // A back link stores a separate sink, which is not a layer of the net.
             if class.at > last.end && layer.name.strip_suffix("@Sink") == Some(&*last.name) {
                 return;
             }
@@ -278,7 +277,7 @@ impl Search {
         self.outermost += 1;
     }
 
-    /// Adds a blob outside of any layer's list: a layer's class stores it, or it follows the net.
+    /// Adds a blob outside of any layer's list: stored by a layer's class, or after the net.
     fn blob(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -325,12 +324,12 @@ impl Last {
         table.push(entry, &format!("{base}/{index}"), record.at)
     }
 
-    /// How many layers its inner net has, if this is a composite layer and `first` of this class its first one.
+    /// The number of inner layers, if this is a composite layer and `first`, of this class, the first inner one.
     fn inner_layers(&self, cursor: &mut Cursor<'_>, class: &Class, first: &BaseLayer) -> Option<u32> {
-        // Its class is `CCompositeLayer` or derives from it.
+        // A composite layer has the class `CCompositeLayer` or a derived one.
         let own = self.class.as_ref()?;
         let is_composite = own.versions > 1 || own.name == "FmlCnnCompositeLayer";
-        // Another class may have a number there, but then the next layer has it as an input.
+        // Another class may have a number there, but then the next layer has this layer as an input.
         let is_inner = first.inputs.iter().all(|(input, _)| *input != self.name);
         if !is_composite || !is_inner || class.at != self.end + 4 {
             return None;
@@ -348,7 +347,7 @@ fn solver(bytes: &[u8]) -> Option<String> {
     layer::string_before(&bytes[..end], is_class).map(|(_, name)| name)
 }
 
-/// The key before a dictionary's blob; there may be a flag between them.
+/// The key before a dictionary's blob; a flag may stand between key and blob.
 fn key(bytes: &[u8]) -> Option<String> {
     let is_key = |text: &str| !text.chars().any(char::is_control);
     let flagged = || layer::string_before(bytes.strip_suffix(&[0])?, is_key);

@@ -11,7 +11,7 @@ use crate::neoml::net;
 use crate::neoml::record::{self, Record, is_version, note_axes, nullable};
 use crate::wire::cursor::Cursor;
 
-/// The kind of archive that begins with these bytes. There is no magic: a version and the bytes after it decide.
+/// The kind of archive that begins with these bytes. There is no magic: a version and the following bytes decide.
 pub(crate) fn sniff(head: &[u8]) -> Option<Format> {
     if is_version(head) {
         return Some(Format::NeomlBlob);
@@ -34,7 +34,7 @@ pub(crate) fn sniff(head: &[u8]) -> Option<Format> {
 /// The first byte of a pickle since protocol 2.
 pub(crate) const PICKLE: u8 = 0x80;
 
-/// A pickle of protocol 2 or later that names NeoML's module near its beginning.
+/// A pickle of protocol 2 or later that names NeoML's module near the beginning.
 fn is_pickle(head: &[u8]) -> bool {
     let mark: &[u8] = b"neoml.";
     matches!(head, [PICKLE, 2..=5, ..]) && head.windows(mark.len()).any(|window| window == mark)
@@ -72,7 +72,7 @@ pub(crate) fn array(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<St
     Ok(versions(&found))
 }
 
-/// Walks over an array: calls `take` with each offset, and the record there if it is not null.
+/// Walks over an array: calls `take` with the offset of each blob, and with the record unless the blob is null.
 pub(super) fn walk_array(
     cursor: &mut Cursor<'_>,
     max_arrays: u64,

@@ -1,8 +1,8 @@
 //! Reads one blob record, `CDnnBlob::Serialize`: a header of 45 bytes, then the cells, which is NeoML's word for
 //! values.
 //!
-//! The header has the number of cells twice, as seven extents and as a count. NeoML's own reader does not compare them,
-//! and writes out of bounds if they differ.
+//! The header has the number of cells twice, as seven extents and as a count. NeoML's own reader does not compare the
+//! two, and writes out of bounds on a difference.
 
 use blob_core::{BlobDim, DType, Shape};
 
@@ -11,7 +11,7 @@ use crate::error::{FaultKind, ReadError};
 use crate::names::NameTable;
 use crate::wire::cursor::Cursor;
 
-/// The versions of records, layers and nets that NeoML reads (`CDnn::ArchiveMinSupportedVersion` and its own).
+/// The versions of records, layers and nets that NeoML reads (`CDnn::ArchiveMinSupportedVersion` to CDnn's own).
 pub(super) const VERSIONS: std::ops::RangeInclusive<i32> = 1001..=2000;
 
 /// The bytes before the cells.
@@ -24,7 +24,7 @@ pub(super) const LONG: u8 = 0xFF;
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(super) version: i32,
-    /// A legacy field: 0 since version 2000, 1 before; NeoML ignores it.
+    /// A legacy field that NeoML ignores: 0 since version 2000, 1 before.
     pub(super) pack: i32,
     pub(super) dtype: DType,
     pub(super) shape: Shape,
@@ -34,7 +34,7 @@ pub(crate) struct Record {
     pub(super) cells: u64,
 }
 
-/// Reads the record at the cursor and skips its cells, which must exist.
+/// Reads the record at the cursor and skips the cells, which must exist.
 pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Record, ReadError> {
     let at = cursor.pos();
     let version = version(cursor)?;
@@ -47,7 +47,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Record, ReadError> {
     Ok(record)
 }
 
-/// Reads the record at the cursor if its first 13 bytes are as NeoML writes them; otherwise the cursor's position is
+/// Reads the record at the cursor if the first 13 bytes are as in NeoML's files; otherwise the cursor's position is
 /// unspecified.
 pub(super) fn find(cursor: &mut Cursor<'_>) -> Result<Option<Record>, ReadError> {
     let at = cursor.pos();
@@ -97,7 +97,7 @@ fn dtype(cursor: &mut Cursor<'_>) -> Result<DType, ReadError> {
     }
 }
 
-/// NeoML's number of a dtype; `None` for a type that its blobs do not have.
+/// NeoML's number of a dtype; `None` for a type that no blob of NeoML has.
 pub(super) fn tag(dtype: DType) -> Option<i32> {
     match dtype {
         DType::F32 => Some(1),
@@ -106,7 +106,7 @@ pub(super) fn tag(dtype: DType) -> Option<i32> {
     }
 }
 
-/// The seven extents and the number of cells, which must be their product.
+/// The seven extents and the number of cells, which must be the product of the extents.
 fn shape(cursor: &mut Cursor<'_>) -> Result<Shape, ReadError> {
     const AXES: usize = BlobDim::ALL.len();
     let at = cursor.pos();

@@ -1,7 +1,6 @@
-//! Lays out a NeoML archive, byte for byte as `CDnnBlob::Serialize` and `SerializeBlobs` write it.
+//! Lays out a NeoML archive, byte for byte like the output of `CDnnBlob::Serialize` and `SerializeBlobs`.
 //!
-//! A blob's extents and its number of cells are only in its header, so everything else in an archive is copied
-//! unchanged.
+//! Only a blob's header has the extents and the number of cells, so everything else in an archive is copied unchanged.
 
 use std::collections::HashMap;
 

@@ -13,7 +13,7 @@ const MAX_LAYERS: u64 = 1 << 16;
 /// A net with more values is refused: inputs and outputs of all layers together.
 const MAX_VALUES: u64 = 1 << 20;
 
-/// The description of one layer. `V` is the type of its names for values.
+/// The description of one layer. `V` is the type of names for values.
 #[derive(Debug)]
 pub(crate) struct Draft<V> {
     pub(crate) name: String,
@@ -23,12 +23,12 @@ pub(crate) struct Draft<V> {
     pub(crate) tops: Vec<V>,
     /// Names are shared, not copied: a hostile file may use one long name in every layer.
     pub(crate) tensors: Vec<(Role, Arc<str>)>,
-    /// The names by which parameters are shared between layers, each with the index of its tensor.
+    /// The names by which parameters are shared between layers, each with the index of the tensor.
     pub(crate) shared: Vec<(usize, String)>,
-    /// Whether the layer exists only in training, so that its outputs hide no value of the net in inference.
+    /// Whether the layer exists only in training, so that the layer's outputs hide no value of the net in inference.
     pub(crate) is_training: bool,
     pub(crate) is_conditional: bool,
-    /// Of a layer that stands for the net's inputs: their extents.
+    /// Of a layer that stands for the net's inputs: the inputs' extents.
     pub(crate) extents: Vec<Vec<u64>>,
     pub(crate) settings: Settings,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Builder<V> {
 
 /// The extents of images; nothing follows from others.
 fn image(extents: &[u64]) -> Option<[u64; 4]> {
-    // An extent of 0 is one that the net leaves open, as it may the number of images.
+    // The net leaves an extent of 0 open; only the number of images may be open here.
     extents.try_into().ok().filter(|extents: &[u64; 4]| !extents[1..].contains(&0))
 }
 
@@ -125,7 +125,7 @@ impl<V: Hash + Eq> Builder<V> {
         Ok(())
     }
 
-    /// Records an input of the net before its first use.
+    /// Records an input of the net before the first use.
     pub(crate) fn declare(&mut self, name: V, extents: &[u64]) {
         let Some(extents) = image(extents) else { return };
         let value = self.value(name);
@@ -150,7 +150,7 @@ impl<V: Hash + Eq> Builder<V> {
         value
     }
 
-    /// Adds an output of a layer, unless it is known.
+    /// Adds an output of a layer, unless the value is known.
     pub(crate) fn also_writes(&mut self, layer: usize, name: V) {
         let next = self.net.uses.len();
         if *self.values.entry(name).or_insert(next) == next {
@@ -164,9 +164,9 @@ impl<V: Hash + Eq> Builder<V> {
         self.values.get(name).is_some_and(|value| self.net.uses[*value] > 0)
     }
 
-    /// Records that something other than its layer uses a tensor.
+    /// Records that something other than the tensor's layer uses the tensor.
     pub(crate) fn share(&mut self, tensor: &Arc<str>) {
-        // If several layers use it, they are already marked.
+        // If several layers use the tensor, each is already marked.
         if let Some(layer) = self.users.get(&Shareable::Tensor(Arc::clone(tensor))) {
             self.net.layers[*layer].shares_tensors = true;
         }
@@ -175,7 +175,7 @@ impl<V: Hash + Eq> Builder<V> {
     fn write(&mut self, name: V, bottoms: &[usize], is_training: bool) -> usize {
         let value = self.net.uses.len();
         self.net.uses.push(0);
-        // A layer that works in place reads the value that it replaces; that is not a duplicate.
+        // A layer that works in place reads the replaced value; that is not a duplicate.
         if let Some(other) = self.values.get(&name).filter(|other| !bottoms.contains(other)) {
             self.net.duplicates.extend([*other, value]);
             if !is_training && self.net.uses[*other] > 0 && self.unwritten.contains(other) {

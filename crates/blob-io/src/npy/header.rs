@@ -12,11 +12,11 @@ use crate::wire::literal::{Literal, Numbers};
 /// A longer header is refused. 32 axes take under 1 KiB; NumPy itself reads at most 10,000 bytes unless told otherwise.
 pub(crate) const LONGEST: u64 = 64 << 10;
 
-/// The limit for a deflated header with its prefix: NumPy's limit, plus the prefix. A hundred deflated bytes could
-/// inflate to a long header, in each of many members.
+/// The limit for a deflated header and prefix: NumPy's limit, plus the prefix. A hundred deflated bytes could inflate
+/// to a long header, in each of many members.
 pub(crate) const LONGEST_INFLATED: u64 = 10 << 10;
 
-/// Reads the header of a file or member that ends at `end`; returns it and the offset of the data.
+/// Reads the header of a file or member that ends at `end`; returns the header and the offset of the data.
 pub(crate) fn read(cursor: &mut Cursor<'_>, end: u64) -> Result<(Header, u64), ReadError> {
     let data = prefix(cursor, end)?;
     Ok((dict(cursor, data)?, data))
@@ -56,10 +56,9 @@ pub(crate) struct Header {
 /// The type of an element.
 #[derive(Debug)]
 enum Element {
-    /// A dtype of blobs, and whether its bytes are big-endian.
+    /// A dtype of blobs, and whether the bytes are big-endian.
     Native(DType, bool),
-    /// A valid type that blobs do not have: its descr and its size in bytes; a record's size follows from the file's
-    /// length.
+    /// A valid type that blobs do not have: descr, and size in bytes; a record's size follows from the file's length.
     Foreign(String, Option<u64>),
 }
 
@@ -194,7 +193,7 @@ fn descr(text: &mut Literal<'_, '_>) -> Result<Result<Element, Fault>, ReadError
     }))
 }
 
-/// Parses NumPy's byte order and type. Without an order, or with `=`, it is that of the writing machine, taken as
+/// Parses NumPy's byte order and type. No order, or `=`, means the order of the writing machine, taken as
 /// little-endian.
 fn parse_descr(descr: &str) -> Option<Element> {
     let (order, kind) = match descr.split_at_checked(1)? {
@@ -234,9 +233,9 @@ fn parse_foreign(descr: &str, kind: &str) -> Option<Element> {
 
 impl Header {
     /// Describes in `entry` an array whose data begin at `data`, with `room` bytes up to the end of the file or member.
-    /// Returns how many of them the array takes. The payload is a plain run.
+    /// Returns how many bytes the array takes. The payload is a plain run.
     pub(crate) fn describe(self, entry: &mut Entry, data: u64, room: u64) -> Result<u64, Fault> {
-        // The shape comes first, because it is shown with the fault of an unknown dtype.
+        // The shape comes first, to be shown with the fault of an unknown dtype.
         entry.shape = self.shape?;
         let element = self.dtype?;
         let count = entry.shape.count() as u64;

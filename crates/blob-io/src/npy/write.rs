@@ -9,7 +9,7 @@ use crate::spec::{TensorSpec, refuse};
 /// The header's length is a multiple of this, as in NumPy since 1.14, so that the data of a mapped file are aligned.
 const ALIGN: usize = 64;
 
-/// The header with its magic, version and length.
+/// The header with magic, version and length.
 pub(crate) fn header(spec: &TensorSpec) -> Result<Vec<u8>, Error> {
     let descr = descr(spec.dtype).ok_or_else(|| {
         let message = format!("tensor {:?}: no {} in this format", spec.name, spec.dtype);
@@ -33,7 +33,7 @@ pub(crate) fn header(spec: &TensorSpec) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// NumPy's name of a dtype; bf16, which it does not know, is written as its bits.
+/// NumPy's name of a dtype; bf16, which NumPy does not know, is written as bits (`<u2`).
 fn descr(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::U8 => "|u1",

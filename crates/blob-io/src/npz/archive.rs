@@ -1,5 +1,5 @@
-//! Reads one member of an archive as an entry or as bytes: finds it, checks it against the zip, and reads its npy
-//! header.
+//! Reads one member of an archive as an entry or as bytes: finds the content, checks the member against the zip, and
+//! reads the npy header.
 
 use blob_core::{DType, Shape};
 
@@ -17,12 +17,12 @@ use crate::wire::source::{Bytes, Source};
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 
-/// An open archive, for reading its members.
+/// An open archive, for reading members.
 pub(crate) struct Archive<'c, 's> {
     source: &'s dyn Source,
     /// Reads the central directory.
     records: &'c mut Cursor<'s>,
-    /// Reads the members, with a window of its own: listing goes from a record to its member and back.
+    /// Reads the members, with a separate window: listing goes from a record to the member and back.
     cursor: Cursor<'s>,
     directory: Directory,
     /// Whether a member so far is deflated.
@@ -69,10 +69,10 @@ impl<'c, 's> Archive<'c, 's> {
                 Ok(entry)
             }
             Err(ReadError::Fault(fault)) => {
-                // The members that were read before the fault are shown with it.
+                // The fields that were read before the fault, such as the shape, are shown with the fault.
                 entry.dtype = None;
                 entry.payload = Payload::Runs(Runs::None);
-                // A member that is merely unsupported may be intact, which its checksum shows.
+                // The checksum shows whether a merely unsupported member is intact.
                 entry.checksum = entry.checksum.filter(|_| fault.reason() == Reason::Unsupported);
                 entry.fault = Some(Box::new(fault));
                 Ok(entry)
@@ -81,7 +81,7 @@ impl<'c, 's> Archive<'c, 's> {
         }
     }
 
-    /// Describes the array in `entry`; returns how many bytes of the member follow it.
+    /// Describes the array in `entry`; returns how many bytes of the member follow the array.
     fn describe(&mut self, member: &Member, entry: &mut Entry) -> Result<u64, ReadError> {
         let content = self.content(member)?;
         entry.checksum = Some(Box::new(content.checksum(member)));
@@ -101,7 +101,7 @@ impl<'c, 's> Archive<'c, 's> {
         Ok(room - len)
     }
 
-    /// Inflates a member up to the end of its npy header; returns the header and its length.
+    /// Inflates a member up to the end of the npy header; returns the header and the number of bytes up to there.
     fn inflated_header(&mut self, member: &Checksum) -> Result<(Header, u64), ReadError> {
         let at = member.offset;
         // Offsets in inflated bytes would mean nothing to a reader of the file.
@@ -122,7 +122,7 @@ impl<'c, 's> Archive<'c, 's> {
         Ok((header, skip))
     }
 
-    /// Finds a member's bytes; the cursor is then at their beginning.
+    /// Finds a member's bytes, and moves the cursor to the first.
     pub(crate) fn content(&mut self, member: &Member) -> Result<Content, ReadError> {
         if member.encrypted {
             let what = FaultKind::unsupported("a member without encryption", "an encrypted one");
@@ -150,14 +150,14 @@ impl<'c, 's> Archive<'c, 's> {
         }
     }
 
-    /// Counts the bytes that are inflated while the file is opened, because their sum is bounded too.
+    /// Counts the bytes that are inflated while the file is opened, because the sum is bounded too.
     fn spend(&mut self, bytes: u64, at: u64) -> Result<(), Fault> {
         check_limit(at, Limit::Alloc, "the bytes of a deflated header", bytes, self.inflatable)?;
         self.inflatable -= bytes;
         Ok(())
     }
 
-    /// A member's bytes, if there are at most `limit` and their checksum matches.
+    /// A member's bytes, if there are at most `limit` and the checksum matches.
     pub(crate) fn bytes(&mut self, member: &Member, limit: u64) -> Result<Option<Vec<u8>>, ReadError> {
         if member.size > limit {
             return Ok(None);
@@ -206,7 +206,7 @@ impl Content {
     }
 }
 
-/// Opens a member to check all of it; a member that inflates to more than `max_alloc` is refused, as when it is loaded.
+/// Opens a member to check every byte; a member that inflates to more than `max_alloc` is refused, as on loading.
 pub(crate) fn whole<'a>(
     source: &'a dyn Source,
     expected: &'a Checksum,

@@ -1,7 +1,7 @@
-//! Whether an archive holds nothing besides its arrays: no other member, no byte between members, no comment.
+//! Whether an archive holds arrays alone: no other member, no byte between members, no comment.
 //!
-//! Relies on the archive having been opened, so its members do not overlap and each entry has its member's content.
-//! Sizes and dates in local headers do not count, because no reader uses them.
+//! Relies on the archive having been opened, so members do not overlap and each entry has the content of one member.
+//! Sizes and dates in local headers do not count, because no reader uses these fields.
 
 use std::collections::HashMap;
 
@@ -17,15 +17,15 @@ use crate::wire::source::Source;
 const LOCAL_LEN: u64 = 30;
 const RECORD_LEN: u64 = 46;
 const END_LEN: u64 = 22;
-/// The records that ZIP64 puts before the end record: its own end record, and the locator.
+/// The records that ZIP64 puts before the end record: the ZIP64 end record, and the locator.
 const END64_LEN: u64 = 56 + 20;
 /// The lengths of a descriptor behind a content: three numbers of 32 or 64 bits, with or without a signature.
 const DESCRIPTORS: [u64; 5] = [0, 12, 16, 20, 24];
 /// Extra fields that zip tools write: ZIP64's sizes, times, and the owner's number.
 const EXTRAS: [u16; 4] = [1, 0x5455, 0x7875, 0x5855];
 
-/// Whether every byte belongs to one of these entries, all those of the archive, or to the archive's own structure,
-/// and each member has the name that [`member_names`] gives its entry.
+/// Whether every byte belongs to one of these entries, which are all of the archive's, or to the archive's own
+/// structure, and each member has the name that [`member_names`] gives the entry.
 pub(crate) fn is_bare(source: &dyn Source, entries: &[Entry]) -> Result<bool, ReadError> {
     let mut cursor = Cursor::new(source);
     let directory = zip::directory(&mut cursor)?;
@@ -62,11 +62,11 @@ pub(crate) fn is_bare(source: &dyn Source, entries: &[Entry]) -> Result<bool, Re
     Ok(is_tight && record == directory.end && ends_there(&mut cursor, directory, source.len())?)
 }
 
-/// Whether the member is the entry's, and the array fills it from the end of its npy header on.
+/// Whether the member is the entry's, and the array fills the member from the end of the npy header on.
 fn holds_only(entry: &Entry, member: &Member, content: u64) -> bool {
     let checksum = entry.checksum.as_deref();
     let is_its = checksum.is_some_and(|checksum| checksum.offset == content && checksum.packed.is_none());
-    // An entry without bytes has no place; the header's own length is that of its member then.
+    // An entry without bytes has no place; the header alone fills the member then.
     let is_filled = entry.offset().is_none_or(|at| at + entry.byte_len() == content + member.packed);
     is_its && entry.dtype.is_some() && is_filled
 }
@@ -86,7 +86,7 @@ fn are_plain(cursor: &mut Cursor<'_>, at: u64, len: u64) -> Result<bool, ReadErr
     Ok(extra.is_empty())
 }
 
-/// Where a record of the directory ends; `None` if it has a comment or other extra fields than zip tools write.
+/// Where a record of the directory ends; `None` for a comment or for other extra fields than zip tools write.
 fn record_end(cursor: &mut Cursor<'_>, record: u64, member: &Member) -> Result<Option<u64>, ReadError> {
     cursor.seek(record + 30);
     let field = "a record of the zip's central directory";

@@ -1,7 +1,7 @@
 //! Indexes the members of an archive in the order of the file, with a few bytes each, because a hostile archive can
 //! list a million.
 //!
-//! The central directory is read twice: once for this index, and each record again when its member is read.
+//! The central directory is read twice: once for this index, and each record again along with the member.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -9,26 +9,26 @@ use crate::error::{FaultKind, ReadError, Reason};
 use crate::npz::zip::{self, Directory, Member};
 use crate::wire::cursor::Cursor;
 
-/// The members of a folder that holds a sparse array, in the order of their entries.
+/// The members of a folder that holds a sparse array, in the order of the entries.
 const PARTS: [&[u8]; 5] = [b"data", b"indices", b"indptr", b"shape", b"format"];
 
 /// One member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
-    /// The offset of its record in the central directory.
+    /// The offset of the member's record in the central directory.
     pub(crate) record: u64,
-    /// A hash of its folder if the folder holds all parts of a sparse array; otherwise 0.
+    /// A hash of the member's folder if that holds all parts of a sparse array; otherwise 0.
     pub(crate) group: u64,
-    /// The offset of its local header, or of the first one of its group.
+    /// The offset of the local header, or of the first local header of the group.
     local: u64,
-    /// The smallest offset at which it may end.
+    /// The smallest offset at which the member may end.
     end: u64,
     role: Role,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Role {
-    /// A part of a sparse array, by its index in `PARTS`.
+    /// A part of a sparse array, as an index in `PARTS`.
     Part(u8),
     Array,
     Other,
@@ -48,7 +48,7 @@ impl Slot {
     }
 }
 
-/// Properties of an archive that decide whether it is an npz.
+/// Properties that decide whether an archive is an npz.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) arrays: u64,
@@ -79,7 +79,7 @@ impl Summary {
     }
 }
 
-/// Reads the central directory; errors if it ends too early or members overlap.
+/// Reads the central directory; an early end or members that overlap are an error.
 pub(crate) fn read(cursor: &mut Cursor<'_>, directory: Directory) -> Result<(Vec<Slot>, Summary), ReadError> {
     let mut slots = Vec::new();
     let mut found = Summary::default();

@@ -7,16 +7,16 @@ use std::collections::HashSet;
 
 use crate::filenames::{Numbered, cut, push};
 
-/// The longest name: with `.npy` and the other fields of a record it fits into the 65,535 bytes that a zip allows.
+/// The longest name: fits, with `.npy` and the other fields of a record, into the 65,535 bytes that a zip allows.
 pub(crate) const LONGEST: usize = 65_000;
 
-/// The name of each tensor's member in an npz, without its `.npy`: the tensor's own name if a zip can hold it, like
+/// The name of each tensor's member in an npz, without `.npy`: the tensor's own name where a zip can hold that, like
 /// `arg:w`, `conv1/0`, `100%`, `a b` or `größe`.
 ///
 /// * Percent-encoded: control characters and `\`, the dots of a part that is `..`, the `/` of an absolute path, the
 ///   colon of a drive letter (`C:/x`, `x/C:`), and the dot of a suffix `.npy` that NumPy would strip, because the name
-///   before it is a tensor's too.
-/// * A name that is over 65,000 bytes when encoded is cut and gets `~` and its CRC-32.
+///   before the suffix is a tensor's too.
+/// * A name of over 65,000 bytes when encoded is cut and gets `~` and the CRC-32 of the tensor's name.
 /// * An encoded name that is taken gets `~2`, `~3`, ….
 ///
 /// All results differ, and none leads out of the folder that a zip is unpacked into.
@@ -29,7 +29,7 @@ pub(crate) const LONGEST: usize = 65_000;
 pub fn member_names(names: &[&str]) -> Vec<String> {
     let all: HashSet<&str> = names.iter().copied().collect();
     let mut numbered = Numbered::default();
-    // Names that stay unchanged are taken first, wherever they are in the list.
+    // Names that stay unchanged are taken first, at any place in the list.
     let members: Vec<Cow<'_, str>> = names.iter().map(|name| member(name, &all)).collect();
     for member in &members {
         if let Cow::Borrowed(own) = member {
@@ -66,7 +66,7 @@ fn member<'n>(name: &'n str, all: &HashSet<&str>) -> Cow<'n, str> {
 }
 
 /// Whether a part could lead to another drive when names are joined on Windows. `a:w` is kept, because NumPy's users
-/// need it.
+/// need such names.
 fn names_drive(part: &str, first: bool, last: bool) -> bool {
     match part.as_bytes() {
         [letter, b':', rest @ ..] if letter.is_ascii_alphabetic() => {

@@ -1,7 +1,7 @@
-//! Our metadata in an npz, where NumPy does not read them as an array: between the last member and the central
-//! directory, where Android stores the signatures of packages. Zip readers follow the directory and skip them.
+//! Our metadata in an npz, where NumPy reads no array: between the last member and the central directory, where Android
+//! stores the signatures of packages. Zip readers follow the directory and skip the metadata.
 //!
-//! `MAGIC`, the length of the JSON in 8 bytes, little-endian, the JSON, its length again, `MAGIC`. The JSON is an
+//! `MAGIC`, the length of the JSON in 8 bytes, little-endian, the JSON, the length again, `MAGIC`. The JSON is an
 //! object of strings, like safetensors' `__metadata__`.
 
 use crate::error::{Fault, FaultKind, ReadError};
@@ -39,7 +39,7 @@ pub(crate) fn block(metadata: &[(String, String)], at: u64) -> Vec<u8> {
 }
 
 /// Reads the block that ends at `end` and begins at `begin` or later; returns whether there is one. A broken block is a
-/// warning, because the arrays are valid without it.
+/// warning, because the arrays are valid without metadata.
 pub(crate) fn read(
     cursor: &mut Cursor<'_>,
     (begin, end): (u64, u64),

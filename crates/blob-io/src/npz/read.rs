@@ -1,6 +1,6 @@
 //! Reads an npz file as entries: one for each npy member, two or three for a folder that holds a sparse array.
 //!
-//! A member's faults become its entry's; an inconsistent central directory fails the file.
+//! A member's faults become faults of the entry; an inconsistent central directory fails the file.
 
 use crate::entry::Kind;
 use crate::error::ReadError;
@@ -75,7 +75,7 @@ fn single(
     Ok(())
 }
 
-/// The members of an archive besides its arrays.
+/// The members of an archive besides the arrays.
 #[derive(Default)]
 struct OtherMembers {
     taken: u64,
@@ -96,7 +96,7 @@ impl OtherMembers {
             return Ok(None);
         };
         let key = name_from_bytes(key).into_owned();
-        // A pair takes 48 bytes besides its texts.
+        // A pair takes 48 bytes besides the two texts.
         let taken = key.len() as u64 + 48;
         let left = MAX_METADATA.saturating_sub(self.taken + taken);
         match archive.bytes(member, left) {
@@ -114,7 +114,7 @@ impl OtherMembers {
     }
 
     fn other(&mut self, name: &[u8]) {
-        // A folder is a member of its own, without content.
+        // A folder is a separate member, without content.
         if name.ends_with(b"/") {
             return;
         }

@@ -1,5 +1,5 @@
-//! Reads sparse arrays in an archive: a folder of `data`, `indices`, `indptr`, `shape` and `format`, as MXNet 2 and
-//! `scipy.sparse.save_npz` write it.
+//! Reads sparse arrays in an archive: a folder of `data`, `indices`, `indptr`, `shape` and `format`, as in files of
+//! MXNet 2 and `scipy.sparse.save_npz`.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::Bytes;
 
-/// The parts that have an entry, in their order, with the suffix of the entry's name.
+/// The parts that have an entry, in order, with the suffix of the entry's name.
 const KINDS: [Kind; 3] = [Kind::Values, Kind::Indices, Kind::Indptr];
 
 /// Adds the parts of a sparse array; false, with nothing added, if the folder holds something else.
@@ -74,7 +74,7 @@ fn folder(member: &Member) -> &[u8] {
     &member.name[..slash.unwrap_or(0)]
 }
 
-/// The format, and whether its header is broken, as MXNet 2 writes it. The text is at the member's end, plain (`|S3`)
+/// The format, and whether the header is broken, as in files of MXNet 2. The text is at the member's end, plain (`|S3`)
 /// or in UTF-32 (`<U3`).
 fn format_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<(Option<SparseKind>, bool), ReadError> {
     let Some(bytes) = archive.bytes(member, header::LONGEST_INFLATED)? else {
@@ -91,7 +91,7 @@ fn format_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<(Option<S
     Ok((kind, is_broken))
 }
 
-/// The dense shape: a list of i64, or of i32 as SciPy has it.
+/// The dense shape: a list of i64, or of i32 as in SciPy's files.
 fn shape_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<Option<Shape>, ReadError> {
     let Some(bytes) = archive.bytes(member, header::LONGEST_INFLATED)? else {
         return Ok(None);

@@ -1,6 +1,6 @@
-//! The checksums of an archive whose stored arrays get new values: the bytes that each covers, and where it is stored.
+//! The checksums of an archive whose stored arrays get new values: the bytes under each, the fields that store each.
 //!
-//! Relies on the archive having been opened: its entries have the offset of each member's content.
+//! Relies on the archive having been opened: the entries have the offset of each member's content.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::wire::source::{Source, read};
 /// The offset of the CRC-32 in a record of the directory and in a local header.
 const IN_RECORD: u64 = 16;
 const IN_LOCAL: u64 = 14;
-/// The optional signature of the descriptor that may follow a member's content: its CRC-32 and its sizes.
+/// The optional signature of the descriptor that may follow a member's content: the CRC-32 and the sizes.
 const DESCRIPTOR: u32 = 0x0807_4B50;
 
 /// Flag bit 3: a descriptor follows the content.
@@ -31,7 +31,7 @@ pub(crate) struct Sum {
     head: u32,
     /// How many bytes the array has.
     len: u64,
-    /// The CRC-32 of the bytes after the array's, and their number.
+    /// The CRC-32 and the number of the bytes after the array's.
     tail: (u32, u64),
     /// The offsets at which the archive stores the checksum.
     pub(crate) fields: Vec<u64>,

@@ -1,4 +1,4 @@
-//! Lays out an npz file: its local headers, our metadata, its central directory, its end record.
+//! Lays out an npz file: local headers, our metadata, central directory, end record.
 
 use crc32fast::Hasher;
 
@@ -28,7 +28,7 @@ const MODE: u32 = 0o100_644 << 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     tensors: Vec<Member>,
-    /// The metadata's keys, and the length of the block that holds them.
+    /// The metadata's keys, and the length of the metadata block.
     keys: Vec<String>,
     block: usize,
     /// Where the last tensor ends; the rest of the frame is a single part.
@@ -84,7 +84,7 @@ pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Resul
     Ok((plan, offsets, len))
 }
 
-/// The name, if our extra field must store it.
+/// The tensor's name for our extra field; `None` if the member has the same name.
 fn name_field(name: &str, member: &str) -> Result<Option<String>, Error> {
     if name.len() >= LONGEST {
         let (len, start) = (name.len(), &name[..floor(name, 60)]);
@@ -167,7 +167,7 @@ impl Plan {
 }
 
 impl Member {
-    /// Pads the local header so that the content after it is aligned.
+    /// Pads the local header so that the following content is aligned.
     fn align(&mut self) {
         let start = self.start();
         self.padding = (start.next_multiple_of(ALIGN) - start) as u16;

@@ -1,4 +1,4 @@
-//! Reads the zip container from its central directory: sizes, dates and versions in local headers are ignored, because
+//! Reads the zip container from the central directory: sizes, dates and versions in local headers are ignored, because
 //! MXNet 2 writes zeros there.
 
 use crate::error::{FaultKind, ReadError};
@@ -10,7 +10,7 @@ use crate::wire::cursor::Cursor;
 /// The end record has 22 bytes; a comment of up to 65,535 may follow.
 const END_LEN: u64 = 22;
 const MAX_COMMENT: u64 = u16::MAX as u64;
-/// A local header without its name and extra fields.
+/// A local header without the name and the extra fields.
 const LOCAL_LEN: u64 = 30;
 
 /// The location of the central directory.
@@ -19,7 +19,7 @@ pub(crate) struct Directory {
     pub(crate) begin: u64,
     pub(crate) end: u64,
     pub(crate) count: u64,
-    /// Where the archive ends; bytes after that are not part of it.
+    /// Where the archive ends; later bytes are not part of the archive.
     pub(crate) archive_end: u64,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Directory {
 pub(crate) struct Member {
     /// The name, in bytes; never used as a path.
     pub(crate) name: Vec<u8>,
-    /// The tensor's own name, if our writer had to change it.
+    /// The tensor's own name, if our writer had to give the member another.
     pub(crate) raw: Option<Vec<u8>>,
     pub(crate) method: u16,
     pub(crate) encrypted: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// The smallest offset at which the member can end: its local header may have more extra fields than the central
+    /// The smallest offset at which the member can end: the local header may have more extra fields than the central
     /// one.
     pub(crate) fn least_end(&self) -> Option<u64> {
         self.local.checked_add(LOCAL_LEN + self.name.len() as u64)?.checked_add(self.packed)
@@ -78,7 +78,7 @@ pub(crate) fn directory(cursor: &mut Cursor<'_>) -> Result<Directory, ReadError>
     Ok(found)
 }
 
-/// The offset of the end record, and where the archive ends with its comment. Takes the last record whose comment ends
+/// The offset of the end record, and where the archive ends with the comment. Takes the last record whose comment ends
 /// at the file's end, else the last one whose comment fits into the file.
 fn find_end(cursor: &mut Cursor<'_>) -> Result<(u64, u64), ReadError> {
     let len = cursor.file_len();
@@ -135,7 +135,7 @@ fn signature(cursor: &mut Cursor<'_>, expected: u32, field: &'static str) -> Res
     Err(ReadError::fault(at, FaultKind::Signature { field, expected, found }))
 }
 
-/// Reads the record at the cursor, which ends before `end`, and moves past it.
+/// Reads the record at the cursor, which ends before `end`, and moves the cursor past the record.
 pub(crate) fn member(cursor: &mut Cursor<'_>, end: u64) -> Result<Member, ReadError> {
     let at = cursor.pos();
     let field = "a record of the zip's central directory";

@@ -1,4 +1,4 @@
-//! A folder that is being written: a temporary folder beside its target, renamed to it when all its files are written.
+//! A folder that is being written: a temporary folder beside the target, renamed when all files are written.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
@@ -23,8 +23,8 @@ const GONE: &str = "gone";
 /// A folder that is being written.
 ///
 /// As for [`Output`], the files go to a temporary sibling, `.NAME.blob-tmp-…`, which [`OutputDir::finish`] renames;
-/// dropping it unfinished removes it. After a crash the next one to the same target removes it, on systems where a
-/// folder can be locked, and puts an old folder back that the crash left without its name.
+/// dropping an unfinished `OutputDir` removes the sibling. After a crash the next one to the same target removes the
+/// sibling, on systems where a folder can be locked, and puts an old folder back that the crash left without a name.
 #[derive(Debug)]
 pub struct OutputDir {
     name: String,
@@ -39,9 +39,9 @@ pub struct OutputDir {
 }
 
 impl OutputDir {
-    /// Begins the folder `path`. If it exists, it must be empty; or, with [`IfExists::Replace`], everything in it must
-    /// be listed, with its length, in the `blob.receipt.json` that a conversion wrote into it. No other file is ever
-    /// replaced or removed, nor the current folder.
+    /// Begins the folder `path`. A folder that exists must be empty; or, with [`IfExists::Replace`], the
+    /// `blob.receipt.json` that a conversion wrote there must list every file with the file's length. No other file is
+    /// ever replaced or removed, nor the current folder.
     ///
     /// # Errors
     /// [`Error::Request`] if the folder cannot be replaced, or the target is a file; [`Error::Io`].
@@ -55,7 +55,7 @@ impl OutputDir {
     }
 
     /// As [`OutputDir::create`], but without removing temporary folders that a crash left: a dry run, which leaves
-    /// nothing behind when it is dropped.
+    /// nothing behind when dropped.
     ///
     /// # Errors
     /// As [`OutputDir::create`].
@@ -79,20 +79,20 @@ impl OutputDir {
         self.there.is_some()
     }
 
-    /// Whether the folder that was there at the beginning is gone, because another conversion has replaced it or is
-    /// about to.
+    /// Whether the folder that was there at the beginning is gone, because another conversion has replaced that folder
+    /// or is about to.
     #[must_use]
     pub fn is_overtaken(&self) -> bool {
         self.there.as_ref().is_some_and(|there| !there.is_current(&self.target))
     }
 
-    /// The temporary folder, where the finished files can be read before [`OutputDir::finish`] renames it.
+    /// The temporary folder, where you can read the finished files before [`OutputDir::finish`].
     #[must_use]
     pub fn temporary(&self) -> &Path {
         &self.temp
     }
 
-    /// Creates a file in the folder. `path` is relative and stays within it, like those of
+    /// Creates a file in the folder. `path` is relative and stays within the folder, like those of
     /// [`file_names`](crate::file_names). Missing folders are created.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl OutputDir {
         Ok(Output::inside(name, file, kept, self.if_exists == IfExists::Replace))
     }
 
-    /// Renames the folder to its target. Each file must be finished before.
+    /// Renames the folder to the target. Each file must be finished before.
     ///
     /// If several processes write the same folder at once, the first one wins; with [`IfExists::Replace`] the last.
     ///
@@ -151,7 +151,7 @@ impl OutputDir {
         Err(request(&self.name, "could not take its name: other processes replace it all the time"))
     }
 
-    /// Moves the target, whose state was `before`, away and renames the folder to it. False if another process has
+    /// Moves the target, whose state was `before`, away and gives the folder that name. False if another process has
     /// changed the target in the meantime.
     fn swap(&self, before: Option<&Snapshot>) -> Result<bool, Error> {
         let old = old_name(&self.target);
@@ -174,8 +174,8 @@ impl OutputDir {
             error = Some(failed(&self.name, "rename to the target", e));
         }
         match error {
-            // If the old folder cannot be moved back either, a later run removes it when a folder of ours is at the
-            // target.
+            // If the old folder cannot be moved back either, a later run removes that folder when a folder of ours is
+            // at the target.
             Some(_) if retry => {
                 let _ = disk::rename(&old, &self.target);
                 Ok(false)
@@ -185,7 +185,7 @@ impl OutputDir {
         }
     }
 
-    /// Moves the old folder back to its place; returns the error to report.
+    /// Moves the old folder back to the target; returns the error to report.
     fn move_back(&self, old: &Path, error: Error) -> Error {
         match disk::rename(old, &self.target) {
             Ok(()) => error,
@@ -204,8 +204,8 @@ impl Drop for OutputDir {
     }
 }
 
-/// Locks a new temporary folder. `Some(None)` on a file system without locks, where no other process can lock it
-/// either; `None` if another process has locked it first and treats it as stale.
+/// Locks a new temporary folder. `Some(None)` on a file system without locks, where no other process can lock the
+/// folder either; `None` if another process took the folder for stale and locked first.
 fn lock_temporary(temp: &Path) -> Option<Option<File>> {
     let lock = match lock_folder(temp) {
         Ok(lock) => Some(lock),
@@ -215,13 +215,13 @@ fn lock_temporary(temp: &Path) -> Option<Option<File>> {
     fs::symlink_metadata(temp).is_ok().then_some(lock)
 }
 
-/// Whether a rename failed because its target exists.
+/// Whether a rename failed because the target exists.
 fn is_taken(e: &io::Error) -> bool {
     use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty};
     matches!(e.kind(), AlreadyExists | DirectoryNotEmpty)
 }
 
-/// Checks that the target is free (`None`) or may be replaced (its files).
+/// Checks that the target is free (`None`) or may be replaced (the files there).
 fn check(name: &str, target: &Path, if_exists: IfExists) -> Result<Option<Snapshot>, Error> {
     for _ in 0..MAX_SWAPS {
         match survey(target) {
@@ -230,7 +230,7 @@ fn check(name: &str, target: &Path, if_exists: IfExists) -> Result<Option<Snapsh
             Ok(Found::Ours(_)) => return Err(exists(name, Existing::Folder)),
             // Never replaced, so the error must not suggest that `IfExists::Replace` would help.
             Ok(Found::Foreign(files)) => return Err(foreign(name, &files)),
-            // Another process is replacing it.
+            // Another process is replacing the folder.
             Err(e) if e.kind() == io::ErrorKind::Interrupted => std::thread::sleep(PAUSE),
             Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
                 return Err(request(name, "is a file, not a folder"));
@@ -270,7 +270,7 @@ fn target_of(path: &Path) -> Result<(String, PathBuf), Error> {
     Ok((name, target))
 }
 
-/// Gives an old folder its name back, if a crash left it without a new one in its place.
+/// Gives an old folder the target's name back, if a crash left no folder there.
 fn put_back(target: &Path) {
     if fs::symlink_metadata(target).is_ok() {
         return;
@@ -284,14 +284,14 @@ fn put_back(target: &Path) {
 }
 
 /// Removes a temporary folder, other than `own`, that no process has locked. Of an old folder that was moved away,
-/// removes only the files that its receipt lists, and only if there is a folder at the target.
+/// removes only the files that the receipt lists, and only if there is a folder at the target.
 fn remove_if_free(path: &Path, target: &Path, own: &Path) {
     if path == own || !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
         return;
     }
     if is_named(path, OLD) {
         let is_replaced = matches!(survey(target), Ok(Found::Ours(_) | Found::Foreign(_)));
-        // From then on it is nobody's only copy, whatever becomes of the target.
+        // From this rename on, no process takes the old folder for the only copy, whatever becomes of the target.
         let gone = path.with_extension(GONE);
         if is_replaced && matches!(survey(path), Ok(Found::Ours(_) | Found::Free)) && disk::rename(path, &gone).is_ok()
         {
@@ -300,7 +300,7 @@ fn remove_if_free(path: &Path, target: &Path, own: &Path) {
     } else if is_named(path, GONE) {
         remove_listed(path);
     } else if let Ok(_lock) = lock_folder(path) {
-        // Locked until the folder is removed, so that a process that has just created it notices.
+        // Locked until the folder is removed, so that a process that has just created the folder notices.
         let _ = disk::remove_dir_all(path);
     }
 }
@@ -312,7 +312,7 @@ fn is_named(path: &Path, extension: &str) -> bool {
 /// Removes the files that the folder's receipt lists.
 fn remove_listed(folder: &Path) {
     match survey(folder) {
-        // If this fails, the next run goes on with it.
+        // If this fails, the next run goes on.
         Ok(Found::Ours(old)) => drop(old.remove(folder)),
         Ok(Found::Free) => drop(disk::remove_dir(folder)),
         _ => {}
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(names(home.path()), ["out"]);
     }
 
-    /// A folder of two arrays with its receipt.
+    /// A folder of two arrays with a receipt.
     fn ours(at: &Path) {
         fs::create_dir_all(at.join("a/b")).unwrap();
         fs::write(at.join("a/b/x.npy"), "1").unwrap();
@@ -529,7 +529,7 @@ mod tests {
 
     #[test]
     fn a_foreign_folder_that_was_moved_away_is_moved_back() {
-        // Tests the swap that `finish` relies on, without the check before it.
+        // Tests the swap that `finish` relies on, without the earlier check.
         let home = tempfile::tempdir().unwrap();
         let target = home.path().join("out");
         let dir = OutputDir::create(&target, IfExists::Replace).unwrap();

@@ -1,6 +1,6 @@
-//! The calls that change the disk, in one place, so that tests let each of them fail in turn.
+//! The calls that change the disk, in one place, so that tests let each call fail in turn.
 //!
-//! Thin: every function is the call of the standard library that it names.
+//! Thin: every function is the call of the standard library of that name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -129,9 +129,9 @@ pub(super) mod failing {
     pub(crate) enum Fails {
         /// The one of this number, counted from 0.
         Once(usize),
-        /// That one and all later ones. Nothing is tidied up after it: the disk is as a killed process leaves it.
+        /// That one and all later ones. No cleanup follows: the disk is as after a killed process.
         From(usize),
-        /// The first, and the second and all after it: the process is killed while it undoes what has failed.
+        /// The first, and the second and all later ones: the process is killed while it undoes the failed work.
         Then(usize, usize),
     }
 
@@ -139,7 +139,7 @@ pub(super) mod failing {
         static FAILS: Cell<Option<(Fails, usize)>> = const { Cell::new(None) };
     }
 
-    /// Runs `work` with these failures; returns its result, and whether a call has failed.
+    /// Runs `work` with these failures; returns the result, and whether a call has failed.
     pub(crate) fn with<T>(fails: Fails, work: impl FnOnce() -> T) -> (T, bool) {
         FAILS.set(Some((fails, 0)));
         let done = work();

@@ -1,4 +1,4 @@
-//! Every call that changes the disk fails in turn, once or with all that follow it, as when the process is killed: the
+//! Every call that changes the disk fails in turn, once or with all later calls, as when the process is killed: the
 //! target is the old or the new one, whole, and the next run leaves nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ fn folder(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
     dir.finish()
 }
 
-/// The text of which all these files are, if they are there and agree.
+/// The one text that all these files hold; `None` if a file is missing, "a mix" if the texts differ.
 fn whole(folder: &Path, files: &[&str]) -> Option<String> {
     let texts: Option<BTreeSet<String>> = files.iter().map(|file| fs::read_to_string(folder.join(file)).ok()).collect();
     let mut texts = texts?.into_iter();
@@ -51,7 +51,7 @@ fn whole(folder: &Path, files: &[&str]) -> Option<String> {
     Some(texts.next().map_or(text, |_| "a mix".to_owned()))
 }
 
-/// Three files and an index of their names, a line for each.
+/// Three files and an index of the names, a line for each.
 fn set(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
     let index = home.join("index");
     let complete = |name: &str, text: &str| {
@@ -63,7 +63,7 @@ fn set(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
     complete("index", "1\n2\n3")?.publish_with(files, &renamed)
 }
 
-/// Weights, and the symbol that belongs to them.
+/// Weights, and the symbol of the same net.
 fn pair(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
     let complete = |name: &str| {
         let mut output = Output::create(home.join(name), if_exists)?;
@@ -74,7 +74,7 @@ fn pair(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
     symbol.publish_after(complete("weights")?)
 }
 
-/// Weights without a symbol are whole: nothing says that they are of other layers.
+/// Weights without a symbol are whole: nothing says that the weights are of other layers.
 fn paired(home: &Path) -> Option<String> {
     let weights = fs::read_to_string(home.join("weights")).ok()?;
     let symbol = fs::read_to_string(home.join("symbol")).unwrap_or_else(|_| weights.clone());
@@ -100,7 +100,7 @@ fn names(home: &Path) -> (BTreeSet<String>, usize) {
     (named, temporary.len())
 }
 
-/// A case with one failure, from a state of its own.
+/// A case with one failure, from a new state.
 fn fails(case: &Case, fails: Fails, if_exists: IfExists) -> bool {
     let home = tempfile::tempdir().expect("a folder");
     let home = home.path();
@@ -113,7 +113,8 @@ fn fails(case: &Case, fails: Fails, if_exists: IfExists) -> bool {
     let (done, failed) = with(fails, || (case.write)(home, if_exists, "new"));
     let mut found = (case.read)(home);
     if found.is_none() && old.is_some() {
-        // Killed between two renames: the next run gives the old folder its name back, whether it replaces it or not.
+        // Killed between two renames: the next run gives the old folder the target's name back, also where that run
+        // replaces nothing.
         assert!(case.name == "folder" && matches!(fails, Fails::From(_)), "{about}");
         OutputDir::create(home.join("out"), IfExists::Refuse).expect_err("it is back");
         found = (case.read)(home);
@@ -146,7 +147,7 @@ fn whatever_fails_the_old_or_the_new_is_whole_and_the_next_run_cleans_up() {
     }
 }
 
-/// A set that replaces one whose third file is missing, which its user has removed.
+/// A set that replaces one whose third file the user has removed.
 fn incomplete(fails: Fails) -> bool {
     let home = tempfile::tempdir().expect("a folder");
     let home = home.path();

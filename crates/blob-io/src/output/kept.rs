@@ -23,7 +23,7 @@ impl Kept {
         self.0.is_some()
     }
 
-    /// Makes a new file, which its owner alone can open if it replaces another.
+    /// Makes a new file. One that replaces another can be opened by the owner alone.
     pub(super) fn create_file(&self, path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
@@ -33,7 +33,7 @@ impl Kept {
         disk::create(&options, path)
     }
 
-    /// Makes a new folder, which its owner alone can open if it replaces another.
+    /// Makes a new folder. One that replaces another can be opened by the owner alone.
     pub(super) fn create_folder(&self, path: &Path) -> io::Result<()> {
         let mut options = DirBuilder::new();
         if self.replaces() {
@@ -68,14 +68,14 @@ mod unix {
         options.mode(0o700);
     }
 
-    /// Only an administrator may give a file to another owner; the group may be kept by its members.
+    /// Only an administrator may give a file to another owner; the group may be kept by a member.
     pub(super) fn protect(file: &File, old: &Metadata) -> io::Result<()> {
         let new = file.metadata()?;
         let same_group = old.gid() == new.gid() || fchown(file, None, Some(old.gid())).is_ok();
         if old.uid() != new.uid() {
             let _ = fchown(file, Some(old.uid()), None);
         }
-        // A file that runs as its owner is none of ours; a folder may pass its group on.
+        // A file that runs as the owner is none of ours; a folder may pass the group on.
         let bits = if old.is_dir() { 0o7777 } else { 0o777 };
         let mode = if same_group { old.mode() } else { for_another_group(old.mode()) };
         disk::set_permissions(file, Permissions::from_mode(mode & bits))

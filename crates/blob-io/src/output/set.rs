@@ -1,8 +1,8 @@
-//! Files and the index that names them get their names together: at every moment the index names files of one output,
-//! also if the process is killed.
+//! Names files and an index of the files together: at every moment the index names files of one output, also if the
+//! process is killed.
 //!
-//! The old files stay under names of their own, and the old index names them there, until all new files have their
-//! names. Relies on hard links; without them the old index goes first. Processes take turns by a lock on the folder.
+//! The old files stay under other names, and the old index lists these names, until all new files are named. Relies on
+//! hard links; on a file system without links the old index goes first. Processes take turns by a lock on the folder.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -15,24 +15,24 @@ use crate::output::disk::optional;
 use crate::output::sibling::{OLD, Sibling, old_name, remove_stale, temp_path};
 use crate::output::{Backing, Complete, IfExists, disk, exists, failed, lock_folder, parent, request, sync_folder};
 
-/// The largest index that is kept readable while its files are replaced; a larger one is removed first.
+/// The largest index that is kept readable while the files are replaced; a larger one is removed first.
 const MAX_INDEX: u64 = 64 << 20;
 
-/// How often the folder's lock is tried, a minute in all. It is held for some renames.
+/// How often the folder's lock is tried, a minute in all. A process holds the lock for some renames.
 const MAX_LOCKS: usize = 12_000;
 const PAUSE: Duration = Duration::from_millis(5);
 
 impl Complete {
-    /// Gives `files` and then this index of them their names. Files that exist, and the old index, are replaced as this
-    /// index may replace them; all in one folder.
+    /// Names `files` and then this index of the files. Files that exist, and the old index, are replaced as this index
+    /// may replace files; all in one folder.
     ///
     /// At every moment an index in the folder names files of one output, the old or the new one. While the new files
-    /// get their names, it is the old index with other names for the old files, as `renamed` writes it, which gets each
-    /// name with the other one; `None` if the index names none of them.
+    /// are named, the folder has the old index with other names for the old files. `renamed` writes that index: the
+    /// function gets each name with the other one, and returns `None` if the index names none of the files.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Exists`] for a file that is not to be replaced; [`Error::Request`] for a pipe or a
-    /// device. The old output can then still be read by its index.
+    /// device. The old output can then still be read by the old index.
     pub fn publish_with(
         self,
         files: Vec<Self>,
@@ -49,12 +49,11 @@ impl Complete {
 }
 
 impl Complete {
-    /// Gives `partner` and then this file their names, which are in one folder. No new file of the two lies beside the
-    /// old one of the other: an old file of this name is gone before the partner gets its name. A pipe or a device gets
-    /// no name.
+    /// Names `partner` and then this file; both are in one folder. No new file of the two lies beside the old one of
+    /// the other: an old file of this name is gone before the partner is named. A pipe or a device gets no name.
     ///
     /// # Errors
-    /// As [`Complete::publish_with`]. The old files are then as they were, where the file system can link files.
+    /// As [`Complete::publish_with`]. The old files are then unchanged, where the file system can link files.
     pub fn publish_after(self, partner: Self) -> Result<(), Error> {
         if !matches!((&self.backing, &partner.backing), (Backing::Sibling(_), Backing::Sibling(_))) {
             return partner.publish().and_then(|()| self.publish());
@@ -134,7 +133,7 @@ fn wait_for(index: &Member) -> Result<Option<File>, Error> {
     Err(request(&index.name, "could not take its name: other processes hold the folder"))
 }
 
-/// Names the files where none of them exists.
+/// Names the files if none exists.
 fn add(files: Vec<Member>, index: Member) -> Result<(), Error> {
     if let Some(there) = files.iter().chain([&index]).find(|member| member.is_there()) {
         return Err(exists(&there.name, Existing::File));
@@ -171,8 +170,8 @@ fn replace(
     if done.is_ok() {
         remove_stale(&target, &|path| remove_old(path));
     } else {
-        // First the files where the old output had none, because its index may name them. If any of this fails too, the
-        // old index goes on naming the old files where they are now.
+        // First the files where the old output had none, because the old index may name such files. If any of this
+        // fails too, the old index goes on naming the old files by the second names.
         let removed = added.iter().map(|file| optional(disk::remove_file(file))).fold(Ok(()), Result::and);
         let _ = removed.and_then(|()| old.map_or(Ok(()), Old::put_back));
     }
@@ -186,16 +185,16 @@ fn remove_old(path: &Path) {
     }
 }
 
-/// The old files under names of their own, beside the new ones, and the index as it was.
+/// The old files under other names, beside the new ones, and the old index.
 struct Old {
-    /// Each file that gets a new one, and its other name.
+    /// Each file that is replaced, and the other name.
     files: Vec<(PathBuf, PathBuf)>,
     index: (PathBuf, PathBuf),
 }
 
 impl Old {
-    /// Gives the old files second names, and the old index names them by these. `None` if there is no old index that
-    /// names a file to be replaced, or if it is removed because links cannot be made.
+    /// Gives the old files second names, and writes these into the old index. `None` if no old index names a file to be
+    /// replaced, or if the index is removed because links cannot be made.
     fn set_aside(
         files: &[Member],
         index: &Member,
@@ -209,7 +208,7 @@ impl Old {
             Self { files: files.iter().map(|file| beside(file.target())).collect(), index: beside(index.target()) };
         let Some(text) = text else { return old.without_links(index) };
         let Some(text) = renamed(&text, &old.names()) else { return Ok(None) };
-        // An old output may lack a file that its index names.
+        // An old output may lack a file of the index.
         if old.pairs().try_for_each(|(file, other)| optional(disk::hard_link(file, other))).is_err() {
             return old.without_links(index);
         }
@@ -228,7 +227,7 @@ impl Old {
         }
     }
 
-    /// The names of the files, each with its other name, as an index has them.
+    /// The names of the files, each with the other name, as in an index.
     fn names(&self) -> BTreeMap<String, String> {
         let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.files.iter().map(|(file, other)| (name(file), name(other))).collect()
@@ -241,10 +240,10 @@ impl Old {
         Ok(None)
     }
 
-    /// Gives the old files their names back, and then the old index its own, which names them again.
+    /// Gives the old names back to the old files, and then to the old index, which lists these names.
     fn put_back(self) -> io::Result<()> {
         for (file, other) in self.pairs() {
-            // The second name stays until the end, because the index names it.
+            // The second name stays until the end, because the index has this name.
             let third = temp_path(&self.index.0);
             optional(disk::hard_link(other, &third))?;
             let renamed = optional(disk::rename(&third, file));
@@ -265,7 +264,7 @@ impl Old {
     }
 }
 
-/// The old index: `None` where there is none, `Some(None)` where it is too large.
+/// The old index: `None` where there is none, `Some(None)` for one that is too large.
 fn read(index: &Path) -> io::Result<Option<Option<Vec<u8>>>> {
     let file = match File::open(index) {
         Ok(file) => file,

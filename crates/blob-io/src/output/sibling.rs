@@ -1,6 +1,6 @@
-//! The temporary file beside its target: creates it, renames it, and removes those that a crash left.
+//! The temporary file beside the target: creates and renames the file, and removes temporary files that a crash left.
 //!
-//! The process that writes it holds a lock on it, so an unlocked one was left by a crash.
+//! The writing process holds a lock on the file, so a crash left every unlocked one.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -13,10 +13,10 @@ use crate::filenames::floor;
 use crate::output::kept::Kept;
 use crate::output::{IfExists, disk, exists, failed, parent, request, sibling_failed, sync_folder};
 
-/// The extension of a replaced file while it has a temporary name. Only its replacer removes it.
+/// The extension of a replaced file under a temporary name. Only the replacing process removes such a file.
 pub(super) const OLD: &str = "old";
 
-/// How many temporary names are tried. They are random, so a second try is already rare.
+/// How many temporary names are tried. The names are random, so a second try is already rare.
 const MAX_TRIES: usize = 16;
 
 #[derive(Debug)]
@@ -25,15 +25,15 @@ pub(super) struct Sibling {
     temp: PathBuf,
     /// The target with every link resolved.
     target: PathBuf,
-    /// The file whose protection this one gets where it replaces none.
+    /// The file whose protection a new file gets that replaces none.
     like: Option<PathBuf>,
     if_exists: IfExists,
-    /// Whether the file has its target's name, so that there is no temporary file to remove.
+    /// Whether the file has the target's name, so that there is no temporary file to remove.
     done: bool,
 }
 
 impl Sibling {
-    /// Begins the file. Where it replaces none, it is protected as `like` is, if that exists.
+    /// Begins the file. A file that replaces none is protected as `like` is, if that exists.
     pub(super) fn create(name: &str, path: &Path, if_exists: IfExists, like: Option<&Path>) -> Result<Self, Error> {
         let target = resolve(name, path)?;
         if target.file_name().is_none() {
@@ -47,8 +47,8 @@ impl Sibling {
         })
     }
 
-    /// Takes the lock. False if another process has locked the file first and treats it as stale. On a file system
-    /// without locks no other process can lock it either.
+    /// Takes the lock. False if another process took the file for stale and locked first. On a file system without
+    /// locks no other process can lock the file either.
     fn lock(&self) -> bool {
         !matches!(self.file.try_lock(), Err(TryLockError::WouldBlock)) && fs::symlink_metadata(&self.temp).is_ok()
     }
@@ -74,7 +74,7 @@ impl Sibling {
         self.if_exists
     }
 
-    /// Gives the file the protection of the one that it replaces, and syncs it then.
+    /// Gives the file the protection of the replaced one, and syncs the file then.
     pub(super) fn complete(&self, name: &str) -> Result<(), Error> {
         let kept = kept(&self.target, self.like.as_deref());
         kept.protect(&self.file).map_err(|e| failed(name, "keep the permissions", e))?;
@@ -106,11 +106,11 @@ impl Sibling {
         Ok(())
     }
 
-    /// Gives the file its name without ever replacing another file: a link fails where a rename would not.
+    /// Names the file without ever replacing another file: a link fails where a rename would not.
     pub(super) fn link(&self, name: &str) -> Result<(), Error> {
         match disk::hard_link(&self.temp, &self.target) {
             Ok(()) => {
-                // The target is complete. If the temporary name cannot be removed, the next run removes it.
+                // The target is complete. If the temporary name cannot be removed, the next run removes that name.
                 let _ = disk::remove_file(&self.temp);
                 Ok(())
             }
@@ -136,7 +136,7 @@ fn kept(target: &Path, like: Option<&Path>) -> Kept {
     like.filter(|_| !kept.replaces()).map_or(kept, Kept::of)
 }
 
-/// Follows all links. Through a link to nothing, something would be made where nobody has named it.
+/// Follows all links. Through a link to nothing, a file would be made in a place that nobody has named.
 pub(super) fn resolve(name: &str, path: &Path) -> Result<PathBuf, Error> {
     if let Ok(real) = fs::canonicalize(path) {
         return Ok(real);
@@ -150,7 +150,7 @@ pub(super) fn resolve(name: &str, path: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Makes a temporary file or folder beside `target` under a new name; `make` returns `None` if another process has
-/// locked it.
+/// locked the new file or folder.
 pub(super) fn make_temporary<T>(
     name: &str,
     target: &Path,
@@ -176,7 +176,7 @@ pub(super) fn temp_path(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-/// A new temporary name beside `target` for what it replaces.
+/// A new temporary name beside `target` for the old file or folder.
 pub(super) fn old_name(target: &Path) -> PathBuf {
     let mut name = temp_path(target).into_os_string();
     name.push(format!(".{OLD}"));
@@ -192,7 +192,7 @@ fn prefix(target: &Path) -> OsString {
     OsString::from(format!(".{name}.blob-tmp-"))
 }
 
-/// Calls `remove` with every path beside `target` that has a temporary name; `remove` checks whether it is stale.
+/// Calls `remove` with every path beside `target` that has a temporary name; `remove` checks whether the path is stale.
 pub(super) fn remove_stale(target: &Path, remove: &dyn Fn(&Path)) {
     let prefix = prefix(target);
     let Ok(listing) = fs::read_dir(parent(target)) else {

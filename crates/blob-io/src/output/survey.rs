@@ -1,4 +1,4 @@
-//! Checks whether a folder to be replaced holds only the files that its receipt lists.
+//! Checks whether a folder to be replaced holds only the files of the receipt.
 //!
 //! Checks names, lengths and times; reads only the receipt.
 
@@ -15,7 +15,7 @@ use crate::output::disk::{self, optional};
 use crate::receipt::RECEIPT;
 use crate::wire::source::FileSource;
 
-/// How many foreign files are searched for, and how many of them are named.
+/// How many foreign files are searched for, and how many an error names.
 const MAX_FOREIGN: usize = 1000;
 const NAMED: usize = 3;
 
@@ -24,7 +24,7 @@ const NAMED: usize = 3;
 pub(super) enum Found {
     /// Nothing, or an empty folder.
     Free,
-    /// Only files that its receipt lists, with the lengths that it lists.
+    /// Only files that the receipt lists, with the listed lengths.
     Ours(Snapshot),
     /// Other files too.
     Foreign(Foreign),
@@ -34,7 +34,7 @@ pub(super) enum Found {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Snapshot {
     files: BTreeMap<String, Stamp>,
-    /// The folders in it that hold listed files or did.
+    /// The subfolders that hold listed files or did.
     folders: BTreeSet<String>,
 }
 
@@ -52,8 +52,8 @@ impl Stamp {
 }
 
 impl Snapshot {
-    /// A file that has changed since. `None` if the receipt has changed, because another conversion has put its own
-    /// folder there. Missing files are ignored: another process may be removing the folder.
+    /// A file that has changed since. `None` if the receipt has changed, because another conversion has put a folder
+    /// there. Missing files are ignored: another process may be removing the folder.
     pub(super) fn changed(&self, now: &Self) -> Option<String> {
         let receipt = |of: &Self| of.files.get(RECEIPT).cloned();
         if receipt(self) != receipt(now) {
@@ -75,7 +75,7 @@ impl Snapshot {
         for file in self.files.keys().filter(|file| *file != RECEIPT) {
             optional(disk::remove_file(&root.join(file)))?;
         }
-        // A folder comes before those in it.
+        // A folder comes before the subfolders.
         for folder in self.folders.iter().rev() {
             optional(disk::remove_dir(&root.join(folder)))?;
         }
@@ -101,7 +101,7 @@ impl fmt::Display for Foreign {
     }
 }
 
-/// Checks a folder. An error of kind `Interrupted` means that it changed meanwhile.
+/// Checks a folder. An error of kind `Interrupted` means that the folder changed meanwhile.
 pub(super) fn survey(folder: &Path) -> io::Result<Found> {
     let before = match fs::symlink_metadata(folder) {
         Ok(meta) => Stamp::of(&meta),
@@ -111,7 +111,7 @@ pub(super) fn survey(folder: &Path) -> io::Result<Found> {
     let found = survey_once(folder);
     let after = fs::symlink_metadata(folder).map(|meta| Stamp::of(&meta));
     if after.is_ok_and(|after| after == before) {
-        // An entry that is missing after it was listed was removed from a subfolder meanwhile.
+        // A listed entry that is missing was removed from a subfolder meanwhile.
         return found.map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => io::ErrorKind::Interrupted.into(),
             _ => e,
@@ -155,7 +155,7 @@ fn listed(folder: &Path) -> BTreeMap<String, Option<u64>> {
 }
 
 struct Walk<'a> {
-    /// Files, with their lengths if known.
+    /// Files, with the lengths if known.
     listed: &'a BTreeMap<String, Option<u64>>,
     snapshot: Snapshot,
     foreign: Foreign,
@@ -163,7 +163,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Whether a listed file lies in a folder. Only folders that exist are asked for: a receipt can list a thousand
-    /// of them with each file.
+    /// folders with each file.
     fn has_files_in(&self, folder: &str) -> bool {
         let within = format!("{folder}/");
         self.listed.range(within.clone()..).next().is_some_and(|(file, _)| file.starts_with(&within))
@@ -178,7 +178,7 @@ impl Walk<'_> {
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
             let kind = entry.file_type()?;
             if entry.file_name().to_str().is_none() {
-                // It cannot be in the receipt, whose names are UTF-8.
+                // Such a name cannot be in the receipt, whose names are UTF-8.
                 self.foreign.0.push(name);
             } else if kind.is_dir() && self.has_files_in(&name) {
                 self.folder(&entry.path(), &format!("{name}/"))?;

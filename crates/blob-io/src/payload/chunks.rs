@@ -23,7 +23,7 @@ pub(super) struct Chunks<'a> {
     width: usize,
     /// The next element.
     at: u64,
-    /// The chunks of one band with their indices, in the order of the grid, and the band's index.
+    /// The chunks of one band, each with an index, in the order of the grid, and the band's index.
     held: Vec<(u64, Vec<u8>)>,
     band: Option<u64>,
 }
@@ -85,7 +85,8 @@ impl<'a> Chunks<'a> {
         self.dims[1..].iter().zip(&self.steps[1..]).map(|(dim, step)| dim.div_ceil(*step)).product()
     }
 
-    /// The next element's chunk, its index in the chunk, and how many elements from there on are contiguous in both.
+    /// The next element's chunk, the element's index in the chunk, and how many elements from there on are contiguous
+    /// in both.
     fn locate(&self) -> (u64, u64, u64) {
         let (mut rest, mut index, mut grid, mut from, mut row) = (self.at, 0, 1, 0, 1);
         let mut run = 0;
@@ -186,7 +187,7 @@ fn unshuffled(bytes: &[u8], width: usize) -> Vec<u8> {
     out
 }
 
-/// Removes the checksum at the end and compares it.
+/// Compares and removes the checksum at the end.
 fn strip_checksum(at: u64, mut bytes: Vec<u8>) -> Result<Vec<u8>, ReadError> {
     let Some((values, stored)) = bytes.split_last_chunk::<4>() else {
         let (needed, left) = (4, bytes.len() as u64);

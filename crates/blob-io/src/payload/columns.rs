@@ -6,14 +6,14 @@ use super::Elements;
 use crate::entry::Entry;
 use crate::error::ReadError;
 
-/// An array as it is stored, in column-major order, and the position in it.
+/// An array as stored, in column-major order, and the position in the array.
 pub(super) struct Columns {
     bytes: Vec<u8>,
     width: usize,
     dims: Vec<usize>,
-    /// The stride of each axis in bytes: the product of the dims before it.
+    /// The stride of each axis in bytes: the product of all earlier dims.
     strides: Vec<usize>,
-    /// The index of the next element, and its offset.
+    /// The index of the next element, and the element's offset.
     index: Vec<usize>,
     at: usize,
 }

@@ -1,6 +1,7 @@
-//! Expands a sparse array piece by piece: values at ascending offsets, with zeros between them.
+//! Expands a sparse array piece by piece: values at ascending offsets, with zeros between.
 //!
-//! Relies on its caller for the offsets: they ascend by at least a unit, and the last unit ends within the array.
+//! Relies on the caller for the offsets: each is at least a unit after the one before, and the last unit ends within
+//! the array.
 
 use super::Elements;
 use crate::error::ReadError;
@@ -57,7 +58,7 @@ impl<'a> Dense<'a> {
         Ok(())
     }
 
-    /// Whether values or zeros come next, and how many bytes of them, at most `room`.
+    /// Whether values or zeros come next, and how many bytes, at most `room`.
     fn run(&mut self, room: u64) -> (bool, u64) {
         if self.at == self.end {
             self.begin = self.offsets.next().unwrap_or(u64::MAX);

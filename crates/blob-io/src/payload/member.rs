@@ -1,4 +1,4 @@
-//! Reads a zip member's content once, from front to back, stored or inflated, and computes its CRC-32.
+//! Reads a zip member's content once, from front to back, stored or inflated, and computes the CRC-32.
 //!
 //! Relies on the zip's reader having checked that the content lies within the file. Knows no npy header.
 
@@ -11,12 +11,12 @@ use crate::entry::Checksum;
 use crate::error::{Fault, FaultKind, ReadError};
 use crate::wire::source::{Source, read};
 
-/// How many bytes are read and hashed at once: they are still in the processor's cache when their checksum is computed.
+/// How many bytes are read and hashed at once: so few are still in the processor's cache when the checksum is computed.
 pub(crate) const PIECE: usize = 256 << 10;
 /// How many bytes of a deflate stream are read at once.
 const INPUT: u64 = 64 << 10;
 
-/// A member's content while it is read.
+/// A member's content during reading.
 pub(crate) struct Content<'a> {
     source: &'a dyn Source,
     expected: &'a Checksum,
@@ -70,10 +70,10 @@ impl<'a> Content<'a> {
         Ok(())
     }
 
-    /// Skips the next piece and returns its length; 0 at the end.
+    /// Skips the next piece and returns the length; 0 at the end.
     pub(crate) fn step(&mut self, scratch: &mut Vec<u8>) -> Result<usize, ReadError> {
         let left = self.expected.size.saturating_sub(self.done);
-        // The inflater needs room for one more byte to notice the end of its stream.
+        // The inflater needs room for one more byte to notice the end of the stream.
         let room = left.saturating_add(u64::from(self.inflater.is_some()));
         scratch.resize(room.min(PIECE as u64) as usize, 0);
         self.piece(scratch)

@@ -1,4 +1,4 @@
-//! Reads a safetensors file as entries: its header token by token, never as a whole.
+//! Reads a safetensors file as entries: the header token by token, never as a whole.
 
 use blob_core::{DType, Shape};
 
@@ -11,14 +11,14 @@ use crate::safetensors::{DTYPES, FOREIGN, LONGEST_HEADER};
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::{Literal, Numbers, repeated_key};
 
-/// How deep the value of an unknown key may nest. serde_json, and with it the reference implementation, allows 128,
-/// including the two objects around it.
+/// How deep the value of an unknown key may nest. serde_json, and with serde_json the reference implementation, allows
+/// 128, including the two objects around the value.
 const MAX_NESTED: u32 = 126;
 
 /// No file's data end behind this byte.
 const MAX_END: u64 = 1 << 62;
 
-/// Lists the tensors in the order of their data.
+/// Lists the tensors in the order of the data.
 pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let len = cursor.u64("the header's length")?;
     if len > LONGEST_HEADER {
@@ -94,9 +94,9 @@ fn header(text: &mut Literal<'_, '_>, table: &mut NameTable, cut: &mut Cut) -> R
     }
 }
 
-/// Reads one tensor: `{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}`, in any order. Its segment has an offset
-/// within the data and a length in bytes, until `place` has sorted all tensors. Returns whether there are other keys,
-/// which the reference implementation skips too.
+/// Reads one tensor: `{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}`, in any order. The entry's segment has an
+/// offset within the data and a length in bytes, until `place` has sorted all tensors. Returns whether there are other
+/// keys, which the reference implementation skips too.
 fn tensor(text: &mut Literal<'_, '_>, at: u64, cut: &mut Cut, entry: &mut Entry) -> Result<bool, ReadError> {
     let mut dtype = None;
     let mut shape: Option<(u64, Numbers)> = None;
@@ -145,7 +145,7 @@ fn tensor(text: &mut Literal<'_, '_>, at: u64, cut: &mut Cut, entry: &mut Entry)
     Ok(others)
 }
 
-/// A dtype of the format: one that blobs have, or one that is only listed.
+/// A dtype of the format: either a dtype of blobs, or a foreign one, which is only listed.
 enum Known {
     Native(DType),
     Foreign(&'static str),
@@ -196,8 +196,8 @@ fn range(at: u64, offsets: &Numbers, cut: &mut Cut) -> Result<(u64, u64), ReadEr
     Ok((begin, end))
 }
 
-/// Sorts the entries by their data, and gives their segments the offsets in the file. Checks that the data have neither
-/// holes nor overlaps; returns where they end.
+/// Sorts the entries by data, and gives the segments the offsets in the file. Checks that the data have neither holes
+/// nor overlaps; returns where the data end.
 fn place(entries: &mut [Entry], data: u64) -> Result<u64, ReadError> {
     let bytes = |entry: &Entry| entry.segments().first().map_or((0, 0), |s| (s.offset, s.count));
     entries.sort_unstable_by(|a, b| (bytes(a), &a.name).cmp(&(bytes(b), &b.name)));

@@ -1,4 +1,4 @@
-//! Lays out a safetensors file and writes its header.
+//! Lays out a safetensors file and writes the header.
 
 use crate::error::Error;
 use crate::metadata;
@@ -6,7 +6,7 @@ use crate::safetensors::{DTYPES, LONGEST_HEADER};
 use crate::spec::{TensorSpec, refuse, total, unique};
 
 const FORMAT: &str = "safetensors";
-/// The alignment of the data: that of the widest vector load and of a cache line.
+/// The alignment of the data: the width of a cache line, and of the widest vector load.
 const ALIGN: usize = 64;
 
 /// The tensors' part of the header, and the header's length.
@@ -15,7 +15,7 @@ pub(crate) struct Plan {
     /// The tensors' part of the header: `"w":{…},"b":{…}`.
     tensors: String,
     keys: Vec<String>,
-    /// The length of the JSON, and that of the whole header, with its padding and the eight bytes of its length.
+    /// The length of the JSON, and the length of the whole header with padding and the length field of eight bytes.
     json: usize,
     padded: usize,
 }
@@ -24,7 +24,7 @@ pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Resul
     unique(FORMAT, "the tensor", specs.iter().map(|spec| &*spec.name))?;
     unique(FORMAT, "the metadata key", metadata.iter().map(|(k, _)| k.as_str()))?;
     let mut order: Vec<usize> = (0..specs.len()).collect();
-    // Each tensor is aligned to its element size, because tensors with larger elements come first.
+    // Tensors with larger elements come first, so that each tensor is aligned to the size of an element.
     order.sort_by_key(|&i| std::cmp::Reverse(specs[i].dtype.size()));
     let mut offsets = vec![0; specs.len()];
     let mut tensors = String::new();

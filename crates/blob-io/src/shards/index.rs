@@ -1,6 +1,6 @@
-//! Reads the index of safetensors shards, as Hugging Face writes it: which tensor is in which file.
+//! Reads the index of safetensors shards, as written by Hugging Face: which tensor is in which file.
 //!
-//! Reads token by token, because an index is untrusted. Opens no file that it names.
+//! Reads token by token, because an index is untrusted. Opens no file that the index names.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ const LONGEST_FILE: u64 = 255;
 /// The content of an index.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// The size of all tensors in bytes, if the index has it.
+    /// The size of all tensors in bytes, if stored in the index.
     pub(super) total: Option<u64>,
     pub(super) metadata: Vec<(String, String)>,
     /// Each file once, sorted by name.
@@ -112,7 +112,7 @@ fn weights(text: &mut Literal<'_, '_>, limits: &Limits, index: &mut Index) -> Re
 }
 
 impl Index {
-    /// Sorts the files by their names, which is the order of the shards.
+    /// Sorts the files by name, which is the order of the shards.
     fn sort(&mut self) {
         let mut order: Vec<u32> = (0..self.files.len() as u32).collect();
         order.sort_by_key(|file| &self.files[*file as usize]);

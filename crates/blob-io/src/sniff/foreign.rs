@@ -1,13 +1,13 @@
 //! Describes files that hold no tensors, or tensors in a format that this crate does not read.
 //!
-//! Checks a file's first bytes and its extension; leaves our own formats to `sniff`, and marks to `marks`.
+//! Checks a file's first bytes and extension; leaves our own formats to `sniff`, and marks to `marks`.
 
 use super::marks::{self, NCNN_HELP, TORCH7_HELP, UNPACK, WEIGHTS};
 use crate::digits::grouped;
 use crate::error::{ReadError, Reason};
 use crate::wire::tar;
 
-/// Describes a file of `len` bytes that begins with `head`, if it is of a known format that is not read.
+/// Describes a file of `len` bytes that begins with `head`, if the format is known but not read.
 pub(crate) fn name(head: &[u8], len: u64, extension: Option<&str>) -> Option<ReadError> {
     if let Some((reason, what, help)) = marks::foreign(head) {
         return Some(other(reason, what, help));
@@ -18,7 +18,7 @@ pub(crate) fn name(head: &[u8], len: u64, extension: Option<&str>) -> Option<Rea
     without_magic(head, len, extension).or_else(|| describe_text(head, len))
 }
 
-/// Formats without a magic, recognised by the structure of their first bytes.
+/// Formats without a magic, recognised by the structure of the first bytes.
 fn without_magic(head: &[u8], len: u64, extension: Option<&str>) -> Option<ReadError> {
     let unsupported = |what, help| Some(other(Reason::Unsupported, what, help));
     if head.len() >= 2 && head[0] == 0x80 && (2..=5).contains(&head[1]) {
@@ -106,7 +106,8 @@ fn describe_text(head: &[u8], len: u64) -> Option<ReadError> {
     Some(other(Reason::NotTensors, what, help))
 }
 
-/// A server's answer in place of the file, in lower case: of Amazon's S3 and those like it, of Hugging Face, of GitHub.
+/// A server's answer in place of the file, in lower case: of Amazon's S3 and similar servers, of Hugging Face, of
+/// GitHub.
 fn refused_download(lower: &[u8], len: u64, has: impl Fn(&[u8]) -> bool) -> Option<String> {
     const ANSWERS: [&[u8]; 11] = [
         b"entry not found",

@@ -1,6 +1,6 @@
 //! The marks that files begin with, in one table: of the formats that are read, and of those that are only named.
 //!
-//! Formats without a mark are found by their structure: in `sniff`, in `foreign`, in each format's folder.
+//! Formats without a mark are found by structure: in `sniff`, in `foreign`, in each format's folder.
 
 use crate::error::Reason::{self, Archive, Compressed, NotTensors, Unsupported};
 use crate::format::Format;
@@ -9,12 +9,12 @@ use crate::format::Format;
 enum Kind {
     /// A format that is read.
     Own(Format),
-    /// The reason why it is not, the kind of such a file, the user's next step.
+    /// A format that is not read: the reason, the kind of such a file, the user's next step.
     Foreign(Reason, &'static str, Option<&'static str>),
 }
 use Kind::{Foreign, Own};
 
-/// The offset of a mark, its bytes and its meaning. Sources: each format's own specification or reader; for ncnn,
+/// The offset of a mark, the bytes and the meaning. Sources: each format's own specification or reader; for ncnn,
 /// `modelbin.cpp`.
 const MARKS: &[(usize, &[u8], Kind)] = &[
     (0, b"\x12\x01\0\0\0\0\0\0", Own(Format::MxnetList)),
@@ -23,7 +23,7 @@ const MARKS: &[(usize, &[u8], Kind)] = &[
     (0, b"\xCA\xFA\x93\xF9", Own(Format::MxnetRecord)),
     (0, b"\x89HDF\r\n\x1A\n", Own(Format::Hdf5)),
     (0, b"\x93NUMPY", Own(Format::Npy)),
-    // An archive is an npz until its members say otherwise.
+    // An archive is an npz until the members say otherwise.
     (0, b"PK\x03\x04", Own(Format::Npz)),
     (0, b"PK\x05\x06", Own(Format::Npz)),
     (0, b"\x1F\x8B", Foreign(Compressed, "a gzip file", UNPACK)),
@@ -82,7 +82,7 @@ const GGUF: Option<&str> = Some("in Python, gguf.GGUFReader reads it, and numpy.
 const TFLITE: Option<&str> = Some("in Python, tf.lite.Interpreter reads it, and numpy.savez writes what blob reads");
 const ONNX: Option<&str> = Some("take the ONNX model that it was made of");
 
-/// The format that is read, by its mark.
+/// The format that is read, by the mark.
 pub(super) fn own(head: &[u8]) -> Option<Format> {
     match kind(head)? {
         Own(format) => Some(*format),

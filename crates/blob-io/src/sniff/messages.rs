@@ -1,6 +1,6 @@
 //! Protobuf messages of other frameworks: TensorFlow, Core ML, ONNX.
 //!
-//! Checks a file's first bytes only; `caffe` recognises its own messages.
+//! Checks a file's first bytes only; `caffe` recognises Caffe's messages.
 
 use super::foreign::other;
 use crate::error::{ReadError, Reason};
@@ -25,7 +25,7 @@ pub(crate) fn message(head: &[u8]) -> Option<ReadError> {
     }
 }
 
-/// If `bytes` begin with a length-delimited field of this key: its content, possibly cut off, and the bytes behind.
+/// If `bytes` begin with a length-delimited field of this key: the content, possibly cut off, and the bytes behind.
 fn field(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
     let mut rest = bytes.strip_prefix(&[key])?;
     let mut len = 0_usize;
@@ -52,7 +52,7 @@ fn graph_def(head: &[u8]) -> Option<()> {
 }
 
 /// A version (1, varint) and a message (2) that begins with a message (1): Core ML's description of an input, which
-/// begins with its name (1), or a SavedModel's meta graph. Returns the key of the innermost field.
+/// begins with the input's name (1), or a SavedModel's meta graph. Returns the key of the innermost field.
 fn versioned(head: &[u8]) -> Option<u8> {
     let [0x08, 1..=15, rest @ ..] = head else {
         return None;

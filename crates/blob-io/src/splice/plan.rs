@@ -1,7 +1,7 @@
 //! Lays out a changed file: ranges of the old file, values in place, and messages with new lengths.
 //!
-//! Values of the same dtype and shape replace the old ones in place; any other change rewrites its BlobProto, and the
-//! keys and lengths of the messages around it. Pure.
+//! Values of the same dtype and shape replace the old ones in place; any other change rewrites the BlobProto, and the
+//! keys and lengths of the surrounding messages. Pure.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::format::Format;
 use crate::parts::{self, Part, Placed};
 use crate::spec::{Problems, TensorSpec};
 
-/// A range of the file, and the parts that replace it.
+/// A range of the file, and the new parts for this range.
 type Edit = (Span, Vec<Part>);
 
 /// Lays out the changed file; see [`Frame::Spliced`](crate::Frame::Spliced).
@@ -44,7 +44,7 @@ pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, 
     parts::place(splice.base.format().name(), &parts, specs, max_len)
 }
 
-/// The parts of a message with edits, which lie in it in ascending order; all other bytes are kept.
+/// The parts of a message with edits in ascending order; all other bytes are kept.
 fn with_edits(span: Span, edits: Vec<Edit>) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut at = span.start;
@@ -101,7 +101,7 @@ fn layer(specs: &[TensorSpec], splice: &Splice<'_>, layer_index: usize, problems
         edits.push((range, if number == 0 { parts } else { vec![Part::Field(number, parts)] }));
         is_resized = true;
     }
-    // New blobs have the same offset and keep their order.
+    // New blobs have the same offset and keep the given order.
     edits.sort_by_key(|(range, _)| range.start);
     match layer.field {
         Some(field) if is_resized => vec![rewrite_layer(field, layer.nested, edits)],
@@ -109,7 +109,7 @@ fn layer(specs: &[TensorSpec], splice: &Splice<'_>, layer_index: usize, problems
     }
 }
 
-/// A layer's message with edits in it, including those in its nested layer.
+/// A layer's message with edits, including edits in the nested layer.
 fn rewrite_layer(field: Field, nested: Option<Field>, edits: Vec<Edit>) -> Edit {
     let Some(nested) = nested else {
         return (field.whole, vec![Part::Field(field.number, with_edits(field.content, edits))]);
@@ -123,7 +123,7 @@ fn rewrite_layer(field: Field, nested: Option<Field>, edits: Vec<Edit>) -> Edit 
     (field.whole, vec![Part::Field(field.number, with_edits(field.content, outer))])
 }
 
-/// The entries of a stored blob: its data, and its diff, if there is one.
+/// The entries of a stored blob: the data, and the diff, if there is one.
 fn entries<'a>(splice: &Splice<'a>, at: (usize, usize)) -> (Option<&'a Entry>, Option<&'a Entry>) {
     let key = |entry: &Entry| (entry.position(), entry.index());
     let all = splice.base.entries();
@@ -165,7 +165,7 @@ fn in_place(
     Some(places.into_iter().unzip())
 }
 
-/// The BlobProto that results from a change, and its form; `None` if it does not fit.
+/// The BlobProto that results from a change, and the form; `None` if the change does not fit.
 fn rewritten(
     specs: &[TensorSpec],
     splice: &Splice<'_>,

@@ -1,8 +1,8 @@
-//! Removes layers from a net's description: the layer before each writes its output, so that later layers read the same
-//! names.
+//! Removes layers from a net's description: the layer before each then writes the removed layer's output, so that later
+//! layers read the same names.
 //!
-//! Relies on the layers that `caffe/tree` finds, and reads the names in their fields; `plan` makes the bytes. Does not
-//! remove layers of 2013 and 2014, nor layers whose position in the net is uncertain.
+//! Relies on the layers that `caffe/tree` finds, and reads the names in the layers' fields; `plan` makes the bytes.
+//! Does not remove layers of 2013 and 2014, nor layers whose position in the net is uncertain.
 
 use crate::caffe::layer;
 use crate::caffe::proto_fields::LAYER_PARAMETER;
@@ -19,8 +19,8 @@ use crate::error::{Error, ReadError};
 use crate::names::name_from_bytes;
 use crate::wire::cursor::Cursor;
 
-/// The fields that may be lost with a layer: its type, parameters' rates, blobs, the phase that Caffe writes into every
-/// layer, `propagate_down`, and the messages of BN (forks give it Embed's number), BatchNorm and Scale.
+/// The fields that may be lost with a layer: the type, parameters' rates, blobs, the phase that Caffe writes into every
+/// layer, `propagate_down`, and the messages of BN (in forks, with Embed's number), BatchNorm and Scale.
 const LOST: &[u32] =
     &[NAME, TYPE, BOTTOM, TOP, PARAM, BLOBS, PHASE, PROPAGATE_DOWN, EMBED_PARAM, BATCH_NORM_PARAM, SCALE_PARAM];
 /// The messages of convolutions and fully connected layers.
@@ -80,7 +80,7 @@ impl Wiring {
         &self.0
     }
 
-    /// Removes a layer. The error says why it cannot be removed, as text that follows the layer's name.
+    /// Removes a layer. The error says why not, as text that follows the layer's name.
     pub(super) fn remove(&mut self, name: &str, layers: &[Layer]) -> Result<(), String> {
         let mut named = (0..self.0.len()).filter(|index| self.0[*index].name == name && !self.0[*index].is_gone);
         let (Some(index), None) = (named.next(), named.next()) else {
@@ -97,7 +97,7 @@ impl Wiring {
             return Err(format!("has a field {number}, which would be lost"));
         }
         let (bottom, top) = match (&layer.bottoms[..], &layer.tops[..]) {
-            // The file has no inputs and outputs of its layers.
+            // The file has no inputs and outputs of layers.
             ([], []) => return self.mark_removed(index),
             ([bottom], [top]) => (bottom.clone(), top.name.clone()),
             _ => return Err("does not read one value and write one".to_owned()),
@@ -113,11 +113,12 @@ impl Wiring {
         Ok(())
     }
 
-    /// The one layer that writes the input of the layer at `index`; an error if another layer reads or writes it too.
+    /// The one layer that writes the input of the layer at `index`; an error if another layer reads or writes this
+    /// value too.
     fn writer(&self, index: usize, bottom: &[u8], top: &[u8]) -> Result<usize, String> {
         let text = |name: &[u8]| format!("{:?}", name_from_bytes(name));
         let others = || self.0.iter().enumerate().filter(|(other, layer)| *other != index && !layer.is_gone);
-        // After a layer that works in place, other layers may read the name, but none may write it again.
+        // After a layer that works in place, other layers may read the name, but none may write the name again.
         let is_in_place = bottom == top;
         let reads = |layer: &LayerWiring| layer.bottoms.iter().any(|name| name == bottom);
         let is_user = |other: usize, layer: &LayerWiring| !(is_in_place && other > index && reads(layer));
@@ -169,8 +170,8 @@ fn layer_wiring(cursor: &mut Cursor<'_>, layer: &Layer) -> Result<LayerWiring, R
     Ok(layer_wiring)
 }
 
-/// Where a V2 layer says that it has no bias: the first byte of that number, which is 0, and the byte that changes it
-/// to 1.
+/// Where a V2 layer says that there is no bias: the first byte of that number, which is 0, and the byte that makes the
+/// number 1.
 pub(super) fn without_bias(cursor: &mut Cursor<'_>, layer: &Layer) -> Result<Option<(Span, u8)>, ReadError> {
     let Some(field) = layer.field.filter(|field| field.number == LAYER) else {
         return Ok(None);

@@ -12,7 +12,7 @@ const FIRST_WINDOW: usize = 256;
 /// Reads grow to this while a walk goes on without a jump (files of many small arrays).
 const LARGEST_WINDOW: usize = 64 << 10;
 
-/// A position in a source, and a window of bytes around it.
+/// A position in a source, and a window of bytes around the position.
 pub(crate) struct Cursor<'a> {
     source: &'a dyn Source,
     pos: u64,
@@ -27,7 +27,7 @@ impl<'a> Cursor<'a> {
         Self { source, pos: 0, window: Vec::new(), window_at: 0, next_window: FIRST_WINDOW, visited: 0 }
     }
 
-    /// The source that it reads from.
+    /// The source behind the cursor.
     pub(crate) fn source(&self) -> &'a dyn Source {
         self.source
     }
@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
         }
         let have = (self.window_rest()? as u64).min(end - self.pos) as usize;
         let at = (self.pos - self.window_at) as usize;
-        // The caller counts the bytes that it looks at.
+        // Counting the bytes that are looked at is left to the caller.
         self.visit(0);
         Ok(&self.window[at..at + have])
     }
@@ -118,7 +118,7 @@ impl<'a> Cursor<'a> {
         Ok(i64::from_le_bytes(self.array(self.source.len(), field)?))
     }
 
-    /// `n` bytes that must lie before `end`; `limit` bounds `n` beyond what the file's size does.
+    /// `n` bytes that must lie before `end`; `limit` bounds `n` beyond the bound of the file's size.
     pub(crate) fn bytes(&mut self, n: u64, end: u64, limit: u64, field: &'static str) -> Result<Vec<u8>, ReadError> {
         self.need(n, end, field)?;
         check_limit(self.pos, Limit::Fixed, field, n, limit)?;

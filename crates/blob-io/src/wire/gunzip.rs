@@ -1,4 +1,4 @@
-//! Unpacks a gzip file (RFC 1952) before it is read, and checks each member's CRC-32 and length.
+//! Unpacks a gzip file (RFC 1952) before the content is read, and checks each member's CRC-32 and length.
 //!
 //! Relies on `flate2` for the deflate stream and on [`Spool`] for the bound. Offsets in the errors here are those of
 //! the packed bytes; later reads have offsets in the unpacked bytes.
@@ -10,7 +10,7 @@ use crate::wire::cursor::Cursor;
 use crate::wire::source::Source;
 use crate::wire::spool::{PIECE, Spool};
 
-/// The first bytes of a member, with its method (deflate).
+/// The first bytes of a member, with the method (deflate).
 const MAGIC: &[u8] = b"\x1F\x8B\x08";
 
 /// Header flags: a CRC-16 of the header, an extra field, a name, a comment. The upper three are reserved.
@@ -58,8 +58,8 @@ pub(crate) fn inside(mut error: Error) -> Error {
 /// Unpacks all members of a gzip file, one after the other.
 ///
 /// # Errors
-/// A member that is broken, ends too early, or has another CRC-32 or length than its trailer says; bytes after a member
-/// that are neither zeros nor another member; what the spool returns.
+/// A member that is broken, ends too early, or has another CRC-32 or length than the trailer says; bytes after a member
+/// that are neither zeros nor another member; an error of the spool.
 pub(crate) fn unpack(name: &str, source: &dyn Source, spool: &mut Spool<'_>) -> Result<(), Error> {
     let own = |stop: ReadError| stop.within("gzip".to_owned()).into_error(name);
     let mut cursor = Cursor::new(source);
@@ -75,7 +75,7 @@ pub(crate) fn unpack(name: &str, source: &dyn Source, spool: &mut Spool<'_>) -> 
     Ok(())
 }
 
-/// Appends the first bytes of a gzip file's content, at most `max`; does not compare its checksums.
+/// Appends the first bytes of a gzip file's content, at most `max`; compares no checksums.
 pub(crate) fn beginning(source: &dyn Source, max: usize, out: &mut Vec<u8>) -> Result<(), ReadError> {
     let mut cursor = Cursor::new(source);
     header(&mut cursor)?;
@@ -88,8 +88,8 @@ pub(crate) fn beginning(source: &dyn Source, max: usize, out: &mut Vec<u8>) -> R
     Ok(())
 }
 
-/// Skips zeros after a member: files written in whole blocks of a tape or a disk end with them. gzip(1) and Python skip
-/// them too.
+/// Skips zeros after a member: files written in whole blocks of a tape or a disk end with zeros. gzip(1) and Python
+/// skip such zeros too.
 fn padding(cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
     while cursor.left() > 0 {
         let bytes = cursor.at_hand(cursor.file_len())?;
@@ -197,7 +197,7 @@ impl Content {
         }
     }
 
-    /// Compares the CRC-32 of the unpacked bytes, and their number modulo 2³².
+    /// Compares the CRC-32 of the unpacked bytes, and the number of bytes modulo 2³².
     fn trailer(&self, cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
         let found = self.inflate.total_out() as u32;
         let at = cursor.pos();

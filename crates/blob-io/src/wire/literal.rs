@@ -1,4 +1,4 @@
-//! Reads the tokens that a JSON header and a Python dict have in common from a [`Cursor`], with their offsets.
+//! Reads the tokens that a JSON header and a Python dict have in common from a [`Cursor`], with offsets.
 //!
 //! Strict, and bounded in memory: a text is kept only up to a limit of the caller. Knows no format.
 
@@ -22,7 +22,7 @@ impl<'c, 's> Literal<'c, 's> {
         self.cursor.pos()
     }
 
-    /// The next byte, without consuming it; `None` at the end.
+    /// The next byte, which is not consumed; `None` at the end.
     pub(crate) fn peek(&mut self) -> Result<Option<u8>, ReadError> {
         Ok(self.cursor.at_hand(self.end)?.first().copied())
     }
@@ -44,7 +44,7 @@ impl<'c, 's> Literal<'c, 's> {
         Ok(())
     }
 
-    /// Skips blanks and then `byte`, if it is next.
+    /// Skips blanks, and then `byte` if that is next.
     pub(crate) fn take(&mut self, byte: u8) -> Result<bool, ReadError> {
         self.blank()?;
         let found = self.peek()? == Some(byte);
@@ -54,7 +54,7 @@ impl<'c, 's> Literal<'c, 's> {
         Ok(found)
     }
 
-    /// Skips blanks and then `byte`, which must be next; `expected` describes it in the error.
+    /// Skips blanks and then `byte`, which must be next; `expected` describes the byte in the error.
     pub(crate) fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), ReadError> {
         if self.take(byte)? {
             return Ok(());
@@ -62,7 +62,7 @@ impl<'c, 's> Literal<'c, 's> {
         Err(self.unexpected(expected)?)
     }
 
-    /// `{`, members with commas between them, `}`.
+    /// `{`, members separated by commas, `}`.
     pub(crate) fn members(
         &mut self,
         mut member: impl FnMut(&mut Self) -> Result<(), ReadError>,
@@ -79,7 +79,7 @@ impl<'c, 's> Literal<'c, 's> {
         }
     }
 
-    /// `[`, items with commas between them, `]`.
+    /// `[`, items separated by commas, `]`.
     pub(crate) fn items(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), ReadError>) -> Result<(), ReadError> {
         self.expect(b'[', "a JSON list")?;
         if self.take(b']')? {
@@ -93,7 +93,7 @@ impl<'c, 's> Literal<'c, 's> {
         }
     }
 
-    /// A member's key and the colon after it; a key of over 64 bytes, longer than all known ones, is read as empty.
+    /// A member's key and the following colon; a key of over 64 bytes, longer than all known ones, is read as empty.
     pub(crate) fn key(&mut self) -> Result<String, ReadError> {
         self.blank()?;
         let key = self.json_string_up_to(64)?.unwrap_or_default();
@@ -207,9 +207,9 @@ impl<'c, 's> Literal<'c, 's> {
         number.filter(|_| !leading).ok_or_else(|| ReadError::fault(start, FaultKind::words(expected, found)))
     }
 
-    /// Numbers with commas between them up to `close`; the opening bracket is already taken. After the last one there
-    /// may be a comma before a parenthesis, as in Python, but not before a bracket, as in JSON. Keeps at most one
-    /// number more than a shape may have axes, and counts the others.
+    /// Numbers separated by commas, up to `close`; the opening bracket is already taken. After the last one there may
+    /// be a comma before a parenthesis, as in Python, but not before a bracket, as in JSON. Keeps at most one number
+    /// more than a shape may have axes, and counts the others.
     pub(crate) fn numbers(&mut self, close: u8, expected: &'static str) -> Result<Numbers, ReadError> {
         let mut numbers = Numbers::default();
         while numbers.comma && close == b']' || !self.take(close)? {
@@ -285,7 +285,7 @@ impl<'c, 's> Literal<'c, 's> {
         text.map(Some).map_err(|_| ReadError::fault(start, FaultKind::words("a JSON string in UTF-8", "other bytes")))
     }
 
-    /// Reads an escape after its backslash.
+    /// Reads an escape after the backslash.
     fn escape(&mut self, at: u64) -> Result<char, ReadError> {
         Ok(match self.next()? {
             b'b' => '\u{8}',
@@ -336,16 +336,16 @@ pub(crate) fn repeated_key(at: u64, key: &str) -> ReadError {
 /// The numbers of a list.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
-    /// The first of them: at most one more than a shape may have axes.
+    /// The first numbers: at most one more than a shape may have axes.
     pub(crate) kept: Vec<u64>,
-    /// How many there are.
+    /// How many numbers there are.
     pub(crate) count: u64,
     /// Whether a comma follows the last one.
     pub(crate) comma: bool,
 }
 
 impl Numbers {
-    /// The numbers as a shape, or why they do not form one.
+    /// The numbers as a shape; a fault for too many axes or too large extents.
     pub(crate) fn shape(&self) -> Result<blob_core::Shape, FaultKind> {
         let max = blob_core::MAX_AXES as u64;
         if self.count > max {

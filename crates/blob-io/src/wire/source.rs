@@ -14,7 +14,7 @@ use crate::work;
 
 /// Bytes that can be read at any offset, from any thread.
 ///
-/// All bytes are read through this trait: remote streams can implement it too.
+/// All bytes are read through this trait, which remote streams can implement too.
 pub trait Source: Send + Sync {
     /// The number of bytes.
     fn len(&self) -> u64;
@@ -27,11 +27,11 @@ pub trait Source: Send + Sync {
     /// Fills `buf` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// If not all bytes can be read, also because they lie past the end.
+    /// If not all bytes can be read, also because some lie past the end.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
-    /// Whether the bytes are those from when the source was opened, as far as a cheap check can tell. A source without
-    /// a check of its own is taken to stay as it is.
+    /// Whether the bytes are the same as when the source was opened, as far as a cheap check can tell. A source without
+    /// such a check counts as unchanged.
     ///
     /// # Errors
     /// If that cannot be checked.
@@ -39,7 +39,7 @@ pub trait Source: Send + Sync {
         Ok(true)
     }
 
-    /// The bytes themselves, if the source holds them in memory; then views can be borrowed.
+    /// The bytes themselves, if the source is in memory; then views can be borrowed.
     fn bytes(&self) -> Option<&[u8]> {
         None
     }
@@ -50,13 +50,13 @@ pub trait Source: Send + Sync {
 pub struct FileSource {
     file: File,
     len: u64,
-    /// The modification time when it was opened, if the file system has one.
+    /// The modification time when the file was opened, if the file system has one.
     modified: Option<SystemTime>,
 }
 
 impl FileSource {
-    /// Opens a regular file. A pipe or a device cannot be read at an offset:
-    /// [`crate::OpenOptions::open_stream`] reads it.
+    /// Opens a regular file. A pipe or a device cannot be read at an offset: [`crate::OpenOptions::open_stream`] reads
+    /// such a stream.
     ///
     /// # Errors
     /// As the operating system says; a directory or a pipe is an error.
@@ -64,7 +64,7 @@ impl FileSource {
         Self::try_from(File::open(path)?)
     }
 
-    /// The modification time when it was opened, if the file system has one.
+    /// The modification time when the file was opened, if the file system has one.
     pub(crate) fn modified(&self) -> Option<SystemTime> {
         self.modified
     }
@@ -160,7 +160,7 @@ pub(crate) fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(
     source.read_at(offset, out).map_err(|source| ReadError::Io { offset, source })
 }
 
-/// A source, and how many bytes of it were read.
+/// A source, and the number of bytes read from the source.
 #[derive(Clone)]
 pub(crate) struct Input {
     source: Arc<dyn Source>,
@@ -172,7 +172,7 @@ impl Input {
         Self { source: source.into(), read: Arc::default() }
     }
 
-    /// A part of it as an input of its own. Bytes read from the part are not counted for the whole.
+    /// A part of the input as a separate input. Bytes read from the part are not counted for the whole.
     pub(crate) fn window(&self, at: u64, len: u64) -> Self {
         Self::new(Box::new(Window { source: self.source.clone(), at, len }))
     }
@@ -237,7 +237,7 @@ impl Source for Window {
     }
 }
 
-/// A file mapped into memory: views borrow from it without a copy.
+/// A file mapped into memory: views borrow the bytes without a copy.
 #[cfg(feature = "mmap")]
 #[derive(Debug)]
 pub struct Mmap(memmap2::Mmap);

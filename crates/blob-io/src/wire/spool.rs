@@ -1,4 +1,4 @@
-//! Keeps a stream while it arrives, so that it can be read at any offset: in memory, or in an unnamed temporary file.
+//! Keeps an arriving stream, for reads at any offset: in memory, or in an unnamed temporary file.
 //!
 //! Bounds the length. Leaves unpacking to `gunzip`; the caller decides whether the beginning of a long stream is
 //! acceptable.
@@ -22,7 +22,7 @@ type Refuse<'a> = dyn Fn(&[u8]) -> Option<Error> + 'a;
 pub(crate) struct Spool<'a> {
     /// The stream's name in errors.
     name: &'a str,
-    /// Checks the beginning of a long stream; an error refuses it.
+    /// Checks the beginning of a long stream; an error refuses the stream.
     refuse: Box<Refuse<'a>>,
     limit: u64,
     len: u64,
@@ -63,7 +63,7 @@ impl<'a> Spool<'a> {
         if let Some(file) = &mut self.file {
             return file.write_all(bytes).map_err(|e| full(self.name, e));
         }
-        // At the limit, a longer vector would take twice its memory.
+        // At the limit, a longer vector would take twice the memory.
         let fits = self.memory.len().saturating_add(bytes.len()) <= IN_MEMORY;
         let now = bytes.len().min(IN_MEMORY - self.memory.len());
         self.memory.extend_from_slice(&bytes[..now]);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_large_first_field_is_no_reason_to_refuse() {
-        // A BlobProto whose data come first: 16 MiB of them.
+        // A BlobProto that begins with 16 MiB of data.
         let begin = b"\x2A\x80\x80\x80\x08";
         let mut stream = begin.chain(io::repeat(0)).take((16 << 20) + 5);
         assert_eq!(kept(&mut stream, 1 << 30).unwrap().len(), (16 << 20) + 5);

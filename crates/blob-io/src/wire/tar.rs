@@ -1,4 +1,4 @@
-//! Reads a tar archive (V7, ustar, pax, GNU): its members in order, from their headers alone.
+//! Reads a tar archive (V7, ustar, pax, GNU): the members in order, from the headers alone.
 //!
 //! Follows no link and makes no file: a member has a name and a range of bytes. Sources: POSIX.1-2017, "pax", and the
 //! GNU tar manual, "Basic Tar Format".
@@ -20,7 +20,7 @@ const LONGEST_RECORDS: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) name: Vec<u8>,
-    /// The offset of its header, the offset of its content, and the content's length.
+    /// The offset of the header, the offset of the content, and the content's length.
     pub(crate) header: u64,
     pub(crate) at: u64,
     pub(crate) len: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
-    /// A file stored without its zeros.
+    /// A file whose zeros are not stored.
     Sparse,
     /// A hard or a symbolic link.
     Link,
@@ -49,7 +49,7 @@ pub(crate) fn is_certain(head: &[u8]) -> bool {
     head.get(257..).is_some_and(|mark| mark.starts_with(b"ustar")) && is_tar(head)
 }
 
-/// Whether bytes begin with a tar header, decided by its checksum, because V7 has no magic.
+/// Whether bytes begin with a tar header, decided by the checksum, because V7 has no magic.
 pub(crate) fn is_tar(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|block| block[0] != 0 && has_checksum(block))
 }
@@ -57,11 +57,11 @@ pub(crate) fn is_tar(head: &[u8]) -> bool {
 /// The members from the cursor on.
 pub(crate) struct Members<'c, 's> {
     cursor: &'c mut Cursor<'s>,
-    /// Whether the zeros that end an archive were reached. Some writers omit them, and a cut file has none.
+    /// Whether the zeros that end an archive were reached. Some writers omit the zeros, and a cut file has none.
     pub(crate) has_end: bool,
 }
 
-/// The member's properties in the records before its header.
+/// The member's properties in the records before the header.
 #[derive(Default)]
 struct Properties {
     name: Option<Vec<u8>>,
@@ -84,7 +84,7 @@ impl<'c, 's> Members<'c, 's> {
             };
             let kind = block[156];
             let len = match kind {
-                // The length of links and folders does not count: they have no content.
+                // The length of links and folders does not count, because neither has content.
                 b'1'..=b'6' => 0,
                 _ => match before.len.filter(|_| is_file(kind)) {
                     Some(len) => len,
@@ -96,7 +96,7 @@ impl<'c, 's> Members<'c, 's> {
                     before.name = Some(without_nul(&self.content(len, LONGEST_NAME, "a member's long name")?).to_vec())
                 }
                 b'x' => self.records(len, &mut before)?,
-                // A link's long name, or records for all members, as git writes them.
+                // A link's long name, or records for all members, as in git's archives.
                 b'K' | b'g' => self.skip_content(len)?,
                 _ => return self.member(header, &block, len, before).map(Some),
             }
@@ -123,7 +123,7 @@ impl<'c, 's> Members<'c, 's> {
         };
         if block[156] == b'S' {
             kind = Kind::Sparse;
-            // The rest of a sparse file's map precedes its content.
+            // The rest of a sparse file's map precedes the content.
             let mut more = block[482] != 0;
             while more {
                 more = self.cursor.array::<{ BLOCK as usize }>(self.cursor.file_len(), "the map of a sparse member")?
@@ -162,7 +162,7 @@ impl<'c, 's> Members<'c, 's> {
         Ok(content)
     }
 
-    /// Skips a content and the padding of its last block.
+    /// Skips a content and the padding of the last block.
     fn skip_content(&mut self, len: u64) -> Result<(), ReadError> {
         self.cursor.skip(len, "a tar member")?;
         self.cursor.skip(padding(len), "a tar member's last block")
@@ -197,7 +197,7 @@ fn padding(len: u64) -> u64 {
     len.next_multiple_of(BLOCK) - len
 }
 
-/// The name in the header itself; ustar has its folder in a separate field.
+/// The name in the header itself; ustar has the folder in a separate field.
 fn own_name(block: &[u8; BLOCK as usize]) -> Vec<u8> {
     let (name, folder) = (without_nul(&block[..100]), without_nul(&block[345..500]));
     if block[257..].starts_with(b"ustar\0") && !folder.is_empty() {
@@ -211,19 +211,19 @@ fn without_nul(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or(text)
 }
 
-/// Whether the header has the sum of its bytes, with the eight bytes of the sum counted as blanks. Old tars summed
-/// signed bytes.
+/// Whether the header stores the sum of the header's bytes, with the eight bytes of the sum counted as blanks. Old tars
+/// summed signed bytes.
 fn has_checksum(block: &[u8; BLOCK as usize]) -> bool {
     let of = |byte: fn(u8) -> i64| -> i64 {
         let blanks = 8 * i64::from(b' ');
         block[..148].iter().chain(&block[156..]).map(|b| byte(*b)).sum::<i64>() + blanks
     };
-    // Eight zeros are no sum: values that add up to 0 as signed bytes may have them by chance.
+    // Eight zeros are no sum: values that add up to 0 as signed bytes may have zeros here by chance.
     let stored = octal(&block[148..156]).and_then(|sum| i64::try_from(sum).ok()).filter(|sum| *sum > 0);
     stored.is_some_and(|sum| sum == of(i64::from) || sum == of(|b| i64::from(b as i8)))
 }
 
-/// Parses a length: octal digits, or, if its first bit is set, a big-endian number.
+/// Parses a length: octal digits, or, if the first bit is set, a big-endian number.
 fn number(field: &[u8]) -> Result<u64, FaultKind> {
     let words = |found: &str| FaultKind::words("the length of a member", Cow::Owned(found.to_owned()));
     let (first, rest) = (field[0], &field[1..]);
@@ -254,7 +254,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     (number <= i64::MAX as u64).then_some(number)
 }
 
-/// A record's key and value, and the bytes after it.
+/// A record's key and value, and the bytes after the record.
 fn record(records: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let blank = records.iter().take(20).position(|byte| *byte == b' ')?;
     let len = usize::try_from(decimal(&records[..blank])?).ok()?;

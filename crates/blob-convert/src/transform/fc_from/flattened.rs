@@ -1,6 +1,6 @@
-//! Finds in a net what depends on the order in which channels and positions are flattened.
+//! Finds the tensors of a net that depend on the order in which channels and positions are flattened.
 //!
-//! `region` says what reads a flattened value. All of it must be permuted, or none.
+//! `region` lists the layers that read one flattened value. All of these must be permuted, or none.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,12 +13,12 @@ use crate::transform::bound::Bound;
 use crate::transform::step::{Misfit, Spec};
 use crate::transform::wires::{Source, Wire, sources};
 
-/// What a tensor has in the order of a flattening.
+/// The part of a tensor that has the order of a flattening.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Flattened {
     /// The columns of a matrix.
     Columns(Extents),
-    /// All of its values.
+    /// All values.
     Vector(Extents),
 }
 
@@ -28,11 +28,11 @@ const BY_CHANNEL: [Of; 4] = [Of::Weight, Of::Bias, Of::Mean, Of::Variance];
 /// The tensors of a net to permute.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// By their names in the file.
+    /// By name in the file.
     pub(super) tensors: HashMap<String, Flattened>,
-    /// The inner products that stay, and others that give their outputs to a convolution.
+    /// Notes on the inner products that stay, and on others whose outputs a convolution reads.
     pub(super) notes: Vec<String>,
-    /// The inner products of whose height and width the net says nothing.
+    /// The inner products whose height and width the net does not say.
     pub(super) trusted: Vec<String>,
 }
 
@@ -68,11 +68,11 @@ pub(super) fn of_net(wanted: &FcFrom, net: &Bound<'_>, tensors: &[Spec<'_>]) -> 
 struct Search<'s, 'a> {
     wanted: &'s FcFrom,
     net: &'s Bound<'a>,
-    /// By their names in the file.
+    /// By name in the file.
     specs: HashMap<&'s str, &'s Spec<'s>>,
     /// The layers whose tensors are permuted.
     permuted: HashMap<*const Layer, Extents>,
-    /// The tensors that stay, though they depend on the order.
+    /// The tensors that stay as stored, but depend on the order.
     staying: Vec<String>,
     found: Found,
     misfits: Vec<Misfit>,
@@ -196,7 +196,7 @@ impl<'s> Search<'s, '_> {
         names.filter_map(|name| self.specs.get(name).copied()).collect()
     }
 
-    /// Refuses tensors that are permuted for one layer, and that another one uses as they are.
+    /// Refuses tensors that one layer needs permuted and another one uses as stored.
     fn owners(&mut self) {
         for layer in self.net.layers().filter(|layer| self.extents(layer).is_none()).collect::<Vec<_>>() {
             for (_, name) in self.net.tensors(layer).filter(|(_, name)| self.found.tensors.contains_key(*name)) {
@@ -227,7 +227,7 @@ fn is_spatial(layer: &Layer) -> bool {
     matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution) || layer.type_name == "Pooling"
 }
 
-/// Whether an inner product depends on the order in which channels and positions are flattened before it.
+/// Whether an inner product depends on the order in which channels and positions are flattened before.
 fn depends(wire: &Wire<'_>, spec: &Spec<'_>, images: &HashSet<usize>) -> bool {
     let has_positions = match wire.source {
         // With one position, there is one order.
@@ -238,7 +238,8 @@ fn depends(wire: &Wire<'_>, spec: &Spec<'_>, images: &HashSet<usize>) -> bool {
     has_positions && wire.size != Some([1, 1])
 }
 
-/// The extents that an inner product reads, where the net tells them all and they are as many as the weights want.
+/// The extents that an inner product reads; `None` unless the net tells all extents and the weights have as many
+/// columns.
 fn known(wire: &Wire<'_>, spec: &Spec<'_>, wanted: Extents) -> Option<Extents> {
     let (Source::Spatial { channels, .. }, Some([height, width])) = (wire.source, wire.size) else { return None };
     let whole = |extent: u64| usize::try_from(extent).ok();
@@ -247,14 +248,14 @@ fn known(wire: &Wire<'_>, spec: &Spec<'_>, wanted: Extents) -> Option<Extents> {
     has_columns(spec, extents.inputs()).then_some(extents)
 }
 
-/// Why an inner product cannot be permuted; no words where it stays because it follows another one.
+/// The reason why an inner product cannot be permuted; no words for one that stays, behind another inner product.
 fn problem(wire: &Wire<'_>, spec: &Spec<'_>, extents: Extents) -> Result<(), Option<String>> {
     let layer = wire.layer;
     let is_turned = layer.transpose;
     let problem = match wire.source {
         Source::Vector(_) => return Err(None),
         _ if is_turned => {
-            // The columns of a transposed matrix are its outputs, so naming it would permute the wrong axis.
+            // The columns of a transposed matrix are outputs, so a permutation by name would take the wrong axis.
             return Err(Some("has its weights as input \u{d7} output (transpose: true)".to_owned()));
         }
         _ if !has_columns(spec, extents.inputs()) => {

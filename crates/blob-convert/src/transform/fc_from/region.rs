@@ -1,7 +1,7 @@
-//! The layers that read a flattened value: inner products, layers with a value for each of its values, and others,
+//! The layers that read a flattened value: inner products, layers with a value for each flattened one, and others,
 //! whose outputs depend on the order.
 //!
-//! The one place that says which layers lie between a flattening and an inner product, and what else reads there.
+//! The one place that says which layers lie between a flattening and an inner product, and which others read there.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::transform::wires::{Source, Wire};
 const BY_CHANNEL: [LayerKind; 5] =
     [LayerKind::BatchNorm, LayerKind::Bn, LayerKind::Scale, LayerKind::Bias, LayerKind::PRelu];
 
-/// The layers that read one flattened value, or what plain layers and those by channel make of it.
+/// The layers that read one flattened value, directly or through plain layers and layers by channel.
 #[derive(Debug, Default)]
 pub(super) struct Region<'a> {
     pub(super) products: Vec<&'a Layer>,
@@ -23,7 +23,7 @@ pub(super) struct Region<'a> {
     pub(super) outputs: Vec<&'a Layer>,
 }
 
-/// The regions by their flattened values, as [`Source::flat`] has them.
+/// The regions by flattened value, as numbered by [`Source::flat`].
 pub(super) fn regions<'a>(net: &Net, wires: &[Wire<'a>]) -> BTreeMap<usize, Region<'a>> {
     let mut regions: BTreeMap<usize, Region<'a>> = BTreeMap::new();
     for wire in wires {

@@ -74,7 +74,7 @@ pub(super) enum Of {
     Weights(Run),
     /// The first input, a value for each channel: times the factor, and the summand added.
     Bias,
-    /// Zeros in its place: the summands.
+    /// A layer without a bias, taken as zeros: the summands.
     NoBias,
 }
 

@@ -18,7 +18,7 @@ const MAX_LISTED: usize = 5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// Its layer.
+    /// The layer's name.
     pub layer: String,
     /// The reason, worded to follow the layer's name: `reads the net's input`.
     pub reason: String,
@@ -40,7 +40,7 @@ pub enum RefusalKind {
     Other,
 }
 
-/// The reason of a refusal, with its kind.
+/// The kind and the text of a refusal's reason.
 struct Why(RefusalKind, String);
 
 impl From<String> for Why {
@@ -56,8 +56,8 @@ impl fmt::Display for Refusal {
 }
 
 impl Fold {
-    /// Finds the normalisations that can be folded into the convolution, deconvolution or fully connected layer before
-    /// them, and those that cannot. A Scale that follows no BatchNorm counts as one.
+    /// Finds the normalisations that can be folded into the convolution, deconvolution or fully connected layer before,
+    /// and the refused ones. A Scale that follows no BatchNorm counts as a normalisation.
     #[must_use]
     pub fn of(net: &Bound<'_>) -> (Self, Vec<Refusal>) {
         let (mut fold, mut refused) = (Self::default(), Vec::new());
@@ -110,17 +110,17 @@ pub(super) fn by_reason(refused: &[Refusal]) -> Vec<String> {
     groups.into_iter().map(text).collect()
 }
 
-/// Whether a Scale has its own factors, rather than multiplying two inputs.
+/// Whether a Scale has stored factors, rather than multiplying two inputs.
 fn is_lone_scale(layer: &Layer) -> bool {
     layer.kind == LayerKind::Scale && layer.bottoms.len() == 1
 }
 
-/// The Scale after a normalisation, if it can be folded along with it.
+/// The Scale after a normalisation, if a fold can take the Scale along.
 fn foldable_scale<'a>(net: &Bound<'a>, norm: &Layer) -> Option<&'a Layer> {
     scale_after(net, norm).filter(|scale| check_place(net, scale).is_ok())
 }
 
-/// Whether each output channel of a layer is a weighted sum of its inputs, so that a factor can go into the weights.
+/// Whether each output channel of a layer is a weighted sum of inputs, so that a factor can go into the weights.
 fn is_foldable(layer: &Layer) -> bool {
     matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution | LayerKind::InnerProduct)
 }
@@ -130,8 +130,8 @@ fn is_whole(net: &Bound<'_>, scale: &Layer) -> bool {
     net.tensor(scale, Role::Weight).is_some() && scale.bias_term == net.tensor(scale, Role::Bias).is_some()
 }
 
-/// Why a layer with a stray bias is not folded. Caffe refuses a file with more blobs than the layer has, others ignore
-/// them; so they are in none of the results that a fold keeps.
+/// The reason why a layer with a stray bias is not folded. Caffe refuses a file with more blobs than the layer has,
+/// others ignore the surplus; so a stray bias has no part in the results that a fold keeps.
 const STRAY: &str = "has a bias in the file, and no bias_term";
 
 /// Whether the file has a bias that the layer does not use.
@@ -190,10 +190,10 @@ fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded
     })
 }
 
-/// The first parameter of a layer that its framework needs and the file lacks.
+/// The first parameter of a layer that the framework needs and the file lacks.
 fn lacking<'a>(net: &Bound<'_>, layer: &'a Layer) -> Option<&'a str> {
     // A prototxt does not say how many blobs a BatchNorm of Caffe's has: forks have five, and a factor can be divided
-    // out. One of MXNet's has no factor, and its parameters are the variables in the symbol.
+    // out. A BatchNorm of MXNet's has no factor, and the variables in the symbol are the parameters.
     let is_needed = |role: Role| match layer.kind {
         LayerKind::BatchNorm | LayerKind::Bn => {
             layer.kind == LayerKind::BatchNorm && layer.tensor(Role::Factor).is_none()
@@ -204,7 +204,7 @@ fn lacking<'a>(net: &Bound<'_>, layer: &'a Layer) -> Option<&'a str> {
     needed.filter(|(role, _)| net.tensor(layer, *role).is_none()).map(|(_, name)| name).next()
 }
 
-/// The layer before a normalisation, if its weights may be changed.
+/// The layer before a normalisation, if the fold may change that layer's weights.
 fn before<'a>(net: &Bound<'a>, norm: &Layer) -> Result<&'a Layer, Why> {
     if norm.type_name.ends_with("WithReLU") {
         return Err(format!("is {}, whose ReLU would be lost", norm.type_name).into());

@@ -1,4 +1,4 @@
-//! Where the output channels of a layer lie in its weights.
+//! The place of a layer's output channels in the weights.
 
 use blob_core::Shape;
 use serde::{Deserialize, Serialize};

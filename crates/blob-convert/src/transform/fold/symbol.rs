@@ -1,8 +1,8 @@
-//! Writes MXNet's symbol of a net anew, without the normalisations that are folded: what read one of them reads the
-//! layer before it, which has a bias then.
+//! Writes MXNet's symbol of a net anew, without the folded normalisations: each reader of a normalisation reads the
+//! layer before, which has a bias then.
 //!
-//! Nothing else changes: nodes keep their names, attributes and order. Whatever is not understood is a reason to leave
-//! the symbol alone.
+//! All other nodes keep names, attributes and order. Content that is not understood is a reason to leave the symbol
+//! alone.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::{Fold, Folded};
 use crate::transform::bound::bare;
 
-/// The graph, as `SaveJSON` of nnvm writes it in apache/mxnet 1.9.1.
+/// The graph, as written by `SaveJSON` of nnvm in apache/mxnet 1.9.1.
 #[derive(Deserialize)]
 struct Graph {
     nodes: Vec<Node>,
@@ -26,14 +26,14 @@ struct Graph {
     rest: Map<String, Value>,
 }
 
-/// A node and one of its outputs; in newer files a version follows.
+/// The numbers of a node and of one output of that node; in newer files a version follows.
 type Edge = Vec<u64>;
 
 #[derive(Deserialize, Serialize)]
 struct Node {
     op: String,
     name: String,
-    /// Attributes and whatever else there is.
+    /// Attributes and any other fields.
     #[serde(flatten)]
     rest: Map<String, Value>,
     inputs: Vec<Edge>,
@@ -45,14 +45,14 @@ struct Node {
 /// with weights has.
 const ATTRIBUTES: [&str; 3] = ["attrs", "attr", "param"];
 const OUTPUTS: [&str; 2] = ["num_filter", "num_hidden"];
-/// Operators that give their input as it is.
+/// Operators that pass the input on.
 const PASSES_ON: [&str; 7] = ["identity", "_copy", "Cast", "cast", "amp_cast", "BlockGrad", "stop_gradient"];
 
 impl Fold {
     /// The text of a symbol file without the layers that are folded, for the tensors that the fold makes.
     ///
     /// # Errors
-    /// Why it cannot be had, worded to follow the file's name: `has no node "bn0"`.
+    /// The reason why there is no such text, worded to follow the file's name: `has no node "bn0"`.
     pub fn symbol(&self, text: &[u8]) -> Result<String, String> {
         let graph: Graph = serde_json::from_slice(text).map_err(|e| format!("cannot be written anew: {e}"))?;
         let edit = Edit::of(&graph, &self.layers)?;
@@ -61,7 +61,7 @@ impl Fold {
         Ok(text)
     }
 
-    /// Reads the new text as any other, and compares it with what the fold promises.
+    /// Reads the new text as any other symbol, and checks that the folded layers are gone and the biases are right.
     fn check(&self, text: &str) -> Result<(), String> {
         let symbol = Symbol::from_bytes("", text.as_bytes()).map_err(|e| format!("cannot be written anew: {e}"))?;
         let biases: HashMap<&str, Option<&str>> = symbol
@@ -82,12 +82,12 @@ impl Fold {
     }
 }
 
-/// What changes about a graph.
+/// The changes of a graph.
 #[derive(Default)]
 struct Edit {
-    /// What is read in place of the first output of a node.
+    /// The edge that is read in place of a node's first output, by node.
     instead: HashMap<u64, Edge>,
-    /// The names of new biases, by the nodes that get them.
+    /// The names of new biases, by the nodes that get one.
     biases: HashMap<usize, String>,
 }
 
@@ -174,7 +174,7 @@ impl Edit {
     }
 }
 
-/// The variable that an input leads to, through operators that pass it on.
+/// The variable that an input leads to, through operators that pass values on.
 fn behind<'a>(graph: &'a Graph, edge: Option<&Edge>) -> Option<&'a str> {
     let mut node = graph.nodes.get(*edge?.first()? as usize)?;
     while PASSES_ON.contains(&&*node.op) {
@@ -183,7 +183,7 @@ fn behind<'a>(graph: &'a Graph, edge: Option<&Edge>) -> Option<&'a str> {
     (node.op == "null").then_some(&*node.name)
 }
 
-/// Which nodes the net's outputs need.
+/// For each node: whether the net's outputs need that node.
 fn live(graph: &Graph) -> Result<Vec<bool>, String> {
     let mut live = vec![false; graph.nodes.len()];
     for head in &graph.heads {

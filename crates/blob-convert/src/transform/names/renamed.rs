@@ -1,4 +1,4 @@
-//! `names`: renames tensors. `chain` refuses duplicate names and lists them all.
+//! `names`: renames tensors. `chain` refuses duplicate names, and lists all of these.
 
 use blob_io::{Kind, TensorName};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ impl Transform for Names {
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             let old = &spec.tensor.name;
             let same = Made::same(place, spec);
-            // A diff follows its data's name, and a part of a sparse array the array's name.
+            // A diff follows the data's name, and a part of a sparse array the array's name.
             let name = TensorName::of(old);
             let follows = name.kind == Kind::Diff || spec.entry.sparse().is_some();
             let whole = self.map.get(name.array).filter(|_| follows);

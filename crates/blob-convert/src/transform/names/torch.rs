@@ -1,4 +1,4 @@
-//! Names as PyTorch gives them to the tensors of its modules: `conv1.weight`, `bn1.running_mean`.
+//! PyTorch's names for the tensors of modules: `conv1.weight`, `bn1.running_mean`.
 //!
 //! Derived from the net's layers if there is a net, and for MXNet from the suffixes of the names.
 
@@ -25,15 +25,15 @@ const ENDINGS: [(&str, &str); 8] = [
 ];
 
 impl Names {
-    /// After a step that has moved every normalisation's eps to this one.
+    /// The same names, after a step that has moved every normalisation's eps to `to`.
     #[must_use]
     pub fn after_eps(mut self, to: f64) -> Self {
         self.eps = if eps::is_same(to, EPS) { Vec::new() } else { vec![OfEps { eps: to, modules: Vec::new() }] };
         self
     }
 
-    /// The names that PyTorch would give. A tensor that no layer and no suffix identifies keeps its name, and a note
-    /// says so.
+    /// The names that PyTorch would give. A tensor that no layer and no suffix identifies keeps the old name, and a
+    /// note says so.
     #[must_use]
     pub fn torch(net: Option<&Bound<'_>>, checkpoint: &Checkpoint) -> Self {
         let mut map = BTreeMap::new();
@@ -49,7 +49,7 @@ impl Names {
         }
         let is_mxnet = checkpoint.format().is_mxnet() || checkpoint.names().any(|name| bare(name) != name);
         let (mut kept, mut all) = (Vec::new(), 0);
-        // A sparse array is renamed once, by its values; `names` applies that to its parts.
+        // A sparse array is renamed once, by the entry of the values; `names` renames the other parts alike.
         let is_first = |entry: &&Entry| matches!(entry.kind(), Kind::Data | Kind::Values);
         for entry in checkpoint.entries().iter().filter(is_first) {
             let name = entry.sparse().map_or(entry.name(), |sparse| &sparse.name);
@@ -77,7 +77,7 @@ impl Names {
 /// PyTorch's eps of a BatchNorm.
 const EPS: f64 = 1e-5;
 
-/// The modules of the BatchNorms whose eps is not PyTorch's, by their eps.
+/// The modules of the BatchNorms whose eps is not PyTorch's, grouped by eps.
 fn other_eps(net: &Bound<'_>, map: &BTreeMap<String, String>) -> Vec<OfEps> {
     let mut all: Vec<OfEps> = Vec::new();
     for layer in net.layers().filter(|layer| eps::is_norm(layer) && !eps::is_same(net.eps(layer), EPS)) {
@@ -93,7 +93,7 @@ fn other_eps(net: &Bound<'_>, map: &BTreeMap<String, String>) -> Vec<OfEps> {
 
 /// A note about the modules that need an eps of their own.
 pub(super) fn of_eps(of: &OfEps) -> String {
-    // Caffe's are of f32, and read best as such.
+    // Caffe's eps are of f32, and read best as such.
     let eps = if f64::from(of.eps as f32) == of.eps { format!("{:e}", of.eps as f32) } else { format!("{:e}", of.eps) };
     let modules = &of.modules;
     if modules.is_empty() {
@@ -107,9 +107,9 @@ pub(super) fn of_eps(of: &OfEps) -> String {
 }
 
 /// Names the tensors of a net's layers. Returns how many Scales are merged with a BatchNorm that was found by topology,
-/// and by its name.
+/// and by name.
 fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>) -> (usize, usize) {
-    // The BatchNorms so far, by their names without the words for the layer.
+    // The BatchNorms so far, by `plain` name.
     let mut norms: HashMap<String, &Layer> = HashMap::new();
     let (mut by_topology, mut by_name) = (0, 0);
     for layer in net.layers() {
@@ -147,7 +147,7 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>) -> (usize, usize)
     (by_topology, by_name)
 }
 
-/// The module that a tensor belongs to: its name without `/0` or one of MXNet's suffixes.
+/// The module that a tensor belongs to: the name without `/0` or one of MXNet's suffixes.
 fn stem(name: &str) -> Option<&str> {
     if let taken @ TensorName { kind: Kind::Data, .. } = TensorName::of(name)
         && taken.index().is_some()
@@ -166,7 +166,7 @@ fn scaled<'a>(net: &Bound<'a>, scale: &Layer) -> Option<&'a Layer> {
     scale_after(net, norm).filter(|after| std::ptr::eq(*after, scale)).map(|_| norm)
 }
 
-/// Whether it is a BatchNorm without gamma and beta.
+/// Whether a layer is a BatchNorm without gamma and beta.
 fn is_norm(net: &Bound<'_>, layer: &Layer) -> bool {
     layer.kind == LayerKind::BatchNorm && net.tensor(layer, Role::Weight).is_none()
 }
@@ -203,7 +203,7 @@ fn by_ending(name: &str) -> Option<String> {
 
 /// Gluon's recurrent layers: `lstm0_l0_i2h_weight` is layer 0 forwards, `lstm0_r0_h2h_bias` layer 0 in reverse.
 ///
-/// Its `save_parameters` of a fused layer has `_unfused.0.i2h_weight`, and with both directions
+/// Gluon's `save_parameters` of a fused layer has `_unfused.0.i2h_weight`, and with both directions
 /// `_unfused.0.l_cell.i2h_weight` (`_RNNLayer._collect_params_with_prefix` of apache/mxnet 1.9.1). The rows that
 /// project the state are `h2r`, with `projection_size`.
 fn recurrent(name: &str) -> Option<String> {

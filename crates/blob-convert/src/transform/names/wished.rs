@@ -23,7 +23,7 @@ const LONGEST: u64 = 64 << 20;
 pub(crate) struct Wished {
     pub(crate) to: Option<Given>,
     pub(crate) file: Option<PathBuf>,
-    /// The steps that `torch` does not bring with it.
+    /// The steps that `torch` does not add.
     pub(crate) keep: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Wished {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Given {
-    /// The source's own.
+    /// The source's own names.
     Raw,
     Torch,
 }
@@ -53,7 +53,7 @@ impl Names {
     /// Reads a [file of names](Names::from_file) for the tensors of a file.
     ///
     /// # Errors
-    /// As [`Names::from_file`]; what reading returns.
+    /// As [`Names::from_file`]; any error of reading the file.
     pub fn from_path(path: &Path, checkpoint: &Checkpoint) -> Result<Self, Error> {
         let misfit = |message, remedy| Error::Misfit { file: path.display().to_string(), message, remedy };
         let text = text_of(path).map_err(|e| misfit(format!("cannot read the names: {e}"), Some(Remedy::NamesFile)))?;
