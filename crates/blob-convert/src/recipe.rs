@@ -220,7 +220,7 @@ impl Recipe {
     ///
     /// # Errors
     /// A step that the source does not allow; the errors of [`plan`](crate::plan()) and
-    /// [`plan_into`](crate::plan_into).
+    /// [`plan_into`].
     pub fn plan<'a>(&'a self, files: &'a Opened) -> Result<Plan<'a>, Error> {
         let sources: Vec<&Checkpoint> = files.sources.iter().collect();
         self.plan_of(&sources, files.into.as_ref(), &Registry::default())
