@@ -50,7 +50,11 @@ fn shown(source: &Checkpoint, written: &Checkpoint) -> Kinds {
     kinds.add("left-out", nulls(written) < nulls(source));
     let beside = |file: &Checkpoint| file.entries().iter().any(|entry| entry.warnings().any(|warning| warning.is_loss));
     let lacks = |file: &Checkpoint| file.warnings().iter().any(|warning| warning.is_loss) || beside(file);
-    kinds.add("unlisted", lacks(source) && !lacks(written));
+    // A name that the source's reader gave is a name of the written file's own.
+    let is_new = |entry: &Entry| entry.name_warning().is_none();
+    let has_own_name = |entry: &Entry| written.entry(entry.name()).is_some_and(is_new);
+    let is_named_anew = source.entries().iter().any(|entry| entry.name_warning().is_some() && has_own_name(entry));
+    kinds.add("unlisted", lacks(source) && !lacks(written) || is_named_anew);
     let of = |file: &Checkpoint| -> BTreeSet<String> {
         arrays(file).into_iter().map(|i| file.entries()[i].name().to_owned()).collect()
     };
