@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, Reason, Remedy, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Names, Reason, Remedy, TensorSpec};
 
 use crate::chain::{Chained, chain};
 use crate::change::{Change, Effect};
@@ -53,8 +53,12 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
         }
         tensors.push(read_entry(index, entry, dtype, options.dense, &mut taken));
     }
-    let places = receipt_text(checkpoint).map(places).unwrap_or_default();
-    tensors.sort_by_key(|tensor| places.get(checkpoint.entries()[tensor.entry].name()).copied().unwrap_or(usize::MAX));
+    // A tensor without a name is known by the place in the source, so that order stays.
+    if options.to.holds().names != Names::None && !is_folder {
+        let places = receipt_text(checkpoint).map(places).unwrap_or_default();
+        tensors
+            .sort_by_key(|tensor| places.get(checkpoint.entries()[tensor.entry].name()).copied().unwrap_or(usize::MAX));
+    }
     let dense = tensors.iter().filter(|tensor| matches!(tensor.how, How::Dense));
     checkpoint.check_dense(dense.map(|tensor| &checkpoint.entries()[tensor.entry]))?;
     if !unread.is_empty() && !options.skip_unsupported {
