@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use blob_convert::change::Group;
 use blob_convert::recipe::{Opened, Source};
 use blob_convert::transform::RefusalKind;
-use blob_convert::{Plan, RECEIPT_KEY, Recipe, Selection, Silent, Step, Summary, Target};
+use blob_convert::{Plan, RECEIPT_KEY, Recipe, Selection, Silent, Step, Summary, Target, check_output};
 use blob_io::{Checkpoint, Error, Format, IfExists, Output, Remedy};
 
 use crate::args::{Convert, Global, if_exists};
@@ -32,18 +32,27 @@ use said::{warn, warn_of_changes, warn_of_source};
 pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> {
     let recipe = args.recipe(context)?;
     let conversion = Conversion::begin(recipe, args.dry_run, context)?;
-    if let Some(path) = &args.recipe_out {
-        write_recipe(&conversion.recipe, path, if_exists(args.force))?;
-    }
-    conversion.convert(context)
+    let Some(path) = &args.recipe_out else { return conversion.convert(context) };
+    let recipe = begun_recipe(&conversion.recipe, path, if_exists(args.force))?;
+    let status = conversion.convert(context)?;
+    recipe.finish()?;
+    Ok(status)
 }
 
-/// Writes a recipe as JSON.
-fn write_recipe(recipe: &Recipe, path: &Path, if_exists: IfExists) -> Result<(), Failure> {
+/// A file with the recipe's JSON, which gets its name after the conversion.
+fn begun_recipe(recipe: &Recipe, path: &Path, if_exists: IfExists) -> Result<Output, Failure> {
+    let is_one = |output: &Path| output == path || is_stdout(path) && is_stdout(output);
+    if recipe.target.path.as_deref().is_some_and(is_one) {
+        return Err(Failure::new(format!("{}: the recipe and the tensors go to one file", path.display())));
+    }
+    let sources = recipe.sources.iter().map(|source| source.path.clone());
+    for read in sources.chain(recipe.target.into.clone()).chain(recipe.reads()) {
+        check_output(&read, path, if_exists)?;
+    }
     let text = recipe.to_json()?;
     let mut output = if is_stdout(path) { Output::stdout() } else { Output::create(path, if_exists)? };
     output.write_all(text.as_bytes())?;
-    Ok(output.finish()?)
+    Ok(output)
 }
 
 /// A recipe whose files are open.

@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::planned::How;
 use crate::receipt::{lineage_of, receipt_text};
 use crate::step::Step;
-use crate::transform::{Choice, NetOrigin, Transform, Turned, Undo, Undone};
+use crate::transform::{Choice, NetFrom, NetOrigin, Topology, Transform, Turned, Undo, Undone};
 
 /// The steps that lead back, the last one first, and the names of the undone steps.
 #[derive(Debug, Default)]
@@ -61,11 +61,14 @@ pub(crate) fn back(checkpoint: &Checkpoint, base: &Checkpoint, asked: &Options) 
     if nets.windows(2).any(|pair| pair[0] != pair[1]) {
         return Err("its steps followed different nets".to_owned());
     }
-    let is_guess = nets.contains(&None);
+    // By names and shapes alone, a step may take other tensors of the base than of the source.
+    if nets.contains(&None) {
+        return Err("no net was followed then".to_owned());
+    }
     let recorded = nets.pop().flatten();
-    // A step that guessed then guesses again, and must not follow the net that the base has.
-    if is_guess && base.net().is_ok_and(|net| net.is_some()) {
-        return Err(format!("no net was followed then, and {} has one", base.name()));
+    let is_of_file = recorded.as_ref().is_some_and(|net| net.from == NetFrom::File);
+    if is_of_file && !Topology::own(base).is_ok_and(|net| net.is_some_and(|net| net.is_wired())) {
+        return Err(format!("the net in the file itself was followed, and {} has none", base.name()));
     }
     options.net = Choice::Recorded(recorded, given);
     let planned = chosen(base, &options, false).map_err(|error| error.to_string())?.tensors;

@@ -93,7 +93,7 @@ impl Topology {
     }
 
     /// The net that the file of the weights describes.
-    fn own(checkpoint: &Checkpoint) -> Result<Option<Self>, Error> {
+    pub(crate) fn own(checkpoint: &Checkpoint) -> Result<Option<Self>, Error> {
         let name = last(checkpoint.name()).to_owned();
         let origin = NetOrigin { from: NetFrom::File, name, blake3: None };
         Ok(checkpoint.net()?.map(|net| Self { net, origin, symbol: None }))
