@@ -128,7 +128,6 @@ impl Launch {
         // A kernel leaves only bytes half done, which have no invariant.
         IS_IN_KERNEL.set(true);
         let result = catch_unwind(AssertUnwindSafe(|| kernel(&mut args)));
-        IS_IN_KERNEL.set(false);
         let result = result.map_err(|panic| {
             let text = format!("a kernel panicked: {}", message(panic.as_ref()));
             // The payload's destructor is user code too, and may panic as well.
@@ -137,6 +136,8 @@ impl Launch {
             }
             text
         });
+        // Until here: a destructor that waits for this lane would wait for itself.
+        IS_IN_KERNEL.set(false);
         Ran { params, result }
     }
 }
