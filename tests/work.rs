@@ -90,6 +90,23 @@ fn list(file: &[u8], from: Option<Format>) {
 }
 
 #[test]
+fn the_settings_of_a_net_do_linear_work_in_linear_memory() {
+    let read = |file: &[u8]| {
+        let source: Arc<[u8]> = file.into();
+        let opened = OpenOptions::new().from(Format::CaffeModel).open_source("file", Box::new(Bytes(source)));
+        // A net of too many layers is refused after work of its own.
+        let _ = opened.expect("opens").net();
+    };
+    let rows: [(&str, fn(usize) -> Vec<u8>); 3] = [
+        ("long texts", settings_of_long_texts),
+        ("many names", settings_of_many_names),
+        ("many layers", settings_of_many_layers),
+    ];
+    let broken: Vec<String> = rows.iter().flat_map(|(name, make)| broken_bounds(name, make, read)).collect();
+    assert_eq!(broken, [""; 0]);
+}
+
+#[test]
 fn an_index_of_shards_does_linear_work_in_linear_memory() {
     let make = |size: usize| {
         let names = (0..size / 100).map(|i| format!(r#""{i:x}":"s""#)).collect::<Vec<_>>().join(",");
@@ -131,6 +148,27 @@ fn caffe_v1(size: usize) -> Vec<u8> {
 fn caffe_v0(size: usize) -> Vec<u8> {
     let nested = [len(1, b"n"), filled(size / 2, &len(50, b""))].concat();
     len(2, &[len(1, &nested), filled(size / 2, &len(6, b""))].concat())
+}
+
+/// Numbers of a layer that are long as texts, in a field that repeats.
+fn settings_of_long_texts(size: usize) -> Vec<u8> {
+    let coeff = len(110, &len(2, &filled(size, &f32::from_bits(0x007F_FFFF).to_le_bytes())));
+    [len(100, &len(7, b"")), len(100, &coeff)].concat()
+}
+
+/// Settings of a layer, which repeat in turn.
+fn settings_of_many_names(size: usize) -> Vec<u8> {
+    let pooling: Vec<u8> = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].iter().flat_map(|number| [number << 3, 1]).collect();
+    let convolution: Vec<u8> =
+        [1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14].iter().flat_map(|number| [number << 3, 1]).collect();
+    let part = [len(121, &pooling), len(106, &convolution)].concat();
+    [len(100, &len(7, b"")), len(100, &filled(size, &part))].concat()
+}
+
+/// Layers with a setting of a long name each.
+fn settings_of_many_layers(size: usize) -> Vec<u8> {
+    let filler = len(106, &len(7, &[8 << 3, 1]));
+    [len(100, &len(7, b"")), filled(size, &len(100, &filler))].concat()
 }
 
 fn caffe_blob_of_pieces(size: usize) -> Vec<u8> {

@@ -3,6 +3,7 @@
 //! Field numbers and rules are those of BVLC/caffe `9b891540`, NVCaffe 0.16 and the `opencl` branch.
 //! A net's description is read from a NetParameter or a prototxt. Leaves HDF5 out.
 
+mod attributes;
 mod blob;
 mod decode;
 mod draft;

@@ -264,12 +264,13 @@ impl Checkpoint {
     /// of weights have a description; `None` for all others.
     ///
     /// # Errors
-    /// As [`Checkpoint::open`]; a net of more than 65,536 layers.
+    /// As [`Checkpoint::open`]; a net of more than 65,536 layers, or with more settings than [`Limits::max_alloc`] or
+    /// 32 MiB of text.
     pub fn net(&self) -> Result<Option<Net>, Error> {
         if self.format != Format::CaffeModel || self.broken.is_some() {
             return Ok(None);
         }
-        let net = caffe::net::read(&mut Cursor::new(&self.input), &self.entries);
+        let net = caffe::net::read(&mut Cursor::new(&self.input), &self.entries, &self.limits);
         net.map(Some).map_err(|e| e.into_error(&self.name))
     }
 

@@ -316,7 +316,7 @@ impl Layer {
 
     /// All settings that the description states, each as (name, value): of Caffe by the path in the layer's message
     /// (`("pooling_param.pool", "AVE")`), with commas between the values of a field that repeats; of MXNet by the key.
-    /// The value of an enum is a name. At most 128 settings of a layer are kept.
+    /// The value of an enum is a name. At most 128 settings of a layer are kept, and a net has at most 32 MiB of them.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.attributes.iter().map(|(name, value)| (&**name, &**value))
     }

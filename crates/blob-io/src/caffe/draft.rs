@@ -3,13 +3,13 @@
 //! Both readers pass fields by the names in `caffe.proto`, with values as stored (from bytes) or as written (from
 //! text). Here the fields become a layer.
 
-use std::fmt::Write as _;
-
+use crate::caffe::attributes::{Attributes, Budget};
 use crate::caffe::generation::Generation;
 use crate::caffe::schema::{Field, Kind};
 use crate::caffe::types::{v0_type, v1_name, v1_type};
 use crate::caffe::value::{Value, extent, flag, float, integer, number};
-use crate::net::{Builder, Draft, LONGEST_KEY, LayerKind, MAX_ATTRIBUTES, Role, Rounding, Settings};
+use crate::error::Fault;
+use crate::net::{Builder, Draft, LayerKind, Role, Rounding, Settings};
 
 /// A layer's fields so far.
 #[derive(Debug, Default)]
@@ -41,12 +41,18 @@ pub(super) struct Fields {
     is_v2: bool,
     is_v0: bool,
     settings: Settings,
+    attributes: Attributes,
 }
 
 impl Fields {
     /// A layer of V2, or one of before.
-    pub(super) fn new(is_v2: bool) -> Self {
-        Self { is_v2, ..Self::default() }
+    pub(super) fn new(is_v2: bool, budget: &Budget) -> Self {
+        Self { is_v2, attributes: budget.layer(), ..Self::default() }
+    }
+
+    /// Counts the settings of the layer, whose description is at byte `at`; an error if the net has too many.
+    pub(super) fn count(&self, budget: &mut Budget, at: u64) -> Result<(), Fault> {
+        budget.count(&self.attributes, at)
     }
 
     /// Begins the message whose name is the last of the path; the first is a field of the layer.
@@ -66,12 +72,16 @@ impl Fields {
             (Kind::Enum(_), Value::Int(number)) => field.value_name(number).map_or(value, Value::Text),
             _ => value,
         };
-        let _ = self.set(path, field.name, value);
+        let _ = self.take(path, field.name, value, field.is_repeated);
     }
 
     /// Sets a field of the message that the path leads to; without one, of the layer itself. The error describes the
     /// expected value: `a whole number`.
     pub(super) fn set(&mut self, path: &[&str], field: &str, value: Value<'_>) -> Result<(), &'static str> {
+        self.take(path, field, value, true)
+    }
+
+    fn take(&mut self, path: &[&str], field: &str, value: Value<'_>, is_repeated: bool) -> Result<(), &'static str> {
         let of = match path {
             [] => "",
             [of] => of,
@@ -79,7 +89,7 @@ impl Fields {
             _ => OTHER,
         };
         if !(matches!(of, "" | "layer") && matches!(field, "name" | "type" | "bottom" | "top")) {
-            self.note(path, field, value);
+            self.attributes.note(path, field, value, is_repeated);
         }
         self.is_conditional |= matches!(of, "include" | "exclude");
         self.understand(of, field, value)
@@ -162,18 +172,6 @@ impl Fields {
         number
     }
 
-    /// Keeps a setting as text, for readers of other layers than those understood here.
-    fn note(&mut self, path: &[&str], field: &str, value: Value<'_>) {
-        let names = || path.iter().copied().chain([field]);
-        let attributes = &mut self.settings.attributes;
-        let same = attributes.iter_mut().rev().find(|(key, _)| key.split('.').eq(names()));
-        if let Some((_, values)) = same {
-            let _ = write!(values, ",{value}");
-        } else if attributes.len() < MAX_ATTRIBUTES && names().map(str::len).sum::<usize>() < LONGEST_KEY {
-            attributes.push((names().collect::<Vec<_>>().join("."), value.to_string()));
-        }
-    }
-
     /// The name by which the last parameter is shared; an empty one shares nothing.
     fn share(&mut self, name: Value<'_>) -> Result<(), &'static str> {
         let name = name.to_string();
@@ -220,6 +218,7 @@ impl Fields {
         let tensors = names.map(|(index, name)| (role(index), name.into())).collect();
         let is_training = self.is_included && !self.is_tested || self.is_excluded;
         let Self { name, bottoms, tops, shared, is_conditional, heights, widths, extents, mut settings, .. } = self;
+        settings.attributes = self.attributes.into_texts();
         if let (Some(height), Some(width)) = (heights[0], widths[0]) {
             settings.kernel = vec![height, width];
         }

@@ -2,6 +2,7 @@
 //!
 //! Passes on all settings that the schema has, of every generation; skips blobs and fields of unknown forks.
 
+use crate::caffe::attributes::Budget;
 use crate::caffe::draft::{Fields, Inputs, UNDERSTOOD};
 use crate::caffe::layer::take;
 use crate::caffe::proto_fields::{
@@ -12,16 +13,16 @@ use crate::caffe::schema::{Field, Kind as SchemaKind, Message};
 use crate::caffe::value::Value;
 use crate::entry::{Entry, Kind};
 use crate::error::ReadError;
-use crate::limits::LONGEST_NAME;
+use crate::limits::{LONGEST_NAME, Limits};
 use crate::names::name_from_bytes;
 use crate::net::{Builder, Net};
 use crate::wire::cursor::Cursor;
 
 /// Reads the net in a NetParameter. `entries` are the file's.
-pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry]) -> Result<Net, ReadError> {
+pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry], limits: &Limits) -> Result<Net, ReadError> {
     let whole = Span::whole(cursor);
     let mut reader = Reader { cursor };
-    let mut builder = Builder::new();
+    let (mut builder, mut budget) = (Builder::new(), Budget::new(limits.max_alloc));
     let mut position = 0;
     reader.inputs(whole)?.declare(&mut builder);
     reader.cursor.seek(0);
@@ -32,9 +33,10 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry]) -> Result<Net, Re
         };
         let span = take(reader.cursor, whole, "a layer")?;
         let is_v2 = tag.number == net_parameter::LAYER;
-        let mut fields = Fields::new(is_v2);
+        let mut fields = Fields::new(is_v2, &budget);
         let message = if is_v2 { &LAYER_PARAMETER } else { &V1_LAYER_PARAMETER };
         let layer = reader.message(span, message, &mut Vec::new(), &mut fields);
+        let layer = layer.and_then(|()| Ok(fields.count(&mut budget, tag.offset)?));
         layer.map_err(|stop| stop.within(format!("layer #{position} {:?}", fields.name)))?;
         builder.push(fields.into_draft(Some(blobs(entries, position))), tag.offset)?;
         position += 1;
@@ -230,7 +232,7 @@ mod tests {
         let text = br#"layer { name: "a" phase: TEST pooling_param { pool: AVE global_pooling: false }
             lrn_param { local_size: 7 alpha: 2.5 norm_region: WITHIN_CHANNEL }
             reshape_param { shape { dim: [0, 1, -1] } } }"#;
-        let stored = read(&mut Cursor::new(&crate::Bytes(&bytes[..])), &[]).expect("a net");
+        let stored = read(&mut Cursor::new(&crate::Bytes(&bytes[..])), &[], &Limits::default()).expect("a net");
         let stated = attributes(&prototxt("net.prototxt", text).expect("a net"));
         assert_eq!(attributes(&stored), stated);
         assert!(stated.contains(&("reshape_param.shape.dim".to_owned(), "0,1,-1".to_owned())), "{stated:?}");
@@ -241,7 +243,7 @@ mod tests {
     #[test]
     fn a_fork_s_message_is_left_out() {
         let net = |number| field(100, &[field(1, b"a"), field(number, b"text")].concat());
-        let read = |bytes: &[u8]| read(&mut Cursor::new(&crate::Bytes(bytes)), &[]);
+        let read = |bytes: &[u8]| read(&mut Cursor::new(&crate::Bytes(bytes)), &[], &Limits::default());
         assert_eq!(read(&net(111)).expect("a net").layers().len(), 1);
         assert!(read(&net(106)).is_err());
     }

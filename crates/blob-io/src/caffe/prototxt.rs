@@ -3,6 +3,7 @@
 //! Tolerant: unknown fields are skipped, because forks add fields. Bounded in size and depth; an error names the line
 //! and the column.
 
+use crate::caffe::attributes::Budget;
 use crate::caffe::draft::{Fields, Inputs};
 use crate::caffe::text::{Event, Text};
 use crate::caffe::value::{Value, extent};
@@ -27,7 +28,7 @@ pub fn prototxt(name: &str, bytes: &[u8]) -> Result<Net, Error> {
 fn read(bytes: &[u8]) -> Result<Net, Fault> {
     check_limit(0, Limit::Fixed, "the bytes of a prototxt", bytes.len() as u64, MAX_BYTES)?;
     let mut text = Text::new(bytes);
-    let mut builder = Builder::new();
+    let (mut builder, mut budget) = (Builder::new(), Budget::new(u64::MAX));
     // The open layer: the fields so far, and the layer's offset.
     let mut open: Option<(Fields, u64)> = None;
     // The net's own inputs and their shapes, which come before the layers.
@@ -36,7 +37,7 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
     while let Some(event) = text.next()? {
         match (event, text.path(), &mut open) {
             (Event::Open, [word], _) if matches!(*word, "layer" | "layers") => {
-                open = Some((Fields::new(*word == "layer"), text.at()));
+                open = Some((Fields::new(*word == "layer", &budget), text.at()));
             }
             (Event::Open, [_, path @ ..], Some((fields, _))) => fields.open(path),
             (Event::Open, ["input_shape"], None) => inputs.begin_shape(),
@@ -51,6 +52,7 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
             }
             (Event::Close, [], _) => {
                 if let Some((fields, at)) = open.take() {
+                    fields.count(&mut budget, at)?;
                     inputs.declare(&mut builder);
                     builder.push(fields.into_draft(None), at)?;
                     found = true;
