@@ -97,6 +97,58 @@ fn statistics_of_many_channels_take_memory_of_the_size_of_the_file() {
     }
 }
 
+/// The largest number below the normal ones, which as a text takes a dozen times its bytes, in a field that repeats;
+/// and the name of an enum in a field that does not, of which the last value counts.
+#[test]
+fn the_settings_of_a_net_are_bounded_as_texts() {
+    let packed = f32::from_bits(0x007F_FFFF).to_le_bytes().repeat(5 << 18);
+    let coeff = len(100, &[len(1, b"sum"), len(110, &len(2, &packed))].concat());
+    let (normalised, at) =
+        (len(100, &[len(1, b"lrn"), len(118, &b"\x20\x01".repeat(5 << 19))].concat()), golden().len());
+    let open = |bytes: Vec<u8>, limits: Limits| {
+        OpenOptions::new().limits(limits).open_source("net.caffemodel", Box::new(Bytes(bytes))).expect("opens")
+    };
+    let summed = followed_by(&coeff);
+    for (limits, allowed) in
+        [(Limits::default(), 32 << 20), (Limits { max_alloc: 1 << 20, ..Limits::default() }, 1 << 20)]
+    {
+        let mut refused = None;
+        let used = peak(|| refused = open(summed.clone(), limits).net().err());
+        let error = refused.expect("too many");
+        assert!(matches!(error, Error::LimitExceeded { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.starts_with("net.caffemodel: layer #10 \"sum\"") && text.contains(&allowed.to_string()), "{text}");
+        assert_eq!(error.offset(), Some(at as u64), "{text}");
+        assert!(used < 3 * allowed + 3 * summed.len() as u64, "{used} bytes for {allowed}");
+    }
+    let normalised = followed_by(&normalised);
+    let mut net = None;
+    let used = peak(|| net = open(normalised.clone(), Limits::default()).net().expect("a net"));
+    let net = net.expect("a net");
+    let layer = net.layers().last().expect("a layer");
+    assert_eq!(layer.attributes().collect::<Vec<_>>(), [("lrn_param.norm_region", "WITHIN_CHANNEL")]);
+    assert!(used < 2 * normalised.len() as u64, "{used} bytes for {}", normalised.len());
+    let text = format!("layer {{ name: \"a\" {} }}", "lrn_param { local_size: 5 } ".repeat(9));
+    assert!(blob_io::caffe::prototxt("net.prototxt", text.as_bytes()).is_ok());
+}
+
+/// A byte becomes eight, which no byte of the file pays for.
+#[test]
+fn values_of_another_type_are_bounded() {
+    let bytes = npy("'|u1'", "(1048576,)", &[7; 1 << 20]);
+    let open = |max_alloc: u64| {
+        let limits = Limits { max_alloc, ..Limits::default() };
+        OpenOptions::new().limits(limits).open_source("x.npy", Box::new(Bytes(bytes.clone()))).expect("opens")
+    };
+    let error = open(8 << 19).read::<f64>("@0").map(|_| ()).expect_err("8 MiB");
+    assert!(matches!(error, Error::LimitExceeded { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("\"@0\"") && text.contains("expected at most 4194304, found 8388608"), "{text}");
+    assert_eq!(open(8 << 20).read::<f64>("@0").expect("allowed").1.len(), 1 << 20);
+    // The file itself has so many.
+    assert_eq!(open(1).read::<u8>("@0").expect("its own").1.len(), 1 << 20);
+}
+
 #[test]
 fn a_file_twice_has_its_layers_twice_with_a_warning_each() {
     let twice = open(followed_by(&golden())).expect("protobuf joins messages so");

@@ -22,8 +22,9 @@ pub struct Limits {
     /// How many arrays may be listed: 1,048,576 by default.
     pub max_arrays: u64,
     /// How many bytes of one array may be produced from fewer stored ones, by inflating, reordering, densifying or
-    /// widening, and how many the settings of a net may take as texts: 1 GiB by default. All arrays of a file together may have so many beside 1,032 for each byte of the file, which
-    /// is the most that deflate makes of one; those beyond are listed with a fault.
+    /// widening, and how many the settings of a net may take as texts: 1 GiB by default. All arrays of a file together
+    /// may have so many beside 1,032 for each byte of the file, which is the most that deflate makes of one; those
+    /// beyond are listed with a fault.
     pub max_alloc: u64,
     /// How many bytes of a stream are kept, and how many a gzip file may unpack to: the first 8 MiB in memory, the rest
     /// in the temporary folder. By default 4 GiB, twice the longest protobuf message, which is the longest file of

@@ -3,7 +3,8 @@
 use blob_core::Shape;
 
 use super::Checkpoint;
-use crate::error::Error;
+use crate::error::{Error, check_limit};
+use crate::limits::Limit;
 use crate::number::{Number, convert};
 
 impl Checkpoint {
@@ -18,12 +19,18 @@ impl Checkpoint {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Request`] for a name that no array of the file has; as [`Checkpoint::load`].
+    /// [`Error::Request`] for a name that no array of the file has; as [`Checkpoint::load`]; values that take more
+    /// bytes than the array and than [`Limits::max_alloc`](crate::Limits::max_alloc).
     pub fn read<T: Number>(&self, name: &str) -> Result<(Shape, Vec<T>), Error> {
         let refuse = |message: String| Error::Request { file: self.name.clone(), message };
         let entry = self.entry(name).ok_or_else(|| refuse(format!("has no array {name:?}")))?;
-        let bytes = self.view(entry)?;
+        entry.loadable(&self.name)?;
         let (mut values, count) = (Vec::new(), entry.shape().count());
+        let needed = (count as u64).saturating_mul(size_of::<T>() as u64);
+        let allowed = self.limits.max_alloc.max(entry.byte_len());
+        check_limit(entry.offset().unwrap_or(0), Limit::Alloc, "its values", needed, allowed)
+            .map_err(|fault| entry.error(&self.name, fault.into()))?;
+        let bytes = self.view(entry)?;
         values.try_reserve_exact(count).map_err(|_| Error::Memory {
             file: self.name.clone(),
             message: format!("array {name:?} needs memory for {count} values"),
