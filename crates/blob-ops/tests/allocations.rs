@@ -39,18 +39,18 @@ fn add(bytes: usize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
-        // SAFETY: the caller's promises are those of this call.
+        // SAFETY: the caller promises a layout with a size that is not 0, as the system's allocator asks.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
-        // SAFETY: the caller's promises are those of this call.
+        // SAFETY: the caller promises a layout with a size that is not 0, as the system's allocator asks.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are those of this call, and `block` came from the system's allocator.
+        // SAFETY: the caller gives up `block`, which came from the system's allocator with this layout.
         unsafe { System.dealloc(block, layout) }
     }
 }

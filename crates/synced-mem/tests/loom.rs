@@ -94,7 +94,7 @@ unsafe impl Queue for Spy {
             self.pending.lock().unwrap().push((start, len));
             return Ok(Host::Pending);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises `len` writable bytes at `to` that have no other user until this call returns.
         unsafe { to.write_bytes(7, len) };
         self.downloads.fetch_add(1, Ordering::Relaxed);
         Ok(Host::Done)
@@ -224,7 +224,7 @@ struct Watched {
 
 // SAFETY: the cell is used under borrows of the memory only, which is what these tests test.
 unsafe impl Sync for Watched {}
-// SAFETY: as above.
+// SAFETY: the cell is a number that belongs to no thread.
 unsafe impl Send for Watched {}
 
 impl Watched {

@@ -81,7 +81,9 @@ pub(crate) fn bytes<'a>(address: usize, len: usize) -> &'a [u8] {
 
 /// Writes bytes to an address of the host.
 pub(crate) fn write(address: usize, bytes: &[u8]) {
-    // SAFETY: as for `bytes`, and the range is writable.
+    // SAFETY: the C interface has its caller pass a writable range without another user, which stays until the copy
+    // is done: a pageable one until the call returns, a pinned one until it is freed; `bytes` is a slice of the GPU's
+    // memory and cannot overlap it.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), ptr::with_exposed_provenance_mut(address), bytes.len()) }
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Host {
 
 // SAFETY: plain bytes have no thread; who touches them when is the rule in this file's head.
 unsafe impl Send for Host {}
-// SAFETY: as for `Send`.
+// SAFETY: a shared reference gives the pointer alone; who touches the bytes when is the rule in this file's head.
 unsafe impl Sync for Host {}
 
 /// A queue.
@@ -229,7 +229,9 @@ impl Probe<'_> {
     ) -> Result<synced_mem::Host, Flaw> {
         let block = from.own(from_at, len, &*self.queue);
         let to = to.part(to_at, len);
-        // SAFETY: as for `upload`; the host bytes are not used at all until then.
+        // SAFETY: both ranges are checked, and the device; the block and the host bytes are kept until all queues are
+        // idle, or the block is freed in order; the host bytes are not used at all before the download is done
+        // (head).
         Ok(unsafe { self.queue.download(block, from_at, to, len) }?)
     }
 

@@ -43,7 +43,8 @@ pub(super) struct Context {
 // SAFETY: the handles are the driver's names for things, and the driver's functions may be called from any thread; a
 // context is made the calling thread's own before each call (`enter`).
 unsafe impl Send for Context {}
-// SAFETY: as above.
+// SAFETY: the driver's functions may be called from several threads at once; fields that change are behind a lock or
+// atomic.
 unsafe impl Sync for Context {}
 
 /// How large a launch may be.

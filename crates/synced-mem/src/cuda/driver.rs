@@ -85,6 +85,7 @@ pub(super) fn pin(len: usize) -> Result<NonNull<u8>, Failure> {
 
 /// Frees an address of [`pin`], once, when no transfer uses the memory.
 pub(super) fn unpin(start: NonNull<u8>) -> Result<(), Failure> {
-    // SAFETY: the caller gives up an address from `pin`.
+    // SAFETY: the address came from `pin`, no transfer uses the memory, and the caller gives the address up, so that
+    // the memory is freed once.
     answer("cuMemFreeHost", unsafe { sys::cuMemFreeHost(start.as_ptr().cast()) })
 }

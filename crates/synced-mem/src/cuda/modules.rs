@@ -28,7 +28,7 @@ pub(super) struct Module(pub(super) CUmodule);
 
 // SAFETY: a handle of the driver belongs to no thread.
 unsafe impl Send for Module {}
-// SAFETY: as above.
+// SAFETY: a shared reference gives a copy of the handle alone, and the driver takes the handle from any thread.
 unsafe impl Sync for Module {}
 
 /// A kernel's handle, the bytes of the parameters, and the most threads of a block.
@@ -39,9 +39,10 @@ pub(super) struct Found {
     pub(super) threads: u32,
 }
 
-// SAFETY: as above.
+// SAFETY: a kernel's handle belongs to no thread; the other fields are plain numbers.
 unsafe impl Send for Found {}
-// SAFETY: as above.
+// SAFETY: a shared reference gives a copy of the kernel's handle alone, and the driver takes the handle from any
+// thread.
 unsafe impl Sync for Found {}
 
 impl Modules {

@@ -22,7 +22,7 @@ pub(super) struct Pinned {
 
 // SAFETY: pinned memory belongs to no thread; a shared reference gives the address alone.
 unsafe impl Send for Pinned {}
-// SAFETY: as above.
+// SAFETY: a shared reference gives a copy of the address and of the length alone.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {

@@ -197,12 +197,15 @@ unsafe impl Queue for CudaQueue {
             return Ok(Host::Done);
         }
         if !pinned::contains(from, len) {
-            // SAFETY: the caller's promise; the address was checked.
+            // SAFETY: the caller promises `len` readable bytes at `from`, and a block that lives until the queue is
+            // idle; `own` has checked that the block is of this GPU and holds `len` bytes at the address. `upload`
+            // has read the bytes when it returns.
             self.run("upload", || unsafe { staging::upload(&self.stream, to, from, len) })?;
             return Ok(Host::Done);
         }
         self.run("upload", || {
-            // SAFETY: as above, until a synchronisation.
+            // SAFETY: the caller promises `len` bytes at `from` that do not change until a synchronisation, which
+            // `Pending` asks for, and a block that lives as long; `own` has checked the address.
             let code = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), len, self.stream.raw()) };
             answer("cuMemcpyHtoDAsync", code).map(|()| Host::Pending)
         })
@@ -215,13 +218,16 @@ unsafe impl Queue for CudaQueue {
         }
         if !pinned::contains(to, len) {
             let waits = self.stream.foreign_waits();
-            // SAFETY: the caller's promise; the address was checked.
+            // SAFETY: the caller promises `len` writable bytes at `to` without another user, and a block that lives
+            // until the queue is idle; `own` has checked that the block is of this GPU and holds `len` bytes at the
+            // address. `download` has written the bytes when it returns.
             self.run("download", || unsafe { staging::download(&self.stream, from, to, len) })?;
             self.stream.check_foreign(waits).map_err(|failure| self.error("download", failure))?;
             return Ok(Host::Done);
         }
         self.run("download", || {
-            // SAFETY: as above, until a synchronisation.
+            // SAFETY: the caller promises `len` writable bytes at `to` without another user until a synchronisation,
+            // which `Pending` asks for, and a block that lives as long; `own` has checked the address.
             let code = unsafe { sys::cuMemcpyDtoHAsync_v2(to.as_ptr().cast(), from, len, self.stream.raw()) };
             answer("cuMemcpyDtoHAsync", code).map(|()| Host::Pending)
         })
@@ -254,7 +260,8 @@ unsafe impl Queue for CudaQueue {
         }
         let (own, foreign, stream) = (context.raw(), other.raw(), self.stream.raw());
         let copied = other.enter().and_then(|()| context.enter()).and_then(|()| {
-            // SAFETY: as above, each in the block of its own GPU.
+            // SAFETY: each range was checked to lie within a block of the GPU whose context is passed beside its
+            // address; the blocks live as the caller promises.
             let code = unsafe { sys::cuMemcpyPeerAsync(to, own, from, foreign, len, stream) };
             answer("cuMemcpyPeerAsync", code)
         });

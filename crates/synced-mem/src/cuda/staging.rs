@@ -124,7 +124,9 @@ pub(super) unsafe fn upload(stream: &Stream, to: u64, from: NonNull<u8>, len: us
 /// `len` bytes at `to` are writable and ours alone, and as many at `from` are memory of the stream's device.
 pub(super) unsafe fn download(stream: &Stream, from: u64, to: NonNull<u8>, len: usize) -> Result<(), Failure> {
     if len <= SHORT {
-        // SAFETY: the caller's promise; the driver has written the bytes on return, or at the wait at the latest.
+        // SAFETY: the caller promises `len` writable bytes at `to` that are ours alone, and as many at `from` on the
+        // stream's device; the driver has written them on return, or at the end of the wait below, before this
+        // function returns.
         let copied = unsafe { sys::cuMemcpyDtoHAsync_v2(to.as_ptr().cast(), from, len, stream.raw()) };
         return answer("cuMemcpyDtoHAsync", copied).and(stream.wait());
     }
@@ -165,14 +167,16 @@ struct Host(NonNull<u8>);
 
 // SAFETY: an address alone; each copy proves the right to use the bytes.
 unsafe impl Send for Host {}
-// SAFETY: as above.
+// SAFETY: through a shared reference only a copy of the address is to be had; each copy proves the right to use the
+// bytes.
 unsafe impl Sync for Host {}
 
 impl Host {
     /// # Safety
     /// The byte lies within those that the caller has promised.
     unsafe fn at(self, offset: usize) -> NonNull<u8> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the byte lies within those at `self.0`, so the sum stays in one block and
+        // is not null.
         unsafe { self.0.add(offset) }
     }
 }

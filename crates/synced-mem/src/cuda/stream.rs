@@ -20,7 +20,8 @@ pub(super) struct Stream {
 
 // SAFETY: handles of the driver belong to no thread; the event is used under a lock.
 unsafe impl Send for Stream {}
-// SAFETY: as above.
+// SAFETY: the driver's functions may be called from several threads at once with one stream; the event is used under
+// a lock.
 unsafe impl Sync for Stream {}
 
 struct Event(CUevent);

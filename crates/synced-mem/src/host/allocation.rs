@@ -34,7 +34,8 @@ pub(crate) struct Allocation {
 
 // SAFETY: a block is owned alone and has no thread of its own; its bytes are plain data.
 unsafe impl Send for Allocation {}
-// SAFETY: as above; through a shared reference, only a copy of the pointer is to be had.
+// SAFETY: through a shared reference only a copy of the pointer is to be had; who uses the bytes proves the right
+// where they are used.
 unsafe impl Sync for Allocation {}
 
 impl Allocation {

@@ -67,7 +67,8 @@ impl Drop for Owner {
 // SAFETY: the buffer owns its block alone, or an owner that is `Send + Sync`, or its maker promised as much
 // (`from_raw`, `lent`); bytes are plain data, and a shared reference to the buffer only reads them.
 unsafe impl Send for HostBuffer {}
-// SAFETY: as above; no method that takes `&self` writes.
+// SAFETY: no method that takes `&self` writes a byte or a field; the owner, where there is one, is `Sync` itself or
+// was promised to be used by nobody else.
 unsafe impl Sync for HostBuffer {}
 
 impl HostBuffer {
@@ -312,7 +313,8 @@ mod tests {
 
         pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
             assert!(self.is_writable());
-            // SAFETY: as above; the bytes may be written, and `&mut self` makes this the only reference to them.
+            // SAFETY: `ptr` starts `len` initialised bytes of one block, alive while `self` is; they may be written
+            // (asserted), and `&mut self` makes this the only reference to them.
             unsafe { slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
         }
     }
@@ -420,7 +422,7 @@ mod tests {
 
     // SAFETY: it owns the slice behind the pointer alone, as a `Box` would.
     unsafe impl Send for Foreign {}
-    // SAFETY: as above; nothing is done through a shared reference.
+    // SAFETY: no method does anything through a shared reference.
     unsafe impl Sync for Foreign {}
 
     impl Drop for Foreign {

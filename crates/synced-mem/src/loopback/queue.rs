@@ -221,7 +221,9 @@ unsafe impl Queue for LoopQueue {
     unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<Host, Error> {
         let mut call = self.begin(Operation::Download)?;
         let from = call.piece(from, at, len)?;
-        // SAFETY: as for `upload`: until then the bytes are writable, and have no other user.
+        // SAFETY: the caller promises that the bytes are writable and have no other user until a `synchronize` has
+        // returned `Ok`. By then the task has run and is dropped (promise 4), so the bytes are as `new` demands for
+        // as long as the task lives.
         let to = unsafe { HostBytes::new(to, len) };
         call.enqueue(Task::Download { from, to })
     }

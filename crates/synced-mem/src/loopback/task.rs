@@ -75,7 +75,8 @@ impl HostBytes {
             // the source is a borrow of as many bytes.
             unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), start, self.len) }
         } else {
-            // SAFETY: as above.
+            // SAFETY: by the contract of `new`, for a download, the `len` bytes at `start` are writable and have no
+            // other user until this value is dropped.
             unsafe { start.write_bytes(POISON, self.len) }
         }
     }

@@ -99,11 +99,13 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     pub fn lend_mut(&'scope self, bytes: &'env mut [u8]) -> LentMut<'scope> {
         let len = bytes.len();
         let start = NonNull::from(bytes).cast();
-        // SAFETY: as in `lend`; the bytes are borrowed mutably for `'env`, so nothing else uses them.
+        // SAFETY: the bytes are borrowed mutably for `'env`, which outlives the scope, so nothing else uses them
+        // while the memory lives, and the scope frees the memory.
         let buffer = unsafe { HostBuffer::lent(start, len, Access::Write) };
         let mut memory = self.owned.keep(buffer);
         LentMut {
-            // SAFETY: as in `lend`.
+            // SAFETY: `keep` leaked a box that is freed after `'scope` only; this is the only reference to the memory
+            // that is ever made.
             memory: unsafe { memory.as_mut() },
         }
     }

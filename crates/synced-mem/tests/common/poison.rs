@@ -32,13 +32,13 @@ pub(crate) struct Poisoning;
 unsafe impl GlobalAlloc for Poisoning {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size() as isize);
-        // SAFETY: the caller's promises are those of this call.
+        // SAFETY: the caller promises a layout with a size that is not 0, as the system's allocator asks.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         add(layout.size() as isize);
-        // SAFETY: the caller's promises are those of this call.
+        // SAFETY: the caller promises a layout with a size that is not 0, as the system's allocator asks.
         unsafe { System.alloc_zeroed(layout) }
     }
 

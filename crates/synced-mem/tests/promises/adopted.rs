@@ -114,12 +114,12 @@ fn raw_host_bytes_are_used_in_place_and_given_back_after_their_last_use() {
         // The upload is still to be made.
         memory.adopt(vec![1; 64]).unwrap();
         let (bytes, owner) = Raw::new();
-        // SAFETY: as above.
+        // SAFETY: the bytes are the owner's, in a box that is not its own, and have no other user.
         memory.adopt(unsafe { HostBuffer::from_raw(bytes, 64, access, Box::new(owner)) }).unwrap();
         let shared = SharedMem::from(memory);
         assert_eq!(shared.host(60..64).unwrap()[..], [5; 4]);
         let (bytes, owner) = Raw::new();
-        // SAFETY: as above.
+        // SAFETY: the bytes are the owner's, in a box that is not its own, and have no other user.
         shared.adopt(unsafe { HostBuffer::from_raw(bytes, 64, access, Box::new(owner)) }).unwrap();
         drop(shared);
         queue.synchronize().unwrap();

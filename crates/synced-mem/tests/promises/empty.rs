@@ -56,7 +56,7 @@ fn a_memory_of_no_bytes_answers_every_access_and_touches_nothing() {
     assert!(addresses.iter().all(|address| address % 64 == 0), "{addresses:?}");
     assert!(shared.device_overwrite(&queue, ..).unwrap().arg().block().is_none());
     shared.adopt(HostBuffer::from_owner(Counted(ended.clone()))).unwrap();
-    // SAFETY: as above.
+    // SAFETY: no bytes are adopted.
     unsafe { shared.adopt_device(&queue, 0, 0, Box::new(Counted(ended.clone()))) }.unwrap();
     assert_eq!(ended.load(Ordering::Relaxed), 4);
     shared.copy_from(0, &SharedMem::new(8), 8..8).unwrap();

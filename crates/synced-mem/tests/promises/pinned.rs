@@ -24,7 +24,7 @@ struct Pinned {
 
 // SAFETY: plain bytes, owned alone.
 unsafe impl Send for Pinned {}
-// SAFETY: as above; a shared reference gives the pointer alone.
+// SAFETY: a shared reference gives the pointer alone.
 unsafe impl Sync for Pinned {}
 
 // SAFETY: one block of the allocator, aligned to 256, filled when it was made and freed when it is dropped.
