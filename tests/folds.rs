@@ -174,8 +174,8 @@ fn a_new_bias_and_the_largest_change_are_told() {
     assert_eq!(
         plan.notes(),
         [
-            "fold: \"c/1\" is new; the layer of \"c/0\" must be said to have a bias",
-            "fold: the net has to be described without the layers \"bn\""
+            "fold: \"c/1\" is new: in your prototxt add bias_term: true (in a symbol no_bias: False) to the layer of \"c/0\"",
+            "fold: remove these layers from your prototxt or symbol: \"bn\""
         ]
     );
     assert_eq!(plan.left_out().len(), 3);

@@ -122,7 +122,7 @@ fn what_a_version_cannot_hold_is_refused_by_name() {
     let error = refusal("mxnet-1.9.1/scalars_zero_npshape.nd", list().with(|o| o.params_version = Some(Version::V2)));
     assert!(error.contains("has no axes, which only a record of V3 (np-shape) holds"), "{error}");
     let error = refusal("mxnet-0.11.0/none_first.nd", list().with(|o| o.params_version = Some(Version::V2)));
-    assert!(error.contains("is the lack of an array"), "{error}");
+    assert!(error.contains("is a missing array"), "{error}");
     let error = refusal("mxnet-1.9.1/many_1000.nd", Options::new(Format::MxnetRecord));
     assert!(error.contains("holds one array, not 1000"), "{error}");
 }

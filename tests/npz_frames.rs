@@ -86,7 +86,7 @@ fn a_frame_of_members_that_share_bytes_is_not_used() {
     ];
     let (file, notes) = back(&zip(&members), [second - 4, second + 35 + b.len() - 32]);
     let why = "it holds more than the tensors of the file";
-    assert_eq!(notes, [format!("the npz is written anew, not as the receipt has it: {why}")]);
+    assert_eq!(notes, [format!("the npz is written anew; the receipt's original bytes are not reused: {why}")]);
     holds_the_tensors(&file);
 }
 

@@ -174,7 +174,10 @@ fn other_tensors_are_written_anew_and_it_is_said() {
         [("ip/1.diff", None, 23), ("", Some("ip2/0"), 25), ("ip/1.diff", Some("prelu1/1"), 24)]
     {
         let (found, notes) = back(&with_receipt(&bytes, &receipt, without, extra), &folder);
-        assert!(notes[0].starts_with("the caffemodel is written anew, not as the receipt has it: t"), "{notes:?}");
+        assert!(
+            notes[0].starts_with("the caffemodel is written anew; the receipt's original bytes are not reused: t"),
+            "{notes:?}"
+        );
         assert_eq!(open("x.caffemodel", &found).expect("opens").entries().len(), count);
     }
     // There is no note if `anew` or a transform is requested.
@@ -262,7 +265,7 @@ fn a_frame_that_lies_is_not_used() {
     lie["frame"]["blake3"] = json!(blake3::hash(&kept).to_hex().as_str());
     lie["frame"]["deflate"] = json!(deflated(&kept));
     let (_, notes) = back(&with_receipt(&bytes, &lie, "", None), &folder);
-    assert_eq!(notes, ["the caffemodel is written anew, not as the receipt has it: it is damaged"]);
+    assert_eq!(notes, ["the caffemodel is written anew; the receipt's original bytes are not reused: it is damaged"]);
 }
 
 #[test]

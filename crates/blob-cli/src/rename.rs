@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Rename, context: &Context) -> Result<Status, Failure> {
         }
     };
     if is_idle {
-        return Err(Failure::no(format!("{}: no tensor would be called otherwise", source.name())));
+        return Err(Failure::no(format!("{}: nothing to rename: every tensor keeps its name", source.name())));
     }
     conversion.recipe.steps.push(step);
     conversion.convert(context)

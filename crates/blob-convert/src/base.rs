@@ -50,7 +50,8 @@ impl<'a> Base<'a> {
                 Some(Ok(made)) => Self::Frame(Box::new(made)),
                 Some(Err(why)) => {
                     let format = options.to.name();
-                    let words = format!("the {format} is written anew, not as the receipt has it: {why}");
+                    let words =
+                        format!("the {format} is written anew; the receipt's original bytes are not reused: {why}");
                     changes.push(Change::unasked(Effect::Dropped(words.into())));
                     Self::None
                 }

@@ -327,7 +327,7 @@ fn planned_for<'a>(
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
     let in_shards = shards::planned(checkpoint, options, target.file(), &tensors, &mut of_file)?;
     if matches!(base, Base::File(_)) && to.is_caffe() && !removed_layers.is_empty() {
-        let note = "fold: the output's own description of the net says so; a prototxt has to be changed";
+        let note = "fold: the net inside the output is changed already, your prototxt is not";
         of_file.push(Change::unasked(Effect::Remark(note.to_owned())));
     }
     let path = target.file().map(|(path, _)| path);

@@ -132,7 +132,7 @@ impl Fields for Verdict<'_> {
             field("ok", Type::Boolean, "whether there are none and all was checked", |v| {
                 json!(v.findings == 0 && v.error.is_null())
             }),
-            field("held", STRINGS, "what was checked beyond the structure, and held", |v| json!(v.passed)),
+            field("held", STRINGS, "each check beyond the structure that passed", |v| json!(v.passed)),
             field("notes", STRINGS, "what is odd and not wrong, the first 20", |v| json!(v.notes.first)),
             field("redone", Type::Array(&Type::Object(properties::<Redone>)), REDONE, |v| {
                 v.redone.iter().map(json::value).collect()

@@ -219,7 +219,7 @@ impl Transform for Fold {
         outcome.removed_layers = gone.cloned().collect();
         if !(outcome.removed_layers.is_empty() || is_described) {
             let gone: Vec<String> = outcome.removed_layers.iter().map(|layer| format!("{layer:?}")).collect();
-            outcome.notes.push(format!("fold: the net has to be described without the layers {}", gone.join(", ")));
+            outcome.notes.push(format!("fold: remove these layers from your prototxt or symbol: {}", gone.join(", ")));
         }
         Ok(outcome)
     }
@@ -232,6 +232,9 @@ impl Transform for Fold {
         self.layers.is_empty()
     }
 }
+
+/// The change that a new bias asks of the text that describes the net: Caffe's prototxt, or MXNet's symbol.
+const GIVE_A_BIAS: &str = "in your prototxt add bias_term: true (in a symbol no_bias: False)";
 
 #[derive(Default)]
 struct FoldPlan {
@@ -249,13 +252,11 @@ impl FoldPlan {
     fn new_biases(&self) -> Option<String> {
         match &self.new[..] {
             [] => None,
-            [(bias, weight)] => {
-                Some(format!("fold: {bias:?} is new; the layer of {weight:?} must be said to have a bias"))
-            }
+            [(bias, weight)] => Some(format!("fold: {bias:?} is new: {GIVE_A_BIAS} to the layer of {weight:?}")),
             several => {
                 let biases: Vec<String> = several.iter().map(|(bias, _)| bias.clone()).collect();
                 let (count, named) = (biases.len(), change::listed(&biases));
-                Some(format!("fold: {count} biases are new; their layers must be said to have one: {named}"))
+                Some(format!("fold: {count} biases are new: {GIVE_A_BIAS} to their layers: {named}"))
             }
         }
     }

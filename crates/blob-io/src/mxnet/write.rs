@@ -105,7 +105,7 @@ impl<'a> File<'a> {
         match &array.stored {
             Stored::None(dims) => {
                 if !array.is_found && array.version > Version::V1 {
-                    return Err("is the lack of an array, which records of V0 and V1 hold, not of V2 or V3".to_owned());
+                    return Err("is a missing array; MXNet's V2 and V3 cannot store one, V0 and V1 can".to_owned());
                 }
                 self.begin(array.version, None);
                 // V0 and V1 mark a missing array by a shape without axes.
