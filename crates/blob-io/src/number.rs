@@ -36,57 +36,29 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().unwrap_or([0; N])
 }
 
-macro_rules! integers {
-    ($($int:ty)*) => { $(
-        impl Convert for $int {
+macro_rules! numbers {
+    ($wide:ident, $value:ident => $nearest:expr, $($number:ty)*) => { $(
+        impl Convert for $number {
             fn stored(bytes: &[u8]) -> Wide {
-                Wide::Int(Self::from_le_bytes(array(bytes)).into())
+                Wide::$wide(Self::from_le_bytes(array(bytes)).into())
             }
 
-            fn nearest(value: Wide) -> Self {
-                match value {
-                    Wide::Int(value) => value.clamp(Self::MIN.into(), Self::MAX.into()) as Self,
-                    Wide::Float(value) => value as Self,
-                }
+            fn nearest($value: Wide) -> Self {
+                $nearest
             }
         }
     )* };
 }
 
-macro_rules! floats {
-    ($($float:ty)*) => { $(
-        impl Convert for $float {
-            fn stored(bytes: &[u8]) -> Wide {
-                Wide::Float(Self::from_le_bytes(array(bytes)).into())
-            }
-
-            fn nearest(value: Wide) -> Self {
-                match value {
-                    Wide::Int(value) => value as Self,
-                    Wide::Float(value) => value as Self,
-                }
-            }
-        }
-    )* };
-}
-
-macro_rules! halves {
-    ($($half:ty)*) => { $(
-        impl Convert for $half {
-            fn stored(bytes: &[u8]) -> Wide {
-                Wide::Float(Self::from_le_bytes(array(bytes)).into())
-            }
-
-            fn nearest(value: Wide) -> Self {
-                Self::from_f32(to_odd(value))
-            }
-        }
-    )* };
-}
-
-integers!(u8 i8 i16 u16 i32 u32 i64 u64);
-floats!(f32 f64);
-halves!(f16 bf16);
+numbers!(Int, value => match value {
+    Wide::Int(value) => value.clamp(Self::MIN.into(), Self::MAX.into()) as Self,
+    Wide::Float(value) => value as Self,
+}, u8 i8 i16 u16 i32 u32 i64 u64);
+numbers!(Float, value => match value {
+    Wide::Int(value) => value as Self,
+    Wide::Float(value) => value as Self,
+}, f32 f64);
+numbers!(Float, value => Self::from_f32(to_odd(value)), f16 bf16);
 
 impl Convert for bool {
     fn stored(bytes: &[u8]) -> Wide {
