@@ -67,17 +67,17 @@ impl Numbered {
 }
 
 fn path(name: &str) -> String {
-    let (folders, last) = match name.rsplit_once('/') {
-        Some((folders, last)) => (Some(folders), last),
-        None => (None, name),
-    };
     let mut path = String::with_capacity(name.len() + 8);
-    for (depth, folder) in folders.iter().flat_map(|f| f.split('/')).enumerate() {
-        let kind = if depth == 0 && is_receipt(folder) { Kind::Receipt } else { Kind::Folder };
-        path += &component(folder, kind);
+    let mut components = name.split('/').peekable();
+    while let Some(raw) = components.next() {
+        if components.peek().is_none() {
+            path += &component(raw, Kind::File);
+            break;
+        }
+        let kind = if path.is_empty() && is_receipt(raw) { Kind::Receipt } else { Kind::Folder };
+        path += &component(raw, kind);
         path.push('/');
     }
-    path += &component(last, Kind::File);
     if path.len() <= LONGEST_PATH {
         return path;
     }
