@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use crate::entry::{Entry, Kind};
 use crate::error::{Fault, ReadError, check_limit};
-use crate::hdf5::Form;
 use crate::limits::{Limit, Limits, arrays_in, axes_for, bytes_in, names_for};
 use crate::warning::{Flag, Warning};
 use crate::work;
@@ -49,8 +48,6 @@ pub(crate) struct NameTable {
     /// The faults of the file, though every array can be loaded; the first few.
     pub(crate) faults: Vec<Fault>,
     pub(crate) metadata: Vec<(String, String)>,
-    /// How the datasets of an HDF5 file are arranged.
-    pub(crate) form: Option<Form>,
     /// Layers or records seen so far, with arrays or without.
     pub(crate) positions: u32,
 }
@@ -73,7 +70,6 @@ impl NameTable {
             warnings: Vec::new(),
             faults: Vec::new(),
             metadata: Vec::new(),
-            form: None,
             positions: 0,
         }
     }

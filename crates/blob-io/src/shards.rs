@@ -113,7 +113,7 @@ fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTa
     let input = Input::new(Box::new(source));
     let mut listed = NameTable::new(table.limits());
     let read = sniff::read(&input, &file, None, &mut listed);
-    let (format, _) = read.map_err(|stop| Failed::Shard(stop.into_error(&path)))?;
+    let format = read.map_err(|stop| Failed::Shard(stop.into_error(&path)))?.format;
     if format != Format::Safetensors {
         let message = format!("is {}, not a shard of safetensors", format.title());
         return Err(Failed::Shard(Error::Request { file: path, message }));

@@ -14,7 +14,7 @@ use crate::limits::Limits;
 use crate::names::NameTable;
 use crate::receipt::{self, RECEIPT};
 use crate::shards;
-use crate::sniff;
+use crate::sniff::{self, Found};
 use crate::warning::{Warning, some};
 use crate::wire::gunzip;
 use crate::wire::source::{FileSource, Input, Source};
@@ -132,7 +132,7 @@ impl OpenOptions {
         shards.listed_in(path.to_owned(), index);
         let files: Vec<String> = shards.files().map(str::to_owned).collect();
         let plural = if files.len() == 1 { "" } else { "s" };
-        let kind = (Format::Safetensors, format!("{} shard{plural}", files.len()));
+        let kind = Found::new(Format::Safetensors, format!("{} shard{plural}", files.len()));
         let opened = self.opened(&name, kind, (Input::new(Box::new(shards)), None), table);
         Ok(Some(Checkpoint { home: Home::of_file(path), shards: files, ..opened }))
     }
@@ -162,7 +162,7 @@ impl OpenOptions {
         let mut table = NameTable::new(&self.limits);
         let folder = folder::open(path, &name, &mut table)?;
         let plural = if folder.count() == 1 { "" } else { "s" };
-        let kind = (Format::Npy, format!("folder of {} file{plural}", folder.count()));
+        let kind = Found::new(Format::Npy, format!("folder of {} file{plural}", folder.count()));
         let input = Input::new(Box::new(folder));
         let opened = self.opened(&name, kind, (input, None), table);
         Ok(Checkpoint { home: Home::Folder(path.to_owned()), ..opened })
@@ -280,7 +280,7 @@ impl OpenOptions {
     }
 
     /// Reads the headers; the extension of `hint` is a hint of the format.
-    fn list(&self, input: &Input, name: &str, hint: &str, table: &mut NameTable) -> Result<(Format, String), Error> {
+    fn list(&self, input: &Input, name: &str, hint: &str, table: &mut NameTable) -> Result<Found, Error> {
         sniff::read(input, hint, self.from, table).map_err(|refusal| {
             let mut error = refusal.into_error(name);
             // Only where `salvage` gives intact arrays: in other formats no array is certain without the whole file.
@@ -303,7 +303,7 @@ impl OpenOptions {
         table: NameTable,
     ) -> Result<Checkpoint, Error> {
         if let Some(format) = self.salvageable(&input, hint, &fault) {
-            let kind = (format, String::new());
+            let kind = Found::new(format, String::new());
             let mut opened = self.opened(name, kind, (input, packed), table);
             if format == Format::MxnetList {
                 let text = "the names, which stand behind all arrays, are cut off: arrays are called by their places";
@@ -325,13 +325,13 @@ impl OpenOptions {
     fn opened(
         &self,
         name: &str,
-        (format, dialect): (Format, String),
+        Found { format, dialect, form }: Found,
         (input, packed): (Input, Option<Packed>),
         mut table: NameTable,
     ) -> Checkpoint {
         let metadata = std::mem::take(&mut table.metadata);
         let (warnings, faults) = (std::mem::take(&mut table.warnings), std::mem::take(&mut table.faults));
-        let (positions, form) = (table.positions as usize, table.form);
+        let positions = table.positions as usize;
         let mut entries = table.into_entries();
         receipt::restore_dtypes(&mut entries, &metadata);
         receipt::restore_sparse(&mut entries, &metadata);
