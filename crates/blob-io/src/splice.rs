@@ -186,7 +186,7 @@ impl<'a> Splice<'a> {
                 self.enable_bias(layer_index, index)?;
                 self.add_to(layer_index, index, is_diff, tensor)
             }
-            None if self.layers.iter().any(|layer| layer.nested.is_some()) => {
+            None if self.layers.iter().any(|layer| !layer.nested.is_empty()) => {
                 return Err(
                     self.refuse(format!("array {name:?} would need a new layer, and the net is of V0, from 2013"))
                 );

@@ -26,8 +26,9 @@ pub(crate) struct Draft {
     pub(crate) blobs: Vec<Field>,
     /// Blobs of the shell that count for nothing, because the V0 layer inside has blobs too.
     unused: Vec<Field>,
-    /// The V0 layer in a shell, and its fields. Several V0 layers in a shell count as one, as protobuf merges messages.
-    pub(crate) nested: Option<Field>,
+    /// The V0 layers in a shell, and their fields. Several V0 layers in a shell count as one, as protobuf merges
+    /// messages.
+    pub(crate) nested: Vec<Field>,
     inner: Option<Box<Self>>,
     /// Where the first field with a higher number than the blobs begins.
     pub(crate) higher: Option<u64>,
@@ -176,7 +177,7 @@ impl Draft {
             type_number: None,
             blobs: Vec::new(),
             unused: Vec::new(),
-            nested: None,
+            nested: Vec::new(),
             inner: None,
             higher: None,
             flags: Flags::default(),
@@ -212,7 +213,7 @@ impl Draft {
                     let inner = self.inner.get_or_insert_with(|| Box::new(Self::new(Generation::V0)));
                     inner.read(cursor, field.content, table)?;
                     cursor.seek(field.content.end);
-                    self.nested = Some(field);
+                    self.nested.push(field);
                 }
                 _ => protobuf::skip(cursor, tag, span.end)?,
             }

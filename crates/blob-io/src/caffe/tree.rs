@@ -19,8 +19,8 @@ use crate::wire::cursor::Cursor;
 pub(crate) struct Layer {
     /// `None` if the blobs are fields of the file itself.
     pub(crate) field: Option<Field>,
-    /// The nested layer of V0 that holds the blobs.
-    pub(crate) nested: Option<Field>,
+    /// The nested layers of V0 that hold the blobs, in order; more than one count as one.
+    pub(crate) nested: Vec<Field>,
     pub(crate) name: Option<Field>,
     /// The number of the field that holds the name, and whether the field belongs to the nested layer.
     pub(crate) name_number: (u32, bool),
@@ -60,7 +60,7 @@ fn layer_of_blob(blob: Field) -> Layer {
     let (number, end) = (blob.number, blob.whole.end);
     Layer {
         field: None,
-        nested: None,
+        nested: Vec::new(),
         name: None,
         name_number: (0, false),
         blobs: vec![blob],
@@ -86,9 +86,8 @@ fn layer(cursor: &mut Cursor<'_>, field: Field, table: &NameTable) -> Result<Lay
     let Draft { generation, name, blobs, nested, higher, .. } =
         layer::draft(cursor, table, field.number, field.content)?;
     let numbers = generation.numbers();
-    let content = nested.map_or(field.content, |nested| nested.content);
-    let is_within = |name: Field| content.start <= name.whole.start && name.whole.end <= content.end;
-    let is_nested = nested.is_some() && name.is_none_or(is_within);
+    let content = nested.last().map_or(field.content, |nested| nested.content);
+    let is_nested = !nested.is_empty() && name.is_none_or(|name| holder(&nested, name.whole).is_some());
     let after = blobs.last().map(|blob| blob.whole.end);
     Ok(Layer {
         field: Some(field),
@@ -99,6 +98,13 @@ fn layer(cursor: &mut Cursor<'_>, field: Field, table: &NameTable) -> Result<Lay
         end: after.or(higher).unwrap_or(content.end),
         blobs,
     })
+}
+
+/// The place of the nested layer that a range lies in. `nested` are in ascending order.
+pub(crate) fn holder(nested: &[Field], range: Span) -> Option<usize> {
+    let place = nested.partition_point(|layer| layer.content.end < range.start);
+    let layer = nested.get(place)?.content;
+    (layer.start <= range.start && range.end <= layer.end).then_some(place)
 }
 
 /// The form of a stored blob, and the fields that no BlobProto has, as (offset, length).

@@ -3,13 +3,14 @@
 //! Values of the same dtype and shape replace the old ones in place; any other change rewrites the BlobProto, and the
 //! keys and lengths of the surrounding messages. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Change, Splice, padded};
 use crate::caffe::encode::{self, Blob, Form, Values};
 use crate::caffe::message::{self, MAX_BYTES};
 use crate::caffe::proto_fields::net_parameter;
 use crate::caffe::protobuf::{Field, Span};
+use crate::caffe::tree;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::format::Format;
@@ -78,7 +79,8 @@ fn layer(specs: &[TensorSpec], splice: &Splice<'_>, layer_index: usize, problems
     edits.extend(splice.biased.get(&layer_index).map(|(at, byte)| (*at, vec![Part::Bytes(vec![*byte])])));
     if let Some(name) = splice.renamed.get(&layer_index) {
         let (number, is_nested) = layer.name_number;
-        let content = layer.nested.filter(|_| is_nested).or(layer.field).map_or(0, |field| field.content.start);
+        let content =
+            layer.nested.last().filter(|_| is_nested).or(layer.field.as_ref()).map_or(0, |field| field.content.start);
         let range = layer.name.map_or(Span { start: content, end: content }, |name| name.whole);
         edits.push((range, vec![message::text(number, name)]));
         is_resized = true;
@@ -104,22 +106,26 @@ fn layer(specs: &[TensorSpec], splice: &Splice<'_>, layer_index: usize, problems
     // New blobs have the same offset and keep the given order.
     edits.sort_by_key(|(range, _)| range.start);
     match layer.field {
-        Some(field) if is_resized => vec![rewrite_layer(field, layer.nested, edits)],
+        Some(field) if is_resized => vec![rewrite_layer(field, &layer.nested, edits)],
         _ => edits,
     }
 }
 
-/// A layer's message with edits, including edits in the nested layer.
-fn rewrite_layer(field: Field, nested: Option<Field>, edits: Vec<Edit>) -> Edit {
-    let Some(nested) = nested else {
-        return (field.whole, vec![Part::Field(field.number, with_edits(field.content, edits))]);
-    };
-    let within = |edit: &Edit| nested.content.start <= edit.0.start && edit.0.end <= nested.content.end;
-    let (inner, mut outer): (Vec<Edit>, Vec<Edit>) = edits.into_iter().partition(within);
-    if !inner.is_empty() {
-        outer.push((nested.whole, vec![Part::Field(nested.number, with_edits(nested.content, inner))]));
-        outer.sort_by_key(|(range, _)| range.start);
+/// A layer's message with edits in ascending order, including edits in nested layers.
+fn rewrite_layer(field: Field, nested: &[Field], edits: Vec<Edit>) -> Edit {
+    let mut outer: Vec<Edit> = Vec::new();
+    let mut inner: BTreeMap<usize, Vec<Edit>> = BTreeMap::new();
+    for edit in edits {
+        match tree::holder(nested, edit.0) {
+            Some(place) => inner.entry(place).or_default().push(edit),
+            None => outer.push(edit),
+        }
     }
+    for (place, edits) in inner {
+        let Field { number, whole, content } = nested[place];
+        outer.push((whole, vec![Part::Field(number, with_edits(content, edits))]));
+    }
+    outer.sort_by_key(|(range, _)| range.start);
     (field.whole, vec![Part::Field(field.number, with_edits(field.content, outer))])
 }
 
