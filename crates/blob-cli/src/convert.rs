@@ -22,7 +22,6 @@ use crate::output::sink::{Content, check_stdout, is_stdout};
 use crate::output::written::{Begun, Written};
 use crate::regroup::no_format;
 use crate::select::{by_names, select};
-use crate::units;
 pub(crate) use converted::Converted;
 use proof::print_proof;
 pub(crate) use proof::quoted;
@@ -205,14 +204,6 @@ impl Conversion {
         let written = self.written(&plan, &found);
         context.print(Converted { written, checkpoint: self.source(), plan: &plan, found: &found })?;
         let Some(done) = &found.done else { return Ok(Status::Yes) };
-        if let Some(bytes) = plan.frame_bytes() {
-            let bytes = units::bytes(bytes);
-            context.terminal.note(format!("  {bytes} around the tensors come from the receipt of the input"));
-        }
-        if !done.is_recognised {
-            let to = plan.to().name();
-            context.terminal.note(format!("  its content does not show its format: --from {to} reads it"));
-        }
         if !context.global.json {
             print_proof(&self.recipe, &plan, (self.source(), done), context);
         }

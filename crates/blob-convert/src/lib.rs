@@ -33,6 +33,7 @@ pub mod recipe;
 pub mod regroup;
 mod rounded;
 mod shards;
+mod shown;
 mod sink;
 mod source;
 mod state;

@@ -76,8 +76,10 @@ pub(crate) enum Destination<'a> {
 }
 
 impl Plan<'_> {
-    /// Refuses losses, where the options ask for that.
-    fn lossless(self) -> Result<Self, Error> {
+    /// Adds the last remarks. Refuses losses, where the options ask for that.
+    fn finished(mut self) -> Result<Self, Error> {
+        let unshown = self.unshown()?;
+        self.of_file.extend(unshown);
         let losses = if self.strict { self.changes() } else { Vec::new() };
         let losses = losses.iter().filter(|group| group.change.is_loss());
         let losses: Vec<String> = losses.map(ToString::to_string).collect();
@@ -234,7 +236,7 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
         state::unsaid(checkpoint).filter(|_| !(plan.has_receipt() || plan.is_copy() || options.without_receipt));
     plan.of_file.extend(unsaid.map(|words| Change::unasked(Effect::Remark(words))));
     plan.of_file.splice(0..0, said.into_iter().chain(changes));
-    plan.lossless()
+    plan.finished()
 }
 
 /// Plans how the tensors of `checkpoint` replace tensors of the same names and shapes in `base`, a file of Caffe, NeoML
@@ -280,7 +282,7 @@ pub fn plan_into<'a>(
     chosen.of_file.extend(left_behind(checkpoint, base, &options, &chosen.tensors)?);
     let mut plan = planned_for(checkpoint, Base::File(base), chosen, &options, target)?;
     plan.of_file.splice(0..0, said);
-    plan.lossless()
+    plan.finished()
 }
 
 fn planned_for<'a>(

@@ -14,7 +14,9 @@ use crate::format::{Bf16, Format};
 use crate::limits::Limits;
 use crate::output::Complete;
 use crate::shards;
+use crate::sniff;
 use crate::spec::TensorSpec;
+use crate::wire::source::Source;
 
 /// A file that was opened again.
 #[derive(Debug)]
@@ -60,6 +62,12 @@ impl Complete {
             Err(e) => Err(differs(self.name(), &e.to_string())),
         }
     }
+}
+
+/// The format that a reader of these bytes finds, without listing the arrays; `None` where the bytes show none. The
+/// extension in `name` is a hint.
+pub fn shown_format(source: &dyn Source, name: &str) -> Option<Format> {
+    sniff::format(source, name)
 }
 
 /// Checks that a file holds the tensors of the plan, and, unless `may_hold_more`, no others.

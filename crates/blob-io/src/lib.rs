@@ -44,7 +44,7 @@ mod wire;
 pub mod work;
 mod write;
 
-pub use again::{Reopened, Sharded, Wanted, check_written};
+pub use again::{Reopened, Sharded, Wanted, check_written, shown_format};
 pub use checkpoint::{Checkpoint, OpenOptions, Reader, StoredTensor};
 pub use digits::grouped;
 pub use entry::{Entry, Kind, Segment, Sparse, SparseKind};

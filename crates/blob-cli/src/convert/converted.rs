@@ -130,6 +130,10 @@ impl Text for Converted<'_> {
             terminal.note(KEPT);
         }
         notices(&self.found.changes, context);
+        if let Some(bytes) = self.plan.frame_bytes() {
+            let bytes = units::bytes(bytes);
+            terminal.note(format!("  {bytes} around the tensors come from the receipt of the input"));
+        }
         Ok(())
     }
 }
