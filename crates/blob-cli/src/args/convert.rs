@@ -76,7 +76,7 @@ pub(crate) struct Convert {
     /// Write MXNet records of this version, 0 to 3 [default: the input's, else 2, which MXNet reads since 0.12]
     #[arg(long, value_name = "N", value_parser = params_version(), hide_short_help = true)]
     pub(crate) params_version: Option<Version>,
-    /// Do as this recipe says, a JSON file; IN, -o and --force, where they are given, count in place of its own
+    /// Do as this recipe says, a JSON file; IN, -o, --to and --force, where they are given, count in place of its own
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) recipe: Option<PathBuf>,
     /// Write this conversion as a recipe too, with -n the recipe alone

@@ -36,7 +36,7 @@ impl Convert {
         let mut recipe = match &self.recipe {
             Some(_) if asked != Recipe::default() => {
                 let failure = Failure::new("--recipe says what is done, and other options say it, too");
-                return Err(failure.help("IN, -o with --to, --force and -n go with it"));
+                return Err(failure.help("IN, -o, --to, --force and -n go with it"));
             }
             Some(path) => Recipe::from_file(path)?,
             None => asked,
@@ -46,6 +46,12 @@ impl Convert {
         }
         if let Some(output) = &self.output {
             (recipe.target.path, recipe.target.format) = (Some(output.clone()), self.to);
+        } else if self.to.is_some() {
+            recipe.target.format = self.to;
+        }
+        if let (Some(into), true) = (&recipe.target.into, self.to.is_some()) {
+            let failure = Failure::new(format!("--to: the recipe's output has the format of {}", into.display()));
+            return Err(failure.help("leave --to out"));
         }
         if self.force {
             recipe.target.if_exists = IfExists::Replace;
