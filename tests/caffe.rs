@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Format, Kind};
+use blob_core::{DType, Shape};
+use blob_io::{Checkpoint, Entry, Format, Kind, Splice, TensorSpec};
 
+use crate::caffe_splice::spliced;
 use crate::support::message::{floats, layer, len, shape, var};
 use crate::support::{data, open, real, report, rows};
 
@@ -209,4 +210,36 @@ fn weights_around_a_v0_layer_are_told() {
     assert_eq!(net.entries()[0].name(), "in/0");
     assert_eq!(net.entries()[0].layer_type(), Some("Convolution"));
     assert!(warnings(&net)[0].contains("V1 layer around a V0 layer"));
+}
+
+/// A shell of 2014 with several layers of 2013, which protobuf merges: each keeps its own fields.
+#[test]
+fn every_layer_of_2013_in_a_shell_is_rewritten() {
+    let blob = |value: f32| len(50, &[shape(&[1]), floats(&[value])].concat());
+    let shell = |name: &str, blobs: [Vec<u8>; 2]| {
+        let [first, second] = blobs;
+        let named = [len(1, name.as_bytes()), len(2, b"conv"), first].concat();
+        let other = [second, var(4, 7)].concat();
+        len(2, &[var(5, 4), len(1, &named), len(2, b"data"), len(1, &other), len(3, b"top")].concat())
+    };
+    let double = |value: f64| len(50, &[shape(&[1]), len(8, &value.to_le_bytes())].concat());
+    let bytes = shell("in", [blob(1.0), blob(2.0)]);
+    let base = Checkpoint::from_bytes("shell.caffemodel", bytes.clone()).expect("opens");
+    assert_eq!(base.names().collect::<Vec<_>>(), ["in/0", "in/1"]);
+    let one = |dtype| TensorSpec::new("t", dtype, Shape::new([1]).expect("a shape"));
+    let mut splice = Splice::new(&base).expect("of Caffe");
+    splice.replace("in/0", 0).expect("there");
+    splice.replace("in/1", 1).expect("there");
+    splice.rename("in", "other").expect("a layer");
+    let values = [3.0_f64, 4.0].map(|value| value.to_le_bytes().to_vec());
+    let changed = spliced(&bytes, &splice, &[one(DType::F64), one(DType::F64)], &values);
+    let back = Checkpoint::from_bytes("back.caffemodel", changed.clone()).expect("opens");
+    assert_eq!(back.names().collect::<Vec<_>>(), ["other/0", "other/1"]);
+    assert!(changed == shell("other", [double(3.0), double(4.0)]), "{changed:?}");
+    let mut splice = Splice::new(&base).expect("of Caffe");
+    splice.remove("in/1").expect("there");
+    splice.add("in/0.diff", 0).expect("has none");
+    let kept = spliced(&bytes, &splice, &[one(DType::F32)], &[5.0_f32.to_le_bytes().to_vec()]);
+    let back = Checkpoint::from_bytes("back.caffemodel", kept).expect("opens");
+    assert_eq!(back.names().collect::<Vec<_>>(), ["in/0", "in/0.diff"]);
 }

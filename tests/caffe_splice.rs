@@ -7,7 +7,7 @@ use blob_io::{Checkpoint, Format, Frame, Kind, Layout, OpenOptions, TensorSpec};
 use proptest::prelude::*;
 
 use crate::caffe_write::{assembled, tensors};
-use crate::support::message::{content, fields, floats, len, shape, var, varint};
+use crate::support::message::{content, fields, varint};
 use crate::support::{data, files, open, real, report};
 
 fn golden(name: &str) -> (Vec<u8>, Checkpoint) {
@@ -17,7 +17,7 @@ fn golden(name: &str) -> (Vec<u8>, Checkpoint) {
 }
 
 /// The file that a splice writes from a base and tensors.
-fn spliced(base: &[u8], splice: &Splice<'_>, specs: &[TensorSpec], values: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn spliced(base: &[u8], splice: &Splice<'_>, specs: &[TensorSpec], values: &[Vec<u8>]) -> Vec<u8> {
     let layout = Layout::new(specs, Frame::Spliced(splice)).unwrap_or_else(|e| panic!("{e}"));
     let values: Vec<&[u8]> = values.iter().map(|bytes| &bytes[..]).collect();
     assembled(&layout, &values, base)
@@ -121,38 +121,6 @@ fn the_form_of_blobs_changes_and_nothing_else() {
         assert!(base.view(one).expect("views") == raw_back.view(other).expect("views"));
     }
     assert!(change(&raw_back, &raw, Form::default()) == bytes);
-}
-
-/// A shell of 2014 with several layers of 2013, which protobuf merges: each keeps its own fields.
-#[test]
-fn every_layer_of_2013_in_a_shell_is_rewritten() {
-    let blob = |value: f32| len(50, &[shape(&[1]), floats(&[value])].concat());
-    let shell = |name: &str, blobs: [Vec<u8>; 2]| {
-        let [first, second] = blobs;
-        let named = [len(1, name.as_bytes()), len(2, b"conv"), first].concat();
-        let other = [second, var(4, 7)].concat();
-        len(2, &[var(5, 4), len(1, &named), len(2, b"data"), len(1, &other), len(3, b"top")].concat())
-    };
-    let double = |value: f64| len(50, &[shape(&[1]), len(8, &value.to_le_bytes())].concat());
-    let bytes = shell("in", [blob(1.0), blob(2.0)]);
-    let base = Checkpoint::from_bytes("shell.caffemodel", bytes.clone()).expect("opens");
-    assert_eq!(base.names().collect::<Vec<_>>(), ["in/0", "in/1"]);
-    let one = |dtype| TensorSpec::new("t", dtype, Shape::new([1]).expect("a shape"));
-    let mut splice = Splice::new(&base).expect("of Caffe");
-    splice.replace("in/0", 0).expect("there");
-    splice.replace("in/1", 1).expect("there");
-    splice.rename("in", "other").expect("a layer");
-    let values = [3.0_f64, 4.0].map(|value| value.to_le_bytes().to_vec());
-    let changed = spliced(&bytes, &splice, &[one(DType::F64), one(DType::F64)], &values);
-    let back = Checkpoint::from_bytes("back.caffemodel", changed.clone()).expect("opens");
-    assert_eq!(back.names().collect::<Vec<_>>(), ["other/0", "other/1"]);
-    assert!(changed == shell("other", [double(3.0), double(4.0)]), "{changed:?}");
-    let mut splice = Splice::new(&base).expect("of Caffe");
-    splice.remove("in/1").expect("there");
-    splice.add("in/0.diff", 0).expect("has none");
-    let kept = spliced(&bytes, &splice, &[one(DType::F32)], &[5.0_f32.to_le_bytes().to_vec()]);
-    let back = Checkpoint::from_bytes("back.caffemodel", kept).expect("opens");
-    assert_eq!(back.names().collect::<Vec<_>>(), ["in/0", "in/0.diff"]);
 }
 
 /// The fields that a change of some blobs must keep: all of the file, of the layers and of the blobs except `touched`.

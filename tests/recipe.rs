@@ -100,6 +100,9 @@ fn a_receipt_has_the_steps_of_its_recipe() {
     }
 }
 
+/// What is said of a tensor that a step's settings name and the file does not have.
+const NOT_THERE: &str = "the step \"eps\" names \"bn/1\", which is not there";
+
 #[test]
 fn what_a_step_does_not_know_is_refused() {
     let source = Checkpoint::open(data("caffe/forward/resnet.caffemodel")).expect("opens");
@@ -110,9 +113,47 @@ fn what_a_step_does_not_know_is_refused() {
         ("names", json!({"to": "torch", "keep": ["rgb"]}), "does not bring \"rgb\" with it"),
         ("layout", json!({"to": "hwio", "matrix": true}), "has no setting \"matrix\""),
         ("select", json!({"patterns": "conv1"}), "has settings that cannot be read"),
+        ("eps", json!({"to": -1, "norms": []}), "has -1e0, and an eps is a number of 0 or more"),
+        ("eps", json!({"to": 1e-5, "norms": [{"variance": "bn_conv1/1", "eps": -2}]}), "has -2e0, and an eps"),
+        ("eps", json!({"to": 1e-5, "norms": [{"variance": "bn/1", "eps": 1e-3}]}), NOT_THERE),
+        ("bn", json!({"with_ones": false, "layers": [{"mean": "m", "variance": "v", "factor": "f"}]}), "\"m\", which"),
+        ("fix-gamma", json!({"gammas": ["bn_gamma"]}), "names \"bn_gamma\", which is not there"),
+        ("torch-layout", json!({"gates": [], "second_biases": [], "slopes": ["s"]}), "names \"s\", which"),
+        ("layout", json!({"to": "hwio", "matrices": "no"}), "has settings that cannot be read"),
+        ("rgb", json!(5), "whose settings are no JSON object"),
+        ("strip-diff", json!([]), "whose settings are no JSON object"),
     ] {
         let recipe = Recipe::new("", Path::new("out.npz")).step(Step::new(name, settings.clone()));
         let refused = recipe.plan_of(&[&source], None, &Registry::default()).expect_err("refused").to_string();
         assert!(refused.contains(why), "{name} {settings}: {refused}");
     }
+}
+
+/// Steps without a word about matrices are of older receipts, which had convolutions alone.
+#[test]
+fn layout_says_that_matrices_stay() {
+    let source = Checkpoint::open(data("caffe/net/f32_v2.caffemodel")).expect("opens");
+    for (settings, notes) in [
+        (json!({"to": "hwio"}), 1),
+        (json!({"to": "oihw"}), 0),
+        (json!({"to": "hwio", "matrices": false}), 0),
+        (json!({"to": "hwio", "matrices": true}), 0),
+    ] {
+        let recipe = Recipe::new("", Path::new("out.npz")).step(Step::new("layout", settings.clone()));
+        let plan = recipe.plan_of(&[&source], None, &Registry::default()).expect("a plan");
+        let said = plan.notes().iter().filter(|note| note.contains("matrices of inner products stay")).count();
+        assert_eq!(said, notes, "{settings}: {:?}", plan.notes());
+    }
+}
+
+#[test]
+fn a_recipe_writes_the_format_of_the_model_that_it_changes() {
+    let source = Checkpoint::open(data("caffe/net/f32_v2.caffemodel")).expect("opens");
+    let mut recipe = Recipe::new("", "out.caffemodel");
+    recipe.target.format = Some(Format::Npz);
+    let planned = |recipe: &Recipe| recipe.plan_of(&[&source], Some(&source), &Registry::default()).map(|_| ());
+    let refused = planned(&recipe).expect_err("refused").to_string();
+    assert!(refused.contains("is caffemodel, and the recipe's output is npz"), "{refused}");
+    recipe.target.format = Some(Format::CaffeModel);
+    planned(&recipe).expect("the same format");
 }

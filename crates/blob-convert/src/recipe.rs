@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
 use crate::plan::{Plan, plan, plan_into};
+use crate::receipt::MAX_STEPS;
 use crate::source::check_output;
 use crate::step::Step;
 use crate::transform::{Registry, Topology, Wished};
@@ -243,7 +244,13 @@ impl Recipe {
         let place = self.target.place()?;
         self.check_reads()?;
         let to = match into {
-            Some(into) => into.format(),
+            Some(into) => match self.target.format {
+                Some(other) if other != into.format() => {
+                    let message = format!("is {}, and the recipe's output is {}", into.format().name(), other.name());
+                    return Err(wrong(into.name(), message));
+                }
+                _ => into.format(),
+            },
             None => self.target.format_from(source).ok_or_else(|| {
                 let path = self.target.path.as_deref().unwrap_or(Path::new("-"));
                 wrong(&path.display().to_string(), "does not say which format to write".to_owned())
@@ -301,5 +308,8 @@ fn steps<'de, D: Deserializer<'de>>(text: D) -> Result<Vec<Step>, D::Error> {
         settings: Value,
     }
     let steps = Vec::<Strict>::deserialize(text)?;
+    if steps.len() > MAX_STEPS {
+        return Err(de::Error::custom(format!("{} steps; at most {MAX_STEPS} are done", steps.len())));
+    }
     Ok(steps.into_iter().map(|step| Step::new(step.name, step.settings)).collect())
 }

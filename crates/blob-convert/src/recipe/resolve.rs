@@ -84,6 +84,10 @@ fn asked(recipe: &Recipe, checkpoint: &Checkpoint) -> Result<(Vec<Asked>, Wished
         return Err(refuse(checkpoint, format!("has {} steps to do; at most {MAX_STEPS} are", recipe.steps.len())));
     }
     for (place, step) in recipe.steps.iter().enumerate() {
+        if !(step.settings.is_object() || step.settings.is_null()) {
+            let message = format!("has the step {:?} to do, whose settings are no JSON object", step.name);
+            return Err(refuse(checkpoint, message));
+        }
         if recipe.steps[..place].iter().any(|before| before.name == step.name) {
             return Err(refuse(checkpoint, format!("has the step {:?} to do twice", step.name)));
         }

@@ -88,6 +88,10 @@ impl Transform for BatchNorm {
         json!(self)
     }
 
+    fn named(&self) -> Vec<&str> {
+        self.layers.iter().flat_map(Norm::names).collect()
+    }
+
     fn undone(&self) -> Undone<'_> {
         Undone::Divided(self.without_factors())
     }

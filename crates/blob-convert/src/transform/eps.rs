@@ -25,11 +25,12 @@ pub struct Eps {
     norms: Vec<Variance>,
 }
 
-/// The settings in a recipe.
+/// The settings in a recipe, and in a receipt, which has them in full.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wished {
     pub(crate) to: f64,
+    norms: Option<Vec<Variance>>,
 }
 
 impl Eps {
@@ -44,11 +45,19 @@ impl Eps {
         Self { to, norms: norms.collect() }
     }
 
+    /// Reads complete settings; `None` if one of the numbers is no eps.
+    pub(super) fn read(settings: &Value) -> Option<Self> {
+        let read = Self::deserialize(settings).ok()?;
+        let is_sound = is_eps(read.to) && read.norms.iter().all(|norm| is_eps(norm.eps));
+        is_sound.then_some(read)
+    }
+
     /// The step for the normalisations of the net that a recipe's conversion follows.
     pub(super) fn make(settings: &Value, wish: &Wish<'_>) -> Result<Option<Arc<dyn Transform>>, Error> {
-        let Wished { to } = wish.settings("eps", settings)?;
-        if !(to.is_finite() && to >= 0.0) {
-            return Err(wish.refused(format!("the step \"eps\" has {to:e}, and an eps is a number of 0 or more")));
+        let Wished { to, norms } = wish.settings("eps", settings)?;
+        let of_norms = norms.into_iter().flatten().map(|norm| norm.eps);
+        if let Some(wrong) = [to].into_iter().chain(of_norms).find(|eps| !is_eps(*eps)) {
+            return Err(wish.refused(format!("the step \"eps\" has {wrong:e}, and an eps is a number of 0 or more")));
         }
         let Some(net) = &wish.bound else {
             let message = "eps: nothing says what its BatchNorms add to their variances".to_owned();
@@ -56,6 +65,10 @@ impl Eps {
         };
         Ok(Some(Arc::new(Self::of(net, to))))
     }
+}
+
+fn is_eps(eps: f64) -> bool {
+    eps.is_finite() && eps >= 0.0
 }
 
 /// Whether a layer divides by the root of a stored variance and an eps.
@@ -79,6 +92,10 @@ impl Transform for Eps {
 
     fn left(&self) -> Left<'_> {
         Left::ForEps { variances: &self.norms, to: self.to }
+    }
+
+    fn named(&self) -> Vec<&str> {
+        self.norms.iter().map(|norm| &*norm.variance).collect()
     }
 
     fn relies_on(&self) -> &'static [Fact] {

@@ -80,6 +80,10 @@ impl Transform for FixGamma {
         json!(self)
     }
 
+    fn named(&self) -> Vec<&str> {
+        self.gammas.iter().map(String::as_str).collect()
+    }
+
     fn undone(&self) -> Undone<'_> {
         Undone::AsItWas
     }

@@ -54,7 +54,12 @@ impl Layout {
     pub(super) fn read(settings: &Value) -> Option<Arc<dyn Transform>> {
         let to = settings["to"].as_str()?;
         let layout = Self::ALL.iter().copied().find(|layout| layout.order() == to)?;
-        Some(if settings["matrices"] == true { Arc::new(layout) } else { Arc::new(OfConvolutions(layout)) })
+        match settings.get("matrices") {
+            Some(Value::Bool(true)) => Some(Arc::new(layout)),
+            None => Some(Arc::new(OfConvolutions { to: layout, is_asked: false })),
+            Some(Value::Bool(false)) => Some(Arc::new(OfConvolutions { to: layout, is_asked: true })),
+            Some(_) => None,
+        }
     }
 }
 
@@ -96,21 +101,33 @@ impl Transform for Layout {
     }
 }
 
-/// Permutes convolutions alone, for receipts without `matrices`.
+/// Permutes convolutions alone.
 #[derive(Debug)]
-struct OfConvolutions(Layout);
+struct OfConvolutions {
+    to: Layout,
+    /// Whether the settings say so; older receipts have no word about matrices.
+    is_asked: bool,
+}
 
 impl Transform for OfConvolutions {
     fn name(&self) -> &'static str {
-        self.0.name()
+        self.to.name()
     }
 
     fn settings(&self) -> Value {
-        json!({ "to": self.0.order() })
+        if self.is_asked {
+            json!({ "to": self.to.order(), "matrices": false })
+        } else {
+            json!({ "to": self.to.order() })
+        }
     }
 
     fn keeps_order(&self) -> bool {
-        self.0.keeps_order()
+        self.to.keeps_order()
+    }
+
+    fn only_once(&self) -> Option<String> {
+        self.to.only_once()
     }
 
     fn undone(&self) -> Undone<'_> {
@@ -121,8 +138,20 @@ impl Transform for OfConvolutions {
         Left::Turned
     }
 
+    fn relies_on(&self) -> &'static [Fact] {
+        self.to.relies_on()
+    }
+
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
-        self.0.planned(tensors, context, &[Role::Convolution])
+        let outcome = self.to.planned(tensors, context, &[Role::Convolution])?;
+        let is_matrix = |spec: &Spec<'_>, roles: &Roles<'_>| roles.role(spec).0 == Role::InnerProduct;
+        let roles = Roles::of(context).map_err(|misfit| vec![misfit])?;
+        let stay = tensors.iter().filter(|spec| is_matrix(spec, &roles)).count();
+        if self.is_asked || self.to.keeps_order() || stay == 0 {
+            return Ok(outcome);
+        }
+        let note = format!("layout: matrices of inner products stay: {stay}; \"matrices\": true permutes them, too");
+        Ok(outcome.with_note(note))
     }
 
     fn follows_net(&self) -> bool {

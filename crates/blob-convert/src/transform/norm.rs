@@ -12,6 +12,10 @@ pub struct Norm {
 }
 
 impl Norm {
+    pub(super) fn names(&self) -> [&str; 3] {
+        [&self.mean, &self.variance, &self.factor]
+    }
+
     pub(crate) fn mean(&self) -> &str {
         &self.mean
     }

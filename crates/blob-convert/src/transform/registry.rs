@@ -57,7 +57,7 @@ const OURS: &[Row] = &[
     wished("bn", |settings| Some(Arc::new(BatchNorm::deserialize(settings).ok()?)), BatchNorm::make),
     exact("bn-factor", |settings| Some(Arc::new(Factors::deserialize(settings).ok()?))),
     wished("fix-gamma", |settings| Some(Arc::new(FixGamma::deserialize(settings).ok()?)), FixGamma::make),
-    wished("eps", |settings| Some(Arc::new(Eps::deserialize(settings).ok()?)), Eps::make),
+    wished("eps", |settings| Some(Arc::new(Eps::read(settings)?)), Eps::make),
     wished("torch-layout", |settings| Some(Arc::new(TorchLayout::deserialize(settings).ok()?)), TorchLayout::make),
     exact("rgb", |_| Some(Arc::new(Rgb))),
     exact("fc-from", |settings| Some(Arc::new(FcFrom::read(settings)?))),
@@ -110,8 +110,11 @@ impl Registry {
         let step = found.map_err(|why| wish.refused(format!("the step {name:?} {why}")))?;
         let known = step.settings();
         let asked = settings.as_object().into_iter().flatten().map(|(key, _)| key);
-        match asked.into_iter().find(|key| *key != "net" && known.get(key.as_str()).is_none()) {
-            Some(key) => Err(wish.refused(format!("the step {name:?} has no setting {key:?}"))),
+        if let Some(key) = asked.into_iter().find(|key| *key != "net" && known.get(key.as_str()).is_none()) {
+            return Err(wish.refused(format!("the step {name:?} has no setting {key:?}")));
+        }
+        match step.named().into_iter().find(|tensor| wish.checkpoint.entry(tensor).is_none()) {
+            Some(tensor) => Err(wish.refused(format!("the step {name:?} names {tensor:?}, which is not there"))),
             None => Ok(Some(step)),
         }
     }

@@ -54,6 +54,12 @@ pub trait Transform: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The tensors of the source that the settings name, where the transform passes over a name that is not there: a
+    /// recipe with such a name is refused.
+    fn named(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// Whether the transform leaves every tensor unchanged, unless the net says that the file has another order.
     fn keeps_order(&self) -> bool {
         false

@@ -79,6 +79,12 @@ impl Transform for TorchLayout {
         json!(self)
     }
 
+    fn named(&self) -> Vec<&str> {
+        let biases = self.second_biases.iter().map(|(bias, _)| bias);
+        let all = self.gates.iter().chain(biases).chain(&self.transposed).chain(&self.slopes);
+        all.map(String::as_str).collect()
+    }
+
     fn undone(&self) -> Undone<'_> {
         if self.is_in_order() { Undone::AsItWas } else { Undone::Changed }
     }
