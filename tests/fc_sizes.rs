@@ -7,7 +7,7 @@ use blob_convert::transform::{FcFrom, Topology};
 use blob_convert::{Options, Target, plan};
 use blob_io::{Checkpoint, Format};
 
-use crate::folds::{SAFETENSORS, file};
+use crate::support::floats::{SAFETENSORS, file};
 
 type Sides = [usize; 2];
 

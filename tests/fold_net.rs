@@ -5,8 +5,8 @@ use blob_convert::transform::{Bound, Fold};
 use blob_io::caffe::prototxt;
 use blob_io::{Checkpoint, Error, Format};
 
-use crate::folds::{SAFETENSORS, file, net as described_by, run, value};
 use crate::support::conversion::to_bytes;
+use crate::support::floats::values;
 use crate::support::message::{content, fields, floats, len, shape, var};
 use crate::support::{compare_cases, data, open};
 
@@ -109,20 +109,6 @@ fn only_layers_whose_place_and_bias_are_certain_are_taken_out() {
     compare_cases("cases/taken_out.txt", taken_out);
 }
 
-/// Layers of one name, for training and for testing, have one set of tensors.
-#[test]
-fn a_norm_of_two_phases_is_divided_and_counted_once() {
-    let folder = crate::support::Folder::new();
-    let norm = "layer { name: \"bn\" type: \"BatchNorm\" bottom: \"data\" top: \"d\" include { phase: ";
-    let text = format!("input: \"data\" {norm} TRAIN }} }} {norm} TEST }} }}");
-    let prototxt = folder.with("net.prototxt", text);
-    let source = folder.with("net.caffemodel", layer("bn", "BatchNorm", ("data", "d"), &[&[0.5], &[1.0], &[2.0]], &[]));
-    let out = folder.file("x.npz");
-    let said =
-        crate::support::blob(&["convert", &source, "--bn", "fold-factor", "--net", &prototxt, "-o", &out]).ok().err;
-    assert!(said.contains("mean and variance of 1 layer divided by their factor"), "{said}");
-}
-
 #[test]
 fn the_layers_are_gone_and_their_neighbours_joined() {
     let before = parts();
@@ -140,8 +126,7 @@ fn the_layers_are_gone_and_their_neighbours_joined() {
     assert_eq!(content(conv[5].1), [var(1, 2), var(2, 1), var(4, 1)].concat());
     // 2 · (0 − 0.5) / 1 + 0 and 3 · (0 − 0.5) / 2 + 1, except for eps.
     let file = open("out.caffemodel", &out).expect("opens");
-    let bias = file.view(file.entry("c/1").expect("a bias")).expect("views").into_owned();
-    let bias: Vec<f32> = bias.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("four"))).collect();
+    let bias = values(&file, "c/1");
     assert!((bias[0] + 1.0).abs() < 1e-4 && (bias[1] - 0.25).abs() < 1e-4, "{bias:?}");
     // The description of all other layers is unchanged.
     let left = file.net().expect("reads").expect("a net");
@@ -199,52 +184,4 @@ fn weights_without_inputs_are_folded_by_a_prototxt() {
     let out = folded(&net(&layers(row)), Some(text)).unwrap_or_else(|e| panic!("{e}"));
     let file: Checkpoint = open("out.caffemodel", &out).expect("opens");
     assert_eq!((file.net().expect("reads").expect("a net").layers().len(), file.entries().len()), (1, 2));
-}
-
-#[test]
-fn a_scale_alone_is_folded() {
-    let conv = |more: &str| format!("layer {{ name: \"c\" type: \"Convolution\" bottom: \"data\" top: \"c\" {more} }}");
-    let scale = |more: &str| format!("layer {{ name: \"s\" type: \"Scale\" bottom: \"c\" top: \"e\" {more} }}");
-    let none = "convolution_param { bias_term: false }";
-    let (weight, bias): (&[f32], &[f32]) = (&[1.0, -2.0], &[0.5, 0.25]);
-    let (gain, shift): (&[f32], &[f32]) = (&[3.0, 4.0], &[10.0, 20.0]);
-    // Whether the convolution has a bias, and whether the Scale has one.
-    for (has_bias, has_shift) in [(false, false), (false, true), (true, false), (true, true)] {
-        let mut tensors = vec![("c/0", &[2_usize, 1, 1, 1][..], weight), ("s/0", &[2][..], gain)];
-        tensors.extend(has_bias.then_some(("c/1", &[2][..], bias)));
-        tensors.extend(has_shift.then_some(("s/1", &[2][..], shift)));
-        let source = file(Format::Npz, &tensors);
-        let with_shift = if has_shift { "scale_param { bias_term: true }" } else { "" };
-        let net = described_by(&(conv(if has_bias { "" } else { none }) + &scale(with_shift)));
-        let (fold, refused) = Fold::of(&Bound::new(&net, &source));
-        assert_eq!((fold.count(), fold.scales(), refused.len()), (1, 1, 0));
-        let all = run(&source, &Options::new(SAFETENSORS).transform(fold));
-        assert_eq!(value(&all, "c/0"), [3.0, -8.0]);
-        let sum = |channel: usize| {
-            let bias = if has_bias { bias[channel] * gain[channel] } else { 0.0 };
-            bias + if has_shift { shift[channel] } else { 0.0 }
-        };
-        if has_bias || has_shift {
-            assert_eq!((all.len(), value(&all, "c/1")), (2, &[sum(0), sum(1)][..]))
-        } else {
-            // Weights that are only scaled need no bias.
-            assert_eq!(all.len(), 1)
-        }
-    }
-    let source = file(Format::Npz, &[("c/0", &[2, 1, 1, 1], weight), ("s/0", &[2], gain), ("p/0", &[2], gain)]);
-    for (more, count) in [
-        ("scale_param { axis: 0 }", 0),
-        ("scale_param { num_axes: 2 }", 0),
-        ("bottom: \"data\"", 0),
-        ("scale_param { bias_term: true }", 0),
-        ("", 1),
-    ] {
-        let net = described_by(&(conv(none) + &scale(more)));
-        assert_eq!(Fold::of(&Bound::new(&net, &source)).0.count(), count, "{more}");
-    }
-    let pool = "layer { name: \"p\" type: \"Pooling\" bottom: \"c\" top: \"p\" }";
-    let (fold, refused) = Fold::of(&Bound::new(&described_by(&(conv(none) + pool + &scale(""))), &source));
-    assert!(
-        fold.count() == 0 && refused[0].to_string().contains("\"s\" is not folded: it is not the only one that reads")
-    );
 }

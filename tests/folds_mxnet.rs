@@ -9,7 +9,7 @@ use blob_io::mxnet::Symbol;
 
 use serde_json::{Value, json};
 
-use crate::folds::{SAFETENSORS, file, run, value};
+use crate::support::floats::{SAFETENSORS, file, run, values};
 
 /// A symbol as MXNet 1.9.1 writes it: a convolution, a BatchNorm of this type, and these nodes.
 fn symbol(norm: &str, more: &str) -> Symbol {
@@ -47,7 +47,7 @@ fn every_batch_norm_of_mxnet_fixes_gamma_and_one_with_a_relu_stays() {
         let symbol = symbol(norm, "");
         let bound = Bound::new(&symbol.net, &source);
         let options = Options::new(SAFETENSORS).transform(FixGamma::of(Some(&bound), &source));
-        assert_eq!(value(&run(&source, &options), "arg:b_gamma"), [1.0; 2], "{norm}");
+        assert_eq!(values(&run(&source, &options), "arg:b_gamma"), [1.0; 2], "{norm}");
         let (fold, refused) = Fold::of(&bound);
         let reasons: Vec<&str> = refused.iter().map(|refusal| &*refusal.reason).collect();
         if norm.ends_with("ReLU") {
@@ -56,7 +56,7 @@ fn every_batch_norm_of_mxnet_fixes_gamma_and_one_with_a_relu_stays() {
             assert!(refused.is_empty(), "{norm}: {refused:?}");
             // 1 / sqrt(1 + 0.001), because gamma is fixed.
             let all = run(&source, &Options::new(SAFETENSORS).transform(fold));
-            assert!((value(&all, "arg:c_weight")[0] - 0.999_500_4).abs() < 1e-6, "{norm}");
+            assert!((values(&all, "arg:c_weight")[0] - 0.999_500_4).abs() < 1e-6, "{norm}");
         }
     }
 }
@@ -118,7 +118,7 @@ fn a_deconvolution_with_channels_last_is_folded_along_its_last_axis() {
         let all = run(&source, &Options::new(SAFETENSORS).transform(fold));
         let scale = |o: usize| f64::from(gamma[o]) / (f64::from(variance[o]) + 1e-3).sqrt();
         let near = |ours: f32, right: f64| assert!((f64::from(ours) - right).abs() < 1e-5 * right.abs().max(1.0));
-        for (at, ours) in value(&all, "arg:c_weight").iter().enumerate() {
+        for (at, ours) in values(&all, "arg:c_weight").iter().enumerate() {
             // Input i is of group i / 2, and this is output `at % 2` of that group.
             let output = at / (2 * 3 * 2) / 2 * 2 + at % 2;
             near(*ours, f64::from(weights[at]) * scale(output));
@@ -127,8 +127,8 @@ fn a_deconvolution_with_channels_last_is_folded_along_its_last_axis() {
         let net = Topology::symbol("net-symbol.json", text.as_bytes()).expect("a symbol");
         let turned = run(&source, &Options::new(SAFETENSORS).follow(Arc::new(net)).transform(Layout::Oihw));
         let right = (0..inputs * 2 * 6).map(|at| weights[(at / 12 * 6 + at % 6) * 2 + at / 6 % 2]);
-        assert_eq!(value(&turned, "arg:c_weight"), right.collect::<Vec<_>>());
-        for (o, ours) in value(&all, "arg:c_bias").iter().enumerate() {
+        assert_eq!(values(&turned, "arg:c_weight"), right.collect::<Vec<_>>());
+        for (o, ours) in values(&all, "arg:c_bias").iter().enumerate() {
             near(*ours, (f64::from(bias[o]) - f64::from(mean[o])) * scale(o) + f64::from(beta[o]));
         }
     }
@@ -216,7 +216,7 @@ fn a_symbol_is_written_anew_or_left_alone() {
 #[test]
 fn symbols_of_every_generation_get_a_bias() {
     let tensors: Vec<_> = OF_SYMBOL.into_iter().filter(|(name, ..)| *name != "arg:c_bias").collect();
-    let source = file(Format::MxnetList, &tensors);
+    let (source, with_stray) = (file(Format::MxnetList, &tensors), file(Format::MxnetList, &OF_SYMBOL));
     let newest = symbol_text("BatchNorm", "")
         .replace(r#""num_filter": "2"}"#, r#""num_filter": "2", "no_bias": "True"}"#)
         .replace("[1, 0, 0], [2, 0, 0]]", "[1, 0, 0]]")
@@ -242,7 +242,12 @@ fn symbols_of_every_generation_get_a_bias() {
         assert_eq!(graph["nodes"][3]["inputs"], edges);
         // The file made by the same fold has what the symbol wants.
         let all = run(&source, &Options::new(SAFETENSORS).transform(fold));
-        assert_eq!(all.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["arg:c_weight", "arg:c_bias"]);
+        assert_eq!(all.names().collect::<Vec<_>>(), ["arg:c_weight", "arg:c_bias"]);
+        // A bias in the file that the layer does not have.
+        let (fold, refused) = Fold::of(&Bound::new(&symbol.net, &with_stray));
+        assert!(refused.is_empty(), "{refused:?}");
+        let error = plan(&with_stray, &Options::new(SAFETENSORS).transform(fold), &Target::Stdout).expect_err("stray");
+        assert!(error.to_string().contains("\"arg:c_bias\" is there, though the layer has no bias"), "{error}");
         // A bias of that name that something else uses.
         let taken = text.replace("unused", "c_bias");
         let symbol = Symbol::from_bytes("net-symbol.json", taken.as_bytes()).unwrap_or_else(|e| panic!("{e}"));

@@ -13,8 +13,8 @@ use blob_convert::{Options, Target, plan};
 use blob_core::DType;
 use blob_io::{Checkpoint, Format};
 
-use crate::folds::file;
 use crate::support::conversion::to_bytes;
+use crate::support::floats::file;
 use crate::support::random::{Random, number, on_threads};
 use crate::support::{compare_cases, open, report};
 

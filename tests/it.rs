@@ -66,9 +66,8 @@ mod damaged; // a converted file that was damaged never passes `verify`
 mod diffs; // diffs keep with their data
 mod fc_sizes; // a dense layer reads what the net says
 mod fold_net; // the folded layers are removed from the net's description
-mod fold_refused; // layers that are not folded, with the reason
 mod folder; // folders: many writers, foreign files
-mod folds; // a fold changes no output; its warnings
+mod folds; // a fold changes no output; layers that are not folded, with the reason
 mod folds_mxnet; // every BatchNorm of MXNet's
 mod following; // what nets compute with images as RGB, or flattened with the channels last
 mod forward; // what a converted or folded net computes, against OpenCV and MXNet
@@ -84,6 +83,7 @@ mod receipt; // the receipt proves a file without its source; other readers find
 mod recipe; // a conversion as data, in and out of JSON; what is no recipe
 mod regroup; // merge and split, against NumPy
 mod replay; // the transforms of a receipt are repeated
+mod steps; // small files and nets: what each step changes, tells, leaves out or refuses
 mod there_and_back; // every file within its format, and to others and back, byte for byte
 mod transform; // rounding as NumPy rounds; a transform of a user's own
 mod transform_order; // layouts, RGB, fully connected weights, shapes from before 2015

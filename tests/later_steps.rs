@@ -7,8 +7,8 @@ use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Checkpoint, Format, IfExists, Writer};
 use serde_json::json;
 
-use crate::folds::{SAFETENSORS, bytes_of, file};
 use crate::support::conversion::to_bytes;
+use crate::support::floats::{self, SAFETENSORS, bytes_of, file};
 use crate::support::receipt::{receipt, with_receipt};
 use crate::support::{Folder, Ran, blob};
 
@@ -24,9 +24,7 @@ fn write(path: &str, format: Format, tensors: &[(&str, &[usize], &[f32])]) {
 
 /// The values of a tensor of a file.
 fn values(path: &str, name: &str) -> Vec<f32> {
-    let file = Checkpoint::open(path).expect("opens");
-    let bytes = file.view(file.entry(name).unwrap_or_else(|| panic!("no {name:?} in {path}"))).expect("views");
-    bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four"))).collect()
+    floats::values(&Checkpoint::open(path).expect("opens"), name)
 }
 
 fn finding(remark: Remark) -> Option<String> {

@@ -1,30 +1,14 @@
-//! PyTorch's names, maps of names, and the order of values that PyTorch's names imply.
+//! Maps of names, long ones too, and names that a receipt had no room for. PyTorch's names are rows of
+//! `cases/steps.txt`.
 
-use std::sync::Arc;
-
-use blob_convert::transform::{BatchNorm, Bound, Layout, Names, Topology, TorchLayout, Transform};
+use blob_convert::transform::{Names, Transform};
 use blob_convert::{Options, Target, plan};
 use blob_io::Format;
-use blob_io::caffe::prototxt;
 use serde_json::Value;
 
-use crate::folds::{SAFETENSORS, file, net, run, value};
+use crate::support::floats::{SAFETENSORS, file};
 use crate::support::receipt::{receipt, with_receipt};
 use crate::support::{Folder, blob, data, open};
-
-#[test]
-fn a_clash_of_names_lists_all_of_them() {
-    let source =
-        file(Format::Npz, &[("a", &[1], &[1.0]), ("b", &[1], &[2.0]), ("c", &[1], &[3.0]), ("d", &[1], &[4.0])]);
-    let names = Names::from_file("a x\nb x\nc y\nd y\n", source.names()).expect("a map");
-    let refused =
-        plan(&source, &Options::new(SAFETENSORS).transform(names), &Target::Stdout).expect_err("clashes").to_string();
-    assert!(
-        refused
-            .ends_with(r#"does not allow names: "a", "b" would all be called "x"; "c", "d" would all be called "y""#),
-        "{refused}"
-    );
-}
 
 /// A receipt in which the map of names gave way to other lists leads nowhere, which is said.
 #[test]
@@ -84,122 +68,6 @@ fn a_map_has_globs_with_captures() {
     assert!(lines.iter().all(|line| wrong.contains(line)), "{wrong}");
 }
 
-#[test]
-fn torchs_names_follow_the_layers() {
-    let text = r#"
-        layer { name: "c" type: "Convolution" bottom: "data" top: "c" }
-        layer { name: "c/bn" type: "BatchNorm" bottom: "c" top: "c" }
-        layer { name: "c/scale" type: "Scale" bottom: "c" top: "c" scale_param { bias_term: true } }
-        layer { name: "alone" type: "Scale" bottom: "c" top: "d" }
-        layer { name: "e" type: "Embed" bottom: "w" top: "e" }
-        layer { name: "p" type: "PReLU" bottom: "d" top: "d" }
-        layer { name: "odd" type: "Fork" bottom: "d" top: "f" }"#;
-    let names =
-        ["c/0", "c/1", "c/bn/0", "c/bn/1", "c/bn/2", "c/scale/0", "c/scale/1", "alone/0", "e/0", "p/0", "odd/0"];
-    let source = file(Format::Npz, &names.map(|name| (name, &[1][..], &[1.0][..])));
-    let net = net(text);
-    let bound = Bound::new(&net, &source);
-    let options =
-        Options::new(SAFETENSORS).transform(BatchNorm::of(&bound)).transform(Names::torch(Some(&bound), &source));
-    let planned = plan(&source, &options, &Target::Stdout).expect("plans");
-    let new: Vec<&str> = planned.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
-    let expected = [
-        "c.weight",
-        "c.bias",
-        "c/bn.running_mean",
-        "c/bn.running_var",
-        "c/bn.weight",
-        "c/bn.bias",
-        "alone.weight",
-        "e.weight",
-        "p.weight",
-        "odd/0",
-    ];
-    assert_eq!(new, expected);
-    let notes = planned.notes();
-    for said in
-        ["names: 1 Scale merged with their BatchNorm, found by topology", "names: 1 of 11 stay as they are: \"odd/0\""]
-    {
-        assert!(notes.contains(&said.to_owned()), "{notes:?}");
-    }
-    // Without tops and bottoms the names decide, and a note says so.
-    let bare: String = text.replace("bottom: \"c\"", "").replace("top: \"c\"", "");
-    let bare = prototxt("bare", bare.as_bytes()).expect("a net");
-    let bound = Bound::new(&bare, &source);
-    let planned =
-        plan(&source, &Options::new(SAFETENSORS).transform(Names::torch(Some(&bound), &source)), &Target::Stdout)
-            .expect("plans")
-            .notes()
-            .to_vec();
-    assert_eq!(planned[0], "names: 1 Scale merged with their BatchNorm, found by name");
-    // Without a net no layer is guessed.
-    let planned = plan(&source, &Options::new(SAFETENSORS).transform(Names::torch(None, &source)), &Target::Stdout)
-        .expect("plans")
-        .notes()
-        .to_vec();
-    assert_eq!(
-        planned,
-        [
-            "names: 11 of 11 stay as they are: \"c/0\", \"c/1\", \"c/bn/0\", \"c/bn/1\", \"c/bn/2\" and 6 more; no net says what they are, and --net can name one"
-        ]
-    );
-}
-
-/// A Scale on another axis, or with one factor for all channels, is not part of a BatchNorm.
-#[test]
-fn a_scale_that_is_not_by_channel_keeps_a_module_of_its_own() {
-    for param in ["axis: 2", "num_axes: 0", "num_axes: -1"] {
-        let net = net(&format!(
-            r#"layer {{ name: "bn" type: "BatchNorm" bottom: "data" top: "x" }}
-               layer {{ name: "s" type: "Scale" bottom: "x" top: "x" scale_param {{ {param} }} }}"#
-        ));
-        let names = ["bn/0", "bn/1", "bn/2", "s/0"];
-        let source = file(Format::Npz, &names.map(|name| (name, &[1][..], &[1.0][..])));
-        let bound = Bound::new(&net, &source);
-        let options = Options::new(SAFETENSORS).transform(Names::torch(Some(&bound), &source));
-        let planned = plan(&source, &options, &Target::Stdout).expect("plans");
-        let new: Vec<&str> = planned.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
-        assert_eq!(new[3], "s.weight", "{param}: {new:?}");
-    }
-}
-
-#[test]
-fn mxnets_names_go_by_their_endings() {
-    let pairs = [
-        ("arg:conv0_weight", "conv0.weight"),
-        ("arg:bn_gamma", "bn.weight"),
-        ("arg:bn_beta", "bn.bias"),
-        ("aux:bn_moving_mean", "bn.running_mean"),
-        ("aux:bn_running_var", "bn.running_var"),
-        ("features.0.gamma", "features.0.weight"),
-        ("arg:lstm0_l1_i2h_weight", "lstm0.weight_ih_l1"),
-        ("arg:lstm0_r0_h2h_bias", "lstm0.bias_hh_l0_reverse"),
-        ("arg:scale", "arg:scale"),
-    ];
-    let source = file(Format::MxnetList, &pairs.map(|(old, _)| (old, &[1][..], &[1.0][..])));
-    let planned = plan(&source, &Options::new(SAFETENSORS).transform(Names::torch(None, &source)), &Target::Stdout)
-        .expect("plans")
-        .tensors()
-        .to_vec();
-    for ((_, expected), tensor) in pairs.iter().zip(planned) {
-        assert_eq!(tensor.spec.name, *expected);
-    }
-}
-
-#[test]
-fn fully_connected_weights_become_output_by_input() {
-    let text = r#"layer { name: "ip" type: "InnerProduct" bottom: "x" top: "y" inner_product_param { transpose: true } }
-        layer { name: "p" type: "PReLU" bottom: "y" top: "z" prelu_param { channel_shared: true } }"#;
-    let net = Arc::new(Topology::prototxt("net.prototxt", text.as_bytes()).expect("a net"));
-    let source = file(Format::Npz, &[("ip/0", &[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), ("p/0", &[], &[0.5])]);
-    let options = Options::new(SAFETENSORS).transform(TorchLayout::of(&Bound::new(net.net(), &source)));
-    let options = options.transform(Layout::Oihw).follow(net);
-    let planned = plan(&source, &options, &Target::Stdout).expect("plans");
-    assert_eq!(planned.tensors()[0].spec.shape.dims(), [3, 2]);
-    assert_eq!(planned.tensors()[1].spec.shape.dims(), [1]);
-    assert_eq!(value(&run(&source, &options), "ip/0"), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
-}
-
 /// This would take minutes if each line were tried for each name.
 #[test]
 fn a_long_map_is_read_at_once() {
@@ -222,34 +90,4 @@ fn a_long_map_is_read_at_once() {
     let planned = plan(&source, &Options::new(SAFETENSORS).transform(map), &Target::Stdout).expect("plans");
     let new: Vec<&str> = planned.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
     assert_eq!(new, ["star.0", "new.50", "new.1"]);
-}
-
-/// An LSTM that exposes its states reads two of them besides; only another input is static.
-#[test]
-fn the_states_of_an_lstm_are_no_static_input() {
-    let layer = |bottoms: &str, exposes: bool| {
-        format!(
-            "layer {{ name: \"l\" type: \"LSTM\" {bottoms} top: \"y\" recurrent_param {{ num_output: 1 expose_hidden: {exposes} }} }}"
-        )
-    };
-    let states = "bottom: \"x\" bottom: \"cont\" bottom: \"h\" bottom: \"c\"";
-    let three = ["l/0", "l/1", "l/2"];
-    let four = ["l/0", "l/1", "l/2", "l/3"];
-    let torch = ["l.weight_ih_l0", "l.bias_ih_l0", "l.weight_hh_l0"];
-    for (bottoms, exposes, names, expected) in [
-        (states, true, &three[..], &torch[..]),
-        ("bottom: \"x\" bottom: \"cont\"", false, &three, &torch),
-        // PyTorch has no static input, and its names say none.
-        (&*format!("{states} bottom: \"s\""), true, &four, &four),
-        ("bottom: \"x\" bottom: \"cont\" bottom: \"s\"", false, &four, &four),
-    ] {
-        let net = net(&layer(bottoms, exposes));
-        let tensors: Vec<(&str, &[usize], &[f32])> =
-            names.iter().map(|name| (*name, &[4][..], &[0.0; 4][..])).collect();
-        let source = file(Format::Npz, &tensors);
-        let options = Options::new(SAFETENSORS).transform(Names::torch(Some(&Bound::new(&net, &source)), &source));
-        let planned = plan(&source, &options, &Target::Stdout).expect("plans");
-        let new: Vec<&str> = planned.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
-        assert_eq!(new, expected, "{bottoms}");
-    }
 }

@@ -3,15 +3,15 @@
 use std::fs;
 use std::sync::Arc;
 
-use blob_convert::transform::{FixGamma, Names, Rgb, Topology, Transform};
+use blob_convert::transform::{Rgb, Topology};
 use blob_convert::{Options, Silent, Target, plan, verify};
 use blob_io::Format;
 use blob_io::mxnet::Symbol;
 use blob_io::net::Role;
 use serde_json::json;
 
-use crate::folds::file;
 use crate::nets::{case, dims, made, run};
+use crate::support::floats::file;
 use crate::support::receipt::with_receipt;
 use crate::support::{Folder, command, data, open};
 
@@ -84,33 +84,6 @@ fn an_empty_tensor_of_huge_extents_is_permuted() {
         let status = command(&["transpose", &source, "w", "--perm", perm, "-o", &out, "--force"]).status();
         assert!(status.expect("runs").code().is_some_and(|code| code < 3));
     }
-}
-
-#[test]
-fn recurrent_layers_of_gluon_have_the_names_of_torchs() {
-    // `torch.nn.LSTM(…, bidirectional=True, proj_size=…)` calls its tensors so.
-    let named = [
-        ("arg:lstm0_l0_h2r_weight", "lstm0.weight_hr_l0"),
-        ("arg:lstm0_r1_i2h_bias", "lstm0.bias_ih_l1_reverse"),
-        ("arg:rnn._unfused.0.i2h_weight", "rnn.weight_ih_l0"),
-        ("arg:rnn._unfused.1.l_cell.h2h_bias", "rnn.bias_hh_l1"),
-        ("arg:rnn._unfused.1.r_cell.h2r_weight", "rnn.weight_hr_l1_reverse"),
-        ("arg:_unfused.0.h2h_weight", "weight_hh_l0"),
-    ];
-    let tensors = named.map(|(name, _)| (name, &[1][..], &[1.0][..]));
-    let source = crate::folds::file(Format::MxnetList, &tensors);
-    let options = Options::new(Format::Safetensors).transform(Names::torch(None, &source));
-    let plan = blob_convert::plan(&source, &options, &blob_convert::Target::Stdout).expect("planned");
-    let found: Vec<&str> = plan.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
-    assert_eq!(found, named.map(|(_, name)| name));
-}
-
-#[test]
-fn the_slopes_of_a_prelu_are_no_gamma_of_a_batch_norm() {
-    let prelu = crate::folds::file(Format::MxnetList, &[("arg:p_gamma", &[1], &[0.25])]);
-    assert!(FixGamma::of(None, &prelu).is_idle());
-    let tensors = [("arg:b_gamma", &[1][..], &[1.0][..]), ("aux:b_moving_mean", &[1], &[0.0])];
-    assert!(!FixGamma::of(None, &crate::folds::file(Format::MxnetList, &tensors)).is_idle());
 }
 
 #[test]

@@ -4,6 +4,7 @@ pub(crate) mod alloc;
 pub(crate) mod archive;
 pub(crate) mod blobs;
 pub(crate) mod conversion;
+pub(crate) mod floats;
 pub(crate) mod hdf5;
 pub(crate) mod message;
 pub(crate) mod neoml;
