@@ -94,6 +94,7 @@ const LIES: &[Found] = &[
     (8, Lie::PanickingError, "errors", alone),
     (8, Lie::ForeignError, "errors", alone),
     (9, Lie::UsesMemory, "innocence", alone),
+    (9, Lie::HostBlockUsesMemory, "innocence", alone),
     (10, Lie::NoWayHome, "ways", alone),
     (10, Lie::FickleWays, "ways between two", paired),
 ];

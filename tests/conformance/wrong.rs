@@ -7,7 +7,7 @@ mod queue;
 use std::sync::{Arc, Mutex};
 
 use synced_mem::loopback::{Loopback, Mode};
-use synced_mem::{Device, DeviceId, Error, Meter, Queue, QueueId};
+use synced_mem::{Device, DeviceId, Error, HostBlock, Meter, Queue, QueueId, SyncedMem};
 
 use queue::WrongQueue;
 
@@ -71,6 +71,8 @@ pub(crate) enum Lie {
     ForeignError,
     /// A copy uses a memory on the same queue.
     UsesMemory,
+    /// A block of host bytes is made with the help of a memory of the device.
+    HostBlockUsesMemory,
 }
 
 #[derive(Debug)]
@@ -147,6 +149,13 @@ unsafe impl Device for WrongDevice {
 
     fn meter(&self) -> &Meter {
         self.inner.meter()
+    }
+
+    fn host_block(&self, len: usize) -> Result<Option<Box<dyn HostBlock>>, Error> {
+        if self.lie == Lie::HostBlockUsesMemory {
+            SyncedMem::new(len).device(&self.inner.queue()?, ..)?;
+        }
+        Ok(None)
     }
 }
 

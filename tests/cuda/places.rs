@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use blob_core::{AnyBlob, DType, Part, Shape};
 use blob_ops::Error;
-use fake_cuda::control::Setup;
+use fake_cuda::control::{Session, Setup};
 use synced_mem::loopback::{Loopback, Mode};
 use synced_mem::{Device, Location, Queue};
 
@@ -208,4 +208,41 @@ fn a_kernel_is_looked_up_once() {
     }
     assert_eq!((session.calls("cuModuleLoadDataEx"), session.calls("cuModuleGetFunction")), (1, 1));
     assert_eq!(session.calls("cuLaunchKernel"), 10);
+}
+
+/// Loses the GPU, and lets its queue find that out.
+fn lose(session: &Session, queue: &Arc<dyn Queue>) {
+    let block = queue.alloc(8).unwrap();
+    session.fail_work(1, 700);
+    // SAFETY: within the block, which lives.
+    unsafe { queue.fill(&*block, 0, 8) }.unwrap();
+    queue.synchronize().unwrap_err();
+}
+
+#[test]
+fn a_lost_gpu_gets_no_work_that_the_host_can_do() {
+    let (session, gpu, queue) = gpu(seed(1));
+    let (mut y, x) = (ones(1000), ones(1000));
+    [&y, &x].into_iter().for_each(|blob| blob.upload(&queue).unwrap());
+    queue.synchronize().unwrap();
+    assert!(!gpu.is_lost());
+    lose(&session, &queue);
+    assert!(gpu.is_lost());
+    // A tie, and the GPU was asked for last.
+    blob_ops::add(&mut y, &x, Part::Data).unwrap();
+    assert_eq!(y.data().elements::<f32>().unwrap()[..], [2.0; 1000]);
+}
+
+#[test]
+fn a_lost_gpu_refuses_work_before_an_output_is_claimed() {
+    let (session, _gpu, queue) = gpu(seed(1));
+    let (mut y, x) = (ones(1000), ones(1000));
+    // The kernel is loaded, so no driver call stands before the launch.
+    blob_ops::at(&queue).add(&mut y, &x, Part::Data).unwrap();
+    assert_eq!(y.data().elements::<f32>().unwrap()[0], 2.0);
+    queue.synchronize().unwrap();
+    lose(&session, &queue);
+    let refused = blob_ops::at(&queue).add(&mut y, &x, Part::Data).unwrap_err();
+    assert!(matches!(refused, Error::Device { op: "add", .. }), "{refused}");
+    assert_eq!(y.data().elements::<f32>().unwrap()[..], [2.0; 1000]);
 }

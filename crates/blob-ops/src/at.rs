@@ -39,11 +39,12 @@ enum Place {
 /// The place of the free functions.
 pub(crate) static WITH_THE_DATA: At = At(Place::Data);
 
-/// The queue's device: inputs are brought there, and outputs are there afterwards.
+/// The queue's device: inputs are brought there, and outputs are written there.
 ///
-/// The host works where a device has no kernels: all devices but GPUs of compute capability 7.0 or newer, and all
-/// where this crate is built without the feature `cuda`. For [`stats`](crate::stats) no device has any. Results have
-/// the same bits at every place.
+/// For a device without kernels the host works, as [`at_host`] does, and outputs are there afterwards. Kernels have GPUs
+/// of compute capability 7.0 or newer, where this crate is built with the feature `cuda`, and for all operations but
+/// [`stats`](crate::stats). Results have the same bits at every place. Work at a GPU that fails is an error, not work
+/// for the host.
 pub fn at(queue: &Arc<dyn Queue>) -> At {
     At(if cuda::has_kernels(&**queue) { Place::Device(Arc::clone(queue)) } else { Place::Host })
 }
@@ -106,7 +107,7 @@ fn with_the_least_missing<'a>(
     let mut queues = SmallVec::<[Arc<dyn Queue>; 2]>::new();
     for (queue, _) in reads.iter().chain(&writes).flat_map(|report| &report.lacking.devices) {
         let is_known = queues.iter().any(|known| known.device().id() == queue.device().id());
-        if !is_known && cuda::has_kernels(&**queue) {
+        if !is_known && cuda::is_at_work(&**queue) {
             queues.push(Arc::clone(queue));
         }
     }

@@ -69,6 +69,12 @@ pub(crate) fn has_kernels(queue: &dyn Queue) -> bool {
     device.downcast_ref::<Cuda>().is_some_and(|gpu| gpu.capability() >= CAPABILITY)
 }
 
+/// Whether work without a named place may go there: a GPU that is known to be lost would fail every launch.
+pub(crate) fn is_at_work(queue: &dyn Queue) -> bool {
+    let device: &dyn Any = queue.device();
+    has_kernels(queue) && device.downcast_ref::<Cuda>().is_some_and(|gpu| !gpu.is_lost())
+}
+
 impl Kernels {
     /// The kernels for this work. The queue [has](has_kernels) some.
     pub(crate) fn load(work: &Work, queue: &dyn Queue) -> Result<Kernels, Error> {

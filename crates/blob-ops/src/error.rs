@@ -125,8 +125,8 @@ pub enum Error {
         /// The memory's own error.
         error: blob_core::Error,
     },
-    /// A device's kernels could not be loaded, or refused work. The output is unspecified where a
-    /// launch was refused, and as before where nothing was loaded.
+    /// A device's kernels could not be loaded, or refused work. Where no kernel was loaded, or the GPU was known to be
+    /// lost, every operand is as before. Where a launch was refused the outputs are unspecified.
     #[non_exhaustive]
     Device {
         /// The function.

@@ -54,7 +54,8 @@ pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<A
 /// # Errors
 /// Also a part of another dtype than `blob`'s, or of another shape outside `axis`, or one that shares memory with
 /// `blob` or another part. Then no byte of any part has changed, unless another thread borrows a part just then or
-/// the host has no memory left: then bytes that only a device had of the parts before are lost.
+/// there is no memory left where the split works: then the parts before that one are unspecified on a device, and on
+/// the host have lost the bytes that only a device had. For [`Error::Device`] see there.
 pub fn split_into(blob: &AnyBlob, axis: impl Axis, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
     WITH_THE_DATA.split_into(blob, axis, parts)
 }

@@ -160,6 +160,12 @@ impl Cuda {
         self.context.capability
     }
 
+    /// Whether the GPU is known to have failed for good: then every call about the GPU is an error until all that
+    /// uses the GPU has been dropped. Asks no driver.
+    pub fn is_lost(&self) -> bool {
+        self.context.is_lost()
+    }
+
     /// How many bytes of the GPU's memory are free, and how many there are; other programs' use counts.
     ///
     /// # Errors

@@ -19,7 +19,8 @@ use crate::stats::Meter;
 ///
 /// # Safety
 /// * `id` always answers the same, and no other device ever answers it.
-/// * `queue` makes queues of this device that keep the promises of [`Queue`].
+/// * `queue` makes queues of this device that keep the promises of [`Queue`], and `host_block` keeps the ninth of them:
+///   a memory is locked when its pool asks for a block.
 pub unsafe trait Device: fmt::Debug + Any + Send + Sync {
     /// Which device this is.
     fn id(&self) -> DeviceId;
@@ -100,8 +101,9 @@ pub enum Host {
 ///    which work was lost fails at every later `synchronize`, and so does every queue that was made to wait for it
 ///    since. Once it is known to have failed, `wait_for` it fails and enqueues nothing, so that the failure goes no
 ///    further.
-/// 9. **Innocence.** No call uses a memory of this crate, nor panics. Only `synchronize` and `wait_for` wait for code
-///    that uses one, such as a kernel; all others may be called with the memory locked.
+/// 9. **Innocence.** No call, [`Device::host_block`] included, uses a memory of this crate, nor panics. Only
+///    `synchronize` and `wait_for` wait for code that uses one, such as a kernel; all others may be called with the
+///    memory locked.
 /// 10. **Ways.** `reaches` answers the same for a device at any time, by every queue of this one's device, and yes for
 ///     that device itself. It enqueues nothing and touches no block. Where it says yes, `copy` takes blocks of it.
 ///

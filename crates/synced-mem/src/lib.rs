@@ -77,7 +77,7 @@
 //! | `gpu_data()`, `mutable_gpu_data()` | [`device`](SyncedMem::device), [`device_mut`](SyncedMem::device_mut), [`device_overwrite`](SyncedMem::device_overwrite) |
 //! | `set_cpu_data(p)` | [`adopt`](SyncedMem::adopt) of a vector, of bytes [with an owner](HostBuffer::from_owner), or of [raw ones](HostBuffer::from_raw) |
 //! | `set_gpu_data(p)` | [`adopt_device`](SyncedMem::adopt_device) |
-//! | `async_gpu_push(stream)` | [`device`](SyncedMem::device), whose token may be dropped; and back: [`prefetch_host`](SyncedMem::prefetch_host) |
+//! | `async_gpu_push(stream)` | [`upload`](SyncedMem::upload); and back: [`prefetch_host`](SyncedMem::prefetch_host) |
 //! | `head()` | [`head`](SyncedMem::head) |
 //! | `shared_ptr`, `Blob::ShareData` | [`SharedMem`], cloned |
 //! | `gpu_shape()` of a blob | left out: kernels take plans as parameters |

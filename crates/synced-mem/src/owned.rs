@@ -191,7 +191,7 @@ impl SyncedMem {
     // ---- devices ----
 
     /// Bytes on the queue's device, for work on that queue: `..` for all of them. Uploads the missing bytes, and waits
-    /// for nothing: to bring bytes ahead of time (Caffe's `async_gpu_push`), drop the token.
+    /// for nothing.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`]; [`Error::DeviceOutOfMemory`], [`Error::Device`]; no copy is lost.
@@ -229,6 +229,14 @@ impl SyncedMem {
         range: impl RangeBounds<usize>,
     ) -> Result<DeviceMut<'_>, Error> {
         self.write_device(queue, resolve(range, self.inner.len), Intent::Overwrite)
+    }
+
+    /// Starts bringing bytes to the queue's device. See [`SharedMem::upload`](crate::SharedMem::upload).
+    ///
+    /// # Errors
+    /// As [`device`](Self::device).
+    pub fn upload(&self, queue: &Arc<dyn Queue>, range: impl RangeBounds<usize>) -> Result<(), Error> {
+        self.device(queue, range).map(drop)
     }
 
     fn write_device(

@@ -132,7 +132,7 @@ impl SharedMem {
             }
             start
         };
-        let (start, lease) = self.inner.access(&range, intent.access(), request, start)?;
+        let (start, lease) = self.inner.access(&range, intent.access(), Operation::new(request), start)?;
         Ok(HostRef::new(start, range.len(), lease))
     }
 
@@ -195,7 +195,7 @@ impl SharedMem {
         let request = Request::Device { by: QueueHandle::new(queue), range: range.clone(), intent };
         let access = intent.access();
         let claimed = |state: &State, operation: &mut Operation<'_>| state.claimed(queue, operation);
-        let (claimed, lease) = self.inner.access(&range, access, request, claimed)?;
+        let (claimed, lease) = self.inner.access(&range, access, Operation::new(request), claimed)?;
         Ok((claimed, Some(lease)))
     }
 

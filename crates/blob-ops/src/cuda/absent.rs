@@ -17,6 +17,11 @@ pub(crate) fn has_kernels(_: &dyn Queue) -> bool {
     false
 }
 
+/// Whether work without a named place may go there.
+pub(crate) fn is_at_work(_: &dyn Queue) -> bool {
+    false
+}
+
 impl Kernels {
     /// There are none to load.
     pub(crate) fn load(_: &Work, queue: &dyn Queue) -> Result<Kernels, Error> {

@@ -190,6 +190,7 @@ pub(super) fn innocence(bench: &Bench<'_>) -> Result<(), Flaw> {
     queue.whole(&b)?.expect(1, "copied")?;
     queue.free(a);
     queue.synchronize()?;
+    drop(bench.first.host_block(LEN)?);
     let after = bench.first.meter().stats();
     ensure(before == after, || "raw calls were counted, as only those of a memory are".to_string())
 }

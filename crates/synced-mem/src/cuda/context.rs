@@ -150,6 +150,11 @@ impl Context {
         }
     }
 
+    /// Whether the context is known to be lost.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
     /// Makes even a lost context the calling thread's, to give something back: tried twice, as that is not to be left
     /// out.
     pub(super) fn enter_to_give_back(&self) -> Result<(), Failure> {

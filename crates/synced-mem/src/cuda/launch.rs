@@ -10,7 +10,7 @@ use cudarc::driver::sys::{self, CUfunction_attribute};
 
 use super::context::{Context, Limits};
 use super::failure::answer;
-use super::modules::{Found, Module, Refused, compile, find_or, lock};
+use super::modules::{Found, Module, compile, find_or, lock};
 use super::queue::CudaQueue;
 use crate::device::Queue;
 use crate::device::token::Arg;
@@ -67,19 +67,20 @@ impl Program {
     /// The program on the queue's GPU, compiled the first time and then kept; `None` for a queue of another
     /// backend.
     ///
-    /// Do this before any token is taken: a program that cannot be loaded then leaves all memories as they are.
+    /// Do this before any token is taken: a program that cannot be loaded, or a GPU that is known to be lost, then
+    /// leaves all memories as they are.
     ///
     /// # Errors
-    /// [`Error::Device`] where the driver refuses the text, with the compiler's own words.
+    /// [`Error::Device`] where the driver refuses the text, with the compiler's own words, and for a lost GPU.
     pub fn load(&'static self, queue: &dyn Queue) -> Result<Option<Loaded>, Error> {
         let Some(queue) = CudaQueue::of(queue) else {
             return Ok(None);
         };
         let context = queue.context();
+        context.enter().map_err(|failure| queue.error("load", failure))?;
         let module = find_or(&context.modules, self.ptx, || {
             let text = CString::new(self.ptx).map_err(|error| queue.error("load", error))?;
-            let compiled = context.enter().map_err(Refused::from).and_then(|()| compile(&text));
-            compiled.map_err(|refused| {
+            compile(&text).map_err(|refused| {
                 context.note(refused.failure);
                 queue.error("load", refused.into_error())
             })

@@ -126,12 +126,6 @@ impl Refused {
     }
 }
 
-impl From<Failure> for Refused {
-    fn from(failure: Failure) -> Self {
-        Self { failure, log: String::new() }
-    }
-}
-
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.failure, self.log)

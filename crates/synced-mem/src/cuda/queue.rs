@@ -137,13 +137,11 @@ impl CudaQueue {
 // 5: one length for both sides of each copy, within blocks checked here.
 // 6: pinned bytes are named by copies on the stream alone; others are touched during the call.
 // 7: the driver's own, freed in the order of the stream, or after it was synchronised.
-// 8: a context that has failed fails every call; a wait for another GPU's stream asks for that GPU's context
-// when
-//    it is synchronised (`Stream::check_foreign`). A call fails before it enqueues, or has enqueued a part of its
-//    copies.
+// 8: a context that has failed fails every call; a wait for another GPU's stream asks for that GPU's context when the
+//    waiting stream is synchronised (`Stream::check_foreign`). A call fails before it enqueues, or has enqueued a part
+//    of its copies.
 // 9: nothing here names `SyncedMem` or `SharedMem`, and no host function is ever enqueued.
 // 10: every GPU is reached from every other, by a copy that needs no access between them.
-// 11: no code of the host runs on a queue, so no call is made from one.
 unsafe impl Queue for CudaQueue {
     fn id(&self) -> QueueId {
         self.id

@@ -17,6 +17,8 @@ pub(crate) struct Operation<'a> {
     /// The entry of the borrow table under which the request is made.
     pub(crate) borrow: Option<u64>,
     pub(crate) brings: Option<Box<Brings<'a>>>,
+    /// Whether the bytes are for another memory, so that the place of the last use stays.
+    pub(crate) is_for_another: bool,
     /// The copy that the request is about, once known.
     pub(crate) slot: Option<Slot>,
     /// For a token without a guard: while the share is held, the use of the token is not over.
@@ -35,6 +37,6 @@ pub(crate) enum Brings<'a> {
 
 impl Operation<'_> {
     pub(crate) fn new(request: Request<QueueHandle>) -> Self {
-        Self { request, borrow: None, brings: None, slot: None, hold: None }
+        Self { request, borrow: None, brings: None, is_for_another: false, slot: None, hold: None }
     }
 }

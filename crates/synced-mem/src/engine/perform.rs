@@ -186,7 +186,9 @@ impl State {
                     Some(_) => self.facts.enter(slot, by, range, intent.access(), operation.borrow),
                     None => operation.hold = self.facts.enter_token(slot, by, range, intent.access()),
                 }
-                self.facts.last = Some(slot);
+                if !operation.is_for_another {
+                    self.facts.last = Some(slot);
+                }
                 (slot, range, *intent)
             }
             _ => return,

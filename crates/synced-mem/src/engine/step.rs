@@ -99,15 +99,22 @@ fn tidy(door: &mut impl Door<State>, bound: Bound) {
         state.facts.excess_users().cloned().collect()
     });
     housekeeping(door, Request::Idle(each_once(users)));
+    let mut put_off = Vec::new();
     loop {
         let freed = door.with(State::take_freed);
         if freed.is_empty() {
             break;
         }
         for freed in freed {
-            let finished = freed.finish_uses();
-            door.with(|state| state.end_block(freed, finished));
+            match freed.finish_uses() {
+                // This thread runs a kernel. The next access that is made elsewhere gives the block back.
+                Err(Error::CalledFromKernel { .. }) => put_off.push(freed),
+                finished => door.with(|state| state.end_block(freed, finished)),
+            }
         }
+    }
+    if !put_off.is_empty() {
+        door.with(|state| state.freed.append(&mut put_off));
     }
     if let Some(pending) = door.with(|state| state.events.take_pending()) {
         pending.run();
@@ -179,7 +186,8 @@ struct Course {
 }
 
 impl State {
-    /// The usual case: there is nothing to do but to hand out. False: nothing was done.
+    /// The usual case: there is nothing to do but to hand out. Else false, and the state is as before, except that the
+    /// queue of the request may have become the home of its device's copy, as `advance` would make it.
     fn meet_at_once(&mut self, operation: &mut Operation<'_>, check: impl Fn(&State) -> Result<(), Error>) -> bool {
         if check(self).is_err() {
             return false;

@@ -176,12 +176,11 @@ impl Call<'_> {
 // 5: a task moves `Piece`s and host bytes of equal length, made here from one `len`, within blocks checked here.
 // 6: host bytes are named by tasks only, and a task is gone after the run, which is asked before a call says `Done`.
 // 7: a slot is a vector of its own; the free is an entry of the lane, or happens when the lane has nothing left to do,
-// or
-//    the slot is given out again by that lane only, whose work on the new block comes later.
+//    or the slot is given out again by that lane only, whose work on the new block comes later.
 // 8: an error returns before anything is enqueued, or after everything is; a wait asks first whether the other has
-// failed. 9: nothing here names `SyncedMem` or `SharedMem`. A kernel may (`launch`), and is the caller's code. 10:
-// which machine a device belongs to is set once, and is all that is asked. 11: `Turn` knows which thread runs which
-// kernel and the waits of each thread.
+//    failed.
+// 9: nothing here names `SyncedMem` or `SharedMem`. A kernel may (`launch`), and is the caller's code.
+// 10: which machine a device belongs to is set once, and is all that is asked.
 unsafe impl Queue for LoopQueue {
     fn id(&self) -> QueueId {
         self.id

@@ -5,13 +5,14 @@
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
-use crate::access::Access;
+use crate::access::{Access, Intent};
 use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::plan::Request;
 use crate::device::Queue;
 use crate::device::token::DeviceRef;
 use crate::engine::operation::{Brings, Operation};
 use crate::engine::queue::QueueHandle;
+use crate::engine::state::State;
 use crate::error::Error;
 use crate::shared::SharedMem;
 
@@ -53,7 +54,7 @@ impl SharedMem {
             Side::Zeros => self.host_overwrite(to)?.fill(0),
             Side::Host => self.copy_on_host(to, source, range)?,
             Side::Device(queue) => {
-                let token = source.device(&queue, range.clone())?;
+                let token = source.read_for_copy(&queue, &range)?;
                 let copied = self.copy_on_device(&to, &token, &queue);
                 drop(token);
                 match copied {
@@ -79,6 +80,15 @@ impl SharedMem {
                 _ => Side::Host,
             })
         })
+    }
+
+    /// The source's bytes on a device. Nobody asked for them there, so the source was last used where it was before.
+    fn read_for_copy(&self, queue: &Arc<dyn Queue>, range: &Range<usize>) -> Result<DeviceRef<'static>, Error> {
+        let request = Request::Device { by: QueueHandle::new(queue), range: range.clone(), intent: Intent::Read };
+        let operation = Operation { is_for_another: true, ..Operation::new(request) };
+        let claimed = |state: &State, operation: &mut Operation<'_>| state.claimed(queue, operation);
+        let (claimed, lease) = self.inner.access(range, Access::Read, operation, claimed)?;
+        Ok(DeviceRef::new(claimed, Some(lease)))
     }
 
     fn copy_on_host(&self, to: Range<usize>, source: &Self, range: Range<usize>) -> Result<(), Error> {

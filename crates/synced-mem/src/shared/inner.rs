@@ -13,7 +13,6 @@ use crate::coherence::facts::HOST;
 use crate::coherence::plan::{Bound, Dirty, Request};
 use crate::engine::door::{Lock, Locked};
 use crate::engine::operation::Operation;
-use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::engine::step;
 use crate::error::Error;
@@ -42,19 +41,19 @@ impl Inner {
         self: &Arc<Self>,
         range: &Range<usize>,
         access: Access,
-        request: Request<QueueHandle>,
+        mut operation: Operation<'_>,
         answer: impl Fn(&State, &mut Operation<'_>) -> T,
     ) -> Result<(T, Lease), Error> {
         let mut state = self.lock();
         self.check(&state, range, access)?;
-        let slot = match &request {
+        let slot = match &operation.request {
             Request::Device { by, .. } => state.make_home(by),
             _ => HOST,
         };
         let borrow = state.facts.borrows.insert(range.clone(), access, slot);
         let lease = Lease::new(self.clone(), Some(borrow));
         let door = Locked { lock: &self.state, held: Some(state) };
-        let mut operation = Operation { borrow: Some(borrow), ..Operation::new(request) };
+        operation.borrow = Some(borrow);
         let answered = step::act(door, &mut operation, Bound::AllBut(0..0), |_| Ok(()), answer)?;
         Ok((answered, lease))
     }

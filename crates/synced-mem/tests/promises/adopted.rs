@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use synced_mem::loopback::launch;
 use synced_mem::{Access, Device, Error, Event, EventKind, HostBuffer, Location, SharedMem, SyncedMem};
 
 use super::{break_queue, device, expect, fill};
@@ -150,4 +151,28 @@ fn adopted_device_memory_is_ready_when_its_queue_is_and_leaks_with_it() {
     drop(memory);
     assert_eq!(leaks.load(Ordering::SeqCst), 1);
     assert_eq!(device.report().misuses.len(), 1, "the address that was refused");
+}
+
+#[test]
+fn an_adoption_inside_a_kernel_leaks_no_block_of_a_working_queue() {
+    let (device, queue) = device();
+    let (other, third) = (device.queue().unwrap(), device.queue().unwrap());
+    let memory = SharedMem::new(64);
+    fill(&mut memory.device_overwrite(&queue, ..).unwrap(), 1);
+    expect(&memory.device(&other, ..).unwrap(), 1);
+    let outside = device.external(64).unwrap();
+    outside.with_bytes(|bytes| bytes.fill(2));
+    let (own, ready_on, address) = (memory.clone(), queue.clone(), outside.address());
+    launch(&*third, [], move |_| {
+        // No queue may be waited for in here, and the old block is to be freed after the work of two.
+        // SAFETY: the block is the owner's, and has no other user.
+        unsafe { own.adopt_device(&ready_on, address, 64, Box::new(outside)) }.unwrap();
+    })
+    .unwrap();
+    third.synchronize().unwrap();
+    assert_eq!(memory.stats().leaks.count, 0);
+    assert_eq!(*memory.host(0..1).unwrap(), [2]);
+    drop(memory);
+    queue.synchronize().unwrap();
+    assert_eq!((device.report().live_blocks, device.report().misuses), (0, vec![]));
 }

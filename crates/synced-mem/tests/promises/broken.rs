@@ -358,3 +358,23 @@ fn a_panic_that_panics_again_is_a_device_error() {
     });
     assert_eq!(ended.recv_timeout(PATIENCE).expect("it hangs"), [true; 3]);
 }
+
+/// A wait inside a kernel that fails once, for a reason of its own, and is refused when asked again.
+#[test]
+fn a_refusal_behind_a_failure_does_not_break_a_queue() {
+    let (device, queue, _) = two_queues();
+    let kernels = Loopback::new(Mode::Deferred).queue().unwrap();
+    let memory = SharedMem::from(vec![1; 64]);
+    drop(memory.device(&queue, ..).unwrap());
+    let (own, failing) = (memory.clone(), Arc::clone(&device));
+    launch(&*kernels, [], move |_| {
+        failing.fail(Operation::Synchronize, 1, Fault::Refused);
+        // The upload still reads these bytes.
+        assert!(own.host_mut(..).is_err());
+    })
+    .unwrap();
+    kernels.synchronize().unwrap();
+    memory.host_mut(..).unwrap().fill(2);
+    // Memory that a broken queue may read is replaced, and leaked.
+    assert_eq!((memory.stats().leaks.count, memory.stats().allocations.count), (0, 1));
+}

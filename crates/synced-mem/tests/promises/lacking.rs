@@ -66,6 +66,19 @@ fn the_last_place_is_where_a_write_or_a_device_asked() {
 }
 
 #[test]
+fn a_copy_leaves_the_last_place_of_its_source() {
+    let (device, queue) = device();
+    let (source, target) = (SharedMem::from(vec![1; 4]), SharedMem::new(4));
+    source.device(&queue, ..).unwrap();
+    drop(source.host_mut(0..1).unwrap());
+    drop(target.device_overwrite(&queue, ..).unwrap());
+    target.copy_from(1, &source, 1..).unwrap();
+    assert!(!target.valid_on(Location::Host, 1..), "copied on the device");
+    assert_eq!(source.lacking(..).unwrap().last, Some(Location::Host));
+    assert_eq!(target.lacking(..).unwrap().last, Some(Location::Device(device.id())));
+}
+
+#[test]
 fn adopted_bytes_are_the_hosts() {
     let memory = SharedMem::from(HostBuffer::from_owner(vec![1; 10]));
     assert_eq!(lacking(&memory, 0..10), (0, vec![]));

@@ -1,7 +1,8 @@
 //! What kernels wait for: threads and memories, but no queue. Each test has a time limit, so that a hang fails it.
 
+use std::panic::resume_unwind;
 use std::sync::Barrier;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -180,4 +181,28 @@ fn a_kernel_may_own_the_last_handle_of_a_memory() {
         let launched = launch(&*queue, [written.arg_mut(), read.arg()], move |_| drop(memory));
         assert!(launched.unwrap_err().to_string().contains("overlaps"), "a launch that is refused drops its kernel");
     });
+}
+
+/// Waits for a queue at the end, and says what that came to.
+struct LastWait(Arc<dyn Queue>, Sender<String>);
+
+impl Drop for LastWait {
+    fn drop(&mut self) {
+        self.1.send(words(self.0.synchronize())).unwrap();
+    }
+}
+
+#[test]
+fn the_payload_of_a_panic_is_dropped_as_a_part_of_its_kernel() {
+    for mode in MODES {
+        in_time(move || {
+            let queue = Loopback::new(mode).queue().unwrap();
+            let (sender, said) = channel();
+            let payload = Box::new(LastWait(Arc::clone(&queue), sender));
+            let _ = launch(&*queue, [], move |_| resume_unwind(payload));
+            let _ = queue.synchronize();
+            let said = said.recv().unwrap();
+            assert!(said.ends_with("called from a kernel"), "{mode:?}: {said}");
+        });
+    }
 }
