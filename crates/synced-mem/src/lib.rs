@@ -104,7 +104,7 @@
 #![deny(unsafe_code)]
 
 mod access;
-mod bounds;
+mod borrow;
 mod coherence;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -117,7 +117,6 @@ mod engine;
 mod error;
 mod host;
 mod ids;
-mod lease;
 #[allow(unsafe_code)]
 pub mod loopback;
 #[allow(unsafe_code)]
@@ -129,7 +128,7 @@ mod sync;
 pub use access::{Access, Head, Location};
 pub use device::token::{Arg, DeviceMut, DeviceRef};
 pub use device::{Block, Device, Host, HostBlock, Queue};
-pub use engine::lacking::Lacking;
+pub use engine::state::Lacking;
 pub use error::Error;
 pub use host::buffer::HostBuffer;
 pub use host::pool::{HostPool, PoolStats};

@@ -5,7 +5,6 @@
 //! `SyncedMem` owns the memory that a `SharedMem` shares, and adds the way to all host bytes without a lock.
 
 mod adopt;
-mod evict;
 pub(crate) mod scope;
 
 use std::fmt;
@@ -15,21 +14,19 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::access::{Head, Intent, Location};
-use crate::bounds::{check, resolve};
-use crate::coherence::plan::{Bound, Request};
+use crate::borrow::{check, resolve};
+use crate::coherence::plan::{Bound, Dirty, Request};
 use crate::device::Queue;
 use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
-use crate::engine::door::Locked;
-use crate::engine::operation::Operation;
 use crate::engine::queue::QueueHandle;
-use crate::engine::state::State;
+use crate::engine::state::{Operation, State};
 use crate::engine::step;
 use crate::error::Error;
 use crate::host::buffer::dangling;
 use crate::host::pool::HostPool;
 use crate::shared::inner::Inner;
 use crate::stats::{Observer, Stats};
-use crate::sync::{AtomicPtr, Ordering};
+use crate::sync::{AtomicPtr, Locked, Ordering};
 
 /// A memory of a fixed length, coherent between the host and any number of devices.
 ///
@@ -285,6 +282,37 @@ impl SyncedMem {
     /// Tells `observer` the events of this memory from now on.
     pub fn set_observer(&mut self, observer: Arc<dyn Observer>) {
         self.inner.set_observer(observer);
+    }
+
+    // ---- giving room back ----
+
+    /// Takes bytes away from a location: `..` for all of them. Those that no other copy holds are moved first: from a
+    /// device to the host, from the host to a device that has been used before. A copy without bytes is freed.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; [`Error::OnlyCopy`] when there is nowhere to move them; as [`host`](Self::host). Nothing
+    /// is lost.
+    pub fn evict(&mut self, location: Location, range: impl RangeBounds<usize>) -> Result<(), Error> {
+        self.take_away(location, range, Dirty::Move)
+    }
+
+    /// Takes bytes away from a location, as [`evict`](Self::evict), if other copies hold all of them: nothing is moved.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; [`Error::OnlyCopy`] when they do not.
+    pub fn evict_clean(&mut self, location: Location, range: impl RangeBounds<usize>) -> Result<(), Error> {
+        self.take_away(location, range, Dirty::Refuse)
+    }
+
+    fn take_away(&mut self, location: Location, range: impl RangeBounds<usize>, dirty: Dirty) -> Result<(), Error> {
+        self.reset_fast();
+        self.inner.evict(location, range, dirty)
+    }
+
+    /// Frees the memory of all copies that hold no valid byte.
+    pub fn shrink(&mut self) {
+        // Bytes that are read without the lock are all valid, so their copy stays.
+        self.inner.shrink();
     }
 
     // ---- under whose borrow ----

@@ -17,18 +17,16 @@ use std::time::{Duration, Instant};
 
 use self::inner::{Inner, Waiter};
 use crate::access::{Access, Head, Intent, Location};
-use crate::bounds::{check, resolve};
+use crate::borrow::Lease;
+use crate::borrow::{check, resolve};
 use crate::coherence::facts::HOST;
 use crate::coherence::plan::{Dirty, Request};
 use crate::device::Queue;
 use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
-use crate::engine::lacking::Lacking;
-use crate::engine::operation::Operation;
 use crate::engine::queue::QueueHandle;
-use crate::engine::state::State;
+use crate::engine::state::{Lacking, Operation, State};
 use crate::error::Error;
 use crate::host::pool::HostPool;
-use crate::lease::Lease;
 use crate::shared::guards::{HostMut, HostRef};
 use crate::stats::{Observer, Stats};
 

@@ -10,11 +10,11 @@ use std::ops::{Deref, Range, RangeBounds};
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::bounds::{check, resolve};
+use crate::borrow::Lease;
+use crate::borrow::{check, resolve};
 use crate::device::{Block, Queue};
 use crate::error::Error;
 use crate::ids::QueueId;
-use crate::lease::Lease;
 
 /// Bytes of a device's copy, borrowed to be read by work on one queue.
 #[derive(Debug)]

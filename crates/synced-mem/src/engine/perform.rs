@@ -4,8 +4,7 @@
 //! copy of the step has memory.
 
 mod memory;
-pub(crate) mod outside;
-mod transfer;
+pub(crate) mod transfer;
 
 use std::any::Any;
 use std::ops::Range;
@@ -18,11 +17,9 @@ use crate::coherence::plan::{self, Request, Step};
 use crate::coherence::replicas::Slot;
 use crate::device::Block;
 use crate::device::token::DeviceRef;
-use crate::engine::copies::{DeviceCopy, DeviceMemory};
 use crate::engine::events::Deferred;
-use crate::engine::operation::{Brings, Operation};
 use crate::engine::queue::QueueHandle;
-use crate::engine::state::State;
+use crate::engine::state::{Brings, DeviceCopy, DeviceMemory, Operation, State};
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;
 use crate::stats::EventKind;

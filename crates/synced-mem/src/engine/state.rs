@@ -1,7 +1,10 @@
-//! One memory: its facts, buffers and blocks, and the questions about them. `perform` alone changes a state.
+//! One memory: its facts, buffers and blocks, the questions about them, and an operation on them as data. `perform`
+//! alone changes a state, `coherence::plan` decides how.
 //!
 //! Both shells, `SyncedMem` and `SharedMem`, keep a `State` behind a lock; who checks the borrows is their difference.
 
+use std::any::Any;
+use std::fmt;
 use std::mem;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -11,12 +14,11 @@ use crate::access::Location;
 use crate::coherence::facts::{ADOPTED, Facts, HOST};
 use crate::coherence::plan::Request;
 use crate::coherence::replicas::Slot;
-use crate::device::Queue;
-use crate::device::token::ClaimedRange;
-use crate::engine::copies::{DeviceCopy, FreedBlock};
+use crate::device::token::{ClaimedRange, DeviceRef};
+use crate::device::{Block, Queue};
 use crate::engine::events::Events;
-use crate::engine::operation::Operation;
 use crate::engine::queue::QueueHandle;
+use crate::error::Error;
 use crate::host::buffer::{HostBuffer, dangling};
 use crate::host::pool::HostPool;
 use crate::ids::DeviceId;
@@ -35,6 +37,83 @@ pub(crate) struct State {
     pub(crate) is_tidying: bool,
     pub(crate) pool: Option<HostPool>,
     pub(crate) events: Events,
+}
+
+/// Bytes on a device.
+pub(crate) struct DeviceCopy {
+    pub(crate) device: DeviceId,
+    /// None before the first use, and after an eviction.
+    pub(crate) memory: Option<DeviceMemory>,
+}
+
+/// A block, with the queue and the owner that have to outlive the block.
+pub(crate) struct DeviceMemory {
+    pub(crate) block: Arc<dyn Block>,
+    /// The queue in whose order the block is freed.
+    pub(crate) queue: QueueHandle,
+    /// Of adopted memory: dropped when no queue uses the block any more.
+    pub(crate) owner: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// A device's block without a valid byte, with the queues that may still use the block.
+pub(crate) struct FreedBlock {
+    pub(crate) slot: Slot,
+    pub(crate) memory: DeviceMemory,
+    pub(crate) users: Vec<QueueHandle>,
+}
+
+/// A request, with the memory that it brings and the share of a token that it takes away.
+pub(crate) struct Operation<'a> {
+    pub(crate) request: Request<QueueHandle>,
+    /// The entry of the borrow table under which the request is made.
+    pub(crate) borrow: Option<u64>,
+    pub(crate) brings: Option<Box<Brings<'a>>>,
+    /// Whether the bytes are for another memory, so that the place of the last use stays.
+    pub(crate) is_for_another: bool,
+    /// The copy that the request is about, once known.
+    pub(crate) slot: Option<Slot>,
+    /// For a token without a guard: while the share is held, the use of the token is not over.
+    pub(crate) hold: Option<Arc<()>>,
+}
+
+/// Bytes or memory from outside.
+pub(crate) enum Brings<'a> {
+    /// Bytes of another memory, on the queue of the request. As many as the request's range has.
+    Bytes(&'a DeviceRef<'a>),
+    /// As long as the memory.
+    Buffer(HostBuffer),
+    /// As long as the memory, of the queue's device. The owner keeps it.
+    Block(QueueHandle, Box<dyn Block>, Box<dyn Any + Send + Sync>),
+}
+
+impl Operation<'_> {
+    pub(crate) fn new(request: Request<QueueHandle>) -> Self {
+        Self { request, borrow: None, brings: None, is_for_another: false, slot: None, hold: None }
+    }
+}
+
+/// How many bytes of a range would have to be moved to each place before work there can read the range: see
+/// [`SharedMem::lacking`](crate::SharedMem::lacking).
+#[non_exhaustive]
+pub struct Lacking {
+    /// How many bytes the host lacks.
+    pub host: usize,
+    /// How many bytes each device lacks that this memory has been on, with the queue that last used it there.
+    pub devices: Vec<(Arc<dyn Queue>, usize)>,
+    /// Where the memory, any range of it, was last written, or asked for on a device. Reads on the host do not count;
+    /// `None` before the first such access.
+    pub last: Option<Location>,
+}
+
+impl fmt::Debug for Lacking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let devices: Vec<_> = self.devices.iter().map(|(queue, lacking)| (queue.id(), lacking)).collect();
+        f.debug_struct("Lacking")
+            .field("host", &self.host)
+            .field("devices", &devices)
+            .field("last", &self.last)
+            .finish()
+    }
 }
 
 impl State {
@@ -132,5 +211,35 @@ impl State {
     /// Whether an operation leaves ranges to merge, or memory to give back.
     pub(crate) fn is_untidy(&self) -> bool {
         self.facts.is_untidy() || !self.freed.is_empty()
+    }
+
+    /// The bytes that each place lacks of a range, and the place of the last use.
+    pub(crate) fn lacking_by_place(&self, range: &Range<usize>) -> Lacking {
+        let facts = &self.facts;
+        let all: Vec<_> = facts.slots().collect();
+        let never_written = facts.lacking(&all, range);
+        let of = |slots: &[Slot]| facts.lacking(slots, range) - never_written;
+        let devices = self.homes().map(|(slot, _, home)| (Arc::clone(home), of(&[slot]))).collect();
+        let last = facts.last.map(|slot| match slot.device() {
+            None => Location::Host,
+            Some(index) => Location::Device(self.devices[index].device),
+        });
+        Lacking { host: of(&[HOST, ADOPTED]), devices, last }
+    }
+}
+
+impl FreedBlock {
+    /// Makes sure that the block may be given back in the order of the queue that allocated it: after all other queues
+    /// that use the block. Waits, so the memory's lock is not held, except at the end of the memory.
+    pub(crate) fn finish_uses(&self) -> Result<(), Error> {
+        let queue = &self.memory.queue;
+        let is_owned = self.memory.owner.is_some();
+        for user in &self.users {
+            // An owner may free at once, whatever the queue has still to do.
+            if is_owned || (user != queue && queue.wait_for(user).is_err()) {
+                user.synchronize()?;
+            }
+        }
+        Ok(())
     }
 }

@@ -8,16 +8,13 @@ use std::sync::Arc;
 use crate::coherence::facts::HOSTS;
 use crate::coherence::plan::{self, Bound, Next, Progress, Refusal, Request, Step};
 use crate::coherence::uses::Uses;
-use crate::engine::copies::FreedBlock;
-use crate::engine::door::Door;
 use crate::engine::events::Pending;
-use crate::engine::operation::Operation;
-use crate::engine::perform::outside::{self, Outside};
-use crate::engine::queue::QueueHandle;
-use crate::engine::state::State;
-use crate::engine::wait::{Failure, FailureKind, Wait, Waited};
+use crate::engine::perform::transfer::{self, Outside};
+use crate::engine::queue::{Failure, FailureKind, QueueHandle, Wait, Waited};
+use crate::engine::state::{FreedBlock, Operation, State};
 use crate::error::Error;
 use crate::stats::EventKind;
+use crate::sync::Door;
 
 /// At most this many failed queues are remembered of those that no copy names any more. A forgotten one is found out
 /// again.
@@ -33,7 +30,7 @@ enum Pause {
 /// The end of a pause.
 enum Ended {
     Wait(Waited),
-    Outside(Box<outside::Ended>),
+    Outside(Box<transfer::Ended>),
 }
 
 /// The work that an operation leaves behind.

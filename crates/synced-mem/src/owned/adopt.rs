@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use crate::coherence::plan::Request;
 use crate::device::Queue;
-use crate::engine::operation::{Brings, Operation};
 use crate::engine::queue::QueueHandle;
-use crate::engine::state::State;
+use crate::engine::state::{Brings, Operation, State};
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;
 use crate::owned::SyncedMem;

@@ -10,9 +10,8 @@ use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::plan::Request;
 use crate::device::Queue;
 use crate::device::token::DeviceRef;
-use crate::engine::operation::{Brings, Operation};
 use crate::engine::queue::QueueHandle;
-use crate::engine::state::State;
+use crate::engine::state::{Brings, Operation, State};
 use crate::error::Error;
 use crate::shared::SharedMem;
 

@@ -7,8 +7,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 
+use crate::borrow::Lease;
 use crate::host::buffer::dangling;
-use crate::lease::Lease;
 
 /// Bytes borrowed for reading. Holds the memory alive and dereferences to the same place for its whole life.
 pub struct HostRef {

@@ -8,18 +8,16 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::access::{Access, Location};
-use crate::bounds::{check, resolve};
+use crate::borrow::{Lease, Lender};
+use crate::borrow::{check, resolve};
 use crate::coherence::facts::HOST;
 use crate::coherence::plan::{Bound, Dirty, Request};
-use crate::engine::door::{Lock, Locked};
-use crate::engine::operation::Operation;
-use crate::engine::state::State;
+use crate::engine::state::{Operation, State};
 use crate::engine::step;
 use crate::error::Error;
-use crate::lease::{Lease, Lender};
 use crate::shared::readers::Readers;
 use crate::stats::{Observer, Stats};
-use crate::sync::{Condvar, MutexGuard};
+use crate::sync::{Condvar, Lock, Locked, MutexGuard};
 
 pub(crate) struct Inner {
     pub(crate) len: usize,
