@@ -41,8 +41,8 @@ pub(crate) static WITH_THE_DATA: At = At(Place::Data);
 
 /// The queue's device: inputs are brought there, and outputs are written there.
 ///
-/// For a device without kernels the host works, as [`at_host`] does, and outputs are there afterwards. Kernels have GPUs
-/// of compute capability 7.0 or newer, where this crate is built with the feature `cuda`, and for all operations but
+/// For a device without kernels the host works, as [`at_host`] does, and outputs are there afterwards. GPUs of compute
+/// capability 7.0 or newer have kernels, where this crate is built with the feature `cuda`, for all operations but
 /// [`stats`](crate::stats). Results have the same bits at every place. Work at a GPU that fails is an error, not work
 /// for the host.
 pub fn at(queue: &Arc<dyn Queue>) -> At {

@@ -1,8 +1,8 @@
 //! Operations on a device: tokens in place of guards, in the order of the host's way, then the launches.
 //!
 //! Kernels are loaded first, inputs borrowed next, outputs asked and then taken: a failure before the first output is
-//! taken leaves every operand as it was. Behind that, outputs that were taken are unspecified: no copy of their old bytes
-//! counts any more. Relies on `device/` for the launches and on `cuda.rs` to launch.
+//! taken leaves every operand as it was. Behind that, outputs that were taken are unspecified: no copy of their old
+//! bytes counts any more. Relies on `device/` for the launches and on `cuda.rs` to launch.
 
 use crate::argument::Argument;
 use crate::cpu::lanes::BLOCK;

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use crate::access::{Head, Intent, Location};
 use crate::borrow::{check, resolve};
 use crate::coherence::plan::{Bound, Dirty, Request};
-use crate::device::Queue;
 use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
+use crate::device::{Block, Queue};
 use crate::engine::queue::QueueHandle;
-use crate::engine::state::{Operation, State};
+use crate::engine::state::{Asked, Met, Operation, State};
 use crate::engine::step;
 use crate::error::Error;
 use crate::host::buffer::dangling;
@@ -136,9 +136,8 @@ impl SyncedMem {
         if range.is_empty() {
             return Ok(&[]);
         }
-        let request = Request::Host { range: range.clone(), intent: Intent::Read };
-        let start = self.act(Operation::new(request), |state, operation| {
-            let start = state.host_start(range.start, operation);
+        let start = self.access(Asked::new(None, &range, Intent::Read), |state, met| {
+            let start = state.host_ptr(met.slot, range.start);
             if range == (0..self.inner.len) {
                 // Under the lock under which all bytes were found valid.
                 self.fast.store(start.as_ptr(), Ordering::Release);
@@ -170,11 +169,10 @@ impl SyncedMem {
 
     fn write_host(&mut self, range: Range<usize>, intent: Intent) -> Result<&mut [u8], Error> {
         let range = check(range, self.inner.len)?;
-        let operation = Operation::new(Request::Host { range: range.clone(), intent });
         let start = if range.is_empty() {
             dangling()
         } else {
-            self.act_mut(&range, operation, |state, operation| state.host_start(range.start, operation))?
+            self.access_mut(Asked::new(None, &range, intent), |state, met| state.host_ptr(met.slot, range.start))?
         };
         if range == (0..self.inner.len) {
             // All bytes are valid there again, so the next read needs no lock.
@@ -197,9 +195,9 @@ impl SyncedMem {
         if range.is_empty() {
             return Ok(DeviceRef::new(ClaimedRange::empty(queue), None));
         }
-        let request = Request::Device { by: QueueHandle::new(queue), range: range.clone(), intent: Intent::Read };
-        let claimed = self.act(Operation::new(request), |state, operation| state.claimed(queue, operation))?;
-        Ok(DeviceRef::new(claimed, None))
+        let by = QueueHandle::new(queue);
+        let (block, hold) = self.access(Asked::new(Some(&by), &range, Intent::Read), block_and_hold)?;
+        Ok(DeviceRef::new(ClaimedRange { block, range, queue: by.into_queue(), _hold: hold }, None))
     }
 
     /// Bytes on the queue's device, to be written by work on that queue: no other copy of them is valid afterwards, and
@@ -246,10 +244,9 @@ impl SyncedMem {
         if range.is_empty() {
             return Ok(DeviceMut::new(ClaimedRange::empty(queue), None));
         }
-        let request = Request::Device { by: QueueHandle::new(queue), range: range.clone(), intent };
-        let claimed =
-            self.act_mut(&range, Operation::new(request), |state, operation| state.claimed(queue, operation))?;
-        Ok(DeviceMut::new(claimed, None))
+        let by = QueueHandle::new(queue);
+        let (block, hold) = self.access_mut(Asked::new(Some(&by), &range, intent), block_and_hold)?;
+        Ok(DeviceMut::new(ClaimedRange { block, range, queue: by.into_queue(), _hold: hold }, None))
     }
 
     /// Starts bringing bytes to the host; the next [`host`](Self::host) only waits for them.
@@ -258,7 +255,11 @@ impl SyncedMem {
     /// As [`host`](Self::host).
     pub fn prefetch_host(&self, range: impl RangeBounds<usize>) -> Result<(), Error> {
         let range = self.inner.range(range)?;
-        if range.is_empty() { Ok(()) } else { self.act(Operation::new(Request::Prefetch { range }), |_, _| ()) }
+        if range.is_empty() {
+            return Ok(());
+        }
+        let operation = Operation::new(Request::Prefetch { range });
+        step::act(Locked::from(&self.inner.state), operation, Bound::Gaps, |_| Ok(()))
     }
 
     // ---- places and costs ----
@@ -317,30 +318,26 @@ impl SyncedMem {
 
     // ---- under whose borrow ----
 
-    /// An operation under `&self`: copies are only added. The wait is outside the lock.
-    fn act<R>(
-        &self,
-        mut operation: Operation<'_>,
-        answer: impl Fn(&State, &mut Operation<'_>) -> R,
-    ) -> Result<R, Error> {
-        step::act(Locked::from(&self.inner.state), &mut operation, Bound::Gaps, |_| Ok(()), answer)
+    /// An access under `&self`: copies are only added. The wait is outside the lock.
+    fn access<R>(&self, asked: Asked<'_>, answer: impl Fn(&State, Met) -> R) -> Result<R, Error> {
+        step::access(Locked::from(&self.inner.state), &asked, Bound::Gaps, answer)
     }
 
-    /// An operation under `&mut self` that hands out the `busy` bytes of a copy: others may be given up.
-    fn act_mut<R>(
-        &mut self,
-        busy: &Range<usize>,
-        mut operation: Operation<'_>,
-        answer: impl Fn(&State, &mut Operation<'_>) -> R,
-    ) -> Result<R, Error> {
+    /// An access under `&mut self` that hands out bytes of one copy: those of others may be given up.
+    fn access_mut<R>(&mut self, asked: Asked<'_>, answer: impl Fn(&State, Met) -> R) -> Result<R, Error> {
         self.reset_fast();
-        step::act(self.inner.state.get_mut(), &mut operation, Bound::AllBut(busy.clone()), |_| Ok(()), answer)
+        step::access(self.inner.state.get_mut(), &asked, Bound::AllBut(asked.range.clone()), answer)
     }
 
     pub(crate) fn reset_fast(&mut self) {
         // Relaxed: `&mut self` already orders this against every other access.
         self.fast.store(ptr::null_mut(), Ordering::Relaxed);
     }
+}
+
+/// What a token holds of a device's copy.
+fn block_and_hold(state: &State, met: Met) -> (Option<Arc<dyn Block>>, Option<Arc<()>>) {
+    (state.shared_block(met.slot), met.hold)
 }
 
 impl fmt::Debug for SyncedMem {

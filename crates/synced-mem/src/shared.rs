@@ -24,7 +24,7 @@ use crate::coherence::plan::{Dirty, Request};
 use crate::device::Queue;
 use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
 use crate::engine::queue::QueueHandle;
-use crate::engine::state::{Lacking, Operation, State};
+use crate::engine::state::{Asked, Lacking, Met, Operation, State};
 use crate::error::Error;
 use crate::host::pool::HostPool;
 use crate::shared::guards::{HostMut, HostRef};
@@ -120,9 +120,8 @@ impl SharedMem {
         if range.is_empty() {
             return Ok(HostRef::empty());
         }
-        let request = Request::Host { range: range.clone(), intent };
-        let start = |state: &State, operation: &mut Operation<'_>| {
-            let start = state.host_start(range.start, operation);
+        let start = |state: &State, met: Met| {
+            let start = state.host_ptr(met.slot, range.start);
             if intent == Intent::Read && range == (0..self.len()) {
                 // All bytes are valid there and no queue writes them, and this borrow keeps writers away until the lock
                 // is released; from then on a writer closes the way first.
@@ -130,7 +129,7 @@ impl SharedMem {
             }
             start
         };
-        let (start, lease) = self.inner.access(&range, intent.access(), Operation::new(request), start)?;
+        let (start, lease) = self.inner.access(Asked::new(None, &range, intent), start)?;
         Ok(HostRef::new(start, range.len(), lease))
     }
 
@@ -190,11 +189,10 @@ impl SharedMem {
         if range.is_empty() {
             return Ok((ClaimedRange::empty(queue), None));
         }
-        let request = Request::Device { by: QueueHandle::new(queue), range: range.clone(), intent };
-        let access = intent.access();
-        let claimed = |state: &State, operation: &mut Operation<'_>| state.claimed(queue, operation);
-        let (claimed, lease) = self.inner.access(&range, access, Operation::new(request), claimed)?;
-        Ok((claimed, Some(lease)))
+        let by = QueueHandle::new(queue);
+        let asked = Asked::new(Some(&by), &range, intent);
+        let (block, lease) = self.inner.access(asked, |state, met| state.shared_block(met.slot))?;
+        Ok((ClaimedRange { block, range, queue: by.into_queue(), _hold: None }, Some(lease)))
     }
 
     /// Tries `access` again after a conflict, each time that a borrow of this memory has ended, until the time is over.

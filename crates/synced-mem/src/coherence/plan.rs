@@ -185,11 +185,16 @@ type Plan<Q, T = ()> = ControlFlow<Result<Next<Q>, Refusal>, T>;
 
 /// The copy that has the bytes of an access, if there is nothing to do but to hand them out: the usual case. [`next`]
 /// would say [`Next::Done`].
-pub(crate) fn met_at<Q: Clone + PartialEq>(facts: &Facts<Q>, request: &Request<Q>) -> Option<Slot> {
-    let (slot, by, range, intent) = match request {
-        Request::Host { range, intent } => (host_slot(facts, range, *intent), None, range, *intent),
-        Request::Device { by, range, intent } => (facts.home_of(by)?, Some(by), range, *intent),
-        _ => return None,
+/// `by` is `None` for the host.
+pub(crate) fn met_at<Q: Clone + PartialEq>(
+    facts: &Facts<Q>,
+    by: Option<&Q>,
+    range: &Range<usize>,
+    intent: Intent,
+) -> Option<Slot> {
+    let slot = match by {
+        None => host_slot(facts, range, intent),
+        Some(by) => facts.home_of(by)?,
     };
     let copy = facts.copy(slot);
     let is_met = facts.broken.is_empty()

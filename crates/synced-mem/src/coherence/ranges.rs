@@ -39,6 +39,12 @@ impl Ranges {
         usize::from(!self.is_empty()) + self.rest.len()
     }
 
+    /// Whether the set has more than `most` ranges, of which there is one at least.
+    #[inline]
+    pub(crate) fn has_more_than(&self, most: usize) -> bool {
+        self.rest.len() >= most
+    }
+
     /// Whether every byte of `range` is in the set: always, if `range` is empty.
     #[inline]
     pub(crate) fn contains(&self, range: &Range<usize>) -> bool {
@@ -151,8 +157,11 @@ impl Ranges {
     /// The lowest of our ranges that ends above the start of `range`.
     #[inline]
     fn reaching(&self, range: &Range<usize>) -> Option<&Range<usize>> {
-        let index = self.count_while(|ours| ours.end <= range.start);
-        (index < self.len()).then(|| self.at(index))
+        // An empty set has `0..0` here, which no range starts below.
+        if range.start < self.first.end {
+            return Some(&self.first);
+        }
+        self.rest.get(self.rest.partition_point(|ours| ours.end <= range.start))
     }
 
     /// How many ranges from the lowest on are `low`: `low` holds up to some range, and for none above it.

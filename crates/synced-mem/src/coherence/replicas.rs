@@ -89,7 +89,7 @@ impl Replicas {
     /// Whether no slot has more ranges than it should.
     #[inline]
     pub(crate) fn is_bounded(&self) -> bool {
-        self.valid.iter().all(|valid| valid.len() <= self.most)
+        !self.valid.iter().any(|valid| valid.has_more_than(self.most))
     }
 
     /// Whether all of `range` is valid in `slot`.
@@ -201,7 +201,7 @@ impl Replicas {
 
     /// The ranges of `slot` if there are too many.
     pub(crate) fn crowded(&self, slot: Slot) -> Option<&Ranges> {
-        Some(self.valid(slot)).filter(|valid| valid.len() > self.most)
+        Some(self.valid(slot)).filter(|valid| valid.has_more_than(self.most))
     }
 
     /// The source of the first bytes of `rest`, and the end of the run: where the source ends, or where a more

@@ -175,6 +175,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
     }
 
     /// Whether an access has nothing to wait for.
+    #[inline]
     pub(crate) fn is_free(&self, by: Option<&Q>, range: &Range<usize>, access: Access) -> bool {
         !self.entries.iter().any(|entry| entry.conflicts(by, range, access, |_| true))
     }
@@ -201,6 +202,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
     /// The entry that covers this access already, if entering the access without a guard would change nothing: the
     /// usual case of one queue. After a wait the moment of the last access changes, even if that wait is over, because
     /// the operation that has waited still relies on the moment.
+    #[inline]
     fn entered(&self, by: &Q, range: &Range<usize>, access: Access, clock: &Clock) -> Option<usize> {
         let mut found = None;
         for (index, entry) in self.entries.iter().enumerate() {
@@ -209,6 +211,9 @@ impl<Q: Clone + PartialEq> Uses<Q> {
                     return None;
                 }
                 found = Some(index);
+                if access == Access::Read {
+                    break;
+                }
             } else if access == Access::Write && entry.past.overlaps(range) {
                 return None;
             }

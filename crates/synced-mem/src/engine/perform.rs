@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use crate::access::{Access, Intent};
 use crate::coherence::facts::{ADOPTED, HOST};
-use crate::coherence::plan::{self, Request, Step};
+use crate::coherence::plan::Step;
 use crate::coherence::replicas::Slot;
 use crate::device::Block;
 use crate::device::token::DeviceRef;
 use crate::engine::events::Deferred;
 use crate::engine::queue::QueueHandle;
-use crate::engine::state::{Brings, DeviceCopy, DeviceMemory, Operation, State};
+use crate::engine::state::{Asked, Brings, DeviceCopy, DeviceMemory, Met, Operation, State};
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;
 use crate::stats::EventKind;
@@ -169,37 +169,29 @@ impl State {
 
     // ---- valid bytes ----
 
-    /// A request has been met, and the bytes belong to the caller. `has_moved`: a step was performed for the request.
-    pub(crate) fn hand_out(&mut self, operation: &mut Operation<'_>, has_moved: bool) {
-        let (slot, range, intent) = match (&operation.request, operation.slot) {
-            (Request::Host { range, intent }, met) => {
-                (met.unwrap_or_else(|| plan::host_slot(&self.facts, range, *intent)), range, *intent)
+    /// An access has been met at a copy, and the bytes belong to the caller. `has_moved`: a step was performed for it.
+    pub(crate) fn hand_out(&mut self, asked: &Asked<'_>, slot: Slot, has_moved: bool) -> Met {
+        let Asked { by, range, intent, borrow, is_for_another } = *asked;
+        let mut hold = None;
+        if let Some(by) = by {
+            match borrow {
+                Some(_) => self.facts.enter(slot, by, range, intent.access(), borrow),
+                None => hold = self.facts.enter_token(slot, by, range, intent.access()),
             }
-            (Request::Prefetch { range }, _) => {
-                (plan::host_slot(&self.facts, range, Intent::Read), range, Intent::Read)
+            if !is_for_another {
+                self.facts.last = Some(slot);
             }
-            (Request::Device { by, range, intent }, Some(slot)) => {
-                match operation.borrow {
-                    Some(_) => self.facts.enter(slot, by, range, intent.access(), operation.borrow),
-                    None => operation.hold = self.facts.enter_token(slot, by, range, intent.access()),
-                }
-                if !operation.is_for_another {
-                    self.facts.last = Some(slot);
-                }
-                (slot, range, *intent)
-            }
-            _ => return,
-        };
-        operation.slot = Some(slot);
+        }
         if intent != Intent::Overwrite && !has_moved {
             self.count(EventKind::Avoided, range, slot);
         }
         if intent != Intent::Read {
             self.claim(slot, range);
-            if let (HOST, Some(borrow)) = (slot, operation.borrow) {
+            if let (HOST, Some(borrow)) = (slot, borrow) {
                 self.facts.borrows.write_host(borrow);
             }
         }
+        Met { slot, hold }
     }
 
     /// Takes the validity of `range` from all other copies.

@@ -5,16 +5,15 @@
 
 use std::any::Any;
 use std::fmt;
-use std::mem;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::access::Location;
+use crate::access::{Intent, Location};
 use crate::coherence::facts::{ADOPTED, Facts, HOST};
 use crate::coherence::plan::Request;
 use crate::coherence::replicas::Slot;
-use crate::device::token::{ClaimedRange, DeviceRef};
+use crate::device::token::DeviceRef;
 use crate::device::{Block, Queue};
 use crate::engine::events::Events;
 use crate::engine::queue::QueueHandle;
@@ -62,18 +61,31 @@ pub(crate) struct FreedBlock {
     pub(crate) users: Vec<QueueHandle>,
 }
 
-/// A request, with the memory that it brings and the share of a token that it takes away.
-pub(crate) struct Operation<'a> {
-    pub(crate) request: Request<QueueHandle>,
-    /// The entry of the borrow table under which the request is made.
+/// An access as it is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// The queue whose device the bytes are wanted on; `None` is the host.
+    pub(crate) by: Option<&'a QueueHandle>,
+    pub(crate) range: &'a Range<usize>,
+    pub(crate) intent: Intent,
+    /// The entry of the borrow table under which the access is made.
     pub(crate) borrow: Option<u64>,
-    pub(crate) brings: Option<Box<Brings<'a>>>,
     /// Whether the bytes are for another memory, so that the place of the last use stays.
     pub(crate) is_for_another: bool,
-    /// The copy that the request is about, once known.
-    pub(crate) slot: Option<Slot>,
+}
+
+/// The answer to an access.
+pub(crate) struct Met {
+    /// The copy that has the bytes.
+    pub(crate) slot: Slot,
     /// For a token without a guard: while the share is held, the use of the token is not over.
     pub(crate) hold: Option<Arc<()>>,
+}
+
+/// A request that may take several steps, with the memory that it brings.
+pub(crate) struct Operation<'a> {
+    pub(crate) request: Request<QueueHandle>,
+    pub(crate) brings: Option<Box<Brings<'a>>>,
 }
 
 /// Bytes or memory from outside.
@@ -86,9 +98,25 @@ pub(crate) enum Brings<'a> {
     Block(QueueHandle, Box<dyn Block>, Box<dyn Any + Send + Sync>),
 }
 
+impl<'a> Asked<'a> {
+    /// Without a borrow: of a memory that has one owner.
+    pub(crate) fn new(by: Option<&'a QueueHandle>, range: &'a Range<usize>, intent: Intent) -> Self {
+        Self { by, range, intent, borrow: None, is_for_another: false }
+    }
+
+    /// The same as a request.
+    pub(crate) fn request(&self) -> Request<QueueHandle> {
+        let (range, intent) = (self.range.clone(), self.intent);
+        match self.by {
+            None => Request::Host { range, intent },
+            Some(by) => Request::Device { by: by.clone(), range, intent },
+        }
+    }
+}
+
 impl Operation<'_> {
     pub(crate) fn new(request: Request<QueueHandle>) -> Self {
-        Self { request, borrow: None, brings: None, is_for_another: false, slot: None, hold: None }
+        Self { request, brings: None }
     }
 }
 
@@ -138,22 +166,10 @@ impl State {
         NonNull::new(ptr).unwrap_or_else(dangling)
     }
 
-    /// Where the bytes from `at` on are after a [`Request::Host`].
-    pub(crate) fn host_start(&self, at: usize, operation: &Operation<'_>) -> NonNull<u8> {
-        self.host_ptr(operation.slot.unwrap_or(HOST), at)
-    }
-
-    /// The bytes of a [`Request::Device`] that has been met, for work of this queue.
-    pub(crate) fn claimed(&self, queue: &Arc<dyn Queue>, operation: &mut Operation<'_>) -> ClaimedRange {
-        let index = operation.slot.and_then(Slot::device);
-        let memory = index.and_then(|index| self.devices[index].memory.as_ref());
-        let block = memory.map(|memory| Arc::clone(&memory.block));
-        match mem::replace(&mut operation.request, Request::Adopt) {
-            Request::Device { by, range, .. } => {
-                ClaimedRange { block, range, queue: by.into_queue(), _hold: operation.hold.take() }
-            }
-            _ => ClaimedRange::empty(queue),
-        }
+    /// The block of a device copy, for a token.
+    pub(crate) fn shared_block(&self, slot: Slot) -> Option<Arc<dyn Block>> {
+        let memory = slot.device().and_then(|index| self.devices[index].memory.as_ref());
+        memory.map(|memory| Arc::clone(&memory.block))
     }
 
     pub(crate) fn slot_of(&self, device: DeviceId) -> Option<Slot> {

@@ -5,13 +5,13 @@
 use std::mem;
 use std::sync::Arc;
 
-use crate::coherence::facts::HOSTS;
+use crate::coherence::facts::{HOST, HOSTS};
 use crate::coherence::plan::{self, Bound, Next, Progress, Refusal, Request, Step};
 use crate::coherence::uses::Uses;
 use crate::engine::events::Pending;
 use crate::engine::perform::transfer::{self, Outside};
 use crate::engine::queue::{Failure, FailureKind, QueueHandle, Wait, Waited};
-use crate::engine::state::{FreedBlock, Operation, State};
+use crate::engine::state::{Asked, FreedBlock, Met, Operation, State};
 use crate::error::Error;
 use crate::stats::EventKind;
 use crate::sync::Door;
@@ -41,17 +41,40 @@ enum Followup {
     Tidy,
 }
 
-/// Runs an operation to its end, and then the work that the operation leaves behind. `check` may refuse it each time
-/// that the lock is taken; `answer` is asked under the lock under which the request was met. Afterwards the sets of
-/// ranges are `bound`.
-pub(crate) fn act<R>(
+/// Brings bytes to where they are asked for, then does the work that this leaves behind. `answer` is asked under the
+/// lock under which the access was met. Afterwards the sets of ranges are `bound`.
+pub(crate) fn access<R>(
     mut door: impl Door<State>,
-    operation: &mut Operation<'_>,
+    asked: &Asked<'_>,
+    bound: Bound,
+    answer: impl Fn(&State, Met) -> R,
+) -> Result<R, Error> {
+    let at_once = door.with(|state| {
+        let met = state.meet_at_once(asked)?;
+        Some((answer(state, met), state.followup()))
+    });
+    let (answered, followup) = if let Some((answered, followup)) = at_once {
+        (Ok(answered), followup)
+    } else {
+        let done = |state: &mut State, has_acted| {
+            let met = state.meet(asked, has_acted);
+            answer(state, met)
+        };
+        run(&mut door, &mut Operation::new(asked.request()), |_| Ok(()), done, State::followup)
+    };
+    follow_up(&mut door, followup, bound);
+    answered
+}
+
+/// Runs an operation to its end, and then the work that the operation leaves behind. `check` may refuse it each time
+/// that the lock is taken. Afterwards the sets of ranges are `bound`.
+pub(crate) fn act(
+    mut door: impl Door<State>,
+    mut operation: Operation<'_>,
     bound: Bound,
     check: impl Fn(&State) -> Result<(), Error>,
-    answer: impl Fn(&State, &mut Operation<'_>) -> R,
-) -> Result<R, Error> {
-    let (result, followup) = run(&mut door, operation, check, answer, State::followup);
+) -> Result<(), Error> {
+    let (result, followup) = run(&mut door, &mut operation, check, |_, _| (), State::followup);
     follow_up(&mut door, followup, bound);
     result
 }
@@ -70,9 +93,7 @@ pub(crate) fn shrink(mut door: impl Door<State>) {
 /// The end of a borrow or of a memory: the state is changed under the lock, and user code runs after its release.
 pub(crate) fn end(state: &mut State) {
     state.end();
-    if let Some(pending) = state.events.take_pending() {
-        pending.run();
-    }
+    state.events.take_pending().into_iter().for_each(Pending::run);
 }
 
 fn follow_up(door: &mut impl Door<State>, followup: Option<Followup>, bound: Bound) {
@@ -110,12 +131,11 @@ fn tidy(door: &mut impl Door<State>, bound: Bound) {
             }
         }
     }
-    if !put_off.is_empty() {
-        door.with(|state| state.freed.append(&mut put_off));
-    }
-    if let Some(pending) = door.with(|state| state.events.take_pending()) {
-        pending.run();
-    }
+    let pending = door.with(|state| {
+        state.freed.append(&mut put_off);
+        state.events.take_pending()
+    });
+    pending.into_iter().for_each(Pending::run);
 }
 
 fn each_once(queues: Vec<QueueHandle>) -> Vec<QueueHandle> {
@@ -137,24 +157,20 @@ fn housekeeping(door: &mut impl Door<State>, request: Request<QueueHandle>) {
     }
 }
 
-/// Plans and performs until the request is met or refused; then runs `last`, under the same lock.
+/// Plans and performs until the request is met or refused; then runs `last`, under the same lock, and before it, where
+/// the request is met, `done`, with whether a step was performed.
 fn run<R, L>(
     door: &mut impl Door<State>,
     operation: &mut Operation<'_>,
     check: impl Fn(&State) -> Result<(), Error>,
-    answer: impl Fn(&State, &mut Operation<'_>) -> R,
+    done: impl Fn(&mut State, bool) -> R,
     last: impl Fn(&mut State) -> L,
 ) -> (Result<R, Error>, L) {
-    let met =
-        door.with(|state| state.meet_at_once(operation, &check).then(|| (Ok(answer(state, operation)), last(state))));
-    if let Some(met) = met {
-        return met;
-    }
     let mut course = Course { progress: Progress::new(), has_acted: false, ended: None, failure: None };
     loop {
         let has_brought = matches!(course.ended, Some(Ended::Outside(_)));
         let paused = door.with(|state| match state.advance(operation, &mut course, &check) {
-            Ok(None) => Ok((Ok(answer(state, operation)), last(state))),
+            Ok(None) => Ok((Ok(done(state, course.has_acted)), last(state))),
             Ok(Some(pause)) => Err(pause),
             Err(error) => Ok((Err(error), last(state))),
         });
@@ -183,21 +199,23 @@ struct Course {
 }
 
 impl State {
-    /// The usual case: there is nothing to do but to hand out. Else false, and the state is as before, except that the
-    /// queue of the request may have become the home of its device's copy, as `advance` would make it.
-    fn meet_at_once(&mut self, operation: &mut Operation<'_>, check: impl Fn(&State) -> Result<(), Error>) -> bool {
-        if check(self).is_err() {
-            return false;
-        }
-        if let Request::Device { by, .. } = &operation.request {
+    /// The usual case: there is nothing to do but to hand out. Else none, and the state is as before, except that the
+    /// queue of the access may have become the home of its device's copy, as `advance` would make it.
+    fn meet_at_once(&mut self, asked: &Asked<'_>) -> Option<Met> {
+        if let Some(by) = asked.by {
             self.make_home(by);
         }
-        let met = plan::met_at(&self.facts, &operation.request);
-        operation.slot = met;
-        if met.is_some() {
-            self.hand_out(operation, false);
-        }
-        met.is_some()
+        let slot = plan::met_at(&self.facts, asked.by, asked.range, asked.intent)?;
+        Some(self.hand_out(asked, slot, false))
+    }
+
+    /// After the last step for an access.
+    fn meet(&mut self, asked: &Asked<'_>, has_acted: bool) -> Met {
+        let slot = match asked.by {
+            None => plan::host_slot(&self.facts, asked.range, asked.intent),
+            Some(by) => self.make_home(by),
+        };
+        self.hand_out(asked, slot, has_acted)
     }
 
     /// Plans and performs until there is something to be done outside the lock.
@@ -216,13 +234,15 @@ impl State {
             self.facts.broken.retain(|queue| Arc::strong_count(queue) > 1);
         }
         if let Request::Device { by, .. } | Request::Receive { by, .. } = &operation.request {
-            operation.slot = Some(self.make_home(by));
+            self.make_home(by);
         }
         loop {
             let steps = match plan::next(&self.facts, &operation.request, &course.progress) {
                 Ok(Next::Perform(steps)) => steps,
                 Ok(Next::Done) => {
-                    self.hand_out(operation, course.has_acted);
+                    if let (Request::Prefetch { range }, false) = (&operation.request, course.has_acted) {
+                        self.count(EventKind::Avoided, range, HOST);
+                    }
                     return Ok(None);
                 }
                 Ok(Next::Wait(by, queues)) => return Ok(Some(Pause::Wait(self.begin_wait(by, queues)))),
@@ -248,6 +268,7 @@ impl State {
             }
         }
     }
+
     fn step_failed(&mut self, step: &Step, error: Error, request: &Request<QueueHandle>, course: &mut Course) {
         course.progress.failed(step);
         match request {

@@ -9,9 +9,9 @@ use crate::access::{Access, Intent};
 use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::plan::Request;
 use crate::device::Queue;
-use crate::device::token::DeviceRef;
+use crate::device::token::{ClaimedRange, DeviceRef};
 use crate::engine::queue::QueueHandle;
-use crate::engine::state::{Brings, Operation, State};
+use crate::engine::state::{Asked, Brings, Operation};
 use crate::error::Error;
 use crate::shared::SharedMem;
 
@@ -83,10 +83,10 @@ impl SharedMem {
 
     /// The source's bytes on a device. Nobody asked for them there, so the source was last used where it was before.
     fn read_for_copy(&self, queue: &Arc<dyn Queue>, range: &Range<usize>) -> Result<DeviceRef<'static>, Error> {
-        let request = Request::Device { by: QueueHandle::new(queue), range: range.clone(), intent: Intent::Read };
-        let operation = Operation { is_for_another: true, ..Operation::new(request) };
-        let claimed = |state: &State, operation: &mut Operation<'_>| state.claimed(queue, operation);
-        let (claimed, lease) = self.inner.access(range, Access::Read, operation, claimed)?;
+        let by = QueueHandle::new(queue);
+        let asked = Asked { is_for_another: true, ..Asked::new(Some(&by), range, Intent::Read) };
+        let (block, lease) = self.inner.access(asked, |state, met| state.shared_block(met.slot))?;
+        let claimed = ClaimedRange { block, range: range.clone(), queue: by.into_queue(), _hold: None };
         Ok(DeviceRef::new(claimed, Some(lease)))
     }
 

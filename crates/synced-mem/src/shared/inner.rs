@@ -12,7 +12,7 @@ use crate::borrow::{Lease, Lender};
 use crate::borrow::{check, resolve};
 use crate::coherence::facts::HOST;
 use crate::coherence::plan::{Bound, Dirty, Request};
-use crate::engine::state::{Operation, State};
+use crate::engine::state::{Asked, Met, Operation, State};
 use crate::engine::step;
 use crate::error::Error;
 use crate::shared::readers::Readers;
@@ -32,27 +32,23 @@ impl Inner {
         Self { len: state.facts.len, readers: Readers::new(), state: Lock::new(state), released: Condvar::new() }
     }
 
-    /// Borrows bytes that lie within the memory, at least one, and brings the bytes to the place of the request. The
-    /// borrow is entered first, to keep others away while the lock is released for waits. A request that fails takes
+    /// Borrows bytes that lie within the memory, at least one, and brings the bytes to the place that is asked for. The
+    /// borrow is entered first, to keep others away while the lock is released for waits. An access that fails takes
     /// the borrow back.
     pub(crate) fn access<T>(
         self: &Arc<Self>,
-        range: &Range<usize>,
-        access: Access,
-        mut operation: Operation<'_>,
-        answer: impl Fn(&State, &mut Operation<'_>) -> T,
+        mut asked: Asked<'_>,
+        answer: impl Fn(&State, Met) -> T,
     ) -> Result<(T, Lease), Error> {
+        let access = asked.intent.access();
         let mut state = self.lock();
-        self.check(&state, range, access)?;
-        let slot = match &operation.request {
-            Request::Device { by, .. } => state.make_home(by),
-            _ => HOST,
-        };
-        let borrow = state.facts.borrows.insert(range.clone(), access, slot);
+        self.check(&state, asked.range, access)?;
+        let slot = asked.by.map_or(HOST, |by| state.make_home(by));
+        let borrow = state.facts.borrows.insert(asked.range.clone(), access, slot);
+        asked.borrow = Some(borrow);
         let lease = Lease::new(self.clone(), Some(borrow));
         let door = Locked { lock: &self.state, held: Some(state) };
-        operation.borrow = Some(borrow);
-        let answered = step::act(door, &mut operation, Bound::AllBut(0..0), |_| Ok(()), answer)?;
+        let answered = step::access(door, &asked, Bound::AllBut(0..0), answer)?;
         Ok((answered, lease))
     }
 
@@ -82,10 +78,10 @@ impl Inner {
     /// the lock.
     pub(crate) fn act(
         &self,
-        mut operation: Operation<'_>,
+        operation: Operation<'_>,
         check: impl Fn(&State) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        step::act(Locked::from(&self.state), &mut operation, Bound::AllBut(0..0), check, |_, _| ())
+        step::act(Locked::from(&self.state), operation, Bound::AllBut(0..0), check)
     }
 
     // ---- common to both shells ----

@@ -86,7 +86,12 @@ fn run<const BYTES: usize>(mut world: World<BYTES>, request: &Request<u8>, count
             world.facts.copies[HOSTS + usize::from(by % 10)].home = Some(by);
         }
         let planned = next(&world.facts, request, &progress);
-        if let Some(slot) = met_at(&world.facts, request) {
+        let met = match request {
+            Request::Host { range, intent } => met_at(&world.facts, None, range, *intent),
+            Request::Device { by, range, intent } => met_at(&world.facts, Some(by), range, *intent),
+            _ => None,
+        };
+        if let Some(slot) = met {
             assert!(matches!(planned, Ok(Next::Done)), "{request:?} is met at {slot:?}, and not done");
             counts.at_once += 1;
         } else {
