@@ -25,6 +25,7 @@ const CFG: &[&str] = &[
     "crates/synced-mem/src/cuda",
     "crates/synced-mem/src/host/allocation",
     "crates/synced-mem/src/sync",
+    "python/src/mapping",
 ];
 
 /// `unsafe` stands only in the page's files, and every crate says so to the compiler.
@@ -52,21 +53,23 @@ pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The files of the invariant: a crate's name before a colon, then files of the crate: `host/{allocation, buffer}`.
+/// The files of the invariant: a crate's name before a colon, then files of the crate: `host/{allocation, buffer}`. A
+/// name with a slash is the crate's folder.
 fn doors(page: &str) -> Vec<String> {
     let invariant = page.split_once(INVARIANT).map_or("", |(_, rest)| rest);
-    let (mut name, mut doors) = ("", Vec::new());
+    let (mut name, mut doors) = (String::new(), Vec::new());
     let mut parts = invariant.split('`');
     parts.next();
     while let (Some(quoted), Some(behind)) = (parts.next(), parts.next()) {
         let (before, rest) = quoted.split_once('{').unwrap_or((quoted, ""));
         if behind.starts_with(':') {
-            name = quoted;
+            let folder = if quoted.contains('/') { quoted } else { &format!("crates/{quoted}") };
+            name = format!("{}/src", folder.trim_end_matches('/'));
         } else if rest.is_empty() {
-            doors.push(format!("crates/{name}/src/{}", before.trim_end_matches('/')));
+            doors.push(format!("{name}/{}", before.trim_end_matches('/')));
         } else {
             let files = rest.trim_end_matches('}').split(", ");
-            doors.extend(files.map(|file| format!("crates/{name}/src/{before}{file}")));
+            doors.extend(files.map(|file| format!("{name}/{before}{file}")));
         }
     }
     doors
@@ -112,10 +115,12 @@ mod tests {
     #[test]
     fn the_doors_are_those_of_the_page() {
         let page = format!(
-            "1. `a`: `b`.\n8. {INVARIANT}, `cargo xtask tidy` holds it. `one`: `c/{{d, e}}`,\n   `f/` (and `g`). `two`: `h`.\n"
+            "1. `a`: `b`.\n8. {INVARIANT}, `cargo xtask tidy` holds it. `one`: `c/{{d, e}}`,\n   `f/` (and `g`). `two`: `h`. `three/`: `k`.\n"
         );
-        let expected = ["one/src/c/d", "one/src/c/e", "one/src/f", "one/src/g", "two/src/h"];
-        assert_eq!(doors(&page)[1..], expected.map(|door| format!("crates/{door}")));
+        let [one, two] = ["crates/one/src", "crates/two/src"];
+        let expected =
+            [format!("{one}/c/d"), format!("{one}/c/e"), format!("{one}/f"), format!("{one}/g"), format!("{two}/h")];
+        assert_eq!(doors(&page)[1..], [&expected[..], &["three/src/k".to_owned()]].concat());
         assert!(doors("").is_empty());
     }
 }

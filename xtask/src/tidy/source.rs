@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::shell;
 
 /// Where our own Rust code lies.
-const CODE: &[&str] = &["crates/", "xtask/", "tests/", "benches/"];
+const CODE: &[&str] = &["crates/", "xtask/", "tests/", "benches/", "python/src/"];
 
 /// Everything that the rules may look at.
 #[derive(Default)]

@@ -1,0 +1,49 @@
+"""Tensors of Caffe, MXNet, NeoML, safetensors, npz and HDF5 files, without the frameworks.
+
+>>> import blob_io
+>>> with blob_io.open(path) as f:
+...     weight = f.get_tensor("conv1/0")
+>>> weight.shape, weight.dtype
+((2, 1, 3, 3), dtype('float32'))
+
+Files are opened by their headers; values are read when asked for. Errors are :class:`BlobError`, and ``OSError`` for
+those of the operating system.
+"""
+
+import sys as _sys
+from collections.abc import Mapping as _Mapping
+
+if _sys.version_info < (3, 12):
+    # Later versions refuse by themselves, since the module does not say that it may be shared.
+    import _xxsubinterpreters as _interpreters  # type: ignore[import-not-found, unused-ignore]
+
+    if _interpreters.get_current() != _interpreters.get_main():
+        raise ImportError("blob_io does not support loading in subinterpreters")
+
+from ._blob_io import File, Slice, Tensor, open
+from ._errors import BlobError, LimitExceeded, Malformed, Misfit, NotTensors, Unsupported
+from ._safetensors import safe_open
+from ._types import Histogram, Layer, Receipt, Stats, Warning_
+
+_Mapping.register(File)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BlobError",
+    "File",
+    "Histogram",
+    "Layer",
+    "LimitExceeded",
+    "Malformed",
+    "Misfit",
+    "NotTensors",
+    "Receipt",
+    "Slice",
+    "Stats",
+    "Tensor",
+    "Unsupported",
+    "Warning_",
+    "open",
+    "safe_open",
+]

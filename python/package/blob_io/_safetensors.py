@@ -1,0 +1,73 @@
+"""`safe_open` with safetensors' signature and spellings, for any file that blob reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from ._blob_io import File, Slice, open
+
+if TYPE_CHECKING:
+    _Framework = Literal["numpy", "torch", "jax"]
+
+
+class safe_open:
+    """Opens a file as ``safetensors.safe_open`` does: a loader changes its import, and reads every format.
+
+    ``backend`` is ``"pread"`` or ``"mmap"``. ``device`` is ``"cpu"``, or for torch any device, to which tensors are
+    moved.
+
+    >>> from blob_io import safe_open
+    >>> with safe_open(path, framework="np") as f:
+    ...     f.keys(), f.get_slice("conv1/0").get_dtype()
+    (['conv1/0', 'conv1/1'], 'F32')
+    """
+
+    def __init__(
+        self, filename: str | PathLike[str], framework: str, device: str = "cpu", *, backend: str = "pread"
+    ) -> None:
+        names: dict[str, _Framework] = {"np": "numpy", "pt": "torch", "flax": "jax"}
+        names |= {"numpy": "numpy", "torch": "torch", "jax": "jax"}
+        if framework not in names:
+            raise ValueError(f"framework is numpy, torch or jax, not {framework}")
+        if backend not in ("pread", "mmap"):
+            raise ValueError(f"backend is pread or mmap, not {backend}")
+        self._framework, self._device = names[framework], device
+        if device != "cpu" and self._framework != "torch":
+            raise ValueError(f"device {device} is for torch alone")
+        self._file: File = open(filename, mmap=backend == "mmap")
+
+    def keys(self) -> list[str]:
+        """The names, in the order of the file."""
+        return self._file.keys()
+
+    def offset_keys(self) -> list[str]:
+        """The names by where the bytes begin."""
+        return self._file.offset_keys()
+
+    def metadata(self) -> dict[str, str] | None:
+        """The file's words about itself; ``None`` where there are none."""
+        return self._file.metadata() or None
+
+    def get_tensor(self, name: str) -> Any:
+        """The values of a tensor, on the device."""
+        tensor = self._file.get_tensor(name, framework=self._framework)
+        return tensor if self._device == "cpu" else tensor.to(self._device)
+
+    def get_tensors(self, names: Iterable[str] | None = None) -> dict[str, Any]:
+        """The values of several tensors, of all where no names are given."""
+        return {name: self.get_tensor(name) for name in (self.keys() if names is None else names)}
+
+    def get_slice(self, name: str) -> Slice:
+        """A tensor to be read in part, as arrays of numpy."""
+        return self._file.get_slice(name)
+
+    def __enter__(self) -> safe_open:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()

@@ -1,0 +1,211 @@
+//! DLPack: tensors handed to torch, jax, numpy and others without a copy, and taken from them.
+//!
+//! One of the two files with unsafe code. The structs are those of dlpack.h 1.1; both kinds of capsule are made and
+//! taken: the versioned one, and the older one without flags.
+
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::dtype::names;
+use crate::error::Stop;
+use crate::mapping::Block;
+use crate::tensor::Tensor;
+
+/// `kDLCPU`.
+const CPU: i32 = 1;
+
+/// The version of the structs below.
+const VERSION: (u32, u32) = (1, 1);
+
+/// The flag `DLPACK_FLAG_BITMASK_IS_COPIED`.
+const IS_COPIED: u64 = 1 << 1;
+
+const VERSIONED: &CStr = c"dltensor_versioned";
+const LEGACY: &CStr = c"dltensor";
+
+#[repr(C)]
+struct DLDevice {
+    device_type: i32,
+    device_id: i32,
+}
+
+#[repr(C)]
+struct DLDataType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+#[repr(C)]
+struct DLTensor {
+    data: *mut c_void,
+    device: DLDevice,
+    ndim: i32,
+    dtype: DLDataType,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+#[repr(C)]
+struct DLManagedTensor {
+    dl_tensor: DLTensor,
+    manager_ctx: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
+}
+
+#[repr(C)]
+struct DLPackVersion {
+    major: u32,
+    minor: u32,
+}
+
+#[repr(C)]
+struct DLManagedTensorVersioned {
+    version: DLPackVersion,
+    manager_ctx: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
+    flags: u64,
+    dl_tensor: DLTensor,
+}
+
+/// What a capsule's tensor points to.
+struct Lent {
+    _block: Arc<Block>,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+}
+
+/// A struct that a capsule holds.
+trait Managed: Sized {
+    const NAME: &'static CStr;
+
+    fn new(tensor: DLTensor, lent: *mut Lent, flags: u64) -> Self;
+
+    fn lent(&self) -> *mut Lent;
+}
+
+impl Managed for DLManagedTensor {
+    const NAME: &'static CStr = LEGACY;
+
+    fn new(dl_tensor: DLTensor, lent: *mut Lent, _: u64) -> Self {
+        Self { dl_tensor, manager_ctx: lent.cast(), deleter: Some(delete::<Self>) }
+    }
+
+    fn lent(&self) -> *mut Lent {
+        self.manager_ctx.cast()
+    }
+}
+
+impl Managed for DLManagedTensorVersioned {
+    const NAME: &'static CStr = VERSIONED;
+
+    fn new(dl_tensor: DLTensor, lent: *mut Lent, flags: u64) -> Self {
+        let version = DLPackVersion { major: VERSION.0, minor: VERSION.1 };
+        Self { version, manager_ctx: lent.cast(), deleter: Some(delete::<Self>), flags, dl_tensor }
+    }
+
+    fn lent(&self) -> *mut Lent {
+        self.manager_ctx.cast()
+    }
+}
+
+/// Frees what `capsule` has boxed. Touches nothing of Python: consumers call it from any thread, also after the
+/// interpreter's end.
+unsafe extern "C" fn delete<M: Managed>(managed: *mut M) {
+    // SAFETY: consumers call the deleter once, with the struct that `capsule` has boxed, and so does `unused` where no
+    // consumer came.
+    let managed = unsafe { Box::from_raw(managed) };
+    // SAFETY: `capsule` has put a box of its own there, which nothing else takes.
+    drop(unsafe { Box::from_raw(managed.lent()) });
+}
+
+/// Frees the tensor of a capsule that no consumer has taken: one that has renames the capsule.
+unsafe extern "C" fn unused<M: Managed>(capsule: *mut ffi::PyObject) {
+    // SAFETY: Python calls the destructor with a capsule that is alive for the call.
+    let is_ours = unsafe { ffi::PyCapsule_IsValid(capsule, M::NAME.as_ptr()) } == 1;
+    if is_ours {
+        // SAFETY: the capsule is valid under this name, and so holds the struct of `capsule`, which no consumer has.
+        unsafe { delete(ffi::PyCapsule_GetPointer(capsule, M::NAME.as_ptr()).cast::<M>()) };
+    }
+}
+
+/// A capsule with the values of a block.
+fn capsule<'py, M: Managed>(
+    py: Python<'py>,
+    block: Arc<Block>,
+    spec: &blob_io::TensorSpec,
+    flags: u64,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let dims = spec.shape.dims();
+    let shape: Vec<i64> = dims.iter().map(|dim| *dim as i64).collect();
+    let mut strides = vec![1_i64; dims.len()];
+    for axis in (1..dims.len()).rev() {
+        strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1));
+    }
+    let data = block.start().as_ptr().cast::<c_void>();
+    let mut lent = Box::new(Lent { _block: block, shape, strides });
+    let tensor = DLTensor {
+        data,
+        device: DLDevice { device_type: CPU, device_id: 0 },
+        ndim: dims.len() as i32,
+        dtype: DLDataType { code: names(spec.dtype).dlpack, bits: (spec.dtype.size() * 8) as u8, lanes: 1 },
+        shape: lent.shape.as_mut_ptr(),
+        strides: lent.strides.as_mut_ptr(),
+        byte_offset: 0,
+    };
+    // The vectors' elements stay where they are when their box becomes a pointer.
+    let managed = Box::new(M::new(tensor, Box::into_raw(lent), flags));
+    let pointer = NonNull::from(Box::leak(managed));
+    // SAFETY: the pointer is that of a box that lives until its deleter runs: a consumer calls it once, and where none
+    // comes `unused` does. Both may run in any thread.
+    let made = unsafe { PyCapsule::new_with_pointer_and_destructor(py, pointer.cast(), M::NAME, Some(unused::<M>)) };
+    if made.is_err() {
+        // SAFETY: no capsule holds the box.
+        unsafe { delete(pointer.as_ptr()) };
+    }
+    made
+}
+
+#[pymethods]
+impl Tensor {
+    /// A capsule of DLPack: versioned where `max_version` is (1, 0) or more.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> Result<Bound<'py, PyCapsule>, Stop> {
+        let refuse = |text: &str| Err(PyBufferError::new_err(text.to_owned()).into());
+        if stream.is_some() {
+            return refuse("a tensor of the host has no stream");
+        }
+        if dl_device.is_some_and(|device| device != (CPU, 0)) {
+            return refuse("the tensor is of the host; the array library moves it");
+        }
+        if copy == Some(false) && !self.is_in_memory() {
+            return refuse("the tensor is not a view: its values have to be copied from the file");
+        }
+        let (spec, block) = (self.spec()?, self.block(py, copy == Some(true))?);
+        let flags = if copy == Some(true) { IS_COPIED } else { 0 };
+        Ok(if max_version.is_some_and(|(major, _)| major >= 1) {
+            capsule::<DLManagedTensorVersioned>(py, block, &spec, flags)?
+        } else {
+            capsule::<DLManagedTensor>(py, block, &spec, flags)?
+        })
+    }
+
+    /// The device: that of the host.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (CPU, 0)
+    }
+}

@@ -1,0 +1,326 @@
+//! `File`: an open file as a mapping from names to lazy tensors, and `open`, which makes one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use blob_convert::RECEIPT_KEY;
+use blob_convert::regroup::by_layer;
+use blob_io::{Entry, Kind};
+use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyIterator, PyTuple};
+
+use crate::error::{Stop, blob_error};
+use crate::opened::{How, Opened, opened};
+use crate::slice::Slice;
+use crate::tensor::{Tensor, escaped};
+use crate::values::Framework;
+use crate::work::Progress;
+
+/// How many tensors a table of a notebook shows.
+const SHOWN: usize = 100;
+
+/// Opens a file of Caffe, MXNet, NeoML, HDF5, npy, npz or safetensors: reads headers, no values.
+///
+/// `file` is a path, bytes, or a file object in binary mode. With `mmap=True` arrays are views of a private mapping
+/// where the file has them aligned and in one piece: writing into one changes neither the file nor another `File`.
+///
+/// >>> import blob_io
+/// >>> f = blob_io.open(path)
+/// >>> f.format, f.keys()
+/// ('caffemodel', ['conv1/0', 'conv1/1'])
+/// >>> f["conv1/0"].shape
+/// (2, 1, 3, 3)
+#[pyfunction]
+#[pyo3(signature = (file, *, format=None, member=None, mmap=false, salvage=false, max_alloc=None, max_spool=None))]
+#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+pub(crate) fn open(
+    file: &Bound<'_, PyAny>,
+    format: Option<String>,
+    member: Option<String>,
+    mmap: bool,
+    salvage: bool,
+    max_alloc: Option<u64>,
+    max_spool: Option<u64>,
+) -> Result<File, Stop> {
+    let opened = opened(file, &How { format, member, mmap, salvage, max_alloc, max_spool })?;
+    Ok(File { opened: Mutex::new(Some(Arc::new(opened))) })
+}
+
+/// An open file: a mapping from names to lazy tensors, in the order of the file.
+///
+/// `f[3]` is the tensor at place 3, `f["#3"]` too. Closing the file leaves tensors, views and arrays alive.
+#[pyclass(frozen, mapping, weakref, module = "blob_io")]
+pub(crate) struct File {
+    /// `None` once closed. The lock is held for a copy of the pointer alone.
+    opened: Mutex<Option<Arc<Opened>>>,
+}
+
+impl File {
+    /// The open file.
+    pub(crate) fn opened(&self) -> Result<Arc<Opened>, Stop> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        opened.ok_or_else(|| PyValueError::new_err("the file is closed").into())
+    }
+
+    fn tensor(&self, key: &Bound<'_, PyAny>) -> Result<Tensor, Stop> {
+        let opened = self.opened()?;
+        let count = opened.checkpoint.entries().len();
+        let place = match key.extract::<&str>() {
+            Ok(name) => opened.place(name),
+            Err(_) => {
+                let place: isize = key
+                    .extract()
+                    .map_err(|_| PyTypeError::new_err("a tensor is found by its name or its place, a str or an int"))?;
+                let place = if place < 0 { place.saturating_add_unsigned(count) } else { place };
+                usize::try_from(place).ok().filter(|place| *place < count)
+            }
+        };
+        let missing = || PyKeyError::new_err(key.clone().unbind());
+        Ok(Tensor::stored(opened, place.ok_or_else(missing)?))
+    }
+
+    fn names(&self) -> Result<Vec<String>, Stop> {
+        Ok(self.opened()?.checkpoint.names().map(str::to_owned).collect())
+    }
+}
+
+#[pymethods]
+impl File {
+    /// The file's name, as given; of an archive's member, the archive's name with the member behind.
+    #[getter]
+    fn name(&self) -> Result<String, Stop> {
+        Ok(self.opened()?.checkpoint.name().to_owned())
+    }
+
+    /// The format's short name: `caffemodel`, `params`, `safetensors`.
+    #[getter]
+    fn format(&self) -> Result<&'static str, Stop> {
+        Ok(self.opened()?.checkpoint.format().name())
+    }
+
+    /// The format's generation in words, empty where there is only one.
+    #[getter]
+    fn dialect(&self) -> Result<String, Stop> {
+        Ok(self.opened()?.checkpoint.dialect().to_owned())
+    }
+
+    /// The layers with tensors, in the order of the file: name, type, the tensors' names.
+    #[getter]
+    fn layers<'py>(&self, py: Python<'py>) -> Result<Vec<Bound<'py, PyAny>>, Stop> {
+        let (opened, class) = (self.opened()?, class(py, "Layer")?);
+        let entries = opened.checkpoint.entries();
+        let layer = |(name, places): (String, Vec<usize>)| {
+            let kind = places.iter().find_map(|place| entries[*place].layer_type());
+            let tensors: Vec<&str> = places.iter().map(|place| entries[*place].name()).collect();
+            Ok(class.call1((name, kind, tensors))?)
+        };
+        by_layer(&opened.checkpoint).into_iter().map(layer).collect()
+    }
+
+    /// What is unusual, though its meaning is clear: of the file as a whole first, then of each tensor.
+    #[getter]
+    fn warnings<'py>(&self, py: Python<'py>) -> Result<Vec<Bound<'py, PyAny>>, Stop> {
+        let (opened, class) = (self.opened()?, class(py, "Warning_")?);
+        let mut all = Vec::new();
+        for text in &opened.warnings {
+            all.push(class.call1((text, None::<&str>, None::<u64>, false))?);
+        }
+        for warning in opened.checkpoint.warnings() {
+            all.push(class.call1((&*warning.text, None::<&str>, warning.offset, warning.is_loss))?);
+        }
+        for entry in opened.checkpoint.entries() {
+            for warning in entry.warnings() {
+                all.push(class.call1((&*warning.text, entry.name(), warning.offset, warning.is_loss))?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The receipt of the conversion that wrote the file; `None` where there is none, or none that can be read.
+    #[getter]
+    fn receipt<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, Stop> {
+        let opened = self.opened()?;
+        let text = opened.checkpoint.metadata().iter().find(|(key, _)| key == RECEIPT_KEY);
+        let Some((_, text)) = text else { return Ok(None) };
+        let receipt = class(py, "Receipt")?.call_method1("parse", (text,))?;
+        Ok((!receipt.is_none()).then_some(receipt))
+    }
+
+    /// With `salvage=True`, why the file breaks off, as an exception that was not raised; `None` for a sound file.
+    #[getter]
+    fn salvaged<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, Stop> {
+        let fault = self.opened()?.checkpoint.salvaged();
+        Ok(fault.map(|error| blob_error(py, &error, error.to_string())).transpose()?)
+    }
+
+    /// Whether the file was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.opened().is_err()
+    }
+
+    /// The tensors' names, in the order of the file.
+    fn keys(&self) -> Result<Vec<String>, Stop> {
+        self.names()
+    }
+
+    /// The tensors' names by where their bytes begin; those without bytes first.
+    fn offset_keys(&self) -> Result<Vec<String>, Stop> {
+        let opened = self.opened()?;
+        let mut entries: Vec<&Entry> = opened.checkpoint.entries().iter().collect();
+        entries.sort_by_key(|entry| entry.offset());
+        Ok(entries.into_iter().map(|entry| entry.name().to_owned()).collect())
+    }
+
+    /// The file's words about itself.
+    fn metadata<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Stop> {
+        let (opened, all) = (self.opened()?, PyDict::new(py));
+        for (key, value) in opened.checkpoint.metadata() {
+            all.set_item(key, value)?;
+        }
+        Ok(all)
+    }
+
+    /// The values of a tensor as an array of a framework: `numpy`, `torch` or `jax`.
+    #[pyo3(signature = (name, *, framework="numpy"))]
+    fn get_tensor<'py>(&self, name: &Bound<'py, PyAny>, framework: &str) -> Result<Bound<'py, PyAny>, Stop> {
+        let framework = Framework::named(framework)?;
+        framework.array(&Bound::new(name.py(), self.tensor(name)?)?)
+    }
+
+    /// The values of several tensors, of all where no names are given. Places without an array are left out.
+    ///
+    /// `progress` is a function of two integers, bytes done and all, or a bar of tqdm's.
+    #[pyo3(signature = (names=None, *, framework="numpy", progress=None))]
+    fn get_tensors<'py>(
+        &self,
+        py: Python<'py>,
+        names: Option<&Bound<'py, PyAny>>,
+        framework: &str,
+        progress: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyDict>, Stop> {
+        let (framework, opened) = (Framework::named(framework)?, self.opened()?);
+        let tensors: Vec<Tensor> = match names {
+            Some(names) => names.try_iter()?.map(|name| self.tensor(&name?)).collect::<Result<_, Stop>>()?,
+            None => {
+                let entries = opened.checkpoint.entries().iter().enumerate();
+                let held = entries.filter(|(_, entry)| entry.kind() != Kind::None);
+                held.map(|(place, _)| Tensor::stored(opened.clone(), place)).collect()
+            }
+        };
+        let all = PyDict::new(py);
+        let (progress, total) = (Progress::new(progress)?, tensors.iter().map(Tensor::byte_len).sum());
+        progress.begin(py, total)?;
+        let mut done = 0;
+        for tensor in tensors {
+            let (name, bytes) = (tensor.title().to_owned(), tensor.byte_len());
+            all.set_item(name, framework.array(&Bound::new(py, tensor)?)?)?;
+            progress.tell(py, done, done + bytes, total)?;
+            done += bytes;
+        }
+        Ok(all)
+    }
+
+    /// A tensor to be read in part: `f.get_slice("fc6/0")[:, ::8]`.
+    fn get_slice(&self, name: &Bound<'_, PyAny>) -> Result<Slice, Stop> {
+        Ok(Slice(self.tensor(name)?))
+    }
+
+    /// The tensor of this name, or `default`.
+    #[pyo3(signature = (name, default=None))]
+    fn get<'py>(
+        &self,
+        name: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> Result<Option<Bound<'py, PyAny>>, Stop> {
+        match self.tensor(name) {
+            Ok(tensor) => Ok(Some(Bound::new(name.py(), tensor)?.into_any())),
+            Err(Stop::Python(error)) if error.is_instance_of::<PyKeyError>(name.py()) => Ok(default),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Names with their tensors.
+    fn items<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("collections.abc")?.getattr("ItemsView")?.call1((slf,))
+    }
+
+    /// The tensors.
+    fn values<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("collections.abc")?.getattr("ValuesView")?.call1((slf,))
+    }
+
+    fn __getitem__(&self, name: &Bound<'_, PyAny>) -> Result<Tensor, Stop> {
+        self.tensor(name)
+    }
+
+    fn __contains__(&self, name: &Bound<'_, PyAny>) -> Result<bool, Stop> {
+        let opened = self.opened()?;
+        Ok(name.extract::<&str>().is_ok_and(|name| opened.place(name).is_some()))
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyIterator>, Stop> {
+        Ok(PyTuple::new(py, self.names()?)?.try_iter()?)
+    }
+
+    fn __len__(&self) -> Result<usize, Stop> {
+        Ok(self.opened()?.checkpoint.entries().len())
+    }
+
+    /// Closes the file. Tensors, views and arrays stay alive; the file itself is closed with the last tensor.
+    fn close(&self) {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(opened);
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> String {
+        let Ok(opened) = self.opened() else { return "<blob_io.File closed>".to_owned() };
+        let file = &opened.checkpoint;
+        let (name, format, count) = (file.name(), file.format().name(), file.entries().len());
+        format!("<blob_io.File {name:?} {format}, {count} tensor{}>", if count == 1 { "" } else { "s" })
+    }
+
+    fn _repr_html_(&self) -> Result<String, Stop> {
+        let opened = self.opened()?;
+        let entries = opened.checkpoint.entries();
+        let row = |place: usize| Tensor::stored(opened.clone(), place).row();
+        let rows: String = (0..entries.len().min(SHOWN)).map(row).collect();
+        let more = match entries.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!("<p>and {more} more</p>"),
+        };
+        let name = escaped(opened.checkpoint.name());
+        let head = "<tr><th>name</th><th>dtype</th><th>shape</th><th>bytes</th></tr>";
+        Ok(format!("<p>{name}: {}</p><table>{head}{rows}</table>{more}", opened.checkpoint.format().title()))
+    }
+
+    fn _ipython_key_completions_(&self) -> Result<Vec<String>, Stop> {
+        self.names()
+    }
+
+    fn __copy__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __deepcopy__<'py>(slf: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        slf
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("an open file cannot be pickled: send its path, and open it there"))
+    }
+}
+
+/// A class of `blob_io/_types.py`.
+pub(crate) fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("blob_io._types")?.getattr(name)
+}

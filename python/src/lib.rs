@@ -1,0 +1,38 @@
+//! The compiled half of the Python package `blob_io`; the other half, in `blob_io/`, is plain Python.
+//!
+//! Relies on blob-io for reading and writing, on blob-convert for conversions and checks, on blob-ops for merges.
+//! Does not know numpy, torch and jax: they take arrays by the buffer protocol and DLPack. Unsafe code stands in
+//! `dlpack` and `mapping` alone.
+//!
+//! Each class is frozen: what a method changes lies behind a lock that is held for no call of Python.
+
+#![deny(unsafe_code)] // except in `dlpack.rs` and `mapping.rs`
+
+#[allow(unsafe_code)]
+mod dlpack;
+mod dtype;
+mod error;
+mod file;
+#[allow(unsafe_code)]
+mod mapping;
+mod opened;
+mod slice;
+mod source;
+mod stats;
+mod tensor;
+mod values;
+mod work;
+
+use pyo3::prelude::*;
+
+#[pymodule(gil_used = false)]
+mod _blob_io {
+    #[pymodule_export]
+    use crate::file::{File, open};
+    #[pymodule_export]
+    use crate::mapping::Memory;
+    #[pymodule_export]
+    use crate::slice::Slice;
+    #[pymodule_export]
+    use crate::tensor::Tensor;
+}

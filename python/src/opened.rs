@@ -1,0 +1,102 @@
+//! What `open` is asked for, and what `File` and `Tensor` share: a checkpoint and the mapping of its file.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use blob_io::{Checkpoint, Entry, Format, Limits, OpenOptions};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::error::Stop;
+use crate::mapping::{Mapped, is_at};
+use crate::source::{self, Opening};
+use crate::work::here;
+
+/// A checkpoint, and the mapping of the file where there is one: shared by `File` and all tensors.
+pub(crate) struct Opened {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) mapping: Option<Arc<Mapped>>,
+    /// The places of the arrays whose stored checksum was compared, so that views of these may be handed out.
+    pub(crate) checked: Mutex<HashSet<usize>>,
+    /// What is unusual about the opening.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Opened {
+    /// The place of a name, else of `#3`.
+    pub(crate) fn place(&self, name: &str) -> Option<usize> {
+        let entries = self.checkpoint.entries();
+        let at =
+            |entry: &Entry| (entry as *const Entry).addr().wrapping_sub(entries.as_ptr().addr()) / size_of::<Entry>();
+        let named = self.checkpoint.entry(name).map(at);
+        named.or_else(|| name.strip_prefix('#')?.parse().ok().filter(|place| *place < entries.len()))
+    }
+}
+
+/// Options of `open`, as keywords give them.
+pub(crate) struct How {
+    pub(crate) format: Option<String>,
+    pub(crate) member: Option<String>,
+    pub(crate) mmap: bool,
+    pub(crate) salvage: bool,
+    pub(crate) max_alloc: Option<u64>,
+    pub(crate) max_spool: Option<u64>,
+}
+
+impl How {
+    fn options(&self) -> Result<OpenOptions, Stop> {
+        let mut limits = Limits::default();
+        limits.max_alloc = self.max_alloc.unwrap_or(limits.max_alloc);
+        limits.max_spool = self.max_spool.unwrap_or(limits.max_spool);
+        let mut options = OpenOptions::new().limits(limits);
+        if let Some(format) = &self.format {
+            options = options.from(format_named(format)?);
+        }
+        if let Some(member) = &self.member {
+            options = options.member(member);
+        }
+        Ok(if self.salvage { options.salvage() } else { options })
+    }
+}
+
+/// A format by name.
+pub(crate) fn format_named(name: &str) -> Result<Format, Stop> {
+    name.parse().map_err(|error| PyValueError::new_err(format!("{error}")).into())
+}
+
+/// Opens a path, bytes or a file object.
+pub(crate) fn opened(object: &Bound<'_, PyAny>, how: &How) -> Result<Opened, Stop> {
+    let (py, options) = (object.py(), how.options()?);
+    let opening = match source::open(object, &options)? {
+        Some(opening) => opening,
+        None => {
+            let path: PathBuf = object.extract()?;
+            let is_mapped = how.mmap;
+            here(py, move |_| {
+                // Opened before, so that the mapping is of the file that the checkpoint reads.
+                let file = is_mapped.then(|| fs::File::open(&path).ok()).flatten();
+                let checkpoint = options.open(&path)?;
+                let file = file.filter(|file| is_at(file, &path) && checkpoint.unchanged().is_ok());
+                Ok(Opening { checkpoint, file })
+            })?
+        }
+    };
+    let Opening { mut checkpoint, file } = opening;
+    if how.salvage {
+        checkpoint = checkpoint.take_whole_arrays();
+    }
+    let mut warnings = Vec::new();
+    let mapping = if how.mmap && !checkpoint.is_packed() && checkpoint.shards().is_empty() {
+        let mapped = file.and_then(|file| Mapped::new(&file).ok());
+        let mapped = mapped.filter(|mapped| mapped.len() as u64 == checkpoint.file_len());
+        if mapped.is_none() {
+            warnings.push("the file was not mapped: every array is a copy".to_owned());
+        }
+        mapped.map(Arc::new)
+    } else {
+        None
+    };
+    Ok(Opened { checkpoint, mapping, checked: Mutex::default(), warnings })
+}

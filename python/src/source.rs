@@ -1,0 +1,174 @@
+//! What `open` takes besides a path: bytes, and file objects of any kind as sources of positioned reads.
+
+use std::io::{self, Read};
+use std::sync::Mutex;
+
+use blob_io::{Bytes, Checkpoint, FileSource, OpenOptions, Source};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyString};
+
+use crate::error::Stop;
+use crate::mapping::duplicate;
+use crate::work::here;
+
+/// Small reads of a file object are answered from a block of this size: headers cost few requests to a server.
+const AHEAD: usize = 1 << 20;
+
+/// Something open, and the file behind it where there is one.
+pub(crate) struct Opening {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) file: Option<std::fs::File>,
+}
+
+/// Opens bytes, a buffer or a file object; `None` for what is a path.
+pub(crate) fn open(object: &Bound<'_, PyAny>, options: &OpenOptions) -> Result<Option<Opening>, Stop> {
+    let py = object.py();
+    let from = |source: Box<dyn Source>, name: String| {
+        let checkpoint = here(py, move |_| options.open_source(name, source))?;
+        Ok(Some(Opening { checkpoint, file: None }))
+    };
+    if object.is_instance_of::<PyString>() || object.hasattr("__fspath__")? {
+        return Ok(None);
+    }
+    if object.is_instance_of::<PyBytes>() {
+        let bytes: PyBackedBytes = object.extract().map_err(PyErr::from)?;
+        return from(Box::new(Bytes(bytes)), "bytes".to_owned());
+    }
+    if let Ok(buffer) = PyBuffer::<u8>::get(object) {
+        // Python may change the bytes of a buffer, so these are copied.
+        let bytes = buffer.to_vec(py)?;
+        return from(Box::new(Bytes(bytes)), "buffer".to_owned());
+    }
+    if !object.hasattr("read")? {
+        let kind = object.get_type().name()?;
+        let text = format!("open takes a path, bytes or a file object in binary mode, not {kind}");
+        return Err(PyTypeError::new_err(text).into());
+    }
+    let name = name_of(object);
+    if let Some(file) = regular_file(object)? {
+        let source = FileSource::try_from(file.try_clone().map_err(PyErr::from)?).map_err(PyErr::from)?;
+        let checkpoint = here(py, move |_| options.open_source(name, Box::new(source)))?;
+        return Ok(Some(Opening { checkpoint, file: Some(file) }));
+    }
+    if object.call_method0("seekable").and_then(|is| is.extract()).unwrap_or(false) {
+        return from(Box::new(Seekable::new(object)?), name);
+    }
+    let stream = Stream(object.clone().unbind());
+    let checkpoint = here(py, move |_| options.open_stream(name, stream))?;
+    Ok(Some(Opening { checkpoint, file: None }))
+}
+
+/// The file object's own name, which is a hint of the format.
+fn name_of(object: &Bound<'_, PyAny>) -> String {
+    let named = ["name", "full_name", "path"].into_iter().find_map(|name| object.getattr(name).ok()?.extract().ok());
+    named.unwrap_or_else(|| "file object".to_owned())
+}
+
+/// The regular file that an object of Python's `io` reads as it is. Others have a `fileno` too: of bz2 the compressed
+/// file's.
+fn regular_file(object: &Bound<'_, PyAny>) -> PyResult<Option<std::fs::File>> {
+    let py = object.py();
+    let io = py.import("io")?;
+    let inner = if object.is_instance(&io.getattr("IOBase")?)? { None } else { object.getattr("file").ok() };
+    let object = inner.as_ref().unwrap_or(object);
+    if object.is_instance(&io.getattr("TextIOBase")?)? {
+        return Err(PyTypeError::new_err("the file object is in text mode; open it with mode \"rb\""));
+    }
+    let raw = object.getattr("raw").unwrap_or_else(|_| object.clone());
+    if !raw.is_instance(&io.getattr("FileIO")?)? {
+        return Ok(None);
+    }
+    if object.call_method0("writable")?.extract()? {
+        object.call_method0("flush")?;
+    }
+    Ok(duplicate(object)?.filter(|file| file.metadata().is_ok_and(|meta| meta.is_file())))
+}
+
+/// Bytes that a call of `read` has returned.
+fn read(object: &Bound<'_, PyAny>, bytes: usize) -> PyResult<PyBackedBytes> {
+    let read = object.call_method1("read", (bytes,))?;
+    read.extract()
+        .map_err(|_| PyTypeError::new_err("read() of the file object returned no bytes; open it in binary mode"))
+}
+
+/// A file object that can seek, read under a lock: the object has one place.
+struct Seekable {
+    object: Py<PyAny>,
+    len: u64,
+    /// Where the bytes read last begin, and the bytes. Nobody waits for the lock with the interpreter's lock held:
+    /// every read is done without it.
+    ahead: Mutex<(u64, Vec<u8>)>,
+}
+
+impl Seekable {
+    fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        object.call_method1("seek", (0, 2))?;
+        let len = object.call_method0("tell")?.extract()?;
+        Ok(Self { object: object.clone().unbind(), len, ahead: Mutex::default() })
+    }
+
+    /// Fills `out` from the object.
+    fn fetch(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        Python::attach(|py| {
+            let object = self.object.bind(py);
+            object.call_method1("seek", (offset,))?;
+            let mut filled = 0;
+            while filled < out.len() {
+                let bytes = read(object, out.len() - filled)?;
+                let n = bytes.len().min(out.len() - filled);
+                if n == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                out[filled..filled + n].copy_from_slice(&bytes[..n]);
+                filled += n;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Source for Seekable {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if offset.checked_add(out.len() as u64).is_none_or(|end| end > self.len) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut ahead = self.ahead.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if out.len() >= AHEAD {
+            return self.fetch(offset, out);
+        }
+        let found = |(begin, bytes): &(u64, Vec<u8>)| {
+            let at = usize::try_from(offset.checked_sub(*begin)?).ok()?;
+            bytes.get(at..at.checked_add(out.len())?).map(<[u8]>::to_vec)
+        };
+        if let Some(bytes) = found(&ahead) {
+            out.copy_from_slice(&bytes);
+            return Ok(());
+        }
+        let mut bytes = vec![0; (self.len - offset).min(AHEAD as u64) as usize];
+        self.fetch(offset, &mut bytes)?;
+        out.copy_from_slice(&bytes[..out.len()]);
+        *ahead = (offset, bytes);
+        Ok(())
+    }
+}
+
+/// A file object that cannot seek, read once from its place to the end.
+struct Stream(Py<PyAny>);
+
+impl Read for Stream {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        Python::attach(|py| {
+            let bytes = read(self.0.bind(py), out.len())?;
+            let n = bytes.len().min(out.len());
+            out[..n].copy_from_slice(&bytes[..n]);
+            Ok(n)
+        })
+    }
+}

@@ -1,0 +1,358 @@
+//! `Tensor`: knows its header, and reads its values when asked. Caches nothing.
+
+use std::sync::{Arc, PoisonError};
+
+use blob_convert::{Watch, Watched};
+use blob_io::{Checkpoint, Entry, Error, Kind, Names, TensorName, TensorSpec};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use crate::error::{Stop, refuse};
+use crate::mapping::Block;
+use crate::opened::Opened;
+use crate::slice::slice;
+use crate::values::{Framework, numpy};
+use crate::work::here;
+
+/// How much is read between two looks at signals.
+pub(crate) const PIECE: usize = 16 << 20;
+
+/// A tensor of a file, or one that `merge`, `split` or `permute` has made: name, dtype and shape at hand, the values
+/// when asked for.
+///
+/// numpy, torch and jax take it as an array: `numpy.asarray(t)`, `torch.from_dlpack(t)`, `memoryview(t)`.
+#[pyclass(frozen, weakref, module = "blob_io")]
+pub(crate) struct Tensor(Held);
+
+enum Held {
+    Stored { opened: Arc<Opened>, place: usize },
+    Made { spec: TensorSpec, block: Arc<Block> },
+}
+
+/// Fills a buffer of the entry's length with the values.
+pub(crate) fn load(file: &Checkpoint, entry: &Entry, watch: &dyn Watch, out: &mut [u8]) -> Result<(), Error> {
+    let mut reader = Watched::open(file, entry, watch)?;
+    let mut filled = 0;
+    while filled < out.len() {
+        let end = out.len().min(filled + PIECE);
+        filled += reader.pull(&mut out[filled..end])?;
+    }
+    Ok(())
+}
+
+impl Tensor {
+    /// The tensor at a place of a file.
+    pub(crate) fn stored(opened: Arc<Opened>, place: usize) -> Self {
+        Self(Held::Stored { opened, place })
+    }
+
+    /// A tensor of no file.
+    pub(crate) fn made(spec: TensorSpec, block: Arc<Block>) -> Self {
+        Self(Held::Made { spec, block })
+    }
+
+    /// The file and the entry, of a tensor of a file.
+    pub(crate) fn entry(&self) -> Option<(&Opened, &Entry)> {
+        match &self.0 {
+            Held::Stored { opened, place } => Some((opened, &opened.checkpoint.entries()[*place])),
+            Held::Made { .. } => None,
+        }
+    }
+
+    /// The name, empty where there is none.
+    pub(crate) fn title(&self) -> &str {
+        match &self.0 {
+            Held::Stored { opened, place } => opened.checkpoint.entries()[*place].name(),
+            Held::Made { spec, .. } => &spec.name,
+        }
+    }
+
+    pub(crate) fn byte_len(&self) -> u64 {
+        match &self.0 {
+            Held::Stored { opened, place } => opened.checkpoint.entries()[*place].byte_len(),
+            Held::Made { block, .. } => block.len() as u64,
+        }
+    }
+
+    /// Name, dtype and shape of values that can be read.
+    pub(crate) fn spec(&self) -> Result<TensorSpec, Error> {
+        match &self.0 {
+            Held::Stored { opened, place } => opened.checkpoint.array(&opened.checkpoint.entries()[*place]),
+            Held::Made { spec, .. } => Ok(spec.clone()),
+        }
+    }
+
+    /// Where in the mapping the values lie, aligned and as they are, checksums aside.
+    fn offset_in_mapping(&self) -> Option<usize> {
+        let (opened, entry) = self.entry()?;
+        opened.mapping.as_ref()?;
+        let ([run], Some(dtype), None) = (entry.segments(), entry.dtype(), entry.fault()) else { return None };
+        let is_view = entry.is_plain() && entry.byte_len() > 0 && run.offset % dtype.size() as u64 == 0;
+        is_view.then(|| usize::try_from(run.offset).ok()).flatten()
+    }
+
+    /// The values at an address: in the mapping of the file where they may be taken from there, else a copy.
+    pub(crate) fn block(&self, py: Python<'_>, is_copied: bool) -> Result<Arc<Block>, Stop> {
+        let (opened, place) = match &self.0 {
+            Held::Stored { opened, place } => (opened, *place),
+            Held::Made { block, .. } if !is_copied => return Ok(block.clone()),
+            Held::Made { block, .. } => return Ok(Arc::new(block.copied()?)),
+        };
+        let (file, entry) = (&opened.checkpoint, &opened.checkpoint.entries()[place]);
+        if !is_copied && let (Some(mapping), Some(offset)) = (&opened.mapping, self.offset_in_mapping()) {
+            let is_checked = || opened.checked.lock().unwrap_or_else(PoisonError::into_inner).contains(&place);
+            if entry.checked_len().is_some() && !is_checked() {
+                here(py, |watch| file.check(entry, &mut |bytes| watch.step(bytes)))?;
+                opened.checked.lock().unwrap_or_else(PoisonError::into_inner).insert(place);
+            }
+            if let Some(block) = Block::view(mapping, offset, entry.byte_len() as usize) {
+                return Ok(Arc::new(block));
+            }
+        }
+        file.array(entry)?;
+        let len =
+            usize::try_from(entry.byte_len()).map_err(|_| refuse(file.name(), "is more than this machine's memory"))?;
+        let block = here(py, |watch| Block::filled(file.name(), len, |out| load(file, entry, watch, out)))?;
+        Ok(Arc::new(block))
+    }
+
+    /// The layer's name, in formats that have layers.
+    fn layer_name(&self) -> Option<&str> {
+        let (opened, entry) = self.entry()?;
+        let is_layered = opened.checkpoint.format().holds().names == Names::Layers || entry.layer_type().is_some();
+        is_layered.then(|| TensorName::of(entry.name()).layer()).flatten()
+    }
+
+    fn dtype_name(&self) -> String {
+        let stored = self.entry().map(|(_, entry)| entry);
+        let known = stored.map_or_else(|| self.spec().ok().map(|spec| spec.dtype), Entry::dtype);
+        let foreign = || stored.and_then(Entry::foreign_dtype).unwrap_or("none").to_owned();
+        known.map_or_else(foreign, |dtype| dtype.name().to_owned())
+    }
+
+    fn dims(&self) -> &[usize] {
+        match &self.0 {
+            Held::Stored { opened, place } => opened.checkpoint.entries()[*place].shape().dims(),
+            Held::Made { spec, .. } => spec.shape.dims(),
+        }
+    }
+
+    /// A row of a notebook's table.
+    pub(crate) fn row(&self) -> String {
+        let (name, dtype) = (escaped(self.title()), escaped(&self.dtype_name()));
+        format!("<tr><td>{name}</td><td>{dtype}</td><td>{}</td><td>{}</td></tr>", self.shape_text(), self.byte_len())
+    }
+
+    fn shape_text(&self) -> String {
+        self.dims().iter().map(usize::to_string).collect::<Vec<_>>().join("×")
+    }
+}
+
+#[pymethods]
+impl Tensor {
+    /// The name, unique in the file.
+    #[getter]
+    fn name(&self) -> &str {
+        self.title()
+    }
+
+    /// The shape, the outermost axis first.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.dims())
+    }
+
+    /// The element type: `f32`, `bf16`, `i64`; the file's own name where the tensor cannot be loaded.
+    #[getter]
+    fn dtype(&self) -> String {
+        self.dtype_name()
+    }
+
+    /// The bytes of all values.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.byte_len()
+    }
+
+    /// How many axes there are.
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.dims().len()
+    }
+
+    /// How many values there are.
+    #[getter]
+    fn size(&self) -> usize {
+        self.dims().iter().product()
+    }
+
+    /// Where the bytes begin in the file.
+    #[getter]
+    fn offset(&self) -> Option<u64> {
+        self.entry().and_then(|(_, entry)| entry.offset())
+    }
+
+    /// The layer that the tensor belongs to, in formats that have layers.
+    #[getter]
+    fn layer(&self) -> Option<&str> {
+        self.layer_name()
+    }
+
+    /// The type of that layer, where the file states types.
+    #[getter]
+    fn layer_type(&self) -> Option<&str> {
+        self.entry().and_then(|(_, entry)| entry.layer_type())
+    }
+
+    /// `data`, `diff`, the parts `values`, `indices` and `indptr` of a sparse array, or `none`.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        self.entry().map_or(Kind::Data, |(_, entry)| entry.kind()).name()
+    }
+
+    /// Whether arrays are views of the mapped file: `mmap=True`, in one piece, plain and aligned. Else each is a copy.
+    #[getter]
+    fn is_view(&self) -> bool {
+        self.offset_in_mapping().is_some()
+    }
+
+    /// The diff that Caffe stores beside a blob's data.
+    #[getter]
+    fn diff(&self) -> Option<Self> {
+        let Held::Stored { opened, .. } = &self.0 else { return None };
+        let (_, entry) = self.entry().filter(|(_, entry)| entry.kind() == Kind::Data)?;
+        let place = opened.place(opened.checkpoint.diff_of(entry)?.name())?;
+        Some(Self::stored(opened.clone(), place))
+    }
+
+    /// The values as an array of numpy.
+    fn numpy<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>, Stop> {
+        Framework::Numpy.array(slf)
+    }
+
+    /// The values as a tensor of torch.
+    fn torch<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>, Stop> {
+        Framework::Torch.array(slf)
+    }
+
+    /// The values as an array of jax.
+    fn jax<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>, Stop> {
+        Framework::Jax.array(slf)
+    }
+
+    /// The values' bytes, row-major and little-endian, read from the file.
+    fn tobytes<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>, Stop> {
+        let Some((opened, entry)) = self.entry() else {
+            return Ok(py
+                .import("builtins")?
+                .call_method1("bytes", (self.memory(py)?,))?
+                .cast_into()
+                .map_err(PyErr::from)?);
+        };
+        let file = &opened.checkpoint;
+        file.array(entry)?;
+        let bytes = PyBytes::new_with(py, entry.byte_len() as usize, |out| {
+            here(py, |watch| load(file, entry, watch, out)).map_err(PyErr::from)
+        });
+        Ok(bytes?)
+    }
+
+    /// The whole sparse array, of which this is a part, as a dense array of numpy.
+    fn dense<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Stop> {
+        let part = self.entry().and_then(|(opened, entry)| Some((&opened.checkpoint, entry, entry.sparse()?)));
+        let Some((file, entry, sparse)) = part else {
+            return Err(PyValueError::new_err(format!("{:?} is not a part of a sparse array", self.title())).into());
+        };
+        let (block, dtype) = here(py, |watch| {
+            let values = file.entries().iter().find(|e| e.sparse() == Some(sparse) && e.kind() == Kind::Values);
+            let dtype = file.array(values.unwrap_or(entry))?.dtype;
+            let mut reader = Watched::new(file.dense_reader(entry)?, watch);
+            let len = sparse.shape.count() * dtype.size();
+            let block = Block::filled(file.name(), len, |out| {
+                let mut filled = 0;
+                while filled < len {
+                    let end = len.min(filled + PIECE);
+                    filled += reader.pull(&mut out[filled..end])?;
+                }
+                Ok(())
+            });
+            Ok((block?, dtype))
+        })?;
+        Ok(numpy(py, Arc::new(block), sparse.shape.dims(), dtype)?)
+    }
+
+    /// Some of the values: integers, slices, `...` and `None`. Only the bytes asked for are read, and gaps of less than
+    /// 4 KiB between them.
+    fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Stop> {
+        slice(py, self, key)
+    }
+
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> Result<Bound<'py, PyAny>, Stop> {
+        let (py, tensor) = (slf.py(), slf.get());
+        let spec = tensor.spec()?;
+        if copy == Some(false) && !tensor.is_in_memory() {
+            let text = format!("{:?} is not a view: its values have to be copied from the file", tensor.title());
+            return Err(PyValueError::new_err(text).into());
+        }
+        let block = tensor.block(py, copy == Some(true))?;
+        let array = numpy(py, block, spec.shape.dims(), spec.dtype)?;
+        let Some(dtype) = dtype else { return Ok(array) };
+        let kind = py.import("numpy")?.call_method1("dtype", (dtype,))?;
+        if kind.eq(array.getattr("dtype")?)? {
+            return Ok(array);
+        }
+        if copy == Some(false) {
+            return Err(PyValueError::new_err("another dtype needs a copy").into());
+        }
+        Ok(array.call_method1("astype", (kind,))?)
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        self.dims().first().copied().ok_or_else(|| PyTypeError::new_err("a tensor without axes has no length"))
+    }
+
+    fn __repr__(&self) -> String {
+        let view = if self.is_view() { " view" } else { "" };
+        format!("<blob_io.Tensor {:?} {} [{}]{view}>", self.title(), self.dtype_name(), self.shape_text())
+    }
+
+    fn _repr_html_(&self) -> String {
+        format!("<table>{}</table>", self.row())
+    }
+
+    fn __copy__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __deepcopy__<'py>(slf: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        slf
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "a tensor of an open file cannot be pickled: send t.numpy(), or the path and the name",
+        ))
+    }
+}
+
+impl Tensor {
+    /// Whether the values are at an address already.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        matches!(&self.0, Held::Made { .. }) || self.offset_in_mapping().is_some()
+    }
+
+    fn memory<'py>(&self, py: Python<'py>) -> Result<Bound<'py, crate::mapping::Memory>, Stop> {
+        Ok(Bound::new(py, crate::mapping::Memory(self.block(py, false)?))?)
+    }
+}
+
+/// Text for a page.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

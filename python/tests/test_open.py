@@ -1,0 +1,262 @@
+"""`open`, `File`, `Tensor`: what is found in a file, and how it is read."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import os
+import pickle
+import signal
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+
+import blob_io
+import numpy as np
+import pytest
+
+
+def test_a_file_is_a_mapping_in_its_own_order(path: str, weight: np.ndarray) -> None:
+    with blob_io.open(path) as f:
+        assert isinstance(f, Mapping)
+        assert (f.name, f.format, f.dialect) == (path, "caffemodel", "V2 layers")
+        assert f.keys() == list(f) == ["conv1/0", "conv1/1"] == f.offset_keys()
+        assert len(f) == 2 and "conv1/1" in f and "conv2/0" not in f and 3 not in f
+        assert [name for name, _ in f.items()] == f.keys()
+        assert [t.shape for t in f.values()] == [(2, 1, 3, 3), (2,)]
+        assert f[1].name == f[-1].name == f["#1"].name == "conv1/1"
+        assert f.get("conv2/0") is None and f.get("conv2/0", 5) == 5 and f.get("conv1/0") is not None
+        assert f.layers == [blob_io.Layer("conv1", "Convolution", ["conv1/0", "conv1/1"])]
+        assert f.metadata() == {"name": "net"} and f.receipt is None and f.salvaged is None
+        for missing in ["conv2/0", 2, -3, "#2", "#x"]:
+            with pytest.raises(KeyError):
+                f[missing]
+        with pytest.raises(TypeError):
+            f[1.5]  # type: ignore[index]
+        t = f["conv1/0"]
+    assert f.closed
+    with pytest.raises(ValueError, match="closed"):
+        f.keys()
+    assert (t.name, t.shape, t.dtype, t.nbytes, t.ndim, t.size) == ("conv1/0", (2, 1, 3, 3), "f32", 72, 4, 18)
+    assert (t.layer, t.layer_type, t.kind, t.is_view, t.diff) == ("conv1", "Convolution", "data", False, None)
+    np.testing.assert_array_equal(t.numpy(), weight)
+    assert t.tobytes() == weight.tobytes() and len(t) == 2
+
+
+def test_an_array_is_written_by_its_owner_alone(path: str, weight: np.ndarray) -> None:
+    f = blob_io.open(path)
+    one, other = f.get_tensor("conv1/0"), f.get_tensor("conv1/0")
+    one[:] = 0
+    np.testing.assert_array_equal(other, weight)
+    assert one.flags.writeable and one.ctypes.data % 64 == 0
+    everything = f.get_tensors()
+    assert list(everything) == f.keys()
+    np.testing.assert_array_equal(everything["conv1/1"], np.array([0.5, -1], np.float32))
+    assert list(f.get_tensors(["conv1/1"])) == ["conv1/1"]
+
+
+class Counting(io.BytesIO):
+    """A file object without a descriptor that counts what it is asked."""
+
+    name = "net.caffemodel"
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.asked: list[int] = []
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.asked.append(size or 0)
+        return super().read(size)
+
+
+class Pipe:
+    """A file object that cannot seek."""
+
+    def __init__(self, content: bytes) -> None:
+        self.rest = io.BytesIO(content)
+
+    def read(self, size: int = -1) -> bytes:
+        return self.rest.read(min(size, 7))
+
+
+def test_bytes_buffers_and_file_objects_are_read(path: str, weight: np.ndarray) -> None:
+    content = Path(path).read_bytes()
+    counting = Counting(content)
+    with tempfile.NamedTemporaryFile(suffix=".caffemodel") as named:
+        named.write(content)
+        sources = [content, bytearray(content), memoryview(content), counting, Pipe(content), io.BytesIO(content)]
+        sources += [Path(path), open(path, "rb"), open(path, "rb", buffering=0), named]
+        for source in sources:
+            f = blob_io.open(source)  # type: ignore[arg-type]
+            np.testing.assert_array_equal(f["conv1/0"].numpy(), weight)
+    # The whole file is one block: listing and reading ask for it once.
+    assert len(counting.asked) == 1
+    with pytest.raises(TypeError, match="text mode"):
+        blob_io.open(open(path))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not int"):
+        blob_io.open(5)  # type: ignore[arg-type]
+
+
+def test_a_buffer_is_copied_and_a_position_is_kept(path: str, weight: np.ndarray) -> None:
+    content = bytearray(Path(path).read_bytes())
+    f = blob_io.open(content)
+    content[:] = bytes(len(content))
+    np.testing.assert_array_equal(f["conv1/0"].numpy(), weight)
+    with open(path, "rb") as file:
+        file.seek(5)
+        assert blob_io.open(file).keys() == ["conv1/0", "conv1/1"]
+        assert file.tell() == 5
+    bz2 = pytest.importorskip("bz2")
+    packed = Path(path + ".bz2")
+    packed.write_bytes(bz2.compress(Path(path).read_bytes()))
+    with bz2.open(packed) as file:
+        assert blob_io.open(file).keys() == ["conv1/0", "conv1/1"]
+
+
+def test_a_large_array_of_a_file_object_costs_one_request() -> None:
+    from conftest import caffemodel
+
+    rows = np.ones((3, 1 << 20), np.float32)
+    source = Counting(caffemodel(("fc1", "InnerProduct", [rows]), ("fc2", "InnerProduct", [rows])))
+    f = blob_io.open(source)
+    assert f.keys() == ["fc1/0", "fc2/0"]
+    assert len(source.asked) <= 4 + 2, source.asked
+    before = len(source.asked)
+    assert f.get_tensor("fc2/0").sum() == rows.size
+    assert len(source.asked) - before <= 2, source.asked
+
+
+def test_what_a_file_object_raises_is_raised() -> None:
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise ZeroDivisionError("on purpose")
+
+    with pytest.raises(ZeroDivisionError, match="on purpose"):
+        blob_io.open(Broken(b"12345678"))
+
+
+def test_errors_say_which_file_and_where(path: str, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as missing:
+        blob_io.open(tmp_path / "none.params")
+    assert missing.value.filename == str(tmp_path / "none.params")
+    from conftest import caffemodel
+
+    values = np.ones(5, np.float32)
+    content = caffemodel(("conv1", "Convolution", [values]), ("conv2", "Convolution", [values]))
+    cut = tmp_path / "cut.caffemodel"
+    cut.write_bytes(content[:-10])
+    with pytest.raises(blob_io.Malformed) as refused:
+        blob_io.open(cut)
+    error = refused.value
+    assert isinstance(error, blob_io.BlobError) and isinstance(error, ValueError)
+    assert (error.file, error.reason) == (str(cut), "truncated") and error.offset and error.help and error.subject
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.offset, again.reason) == (str(error), error.offset, error.reason)
+    salvaged = blob_io.open(cut, salvage=True)
+    assert salvaged.keys() == ["conv1/0"] and isinstance(salvaged.salvaged, blob_io.Malformed)
+    for content, kind in [(b"<html></html>", "html"), (b"", "empty")]:
+        cut.write_bytes(content)
+        with pytest.raises(blob_io.NotTensors) as other:
+            blob_io.open(cut)
+        assert other.value.reason == kind
+    with pytest.raises(blob_io.LimitExceeded):
+        blob_io.open(Pipe(Path(path).read_bytes()), max_spool=10)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no format"):
+        blob_io.open(path, format="onnx")
+
+
+def test_an_open_file_is_not_pickled_but_copied(path: str) -> None:
+    f = blob_io.open(path)
+    t = f["conv1/0"]
+    for thing, help in [(f, "path"), (t, "numpy")]:
+        with pytest.raises(TypeError, match=help):
+            pickle.dumps(thing)
+        assert copy.copy(thing) is thing and copy.deepcopy(thing) is thing
+    seen = weakref.ref(f)
+    assert seen() is f
+    del f, thing
+    gc.collect()
+    assert seen() is None
+
+
+def test_a_notebook_shows_a_table(path: str) -> None:
+    f = blob_io.open(path)
+    assert repr(f) == f"<blob_io.File {path!r} caffemodel, 2 tensors>".replace("'", '"')
+    assert repr(f["conv1/0"]) == '<blob_io.Tensor "conv1/0" f32 [2×1×3×3]>'
+    assert "<td>conv1/0</td><td>f32</td><td>2×1×3×3</td><td>72</td>" in f._repr_html_()
+    assert f._ipython_key_completions_() == f.keys()
+
+
+def test_statistics_are_those_of_numpy(path: str, weight: np.ndarray) -> None:
+    stats = blob_io.open(path)["conv1/0"].stats(per_channel=0, histogram=True)
+    assert (stats.elements, stats.min, stats.max, stats.zeros, stats.nan, stats.inf) == (18, 0, 17, 1, 0, 0)
+    assert stats.mean == weight.mean() and stats.l1 == weight.sum()
+    assert stats.std == pytest.approx(weight.astype(float).std()) and stats.l2 == pytest.approx((weight**2).sum() ** 0.5)
+    assert stats.histogram and stats.histogram.counts == np.histogram(weight, 64)[0].tolist()
+    assert stats.channels and [c.mean for c in stats.channels] == weight.reshape(2, 9).mean(1).tolist()
+    assert pickle.loads(pickle.dumps(stats)) == stats
+
+
+def test_safe_open_is_safetensors_own_by_another_import(aligned: str) -> None:
+    import safetensors
+
+    for backend in ["pread", "mmap"]:
+        with (
+            safetensors.safe_open(aligned, "np") as theirs,
+            blob_io.safe_open(aligned, framework="np", backend=backend) as ours,
+        ):
+            assert sorted(ours.keys()) == sorted(theirs.keys())
+            assert ours.metadata() == theirs.metadata()
+            for name in theirs.keys():
+                np.testing.assert_array_equal(ours.get_tensor(name), theirs.get_tensor(name))
+            a, b = ours.get_slice("big"), theirs.get_slice("big")
+            assert (a.get_shape(), a.get_dtype()) == (b.get_shape(), b.get_dtype())
+            np.testing.assert_array_equal(a[1:3, :, 4:], b[1:3, :, 4:])
+    with pytest.raises(ValueError):
+        blob_io.safe_open(aligned, "tf")
+
+
+def test_progress_is_told_to_a_function_and_to_a_bar(path: str) -> None:
+    told: list[tuple[int, int]] = []
+    f = blob_io.open(path)
+    f.get_tensors(progress=lambda done, total: told.append((done, total)))
+    assert told == [(72, 80), (80, 80)]
+
+    class Bar:
+        total = None
+        n = 0
+
+        def update(self, n: int) -> None:
+            self.n += n
+
+    bar = Bar()
+    f.get_tensors(progress=bar)
+    assert (bar.n, bar.total) == (80, 80)
+
+
+def test_ctrl_c_ends_a_long_read(tmp_path: Path) -> None:
+    file = tmp_path / "long.npy"
+    np.save(file, np.zeros(0, np.float32))
+    header = file.read_bytes().replace(b"(0,)", b"(8589934592,)")
+    file.write_bytes(header[:128].rstrip(b" \n").ljust(127) + b"\n")
+    os.truncate(file, 128 + (32 << 30))
+    tensor = blob_io.open(file)[0]
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        tensor.stats()
+    assert time.monotonic() - begin < 5
+
+
+def test_ten_thousand_files_leave_no_descriptor(path: str) -> None:
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    for number in range(10_000):
+        with blob_io.open(path, mmap=number % 2 == 0) as f:
+            f["conv1/1"]
+    if before:
+        assert len(os.listdir("/proc/self/fd")) == before
