@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use blob_core::{DType, Shape};
-use blob_io::{Checkpoint, Entry, Format, Kind, Splice, TensorSpec};
+use blob_io::layout::{Splice, TensorSpec};
+use blob_io::{Checkpoint, Entry, Format, Kind};
 
 use crate::caffe_splice::spliced;
 use crate::support::message::{floats, layer, len, shape, var};

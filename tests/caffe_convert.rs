@@ -277,11 +277,12 @@ fn nothing_is_lost_when_the_work_breaks_off() {
     let folder = Folder::new();
     let (model, out) = (folder.file("m.caffemodel"), folder.file("out.caffemodel"));
     // 24 MB of one blob.
-    let spec = blob_io::TensorSpec::new("a/0", DType::F32, blob_core::Shape::new([6_000_000]).expect("a shape"));
+    let spec =
+        blob_io::layout::TensorSpec::new("a/0", DType::F32, blob_core::Shape::new([6_000_000]).expect("a shape"));
     let message = blob_io::caffe::Message::named(Format::CaffeModel, ["a/0"], &[]).expect("named");
-    let layout = blob_io::Layout::new(
+    let layout = blob_io::layout::Layout::new(
         std::slice::from_ref(&spec),
-        blob_io::Frame::Caffe { message: &message, form: Form::default() },
+        blob_io::layout::Frame::Caffe { message: &message, form: Form::default() },
     )
     .expect("held");
     let big = crate::caffe_write::assembled(&layout, &[&vec![1; 24_000_000]], &[]);

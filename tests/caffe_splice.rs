@@ -1,9 +1,10 @@
 //! Splices into Caffe files: the changed parts are as Caffe writes them, and every other byte stays.
 
 use blob_core::{DType, Shape};
-use blob_io::Splice;
 use blob_io::caffe::Form;
-use blob_io::{Checkpoint, Format, Frame, Kind, Layout, OpenOptions, TensorSpec};
+use blob_io::layout::Splice;
+use blob_io::layout::{Frame, Layout, TensorSpec};
+use blob_io::{Checkpoint, Format, Kind, OpenOptions};
 use proptest::prelude::*;
 
 use crate::caffe_write::{assembled, tensors};

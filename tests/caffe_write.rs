@@ -3,7 +3,8 @@
 use blob_core::{AnyBlob, Blob, DType, Shape};
 use blob_io::caffe::proto::{BlobProto, Datum, NetParameter};
 use blob_io::caffe::{Form, Layer, Message, Pair};
-use blob_io::{Checkpoint, Error, Format, Frame, IfExists, Kind, Layout, OpenOptions, TensorSpec, Writer};
+use blob_io::layout::{Frame, Layout, TensorSpec};
+use blob_io::{Checkpoint, Error, Format, IfExists, Kind, OpenOptions, Writer};
 use proptest::prelude::*;
 use prost::Message as _;
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Barrier;
 
-use blob_io::{Checkpoint, Error, IfExists, OutputDir};
+use blob_io::layout::OutputDir;
+use blob_io::{Checkpoint, Error, IfExists};
 
 use crate::support::{blob, command, data};
 

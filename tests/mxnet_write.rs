@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use blob_convert::Options;
 use blob_core::{AnyBlob, DType, Shape};
+use blob_io::layout::{Frame, Layout, TensorSpec};
 use blob_io::mxnet::{List, Version};
-use blob_io::{Checkpoint, Format, Frame, IfExists, Layout, OpenOptions, Source, SparseKind, TensorSpec, Writer};
+use blob_io::{Checkpoint, Format, IfExists, OpenOptions, Source, SparseKind, Writer};
 
 use crate::support::archive::{Zip, npy};
 use crate::support::conversion::to_bytes;

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use blob_convert::{Options, Silent, verify};
 use blob_core::{AnyBlob, DType, Dims7, Shape};
+use blob_io::layout::{Frame, Layout, TensorSpec};
 use blob_io::neoml::Archive;
-use blob_io::{Checkpoint, Error, Format, Frame, IfExists, Layout, TensorSpec, Writer};
+use blob_io::{Checkpoint, Error, Format, IfExists, Writer};
 
 use crate::support::conversion::to_bytes;
 use crate::support::neoml::{blob as made, words};

@@ -3,7 +3,8 @@
 use std::io::Read;
 
 use blob_core::{DType, Shape};
-use blob_io::{Checkpoint, Frame, Layout, Limits, OpenOptions, Source, TensorSpec};
+use blob_io::layout::{Frame, Layout, TensorSpec};
+use blob_io::{Checkpoint, Limits, OpenOptions, Source};
 use zip::{CompressionMethod, ZipArchive};
 
 use crate::support::archive::{Zip, npy, theirs};

@@ -4,7 +4,8 @@
 
 use std::process::Command;
 
-use blob_io::{Checkpoint, member_names};
+use blob_io::Checkpoint;
+use blob_io::layout::member_names;
 use serde_json::{Value, json};
 
 use crate::support::conversion::to_file;

@@ -8,7 +8,8 @@ use blob_convert::transform::{
 };
 use blob_convert::{Options, Silent, Target, plan};
 use blob_core::{AnyBlob, DType, Shape};
-use blob_io::{Checkpoint, Error, Format, IfExists, TensorSpec, Writer};
+use blob_io::layout::TensorSpec;
+use blob_io::{Checkpoint, Error, Format, IfExists, Writer};
 use half::{bf16, f16};
 use proptest::prelude::*;
 use serde_json::{Value, json};

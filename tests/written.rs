@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use blob_core::{DType, Shape};
-use blob_io::{Error, Format, Frame, IfExists, Layout, TensorSpec, file_names};
+use blob_io::layout::{Frame, Layout, TensorSpec, file_names};
+use blob_io::{Error, Format, IfExists};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use safetensors::tensor::{SafeTensors, TensorView};

@@ -140,7 +140,7 @@ unsafe extern "C" fn unused<M: Managed>(capsule: *mut ffi::PyObject) {
 fn capsule<'py, M: Managed>(
     py: Python<'py>,
     block: Arc<Block>,
-    spec: &blob_io::TensorSpec,
+    spec: &blob_io::layout::TensorSpec,
     flags: u64,
 ) -> PyResult<Bound<'py, PyCapsule>> {
     let dims = spec.shape.dims();

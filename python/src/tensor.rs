@@ -3,7 +3,8 @@
 use std::sync::{Arc, PoisonError};
 
 use blob_convert::{Watch, Watched};
-use blob_io::{Checkpoint, Entry, Error, Kind, Names, TensorName, TensorSpec};
+use blob_io::layout::TensorSpec;
+use blob_io::{Checkpoint, Entry, Error, Kind, Names, TensorName};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use blob_convert::{Selection, Watch, Watched};
 use blob_core::DType;
-use blob_io::{Checkpoint, Complete, Entry, Error, Frame, Layout, Output, file_names};
+use blob_io::layout::{Frame, Layout, file_names};
+use blob_io::{Checkpoint, Complete, Entry, Error, Output};
 use serde_json::json;
 
 use crate::args::{Extract, ExtractFormat, if_exists};

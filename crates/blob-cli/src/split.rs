@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use blob_convert::regroup::{Gathered, Gatherer, by_layer, by_size, singles};
 use blob_convert::{Selection, Watch};
-use blob_io::{Checkpoint, Entry, Format, Kind, TensorName, file_names, hdf5};
+use blob_io::layout::file_names;
+use blob_io::{Checkpoint, Entry, Format, Kind, TensorName, hdf5};
 use serde_json::json;
 
 use crate::args::{Split, if_exists};

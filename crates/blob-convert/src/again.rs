@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use blob_io::{Checkpoint, Complete, Error, Format, Layout, OpenOptions, Reopened, Sharded, Wanted, check_written};
+use blob_io::layout::{Layout, Reopened, Sharded, Wanted, check_written};
+use blob_io::{Checkpoint, Complete, Error, Format, OpenOptions};
 
 use crate::base::Base;
 use crate::plan::Plan;

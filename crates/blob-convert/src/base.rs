@@ -5,8 +5,9 @@
 
 use std::collections::HashSet;
 
+use blob_io::layout::Layout;
 use blob_io::net::{Layer, LayerKind};
-use blob_io::{Checkpoint, Error, Format, Layout};
+use blob_io::{Checkpoint, Error, Format};
 
 use crate::caffe;
 use crate::change::{Change, Effect, listed};

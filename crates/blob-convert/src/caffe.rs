@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use blob_core::DType;
-use blob_io::Splice;
 use blob_io::caffe::{Form as BlobForm, Message};
 use blob_io::hdf5::Form;
-use blob_io::{Checkpoint, Entry, Error, Format, Frame, Kind, Layout, Remedy, TensorName, TensorSpec};
+use blob_io::layout::Splice;
+use blob_io::layout::{Frame, Layout, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Remedy, TensorName};
 
 use crate::change::{Change, Effect};
 use crate::options::{Options, listed_problems, refuse};

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use blob_io::{Checkpoint, Error, TensorSpec};
+use blob_io::layout::TensorSpec;
+use blob_io::{Checkpoint, Error};
 
 use crate::change::{Change, Effect};
 use crate::options::{Options, refuse_first};

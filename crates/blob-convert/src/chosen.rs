@@ -5,7 +5,8 @@
 use std::collections::{HashMap, HashSet};
 
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, Names, Reason, Remedy, TensorSpec};
+use blob_io::layout::TensorSpec;
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Names, Reason, Remedy};
 
 use crate::chain::{Chained, chain};
 use crate::change::{Change, Effect};

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use blob_io::Copied;
+use blob_io::layout::Copied;
 use blob_io::{Checkpoint, Error};
 
 use crate::hash::{self, PIECE};

@@ -9,7 +9,8 @@ mod base64;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 
-use blob_io::{Checkpoint, Entry, Error, Format, Layout, OpenOptions, Source};
+use blob_io::layout::Layout;
+use blob_io::{Checkpoint, Entry, Error, Format, OpenOptions, Source};
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;

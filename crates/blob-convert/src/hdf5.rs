@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use blob_io::hdf5::Form;
-use blob_io::{Checkpoint, Entry, Error, Layout};
+use blob_io::layout::Layout;
+use blob_io::{Checkpoint, Entry, Error};
 
 use crate::base::refilled;
 use crate::caffe::{Misfit, check_fits};

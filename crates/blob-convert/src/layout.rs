@@ -8,9 +8,10 @@ use std::path::Path;
 use blob_core::Shape;
 use blob_io::caffe::Message;
 use blob_io::hdf5::Form;
+use blob_io::layout::{Details, Frame, Layout, TensorSpec};
 use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
-use blob_io::{Checkpoint, Details, Entry, Error, Format, Frame, Kind, Layout, TensorName, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, TensorName};
 
 use crate::base::{Base, refilled, same};
 use crate::caffe::{self, Misfit, check_fits};

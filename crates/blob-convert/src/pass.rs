@@ -10,8 +10,9 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use blob_io::Copied;
-use blob_io::{Checkpoint, Complete, Error, IfExists, Layout, Output};
+use blob_io::layout::Copied;
+use blob_io::layout::Layout;
+use blob_io::{Checkpoint, Complete, Error, IfExists, Output};
 
 use crate::change::Group;
 use crate::copies;

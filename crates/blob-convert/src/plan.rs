@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use blob_io::{Checkpoint, Error, Format, Frame, IfExists, Layout, Names, Remedy, file_names, hdf5, member_names};
+use blob_io::layout::{Frame, Layout, file_names, member_names};
+use blob_io::{Checkpoint, Error, Format, IfExists, Names, Remedy, hdf5};
 
 use crate::base::{Base, left_behind};
 use crate::before::Wanted;

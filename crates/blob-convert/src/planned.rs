@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Kind, Layout, Sparse, TensorName, TensorSpec};
+use blob_io::layout::{Layout, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Kind, Sparse, TensorName};
 
 use crate::change::Change;
 use crate::rounded::Rounded;

@@ -9,7 +9,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use blob_io::{Checkpoint, Complete, Error, Format, Frame, IfExists, Layout, Output, TensorSpec};
+use blob_io::layout::{Frame, Layout, TensorSpec};
+use blob_io::{Checkpoint, Complete, Error, Format, IfExists, Output};
 use serde_json::{Value, json};
 
 use crate::change::{Change, Effect};

@@ -5,7 +5,8 @@
 
 use std::io;
 
-use blob_io::{Copied, Error, Format, Source, shown_format};
+use blob_io::layout::{Copied, shown_format};
+use blob_io::{Error, Format, Source};
 
 use crate::base::Base;
 use crate::change::{Change, Effect};

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use blob_core::DType;
-use blob_io::{Error, Frame, Layout, Output, OutputDir, TensorSpec};
+use blob_io::layout::{Frame, Layout, OutputDir, TensorSpec};
+use blob_io::{Error, Output};
 
 use crate::cast::{BLOCK, cast};
 use crate::hash;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use blob_io::{Checkpoint, Error, IfExists, Output, OutputDir};
+use blob_io::layout::OutputDir;
+use blob_io::{Checkpoint, Error, IfExists, Output};
 
 use crate::plan::{Destination, Plan};
 use crate::verify::receipt;

@@ -260,8 +260,8 @@ impl Error {
         }
     }
 
-    /// Puts the file's name into a refusal by a [`Layout`](crate::Layout), which knows only a format; other errors stay
-    /// unchanged.
+    /// Puts the file's name into a refusal by a [`Layout`](crate::layout::Layout), which knows only a format; other
+    /// errors stay unchanged.
     #[must_use]
     pub fn about(mut self, name: &str) -> Self {
         if let Self::Request { file, .. } | Self::Misfit { file, .. } = &mut self

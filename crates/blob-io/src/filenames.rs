@@ -25,7 +25,7 @@ const LONGEST_PATH: usize = 1024;
 /// No result begins with `/`, has an empty component or one that is `.` or `..`; all differ, whatever the case.
 ///
 /// ```
-/// let names = blob_io::file_names(&["conv1/0", "arg:fc1", "../../etc/passwd", "W", "w"]);
+/// let names = blob_io::layout::file_names(&["conv1/0", "arg:fc1", "../../etc/passwd", "W", "w"]);
 /// assert_eq!(names, ["conv1/0", "arg%3Afc1", "%2E%2E/%2E%2E/etc/passwd", "W", "w~2"]);
 /// ```
 #[must_use]

@@ -1,5 +1,7 @@
 //! The place of every byte in a file to be written: the layout first, then one pass over the tensors.
 //!
+//! A [`Writer`](crate::Writer) does all of this for you. Here are the parts, for a program that writes in its own way.
+//!
 //! Pure: sees names, dtypes and shapes, no tensor's bytes, and opens nothing. Each format's `write` makes the plan.
 
 use std::borrow::Cow;
@@ -11,10 +13,18 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::format::Format;
 use crate::interleaved::Interleaved;
-use crate::parts::{Copied, Placed};
-use crate::spec::{TensorSpec, refuse, total};
-use crate::splice::{self, Splice};
+use crate::parts::Placed;
+use crate::spec::{refuse, total};
+use crate::splice;
 use crate::{caffe, hdf5, mxnet, neoml, npy, npz, safetensors};
+
+pub use crate::again::{Reopened, Sharded, Wanted, check_written, shown_format};
+pub use crate::filenames::file_names;
+pub use crate::npz::member_names;
+pub use crate::output::OutputDir;
+pub use crate::parts::Copied;
+pub use crate::spec::TensorSpec;
+pub use crate::splice::Splice;
 
 /// The plan of a file: the place of each tensor, and the bytes around the tensors.
 ///
@@ -23,7 +33,7 @@ use crate::{caffe, hdf5, mxnet, neoml, npy, npz, safetensors};
 ///
 /// ```
 /// use blob_core::{DType, Shape};
-/// use blob_io::{Frame, Layout, TensorSpec};
+/// use blob_io::layout::{Frame, Layout, TensorSpec};
 ///
 /// let spec = TensorSpec::new("w", DType::F32, Shape::new([2])?);
 /// let layout = Layout::new(&[spec], Frame::Safetensors { metadata: &[] })?;
@@ -74,8 +84,8 @@ pub enum Frame<'a> {
     /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of the specs; then the metadata,
     /// between the last member and the central directory: NumPy and zip tools ignore bytes there.
     ///
-    /// [`member_names`](crate::member_names) gives the members' names; a tensor's name that differs from the member's
-    /// is stored in an extra field, where this crate's reader finds the name. Refused: a name of over 65,000 bytes.
+    /// [`member_names`] gives the members' names; a tensor's name that differs from the member's is stored in an extra
+    /// field, where this crate's reader finds the name. Refused: a name of over 65,000 bytes.
     Npz {
         /// The file's words about itself.
         metadata: &'a [(String, String)],

@@ -28,12 +28,13 @@ use removal::Wiring;
 
 /// An existing Caffe file with changes.
 ///
-/// Arrays are called as in the file. A change refers to a tensor of a [`Layout`](crate::Layout) by the tensor's index
-/// there.
+/// Arrays are called as in the file. A change refers to a tensor of a [`Layout`](crate::layout::Layout) by the tensor's
+/// index there.
 ///
 /// ```
 /// use blob_core::{DType, Shape};
-/// use blob_io::{Checkpoint, Frame, Layout, Splice, TensorSpec};
+/// use blob_io::layout::{Frame, Layout, Splice, TensorSpec};
+/// use blob_io::Checkpoint;
 ///
 /// let file = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
 /// let base = Checkpoint::from_bytes("two.binaryproto", &file[..])?;

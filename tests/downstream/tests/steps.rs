@@ -9,7 +9,8 @@ use blob_convert::transform::{
 use blob_convert::verify::{By, Remark, against, against_by};
 use blob_convert::{Silent, Step};
 use blob_core::{DType, Shape};
-use blob_io::{Checkpoint, Error, TensorSpec};
+use blob_io::layout::TensorSpec;
+use blob_io::{Checkpoint, Error};
 use serde_json::{Value, json};
 
 fn data(path: &str) -> PathBuf {

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use blake3::Hash;
-use blob_io::{Error, Frame, Layout};
+use blob_io::Error;
+use blob_io::layout::{Frame, Layout};
 use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::json;

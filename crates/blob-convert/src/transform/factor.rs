@@ -1,7 +1,7 @@
 //! `bn-factor`: adds a factor of 1 to Caffe's BatchNorms whose means and variances were divided by the old factor.
 
 use blob_core::Shape;
-use blob_io::TensorSpec;
+use blob_io::layout::TensorSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

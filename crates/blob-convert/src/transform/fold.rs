@@ -12,7 +12,8 @@ mod symbol;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use blob_core::Shape;
-use blob_io::{Error, Remedy, TensorName, TensorSpec};
+use blob_io::layout::TensorSpec;
+use blob_io::{Error, Remedy, TensorName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -8,7 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use blob_core::{DType, Shape};
-use blob_io::{Checkpoint, Entry, TensorSpec};
+use blob_io::layout::TensorSpec;
+use blob_io::{Checkpoint, Entry};
 use serde_json::Value;
 
 use super::names::Names;

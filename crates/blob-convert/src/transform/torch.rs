@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use blob_core::Shape;
+use blob_io::layout::TensorSpec;
 use blob_io::net::{LayerKind, Role};
-use blob_io::{Error, TensorName, TensorSpec};
+use blob_io::{Error, TensorName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -7,7 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use blob_core::DType;
-use blob_io::{Error, TensorSpec};
+use blob_io::Error;
+use blob_io::layout::TensorSpec;
 
 use super::tally::{Amount, Found, Tally};
 use crate::cast::cast;

@@ -21,12 +21,12 @@ const FLOAT: u8 = (datum::FLOAT_DATA as u8) << 3 | 5;
 
 /// A Caffe message that is to be written, without the values.
 ///
-/// A blob refers to tensors of a [`Layout`](crate::Layout) by index; the tensors hold the blob's values.
+/// A blob refers to tensors of a [`Layout`](crate::layout::Layout) by index; the tensors hold the blob's values.
 ///
 /// ```
 /// use blob_core::{DType, Shape};
 /// use blob_io::caffe::{Form, Layer, Message, Pair};
-/// use blob_io::{Frame, Layout, TensorSpec};
+/// use blob_io::layout::{Frame, Layout, TensorSpec};
 ///
 /// let blobs = vec![Pair { data: 0, diff: None }];
 /// let layer = Layer { name: "ip1".to_owned(), layer_type: Some("InnerProduct".to_owned()), blobs };
@@ -123,7 +123,7 @@ impl Message {
     }
 }
 
-/// Lays out a message; see [`Frame::Caffe`](crate::Frame::Caffe).
+/// Lays out a message; see [`Frame::Caffe`](crate::layout::Frame::Caffe).
 pub(crate) fn plan(specs: &[TensorSpec], message: &Message, form: Form) -> Result<Placed, Error> {
     let format = message.format().name();
     let mut problems = Problems::default();

@@ -18,7 +18,7 @@ const PROGRAMS: [&str; 2] = ["model_config", "training_config"];
 impl Checkpoint {
     /// Whether nothing lies in the file besides the arrays and the format's bytes around the arrays. A NeoML file in a
     /// Python pickle never passes, nor an npz with another member, bytes between members, or a member of another name
-    /// than [`member_names`](crate::member_names) gives; nor an HDF5 file that describes a model of Keras.
+    /// than [`member_names`](crate::layout::member_names) gives; nor an HDF5 file that describes a model of Keras.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].

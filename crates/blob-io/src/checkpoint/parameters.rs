@@ -38,7 +38,8 @@ impl Checkpoint {
 mod tests {
     use blob_core::{DType, Shape};
 
-    use crate::{Bytes, Checkpoint, Frame, Layout, TensorSpec};
+    use crate::layout::{Frame, Layout, TensorSpec};
+    use crate::{Bytes, Checkpoint};
 
     /// A safetensors file of zeros.
     fn file(tensors: &[(&str, DType, &[usize])]) -> Checkpoint {

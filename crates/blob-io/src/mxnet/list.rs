@@ -14,12 +14,12 @@ use crate::wire::source::Source;
 
 /// The arrays of an MXNet file to be written, in order, without values.
 ///
-/// Each array names the tensors that hold the values, by index in a [`Layout`](crate::Layout).
+/// Each array names the tensors that hold the values, by index in a [`Layout`](crate::layout::Layout).
 ///
 /// ```
 /// use blob_core::{DType, Shape};
 /// use blob_io::mxnet::{List, Version};
-/// use blob_io::{Frame, Layout, TensorSpec};
+/// use blob_io::layout::{Frame, Layout, TensorSpec};
 ///
 /// let mut list = List::new(Version::V2);
 /// list.push("arg:fc1_weight", 0);

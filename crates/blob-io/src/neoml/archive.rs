@@ -17,12 +17,12 @@ const MAX_BYTES: u64 = 64 << 20;
 
 /// The blobs of a NeoML archive to be written, in order, without values.
 ///
-/// Each blob names the tensor that holds the values, by index in a [`Layout`](crate::Layout).
+/// Each blob names the tensor that holds the values, by index in a [`Layout`](crate::layout::Layout).
 ///
 /// ```
 /// use blob_core::{DType, Dims7, Shape};
 /// use blob_io::neoml::Archive;
-/// use blob_io::{Frame, Layout, TensorSpec};
+/// use blob_io::layout::{Frame, Layout, TensorSpec};
 ///
 /// let images = Shape::from(Dims7::new([1, 3, 1, 4, 5, 1, 6])?);
 /// let layout = Layout::new(&[TensorSpec::new("w", DType::F32, images)], Frame::Neoml(&Archive::blob()))?;
@@ -80,7 +80,7 @@ impl Archive {
     }
 
     /// The archive of a file with some blobs replaced: tensor `i` of a layout takes the place of blob `blobs[i]`. The
-    /// other blobs are kept, at [`Layout::copies`](crate::Layout::copies).
+    /// other blobs are kept, at [`Layout::copies`](crate::layout::Layout::copies).
     #[must_use]
     pub fn replacing(mut self, blobs: &[usize]) -> Self {
         let given: HashMap<usize, usize> = blobs.iter().enumerate().map(|(tensor, blob)| (*blob, tensor)).collect();

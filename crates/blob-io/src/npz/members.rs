@@ -22,7 +22,7 @@ pub(crate) const LONGEST: usize = 65_000;
 /// All results differ, and none leads out of the folder that a zip is unpacked into.
 ///
 /// ```
-/// let names = blob_io::member_names(&["arg:w", "conv1/0", "../../etc/passwd", "/x"]);
+/// let names = blob_io::layout::member_names(&["arg:w", "conv1/0", "../../etc/passwd", "/x"]);
 /// assert_eq!(names, ["arg:w", "conv1/0", "%2E%2E/%2E%2E/etc/passwd", "%2Fx"]);
 /// ```
 #[must_use]

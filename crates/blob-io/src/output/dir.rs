@@ -93,7 +93,7 @@ impl OutputDir {
     }
 
     /// Creates a file in the folder. `path` is relative and stays within the folder, like those of
-    /// [`file_names`](crate::file_names). Missing folders are created.
+    /// [`file_names`](crate::layout::file_names). Missing folders are created.
     ///
     /// # Errors
     /// [`Error::Request`] for a path that leaves the folder; [`Error::Io`], also if the file already exists.
