@@ -75,7 +75,8 @@ fn what_the_system_and_the_caller_do_has_a_code() {
 fn codes_are_distinct_stable_and_explained() {
     let codes: Vec<&str> = Reason::ALL.iter().map(|r| r.as_str()).collect();
     let expected = "missing denied directory empty html lfs-pointer compressed archive truncated unsupported \
-                    not-tensors unknown malformed checksum limit memory io request interrupted";
+                    not-tensors unknown malformed checksum limit memory io request interrupted usage no-match \
+                    warning sha256 unreadable not-finite not-bool absent kind shape dtype differs receipt";
     assert_eq!(codes.join(" "), expected);
     assert_eq!(codes.iter().collect::<HashSet<_>>().len(), codes.len());
     for reason in Reason::ALL {

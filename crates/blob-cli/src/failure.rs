@@ -40,8 +40,7 @@ impl Status {
 /// A problem: text for people, and fields for programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
-    /// A stable code: `missing`, `truncated`, `usage`.
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Reason,
     /// The file concerned, if any.
     pub(crate) file: Option<String>,
     /// The array or layer concerned, if known: `array "conv1/0"`.
@@ -55,7 +54,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    fn new(reason: &'static str, message: impl Into<String>) -> Box<Self> {
+    fn new(reason: Reason, message: impl Into<String>) -> Box<Self> {
         Box::new(Self {
             reason,
             file: None,
@@ -69,14 +68,14 @@ impl Problem {
 
     /// A tensor that was not compared with the counterpart.
     pub(crate) fn unread(name: &str, why: &str) -> Self {
-        *Self::new("unreadable", format!("{name:?} was not compared: {why}"))
+        *Self::new(Reason::Unread, format!("{name:?} was not compared: {why}"))
     }
 
     /// The fault of an entry of an open file.
     pub(crate) fn of_fault(file: &str, entry: &Entry, fault: &Fault) -> Self {
         let subject = format!("array {:?}", entry.name());
         Self {
-            reason: fault.reason().as_str(),
+            reason: fault.reason(),
             file: Some(file.to_owned()),
             offset: Some(fault.offset()),
             message: format!("{file}: {subject}: {fault}"),
@@ -91,7 +90,7 @@ impl Problem {
 impl Fields for Problem {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("reason", Type::String, "why, as a stable code", |p| json!(p.reason)),
+            field("reason", Type::String, "why, as a stable code", |p| json!(p.reason.as_str())),
             nullable("subject", Type::String, "the array or layer concerned, in words", |p| json!(p.subject)),
             nullable("offset", Type::Integer, "the byte where it breaks", |p| json!(p.offset)),
             field("message", Type::String, "why, in words", |p| json!(p.message)),
@@ -116,17 +115,17 @@ pub(crate) enum Failure {
 impl Failure {
     /// The request is invalid, or does not apply to this file.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self::Trouble(Problem::new("usage", message))
+        Self::Trouble(Problem::new(Reason::Usage, message))
     }
 
     /// Nothing in the file matches the request.
     pub(crate) fn no(message: impl Into<String>) -> Self {
-        Self::No(Problem::new("no-match", message))
+        Self::No(Problem::new(Reason::NoMatch, message))
     }
 
     /// A signal stopped the work.
     pub(crate) fn interrupted() -> Self {
-        Self::Interrupted(Problem::new("interrupted", "interrupted"))
+        Self::Interrupted(Problem::new(Reason::Interrupted, "interrupted"))
     }
 
     pub(crate) fn help(mut self, text: impl Into<String>) -> Self {
@@ -195,7 +194,7 @@ impl From<Error> for Failure {
 impl From<&Error> for Problem {
     fn from(e: &Error) -> Self {
         Self {
-            reason: e.reason().as_str(),
+            reason: e.reason(),
             file: e.file().map(str::to_owned),
             subject: e.subject().map(str::to_owned),
             offset: e.offset(),
@@ -301,19 +300,11 @@ impl From<io::Error> for Failure {
             io::ErrorKind::BrokenPipe => Self::ReaderGone,
             _ => {
                 let message = format!("cannot write to standard output: {e}");
-                Self::Trouble(Problem::new("io", message))
+                Self::Trouble(Problem::new(Reason::Io, message))
             }
         }
     }
 }
-
-/// The error codes of the tool, besides those of the library, each with a meaning.
-pub(crate) const REASONS: &[(&str, &str)] = &[
-    ("usage", "the request makes no sense, or not for this file"),
-    ("no-match", "no tensor is what was asked for"),
-    ("warning", "with --strict: something is odd"),
-    ("sha256", "the file has another SHA-256 than the one of --sha256"),
-];
 
 #[cfg(test)]
 mod tests {

@@ -6,12 +6,11 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use blob_convert::verify::FINDINGS;
 use blob_io::Reason;
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
-use crate::failure::{Failure, REASONS, Status};
+use crate::failure::{Failure, Status};
 use crate::json::{self, Document, Presence, Property, SALVAGED, Type, properties};
 use crate::output::Out;
 use crate::render::Render;
@@ -186,9 +185,8 @@ refuses) is 2, so that nothing sound is thrown away.
 fn markdown() -> String {
     let mut text = HEAD.to_owned();
     text += "\n## Reasons\n\n| reason | meaning |\n|---|---|\n";
-    let reasons = Reason::ALL.iter().map(|r| (r.as_str(), r.meaning()));
-    for (code, meaning) in reasons.chain(REASONS.iter().chain(FINDINGS).copied()) {
-        let _ = writeln!(text, "| `{code}` | {meaning} |");
+    for reason in Reason::ALL {
+        let _ = writeln!(text, "| `{reason}` | {} |", reason.meaning());
     }
     for schema in all() {
         let (name, command, description) = (schema.name, schema.command, schema.description);

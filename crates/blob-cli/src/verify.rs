@@ -144,7 +144,7 @@ impl FileCounts {
 fn check(path: &Path, args: &Verify, others: &mut Others, context: &Context, out: &mut Out) -> Result<Status, Failure> {
     let checkpoint = match open_whole(path, &context.global) {
         Ok(checkpoint) => checkpoint,
-        Err(e) if is_broken(&e) => return report_broken(path, &e, args, context, out),
+        Err(e) if e.reason().is_broken() => return report_broken(path, &e, args, context, out),
         Err(e) => {
             out.flush()?;
             let failure = Failure::from(e);
@@ -201,7 +201,7 @@ fn checks(
         report.finding(Line::of_fault(fault));
     }
     for warning in file_warnings(checkpoint) {
-        if args.strict { report.finding(Line::of_file("warning", warning)) } else { report.note(warning) }
+        if args.strict { report.finding(Line::of_file(Reason::Warning, warning)) } else { report.note(warning) }
     }
     let net = others.by.net.as_deref();
     ignored(checkpoint, net).iter().for_each(|ignored| report.note(ignored.to_string()));
@@ -270,7 +270,7 @@ fn sha256(checkpoint: &Checkpoint, expected: &str, progress: &Progress, report: 
     if found == *expected {
         report.passed("SHA-256 as expected".to_owned())
     } else {
-        report.finding(Line::of_file("sha256", format!("SHA-256 is {found}, expected {expected}")))
+        report.finding(Line::of_file(Reason::Sha256, format!("SHA-256 is {found}, expected {expected}")))
     }
     Ok(())
 }
@@ -306,12 +306,6 @@ fn work(checkpoint: &Checkpoint, args: &Verify, other: Option<&Checkpoint>) -> u
         work += payload(checkpoint) + payload(other);
     }
     work
-}
-
-/// Whether a file that does not open is certainly broken. With any other error the file may be sound but unsupported.
-fn is_broken(e: &Error) -> bool {
-    use Reason::{Checksum, Empty, Html, LfsPointer, Malformed, Truncated};
-    matches!(e.reason(), Empty | Html | LfsPointer | Truncated | Malformed | Checksum)
 }
 
 /// Reports a broken file that does not open, as a finding.

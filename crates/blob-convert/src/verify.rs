@@ -58,31 +58,19 @@ pub struct Finding {
     pub offset: Option<u64>,
     /// The message in words, without the place.
     pub message: String,
-    /// A stable code: the code of a [`Reason`] for broken bytes, or one of [`FINDINGS`].
-    pub reason: &'static str,
+    /// The reason, which has a stable code.
+    pub reason: Reason,
 }
 
 impl Finding {
-    fn new(tensor: &str, reason: &'static str, message: impl Into<String>) -> Self {
+    fn new(tensor: &str, reason: Reason, message: impl Into<String>) -> Self {
         Self { tensor: tensor.to_owned(), offset: None, message: message.into(), reason }
     }
 
     fn of_fault(tensor: &str, fault: &Fault) -> Self {
-        Self { offset: Some(fault.offset()), ..Self::new(tensor, fault.reason().as_str(), fault.message()) }
+        Self { offset: Some(fault.offset()), ..Self::new(tensor, fault.reason(), fault.message()) }
     }
 }
-
-/// The codes of findings that are not about broken bytes, each with a meaning.
-pub const FINDINGS: &[(&str, &str)] = &[
-    ("not-finite", "NaN or Inf among the values"),
-    ("not-bool", "a byte of a bool tensor is neither 0 nor 1"),
-    ("absent", "the tensor is missing from one of the two files"),
-    ("kind", "the tensor is an auxiliary state in one of the two files, and none in the other"),
-    ("shape", "the tensor has another shape in the other file"),
-    ("dtype", "the tensor has another dtype in the other file"),
-    ("differs", "the tensor has another value in the other file"),
-    ("receipt", "the tensor is not what the receipt says was written"),
-];
 
 /// Checks that every array can be read: no faults, npz members with the right checksums and lengths, sparse parts that
 /// fit each other, bools of 0 or 1.
@@ -157,7 +145,7 @@ fn check_bools(
     if let Some((at, byte)) = first {
         let index = index_of(entry.shape(), at);
         let message = format!("{wrong} of {before} bools are neither 0 nor 1, the first at [{index}]: {byte}");
-        found(Finding::new(entry.name(), "not-bool", message));
+        found(Finding::new(entry.name(), Reason::NotBool, message));
     }
     Ok(())
 }
@@ -222,7 +210,7 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut
             let index = index_of(entry.shape(), first);
             let count = entry.shape().count();
             let message = format!("{nan} NaN and {inf} Inf among {count} values, the first at [{index}]");
-            report(Remark::Finding(Finding::new(entry.name(), "not-finite", message)));
+            report(Remark::Finding(Finding::new(entry.name(), Reason::NotFinite, message)));
         }
     }
     match unread {

@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use blob_convert::verify::{Finding, Redone, Remark};
-use blob_io::{Checkpoint, Error, Fault};
+use blob_io::{Checkpoint, Error, Fault, Reason};
 use serde_json::{Value, json};
 
 use crate::args::Verify;
@@ -23,7 +23,7 @@ const SHOWN: usize = 20;
 
 /// A finding as printed.
 pub(super) struct Line {
-    reason: &'static str,
+    reason: Reason,
     tensor: Option<String>,
     /// The array or layer in words, if known.
     subject: Option<String>,
@@ -32,13 +32,13 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn of_file(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn of_file(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, tensor: None, subject: None, offset: None, message: message.into() }
     }
 
     /// A fault of the file that affects no array.
     pub(super) fn of_fault(fault: &Fault) -> Self {
-        Self { offset: Some(fault.offset()), ..Self::of_file(fault.reason().as_str(), fault.message()) }
+        Self { offset: Some(fault.offset()), ..Self::of_file(fault.reason(), fault.message()) }
     }
 
     /// Why a file does not open.
@@ -56,7 +56,7 @@ impl Line {
 impl Fields for Line {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("reason", Type::String, "what is wrong, as a stable code", |l| json!(l.reason)),
+            field("reason", Type::String, "what is wrong, as a stable code", |l| json!(l.reason.as_str())),
             nullable("tensor", Type::String, "the tensor's name, where it is about one", |l| json!(l.tensor)),
             nullable("subject", Type::String, "the array or layer concerned, in words", |l| json!(l.subject)),
             nullable("offset", Type::Integer, "the byte where it breaks", |l| json!(l.offset)),
@@ -71,7 +71,7 @@ impl Fields for Line {
 impl From<Finding> for Line {
     fn from(finding: Finding) -> Self {
         // A finding about the whole receipt names no tensor.
-        let tensor = Some(finding.tensor).filter(|t| !t.is_empty() || finding.reason != "receipt");
+        let tensor = Some(finding.tensor).filter(|t| !t.is_empty() || finding.reason != Reason::Receipt);
         Self {
             reason: finding.reason,
             subject: tensor.as_ref().map(|tensor| format!("array {tensor:?}")),

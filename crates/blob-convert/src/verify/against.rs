@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use blob_core::{DType, Dims7, Shape};
-use blob_io::{Checkpoint, Entry, Error, Format, Kind};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Reason};
 
 use super::{Finding, Remark, claims, index_of, replay};
 use crate::done::steps;
@@ -80,7 +80,7 @@ pub fn against_by(
             return Ok(Compared { equal, redone: done.len() });
         }
         Ok(_) => {}
-        Err(why) => report(Remark::Finding(Finding::new("", "receipt", why))),
+        Err(why) => report(Remark::Finding(Finding::new("", Reason::Receipt, why))),
     }
     let mut compare = Compare { pieces: [vec![0; PIECE], vec![0; PIECE]], watch, report, equal: 0 };
     walk(ours, theirs, &mut |event| {
@@ -108,7 +108,7 @@ impl Compare<'_> {
         (self.report)(Remark::Note(note));
     }
 
-    fn finding(&mut self, tensor: &str, reason: &'static str, message: String) {
+    fn finding(&mut self, tensor: &str, reason: Reason, message: String) {
         (self.report)(Remark::Finding(Finding::new(tensor, reason, message)));
     }
 
@@ -117,7 +117,7 @@ impl Compare<'_> {
         let name = entry.name();
         match entry.kind() {
             Kind::None => self.note(format!("{name:?} is a place without an array, left out of {missing_from}")),
-            _ => self.finding(name, "absent", format!("is missing from {missing_from}")),
+            _ => self.finding(name, Reason::Absent, format!("is missing from {missing_from}")),
         }
     }
 
@@ -132,7 +132,7 @@ impl Compare<'_> {
             // Broken bytes are a finding about this tensor; the comparison of the others goes on.
             Err(Error::Malformed { file, fault, .. }) => {
                 let message = format!("is broken in {file}: {fault}");
-                self.finding(a.name(), fault.reason().as_str(), message);
+                self.finding(a.name(), fault.reason(), message);
             }
             Err(e) => return Err(e),
         }
@@ -144,11 +144,11 @@ impl Compare<'_> {
         for side in [a, b] {
             if let Some(fault) = side.entry.fault() {
                 let message = format!("is broken in {}: {fault}", side.file.name());
-                return Ok(Some((fault.reason().as_str(), message)));
+                return Ok(Some((fault.reason(), message)));
             }
             if let Some(dtype) = side.entry.foreign_dtype() {
                 let message = format!("is of dtype {dtype} in {}, which is not compared", side.file.name());
-                return Ok(Some(("unsupported", message)));
+                return Ok(Some((Reason::Unsupported, message)));
             }
         }
         let (Some(left), Some(right)) = (a.entry.dtype(), b.entry.dtype()) else {
@@ -158,7 +158,7 @@ impl Compare<'_> {
             self.note(format!("{:?} has ones behind its axes in NeoML's seven; compared without them", a.name()));
         } else if a.shape() != b.shape() {
             let message = format!("has shape {} here and {} there", a.shape(), b.shape());
-            return Ok(Some(("shape", message)));
+            return Ok(Some((Reason::Shape, message)));
         }
         let is_untyped = |side: &Side<'_>| side.entry.byte_len() == 0 && side.file.format().is_caffe();
         if left != right && (is_untyped(a) || is_untyped(b)) {
@@ -172,7 +172,7 @@ impl Compare<'_> {
                 _ => false,
             };
             if !is_kept {
-                return Ok(Some(("dtype", format!("is {left} here and {right} there"))));
+                return Ok(Some((Reason::DType, format!("is {left} here and {right} there"))));
             }
             self.note(format!("{:?} is bf16, kept as the bits of a u16; compared by bits", a.name()));
         }
@@ -180,7 +180,7 @@ impl Compare<'_> {
             return Ok(None);
         };
         let index = index_of(a.shape(), at / left.size() as u64);
-        Ok(Some(("differs", format!("differs, first at [{index}]"))))
+        Ok(Some((Reason::Differs, format!("differs, first at [{index}]"))))
     }
 
     /// The first byte in which two arrays of one length differ.
@@ -203,7 +203,7 @@ impl Compare<'_> {
 }
 
 /// The code of a difference, and a description.
-type Difference = (&'static str, String);
+type Difference = (Reason, String);
 
 /// Whether the shape in a NeoML file is the shape in the other file, filled up to seven axes with trailing ones.
 fn is_padded(neoml: &Side<'_>, other: &Side<'_>) -> bool {
@@ -226,7 +226,7 @@ fn one_is_none(a: &Side<'_>, b: &Side<'_>) -> Option<Difference> {
     let differ = a.entry.dtype() != b.entry.dtype();
     differ.then(|| {
         let message = format!("is {} here and {} there", description(a), description(b));
-        ("dtype", message)
+        (Reason::DType, message)
     })
 }
 

@@ -5,7 +5,7 @@
 //! note.
 
 use blake3::Hash;
-use blob_io::{Checkpoint, Entry, Error, Kind};
+use blob_io::{Checkpoint, Entry, Error, Kind, Reason};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -252,7 +252,7 @@ fn report_other(ours: &Checkpoint, theirs: &Checkpoint, claimed: &Value, blake3:
 }
 
 fn wrong(what: &str) -> Remark {
-    Remark::Finding(Finding::new("", "receipt", format!("the receipt {what}")))
+    Remark::Finding(Finding::new("", Reason::Receipt, format!("the receipt {what}")))
 }
 
 /// A value from a receipt, for a message.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use blake3::Hash;
 use blob_core::{DType, MAX_AXES};
-use blob_io::{Checkpoint, Entry, Error};
+use blob_io::{Checkpoint, Entry, Error, Reason};
 use serde::Deserialize;
 use serde::de::Deserializer;
 
@@ -81,7 +81,7 @@ pub fn receipt(
         return Ok(None);
     };
     let Some(written) = parse::<Written>(text) else {
-        found(Finding::new("", "receipt", "the receipt cannot be read: no digest was checked"));
+        found(Finding::new("", Reason::Receipt, "the receipt cannot be read: no digest was checked"));
         return Ok(None);
     };
     match (written.contents, written.contents_blake3) {
@@ -100,15 +100,15 @@ fn each_tensor(
     let mut right = 0;
     for entry in checkpoint.entries() {
         let Some(item) = items.remove(entry.name()) else {
-            found(Finding::new(entry.name(), "receipt", "is not in the receipt: it was added or renamed since"));
+            found(Finding::new(entry.name(), Reason::Receipt, "is not in the receipt: it was added or renamed since"));
             continue;
         };
         if entry.fault().is_some() {
-            found(Finding::new(entry.name(), "receipt", format!("cannot be read, and was written as {}", item.kind())));
+            found(Finding::new(entry.name(), Reason::Receipt, format!("cannot be read, and was written as {}", item.kind())));
             continue;
         }
         if let Some(message) = item.difference(entry) {
-            found(Finding::new(entry.name(), "receipt", message));
+            found(Finding::new(entry.name(), Reason::Receipt, message));
             continue;
         }
         let Some(hash) = hash_of(checkpoint, entry, watch)? else {
@@ -120,11 +120,11 @@ fn each_tensor(
         } else {
             let expected = truncated(&item.blake3);
             let message = format!("has other bytes than were written: BLAKE3 {hash}, in the receipt {expected}");
-            found(Finding::new(entry.name(), "receipt", message));
+            found(Finding::new(entry.name(), Reason::Receipt, message));
         }
     }
     for name in items.keys() {
-        found(Finding::new(name, "receipt", "is missing: the receipt says that it was written"));
+        found(Finding::new(name, Reason::Receipt, "is missing: the receipt says that it was written"));
     }
     Ok(right)
 }
@@ -162,7 +162,7 @@ fn all_together(
         };
         let Some(hash) = hash else {
             let message = format!("the tensors together were not checked: {:?} cannot be read", entry.name());
-            found(Finding::new("", "receipt", message));
+            found(Finding::new("", Reason::Receipt, message));
             return Ok(0);
         };
         hashes.push(hash);
@@ -173,7 +173,7 @@ fn all_together(
     }
     let expected = truncated(expected);
     let message = format!("the tensors together are not what was written: BLAKE3 {all}, in the receipt {expected}");
-    found(Finding::new("", "receipt", message));
+    found(Finding::new("", Reason::Receipt, message));
     Ok(0)
 }
 

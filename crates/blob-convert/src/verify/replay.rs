@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use blob_io::{Checkpoint, Entry, Error, Format};
+use blob_io::{Checkpoint, Entry, Error, Format, Reason};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -33,13 +33,13 @@ const NAMED: usize = 3;
 /// number of transforms. `registry` has steps of your own.
 pub fn replay(checkpoint: &Checkpoint, registry: &Registry, report: &mut dyn FnMut(Remark)) -> usize {
     if receipt_text(checkpoint).is_none() {
-        report(Remark::Finding(Finding::new("", "receipt", "there is no receipt, and so no transforms to repeat")));
+        report(Remark::Finding(Finding::new("", Reason::Receipt, "there is no receipt, and so no transforms to repeat")));
         return 0;
     }
     let steps = match steps(checkpoint) {
         Ok(steps) => steps,
         Err(why) => {
-            report(Remark::Finding(Finding::new("", "receipt", why)));
+            report(Remark::Finding(Finding::new("", Reason::Receipt, why)));
             return 0;
         }
     };
@@ -48,7 +48,7 @@ pub fn replay(checkpoint: &Checkpoint, registry: &Registry, report: &mut dyn FnM
         let settings = settings.char_indices().nth(MAX_LISTED).map_or(&*settings, |(at, _)| &settings[..at]);
         report(Remark::Note(format!("step {} of {}: {} {settings}", number + 1, steps.len(), step.name)));
         if let Err(why) = registry.read(&step.name, &step.settings) {
-            report(Remark::Finding(Finding::new("", "receipt", unknown_step(step, &why))));
+            report(Remark::Finding(Finding::new("", Reason::Receipt, unknown_step(step, &why))));
         }
     }
     steps.len()
@@ -68,7 +68,7 @@ pub(crate) fn against_source(
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
 ) -> Result<u64, Error> {
-    let mut finding = |message| report(Remark::Finding(Finding::new("", "receipt", message)));
+    let mut finding = |message| report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
     let mut transforms: Vec<Arc<dyn Transform>> = Vec::new();
     for step in steps {
         match by.registry.read(&step.name, &step.settings) {
@@ -111,7 +111,7 @@ pub(crate) fn against_source(
     for (said, found, what) in claimed.into_iter().flatten() {
         if let Some(said) = said.filter(|said| *said != found) {
             let message = format!("the receipt says that {said} values {what}, and by its transforms {found} do");
-            report(Remark::Finding(Finding::new("", "receipt", message)));
+            report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
         }
     }
     Ok(equal)
@@ -177,12 +177,12 @@ impl Compare<'_> {
             let name = &tensor.spec.name;
             let found = match self.file.entry(name) {
                 Some(entry) => self.difference(tensor, entry),
-                None => Ok(Some(("absent", format!("is missing from {}", self.file.name())))),
+                None => Ok(Some((Reason::Absent, format!("is missing from {}", self.file.name())))),
             };
             let found = match found {
                 // Broken bytes are a finding about this tensor; the comparison of the other tensors goes on.
                 Err(Error::Malformed { file, fault, .. }) => {
-                    Some((fault.reason().as_str(), format!("is broken in {file}: {fault}")))
+                    Some((fault.reason(), format!("is broken in {file}: {fault}")))
                 }
                 found => found?,
             };
@@ -194,20 +194,20 @@ impl Compare<'_> {
         let names: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
         for entry in self.file.entries().iter().filter(|entry| !names.contains(entry.name())) {
             let message = format!("is missing from what the receipt's transforms make of {}", self.source.name());
-            (self.report)(Remark::Finding(Finding::new(entry.name(), "absent", message)));
+            (self.report)(Remark::Finding(Finding::new(entry.name(), Reason::Absent, message)));
         }
         Ok(())
     }
 
     /// The first difference between a tensor of the file and the recomputed one; `None` for equal tensors.
-    fn difference(&mut self, planned: &Planned, entry: &Entry) -> Result<Option<(&'static str, String)>, Error> {
+    fn difference(&mut self, planned: &Planned, entry: &Entry) -> Result<Option<(Reason, String)>, Error> {
         let spec = &planned.spec;
         let dtype = self.file.array(entry)?.dtype;
         if dtype != spec.dtype {
-            return Ok(Some(("dtype", format!("is {dtype} here, and would be {}", spec.dtype))));
+            return Ok(Some((Reason::DType, format!("is {dtype} here, and would be {}", spec.dtype))));
         }
         if *entry.shape() != spec.shape {
-            return Ok(Some(("shape", format!("has shape {} here, and would have {}", entry.shape(), spec.shape))));
+            return Ok(Some((Reason::Shape, format!("has shape {} here, and would have {}", entry.shape(), spec.shape))));
         }
         let tally = Tally::default();
         let mut ours = Watched::open(self.file, entry, self.watch)?;
@@ -220,7 +220,7 @@ impl Compare<'_> {
             if a[..n] != b[..m] {
                 let at = done + a[..n].iter().zip(&b[..m]).take_while(|(a, b)| a == b).count() as u64;
                 let index = index_of(&spec.shape, at / dtype.size() as u64);
-                return Ok(Some(("differs", format!("differs, first at [{index}]"))));
+                return Ok(Some((Reason::Differs, format!("differs, first at [{index}]"))));
             }
             if n == 0 {
                 let (zeroed, lost) = tally.lost_values();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use blob_io::mxnet::{Symbol, Variable};
-use blob_io::{Checkpoint, Entry, Group, Kind};
+use blob_io::{Checkpoint, Entry, Group, Kind, Reason};
 
 use super::{Finding, Remark};
 use crate::words::listed;
@@ -23,7 +23,7 @@ pub fn symbol(checkpoint: &Checkpoint, symbol: &Symbol, report: &mut dyn FnMut(R
         let name = whole_name(entry);
         if is_array && arrays.insert(bare(name), (name, entry)).is_some() {
             let message = format!("is not the only array for {:?} of the symbol; the last one is compared", bare(name));
-            report(Remark::Finding(Finding::new(name, "absent", message)));
+            report(Remark::Finding(Finding::new(name, Reason::Absent, message)));
         }
     }
     let (count, mut matched) = (arrays.len(), 0);
@@ -37,7 +37,7 @@ pub fn symbol(checkpoint: &Checkpoint, symbol: &Symbol, report: &mut dyn FnMut(R
             None if variable.is_parameter => {
                 let kind = if variable.is_auxiliary { "an auxiliary state" } else { "a parameter" };
                 let message = format!("is missing; the symbol has it as {kind}");
-                report(Remark::Finding(Finding::new(&variable.name, "absent", message)));
+                report(Remark::Finding(Finding::new(&variable.name, Reason::Absent, message)));
             }
             None => inputs.push(&*variable.name),
         }
@@ -46,7 +46,7 @@ pub fn symbol(checkpoint: &Checkpoint, symbol: &Symbol, report: &mut dyn FnMut(R
     for entry in checkpoint.entries() {
         let name = whole_name(entry);
         if arrays.get(bare(name)).is_some_and(|(_, other)| std::ptr::eq(*other, entry)) {
-            report(Remark::Finding(Finding::new(name, "absent", "is no variable of the symbol")));
+            report(Remark::Finding(Finding::new(name, Reason::Absent, "is no variable of the symbol")));
         }
     }
     if matched == 0 && count > 0 {
@@ -73,19 +73,19 @@ fn compare(name: &str, entry: &Entry, variable: &Variable, report: &mut dyn FnMu
     let (group, _) = Group::split(name);
     if group.is_some_and(|group| (group == Group::Auxiliary) != variable.is_auxiliary) {
         let kind = if variable.is_auxiliary { "an auxiliary state" } else { "no auxiliary state" };
-        found("kind", format!("is {kind} in the symbol"));
+        found(Reason::Kind, format!("is {kind} in the symbol"));
     }
     let shape = entry.sparse().map_or(entry.shape(), |sparse| &sparse.shape);
     if let Some(dims) = &variable.dims {
         let fits = |(own, expected): (&usize, &Option<usize>)| expected.is_none_or(|expected| expected == *own);
         if dims.len() != shape.num_axes() || !shape.dims().iter().zip(dims).all(fits) {
             let expected: Vec<String> = dims.iter().map(|dim| dim.map_or("?".to_owned(), |n| n.to_string())).collect();
-            found("shape", format!("has shape {shape} here, {} in the symbol", expected.join("\u{d7}")));
+            found(Reason::Shape, format!("has shape {shape} here, {} in the symbol", expected.join("\u{d7}")));
         }
     }
     if let (Some(own), Some(expected)) = (entry.dtype(), variable.dtype)
         && own != expected
     {
-        found("dtype", format!("has dtype {own} here, {expected} in the symbol"));
+        found(Reason::DType, format!("has dtype {own} here, {expected} in the symbol"));
     }
 }

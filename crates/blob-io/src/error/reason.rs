@@ -1,6 +1,7 @@
-//! Why a file was refused, as a code that a script can select on: one stable word for each kind of problem.
+//! Why a file was refused or differs, as a code that a script can select on: one stable word for each kind of problem.
 //!
-//! Each is chosen where the error is made, never parsed from the error's text. Leaves the texts for people to `error`.
+//! The one table of all crates and the tool: JSON, docs and exit codes come from here. Each is chosen where the problem
+//! is found, never parsed from a text. Leaves the texts for people to `error`.
 
 use std::fmt;
 use std::io;
@@ -8,7 +9,7 @@ use std::io;
 /// The one table: each reason with code and meaning.
 macro_rules! reasons {
     ($($reason:ident, $code:literal, $meaning:literal;)*) => {
-        /// Why a file, an array or a request was refused.
+        /// Why a file, an array or a request was refused, or is not as another file says.
         ///
         /// The codes ([`Reason::as_str`]) are stable: your scripts may compare codes. New ones may come.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +51,19 @@ reasons! {
     Io, "io", "the operating system failed to read or write";
     Request, "request", "what was asked does not fit the file";
     Interrupted, "interrupted", "it was stopped before its end";
+    Usage, "usage", "the request makes no sense, or not for this file";
+    NoMatch, "no-match", "no tensor is what was asked for";
+    Warning, "warning", "with --strict: something is odd";
+    Sha256, "sha256", "the file has another SHA-256 than the one of --sha256";
+    Unread, "unreadable", "a tensor was not compared, because it cannot be read";
+    NotFinite, "not-finite", "NaN or Inf among the values";
+    NotBool, "not-bool", "a byte of a bool tensor is neither 0 nor 1";
+    Absent, "absent", "the tensor is missing from one of the two files";
+    Kind, "kind", "the tensor is an auxiliary state in one of the two files, and none in the other";
+    Shape, "shape", "the tensor has another shape in the other file";
+    DType, "dtype", "the tensor has another dtype in the other file";
+    Differs, "differs", "the tensor has another value in the other file";
+    Receipt, "receipt", "the tensor is not what the receipt says was written";
 }
 
 impl Reason {
@@ -63,6 +77,14 @@ impl Reason {
     #[must_use]
     pub fn meaning(self) -> &'static str {
         self.texts().1
+    }
+
+    /// Whether the file is broken for certain, whoever reads the file. Otherwise the file may be sound: not supported,
+    /// too large for a limit, not to be read by this user.
+    #[must_use]
+    pub fn is_broken(self) -> bool {
+        use Reason::{Checksum, Empty, Html, LfsPointer, Malformed, Truncated};
+        matches!(self, Empty | Html | LfsPointer | Truncated | Malformed | Checksum)
     }
 
     /// Why the operating system refused.
