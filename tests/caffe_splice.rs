@@ -3,7 +3,7 @@
 use blob_core::{DType, Shape};
 use blob_io::caffe::Form;
 use blob_io::layout::Splice;
-use blob_io::layout::{Frame, Layout, TensorSpec};
+use blob_io::layout::{Layout, TensorSpec};
 use blob_io::{Checkpoint, Format, Kind, OpenOptions};
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn golden(name: &str) -> (Vec<u8>, Checkpoint) {
 
 /// The file that a splice writes from a base and tensors.
 pub(crate) fn spliced(base: &[u8], splice: &Splice<'_>, specs: &[TensorSpec], values: &[Vec<u8>]) -> Vec<u8> {
-    let layout = Layout::new(specs, Frame::Spliced(splice)).unwrap_or_else(|e| panic!("{e}"));
+    let layout = Layout::spliced(specs, splice).unwrap_or_else(|e| panic!("{e}"));
     let values: Vec<&[u8]> = values.iter().map(|bytes| &bytes[..]).collect();
     assembled(&layout, &values, base)
 }
@@ -38,7 +38,7 @@ fn a_file_without_changes_is_copied() {
         let bytes = std::fs::read(path).expect("readable");
         let base = Checkpoint::open(path).expect("opens");
         let splice = Splice::new(&base).unwrap_or_else(|e| panic!("{e}"));
-        let layout = Layout::new(&[], Frame::Spliced(&splice)).unwrap_or_else(|e| panic!("{e}"));
+        let layout = Layout::spliced(&[], &splice).unwrap_or_else(|e| panic!("{e}"));
         assert!(layout.copies().len() <= 1 && layout.frame(&[], &[]).expect("a frame").is_empty());
         assert!(assembled(&layout, &[], &bytes) == bytes, "{}", path.display());
     }
@@ -252,16 +252,15 @@ fn changes_that_do_not_fit_are_refused() {
     }
     splice.replace("conv1/0", 0).expect("there");
     let spec = |dtype, dims: &[usize]| [TensorSpec::new("t", dtype, Shape::new(dims).expect("a shape"))];
-    let refused = |splice: &Splice<'_>, spec: &[TensorSpec]| {
-        Layout::new(spec, Frame::Spliced(splice)).expect_err("refused").to_string()
-    };
+    let refused =
+        |splice: &Splice<'_>, spec: &[TensorSpec]| Layout::spliced(spec, splice).expect_err("refused").to_string();
     let error = refused(&splice, &spec(DType::F64, &[3]));
     assert!(error.contains("\"conv1/0\" becomes f64 of 3, and its diff does not"), "{error}");
     let same_shape = base.entry("conv1/0").expect("there").shape().dims();
     let error = refused(&splice, &spec(DType::F64, same_shape));
     assert!(error.contains("and its diff does not"), "{error}");
     splice.remove("conv1/0.diff").expect("there");
-    assert!(Layout::new(&spec(DType::F64, &[3]), Frame::Spliced(&splice)).is_ok());
+    assert!(Layout::spliced(&spec(DType::F64, &[3]), &splice).is_ok());
     let error = refused(&splice, &spec(DType::F16, &[3]));
     assert!(error.contains("\"conv1/0\" is of f16; Caffe's blobs hold f32 and f64"), "{error}");
     let error = refused(&splice, &spec(DType::F64, &[400_000_000]));
@@ -270,7 +269,7 @@ fn changes_that_do_not_fit_are_refused() {
     let mut splice = Splice::new(&datum).expect("of Caffe");
     assert!(said(splice.remove("@0")).contains("is the whole file"));
     splice.replace("@0", 0).expect("there");
-    assert!(Layout::new(&spec(DType::U8, datum.entries()[0].shape().dims()), Frame::Spliced(&splice)).is_ok());
+    assert!(Layout::spliced(&spec(DType::U8, datum.entries()[0].shape().dims()), &splice).is_ok());
     let error = refused(&splice, &spec(DType::F32, &[3]));
     assert!(error.contains("takes only values of its own dtype and shape"), "{error}");
     let other = Checkpoint::open(data("other/two.safetensors")).expect("opens");

@@ -6,7 +6,7 @@ use blob_core::DType;
 use blob_io::caffe::{Form as BlobForm, Message};
 use blob_io::hdf5::Form;
 use blob_io::layout::Splice;
-use blob_io::layout::{Frame, Layout, TensorSpec};
+use blob_io::layout::{Layout, TensorSpec};
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Remedy, TensorName};
 
 use crate::change::{Change, Effect};
@@ -155,7 +155,7 @@ pub(crate) fn spliced(
     // The four dimensions of the legacy form are the same for a shape and the squeezed one, so a reshaped blob gets the
     // current form.
     splice.form = options.form.or_else(|| is_reshaped.then(BlobForm::default));
-    Layout::new(&specs, Frame::Spliced(&splice))
+    Layout::spliced(&specs, &splice)
 }
 
 /// Adds a copy of a tensor for each other place of a parameter that layers of `base` share by name: Caffe takes the

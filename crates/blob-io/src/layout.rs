@@ -2,23 +2,25 @@
 //!
 //! A [`Writer`](crate::Writer) does all of this for you. Here are the parts, for a program that writes in its own way.
 //!
-//! Pure: sees names, dtypes and shapes, no tensor's bytes, and opens nothing. Each format's `write` makes the plan.
+//! Pure: sees names, dtypes and shapes, no tensor's bytes, and opens nothing. `codec` has the plans of new files.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::checkpoint::Checkpoint;
+use crate::codec::{self, Plan};
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::format::Format;
 use crate::interleaved::Interleaved;
+use crate::npz;
 use crate::parts::Placed;
-use crate::spec::{refuse, total};
+use crate::spec::refuse;
 use crate::splice;
-use crate::{caffe, hdf5, mxnet, neoml, npy, npz, safetensors};
 
 pub use crate::again::{Reopened, Sharded, Wanted, check_written, shown_format};
+pub use crate::codec::{Details, Frame};
 pub use crate::filenames::file_names;
 pub use crate::npz::member_names;
 pub use crate::output::OutputDir;
@@ -50,130 +52,17 @@ pub use crate::splice::Splice;
 #[derive(Clone, Debug)]
 pub struct Layout {
     plan: Plan,
-    offsets: Vec<u64>,
-    copies: Vec<Copied>,
-    len: u64,
-    /// The tensors with other bytes between the values, by index.
-    interleaved: HashMap<usize, Interleaved>,
-}
-
-#[derive(Clone, Debug)]
-enum Plan {
-    Safetensors(safetensors::write::Plan),
-    Npz(npz::write::Plan),
-    Hdf5(Box<hdf5::write::Plan>),
-    /// An existing file with other values; an npz has a checksum of each tensor.
-    Refilled(Vec<Option<npz::sums::Sum>>),
-    /// Known in full from the start: npy, MXNet, Caffe, NeoML.
-    Fixed(Vec<(u64, Vec<u8>)>),
-}
-
-/// The surroundings of the tensors in a file to be written: the format, and all that the format stores besides values.
-///
-/// Metadata are (key, value); the values may be placeholders for values of the same length, given to [`Layout::frame`].
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Frame<'a> {
-    /// A safetensors file: the data 64-byte aligned and without holes, tensors with the largest elements first, then in
-    /// the order of the specs. Refused: a tensor called `__metadata__`, a header over 100 MB, a dtype unknown to the
-    /// format.
-    Safetensors {
-        /// The header's `__metadata__`.
-        metadata: &'a [(String, String)],
-    },
-    /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of the specs; then the metadata,
-    /// between the last member and the central directory: NumPy and zip tools ignore bytes there.
-    ///
-    /// [`member_names`] gives the members' names; a tensor's name that differs from the member's is stored in an extra
-    /// field, where this crate's reader finds the name. Refused: a name of over 65,000 bytes.
-    Npz {
-        /// The file's words about itself.
-        metadata: &'a [(String, String)],
-    },
-    /// An HDF5 file. Each array's data are 64-byte aligned, in the order of the specs, after the structure. The file
-    /// has no times, so the same tensors give the same bytes. Refused: metadata with a NUL, or whose keys together have
-    /// over 60 KiB.
-    Hdf5 {
-        /// How tensors become datasets.
-        form: hdf5::Form,
-        /// The attributes of the root.
-        metadata: &'a [(String, String)],
-    },
-    /// One npy file of one tensor, whose name is not stored.
-    Npy,
-    /// An MXNet list, as from `mx.nd.save`, with the list's names. Refused: an array that the version of the record
-    /// cannot hold, a name with a NUL.
-    MxnetList(&'a mxnet::List),
-    /// The one array of a list, nameless and without the list around, as in pickles.
-    MxnetRecord(&'a mxnet::List),
-    /// A Caffe message, encoded as by Caffe, with the message's names. Refused: a file of over 2 GiB, which no Caffe
-    /// reads.
-    Caffe {
-        /// The message.
-        message: &'a caffe::Message,
-        /// How the message's blobs are stored.
-        form: caffe::Form,
-    },
-    /// A Caffe file with changes: all bytes that no change touches are those of the file, at [`Layout::copies`].
-    Spliced(&'a Splice<'a>),
-    /// A NeoML blob, an array of blobs, or an archive around blobs, encoded as by NeoML, without names. A shape of
-    /// fewer than seven axes gets trailing ones, as in NeoML's `CreateTensor`. Refused: another number of tensors than
-    /// the archive has blobs, over 2^31 - 1 bytes in one blob, another shape in a pickle.
-    Neoml(&'a neoml::Archive),
-}
-
-/// The rest of a new file, besides the tensors, each in the form of one format's frame. Only the format's own is asked
-/// for.
-pub trait Details {
-    /// The metadata of a safetensors or an npz, the attributes of the root of an HDF5 file.
-    ///
-    /// # Errors
-    /// Any, which [`Layout::of`] returns; so do the others.
-    fn metadata(&self) -> Result<Cow<'_, [(String, String)]>, Error>;
-
-    /// How tensors become datasets of an HDF5 file.
-    fn hdf5_form(&self) -> hdf5::Form;
-
-    /// Caffe's message, and how the message's blobs are stored.
-    ///
-    /// # Errors
-    /// As [`Details::metadata`].
-    fn message(&self, specs: &[TensorSpec]) -> Result<(caffe::Message, caffe::Form), Error>;
-
-    /// MXNet's list; for a bare record a list around the record.
-    ///
-    /// # Errors
-    /// As [`Details::metadata`].
-    fn list(&self, specs: &[TensorSpec]) -> Result<mxnet::List, Error>;
-
-    /// NeoML's archive.
-    ///
-    /// # Errors
-    /// As [`Details::metadata`].
-    fn archive(&self, specs: &[TensorSpec]) -> Result<neoml::Archive, Error>;
+    placed: Placed,
 }
 
 impl Layout {
-    /// The layout of a new file of a format: the one place that knows which frame a format has.
+    /// The layout of a new file of a format.
     ///
     /// # Errors
     /// As [`Layout::new`], and the errors of `details`.
     pub fn of(format: Format, specs: &[TensorSpec], details: &dyn Details) -> Result<Self, Error> {
-        match format {
-            Format::Safetensors => Self::new(specs, Frame::Safetensors { metadata: &details.metadata()? }),
-            Format::Npz => Self::new(specs, Frame::Npz { metadata: &details.metadata()? }),
-            Format::Npy => Self::new(specs, Frame::Npy),
-            Format::Hdf5 => Self::new(specs, Frame::Hdf5 { form: details.hdf5_form(), metadata: &details.metadata()? }),
-            Format::MxnetList => Self::new(specs, Frame::MxnetList(&details.list(specs)?)),
-            Format::MxnetRecord => Self::new(specs, Frame::MxnetRecord(&details.list(specs)?)),
-            Format::NeomlBlob | Format::NeomlArray | Format::NeomlNet => {
-                Self::new(specs, Frame::Neoml(&details.archive(specs)?))
-            }
-            Format::CaffeModel | Format::BlobProto | Format::BlobProtoVector | Format::SolverState | Format::Datum => {
-                let (message, form) = details.message(specs)?;
-                Self::new(specs, Frame::Caffe { message: &message, form })
-            }
-        }
+        let (plan, placed) = codec::lay_out(format, specs, details)?;
+        Ok(Self { plan, placed })
     }
 
     /// The layout of a file with these tensors in this frame.
@@ -182,34 +71,16 @@ impl Layout {
     /// [`Error::Request`] for a repeated name or key, a tensor that the frame names twice or not at all, sizes over 63
     /// bits, and the format's own refusals; [`Error::Misfit`] with the list of the tensors that the format cannot hold.
     pub fn new(specs: &[TensorSpec], frame: Frame<'_>) -> Result<Self, Error> {
-        let (plan, offsets, len) = match frame {
-            Frame::Safetensors { metadata } => {
-                let (plan, offsets, len) = safetensors::write::plan(specs, metadata)?;
-                (Plan::Safetensors(plan), offsets, len)
-            }
-            Frame::Npz { metadata } => {
-                let (plan, offsets, len) = npz::write::plan(specs, metadata)?;
-                (Plan::Npz(plan), offsets, len)
-            }
-            Frame::Hdf5 { form, metadata } => {
-                let (plan, offsets, len) = hdf5::write::plan(specs, form, metadata)?;
-                (Plan::Hdf5(Box::new(plan)), offsets, len)
-            }
-            Frame::Npy => {
-                let [spec] = specs else {
-                    return Err(refuse("npy", format!("holds one array, not {}", specs.len())));
-                };
-                let header = npy::write::header(spec)?;
-                let offset = header.len() as u64;
-                (Plan::Fixed(vec![(0, header)]), vec![offset], total("npy", offset, spec.byte_len())?)
-            }
-            Frame::MxnetList(list) => return Ok(Self::placed(mxnet::write::plan(specs, list, false)?)),
-            Frame::MxnetRecord(list) => return Ok(Self::placed(mxnet::write::plan(specs, list, true)?)),
-            Frame::Caffe { message, form } => return Ok(Self::placed(caffe::message::plan(specs, message, form)?)),
-            Frame::Spliced(splice) => return Ok(Self::placed(splice::plan::plan(specs, splice)?)),
-            Frame::Neoml(archive) => return Ok(Self::placed(neoml::write::plan(specs, archive)?)),
-        };
-        Ok(Self { plan, offsets, copies: Vec::new(), len, interleaved: HashMap::new() })
+        let (plan, placed) = codec::plan(specs, frame)?;
+        Ok(Self { plan, placed })
+    }
+
+    /// A Caffe file with changes: all bytes that no change touches are those of the file, at [`Layout::copies`].
+    ///
+    /// # Errors
+    /// As [`Layout::new`].
+    pub fn spliced(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Self, Error> {
+        Ok(Self { plan: Plan::Fixed, placed: splice::plan::plan(specs, splice)? })
     }
 
     /// The file `base` with other bytes for these entries; the first entry is tensor 0. All bytes around the entries
@@ -239,25 +110,21 @@ impl Layout {
         };
         places.extend(sums.iter().flatten().flat_map(|sum| sum.fields.iter().map(|at| *at..at + 4)));
         let copies = around(base.file_len(), &places)?;
-        Ok(Self { plan: Plan::Refilled(sums), offsets, copies, len: base.file_len(), interleaved })
-    }
-
-    fn placed(placed: Placed) -> Self {
-        let Placed { frame, copies, offsets, len, interleaved } = placed;
-        Self { plan: Plan::Fixed(frame), offsets, copies, len, interleaved }
+        let placed = Placed { frame: Vec::new(), copies, offsets, len: base.file_len(), interleaved };
+        Ok(Self { plan: Plan::Refilled(sums), placed })
     }
 
     /// Whether the file has other bytes between a tensor's values; [`Layout::stored`] adds such bytes.
     #[must_use]
     pub fn is_interleaved(&self, tensor: usize) -> bool {
-        self.interleaved.contains_key(&tensor)
+        self.placed.interleaved.contains_key(&tensor)
     }
 
     /// How some whole values of a tensor, `at` bytes after the tensor's first value, are stored: the position relative
     /// to the tensor's offset, and the bytes. In Caffe's Datum each float is followed by the key of the next float.
     #[must_use]
     pub fn stored<'b>(&self, tensor: usize, at: u64, values: &'b [u8]) -> (u64, Cow<'b, [u8]>) {
-        match self.interleaved.get(&tensor) {
+        match self.placed.interleaved.get(&tensor) {
             None => (at, Cow::Borrowed(values)),
             Some(interleaved) => {
                 let (at, bytes) = interleaved.stored(at, values);
@@ -270,21 +137,21 @@ impl Layout {
     /// unless [`Layout::is_interleaved`].
     #[must_use]
     pub fn offsets(&self) -> &[u64] {
-        &self.offsets
+        &self.placed.offsets
     }
 
     /// The bytes that come from the existing file, where such a file is changed, in ascending order of the offsets in
     /// the output; none in a new file.
     #[must_use]
     pub fn copies(&self) -> &[Copied] {
-        &self.copies
+        &self.placed.copies
     }
 
     /// The length of the whole file.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "no file of ours is empty")]
     pub fn len(&self) -> u64 {
-        self.len
+        self.placed.len
     }
 
     /// Whether [`Layout::frame`] needs the CRC-32 of each tensor's bytes.
@@ -309,7 +176,7 @@ impl Layout {
             Plan::Npz(plan) => plan.frame(metadata, crcs),
             Plan::Hdf5(plan) => plan.frame(metadata),
             Plan::Refilled(sums) => Ok(refilled(sums, crcs)),
-            Plan::Fixed(frame) => Ok(frame.clone()),
+            Plan::Fixed => Ok(self.placed.frame.clone()),
         }
     }
 }

@@ -9,6 +9,7 @@ mod again;
 mod archive;
 pub mod caffe;
 mod checkpoint;
+mod codec;
 mod digits;
 mod entry;
 mod error;

@@ -38,7 +38,7 @@ pub struct Copied {
 }
 
 /// The layout of a file: the offsets of all parts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub(crate) frame: Vec<(u64, Vec<u8>)>,
     pub(crate) copies: Vec<Copied>,

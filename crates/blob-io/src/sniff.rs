@@ -8,31 +8,15 @@ mod messages;
 
 use crate::caffe;
 use crate::caffe::read::Misread;
+use crate::codec::{self, Found};
 use crate::error::{ReadError, Reason};
 use crate::format::Format;
-use crate::mxnet;
 use crate::names::NameTable;
 use crate::neoml;
 use crate::wire::cursor::Cursor;
 use crate::wire::gunzip;
 use crate::wire::source::{Bytes, Input, Source};
 use crate::wire::tar;
-use crate::{hdf5, npy, npz, safetensors};
-
-/// The kind of a file whose headers were read.
-pub(crate) struct Found {
-    pub(crate) format: Format,
-    /// The format's generation or dialect in words, empty where there is only one.
-    pub(crate) dialect: String,
-    /// How the datasets of an HDF5 file are arranged.
-    pub(crate) form: Option<hdf5::Form>,
-}
-
-impl Found {
-    pub(crate) fn new(format: Format, dialect: String) -> Self {
-        Self { format, dialect, form: None }
-    }
-}
 
 /// Reads the headers of a file into `table`. `name` gives the extension, `from` a format that need not be found.
 pub(crate) fn read(
@@ -69,36 +53,13 @@ pub(crate) fn read(
             }),
         });
     }
-    match read_as(format, source, table) {
+    match codec::read(format, source, table) {
         // Not where arrays were listed: such a file breaks off.
         Err(ReadError::Fault(fault)) if from.is_some() && table.len() == 0 => {
             Err(misnamed(source, name, format).unwrap_or(ReadError::Fault(fault)))
         }
         found => found,
     }
-}
-
-/// Reads the headers of a file of this format.
-fn read_as(format: Format, source: &Input, table: &mut NameTable) -> Result<Found, ReadError> {
-    let cursor = &mut Cursor::new(source);
-    let dialect = match format {
-        Format::CaffeModel | Format::BlobProto | Format::BlobProtoVector | Format::SolverState | Format::Datum => {
-            caffe::read::message(cursor, format, table)?
-        }
-        Format::MxnetList => mxnet::read::list(cursor, table)?,
-        Format::MxnetRecord => mxnet::read::record(cursor, table)?,
-        Format::NeomlBlob => neoml::read::blob(cursor, table)?,
-        Format::NeomlArray => neoml::read::array(cursor, table)?,
-        Format::NeomlNet => neoml::net::read(cursor, table)?,
-        Format::Npy => npy::read::read(cursor, table)?,
-        Format::Npz => npz::read::read(source, cursor, table)?,
-        Format::Hdf5 => {
-            let form = hdf5::read::read(source, table)?;
-            return Ok(Found { format, dialect: form.dialect().to_owned(), form: Some(form) });
-        }
-        Format::Safetensors => safetensors::read::read(cursor, table)?,
-    };
-    Ok(Found::new(format, dialect))
 }
 
 const LEAVE_OUT: &str = "leave the format out, and it is found by what the file holds; or name that one";

@@ -33,14 +33,14 @@ use removal::Wiring;
 ///
 /// ```
 /// use blob_core::{DType, Shape};
-/// use blob_io::layout::{Frame, Layout, Splice, TensorSpec};
+/// use blob_io::layout::{Layout, Splice, TensorSpec};
 /// use blob_io::Checkpoint;
 ///
 /// let file = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
 /// let base = Checkpoint::from_bytes("two.binaryproto", &file[..])?;
 /// let mut splice = Splice::new(&base)?;
 /// splice.replace("@0", 0)?;
-/// let layout = Layout::new(&[TensorSpec::new("@0", DType::F32, Shape::new([2])?)], Frame::Spliced(&splice))?;
+/// let layout = Layout::spliced(&[TensorSpec::new("@0", DType::F32, Shape::new([2])?)], &splice)?;
 /// assert_eq!(layout.offsets(), [2]);
 /// assert_eq!(layout.len(), 15);
 /// # Ok::<(), blob_io::Error>(())

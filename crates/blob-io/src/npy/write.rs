@@ -1,13 +1,23 @@
-//! Writes the header of an npy file.
+//! Lays out an npy file: the header, then one array.
 
 use blob_core::DType;
 
 use crate::error::Error;
 use crate::npy::MAGIC;
-use crate::spec::{TensorSpec, refuse};
+use crate::parts::Placed;
+use crate::spec::{TensorSpec, refuse, total};
 
 /// The header's length is a multiple of this, as in NumPy since 1.14, so that the data of a mapped file are aligned.
 const ALIGN: usize = 64;
+
+pub(crate) fn plan(specs: &[TensorSpec]) -> Result<Placed, Error> {
+    let [spec] = specs else {
+        return Err(refuse("npy", format!("holds one array, not {}", specs.len())));
+    };
+    let header = header(spec)?;
+    let offset = header.len() as u64;
+    Ok(Placed::new(vec![(0, header)], vec![offset], total("npy", offset, spec.byte_len())?))
+}
 
 /// The header with magic, version and length.
 pub(crate) fn header(spec: &TensorSpec) -> Result<Vec<u8>, Error> {

@@ -20,7 +20,7 @@ use crate::spec::{Problems, TensorSpec};
 /// A range of the file, and the new parts for this range.
 type Edit = (Span, Vec<Part>);
 
-/// Lays out the changed file; see [`Frame::Spliced`](crate::layout::Frame::Spliced).
+/// Lays out the changed file; see [`Layout::spliced`](crate::layout::Layout::spliced).
 pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, Error> {
     let mut problems = Problems::default();
     let mut edits: Vec<Edit> = Vec::new();
