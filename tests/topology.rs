@@ -3,12 +3,13 @@
 
 use std::fs;
 
+use blob_convert::transform::ignored;
 use blob_io::Checkpoint;
 use blob_io::caffe::prototxt;
 use blob_io::mxnet::Symbol;
 use blob_io::net::{Layer, LayerKind, Net, Role};
 
-use crate::support::message::{len, var};
+use crate::support::message::{floats, len, shape, var};
 use crate::support::{compare_cases, data, files, real, report};
 
 fn of_text(path: &str) -> Net {
@@ -299,4 +300,18 @@ fn real_weights_have_their_net() {
         assert_eq!(known, data, "{}", path.display());
     }
     report(&format!("topology: {} real caffemodels", files.len()));
+}
+
+/// A fork's message under a number of Caffe's makes the description unreadable; the factor's blob says enough.
+#[test]
+fn a_factor_of_zero_is_told_without_the_net_s_description() {
+    let blob = |value: f32| len(7, &[shape(&[1]), floats(&[value])].concat());
+    let norm = [len(1, b"bn"), len(2, b"BatchNorm"), blob(1.0), blob(2.0), blob(0.0)].concat();
+    let fork = [len(1, b"c"), len(106, b"text")].concat();
+    let file = Checkpoint::from_bytes("a.caffemodel", [len(100, &norm), len(100, &fork)].concat()).expect("opens");
+    assert!(file.net().is_err());
+    let told = ignored(&file, None);
+    let names: Vec<String> = told.iter().map(ToString::to_string).collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    assert!(names[0].contains("\"bn/2\""), "{names:?}");
 }

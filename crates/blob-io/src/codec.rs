@@ -69,8 +69,9 @@ pub enum Frame<'a> {
     /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of the specs; then the metadata,
     /// between the last member and the central directory: NumPy and zip tools ignore bytes there.
     ///
-    /// [`member_names`](crate::layout::member_names) gives the members' names; a tensor's name that differs from the member's is stored in an extra
-    /// field, where this crate's reader finds the name. Refused: a name of over 65,000 bytes.
+    /// [`member_names`](crate::layout::member_names) gives the members' names; a tensor's name that differs from the
+    /// member's is stored in an extra field, where this crate's reader finds the name. Refused: a name of over 65,000
+    /// bytes.
     Npz {
         /// The file's words about itself.
         metadata: &'a [(String, String)],

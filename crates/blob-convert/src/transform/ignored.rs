@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use blob_io::net::{LayerKind, Net, Role};
-use blob_io::{Checkpoint, Format};
+use blob_io::{Checkpoint, Entry, Format, Kind};
 
 use super::bound::{Bound, bare};
 use super::topology::Topology;
@@ -55,16 +55,31 @@ impl Why {
 /// beside the file or in the file. An unreadable net counts as none.
 #[must_use]
 pub fn ignored(checkpoint: &Checkpoint, named: Option<&Topology>) -> Vec<Group> {
+    let mut groups = Groups::default();
+    if named.is_none() && checkpoint.format() == Format::CaffeModel {
+        // The entries have their layers' types: the file is not walked again for the description.
+        let mut room = MOST_BYTES;
+        for entry in checkpoint.entries().iter().filter(|entry| is_factor(entry)) {
+            if stored(checkpoint, entry.name(), &mut room) == [0.0] {
+                groups.of_tensor(entry.name(), &Why::FactorZero.change());
+            }
+        }
+        return groups.finish();
+    }
     let found = match named {
         None if may_have_norms(checkpoint) => Topology::of(checkpoint).ok().flatten(),
         _ => None,
     };
     let net = named.or(found.as_ref()).map(Topology::net);
-    let mut groups = Groups::default();
     for ignored in net.into_iter().flat_map(|net| find(checkpoint, net)) {
         groups.of_tensor(ignored.names[0], &ignored.why.change());
     }
     groups.finish()
+}
+
+/// Whether an array of a .caffemodel is the factor of a BatchNorm: the third blob, after mean and variance.
+fn is_factor(entry: &Entry) -> bool {
+    entry.layer_type() == Some("BatchNorm") && entry.kind() == Kind::Data && entry.index() == 2
 }
 
 /// Whether a file may have ignored values, as far as the entries tell. If not, the net need not be read.
