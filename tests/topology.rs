@@ -243,6 +243,12 @@ fn inputs_of_a_net_are_bounded() {
     };
     assert_eq!((net(1, 4), net(1, 5), net(1, 300)), (Some([3; 4]), None, None));
     assert_eq!((net(1 << 16, 4), net((1 << 16) + 1, 4)), (Some([3; 4]), None));
+    // Extents beyond the bound are not those of the next input.
+    let (many, few) = ("dim: 1 ".repeat(40), "dim: 3 ".repeat(4));
+    let both =
+        format!("input: 'a' input_shape {{ {many} }} input: 'b' input_shape {{ {few} }} layer {{ bottom: 'b' }}");
+    let net = prototxt("net", both.as_bytes()).expect("a net");
+    assert_eq!(net.extents(net.layers()[0].bottoms[0]), Some([3; 4]));
     // The same in bytes.
     let conv = [len(1, b"c"), len(2, b"Convolution"), len(3, b"data"), len(4, b"c")].concat();
     let of = |dims: &[u8]| {

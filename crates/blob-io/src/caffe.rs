@@ -9,6 +9,7 @@ mod decode;
 mod draft;
 pub(crate) mod encode;
 mod generation;
+mod inputs;
 pub(crate) mod layer;
 pub(crate) mod message;
 pub(crate) mod named;

@@ -7,9 +7,9 @@ use crate::caffe::attributes::{Attributes, Budget};
 use crate::caffe::generation::Generation;
 use crate::caffe::schema::{Field, Kind};
 use crate::caffe::types::{v0_type, v1_name, v1_type};
-use crate::caffe::value::{Value, extent, flag, float, integer, number};
+use crate::caffe::value::{Receiver, Value, extent, flag, float, integer, number};
 use crate::error::Fault;
-use crate::net::{Builder, Draft, LayerKind, Role, Rounding, Settings};
+use crate::net::{Draft, LayerKind, Role, Rounding, Settings};
 
 /// A layer's fields so far.
 #[derive(Debug, Default)]
@@ -44,6 +44,28 @@ pub(super) struct Fields {
     attributes: Attributes,
 }
 
+impl Receiver for Fields {
+    fn open(&mut self, path: &[&str]) -> bool {
+        match path {
+            ["layer"] if !self.is_v2 => self.begin_v0(),
+            ["param"] => self.params += 1,
+            ["input_param", "shape"] if self.extents.len() < MAX_NAMES => self.extents.push(Vec::new()),
+            _ => {}
+        }
+        true
+    }
+
+    /// A negative number where Caffe has none says nothing.
+    fn state(&mut self, path: &[&str], field: &'static Field, value: Value<'_>) {
+        let value = match (&field.kind, value) {
+            (Kind::Bool, Value::Int(number)) => Value::Text(if number == 0 { "false" } else { "true" }),
+            (Kind::Enum(_), Value::Int(number)) => field.value_name(number).map_or(value, Value::Text),
+            _ => value,
+        };
+        let _ = self.take(path, field.name, value, field.is_repeated);
+    }
+}
+
 impl Fields {
     /// A layer of V2, or one of before.
     pub(super) fn new(is_v2: bool, budget: &Budget) -> Self {
@@ -53,26 +75,6 @@ impl Fields {
     /// Counts the settings of the layer, whose description is at byte `at`; an error if the net has too many.
     pub(super) fn count(&self, budget: &mut Budget, at: u64) -> Result<(), Fault> {
         budget.count(&self.attributes, at)
-    }
-
-    /// Begins the message whose name is the last of the path; the first is a field of the layer.
-    pub(super) fn open(&mut self, path: &[&str]) {
-        match path {
-            ["layer"] if !self.is_v2 => self.begin_v0(),
-            ["param"] => self.params += 1,
-            ["input_param", "shape"] if self.extents.len() < MAX_NAMES => self.extents.push(Vec::new()),
-            _ => {}
-        }
-    }
-
-    /// Sets a field to a value that a message stores. A negative number where Caffe has none says nothing.
-    pub(super) fn state(&mut self, path: &[&str], field: &'static Field, value: Value<'_>) {
-        let value = match (&field.kind, value) {
-            (Kind::Bool, Value::Int(number)) => Value::Text(if number == 0 { "false" } else { "true" }),
-            (Kind::Enum(_), Value::Int(number)) => field.value_name(number).map_or(value, Value::Text),
-            _ => value,
-        };
-        let _ = self.take(path, field.name, value, field.is_repeated);
     }
 
     /// Sets a field of the message that the path leads to; without one, of the layer itself. The error describes the
@@ -239,46 +241,6 @@ impl Fields {
     }
 }
 
-/// The inputs that a net names itself, from before nets had input layers.
-#[derive(Debug, Default)]
-pub(super) struct Inputs {
-    names: Vec<String>,
-    extents: Vec<Vec<u64>>,
-}
-
-/// Of more than [`MAX_NAMES`] inputs, or [`MAX_AXES`](blob_core::MAX_AXES) extents of one, the first ones count.
-impl Inputs {
-    pub(super) fn name(&mut self, name: String) {
-        if self.names.len() < MAX_NAMES {
-            self.names.push(name);
-        }
-    }
-
-    pub(super) fn begin_shape(&mut self) {
-        if self.extents.len() < MAX_NAMES {
-            self.extents.push(Vec::new());
-        }
-    }
-
-    /// Adds an extent, 0 for one that the net leaves open; after `axes` extents the next shape begins.
-    pub(super) fn extent(&mut self, axes: usize, extent: u64) {
-        let axes = axes.min(blob_core::MAX_AXES);
-        if self.extents.last().is_none_or(|extents| extents.len() >= axes) {
-            self.begin_shape();
-        }
-        if let Some(extents) = self.extents.last_mut().filter(|extents| extents.len() < axes) {
-            extents.push(extent);
-        }
-    }
-
-    /// Declares the inputs to the builder before the first layer; a second call declares no input.
-    pub(super) fn declare(&mut self, builder: &mut Builder<String>) {
-        for (name, extents) in self.names.drain(..).zip(self.extents.drain(..)) {
-            builder.declare(name, &extents);
-        }
-    }
-}
-
 fn kind(type_name: &str) -> LayerKind {
     match type_name {
         "Convolution" | "ConvolutionDepthwise" | "DepthwiseConvolution" => LayerKind::Convolution,
@@ -337,19 +299,20 @@ pub(super) const UNDERSTOOD: &[&str] = &[
     "scale_param",
     "input_param",
     "recurrent_param",
+    INPUT_SHAPE,
 ];
 
 /// The messages that have a window's numbers: in V0 and V1 the layer itself has the numbers.
 const WINDOWED: [&str; 4] = ["", "layer", "convolution_param", "pooling_param"];
 
 /// The message with an input's extents, in the layer's own parameter.
-const INPUT_SHAPE: &str = "input_shape";
+pub(super) const INPUT_SHAPE: &str = "input_shape";
 
 /// Any message that is not understood.
 const OTHER: &str = ".";
 
 /// A layer with more inputs, outputs or shared parameters is refused.
-const MAX_NAMES: usize = 1 << 16;
+pub(super) const MAX_NAMES: usize = 1 << 16;
 
 fn push(names: &mut Vec<String>, name: Value<'_>) -> Result<(), &'static str> {
     check_more(names.len())?;

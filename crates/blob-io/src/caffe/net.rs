@@ -1,16 +1,18 @@
 //! The topology in a `.caffemodel`: Caffe writes the description and the blobs of each layer together.
 //!
-//! Passes on all settings that the schema has, of every generation; skips blobs and fields of unknown forks.
+//! One visitor of the schema passes on the settings of the net and of the layers, of every generation; skips blobs and
+//! fields of unknown forks.
 
 use crate::caffe::attributes::Budget;
-use crate::caffe::draft::{Fields, Inputs, UNDERSTOOD};
+use crate::caffe::draft::{Fields, UNDERSTOOD};
+use crate::caffe::inputs::Inputs;
 use crate::caffe::layer::take;
 use crate::caffe::proto_fields::{
-    BLOB_PROTO, EMBED_PARAMETER, LAYER_PARAMETER, V1_LAYER_PARAMETER, blob_shape, net_parameter,
+    BLOB_PROTO, EMBED_PARAMETER, LAYER_PARAMETER, NET_PARAMETER, V1_LAYER_PARAMETER, net_parameter,
 };
 use crate::caffe::protobuf::{self, Span, Tag, Wire};
-use crate::caffe::schema::{Field, Kind as SchemaKind, Message};
-use crate::caffe::value::Value;
+use crate::caffe::schema::{Field, Kind as SchemaKind, Message, one};
+use crate::caffe::value::{Receiver, Value};
 use crate::entry::{Entry, Kind};
 use crate::error::ReadError;
 use crate::limits::{LONGEST_NAME, Limits};
@@ -24,7 +26,10 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry], limits: &Limits) 
     let mut reader = Reader { cursor };
     let (mut builder, mut budget) = (Builder::new(), Budget::new(limits.max_alloc));
     let mut position = 0;
-    reader.inputs(whole)?.declare(&mut builder);
+    // V1 stores the inputs behind the layers.
+    let mut inputs = Inputs::default();
+    reader.message(whole, &NET_PARAMETER, &mut Vec::new(), &mut inputs)?;
+    inputs.declare(&mut builder);
     reader.cursor.seek(0);
     while let Some(tag) = protobuf::tag(reader.cursor, whole.end)? {
         let (net_parameter::LAYERS | net_parameter::LAYER, Wire::Len) = (tag.number, tag.wire) else {
@@ -56,58 +61,6 @@ struct Reader<'c, 's> {
 }
 
 impl Reader<'_, '_> {
-    /// The inputs that the net names itself; V1 stores the inputs behind the layers.
-    fn inputs(&mut self, whole: Span) -> Result<Inputs, ReadError> {
-        let mut inputs = Inputs::default();
-        self.cursor.seek(0);
-        while let Some(tag) = protobuf::tag(self.cursor, whole.end)? {
-            match (tag.number, tag.wire) {
-                (net_parameter::INPUT, Wire::Len) => {
-                    let name = self.text(whole, "an input's name")?;
-                    inputs.name(name);
-                }
-                (net_parameter::INPUT_DIM, Wire::Varint) => {
-                    let extent = protobuf::varint(self.cursor, whole.end, "input_dim")?;
-                    inputs.extent(4, stated(extent));
-                }
-                (net_parameter::INPUT_SHAPE, Wire::Len) => {
-                    inputs.begin_shape();
-                    for extent in self.shape(whole)? {
-                        inputs.extent(usize::MAX, extent);
-                    }
-                }
-                _ => protobuf::skip(self.cursor, tag, whole.end)?,
-            }
-        }
-        Ok(inputs)
-    }
-
-    /// The extents in a BlobShape.
-    fn shape(&mut self, within: Span) -> Result<Vec<u64>, ReadError> {
-        let span = take(self.cursor, within, "a shape")?;
-        self.cursor.seek(span.start);
-        let mut extents = Vec::new();
-        while let Some(tag) = protobuf::tag(self.cursor, span.end)? {
-            match (tag.number, tag.wire) {
-                (blob_shape::DIM, Wire::Varint) => {
-                    extents.push(stated(protobuf::varint(self.cursor, span.end, "dim")?));
-                }
-                (blob_shape::DIM, Wire::Len) => {
-                    let packed = take(self.cursor, span, "dim")?;
-                    self.cursor.seek(packed.start);
-                    while self.cursor.pos() < packed.end {
-                        extents.push(stated(protobuf::varint(self.cursor, packed.end, "dim")?));
-                        extents.truncate(blob_core::MAX_AXES);
-                    }
-                }
-                _ => protobuf::skip(self.cursor, tag, span.end)?,
-            }
-            extents.truncate(blob_core::MAX_AXES);
-        }
-        self.cursor.seek(span.end);
-        Ok(extents)
-    }
-
     /// Passes the settings in a message on. `path` names the messages around this message, from the layer's own field
     /// on. No message of the schema contains itself, so this ends.
     fn message(
@@ -115,7 +68,7 @@ impl Reader<'_, '_> {
         span: Span,
         message: &'static Message,
         path: &mut Vec<&'static str>,
-        fields: &mut Fields,
+        fields: &mut dyn Receiver,
     ) -> Result<(), ReadError> {
         self.cursor.seek(span.start);
         while let Some(tag) = protobuf::tag(self.cursor, span.end)? {
@@ -127,8 +80,7 @@ impl Reader<'_, '_> {
                 (SchemaKind::Message(inner), _) if !std::ptr::eq(*inner, &BLOB_PROTO) => {
                     let content = take(self.cursor, span, field.name)?;
                     path.push(field.name);
-                    fields.open(path);
-                    let read = self.message(content, inner, path, fields);
+                    let read = if fields.open(path) { self.message(content, inner, path, fields) } else { Ok(()) };
                     path.pop();
                     match read {
                         // A fork may store something else under this number.
@@ -163,7 +115,7 @@ impl Reader<'_, '_> {
         within: Span,
         path: &[&str],
         field: &'static Field,
-        fields: &mut Fields,
+        fields: &mut dyn Receiver,
     ) -> Result<(), ReadError> {
         let value = match field.kind {
             SchemaKind::Float => Value::Float(f32::from_le_bytes(self.cursor.array(within.end, field.name)?)),
@@ -175,14 +127,12 @@ impl Reader<'_, '_> {
 
     /// Skips a field that is not the schema's. The forks that PSPNet was trained with have `bn_param` in the place of
     /// `embed_param`, with eps as a float in field 4.
-    fn unfit(&mut self, span: Span, message: &Message, tag: Tag, fields: &mut Fields) -> Result<(), ReadError> {
-        if !std::ptr::eq(message, &EMBED_PARAMETER) || (tag.number, tag.wire) != (4, Wire::Fixed32) {
+    fn unfit(&mut self, span: Span, message: &Message, tag: Tag, fields: &mut dyn Receiver) -> Result<(), ReadError> {
+        static EPS: Field = one(4, "eps", SchemaKind::Float);
+        if !std::ptr::eq(message, &EMBED_PARAMETER) || tag.number != EPS.number || !EPS.fits(tag.wire) {
             return protobuf::skip(self.cursor, tag, span.end);
         }
-        let eps = f32::from_le_bytes(self.cursor.array(span.end, "eps")?);
-        // A float fits.
-        let _ = fields.set(&["bn_param"], "eps", Value::Float(eps));
-        Ok(())
+        self.number(span, &["bn_param"], &EPS, fields)
     }
 
     fn text(&mut self, within: Span, field: &'static str) -> Result<String, ReadError> {
@@ -191,11 +141,6 @@ impl Reader<'_, '_> {
         let bytes = self.cursor.bytes(span.len(), span.end, LONGEST_NAME, field)?;
         Ok(name_from_bytes(&bytes).into_owned())
     }
-}
-
-/// An extent of a shape; 0 for an extent that the net leaves open, as -1.
-fn stated(varint: u64) -> u64 {
-    u64::try_from(varint as i64).unwrap_or(0)
 }
 
 #[cfg(test)]

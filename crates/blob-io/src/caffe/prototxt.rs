@@ -4,9 +4,10 @@
 //! and the column.
 
 use crate::caffe::attributes::Budget;
-use crate::caffe::draft::{Fields, Inputs};
+use crate::caffe::draft::Fields;
+use crate::caffe::inputs::Inputs;
 use crate::caffe::text::{Event, Text};
-use crate::caffe::value::{Value, extent};
+use crate::caffe::value::{Receiver, Value};
 use crate::error::{Error, Fault, FaultKind, check_limit};
 use crate::limits::Limit;
 use crate::net::{Builder, Net};
@@ -39,11 +40,9 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
             (Event::Open, [word], _) if matches!(*word, "layer" | "layers") => {
                 open = Some((Fields::new(*word == "layer", &budget), text.at()));
             }
-            (Event::Open, [_, path @ ..], Some((fields, _))) => fields.open(path),
-            (Event::Open, ["input_shape"], None) => inputs.begin_shape(),
-            (Event::Value("input", name), [], None) => inputs.name(name.to_owned()),
-            (Event::Value("input_dim", text), [], None) => inputs.extent(4, extent(Value::Text(&text))),
-            (Event::Value("dim", text), ["input_shape"], None) => inputs.extent(usize::MAX, extent(Value::Text(&text))),
+            (Event::Open, [_, path @ ..], Some((fields, _))) => _ = fields.open(path),
+            (Event::Open, path, None) => _ = inputs.open(path),
+            (Event::Value(field, value), path, None) => inputs.set(path, field, Value::Text(&value)),
             (Event::Value(field, value), [_, path @ ..], Some((fields, _))) => {
                 fields.set(path, field, Value::Text(&value)).map_err(|expected| {
                     let found = format!("{value:?} as {field}");

@@ -1,6 +1,8 @@
-//! A setting's value, stored in a message or written in a prototxt, and the types that settings have.
+//! A setting's value, stored in a message or written in a prototxt, the types that settings have, and their receiver.
 
 use std::fmt;
+
+use crate::caffe::schema::Field;
 
 /// A field's value.
 #[derive(Clone, Copy, Debug)]
@@ -10,6 +12,16 @@ pub(super) enum Value<'a> {
     /// An integer, a bool, or an enum's value that Caffe does not have.
     Int(i64),
     Float(f32),
+}
+
+/// The receiver of a message's fields, by the names in `caffe.proto`.
+pub(super) trait Receiver {
+    /// Begins the message whose name is the last of the path; the first is a field of the whole. False for a message
+    /// that is not read.
+    fn open(&mut self, path: &[&str]) -> bool;
+
+    /// Sets a field to a value that a message stores.
+    fn state(&mut self, path: &[&str], field: &'static Field, value: Value<'_>);
 }
 
 impl fmt::Display for Value<'_> {
