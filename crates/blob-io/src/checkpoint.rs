@@ -314,11 +314,10 @@ impl Checkpoint {
             let at = usize::try_from(run.offset).ok();
             let end = at.and_then(|at| at.checked_add(usize::try_from(entry.byte_len()).ok()?));
             let view = at.zip(end).and_then(|(at, end)| bytes.get(at..end));
-            let foreign = || entry.request(&self.name, "is not of this file");
             if let Some(checksum) = entry.checksum.as_deref() {
                 member::check(bytes, checksum).map_err(|e| entry.error(&self.name, e))?;
             }
-            return view.map(Cow::Borrowed).ok_or_else(foreign);
+            return view.map(Cow::Borrowed).ok_or_else(|| entry.request(&self.name, "is not of this file"));
         }
         let mut reader = self.reader(entry)?;
         let len = entry.byte_len() as usize;

@@ -212,12 +212,11 @@ impl Folder {
         let source = source.map_err(unread)?;
         let len = source.len();
         let mut cursor = Cursor::new(&source);
-        let stopped = |stop| match stop {
+        let (header, data) = header::read(&mut cursor, len).map_err(|stop| match stop {
             ReadError::Fault(fault) => fault,
             ReadError::Io { source, .. } => unread(source),
             ReadError::Other(_, what, _) => Fault::new(0, FaultKind::words("an npy file", what)),
-        };
-        let (header, data) = header::read(&mut cursor, len).map_err(stopped)?;
+        })?;
         let mut entry = Entry::new(position, 0, Kind::Data);
         header.describe(&mut entry, data, len - data)?;
         if let Payload::Runs(Runs::One(run)) = &entry.payload {

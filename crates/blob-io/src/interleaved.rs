@@ -82,8 +82,7 @@ impl Interleaved {
                 (place, index) = (place + 1, 0);
                 self.runs.get(place).map_or(0, |next| next.offset - end(run, self.width))
             };
-            let of = |at: u64| self.between[(at % self.between.len() as u64) as usize];
-            out.extend((passed..passed + gap).map(of));
+            out.extend((passed..passed + gap).map(|at| self.between[(at % self.between.len() as u64) as usize]));
             passed += gap;
         }
         (begin, out)

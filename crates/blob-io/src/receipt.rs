@@ -13,6 +13,7 @@ use blob_core::{DType, Shape};
 use crate::entry::{Entry, Kind, Sparse, SparseKind};
 use crate::error::ReadError;
 use crate::limits::LONGEST_NAME;
+use crate::tensor_name::TensorName;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 use crate::wire::source::Bytes;
@@ -68,8 +69,8 @@ pub(crate) fn restore_sparse(entries: &mut [Entry], metadata: &[(String, String)
     let places: HashMap<Box<str>, usize> = named.map(|(place, entry)| (entry.name.clone(), place)).collect();
     for sparse in listed.into_iter().map(Arc::new) {
         let kinds = sparse.kind.parts();
-        let place = |kind: &Kind| places.get(&*format!("{}#{}", sparse.name, kind.name())).copied();
-        let Some(parts) = kinds.iter().map(place).collect::<Option<Vec<usize>>>() else { continue };
+        let parts = kinds.iter().map(|kind| places.get(&*TensorName::new(&sparse.name, *kind).to_string()).copied());
+        let Some(parts) = parts.collect::<Option<Vec<usize>>>() else { continue };
         // A receipt may list an array twice.
         if parts.iter().any(|part| entries[*part].sparse.is_some()) {
             continue;

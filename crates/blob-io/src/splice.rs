@@ -154,13 +154,16 @@ impl<'a> Splice<'a> {
             Some(wiring) => wiring,
             None => Wiring::read(self.base, &self.layers)?,
         };
-        let remove = |layer| wiring.remove(layer, &self.layers).err().map(|why| (layer, why));
-        let stay: Vec<_> = layers.into_iter().filter_map(remove).collect();
+        let stay = layers.into_iter().filter_map(|layer| {
+            let why = wiring.remove(layer, &self.layers).err()?;
+            Some(format!("{layer:?}: it {why}"))
+        });
+        let mut stay: Vec<String> = stay.collect();
         self.wiring = Some(wiring);
         if stay.is_empty() {
             return Ok(());
         }
-        let stay: Vec<String> = stay.iter().take(NAMED).map(|(layer, why)| format!("{layer:?}: it {why}")).collect();
+        stay.truncate(NAMED);
         Err(self.refuse(format!("layers cannot be taken out of the net: {}", stay.join("; "))))
     }
 

@@ -214,10 +214,9 @@ impl Fields {
             _ => self.bottoms.len() > 2 + states,
         };
         let roles = roles(kind, self.bottoms.len(), has_static);
-        let role = |index: usize| roles.get(index).copied().unwrap_or(Role::Other);
-        let own = || (0..roles.len()).map(|index| format!("{}/{index}", self.name)).collect();
-        let names = names.unwrap_or_else(own).into_iter().enumerate();
-        let tensors = names.map(|(index, name)| (role(index), name.into())).collect();
+        let names = names.unwrap_or_else(|| (0..roles.len()).map(|index| format!("{}/{index}", self.name)).collect());
+        let roles = roles.iter().copied().chain(std::iter::repeat(Role::Other));
+        let tensors = roles.zip(names).map(|(role, name)| (role, name.into())).collect();
         let is_training = self.is_included && !self.is_tested || self.is_excluded;
         let Self { name, bottoms, tops, shared, is_conditional, heights, widths, extents, mut settings, .. } = self;
         settings.attributes = self.attributes.into_texts();

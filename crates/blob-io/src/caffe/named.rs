@@ -51,8 +51,8 @@ impl Message {
             (Format::SolverState, _) => {
                 let (iter, current_step) = (number("iter")?, number("current_step")?);
                 let learned_net = text("learned_net").map(str::to_owned);
-                let solver = |history| Self::Solver { iter, learned_net, current_step, history };
-                listed(&names).map(solver).or_else(misnamed)
+                let history = listed(&names);
+                history.map(|history| Self::Solver { iter, learned_net, current_step, history }).or_else(misnamed)
             }
             (Format::Datum, [_]) => Ok(Self::Datum { tensor: 0, label: number("label")? }),
             (Format::BlobProto, [_]) => Ok(Self::Blob(Pair { data: 0, diff: None })),
@@ -119,11 +119,11 @@ fn grouped(names: &[&str]) -> Result<Vec<Layer>, String> {
             misfits.push(*name);
         }
     }
-    let mut layer = |(name, slots): &(&str, Slots)| {
+    let layers = layers.iter().map(|(name, slots)| {
         let blobs = pairs(slots, names, &mut misfits);
         Layer { name: (*name).to_owned(), layer_type: None, blobs }
-    };
-    let layers = layers.iter().map(&mut layer).collect();
+    });
+    let layers = layers.collect();
     check_misfits(layers, &misfits, "<layer>/<index>, with indices from 0 on, and .diff at the end of a diff's name")
 }
 

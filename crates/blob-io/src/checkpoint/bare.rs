@@ -32,8 +32,7 @@ impl Checkpoint {
             Format::Npz => bare::is_bare(self.source(), self.entries()).map_err(|stop| stop.into_error(self.name())),
             Format::Npy | Format::Safetensors => Ok(self.is_filled()),
             Format::Hdf5 => {
-                let is_program = |(key, _): &(String, String)| PROGRAMS.contains(&&**key);
-                Ok(self.begins_with(&HDF5)? && !self.metadata().iter().any(is_program))
+                Ok(self.begins_with(&HDF5)? && !self.metadata().iter().any(|(key, _)| PROGRAMS.contains(&&**key)))
             }
             format if format.is_neoml() => Ok(!self.begins_with(&[PICKLE])?),
             _ => Ok(true),

@@ -284,10 +284,11 @@ impl OpenOptions {
     fn list(&self, input: &Input, name: &str, hint: &str, table: &mut NameTable) -> Result<Found, Error> {
         sniff::read(input, hint, self.from, table).map_err(|refusal| {
             let mut error = refusal.into_error(name);
-            // Only where `salvage` gives intact arrays: in other formats no array is certain without the whole file.
-            let is_taken = |fault| self.salvageable(input, hint, fault).is_some();
             match &mut error {
-                Error::Malformed { intact, fault, .. } if is_taken(fault) => *intact = Some(table.intact()),
+                // Only where `salvage` gives intact arrays: in other formats no array is certain before the end.
+                Error::Malformed { intact, fault, .. } if self.salvageable(input, hint, fault).is_some() => {
+                    *intact = Some(table.intact());
+                }
                 Error::LimitExceeded { intact, .. } => *intact = Some(table.intact()),
                 _ => {}
             }

@@ -76,8 +76,7 @@ fn item(text: &mut Literal<'_, '_>) -> Result<Listed, ReadError> {
 
 /// Whether all parts of a path are plain names on every system.
 pub(crate) fn stays_within(path: &str) -> bool {
-    let plain = |part: &str| !matches!(part, "" | "." | "..");
-    path.split('/').all(plain) && !path.contains(['\\', ':', '\0'])
+    path.split('/').all(|part| !matches!(part, "" | "." | "..")) && !path.contains(['\\', ':', '\0'])
 }
 
 #[cfg(test)]

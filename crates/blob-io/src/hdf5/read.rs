@@ -20,9 +20,9 @@ pub(crate) fn read(input: &Input, table: &mut NameTable) -> Result<Form, ReadErr
     let structure = Structure::open(input)?;
     let Tree { groups, datasets: found } = walk(&structure, table)?;
     attributes::read(&structure, table)?;
-    let has = |path: &str| groups.iter().any(|group| **group == *path);
-    let is_root = |found: &Found, name: &str| found.group.is_empty() && found.name == name;
-    if has("/history") && found.iter().any(|found| is_root(found, "iter")) {
+    if groups.iter().any(|group| **group == *"/history")
+        && found.iter().any(|found| found.group.is_empty() && found.name == "iter")
+    {
         solver(&structure, found, table)?;
         return Ok(Form::SolverState);
     }

@@ -47,8 +47,8 @@ impl Message {
 
     /// The bytes of the message in one of the file's heaps of shared messages.
     fn in_heap(&self, structure: &Structure, heap_id: &[u8]) -> Result<Vec<u8>, ReadError> {
-        let holds = |heap: &&SharedHeap| self.kind < 64 && heap.kinds & 1 << self.kind != 0;
-        let heap = structure.shared_heaps(heaps)?.iter().find(holds).ok_or_else(|| {
+        let mut heaps = structure.shared_heaps(heaps)?.iter();
+        let heap = heaps.find(|heap| self.kind < 64 && heap.kinds & 1 << self.kind != 0).ok_or_else(|| {
             let found = format!("none for messages of type {}", self.kind);
             ReadError::fault(self.at, FaultKind::words("a heap of shared messages", found))
         })?;

@@ -202,8 +202,8 @@ fn array(cursor: &mut Cursor<'_>, table: &mut NameTable, walk: &mut Walk) -> Res
             let mut sparse = Some(Arc::new(Sparse { kind, name, shape }));
             for (index, part) in parts.into_iter().enumerate() {
                 let mut entry = entry(part, position, index as u32);
-                let stale = || !entry.shape.dims().iter().map(|&extent| extent as i64).eq(stored.iter().copied());
-                if entry.kind == Kind::Values && stale() {
+                let own = entry.shape.dims().iter().map(|&extent| extent as i64);
+                if entry.kind == Kind::Values && !own.eq(stored.iter().copied()) {
                     entry.flags.set(Flag::StaleStorageShape);
                 }
                 // The first part keeps the array's description for the other parts until the key is read.

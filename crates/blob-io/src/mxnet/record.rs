@@ -32,8 +32,7 @@ impl Version {
     /// `V0 and V2 records`. Receipts store that text, so the dialect is not for people alone.
     #[must_use]
     pub fn of_dialect(dialect: &str) -> Vec<Self> {
-        let has = |version: &Self| dialect.split(' ').any(|word| word == version.name());
-        Self::ALL.into_iter().filter(has).collect()
+        Self::ALL.into_iter().filter(|version| dialect.split(' ').any(|word| word == version.name())).collect()
     }
 
     /// `V2`.

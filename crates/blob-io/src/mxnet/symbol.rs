@@ -100,12 +100,11 @@ impl Symbol {
     }
 
     fn from_source(name: &str, source: &dyn Source) -> Result<Self, Error> {
-        let read = || {
-            check_limit(0, Limit::Fixed, "the bytes of a symbol file", source.len(), MAX_BYTES)?;
-            let mut cursor = Cursor::new(source);
-            nodes(&mut Literal::new(&mut cursor, source.len()), &Limits::default())
-        };
-        let Nodes { variables, of_node, layers, .. } = read().map_err(|stop| stop.into_error(name))?;
+        let mut cursor = Cursor::new(source);
+        let read = check_limit(0, Limit::Fixed, "the bytes of a symbol file", source.len(), MAX_BYTES)
+            .map_err(ReadError::from)
+            .and_then(|()| nodes(&mut Literal::new(&mut cursor, source.len()), &Limits::default()));
+        let Nodes { variables, of_node, layers, .. } = read.map_err(|stop| stop.into_error(name))?;
         let nodes = (0..).zip(&of_node).filter_map(|(node, index)| Some((node, &variables[(*index)? as usize].name)));
         let net = layers.finish(nodes);
         Ok(Self { name: name.to_owned(), variables, net })

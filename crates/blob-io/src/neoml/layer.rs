@@ -171,8 +171,9 @@ fn class_before(bytes: &[u8]) -> Option<(String, Range<usize>, usize)> {
         ends.sort_unstable();
         ends.dedup();
         for end in &ends {
-            let is_class = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-            if let Some((start, name)) = string_before(&bytes[..*end], is_class) {
+            let class =
+                string_before(&bytes[..*end], |text| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
+            if let Some((start, name)) = class {
                 return Some((name, start..*end, versions));
             }
         }

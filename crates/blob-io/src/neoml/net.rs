@@ -343,15 +343,15 @@ impl Last {
 fn solver(bytes: &[u8]) -> Option<String> {
     let mark: &[u8] = b"Solver";
     let end = bytes.windows(mark.len()).position(|window| window == mark)? + mark.len();
-    let is_class = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric());
-    layer::string_before(&bytes[..end], is_class).map(|(_, name)| name)
+    let class = layer::string_before(&bytes[..end], |text| text.bytes().all(|b| b.is_ascii_alphanumeric()));
+    class.map(|(_, name)| name)
 }
 
 /// The key before a dictionary's blob; a flag may stand between key and blob.
 fn key(bytes: &[u8]) -> Option<String> {
     let is_key = |text: &str| !text.chars().any(char::is_control);
-    let flagged = || layer::string_before(bytes.strip_suffix(&[0])?, is_key);
-    layer::string_before(bytes, is_key).or_else(flagged).map(|(_, key)| key)
+    let found = layer::string_before(bytes, is_key);
+    found.or_else(|| layer::string_before(bytes.strip_suffix(&[0])?, is_key)).map(|(_, key)| key)
 }
 
 #[cfg(test)]

@@ -93,8 +93,8 @@ impl<'c, 's> Archive<'c, 's> {
         };
         let (header, skip) = self.inflated_header(&content.checksum(member))?;
         let room = member.size - skip;
-        let at = |fault: Fault| Fault::new(stream.offset, fault.kind);
-        let len = header.describe(entry, stream.offset, room).map_err(at)?;
+        let described = header.describe(entry, stream.offset, room);
+        let len = described.map_err(|fault| Fault::new(stream.offset, fault.kind))?;
         if len > 0 {
             entry.payload = Payload::Deflated(Box::new(Deflated { skip, ..*stream }));
         }

@@ -85,8 +85,8 @@ pub(crate) fn of(source: &dyn Source, entries: &[&Entry]) -> Result<Vec<Option<S
 /// Where the members' local headers begin, in ascending order.
 fn begins(cursor: &mut Cursor<'_>, directory: Directory) -> Result<Vec<u64>, ReadError> {
     cursor.seek(directory.begin);
-    let begin = |_| Ok(zip::member(cursor, directory.end)?.local);
-    let mut begins: Vec<u64> = (0..directory.count).map(begin).collect::<Result<_, ReadError>>()?;
+    let begins = (0..directory.count).map(|_| Ok(zip::member(cursor, directory.end)?.local));
+    let mut begins: Vec<u64> = begins.collect::<Result<_, ReadError>>()?;
     begins.sort_unstable();
     Ok(begins)
 }

@@ -100,8 +100,7 @@ impl OutputDir {
     pub fn file(&self, path: impl AsRef<Path>) -> Result<Output, Error> {
         let path = path.as_ref();
         let name = Path::new(&self.name).join(path).display().to_string();
-        let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-        if path.as_os_str().is_empty() || !path.components().all(plain) {
+        if path.as_os_str().is_empty() || !path.components().all(|part| matches!(part, Component::Normal(_))) {
             return Err(request(&name, "does not stay in the folder"));
         }
         let temp = self.temp.join(path);

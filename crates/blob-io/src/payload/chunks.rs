@@ -109,9 +109,8 @@ impl<'a> Chunks<'a> {
     /// Errors if the chunks of one band, which are in memory together, need more than the limits allow.
     fn check_bands(&self, limits: &Limits) -> Result<(), Fault> {
         let chunks_per_band = self.chunks_per_band();
-        let bytes = |chunk: &Chunk| self.chunked.size.max(chunk.packed.into());
         for band in self.chunked.chunks.chunk_by(|a, b| a.index / chunks_per_band == b.index / chunks_per_band) {
-            let needed = band.iter().map(bytes).sum();
+            let needed = band.iter().map(|chunk| self.chunked.size.max(chunk.packed.into())).sum();
             check_limit(band[0].offset, Limit::Alloc, "the bytes of a row of chunks", needed, limits.max_alloc)?;
         }
         Ok(())

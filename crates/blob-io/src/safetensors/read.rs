@@ -33,9 +33,10 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Str
     let placed = place(table.entries_mut(), data);
     if let Some(fault) = cut.fault {
         // The data have no holes, so the tensors that the file covers come first.
-        let is_there =
-            |entry: &Entry| entry.segments().iter().all(|run| run.offset + run.count * run.stride <= file_len);
-        let whole = placed.map_or(0, |_| table.entries_mut().iter().take_while(|entry| is_there(entry)).count());
+        let whole = placed.map_or(0, |_| {
+            let runs = table.entries_mut().iter().map(|entry| entry.segments());
+            runs.take_while(|runs| runs.iter().all(|run| run.offset + run.count * run.stride <= file_len)).count()
+        });
         table.truncate(whole);
         return Err(ReadError::Fault(fault));
     }

@@ -74,8 +74,8 @@ fn ncnn_floats(head: &[u8], len: u64) -> bool {
     let Some([0, rest @ ..]) = words::<9>(head) else {
         return false;
     };
-    let usual = |word: u32| (1e-12..1e4).contains(&f32::from_bits(word).abs());
-    len.is_multiple_of(4) && rest.into_iter().filter(|w| usual(*w)).count() >= 6
+    let usual = rest.into_iter().filter(|word| (1e-12..1e4).contains(&f32::from_bits(*word).abs()));
+    len.is_multiple_of(4) && usual.count() >= 6
 }
 
 fn describe_text(head: &[u8], len: u64) -> Option<ReadError> {

@@ -99,6 +99,7 @@ pub(super) fn foreign(head: &[u8]) -> Option<(Reason, &'static str, Option<&'sta
 }
 
 fn kind(head: &[u8]) -> Option<&'static Kind> {
-    let is_there = |at: usize, mark: &[u8]| head.get(at..).is_some_and(|bytes| bytes.starts_with(mark));
-    MARKS.iter().find(|(at, mark, _)| is_there(*at, mark)).map(|(.., kind)| kind)
+    let mut marks = MARKS.iter();
+    let found = marks.find(|(at, mark, _)| head.get(*at..).is_some_and(|bytes| bytes.starts_with(mark)));
+    found.map(|(.., kind)| kind)
 }

@@ -121,9 +121,9 @@ impl Wiring {
         // After a layer that works in place, other layers may read the name, but none may write the name again.
         let is_in_place = bottom == top;
         let reads = |layer: &LayerWiring| layer.bottoms.iter().any(|name| name == bottom);
-        let is_user = |other: usize, layer: &LayerWiring| !(is_in_place && other > index && reads(layer));
-        let mut users =
-            others().filter(|(other, layer)| layer.names().any(|name| name == bottom) && is_user(*other, layer));
+        let mut users = others()
+            .filter(|(_, layer)| layer.names().any(|name| name == bottom))
+            .filter(|(other, layer)| !(is_in_place && *other > index && reads(layer)));
         let Some((before, writer)) = users.next().filter(|(before, _)| *before < index) else {
             return Err(format!("reads {}, which no layer before it writes", text(bottom)));
         };

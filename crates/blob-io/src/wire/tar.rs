@@ -242,11 +242,10 @@ fn number(field: &[u8]) -> Result<u64, FaultKind> {
 /// Octal digits between blanks and zeros.
 fn octal(field: &[u8]) -> Option<u64> {
     let digits = without_nul(field).trim_ascii();
-    let number = |value: u64, digit: &u8| match digit {
+    digits.iter().try_fold(0u64, |value, digit| match digit {
         b'0'..=b'7' => value.checked_mul(8)?.checked_add(u64::from(digit - b'0')),
         _ => None,
-    };
-    digits.iter().try_fold(0, number)
+    })
 }
 
 fn decimal(digits: &[u8]) -> Option<u64> {
