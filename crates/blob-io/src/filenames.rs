@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::receipt::RECEIPT;
+use crate::folder::listing::FOLDER_LIST;
 
 /// A component, or a whole path, that is longer than this when encoded is cut and gets a checksum. 200 leaves room for
 /// `.npy` and a suffix below the 255 bytes that file systems allow; a path must fit PATH_MAX with the target's own.
@@ -74,7 +74,7 @@ fn path(name: &str) -> String {
             path += &component(raw, Kind::File);
             break;
         }
-        let kind = if path.is_empty() && is_receipt(raw) { Kind::Receipt } else { Kind::Folder };
+        let kind = if path.is_empty() && is_list(raw) { Kind::List } else { Kind::Folder };
         path += &component(raw, kind);
         path.push('/');
     }
@@ -90,8 +90,8 @@ fn path(name: &str) -> String {
 enum Kind {
     File,
     Folder,
-    /// A folder where our receipt goes.
-    Receipt,
+    /// A folder where a folder's list goes.
+    List,
 }
 
 fn component(raw: &str, kind: Kind) -> String {
@@ -100,7 +100,7 @@ fn component(raw: &str, kind: Kind) -> String {
     }
     let npy = raw.len().saturating_sub(4);
     let npy = kind != Kind::File && raw.as_bytes()[npy..].eq_ignore_ascii_case(b".npy");
-    let taken = kind == Kind::Receipt || is_device(raw);
+    let taken = kind == Kind::List || is_device(raw);
     let mut out = String::with_capacity(raw.len() + 8);
     for (at, c) in raw.char_indices() {
         let last = at + c.len_utf8() == raw.len();
@@ -149,9 +149,10 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
     at
 }
 
-/// Whether a file system that ignores case takes the name for our receipt's; upper case, because `ſ` is an `S` too.
-fn is_receipt(raw: &str) -> bool {
-    raw.to_uppercase() == RECEIPT.to_uppercase()
+/// Whether a file system that ignores case takes the name for that of a folder's list; upper case, because `ſ` is an
+/// `S` too.
+fn is_list(raw: &str) -> bool {
+    raw.to_uppercase() == FOLDER_LIST.to_uppercase()
 }
 
 /// Whether Windows takes the name for a device, with any extension.

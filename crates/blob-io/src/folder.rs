@@ -18,11 +18,11 @@ use crate::error::{Error, Fault, FaultKind, ReadError, Reason};
 use crate::format::Format;
 use crate::names::{NameTable, faulty};
 use crate::npy::header;
-use crate::receipt::{KEY, RECEIPT};
+use crate::receipt::KEY;
 use crate::warning::some;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{FileSource, Source};
-use listing::Listed;
+use listing::{FOLDER_LIST, Listed};
 
 /// How many files stay open: as many as threads read at once.
 const MAX_OPEN: usize = 8;
@@ -64,15 +64,15 @@ struct List {
 
 /// Lists the arrays of a folder in the order of the receipt.
 pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Folder, Error> {
-    let receipt = match open_within(path, RECEIPT).and_then(FileSource::try_from) {
+    let receipt = match open_within(path, FOLDER_LIST).and_then(FileSource::try_from) {
         Ok(receipt) => receipt,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(without(name, "no")),
         Err(source) => {
-            return Err(Error::Io { file: name.to_owned(), action: format!("open its {RECEIPT}"), source });
+            return Err(Error::Io { file: name.to_owned(), action: format!("open its {FOLDER_LIST}"), source });
         }
     };
     let mut folder = Folder::new(path);
-    folder.listed_in(path.join(RECEIPT), &receipt);
+    folder.listed_in(path.join(FOLDER_LIST), &receipt);
     let (mut max_len, mut named) = (MAX_TEXT, HashSet::new());
     let listed = listing::files(&receipt, &mut |listed, at| {
         max_len += TEXT_EACH + LONGEST_ESCAPE * (listed.name.len() + listed.file.len()) as u64;
@@ -83,7 +83,7 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
         Ok(true) => {}
         Ok(false) => return Err(without(name, "a receipt that lists no files, not a")),
         Err(stop) => {
-            let receipt = path.join(RECEIPT).display().to_string();
+            let receipt = path.join(FOLDER_LIST).display().to_string();
             return Err(stop.into_error(&receipt));
         }
     }
@@ -136,7 +136,7 @@ fn without(name: &str, what: &str) -> Error {
     Error::NotTensors {
         file: name.to_owned(),
         reason: Reason::Directory,
-        what: format!("a folder with {what} {RECEIPT} of a conversion in it"),
+        what: format!("a folder with {what} {FOLDER_LIST} of a conversion in it"),
         help: None,
     }
 }

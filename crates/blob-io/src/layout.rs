@@ -22,6 +22,7 @@ use crate::splice;
 pub use crate::again::{Reopened, Sharded, Wanted, check_written, shown_format};
 pub use crate::codec::{Details, Frame};
 pub use crate::filenames::file_names;
+pub use crate::folder::listing::FOLDER_LIST;
 pub use crate::npz::member_names;
 pub use crate::output::OutputDir;
 pub use crate::parts::Copied;

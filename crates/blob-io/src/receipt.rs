@@ -1,5 +1,5 @@
-//! The facts of a conversion's receipt that decide how a file is read: the receipt's name, which arrays of u16 are
-//! bf16, and which ones are parts of sparse arrays.
+//! The facts of a conversion's receipt that decide how a file is read: which arrays of u16 are bf16, and which ones are
+//! parts of sparse arrays.
 //!
 //! npy and npz have no bf16, so a conversion stores the bits as u16 and says so in the receipt. `blob-convert` writes
 //! and reads everything else of a receipt; docs/receipt.md describes the whole. A receipt is untrusted: one that cannot
@@ -20,8 +20,6 @@ use crate::wire::source::Bytes;
 
 /// The key of a receipt among a file's metadata.
 pub(crate) const KEY: &str = "blob.receipt";
-/// The receipt's file in a folder: no subfolder may have this name.
-pub(crate) const RECEIPT: &str = "blob.receipt.json";
 
 /// How deep a skipped value may nest.
 pub(crate) const MAX_NESTED: u32 = 126;

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use blob_convert::{RECEIPT_KEY, Selected, Selection};
+use blob_convert::{Selected, Selection};
+use blob_io::layout::FOLDER_LIST;
 use blob_io::{Checkpoint, Error};
 
 use super::list;
@@ -183,7 +184,7 @@ impl Iterator for Files {
         }
         while let Some(path) = self.pending.pop() {
             let is_folder = path.is_dir();
-            if is_folder && !path.join(format!("{RECEIPT_KEY}.json")).is_file() {
+            if is_folder && !path.join(FOLDER_LIST).is_file() {
                 if let Err(error) = self.enter(&path) {
                     return Some(Err(error));
                 }

@@ -9,11 +9,11 @@ use super::{Checkpoint, Home, Lookup, Packed};
 use crate::archive::{Archive, Member};
 use crate::codec::Found;
 use crate::error::{Error, Fault, Reason};
-use crate::folder;
+use crate::folder::{self, listing::FOLDER_LIST};
 use crate::format::Format;
 use crate::limits::Limits;
 use crate::names::NameTable;
-use crate::receipt::{self, RECEIPT};
+use crate::receipt;
 use crate::shards;
 use crate::sniff;
 use crate::warning::{Warning, some};
@@ -141,7 +141,7 @@ impl OpenOptions {
     /// Opens a folder of npy files that a conversion wrote, or the shards of the folder's one index.
     fn open_folder(&self, path: &Path, name: String) -> Result<Checkpoint, Error> {
         let holds = |format| self.from.is_none_or(|from| from == format);
-        if holds(Format::Safetensors) && !path.join(RECEIPT).exists() {
+        if holds(Format::Safetensors) && !path.join(FOLDER_LIST).exists() {
             let found = shards::find(path);
             match &found.indices[..] {
                 [] => {}

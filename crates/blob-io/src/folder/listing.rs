@@ -1,4 +1,6 @@
-//! Reads the list of files in a folder's receipt, token by token, because a receipt is untrusted.
+//! Reads the list of a folder's files, token by token, because the list is untrusted.
+//!
+//! Sees names, paths and lengths; whatever else the list says is `blob-convert`'s receipt.
 
 use crate::error::{Fault, FaultKind, ReadError};
 use crate::limits::LONGEST_NAME;
@@ -6,6 +8,10 @@ use crate::receipt::MAX_NESTED;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 use crate::wire::source::Source;
+
+/// The file of a folder that lists the tensors' files: JSON with `contents`, a list of objects with `name`, `file` and
+/// `file_bytes`. No subfolder has this name.
+pub const FOLDER_LIST: &str = "blob.receipt.json";
 
 /// A longer path is refused: our own have at most 1,024 bytes and an extension.
 const LONGEST_PATH: u64 = 2048;

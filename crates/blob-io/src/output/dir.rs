@@ -321,8 +321,8 @@ fn remove_listed(folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::listing::FOLDER_LIST;
     use crate::output::disk::failing::{Fails, with};
-    use crate::receipt::RECEIPT;
 
     /// A receipt that lists these files, with these lengths.
     fn receipt(files: &[(&str, usize)]) -> String {
@@ -385,10 +385,10 @@ mod tests {
             assert!(refused.contains("holds other files"), "{refused}");
         }
         let listed = receipt(&[("old.npy", 1)]);
-        fs::write(target.join(RECEIPT), listed).unwrap();
+        fs::write(target.join(FOLDER_LIST), listed).unwrap();
         let dir = OutputDir::create(&target, IfExists::Replace).unwrap();
         write(&dir, "new.npy", b"2");
-        assert_eq!(names(&target), [RECEIPT, "old.npy"]);
+        assert_eq!(names(&target), [FOLDER_LIST, "old.npy"]);
         dir.finish().unwrap();
         assert_eq!(names(&target), ["new.npy"]);
         assert_eq!(names(home.path()), ["out"]);
@@ -414,7 +414,7 @@ mod tests {
         write(&first, "a.npy", b"1");
         first.finish().unwrap();
         drop(second);
-        fs::write(target.join(RECEIPT), receipt(&[("a.npy", 1)])).unwrap();
+        fs::write(target.join(FOLDER_LIST), receipt(&[("a.npy", 1)])).unwrap();
         OutputDir::create(&target, IfExists::Replace).unwrap();
         fs::remove_dir_all(foreign).unwrap();
         assert_eq!(names(home.path()), ["out"]);
@@ -425,7 +425,7 @@ mod tests {
         fs::create_dir_all(at.join("a/b")).unwrap();
         fs::write(at.join("a/b/x.npy"), "1").unwrap();
         fs::write(at.join("y.npy"), "2").unwrap();
-        fs::write(at.join(RECEIPT), receipt(&[("a/b/x.npy", 1), ("y.npy", 1)])).unwrap();
+        fs::write(at.join(FOLDER_LIST), receipt(&[("a/b/x.npy", 1), ("y.npy", 1)])).unwrap();
     }
 
     #[test]
@@ -439,7 +439,7 @@ mod tests {
         assert!(refused.ends_with("exists"), "{refused}");
         assert_eq!(
             (names(home.path()), names(&target)),
-            (vec!["out".into()], vec!["a".into(), RECEIPT.into(), "y.npy".into()])
+            (vec!["out".into()], vec!["a".into(), FOLDER_LIST.into(), "y.npy".into()])
         );
     }
 
@@ -515,7 +515,7 @@ mod tests {
             (result.err().map(|e| e.to_string()), kept)
         };
         for (overwrite, file, why) in [
-            (IfExists::Refuse, RECEIPT, "exists"),
+            (IfExists::Refuse, FOLDER_LIST, "exists"),
             (IfExists::Refuse, "x", "holds other files"),
             (IfExists::Replace, "x", "holds other files"),
         ] {
@@ -523,7 +523,7 @@ mod tests {
             assert!(refused.is_some_and(|e| e.contains(why)), "{file}");
             assert!(kept);
         }
-        assert_eq!(finish(IfExists::Replace, RECEIPT), (None, false));
+        assert_eq!(finish(IfExists::Replace, FOLDER_LIST), (None, false));
     }
 
     #[test]
@@ -549,7 +549,7 @@ mod tests {
         fs::create_dir_all(target.join("conv1")).unwrap();
         fs::write(target.join("conv1/0.npy"), "12").unwrap();
         let listed = receipt(&[("conv1/0.npy", 2), ("gone.npy", 7)]);
-        fs::write(target.join(RECEIPT), listed).unwrap();
+        fs::write(target.join(FOLDER_LIST), listed).unwrap();
         let refused = || {
             assert!(OutputDir::check(&target, IfExists::Replace).unwrap().replaces());
             fs::read_dir(home.path()).unwrap().count()
@@ -595,7 +595,7 @@ mod tests {
             let _ = fs::remove_dir_all(&target);
             fs::create_dir(&target).unwrap();
             fs::write(target.join("a.npy"), "12").unwrap();
-            fs::write(target.join(RECEIPT), receipt(&[("a.npy", 2)])).unwrap();
+            fs::write(target.join(FOLDER_LIST), receipt(&[("a.npy", 2)])).unwrap();
             OutputDir::create(&target, IfExists::Replace).unwrap()
         };
         let dir = begin();

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::disk::failing::{Fails, with};
 use super::{Complete, IfExists, Output, OutputDir};
 use crate::error::Error;
-use crate::receipt::RECEIPT;
+use crate::folder::listing::FOLDER_LIST;
 
 /// A way to write `text` below a folder, and to read what a user finds there.
 struct Case {
@@ -35,7 +35,7 @@ fn folder(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
     let dir = OutputDir::create(home.join("out"), if_exists)?;
     let listed =
         r#"{"contents":[{"name":"n","file":"a/x.npy","file_bytes":3},{"name":"m","file":"y.npy","file_bytes":3}]}"#;
-    for (path, content) in [("a/x.npy", text), ("y.npy", text), (RECEIPT, listed)] {
+    for (path, content) in [("a/x.npy", text), ("y.npy", text), (FOLDER_LIST, listed)] {
         let mut output = dir.file(path)?;
         output.write_all(content.as_bytes())?;
         output.finish()?;

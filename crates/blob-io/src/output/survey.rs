@@ -10,9 +10,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use crate::error::ReadError;
-use crate::folder::listing;
+use crate::folder::listing::{self, FOLDER_LIST};
 use crate::output::disk::{self, optional};
-use crate::receipt::RECEIPT;
 use crate::wire::source::FileSource;
 
 /// How many foreign files are searched for, and how many an error names.
@@ -55,7 +54,7 @@ impl Snapshot {
     /// A file that has changed since. `None` if the receipt has changed, because another conversion has put a folder
     /// there. Missing files are ignored: another process may be removing the folder.
     pub(super) fn changed(&self, now: &Self) -> Option<String> {
-        let receipt = |of: &Self| of.files.get(RECEIPT).cloned();
+        let receipt = |of: &Self| of.files.get(FOLDER_LIST).cloned();
         if receipt(self) != receipt(now) {
             return None;
         }
@@ -65,21 +64,21 @@ impl Snapshot {
 
     /// Whether the folder at `root` still has this receipt.
     pub(super) fn is_current(&self, root: &Path) -> bool {
-        let receipt = fs::metadata(root.join(RECEIPT)).ok();
-        receipt.map(|meta| Stamp::of(&meta)) == self.files.get(RECEIPT).cloned()
+        let receipt = fs::metadata(root.join(FOLDER_LIST)).ok();
+        receipt.map(|meta| Stamp::of(&meta)) == self.files.get(FOLDER_LIST).cloned()
     }
 
     /// Removes these files and the folders that become empty. The receipt is removed last, so that the rest is still
     /// recognised as ours after an interruption or an error.
     pub(super) fn remove(&self, root: &Path) -> io::Result<()> {
-        for file in self.files.keys().filter(|file| *file != RECEIPT) {
+        for file in self.files.keys().filter(|file| *file != FOLDER_LIST) {
             optional(disk::remove_file(&root.join(file)))?;
         }
         // A folder comes before the subfolders.
         for folder in self.folders.iter().rev() {
             optional(disk::remove_dir(&root.join(folder)))?;
         }
-        optional(disk::remove_file(&root.join(RECEIPT)))?;
+        optional(disk::remove_file(&root.join(FOLDER_LIST)))?;
         optional(disk::remove_dir(root))
     }
 }
@@ -133,7 +132,7 @@ fn survey_once(folder: &Path) -> io::Result<Found> {
 
 /// The files that the receipt lists, and the receipt itself; empty if no receipt can be read.
 fn listed(folder: &Path) -> BTreeMap<String, Option<u64>> {
-    let path = folder.join(RECEIPT);
+    let path = folder.join(FOLDER_LIST);
     let mut all = BTreeMap::new();
     if !fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_file()) {
         return all;
@@ -147,7 +146,7 @@ fn listed(folder: &Path) -> BTreeMap<String, Option<u64>> {
     });
     match read {
         Ok(true) => {
-            all.insert(RECEIPT.to_owned(), None);
+            all.insert(FOLDER_LIST.to_owned(), None);
             all
         }
         _ => BTreeMap::new(),
