@@ -3,82 +3,69 @@
 
 use crate::caffe::proto::v1_layer_parameter::LayerType as T;
 
+/// The names of a layer's type in the three generations.
+struct Names {
+    v2: &'static str,
+    v1: T,
+    /// Empty for a type that came later.
+    v0: &'static str,
+}
+
+const fn of(v2: &'static str, v1: T, v0: &'static str) -> Names {
+    Names { v2, v1, v0 }
+}
+
+static TYPES: [Names; 40] = [
+    of("", T::None, ""),
+    of("AbsVal", T::Absval, ""),
+    of("Accuracy", T::Accuracy, "accuracy"),
+    of("ArgMax", T::Argmax, ""),
+    of("BNLL", T::Bnll, "bnll"),
+    of("Concat", T::Concat, "concat"),
+    of("ContrastiveLoss", T::ContrastiveLoss, ""),
+    of("Convolution", T::Convolution, "conv"),
+    of("Deconvolution", T::Deconvolution, ""),
+    of("Data", T::Data, "data"),
+    of("Dropout", T::Dropout, "dropout"),
+    of("DummyData", T::DummyData, ""),
+    of("EuclideanLoss", T::EuclideanLoss, "euclidean_loss"),
+    of("Eltwise", T::Eltwise, ""),
+    of("Exp", T::Exp, ""),
+    of("Flatten", T::Flatten, "flatten"),
+    of("HDF5Data", T::Hdf5Data, "hdf5_data"),
+    of("HDF5Output", T::Hdf5Output, "hdf5_output"),
+    of("HingeLoss", T::HingeLoss, ""),
+    of("Im2col", T::Im2col, "im2col"),
+    of("ImageData", T::ImageData, "images"),
+    of("InfogainLoss", T::InfogainLoss, "infogain_loss"),
+    of("InnerProduct", T::InnerProduct, "innerproduct"),
+    of("LRN", T::Lrn, "lrn"),
+    of("MemoryData", T::MemoryData, ""),
+    of("MultinomialLogisticLoss", T::MultinomialLogisticLoss, "multinomial_logistic_loss"),
+    of("MVN", T::Mvn, ""),
+    of("Pooling", T::Pooling, "pool"),
+    of("Power", T::Power, ""),
+    of("ReLU", T::Relu, "relu"),
+    of("Sigmoid", T::Sigmoid, "sigmoid"),
+    of("SigmoidCrossEntropyLoss", T::SigmoidCrossEntropyLoss, ""),
+    of("Silence", T::Silence, ""),
+    of("Softmax", T::Softmax, "softmax"),
+    of("SoftmaxWithLoss", T::SoftmaxLoss, "softmax_loss"),
+    of("Split", T::Split, "split"),
+    of("Slice", T::Slice, ""),
+    of("TanH", T::Tanh, "tanh"),
+    of("WindowData", T::WindowData, "window_data"),
+    of("Threshold", T::Threshold, ""),
+];
+
 /// The V2 name of a V0 layer's lower-case type; a type that Caffe did not know is returned unchanged.
 pub(crate) fn v0_type(text: &str) -> &str {
-    match text {
-        "accuracy" => "Accuracy",
-        "bnll" => "BNLL",
-        "concat" => "Concat",
-        "conv" => "Convolution",
-        "data" => "Data",
-        "dropout" => "Dropout",
-        "euclidean_loss" => "EuclideanLoss",
-        "flatten" => "Flatten",
-        "hdf5_data" => "HDF5Data",
-        "hdf5_output" => "HDF5Output",
-        "im2col" => "Im2col",
-        "images" => "ImageData",
-        "infogain_loss" => "InfogainLoss",
-        "innerproduct" => "InnerProduct",
-        "lrn" => "LRN",
-        "multinomial_logistic_loss" => "MultinomialLogisticLoss",
-        "pool" => "Pooling",
-        "relu" => "ReLU",
-        "sigmoid" => "Sigmoid",
-        "softmax" => "Softmax",
-        "softmax_loss" => "SoftmaxWithLoss",
-        "split" => "Split",
-        "tanh" => "TanH",
-        "window_data" => "WindowData",
-        other => other,
-    }
+    TYPES.iter().find(|names| names.v0 == text).map_or(text, |names| names.v2)
 }
 
 /// The V2 name of a V1 layer's enum number; `None` for a fork's number, which proto2 treats as an unknown field.
 pub(crate) fn v1_type(number: u64) -> Option<&'static str> {
-    let layer_type = T::try_from(i32::try_from(number).ok()?).ok()?;
-    Some(match layer_type {
-        T::None => "",
-        T::Absval => "AbsVal",
-        T::Accuracy => "Accuracy",
-        T::Argmax => "ArgMax",
-        T::Bnll => "BNLL",
-        T::Concat => "Concat",
-        T::ContrastiveLoss => "ContrastiveLoss",
-        T::Convolution => "Convolution",
-        T::Deconvolution => "Deconvolution",
-        T::Data => "Data",
-        T::Dropout => "Dropout",
-        T::DummyData => "DummyData",
-        T::EuclideanLoss => "EuclideanLoss",
-        T::Eltwise => "Eltwise",
-        T::Exp => "Exp",
-        T::Flatten => "Flatten",
-        T::Hdf5Data => "HDF5Data",
-        T::Hdf5Output => "HDF5Output",
-        T::HingeLoss => "HingeLoss",
-        T::Im2col => "Im2col",
-        T::ImageData => "ImageData",
-        T::InfogainLoss => "InfogainLoss",
-        T::InnerProduct => "InnerProduct",
-        T::Lrn => "LRN",
-        T::MemoryData => "MemoryData",
-        T::MultinomialLogisticLoss => "MultinomialLogisticLoss",
-        T::Mvn => "MVN",
-        T::Pooling => "Pooling",
-        T::Power => "Power",
-        T::Relu => "ReLU",
-        T::Sigmoid => "Sigmoid",
-        T::SigmoidCrossEntropyLoss => "SigmoidCrossEntropyLoss",
-        T::Silence => "Silence",
-        T::Softmax => "Softmax",
-        T::SoftmaxLoss => "SoftmaxWithLoss",
-        T::Split => "Split",
-        T::Slice => "Slice",
-        T::Tanh => "TanH",
-        T::WindowData => "WindowData",
-        T::Threshold => "Threshold",
-    })
+    TYPES.iter().find(|names| names.v1 as u64 == number).map(|names| names.v2)
 }
 
 /// The V2 name of a V1 layer's type in a prototxt: `INNER_PRODUCT`.
@@ -88,5 +75,18 @@ pub(crate) fn v1_name(text: &str) -> Option<&'static str> {
 
 /// The V1 number of a V2 type.
 pub(crate) fn v1_number(layer_type: &str) -> Option<i32> {
-    (0..=39).find(|number| v1_type(*number) == Some(layer_type)).map(|number| number as i32)
+    TYPES.iter().find(|names| names.v2 == layer_type).map(|names| names.v1 as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_has_names() {
+        let unnamed = |number: &i32| T::try_from(*number).is_ok() != v1_type(*number as u64).is_some();
+        assert_eq!((0..100).filter(unnamed).count(), 0);
+        assert_eq!((v0_type("images"), v0_type(""), v0_type("mine")), ("ImageData", "", "mine"));
+        assert_eq!((v1_name("SOFTMAX_LOSS"), v1_number("SoftmaxWithLoss")), (Some("SoftmaxWithLoss"), Some(21)));
+    }
 }
