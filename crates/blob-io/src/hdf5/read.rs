@@ -12,7 +12,7 @@ use crate::entry::{Entry, Kind};
 use crate::error::ReadError;
 use crate::limits::LONGEST_NAME;
 use crate::names::NameTable;
-use crate::tensor_name::TensorName;
+use crate::tensor_name::{self, TensorName};
 use crate::wire::source::Input;
 
 /// Lists the datasets; returns the form of the file.
@@ -26,11 +26,11 @@ pub(crate) fn read(input: &Input, table: &mut NameTable) -> Result<Form, ReadErr
         solver(&structure, found, table)?;
         return Ok(Form::SolverState);
     }
-    let in_layer = |found: &Found| layer(&found.group, "/data/").is_some() && number(&found.name).is_some();
+    let in_layer = |found: &Found| found.group.starts_with("/data/") && number(&found.name).is_some();
     let mut layers = BTreeMap::new();
     if found.iter().any(in_layer) {
         // Layers without parameters have a group too, and a position.
-        for group in groups.iter().filter_map(|group| layer(group, "/data/")) {
+        for group in groups.iter().filter_map(|group| group.strip_prefix("/data/")) {
             layers.insert(group.to_owned(), table.next_position(0)?);
         }
         weights(found, &layers, table)?;
@@ -42,23 +42,17 @@ pub(crate) fn read(input: &Input, table: &mut NameTable) -> Result<Form, ReadErr
     Ok(Form::Datasets)
 }
 
-/// The name of the layer whose blobs the group holds.
-fn layer<'g>(group: &'g str, root: &str) -> Option<&'g str> {
-    group.strip_prefix(root)
-}
-
-/// A blob's number as in Caffe: digits without a leading zero, or `0`.
+/// A blob's number as in Caffe.
 fn number(name: &str) -> Option<u32> {
-    let is_number = name == "0" || !name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit());
-    name.parse().ok().filter(|_| is_number)
+    u32::try_from(tensor_name::number(name)?).ok()
 }
 
 /// Lists Caffe's weights, `data/<layer>/<number>`, and the diffs in `diff`, in the order of layers and numbers.
 fn weights(found: Vec<Found>, layers: &BTreeMap<String, u32>, table: &mut NameTable) -> Result<(), ReadError> {
     let blob_key = |found: &Found| {
         let number = number(&found.name)?;
-        let data = layer(&found.group, "/data/").map(|layer| (layer, Kind::Data));
-        let (layer, kind) = data.or_else(|| layer(&found.group, "/diff/").map(|layer| (layer, Kind::Diff)))?;
+        let data = found.group.strip_prefix("/data/").map(|layer| (layer, Kind::Data));
+        let (layer, kind) = data.or_else(|| Some((found.group.strip_prefix("/diff/")?, Kind::Diff)))?;
         Some((*layers.get(layer)?, number, kind))
     };
     let (mut blobs, mut others) = (Vec::new(), Vec::new());
