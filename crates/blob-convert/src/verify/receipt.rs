@@ -104,7 +104,11 @@ fn each_tensor(
             continue;
         };
         if entry.fault().is_some() {
-            found(Finding::new(entry.name(), Reason::Receipt, format!("cannot be read, and was written as {}", item.kind())));
+            found(Finding::new(
+                entry.name(),
+                Reason::Receipt,
+                format!("cannot be read, and was written as {}", item.kind()),
+            ));
             continue;
         }
         if let Some(message) = item.difference(entry) {

@@ -33,7 +33,11 @@ const NAMED: usize = 3;
 /// number of transforms. `registry` has steps of your own.
 pub fn replay(checkpoint: &Checkpoint, registry: &Registry, report: &mut dyn FnMut(Remark)) -> usize {
     if receipt_text(checkpoint).is_none() {
-        report(Remark::Finding(Finding::new("", Reason::Receipt, "there is no receipt, and so no transforms to repeat")));
+        report(Remark::Finding(Finding::new(
+            "",
+            Reason::Receipt,
+            "there is no receipt, and so no transforms to repeat",
+        )));
         return 0;
     }
     let steps = match steps(checkpoint) {
@@ -207,7 +211,10 @@ impl Compare<'_> {
             return Ok(Some((Reason::DType, format!("is {dtype} here, and would be {}", spec.dtype))));
         }
         if *entry.shape() != spec.shape {
-            return Ok(Some((Reason::Shape, format!("has shape {} here, and would have {}", entry.shape(), spec.shape))));
+            return Ok(Some((
+                Reason::Shape,
+                format!("has shape {} here, and would have {}", entry.shape(), spec.shape),
+            )));
         }
         let tally = Tally::default();
         let mut ours = Watched::open(self.file, entry, self.watch)?;
