@@ -25,10 +25,11 @@ fn read(row: &str) -> (Checkpoint, Option<Arc<Topology>>) {
             let given: Vec<f32> = rest.split_whitespace().map(|value| value.parse().expect("a number")).collect();
             let values = if given.is_empty() { (0..count).map(|i| i as f32).collect() } else { given };
             tensors.push((name, dims, values));
+        } else if item.starts_with("input: ") {
+            text = item.to_owned() + "\n";
         } else if let [name, kind, bottom, top, ref more @ ..] = *item.splitn(5, ' ').collect::<Vec<_>>() {
-            let wires: String =
-                [("bottom", bottom), ("top", top)].map(|(side, of)| format!("{side}: {of:?} ")).concat();
-            let wires = if bottom == "-" { String::new() } else { wires };
+            let wires = [("bottom", bottom), ("top", top)].into_iter().filter(|(_, of)| *of != "-");
+            let wires: String = wires.map(|(side, of)| format!("{side}: {of:?} ")).collect();
             let _ = writeln!(text, "layer {{ name: {name:?} type: {kind:?} {wires} {} }}", more.concat());
         } else {
             return (open(item, &std::fs::read(data(item)).expect("readable")).expect("opens"), None);
@@ -129,14 +130,17 @@ fn converted(source: &Checkpoint, options: &Options, said: &mut String) -> Optio
 fn small_files_are_changed_as_asked_for() {
     compare_cases("cases/steps.txt", |row| {
         let (file, conversions) = row.split_once(" | ").expect("steps");
-        let (mut source, net) = read(file);
         let mut said = String::new();
-        for words in conversions.split(" | ") {
-            said.clear();
-            let options = options(words, &source, net.as_ref(), &mut said);
-            match converted(&source, &options, &mut said) {
-                Some(out) => source = out,
-                None => break,
+        for chain in conversions.split(" / ") {
+            let (mut source, net) = read(file);
+            let from = said.len();
+            for words in chain.split(" | ") {
+                said.truncate(from);
+                let options = options(words, &source, net.as_ref(), &mut said);
+                match converted(&source, &options, &mut said) {
+                    Some(out) => source = out,
+                    None => break,
+                }
             }
         }
         said
