@@ -15,49 +15,28 @@ fn in_every_order(compare: fn(&Comparison<'_>)) {
     expect_no_leaks(&session);
 }
 
-#[test]
-fn merges_and_splits() {
-    in_every_order(operations::merges_and_splits);
+/// A test of an operation for each name.
+macro_rules! in_every_order {
+    ($($name:ident,)*) => {
+        $(#[test]
+        fn $name() {
+            in_every_order(operations::$name);
+        })*
+    };
 }
 
-#[test]
-fn more_parts_than_a_launch_takes() {
-    in_every_order(operations::more_parts_than_a_launch_takes);
-}
-
-#[test]
-fn permutations_and_transpositions() {
-    in_every_order(operations::permutations_and_transpositions);
-}
-
-#[test]
-fn arithmetic() {
-    in_every_order(operations::arithmetic);
-}
-
-#[test]
-fn fills() {
-    in_every_order(operations::fills);
-}
-
-#[test]
-fn conversions_of_every_pair() {
-    in_every_order(operations::conversions_of_every_pair);
-}
-
-#[test]
-fn checked_conversions_find_the_first() {
-    in_every_order(operations::checked_conversions_find_the_first);
-}
-
-#[test]
-fn sums() {
-    in_every_order(operations::sums);
-}
-
-#[test]
-fn squares_are_rounded_before_they_are_added() {
-    in_every_order(operations::squares_are_rounded_before_they_are_added);
+in_every_order! {
+    merges_and_splits,
+    more_parts_than_a_launch_takes,
+    permutations_and_transpositions,
+    arithmetic,
+    fills,
+    conversions_of_every_pair,
+    checked_conversions_find_the_first,
+    sums,
+    squares_are_rounded_before_they_are_added,
+    operands_at_every_alignment,
+    nothing_to_do,
 }
 
 /// In fewer orders: each takes a second.
@@ -67,16 +46,6 @@ fn sums_of_many_blocks() {
     operations::sums_of_many_blocks(&Comparison::new(&queue, 2, &|seed| session.reseed(seed)));
     drop((queue, gpu));
     expect_no_leaks(&session);
-}
-
-#[test]
-fn operands_at_every_alignment() {
-    in_every_order(operations::operands_at_every_alignment);
-}
-
-#[test]
-fn nothing_to_do() {
-    in_every_order(operations::nothing_to_do);
 }
 
 /// Work that is longer than a launch is cut. 2³⁰ words take too long here, so a process is told that a launch takes
