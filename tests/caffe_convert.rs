@@ -13,7 +13,7 @@ use prost::Message as _;
 
 use crate::caffe_splice::sources;
 use crate::support::message::{floats, len, shape};
-use crate::support::{Folder, blob, command, data, ran, real, report};
+use crate::support::{Folder, blob, command, data, opened, ran, real, report};
 use crate::transform::float;
 
 /// The bytes of a file that a conversion writes.
@@ -32,10 +32,6 @@ pub(crate) fn written(source: &Checkpoint, base: Option<&Checkpoint>, options: &
     Ok(fs::read(&path).expect("written"))
 }
 
-fn net(name: &str) -> Checkpoint {
-    Checkpoint::open(data("caffe/net").join(name)).unwrap_or_else(|e| panic!("{e}"))
-}
-
 fn read(path: impl AsRef<Path>) -> Vec<u8> {
     fs::read(path).expect("readable")
 }
@@ -44,7 +40,7 @@ fn read(path: impl AsRef<Path>) -> Vec<u8> {
 fn floats_become_doubles_as_caffe_would_write_them() {
     let options = Options::new(Format::CaffeModel).transform(float(DType::F64));
     for (from, diff) in [("f32_v2", true), ("f32_v2_diff", true), ("f32_v2_diff", false), ("v1", true)] {
-        let source = net(&format!("{from}.caffemodel"));
+        let source = opened(format!("caffe/net/{from}.caffemodel"));
         let bytes = written(&source, None, &with_diffs(&options, diff)).unwrap_or_else(|e| panic!("{e}"));
         let back = Checkpoint::from_bytes("x.caffemodel", bytes.clone()).expect("opens");
         let kept: Vec<_> = source.entries().iter().filter(|entry| diff || entry.kind() != Kind::Diff).collect();
@@ -62,7 +58,7 @@ fn floats_become_doubles_as_caffe_would_write_them() {
             assert_eq!(bytes.len(), read(data(&format!("caffe/net/{golden}.caffemodel"))).len());
         }
     }
-    let (source, wanted) = (net("f32_v2_diff.caffemodel"), read(data("caffe/net/f32_v2.caffemodel")));
+    let (source, wanted) = (opened("caffe/net/f32_v2_diff.caffemodel"), read(data("caffe/net/f32_v2.caffemodel")));
     let dropped = written(&source, None, &with_diffs(&Options::new(Format::CaffeModel), false)).expect("held");
     assert!(dropped == wanted);
 }
@@ -70,10 +66,10 @@ fn floats_become_doubles_as_caffe_would_write_them() {
 #[test]
 fn the_form_is_as_it_is_asked_for() {
     let legacy = Options::new(Format::CaffeModel).with(|o| o.form = Some(Form { legacy: true, ..Form::default() }));
-    let bytes = written(&net("f32_v2.caffemodel"), None, &legacy).expect("held");
+    let bytes = written(&opened("caffe/net/f32_v2.caffemodel"), None, &legacy).expect("held");
     assert!(bytes == read(data("caffe/net/v2_legacy_dims.caffemodel")));
     let v1 = Options::new(Format::CaffeModel).with(|o| o.form = Some(Form { v1: true, ..Form::default() }));
-    let source = net("v1.caffemodel");
+    let source = opened("caffe/net/v1.caffemodel");
     let bytes =
         written(&source, None, &v1.with(|o| o.form = Some(Form { v1: true, legacy: true, raw: false }))).expect("held");
     let back = Checkpoint::from_bytes("x.caffemodel", bytes).expect("opens");
@@ -113,7 +109,7 @@ fn a_net_comes_back_from_another_format_into_itself() {
 
 #[test]
 fn what_has_no_place_in_the_other_file_is_refused_with_its_names() {
-    let (source, base) = (net("f32_v2.caffemodel"), net("v1.caffemodel"));
+    let (source, base) = (opened("caffe/net/f32_v2.caffemodel"), opened("caffe/net/v1.caffemodel"));
     let error = written(&source, Some(&base), &Options::new(Format::CaffeModel)).expect_err("refused").to_string();
     assert!(error.contains("does not fit into") && error.contains("\"bn1/0\" is not there"), "{error}");
     let other = Checkpoint::open(data("other/two.safetensors")).expect("opens");
@@ -242,7 +238,7 @@ fn folder_target(path: &Path) -> Target<'_> {
 fn a_file_that_changes_is_noticed_on_the_way_back_and_into_another() {
     let folder = tempfile::tempdir().expect("a folder");
     let [model, carrier, out] = ["m.caffemodel", "x.safetensors", "out"].map(|name| folder.path().join(name));
-    let net = net("f32_v2.caffemodel");
+    let net = opened("caffe/net/f32_v2.caffemodel");
     let bytes = written(&net, None, &Options::new(Format::Safetensors)).expect("held");
     for (changed, into, cut) in [
         (&carrier, false, true),

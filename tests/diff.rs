@@ -1,11 +1,8 @@
 //! `blob diff`: its figures equal NumPy's. Its output and exit codes are in `sessions/drawing.txt`.
 
-use std::process::Command;
-
 use serde_json::Value;
 
-use crate::support::python;
-use crate::support::{blob, report};
+use crate::support::{blob, by_python, report};
 
 const SCRIPT: &str = include_str!("python/diff.py");
 
@@ -39,13 +36,11 @@ fn rounded_alike(path: &str, expected: &Value) {
 #[test]
 fn the_figures_are_those_of_numpy() {
     const PAIRS: usize = 60;
-    let Some(python) = python() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_str().expect("UTF-8");
-    let run = Command::new(&python).args(["-c", SCRIPT, path, &PAIRS.to_string()]).output().expect("python runs");
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let Some(lines) = by_python(SCRIPT, &[path, &PAIRS.to_string()]) else { return };
     let (mut compared, mut differ) = (0, 0);
-    for line in String::from_utf8(run.stdout).expect("UTF-8").lines() {
+    for line in lines.lines() {
         let line: Value = serde_json::from_str(line).expect("JSON");
         if line[0] == "specials" {
             rounded_alike(path, &line[1]);

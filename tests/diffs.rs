@@ -2,6 +2,7 @@
 
 use blob_io::Checkpoint;
 
+use crate::support::floats::values;
 use crate::support::message::{floats, len, shape};
 use crate::support::{Folder, blob};
 
@@ -24,10 +25,7 @@ fn diffs_follow_their_data_into_torchs_order() {
     std::fs::write(&source, with_diffs("l", "LSTM", &[&[8, 3], &[8], &[8, 2]])).expect("written");
     blob(&["convert", &source, "--names", "torch", "-o", &out]).ok();
     let made = Checkpoint::open(&out).expect("opens");
-    let values = |name: &str| -> Vec<f32> {
-        let bytes = made.view(made.entry(name).unwrap_or_else(|| panic!("no {name}"))).expect("values");
-        bytes.chunks_exact(4).map(|value| f32::from_le_bytes(value.try_into().expect("four"))).collect()
-    };
+    let values = |name: &str| values(&made, name);
     for name in ["l.weight_ih_l0", "l.bias_ih_l0", "l.weight_hh_l0"] {
         let expected: Vec<f32> = values(name).iter().map(|value| value + 1000.0).collect();
         assert_eq!(values(&format!("{name}.diff")), expected, "{name}");

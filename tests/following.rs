@@ -10,11 +10,10 @@ use std::sync::Arc;
 
 use blob_convert::transform::{FcFrom, Rgb, Topology};
 use blob_convert::{Options, Target, plan};
-use blob_core::DType;
-use blob_io::{Checkpoint, Format};
+use blob_io::Format;
 
 use crate::support::conversion::to_bytes;
-use crate::support::floats::file;
+use crate::support::floats::{file, wide};
 use crate::support::random::{Random, number, on_threads};
 use crate::support::{compare_cases, open, report};
 
@@ -227,7 +226,7 @@ fn outcome(net: &[Node], text: &str, options: Options, random: &mut Random) -> O
         let is_image = is_rgb && blob.dims[0] == 3 && blob.dims[1..] != [1, 1];
         (name, if is_image { reversed(&blob) } else { blob })
     });
-    let ours = computed(net, &given.collect(), !is_rgb, &mut |name, _| floats(&out, name)).expect("as before");
+    let ours = computed(net, &given.collect(), !is_rgb, &mut |name, _| wide(&out, name)).expect("as before");
     let differs = |node: &&Node| {
         // A flattening that no inner product reads has the order of its framework.
         let (ours, truth) = (&ours[&node.name], &truth[&node.name]);
@@ -243,13 +242,6 @@ fn outcome(net: &[Node], text: &str, options: Options, random: &mut Random) -> O
 fn reversed(x: &Blob) -> Blob {
     let n = x.values.len() / x.dims[0];
     Blob { values: x.values.chunks_exact(n).rev().flatten().copied().collect(), ..x.clone() }
-}
-
-fn floats(file: &Checkpoint, name: &str) -> Vec<f64> {
-    let entry = file.entry(name).unwrap_or_else(|| panic!("no {name:?}"));
-    let mut wide = Vec::new();
-    blob_ops::convert_bytes(entry.dtype().expect("a dtype"), &file.view(entry).expect("views"), DType::F64, &mut wide);
-    wide.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().expect("eight"))).collect()
 }
 
 fn options(text: &str) -> Options {

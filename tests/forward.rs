@@ -6,9 +6,9 @@ use std::path::Path;
 use blob_convert::recipe::{NetFile, Recipe};
 use blob_convert::transform::{Bound, Fold, Refusal, Registry};
 use blob_convert::{Silent, Step};
-use blob_core::DType;
 use blob_io::{Checkpoint, Error};
 
+use crate::support::floats::wide;
 use crate::support::{data, real, report};
 
 /// Weights with PyTorch's names.
@@ -26,11 +26,7 @@ struct Map {
 
 fn floats(file: &Checkpoint, name: &str) -> Option<(Vec<usize>, Vec<f64>)> {
     let entry = file.entry(name)?;
-    let bytes = file.view(entry).expect("views");
-    let mut wide = Vec::new();
-    blob_ops::convert_bytes(entry.dtype().expect("a dtype"), &bytes, DType::F64, &mut wide);
-    let values = wide.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().expect("eight")));
-    Some((entry.shape().dims().to_vec(), values.collect()))
+    Some((entry.shape().dims().to_vec(), wide(file, name)))
 }
 
 impl Weights {

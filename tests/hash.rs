@@ -5,7 +5,6 @@
 //! files.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use blob_convert::digest::{self as digests, Algorithm, Subject};
 use blob_convert::{Options, Silent};
@@ -13,8 +12,7 @@ use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Checkpoint, Format, IfExists, Writer};
 
 use crate::support::conversion::to_file;
-use crate::support::python;
-use crate::support::{blob, blob_with, report};
+use crate::support::{blob, blob_with, by_python, report};
 
 const SCRIPT: &str = include_str!("python/content_hash.py");
 
@@ -77,7 +75,6 @@ fn bf16_is_bf16_where_a_receipt_says_so() {
 
 #[test]
 fn the_definition_gives_the_same_digests_in_python() {
-    let Some(python) = python() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let mut paths = Vec::new();
     for from in [
@@ -89,10 +86,8 @@ fn the_definition_gives_the_same_digests_in_python() {
         blob(&["convert", from, "-o", &path]).ok();
         paths.push((from, path));
     }
-    let files = paths.iter().map(|(_, path)| path);
-    let run = Command::new(&python).args(["-c", SCRIPT]).args(files).output().expect("python runs");
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let text = String::from_utf8(run.stdout).expect("UTF-8");
+    let files: Vec<&str> = paths.iter().map(|(_, path)| &**path).collect();
+    let Some(text) = by_python(SCRIPT, &files) else { return };
     let expected: Vec<&str> = text.lines().collect();
     if expected.contains(&"-") {
         report("NOT TESTED: BLAKE3 content hashes in Python (no package blake3); SHA-256's are");

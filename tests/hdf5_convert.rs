@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::caffe_convert::written;
 use crate::support::hdf5::{File, floats, link};
-use crate::support::{blob, command, data, real, report};
+use crate::support::{blob, command, data, opened, real, report};
 
 /// Nets as Caffe wrote them: HDF5, and protobuf.
 const NETS: [(&str, &str); 4] = [
@@ -21,10 +21,6 @@ const NETS: [(&str, &str); 4] = [
 
 /// The HDF5 file does not have a copy of the blob that conv2 shares with conv1.
 const SHARED: &str = "conv2/0";
-
-fn open(name: &str) -> Checkpoint {
-    Checkpoint::open(data(name)).unwrap_or_else(|e| panic!("{e}"))
-}
 
 /// Dtype, shape and bytes of each array, by name.
 fn arrays(file: &Checkpoint) -> BTreeMap<String, (String, Vec<usize>, Vec<u8>)> {
@@ -40,20 +36,20 @@ fn arrays(file: &Checkpoint) -> BTreeMap<String, (String, Vec<usize>, Vec<u8>)> 
 fn each_conversion_has_the_arrays_that_caffes_protobuf_file_has() {
     let mut count = 0;
     for (hdf5, proto) in NETS {
-        let (source, golden) = (open(hdf5), open(proto));
-        let mut expected = arrays(&golden);
+        let (source, theirs) = (opened(hdf5), opened(proto));
+        let mut expected = arrays(&theirs);
         expected.remove(SHARED).expect("shared");
         for to in [Format::Safetensors, Format::Npz, Format::MxnetList, Format::Hdf5] {
             let bytes = written(&source, None, &Options::new(to)).unwrap_or_else(|e| panic!("{hdf5}: {e}"));
             let copy = Checkpoint::from_bytes("x", bytes).expect("opens");
             assert!(arrays(&copy) == expected, "{hdf5} as {to}");
             // Put into Caffe's own file, it leaves that unchanged.
-            let into = written(&copy, Some(&golden), &Options::new(Format::CaffeModel));
+            let into = written(&copy, Some(&theirs), &Options::new(Format::CaffeModel));
             let into = into.unwrap_or_else(|e| panic!("{hdf5} over {to}: {e}"));
             assert!(into == std::fs::read(data(proto)).expect("readable"), "{hdf5} over {to}");
             count += expected.len();
         }
-        let into = written(&source, Some(&golden), &Options::new(Format::CaffeModel)).expect("fits");
+        let into = written(&source, Some(&theirs), &Options::new(Format::CaffeModel)).expect("fits");
         assert!(into == std::fs::read(data(proto)).expect("readable"), "{hdf5} into {proto}");
     }
     report(&format!("HDF5: {count} arrays converted, equal to those of Caffe's protobuf files"));
@@ -91,7 +87,7 @@ fn a_new_caffemodel_holds_what_the_hdf5_file_held() {
     }
     // HDF5 does not store with which layer a missing blob is shared.
     for (hdf5, _) in NETS {
-        let refused = written(&open(hdf5), None, &Options::new(Format::CaffeModel)).expect_err("a gap").to_string();
+        let refused = written(&opened(hdf5), None, &Options::new(Format::CaffeModel)).expect_err("a gap").to_string();
         assert!(refused.contains("names that do not fit: ") && refused.contains("\"conv2/"), "{refused}");
     }
 }
@@ -123,7 +119,7 @@ fn every_command_says_of_hdf5_what_it_says_of_the_protobuf_file() {
             assert_eq!(found, expected, "{args:?} {hdf5}");
         }
         // Only every third, because each call is a process.
-        for entry in open(hdf5).entries().iter().step_by(3) {
+        for entry in opened(hdf5).entries().iter().step_by(3) {
             let values = |file| blob(&["show", "--json", "--full", file, entry.name()]).json()[0]["values"].clone();
             assert!(values(hdf5).is_array() && values(hdf5) == values(proto), "{hdf5} {}", entry.name());
             let npy = |file| command(&["extract", file, entry.name(), "-o", "-"]).output().expect("runs").stdout;

@@ -3,13 +3,13 @@
 //!
 //! The sidecars (`X.json`) come from the numpy arrays that were handed to MXNet, not from a parser.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use blob_io::{Bytes, Checkpoint, Entry, Format, Kind, OpenOptions};
+use blob_io::{Bytes, Checkpoint, Entry, Format, Kind};
 use serde_json::Value;
 
 use crate::support::neoml::dims;
-use crate::support::{data, files, real, report, rows, sha256};
+use crate::support::{data, files, opened, real, report, rows, sha256};
 
 /// The files with a sidecar of an MXNet record: (file, sidecar).
 fn goldens() -> Vec<(PathBuf, Value)> {
@@ -30,16 +30,6 @@ fn goldens() -> Vec<(PathBuf, Value)> {
         }
     }
     found
-}
-
-fn open(path: &Path, sidecar: &Value) -> Checkpoint {
-    let bare_v0 = path.ends_with("raw_record.bin") && sidecar["record_version"] == 0;
-    let mut options = OpenOptions::new();
-    if bare_v0 {
-        // A bare V0 record has no magic number, as it begins with its number of axes.
-        options = options.from(Format::MxnetRecord);
-    }
-    options.open(path).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Our name of a dtype, from NumPy's.
@@ -110,7 +100,7 @@ fn every_golden_array_equals_what_its_writer_was_given() {
     let (mut arrays, mut sparse, mut dense) = (0, 0, 0);
     let goldens = goldens();
     for (path, sidecar) in &goldens {
-        let file = open(path, sidecar);
+        let file = opened(path);
         let at = path.display();
         let bare = path.ends_with("raw_record.bin");
         assert_eq!(file.format(), if bare { Format::MxnetRecord } else { Format::MxnetList }, "{at}");

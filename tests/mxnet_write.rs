@@ -8,19 +8,11 @@ use blob_convert::Options;
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::layout::{Frame, Layout, TensorSpec};
 use blob_io::mxnet::{List, Version};
-use blob_io::{Checkpoint, Format, IfExists, OpenOptions, Source, SparseKind, Writer};
+use blob_io::{Checkpoint, Format, IfExists, Source, SparseKind, Writer};
 
 use crate::support::archive::{Zip, npy};
 use crate::support::conversion::to_bytes;
-use crate::support::{Folder, blob, data, files, report};
-
-fn open(path: &Path) -> Checkpoint {
-    // A bare V0 record has no magic number, so its format is given.
-    let bare_v0 = path.ends_with("mxnet-0.9.5-2/raw_record.bin");
-    let options = OpenOptions::new();
-    let options = if bare_v0 { options.from(Format::MxnetRecord) } else { options };
-    options.open(path).unwrap_or_else(|e| panic!("{e}"))
-}
+use crate::support::{Folder, blob, data, files, open, opened, report};
 
 /// Each version of MXNet saved the same arrays, except for one list that grew with the dtypes.
 #[test]
@@ -31,7 +23,7 @@ fn records_of_another_version_are_those_that_its_mxnet_wrote() {
     let mut compare = |from: &Path, to: &Path, version| {
         if from.exists() && to.exists() {
             let bytes =
-                to_bytes(&open(from), &Options::new(Format::MxnetList).with(|o| o.params_version = Some(version)));
+                to_bytes(&opened(from), &Options::new(Format::MxnetList).with(|o| o.params_version = Some(version)));
             let bytes = bytes.unwrap_or_else(|e| panic!("{}: {e}", from.display()));
             assert!(bytes == std::fs::read(to).expect("readable"), "{} as {}", from.display(), to.display());
             compared += 1;
@@ -73,7 +65,7 @@ fn an_array_called_as_the_metadata_says_why_it_is_renamed() {
 
 /// Each array in the order of the names, with the sparse one that it is a part of.
 fn arrays(path: &Path) -> Vec<(String, Vec<u8>, Option<blob_io::Sparse>)> {
-    let file = open(path);
+    let file = opened(path);
     let array = |entry: &blob_io::Entry| {
         (entry.name().to_owned(), file.view(entry).expect("values").into_owned(), entry.sparse().cloned())
     };
@@ -112,7 +104,7 @@ fn sparse_arrays_come_back_from_their_parts_without_a_frame() {
 #[test]
 fn what_a_version_cannot_hold_is_refused_by_name() {
     let refusal = |path: &str, options: Options| {
-        let source = open(&data("mxnet/golden").join(path));
+        let source = opened(data("mxnet/golden").join(path));
         to_bytes(&source, &options).expect_err(path).to_string()
     };
     let list = || Options::new(Format::MxnetList);
@@ -233,11 +225,11 @@ fn zip_of_csr(values: usize, others: &[(&str, &[u8])]) -> Vec<u8> {
 
 #[test]
 fn parts_of_a_sparse_array_that_do_not_fit_are_refused() {
-    let source = crate::support::open("s.npz", &zip_of_csr(2, &[])).expect("opens");
+    let source = open("s.npz", &zip_of_csr(2, &[])).expect("opens");
     let bytes = to_bytes(&source, &Options::new(Format::MxnetList)).unwrap_or_else(|e| panic!("{e}"));
     let back = Checkpoint::from_bytes("back.params", bytes).expect("we read our list");
     assert_eq!(back.names().collect::<Vec<_>>(), ["s#values", "s#indptr", "s#indices"]);
-    let source = crate::support::open("s.npz", &zip_of_csr(3, &[])).expect("opens");
+    let source = open("s.npz", &zip_of_csr(3, &[])).expect("opens");
     let error = to_bytes(&source, &Options::new(Format::MxnetList)).expect_err("refused").to_string();
     assert!(error.contains("\"s\" has parts that do not fit a csr array"), "{error}");
     let shape = |dims: &[usize]| Shape::new(dims).expect("a shape");
@@ -260,8 +252,7 @@ fn parts_of_a_sparse_array_that_do_not_fit_are_refused() {
 
 #[test]
 fn no_name_stands_twice_in_a_list() {
-    let source =
-        crate::support::open("s.npz", &zip_of_csr(2, &[("s.npy", &npy("'|u1'", "(1,)", &[9]))])).expect("opens");
+    let source = open("s.npz", &zip_of_csr(2, &[("s.npy", &npy("'|u1'", "(1,)", &[9]))])).expect("opens");
     let bytes = to_bytes(&source, &Options::new(Format::MxnetList)).unwrap_or_else(|e| panic!("{e}"));
     let back = Checkpoint::from_bytes("back.params", bytes).expect("we read our list");
     let names: Vec<_> = back.names().collect();
@@ -281,7 +272,7 @@ fn none_is_written_as_each_version_says_it() {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let head = words(&[0x112, 0, 0, 0, 1, 0]);
     let none = words(&[0xF993_FACA, 0, 2, u32::MAX, u32::MAX, 3, 0]);
-    let source = crate::support::open("none.nd", &[head.clone(), none, words(&[0, 0])].concat()).expect("opens");
+    let source = open("none.nd", &[head.clone(), none, words(&[0, 0])].concat()).expect("opens");
     for (version, record) in [(Version::V0, words(&[0])), (Version::V1, words(&[0xF993_FAC8, 0]))] {
         let bytes = to_bytes(&source, &Options::new(Format::MxnetList).with(|o| o.params_version = Some(version)))
             .expect("held");
@@ -294,10 +285,10 @@ fn none_is_written_as_each_version_says_it() {
 fn a_list_made_dense_keeps_the_rest_as_it_was() {
     for file in ["mxnet-1.9.1/ctx_cpu3.nd", "mxnet-0.11.0/none_first.nd", "mxnet-1.9.1/names_npshape.nd"] {
         let path = data("mxnet/golden").join(file);
-        let bytes = to_bytes(&open(&path), &Options::new(Format::MxnetList).with(|o| o.dense = true)).expect("held");
+        let bytes = to_bytes(&opened(&path), &Options::new(Format::MxnetList).with(|o| o.dense = true)).expect("held");
         assert!(bytes == std::fs::read(&path).expect("readable"), "{file}");
     }
-    let source = open(&data("mxnet/golden/mxnet-1.9.1/sparse_list_mixed.nd"));
+    let source = opened("mxnet/golden/mxnet-1.9.1/sparse_list_mixed.nd");
     let bytes = to_bytes(&source, &Options::new(Format::MxnetList).with(|o| o.dense = true)).expect("held");
     let back = Checkpoint::from_bytes("back.nd", bytes).expect("we read our list");
     let firsts = source.entries().iter().filter(|entry| entry.index() == 0);

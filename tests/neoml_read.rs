@@ -1,7 +1,7 @@
 //! Reading NeoML files: every golden blob has the values that were stored, and every net the parameters that NeoML
 //! itself reads (`params_truth.jsonl`, which the library wrote layer by layer).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Format, Kind};
@@ -10,11 +10,7 @@ use serde_json::Value;
 use crate::support::blobs::shape;
 use crate::support::conversion::to_bytes;
 use crate::support::neoml::{blob, dims, number, table, words};
-use crate::support::{data, real, report, sha256};
-
-fn open(path: &Path) -> Checkpoint {
-    Checkpoint::open(path).unwrap_or_else(|e| panic!("{e}"))
-}
+use crate::support::{data, open, opened, real, report, sha256};
 
 fn json(path: &str) -> Vec<Value> {
     let text = std::fs::read(data("neoml").join(path)).expect("readable");
@@ -45,7 +41,7 @@ fn check(file: &Checkpoint, entry: &Entry, of: &Value, type_: &Value, seed: u64)
 fn every_golden_blob_has_the_values_it_was_stored_with() {
     let mut files = 0;
     for row in table("cpp/cpp_archives.jsonl") {
-        let file = open(&data("neoml/cpp").join(row["file"].as_str().expect("a name")));
+        let file = opened(data("neoml/cpp").join(row["file"].as_str().expect("a name")));
         files += 1;
         let Some(types) = row["types"].as_array() else {
             assert_eq!((file.format(), file.dialect()), (Format::NeomlBlob, "version 2000"));
@@ -64,7 +60,7 @@ fn every_golden_blob_has_the_values_it_was_stored_with() {
         }
     }
     for row in json("py/blobs.json") {
-        let file = open(&data("neoml/py").join(row["file"].as_str().expect("a name")));
+        let file = opened(data("neoml/py").join(row["file"].as_str().expect("a name")));
         files += 1;
         let entry = &file.entries()[0];
         assert_eq!(entry.name(), "@0");
@@ -90,7 +86,7 @@ fn every_golden_blob_has_the_values_it_was_stored_with() {
 
 #[test]
 fn the_seven_axes_are_named() {
-    let file = open(&data("neoml/py/blob_1x2x3x4x5x6x7_int.neoml"));
+    let file = opened("neoml/py/blob_1x2x3x4x5x6x7_int.neoml");
     let axes = "BatchLength, BatchWidth, ListSize, Height, Width, Depth, Channels";
     assert!(file.metadata().contains(&("axes".to_owned(), axes.to_owned())), "{:?}", file.metadata());
     assert_eq!(file.entries()[0].shape().dims(), [1, 2, 3, 4, 5, 6, 7]);
@@ -120,7 +116,7 @@ fn every_net_has_the_parameters_that_neoml_finds_in_it() {
     let nets = nets();
     let (mut parameters, mut turned, mut split, mut more) = (0, 0, 0, 0);
     for (path, row) in &nets {
-        let file = open(path);
+        let file = opened(path);
         let at = path.display();
         assert_eq!(file.format(), Format::NeomlNet, "{at}");
         assert_eq!(file.dialect(), format!("version {}", row["version"].as_i64().expect("a version").abs()), "{at}");
@@ -157,7 +153,7 @@ fn every_net_has_the_parameters_that_neoml_finds_in_it() {
 
 #[test]
 fn the_layers_inside_a_composite_have_its_name_in_front() {
-    let file = open(&data("neoml/py/net_lstm.cnnarch"));
+    let file = opened("neoml/py/net_lstm.cnnarch");
     let names: Vec<_> = file.names().collect();
     assert_eq!(names, ["lstm/InputHidden/0", "lstm/InputHidden/1", "lstm/RecurHidden/0", "lstm/RecurHidden/1"]);
 }
@@ -204,7 +200,7 @@ fn a_layer_is_in_the_net_that_counts_it() {
         &[1],
     ]
     .concat();
-    let file = crate::support::open("x.cnnarch", &net).unwrap_or_else(|e| panic!("{e}"));
+    let file = open("x.cnnarch", &net).unwrap_or_else(|e| panic!("{e}"));
     let names: Vec<_> = file.names().collect();
     // The second layer with the same name gets its position as a suffix.
     assert_eq!(names, ["outer/inner/0", "outer/inner/fc/0", "outer/fc/0", "fc/0", "repeat/0", "fc@6/0"]);
@@ -215,7 +211,7 @@ fn a_layer_is_in_the_net_that_counts_it() {
 fn every_layer_is_listed_with_its_class_and_its_inputs() {
     let mut layers = 0;
     for (path, row) in &nets() {
-        let listed = open(path).neoml_layers().unwrap_or_else(|e| panic!("{e}"));
+        let listed = opened(path).neoml_layers().unwrap_or_else(|e| panic!("{e}"));
         for truth in row["layers"].as_array().expect("a list") {
             let found = listed.iter().find(|layer| Some(&*layer.path) == truth[0].as_str());
             let found = found.unwrap_or_else(|| panic!("{}: {truth}", path.display()));
@@ -232,24 +228,24 @@ fn every_layer_is_listed_with_its_class_and_its_inputs() {
     assert!(layers > 20, "{layers}");
     report(&format!("neoml: {layers} layers have the class that NeoML finds"));
     // The layers are connected as in `gen_py.py`.
-    let file = open(&data("neoml/py/net_noparams.cnnarch"));
+    let file = opened("neoml/py/net_noparams.cnnarch");
     let listed = file.neoml_layers().expect("read");
     let inputs = |layer: usize| listed[layer].inputs.iter().map(|(name, n)| (&**name, *n)).collect::<Vec<_>>();
     let paths: Vec<_> = listed.iter().map(|layer| &layer.path).collect();
     assert_eq!(paths, ["a", "b", "cat", "split", "o1", "o2"]);
     assert_eq!((inputs(0), inputs(2), inputs(3)), (vec![], vec![("a", 0), ("b", 0)], vec![("cat", 0)]));
     assert_eq!((inputs(4), inputs(5)), (vec![("split", 0)], vec![("split", 1)]));
-    let blob = open(&data("neoml/cpp/cpp_blob_00_float.arch"));
+    let blob = opened("neoml/cpp/cpp_blob_00_float.arch");
     assert_eq!(blob.neoml_layers().expect("none"), []);
 }
 
 #[test]
 fn blobs_beside_the_parameters_of_a_layer_are_its_next_ones() {
-    let file = open(&data("neoml/py/net_conv_bn.cnnarch"));
+    let file = opened("neoml/py/net_conv_bn.cnnarch");
     let names: Vec<_> = file.names().collect();
     // The final parameters of the batch normalisation are fields of its class.
     assert_eq!(names, ["conv/0", "conv/1", "bn/0", "bn/1", "bn/2", "fc/0", "fc/1"]);
-    let checkpoint = open(&data("neoml/py/net_conv_bn_checkpoint.cnnarch"));
+    let checkpoint = opened("neoml/py/net_conv_bn_checkpoint.cnnarch");
     let all: Vec<_> = checkpoint.names().collect();
     // The solver's history belongs to no layer.
     let history: Vec<_> = (8..18).map(|position| format!("@{position}")).collect();
@@ -284,7 +280,7 @@ fn a_layer_may_have_any_bytes_for_a_name() {
         ("net_lstm.cnnarch", "lstm"),
         ("net_lstm.cnnarch", "InputHidden"),
     ] {
-        let golden = open(&data("neoml/py").join(net));
+        let golden = opened(data("neoml/py").join(net));
         let has = |name: &str| name.split('/').any(|part| part == layer);
         assert!(golden.names().any(has), "{net}: {layer}");
         for (name, shown) in [
@@ -299,7 +295,7 @@ fn a_layer_may_have_any_bytes_for_a_name() {
             (&long, &r"\xE0".repeat(1000)),
         ] {
             let bytes = renamed(net, layer, name);
-            let file = crate::support::open(net, &bytes).unwrap_or_else(|e| panic!("{net} {shown:?}: {e}"));
+            let file = open(net, &bytes).unwrap_or_else(|e| panic!("{net} {shown:?}: {e}"));
             let new = |old: &str| {
                 old.split('/').map(|part| if part == layer { shown } else { part }).collect::<Vec<_>>().join("/")
             };
@@ -329,14 +325,14 @@ fn a_layer_may_have_any_bytes_for_a_name() {
 #[test]
 fn no_array_is_listed_under_a_layer_that_is_not_its_own() {
     let golden = std::fs::read(data("neoml/py/net_conv_bn.cnnarch")).expect("readable");
-    let whole = open(&data("neoml/py/net_conv_bn.cnnarch"));
+    let whole = opened("neoml/py/net_conv_bn.cnnarch");
     let layers = whole.neoml_layers().expect("layers");
     for layer in &layers {
         // A version, the name, the inputs; then a flag, which becomes neither false nor true.
         let inputs: usize = layer.inputs.iter().map(|(name, _)| name.len() + 5).sum();
         let flag = layer.offset as usize + 5 + 1 + layer.path.len() + 4 + inputs;
         let bytes = crate::support::changed(&golden, flag, &[2]);
-        let refused = crate::support::open("x.cnnarch", &bytes).map(|_| ()).expect_err("a layer less");
+        let refused = open("x.cnnarch", &bytes).map(|_| ()).expect_err("a layer less");
         let before = whole.entries().iter().filter(|entry| entry.offset() < Some(layer.offset)).count();
         if whole.entries().len() > before {
             assert_eq!(refused.offset(), Some(layer.offset), "{}: {refused}", layer.path);
@@ -353,11 +349,11 @@ fn the_blobs_of_a_dictionary_have_its_keys() {
     // The inputs and outputs of a net as NeoML's own tests store them: a count, then a key and a blob each.
     let record = std::fs::read(data("neoml/cpp/cpp_blob_00_float.arch")).expect("readable");
     let file = [&[2, 0, 0, 0, 3][..], b"src", &record, &[7], b"lab els", &record].concat();
-    let file = crate::support::open("x", &file).expect("opens");
+    let file = open("x", &file).expect("opens");
     assert_eq!((file.format(), file.names().collect::<Vec<_>>()), (Format::NeomlNet, vec!["src", "lab els"]));
     let Some(folder) = real("neoml/real/SerializationTestData") else {
         return report("NOT TESTED: NeoML's dictionaries (BLOB_REAL_DATA names no folder)");
     };
-    let file = open(&folder.join("FmlCnnConfusionMatrixLayer.1001.arch"));
+    let file = opened(folder.join("FmlCnnConfusionMatrixLayer.1001.arch"));
     assert_eq!(file.names().collect::<Vec<_>>(), ["src", "lab", "CCnnSinkLayer"]);
 }

@@ -4,10 +4,10 @@
 
 use std::fs;
 
-use blob_core::DType;
 use blob_io::Checkpoint;
 use serde_json::{Value, json};
 
+use crate::support::floats::wide;
 use crate::support::receipt::receipt;
 use crate::support::{Folder, Ran, blob, data};
 
@@ -32,13 +32,6 @@ pub(crate) fn made(folder: &Folder, command: &str, source: &str, more: &[&str]) 
     (Checkpoint::open(folder.file("out.safetensors")).expect("opens"), ran.err)
 }
 
-fn floats(file: &Checkpoint, name: &str) -> Vec<f64> {
-    let entry = file.entry(name).unwrap_or_else(|| panic!("no {name:?} in {:?}", file.names().collect::<Vec<_>>()));
-    let mut wide = Vec::new();
-    blob_ops::convert_bytes(entry.dtype().expect("a dtype"), &file.view(entry).expect("views"), DType::F64, &mut wide);
-    wide.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().expect("eight"))).collect()
-}
-
 pub(crate) fn dims(file: &Checkpoint, name: &str) -> Vec<usize> {
     file.entry(name).expect("there").shape().dims().to_vec()
 }
@@ -47,9 +40,9 @@ pub(crate) fn dims(file: &Checkpoint, name: &str) -> Vec<usize> {
 fn golden(stem: &str) -> (Vec<Map>, Vec<f64>) {
     let file = Checkpoint::open(data(&case(&format!("{stem}.golden.npz")))).expect("opens");
     let [count, channels, ..] = dims(&file, "data")[..] else { panic!("images") };
-    let values = floats(&file, "data");
+    let values = wide(&file, "data");
     let images = values.chunks_exact(values.len() / count);
-    (images.map(|image| Map { channels, values: image.to_vec() }).collect(), floats(&file, "output"))
+    (images.map(|image| Map { channels, values: image.to_vec() }).collect(), wide(&file, "output"))
 }
 
 /// Channels × positions.
@@ -100,7 +93,7 @@ fn near(ours: &[f64], theirs: &[f64]) {
 
 /// The output of z, then a, two 1×1 convolutions.
 fn two_convs(file: &Checkpoint, x: &Map) -> Vec<f64> {
-    let (z, a) = (floats(file, "z/0"), floats(file, "a/0"));
+    let (z, a) = (wide(file, "z/0"), wide(file, "a/0"));
     x.mixed(3, |o, i| z[o * 3 + i]).mixed(4, |o, i| a[o * 3 + i]).values
 }
 
@@ -146,7 +139,7 @@ fn eps_is_a_fact_of_a_conversion_for_torch() {
     let folder = Folder::new();
     let (x, theirs) = golden("capitals");
     let output = |file: &Checkpoint, eps: f64| {
-        let of = |name: &str| floats(file, name);
+        let of = |name: &str| wide(file, name);
         let (w, gamma, beta) = (of("c.weight"), of("b.weight"), of("b.bias"));
         let (mean, variance) = (of("b.running_mean"), of("b.running_var"));
         let y = x[0].mixed(3, |o, i| w[o * 2 + i]);
@@ -178,7 +171,7 @@ fn eps_is_a_fact_of_a_conversion_for_torch() {
 /// The weights of the NHWC convolution at (o, i, y, x): MXNet stores (o, y, x, i).
 fn nhwc() -> impl Fn(usize, usize, usize, usize) -> f64 {
     let file = Checkpoint::open(data(&case("nhwc-0000.params"))).expect("opens");
-    let values = floats(&file, "arg:c_weight");
+    let values = wide(&file, "arg:c_weight");
     move |o, i, y, x| values[((o * 3 + y) * 3 + x) * 3 + i]
 }
 
@@ -189,31 +182,31 @@ fn the_layout_of_a_weight_is_that_of_its_net() {
     let all = || (0..4).flat_map(|o| (0..3).flat_map(move |i| (0..9).map(move |at| (o, i, at / 3, at % 3))));
     let (file, _) = made(&folder, "convert", &source, &["--names", "torch"]);
     assert_eq!(dims(&file, "c.weight"), [4, 3, 3, 3]);
-    let torch = floats(&file, "c.weight");
+    let torch = wide(&file, "c.weight");
     all().for_each(|(o, i, y, x)| assert_eq!(torch[((o * 3 + i) * 3 + y) * 3 + x], weight(o, i, y, x)));
     blob(&["verify", &folder.file("out.safetensors"), "--against", &source]).ok();
     for names in [&["--layout", "hwio"][..], &["--layout", "hwio", "--names", "torch"]] {
         let (file, _) = made(&folder, "convert", &source, names);
         let name = file.names().next().expect("one").to_owned();
         assert_eq!(dims(&file, &name), [3, 3, 3, 4]);
-        let keras = floats(&file, &name);
+        let keras = wide(&file, &name);
         all().for_each(|(o, i, y, x)| assert_eq!(keras[((y * 3 + x) * 3 + i) * 4 + o], weight(o, i, y, x)));
     }
     let (file, _) = made(&folder, "convert", &source, &["--layout", "oihw"]);
-    assert_eq!(floats(&file, "arg:c_weight"), torch);
+    assert_eq!(wide(&file, "arg:c_weight"), torch);
     let (file, _) = made(&folder, "convert", &source, &["--layout", "ohwi"]);
-    let same = floats(&file, "arg:c_weight");
+    let same = wide(&file, "arg:c_weight");
     all().for_each(|(o, i, y, x)| assert_eq!(same[((o * 3 + y) * 3 + x) * 3 + i], weight(o, i, y, x)));
     // The input channels are the last axis.
     let (file, _) = made(&folder, "convert", &source, &["--rgb", "--layout", "oihw"]);
-    let rgb = floats(&file, "arg:c_weight");
+    let rgb = wide(&file, "arg:c_weight");
     all().for_each(|(o, i, y, x)| assert_eq!(rgb[((o * 3 + i) * 3 + y) * 3 + x], weight(o, 2 - i, y, x)));
 }
 
 /// What TensorFlow computes of a 1×1 convolution and a matrix of inputs × outputs, with `between` for each flattened
 /// value.
 fn keras(file: &Checkpoint, x: &Map, outputs: usize, between: impl Fn(usize, f64) -> f64) -> Vec<f64> {
-    let (w, f) = (floats(file, "c/0"), floats(file, "f/0"));
+    let (w, f) = (wide(file, "c/0"), wide(file, "f/0"));
     let [1, 1, inputs, channels] = dims(file, "c/0")[..] else { panic!("{:?}", dims(file, "c/0")) };
     assert_eq!((inputs, dims(file, "f/0")[1]), (x.channels, outputs));
     let flat = x.mixed(channels, |o, i| w[i * channels + o]).channels_last();
@@ -249,7 +242,7 @@ fn layers_between_a_flattening_and_a_dense_layer_are_permuted_too() {
     let source = case("flatten_bn.caffemodel");
     let more = ["--layout", "hwio", "--fc-from", "2,3,4", "--bn", "fold-factor"];
     let (file, _) = made(&folder, "convert", &source, &more);
-    let [mean, variance, scale, shift] = ["b/0", "b/1", "s/0", "s/1"].map(|name| floats(&file, name));
+    let [mean, variance, scale, shift] = ["b/0", "b/1", "s/0", "s/1"].map(|name| wide(&file, name));
     let norm = |at: usize, value: f64| (value - mean[at]) / (variance[at] + 1e-5).sqrt() * scale[at] + shift[at];
     let ours: Vec<f64> = x.iter().flat_map(|x| keras(&file, x, 5, norm)).collect();
     near(&ours, &theirs);
@@ -260,7 +253,7 @@ fn a_fold_takes_the_statistics_that_mxnet_takes() {
     let folder = Folder::new();
     let (x, theirs) = golden("both_prefixes");
     let (file, said) = made(&folder, "fold", &case("both_prefixes-0000.params"), &[]);
-    let (w, b) = (floats(&file, "arg:c_weight"), floats(&file, "arg:c_bias"));
+    let (w, b) = (wide(&file, "arg:c_weight"), wide(&file, "arg:c_bias"));
     near(&x[0].mixed(3, |o, i| w[o * 2 + i]).by_channel(|c, y| y + b[c]).values, &theirs);
     assert!(!said.contains("not folded"), "{said}");
 }
@@ -280,7 +273,7 @@ fn a_legacy_inner_product_is_folded_into_like_any_other() {
     let (x, theirs) = golden("legacy_ip");
     let (file, said) = made(&folder, "fold", &case("legacy_ip.caffemodel"), &[]);
     assert!(said.contains("2 BatchNorms"), "{said}");
-    let (w, bias, f, last) = (floats(&file, "a/0"), floats(&file, "a/1"), floats(&file, "f/0"), floats(&file, "f/1"));
+    let (w, bias, f, last) = (wide(&file, "a/0"), wide(&file, "a/1"), wide(&file, "f/0"), wide(&file, "f/1"));
     let y = x[0].mixed(3, |o, i| w[o * 2 + i]).by_channel(|c, y| y + bias[c]).values;
     let row = |o: usize| last[o] + y.iter().enumerate().map(|(at, y)| y * f[o * 48 + at]).sum::<f64>();
     near(&(0..5).map(row).collect::<Vec<_>>(), &theirs);

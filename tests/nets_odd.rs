@@ -11,6 +11,7 @@ use blob_io::net::Role;
 use serde_json::json;
 
 use crate::nets::{case, dims, made, run};
+use crate::support::archive::safetensors;
 use crate::support::floats::file;
 use crate::support::receipt::with_receipt;
 use crate::support::{Folder, command, data, open};
@@ -76,9 +77,7 @@ fn refusals_of_one_kind_are_one_line_and_name_a_few_readers() {
 fn an_empty_tensor_of_huge_extents_is_permuted() {
     let folder = Folder::new();
     let header = r#"{"w":{"dtype":"F32","shape":[0,1099511627776,4194303],"data_offsets":[0,0]}}"#;
-    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-    bytes.extend(header.as_bytes());
-    let source = folder.with("empty.safetensors", &bytes);
+    let source = folder.with("empty.safetensors", safetensors(header, &[]));
     let out = folder.file("out.safetensors");
     for perm in ["0,2,1", "1,0,2"] {
         let status = command(&["transpose", &source, "w", "--perm", perm, "-o", &out, "--force"]).status();
@@ -118,9 +117,7 @@ fn rows_that_are_reshaped_for_a_convolution_are_told() {
 fn a_receipt_that_lies_of_empty_tensors_is_a_finding() {
     let empty = |shape: &str| {
         let header = format!(r#"{{"w":{{"dtype":"F32","shape":{shape},"data_offsets":[0,0]}}}}"#);
-        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-        bytes.extend(header.as_bytes());
-        bytes
+        safetensors(&header, &[])
     };
     let folded = json!({"layer": "bn", "scale_layer": null, "weight": "w", "bias": "b", "has_bias": false,
         "side": "first", "eps": 1.0, "mean": null, "variance": null, "factor": null, "gamma": null, "fix_gamma": false, "beta": null,

@@ -1,10 +1,8 @@
 //! `blob plot`: the pixels of its PNG files equal NumPy's; output to a terminal and a pipe; refusals.
 
 use std::fs;
-use std::process::Command;
 
-use crate::support::python;
-use crate::support::{Folder, blob, on_terminal, report};
+use crate::support::{Folder, archive, blob, by_python, on_terminal, report};
 
 const NET: &str = "caffe/net/f32_v2.caffemodel";
 
@@ -12,15 +10,11 @@ const SCRIPT: &str = include_str!("python/plot.py");
 
 #[test]
 fn the_points_are_those_of_numpy() {
-    let Some(python) = python() else { return };
     let folder = Folder::new();
-    let run = |what: &str| {
-        let run = Command::new(&python).args(["-c", SCRIPT, what, folder.path().to_str().expect("UTF-8")]).output();
-        let run = run.expect("python runs");
-        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-        String::from_utf8(run.stdout).expect("UTF-8")
-    };
-    run("draw");
+    let run = |what: &str| by_python(SCRIPT, &[what, folder.path().to_str().expect("UTF-8")]);
+    if run("draw").is_none() {
+        return;
+    }
     for (array, flags, picture) in [
         ("filters.npy", &["--filters"][..], "filters.png"),
         ("filters.npy", &["--filters", "--bgr"], "bgr.png"),
@@ -35,7 +29,7 @@ fn the_points_are_those_of_numpy() {
         let ran = blob(&[&["plot", &folder.file(array), "-o", &folder.file(picture)], flags].concat());
         assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{ran:?}");
     }
-    assert_eq!(run("check"), "ok\n");
+    assert_eq!(run("check").as_deref(), Some("ok\n"));
     // Caffe's files have blue first.
     let (caffe, rgb) = (folder.file("mean.binaryproto"), folder.file("rgb.png"));
     assert_eq!(blob(&["convert", &folder.file("mean.npy"), "-o", &caffe]).code, Some(0));
@@ -48,9 +42,7 @@ fn the_points_are_those_of_numpy() {
 fn overflowed(folder: &Folder) -> String {
     let values: Vec<u8> = [1.5f32, 2.5].into_iter().chain([f32::INFINITY; 62]).flat_map(f32::to_le_bytes).collect();
     let header = r#"{"w":{"dtype":"F32","shape":[8,1,2,4],"data_offsets":[0,256]}}"#;
-    let file = folder.file("w.safetensors");
-    fs::write(&file, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &values].concat()).expect("written");
-    file
+    folder.with("w.safetensors", archive::safetensors(header, &values))
 }
 
 #[test]
@@ -99,7 +91,7 @@ fn an_empty_tensor_is_drawn_or_refused() {
     for shape in ["[0]", "[0,3]", "[3,0]", "[2,0,3,3]", "[2,3,0,3]", "[1099511627776,1099511627776,0,1]", "[]"] {
         let data = if shape == "[]" { 1 } else { 0 };
         let header = format!(r#"{{"w":{{"dtype":"U8","shape":{shape},"data_offsets":[0,{data}]}}}}"#);
-        let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[7][..data]].concat();
+        let bytes = archive::safetensors(&header, &[7][..data]);
         let file = folder.file("empty.safetensors");
         fs::write(&file, bytes).expect("written");
         for kind in ["--hist", "--heatmap", "--filters", "--image"] {

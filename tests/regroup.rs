@@ -4,15 +4,14 @@
 use std::fs;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use blob_convert::Silent;
 use blob_convert::regroup::Gatherer;
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Checkpoint, Format, IfExists, Tensor, Writer};
 
-use crate::support::python;
-use crate::support::{Folder, blob, command, data, report};
+use crate::support::{Folder, blob, by_python, command, data, report};
 
 const NET: &str = "caffe/net/f32_v2_diff.caffemodel";
 
@@ -38,12 +37,9 @@ fn paths_of(folder: &Path) -> Vec<String> {
 #[test]
 fn tensors_are_cut_and_joined_along_an_axis_as_numpy_does() {
     const CASES: usize = 60;
-    let Some(python) = python() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_str().expect("UTF-8");
-    let run = Command::new(&python).args(["-c", SCRIPT, path, &CASES.to_string()]).output().expect("python runs");
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let text = String::from_utf8(run.stdout).expect("UTF-8");
+    let Some(text) = by_python(SCRIPT, &[path, &CASES.to_string()]) else { return };
     for (case, line) in text.lines().enumerate() {
         let (axis, sizes): (i64, Vec<usize>) = serde_json::from_str(line).expect("JSON");
         let (a, b, axis) = (format!("{path}/{case}a.npz"), format!("{path}/{case}b.npz"), axis.to_string());

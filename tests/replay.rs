@@ -1,16 +1,16 @@
 //! Repeating a receipt's transforms on the source: proofs of outputs, and hostile receipts.
 
-use std::path::Path;
-
 use blob_convert::transform::{Layout, Registry, SqueezeLegacy, StripDiff};
 use blob_convert::verify::{self, Remark};
-use blob_convert::{Options, Silent, Target, plan};
+use blob_convert::{Options, Silent};
 use blob_core::DType;
-use blob_io::{Checkpoint, Format, IfExists};
+use blob_io::{Checkpoint, Format};
 use serde_json::{Value, json};
 
+use crate::support::conversion::to_file;
 use crate::support::receipt::{receipt, with_receipt};
 use crate::support::{data, open};
+use crate::there_and_back;
 use crate::transform::float;
 
 fn source() -> Checkpoint {
@@ -20,19 +20,6 @@ fn source() -> Checkpoint {
 fn all(to: Format) -> Options {
     let options = Options::new(to).transform(StripDiff).transform(SqueezeLegacy);
     options.transform(Layout::Hwio).transform(float(DType::BF16))
-}
-
-fn written(source: &Checkpoint, options: &Options, path: &Path) {
-    let target = if options_are_of_a_folder(path) {
-        Target::Folder { path, if_exists: IfExists::Refuse }
-    } else {
-        Target::File { path, if_exists: IfExists::Refuse }
-    };
-    plan(source, options, &target).expect("a plan").run(&Silent).expect("written");
-}
-
-fn options_are_of_a_folder(path: &Path) -> bool {
-    path.extension().is_none()
 }
 
 /// The number of equal tensors, and the findings.
@@ -53,7 +40,7 @@ fn transforms_are_done_again_and_compared_in_every_format_with_a_receipt() {
         ("x.safetensors", Format::Safetensors),
         ("x.npz", Format::Npz),
         ("x.h5", Format::Hdf5),
-        ("folder", Format::Npy),
+        ("folder/", Format::Npy),
     ] {
         // HDF5 does not support bf16.
         let options = match to {
@@ -61,7 +48,7 @@ fn transforms_are_done_again_and_compared_in_every_format_with_a_receipt() {
             _ => all(to),
         };
         let path = folder.path().join(name);
-        written(&source(), &options, &path);
+        there_and_back::convert(&source(), &options, &path).expect("written");
         let ours = Checkpoint::open(&path).expect("opens");
         assert_eq!(against(&ours, &source()), (ours.entries().len() as u64, vec![]), "{name}");
         // Two files with the same transforms are compared as they are.
@@ -73,7 +60,7 @@ fn transforms_are_done_again_and_compared_in_every_format_with_a_receipt() {
 fn one_other_bit_on_either_side_is_found() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.safetensors");
-    written(&source(), &all(Format::Safetensors), &path);
+    to_file(&source(), &all(Format::Safetensors), &path).expect("written");
     let bytes = std::fs::read(&path).expect("readable");
     let ours = open("x.safetensors", &bytes).expect("opens");
     let at = ours.entry("conv1/0").and_then(|entry| entry.offset()).expect("an array") as usize;
@@ -92,7 +79,7 @@ fn one_other_bit_on_either_side_is_found() {
 fn a_receipt_that_lies_about_its_transforms_is_a_finding() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.safetensors");
-    written(&source(), &all(Format::Safetensors), &path);
+    to_file(&source(), &all(Format::Safetensors), &path).expect("written");
     let bytes = std::fs::read(&path).expect("readable");
     let honest = receipt(&open("x.safetensors", &bytes).expect("opens"));
     let said = |transforms: Value| {

@@ -20,12 +20,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use blob_io::{Bytes, Checkpoint, Error};
+use blob_io::{Bytes, Checkpoint, Error, Format, OpenOptions};
 use sha2::{Digest, Sha256};
 
 /// A file or folder under `tests/data`.
 pub(crate) fn data(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(path)
+}
+
+/// Opens a golden: the path of a file, or its path under `tests/data`.
+pub(crate) fn opened(path: impl AsRef<Path>) -> Checkpoint {
+    open_any(path).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Opens a file that may be broken, or a golden. A bare V0 record has no magic number, so its format is given.
+pub(crate) fn open_any(path: impl AsRef<Path>) -> Result<Checkpoint, Error> {
+    let path = data("").join(path);
+    let is_bare = path.ends_with("mxnet-0.9.5-2/raw_record.bin");
+    let options = if is_bare { OpenOptions::new().from(Format::MxnetRecord) } else { OpenOptions::new() };
+    options.open(&path)
 }
 
 /// A file or folder of the data outside the repository (`caffe/real`, …); `None` if it is not available.
@@ -315,16 +328,18 @@ fn a_cleared_progress_bar_is_removed() {
     assert_eq!(without_bar("a\n\x1b[2K1 of 2\x1b[2K2 of 2\x1b[2Kb"), "a\nb");
 }
 
-/// A Python with NumPy, if one is available.
-pub(crate) fn python() -> Option<String> {
+/// What a Python with NumPy prints for a script and arguments; `None` without such a Python. `BLOB_PYTHON` names one,
+/// otherwise `python3` is tried.
+pub(crate) fn by_python(script: &str, args: &[&str]) -> Option<String> {
     let python = std::env::var("BLOB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let mut import = Command::new(&python);
-    let import = import.args(["-c", "import numpy"]).output();
-    let found = import.is_ok_and(|output| output.status.success());
-    if !found {
+    let import = Command::new(&python).args(["-c", "import numpy"]).output();
+    if !import.is_ok_and(|output| output.status.success()) {
         report("NOT TESTED: what needs NumPy (no python3 with numpy; BLOB_PYTHON names one)");
+        return None;
     }
-    found.then_some(python)
+    let run = Command::new(&python).args(["-c", script]).args(args).output().expect("python runs");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    Some(String::from_utf8(run.stdout).expect("UTF-8"))
 }
 
 /// Runs any command to its end, and asserts that it did not panic.

@@ -12,7 +12,7 @@ use crate::convert::{by_safetensors, contents, folders, named};
 use crate::neoml_write;
 use crate::support::message::len;
 use crate::support::receipt::{deflated, inflated, receipt, with_receipt};
-use crate::support::{data, files, open, report};
+use crate::support::{data, files, open, open_any, report};
 use crate::transform::float;
 
 /// Converts to a file or, if the path ends with a slash, to a folder. Returns the notes of the plan.
@@ -32,11 +32,7 @@ pub(crate) fn sources() -> Vec<(PathBuf, Checkpoint)> {
     let mut paths: Vec<PathBuf> = folders().iter().flat_map(|folder| files(folder, |_| true)).collect();
     paths.extend(neoml_write::sources());
     for path in paths {
-        let options = OpenOptions::new();
-        // A bare V0 record has no magic number, so its format is given.
-        let bare_v0 = path.ends_with("mxnet-0.9.5-2/raw_record.bin");
-        let options = if bare_v0 { options.from(Format::MxnetRecord) } else { options };
-        if let Ok(file) = options.open(&path) {
+        if let Ok(file) = open_any(&path) {
             found.push((path, file));
         }
     }

@@ -37,6 +37,14 @@ pub(crate) fn values(file: &Checkpoint, name: &str) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
+/// The values of a tensor of any dtype, as doubles.
+pub(crate) fn wide(file: &Checkpoint, name: &str) -> Vec<f64> {
+    let entry = file.entry(name).unwrap_or_else(|| panic!("no {name:?} in {:?}", file.names().collect::<Vec<_>>()));
+    let (dtype, mut wide) = (entry.dtype().expect("a dtype"), Vec::new());
+    blob_ops::convert_bytes(dtype, &file.view(entry).expect("views"), DType::F64, &mut wide);
+    wide.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect()
+}
+
 pub(crate) fn net(text: &str) -> Net {
     prototxt("net.prototxt", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
 }
