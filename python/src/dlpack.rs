@@ -3,22 +3,29 @@
 //! One of the two files with unsafe code. The structs are those of dlpack.h 1.1; both kinds of capsule are made and
 //! taken: the versioned one, and the older one without flags.
 
+use std::any::Any;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
+use std::slice;
 use std::sync::Arc;
 
-use pyo3::exceptions::PyBufferError;
+use blob_core::Shape;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyCapsule, PyDict};
 
-use crate::dtype::names;
+use crate::dtype::{names, of_dlpack};
 use crate::error::Stop;
-use crate::mapping::Block;
+use crate::given::Given;
+use crate::mapping::{Block, Span};
 use crate::tensor::Tensor;
 
 /// `kDLCPU`.
 const CPU: i32 = 1;
+
+/// `kDLCUDAHost`: memory of the host that a GPU reads too.
+const PINNED: i32 = 3;
 
 /// The version of the structs below.
 const VERSION: (u32, u32) = (1, 1);
@@ -75,7 +82,7 @@ struct DLManagedTensorVersioned {
     dl_tensor: DLTensor,
 }
 
-/// What a capsule's tensor points to.
+/// The memory behind a capsule's tensor.
 struct Lent {
     _block: Arc<Block>,
     shape: Vec<i64>,
@@ -116,8 +123,8 @@ impl Managed for DLManagedTensorVersioned {
     }
 }
 
-/// Frees what `capsule` has boxed. Touches nothing of Python: consumers call it from any thread, also after the
-/// interpreter's end.
+/// Frees the boxes of `capsule`. Touches no object of Python: consumers call the deleter from any thread, also after
+/// the interpreter's end.
 unsafe extern "C" fn delete<M: Managed>(managed: *mut M) {
     // SAFETY: consumers call the deleter once, with the struct that `capsule` has boxed, and so does `unused` where no
     // consumer came.
@@ -208,4 +215,124 @@ impl Tensor {
     fn __dlpack_device__(&self) -> (i32, i32) {
         (CPU, 0)
     }
+}
+
+/// A tensor that another library has handed over; dropped, it is given back.
+struct Taken(NonNull<DLManagedTensor>);
+struct TakenVersioned(NonNull<DLManagedTensorVersioned>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // SAFETY: `taken` has renamed the capsule, which makes this the one that calls the deleter, once.
+        unsafe {
+            if let Some(deleter) = self.0.as_ref().deleter {
+                deleter(self.0.as_ptr());
+            }
+        }
+    }
+}
+
+impl Drop for TakenVersioned {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe {
+            if let Some(deleter) = self.0.as_ref().deleter {
+                deleter(self.0.as_ptr());
+            }
+        }
+    }
+}
+
+/// Takes an array by DLPack, from the host's memory.
+pub(crate) fn taken(array: &Bound<'_, PyAny>) -> Result<Given, Stop> {
+    let py = array.py();
+    let (kind, _): (i32, i32) = array.call_method0("__dlpack_device__")?.extract()?;
+    if kind != CPU && kind != PINNED {
+        return Err(PyBufferError::new_err("the array is on a device: move it to the host, as x.cpu()").into());
+    }
+    // torch hands out no tensor that a gradient is taken of.
+    let detached = array.getattr("detach").and_then(|detach| detach.call0());
+    let array = detached.as_ref().unwrap_or(array);
+    let asked = PyDict::new(py);
+    asked.set_item("max_version", VERSION)?;
+    let capsule = match array.call_method("__dlpack__", (), Some(&asked)) {
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => array.call_method0("__dlpack__")?,
+        capsule => capsule?,
+    };
+    // SAFETY: `capsule` is a reference that lives for this call; its name is compared before its pointer is taken as
+    // that name's struct, and the new name tells everybody that the tensor is ours.
+    unsafe {
+        let object = capsule.as_ptr();
+        if ffi::PyCapsule_IsValid(object, VERSIONED.as_ptr()) == 1 {
+            let pointer = ffi::PyCapsule_GetPointer(object, VERSIONED.as_ptr()).cast::<DLManagedTensorVersioned>();
+            ffi::PyCapsule_SetName(object, c"used_dltensor_versioned".as_ptr());
+            let taken = TakenVersioned(NonNull::new(pointer).ok_or_else(no_capsule)?);
+            if taken.0.as_ref().version.major != VERSION.0 {
+                return Err(PyBufferError::new_err("the array has another version of DLPack than 1").into());
+            }
+            return given(&taken.0.as_ref().dl_tensor, Box::new(taken));
+        }
+        if ffi::PyCapsule_IsValid(object, LEGACY.as_ptr()) == 1 {
+            let pointer = ffi::PyCapsule_GetPointer(object, LEGACY.as_ptr()).cast::<DLManagedTensor>();
+            ffi::PyCapsule_SetName(object, c"used_dltensor".as_ptr());
+            let taken = Taken(NonNull::new(pointer).ok_or_else(no_capsule)?);
+            return given(&taken.0.as_ref().dl_tensor, Box::new(taken));
+        }
+    }
+    Err(no_capsule().into())
+}
+
+fn no_capsule() -> PyErr {
+    PyBufferError::new_err("__dlpack__ returned no capsule of DLPack")
+}
+
+/// The values of a tensor, which `keep` keeps: in place where they lie row after row, else copied.
+///
+/// # Safety
+/// The tensor is as its producer promises by DLPack, and stays so until `keep` is dropped.
+unsafe fn given(tensor: &DLTensor, keep: Box<dyn Any>) -> Result<Given, Stop> {
+    let DLDataType { code, bits, lanes } = tensor.dtype;
+    let dtype = of_dlpack(code, bits).filter(|_| lanes == 1);
+    let dtype = dtype.ok_or_else(|| PyBufferError::new_err("no file has elements of the array's dtype"))?;
+    let axes = usize::try_from(tensor.ndim).unwrap_or(0);
+    // SAFETY: by the caller's promise there are `ndim` extents at `shape`, and as many strides, or none.
+    let (dims, strides) = unsafe {
+        let list =
+            |start: *mut i64| if axes == 0 || start.is_null() { &[][..] } else { slice::from_raw_parts(start, axes) };
+        (list(tensor.shape), list(tensor.strides))
+    };
+    let dims: Vec<usize> = dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect();
+    let shape = Shape::new(&dims)?;
+    let len = shape.count() * dtype.size();
+    let start = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
+    let Some(start) = NonNull::new(start).filter(|_| len > 0) else {
+        return Ok(Given::kept(Span::of_bytes(&[]), dtype, shape, keep));
+    };
+    let mut step = 1;
+    let mut is_plain = true;
+    for axis in (0..strides.len()).rev() {
+        is_plain &= dims[axis] == 1 || strides[axis] == step;
+        step *= dims[axis] as i64;
+    }
+    if is_plain {
+        // SAFETY: `len` bytes lie there row after row, by the caller's promise, for as long as `keep` lives, which
+        // `Given` holds beside the span.
+        return Ok(Given::kept(unsafe { Span::new(start, len) }, dtype, shape, keep));
+    }
+    let (mut bytes, mut index) = (Vec::with_capacity(len), vec![0; axes]);
+    for _ in 0..shape.count() {
+        let at: i64 = index.iter().zip(strides).map(|(i, stride): (&usize, &i64)| *i as i64 * stride).sum();
+        // SAFETY: `at` is the place of an element of the tensor, by its strides and extents, relative to its first.
+        let element =
+            unsafe { slice::from_raw_parts(start.as_ptr().offset(at as isize * dtype.size() as isize), dtype.size()) };
+        bytes.extend_from_slice(element);
+        for axis in (0..axes).rev() {
+            index[axis] += 1;
+            if index[axis] < dims[axis] {
+                break;
+            }
+            index[axis] = 0;
+        }
+    }
+    Ok(Given::kept(Span::of_bytes(&bytes), dtype, shape, bytes))
 }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use blob_core::DType;
 
-/// What the interfaces call a dtype.
+/// A dtype's names in the interfaces.
 pub(crate) struct Names {
     /// safetensors' name.
     pub(crate) safetensors: &'static str,

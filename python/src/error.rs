@@ -41,7 +41,7 @@ impl From<Stop> for PyErr {
     }
 }
 
-/// A refusal of what was asked, as `BlobError`.
+/// A refusal of a request, as `BlobError`.
 pub(crate) fn refuse(file: &str, message: impl Into<String>) -> Stop {
     Stop::Blob(Error::Request { file: file.to_owned(), message: message.into() })
 }

@@ -117,7 +117,7 @@ impl File {
         by_layer(&opened.checkpoint).into_iter().map(layer).collect()
     }
 
-    /// What is unusual, though its meaning is clear: of the file as a whole first, then of each tensor.
+    /// The unusual whose meaning is clear nevertheless: of the file as a whole first, then of each tensor.
     #[getter]
     fn warnings<'py>(&self, py: Python<'py>) -> Result<Vec<Bound<'py, PyAny>>, Stop> {
         let (opened, class) = (self.opened()?, class(py, "Warning_")?);

@@ -4,15 +4,19 @@
 //! Does not know numpy, torch and jax: they take arrays by the buffer protocol and DLPack. Unsafe code stands in
 //! `dlpack` and `mapping` alone.
 //!
-//! Each class is frozen: what a method changes lies behind a lock that is held for no call of Python.
+//! Each class is frozen: the few things that change lie behind locks that are held for no call of Python.
 
 #![deny(unsafe_code)] // except in `dlpack.rs` and `mapping.rs`
 
+mod arrays;
+mod compare;
+mod convert;
 #[allow(unsafe_code)]
 mod dlpack;
 mod dtype;
 mod error;
 mod file;
+mod given;
 #[allow(unsafe_code)]
 mod mapping;
 mod opened;
@@ -27,6 +31,12 @@ use pyo3::prelude::*;
 
 #[pymodule(gil_used = false)]
 mod _blob_io {
+    #[pymodule_export]
+    use crate::arrays::{merge, permute, save, split};
+    #[pymodule_export]
+    use crate::compare::{check, content_hash, diff, file_hash};
+    #[pymodule_export]
+    use crate::convert::run_recipe;
     #[pymodule_export]
     use crate::file::{File, open};
     #[pymodule_export]

@@ -3,23 +3,23 @@
 //! One of the two files with unsafe code. Rust never holds a reference to bytes that Python can reach: a `Block` is an
 //! address and a length, and only Python reads or writes there once a block is handed out.
 
+mod buffer;
+
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::ffi::{CStr, c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use blob_core::{AnyBlob, DType, Shape};
 use blob_io::Error;
 use memmap2::{MmapMut, MmapOptions};
-use pyo3::exceptions::PyBufferError;
-use pyo3::ffi;
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
+use synced_mem::{Access, HostBuffer, SharedMem};
 
-use crate::dtype::names;
-use crate::error::Stop;
-use crate::tensor::Tensor;
+pub(crate) use buffer::Memory;
 
 #[cfg(target_endian = "big")]
 compile_error!("arrays are handed out in the byte order of files, which is little-endian");
@@ -56,6 +56,8 @@ enum Owner {
     Allocation(NonNull<u8>, Layout),
     /// The block lies in the mapping.
     Mapping { _mapping: Arc<Mapped> },
+    /// The block lies in another one.
+    Block { _block: Arc<Block> },
     /// No bytes.
     Nothing,
 }
@@ -134,6 +136,20 @@ impl Block {
         })
     }
 
+    /// A part of a block, which keeps the whole alive.
+    pub(crate) fn part(whole: &Arc<Self>, offset: usize, len: usize) -> Self {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= whole.len), "a part lies in its block");
+        // SAFETY: `offset` is at most the block's length, so the address lies in the block or just behind.
+        let start = unsafe { whole.start.add(offset) };
+        Self { start, len, owner: Owner::Block { _block: whole.clone() } }
+    }
+
+    /// The bytes, for as long as the caller keeps the block.
+    pub(crate) fn span(&self) -> Span {
+        // SAFETY: the bytes are initialised, and stay as long as the block, which `Given` holds beside the span.
+        unsafe { Span::new(self.start, self.len) }
+    }
+
     /// The address of the first byte.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
@@ -143,6 +159,94 @@ impl Block {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
+}
+
+/// Bytes at an address, whose owner lives elsewhere.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: an address and a length; `Span::new` has the promise that the bytes may be read by any thread.
+unsafe impl Send for Span {}
+// SAFETY: as above.
+unsafe impl Sync for Span {}
+
+impl Span {
+    /// The `len` bytes at `start`.
+    ///
+    /// # Safety
+    /// The bytes are initialised, and any thread may read them, until the span and all copies of it were used for the
+    /// last time.
+    pub(crate) unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
+        Self { start, len }
+    }
+
+    /// The bytes of a contiguous buffer. The caller keeps the buffer for as long as the span is used.
+    pub(crate) fn of_buffer(buffer: &PyUntypedBuffer) -> Self {
+        let start = NonNull::new(buffer.buf_ptr().cast::<u8>()).unwrap_or_else(aligned_dangling);
+        // SAFETY: an exporter keeps `len` bytes at this address until the buffer is released. `Given` holds the buffer
+        // beside the span, and each call keeps its `Given` until the work with the span has ended.
+        unsafe { Self::new(start, buffer.len_bytes()) }
+    }
+
+    /// The bytes of `bytes` of Python, which never change. The caller keeps these for as long as the span is used.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        // SAFETY: as in `of_buffer`, with the bytes in place of a buffer.
+        unsafe { Self::new(NonNull::from(bytes).cast(), bytes.len()) }
+    }
+
+    /// The number of bytes.
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
+    /// Copies the bytes from `at` on into `out`.
+    pub(crate) fn copy(self, at: usize, out: &mut [u8]) {
+        assert!(at.checked_add(out.len()).is_some_and(|end| end <= self.len), "past the end of an array");
+        // SAFETY: the bytes lie within the span, by the assertion; they may be read, by the promise of `new`; `out` is
+        // ours alone. An array that Python writes meanwhile gives old or new bytes, and the documentation forbids it.
+        unsafe { ptr::copy_nonoverlapping(self.start.as_ptr().add(at), out.as_mut_ptr(), out.len()) }
+    }
+
+    /// The bytes as a blob to read from, without a copy. The caller drops the blob before the owner of the bytes.
+    pub(crate) fn blob(self, shape: Shape, dtype: DType) -> Result<AnyBlob, blob_core::Error> {
+        // SAFETY: the bytes are initialised, and any thread may read them, by the promise of `new`; operations only
+        // read their inputs, and nobody writes through a buffer that may be read alone. The owner is none of ours.
+        let buffer = unsafe { HostBuffer::from_raw(self.start, self.len, Access::Read, Box::new(())) };
+        AnyBlob::from_parts(shape, dtype, SharedMem::from(buffer), None)
+    }
+}
+
+/// Calls `work` with blobs over parts of `out`, to be written: where each part begins, and its shape.
+pub(crate) fn with_blobs<T>(
+    out: &mut [u8],
+    parts: &[(usize, Shape)],
+    dtype: DType,
+    work: impl FnOnce(&mut [&mut AnyBlob]) -> Result<T, blob_ops::Error>,
+) -> Result<T, Error> {
+    let (mut blobs, mut end) = (Vec::new(), 0);
+    for (begin, shape) in parts {
+        let len = shape.count() * dtype.size();
+        assert!(*begin >= end && begin + len <= out.len(), "parts lie one after the other in their memory");
+        end = begin + len;
+        // SAFETY: the part lies in `out` behind all earlier parts, by the assertion, so that each byte has one blob.
+        // `out` is borrowed for this call, in which alone the blobs live: `work` gets them by reference and hands none
+        // of them on.
+        let buffer = unsafe {
+            let start = NonNull::from(&mut out[*begin..end]).cast();
+            HostBuffer::from_raw(start, len, Access::Write, Box::new(()))
+        };
+        blobs.push(AnyBlob::from_parts(shape.clone(), dtype, SharedMem::from(buffer), None)?);
+    }
+    let mut blobs: Vec<&mut AnyBlob> = blobs.iter_mut().collect();
+    work(&mut blobs).map_err(refused)
+}
+
+/// The refusal of an operation, as an error of files, in which all errors of blobs fit.
+pub(crate) fn refused(error: blob_ops::Error) -> Error {
+    Error::Request { file: String::new(), message: error.to_string() }
 }
 
 /// An address for no bytes, aligned as all others are.
@@ -156,7 +260,7 @@ fn aligned_dangling() -> NonNull<u8> {
 #[cfg(unix)]
 pub(crate) fn duplicate(object: &Bound<'_, PyAny>) -> PyResult<Option<File>> {
     use std::os::fd::BorrowedFd;
-    let number: c_int = object.call_method0("fileno")?.extract()?;
+    let number: i32 = object.call_method0("fileno")?.extract()?;
     if number < 0 {
         return Ok(None);
     }
@@ -186,124 +290,4 @@ pub(crate) fn is_at(file: &File, path: &Path) -> bool {
 #[cfg(not(unix))]
 pub(crate) fn is_at(file: &File, _: &Path) -> bool {
     file.metadata().is_ok_and(|meta| meta.is_file())
-}
-
-/// Plain bytes for numpy, which gives them a dtype and a shape.
-#[pyclass(frozen, module = "blob_io._blob_io")]
-pub(crate) struct Memory(pub(crate) Arc<Block>);
-
-#[pymethods]
-impl Memory {
-    /// The buffer of all bytes.
-    ///
-    /// # Safety
-    /// Python calls it with a view to fill.
-    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let block = slf.get().0.clone();
-        let dims = [block.len()];
-        // SAFETY: Python hands over a `Py_buffer` that it owns.
-        unsafe { export(slf.into_any(), (block, &dims, c"B", 1), view, flags) }
-    }
-
-    /// Releases a buffer.
-    ///
-    /// # Safety
-    /// Python calls it once with each view that `__getbuffer__` has filled.
-    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
-        // SAFETY: Python releases a view that `__getbuffer__` has filled, once.
-        unsafe { release(view) }
-    }
-}
-
-#[pymethods]
-impl Tensor {
-    /// The values as a buffer.
-    ///
-    /// # Safety
-    /// Python calls it with a view to fill.
-    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let py = slf.py();
-        let spec = slf.get().spec().map_err(Stop::from)?;
-        let Some(format) = names(spec.dtype).buffer else {
-            return Err(PyBufferError::new_err(
-                "Python's buffers have no code for bf16: torch.from_dlpack and jax take it",
-            ));
-        };
-        let block = slf.get().block(py, false)?;
-        // SAFETY: Python hands over a `Py_buffer` that it owns.
-        unsafe { export(slf.into_any(), (block, spec.shape.dims(), format, spec.dtype.size()), view, flags) }
-    }
-
-    /// Releases a buffer.
-    ///
-    /// # Safety
-    /// Python calls it once with each view that `__getbuffer__` has filled.
-    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
-        // SAFETY: Python releases a view that `__getbuffer__` has filled, once.
-        unsafe { release(view) }
-    }
-}
-
-/// The memory that a filled view points to, besides the values.
-struct Exported {
-    _block: Arc<Block>,
-    shape: Vec<isize>,
-    strides: Vec<isize>,
-}
-
-/// Fills a view of row-major values: block, dims, format and the size of an item.
-///
-/// # Safety
-/// `view` points to a `Py_buffer` that may be written. The block holds the values of these dims.
-unsafe fn export(
-    object: Bound<'_, PyAny>,
-    (block, dims, format, size): (Arc<Block>, &[usize], &'static CStr, usize),
-    view: *mut ffi::Py_buffer,
-    flags: c_int,
-) -> PyResult<()> {
-    let has = |flag: c_int| flags & flag == flag;
-    if has(ffi::PyBUF_F_CONTIGUOUS) && dims.len() > 1 {
-        return Err(PyBufferError::new_err("the values are row-major, not column-major"));
-    }
-    let shape: Vec<isize> = dims.iter().map(|dim| *dim as isize).collect();
-    let mut strides = vec![size as isize; dims.len()];
-    for axis in (1..dims.len()).rev() {
-        strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1));
-    }
-    let (buf, len) = (block.start().as_ptr(), block.len());
-    let mut exported = Box::new(Exported { _block: block, shape, strides });
-    let of = |values: &mut Vec<isize>, is_asked: bool| {
-        if is_asked && !dims.is_empty() { values.as_mut_ptr() } else { ptr::null_mut() }
-    };
-    let is_shaped = has(ffi::PyBUF_ND);
-    let filled = ffi::Py_buffer {
-        buf: buf.cast::<c_void>(),
-        obj: object.into_ptr(),
-        len: len as isize,
-        itemsize: size as isize,
-        readonly: 0,
-        ndim: if is_shaped { dims.len() as c_int } else { 1 },
-        format: if has(ffi::PyBUF_FORMAT) { format.as_ptr().cast_mut() } else { ptr::null_mut() },
-        shape: of(&mut exported.shape, is_shaped),
-        strides: of(&mut exported.strides, has(ffi::PyBUF_STRIDES)),
-        suboffsets: ptr::null_mut(),
-        internal: ptr::null_mut(),
-    };
-    // SAFETY: the caller promises that `view` may be written. What is written stays valid until the release: `obj` is a
-    // reference of its own, `format` is static, and the box that keeps block, shape and strides is `internal`, which
-    // `release` alone takes. Moving a box moves no vector's elements.
-    unsafe {
-        view.write(filled);
-        (*view).internal = Box::into_raw(exported).cast::<c_void>();
-    }
-    Ok(())
-}
-
-/// Frees what `export` has put into a view.
-///
-/// # Safety
-/// `export` has filled the view, which is released once.
-unsafe fn release(view: *mut ffi::Py_buffer) {
-    // SAFETY: `internal` is the box of `export`, by the caller's promise, and nothing else takes it.
-    drop(unsafe { Box::from_raw((*view).internal.cast::<Exported>()) });
 }

@@ -1,4 +1,4 @@
-//! What `open` is asked for, and what `File` and `Tensor` share: a checkpoint and the mapping of its file.
+//! The options of `open`, and the open file that `File` and `Tensor` share: a checkpoint and a mapping.
 
 use std::collections::HashSet;
 use std::fs;
@@ -20,7 +20,7 @@ pub(crate) struct Opened {
     pub(crate) mapping: Option<Arc<Mapped>>,
     /// The places of the arrays whose stored checksum was compared, so that views of these may be handed out.
     pub(crate) checked: Mutex<HashSet<usize>>,
-    /// What is unusual about the opening.
+    /// The unusual about the opening.
     pub(crate) warnings: Vec<String>,
 }
 

@@ -32,7 +32,7 @@ struct Pick {
     count: usize,
 }
 
-/// What a key asks of a shape.
+/// The values of a shape that a key asks for.
 struct Asked {
     /// One for each axis of the tensor.
     picks: Vec<Pick>,
@@ -148,7 +148,7 @@ impl Asked {
     }
 }
 
-/// Reads what a key asks of a tensor.
+/// Reads the values of a tensor that a key asks for.
 pub(crate) fn slice<'py>(py: Python<'py>, tensor: &Tensor, key: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Stop> {
     let spec = tensor.spec()?;
     let shape = spec.shape.dims();

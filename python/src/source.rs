@@ -1,4 +1,4 @@
-//! What `open` takes besides a path: bytes, and file objects of any kind as sources of positioned reads.
+//! The things that `open` takes besides a path: bytes, and file objects of any kind as sources of positioned reads.
 
 use std::io::{self, Read};
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ pub(crate) struct Opening {
     pub(crate) file: Option<std::fs::File>,
 }
 
-/// Opens bytes, a buffer or a file object; `None` for what is a path.
+/// Opens bytes, a buffer or a file object; `None` for a path.
 pub(crate) fn open(object: &Bound<'_, PyAny>, options: &OpenOptions) -> Result<Option<Opening>, Stop> {
     let py = object.py();
     let from = |source: Box<dyn Source>, name: String| {

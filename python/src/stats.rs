@@ -37,7 +37,7 @@ impl Tensor {
     }
 }
 
-/// One of the classes `Stats` of Python, with the channels' ones.
+/// An instance of Python's `Stats`, with the statistics of the channels.
 fn statistics<'py>(
     py: Python<'py>,
     measured: &Measured,

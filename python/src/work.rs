@@ -34,7 +34,7 @@ fn finished<T>(done: Result<T, Error>, stop: Option<PyErr>) -> Result<T, Stop> {
 
 struct Signals {
     looked: Mutex<Instant>,
-    /// What a signal's handler has raised.
+    /// The exception of a signal's handler.
     stop: Mutex<Option<PyErr>>,
 }
 
@@ -109,8 +109,8 @@ impl Watch for Counter {
     }
 }
 
-/// Does long work on a thread of its own, while the caller's thread looks for signals and tells the progress. `total`
-/// is what the work counts up to.
+/// Does long work on a thread of its own, while the caller's thread looks for signals and tells the progress. The
+/// work counts up to `total`.
 pub(crate) fn beside<T: Send>(
     py: Python<'_>,
     (progress, total): (&Progress, u64),

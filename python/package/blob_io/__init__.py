@@ -21,9 +21,10 @@ if _sys.version_info < (3, 12):
         raise ImportError("blob_io does not support loading in subinterpreters")
 
 from ._blob_io import File, Slice, Tensor, open
+from ._convert import convert, diff, hash, load_file, merge, permute, save_file, split, verify
 from ._errors import BlobError, LimitExceeded, Malformed, Misfit, NotTensors, Unsupported
 from ._safetensors import safe_open
-from ._types import Histogram, Layer, Receipt, Stats, Warning_
+from ._types import Change, Diff, DiffRow, Distance, Finding, Histogram, Layer, Receipt, Report, Stats, Warning_
 
 _Mapping.register(File)
 
@@ -31,7 +32,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BlobError",
+    "Change",
+    "Diff",
+    "DiffRow",
+    "Distance",
     "File",
+    "Finding",
     "Histogram",
     "Layer",
     "LimitExceeded",
@@ -39,11 +45,21 @@ __all__ = [
     "Misfit",
     "NotTensors",
     "Receipt",
+    "Report",
     "Slice",
     "Stats",
     "Tensor",
     "Unsupported",
     "Warning_",
+    "convert",
+    "diff",
+    "hash",
+    "load_file",
+    "merge",
     "open",
+    "permute",
     "safe_open",
+    "save_file",
+    "split",
+    "verify",
 ]

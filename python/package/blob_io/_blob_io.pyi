@@ -6,9 +6,24 @@ from types import EllipsisType, TracebackType
 from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, TypeVar, final, overload
 
 from ._errors import BlobError
-from ._types import Layer, Receipt, Stats, Warning_
+from ._types import Diff, Layer, Receipt, Report, Stats, Warning_
 
-__all__ = ["File", "Memory", "Slice", "Tensor", "open"]
+__all__ = [
+    "File",
+    "Memory",
+    "Slice",
+    "Tensor",
+    "check",
+    "content_hash",
+    "diff",
+    "file_hash",
+    "merge",
+    "open",
+    "permute",
+    "run_recipe",
+    "save",
+    "split",
+]
 
 _T = TypeVar("_T")
 _Framework: TypeAlias = Literal["numpy", "np", "torch", "pt", "jax", "flax"]
@@ -137,6 +152,46 @@ class Slice:
     def get_dtype(self) -> str: ...
     def __getitem__(self, key: _Key, /) -> Any: ...
 
+def run_recipe(
+    source: File,
+    target: str | PathLike[str],
+    recipe: str,
+    *,
+    into: str | PathLike[str] | None = None,
+    dry_run: bool = False,
+    progress: _Progress | None = None,
+) -> str: ...
+def check(
+    file: File,
+    *,
+    against: File | None = None,
+    finite: bool = False,
+    net: str | PathLike[str] | None = None,
+    symbol: str | PathLike[str] | None = None,
+    progress: _Progress | None = None,
+) -> Report: ...
+def diff(
+    a: File,
+    b: File,
+    *,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    ulp: int | None = None,
+    exact: bool = False,
+    progress: _Progress | None = None,
+) -> Diff: ...
+def content_hash(file: File, *, sha256: bool = False, progress: _Progress | None = None) -> str: ...
+def file_hash(path: str | PathLike[str], *, sha256: bool = False, progress: _Progress | None = None) -> str: ...
+def save(
+    tensors: dict[str, Any],
+    path: str | PathLike[str],
+    format: str | None,
+    metadata: list[tuple[str, str]],
+    overwrite: bool,
+) -> None: ...
+def merge(arrays: list[Any], axis: int) -> Tensor: ...
+def split(array: Any, axis: int, sizes: list[int]) -> list[Tensor]: ...
+def permute(array: Any, order: list[int]) -> Tensor: ...
 @final
 class Memory:
     def __buffer__(self, flags: int, /) -> memoryview: ...

@@ -56,13 +56,96 @@ class Stats(NamedTuple):
     channels: list[Stats] | None
 
 
+class Finding(NamedTuple):
+    """Something that is wrong."""
+
+    #: The tensor concerned, or the layer; ``None`` for the file as a whole.
+    subject: str | None
+    message: str
+    #: Why, as a stable code.
+    reason: str
+    offset: int | None
+
+
+class Report(NamedTuple):
+    """What ``verify`` has found."""
+
+    findings: list[Finding]
+    #: What is unusual, or was not checked, though nothing is wrong.
+    notes: list[str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+
+class Distance(NamedTuple):
+    """How far the values of two tensors are apart."""
+
+    elements: int
+    #: How many differ by more than is tolerated.
+    changed: int
+    max_abs: float
+    max_rel: float
+    rms: float
+
+
+class DiffRow(NamedTuple):
+    """What became of one tensor, or a pair."""
+
+    #: The names in the first and in the second file.
+    a: str | None
+    b: str | None
+    #: ``equal``, ``renamed``, ``removed``, ``added``, ``values``, ``dtype``, ``shape`` or ``unread``.
+    change: str
+    distance: Distance | None
+    #: Why the tensor cannot be compared.
+    why: str | None
+
+
+class Diff(NamedTuple):
+    """What ``diff`` has found."""
+
+    rows: list[DiffRow]
+    notes: list[str]
+    equal: int
+    renamed: int
+    changed: int
+    removed: int
+    added: int
+    unread: int
+
+    @property
+    def same(self) -> bool:
+        """Whether all tensors are equal, under equal names."""
+        return self.changed + self.removed + self.added + self.renamed + self.unread == 0
+
+
+class Change(NamedTuple):
+    """What a conversion changes that a user should know."""
+
+    #: A short name: ``name-lost``.
+    change: str
+    tensors: list[str]
+    text: str
+    #: Whether something is lost that no option names.
+    is_loss: bool
+    #: Whether a reader of the output finds something different.
+    is_warned: bool
+
+
 class Receipt(Mapping[str, Any]):
     """What a conversion says about itself: the JSON object that docs/receipt.md describes, as a mapping."""
 
-    __slots__ = ("_fields",)
+    #: Of a conversion just done: what a user should know, the bytes written, and the index of shards.
+    changes: list[Change]
+    bytes_out: int | None
+    index: str | None
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = dict(fields)
+        self.changes, self.bytes_out, self.index = [], None, None
 
     @classmethod
     def parse(cls, text: str) -> Receipt | None:

@@ -1,0 +1,380 @@
+"""Whole files: convert, verify, diff, hash, load, save."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+from . import _blob_io
+from ._blob_io import File, Tensor
+from ._errors import BlobError
+from ._types import Change, Diff, Finding, Receipt, Report
+
+if TYPE_CHECKING:
+    _Framework = Literal["numpy", "np", "torch", "pt", "jax", "flax"]
+
+_Path = str | PathLike[str]
+_Source = _Path | bytes | bytearray | memoryview | BinaryIO | File
+_Progress = Callable[[int, int], object] | Any
+
+#: The reasons of an error by which a file is broken, and not unread.
+_BROKEN = {"checksum", "empty", "html", "lfs-pointer", "truncated", "malformed"}
+
+
+def _opened(source: _Source, **options: Any) -> File:
+    return source if isinstance(source, File) else _blob_io.open(source, **options)
+
+
+def _listed(values: str | Iterable[str] | None) -> list[str]:
+    return [] if values is None else [values] if isinstance(values, str) else list(values)
+
+
+def convert(
+    src: _Source,
+    dst: _Path,
+    *,
+    to: str | None = None,
+    into: _Path | None = None,
+    if_exists: Literal["error", "replace"] = "error",
+    names: str | PathLike[str] | Mapping[str, str] | None = None,
+    dtype: Literal["f16", "bf16", "f32", "f64"] | None = None,
+    layout: Literal["oihw", "hwio", "ohwi"] | None = None,
+    bn: Literal["fold-factor", "raw"] | None = None,
+    fix_gamma: Literal["auto", "off"] | None = None,
+    eps: float | None = None,
+    fold: bool = False,
+    net: _Path | None = None,
+    symbol: _Path | None = None,
+    strip_diff: bool = False,
+    squeeze_legacy: bool = False,
+    rgb: bool = False,
+    fc_from: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+    dense: bool = False,
+    shard_size: int | None = None,
+    form: str | Iterable[str] | None = None,
+    anew: bool = False,
+    params_version: int | None = None,
+    skip_unsupported: bool = False,
+    no_receipt: bool = False,
+    sha256: bool = False,
+    only: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] | None = None,
+    regex: bool = False,
+    only_dtype: str | Iterable[str] | None = None,
+    only_shape: str | Iterable[str] | None = None,
+    strict: bool = False,
+    recipe: _Path | Mapping[str, Any] | None = None,
+    recipe_out: _Path | None = None,
+    dry_run: bool = False,
+    from_format: str | None = None,
+    member: str | None = None,
+    salvage: bool = False,
+    max_alloc: int | None = None,
+    max_spool: int | None = None,
+    progress: _Progress | None = None,
+) -> Receipt:
+    """Converts a file as ``blob convert`` does, with its options under their names; returns the receipt.
+
+    ``src`` is all that :func:`open` takes, or an open :class:`File`. For formats without room for a receipt the result
+    has ``source``, ``tensors`` and ``changes`` alone. ``Receipt.changes`` has what a user should know, in words.
+
+    >>> import blob_io
+    >>> receipt = blob_io.convert(path, path + ".safetensors", names="torch")
+    >>> receipt["tensors"], blob_io.open(path + ".safetensors").keys()
+    (2, ['conv1.weight', 'conv1.bias'])
+    """
+    steps: list[dict[str, Any]] = []
+
+    def step(name: str, settings: Mapping[str, Any] | None = None) -> None:
+        steps.append({"name": name, "settings": dict(settings or {})})
+
+    selection = {
+        "patterns": _listed(only),
+        "exclude": _listed(exclude),
+        "dtypes": _listed(only_dtype),
+        "shapes": _listed(only_shape),
+    }
+    if any(selection.values()):
+        step("select", {**selection, "regex": regex})
+    if strip_diff:
+        step("strip-diff")
+    if squeeze_legacy:
+        step("squeeze-legacy")
+    if fold:
+        step("fold")
+    if _one_of("bn", bn, "fold-factor", "raw") == "fold-factor":
+        step("bn")
+    if _one_of("fix_gamma", fix_gamma, "auto", "off") == "auto":
+        step("fix-gamma")
+    if eps is not None:
+        step("eps", {"to": eps})
+    if rgb:
+        step("rgb")
+    if fc_from is not None:
+        step("fc-from", _fc_from(fc_from))
+    if layout is not None:
+        step("layout", {"to": _one_of("layout", layout, "oihw", "hwio", "ohwi"), "matrices": True})
+    if dtype is not None:
+        step("dtype", {"to": dtype})
+    if names is not None:
+        step("names", _names(names, bn, fix_gamma))
+    target: dict[str, Any] = {
+        "if_exists": {"error": "refuse", "replace": "replace"}[_one_of("if_exists", if_exists, "error", "replace")],
+        "dense": dense,
+        "anew": anew,
+        "strict": strict,
+        "skip_unsupported": skip_unsupported,
+        "sha256": sha256,
+        "receipt": not no_receipt,
+    }
+    optional = {"format": to, "shard_size": shard_size, "params_version": params_version}
+    target |= {key: value for key, value in optional.items() if value is not None}
+    if form is not None:
+        target["form"] = _listed(form)
+    asked: dict[str, Any] = {"schema": "blob.recipe/1", "steps": steps, "target": target}
+    if net is not None and symbol is not None:
+        raise ValueError("net and symbol both describe the net; name one")
+    if net is not None:
+        asked["net"] = {"prototxt": os.fspath(net)}
+    if symbol is not None:
+        asked["net"] = {"symbol": os.fspath(symbol)}
+    if recipe is not None:
+        asked, into = _of_recipe(recipe, asked, into)
+    options = {"format": from_format, "member": member, "salvage": salvage}
+    file = _opened(src, **options, max_alloc=max_alloc, max_spool=max_spool)
+    text = json.dumps(asked)
+    said = json.loads(_blob_io.run_recipe(file, dst, text, into=into, dry_run=dry_run, progress=progress))
+    if recipe_out is not None:
+        _write_recipe(recipe_out, asked, file, dst, into, if_exists)
+    return _receipt(said)
+
+
+def _one_of(name: str, value: Any, *allowed: str) -> Any:
+    if value is not None and value not in allowed:
+        raise ValueError(f"{name} is one of {', '.join(allowed)}, not {value!r}")
+    return value
+
+
+def _fc_from(fc_from: Sequence[int] | Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    def extents(three: Sequence[int]) -> dict[str, int]:
+        channels, height, width = three
+        return {"channels": channels, "height": height, "width": width}
+
+    if isinstance(fc_from, Mapping):
+        return {"layers": {layer: extents(three) for layer, three in fc_from.items()}}
+    return extents(fc_from)
+
+
+def _names(
+    names: str | PathLike[str] | Mapping[str, str], bn: str | None, fix_gamma: str | None
+) -> dict[str, Any]:
+    if isinstance(names, Mapping):
+        return {"map": dict(names)}
+    if names == "torch":
+        keep = [step for step, kept in [("bn", bn == "raw"), ("fix-gamma", fix_gamma == "off")] if kept]
+        return {"to": "torch", "keep": keep} if keep else {"to": "torch"}
+    return {"to": "raw"} if names == "raw" else {"file": os.fspath(names)}
+
+
+def _of_recipe(
+    recipe: _Path | Mapping[str, Any], asked: dict[str, Any], into: _Path | None
+) -> tuple[dict[str, Any], _Path | None]:
+    """The recipe of a file or a mapping, to which ``if_exists`` and ``to`` are added, as the tool does."""
+    if isinstance(recipe, Mapping):
+        given = json.loads(json.dumps(recipe))
+    else:
+        with open(recipe, encoding="utf-8") as file:
+            given = json.load(file)
+    plain = {"dense", "anew", "strict", "skip_unsupported", "sha256"}
+    others = asked["target"]
+    is_other = any(others[key] for key in plain) or not others["receipt"] or into is not None
+    if asked["steps"] or "net" in asked or is_other or {"form", "params_version", "shard_size"} & set(others):
+        raise ValueError("recipe says what is done, and other options say it, too")
+    target = given.setdefault("target", {})
+    for key in ["path", "format"]:
+        target.pop(key, None)
+    if others["if_exists"] == "replace":
+        target["if_exists"] = "replace"
+    if "format" in others:
+        target["format"] = others["format"]
+    given.pop("sources", None)
+    return given, target.pop("into", None)
+
+
+def _write_recipe(
+    path: _Path, asked: Mapping[str, Any], file: File, dst: _Path, into: _Path | None, if_exists: str
+) -> None:
+    """Writes the recipe of a conversion that is done, with its files."""
+    target = {**asked["target"], "path": os.fspath(dst)}
+    if into is not None:
+        target["into"] = os.fspath(into)
+    whole = {**asked, "sources": [{"path": file.name}], "target": target}
+    with open(path, "w" if if_exists == "replace" else "x", encoding="utf-8") as output:
+        output.write(json.dumps(whole, indent=2) + "\n")
+
+
+def _receipt(said: Mapping[str, Any]) -> Receipt:
+    written = Receipt.parse(said["receipt"]) if said.get("receipt") else None
+    fields: Mapping[str, Any] = written if written is not None else _fields(said)
+    receipt = Receipt(fields)
+    receipt.bytes_out = said["bytes_out"]
+    receipt.index = said["index"]
+    receipt.changes = [Change(**change) for change in said["changes"]]
+    return receipt
+
+
+def _fields(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a conversion whose output has no receipt."""
+    digests = {key: said[key] for key in ("blake3", "sha256") if said.get(key)}
+    source = {key: said[key] for key in ("name", "bytes", "format", "dialect")}
+    return {"source": {**digests, **source}, "tensors": said["tensors"], "to": said["to"]}
+
+
+def verify(
+    path: _Source,
+    *,
+    against: _Source | None = None,
+    finite: bool = False,
+    net: _Path | None = None,
+    symbol: _Path | None = None,
+    progress: _Progress | None = None,
+) -> Report:
+    """Checks that a file is whole, as ``blob verify`` does: framing, checksums, sparse parts, the receipt's digests.
+
+    ``against`` compares with another file, whose tensors the receipt's transforms make. Broken bytes are findings; what
+    cannot be read raises.
+
+    >>> import blob_io
+    >>> blob_io.verify(path).ok
+    True
+    """
+    try:
+        file = _opened(path)
+    except BlobError as error:
+        if error.reason not in _BROKEN:
+            raise
+        return Report([Finding(error.subject, str(error), error.reason or "", error.offset)], [])
+    other = None if against is None else _opened(against)
+    return _blob_io.check(file, against=other, finite=finite, net=net, symbol=symbol, progress=progress)
+
+
+def diff(
+    a: _Source,
+    b: _Source,
+    *,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    ulp: int | None = None,
+    exact: bool = False,
+    progress: _Progress | None = None,
+) -> Diff:
+    """Compares two files of any formats by value, as ``blob diff`` does.
+
+    >>> import blob_io
+    >>> blob_io.diff(path, path).same
+    True
+    """
+    return _blob_io.diff(_opened(a), _opened(b), rtol=rtol, atol=atol, ulp=ulp, exact=exact, progress=progress)
+
+
+def hash(
+    path: _Source,
+    *,
+    content: bool = True,
+    algorithm: Literal["blake3", "sha256"] = "blake3",
+    progress: _Progress | None = None,
+) -> str:
+    """The digest of a file's tensors, the same in every format, or with ``content=False`` of the file's bytes.
+
+    >>> import blob_io
+    >>> blob_io.hash(path)[:10]
+    'content-1:'
+    """
+    sha256 = _one_of("algorithm", algorithm, "blake3", "sha256") == "sha256"
+    if content:
+        digest = _blob_io.content_hash(_opened(path), sha256=sha256, progress=progress)
+        return f"content-1-sha256:{digest}" if sha256 else f"content-1:{digest}"
+    if not isinstance(path, str | PathLike):
+        raise TypeError("content=False hashes the bytes of a path")
+    return _blob_io.file_hash(path, sha256=sha256, progress=progress)
+
+
+def load_file(
+    path: _Source,
+    *,
+    names: str | PathLike[str] | Mapping[str, str] | None = None,
+    framework: _Framework = "numpy",
+    mmap: bool = False,
+    progress: _Progress | None = None,
+) -> dict[str, Any]:
+    """All tensors of a file by their names.
+
+    With ``names="torch"`` names and values are those of PyTorch, made by a conversion to a temporary file; a mapping
+    from old to new names, or a file of them, renames.
+
+    >>> import blob_io
+    >>> {name: array.shape for name, array in blob_io.load_file(path, names="torch").items()}
+    {'conv1.weight': (2, 1, 3, 3), 'conv1.bias': (2,)}
+    """
+    if names is None or names == "raw":
+        return _opened(path, mmap=mmap).get_tensors(framework=framework, progress=progress)
+    with tempfile.TemporaryDirectory(prefix="blob-io-") as folder:
+        converted = os.path.join(folder, "converted.safetensors")
+        convert(path, converted, names=names, no_receipt=True)
+        # The mapping outlives the file's name.
+        return _blob_io.open(converted, mmap=os.name == "posix").get_tensors(framework=framework, progress=progress)
+
+
+def save_file(
+    tensors: Mapping[str, Any],
+    path: _Path,
+    *,
+    format: str | None = None,
+    metadata: Mapping[str, str] | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Writes tensors to a file, whose format is that of its extension or ``format``. It appears whole or not at all.
+
+    Tensors are arrays of numpy, torch, jax, anything with a buffer or DLPack, and tensors of open files. They are not
+    copied where their values lie row after row, and must not be written meanwhile.
+
+    >>> import blob_io
+    >>> blob_io.save_file({"w": memoryview(b"1234")}, path + ".npz")
+    >>> blob_io.open(path + ".npz")["w"].shape
+    (4,)
+    """
+    _blob_io.save(dict(tensors), path, format, list((metadata or {}).items()), overwrite)
+
+
+def merge(arrays: Iterable[Any], axis: int) -> Tensor:
+    """Arrays of one dtype joined along an axis.
+
+    >>> import blob_io
+    >>> blob_io.merge([memoryview(b"12"), memoryview(b"345")], 0).tobytes()
+    b'12345'
+    """
+    return _blob_io.merge(list(arrays), axis)
+
+
+def split(array: Any, axis: int, sizes: Iterable[int]) -> list[Tensor]:
+    """An array cut along an axis into parts of these sizes.
+
+    >>> import blob_io
+    >>> [part.tobytes() for part in blob_io.split(memoryview(b"12345"), 0, [2, 3])]
+    [b'12', b'345']
+    """
+    return _blob_io.split(array, axis, list(sizes))
+
+
+def permute(array: Any, order: Iterable[int]) -> Tensor:
+    """An array with its axes in another order, as ``numpy.transpose`` has it, row after row.
+
+    >>> import blob_io
+    >>> blob_io.permute(blob_io.open(path)["conv1/0"], (2, 3, 1, 0)).shape
+    (3, 3, 1, 2)
+    """
+    return _blob_io.permute(array, list(order))

@@ -1,0 +1,124 @@
+//! Arrays of others, written to files, merged, split and permuted: `save_file`, `merge`, `split`, `permute`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use blob_core::{AnyBlob, DType, Shape};
+use blob_io::{Format, IfExists, TensorSpec, Writer};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::error::Stop;
+use crate::given::Given;
+use crate::mapping::{ALIGN, Block, with_blobs};
+use crate::opened::format_named;
+use crate::tensor::Tensor;
+use crate::work::{Progress, beside, here};
+
+/// Writes named arrays to a file.
+#[pyfunction]
+pub(crate) fn save(
+    py: Python<'_>,
+    tensors: &Bound<'_, PyDict>,
+    path: PathBuf,
+    format: Option<&str>,
+    metadata: Vec<(String, String)>,
+    overwrite: bool,
+) -> Result<(), Stop> {
+    let unknown = || PyValueError::new_err(format!("{} does not say a format: name one", path.display()));
+    let format = match format {
+        Some(name) => format_named(name)?,
+        None => Format::of_path(&path).ok_or_else(unknown)?,
+    };
+    let given = |(name, array): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((name.extract()?, Given::new(&array)?));
+    let given: Vec<(String, Given)> = tensors.iter().map(given).collect::<Result<_, Stop>>()?;
+    let total = given.iter().map(|(_, array)| array.byte_len() as u64).sum();
+    let if_exists = if overwrite { IfExists::Replace } else { IfExists::Refuse };
+    let lent: Vec<(&str, _)> = given.iter().map(|(name, array)| (name.as_str(), array.lent())).collect();
+    beside(py, (&Progress::Nobody, total), |watch| {
+        let readers: Vec<_> = lent.iter().map(|(name, lent)| (*name, lent.watched(watch))).collect();
+        let writer = readers.iter().fold(Writer::new(format), |writer, (name, tensor)| writer.tensor(*name, tensor));
+        let writer = metadata.iter().fold(writer, |writer, (key, value)| writer.metadata(key, value));
+        writer.write(&path, if_exists).map_err(|error| error.about(&path.display().to_string()))
+    })
+}
+
+/// Arrays joined along an axis.
+#[pyfunction]
+pub(crate) fn merge(py: Python<'_>, arrays: Vec<Bound<'_, PyAny>>, axis: i32) -> Result<Tensor, Stop> {
+    let given: Vec<Given> = arrays.iter().map(Given::new).collect::<Result<_, Stop>>()?;
+    let Some(first) = given.first() else { return Err(PyValueError::new_err("no arrays to merge").into()) };
+    let axis = first.shape.axis(axis)?;
+    let extents = given.iter().map(|part| part.shape.dims().get(axis).copied().unwrap_or(0));
+    let (shape, dtype) = (first.shape.with_extent(axis, extents.sum())?, first.dtype);
+    let made = operate(py, &given, &[shape], dtype, |blobs, outs| {
+        let parts: Vec<&AnyBlob> = blobs.iter().collect();
+        blob_ops::merge_into(&parts, axis, outs[0])
+    })?;
+    Ok(only(made))
+}
+
+/// An array cut along an axis.
+#[pyfunction]
+pub(crate) fn split(
+    py: Python<'_>,
+    array: &Bound<'_, PyAny>,
+    axis: i32,
+    sizes: Vec<usize>,
+) -> Result<Vec<Tensor>, Stop> {
+    let given = Given::new(array)?;
+    let axis = given.shape.axis(axis)?;
+    let shapes: Vec<Shape> = sizes.iter().map(|size| given.shape.with_extent(axis, *size)).collect::<Result<_, _>>()?;
+    let extent = given.shape.dims()[axis];
+    if sizes.iter().try_fold(0_usize, |sum, size| sum.checked_add(*size)) != Some(extent) {
+        return Err(PyValueError::new_err(format!("the sizes do not add up to the axis's extent, {extent}")).into());
+    }
+    let dtype = given.dtype;
+    operate(py, &[given], &shapes, dtype, |blobs, outs| blob_ops::split_into(&blobs[0], axis, outs))
+}
+
+/// An array with its axes in another order.
+#[pyfunction]
+pub(crate) fn permute(py: Python<'_>, array: &Bound<'_, PyAny>, order: Vec<i32>) -> Result<Tensor, Stop> {
+    let given = Given::new(array)?;
+    let order: Vec<usize> = order.iter().map(|axis| given.shape.axis(*axis)).collect::<Result<_, _>>()?;
+    let dims: Vec<usize> = order.iter().map(|axis| given.shape.dims()[*axis]).collect();
+    let (shape, dtype) = (Shape::new(dims)?, given.dtype);
+    let work = |blobs: &[AnyBlob], outs: &mut [&mut AnyBlob]| blob_ops::permute_into(&blobs[0], &order, outs[0]);
+    Ok(only(operate(py, &[given], &[shape], dtype, work)?))
+}
+
+fn only(mut made: Vec<Tensor>) -> Tensor {
+    made.swap_remove(0)
+}
+
+/// Does an operation of blob-ops, without the interpreter's lock and without copying an input, to new tensors of these
+/// shapes in one block.
+fn operate(
+    py: Python<'_>,
+    given: &[Given],
+    shapes: &[Shape],
+    dtype: DType,
+    work: impl FnOnce(&[AnyBlob], &mut [&mut AnyBlob]) -> Result<(), blob_ops::Error> + Send,
+) -> Result<Vec<Tensor>, Stop> {
+    let (mut parts, mut end) = (Vec::new(), 0_usize);
+    for shape in shapes {
+        parts.push((end, shape.clone()));
+        let len = shape.count().checked_mul(dtype.size()).and_then(|len| len.checked_next_multiple_of(ALIGN));
+        end = len.and_then(|len| end.checked_add(len)).ok_or_else(|| PyValueError::new_err("more than memory"))?;
+    }
+    let lent: Vec<_> = given.iter().map(Given::lent).collect();
+    let block = here(py, |_| {
+        let blobs: Vec<AnyBlob> =
+            lent.iter().map(|given| given.span.blob(given.shape.clone(), given.dtype)).collect::<Result<_, _>>()?;
+        Block::filled("", end, |out| with_blobs(out, &parts, dtype, |outs| work(&blobs, outs)))
+    })?;
+    let block = Arc::new(block);
+    let tensor = |(begin, shape): (usize, Shape)| {
+        let len = shape.count() * dtype.size();
+        let part = if len == block.len() { block.clone() } else { Arc::new(Block::part(&block, begin, len)) };
+        Tensor::made(TensorSpec::new("", dtype, shape), part)
+    };
+    Ok(parts.into_iter().map(tensor).collect())
+}

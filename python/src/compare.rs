@@ -1,0 +1,192 @@
+//! `verify`, `diff` and `hash`: the findings of the tool's commands of these names, as values.
+
+use std::path::PathBuf;
+
+use blob_convert::diff::{Change, Distance, Row, Tally, Tolerance, diff as compare};
+use blob_convert::digest::{Algorithm, Subject, digest};
+use blob_convert::recipe::NetFile;
+use blob_convert::transform::ignored;
+use blob_convert::verify::{self, By, Finding, Remark};
+use blob_io::mxnet::Symbol;
+use blob_io::{Checkpoint, Entry, Error, FileSource};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::error::Stop;
+use crate::file::{File, class};
+use crate::work::{Progress, beside};
+
+/// The findings of checks.
+#[derive(Default)]
+struct Found {
+    findings: Vec<Finding>,
+    /// Of the file as a whole: reason, offset, message.
+    of_file: Vec<(&'static str, Option<u64>, String)>,
+    notes: Vec<String>,
+}
+
+impl Found {
+    fn remark(&mut self, remark: Remark) {
+        match remark {
+            Remark::Finding(finding) => self.findings.push(finding),
+            Remark::Note(text) => self.notes.push(text),
+            Remark::Redone(redone) => {
+                let (transform, tensors, said_by) = (redone.transform, redone.tensors, redone.said_by);
+                self.notes.push(format!("{transform} gives {tensors} tensors other values: {said_by}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Checks an open file: `blob verify`.
+#[pyfunction]
+#[pyo3(signature = (file, *, against=None, finite=false, net=None, symbol=None, progress=None))]
+pub(crate) fn check<'py>(
+    py: Python<'py>,
+    file: &File,
+    against: Option<&File>,
+    finite: bool,
+    net: Option<PathBuf>,
+    symbol: Option<PathBuf>,
+    progress: Option<&Bound<'py, PyAny>>,
+) -> Result<Bound<'py, PyAny>, Stop> {
+    let (opened, other) = (file.opened()?, against.map(File::opened).transpose()?);
+    let bytes: u64 = opened.checkpoint.entries().iter().map(Entry::byte_len).sum();
+    let total = bytes * (1 + u64::from(finite) + u64::from(other.is_some()));
+    let progress = Progress::new(progress)?;
+    let found = beside(py, (&progress, total), move |watch| {
+        let (checkpoint, other) = (&opened.checkpoint, other.as_ref().map(|other| &other.checkpoint));
+        let mut found = Found::default();
+        verify::arrays(checkpoint, watch, &mut |remark| found.remark(remark))?;
+        for fault in checkpoint.faults() {
+            found.of_file.push((fault.reason().as_str(), Some(fault.offset()), fault.message()));
+        }
+        found.notes.extend(checkpoint.warnings().iter().map(ToString::to_string));
+        let described = net.map(NetFile::Prototxt);
+        let described = described.or_else(|| other.and(symbol.clone()).map(NetFile::Symbol));
+        let mut by = By::default();
+        by.net = described.map(|file| file.read()).transpose()?;
+        found.notes.extend(ignored(checkpoint, by.net.as_deref()).iter().map(ToString::to_string));
+        verify::claims(checkpoint, &mut |remark| found.remark(remark));
+        verify::receipt(checkpoint, watch, &mut |finding| found.findings.push(finding))?;
+        if finite {
+            verify::finite(checkpoint, watch, &mut |remark| found.remark(remark))?;
+        }
+        if let Some(path) = symbol {
+            let symbol = Symbol::open(&path)?;
+            let source = other.filter(|_| verify::replay(checkpoint, &by.registry, &mut |_| {}) > 0);
+            verify::symbol(source.unwrap_or(checkpoint), &symbol, &mut |remark| found.remark(remark));
+        }
+        if let Some(other) = other {
+            verify::against_by(checkpoint, other, &by, watch, &mut |remark| found.remark(remark))?;
+        }
+        Ok(found)
+    })?;
+    let finding = class(py, "Finding")?;
+    let of_file =
+        found.of_file.into_iter().map(|(reason, offset, text)| finding.call1((None::<&str>, text, reason, offset)));
+    let of_tensor = found.findings.into_iter().map(|f| {
+        let tensor = (!f.tensor.is_empty()).then_some(f.tensor);
+        finding.call1((tensor, f.message, f.reason, f.offset))
+    });
+    let findings: Vec<_> = of_file.chain(of_tensor).collect::<PyResult<_>>()?;
+    Ok(class(py, "Report")?.call1((findings, found.notes))?)
+}
+
+/// Compares two open files: `blob diff`.
+#[pyfunction]
+#[pyo3(signature = (a, b, *, rtol=0.0, atol=0.0, ulp=None, exact=false, progress=None))]
+#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+pub(crate) fn diff<'py>(
+    py: Python<'py>,
+    a: &File,
+    b: &File,
+    rtol: f64,
+    atol: f64,
+    ulp: Option<u64>,
+    exact: bool,
+    progress: Option<&Bound<'py, PyAny>>,
+) -> Result<Bound<'py, PyAny>, Stop> {
+    let is_close = rtol != 0.0 || atol != 0.0;
+    let tolerance = match (exact, ulp) {
+        (false, None) => Tolerance::Close { relative: rtol, absolute: atol },
+        (false, Some(ulp)) if !is_close => Tolerance::Ulp(ulp),
+        (true, None) if !is_close => Tolerance::Exact,
+        _ => return Err(PyValueError::new_err("one tolerance at a time: rtol and atol, ulp, or exact").into()),
+    };
+    let (ours, theirs) = (a.opened()?, b.opened()?);
+    let total = [&ours, &theirs].iter().map(|opened| opened.checkpoint.file_len()).sum();
+    let progress = Progress::new(progress)?;
+    let (tally, rows, notes) = beside(py, (&progress, total), move |watch| {
+        let (mut rows, mut notes) = (Vec::new(), Vec::new());
+        let mut note = |text| notes.push(text);
+        let tally = compare(&ours.checkpoint, &theirs.checkpoint, tolerance, watch, &mut note, &mut |row| {
+            rows.push(row);
+            Ok::<(), Error>(())
+        })?;
+        Ok((tally, rows, notes))
+    })?;
+    let rows: Vec<_> = rows.iter().map(|row| row_of(py, row)).collect::<PyResult<_>>()?;
+    let Tally { equal, renamed, changed, removed, added, unread, .. } = tally;
+    Ok(class(py, "Diff")?.call1((rows, notes, equal, renamed, changed, removed, added, unread))?)
+}
+
+fn row_of<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyAny>> {
+    let (change, distance, reason): (&str, Option<&Distance>, Option<&str>) = match &row.change {
+        Change::Equal(distance) => ("equal", Some(distance), None),
+        Change::Renamed => ("renamed", None, None),
+        Change::Removed => ("removed", None, None),
+        Change::Added => ("added", None, None),
+        Change::Values(distance) => ("values", Some(distance), None),
+        Change::DType(distance) => ("dtype", Some(distance), None),
+        Change::Shape => ("shape", None, None),
+        Change::Unread(why) => ("unread", None, Some(why)),
+    };
+    let name = |tensor: &Option<blob_convert::diff::Tensor>| tensor.as_ref().map(|tensor| tensor.name.clone());
+    let numbers = distance.map(|d| (d.elements, d.changed, d.max_abs, d.max_rel, d.rms()));
+    let (elements, changed, max_abs, max_rel, rms) = numbers.unwrap_or_default();
+    let values = distance.map(|_| (elements, changed, max_abs, max_rel, rms));
+    let distance = values.map(|values| class(py, "Distance")?.call1(values)).transpose()?;
+    class(py, "DiffRow")?.call1((name(&row.ours), name(&row.theirs), change, distance, reason))
+}
+
+/// The digest of an open file's tensors: `blob hash --content`.
+#[pyfunction]
+#[pyo3(signature = (file, *, sha256=false, progress=None))]
+pub(crate) fn content_hash(
+    py: Python<'_>,
+    file: &File,
+    sha256: bool,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> Result<String, Stop> {
+    let opened = file.opened()?;
+    let total = opened.checkpoint.entries().iter().map(Entry::byte_len).sum();
+    let progress = Progress::new(progress)?;
+    let subject = move |watch: &dyn blob_convert::Watch| {
+        digest(Subject::Tensors(&opened.checkpoint as &Checkpoint), algorithm(sha256), watch)
+    };
+    Ok(beside(py, (&progress, total), subject)?.digest)
+}
+
+/// The digest of a file's bytes, whatever the file is: `blob hash`.
+#[pyfunction]
+#[pyo3(signature = (path, *, sha256=false, progress=None))]
+pub(crate) fn file_hash(
+    py: Python<'_>,
+    path: PathBuf,
+    sha256: bool,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> Result<String, Stop> {
+    let name = path.display().to_string();
+    let source = FileSource::open(&path).map_err(|source| Error::Open { file: name.clone(), source })?;
+    let (progress, total) = (Progress::new(progress)?, blob_io::Source::len(&source));
+    let subject = move |watch: &dyn blob_convert::Watch| {
+        digest(Subject::File { name: &name, source: &source }, algorithm(sha256), watch)
+    };
+    Ok(beside(py, (&progress, total), subject)?.digest)
+}
+
+fn algorithm(sha256: bool) -> Algorithm {
+    if sha256 { Algorithm::Sha256 } else { Algorithm::Blake3 }
+}

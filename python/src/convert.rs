@@ -1,0 +1,122 @@
+//! Conversions: a recipe as JSON, made by `blob_io/_convert.py`, done to an open file.
+
+use std::path::{Path, PathBuf};
+
+use blob_convert::change::Group;
+use blob_convert::{Plan, RECEIPT_KEY, Recipe, Silent, Target};
+use blob_io::{Checkpoint, Error, Format, OpenOptions};
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+
+use crate::error::Stop;
+use crate::file::File;
+use crate::work::{Progress, beside};
+
+/// Does a recipe to an open file. Returns JSON: the output, and the changes that a user should know.
+#[pyfunction]
+#[pyo3(signature = (source, target, recipe, *, into=None, dry_run=false, progress=None))]
+pub(crate) fn run_recipe(
+    py: Python<'_>,
+    source: &File,
+    target: PathBuf,
+    recipe: &str,
+    into: Option<PathBuf>,
+    dry_run: bool,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> Result<String, Stop> {
+    let mut recipe = Recipe::read("the options", recipe)?;
+    recipe.target.path = Some(target);
+    recipe.target.into = into;
+    let opened = source.opened()?;
+    let (progress, total) = (Progress::new(progress)?, opened.checkpoint.file_len());
+    beside(py, (&progress, total), move |watch| {
+        let source = &opened.checkpoint;
+        let into = recipe.target.into.as_ref().map(Checkpoint::open).transpose()?;
+        check(&mut recipe, source, into.as_ref())?;
+        let plan = recipe.plan_of(&[source], into.as_ref(), &Default::default())?;
+        let mut changes = plan.changes();
+        let mut said = described(&plan, source);
+        if dry_run {
+            plan.check(&Silent)?;
+            changes.extend(plan.lost_values(watch)?);
+        } else {
+            let done = plan.run(watch)?;
+            changes.extend(done.changes());
+            said["bytes_out"] = json!(done.bytes_out);
+            said["blake3"] = json!(done.blake3);
+            said["sha256"] = json!(done.sha256);
+            said["contradicted"] = json!(done.contradicted);
+            if plan.has_receipt() {
+                said["receipt"] = json!(receipt(&plan, &recipe)?);
+            }
+        }
+        said["changes"] = changes.iter().map(change).collect();
+        Ok(said.to_string())
+    })
+}
+
+/// Refuses options of other formats than the output's, as the tool does, and settles the format.
+fn check(recipe: &mut Recipe, source: &Checkpoint, into: Option<&Checkpoint>) -> Result<(), Error> {
+    let target = &mut recipe.target;
+    let path = target.path.clone().unwrap_or_default();
+    let refuse = |message: String| Err(Error::Request { file: path.display().to_string(), message });
+    if !target.receipt && matches!(target.place()?, Target::Folder { .. }) {
+        return refuse("the receipt of a folder names its files, and stays".to_owned());
+    }
+    let Some(to) = into.map(Checkpoint::format).or_else(|| target.format_from(source)) else {
+        let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
+        return refuse(format!("does not say which format to write; to= is one of {}", names.join(", ")));
+    };
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    if let (Some(base), Some(extension)) = (into, extension)
+        && let Some(promised) = Format::from_extension(extension).filter(|_| !to.is_usual(extension))
+    {
+        return refuse(format!("would be {}, as {} is, not {}", to.name(), base.name(), promised.name()));
+    }
+    if into.is_none() {
+        target.format = Some(to);
+    }
+    if target.params_version.is_some() && !to.is_mxnet() {
+        return refuse(format!("params_version is of MXNet's files, and the output is {}", to.name()));
+    }
+    if target.form.is_some() && !to.is_caffe() {
+        return refuse(format!("form applies to Caffe's files, and the output is {}", to.name()));
+    }
+    Ok(())
+}
+
+/// The facts of a receipt about the source and the output, for formats without a receipt.
+fn described(plan: &Plan<'_>, source: &Checkpoint) -> Value {
+    let index = plan.index().map(|(index, _)| index.display().to_string());
+    json!({
+        "name": source.file(),
+        "bytes": source.stored().len(),
+        "format": source.format().name(),
+        "dialect": source.dialect(),
+        "to": plan.to().name(),
+        "index": index,
+        "tensors": plan.tensors().len(),
+        "bytes_out": plan.output_len(),
+        "fold_refused": plan.fold().map(|fold| fold.refused().len()),
+    })
+}
+
+fn change(group: &Group) -> Value {
+    let change = &group.change;
+    json!({
+        "change": change.effect.name(),
+        "tensors": group.tensors,
+        "text": group.to_string(),
+        "is_loss": change.is_loss(),
+        "is_warned": change.is_warned(),
+    })
+}
+
+/// The receipt that was written.
+fn receipt(plan: &Plan<'_>, recipe: &Recipe) -> Result<Option<String>, Error> {
+    let output = recipe.target.path.as_deref().unwrap_or(Path::new(""));
+    let path = plan.index().map_or(output, |(index, _)| index);
+    let written = OpenOptions::new().open(path)?;
+    let text = written.metadata().iter().find(|(key, _)| key == RECEIPT_KEY);
+    Ok(text.map(|(_, text)| text.clone()))
+}

@@ -1,0 +1,309 @@
+"""Whole files: convert, verify, diff, hash, load, save; the options are those of the tool."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import pickle
+import re
+import subprocess
+from pathlib import Path
+
+import blob_io
+import numpy as np
+import pytest
+from conftest import DATA, tool, tool_json
+
+#: What the tool calls otherwise, and what is no option of a function.
+NAMED = {"output": "dst", "force": "if_exists", "from": "from_format"}
+OTHERS = {"help", "quiet", "json", "wide", "table", "ascii", "color", "progress", "max_arrays"}
+
+
+def test_convert_has_every_option_of_the_tool() -> None:
+    text = subprocess.run([tool(), "convert", "--help"], capture_output=True, check=True).stdout.decode()
+    options = {name.replace("-", "_") for name in re.findall(r"^ +(?:-\w, )?--([a-z0-9-]+)", text, re.M)}
+    assert len(options) > 35
+    parameters = set(inspect.signature(blob_io.convert).parameters)
+    missing = {NAMED.get(name, name) for name in options - OTHERS} - parameters
+    assert not missing, missing
+
+
+def test_a_conversion_is_the_tools_byte_for_byte(path: str, tmp_path: Path) -> None:
+    cases: list[tuple[dict[str, object], list[str]]] = [
+        ({}, []),
+        ({"names": "torch"}, ["--names", "torch"]),
+        ({"dtype": "f16", "only": "conv1/0"}, ["--dtype", "f16", "--only", "conv1/0"]),
+        ({"layout": "hwio", "strip_diff": True}, ["--layout", "hwio", "--strip-diff"]),
+        ({"rgb": True, "sha256": True}, ["--rgb", "--sha256"]),
+        ({"strict": True, "eps": None, "squeeze_legacy": True}, ["--strict", "--squeeze-legacy"]),
+        ({"fc_from": (3, 2, 2)}, ["--fc-from", "3,2,2"]),
+        ({"fc_from": {"ip": (3, 2, 2)}}, ["--fc-from", "ip=3,2,2"]),
+        ({"only_shape": "4x12", "regex": True, "only": "^ip"}, ["--only-shape", "4x12", "--regex", "--only", "^ip"]),
+        ({"exclude": ["conv1/1"], "only_dtype": "f32"}, ["--exclude", "conv1/1", "--only-dtype", "f32"]),
+    ]
+    channels = tmp_path / "rgb.caffemodel"
+    from conftest import caffemodel
+
+    rows = np.arange(48, dtype=np.float32).reshape(4, 12)
+    conv = [np.ones((2, 3, 3, 3), np.float32), np.ones(2)]
+    channels.write_bytes(caffemodel(("conv1", "Convolution", conv), ("ip", "InnerProduct", [rows])))
+    for number, (keywords, options) in enumerate(cases):
+        ours, theirs = tmp_path / f"{number}.safetensors", tmp_path / f"{number}-tool.safetensors"
+        receipt = blob_io.convert(channels, ours, **keywords)  # type: ignore[arg-type]
+        status, said = tool_json("convert", channels, "-o", theirs, *options)
+        assert status == 0, said
+        assert ours.read_bytes() == theirs.read_bytes(), options
+        assert receipt["tensors"] == said["tensors"] and receipt.bytes_out == theirs.stat().st_size
+        assert dict(receipt) == dict(blob_io.open(ours).receipt or {})
+
+
+def test_other_formats_and_the_way_back(path: str, tmp_path: Path) -> None:
+    content = Path(path).read_bytes()
+    middle = tmp_path / "middle.npz"
+    receipt = blob_io.convert(path, middle)
+    assert receipt["source"]["name"] == Path(path).name and receipt.changes is not None
+    back = tmp_path / "back.caffemodel"
+    other = blob_io.convert(middle, back)
+    assert back.read_bytes() == content
+    assert other["source"]["format"] == "npz" and other["to"] == "caffemodel" and other["tensors"] == 2
+    with pytest.raises(FileExistsError):
+        blob_io.convert(path, middle)
+    blob_io.convert(path, middle, if_exists="replace", no_receipt=True)
+    assert blob_io.open(middle).receipt is None
+    folder = tmp_path / "folder"
+    blob_io.convert(path, str(folder) + "/")
+    assert sorted(blob_io.open(folder).keys()) == ["conv1/0", "conv1/1"]
+    shards = blob_io.convert(path, tmp_path / "s.safetensors", shard_size=72)
+    assert shards.index and blob_io.open(shards.index).keys() == ["conv1/0", "conv1/1"]
+    renamed = tmp_path / "renamed.safetensors"
+    blob_io.convert(path, renamed, names={"conv1/0": "w", "conv1/1": "b"})
+    assert blob_io.open(renamed).keys() == ["w", "b"]
+    half = np.ones((2, 1, 3, 3), np.float32)
+    tuned = tmp_path / "tuned.safetensors"
+    blob_io.save_file({"conv1/0": half}, tuned)
+    blob_io.convert(tuned, tmp_path / "tuned.caffemodel", into=path)
+    put = blob_io.open(tmp_path / "tuned.caffemodel")
+    assert put.keys() == ["conv1/0", "conv1/1"] and (put.get_tensor("conv1/0") == half).all()
+    for wrong in [{"to": "params", "form": "v1"}, {"params_version": 2}, {"to": "onnx"}, {"bn": "x"}]:
+        with pytest.raises(ValueError):
+            blob_io.convert(path, tmp_path / "wrong.npz", **wrong)  # type: ignore[arg-type]
+    with pytest.raises(blob_io.BlobError, match="does not say which format"):
+        blob_io.convert(path, tmp_path / "wrong.bin")
+    assert not (tmp_path / "wrong.npz").exists()
+
+
+def test_sources_of_every_kind_and_dry_runs(path: str, tmp_path: Path) -> None:
+    content = Path(path).read_bytes()
+    for number, source in enumerate([content, bytearray(content), open(path, "rb"), blob_io.open(path)]):
+        output = tmp_path / f"{number}.npz"
+        receipt = blob_io.convert(source, output, dry_run=True)
+        assert not output.exists() and receipt["tensors"] == 2
+        blob_io.convert(source, output)
+        assert blob_io.diff(path, output).same
+
+
+def test_recipes_are_read_and_written(path: str, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.json"
+    one = tmp_path / "one.safetensors"
+    blob_io.convert(path, one, names="torch", dtype="f16", recipe_out=recipe)
+    assert json.loads(recipe.read_text())["target"]["path"] == str(one)
+    two, three = tmp_path / "two.safetensors", tmp_path / "three.safetensors"
+    blob_io.convert(path, two, recipe=recipe)
+    assert two.read_bytes() == one.read_bytes()
+    status, _ = tool_json("convert", path, "--recipe", recipe, "-o", three)
+    assert status == 0 and three.read_bytes() == one.read_bytes()
+    with pytest.raises(ValueError, match="other options"):
+        blob_io.convert(path, three, recipe=recipe, rgb=True, if_exists="replace")
+
+
+def test_lost_values_are_told_and_refused(tmp_path: Path) -> None:
+    source = tmp_path / "large.npz"
+    np.savez(source, w=np.array([1e30, 1.0], np.float32))
+    output = tmp_path / "half.safetensors"
+    receipt = blob_io.convert(source, output, dtype="f16")
+    assert any(change.is_loss and "infinite" in change.text for change in receipt.changes), receipt.changes
+    with pytest.raises(blob_io.BlobError):
+        blob_io.convert(source, output, dtype="f16", strict=True, if_exists="replace")
+
+
+def test_progress_and_a_progress_that_raises(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.npy", tmp_path / "a.safetensors"
+    np.save(source, np.ones(1 << 20, np.float32))
+    told: list[tuple[int, int]] = []
+    blob_io.convert(source, output, progress=lambda done, total: told.append((done, total)))
+    assert told and told[-1][0] == told[-1][1] == source.stat().st_size
+
+
+def test_verify_diff_and_hash_are_the_tools(path: str, tmp_path: Path) -> None:
+    output = tmp_path / "torch.safetensors"
+    blob_io.convert(path, output, names="torch", dtype="f16")
+    report = blob_io.verify(output, against=path, finite=True)
+    assert report.ok and not report.findings and pickle.loads(pickle.dumps(report)) == report
+    content = bytearray(output.read_bytes())
+    content[blob_io.open(output)[0].offset or 0] ^= 1
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(content)
+    report = blob_io.verify(broken, against=path)
+    assert not report.ok and {finding.reason for finding in report.findings} == {"receipt", "differs"}
+    cut = tmp_path / "cut.caffemodel"
+    cut.write_bytes(Path(path).read_bytes()[:-3])
+    assert [finding.reason for finding in blob_io.verify(cut).findings] == ["truncated"]
+    with pytest.raises(FileNotFoundError):
+        blob_io.verify(tmp_path / "none")
+    with pytest.raises(blob_io.NotTensors):
+        blob_io.verify(b"%PDF-1.4 text of a document")
+
+    difference = blob_io.diff(path, output)
+    assert not difference.same
+    assert blob_io.diff(path, path, exact=True).equal == 2
+    changed = np.arange(18, dtype=np.float32).reshape(2, 1, 3, 3)
+    changed[0, 0, 0, 0] = 0.25
+    blob_io.save_file({"conv1/0": changed, "x": np.ones(1)}, tmp_path / "other.npz")
+    difference = blob_io.diff(path, tmp_path / "other.npz")
+    rows = {row.a or row.b: row for row in difference.rows}
+    assert (difference.changed, difference.removed, difference.added) == (1, 1, 1)
+    assert rows["conv1/0"].change == "values" and rows["conv1/0"].distance
+    assert (rows["conv1/0"].distance.changed, rows["conv1/0"].distance.max_abs) == (1, 0.25)
+    assert blob_io.diff(path, tmp_path / "other.npz", atol=0.5).changed == 0
+    with pytest.raises(ValueError, match="one tolerance"):
+        blob_io.diff(path, path, rtol=1.0, ulp=1)
+
+    for algorithm, option in [("blake3", []), ("sha256", ["--sha256"])]:
+        for is_content, options in [(True, ["--content", *option]), (False, option)]:
+            _, said = tool_json("hash", path, *options)
+            ours = blob_io.hash(path, content=is_content, algorithm=algorithm)  # type: ignore[arg-type]
+            assert ours.rpartition(":")[2] == said["digest"]
+            assert ours.startswith("content-1") == is_content
+
+
+def test_load_file_with_names(path: str, tmp_path: Path, weight: np.ndarray) -> None:
+    for mmap in [False, True]:
+        plain = blob_io.load_file(path, mmap=mmap)
+        assert list(plain) == ["conv1/0", "conv1/1"]
+    torch = blob_io.load_file(path, names="torch")
+    assert list(torch) == ["conv1.weight", "conv1.bias"]
+    np.testing.assert_array_equal(torch["conv1.weight"], weight)
+    assert list(blob_io.load_file(path, names={"conv1/0": "w"})) == ["w", "conv1/1"]
+    names = tmp_path / "names.txt"
+    names.write_text("conv1/0 w\n")
+    assert list(blob_io.load_file(path, names=names)) == ["w", "conv1/1"]
+
+
+class Legacy:
+    """An array that hands out DLPack's older capsule alone."""
+
+    def __init__(self, tensor: blob_io.Tensor) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, stream: object = None) -> object:
+        return self.tensor.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.tensor.__dlpack_device__()
+
+
+class Versioned(Legacy):
+    def __dlpack__(self, stream: object = None, max_version: tuple[int, int] | None = None) -> object:
+        return self.tensor.__dlpack__(max_version=max_version)
+
+
+def test_save_file_takes_every_array(path: str, tmp_path: Path, weight: np.ndarray) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    whole = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    stored = blob_io.open(path)["conv1/0"]
+    tensors = {
+        "c": whole,
+        "f": np.asfortranarray(whole),
+        "back": whole[::-1, :, ::2],
+        "bytes": b"123",
+        "scalar": np.array(2.5),
+        "empty": np.zeros((0, 3), np.float16),
+        "bool": np.array([True, False]),
+        "stored": stored,
+        "legacy": Legacy(stored),
+        "versioned": Versioned(stored),
+        "bf16": np.array([1.5, -2], ml_dtypes.bfloat16),
+    }
+    file = tmp_path / "all.safetensors"
+    blob_io.save_file(tensors, file, metadata={"note": "x"})
+    read = blob_io.open(file)
+    assert read.metadata()["note"] == "x" and read["bf16"].dtype == "bf16"
+    for name, value in tensors.items():
+        expected = weight if name in {"stored", "legacy", "versioned"} else np.frombuffer(value, "u1") if name == "bytes" else value
+        np.testing.assert_array_equal(read.get_tensor(name), expected, err_msg=name)
+    with pytest.raises(FileExistsError):
+        blob_io.save_file({"a": whole}, file)
+    blob_io.save_file({"a": whole}, file, overwrite=True)
+    assert blob_io.open(file).keys() == ["a"]
+    for refused in [{"a": object()}, {"a": np.array([1j])}, {"a": whole.astype(">i4")}]:
+        with pytest.raises((TypeError, BufferError)):
+            blob_io.save_file(refused, tmp_path / "none.npz")
+    with pytest.raises(ValueError, match="format"):
+        blob_io.save_file({"a": whole}, tmp_path / "none.xyz")
+    with pytest.raises(blob_io.Misfit):
+        blob_io.save_file({"a": whole.astype(np.uint16)}, tmp_path / "none.caffemodel")
+    assert not list(tmp_path.glob("none*"))
+
+
+def test_what_save_file_writes_is_read_by_the_formats_own_libraries(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    values = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array([1, 2], np.int64)}
+    blob_io.save_file(values, tmp_path / "x.safetensors")
+    blob_io.save_file(values, tmp_path / "x.npz")
+    blob_io.save_file({"a": values["a"]}, tmp_path / "x.npy")
+    for read in [load_file(tmp_path / "x.safetensors"), dict(np.load(tmp_path / "x.npz"))]:
+        assert set(read) == set(values)
+        for name, value in values.items():
+            np.testing.assert_array_equal(read[name], value)
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), values["a"])
+    for format in ["x.params", "x.h5"]:
+        blob_io.save_file(values, tmp_path / format)
+        for name, value in values.items():
+            np.testing.assert_array_equal(blob_io.open(tmp_path / format).get_tensor(name), value)
+
+
+def test_merge_split_and_permute_are_numpys(path: str) -> None:
+    whole = np.arange(120, dtype=np.float32).reshape(4, 5, 6)
+    for axis in [0, 1, 2, -1]:
+        sizes = [1, whole.shape[axis] - 2, 0, 1]
+        parts = blob_io.split(whole, axis, sizes)
+        cuts = np.split(whole, np.cumsum(sizes)[:-1], axis)
+        for ours, theirs in zip(parts, cuts, strict=True):
+            np.testing.assert_array_equal(ours.numpy(), theirs)
+            assert ours.numpy().ctypes.data % 64 == 0
+        again = blob_io.merge(parts, axis)
+        np.testing.assert_array_equal(again.numpy(), whole)
+        np.testing.assert_array_equal(blob_io.merge([whole[::-1], whole], axis)[...], np.concatenate([whole[::-1], whole], axis))
+    for order in [(2, 0, 1), (0, 2, 1), (-1, 1, 0)]:
+        np.testing.assert_array_equal(np.from_dlpack(blob_io.permute(whole, order)), whole.transpose(order))
+    stored = blob_io.open(path)["conv1/0"]
+    np.testing.assert_array_equal(blob_io.merge([stored, stored], 1).numpy(), np.concatenate([stored.numpy()] * 2, 1))
+    made = blob_io.merge([memoryview(b"12"), b"3"], 0)
+    assert (made.name, made.dtype, made.shape, made.kind, made.offset, made.is_view) == ("", "u8", (3,), "data", None, False)
+    for wrong in [lambda: blob_io.merge([], 0), lambda: blob_io.merge([whole, whole.astype("f8")], 0)]:
+        with pytest.raises(ValueError):
+            wrong()
+    for wrong in [lambda: blob_io.split(whole, 0, [1]), lambda: blob_io.split(whole, 3, [4]), lambda: blob_io.permute(whole, [0, 0, 1])]:
+        with pytest.raises(ValueError):
+            wrong()
+    ours = [t.numpy() for t in blob_io.split(whole, 0, [2, 2])]
+    ours[0][:] = -1
+    np.testing.assert_array_equal(ours[1], whole[2:])
+
+
+def test_a_folded_net_is_the_tools(tmp_path: Path) -> None:
+    nets = sorted((DATA / "caffe" / "forward").glob("*.caffemodel"))[:6]
+    assert nets
+    for number, net in enumerate(nets):
+        ours, theirs = tmp_path / f"{number}.safetensors", tmp_path / f"{number}-tool.safetensors"
+        status, _ = tool_json("convert", net, "-o", theirs, "--fold", "--names", "torch")
+        if status != 0:
+            with pytest.raises(blob_io.BlobError):
+                blob_io.convert(net, ours, fold=True, names="torch")
+            continue
+        blob_io.convert(net, ours, fold=True, names="torch")
+        assert ours.read_bytes() == theirs.read_bytes(), net
+        assert blob_io.verify(ours, against=net).ok, net
+    assert os.listdir(tmp_path)
