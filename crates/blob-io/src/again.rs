@@ -102,7 +102,11 @@ pub fn check_written<'a>(
             // Most formats keep the order of the plan, and then no name is looked up.
             (Some(entry), _) if has_names && entry.name() == name => Some(*entry),
             (_, None) => file.entry(name),
-            (_, Some(offset)) => by_offset.get(&offset).copied().or_else(|| file.entry(name).filter(|_| has_names)),
+            (_, Some(offset)) => {
+                // Where a tensor without bytes begins, the next one begins, too.
+                let there = by_offset.get(&offset).copied().filter(|_| wanted.spec.byte_len() > 0);
+                there.or_else(|| file.entry(name).filter(|_| has_names))
+            }
         };
         let difference = match entry {
             // In a file without names, a tensor without bytes has no place.
