@@ -113,12 +113,12 @@ fn string(text: &mut Literal<'_, '_>) -> Result<String, ReadError> {
         Some(quote @ (b'\'' | b'"')) => quote,
         _ => return Err(text.unexpected("a string in quotes")?),
     };
-    let mut bytes = vec![];
+    let mut found = String::with_capacity(16);
     text.step();
     loop {
         match text.peek()? {
             Some(byte) if byte == quote => break,
-            Some(byte @ 0x20..=0x7E) if byte != b'\\' && bytes.len() < 64 => bytes.push(char::from(byte)),
+            Some(byte @ 0x20..=0x7E) if byte != b'\\' && found.len() < 64 => found.push(char::from(byte)),
             _ => {
                 return Err(ReadError::fault(at, FaultKind::words("a short plain string", "another")));
             }
@@ -126,7 +126,7 @@ fn string(text: &mut Literal<'_, '_>) -> Result<String, ReadError> {
         text.step();
     }
     text.step();
-    Ok(bytes.into_iter().collect())
+    Ok(found)
 }
 
 fn boolean(text: &mut Literal<'_, '_>) -> Result<bool, ReadError> {

@@ -102,6 +102,20 @@ impl<'a> Cursor<'a> {
         Ok(&self.window[at..at + have])
     }
 
+    /// The next byte, which is not consumed; `None` at `end`. Headers of many tensors are read byte by byte.
+    #[inline]
+    pub(crate) fn peek(&mut self, end: u64) -> Result<Option<u8>, ReadError> {
+        // Before the window, the difference is larger than any window.
+        let at = usize::try_from(self.pos.wrapping_sub(self.window_at)).unwrap_or(usize::MAX);
+        match self.window.get(at).copied() {
+            Some(byte) if self.pos < end => {
+                self.visit(0);
+                Ok(Some(byte))
+            }
+            _ => Ok(self.at_hand(end)?.first().copied()),
+        }
+    }
+
     pub(crate) fn u32(&mut self, field: &'static str) -> Result<u32, ReadError> {
         Ok(u32::from_le_bytes(self.array(self.source.len(), field)?))
     }

@@ -24,7 +24,7 @@ impl<'c, 's> Literal<'c, 's> {
 
     /// The next byte, which is not consumed; `None` at the end.
     pub(crate) fn peek(&mut self) -> Result<Option<u8>, ReadError> {
-        Ok(self.cursor.at_hand(self.end)?.first().copied())
+        self.cursor.peek(self.end)
     }
 
     fn next(&mut self) -> Result<u8, ReadError> {
@@ -36,18 +36,19 @@ impl<'c, 's> Literal<'c, 's> {
         self.cursor.seek(self.cursor.pos() + 1);
     }
 
-    /// Skips blanks.
-    pub(crate) fn blank(&mut self) -> Result<(), ReadError> {
-        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek()? {
-            self.step();
+    /// Skips blanks. The next byte, which is not consumed; `None` at the end.
+    pub(crate) fn blank(&mut self) -> Result<Option<u8>, ReadError> {
+        loop {
+            match self.peek()? {
+                Some(b' ' | b'\n' | b'\r' | b'\t') => self.step(),
+                next => return Ok(next),
+            }
         }
-        Ok(())
     }
 
     /// Skips blanks, and then `byte` if that is next.
     pub(crate) fn take(&mut self, byte: u8) -> Result<bool, ReadError> {
-        self.blank()?;
-        let found = self.peek()? == Some(byte);
+        let found = self.blank()? == Some(byte);
         if found {
             self.step();
         }
@@ -258,24 +259,23 @@ impl<'c, 's> Literal<'c, 's> {
             if fits {
                 text.extend_from_slice(&hand[..plain]);
             }
+            let is_end = hand.get(plain) == Some(&b'"');
             let at = self.pos() + plain as u64;
-            self.cursor.seek(at);
+            self.cursor.seek(at + u64::from(is_end));
+            if is_end {
+                break;
+            }
             if plain > 0 {
                 continue;
             }
-            match self.next()? {
-                b'"' => break,
-                b'\\' => {
-                    let mut utf8 = [0; 4];
-                    let bytes = self.escape(at)?.encode_utf8(&mut utf8).as_bytes();
-                    fits &= (text.len() + bytes.len()) as u64 <= limit;
-                    if fits {
-                        text.extend_from_slice(bytes);
-                    }
-                }
-                _ => {
-                    return Err(ReadError::fault(at, FaultKind::words("a JSON string", "a control character")));
-                }
+            if self.next()? != b'\\' {
+                return Err(ReadError::fault(at, FaultKind::words("a JSON string", "a control character")));
+            }
+            let mut utf8 = [0; 4];
+            let bytes = self.escape(at)?.encode_utf8(&mut utf8).as_bytes();
+            fits &= (text.len() + bytes.len()) as u64 <= limit;
+            if fits {
+                text.extend_from_slice(bytes);
             }
         }
         if !fits {
