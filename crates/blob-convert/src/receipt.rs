@@ -9,7 +9,7 @@ mod lineage;
 use std::sync::Arc;
 
 use blob_core::DType;
-use blob_io::{Checkpoint, Error};
+use blob_io::{Checkpoint, Error, Kind, TensorName};
 use serde_json::{Map, Value, json};
 
 use crate::change::{Change, Effect};
@@ -314,6 +314,10 @@ fn sparse(checkpoint: &Checkpoint, tensors: &[Planned]) -> Vec<Value> {
         let Some(sparse) = tensor.sparse(checkpoint) else {
             continue;
         };
+        // Under a name of another kind, the tensor is a part of nothing.
+        if TensorName::of(&tensor.spec.name).kind == Kind::Data {
+            continue;
+        }
         if last != Some(entry.position()) {
             all.push(json!({
                 "name": tensor.whole_name(sparse),

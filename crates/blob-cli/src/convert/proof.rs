@@ -33,6 +33,10 @@ fn unproven(target: &recipe::Target, plan: &Plan<'_>) -> Option<String> {
     if plan.changes().iter().any(is_dtype_lost) {
         return Some("an array without values has lost its dtype".to_owned());
     }
+    let is_of_bits = |group: &Group| matches!(group.change.effect, Effect::BitsStored { .. });
+    if !plan.has_receipt() && plan.changes().iter().any(is_of_bits) {
+        return Some("without a receipt, nothing says that the u16 are bf16".to_owned());
+    }
     if target.dense || target.form.is_some() {
         return Some("the arrays are stored in another form".to_owned());
     }
