@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use blob_core::{AnyBlob, DType, Shape};
-use blob_io::{Format, IfExists, TensorSpec, Writer};
+use blob_io::layout::TensorSpec;
+use blob_io::{Format, IfExists, Writer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

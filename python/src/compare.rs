@@ -88,7 +88,7 @@ pub(crate) fn check<'py>(
         found.of_file.into_iter().map(|(reason, offset, text)| finding.call1((None::<&str>, text, reason, offset)));
     let of_tensor = found.findings.into_iter().map(|f| {
         let tensor = (!f.tensor.is_empty()).then_some(f.tensor);
-        finding.call1((tensor, f.message, f.reason, f.offset))
+        finding.call1((tensor, f.message, f.reason.as_str(), f.offset))
     });
     let findings: Vec<_> = of_file.chain(of_tensor).collect::<PyResult<_>>()?;
     Ok(class(py, "Report")?.call1((findings, found.notes))?)
