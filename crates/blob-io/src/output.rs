@@ -22,6 +22,9 @@ pub use dir::OutputDir;
 use kept::Kept;
 use sibling::Sibling;
 
+/// The files besides outputs that a process may have open: sources with their shards, terminals, folders, libraries.
+const OTHERS: usize = 256;
+
 /// The fate of a target that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
@@ -118,6 +121,14 @@ impl Output {
     #[must_use]
     pub fn stdout() -> Self {
         Self::new("standard output".to_owned(), Backing::Stdout(io::stdout()))
+    }
+
+    /// How many outputs may be open at once: the process's limit of open files (`ulimit -n`), less some room for other
+    /// files.
+    #[must_use]
+    pub fn most_open() -> usize {
+        let limit = disk::open_files().unwrap_or(usize::MAX);
+        limit - OTHERS.min(limit / 2)
     }
 
     fn new(name: String, backing: Backing) -> Self {

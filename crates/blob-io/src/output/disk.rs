@@ -87,6 +87,19 @@ fn within_limit(_: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// How many files this process may have open; `None` without a limit.
+#[cfg(unix)]
+pub(super) fn open_files() -> Option<usize> {
+    use rustix::process::{Resource, getrlimit};
+    getrlimit(Resource::Nofile).current.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// The C library of Windows allows 512.
+#[cfg(not(unix))]
+pub(super) fn open_files() -> Option<usize> {
+    Some(512)
+}
+
 #[cfg(windows)]
 pub(super) fn write_all_at(file: &File, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
     use std::os::windows::fs::FileExt;

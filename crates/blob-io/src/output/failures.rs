@@ -17,12 +17,25 @@ struct Case {
     read: fn(&Path) -> Option<String>,
 }
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 5] = [
     Case { name: "file", write: file, read: |home| fs::read_to_string(home.join("x")).ok() },
     Case { name: "folder", write: folder, read: |home| whole(&home.join("out"), &["a/x.npy", "y.npy"]) },
     Case { name: "set", write: set, read: indexed },
     Case { name: "pair", write: pair, read: paired },
+    Case { name: "all", write: all, read: |home| whole(home, &ALL) },
 ];
+
+/// Files that are named together.
+const ALL: [&str; 3] = ["1", "2", "3"];
+
+fn all(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
+    let complete = |name: &&str| {
+        let mut output = Output::create(home.join(name), if_exists)?;
+        output.write_all(text.as_bytes())?;
+        output.complete()
+    };
+    Complete::publish_all(ALL.iter().map(complete).collect::<Result<_, Error>>()?)
+}
 
 fn file(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
     let mut output = Output::create(home.join("x"), if_exists)?;
@@ -120,7 +133,9 @@ fn fails(case: &Case, fails: Fails, if_exists: IfExists) -> bool {
         found = (case.read)(home);
     }
     let is_new = found.as_deref() == Some("new");
-    assert!(is_new || found == old, "{about}: {found:?}, {done:?}");
+    // Of several files without an index, a killed process leaves each whole, the old or the new one.
+    let is_mixed = case.name == "all" && matches!(fails, Fails::From(_)) && found.as_deref() == Some("a mix");
+    assert!(is_new || found == old || is_mixed, "{about}: {found:?}, {done:?}");
     let (after, temporary) = names(home);
     if let Fails::Once(_) = fails {
         assert_eq!(done.is_ok(), is_new, "{about}: {done:?}");

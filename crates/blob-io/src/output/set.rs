@@ -67,6 +67,83 @@ impl Complete {
     }
 }
 
+impl Complete {
+    /// Names all files, in any folders. If one cannot be named, the others get back what they replaced, and new files
+    /// are removed. Each file is whole at every moment, the old or the new one. A pipe or a device gets no name.
+    ///
+    /// On a file system without links, files that were named before the one that cannot be named stay.
+    ///
+    /// # Errors
+    /// As [`Complete::publish`], for the first file that cannot be named.
+    pub fn publish_all(files: Vec<Self>) -> Result<(), Error> {
+        let files = files.into_iter().filter(|file| matches!(file.backing, Backing::Sibling(_)));
+        let members: Vec<Member> = files.map(Member::new).collect::<Result<_, Error>>()?;
+        // In order, so that two processes never wait for each other; one folder may have several spellings.
+        let in_folder = members.iter().map(|member| {
+            let folder = parent(member.target());
+            (fs::canonicalize(&folder).unwrap_or(folder), member)
+        });
+        let in_folder: BTreeMap<PathBuf, &Member> = in_folder.collect();
+        let _locks = in_folder.into_values().map(wait_for).collect::<Result<Vec<_>, Error>>()?;
+        members.iter().for_each(|member| remove_stale(member.target(), &|path| remove_old(path)));
+        let aside: Vec<Aside> = members.iter().map(|member| Aside::of(member.target())).collect();
+        let mut named = 0;
+        let done = members.into_iter().try_for_each(|member| {
+            member.publish()?;
+            named += 1;
+            Ok(())
+        });
+        if done.is_err() {
+            aside[..named].iter().for_each(Aside::put_back);
+        }
+        aside.iter().for_each(Aside::forget);
+        done
+    }
+}
+
+/// The file that a new one replaces.
+struct Aside {
+    target: PathBuf,
+    was: Was,
+}
+
+/// What a target was.
+enum Was {
+    Nothing,
+    /// A file, which has this second name.
+    Linked(PathBuf),
+    /// A file that cannot have a second name.
+    Unlinked,
+}
+
+impl Aside {
+    fn of(target: &Path) -> Self {
+        let other = old_name(target);
+        let was = match disk::hard_link(target, &other) {
+            Ok(()) => Was::Linked(other),
+            Err(_) if fs::symlink_metadata(target).is_ok() => Was::Unlinked,
+            Err(_) => Was::Nothing,
+        };
+        Self { target: target.to_owned(), was }
+    }
+
+    /// Gives the target back to the old file. A failure leaves the new file, which is whole.
+    fn put_back(&self) {
+        let _ = match &self.was {
+            Was::Nothing => disk::remove_file(&self.target),
+            Was::Linked(other) => disk::rename(other, &self.target),
+            Was::Unlinked => Ok(()),
+        };
+    }
+
+    /// Removes the second name, unless the file has its own name again.
+    fn forget(&self) {
+        if let Was::Linked(other) = &self.was {
+            let _ = disk::remove_file(other);
+        }
+    }
+}
+
 /// Names two files in place of those that exist.
 fn replace_both(first: Member, last: Member) -> Result<(), Error> {
     if first.is_there() || last.is_there() {
