@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::Stdio;
 
 use blob_convert::Silent;
-use blob_convert::regroup::Gatherer;
+use blob_convert::recipe::{Divide, Recipe};
+use blob_convert::transform::{Registry, Split};
 use blob_core::{AnyBlob, DType, Shape};
-use blob_io::{Checkpoint, Format, IfExists, Tensor, Writer};
+use blob_io::{Checkpoint, Format, IfExists, Writer};
 
 use crate::support::{Folder, blob, by_python, command, data, report};
 
@@ -287,16 +288,20 @@ fn an_array_that_is_cut_is_unpacked_once() {
     let file = Checkpoint::open(data("other/numpy_compressed.npz")).expect("opens");
     let entries = file.entries().iter().filter(|entry| !entry.is_plain());
     let entry = entries.max_by_key(|entry| entry.shape().dims().last().copied()).expect("a deflated array");
+    let count = *entry.shape().dims().last().expect("an axis");
+    let split = Split::new(entry.name(), -1, vec![1; count], (0..count).map(|part| format!("part{part}")).collect());
+    let folder = tempfile::tempdir().expect("a folder");
     let before = file.bytes_read();
-    let sizes = vec![1; *entry.shape().dims().last().expect("an axis")];
-    let gatherer = Gatherer::new(&file, &Silent);
-    let parts = gatherer.split(entry, -1, &sizes).expect("cut");
-    let mut found = 0;
-    for part in parts.iter().chain(&parts) {
-        let mut reader = part.reader().expect("opens");
-        found += std::io::copy(&mut reader, &mut std::io::sink()).expect("readable");
-    }
-    assert_eq!(found, 2 * entry.byte_len());
+    let recipe = Recipe::new("", folder.path().join("all.npz")).step(split.clone());
+    recipe.plan_of(&[&file], None, &Registry::default()).expect("a plan").run(&Silent).expect("runs");
+    // For the digest, for all arrays, and for the one that is cut.
     let read = file.bytes_read() - before;
-    assert!(parts.len() > 2 && read <= file.file_len(), "{read} bytes for {} parts", parts.len());
+    assert!(count > 2 && read <= 3 * file.file_len(), "{read} bytes for {count} parts");
+    let before = file.bytes_read();
+    let mut recipe = Recipe::new("", folder.path().join("part-{}.npy")).step(split);
+    recipe.target.divide = Some(Divide::ByPart);
+    recipe.plan_several(&file, &Registry::default()).expect("plans").run(&Silent).expect("runs");
+    let read = file.bytes_read() - before;
+    assert!(read <= 3 * file.file_len(), "{read} bytes for {count} files");
+    assert_eq!(files_of(folder.path()).len(), count + 1);
 }

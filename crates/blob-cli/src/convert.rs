@@ -203,11 +203,16 @@ impl Conversion {
         let found = self.run(&plan, context)?;
         let written = self.written(&plan, &found);
         context.print(Converted { written, checkpoint: self.source(), plan: &plan, found: &found })?;
-        let Some(done) = &found.done else { return Ok(Status::Yes) };
-        if !context.global.json {
-            print_proof(&self.recipe, &plan, (self.source(), done), context);
-        }
+        self.prove(&plan, &found, context);
         Ok(Status::Yes)
+    }
+
+    /// Prints how the output is proved.
+    pub(crate) fn prove(&self, plan: &Plan<'_>, found: &Found, context: &Context) {
+        let Some(done) = &found.done else { return };
+        if !context.global.json {
+            print_proof(&self.recipe, plan, (self.source(), done), context);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use blob_convert::{Selection, Watch, Watched};
+use blob_convert::{Folders, Selection, Together, Watch, Watched};
 use blob_core::DType;
 use blob_io::layout::{Frame, Layout, file_names};
 use blob_io::{Checkpoint, Complete, Entry, Error, Output};
@@ -17,7 +17,6 @@ use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::output::sink::{Content, Sink, check_stdout, is_stdout};
-use crate::output::together::{Folders, Together};
 use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::regroup::no_format;
 use crate::render::Text;

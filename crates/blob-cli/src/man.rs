@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use blob_convert::{Folders, Together};
 use blob_io::Output;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
@@ -11,7 +12,6 @@ use crate::args::{self, Args, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
 use crate::help::{ENVIRONMENT, NOTES};
-use crate::output::together::{Folders, Together};
 use crate::output::written::{Begun, Written};
 
 pub(crate) fn run(args: &args::Man, context: &Context) -> Result<Status, Failure> {

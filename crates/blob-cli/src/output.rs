@@ -18,7 +18,6 @@ use crate::failure::Failure;
 pub(crate) mod progress;
 pub(crate) mod signals;
 pub(crate) mod sink;
-pub(crate) mod together;
 pub(crate) mod width;
 pub(crate) mod written;
 

@@ -1,23 +1,19 @@
-//! The common part of `merge` and `split`: checks and writes new files from the tensors of open ones.
+//! A new file from the tensors of several open ones, for `merge`; and the format of an output by its name.
 //!
-//! The two commands decide which tensors go where; `blob_convert::regroup` gathers the bytes.
+//! `blob_convert::regroup` decides the names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use blob_convert::Watch;
-use blob_convert::regroup::{Gathered, receipt};
+use blob_convert::regroup::{Taken, receipt};
 use blob_core::DType;
 use blob_io::{
-    Bf16, Checkpoint, Complete, Error, Format, IfExists, Keys, Kind, Output, Remedy, Sparse, Tensor, TensorName, Writer,
+    Bf16, Checkpoint, Error, Format, IfExists, Keys, Kind, Output, Remedy, Sparse, Tensor, TensorName, Writer,
 };
-use serde_json::json;
 
 use crate::args::is_written;
 use crate::failure::{Failure, help};
-use crate::json::{Field, Fields, Type, field};
 use crate::output::sink::is_stdout;
-use crate::output::together::Together;
 use crate::units;
 
 /// At most this many warnings are printed one by one.
@@ -26,7 +22,8 @@ const MAX_LISTED: usize = 20;
 /// A file to be written: its tensors with their names.
 pub(crate) struct File<'a> {
     pub(crate) path: PathBuf,
-    pub(crate) tensors: Vec<(String, Gathered<'a>)>,
+    pub(crate) tensors: Vec<(String, Taken<'a>)>,
+    receipt: Option<(String, String)>,
 }
 
 /// A sparse array whose parts are among the tensors of a file.
@@ -37,22 +34,6 @@ struct SparseArray<'a> {
     found: HashMap<Kind, usize>,
     /// The same indices in the order in which the parts are written.
     parts: Vec<usize>,
-}
-
-impl File<'_> {
-    pub(crate) fn bytes(&self) -> u64 {
-        self.tensors.iter().map(|(_, tensor)| tensor.byte_len()).sum()
-    }
-}
-
-impl Fields for File<'_> {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("path", Type::String, "the file", |f| json!(f.path.to_string_lossy())),
-            field("tensors", Type::Integer, "how many tensors it has", |f| json!(f.tensors.len())),
-            field("bytes", Type::Integer, "the bytes of its tensors", |f| json!(f.bytes())),
-        ]
-    }
 }
 
 /// The names of the formats that can be written from tensors alone.
@@ -120,67 +101,52 @@ const INSTEAD: [Instead; 5] = [
 
 const PICKLES: &[&str] = &["mat", "pkl", "pickle", "msgpack"];
 
-/// Refuses files that cannot be written, or that are among the sources. `folder` is the output folder if it does not
-/// exist yet.
-pub(crate) fn check(
-    files: &[File<'_>],
-    sources: &[&Checkpoint],
-    to: Format,
-    if_exists: IfExists,
-    folder: Option<&Path>,
-) -> Result<(), Failure> {
-    if files.is_empty() || files.iter().all(|file| file.tensors.is_empty()) {
-        let sources: Vec<&str> = sources.iter().map(|source| source.name()).collect();
-        return Err(Failure::new(format!("{}: there are no tensors, and nothing to write", sources.join(", "))));
-    }
-    together(files)?;
-    if let Some(folder) = folder {
-        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if !parent.is_dir() {
-            return Err(Failure::new(format!("{}: the folder {} is missing", folder.display(), parent.display())));
-        }
-    }
-    for file in files {
-        file.check(to)?;
-        for checkpoint in sources {
-            blob_convert::check_source(checkpoint, &file.path, if_exists)?;
-        }
-        if folder.is_none() && !file.is_stdout() {
-            Output::check(&file.path, if_exists)?;
-        }
-    }
-    Ok(())
-}
-
 impl<'a> File<'a> {
+    /// A file of these tensors of open files.
+    ///
+    /// # Errors
+    /// No tensors; a format that has no room to tell their dtypes.
+    pub(crate) fn of(
+        path: &Path,
+        tensors: Vec<(String, Taken<'a>)>,
+        sources: &[&Checkpoint],
+        to: Format,
+    ) -> Result<Self, Failure> {
+        if tensors.is_empty() {
+            let sources: Vec<&str> = sources.iter().map(|source| source.name()).collect();
+            return Err(Failure::new(format!("{}: there are no tensors, and nothing to write", sources.join(", "))));
+        }
+        let dtypes = tensors.iter().map(|(name, tensor)| (&**name, tensor.dtype()));
+        let receipt = receipt(sources, dtypes, to).map_err(|why| Failure::new(format!("{}: {why}", path.display())))?;
+        Ok(Self { path: path.to_owned(), tensors, receipt })
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tensors.iter().map(|(_, tensor)| tensor.entry().byte_len()).sum()
+    }
+
     /// Whether the file is standard output.
     pub(crate) fn is_stdout(&self) -> bool {
         is_stdout(&self.path)
     }
 
-    /// Refuses duplicate names, and diffs whose shape differs from their blob's.
-    fn check(&self, to: Format) -> Result<(), Failure> {
-        let refused = |message: String| Err(Failure::new(format!("{}: {message}", self.path.display())));
-        let mut shapes = HashMap::new();
-        for (name, tensor) in &self.tensors {
-            if shapes.insert(&**name, tensor.shape()?).is_some() {
-                return refused(format!("two tensors would be called {name:?}"));
-            }
+    /// Refuses an output that is one of the sources or cannot be written, and sparse arrays with the names of others.
+    pub(crate) fn check(&self, sources: &[&Checkpoint], to: Format, if_exists: IfExists) -> Result<(), Failure> {
+        self.check_names(to)?;
+        for checkpoint in sources {
+            blob_convert::check_source(checkpoint, &self.path, if_exists)?;
         }
-        for (name, _) in self.tensors.iter().filter(|(_, tensor)| tensor.first().kind() == Kind::Diff) {
-            let blob = TensorName::of(name).diffed().unwrap_or_default();
-            if let (Some(shape), Some(diff)) = (shapes.get(blob), shapes.get(&**name))
-                && shape != diff
-            {
-                return refused(format!("{name:?} would be {diff}, and {blob:?} {shape}: a diff has its blob's shape"));
-            }
-        }
-        if let Some(why) = receipt(&self.tensors).err().filter(|_| to == Format::Npz) {
-            return refused(why.to_owned());
-        }
+        if self.is_stdout() { Ok(()) } else { Ok(Output::check(&self.path, if_exists)?) }
+    }
+
+    fn check_names(&self, to: Format) -> Result<(), Failure> {
+        let names: HashSet<&str> = self.tensors.iter().map(|(name, _)| &**name).collect();
         let arrays = if to.is_mxnet() { self.sparse_arrays() } else { Vec::new() };
-        match arrays.iter().find(|array| shapes.contains_key(&*array.name)) {
-            Some(array) => refused(format!("two tensors would be called {:?}", array.name)),
+        match arrays.iter().find(|array| names.contains(&*array.name)) {
+            Some(array) => {
+                let message = format!("{}: two tensors would be called {:?}", self.path.display(), array.name);
+                Err(Failure::new(message))
+            }
             None => Ok(()),
         }
     }
@@ -190,7 +156,7 @@ impl<'a> File<'a> {
         let mut arrays: Vec<SparseArray<'a>> = Vec::new();
         let mut indices: HashMap<*const Sparse, usize> = HashMap::new();
         for (part, (name, tensor)) in self.tensors.iter().enumerate() {
-            let Some((entry, sparse)) = tensor.first().sparse().map(|sparse| (tensor.first(), sparse)) else {
+            let Some((entry, sparse)) = tensor.entry().sparse().map(|sparse| (tensor.entry(), sparse)) else {
                 continue;
             };
             let index = *indices.entry(sparse).or_insert(arrays.len());
@@ -215,12 +181,14 @@ impl<'a> File<'a> {
         self.writer(to).file_len(&self.path)
     }
 
-    fn write(&self, to: Format, if_exists: IfExists) -> Result<Complete, Error> {
+    /// Writes the file, unless a source has changed meanwhile.
+    pub(crate) fn write(&self, sources: &[&Checkpoint], to: Format, if_exists: IfExists) -> Result<(), Error> {
         let mut output = if self.is_stdout() { Output::stdout() } else { Output::create(&self.path, if_exists)? };
         self.writer(to).write_to(&mut output)?;
         let written = output.complete()?;
         self.writer(to).check(&written)?;
-        Ok(written)
+        sources.iter().try_for_each(|source| source.unchanged())?;
+        written.publish()
     }
 
     fn writer(&self, to: Format) -> Writer<'_> {
@@ -228,7 +196,7 @@ impl<'a> File<'a> {
         let mut numbers: HashMap<&str, usize> = HashMap::new();
         for (name, tensor) in &self.tensors {
             let name = if is_nameless(to) {
-                numbered(name, tensor.first().kind() == Kind::Diff, &mut numbers)
+                numbered(name, tensor.entry().kind() == Kind::Diff, &mut numbers)
             } else {
                 name.clone()
             };
@@ -237,35 +205,11 @@ impl<'a> File<'a> {
         for array in self.sparse_arrays() {
             writer = writer.sparse(array.name, array.sparse.kind, array.sparse.shape.clone(), &array.parts);
         }
-        match receipt(&self.tensors) {
-            Ok(Some((key, text))) if to == Format::Npz => writer.metadata(key, text),
-            _ => writer,
+        match &self.receipt {
+            Some((key, text)) => writer.metadata(key, text),
+            None => writer,
         }
     }
-}
-
-/// Writes the files. Existing files are replaced once all new ones are complete. If one cannot be written, or a source
-/// has changed meanwhile, existing files stay as they were and new ones are removed.
-pub(crate) fn write(
-    files: &[File<'_>],
-    sources: &[&Checkpoint],
-    (to, if_exists): (Format, IfExists),
-    watch: &dyn Watch,
-) -> Result<(), Failure> {
-    let mut together = together(files)?;
-    for file in files {
-        if watch.cancelled() {
-            return Err(Failure::interrupted());
-        }
-        let written = file.write(to, if_exists).map_err(refused)?;
-        together.add(&file.path, written)?;
-    }
-    sources.iter().try_for_each(|source| source.unchanged())?;
-    Ok(together.publish()?)
-}
-
-fn together(files: &[File<'_>]) -> Result<Together, Failure> {
-    Together::of(files.iter().map(|file| &*file.path))
 }
 
 /// The failure of a format that cannot hold a tensor, with help.
@@ -274,6 +218,7 @@ pub(crate) fn refused(e: Error) -> Failure {
         Error::Misfit { remedy: Some(Remedy::NoDiffs), .. } => {
             Failure::from(e).help("`blob convert` leaves the diffs out with --strip-diff; then take what it wrote")
         }
+        Error::Misfit { remedy: Some(Remedy::OtherName | Remedy::OtherFolder), .. } => Failure::from(e),
         Error::Misfit { remedy: Some(_), .. } => {
             let help = help(&e).unwrap_or_default();
             Failure::from(e).help(format!("write safetensors, and convert that with `blob convert`: {help}"))
@@ -283,7 +228,7 @@ pub(crate) fn refused(e: Error) -> Failure {
 }
 
 /// Warnings about what is lost: data of the sources that the output format cannot hold.
-pub(crate) fn losses(sources: &[&Checkpoint], files: &[File<'_>], to: Format) -> Vec<String> {
+pub(crate) fn losses(sources: &[&Checkpoint], file: &File<'_>, to: Format) -> Vec<String> {
     let mut losses = Vec::new();
     for source in sources {
         let count = |kind| source.entries().iter().filter(|entry| entry.kind() == kind).count() as u64;
@@ -297,9 +242,10 @@ pub(crate) fn losses(sources: &[&Checkpoint], files: &[File<'_>], to: Format) ->
             }
         }
     }
-    losses.extend(sources.iter().filter_map(|source| blob_convert::unsaid(source)));
-    let is_named = |(name, _): &&(String, Gathered<'_>)| !name.starts_with('@');
-    let named = files.iter().flat_map(|file| &file.tensors).filter(is_named).count() as u64;
+    let is_unsaid = !to.holds().receipt;
+    losses.extend(sources.iter().filter(|_| is_unsaid).filter_map(|source| blob_convert::unsaid(source)));
+    let is_named = |(name, _): &&(String, Taken<'_>)| !name.starts_with('@');
+    let named = file.tensors.iter().filter(is_named).count() as u64;
     if named > 0 && is_nameless(to) {
         losses.push(format!(
             "the names of {} are not stored: a {} has none",
@@ -307,8 +253,8 @@ pub(crate) fn losses(sources: &[&Checkpoint], files: &[File<'_>], to: Format) ->
             to.name()
         ));
     }
-    let is_bf16 = |(_, tensor): &&(String, Gathered<'_>)| tensor.dtype() == DType::BF16;
-    let bf16 = files.iter().flat_map(|file| &file.tensors).filter(is_bf16).count() as u64;
+    let is_bf16 = |(_, tensor): &&(String, Taken<'_>)| tensor.dtype() == DType::BF16;
+    let bf16 = file.tensors.iter().filter(is_bf16).count() as u64;
     if bf16 > 0 && to.holds().bf16 == Bf16::AsU16 {
         let tensors = units::plural(bf16, "bf16 tensor");
         losses.push(format!("the bits of {tensors} are stored as u2: NumPy has no bfloat16"));

@@ -2,62 +2,135 @@
 
 use std::path::{Path, PathBuf};
 
-use blob_convert::regroup::{Gathered, Gatherer, by_layer, by_size, singles};
-use blob_convert::{Selection, Watch};
-use blob_io::layout::file_names;
-use blob_io::{Checkpoint, Entry, Format, Kind, TensorName, hdf5};
+use blob_convert::recipe::Divide;
+use blob_convert::transform::{Registry, Split as Divided, StripDiff};
+use blob_convert::{Folders, Plan, Plans, Selection, Silent};
+use blob_io::{Checkpoint, Format, Kind};
 use serde_json::json;
 
 use crate::args::{Split, if_exists};
 use crate::context::Context;
+use crate::convert::{Conversion, recipe_of};
 use crate::failure::{Failure, Status};
 use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, properties};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::output::sink::{Content, check_stdout};
-use crate::output::together::Folders;
 use crate::output::written::{Begun, Writes, Written, written_fields};
-use crate::regroup::{self, File, format_of, losses};
+use crate::regroup::{format_of, refused};
 use crate::render::Text;
 use crate::render::table::{Column, Table};
 use crate::select::select_one;
 use crate::units;
 
-/// At most this many files are written; more would be a mistake.
-const MAX_FILES: usize = 100_000;
-
 pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
+    let is_folder = args.output.to_string_lossy().ends_with(std::path::is_separator) || args.output.is_dir();
+    match args.axis {
+        Some(axis) if !is_folder && !args.output.to_string_lossy().contains("{}") => in_one(args, axis, context),
+        _ => in_several(args, context),
+    }
+}
+
+/// Puts the parts of a tensor in its place: a conversion, with a receipt.
+fn in_one(args: &Split, axis: i64, context: &Context) -> Result<Status, Failure> {
+    let mut recipe = recipe_of(&args.file, Some(&args.output), context);
+    recipe.target.format = Some(format_of(&args.output, args.to)?);
+    recipe.target.if_exists = if_exists(args.force);
+    let mut conversion = Conversion::begin(recipe, args.dry_run, context)?;
+    let tensor = select_one(conversion.source(), &Selection::matching(args.tensor.clone()))?;
+    let step = step(args, axis, tensor.name(), args.into.clone())?;
+    conversion.recipe.steps.push(step.into());
+    let plan = conversion.plan(context)?;
+    let found = conversion.run(&plan, context)?;
+    let written = conversion.written(&plan, &found);
+    let warned = found.changes.iter().filter(|group| group.change.is_warned());
+    let warnings = warned.map(ToString::to_string).collect();
+    let files = vec![File::of(&args.output, &plan)];
+    context.print(Parts { written, checkpoint: conversion.source(), files, warnings })?;
+    conversion.prove(&plan, &found, context);
+    Ok(Status::Yes)
+}
+
+/// The step that divides a tensor.
+fn step(args: &Split, axis: i64, tensor: &str, into: Vec<String>) -> Result<Divided, Failure> {
+    let (names, parts) = (args.into.len() as u64, args.sizes.len() as u64);
+    if names > 0 && names != parts {
+        let (names, parts) = (units::plural(names, "name"), units::plural(parts, "part"));
+        return Err(Failure::new(format!("--into has {names}, and there are {parts}")));
+    }
+    Ok(Divided::new(tensor, axis, args.sizes.clone(), into))
+}
+
+/// Writes a file for each layer, files up to a size, or a file for each part of a tensor.
+fn in_several(args: &Split, context: &Context) -> Result<Status, Failure> {
     let begun = Begun::now(args.dry_run);
     let checkpoint = open(&args.file, &context.global)?;
     checkpoint.whole()?;
     let destination = Destination::of(args, &checkpoint)?;
     check_stdout(&args.output, Content::Binary, args.dry_run, &context.global)?;
-    let bytes = checkpoint.entries().iter().map(Entry::byte_len).sum::<u64>();
-    let progress = Progress::begin(&context.terminal, if destination.to == Format::Npz { 2 * bytes } else { bytes });
-    let (files, warning) = match args.axis {
-        Some(axis) => parts(args, axis, &checkpoint, &destination, &progress)?,
-        None => (groups(args, &checkpoint, &destination, &progress)?, None),
-    };
-    let mut warnings = losses(&[&checkpoint], &files, destination.to);
-    warnings.extend(warning);
+    let mut recipe = recipe_of(&args.file, Some(Path::new(&destination.pattern)), context);
+    (recipe.target.format, recipe.target.if_exists) = (Some(destination.to), if_exists(args.force));
+    let mut warnings = Vec::new();
+    recipe.target.divide = Some(match (args.axis, args.max_size) {
+        (Some(axis), _) => {
+            let tensor = select_one(&checkpoint, &Selection::matching(args.tensor.clone()))?;
+            let names =
+                if args.into.is_empty() { vec![tensor.name().to_owned(); args.sizes.len()] } else { args.into.clone() };
+            recipe = recipe.step(step(args, axis, tensor.name(), names)?);
+            let diff = checkpoint.diff_of(tensor).filter(|_| tensor.kind() == Kind::Data);
+            let holds = destination.to.holds();
+            if let Some(diff) = diff.filter(|_| !(holds.many || holds.diffs)) {
+                recipe = recipe.step(StripDiff);
+                let (file, to) = (checkpoint.name(), destination.to.name());
+                warnings.push(format!("{file}: left out {:?}: a file of {to} holds one tensor", diff.name()));
+            }
+            Divide::ByPart
+        }
+        (None, Some(most)) => Divide::MaxSize(most),
+        (None, None) => Divide::ByLayer,
+    });
+    let plans = recipe.plan_several(&checkpoint, &Registry::default()).map_err(refused)?;
+    let changes = plans.changes();
+    warnings.extend(changes.iter().filter(|group| group.change.is_warned()).map(ToString::to_string));
     warnings.iter().for_each(|warning| context.terminal.warning(warning));
-    let if_exists = if_exists(args.force);
-    let new_folder = destination.folder.as_deref().filter(|folder| !folder.exists());
-    regroup::check(&files, &[&checkpoint], destination.to, if_exists, new_folder)?;
-    let lens = files.iter().map(|file| file.file_len(destination.to).map_err(regroup::refused));
-    let bytes_out = lens.sum::<Result<u64, _>>()?;
-    if !args.dry_run {
-        let folders = Folders::of(new_folder.iter().flat_map(|_| &files).map(|file| &*file.path))?;
-        regroup::write(&files, &[&checkpoint], (destination.to, if_exists), &progress)?;
-        folders.keep();
+    if plans.plans().iter().all(|plan| plan.tensors().is_empty()) {
+        return Err(Failure::new(format!("{}: there are no tensors, and nothing to write", checkpoint.name())));
     }
-    progress.end();
+    let new_folder = destination.folder.as_deref().filter(|folder| !folder.exists());
+    match new_folder {
+        Some(folder) => check_parent(folder)?,
+        None => plans.check(&Silent)?,
+    }
+    let bytes_out =
+        if args.dry_run { plans.output_len() } else { written_bytes(&plans, new_folder.is_some(), context)? };
+    let files: Vec<File> = plans.plans().iter().filter_map(|plan| Some(File::of(plan.path()?, plan))).collect();
     let written = Written::new(&args.output, destination.to.name(), bytes_out, begun);
-    let written = written.tensors(files.iter().map(|file| file.tensors.len()).sum());
+    let written = written.tensors(files.iter().map(|file| file.tensors).sum());
     let written = Written { files: files.len() as u64, ..written.of_bytes(checkpoint.stored().len()) };
     context.print(Parts { written, checkpoint: &checkpoint, files, warnings })?;
     Ok(Status::Yes)
+}
+
+/// Writes the files, and their folder where that is new; returns their bytes.
+fn written_bytes(plans: &Plans<'_>, is_new: bool, context: &Context) -> Result<u64, Failure> {
+    let paths = plans.plans().iter().filter_map(Plan::path).filter(|_| is_new);
+    let folders = Folders::of(paths)?;
+    let bytes = plans.plans().iter().flat_map(Plan::tensors).map(|tensor| tensor.spec.byte_len()).sum();
+    let progress = Progress::begin(&context.terminal, bytes);
+    let done = plans.run(&progress)?;
+    progress.end();
+    folders.keep();
+    Ok(done.bytes_out)
+}
+
+/// Refuses a folder that cannot be made, because the one around it is missing.
+fn check_parent(folder: &Path) -> Result<(), Failure> {
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if parent.is_dir() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{}: the folder {} is missing", folder.display(), parent.display())))
 }
 
 /// The paths and the format of the output files.
@@ -91,130 +164,37 @@ impl Destination {
         let path = args.output.join(format!("{{}}.{extension}"));
         Ok(Self { to, folder: Some(args.output.clone()), pattern: path.to_string_lossy().into_owned() })
     }
+}
 
-    /// Whether the files are Caffe nets, in which each layer contains its blobs.
-    fn has_layers(&self) -> bool {
-        let form = || hdf5::Form::of_name(&self.path(""));
-        self.to == Format::CaffeModel || self.to == Format::Hdf5 && form() == Some(hdf5::Form::Weights)
-    }
+/// One of the files.
+pub(crate) struct File {
+    path: PathBuf,
+    tensors: usize,
+    bytes: u64,
+}
 
-    fn path(&self, name: &str) -> PathBuf {
-        // The name goes into the last component if that contains `{}`.
-        let path = Path::new(&self.pattern);
-        match path.file_name().and_then(|last| last.to_str()).filter(|last| last.contains("{}")) {
-            Some(last) => path.with_file_name(last.replacen("{}", name, 1)),
-            None => PathBuf::from(self.pattern.replacen("{}", name, 1)),
-        }
+impl File {
+    fn of(path: &Path, plan: &Plan<'_>) -> Self {
+        let bytes = plan.tensors().iter().map(|tensor| tensor.spec.byte_len()).sum();
+        Self { path: path.to_owned(), tensors: plan.tensors().len(), bytes }
     }
 }
 
-/// One file for each layer, or files up to a size.
-fn groups<'a>(
-    args: &Split,
-    checkpoint: &'a Checkpoint,
-    destination: &Destination,
-    watch: &'a dyn Watch,
-) -> Result<Vec<File<'a>>, Failure> {
-    let groups = match args.max_size {
-        Some(0) => return Err(Failure::new("--max-size: files of no bytes hold no tensors")),
-        Some(most) => {
-            // The blobs of a layer must stay in one file.
-            let groups = if destination.has_layers() {
-                by_layer(checkpoint).into_iter().map(|(_, group)| group).collect()
-            } else {
-                singles(checkpoint)
-            };
-            let groups = by_size(checkpoint, &groups, most);
-            let count = groups.len();
-            groups.into_iter().enumerate().map(|(i, group)| (format!("{:05}-of-{count:05}", i + 1), group)).collect()
-        }
-        None => {
-            let layers = by_layer(checkpoint);
-            // A `/` in a layer's name must not become a folder.
-            let names: Vec<String> = layers.iter().map(|(name, _)| name.replace('/', ".")).collect();
-            let names = file_names(&names.iter().map(String::as_str).collect::<Vec<_>>());
-            names.into_iter().zip(layers).map(|(name, (_, group))| (name, group)).collect::<Vec<_>>()
-        }
-    };
-    if groups.len() > MAX_FILES {
-        return Err(Failure::new(format!("there would be {} files; at most {MAX_FILES} are written", groups.len())));
+impl Fields for File {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("path", Type::String, "the file", |f| json!(f.path.to_string_lossy())),
+            field("tensors", Type::Integer, "how many tensors it has", |f| json!(f.tensors)),
+            field("bytes", Type::Integer, "the bytes of its tensors", |f| json!(f.bytes)),
+        ]
     }
-    let gatherer = Gatherer::new(checkpoint, watch);
-    let file = |(name, group): (String, Vec<usize>)| {
-        let whole = |index: usize| {
-            let entry = &checkpoint.entries()[index];
-            Ok((entry.name().to_owned(), gatherer.whole(entry)?))
-        };
-        let tensors = group.into_iter().map(whole).collect::<Result<_, Failure>>()?;
-        Ok(File { path: destination.path(&name), tensors })
-    };
-    groups.into_iter().map(file).collect()
-}
-
-/// Splits one tensor: each part into its own file, or all parts into one file in the tensor's position. Its diff is
-/// split too, if the format can hold it.
-fn parts<'a>(
-    args: &Split,
-    axis: i64,
-    checkpoint: &'a Checkpoint,
-    destination: &Destination,
-    watch: &'a dyn Watch,
-) -> Result<(Vec<File<'a>>, Option<String>), Failure> {
-    let tensor = select_one(checkpoint, &Selection::matching(args.tensor.clone()))?;
-    let gatherer = Gatherer::new(checkpoint, watch);
-    let parts = gatherer.split(tensor, axis, &args.sizes)?;
-    let is_separate = destination.pattern.contains("{}");
-    if !args.into.is_empty() && args.into.len() != parts.len() {
-        let (names, parts) = (args.into.len() as u64, parts.len() as u64);
-        return Err(Failure::new(format!(
-            "--into has {}, and there are {}",
-            units::plural(names, "name"),
-            units::plural(parts, "part")
-        )));
-    }
-    let name = |i: usize| match args.into.get(i) {
-        Some(name) => name.clone(),
-        None if is_separate => tensor.name().to_owned(),
-        None => format!("{}_{i}", tensor.name()),
-    };
-    let diff = checkpoint.diff_of(tensor).filter(|_| tensor.kind() == Kind::Data);
-    let holds = destination.to.holds();
-    let holds_diffs = !is_separate || holds.many || holds.diffs;
-    let lost = diff.filter(|_| !holds_diffs).map(|diff| {
-        format!(
-            "{}: left out {:?}: a file of {} holds one tensor",
-            checkpoint.name(),
-            diff.name(),
-            destination.to.name()
-        )
-    });
-    let mut parts: Vec<Vec<(String, Gathered<'a>)>> =
-        parts.into_iter().enumerate().map(|(i, part)| vec![(name(i), part)]).collect();
-    if let Some(diff) = diff.filter(|_| holds_diffs) {
-        for (i, part) in gatherer.split(diff, axis, &args.sizes)?.into_iter().enumerate() {
-            parts[i].push((TensorName::diff_of(&name(i)), part));
-        }
-    }
-    if is_separate {
-        let file = |(i, tensors)| File { path: destination.path(&format!("{i}")), tensors };
-        return Ok((parts.into_iter().enumerate().map(file).collect(), lost));
-    }
-    let mut tensors: Vec<(String, Gathered<'a>)> = Vec::new();
-    for entry in checkpoint.entries().iter().filter(|entry| entry.kind() != Kind::None) {
-        if entry.name() == tensor.name() {
-            tensors.extend(std::mem::take(&mut parts).into_iter().flatten());
-        } else if diff.is_none_or(|diff| diff.name() != entry.name()) {
-            tensors.push((entry.name().to_owned(), gatherer.whole(entry)?));
-        }
-    }
-    Ok((vec![File { path: destination.path(""), tensors }], lost))
 }
 
 /// The result of the command.
 pub(crate) struct Parts<'a> {
     written: Written<'a>,
     checkpoint: &'a Checkpoint,
-    files: Vec<File<'a>>,
+    files: Vec<File>,
     warnings: Vec<String>,
 }
 
@@ -229,10 +209,9 @@ impl Text for Parts<'_> {
         let terminal = &context.terminal;
         if self.written.took.is_none() {
             let columns = vec![
-                Column::name("FILE", 24)
-                    .of(|f: &File<'_>, terminal| terminal.name(&f.path.to_string_lossy()).into_owned()),
-                Column::right("TENSORS").of(|f, _| units::grouped(f.tensors.len() as u64)),
-                Column::right("BYTES").drop_order(1).of(|f, _| units::bytes(f.bytes())),
+                Column::name("FILE", 24).of(|f: &File, terminal| terminal.name(&f.path.to_string_lossy()).into_owned()),
+                Column::right("TENSORS").of(|f, _| units::grouped(f.tensors as u64)),
+                Column::right("BYTES").drop_order(1).of(|f, _| units::bytes(f.bytes)),
             ];
             let mut table = Table::new(terminal, columns);
             for file in &self.files {
@@ -260,7 +239,7 @@ impl Fields for Parts<'_> {
     fn fields() -> Vec<Field<Self>> {
         let own = vec![
             field("file", Type::String, FILE, |p: &Self| json!(p.checkpoint.name())),
-            field("files", Type::Array(&Type::Object(properties::<File<'_>>)), "the files", |p| {
+            field("files", Type::Array(&Type::Object(properties::<File>)), "the files", |p| {
                 p.files.iter().map(json::value).collect()
             }),
             field("warnings", STRINGS, "what is lost on the way", |p| json!(p.warnings)),

@@ -12,6 +12,7 @@ use blob_io::{Checkpoint, Entry, Error, Format, Kind, Remedy, TensorName};
 use crate::change::{Change, Effect};
 use crate::options::{Options, listed_problems, refuse};
 use crate::planned::{How, Planned, stream_interleaved};
+use crate::stored::{is_numbered, numbered};
 use crate::transform::{StripDiff, Transform};
 use crate::words::quoted;
 
@@ -24,10 +25,11 @@ const ITER: &str = "iter";
 /// The message of a new file made of the tensors alone.
 pub(crate) fn message(
     checkpoint: &Checkpoint,
-    to: Format,
+    options: &Options,
     tensors: &[Planned],
     specs: &[TensorSpec],
 ) -> Result<Message, Error> {
+    let to = options.to;
     let mut metadata = checkpoint.metadata().to_vec();
     match (checkpoint.format(), to) {
         (from, to) if from == to => {}
@@ -38,8 +40,14 @@ pub(crate) fn message(
     if lacks_iter(checkpoint, to) {
         metadata.push((ITER.to_owned(), "0".to_owned()));
     }
-    let message = Message::named(to, specs.iter().map(|spec| &*spec.name), &metadata)?;
-    Ok(message.with_types(|tensor| checkpoint.entries()[tensors[tensor].entry].layer_type()))
+    let names = specs.iter().map(|spec| &*spec.name);
+    let message = if options.renumbers && is_numbered(to) {
+        let names = numbered(names);
+        Message::named(to, names.iter().map(|name| &**name), &metadata)
+    } else {
+        Message::named(to, names, &metadata)
+    };
+    Ok(message?.with_types(|tensor| checkpoint.entries()[tensors[tensor].entry].layer_type()))
 }
 
 /// The layout of a new file, whose values may lie between keys; a message without bytes is refused.

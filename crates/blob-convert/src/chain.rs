@@ -23,7 +23,7 @@ const MAX_READS: u64 = 1024;
 const NAMED: usize = 200;
 
 /// The tensors after all transforms.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Chained {
     pub(crate) tensors: Vec<Planned>,
     pub(crate) left_out: Vec<LeftOut>,
@@ -53,15 +53,7 @@ pub(crate) fn chain(
     followed: &Followed<'_>,
     tensors: Vec<Planned>,
 ) -> Result<Chained, Error> {
-    let mut chained = Chained {
-        tensors,
-        left_out: Vec::new(),
-        of_file: Vec::new(),
-        removed_layers: Vec::new(),
-        value_changes: Vec::new(),
-        net: None,
-        told_by: None,
-    };
+    let mut chained = Chained { tensors, ..Chained::default() };
     let (steps, state) = (&options.transforms, State::of(checkpoint, &options.registry));
     // The user asked for the last step; the steps before may only prepare that one.
     let forbidden = steps.iter().rev().find_map(|step| Some((step, state.forbids(&**step, followed)?)));

@@ -82,7 +82,8 @@ fn refuse_again(checkpoint: &Checkpoint, options: &Options) -> Result<(), Error>
                 Err(_) => Some(words.clone()),
             };
             let problem = |was| format!("does not allow {}: its receipt says that it was {was}", step.name);
-            problems.extend(was.map(problem));
+            // A file merged of several has the step once for each of them.
+            problems.extend(was.map(problem).filter(|problem| !problems.contains(problem)));
         }
     }
     if problems.is_empty() { Ok(()) } else { Err(refuse(checkpoint, problems.join("; "))) }

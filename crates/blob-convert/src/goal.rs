@@ -1,8 +1,10 @@
-//! The place of an output: a file, a folder or standard output.
+//! The place of an output: a file, a folder or standard output, and the names that an output there needs.
 
 use std::path::Path;
 
-use blob_io::IfExists;
+use blob_io::{Format, IfExists, Names, hdf5};
+
+use crate::before::Wanted;
 
 /// The place of an output.
 #[derive(Clone, Copy, Debug)]
@@ -43,4 +45,22 @@ impl<'a> Target<'a> {
             Self::Stdout => None,
         }
     }
+}
+
+/// The names that a file of a format needs.
+pub(crate) fn wanted(to: Format, path: Option<&Path>) -> Wanted<'static> {
+    if has_layers(to, path) {
+        Wanted::Layers
+    } else if to.is_mxnet() {
+        Wanted::Mxnet
+    } else {
+        Wanted::Any
+    }
+}
+
+/// Whether a file of a format is a Caffe net, in which each layer contains its tensors.
+pub(crate) fn has_layers(to: Format, path: Option<&Path>) -> bool {
+    let is_weights = || path.and_then(hdf5::Form::of_name) == Some(hdf5::Form::Weights);
+    let holds = to.holds();
+    holds.from_tensors && holds.names == Names::Layers || to == Format::Hdf5 && is_weights()
 }

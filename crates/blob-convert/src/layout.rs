@@ -89,7 +89,7 @@ impl Details for New<'_> {
     }
 
     fn message(&self, specs: &[TensorSpec]) -> Result<(Message, blob_io::caffe::Form), Error> {
-        let message = caffe::message(self.checkpoint, self.options.to, self.tensors, specs)?;
+        let message = caffe::message(self.checkpoint, self.options, self.tensors, specs)?;
         Ok((message, self.options.form.unwrap_or_default()))
     }
 

@@ -41,6 +41,9 @@ pub struct Options {
     /// Keeps the source's names. Otherwise an output of Caffe or MXNet, and a file that the tensors go into, get the
     /// names of before a conversion, where such names are needed and the source's receipt has them.
     pub names_stay: bool,
+    /// Gives arrays new numbers where the format has numbers in place of names: of a part of a file, or of joined
+    /// tensors.
+    pub(crate) renumbers: bool,
     pub(crate) net: Choice,
     /// The net that was followed, once decided.
     pub(crate) followed: Option<FollowedNet>,
@@ -70,6 +73,7 @@ impl Options {
             shard_size: None,
             strict: false,
             names_stay: false,
+            renumbers: false,
             net: Choice::Found,
             followed: None,
             skip_unsupported: false,

@@ -72,63 +72,81 @@ impl Plan<'_> {
     pub fn run(&self, watch: &dyn Watch) -> Result<Summary, Error> {
         // The symbol and the tensors get the final names together, or neither does.
         let beside = self.symbol.as_ref().map(NewSymbol::complete).transpose()?;
-        let job = Job { checkpoint: self.checkpoint, plan: self, watch };
+        let job = self.job(watch);
         let tally = Tally::default();
         let (digests, bytes_out, is_recognised) = match &self.output {
             Destination::Folder { path, if_exists, files } => {
-                let (digests, bytes_out) = job.folder(path, *if_exists, files, &tally)?;
+                let (digests, bytes_out) = job.folder(self, (path, *if_exists), files, &tally)?;
                 (digests, bytes_out, true)
             }
             Destination::File { path, if_exists, layout } => {
                 let output = Output::create(path, *if_exists)?;
                 if output.is_positioned() {
-                    job.file(layout, output, beside, &tally)?
+                    job.file(self, (layout, output), beside, &tally)?
                 } else {
-                    job.pipe(layout, output, &tally)?
+                    job.pipe(self, (layout, output), &tally)?
                 }
             }
             Destination::Shards { if_exists, shards } => {
-                let (digests, bytes_out) = job.shards(shards, *if_exists, &tally)?;
+                let (digests, bytes_out) = job.shards(self, shards, *if_exists, &tally)?;
                 (digests, bytes_out, true)
             }
-            Destination::Stdout { layout } => job.pipe(layout, Output::stdout(), &tally)?,
+            Destination::Stdout { layout } => job.pipe(self, (layout, Output::stdout()), &tally)?,
         };
         let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors, &Uncounted(watch))?;
         let (bytes_in, Digests { blake3, sha256, .. }) = (self.checkpoint.stored().len(), digests);
         Ok(Summary { bytes_in, bytes_out, is_recognised, blake3, sha256, contradicted, found: tally.found() })
     }
+
+    fn job<'w>(&'w self, watch: &'w dyn Watch) -> Job<'w> {
+        let (checkpoint, tensors, base) = (self.checkpoint, &self.tensors[..], self.base.file());
+        Job { checkpoint, tensors, base, strict: self.strict, sha256: self.receipt.sha256, known: None, watch }
+    }
+
+    /// The metadata of the output, the receipt last.
+    pub(crate) fn metadata(&self, digests: &Digests) -> Vec<(String, String)> {
+        let receipt = self.has_receipt.then(|| self.receipt.finished(digests));
+        self.metadata.iter().cloned().chain(receipt).collect()
+    }
 }
 
+/// The work on one source: its bytes are hashed, and those of the tensors go to a sink.
 #[derive(Clone, Copy)]
-struct Job<'a> {
-    checkpoint: &'a Checkpoint,
-    plan: &'a Plan<'a>,
-    watch: &'a dyn Watch,
+pub(crate) struct Job<'a> {
+    pub(crate) checkpoint: &'a Checkpoint,
+    pub(crate) tensors: &'a [Planned],
+    /// The file that supplies all other bytes.
+    pub(crate) base: Option<&'a Checkpoint>,
+    /// Whether lost values are an error.
+    pub(crate) strict: bool,
+    pub(crate) sha256: bool,
+    /// The digests of the source, where an earlier job has read all of it.
+    pub(crate) known: Option<&'a Digests>,
+    pub(crate) watch: &'a dyn Watch,
 }
 
 impl Job<'_> {
     fn file(
         self,
-        layout: &Layout,
-        mut output: Output,
+        plan: &Plan<'_>,
+        (layout, mut output): (&Layout, Output),
         beside: Option<Complete>,
         tally: &Tally,
     ) -> Result<(Digests, u64, bool), Error> {
         output.set_len(layout.len())?;
-        let sink =
-            if self.plan.is_copy() { Sink::copy(&output) } else { Sink::file(&output, layout, &self.plan.tensors) };
+        let sink = if plan.is_copy() { Sink::copy(&output) } else { Sink::files(&[(&output, layout, self.tensors)]) };
         let digests = self.fill(&sink, tally)?;
-        if let Some(base) = self.plan.base.file() {
+        if let Some(base) = self.base {
             let uncounted = Uncounted(self.watch);
             copies::copy(base, layout.copies(), io_threads(), &uncounted, &|at, bytes| output.write_all_at(at, bytes))?;
         }
         self.unchanged()?;
-        let crcs = sink.into_crcs(self.plan.tensors.len());
-        for (offset, bytes) in layout.frame(&self.metadata(&digests), &crcs)? {
+        let crcs = sink.into_crcs(self.tensors.len());
+        for (offset, bytes) in layout.frame(&plan.metadata(&digests), &crcs)? {
             output.write_all_at(offset, &bytes)?;
         }
         let complete = output.complete()?;
-        let is_recognised = self.plan.check_file(&complete, layout, self.watch)?;
+        let is_recognised = plan.check_file(&complete, layout, self.watch)?;
         match beside {
             Some(beside) => beside.publish_after(complete)?,
             None => complete.publish()?,
@@ -138,45 +156,56 @@ impl Job<'_> {
 
     fn folder(
         self,
-        path: &Path,
-        if_exists: IfExists,
+        plan: &Plan<'_>,
+        (path, if_exists): (&Path, IfExists),
         files: &[String],
         tally: &Tally,
     ) -> Result<(Digests, u64), Error> {
         let folder = target::folder(path, if_exists, self.watch)?;
-        let specs: Vec<_> = self.plan.tensors.iter().map(|t| t.spec.clone()).collect();
+        let specs: Vec<_> = self.tensors.iter().map(|t| t.spec.clone()).collect();
         let sink = Sink::folder(&folder, &specs, files);
         let digests = self.fill(&sink, tally)?;
         self.unchanged()?;
         let written = sink.complete_folder()?;
-        let (key, receipt) = self.plan.receipt.finished(&digests);
+        let (key, receipt) = plan.receipt.finished(&digests);
         let mut file = folder.file(format!("{key}.json"))?;
         file.write_all(receipt.as_bytes())?;
         file.finish()?;
-        self.plan.check_folder(folder.temporary(), path)?;
+        plan.check_folder(folder.temporary(), path)?;
         folder.finish()?;
         Ok((digests, written + receipt.len() as u64))
     }
 
-    fn shards(self, shards: &Shards, if_exists: IfExists, tally: &Tally) -> Result<(Digests, u64), Error> {
+    fn shards(
+        self,
+        plan: &Plan<'_>,
+        shards: &Shards,
+        if_exists: IfExists,
+        tally: &Tally,
+    ) -> Result<(Digests, u64), Error> {
         let outputs = shards.begin(self.checkpoint, if_exists)?;
-        let digests = self.fill(&Sink::shards(&outputs, shards, self.plan.tensors.len()), tally)?;
+        let digests = self.fill(&Sink::shards(&outputs, shards, self.tensors.len()), tally)?;
         self.unchanged()?;
-        let (complete, written) = shards.complete(outputs, &self.plan.tensors, &self.metadata(&digests))?;
-        shards.check_files(&complete, &self.plan.tensors, self.checkpoint)?;
+        let (complete, written) = shards.complete(outputs, self.tensors, &plan.metadata(&digests))?;
+        shards.check_files(&complete, self.tensors, self.checkpoint)?;
         Shards::publish(complete)?;
         Ok((digests, written))
     }
 
     /// Writes the output from beginning to end, after a first pass that computes the digests and checksums.
-    fn pipe(self, layout: &Layout, mut output: Output, tally: &Tally) -> Result<(Digests, u64, bool), Error> {
+    fn pipe(
+        self,
+        plan: &Plan<'_>,
+        (layout, mut output): (&Layout, Output),
+        tally: &Tally,
+    ) -> Result<(Digests, u64, bool), Error> {
         let sink = Sink::nowhere(layout);
         let digests = self.fill(&sink, tally)?;
-        let crcs = sink.into_crcs(self.plan.tensors.len());
-        let frame = layout.frame(&self.metadata(&digests), &crcs)?.into_iter();
+        let crcs = sink.into_crcs(self.tensors.len());
+        let frame = layout.frame(&plan.metadata(&digests), &crcs)?.into_iter();
         let mut pieces: Vec<(u64, Piece)> = frame.map(|(at, bytes)| (at, Piece::Frame(bytes))).collect();
         pieces.extend(layout.copies().iter().map(|copied| (copied.to, Piece::Copied(*copied))));
-        let placed = self.plan.tensors.iter().enumerate().filter_map(|(i, tensor)| Some((i, tensor.slot?)));
+        let placed = self.tensors.iter().enumerate().filter_map(|(i, tensor)| Some((i, tensor.slot?)));
         pieces.extend(placed.map(|(i, slot)| (layout.offsets()[slot], Piece::Tensor(i, slot))));
         // The first pass has counted the losses.
         let ignored = Tally::default();
@@ -195,7 +224,7 @@ impl Job<'_> {
                 }
                 Piece::Copied(copied) => {
                     let written = Mutex::new(&mut output);
-                    let base = self.plan.base.file().unwrap_or(self.checkpoint);
+                    let base = self.base.unwrap_or(self.checkpoint);
                     copies::copy(base, &[copied], 1, &Uncounted(self.watch), &|_, bytes| {
                         lock(&written).write_all(bytes)
                     })?;
@@ -208,17 +237,16 @@ impl Job<'_> {
     }
 
     /// Fills the sink: plain tensors during the pass, the others on another thread or after it.
-    fn fill(self, sink: &Sink<'_>, tally: &Tally) -> Result<Digests, Error> {
-        let (moves, separate) = Moves::of(self.plan);
+    pub(crate) fn fill(self, sink: &Sink<'_>, tally: &Tally) -> Result<Digests, Error> {
+        let (moves, mut separate) = Moves::of(self.checkpoint, self.tensors, self.known.is_none());
         let len = |tensor: &Planned| if matches!(tensor.how, How::Kept) { 0 } else { tensor.spec.byte_len() };
-        let tensors = Streams::new(self.plan.tensors.iter().map(len).collect());
+        let tensors = Streams::new(self.tensors.iter().map(len).collect());
         let put = |tensor: usize, at: u64, bytes: &[u8]| {
             tensors.put(tensor, at, bytes);
             sink.put(tensor, at, bytes)
         };
         let threads = if sink.takes_any_order() { io_threads() } else { 1 };
-        let mut separate = separate;
-        separate.sort_by_key(|tensor| std::cmp::Reverse(self.plan.tensors[*tensor].spec.byte_len()));
+        separate.sort_by_key(|tensor| std::cmp::Reverse(self.tensors[*tensor].spec.byte_len()));
         let next = AtomicUsize::new(0);
         let read_separate = || -> Result<(), Error> {
             while let Some(tensor) = separate.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
@@ -232,6 +260,9 @@ impl Job<'_> {
             Ok(())
         };
         let pass = || {
+            if let Some(Digests { blake3, sha256, .. }) = self.known {
+                return Ok((blake3.clone(), sha256.clone()));
+            }
             self.pass(threads, &|at, bytes| {
                 sink.put_source(at, bytes)?;
                 let runs = sink.runs();
@@ -252,7 +283,7 @@ impl Job<'_> {
             passed
         });
         let (blake3, sha256) = passed.and_then(|passed| done.unwrap_or(Ok(())).map(|()| passed))?;
-        if self.plan.strict {
+        if self.strict {
             self.check_no_losses(&tally.found())?;
         }
         let (zeroed, lost) = tally.lost_values();
@@ -266,7 +297,7 @@ impl Job<'_> {
         tally: &Tally,
         mut take: impl FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let planned = &self.plan.tensors[tensor];
+        let planned = &self.tensors[tensor];
         let watch = Uncounted(self.watch);
         let mut values = planned.open(self.checkpoint, &watch, tally)?;
         let mut left = planned.spec.byte_len();
@@ -287,12 +318,6 @@ impl Job<'_> {
         }
     }
 
-    /// The metadata of the output, the receipt last.
-    fn metadata(self, digests: &Digests) -> Vec<(String, String)> {
-        let receipt = self.plan.has_receipt.then(|| self.plan.receipt.finished(digests));
-        self.plan.metadata.iter().cloned().chain(receipt).collect()
-    }
-
     /// Checks that no values were lost.
     fn check_no_losses(self, found: &[Found]) -> Result<(), Error> {
         let lost: Vec<String> = grouped(found).iter().map(ToString::to_string).collect();
@@ -300,8 +325,8 @@ impl Job<'_> {
     }
 
     /// Checks that the source and the base did not change after opening.
-    fn unchanged(self) -> Result<(), Error> {
-        for file in [Some(self.checkpoint), self.plan.base.file()].into_iter().flatten() {
+    pub(crate) fn unchanged(self) -> Result<(), Error> {
+        for file in [Some(self.checkpoint), self.base].into_iter().flatten() {
             file.unchanged()?;
         }
         Ok(())
@@ -319,7 +344,7 @@ impl Job<'_> {
         let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
         let uncounted = Uncounted(self.watch);
         let sha256 = || hash::sha256(self.checkpoint, &uncounted);
-        let (passed, sha256) = run_beside(self.plan.receipt.sha256.then_some(&sha256), || {
+        let (passed, sha256) = run_beside(self.sha256.then_some(&sha256), || {
             run_shares((threads, pieces), &failed, || self.pieces(&next, &failed, &hashed, write))
         });
         passed?;

@@ -1,10 +1,10 @@
 //! The plan of a conversion, decided from headers alone: the tensors of the output, the names, the changes by the
 //! transforms and by the output's format, and the place of each tensor.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use blob_io::layout::{Frame, Layout, file_names, member_names};
-use blob_io::{Checkpoint, Error, Format, IfExists, Names, Remedy, hdf5};
+use blob_io::layout::{Frame, Layout};
+use blob_io::{Checkpoint, Error, Format, IfExists, Remedy};
 
 use crate::base::{Base, left_behind};
 use crate::before::Wanted;
@@ -14,7 +14,7 @@ use crate::change::{Change, Effect, Group, Groups};
 use crate::chosen::chosen;
 use crate::done::to_do;
 use crate::frame;
-use crate::goal::Target;
+use crate::goal::{Target, wanted};
 use crate::hdf5 as h5;
 use crate::layout;
 use crate::options::{Options, refuse, refuse_all};
@@ -47,7 +47,7 @@ pub struct Plan<'a> {
     pub(crate) metadata: Vec<(String, String)>,
     /// Whether lost values are an error.
     pub(crate) strict: bool,
-    pub(crate) output: Destination<'a>,
+    pub(crate) output: Destination,
     fold: Option<Fold>,
     /// The symbol that is written beside the tensors.
     pub(crate) symbol: Option<NewSymbol>,
@@ -55,9 +55,9 @@ pub struct Plan<'a> {
 
 /// Where the output goes, with the fields that only this kind of output needs.
 #[derive(Debug)]
-pub(crate) enum Destination<'a> {
+pub(crate) enum Destination {
     File {
-        path: &'a Path,
+        path: PathBuf,
         if_exists: IfExists,
         layout: Layout,
     },
@@ -70,7 +70,7 @@ pub(crate) enum Destination<'a> {
     },
     /// `files` has the path of each tensor's file.
     Folder {
-        path: &'a Path,
+        path: PathBuf,
         if_exists: IfExists,
         files: Vec<String>,
     },
@@ -78,7 +78,7 @@ pub(crate) enum Destination<'a> {
 
 impl Plan<'_> {
     /// Adds the last remarks. Refuses losses, where the options ask for that.
-    fn finished(mut self) -> Result<Self, Error> {
+    pub(crate) fn finished(mut self) -> Result<Self, Error> {
         let unshown = self.unshown()?;
         self.of_file.extend(unshown);
         let losses = if self.strict { self.changes() } else { Vec::new() };
@@ -109,12 +109,32 @@ impl Plan<'_> {
         self.of_file.iter().map(ToString::to_string).collect()
     }
 
+    /// The output, if it is one file.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.file().map(|(path, ..)| path)
+    }
+
+    /// Path and layout of the output, if it is one file.
+    pub(crate) fn file(&self) -> Option<(&Path, IfExists, &Layout)> {
+        match &self.output {
+            Destination::File { path, if_exists, layout } => Some((path, *if_exists, layout)),
+            _ => None,
+        }
+    }
+
     /// All changes of the conversion, one group for each kind: first the changes of the whole file, then the changes of
     /// tensors. Lost values are found during the run, [`Summary::changes`](crate::Summary::changes), or by
     /// [`lost_values`](Plan::lost_values).
     #[must_use]
     pub fn changes(&self) -> Vec<Group> {
         let mut groups = Groups::default();
+        self.group(&mut groups);
+        groups.finish()
+    }
+
+    /// Adds what the conversion changes.
+    pub(crate) fn group(&self, groups: &mut Groups) {
         self.of_file.iter().for_each(|change| groups.of_file(change));
         for LeftOut { name, reason, is_asked } in &self.left_out {
             let effect = Effect::LeftOut { reason: reason.clone() };
@@ -123,7 +143,6 @@ impl Plan<'_> {
         for tensor in &self.tensors {
             tensor.changes.iter().for_each(|change| groups.of_tensor(&tensor.spec.name, change));
         }
-        groups.finish()
     }
 
     /// The net that the transforms followed, or that says which values count otherwise than stored; `None` where no net
@@ -211,21 +230,10 @@ impl Plan<'_> {
 ///
 /// # Errors
 /// The fault of an entry, or an output format that cannot hold the tensors.
-pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'a>) -> Result<Plan<'a>, Error> {
+pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'_>) -> Result<Plan<'a>, Error> {
     let is_folder = matches!(target, Target::Folder { .. });
-    let form = target.file().and_then(|(path, _)| hdf5::Form::of_name(path));
-    let is_weights = options.to == Format::Hdf5 && form == Some(hdf5::Form::Weights);
-    let is_layered = options.to.holds().from_tensors && options.to.holds().names == Names::Layers;
     source::check(&[checkpoint], target)?;
-    let wanted = if is_folder {
-        Wanted::Any
-    } else if is_layered || is_weights {
-        Wanted::Layers
-    } else if options.to.is_mxnet() {
-        Wanted::Mxnet
-    } else {
-        Wanted::Any
-    };
+    let wanted = if is_folder { Wanted::Any } else { wanted(options.to, target.file().map(|(path, _)| path)) };
     let (mut options, said) = to_do(checkpoint, options, wanted)?;
     let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
     options.anew |= is_hdf5 && h5::is_of_other_form(checkpoint, target.file().map(|(path, _)| path));
@@ -249,7 +257,7 @@ pub fn plan_into<'a>(
     checkpoint: &'a Checkpoint,
     base: &'a Checkpoint,
     options: &Options,
-    target: &Target<'a>,
+    target: &Target<'_>,
 ) -> Result<Plan<'a>, Error> {
     if let Target::Folder { path, .. } = target {
         return Err(refuse(base, format!("is one file, and {} a folder", path.display())));
@@ -286,12 +294,12 @@ pub fn plan_into<'a>(
     plan.finished()
 }
 
-fn planned_for<'a>(
+pub(crate) fn planned_for<'a>(
     checkpoint: &'a Checkpoint,
     base: Base<'a>,
     chosen: Chained,
     options: &Options,
-    target: &Target<'a>,
+    target: &Target<'_>,
 ) -> Result<Plan<'a>, Error> {
     let Chained { mut tensors, mut left_out, mut of_file, removed_layers, net, told_by, .. } = chosen;
     if matches!(base, Base::Same) {
@@ -300,7 +308,7 @@ fn planned_for<'a>(
     let is_folder = matches!(target, Target::Folder { .. });
     let to = if is_folder { Format::Npy } else { options.to };
     let options = &Options { to, followed: net, ..options.clone() };
-    let files = encoded(to, is_folder, &mut tensors);
+    let files = (Place { to, is_folder }).encode(&mut tensors);
     let has_receipt = is_folder || is_with_receipt(&base, to, options);
     let frame = if !has_receipt {
         Err("the output has no receipt")
@@ -322,6 +330,7 @@ fn planned_for<'a>(
         of_file.extend(place.dropped_metadata(checkpoint, &metadata).filter(|_| is_bare));
         of_file.extend(place.remarks(checkpoint, options));
         of_file.extend(layout::one_version(checkpoint, options, &tensors));
+        tensors.iter_mut().filter(|_| options.renumbers).for_each(|tensor| place.note_number(tensor));
     }
     if !base.has_bytes_of(checkpoint) {
         of_file.extend(unlisted(checkpoint));
@@ -338,9 +347,11 @@ fn planned_for<'a>(
     let mut layout = || layout::of(checkpoint, &base, options, (&mut tensors, &removed_layers), (&with_receipt, path));
     let output = match (*target, in_shards) {
         (Target::File { if_exists, .. }, Some(shards)) => Destination::Shards { if_exists, shards },
-        (Target::File { path, if_exists }, None) => Destination::File { path, if_exists, layout: layout()? },
+        (Target::File { path, if_exists }, None) => {
+            Destination::File { path: path.to_owned(), if_exists, layout: layout()? }
+        }
         (Target::Stdout, _) => Destination::Stdout { layout: layout()? },
-        (Target::Folder { path, if_exists }, _) => Destination::Folder { path, if_exists, files },
+        (Target::Folder { path, if_exists }, _) => Destination::Folder { path: path.to_owned(), if_exists, files },
     };
     let net = options.followed.as_ref().map(|net| net.origin.clone()).or(told_by);
     let (strict, fold, symbol) = (options.strict, options.fold.clone(), options.symbol.clone());
@@ -360,22 +371,6 @@ fn planned_for<'a>(
         fold,
         symbol,
     })
-}
-
-/// Notes the tensors whose names a folder or an archive cannot hold unchanged. Returns the files of a folder.
-fn encoded(to: Format, is_folder: bool, tensors: &mut [Planned]) -> Vec<String> {
-    let names: Vec<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
-    let stored = match to {
-        _ if is_folder => file_names(&names),
-        Format::Npz => member_names(&names),
-        _ => Vec::new(),
-    };
-    for (tensor, stored) in tensors.iter_mut().zip(&stored) {
-        if *stored != tensor.spec.name {
-            tensor.changes.push(Change::unasked(Effect::NameEncoded { stored: stored.clone() }));
-        }
-    }
-    stored.into_iter().filter(|_| is_folder).map(|path| path + ".npy").collect()
 }
 
 /// The changes that tell of gaps in a receipt: steps that cannot be repeated, and a missing frame.

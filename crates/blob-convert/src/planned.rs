@@ -174,4 +174,8 @@ impl Stream for Watched<'_> {
     fn pull(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         Self::pull(self, out)
     }
+
+    fn skip(&mut self, bytes: u64) -> Result<(), Error> {
+        Self::skip(self, bytes)
+    }
 }

@@ -277,28 +277,30 @@ fn changes(tensors: &[Planned]) -> Vec<Value> {
     changed.map(change).collect()
 }
 
-/// The receipt of an npz that is written without a conversion: only the list of the tensors that keep bf16 as u16.
-/// `None` if there are none.
+/// The receipt of a file that is made of tensors of others without a conversion: what was done to these, and the list
+/// of the tensors that keep bf16 as u16. `None` if there is neither.
 ///
 /// # Errors
 /// The names of so many arrays have no room, in words that follow the file's name.
-pub(crate) fn bf16_receipt<'t>(
+pub(crate) fn receipt_of_others<'t>(
+    history: Vec<Origin>,
     tensors: impl Iterator<Item = (&'t str, DType)> + Clone,
 ) -> Result<Option<(String, String)>, &'static str> {
     let bits = tensors.map(|(name, dtype)| (name, Bits::of(dtype, dtype == DType::BF16)));
     let kept: Vec<&str> = bits.clone().filter(|(_, bits)| *bits == Bits::Bf16).map(|(name, _)| name).collect();
-    if kept.is_empty() {
+    let mut rest = json!({ "schema": SCHEMA, "tool": TOOL });
+    if !history.is_empty() {
+        rest["history"] = json!(history);
+    }
+    if !kept.is_empty() {
+        let words = Change::unasked(Effect::BitsStored { of: DType::BF16, stored: DType::U16 }).to_string();
+        let change = |name: &&str| json!({"name": name, "changes": [words], "bits_of": DType::BF16.name()});
+        rest["changes"] = kept.iter().map(change).collect();
+    } else if history.is_empty() {
         return Ok(None);
     }
-    let words = Change::unasked(Effect::BitsStored { of: DType::BF16, stored: DType::U16 }).to_string();
-    let change = |name: &&str| json!({"name": name, "changes": [words], "bits_of": DType::BF16.name()});
-    let mut rest = json!({
-        "schema": SCHEMA,
-        "tool": TOOL,
-        "changes": kept.iter().map(change).collect::<Vec<_>>(),
-    });
     shorten(&mut Value::Null, &mut rest, MAX_TEXT);
-    if rest["changes"].is_null() {
+    if rest["changes"].is_null() && !kept.is_empty() {
         note_bits(&mut rest, bits);
     }
     let text = rest.to_string();

@@ -3,6 +3,7 @@
 //! `resolve` makes the steps exact for a source; `plan` decides from then on. docs/recipe.md has the schema of the
 //! JSON.
 
+mod outputs;
 mod resolve;
 mod target;
 
@@ -20,6 +21,7 @@ use crate::receipt::MAX_STEPS;
 use crate::source::check_output;
 use crate::step::Step;
 use crate::transform::{Registry, Topology, Wished};
+pub use outputs::Divide;
 use resolve::resolved;
 pub use target::Target;
 

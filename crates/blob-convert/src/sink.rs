@@ -9,11 +9,10 @@ use std::sync::{Mutex, PoisonError};
 
 use blob_core::DType;
 use blob_io::layout::{Frame, Layout, OutputDir, TensorSpec};
-use blob_io::{Error, Output};
+use blob_io::{Checkpoint, Error, Output};
 
 use crate::cast::{BLOCK, cast};
 use crate::hash;
-use crate::plan::Plan;
 use crate::planned::{How, Planned};
 use crate::shards::Shards;
 use crate::threads::lock;
@@ -28,7 +27,8 @@ const LONGEST_RUN: usize = 64 << 10;
 /// The moves of a plan, in the source's order.
 #[derive(Debug)]
 pub(crate) struct Moves<'a> {
-    plan: &'a Plan<'a>,
+    checkpoint: &'a Checkpoint,
+    tensors: &'a [Planned],
     moves: Vec<Move>,
 }
 
@@ -43,16 +43,16 @@ struct Move {
 }
 
 impl<'a> Moves<'a> {
-    /// The moves, and the tensors that must be read separately.
-    pub(crate) fn of(plan: &'a Plan<'a>) -> (Self, Vec<usize>) {
+    /// The moves, and the tensors that must be read separately: all of them where no pass goes over the source.
+    pub(crate) fn of(checkpoint: &'a Checkpoint, tensors: &'a [Planned], has_pass: bool) -> (Self, Vec<usize>) {
         let mut moves: Vec<Move> = Vec::new();
         let mut separate = Vec::new();
-        for (tensor, planned) in plan.tensors.iter().enumerate() {
+        for (tensor, planned) in tensors.iter().enumerate() {
             match planned.how {
                 How::Kept => {}
-                How::Copy if is_in_pass_order(plan, planned) => {
+                How::Copy if has_pass && is_in_pass_order(checkpoint, planned) => {
                     let mut to = 0;
-                    for run in plan.checkpoint.entries()[planned.entry].segments() {
+                    for run in checkpoint.entries()[planned.entry].segments() {
                         let (from, len) = (run.offset, run.count * run.stride);
                         moves.push(Move { from, len, tensor, to });
                         to += len;
@@ -75,7 +75,7 @@ impl<'a> Moves<'a> {
         shared.dedup();
         moves.retain(|m| shared.binary_search(&m.tensor).is_err());
         separate.extend(shared);
-        (Self { plan, moves }, separate)
+        (Self { checkpoint, tensors, moves }, separate)
     }
 
     /// Calls `put` with the bytes of each tensor in a piece of the source, and with the offset of these bytes in the
@@ -92,7 +92,7 @@ impl<'a> Moves<'a> {
         for step in self.moves[first..].iter().take_while(|m| m.from < end) {
             let (a, b) = (step.from.max(at), (step.from + step.len).min(end));
             let (within, bytes) = (a - step.from, &bytes[(a - at) as usize..(b - at) as usize]);
-            if self.plan.tensors[step.tensor].casts.is_empty() {
+            if self.tensors[step.tensor].casts.is_empty() {
                 put(step.tensor, step.to + within, bytes)?
             } else {
                 self.rounded(step, within, bytes, tally, put)?
@@ -110,7 +110,7 @@ impl<'a> Moves<'a> {
         tally: &Tally,
         put: &impl Fn(usize, u64, &[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let tensor = &self.plan.tensors[step.tensor];
+        let tensor = &self.tensors[step.tensor];
         let width = tensor.read_as.size() as u64;
         let (first, end) = (within.next_multiple_of(width), within + bytes.len() as u64);
         if first >= end {
@@ -133,8 +133,7 @@ impl<'a> Moves<'a> {
         let (begun, mut element) = (&bytes[(whole - within) as usize..], [0; 8]);
         let element = &mut element[..width as usize];
         element[..begun.len()].copy_from_slice(begun);
-        let checkpoint = self.plan.checkpoint;
-        hash::read(checkpoint, checkpoint.source(), step.from + end, &mut element[begun.len()..])?;
+        hash::read(self.checkpoint, self.checkpoint.source(), step.from + end, &mut element[begun.len()..])?;
         put(whole / width, element)
     }
 }
@@ -151,8 +150,8 @@ fn all_casts(tensor: &Planned, bytes: &[u8], tally: &Tally) -> Vec<u8> {
 }
 
 /// Whether a tensor's bytes can be moved in the order of the pass.
-fn is_in_pass_order(plan: &Plan<'_>, planned: &Planned) -> bool {
-    let entry = &plan.checkpoint.entries()[planned.entry];
+fn is_in_pass_order(checkpoint: &Checkpoint, planned: &Planned) -> bool {
+    let entry = &checkpoint.entries()[planned.entry];
     // Checksums run along a tensor, so the runs must come in the tensor's order.
     let ordered = entry.segments().is_sorted_by_key(|run| run.offset);
     // Many small runs: a reader gathers several into one larger piece.
@@ -166,20 +165,28 @@ fn is_in_pass_order(plan: &Plan<'_>, planned: &Planned) -> bool {
 /// Writes tensors' bytes, which several threads may hand over.
 pub(crate) struct Sink<'a> {
     to: To<'a>,
-    layout: Option<&'a Layout>,
     /// The CRC-32 of every part that was put, where checksums are wanted.
     parts: Option<Mutex<Vec<Part>>>,
 }
 
 enum To<'a> {
-    /// For each tensor of the plan: the file, the offset in the file, and the index in the layout.
-    Files(Vec<(&'a Output, u64, usize)>),
+    /// The place of each tensor.
+    Files(Vec<Placed<'a>>),
     /// The whole file is copied, and tensors are not written separately.
     Copy(&'a Output),
     /// Only the checksums are wanted.
     Nowhere,
     /// The bytes of a tensor must come in order.
     Folder(Mutex<Folder<'a>>),
+}
+
+/// The place of a tensor: its file and its offset there, and, where the file's layout may put other bytes between its
+/// values, that and its index in it.
+#[derive(Clone, Copy)]
+struct Placed<'a> {
+    output: &'a Output,
+    at: u64,
+    layout: Option<(&'a Layout, usize)>,
 }
 
 /// The checksum of a part of a tensor.
@@ -203,30 +210,37 @@ pub(crate) struct Folder<'a> {
 }
 
 impl<'a> Sink<'a> {
-    pub(crate) fn file(output: &'a Output, layout: &'a Layout, tensors: &[Planned]) -> Self {
-        let place =
-            |tensor: &Planned| tensor.slot.map_or((output, 0, 0), |slot| (output, layout.offsets()[slot], slot));
-        let places = tensors.iter().map(place).collect();
-        Self { to: To::Files(places), layout: Some(layout), parts: layout.wants_crc().then(Mutex::default) }
+    /// Files with the tensors of each, one after the other.
+    pub(crate) fn files(files: &[(&'a Output, &'a Layout, &[Planned])]) -> Self {
+        let place = |output, layout: &'a Layout, tensor: &Planned| {
+            let at = tensor.slot.map_or(0, |slot| layout.offsets()[slot]);
+            Placed { output, at, layout: tensor.slot.map(|slot| (layout, slot)) }
+        };
+        let each = files
+            .iter()
+            .flat_map(|(output, layout, tensors)| tensors.iter().map(move |tensor| place(*output, layout, tensor)));
+        let wants_crc = files.iter().any(|(_, layout, _)| layout.wants_crc());
+        Self { to: To::Files(each.collect()), parts: wants_crc.then(Mutex::default) }
     }
 
     pub(crate) fn shards(outputs: &'a [Output], shards: &Shards, tensors: usize) -> Self {
         let places = (0..tensors).map(|tensor| shards.place(tensor));
-        Self { to: To::Files(places.map(|(file, at)| (&outputs[file], at, 0)).collect()), layout: None, parts: None }
+        let placed = places.map(|(file, at)| Placed { output: &outputs[file], at, layout: None });
+        Self { to: To::Files(placed.collect()), parts: None }
     }
 
     pub(crate) fn copy(output: &'a Output) -> Self {
-        Self { to: To::Copy(output), layout: None, parts: None }
+        Self { to: To::Copy(output), parts: None }
     }
 
     pub(crate) fn nowhere(layout: &Layout) -> Self {
-        Self { to: To::Nowhere, layout: None, parts: layout.wants_crc().then(Mutex::default) }
+        Self { to: To::Nowhere, parts: layout.wants_crc().then(Mutex::default) }
     }
 
     pub(crate) fn folder(dir: &'a OutputDir, specs: &'a [TensorSpec], files: &'a [String]) -> Self {
         let (begun, open) = (vec![false; specs.len()], HashMap::new());
         let folder = Folder { dir, specs, files, begun, open, written: 0 };
-        Self { to: To::Folder(Mutex::new(folder)), layout: None, parts: None }
+        Self { to: To::Folder(Mutex::new(folder)), parts: None }
     }
 
     /// Whether parts may come from several threads at once, in any order.
@@ -340,8 +354,8 @@ impl Runs<'_, '_> {
         }
         match &sink.to {
             To::Files(places) => {
-                let (output, begin, slot) = places[tensor];
-                let (at, bytes) = sink.layout.map_or((at, bytes.into()), |layout| layout.stored(slot, at, bytes));
+                let Placed { output, at: begin, layout } = places[tensor];
+                let (at, bytes) = layout.map_or((at, bytes.into()), |(layout, slot)| layout.stored(slot, at, bytes));
                 self.run.borrow_mut().put(output, begin + at, &bytes)
             }
             To::Copy(_) | To::Nowhere => Ok(()),

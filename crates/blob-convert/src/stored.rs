@@ -1,8 +1,10 @@
 //! The changes that the output's format makes to tensors, and the facts of the source that the format has no place for:
 //! read from the format's row of facts alone.
 
+use std::collections::HashMap;
+
 use blob_core::DType;
-use blob_io::{Bf16, Checkpoint, Entry, Format, Kind, Names, TensorName, Warning};
+use blob_io::{Bf16, Checkpoint, Entry, Format, Keys, Kind, Names, TensorName, Warning, file_names, member_names};
 
 use crate::change::{Change, Effect};
 use crate::options::Options;
@@ -27,6 +29,22 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Notes the tensors whose names a folder or an archive cannot hold unchanged. Returns the files of a folder.
+    pub(crate) fn encode(self, tensors: &mut [Planned]) -> Vec<String> {
+        let names: Vec<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+        let stored = match self.to {
+            _ if self.is_folder => file_names(&names),
+            Format::Npz => member_names(&names),
+            _ => Vec::new(),
+        };
+        for (tensor, stored) in tensors.iter_mut().zip(&stored) {
+            if *stored != tensor.spec.name {
+                tensor.changes.push(Change::unasked(Effect::NameEncoded { stored: stored.clone() }));
+            }
+        }
+        stored.into_iter().filter(|_| self.is_folder).map(|path| path + ".npy").collect()
+    }
+
     /// Notes the changes that the format makes to the tensors of `source`.
     pub(crate) fn note(self, source: &Checkpoint, tensors: &mut [Planned]) {
         let known = source.format().holds().since;
@@ -60,6 +78,13 @@ impl Place {
             let entry = &source.entries()[tensor.entry];
             let warning = entry.name_warning().filter(|_| *tensor.spec.name == *entry.name());
             tensor.changes.extend(warning.map(|warning| Change::unasked(Effect::Unlisted(warning))));
+        }
+    }
+
+    /// Notes a name that gets a number in its place.
+    pub(crate) fn note_number(self, tensor: &mut Planned) {
+        if is_numbered(self.to) && TensorName::of(&tensor.spec.name).position().is_none() {
+            tensor.changes.push(Change::unasked(Effect::NameLost { format: self.to }));
         }
     }
 
@@ -166,6 +191,24 @@ pub(crate) fn unlisted_beside(entry: &Entry) -> impl Iterator<Item = Change> {
 fn lost(warnings: impl Iterator<Item = Warning>) -> impl Iterator<Item = Change> {
     let losses = warnings.filter(|warning| warning.is_loss);
     losses.map(|warning| Change::unasked(Effect::Unlisted(warning)))
+}
+
+/// Whether a format is a bare list of blobs, which have numbers in place of names.
+pub(crate) fn is_numbered(to: Format) -> bool {
+    to.holds().names == Names::Numbers && to.holds().metadata == Keys::NONE
+}
+
+/// New numbers in order, in place of names. A diff behind its blob has the blob's number.
+pub(crate) fn numbered<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    let number = |name: &'n str| {
+        let next = numbers.len();
+        match TensorName::of(name).diffed().and_then(|blob| numbers.get(blob)) {
+            Some(number) => TensorName::diff_of(&format!("@{number}")),
+            None => format!("@{}", numbers.entry(name).or_insert(next)),
+        }
+    };
+    names.map(number).collect()
 }
 
 /// For each tensor of these names, the index of the blob that the tensor becomes. Where all names are `@<number>`, the

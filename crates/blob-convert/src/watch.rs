@@ -77,6 +77,15 @@ impl<'a> Watched<'a> {
         Ok(n)
     }
 
+    /// As [`Reader::skip`].
+    ///
+    /// # Errors
+    /// As [`Watched::pull`].
+    pub fn skip(&mut self, bytes: u64) -> Result<(), Error> {
+        self.watch.step(0)?;
+        self.reader.skip(bytes)
+    }
+
     /// Hands over the rest in pieces of `piece` bytes, a multiple of 8, so that each piece holds whole elements.
     ///
     /// # Errors

@@ -12,10 +12,10 @@ use crate::units;
 /// Fails if two files have tensors of the same name, and lists them; --prefix tells them apart. Tensors of a file
 /// that stores no names are named after the file. With --axis the tensors are concatenated into NAME, in place of the
 /// first one; the others are kept. If all of them have diffs, as Caffe's blobs can, these become NAME.diff. OUT
-/// contains only tensors, not what else its format can hold; the layers of a .caffemodel keep their types. It has no
-/// receipt, since a receipt describes a single source (but an npz records which tensors are bf16): use `blob diff` to
-/// compare OUT with each FILE. Memory use is about 8 MiB; along other axes than the first, 4 KiB or the
-/// decompressor's state per tensor.
+/// contains only tensors, not what else its format can hold; the layers of a .caffemodel keep their types. With --axis
+/// it is a conversion, which `blob verify OUT --against FILE` repeats. Of several files the receipt says what was done
+/// to them before, and which tensors of an npz are bf16: use `blob diff` to compare OUT with each FILE. Memory use is
+/// about 8 MiB; along other axes than the first, 4 KiB or the decompressor's state per tensor.
 #[derive(Debug, clap::Args)]
 #[command(
     before_help = "\
@@ -61,11 +61,11 @@ const WHOLE: [&str; 2] = ["by_layer", "max_size"];
 ///
 /// OUT is a folder (ending with `/`), or a name with `{}` for the layer's name or the number of the file. With --axis
 /// and neither, OUT is one file: FILE's tensors, with the parts in place of TENSOR. A diff is split like its blob. The
-/// files contain only tensors, not what else their format can hold; the layers of a .caffemodel keep their types. They
-/// have no receipts, since a receipt describes all tensors of a source (but an npz records which tensors are bf16): use
-/// `blob diff` to compare them with FILE. With --force existing files, at most 500, are replaced together once all new
-/// ones are complete; if one cannot be written, existing files stay as they were and new ones are removed. Memory use
-/// is about 8 MiB, except for a compressed or column-major TENSOR, which is unpacked as a whole, up to --max-alloc.
+/// files contain only tensors, not what else their format can hold; the layers of a .caffemodel keep their types. Each
+/// has a receipt where its format has room for one: `blob verify PART --against FILE` compares. With --force existing
+/// files, at most 500, are replaced together once all new ones are complete; if one cannot be written, existing files
+/// stay as they were and new ones are removed. Memory use is about 8 MiB, except for a compressed or column-major
+/// TENSOR, which is unpacked as a whole, up to --max-alloc.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:

@@ -2,7 +2,6 @@
 
 use blob_io::Error;
 
-use super::Job;
 use crate::change::Group;
 use crate::plan::Plan;
 use crate::planned::{How, Planned};
@@ -17,7 +16,7 @@ impl Plan<'_> {
     /// Errors of reading; lost values, with [`Options::strict`](crate::Options::strict); [`Error::Interrupted`] where
     /// `watch` says so.
     pub fn lost_values(&self, watch: &dyn Watch) -> Result<Vec<Group>, Error> {
-        let job = Job { checkpoint: self.checkpoint, plan: self, watch };
+        let job = self.job(watch);
         let tally = Tally::default();
         let is_exact = |tensor: &Planned| tensor.is_as_read() || matches!(tensor.how, How::Kept | How::Dense);
         let changed = self.tensors.iter().enumerate();

@@ -56,7 +56,7 @@ impl Origin {
     #[must_use]
     pub fn of_receipt(text: &str) -> Option<Self> {
         let text = (text.len() <= LONGEST).then_some(text)?;
-        Some(parse::<Lineage>(text)?.source)
+        parse::<Lineage>(text)?.source
     }
 
     fn is_short(&self) -> bool {
@@ -71,7 +71,9 @@ impl Origin {
 /// The fields of a receipt that say where the tensors came from.
 #[derive(Deserialize)]
 struct Lineage {
-    source: Origin,
+    /// Absent where the tensors came from several files: the history then has the sources of each, one after the other.
+    #[serde(default)]
+    source: Option<Origin>,
     #[serde(default)]
     tool: String,
     #[serde(default)]
@@ -121,7 +123,9 @@ pub(crate) fn lineage_of(text: &str) -> Vec<Origin> {
         Some(Value::Null) => vec![Step { name: UNKNOWN.to_owned(), settings: Value::Null }],
         steps => steps.and_then(|steps| serde_json::from_value(steps).ok()).unwrap_or_default(),
     };
-    earlier.push(Origin { tool: lineage.tool, transforms, ..lineage.source });
+    if let Some(source) = lineage.source {
+        earlier.push(Origin { tool: lineage.tool, transforms, ..source });
+    }
     earlier.0
 }
 

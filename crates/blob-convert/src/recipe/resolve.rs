@@ -11,7 +11,7 @@ use crate::options::{Options, refuse};
 use crate::receipt::MAX_STEPS;
 use crate::step::Step;
 use crate::symbol::NewSymbol;
-use crate::transform::{Bound, Fold, Given, Layout, Names, Registry, Topology, Wish, Wished, WishedEps};
+use crate::transform::{Bound, Fold, Given, Layout, Merge, Names, Registry, Split, Topology, Wish, Wished, WishedEps};
 
 /// The steps that a wish for PyTorch's names adds.
 const WITH_TORCH: [&str; 4] = ["squeeze-legacy", "bn", "fix-gamma", "torch-layout"];
@@ -48,6 +48,7 @@ pub(super) fn resolved(
     steps.sort_by_key(|asked| Registry::rank(&asked.step.name));
     let mut options = recipe.target.options(to, registry.clone());
     options.names_stay = names.to == Some(Given::Raw);
+    options.renumbers = recipe.target.divide.is_some() || has(&steps, Merge::NAME) || has(&steps, Split::NAME);
     if let Some(net) = &net {
         options = options.follow(Arc::clone(net));
     }

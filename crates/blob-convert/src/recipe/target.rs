@@ -7,6 +7,7 @@ use blob_io::mxnet::Version;
 use blob_io::{Checkpoint, Error, Format, IfExists};
 use serde::{Deserialize, Serialize};
 
+use super::outputs::Divide;
 use crate::goal;
 use crate::options::Options;
 use crate::transform::Registry;
@@ -28,6 +29,9 @@ pub struct Target {
     /// A model: the output is a copy of this file, in which each tensor replaces the tensor of the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub into: Option<PathBuf>,
+    /// How the tensors are divided among several files; `path` has `{}` for the name of each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub divide: Option<Divide>,
     /// As [`Options::form`](crate::Options::form).
     #[serde(skip_serializing_if = "Option::is_none", with = "form")]
     pub form: Option<Form>,
@@ -64,6 +68,7 @@ impl Default for Target {
             format: None,
             if_exists: IfExists::Refuse,
             into: None,
+            divide: None,
             form: None,
             params_version: None,
             shard_size: None,

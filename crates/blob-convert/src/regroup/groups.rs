@@ -13,8 +13,7 @@ use crate::shards;
 /// A layer's name is a tensor's name without the last part: from the last `/` on, else from the last `.`; for MXNet's
 /// names without `arg:` or `aux:` and without `_weight` and the like. A tensor whose name has one part makes a separate
 /// layer.
-#[must_use]
-pub fn by_layer(checkpoint: &Checkpoint) -> Vec<(String, Vec<usize>)> {
+pub(crate) fn by_layer(checkpoint: &Checkpoint) -> Vec<(String, Vec<usize>)> {
     let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::new();
     for (index, entry) in arrays(checkpoint) {
@@ -29,8 +28,7 @@ pub fn by_layer(checkpoint: &Checkpoint) -> Vec<(String, Vec<usize>)> {
 }
 
 /// Joins groups of tensors, in order, into larger ones of at most `most` bytes; a group with more bytes stays alone.
-#[must_use]
-pub fn by_size(checkpoint: &Checkpoint, groups: &[Vec<usize>], most: u64) -> Vec<Vec<usize>> {
+pub(crate) fn by_size(checkpoint: &Checkpoint, groups: &[Vec<usize>], most: u64) -> Vec<Vec<usize>> {
     let len = |group: &Vec<usize>| group.iter().map(|index| checkpoint.entries()[*index].byte_len()).sum();
     let sizes: Vec<u64> = groups.iter().map(len).collect();
     let filled = shards::split(&sizes, most).into_iter();
@@ -40,8 +38,7 @@ pub fn by_size(checkpoint: &Checkpoint, groups: &[Vec<usize>], most: u64) -> Vec
 
 /// Each tensor alone, as an index into [`Checkpoint::entries`]; the parts of a sparse array together, and a Caffe blob
 /// with the blob's diff.
-#[must_use]
-pub fn singles(checkpoint: &Checkpoint) -> Vec<Vec<usize>> {
+pub(crate) fn singles(checkpoint: &Checkpoint) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut known: HashMap<(usize, usize), usize> = HashMap::new();
     for (index, entry) in arrays(checkpoint) {

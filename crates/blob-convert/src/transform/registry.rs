@@ -16,10 +16,12 @@ use super::fc_from::FcFrom;
 use super::fold::Fold;
 use super::gamma::FixGamma;
 use super::layout::Layout;
+use super::merge::Merge;
 use super::names::Names;
 use super::permute::Permute;
 use super::rgb::Rgb;
 use super::selection::Selection;
+use super::split::Split;
 use super::squeeze_legacy::SqueezeLegacy;
 use super::step::Transform;
 use super::strip_diff::StripDiff;
@@ -63,6 +65,8 @@ const OURS: &[Row] = &[
     exact("fc-from", |settings| Some(Arc::new(FcFrom::read(settings)?))),
     exact("permute", |settings| Some(Arc::new(Permute::read(settings)?))),
     exact("layout", Layout::read),
+    exact(Split::NAME, |settings| Some(Arc::new(Split::deserialize(settings).ok()?))),
+    exact(Merge::NAME, |settings| Some(Arc::new(Merge::deserialize(settings).ok()?))),
     exact("dtype", |settings| Some(Arc::new(Dtype::read(settings)?))),
     wished(Names::NAME, |settings| Some(Arc::new(Names::deserialize(settings).ok()?)), Names::make),
 ];

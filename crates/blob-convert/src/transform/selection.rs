@@ -83,6 +83,23 @@ impl Selection {
         Self { patterns: patterns.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
+    /// The tensors at these places of a file, in ascending order: by their names where a tensor is called like a place.
+    pub(crate) fn of_places(checkpoint: &Checkpoint, places: &[usize]) -> Self {
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for place in places {
+            match runs.last_mut().filter(|(_, last)| *last + 1 == *place) {
+                Some((_, last)) => *last = *place,
+                None => runs.push((*place, *place)),
+            }
+        }
+        let pattern = |(first, last)| if first == last { format!("#{first}") } else { format!("#{first}-{last}") };
+        let patterns: Vec<String> = runs.into_iter().map(pattern).collect();
+        if patterns.iter().any(|pattern| checkpoint.entry(pattern).is_some()) {
+            return Self::matching(places.iter().map(|place| checkpoint.entries()[*place].name()));
+        }
+        Self::matching(patterns)
+    }
+
     /// Whether the selection takes every tensor of every file.
     #[must_use]
     pub fn is_all(&self) -> bool {

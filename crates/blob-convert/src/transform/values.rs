@@ -21,7 +21,26 @@ pub trait Stream {
     /// # Errors
     /// Errors of reading and computing.
     fn pull(&mut self, out: &mut [u8]) -> Result<usize, Error>;
+
+    /// Skips so many bytes, whole elements, or all that are left.
+    ///
+    /// # Errors
+    /// As [`Stream::pull`].
+    fn skip(&mut self, bytes: u64) -> Result<(), Error> {
+        let (mut left, mut skipped) = (bytes, vec![0; bytes.min(SKIPPED) as usize]);
+        while left > 0 {
+            let most = left.min(SKIPPED) as usize;
+            match self.pull(&mut skipped[..most])? {
+                0 => return Ok(()),
+                n => left -= n as u64,
+            }
+        }
+        Ok(())
+    }
 }
+
+/// So many bytes are skipped at once.
+const SKIPPED: u64 = 64 << 10;
 
 impl<F: FnMut(&mut [u8]) -> Result<usize, Error>> Stream for F {
     fn pull(&mut self, out: &mut [u8]) -> Result<usize, Error> {

@@ -1,0 +1,112 @@
+//! Several files from one source: the tensors and the name of each file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blob_io::{Checkpoint, Error, Format, file_names};
+use serde::{Deserialize, Serialize};
+
+use super::Recipe;
+use super::resolve::resolved;
+use crate::goal::has_layers;
+use crate::options::refuse;
+use crate::regroup::{by_layer, by_size, singles};
+use crate::several::{Part, Plans, plan_parts, plan_several};
+use crate::transform::{Registry, Split};
+
+/// At most this many files are written; more would be a mistake.
+const MAX_FILES: usize = 100_000;
+
+/// How the tensors are divided among files. In the name of the files, `{}` stands for the layer's name or a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Divide {
+    /// A file for each layer.
+    ByLayer,
+    /// Files of at most this many bytes of tensors; a larger tensor, or in a Caffe net a larger layer, has its own.
+    MaxSize(u64),
+    /// A file for each part of the step `split`, with nothing else.
+    ByPart,
+}
+
+impl Recipe {
+    /// Plans a conversion to several files, as [`Recipe::plan_of`] does for one file.
+    ///
+    /// # Errors
+    /// As [`Recipe::plan_of`]; a recipe that does not say how tensors are divided.
+    pub fn plan_several<'a>(&self, source: &'a Checkpoint, registry: &Registry) -> Result<Plans<'a>, Error> {
+        let (Some(pattern), Some(divide)) = (&self.target.path, self.target.divide) else {
+            return Err(refuse(source, "is not said to become several files".to_owned()));
+        };
+        let Some(to) = self.target.format_from(source) else {
+            let message = "does not say which format to write".to_owned();
+            return Err(Error::Request { file: pattern.display().to_string(), message });
+        };
+        let path = |name: &str| named(pattern, name);
+        let if_exists = self.target.if_exists;
+        let mut options = resolved(self, source, to, registry)?;
+        options.anew = true;
+        if divide == Divide::ByPart {
+            let splits = self.steps.iter().find(|step| step.name == Split::NAME);
+            let Some(split) = splits.and_then(|step| Split::deserialize(&step.settings).ok()) else {
+                return Err(refuse(
+                    source,
+                    "is divided by the parts of the step \"split\", which is missing".to_owned(),
+                ));
+            };
+            let at = options.transforms.iter().position(|step| step.name() == Split::NAME).unwrap_or_default();
+            let parts = (0..split.parts()).map(|part| {
+                let mut options = options.clone();
+                options.transforms[at] = Arc::new(split.clone().only(part));
+                Part { path: path(&part.to_string()), options }
+            });
+            return plan_parts(source, parts, if_exists);
+        }
+        let files = files(source, to, divide, &path)?;
+        plan_several(source, &options, files, if_exists)
+    }
+}
+
+/// The files with the places of their entries.
+fn files(
+    source: &Checkpoint,
+    to: Format,
+    divide: Divide,
+    path: &dyn Fn(&str) -> PathBuf,
+) -> Result<Vec<(PathBuf, Vec<usize>)>, Error> {
+    let layers = by_layer(source);
+    let groups: Vec<(String, Vec<usize>)> = match divide {
+        Divide::MaxSize(0) => return Err(refuse(source, "cannot be divided into files of no bytes".to_owned())),
+        Divide::MaxSize(most) => {
+            // The tensors of a layer must stay in one file.
+            let groups = if has_layers(to, Some(&path(""))) {
+                layers.into_iter().map(|(_, group)| group).collect()
+            } else {
+                singles(source)
+            };
+            let groups = by_size(source, &groups, most);
+            let count = groups.len();
+            groups.into_iter().enumerate().map(|(i, group)| (format!("{:05}-of-{count:05}", i + 1), group)).collect()
+        }
+        _ => {
+            // A `/` in a layer's name must not become a folder.
+            let names: Vec<String> = layers.iter().map(|(name, _)| name.replace('/', ".")).collect();
+            let names = file_names(&names.iter().map(String::as_str).collect::<Vec<_>>());
+            names.into_iter().zip(layers).map(|(name, (_, group))| (name, group)).collect()
+        }
+    };
+    if groups.len() > MAX_FILES {
+        let count = groups.len();
+        return Err(refuse(source, format!("would be divided into {count} files; at most {MAX_FILES} are written")));
+    }
+    Ok(groups.into_iter().map(|(name, group)| (path(&name), group)).collect())
+}
+
+/// A pattern of paths with a name in place of `{}`: in the last part, where that has one.
+fn named(pattern: &Path, name: &str) -> PathBuf {
+    match pattern.file_name().and_then(|last| last.to_str()).filter(|last| last.contains("{}")) {
+        Some(last) => pattern.with_file_name(last.replacen("{}", name, 1)),
+        None => PathBuf::from(pattern.to_string_lossy().replacen("{}", name, 1)),
+    }
+}

@@ -1,0 +1,223 @@
+//! Several files of one conversion: each has some of the tensors and a separate receipt, and the source is read once.
+//!
+//! Relies on `plan` for each file; `recipe::outputs` divides the tensors.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blob_io::{Checkpoint, Error, IfExists, Output};
+
+use crate::base::Base;
+use crate::chain::Chained;
+use crate::change::{Change, Effect, Group, Groups};
+use crate::chosen::chosen;
+use crate::done::to_do;
+use crate::goal::{Target, wanted};
+use crate::hash::Digests;
+use crate::options::Options;
+use crate::pass::{Job, Summary};
+use crate::plan::{Plan, planned_for};
+use crate::planned::Planned;
+use crate::sink::Sink;
+use crate::source;
+use crate::state;
+use crate::together::Together;
+use crate::transform::{Selection, Tally};
+use crate::verify::contradicted;
+use crate::watch::{Uncounted, Watch};
+
+/// A file of the output, and the steps that lead to its tensors.
+pub(crate) struct Part {
+    pub(crate) path: PathBuf,
+    pub(crate) options: Options,
+}
+
+/// Plans how the tensors of `checkpoint` are divided among files: `files` has the path of each, and the places of its
+/// entries in the source.
+pub(crate) fn plan_several<'a>(
+    checkpoint: &'a Checkpoint,
+    options: &Options,
+    files: Vec<(PathBuf, Vec<usize>)>,
+    if_exists: IfExists,
+) -> Result<Plans<'a>, Error> {
+    let path = files.first().map(|(path, _)| &**path);
+    let (options, said) = to_do(checkpoint, options, wanted(options.to, path))?;
+    let chained = chosen(checkpoint, &options, false)?;
+    let mut file_of = vec![0; checkpoint.entries().len()];
+    files.iter().enumerate().for_each(|(file, (_, places))| places.iter().for_each(|place| file_of[*place] = file));
+    let mut tensors: Vec<Vec<Planned>> = files.iter().map(|_| Vec::new()).collect();
+    chained.tensors.into_iter().for_each(|tensor| tensors[file_of[tensor.entry]].push(tensor));
+    let mut plans = Vec::new();
+    for ((path, places), tensors) in files.into_iter().zip(tensors) {
+        // The receipt of a file tells which tensors of the source it has.
+        let mut options = options.clone();
+        options.transforms.insert(0, Arc::new(Selection::of_places(checkpoint, &places)));
+        let own = Chained { tensors, net: chained.net.clone(), told_by: chained.told_by.clone(), ..Chained::default() };
+        plans.push(part(checkpoint, own, &Part { path, options }, if_exists)?);
+    }
+    if let Some(first) = plans.first_mut() {
+        first.left_out = chained.left_out;
+        first.of_file.splice(0..0, said.into_iter().chain(chained.of_file));
+    }
+    finished(checkpoint, plans)
+}
+
+/// Plans files that have steps of their own.
+pub(crate) fn plan_parts<'a>(
+    checkpoint: &'a Checkpoint,
+    parts: impl Iterator<Item = Part>,
+    if_exists: IfExists,
+) -> Result<Plans<'a>, Error> {
+    let mut plans = Vec::new();
+    for Part { path, options } in parts {
+        let (options, said) = to_do(checkpoint, &options, wanted(options.to, Some(&path)))?;
+        let mut own = chosen(checkpoint, &options, false)?;
+        own.of_file.splice(0..0, said);
+        // The files are called as the parts are.
+        let changes = own.tensors.iter_mut().flat_map(|tensor| &mut tensor.changes);
+        let lost = changes.filter(|change| matches!(change.effect, Effect::NameLost { .. }));
+        lost.for_each(|change| change.is_asked = true);
+        plans.push(part(checkpoint, own, &Part { path, options }, if_exists)?);
+    }
+    finished(checkpoint, plans)
+}
+
+fn part<'a>(
+    checkpoint: &'a Checkpoint,
+    tensors: Chained,
+    Part { path, options }: &Part,
+    if_exists: IfExists,
+) -> Result<Plan<'a>, Error> {
+    let target = Target::File { path, if_exists };
+    source::check(&[checkpoint], &target)?;
+    planned_for(checkpoint, Base::None, tensors, options, &target)
+}
+
+fn finished<'a>(checkpoint: &Checkpoint, mut plans: Vec<Plan<'a>>) -> Result<Plans<'a>, Error> {
+    // A part of a file is its tensors, and nothing else of the file.
+    let of_files = plans.iter_mut().flat_map(|plan| &mut plan.of_file);
+    let dropped = of_files.filter(|change| matches!(change.effect, Effect::MetadataDropped { .. }));
+    dropped.for_each(|change| change.is_asked = true);
+    if let Some(first) = plans.first_mut().filter(|plan| !plan.has_receipt()) {
+        first.of_file.extend(state::unsaid(checkpoint).map(|words| Change::unasked(Effect::Remark(words))));
+    }
+    let plans = plans.into_iter().map(Plan::finished).collect::<Result<_, _>>()?;
+    Ok(Plans { plans })
+}
+
+/// The plans of several files from one source.
+#[derive(Debug)]
+pub struct Plans<'a> {
+    plans: Vec<Plan<'a>>,
+}
+
+impl<'a> Plans<'a> {
+    /// The plan of each file.
+    #[must_use]
+    pub fn plans(&self) -> &[Plan<'a>] {
+        &self.plans
+    }
+
+    /// Everything that the conversion changes, one group a kind.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Group> {
+        let mut groups = Groups::default();
+        self.plans.iter().for_each(|plan| plan.group(&mut groups));
+        groups.finish()
+    }
+
+    /// The sum of the sizes of all files.
+    #[must_use]
+    pub fn output_len(&self) -> u64 {
+        self.plans.iter().map(Plan::output_len).sum()
+    }
+
+    /// As [`Plan::check`], of each file.
+    ///
+    /// # Errors
+    /// As [`Plan::check`].
+    pub fn check(&self, watch: &dyn Watch) -> Result<(), Error> {
+        self.plans.iter().try_for_each(|plan| plan.check(watch))
+    }
+
+    /// Writes all files. Existing ones are replaced together once all new ones are complete; if one cannot be written,
+    /// they stay as they were, and the new ones are removed.
+    ///
+    /// # Errors
+    /// As [`Plan::run`]; more than 500 files that exist.
+    pub fn run(&self, watch: &dyn Watch) -> Result<Summary, Error> {
+        let paths: Vec<&Path> = self.plans.iter().filter_map(|plan| Some(plan.file()?.0)).collect();
+        let mut together = Together::of(paths.into_iter())?;
+        let (tally, mut known, mut bytes_out) = (Tally::default(), None::<Digests>, 0);
+        let (mut tensors, mut hashes) = (Vec::new(), Vec::new());
+        for plans in self.plans.chunks(together.room().max(1)) {
+            let these: Vec<Planned> = plans.iter().flat_map(|plan| plan.tensors.iter().cloned()).collect();
+            let digests = self.some(plans, &these, known.as_ref(), (&tally, watch), &mut together)?;
+            bytes_out += plans.iter().map(Plan::output_len).sum::<u64>();
+            hashes.extend_from_slice(&digests.tensors);
+            tensors.extend(these);
+            known.get_or_insert(digests);
+        }
+        let (Some(plan), Some(Digests { blake3, sha256, .. })) = (self.plans.first(), known) else {
+            return Err(Error::Request { file: String::new(), message: "there are no files to write".to_owned() });
+        };
+        plan.checkpoint.unchanged()?;
+        together.publish()?;
+        let contradicted = contradicted(plan.checkpoint, &tensors, &hashes, &Uncounted(watch))?;
+        let (bytes_in, found) = (plan.checkpoint.stored().len(), tally.found());
+        Ok(Summary { bytes_in, bytes_out, is_recognised: true, blake3, sha256, contradicted, found })
+    }
+
+    /// Writes some of the files, which are open at once.
+    fn some(
+        &self,
+        plans: &[Plan<'_>],
+        tensors: &[Planned],
+        known: Option<&Digests>,
+        (tally, watch): (&Tally, &dyn Watch),
+        together: &mut Together,
+    ) -> Result<Digests, Error> {
+        let files: Vec<_> = plans.iter().filter_map(|plan| Some((plan, plan.file()?))).collect();
+        let [(first, _), ..] = files[..] else { return Err(Error::Interrupted) };
+        let mut outputs = Vec::new();
+        for (_, (path, if_exists, layout)) in &files {
+            let mut output = Output::create(path, *if_exists)?;
+            output.set_len(layout.len())?;
+            outputs.push(output);
+        }
+        let places: Vec<_> = files
+            .iter()
+            .zip(&outputs)
+            .map(|((plan, (.., layout)), output)| (output, *layout, &plan.tensors[..]))
+            .collect();
+        let sink = Sink::files(&places);
+        let job = Job {
+            checkpoint: first.checkpoint,
+            tensors,
+            base: None,
+            strict: first.strict,
+            sha256: first.receipt.sha256,
+            known,
+            watch,
+        };
+        let digests = job.fill(&sink, tally)?;
+        drop(places);
+        let (mut from, crcs) = (0, sink.into_crcs(tensors.len()));
+        for ((plan, (path, _, layout)), output) in files.into_iter().zip(outputs) {
+            let own = from..from + plan.tensors.len();
+            from = own.end;
+            let crcs = crcs.get(own.clone()).unwrap_or_default();
+            let names: HashSet<&str> = plan.tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+            let (zeroed, lost) = tally.lost_values_of(|name| names.contains(name));
+            let digests = Digests { tensors: digests.tensors[own].to_vec(), zeroed, lost, ..digests.clone() };
+            for (offset, bytes) in layout.frame(&plan.metadata(&digests), crcs)? {
+                output.write_all_at(offset, &bytes)?;
+            }
+            let complete = output.complete()?;
+            plan.check_file(&complete, layout, watch)?;
+            together.add(path, complete)?;
+        }
+        Ok(digests)
+    }
+}
