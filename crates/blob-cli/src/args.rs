@@ -260,9 +260,9 @@ pub(crate) struct Verify {
     #[arg(long)]
     pub(crate) strict: bool,
     /// Compare names, dtypes, shapes and values bit for bit with this file of any format. The transforms in FILE's
-    /// receipt are repeated with OTHER's tensors
+    /// receipt are repeated with OTHER's tensors. For what `blob merge` wrote, once for each of its files, in any order
     #[arg(long, value_name = "OTHER")]
-    pub(crate) against: Option<PathBuf>,
+    pub(crate) against: Vec<PathBuf>,
     /// The net that the transforms in FILE's receipt followed, if it does not lie beside OTHER; a symbol file is named
     /// by --symbol
     #[arg(long, value_name = "PROTOTXT", requires = "against")]

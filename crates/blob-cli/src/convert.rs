@@ -26,7 +26,8 @@ pub(crate) use converted::Converted;
 use proof::print_proof;
 pub(crate) use proof::quoted;
 pub(crate) use recipe::{recipe_of, text_of};
-use said::{warn, warn_of_changes, warn_of_source};
+pub(crate) use said::warn;
+use said::{warn_of_changes, warn_of_source};
 
 pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> {
     let recipe = args.recipe(context)?;

@@ -2,12 +2,13 @@
 //! values that BatchNorms ignore.
 
 mod mean;
+mod receipt;
 
 use std::io::Write;
 
+use blob_convert::RECEIPT_KEY;
 use blob_convert::change::Group;
 use blob_convert::transform::ignored;
-use blob_convert::{Origin, RECEIPT_KEY};
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Kind, TensorName};
 use serde_json::{Value, json};
@@ -25,6 +26,7 @@ use crate::output::{Out, Terminal, signals};
 use crate::render::Text;
 use crate::units;
 use mean::mean_values;
+use receipt::receipt;
 
 /// At most this many names, warnings or metadata are printed; the others are counted.
 const MAX_SHOWN: usize = 12;
@@ -367,18 +369,6 @@ fn abridged(names: &[&str], terminal: &Terminal) -> String {
         n => format!(" and {} more", units::grouped(n as u64)),
     };
     shown.join(" ") + &more
-}
-
-/// The source named by a receipt: `from net.caffemodel (caffemodel, 1,679 bytes, BLAKE3 55bf…)`.
-fn receipt(key: &str, value: &str, terminal: &Terminal) -> Option<String> {
-    let source = (key == RECEIPT_KEY).then(|| Origin::of_receipt(value))??;
-    Some(format!(
-        "from {} ({}, {}, BLAKE3 {})",
-        short(terminal, &source.name),
-        short(terminal, &source.format),
-        units::plural(source.bytes, "byte"),
-        short(terminal, &source.blake3)
-    ))
 }
 
 /// A name or value, cut to a readable length; the JSON has the whole.

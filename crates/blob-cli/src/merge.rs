@@ -1,24 +1,25 @@
 //! `blob merge`: merges the tensors of several files into one file, or several tensors of a file into one tensor.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
-use blob_convert::regroup::{Taken, Union};
+use blob_convert::regroup::Union;
 use blob_convert::transform::Merge as Joined;
-use blob_convert::{Selection, Watch};
+use blob_convert::{Selection, Target};
 use blob_io::{Checkpoint, Entry, Format, Kind};
 use serde_json::json;
 
 use crate::args::{Merge, if_exists};
 use crate::context::Context;
-use crate::convert::{Conversion, recipe_of};
+use crate::convert::{Conversion, quoted, recipe_of, warn};
 use crate::failure::{Failure, Status};
 use crate::json::{Document, Field, Fields, STRINGS, Type, field};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::output::sink::{Content, check_stdout};
+use crate::output::sink::{Content, check_stdout, is_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
-use crate::regroup::{File, abridged, format_of, losses, refused};
+use crate::regroup::{abridged, format_of, refused};
 use crate::render::Text;
 use crate::select::select;
 use crate::units;
@@ -36,42 +37,43 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     }
     let sources = args.inputs.iter().map(|path| Ok(open(path, &context.global)?));
     let sources: Vec<Checkpoint> = sources.collect::<Result<_, Failure>>()?;
-    for source in &sources {
-        source.whole()?;
-    }
-    let bytes = sources.iter().flat_map(Checkpoint::entries).map(Entry::byte_len).sum::<u64>();
-    let progress = Progress::begin(&context.terminal, if to == Format::Npz { 2 * bytes } else { bytes });
-    let tensors = union(args, &sources, &progress)?;
-    let read: Vec<&Checkpoint> = sources.iter().collect();
-    let file = File::of(&args.output, tensors, &read, to)?;
-    let warnings = losses(&read, &file, to);
-    warnings.iter().for_each(|warning| context.terminal.warning(warning));
-    let if_exists = if_exists(args.force);
-    file.check(&read, to, if_exists)?;
-    let bytes_out = file.file_len(to).map_err(refused)?;
+    let target = if is_stdout(&args.output) {
+        Target::Stdout
+    } else {
+        Target::File { path: &args.output, if_exists: if_exists(args.force) }
+    };
+    let plan = union(args, &sources)?.plan(to, &target).map_err(refused)?;
+    let warned = plan.changes().into_iter().filter(|group| group.change.is_warned());
+    let warnings: Vec<String> = warned.map(|group| group.to_string()).collect();
+    warn(warnings.clone(), "--json prints them all", context);
+    plan.check()?;
     if !args.dry_run {
-        file.write(&read, to, if_exists).map_err(refused)?;
+        let progress = Progress::begin(&context.terminal, sources.iter().map(Checkpoint::file_len).sum());
+        plan.run(&progress).map_err(refused)?;
+        progress.end();
     }
-    progress.end();
     let bytes_in = sources.iter().map(|source| source.stored().len()).sum();
-    let written = Written::new(&args.output, to.name(), bytes_out, begun);
-    let written = written.tensors(file.tensors.len()).of_bytes(bytes_in);
-    context.print(Merged { written, sources: read, bytes: file.bytes(), warnings })?;
+    let written = Written::new(&args.output, to.name(), plan.output_len(), begun);
+    let written = written.tensors(plan.tensors().len()).of_bytes(bytes_in);
+    let bytes = plan.tensors().iter().map(|tensor| tensor.spec.byte_len()).sum();
+    context.print(Merged { written, sources: sources.iter().collect(), bytes, warnings })?;
+    let is_proved = plan.has_receipt() && !args.dry_run && !context.global.json && !is_stdout(&args.output);
+    let is_whole = |(path, source): (&PathBuf, &Checkpoint)| path.is_file() && source.salvaged().is_none();
+    if is_proved && args.inputs.iter().zip(&sources).all(is_whole) {
+        let others: String = args.inputs.iter().map(|input| format!(" --against {}", quoted(input))).collect();
+        context.terminal.note(format!("  prove it:  blob verify {}{others}", quoted(&args.output)));
+    }
     Ok(Status::Yes)
 }
 
 /// All tensors of all files. Fails if two of them have the same name.
-fn union<'a>(
-    args: &Merge,
-    sources: &'a [Checkpoint],
-    watch: &'a dyn Watch,
-) -> Result<Vec<(String, Taken<'a>)>, Failure> {
-    let Union { tensors, clashes, .. } = Union::of(&args.inputs, sources, args.prefix, watch)?;
-    if clashes.is_empty() {
-        return Ok(tensors);
+fn union<'a>(args: &Merge, sources: &'a [Checkpoint]) -> Result<Union<'a>, Failure> {
+    let union = Union::of(&args.inputs, sources, args.prefix)?;
+    if union.clashes.is_empty() {
+        return Ok(union);
     }
-    let tensors = units::plural(clashes.len() as u64, "tensor");
-    let failure = Failure::new(format!("{tensors} would have the name of another: {}", abridged(&clashes)));
+    let tensors = units::plural(union.clashes.len() as u64, "tensor");
+    let failure = Failure::new(format!("{tensors} would have the name of another: {}", abridged(&union.clashes)));
     Err(failure.help(if args.prefix {
         "`blob rename` gives the tensors of one of the files other names"
     } else {

@@ -31,20 +31,18 @@ pub(crate) use report::Verdict;
 use report::{Line, Report};
 
 pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
-    if args.files.len() > 1 && (args.against.is_some() || args.sha256.is_some()) {
+    if args.files.len() > 1 && (!args.against.is_empty() || args.sha256.is_some()) {
         return Err(Failure::new("--against and --sha256 check one file"));
     }
-    let other = match &args.against {
-        // --from is about the file that is checked; the format of the other one is detected.
-        Some(path) => Some(open(path, &Global { from: None, ..context.global.clone() })?),
-        None => None,
-    };
+    // --from is about the file that is checked; the formats of the others are detected.
+    let detect = Global { from: None, ..context.global.clone() };
+    let files = args.against.iter().map(|path| open(path, &detect)).collect::<Result<Vec<_>, _>>()?;
     let symbol = args.symbol.as_ref().filter(|path| path.exists()).map(Symbol::open).transpose()?;
-    let symbol_file = args.symbol.as_deref().filter(|path| path.exists() && args.against.is_some());
+    let symbol_file = args.symbol.as_deref().filter(|path| path.exists() && !args.against.is_empty());
     let net = args.net.clone().map(NetFile::Prototxt);
     let net = net.or_else(|| symbol_file.map(|path| NetFile::Symbol(path.to_owned())));
     let by = By { net: net.map(|file| file.read()).transpose()?, ..By::default() };
-    let mut others = Others { file: other, symbol, by, selection: args.only.selection(), is_part: false };
+    let mut others = Others { files, symbol, by, selection: args.only.selection(), is_part: false };
     let mut out = context.terminal.out();
     let mut counts = FileCounts::default();
     let files = args.files.iter().flat_map(|path| [path.clone()].into_iter().chain(beside_shards(path, args, context)));
@@ -62,20 +60,20 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
 
 /// The other files of tensors in a folder that is opened by its index of shards: a whole folder has whole files.
 fn beside_shards(path: &Path, args: &Verify, context: &Context) -> Vec<PathBuf> {
-    let is_compared = args.against.is_some() || args.sha256.is_some();
+    let is_compared = !args.against.is_empty() || args.sha256.is_some();
     let folder = path.is_dir().then(|| open_whole(path, &context.global).ok()).flatten();
     folder.filter(|_| !is_compared).map(|folder| folder.beside_shards()).unwrap_or_default()
 }
 
 /// The files to compare with.
 struct Others {
-    file: Option<Checkpoint>,
+    files: Vec<Checkpoint>,
     symbol: Option<Symbol>,
     /// The net that a receipt's transforms may have followed.
     by: By,
     /// The tensors to check.
     selection: Selection,
-    /// Whether `file` has only those that are chosen of it.
+    /// Whether the only one of `files` has only those that are chosen of it.
     is_part: bool,
 }
 
@@ -86,10 +84,12 @@ impl Others {
             return Ok(checkpoint);
         }
         let places = select(&checkpoint, &self.selection)?;
-        if let Some(other) = self.file.take() {
-            self.is_part = verify::replay(&checkpoint, &self.by.registry, &mut |_| {}) == 0;
+        let is_single = self.files.len() == 1;
+        let is_replayed = verify::replay(&checkpoint, &self.by.registry, &mut |_| {}) > 0;
+        if let Some(other) = self.files.pop_if(|_| is_single && !is_replayed) {
             let chosen = found(&other, &by_names(&other, &self.selection)?)?;
-            self.file = Some(if self.is_part { other.only(&chosen.places) } else { other });
+            self.is_part = true;
+            self.files.push(other.only(&chosen.places));
         }
         Ok(checkpoint.only(&places))
     }
@@ -99,7 +99,7 @@ impl Others {
         let name = &finding.tensor;
         self.selection.is_all()
             || checkpoint.entry(name).is_some()
-            || self.is_part && self.file.as_ref().is_some_and(|file| file.entry(name).is_some())
+            || self.is_part && self.files.iter().any(|file| file.entry(name).is_some())
     }
 }
 
@@ -167,7 +167,7 @@ fn check(path: &Path, args: &Verify, others: &mut Others, context: &Context, out
     let others = &*others;
     let _work = Work::begin();
     let mut report = Report::new(checkpoint.name().to_owned(), bytes, args, context, out);
-    report.compare_with(others.file.as_ref());
+    report.compare_with(&others.files);
     report.describe(&checkpoint);
     match checks(&checkpoint, args, others, context, &mut report) {
         Ok(()) => {
@@ -195,7 +195,7 @@ fn checks(
     context: &Context,
     report: &mut Report<'_>,
 ) -> Result<(), Error> {
-    let progress = Progress::begin(&context.terminal, work(checkpoint, args, others.file.as_ref()));
+    let progress = Progress::begin(&context.terminal, work(checkpoint, args, &others.files));
     verify::arrays(checkpoint, &progress, &mut |remark| report.remark(remark))?;
     for fault in checkpoint.faults() {
         report.finding(Line::of_fault(fault));
@@ -238,25 +238,28 @@ fn checks(
         };
         let before = report.count();
         // Steps that are repeated may rename and turn tensors: the symbol is about the tensors before.
-        let source = others.file.as_ref().filter(|_| verify::replay(checkpoint, &others.by.registry, &mut |_| {}) > 0);
+        let source = others.files.first().filter(|_| verify::replay(checkpoint, &others.by.registry, &mut |_| {}) > 0);
         let equal = verify::symbol(source.unwrap_or(checkpoint), symbol, &mut |remark| report.remark(remark));
         if report.count() == before {
             let of = source.map_or(String::new(), |source| format!(" of {}", source.name()));
             report.passed(format!("{}{of} as in {}", units::plural(equal, "variable"), symbol.name));
         }
     }
-    if let Some(other) = &others.file {
+    if !others.files.is_empty() {
         let before = report.count();
-        let compared = verify::against_by(checkpoint, other, &others.by, &progress, &mut |remark| match &remark {
-            Remark::Finding(finding) if !finding.tensor.is_empty() && !others.is_meant(finding, checkpoint) => {}
-            _ => report.remark(remark),
-        })?;
+        let compared =
+            verify::against_all(checkpoint, &others.files, &others.by, &progress, &mut |remark| match &remark {
+                Remark::Finding(finding) if !finding.tensor.is_empty() && !others.is_meant(finding, checkpoint) => {}
+                _ => report.remark(remark),
+            })?;
         if report.count() == before {
             let equal = units::plural(compared.equal, "tensor");
+            let named: Vec<&str> = others.files.iter().map(Checkpoint::name).collect();
+            let named = named.join(", ");
             let passed = match compared.redone {
-                0 => format!("{equal} bit for bit as in {}", other.name()),
-                1 => format!("{equal} bit for bit what 1 transform makes of {}", other.name()),
-                steps => format!("{equal} bit for bit what {steps} transforms make of {}", other.name()),
+                0 => format!("{equal} bit for bit as in {named}"),
+                1 => format!("{equal} bit for bit what 1 transform makes of {named}"),
+                steps => format!("{equal} bit for bit what {steps} transforms make of {named}"),
             };
             report.passed(passed);
         }
@@ -288,7 +291,7 @@ fn beside(checkpoint: &Checkpoint, path: &Path) -> Result<Symbol, Error> {
 }
 
 /// The bytes that the checks will read.
-fn work(checkpoint: &Checkpoint, args: &Verify, other: Option<&Checkpoint>) -> u64 {
+fn work(checkpoint: &Checkpoint, args: &Verify, others: &[Checkpoint]) -> u64 {
     let payload = |c: &Checkpoint| c.entries().iter().map(Entry::byte_len).sum::<u64>();
     let entries = checkpoint.entries().iter();
     let bools = entries.clone().filter(|e| e.dtype() == Some(DType::Bool)).map(Entry::byte_len);
@@ -302,8 +305,8 @@ fn work(checkpoint: &Checkpoint, args: &Verify, other: Option<&Checkpoint>) -> u
     if args.sha256.is_some() {
         work += checkpoint.stored().len();
     }
-    if let Some(other) = other {
-        work += payload(checkpoint) + payload(other);
+    if !others.is_empty() {
+        work += payload(checkpoint) + others.iter().map(payload).sum::<u64>();
     }
     work
 }

@@ -129,7 +129,13 @@ fn unsupported(entry: &Entry) -> Option<String> {
 }
 
 /// The plan for an entry before any transform.
-fn read_entry(index: usize, entry: &Entry, dtype: DType, is_dense: bool, taken: &mut HashSet<String>) -> Planned {
+pub(crate) fn read_entry(
+    index: usize,
+    entry: &Entry,
+    dtype: DType,
+    is_dense: bool,
+    taken: &mut HashSet<String>,
+) -> Planned {
     let (mut name, shape, how) = match entry.sparse() {
         Some(sparse) if is_dense => (sparse.name.to_string(), sparse.shape.clone(), How::Dense),
         _ if entry.is_plain() => (entry.name().to_owned(), entry.shape().clone(), How::Copy),

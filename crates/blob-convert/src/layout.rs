@@ -11,7 +11,7 @@ use blob_io::hdf5::Form;
 use blob_io::layout::{Details, Frame, Layout, TensorSpec};
 use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, TensorName};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Sparse, TensorName};
 
 use crate::base::{Base, refilled, same};
 use crate::caffe::{self, Misfit, check_fits};
@@ -142,39 +142,49 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
             None => list,
         });
     }
-    let sparse = |tensor: &Planned| tensor.sparse(checkpoint);
     check_sparse_names(checkpoint, tensors)?;
-    let mut parts: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (index, tensor) in tensors.iter().enumerate() {
-        if let Some(sparse) = sparse(tensor) {
-            parts.entry(&sparse.name).or_default().push(index);
-        }
-    }
     let before = || match Version::of_dialect(&dialect(checkpoint))[..] {
         [all] => Some(all),
         _ => None,
     };
-    let mut list = List::new(version.or(of_source).or_else(before).unwrap_or(Version::V2));
+    let version = version.or(of_source).or_else(before).unwrap_or(Version::V2);
+    Ok(sparse_list(version, tensors, &|_| checkpoint))
+}
+
+/// A new list of arrays, in which the parts of a sparse array are one array at the place of the first part. `source_of`
+/// has the source of each tensor.
+pub(crate) fn sparse_list<'a>(
+    version: Version,
+    tensors: &[Planned],
+    source_of: &dyn Fn(usize) -> &'a Checkpoint,
+) -> List {
+    let sparse = |at: usize| tensors[at].sparse(source_of(at));
+    let mut parts: HashMap<*const Sparse, Vec<usize>> = HashMap::new();
+    for at in 0..tensors.len() {
+        if let Some(sparse) = sparse(at) {
+            parts.entry(sparse).or_default().push(at);
+        }
+    }
+    let mut list = List::new(version);
     let taken: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
     for (index, tensor) in tensors.iter().enumerate() {
-        let Some(sparse) = sparse(tensor) else {
+        let Some(sparse) = sparse(index) else {
             list.push(&tensor.spec.name, index);
             continue;
         };
-        // The array takes the position of the first part.
-        let parts = &parts[&*sparse.name];
+        let parts = &parts[&std::ptr::from_ref(sparse)];
         if parts[0] == index {
-            let kind = |at: &usize| checkpoint.entries()[tensors[*at].entry].kind();
-            let part = |wanted: &Kind| parts.iter().copied().find(|at| kind(at) == *wanted);
+            let entry = |at: usize| &source_of(at).entries()[tensors[at].entry];
+            let part = |wanted: &Kind| parts.iter().copied().find(|at| entry(*at).kind() == *wanted);
             let ordered: Vec<usize> = sparse.kind.parts().iter().filter_map(part).collect();
             let mut name = tensor.whole_name(sparse).to_owned();
             while taken.contains(&*name) {
-                name = format!("{name}@{}", checkpoint.entries()[tensor.entry].position());
+                name = format!("{name}@{}", entry(index).position());
             }
             list.push_sparse(&name, sparse.kind, sparse.shape.clone(), &ordered);
         }
     }
-    Ok(list)
+    list
 }
 
 /// The arrays' last dialect of MXNet's, by the source or the receipt; empty if there was none.

@@ -60,7 +60,6 @@ pub use receipt::{Account, Changed, KEY as RECEIPT_KEY, Origin};
 pub use recipe::Recipe;
 pub use several::Plans;
 pub use source::{check_output, check_source};
-pub use state::unsaid;
 pub use step::Step;
 pub use together::{Folders, Together};
 pub use transform::{Dims, Selected, Selection};

@@ -5,17 +5,16 @@
 //! a pipe the source is read twice.
 
 mod ahead;
+mod file;
 
 use std::path::Path;
-use std::sync::Mutex;
+use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use blob_io::layout::Copied;
 use blob_io::layout::Layout;
 use blob_io::{Checkpoint, Complete, Error, IfExists, Output};
 
 use crate::change::Group;
-use crate::copies;
 use crate::hash::{self, Digests, PIECE, Streams};
 use crate::options::{refuse, refuse_all};
 use crate::plan::{Destination, Plan};
@@ -24,10 +23,11 @@ use crate::shards::Shards;
 use crate::sink::{Moves, Sink};
 use crate::symbol::NewSymbol;
 use crate::target;
-use crate::threads::{io_threads, lock, run_beside, run_shares};
+use crate::threads::{io_threads, run_beside, run_shares};
 use crate::transform::{Found, Tally, grouped};
 use crate::verify::contradicted;
 use crate::watch::{Uncounted, Watch};
+pub(crate) use file::{Around, filled, piped};
 
 /// The result of a conversion.
 #[derive(Clone, Debug)]
@@ -99,14 +99,18 @@ impl Plan<'_> {
     }
 
     fn job<'w>(&'w self, watch: &'w dyn Watch) -> Job<'w> {
-        let (checkpoint, tensors, base) = (self.checkpoint, &self.tensors[..], self.base.file());
-        Job { checkpoint, tensors, base, strict: self.strict, sha256: self.receipt.sha256, known: None, watch }
+        let job = Job::of_tensors(self.checkpoint, &self.tensors, watch);
+        let (base, is_copy) = (self.base.file(), self.is_copy());
+        Job { base, is_copy, strict: self.strict, sha256: self.receipt.sha256, ..job }
     }
 
     /// The metadata of the output, the receipt last.
     pub(crate) fn metadata(&self, digests: &Digests) -> Vec<(String, String)> {
-        let receipt = self.has_receipt.then(|| self.receipt.finished(digests));
-        self.metadata.iter().cloned().chain(receipt).collect()
+        self.around().metadata(slice::from_ref(digests))
+    }
+
+    fn around(&self) -> Around<'_> {
+        Around { metadata: &self.metadata, receipt: self.has_receipt.then_some(&self.receipt) }
     }
 }
 
@@ -117,6 +121,8 @@ pub(crate) struct Job<'a> {
     pub(crate) tensors: &'a [Planned],
     /// The file that supplies all other bytes.
     pub(crate) base: Option<&'a Checkpoint>,
+    /// Whether all bytes of the source are copied.
+    pub(crate) is_copy: bool,
     /// Whether lost values are an error.
     pub(crate) strict: bool,
     pub(crate) sha256: bool,
@@ -125,33 +131,21 @@ pub(crate) struct Job<'a> {
     pub(crate) watch: &'a dyn Watch,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
     fn file(
         self,
         plan: &Plan<'_>,
-        (layout, mut output): (&Layout, Output),
+        (layout, output): (&Layout, Output),
         beside: Option<Complete>,
         tally: &Tally,
     ) -> Result<(Digests, u64, bool), Error> {
-        output.set_len(layout.len())?;
-        let sink = if plan.is_copy() { Sink::copy(&output) } else { Sink::files(&[(&output, layout, self.tensors)]) };
-        let digests = self.fill(&sink, tally)?;
-        if let Some(base) = self.base {
-            let uncounted = Uncounted(self.watch);
-            copies::copy(base, layout.copies(), io_threads(), &uncounted, &|at, bytes| output.write_all_at(at, bytes))?;
-        }
-        self.unchanged()?;
-        let crcs = sink.into_crcs(self.tensors.len());
-        for (offset, bytes) in layout.frame(&plan.metadata(&digests), &crcs)? {
-            output.write_all_at(offset, &bytes)?;
-        }
-        let complete = output.complete()?;
+        let (complete, mut digests) = filled(&[self], layout, output, tally, plan.around())?;
         let is_recognised = plan.check_file(&complete, layout, self.watch)?;
         match beside {
             Some(beside) => beside.publish_after(complete)?,
             None => complete.publish()?,
         }
-        Ok((digests, layout.len(), is_recognised))
+        Ok((digests.swap_remove(0), layout.len(), is_recognised))
     }
 
     fn folder(
@@ -167,7 +161,7 @@ impl Job<'_> {
         let digests = self.fill(&sink, tally)?;
         self.unchanged()?;
         let written = sink.complete_folder()?;
-        let (key, receipt) = plan.receipt.finished(&digests);
+        let (key, receipt) = plan.receipt.finished(slice::from_ref(&digests));
         let mut file = folder.file(format!("{key}.json"))?;
         file.write_all(receipt.as_bytes())?;
         file.finish()?;
@@ -192,48 +186,19 @@ impl Job<'_> {
         Ok((digests, written))
     }
 
-    /// Writes the output from beginning to end, after a first pass that computes the digests and checksums.
     fn pipe(
         self,
         plan: &Plan<'_>,
-        (layout, mut output): (&Layout, Output),
+        (layout, output): (&Layout, Output),
         tally: &Tally,
     ) -> Result<(Digests, u64, bool), Error> {
-        let sink = Sink::nowhere(layout);
-        let digests = self.fill(&sink, tally)?;
-        let crcs = sink.into_crcs(self.tensors.len());
-        let frame = layout.frame(&plan.metadata(&digests), &crcs)?.into_iter();
-        let mut pieces: Vec<(u64, Piece)> = frame.map(|(at, bytes)| (at, Piece::Frame(bytes))).collect();
-        pieces.extend(layout.copies().iter().map(|copied| (copied.to, Piece::Copied(*copied))));
-        let placed = self.tensors.iter().enumerate().filter_map(|(i, tensor)| Some((i, tensor.slot?)));
-        pieces.extend(placed.map(|(i, slot)| (layout.offsets()[slot], Piece::Tensor(i, slot))));
-        // The first pass has counted the losses.
-        let ignored = Tally::default();
-        // If two pieces have the same offset, one is a tensor without bytes.
-        pieces.sort_by_key(|(at, _)| *at);
-        for (_, piece) in pieces {
-            match piece {
-                Piece::Frame(bytes) => output.write_all(&bytes)?,
-                Piece::Tensor(tensor, slot) => {
-                    let mut at = 0;
-                    self.stream(tensor, &ignored, |bytes| {
-                        let stored = layout.stored(slot, at, bytes).1;
-                        at += bytes.len() as u64;
-                        output.write_all(&stored)
-                    })?;
-                }
-                Piece::Copied(copied) => {
-                    let written = Mutex::new(&mut output);
-                    let base = self.base.unwrap_or(self.checkpoint);
-                    copies::copy(base, &[copied], 1, &Uncounted(self.watch), &|_, bytes| {
-                        lock(&written).write_all(bytes)
-                    })?;
-                }
-            }
-        }
-        self.unchanged()?;
-        output.finish()?;
+        let digests = piped(&[self], layout, output, tally, plan.around())?.swap_remove(0);
         Ok((digests, layout.len(), true))
+    }
+
+    /// Tensors of a source that go into a new file unchanged.
+    pub(crate) fn of_tensors(checkpoint: &'a Checkpoint, tensors: &'a [Planned], watch: &'a dyn Watch) -> Self {
+        Self { checkpoint, tensors, base: None, is_copy: false, strict: false, sha256: false, known: None, watch }
     }
 
     /// Fills the sink: plain tensors during the pass, the others on another thread or after it.
@@ -379,12 +344,4 @@ impl Job<'_> {
         }
         Ok(())
     }
-}
-
-/// A piece of a file that is written from beginning to end.
-enum Piece {
-    Frame(Vec<u8>),
-    Copied(Copied),
-    /// The tensor's index in the plan and in the layout.
-    Tensor(usize, usize),
 }

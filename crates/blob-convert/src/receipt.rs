@@ -8,14 +8,15 @@ mod lineage;
 
 use std::sync::Arc;
 
+use blake3::Hash;
 use blob_core::DType;
 use blob_io::{Checkpoint, Error, Kind, TensorName};
 use serde_json::{Map, Value, json};
 
-use crate::change::{Change, Effect};
 use crate::hash::Digests;
 use crate::options::{Options, refuse};
 use crate::planned::{LeftOut, Planned};
+use crate::regroup::{Source, Union};
 use crate::transform::{Registry, Transform};
 pub use account::{Account, Changed};
 use contents::Contents;
@@ -38,8 +39,10 @@ const MAX_TEXT: usize = (4 << 20) - 4096;
 /// A receipt whose digests are not known yet.
 #[derive(Debug)]
 pub(crate) struct Receipt {
-    /// The source's fields as a JSON object, without the digests.
-    source: String,
+    /// The fields of each source as a JSON object, without the digests.
+    sources: Vec<String>,
+    /// Whether the sources stand in a list, as in a file that is made of several.
+    is_list: bool,
     /// All other fields as a JSON object, without the contents.
     rest: String,
     contents: Contents,
@@ -72,9 +75,8 @@ impl Receipt {
             "history": history(checkpoint),
             "frame": frame.as_ref().ok(),
         });
-        if let Some(error) = checkpoint.salvaged() {
-            rest["salvaged"] =
-                json!({"arrays": checkpoint.entries().len(), "byte": error.offset(), "why": error.to_string()});
+        if let Some(salvaged) = salvaged(checkpoint) {
+            rest["salvaged"] = salvaged;
         }
         if !options.transforms.is_empty() {
             let step = |step: &Arc<dyn Transform>| json!({"name": step.name(), "settings": options.settings(&**step)});
@@ -83,14 +85,8 @@ impl Receipt {
         let contents = Contents::new(tensors, files)?;
         let room = MAX_TEXT - if files.is_empty() { contents.len() } else { 0 };
         let mut source = Value::Object(source);
-        shorten(&mut source, &mut rest, room);
-        if rest["changes"].is_null() {
-            let stored = tensors.iter().map(|t| (&*t.spec.name, Bits::of(t.spec.dtype, t.keeps_bf16)));
-            note_bits(&mut rest, stored);
-            shorten(&mut source, &mut rest, room);
-            if source.to_string().len() + rest.to_string().len() > room {
-                return Err(refuse(checkpoint, NO_ROOM.to_owned()));
-            }
+        if !shorten_with_bits(&mut source, &mut rest, room, tensors) {
+            return Err(refuse(checkpoint, NO_ROOM.to_owned()));
         }
         let unproven = unproven(&rest, &options.registry);
         let frame_left_out =
@@ -99,8 +95,43 @@ impl Receipt {
             rest["frame_left_out"] = json!(why);
         }
         let (sha256, is_untransformed) = (options.sha256, options.transforms.is_empty());
-        let (source, rest) = (source.to_string(), rest.to_string());
-        Ok(Self { source, rest, contents, sha256, is_untransformed, frame_left_out, unproven })
+        let (sources, rest) = (vec![source.to_string()], rest.to_string());
+        Ok(Self { sources, is_list: false, rest, contents, sha256, is_untransformed, frame_left_out, unproven })
+    }
+
+    /// The receipt of a file that is made of the tensors of several others.
+    pub(crate) fn of_several(union: &Union<'_>) -> Result<Self, Error> {
+        let tensors = &union.tensors;
+        let sources: Vec<Value> = union.sources.iter().map(|source| source_of_several(source)).collect();
+        let sparse = union.parts().flat_map(|(source, tensors)| sparse(source.checkpoint, tensors));
+        let mut rest = json!({
+            "schema": SCHEMA,
+            "tool": TOOL,
+            "tensors": tensors.len(),
+            "prefixed": union.is_prefixed,
+            "changes": changes(tensors),
+            "sparse": sparse.collect::<Vec<_>>(),
+            "warnings": union.sources.iter().flat_map(|source| warnings(source.checkpoint)).collect::<Vec<_>>(),
+            "history": union.sources.iter().flat_map(|source| history(source.checkpoint)).collect::<Vec<_>>(),
+        });
+        let contents = Contents::new(tensors, &[])?;
+        let sources: Vec<String> = sources.iter().map(Value::to_string).collect();
+        let digests = sources.len() * r#""blake3":"","#.len() + sources.len() * 64;
+        let taken = contents.len() + sources.iter().map(String::len).sum::<usize>() + digests;
+        let has_room = MAX_TEXT.checked_sub(taken);
+        if !has_room.is_some_and(|room| shorten_with_bits(&mut Value::Null, &mut rest, room, tensors)) {
+            return Err(Error::Request { file: String::new(), message: NO_ROOM.to_owned() });
+        }
+        Ok(Self {
+            sources,
+            is_list: true,
+            rest: rest.to_string(),
+            contents,
+            sha256: false,
+            is_untransformed: true,
+            frame_left_out: None,
+            unproven: Vec::new(),
+        })
     }
 
     /// Key and text with zeros in place of the digests.
@@ -108,31 +139,60 @@ impl Receipt {
         (KEY.to_owned(), self.fill(None))
     }
 
-    /// Key and text with the digests.
-    pub(crate) fn finished(&self, digests: &Digests) -> (String, String) {
+    /// Key and text with the digests by source.
+    pub(crate) fn finished(&self, digests: &[Digests]) -> (String, String) {
         (KEY.to_owned(), self.fill(Some(digests)))
     }
 
-    fn fill(&self, digests: Option<&Digests>) -> String {
+    fn fill(&self, digests: Option<&[Digests]>) -> String {
         let zeros = "0".repeat(64);
-        let blake3 = digests.map_or(&zeros, |all| &all.blake3);
-        let sha256 = if self.sha256 {
-            let known = digests.and_then(|all| all.sha256.as_ref());
-            format!("\"sha256\":\"{}\",", known.unwrap_or(&zeros))
-        } else {
-            String::new()
+        let source = |(place, source): (usize, &String)| {
+            let digests = digests.map(|all| &all[place]);
+            let blake3 = digests.map_or(&zeros, |all| &all.blake3);
+            let known = digests.and_then(|all| all.sha256.as_ref()).unwrap_or(&zeros);
+            let sha256 = if self.sha256 { format!("\"sha256\":\"{known}\",") } else { String::new() };
+            format!("{{\"blake3\":\"{blake3}\",{sha256}{}", &source[1..])
         };
-        let contents = self.contents.fields(digests.map(|all| &all.tensors[..]));
+        let sources = self.sources.iter().enumerate().map(source).collect::<Vec<_>>().join(",");
+        let sources = if self.is_list { format!("\"sources\":[{sources}]") } else { format!("\"source\":{sources}") };
+        let tensors: Option<Vec<Hash>> =
+            digests.map(|all| all.iter().flat_map(|digests| &digests.tensors).copied().collect());
+        let contents = self.contents.fields(tensors.as_deref());
         // JSON allows spaces before a number.
         let lost = if self.is_untransformed {
             String::new()
         } else {
-            let (lost, zeroed) = digests.map_or((0, 0), |all| (all.lost, all.zeroed));
+            let (lost, zeroed) = digests.map_or((0, 0), |all| (all[0].lost, all[0].zeroed));
             format!("\"lost_values\":{lost:>20},\"zeroed_values\":{zeroed:>20},")
         };
-        let (source, rest) = (&self.source[1..], &self.rest[1..]);
-        format!("{{\"source\":{{\"blake3\":\"{blake3}\",{sha256}{source},{contents},{lost}{rest}")
+        format!("{{{sources},{contents},{lost}{}", &self.rest[1..])
     }
+}
+
+/// The place where a source breaks off whose whole arrays are taken.
+fn salvaged(checkpoint: &Checkpoint) -> Option<Value> {
+    let error = checkpoint.salvaged()?;
+    Some(json!({"arrays": checkpoint.entries().len(), "byte": error.offset(), "why": error.to_string()}))
+}
+
+/// The fields of one of several sources, without the digest.
+fn source_of_several(source: &Source<'_>) -> Value {
+    let mut fields = source_fields(source.checkpoint);
+    fields.remove("metadata");
+    fields.extend(salvaged(source.checkpoint).map(|salvaged| ("salvaged".to_owned(), salvaged)));
+    fields.insert("prefix".into(), json!(source.prefix));
+    Value::Object(fields)
+}
+
+/// As [`shorten`]; a list of bf16 replaces a list of changes that has no room. Returns whether all of that has room.
+fn shorten_with_bits(source: &mut Value, rest: &mut Value, room: usize, tensors: &[Planned]) -> bool {
+    shorten(source, rest, room);
+    if rest["changes"].is_null() {
+        note_bits(rest, tensors.iter().map(|t| (&*t.spec.name, Bits::of(t.spec.dtype, t.keeps_bf16))));
+        shorten(source, rest, room);
+        return source.to_string().len() + rest.to_string().len() <= room;
+    }
+    true
 }
 
 /// The fields of a receipt about a source, without the digests.
@@ -275,36 +335,6 @@ fn changes(tensors: &[Planned]) -> Vec<Value> {
         change
     };
     changed.map(change).collect()
-}
-
-/// The receipt of a file that is made of tensors of others without a conversion: what was done to these, and the list
-/// of the tensors that keep bf16 as u16. `None` if there is neither.
-///
-/// # Errors
-/// The names of so many arrays have no room, in words that follow the file's name.
-pub(crate) fn receipt_of_others<'t>(
-    history: Vec<Origin>,
-    tensors: impl Iterator<Item = (&'t str, DType)> + Clone,
-) -> Result<Option<(String, String)>, &'static str> {
-    let bits = tensors.map(|(name, dtype)| (name, Bits::of(dtype, dtype == DType::BF16)));
-    let kept: Vec<&str> = bits.clone().filter(|(_, bits)| *bits == Bits::Bf16).map(|(name, _)| name).collect();
-    let mut rest = json!({ "schema": SCHEMA, "tool": TOOL });
-    if !history.is_empty() {
-        rest["history"] = json!(history);
-    }
-    if !kept.is_empty() {
-        let words = Change::unasked(Effect::BitsStored { of: DType::BF16, stored: DType::U16 }).to_string();
-        let change = |name: &&str| json!({"name": name, "changes": [words], "bits_of": DType::BF16.name()});
-        rest["changes"] = kept.iter().map(change).collect();
-    } else if history.is_empty() {
-        return Ok(None);
-    }
-    shorten(&mut Value::Null, &mut rest, MAX_TEXT);
-    if rest["changes"].is_null() && !kept.is_empty() {
-        note_bits(&mut rest, bits);
-    }
-    let text = rest.to_string();
-    if text.len() <= MAX_TEXT { Ok(Some((KEY.to_owned(), text))) } else { Err(NO_ROOM) }
 }
 
 /// The sparse arrays that were written as parts: name, kind and shape, with which a reader joins the parts again.

@@ -1,32 +1,11 @@
-//! The tensors of several files for one file, and which tensors of a file go into one together: what `blob merge` and
-//! `blob split` decide. Reads headers only.
+//! The tensors of several files for one file, and the groups of tensors of a file that go into one file together: the
+//! decisions of `blob merge` and `blob split`. Reads headers only, until a plan is carried out.
 
 mod groups;
-mod taken;
+mod joined;
 mod union;
 
-use blob_core::DType;
-use blob_io::{Checkpoint, Format};
-
-use crate::receipt::{history_of, receipt_of_others, receipt_text};
-pub use groups::name_beside;
-pub(crate) use groups::{by_layer, by_size, singles};
-pub use taken::Taken;
+pub(crate) use groups::{by_layer, by_size, name_beside, singles};
+pub use joined::Joined;
+pub(crate) use union::Source;
 pub use union::Union;
-
-/// The receipt, as key and text, of a file that is made of tensors of several others: what was done to them before, and
-/// which of them have bf16 that an npz stores as u16. `None` where there is nothing to say, or no room for a receipt.
-///
-/// # Errors
-/// There is no room for the names of so many arrays, in words that follow the file's name.
-pub fn receipt<'t>(
-    sources: &[&Checkpoint],
-    tensors: impl Iterator<Item = (&'t str, DType)> + Clone,
-    to: Format,
-) -> Result<Option<(String, String)>, &'static str> {
-    if !to.holds().receipt {
-        return Ok(None);
-    }
-    let history = sources.iter().filter_map(|source| receipt_text(source)).flat_map(history_of);
-    receipt_of_others(history.collect(), tensors.filter(|_| to == Format::Npz))
-}

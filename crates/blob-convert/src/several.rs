@@ -192,16 +192,8 @@ impl<'a> Plans<'a> {
             .map(|((plan, (.., layout)), output)| (output, *layout, &plan.tensors[..]))
             .collect();
         let sink = Sink::files(&places);
-        let job = Job {
-            checkpoint: first.checkpoint,
-            tensors,
-            base: None,
-            strict: first.strict,
-            sha256: first.receipt.sha256,
-            known,
-            watch,
-        };
-        let digests = job.fill(&sink, tally)?;
+        let job = Job::of_tensors(first.checkpoint, tensors, watch);
+        let digests = Job { strict: first.strict, sha256: first.receipt.sha256, known, ..job }.fill(&sink, tally)?;
         drop(places);
         let (mut from, crcs) = (0, sink.into_crcs(tensors.len()));
         for ((plan, (path, _, layout)), output) in files.into_iter().zip(outputs) {

@@ -186,8 +186,7 @@ const ANEW: &str = "begin with the file of before, and do this first, or both in
 
 /// A sentence on the steps that changed values by the source's receipt, for an output without a receipt; `None` where
 /// no step did.
-#[must_use]
-pub fn unsaid(checkpoint: &Checkpoint) -> Option<String> {
+pub(crate) fn unsaid(checkpoint: &Checkpoint) -> Option<String> {
     let (steps, file) = (State::of(checkpoint, &Registry::default()).steps().join(", "), checkpoint.name());
     let words = || format!("the receipt of {file} says that values were changed by {steps}, and the output does not");
     (!steps.is_empty()).then(words)

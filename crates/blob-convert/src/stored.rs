@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use blob_core::DType;
-use blob_io::{Bf16, Checkpoint, Entry, Format, Keys, Kind, Names, TensorName, Warning, file_names, member_names};
+use blob_io::layout::{file_names, member_names};
+use blob_io::{Bf16, Checkpoint, Entry, Format, Keys, Kind, Names, TensorName, Warning};
 
 use crate::change::{Change, Effect};
 use crate::options::Options;

@@ -6,6 +6,7 @@ mod against;
 mod claims;
 mod receipt;
 mod replay;
+mod sources;
 mod symbol;
 
 use blob_core::{DType, Shape};
@@ -19,6 +20,7 @@ pub use claims::claims;
 pub use receipt::receipt;
 pub(crate) use receipt::{contradicted, hash_of};
 pub use replay::replay;
+pub use sources::against_all;
 pub use symbol::symbol;
 
 /// One result of a check. Each is handed over at once and not collected, because a hostile file can cause a million.

@@ -13,9 +13,9 @@ use crate::units;
 /// that stores no names are named after the file. With --axis the tensors are concatenated into NAME, in place of the
 /// first one; the others are kept. If all of them have diffs, as Caffe's blobs can, these become NAME.diff. OUT
 /// contains only tensors, not what else its format can hold; the layers of a .caffemodel keep their types. With --axis
-/// it is a conversion, which `blob verify OUT --against FILE` repeats. Of several files the receipt says what was done
-/// to them before, and which tensors of an npz are bf16: use `blob diff` to compare OUT with each FILE. Memory use is
-/// about 8 MiB; along other axes than the first, 4 KiB or the decompressor's state per tensor.
+/// `blob verify OUT --against FILE` repeats it; of several files `blob verify OUT --against FILE --against FILE`
+/// compares every tensor. Memory use is a few MiB; along other axes than the first, 4 KiB or the decompressor's state
+/// per tensor.
 #[derive(Debug, clap::Args)]
 #[command(
     before_help = "\

@@ -71,7 +71,7 @@ pub(super) fn asked(changes: &[Group]) -> Vec<String> {
 }
 
 /// Prints the first warnings, then the number of the others.
-pub(super) fn warn(lines: Vec<String>, rest: &str, context: &Context) {
+pub(crate) fn warn(lines: Vec<String>, rest: &str, context: &Context) {
     for line in lines.iter().take(MAX_LISTED) {
         context.terminal.warning(line);
     }

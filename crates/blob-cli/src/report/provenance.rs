@@ -11,18 +11,19 @@ pub(super) fn write(page: &mut Markup, checkpoint: &Checkpoint) {
     let Some(text) = text else { return };
     page.heading("receipt", "Receipt");
     let account = Account::of_receipt(text);
-    let Some((account, (source, earlier))) = account.as_ref().and_then(|all| Some((all, all.history.split_last()?)))
-    else {
+    let Some(account) = &account else {
         page.paragraph("bad", "The receipt cannot be read.");
         return;
     };
-    let mut facts = vec![
-        ("converted from".to_owned(), source.name.clone()),
-        ("of format".to_owned(), source.format.clone()),
-        ("of size".to_owned(), units::exact_bytes(source.bytes)),
-        ("with BLAKE3".to_owned(), source.blake3.clone()),
-        ("left out".to_owned(), units::plural(account.left_out, "tensor")),
-    ];
+    let (earlier, sources) = account.history.split_at(account.history.len() - account.sources);
+    let mut facts = Vec::new();
+    for source in sources {
+        facts.push(("converted from".to_owned(), source.name.clone()));
+        facts.push(("of format".to_owned(), source.format.clone()));
+        facts.push(("of size".to_owned(), units::exact_bytes(source.bytes)));
+        facts.push(("with BLAKE3".to_owned(), source.blake3.clone()));
+    }
+    facts.push(("left out".to_owned(), units::plural(account.left_out, "tensor")));
     facts.extend(account.lost_values.map(|lost| ("lost by rounding".to_owned(), units::plural(lost, "value"))));
     page.facts(&facts);
     match &account.transforms {

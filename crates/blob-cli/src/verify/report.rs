@@ -100,8 +100,8 @@ pub(crate) struct Verdict<'a> {
     help: Option<&'static str>,
     /// The error that stopped the check, as JSON.
     error: Value,
-    /// The file of the comparison.
-    other: Option<&'a Checkpoint>,
+    /// The files of the comparison.
+    others: &'a [Checkpoint],
 }
 
 impl Document for Verdict<'_> {
@@ -111,7 +111,7 @@ impl Document for Verdict<'_> {
 
     /// The file itself is never salvaged: that it breaks off is a finding.
     fn sources(&self) -> Vec<&Checkpoint> {
-        self.other.into_iter().collect()
+        self.others.iter().collect()
     }
 }
 
@@ -193,9 +193,9 @@ impl<'a> Report<'a> {
         self.verdict.help = help;
     }
 
-    /// Sets the file to compare with.
-    pub(super) fn compare_with(&mut self, other: Option<&'a Checkpoint>) {
-        self.verdict.other = other;
+    /// Sets the files to compare with.
+    pub(super) fn compare_with(&mut self, others: &'a [Checkpoint]) {
+        self.verdict.others = others;
     }
 
     /// Copies the format and the counts from an open file.

@@ -19,8 +19,10 @@ const NAMED: usize = 3;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Account {
-    /// The files that the tensors came from, the first one first; the last one is the source.
+    /// The files that the tensors came from, the first one first; the last ones are the sources.
     pub history: Vec<Origin>,
+    /// How many of these files are sources: several for a merged file.
+    pub sources: usize,
     /// The transforms, in order; `None` where the receipt's list cannot be read.
     pub transforms: Option<Vec<Step>>,
     /// The kinds of changes, sorted by the words, each with the number of tensors; at most 64.
@@ -95,12 +97,15 @@ impl Account {
     /// Summarises a receipt's text; `None` if the text is no receipt or over 16 MiB.
     #[must_use]
     pub fn of_receipt(text: &str) -> Option<Self> {
-        Origin::of_receipt(text)?;
+        let sources = Origin::of_receipt(text).len();
+        let history = history_of(text);
+        let sources = (sources > 0).then(|| sources.min(history.len()))?;
         let fields: Fields = parse(text)?;
         let steps = fields.transforms.map_or(Some(Vec::new()), |steps| serde_json::from_value(steps).ok());
         let kinds = fields.changes.unwrap_or_default().0.into_iter();
         Some(Self {
-            history: history_of(text),
+            history,
+            sources,
             transforms: steps.filter(|steps: &Vec<Step>| steps.len() <= MAX_STEPS),
             changes: kinds.map(|(what, (tensors, named))| Changed { what, tensors, named }).collect(),
             left_out: fields.left_out.unwrap_or_default().0,

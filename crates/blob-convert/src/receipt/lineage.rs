@@ -52,11 +52,12 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The source that a receipt's text names; `None` where the text is no receipt or over 16 MiB.
+    /// The sources that a receipt's text names, several for a merged file; empty where the text is no receipt or over
+    /// 16 MiB.
     #[must_use]
-    pub fn of_receipt(text: &str) -> Option<Self> {
-        let text = (text.len() <= LONGEST).then_some(text)?;
-        parse::<Lineage>(text)?.source
+    pub fn of_receipt(text: &str) -> Vec<Self> {
+        let lineage = (text.len() <= LONGEST).then(|| parse::<Lineage>(text)).flatten();
+        lineage.map_or_else(Vec::new, |lineage| lineage.source.into_iter().chain(lineage.sources).collect())
     }
 
     fn is_short(&self) -> bool {
@@ -71,9 +72,12 @@ impl Origin {
 /// The fields of a receipt that say where the tensors came from.
 #[derive(Deserialize)]
 struct Lineage {
-    /// Absent where the tensors came from several files: the history then has the sources of each, one after the other.
+    /// Absent where the tensors came from several files. The history then has the earlier sources of each, one after
+    /// the other.
     #[serde(default)]
     source: Option<Origin>,
+    #[serde(default)]
+    sources: Vec<Origin>,
     #[serde(default)]
     tool: String,
     #[serde(default)]
@@ -123,8 +127,8 @@ pub(crate) fn lineage_of(text: &str) -> Vec<Origin> {
         Some(Value::Null) => vec![Step { name: UNKNOWN.to_owned(), settings: Value::Null }],
         steps => steps.and_then(|steps| serde_json::from_value(steps).ok()).unwrap_or_default(),
     };
-    if let Some(source) = lineage.source {
-        earlier.push(Origin { tool: lineage.tool, transforms, ..source });
+    for source in lineage.source.into_iter().chain(lineage.sources) {
+        earlier.push(Origin { tool: lineage.tool.clone(), transforms: transforms.clone(), ..source });
     }
     earlier.0
 }
@@ -216,7 +220,7 @@ mod tests {
         let kept = lineage(&[origin(&"n".repeat(1025)), origin("b")]).history.expect("a history").0;
         assert_eq!(kept.iter().map(|origin| &*origin.name).collect::<Vec<_>>(), ["b"]);
         let long = format!("{{\"source\":{}}}{}", origin("s"), " ".repeat(16 << 20));
-        assert!(Origin::of_receipt(&long).is_none());
-        assert!(Origin::of_receipt(long.trim_end()).is_some());
+        assert!(Origin::of_receipt(&long).is_empty());
+        assert_eq!(Origin::of_receipt(long.trim_end()).len(), 1);
     }
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blob_io::{Checkpoint, Error, Format, file_names};
+use blob_io::layout::file_names;
+use blob_io::{Checkpoint, Error, Format};
 use serde::{Deserialize, Serialize};
 
 use super::Recipe;

@@ -60,8 +60,7 @@ fn arrays(checkpoint: &Checkpoint) -> impl Iterator<Item = (usize, &Entry)> {
 
 /// The name of a tensor among tensors of other files: the entry's name, or, where the file stores no names, one made
 /// from `stem`.
-#[must_use]
-pub fn name_beside(checkpoint: &Checkpoint, entry: &Entry, stem: &str) -> String {
+pub(crate) fn name_beside(checkpoint: &Checkpoint, entry: &Entry, stem: &str) -> String {
     if !is_unnamed(checkpoint) {
         return entry.name().to_owned();
     }

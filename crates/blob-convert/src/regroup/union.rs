@@ -1,66 +1,100 @@
-//! The tensors of several files under names of which no two are the same.
+//! The tensors of several files under names of which no two are the same. Reads headers only.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use blob_io::{Checkpoint, Error, Group, Kind};
 
-use super::{Taken, name_beside};
-use crate::watch::Watch;
+use super::name_beside;
+use crate::change::{Change, Effect};
+use crate::chosen::read_entry;
+use crate::planned::Planned;
 
 /// The tensors of several files.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct Union<'a> {
+    pub(crate) sources: Vec<Source<'a>>,
     /// All tensors, in the order of the files.
-    pub tensors: Vec<(String, Taken<'a>)>,
+    pub(crate) tensors: Vec<Planned>,
+    /// Whether names that several files have get the file's prefix.
+    pub(crate) is_prefixed: bool,
     /// The tensors that would have the name of another one, in words.
     pub clashes: Vec<String>,
 }
 
+/// One of the files.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) checkpoint: &'a Checkpoint,
+    pub(crate) prefix: String,
+    /// The file's places among all tensors.
+    pub(crate) tensors: Range<usize>,
+}
+
 impl<'a> Union<'a> {
-    /// The tensors of files that lie at these paths. Those of a file that stores no names are called after the file;
-    /// with prefixes, so are those whose names several files have.
+    /// The tensors of files that lie at these paths. The tensors of a file that stores no names are called after the
+    /// file; with prefixes, so are tensors whose names several files have.
     ///
     /// # Errors
-    /// As [`Checkpoint::array`].
-    pub fn of(
-        paths: &[PathBuf],
-        sources: &'a [Checkpoint],
-        with_prefixes: bool,
-        watch: &'a dyn Watch,
-    ) -> Result<Self, Error> {
-        let mut counts: HashMap<&str, usize> = HashMap::new();
-        sources.iter().flat_map(Checkpoint::names).for_each(|name| *counts.entry(name).or_default() += 1);
+    /// As [`Checkpoint::whole`] and [`Checkpoint::array`].
+    pub fn of(paths: &[PathBuf], sources: &'a [Checkpoint], with_prefixes: bool) -> Result<Self, Error> {
         let prefixes = if with_prefixes { prefixes(paths) } else { paths.iter().map(|path| stem(path)).collect() };
-        let (mut union, mut names) = (Self::default(), HashMap::<String, &Path>::new());
-        for ((path, prefix), source) in paths.iter().zip(prefixes).zip(sources) {
-            for entry in source.entries().iter().filter(|entry| entry.kind() != Kind::None) {
+        Self::with(sources.iter().zip(prefixes).collect(), with_prefixes)
+    }
+
+    /// As [`Union::of`], of files with these prefixes.
+    pub(crate) fn with(sources: Vec<(&'a Checkpoint, String)>, is_prefixed: bool) -> Result<Self, Error> {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for name in sources.iter().flat_map(|(source, _)| source.names()) {
+            *counts.entry(name).or_default() += 1;
+        }
+        let is_single = sources.len() == 1;
+        let mut union = Self { sources: Vec::new(), tensors: Vec::new(), is_prefixed, clashes: Vec::new() };
+        let mut names: HashMap<String, &str> = HashMap::new();
+        for (checkpoint, prefix) in sources {
+            checkpoint.whole()?;
+            let first = union.tensors.len();
+            for (place, entry) in checkpoint.entries().iter().enumerate().filter(|(_, e)| e.kind() != Kind::None) {
                 let own = entry.name();
                 let is_shared = || counts.get(own).is_some_and(|count| *count > 1);
-                let name = if sources.len() == 1 {
+                let name = if is_single {
                     own.to_owned()
-                } else if with_prefixes && !own.starts_with('@') && is_shared() {
+                } else if is_prefixed && !own.starts_with('@') && is_shared() {
                     prefixed(own, &prefix)
                 } else {
-                    name_beside(source, entry, &prefix)
+                    name_beside(checkpoint, entry, &prefix)
                 };
-                match names.get(&name) {
-                    Some(other) => {
-                        union.clashes.push(format!("{name:?} in {} and {}", other.display(), path.display()));
-                    }
-                    None => {
-                        names.insert(name.clone(), path);
-                        union.tensors.push((name, Taken::new(source, entry, watch)?));
-                    }
+                if let Some(other) = names.get(&name) {
+                    union.clashes.push(format!("{name:?} in {other} and {}", checkpoint.name()));
+                    continue;
                 }
+                let mut tensor = read_entry(place, entry, checkpoint.array(entry)?.dtype, false, &mut HashSet::new());
+                if name != own {
+                    tensor.changes.push(Change::asked(Effect::Renamed { was: own.to_owned() }));
+                }
+                names.insert(name.clone(), checkpoint.name());
+                tensor.spec.name = name;
+                union.tensors.push(tensor);
             }
+            union.sources.push(Source { checkpoint, prefix, tensors: first..union.tensors.len() });
         }
         Ok(union)
     }
+
+    /// The files, with the tensors of each.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&Source<'a>, &[Planned])> {
+        self.sources.iter().map(|source| (source, &self.tensors[source.tensors.clone()]))
+    }
+
+    /// The source of a tensor.
+    pub(crate) fn source_of(&self, tensor: usize) -> &'a Checkpoint {
+        self.sources[self.sources.partition_point(|source| source.tensors.end <= tensor)].checkpoint
+    }
 }
 
-/// For each file a name that no other one has: without its extension; else with it; else with as many folders as that
+/// For each file a name that no other file has: without its extension; else with it; else with as many folders as that
 /// takes.
 fn prefixes(paths: &[PathBuf]) -> Vec<String> {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();

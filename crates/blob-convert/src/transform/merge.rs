@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use blob_core::Shape;
-use blob_io::{TensorName, TensorSpec};
+use blob_io::TensorName;
+use blob_io::layout::TensorSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

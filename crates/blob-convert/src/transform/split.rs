@@ -1,7 +1,8 @@
 //! `split`: divides a tensor along an axis, and with it its diff.
 
 use blob_core::Shape;
-use blob_io::{TensorName, TensorSpec};
+use blob_io::TensorName;
+use blob_io::layout::TensorSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

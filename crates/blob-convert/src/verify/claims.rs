@@ -31,6 +31,8 @@ struct Claims {
     #[serde(default)]
     source: Option<Value>,
     #[serde(default)]
+    sources: Option<Vec<Value>>,
+    #[serde(default)]
     contents: Option<Items>,
     #[serde(default)]
     contents_blake3: Option<String>,
@@ -67,7 +69,7 @@ pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
         return;
     };
     schema(claims.schema.as_ref(), report);
-    // The receipt in an npz of `blob merge` does not name a source.
+    // A file that is made of several has a list of sources in place of one.
     let is_of_conversion = claims.source.is_some();
     let tensors = checkpoint.entries().len();
     match &claims.tensors {
@@ -96,6 +98,7 @@ pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
     if claims.lost_values.as_ref().is_some_and(|lost| lost.as_u64().is_none()) {
         report(wrong(&format!("has lost_values of {}", shown(claims.lost_values.as_ref()))));
     }
+    claims.sources.iter().flatten().for_each(|source| of_source(Some(source), report));
     if is_of_conversion {
         of_source(claims.source.as_ref(), report);
         // A frame cannot fit a file with a broken array, which is a finding of its own.
@@ -235,7 +238,8 @@ fn is_whole(entry: &Entry, name: &str) -> bool {
 /// Reports that `theirs` is not the source that the receipt names, unless both come from one source.
 fn report_other(ours: &Checkpoint, theirs: &Checkpoint, claimed: &Value, blake3: &str, report: &mut dyn FnMut(Remark)) {
     let expected = claimed["source"]["blake3"].as_str().unwrap_or_default();
-    let of_one = receipt_text(theirs).and_then(Origin::of_receipt).is_some_and(|origin| origin.blake3 == expected);
+    let theirs_of = receipt_text(theirs).map(Origin::of_receipt).unwrap_or_default();
+    let of_one = theirs_of.iter().any(|origin| origin.blake3 == expected);
     if of_one {
         return;
     }

@@ -104,9 +104,10 @@ pub(crate) fn against_source(
         Err(e) => return Err(e),
     };
     chained.value_changes.iter().for_each(|change| report(Remark::Redone(redone(change, source))));
-    let pieces = [vec![0; PIECE], vec![0; PIECE]];
-    let mut compare = Compare { file, source, pieces, watch, report, equal: 0, lost: 0, zeroed: 0 };
-    compare.all(&chained.tensors)?;
+    let mut compare = Compare::new(file, watch, report);
+    compare.all(source, &chained.tensors)?;
+    let names: HashSet<&str> = chained.tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+    compare.others(&names, &format!("what the receipt's transforms make of {}", source.name()));
     let (equal, is_all) = (compare.equal, compare.equal == chained.tensors.len() as u64);
     let (lost, zeroed) = (compare.lost, compare.zeroed);
     // Values of tensors that differ were not all computed.
@@ -162,25 +163,29 @@ fn redone(change: &ValueChange, source: &Checkpoint) -> Redone {
     Redone { transform: change.step.to_owned(), tensors: change.entries.len(), named, said_by }
 }
 
-/// The state of a comparison.
-struct Compare<'a> {
+/// The state of a comparison of a file with recomputed tensors.
+pub(super) struct Compare<'a> {
     file: &'a Checkpoint,
-    source: &'a Checkpoint,
     pieces: [Vec<u8>; 2],
     watch: &'a dyn Watch,
     report: &'a mut dyn FnMut(Remark),
-    equal: u64,
+    pub(super) equal: u64,
     /// How many values the transforms lost, and how many became 0.
     lost: u64,
     zeroed: u64,
 }
 
-impl Compare<'_> {
-    fn all(&mut self, tensors: &[Planned]) -> Result<(), Error> {
+impl<'a> Compare<'a> {
+    pub(super) fn new(file: &'a Checkpoint, watch: &'a dyn Watch, report: &'a mut dyn FnMut(Remark)) -> Self {
+        Self { file, pieces: [vec![0; PIECE], vec![0; PIECE]], watch, report, equal: 0, lost: 0, zeroed: 0 }
+    }
+
+    /// Compares the tensors that are made of a source.
+    pub(super) fn all(&mut self, source: &Checkpoint, tensors: &[Planned]) -> Result<(), Error> {
         for tensor in tensors {
             let name = &tensor.spec.name;
             let found = match self.file.entry(name) {
-                Some(entry) => self.difference(tensor, entry),
+                Some(entry) => self.difference(source, tensor, entry),
                 None => Ok(Some((Reason::Absent, format!("is missing from {}", self.file.name())))),
             };
             let found = match found {
@@ -195,16 +200,24 @@ impl Compare<'_> {
                 None => self.equal += 1,
             }
         }
-        let names: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
-        for entry in self.file.entries().iter().filter(|entry| !names.contains(entry.name())) {
-            let message = format!("is missing from what the receipt's transforms make of {}", self.source.name());
-            (self.report)(Remark::Finding(Finding::new(entry.name(), Reason::Absent, message)));
-        }
         Ok(())
     }
 
+    /// Reports the tensors of the file with other names; `made` says where these are missing.
+    pub(super) fn others(&mut self, names: &HashSet<&str>, made: &str) {
+        for entry in self.file.entries().iter().filter(|entry| !names.contains(entry.name())) {
+            let finding = Finding::new(entry.name(), Reason::Absent, format!("is missing from {made}"));
+            (self.report)(Remark::Finding(finding));
+        }
+    }
+
     /// The first difference between a tensor of the file and the recomputed one; `None` for equal tensors.
-    fn difference(&mut self, planned: &Planned, entry: &Entry) -> Result<Option<(Reason, String)>, Error> {
+    fn difference(
+        &mut self,
+        source: &Checkpoint,
+        planned: &Planned,
+        entry: &Entry,
+    ) -> Result<Option<(Reason, String)>, Error> {
         let spec = &planned.spec;
         let dtype = self.file.array(entry)?.dtype;
         if dtype != spec.dtype {
@@ -218,7 +231,7 @@ impl Compare<'_> {
         }
         let tally = Tally::default();
         let mut ours = Watched::open(self.file, entry, self.watch)?;
-        let mut theirs = planned.open(self.source, self.watch, &tally)?;
+        let mut theirs = planned.open(source, self.watch, &tally)?;
         let [a, b] = &mut self.pieces;
         let mut done = 0;
         loop {

@@ -1,0 +1,30 @@
+//! The line of `blob info` about a receipt: the files that the tensors came from.
+
+use blob_convert::{Origin, RECEIPT_KEY};
+
+use super::short;
+use crate::output::Terminal;
+use crate::units;
+
+/// How many sources of a merged file are named.
+const MAX_SOURCES: usize = 3;
+
+/// The first sources named by a receipt: `from net.caffemodel (caffemodel, 1,679 bytes, BLAKE3 55bf…)`.
+pub(super) fn receipt(key: &str, value: &str, terminal: &Terminal) -> Option<String> {
+    let sources = (key == RECEIPT_KEY).then(|| Origin::of_receipt(value)).filter(|sources| !sources.is_empty())?;
+    let source = |source: &Origin| {
+        format!(
+            "{} ({}, {}, BLAKE3 {})",
+            short(terminal, &source.name),
+            short(terminal, &source.format),
+            units::plural(source.bytes, "byte"),
+            short(terminal, &source.blake3)
+        )
+    };
+    let named: Vec<String> = sources.iter().take(MAX_SOURCES).map(source).collect();
+    let more = match sources.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {} more", units::grouped(more as u64)),
+    };
+    Some(format!("from {}{more}", named.join(", ")))
+}

@@ -1,0 +1,227 @@
+//! One file of the tensors of several others: the plan, and the pass over each of them.
+//!
+//! Relies on `union` for the names, and on `pass` for the bytes.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use blob_io::caffe::{Form as BlobForm, Message};
+use blob_io::hdf5::Form;
+use blob_io::layout::{Details, Layout, Reopened, TensorSpec, Wanted, check_written};
+use blob_io::mxnet::{List, Version};
+use blob_io::neoml::Archive;
+use blob_io::{Checkpoint, Complete, Error, Format, IfExists, Kind, Output};
+
+use super::Union;
+use crate::change::{Change, Effect, Group, Groups};
+use crate::goal::Target;
+use crate::layout::sparse_list;
+use crate::pass::{Around, Job, filled, piped};
+use crate::planned::{Planned, stream_interleaved};
+use crate::receipt::Receipt;
+use crate::source;
+use crate::state;
+use crate::stored::{FORMAT, Place, is_numbered, numbered, unlisted};
+use crate::transform::Tally;
+use crate::watch::Watch;
+
+/// The plan of a file that is made of the tensors of several others.
+#[derive(Debug)]
+pub struct Joined<'a> {
+    union: Union<'a>,
+    to: Format,
+    /// `None` for standard output.
+    file: Option<(PathBuf, IfExists)>,
+    layout: Layout,
+    receipt: Option<Receipt>,
+    metadata: Vec<(String, String)>,
+    of_file: Vec<Change>,
+}
+
+impl<'a> Union<'a> {
+    /// Plans a file of these tensors, which holds tensors and a receipt alone.
+    ///
+    /// # Errors
+    /// An output that is a source; a format that cannot hold the tensors; no tensors.
+    pub fn plan(mut self, to: Format, target: &Target<'_>) -> Result<Joined<'a>, Error> {
+        let checkpoints: Vec<&Checkpoint> = self.sources.iter().map(|source| source.checkpoint).collect();
+        source::check(&checkpoints, target)?;
+        let path = target.file().map(|(path, _)| path);
+        let file = path.map_or("standard output".to_owned(), |path| path.display().to_string());
+        if self.tensors.is_empty() {
+            let names: Vec<&str> = checkpoints.iter().map(|source| source.name()).collect();
+            let message = "there are no tensors, and nothing to write".to_owned();
+            return Err(Error::Request { file: names.join(", "), message });
+        }
+        let place = Place { to, is_folder: false };
+        let mut of_file = Vec::new();
+        for source in &self.sources {
+            place.note(source.checkpoint, &mut self.tensors[source.tensors.clone()]);
+            of_file.extend(unlisted(source.checkpoint));
+            of_file.extend(parted(source.checkpoint, to));
+        }
+        place.encode(&mut self.tensors);
+        self.tensors.iter_mut().for_each(|tensor| place.note_number(tensor));
+        self.tensors.iter_mut().enumerate().for_each(|(slot, tensor)| tensor.slot = Some(slot));
+        let (mut receipt, mut metadata) = (None, Vec::new());
+        if to.holds().receipt {
+            receipt = Some(Receipt::of_several(&self).map_err(|e| e.about(&file))?);
+            metadata.extend((to == Format::Safetensors).then(|| (FORMAT.0.to_owned(), FORMAT.1.to_owned())));
+        } else {
+            let unsaid = checkpoints.iter().filter_map(|source| state::unsaid(source));
+            of_file.extend(unsaid.map(|words| Change::unasked(Effect::Remark(words))));
+        }
+        let with_receipt: Vec<(String, String)> =
+            metadata.iter().cloned().chain(receipt.as_ref().map(Receipt::placeholder)).collect();
+        let specs: Vec<TensorSpec> = self.tensors.iter().map(|tensor| tensor.spec.clone()).collect();
+        let new = New { union: &self, to, metadata: &with_receipt, path };
+        let layout = new.check_names().and_then(|()| Layout::of(to, &specs, &new)).map_err(|e| e.about(&file))?;
+        stream_interleaved(&layout, &mut self.tensors);
+        let file = target.file().map(|(path, if_exists)| (path.to_owned(), if_exists));
+        Ok(Joined { union: self, to, file, layout, receipt, metadata, of_file })
+    }
+}
+
+/// The parts of a source that a new file has in another form, or not at all.
+fn parted(source: &Checkpoint, to: Format) -> impl Iterator<Item = Change> {
+    let count = |kind| source.entries().iter().filter(|entry| entry.kind() == kind).count();
+    let parted = if to.holds().sparse { 0 } else { count(Kind::Values) };
+    let all = [
+        (count(Kind::None), "place", " without an array", "left out"),
+        (parted, "sparse array", "", "written in parts"),
+    ];
+    let file = source.name().to_owned();
+    all.into_iter().filter(|(count, ..)| *count > 0).map(move |(count, noun, more, becomes)| {
+        let (s, are) = if count == 1 { ("", "is") } else { ("s", "are") };
+        Change::unasked(Effect::Remark(format!("{file}: {count} {noun}{s}{more} {are} {becomes}")))
+    })
+}
+
+impl Joined<'_> {
+    /// All changes, one group for each kind.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Group> {
+        let mut groups = Groups::default();
+        self.of_file.iter().for_each(|change| groups.of_file(change));
+        for tensor in &self.union.tensors {
+            tensor.changes.iter().for_each(|change| groups.of_tensor(&tensor.spec.name, change));
+        }
+        groups.finish()
+    }
+
+    /// The tensors of the output.
+    #[must_use]
+    pub fn tensors(&self) -> &[Planned] {
+        &self.union.tensors
+    }
+
+    /// The output's size in bytes.
+    #[must_use]
+    pub fn output_len(&self) -> u64 {
+        self.layout.len()
+    }
+
+    /// Whether the output has a receipt, by which `verify` computes the tensors again.
+    #[must_use]
+    pub fn has_receipt(&self) -> bool {
+        self.receipt.is_some()
+    }
+
+    /// Checks that the file can be created, and removes any file made for the check.
+    ///
+    /// # Errors
+    /// As [`Output::check`].
+    pub fn check(&self) -> Result<(), Error> {
+        self.file.as_ref().map_or(Ok(()), |(path, if_exists)| Output::check(path, *if_exists))
+    }
+
+    /// Writes the file, which appears whole or not at all. Each source is read once, for a pipe twice. A source that
+    /// changed after opening is an error.
+    ///
+    /// # Errors
+    /// Errors of reading and writing; [`Error::Interrupted`] where `watch` says so.
+    pub fn run(&self, watch: &dyn Watch) -> Result<(), Error> {
+        let job = |(source, tensors)| Job::of_tensors(source, tensors, watch);
+        let jobs: Vec<Job<'_>> =
+            self.union.parts().map(|(source, tensors)| (source.checkpoint, tensors)).map(job).collect();
+        let around = Around { metadata: &self.metadata, receipt: self.receipt.as_ref() };
+        let tally = Tally::default();
+        let output = match &self.file {
+            Some((path, if_exists)) => Output::create(path, *if_exists)?,
+            None => Output::stdout(),
+        };
+        if !output.is_positioned() {
+            return piped(&jobs, &self.layout, output, &tally, around).map(drop);
+        }
+        let (complete, _) = filled(&jobs, &self.layout, output, &tally, around)?;
+        self.check_file(&complete)?;
+        complete.publish()
+    }
+
+    fn check_file(&self, written: &Complete) -> Result<(), Error> {
+        let limits = self.union.sources[0].checkpoint.limits();
+        let Some(Reopened { file, .. }) = written.open_again(self.to, limits)? else { return Ok(()) };
+        let wanted = self.union.tensors.iter().zip(self.layout.offsets());
+        let wanted = wanted.map(|(tensor, offset)| Wanted { spec: &tensor.spec, offset: Some(*offset) });
+        check_written(&file, wanted, false)
+    }
+}
+
+/// The details of the new file besides the tensors.
+struct New<'u, 'a> {
+    union: &'u Union<'a>,
+    to: Format,
+    metadata: &'u [(String, String)],
+    path: Option<&'u Path>,
+}
+
+impl New<'_, '_> {
+    /// Refuses sparse arrays with the names of other tensors.
+    fn check_names(&self) -> Result<(), Error> {
+        if !self.to.holds().sparse {
+            return Ok(());
+        }
+        let names: HashSet<&str> = self.union.tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+        for (place, tensor) in self.union.tensors.iter().enumerate() {
+            let whole = tensor.sparse(self.union.source_of(place)).map(|sparse| tensor.whole_name(sparse));
+            if let Some(whole) = whole.filter(|whole| names.contains(whole)) {
+                let message = format!("two tensors would be called {whole:?}");
+                return Err(Error::Request { file: String::new(), message });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Details for New<'_, '_> {
+    fn metadata(&self) -> Result<Cow<'_, [(String, String)]>, Error> {
+        Ok(Cow::Borrowed(self.metadata))
+    }
+
+    fn hdf5_form(&self) -> Form {
+        self.path.and_then(Form::of_name).unwrap_or(Form::Datasets)
+    }
+
+    fn message(&self, specs: &[TensorSpec]) -> Result<(Message, BlobForm), Error> {
+        let names = specs.iter().map(|spec| &*spec.name);
+        let message = if is_numbered(self.to) {
+            Message::named(self.to, numbered(names).iter().map(|name| &**name), &[])
+        } else {
+            Message::named(self.to, names, &[])
+        };
+        let entry = |tensor: usize| {
+            let source = self.union.source_of(tensor);
+            &source.entries()[self.union.tensors[tensor].entry]
+        };
+        Ok((message?.with_types(|tensor| entry(tensor).layer_type()), BlobForm::default()))
+    }
+
+    fn list(&self, _: &[TensorSpec]) -> Result<List, Error> {
+        Ok(sparse_list(Version::V2, &self.union.tensors, &|place| self.union.source_of(place)))
+    }
+
+    fn archive(&self, specs: &[TensorSpec]) -> Result<Archive, Error> {
+        Ok(if self.to.holds().many { Archive::array(specs.len()) } else { Archive::blob() })
+    }
+}

@@ -1,0 +1,140 @@
+//! Compares a file that is made of several others with all of these.
+//!
+//! The receipt names the sources by digests, so the order of the files does not matter. Without a receipt, the names of
+//! the tensors decide.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use blob_io::{Checkpoint, Error, Reason};
+use serde::Deserialize;
+
+use super::receipt::truncated;
+use super::replay::Compare;
+use super::{By, Compared, Finding, Remark, against_by};
+use crate::digest::{Algorithm, Subject, digest};
+use crate::options::refuse;
+use crate::receipt::{parse, receipt_text};
+use crate::regroup::Union;
+use crate::watch::Watch;
+
+/// The fields of a receipt about several sources.
+#[derive(Deserialize)]
+struct Merged {
+    #[serde(default)]
+    sources: Option<Vec<Claim>>,
+    #[serde(default)]
+    prefixed: bool,
+}
+
+/// A source by the receipt.
+#[derive(Deserialize)]
+struct Claim {
+    name: String,
+    blake3: String,
+    #[serde(default)]
+    prefix: String,
+}
+
+/// As [`against_by`], with all the files that `ours` is made of, in any order. A missing source is a finding with its
+/// name, and so is a file that is no source.
+///
+/// # Errors
+/// As [`against_by`]; [`Error::Request`] for a file without names that no receipt describes.
+pub fn against_all(
+    ours: &Checkpoint,
+    theirs: &[Checkpoint],
+    by: &By,
+    watch: &dyn Watch,
+    report: &mut dyn FnMut(Remark),
+) -> Result<Compared, Error> {
+    let merged = receipt_text(ours).and_then(parse::<Merged>);
+    let (sources, is_prefixed) = match (merged, theirs) {
+        (Some(Merged { sources: Some(claims), prefixed }), _) => (found(&claims, theirs, watch, report)?, prefixed),
+        (_, [one]) => return against_by(ours, one, by, watch, report),
+        _ => return by_names(ours, theirs, watch, report),
+    };
+    let Some(sources) = sources else { return Ok(Compared { equal: 0, redone: 0 }) };
+    let union = Union::with(sources, is_prefixed)?;
+    compared(ours, &union, watch, report)
+}
+
+/// The file of each source by the receipt, with its prefix; `None` where a source is missing.
+fn found<'a>(
+    claims: &[Claim],
+    files: &'a [Checkpoint],
+    watch: &dyn Watch,
+    report: &mut dyn FnMut(Remark),
+) -> Result<Option<Vec<(&'a Checkpoint, String)>>, Error> {
+    let mut left = Vec::new();
+    for file in files {
+        let subject = Subject::File { name: file.name(), source: file.stored() };
+        left.push((file, digest(subject, Algorithm::Blake3, watch)?.digest));
+    }
+    let is_of = |claim: &Claim, left: &[(&Checkpoint, String)]| left.iter().position(|(_, hash)| *hash == claim.blake3);
+    let mut sources: Vec<Option<(&Checkpoint, String)>> = Vec::new();
+    for claim in claims {
+        let place = is_of(claim, &left);
+        sources.push(place.map(|place| (left.remove(place).0, claim.prefix.clone())));
+    }
+    let mut finding = |message: String| report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
+    for (claim, source) in claims.iter().zip(&mut sources).filter(|(_, source)| source.is_none()) {
+        let (name, expected) = (truncated(&claim.name), truncated(&claim.blake3));
+        if left.is_empty() {
+            finding(format!("the source {name:?} of the receipt is missing: BLAKE3 {expected}"));
+            continue;
+        }
+        // The tensors of another file in its place tell more.
+        let (file, blake3) = left.remove(0);
+        finding(format!(
+            "{} is not the source {name:?} of the receipt: BLAKE3 {blake3}, in the receipt {expected}",
+            file.name()
+        ));
+        *source = Some((file, claim.prefix.clone()));
+    }
+    for (file, blake3) in left {
+        finding(format!("{} is no source of the receipt: BLAKE3 {blake3}", file.name()));
+    }
+    Ok(sources.into_iter().collect())
+}
+
+/// Compares by names: the plain ones, or else the ones with prefixes.
+fn by_names(
+    ours: &Checkpoint,
+    theirs: &[Checkpoint],
+    watch: &dyn Watch,
+    report: &mut dyn FnMut(Remark),
+) -> Result<Compared, Error> {
+    if !ours.format().holds().names.are_kept() {
+        let message = format!(
+            "is compared with one file: {} stores no names, and no receipt says which tensors are of which file",
+            ours.format().name()
+        );
+        return Err(refuse(ours, message));
+    }
+    let paths: Vec<PathBuf> = theirs.iter().map(|file| PathBuf::from(file.name())).collect();
+    let union = Union::of(&paths, theirs, false)?;
+    let union = if union.clashes.is_empty() { union } else { Union::of(&paths, theirs, true)? };
+    compared(ours, &union, watch, report)
+}
+
+fn compared(
+    ours: &Checkpoint,
+    union: &Union<'_>,
+    watch: &dyn Watch,
+    report: &mut dyn FnMut(Remark),
+) -> Result<Compared, Error> {
+    for clash in &union.clashes {
+        let message = format!("two tensors of the files have one name: {clash}");
+        report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
+    }
+    ours.whole()?;
+    let mut compare = Compare::new(ours, watch, report);
+    for (source, tensors) in union.parts() {
+        compare.all(source.checkpoint, tensors)?;
+    }
+    let names: HashSet<&str> = union.tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+    let files: Vec<&str> = union.sources.iter().map(|source| source.checkpoint.name()).collect();
+    compare.others(&names, &files.join(", "));
+    Ok(Compared { equal: compare.equal, redone: 0 })
+}
