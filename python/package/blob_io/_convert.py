@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -87,6 +85,8 @@ def convert(
     >>> receipt["tensors"], blob_io.open(path + ".safetensors").keys()
     (2, ['conv1.weight', 'conv1.bias'])
     """
+    import json
+
     steps: list[dict[str, Any]] = []
 
     def step(name: str, settings: Mapping[str, Any] | None = None) -> None:
@@ -184,6 +184,8 @@ def _of_recipe(
     recipe: _Path | Mapping[str, Any], asked: dict[str, Any], into: _Path | None
 ) -> tuple[dict[str, Any], _Path | None]:
     """The recipe of a file or a mapping, to which ``if_exists`` and ``to`` are added, as the tool does."""
+    import json
+
     if isinstance(recipe, Mapping):
         given = json.loads(json.dumps(recipe))
     else:
@@ -209,6 +211,8 @@ def _write_recipe(
     path: _Path, asked: Mapping[str, Any], file: File, dst: _Path, into: _Path | None, if_exists: str
 ) -> None:
     """Writes the recipe of a conversion that is done, with its files."""
+    import json
+
     target = {**asked["target"], "path": os.fspath(dst)}
     if into is not None:
         target["into"] = os.fspath(into)
@@ -322,6 +326,8 @@ def load_file(
     """
     if names is None or names == "raw":
         return _opened(path, mmap=mmap).get_tensors(framework=framework, progress=progress)
+    import tempfile  # takes more time than all else that is imported
+
     with tempfile.TemporaryDirectory(prefix="blob-io-") as folder:
         converted = os.path.join(folder, "converted.safetensors")
         convert(path, converted, names=names, no_receipt=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -150,6 +149,8 @@ class Receipt(Mapping[str, Any]):
     @classmethod
     def parse(cls, text: str) -> Receipt | None:
         """A receipt's text; ``None`` where it is no object of JSON."""
+        import json
+
         try:
             fields = json.loads(text)
         except ValueError:

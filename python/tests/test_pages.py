@@ -1,0 +1,47 @@
+"""The pages in docs/python: their lines run, on golden files under the pages' names."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import DATA
+
+PAGES = DATA.parents[1] / "docs" / "python"
+
+#: The golden files that stand in for a page's ones.
+FILES = {
+    "mxnet": {"net-0000.params": "mxnet/forward/block-0000.params", "net-symbol.json": "mxnet/forward/block-symbol.json"},
+    "caffe": {"net.caffemodel": "caffe/forward/inception.caffemodel"},
+    "neoml": {"net.neoml": "neoml/py/blob_1x2x3x4x5x6x7_float.neoml"},
+}
+
+
+def code(page: Path) -> str:
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S))
+
+
+def test_every_page_is_run() -> None:
+    assert {page.stem for page in PAGES.glob("*.md")} == set(FILES)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_a_framework_is_left_in_six_lines(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file, golden in FILES[name].items():
+        shutil.copyfile(DATA / golden, tmp_path / file)
+    monkeypatch.chdir(tmp_path)
+    lines = code(PAGES / f"{name}.md")
+    assert 0 < len([line for line in lines.splitlines() if line.strip()]) <= 6
+    before = set(tmp_path.iterdir())
+    exec(compile(lines, name, "exec"), {})
+    assert set(tmp_path.iterdir()) > before
+
+
+def test_the_readme_runs(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = (DATA.parents[1] / "README.md").read_text(encoding="utf-8")
+    lines = readme.split("## From Python", 1)[1].split("```python\n", 1)[1].split("```", 1)[0]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(lines, "README", "exec"), {})
+    assert (tmp_path / "net.safetensors").exists()
