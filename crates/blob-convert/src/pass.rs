@@ -11,7 +11,7 @@ use std::path::Path;
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use blob_io::layout::Layout;
+use blob_io::layout::{FOLDER_LIST, Layout};
 use blob_io::{Checkpoint, Complete, Error, IfExists, Output};
 
 use crate::change::Group;
@@ -161,8 +161,8 @@ impl<'a> Job<'a> {
         let digests = self.fill(&sink, tally)?;
         self.unchanged()?;
         let written = sink.complete_folder()?;
-        let (key, receipt) = plan.receipt.finished(slice::from_ref(&digests));
-        let mut file = folder.file(format!("{key}.json"))?;
+        let (_, receipt) = plan.receipt.finished(slice::from_ref(&digests));
+        let mut file = folder.file(FOLDER_LIST)?;
         file.write_all(receipt.as_bytes())?;
         file.finish()?;
         plan.check_folder(folder.temporary(), path)?;

@@ -18,7 +18,7 @@ use crate::layout::{Details, Layout};
 use crate::limits::Limits;
 use crate::mxnet::{List, Version};
 use crate::neoml;
-use crate::output::{Complete, IfExists, Output};
+use crate::output::{IfExists, Output};
 use crate::spec::TensorSpec;
 use crate::tensor::Tensor;
 
@@ -96,42 +96,12 @@ impl<'a> Writer<'a> {
         let mut output = Output::create(path, if_exists)?;
         self.fill(&specs, &layout, &mut output)?;
         let complete = output.complete()?;
-        self.compare(&complete, &specs, &layout)?;
+        if let Some(reopened) = complete.open_again(self.format, &Limits::default())? {
+            let wanted = specs.iter().zip(layout.offsets());
+            let wanted = wanted.map(|(spec, offset)| Wanted { spec, offset: Some(*offset) });
+            check_written(&reopened.file, wanted, false)?;
+        }
         complete.publish()
-    }
-
-    /// Opens a file again that [`Writer::write_to`] has filled, and checks that a reader finds the tensors there.
-    ///
-    /// # Errors
-    /// [`Error::Request`] with the first difference; [`Error::Io`].
-    pub fn check(&self, written: &Complete) -> Result<(), Error> {
-        let (specs, layout) = self.planned(Path::new(written.name()))?;
-        self.compare(written, &specs, &layout)
-    }
-
-    fn compare(&self, written: &Complete, specs: &[TensorSpec], layout: &Layout) -> Result<(), Error> {
-        let Some(reopened) = written.open_again(self.format, &Limits::default())? else { return Ok(()) };
-        let wanted = specs.iter().zip(layout.offsets());
-        let wanted = wanted.map(|(spec, offset)| Wanted { spec, offset: Some(*offset) });
-        check_written(&reopened.file, wanted, false)
-    }
-
-    /// Writes the file's bytes to an output, and leaves [`Output::finish`] to the caller: standard output, or one of
-    /// several files that are to appear together.
-    ///
-    /// # Errors
-    /// As [`Writer::write`].
-    pub fn write_to(&self, output: &mut Output) -> Result<(), Error> {
-        let (specs, layout) = self.planned(Path::new(output.name()))?;
-        self.fill(&specs, &layout, output)
-    }
-
-    /// The length of the file that [`Writer::write`] would write to this path.
-    ///
-    /// # Errors
-    /// The format cannot hold the tensors.
-    pub fn file_len(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
-        Ok(self.planned(path.as_ref())?.1.len())
     }
 
     fn planned(&self, path: &Path) -> Result<(Vec<TensorSpec>, Layout), Error> {
