@@ -8,9 +8,9 @@ use synced_mem::loopback::{Fault, Loopback, Mode, Operation, launch};
 use synced_mem::{Device, Error, EventKind, Location, Queue, SharedMem, SyncedMem};
 
 use crate::cases;
-use crate::ops::{failing, modes};
-use crate::watched::Watch;
-use crate::world::{Rules, World};
+use crate::harness::observed::Watch;
+use crate::harness::op::{failing, modes};
+use crate::harness::world::{Rules, World};
 
 proptest! {
     #![proptest_config(cases(2000))]

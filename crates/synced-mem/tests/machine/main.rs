@@ -1,26 +1,21 @@
 //! Random programs over memories with two devices of one backend and a foreign one, two queues each, against a model
 //! of cells: results, validity, moved bytes and contents must be what the model says, in whatever order queues run.
-//! It relies on the loopback, which runs nothing before it must and lists what broke a promise.
-//! It leaves out threads (loom, and the units' tests) and adopted device memory (the conformance suite).
+//! It leaves out threads (`soak`, loom, and the units' tests) and adopted device memory (the conformance suite).
 
 mod bounded;
-mod checks;
 mod failures;
+#[path = "../harness/mod.rs"]
+#[allow(dead_code, reason = "threads have some of it")]
+mod harness;
 mod lent;
-mod model;
-mod ops;
 mod pooled;
-mod rig;
-mod subject;
-mod synced;
 mod waits;
 mod watched;
-mod world;
 
 use proptest::prelude::*;
 
-use ops::{Scale, modes, program};
-use world::{Rules, World};
+use harness::op::{Scale, modes, owned, program};
+use harness::world::{Rules, World};
 
 /// How many programs each machine runs.
 fn cases(count: u32) -> ProptestConfig {
@@ -45,6 +40,17 @@ proptest! {
         mode in modes(),
         program in program(Scale::Scattered, 1..30),
     ) {
+        World::new(mode, 96, Rules::SCATTERED).run(&program);
+    }
+
+    /// The same for memories with one owner: plain slices, and tokens that are used for a while, or forgotten.
+    #[test]
+    fn an_owned_memory_does_exactly_what_the_model_says(mode in modes(), program in owned(Scale::Exact)) {
+        World::new(mode, 20, Rules::EXACT).run(&program);
+    }
+
+    #[test]
+    fn a_scattered_owned_memory_keeps_its_bytes(mode in modes(), program in owned(Scale::Scattered)) {
         World::new(mode, 96, Rules::SCATTERED).run(&program);
     }
 }

@@ -5,8 +5,8 @@ use synced_mem::loopback::{Loopback, Mode, launch};
 use synced_mem::{Device, HostPool, Location, SharedMem, SyncedMem};
 
 use crate::cases;
-use crate::ops::{Scale, modes, program};
-use crate::world::World;
+use crate::harness::op::{Scale, modes, program};
+use crate::harness::world::World;
 
 const CELLS: usize = 20;
 /// So that a memory is large enough for the pool to keep its block.
@@ -32,7 +32,7 @@ proptest! {
         mode in modes(),
         program in program(Scale::Exact, 1..40),
     ) {
-        World::pooled(mode, CELLS, SCALE, &dirty()).run(&program);
+        World::pooled(mode, CELLS, SCALE, dirty()).run(&program);
     }
 }
 

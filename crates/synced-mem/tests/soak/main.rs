@@ -5,28 +5,37 @@
 //! in rounds of a fixed number of steps, each drawn from a seed of its own, so `--seed` of a failing round begins with
 //! it; only how the threads interleave differs, and not even that with `--threads 1`.
 
-mod draw;
-mod owned;
+#[path = "../harness/mod.rs"]
+#[allow(dead_code, reason = "programs of one thread have some of it")]
+mod harness;
 #[path = "../common/poison.rs"]
 mod poison;
-mod shadow;
-mod shared;
 mod watch;
-mod whole;
-mod world;
 
 use std::io::Write;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use synced_mem::{HostPool, SharedMem, SyncedMem};
+
+use harness::op::{self, DEVICES};
+use harness::owned::Owned;
+use harness::shadow::Shadow;
+use harness::worker::Worker;
+use harness::world::{Counts, Rules, Subject, World};
 use watch::Watch;
-use world::World;
 
 /// What is freed is overwritten, so that who still uses it finds a difference.
 #[global_allocator]
 static POISONING: poison::Poisoning = poison::Poisoning;
 
 /// How many steps of each thread are a round.
-const STEPS: u64 = 400;
+const STEPS: usize = 400;
+/// How many memories the threads share.
+const MEMORIES: usize = 5;
 
 /// What the environment asks for.
 struct Wanted {
@@ -57,11 +66,13 @@ fn soak() {
     let wanted = Wanted::from_environment();
     say(&format!("soak: seed {}", wanted.seed));
     let start = Instant::now();
-    let mut totals = world::Counts::default();
+    let totals = Counts::default();
     let mut seed = wanted.seed;
     while start.elapsed() < wanted.time {
         let (counts, differences) = round(seed, wanted.threads);
-        totals.add(&counts);
+        for (sum, more) in totals.all().into_iter().zip(counts.all()) {
+            sum.fetch_add(more.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         if !differences.is_empty() {
             report(&wanted, start, &totals, differences.len());
             let seconds = start.elapsed().as_secs_f64();
@@ -72,26 +83,64 @@ fn soak() {
     report(&wanted, start, &totals, 0);
 }
 
+/// A value of a strategy, the same for the same numbers.
+fn drawn<S: Strategy>(strategy: &S, seed: u64, thread: usize) -> S::Value {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    bytes[8..16].copy_from_slice(&(thread as u64).to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    strategy.new_tree(&mut runner).expect("nothing is filtered").current()
+}
+
+/// The world of a seed.
+fn world(seed: u64, threads: usize) -> World {
+    let strategy = (op::modes(), op::modes(), 0..3u8, proptest::collection::vec((op::lens(), any::<bool>()), MEMORIES));
+    let (mode, foreign, faulty, lens) = drawn(&strategy, seed, usize::MAX);
+    let pool = HostPool::new(1 << 16);
+    let memories = lens.into_iter().map(|(len, is_pooled)| {
+        let memory = if is_pooled { SharedMem::from(SyncedMem::new_in(len, &pool)) } else { SharedMem::new(len) };
+        Subject::shared(memory, Shadow::zeros(len))
+    });
+    let failures = faulty > 0;
+    let rules = Rules { failures, panics: failures, threads: true, ..Rules::SCATTERED };
+    let mut world = World::over([mode, foreign], memories.collect(), pool.clone(), rules);
+    world.is_alone = threads == 1;
+    world
+}
+
 /// One world, from its making to its end. Returns what was done, and the differences.
-fn round(seed: u64, threads: usize) -> (world::Counts, Vec<String>) {
-    let world = World::new(seed);
+fn round(seed: u64, threads: usize) -> (Counts, Vec<String>) {
+    let world = world(seed, threads);
     let watch = Watch::new(seed, threads);
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let (world, watch) = (&world, &watch);
             scope.spawn(move || {
                 let _end = watch.end_of(thread);
-                shared::Worker::new(world, watch, thread).work(STEPS);
+                let says = |what| watch.says(thread, what);
+                let mut worker = Worker::new(world, thread, Owned::of(SyncedMem::new(0), Shadow::zeros(0)), &says);
+                for step in drawn(&op::threads(STEPS, world.rules.failures), seed, thread) {
+                    if world.notes.any() {
+                        break;
+                    }
+                    worker.step(&step);
+                    worker.check();
+                }
+                says("letting go".to_string());
+                worker.let_go();
             });
         }
         watch.until_all_have_ended();
     });
     let watch = Watch::new(seed, 1);
     std::thread::scope(|scope| {
-        let ending = scope.spawn(|| {
+        let watch = &watch;
+        let ending = scope.spawn(move || {
             let _end = watch.end_of(0);
             watch.says(0, "ending the world".to_string());
-            world.end()
+            let differences = world.end();
+            (world.counts, differences)
         });
         watch.until_all_have_ended();
         ending.join().unwrap()
@@ -99,14 +148,14 @@ fn round(seed: u64, threads: usize) -> (world::Counts, Vec<String>) {
 }
 
 /// Says what ran, and tells `cargo xtask ci` where it asked for it.
-fn report(wanted: &Wanted, start: Instant, totals: &world::Counts, differences: usize) {
+fn report(wanted: &Wanted, start: Instant, totals: &Counts, differences: usize) {
     let line = format!(
         "soak: {} s, {} threads, {} devices, {} operations, {} injected failures, {differences} differences",
         start.elapsed().as_secs(),
         wanted.threads,
-        world::DEVICES,
-        totals.operations(),
-        totals.injected(),
+        DEVICES,
+        totals.steps.load(Ordering::Relaxed),
+        totals.injected.load(Ordering::Relaxed),
     );
     say(&line);
     say(&format!("soak: of these {totals}"));

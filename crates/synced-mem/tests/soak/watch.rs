@@ -38,10 +38,6 @@ impl Watch {
         Self { seed, threads: (0..threads).map(|_| Post::default()).collect() }
     }
 
-    pub(crate) fn threads(&self) -> usize {
-        self.threads.len()
-    }
-
     pub(crate) fn end_of(&self, thread: usize) -> End<'_> {
         End(&self.threads[thread])
     }

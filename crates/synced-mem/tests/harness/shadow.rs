@@ -6,6 +6,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::op::Intent;
+
 /// A step of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct By {
@@ -43,6 +45,21 @@ impl Shadow {
         for (cell, byte) in self.cells[at..].iter().zip(bytes) {
             cell.store(u64::from(*byte) | writer, Ordering::SeqCst);
         }
+    }
+
+    /// The bytes of a write to `range` in a step: others in each step, and at each place. A write leaves some as they
+    /// were; an overwrite does not know them.
+    pub(crate) fn next(&self, range: &Range<usize>, intent: Intent, by: By) -> Vec<u8> {
+        let cells = self.cells[range.clone()].iter().zip(range.clone());
+        let next = cells.map(|(cell, place)| {
+            let old = cell.load(Ordering::SeqCst);
+            if intent == Intent::Write && old & UNKNOWN == 0 && (place as u64 + by.step).is_multiple_of(3) {
+                return old as u8;
+            }
+            let path = (by.thread as u64) << 56 | by.step << 32 | place as u64;
+            (path.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as u8
+        });
+        next.collect()
     }
 
     /// `range` may be anything from now on.

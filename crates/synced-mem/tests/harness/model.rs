@@ -1,24 +1,13 @@
-//! What a memory must do, cell by cell: newest values, where each cell is valid, who borrows it, how much was moved.
+//! The right state of a memory, cell by cell: where each cell is valid, who borrows it, how much was moved. The values
+//! stand in the shadow.
 //! It is written from the table in the crate's head docs, byte by byte, and knows neither ranges' bounds nor queues.
 //! A site is a place as it is seen from outside: `None` is the host, `Some` a device.
 
 use std::ops::Range;
 
-/// How many devices there are. The first two are siblings; there is no direct way to the third.
-pub(crate) const DEVICES: usize = 3;
+use synced_mem::Stats;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Intent {
-    Read,
-    Write,
-    Overwrite,
-}
-
-impl Intent {
-    pub(crate) fn writes(self) -> bool {
-        self != Intent::Read
-    }
-}
+use super::op::{DEVICES, Intent};
 
 /// A copy of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +43,12 @@ pub(crate) enum Refusal {
 
 /// Cells moved so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Moved {
-    pub(crate) uploaded: u64,
-    pub(crate) downloaded: u64,
-    pub(crate) across: u64,
-    pub(crate) on_host: u64,
-    pub(crate) filled: u64,
+struct Moved {
+    uploaded: u64,
+    downloaded: u64,
+    across: u64,
+    on_host: u64,
+    filled: u64,
 }
 
 #[derive(Clone)]
@@ -72,8 +61,8 @@ struct Borrow {
 
 #[derive(Clone)]
 pub(crate) struct Model {
-    pub(crate) values: Vec<u8>,
-    pub(crate) moved: Moved,
+    cells: usize,
+    moved: Moved,
     /// By replica: which cells are valid.
     valid: [Vec<bool>; 2 + DEVICES],
     /// The devices in order of first use.
@@ -85,7 +74,7 @@ pub(crate) struct Model {
 impl Model {
     pub(crate) fn new(cells: usize) -> Self {
         Self {
-            values: vec![0; cells],
+            cells,
             moved: Moved::default(),
             valid: std::array::from_fn(|_| vec![false; cells]),
             met: Vec::new(),
@@ -95,7 +84,7 @@ impl Model {
     }
 
     pub(crate) fn cells(&self) -> usize {
-        self.values.len()
+        self.cells
     }
 
     fn is_valid(&self, replica: Replica, cell: usize) -> bool {
@@ -118,13 +107,22 @@ impl Model {
         self.valid.iter().any(|valid| valid[cell])
     }
 
-    /// Gives cells values that tell the program's steps apart. A write leaves some as they were.
-    pub(crate) fn write(&mut self, range: &Range<usize>, intent: Intent, step: u8) {
-        for cell in range.clone() {
-            if intent == Intent::Overwrite || !(cell + usize::from(step)).is_multiple_of(3) {
-                self.values[cell] = step.wrapping_mul(29) ^ (cell as u8);
-            }
+    // ---- comparing ----
+
+    /// `valid` says what is valid at a site.
+    pub(crate) fn check_validity(&self, valid: impl Fn(Option<usize>, usize) -> bool) {
+        for site in (0..=DEVICES).map(|site| site.checked_sub(1)) {
+            let found: Vec<bool> = (0..self.cells).map(|cell| valid(site, cell)).collect();
+            let expected: Vec<bool> = (0..self.cells).map(|cell| self.is_valid_at(site, cell)).collect();
+            assert_eq!(found, expected, "valid at {site:?}, by cell");
         }
+    }
+
+    pub(crate) fn check_moved(&self, stats: &Stats, scale: u64) {
+        let found = [stats.uploads, stats.downloads, stats.device_copies, stats.host_copies, stats.fills];
+        let moved = self.moved;
+        let cells = [moved.uploaded, moved.downloaded, moved.across, moved.on_host, moved.filled];
+        assert_eq!(found.map(|traffic| traffic.bytes), cells.map(|cells| cells * scale), "{moved:?}");
     }
 
     // ---- borrows ----
@@ -290,10 +288,9 @@ impl Model {
         self.is_valid_at(site, cell) && !others.any(|other| self.is_valid_at(other, cell))
     }
 
-    pub(crate) fn adopt(&mut self, values: Vec<u8>, fixed: bool) -> Result<(), Refusal> {
+    pub(crate) fn adopt(&mut self, fixed: bool) -> Result<(), Refusal> {
         let whole = 0..self.cells();
         self.check(&whole, true)?;
-        self.values = values;
         let replica = if fixed { Replica::Fixed } else { Replica::Host };
         self.claim(replica, &whole);
         Ok(())
@@ -319,11 +316,8 @@ pub(crate) fn copy(
     }
     models[from].check(range, false)?;
     if !range.clone().any(|cell| models[from].is_touched(cell)) {
-        models[to].host(&target, Intent::Overwrite)?;
-        models[to].values[target].fill(0);
-        return Ok(());
+        return models[to].host(&target, Intent::Overwrite).map(drop);
     }
-    let values = models[from].values[range.clone()].to_vec();
     match device_of_copy(models, to, from, range) {
         Some(device) => {
             models[from].bring(Replica::Device(device), range);
@@ -341,7 +335,6 @@ pub(crate) fn copy(
             done?;
         }
     }
-    models[to].values[target].copy_from_slice(&values);
     Ok(())
 }
 

@@ -1,0 +1,13 @@
+//! Programs over memories, run by one thread beside a model that knows everything, or by several beside a shadow of
+//! every byte. The test binaries `machine` and `soak` share the harness. It relies on the loopback, which runs nothing
+//! before it must and lists each broken promise.
+
+mod checks;
+pub(crate) mod model;
+pub(crate) mod observed;
+pub(crate) mod op;
+pub(crate) mod owned;
+pub(crate) mod shadow;
+mod whole;
+pub(crate) mod worker;
+pub(crate) mod world;
