@@ -337,7 +337,7 @@ impl SyncedMem {
 
 /// What a token holds of a device's copy.
 fn block_and_hold(state: &State, met: Met) -> (Option<Arc<dyn Block>>, Option<Arc<()>>) {
-    (state.shared_block(met.slot), met.hold)
+    (state.block(met.slot).ok().cloned(), met.hold)
 }
 
 impl fmt::Debug for SyncedMem {

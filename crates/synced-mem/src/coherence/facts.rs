@@ -12,7 +12,7 @@ use crate::coherence::borrows::Borrows;
 use crate::coherence::broken::Broken;
 use crate::coherence::ranges::Ranges;
 use crate::coherence::replicas::{Replicas, Slot};
-use crate::coherence::uses::{Clock, Uses, Waited};
+use crate::coherence::uses::{Clock, Uses, Waited, each_once};
 
 /// The host's own memory: the only host copy that is ever written.
 pub(crate) const HOST: Slot = Slot(0);
@@ -265,24 +265,23 @@ impl<Q: Clone + PartialEq> Facts<Q> {
     }
 
     /// For each device copy with more than [`MAX_USERS`] users: the oldest users that could go.
-    pub(crate) fn excess_users(&self) -> impl Iterator<Item = &Q> {
+    pub(crate) fn excess_users(&self) -> Vec<Q> {
         let devices = self.copies[HOSTS..].iter();
-        devices.flat_map(|copy| copy.uses.oldest_past(MAX_USERS, |queue: &Q| !self.broken.has(queue)))
+        each_once(devices.flat_map(|copy| copy.uses.oldest_past(MAX_USERS, |queue: &Q| !self.broken.has(queue))))
     }
 
     /// The queues that use the oldest retired buffers, where these are too many. The memory may never wait for these
     /// queues again for another reason, and batch after batch would pile up.
     pub(crate) fn users_of_retired(&self) -> Vec<Q> {
         let too_many = self.retired.len().saturating_sub(MAX_RETIRED);
-        self.retired.iter().take(too_many).flat_map(Uses::queues).collect()
+        each_once(self.retired.iter().take(too_many).flat_map(Uses::queues).collect::<Vec<_>>().iter())
     }
 
     /// Whether an operation leaves ranges to merge, buffers to free or users to wait for.
     pub(crate) fn is_untidy(&self) -> bool {
         !self.replicas.is_bounded()
             || self.retired.len() > MAX_RETIRED
-            || (self.copies[HOSTS..].iter().any(|copy| copy.uses.len() > MAX_USERS)
-                && self.excess_users().next().is_some())
+            || (self.copies[HOSTS..].iter().any(|copy| copy.uses.len() > MAX_USERS) && !self.excess_users().is_empty())
     }
 
     /// Whether some copy has been used by this queue, or would be, but for reads of host copies.

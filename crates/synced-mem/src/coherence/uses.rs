@@ -167,11 +167,11 @@ impl<Q: Clone + PartialEq> Uses<Q> {
     /// because one of the two writes, and that this operation has not `waited` for. `by` is the queue of the access,
     /// which need not wait for itself; `None` is the host. Without a queue to wait for, no memory is allocated.
     pub(crate) fn waits(&self, by: Option<&Q>, range: &Range<usize>, access: Access, waited: &Waited<Q>) -> Vec<Q> {
-        each_once(
-            self.entries.iter().filter(|entry| {
-                entry.conflicts(by, range, access, |entered| !waited.covers(by, &entry.queue, entered))
-            }),
-        )
+        let conflicting = self
+            .entries
+            .iter()
+            .filter(|entry| entry.conflicts(by, range, access, |entered| !waited.covers(by, &entry.queue, entered)));
+        each_once(conflicting.map(|entry| &entry.queue))
     }
 
     /// Whether an access has nothing to wait for.
@@ -272,7 +272,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
 
     /// Every queue with an entry, each once. A copy is freed or evicted after a wait for all these queues.
     pub(crate) fn queues(&self) -> Vec<Q> {
-        each_once(self.entries.iter())
+        each_once(self.entries.iter().map(|entry| &entry.queue))
     }
 
     /// Whether this queue has an entry.
@@ -366,15 +366,15 @@ fn conflict(one: Access, other: Access) -> bool {
     one == Access::Write || other == Access::Write
 }
 
-/// The queues of these entries, each once, in order.
-fn each_once<'a, Q: Clone + PartialEq + 'a>(entries: impl Iterator<Item = &'a Entry<Q>>) -> Vec<Q> {
-    let mut queues = Vec::new();
-    for entry in entries {
-        if !queues.contains(&entry.queue) {
-            queues.push(entry.queue.clone());
+/// These queues, each once, in order.
+pub(crate) fn each_once<'a, Q: Clone + PartialEq + 'a>(queues: impl Iterator<Item = &'a Q>) -> Vec<Q> {
+    let mut each = Vec::new();
+    for queue in queues {
+        if !each.contains(queue) {
+            each.push(queue.clone());
         }
     }
-    queues
+    each
 }
 
 #[cfg(test)]

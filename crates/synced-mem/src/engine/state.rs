@@ -166,12 +166,6 @@ impl State {
         NonNull::new(ptr).unwrap_or_else(dangling)
     }
 
-    /// The block of a device copy, for a token.
-    pub(crate) fn shared_block(&self, slot: Slot) -> Option<Arc<dyn Block>> {
-        let memory = slot.device().and_then(|index| self.devices[index].memory.as_ref());
-        memory.map(|memory| Arc::clone(&memory.block))
-    }
-
     pub(crate) fn slot_of(&self, device: DeviceId) -> Option<Slot> {
         self.devices.iter().position(|copy| copy.device == device).map(Slot::of_device)
     }
@@ -207,21 +201,6 @@ impl State {
     pub(crate) fn devices_with_bytes(&self) -> Vec<DeviceId> {
         let held = self.homes().filter(|(slot, ..)| !self.facts.replicas.valid(*slot).is_empty());
         held.map(|(_, device, _)| device).collect()
-    }
-
-    /// The home queue of the device that lacks the fewest bytes of `range`, how many these are, and whether it is one
-    /// of the preferred ones, which come first among equals.
-    pub(crate) fn home_with(
-        &self,
-        range: &Range<usize>,
-        preferred: &[DeviceId],
-    ) -> Option<(Arc<dyn Queue>, usize, bool)> {
-        let ranked = self.homes().map(|(slot, device, home)| {
-            let is_preferred = preferred.contains(&device);
-            (home, self.facts.lacking(&[slot], range), is_preferred)
-        });
-        let best = ranked.min_by_key(|&(_, lacking, is_preferred)| (lacking, !is_preferred));
-        best.map(|(home, lacking, preferred)| (Arc::clone(home), lacking, preferred))
     }
 
     /// Whether an operation leaves ranges to merge, or memory to give back.

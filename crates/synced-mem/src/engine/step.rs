@@ -111,12 +111,12 @@ fn tidy(door: &mut impl Door<State>, bound: Bound) {
         state.sweep();
         state.facts.users_of_retired()
     });
-    housekeeping(door, Request::Idle(each_once(users)));
+    housekeeping(door, Request::Idle(users));
     let users = door.with(|state| {
         state.facts.release_holds();
-        state.facts.excess_users().cloned().collect()
+        state.facts.excess_users()
     });
-    housekeeping(door, Request::Idle(each_once(users)));
+    housekeeping(door, Request::Idle(users));
     let mut put_off = Vec::new();
     loop {
         let freed = door.with(State::take_freed);
@@ -136,16 +136,6 @@ fn tidy(door: &mut impl Door<State>, bound: Bound) {
         state.events.take_pending()
     });
     pending.into_iter().for_each(Pending::run);
-}
-
-fn each_once(queues: Vec<QueueHandle>) -> Vec<QueueHandle> {
-    let mut each = Vec::with_capacity(queues.len());
-    for queue in queues {
-        if !each.contains(&queue) {
-            each.push(queue);
-        }
-    }
-    each
 }
 
 /// Runs a request of our own, which no access made. A failure is counted and reported to the observer, not returned:

@@ -6,12 +6,11 @@ use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
 use crate::access::{Access, Intent};
-use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::plan::Request;
 use crate::device::Queue;
 use crate::device::token::{ClaimedRange, DeviceRef};
 use crate::engine::queue::QueueHandle;
-use crate::engine::state::{Asked, Brings, Operation};
+use crate::engine::state::{Asked, Brings, Lacking, Operation};
 use crate::error::Error;
 use crate::shared::SharedMem;
 
@@ -73,11 +72,11 @@ impl SharedMem {
             if !state.facts.is_written_in(range) {
                 return Ok(Side::Zeros);
             }
-            let host = state.facts.lacking(&[HOST, ADOPTED], range);
-            Ok(match state.home_with(range, &preferred) {
-                Some((queue, lacking, preferred)) if (lacking, !preferred) < (host, true) => Side::Device(queue),
-                _ => Side::Host,
-            })
+            let Lacking { host, devices, .. } = state.lacking_by_place(range);
+            let rank =
+                |(queue, lacking): &(Arc<dyn Queue>, usize)| (*lacking, !preferred.contains(&queue.device().id()));
+            let best = devices.into_iter().min_by_key(rank);
+            Ok(best.filter(|best| rank(best) < (host, true)).map_or(Side::Host, |(queue, _)| Side::Device(queue)))
         })
     }
 
@@ -85,7 +84,7 @@ impl SharedMem {
     fn read_for_copy(&self, queue: &Arc<dyn Queue>, range: &Range<usize>) -> Result<DeviceRef<'static>, Error> {
         let by = QueueHandle::new(queue);
         let asked = Asked { is_for_another: true, ..Asked::new(Some(&by), range, Intent::Read) };
-        let (block, lease) = self.inner.access(asked, |state, met| state.shared_block(met.slot))?;
+        let (block, lease) = self.inner.access(asked, |state, met| state.block(met.slot).ok().cloned())?;
         let claimed = ClaimedRange { block, range: range.clone(), queue: by.into_queue(), _hold: None };
         Ok(DeviceRef::new(claimed, Some(lease)))
     }
