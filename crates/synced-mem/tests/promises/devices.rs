@@ -3,7 +3,7 @@
 use synced_mem::loopback::{Loopback, Mode, Operation};
 use synced_mem::{Device, Location, SharedMem, SyncedMem};
 
-use super::break_queue;
+use super::{break_queue, device, expect, fill};
 
 #[test]
 fn asking_for_a_way_between_devices_touches_no_block() {
@@ -69,4 +69,22 @@ fn another_backend_is_left_alone_where_the_host_has_the_bytes() {
     let pending = two.report().pending;
     drop(memory.device(&first, ..).unwrap());
     assert_eq!((two.report().pending, memory.stats().avoided.count), (pending, 0));
+}
+
+/// A block may be in use until now, in the order of the queue that allocated it.
+#[test]
+fn zeros_of_another_queue_come_after_the_work_that_left_the_block() {
+    let (device, queue) = device();
+    device.reuse_blocks();
+    let other = device.queue().unwrap();
+    let first = SharedMem::new(64);
+    fill(&mut first.device_overwrite(&queue, ..).unwrap(), 7);
+    drop(first);
+    let memory = SharedMem::new(64);
+    drop(memory.device_overwrite(&queue, 0..8).unwrap());
+    let token = memory.device(&other, 8..16).unwrap();
+    other.synchronize().unwrap();
+    queue.synchronize().unwrap();
+    expect(&token, 0);
+    other.synchronize().unwrap();
 }
