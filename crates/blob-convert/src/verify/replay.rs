@@ -159,8 +159,11 @@ fn redone(change: &ValueChange, source: &Checkpoint) -> Redone {
         },
         _ => receipt_alone,
     };
-    let named = change.entries.iter().take(NAMED).map(name).collect();
-    Redone { transform: change.step.to_owned(), tensors: change.entries.len(), named, said_by }
+    // Several tensors may be made of one.
+    let mut entries = change.entries.clone();
+    entries.dedup();
+    let named = entries.iter().take(NAMED).map(name).collect();
+    Redone { transform: change.step.to_owned(), tensors: entries.len(), named, said_by }
 }
 
 /// The state of a comparison of a file with recomputed tensors.

@@ -71,10 +71,9 @@ fn found<'a>(
         let subject = Subject::File { name: file.name(), source: file.stored() };
         left.push((file, digest(subject, Algorithm::Blake3, watch)?.digest));
     }
-    let is_of = |claim: &Claim, left: &[(&Checkpoint, String)]| left.iter().position(|(_, hash)| *hash == claim.blake3);
     let mut sources: Vec<Option<(&Checkpoint, String)>> = Vec::new();
     for claim in claims {
-        let place = is_of(claim, &left);
+        let place = left.iter().position(|(_, hash)| *hash == claim.blake3);
         sources.push(place.map(|place| (left.remove(place).0, claim.prefix.clone())));
     }
     let mut finding = |message: String| report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
