@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{python, report_check, shell};
+use crate::{python, report_check, shell, wheel};
 
 /// No program is here. In place of a compiler's name the path shows that none is run; no step may run a protoc.
 const NO_PROGRAM: &str = "/nonexistent";
@@ -35,6 +35,8 @@ const STEPS: &[(&str, &str)] = &[
     ("soak", SOAK),
     // In our target folder: its manifest has our profiles, so the dependencies that both need are built once.
     ("downstream", "CARGO_TARGET_DIR={target} cargo test --manifest-path tests/downstream/Cargo.toml"),
+    // With the tool that the tests were built with.
+    ("Python package", "cargo xtask wheel --debug {cpython}"),
     ("pages", "BLOB_BROWSER={browser} cargo xtask report-check"),
     ("documentation", "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps"),
     // Again only where features add something.
@@ -69,6 +71,7 @@ const ABSENT: &[(&str, &str)] = &[
     ("real", "real files: BLOB_REAL_DATA names no folder"),
     ("browser", "the pages of `blob report` in a browser: no Chromium is on the path (apt-get install chromium), and BLOB_BROWSER names none"),
     ("typos", "spelling was not checked: tests/tools.txt could not be installed"),
+    ("cpython", "the Python package: no CPython of 3.11 or newer is on the path"),
     ("deny", "licences and sources of dependencies were not checked: cargo-deny is not installed (cargo install cargo-deny)"),
     ("aarch64", "aarch64-unknown-linux-gnu was not linted: its std is not installed (rustup target add aarch64-unknown-linux-gnu); `cargo xtask targets aarch64` runs its tests"),
 ];
@@ -126,6 +129,7 @@ fn values() -> Result<Values> {
         ("typos", program("typos")),
         ("python", std::env::var("BLOB_PYTHON").ok().or_else(|| program("python"))),
         ("real", real_data(std::env::var_os("BLOB_REAL_DATA"), &std::env::current_dir()?)),
+        ("cpython", wheel::interpreters(wheel::INTERPRETERS).into_iter().next()),
         ("deny", has_deny.then(|| "deny".to_string())),
         ("aarch64", shell::has_target(OTHER_TARGET)?.then(|| OTHER_TARGET.to_string())),
     ];

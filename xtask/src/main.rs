@@ -17,6 +17,7 @@ mod report_check;
 mod shell;
 mod targets;
 mod tidy;
+mod wheel;
 
 use std::process::{Command, ExitCode};
 
@@ -51,6 +52,7 @@ const TASKS: &[Task] = &[
     ("interop", "[--only TEXT]", "what the tool writes read by MXNet, Caffe, NeoML, OpenCV, h5py …, and the other way round", Run(interop)),
     ("gpu", "", "what needs a GPU, packed: one command there leaves a page for benches/record", Run(gpu)),
     ("report-check", "", "the pages of `blob report` in headless Chromium, where there is one: nothing on the console, all fits at 390, 768 and 1280 pixels", Run(report_check::run)),
+    ("wheel", "[--debug] [PYTHON ...]", "the Python package with the tool inside, installed in fresh environments and tested there", Run(wheel::run)),
     ("dist", "", "the released tool, static where it can be, with completions and man pages, in target/dist", Run(dist::run)),
 ];
 
