@@ -61,6 +61,7 @@ mod written; // safetensors and npy, against other people's readers and writers
 
 // Conversions.
 mod changes; // what a conversion changes is said, and nothing else
+mod channels_last; // values with the channels last, of NHWC nets and for TensorFlow, against naive layers
 mod convert; // receipts, pipes, interruptions, hostile names
 mod damaged; // a converted file that was damaged never passes `verify`
 mod diffs; // diffs keep with their data

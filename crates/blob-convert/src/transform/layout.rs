@@ -1,5 +1,8 @@
 //! `layout`: permutes weights to the axis order of another framework.
 
+mod behind;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use blob_core::Shape;
@@ -9,6 +12,8 @@ use serde_json::{Value, json};
 use super::reorder::Reorder;
 use super::role::{By, CONVOLUTION, INNER_PRODUCT, Role, Roles};
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone};
+use super::wires::{Wire, sources, wired};
+use crate::change::listed;
 
 /// Permutes the weights of convolutions and of fully connected layers to another framework's axes.
 ///
@@ -20,7 +25,8 @@ use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, U
 /// height × width × outputs × inputs, as in TensorFlow. If the net says that a convolution is depthwise, `hwio` is
 /// TensorFlow's height × width × channels × outputs per channel. Weights of convolutions that do not have four axes are
 /// left alone. With `hwio`, matrices become TensorFlow's inputs × outputs, without the leading ones of Caffe before
-/// 2015.
+/// 2015. The factors of Caffe's Scale and Bias along several axes of an image follow the image's axes: with `hwio` and
+/// `ohwi`, channels × height × width become height × width × channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Layout {
@@ -162,7 +168,16 @@ impl Transform for OfConvolutions {
 impl Layout {
     fn planned(self, tensors: &[Spec<'_>], context: &Context<'_>, of: &[Role]) -> Result<Outcome, Vec<Misfit>> {
         let roles = Roles::of(context).map_err(|misfit| vec![misfit])?;
-        let (mut others, mut count) = (0, 0);
+        let clashes = roles.clashes();
+        if !clashes.is_empty() {
+            return Err(clashes);
+        }
+        // Without edges, or with wrong ones, nothing says which values a layer reads.
+        let net = wired(context).ok().flatten();
+        let wires = net.as_ref().map(|net| sources(net.net())).unwrap_or_default();
+        let wires: HashMap<*const Layer, &Wire<'_>> =
+            wires.iter().map(|wire| (std::ptr::from_ref(wire.layer), wire)).collect();
+        let (mut others, mut count, mut staying) = (0, 0, Vec::new());
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             let layer = roles.layer(spec).map(|(layer, _)| layer);
             let (role, by) = roles.role(spec);
@@ -178,7 +193,13 @@ impl Layout {
                     count += 1;
                     self.matrix(place, spec, layer)
                 }
-                Role::Other => None,
+                Role::Other => layer.filter(|layer| behind::is_along_axes(layer)).and_then(|layer| {
+                    let wire = wires.get(&std::ptr::from_ref(layer)).copied();
+                    let made = behind::factors(self, place, spec, layer, wire);
+                    count += usize::from(made.as_ref().is_some_and(|made| !made.changes.is_empty()));
+                    staying.extend((made.is_none() && self != Self::Oihw).then(|| spec.tensor.name.clone()));
+                    made
+                }),
             };
             let is_guess = by == By::Shape && made.as_ref().is_some_and(|made| !made.changes.is_empty());
             let guess = is_guess.then_some(if role == Role::Convolution { CONVOLUTION } else { INNER_PRODUCT });
@@ -187,6 +208,13 @@ impl Layout {
         let mut outcome: Outcome = made.collect();
         if others > 0 {
             outcome = outcome.with_note(format!("weights of convolutions that have not four axes stay: {others}"));
+        }
+        if !staying.is_empty() {
+            let why = "as the net does not tell which these are";
+            outcome = outcome.with_note(format!("layout: factors of several axes stay, {why}: {}", listed(&staying)));
+        }
+        if let Some(net) = net.as_ref().filter(|_| self == Self::Oihw) {
+            outcome.notes.extend(behind::notes(net, tensors));
         }
         Ok(if count == 0 {
             outcome.with_note("there are no weights of convolutions or inner products to permute")

@@ -35,22 +35,39 @@ pub(crate) enum By {
 
 /// The layer and the role of each tensor of a file, as the followed net tells.
 #[derive(Debug, Default)]
-pub(super) struct Roles<'a>(HashMap<&'a str, (&'a Layer, net::Role)>);
+pub(super) struct Roles<'a> {
+    all: HashMap<&'a str, (&'a Layer, net::Role)>,
+    /// The weights that two layers take with different axes.
+    clashes: Vec<(&'a str, [&'a Layer; 2])>,
+}
 
 impl<'a> Roles<'a> {
     pub(super) fn of(context: &Context<'a>) -> Result<Self, Misfit> {
         let Some(net) = context.net()? else { return Ok(Self::default()) };
         let bound = Bound::of(net.net(), context.checkpoint());
-        let mut roles = HashMap::new();
+        let mut roles = Self::default();
         for layer in net.net().layers() {
-            roles.extend(bound.tensors(layer).map(|(role, name)| (name, (layer, role))));
+            for (role, name) in bound.tensors(layer) {
+                let other = roles.all.insert(name, (layer, role)).filter(|(_, own)| *own == role);
+                let other = other.filter(|(other, _)| role == net::Role::Weight && axes(other) != axes(layer));
+                roles.clashes.extend(other.map(|(other, _)| (name, [other, layer])));
+            }
         }
-        Ok(Self(roles))
+        Ok(roles)
+    }
+
+    /// Misfits of the weights that two layers take with different axes.
+    pub(super) fn clashes(&self) -> Vec<Misfit> {
+        let misfit = |(name, [one, other]): &(&str, [&Layer; 2])| {
+            let (one, other) = (&one.name, &other.name);
+            Misfit::new(*name, format!("has other axes for {one:?} than for {other:?}: one tensor cannot be both"))
+        };
+        self.clashes.iter().map(misfit).collect()
     }
 
     /// The layer of a tensor, or of the data of a diff, and the role in that layer.
     pub(super) fn layer(&self, spec: &Spec<'_>) -> Option<(&'a Layer, net::Role)> {
-        self.0.get(data_name(spec.entry.name())).copied()
+        self.all.get(data_name(spec.entry.name())).copied()
     }
 
     /// The role of a tensor, or of the data of a diff.
@@ -65,6 +82,11 @@ impl<'a> Roles<'a> {
             _ => role(spec),
         }
     }
+}
+
+/// The order of a weight's axes, as far as layers differ in it.
+fn axes(layer: &Layer) -> (bool, bool, bool) {
+    (is_spatial(layer), layer.channels_last, layer.transpose)
 }
 
 /// Whether a layer is a convolution or a deconvolution.

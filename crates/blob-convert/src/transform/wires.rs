@@ -106,15 +106,16 @@ pub(super) enum Source<'n> {
     /// An input of the net, with the number of its value.
     Input(usize),
     /// A layer with channels and positions: a convolution or a pooling. `flat` is the flattened value, where channels
-    /// and positions share an axis.
-    Spatial { channels: Option<u64>, flat: Option<usize> },
+    /// and positions share an axis. `is_last` where the channels are the last axis, as in MXNet's NHWC.
+    Spatial { channels: Option<u64>, flat: Option<usize>, is_last: bool },
     /// An inner product.
     Vector(&'n Layer),
     /// The outputs of an inner product with several axes.
     Reshaped(&'n Layer),
     /// A layer that may mix channels or positions, and the net's input if the layer reads one. `has_positions` where
-    /// the layer reads values with channels and positions, flattened or not.
-    Mixed { layer: &'n Layer, input: Option<usize>, has_positions: bool },
+    /// the layer reads values with channels and positions, flattened or not; `is_last` where such a value has the
+    /// channels last.
+    Mixed { layer: &'n Layer, input: Option<usize>, has_positions: bool, is_last: bool },
 }
 
 impl Source<'_> {
@@ -126,12 +127,22 @@ impl Source<'_> {
         }
     }
 
+    /// The net's input that the values are.
+    fn unmixed(self) -> Option<usize> {
+        if let Self::Input(input) = self { Some(input) } else { None }
+    }
+
     /// The flattened value that these values are, or are made of value by value.
     pub(super) fn flat(self) -> Option<usize> {
         match self {
             Self::Spatial { flat, .. } => flat,
             _ => None,
         }
+    }
+
+    /// Whether these values have the channels last, or are made of such values.
+    pub(super) fn is_last(self) -> bool {
+        matches!(self, Self::Spatial { is_last: true, .. } | Self::Mixed { is_last: true, .. })
     }
 }
 
@@ -169,13 +180,12 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
         };
         let read = || layer.bottoms.iter().take(read);
         let from: Vec<Source<'_>> = read().map(|v| values.get(v).copied().unwrap_or(Source::Input(*v))).collect();
-        let inputs: Vec<usize> = from
-            .iter()
-            .filter_map(|source| if let Source::Input(input) = source { Some(*input) } else { None })
-            .collect();
+        let inputs: Vec<usize> = from.iter().filter_map(|source| source.unmixed()).collect();
         let flats: Vec<usize> = from.iter().filter_map(|source| source.flat()).collect();
         let has_positions = from.iter().any(|source| has_positions(*source, net));
-        let mixed = Source::Mixed { layer, input: from.iter().find_map(|source| source.input()), has_positions };
+        let is_last = from.iter().any(|source| source.is_last());
+        let input = from.iter().find_map(|source| source.input());
+        let mixed = Source::Mixed { layer, input, has_positions, is_last };
         let is_by_channel = is(CONCATENATING) && layer.axis == 1 && !is_channels_last;
         let source = match *from {
             [one] => one,
@@ -202,7 +212,7 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
         for top in &layer.tops {
             let made = match (layer.kind, source) {
                 (LayerKind::Convolution | LayerKind::Deconvolution, _) => {
-                    Source::Spatial { channels: layer.num_output, flat: None }
+                    Source::Spatial { channels: layer.num_output, flat: None, is_last: layer.channels_last }
                 }
                 (LayerKind::InnerProduct, _) => Source::Vector(layer),
                 // Each output of a layer without inputs is a separate input of the net: images, labels.
@@ -211,8 +221,8 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
                 (_, Source::Spatial { flat: Some(_), .. }) if is(RESIZING) || is(NEIGHBOURLY) => mixed,
                 _ if is_plain || is(JOINING) || from.len() == 1 && is(FIRST) => source,
                 (_, Source::Spatial { flat: None, .. }) if is_by_channel => source,
-                (_, Source::Spatial { channels, flat }) if is(FLATTENING) => {
-                    Source::Spatial { channels, flat: flat.or(Some(*top)) }
+                (_, Source::Spatial { channels, flat, is_last }) if is(FLATTENING) => {
+                    Source::Spatial { channels, flat: flat.or(Some(*top)), is_last }
                 }
                 (_, Source::Vector(product) | Source::Reshaped(product)) if is(RESHAPING) => Source::Reshaped(product),
                 (_, Source::Vector(_)) if is(FLATTENING) => source,
@@ -248,20 +258,23 @@ fn has_positions(source: Source<'_>, net: &Net) -> bool {
 
 /// The source of values that are joined element by element; `None` unless all are spatial and not flattened.
 fn joined<'n>(from: &[Source<'n>]) -> Option<Source<'n>> {
-    let mut channels = None;
+    let (mut channels, is_last) = (None, from.first()?.is_last());
     for source in from {
-        let Source::Spatial { channels: own, flat: None } = source else { return None };
+        let Source::Spatial { channels: own, flat: None, is_last: last } = source else { return None };
         channels = channels.or(*own);
+        if *last != is_last {
+            return None;
+        }
     }
-    Some(Source::Spatial { channels, flat: None })
+    Some(Source::Spatial { channels, flat: None, is_last })
 }
 
 /// The source of values whose channels stand one behind the other; `None` unless all are spatial and not flattened.
 fn concatenated<'n>(from: &[Source<'n>]) -> Option<Source<'n>> {
     let mut all = Some(0u64);
     for source in from {
-        let Source::Spatial { channels, flat: None } = source else { return None };
+        let Source::Spatial { channels, flat: None, is_last: false } = source else { return None };
         all = all.zip(*channels).and_then(|(all, own)| all.checked_add(own));
     }
-    Some(Source::Spatial { channels: all, flat: None })
+    Some(Source::Spatial { channels: all, flat: None, is_last: false })
 }

@@ -137,6 +137,9 @@ impl<'s> Search<'s, '_> {
     fn region(&mut self, region: &Region<'_>) {
         let permuted = region.products.iter().find_map(|layer| Some((*layer, self.extents(layer)?)));
         let Some((first, extents)) = permuted else {
+            if region.is_last {
+                return;
+            }
             let left = region.by_channel.iter().flat_map(|layer| self.vectors(layer));
             let left = left.filter(|spec| spec.tensor.shape.count() > 1).map(|spec| spec.tensor.name.clone());
             let left: Vec<String> = left.collect();
@@ -209,7 +212,7 @@ impl<'s> Search<'s, '_> {
     /// Notes on rows that become channels and positions.
     fn rows(&mut self, wires: &[Wire<'_>]) {
         let notes = wires.iter().filter_map(|wire| match wire.source {
-            Source::Reshaped(product) if is_spatial(wire.layer) => {
+            Source::Reshaped(product) if is_spatial(wire.layer) && !wire.layer.channels_last => {
                 let weight = self.net.tensor(product, Of::Weight)?;
                 Some(format!(
                     "the rows of {weight:?} stay, and become channels \u{d7} height \u{d7} width for {:?}: TensorFlow's \
@@ -230,6 +233,8 @@ fn is_spatial(layer: &Layer) -> bool {
 /// Whether an inner product depends on the order in which channels and positions are flattened before.
 fn depends(wire: &Wire<'_>, spec: &Spec<'_>, images: &HashSet<usize>) -> bool {
     let has_positions = match wire.source {
+        // TensorFlow flattens likewise.
+        Source::Spatial { is_last: true, .. } => false,
         // With one position, there is one order.
         Source::Spatial { channels: Some(channels), .. } => !has_columns(spec, channels as usize),
         Source::Vector(_) | Source::Reshaped(_) => false,
@@ -261,6 +266,12 @@ fn problem(wire: &Wire<'_>, spec: &Spec<'_>, extents: Extents) -> Result<(), Opt
         _ if !has_columns(spec, extents.inputs()) => {
             let (inputs, shape) = (extents.inputs(), &spec.tensor.shape);
             return Err(Some(format!("has shape {shape}, and is no matrix of {inputs} columns")));
+        }
+        Source::Spatial { is_last: true, .. } => {
+            let order = "in TensorFlow's order already";
+            return Err(Some(format!(
+                "reads values with the channels last, flattened {order}: --fc-from is not for it"
+            )));
         }
         Source::Spatial { channels: Some(channels), .. } if channels != extents.channels as u64 => {
             let (name, given) = (&layer.name, extents.channels);

@@ -21,6 +21,8 @@ pub(super) struct Region<'a> {
     pub(super) others: Vec<&'a Layer>,
     /// The layers whose outputs the net gives to its user.
     pub(super) outputs: Vec<&'a Layer>,
+    /// Whether the flattened value has the channels last.
+    pub(super) is_last: bool,
 }
 
 /// The regions by flattened value, as numbered by [`Source::flat`].
@@ -32,6 +34,7 @@ pub(super) fn regions<'a>(net: &Net, wires: &[Wire<'a>]) -> BTreeMap<usize, Regi
         let passes_on = is_within && (made.is_some() || wire.made.is_none());
         for flat in &wire.flats {
             let region = regions.entry(*flat).or_default();
+            region.is_last |= wire.source.is_last();
             match wire.layer.kind {
                 LayerKind::InnerProduct if is_within => region.products.push(wire.layer),
                 kind if passes_on && BY_CHANNEL.contains(&kind) => region.by_channel.push(wire.layer),

@@ -1,0 +1,304 @@
+//! Values with the channels last, in MXNet's NHWC or behind a conversion for TensorFlow: what the converted weights
+//! compute is what the original ones compute, or it is refused, or told. The layers here are naive, in f64, and share
+//! no code with the transforms.
+
+use std::sync::Arc;
+
+use blob_convert::transform::{Bound, FcFrom, FixGamma, Layout, Names, Rgb, Topology};
+use blob_convert::{Options, Target, plan};
+use blob_io::{Checkpoint, Format};
+
+use crate::support::floats::{SAFETENSORS, file, run, values};
+use crate::support::random::Random;
+
+/// A node of a symbol: operator, name, attributes, and the numbers of its inputs.
+type Node<'a> = (&'a str, &'a str, &'a str, &'a [usize]);
+
+const HEIGHT: usize = 2;
+const WIDTH: usize = 3;
+const CHANNELS: usize = 4;
+const OUTPUTS: usize = 5;
+const INPUTS: usize = 3;
+/// The values of one output of the convolution.
+const FLAT: usize = HEIGHT * WIDTH * CHANNELS;
+
+/// A symbol of these nodes, with these as its outputs.
+fn symbol(nodes: &[Node<'_>], heads: &[usize]) -> Arc<Topology> {
+    let entry = |node: &usize| format!("[{node}, 0, 0]");
+    let list = |all: &[usize]| all.iter().map(entry).collect::<Vec<_>>().join(", ");
+    let node = |(op, name, attributes, inputs): &Node<'_>| {
+        let pairs = attributes.split_terminator("; ").map(|pair| pair.split_once('=').expect("a value"));
+        let pairs: Vec<String> = pairs.map(|(key, value)| format!("{key:?}: {value:?}")).collect();
+        let inputs = list(inputs);
+        format!(r#"{{"op": {op:?}, "name": {name:?}, "attrs": {{{}}}, "inputs": [{inputs}]}}"#, pairs.join(", "))
+    };
+    let nodes: Vec<String> = nodes.iter().map(node).collect();
+    let text = format!(r#"{{"nodes": [{}], "heads": [{}]}}"#, nodes.join(", "), list(heads));
+    Arc::new(Topology::symbol("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}: {text}")))
+}
+
+/// A file of MXNet's with random values.
+fn params(tensors: &[(&str, &[usize])]) -> Checkpoint {
+    let mut random = Random::new(3);
+    let mut filled = |dims: &[usize]| -> Vec<f32> {
+        (0..dims.iter().product()).map(|_| random.below(129) as f32 / 32.0 - 2.0).collect()
+    };
+    let all: Vec<(&str, &[usize], Vec<f32>)> =
+        tensors.iter().map(|(name, dims)| (*name, *dims, filled(dims))).collect();
+    let all: Vec<(&str, &[usize], &[f32])> = all.iter().map(|(name, dims, values)| (*name, *dims, &**values)).collect();
+    file(if tensors[0].0.contains(':') { Format::MxnetList } else { Format::Npz }, &all)
+}
+
+fn following(net: &Arc<Topology>) -> Options {
+    Options::new(SAFETENSORS).follow(Arc::clone(net))
+}
+
+/// Why a conversion is refused.
+#[track_caller]
+fn refused(source: &Checkpoint, options: &Options, why: &str) {
+    match plan(source, options, &Target::Stdout) {
+        Ok(_) => panic!("not refused: {why}"),
+        Err(refused) => assert!(refused.to_string().contains(why), "{refused}"),
+    }
+}
+
+/// What a conversion tells, one line for each kind of change.
+fn told(source: &Checkpoint, options: &Options) -> String {
+    let plan = plan(source, options, &Target::Stdout).unwrap_or_else(|e| panic!("{e}"));
+    plan.changes().iter().map(|group| format!("{group}\n")).collect()
+}
+
+/// The value of a tensor at a place, by the tensor's own shape.
+fn at<'f>(file: &'f Checkpoint, name: &'f str) -> impl Fn(&[usize]) -> f64 + 'f {
+    let dims = file.entry(name).unwrap_or_else(|| panic!("no {name}")).shape().dims().to_vec();
+    let all = values(file, name);
+    move |place: &[usize]| {
+        assert!(
+            place.len() == dims.len() && place.iter().zip(&dims).all(|(at, dim)| at < dim),
+            "{place:?} of {dims:?}"
+        );
+        f64::from(all[place.iter().zip(&dims).fold(0, |all, (at, dim)| all * dim + at)])
+    }
+}
+
+#[track_caller]
+fn near(ours: &[f64], theirs: &[f64]) {
+    assert_eq!(ours.len(), theirs.len());
+    let most = theirs.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
+    assert!(ours.iter().zip(theirs).all(|(a, b)| (a - b).abs() <= 1e-6 * most), "{ours:?} for {theirs:?}");
+}
+
+/// A 2×2 convolution, by its weight of (output, input, row, column): channels × height × width behind, of an image of
+/// one row and one column more.
+fn convolved(weight: impl Fn(usize, usize, usize, usize) -> f64) -> Vec<f64> {
+    let mut random = Random::new(9);
+    let image: Vec<f64> =
+        (0..INPUTS * (HEIGHT + 1) * (WIDTH + 1)).map(|_| random.below(65) as f64 / 16.0 - 2.0).collect();
+    let x = |i: usize, row: usize, column: usize| image[(i * (HEIGHT + 1) + row) * (WIDTH + 1) + column];
+    let mut made = Vec::new();
+    for o in 0..CHANNELS {
+        for (row, column) in (0..HEIGHT * WIDTH).map(|at| (at / WIDTH, at % WIDTH)) {
+            let taps = (0..INPUTS * 4).map(|tap| (tap / 4, tap / 2 % 2, tap % 2));
+            made.push(taps.map(|(i, y, z)| weight(o, i, y, z) * x(i, row + y, column + z)).sum());
+        }
+    }
+    made
+}
+
+/// Channels × height × width as height × width × channels.
+fn turned(values: &[f64]) -> Vec<f64> {
+    (0..FLAT).map(|at| values[at % CHANNELS * HEIGHT * WIDTH + at / CHANNELS]).collect()
+}
+
+fn dense(values: &[f64], weight: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+    (0..OUTPUTS).map(|o| values.iter().enumerate().map(|(at, value)| value * weight(o, at)).sum()).collect()
+}
+
+const DATA: Node<'_> = ("null", "data", "", &[]);
+const NHWC: &str = "kernel=(2, 2); num_filter=4; no_bias=True; layout=NHWC";
+
+/// An NHWC convolution, a flattening and an inner product; `between` stands before the flattening.
+fn flattening(between: &str) -> (Arc<Topology>, Checkpoint) {
+    let nodes: &[Node<'_>] = &[
+        DATA,
+        ("null", "c_weight", "", &[]),
+        ("Convolution", "c", NHWC, &[0, 1]),
+        (between, "b", "axes=(0, 3, 1, 2)", &[2]),
+        ("Flatten", "fl", "", &[3]),
+        ("null", "f_weight", "", &[]),
+        ("FullyConnected", "f", "num_hidden=5; no_bias=True", &[4, 5]),
+    ];
+    let source = params(&[("arg:c_weight", &[CHANNELS, 2, 2, INPUTS]), ("arg:f_weight", &[OUTPUTS, FLAT])]);
+    (symbol(nodes, &[6]), source)
+}
+
+#[test]
+fn an_inner_product_behind_channels_last_keeps_its_order_or_tells() {
+    let (net, source) = flattening("relu");
+    // MXNet flattens height × width × channels.
+    let truth = {
+        let (c, f) = (at(&source, "arg:c_weight"), at(&source, "arg:f_weight"));
+        dense(&turned(&convolved(|o, i, y, x| c(&[o, y, x, i]))), |o, i| f(&[o, i]))
+    };
+    let keras = run(&source, &following(&net).transform(Layout::Hwio));
+    let (c, f) = (at(&keras, "arg:c_weight"), at(&keras, "arg:f_weight"));
+    near(&dense(&turned(&convolved(|o, i, y, x| c(&[y, x, i, o]))), |o, i| f(&[i, o])), &truth);
+    let fc_from = FcFrom::new(CHANNELS, HEIGHT, WIDTH).expect("extents");
+    let why = "\"arg:f_weight\" reads values with the channels last, flattened in TensorFlow's order already";
+    for fc_from in [fc_from.clone(), fc_from.layer("f")] {
+        refused(&source, &following(&net).transform(fc_from.clone()), why);
+        refused(&source, &following(&net).transform(fc_from).transform(Layout::Hwio), why);
+    }
+    // With the values of torch put back before its flattening, as is told.
+    let options = following(&net).transform(Layout::Oihw);
+    let torch = run(&source, &options);
+    let (c, f) = (at(&torch, "arg:c_weight"), at(&torch, "arg:f_weight"));
+    near(&dense(&turned(&convolved(|o, i, y, x| c(&[o, i, y, x]))), |o, i| f(&[o, i])), &truth);
+    let said = told(&source, &options);
+    assert!(said.contains("columns stay height \u{d7} width \u{d7} channels") && said.contains("f_weight"), "{said}");
+    assert!(said.contains("permute(0, 2, 3, 1)"), "{said}");
+    assert!(!told(&source, &following(&net).transform(Layout::Hwio)).contains("columns stay"));
+}
+
+#[test]
+fn where_one_order_is_left_nothing_is_told() {
+    let (net, _) = flattening("relu");
+    let options = following(&net).transform(Layout::Oihw);
+    let pooled = params(&[("arg:c_weight", &[CHANNELS, 2, 2, INPUTS]), ("arg:f_weight", &[OUTPUTS, CHANNELS])]);
+    let said = told(&pooled, &options);
+    assert!(!said.contains("columns stay"), "{said}");
+    // Behind an operator that may have turned the values.
+    let (net, source) = flattening("transpose");
+    let said = told(&source, &following(&net).transform(Layout::Oihw));
+    assert!(said.contains("nothing says in which order \"arg:f_weight\" reads channels and positions"), "{said}");
+}
+
+#[test]
+fn rows_that_become_channels_last_are_told() {
+    let nodes: &[Node<'_>] = &[
+        DATA,
+        ("null", "f_weight", "", &[]),
+        ("FullyConnected", "f", "num_hidden=24; no_bias=True", &[0, 1]),
+        ("Reshape", "r", "shape=(0, 2, 3, 4)", &[2]),
+        ("null", "c_weight", "", &[]),
+        ("Convolution", "c", NHWC, &[3, 4]),
+    ];
+    let source = params(&[("arg:f_weight", &[24, 6]), ("arg:c_weight", &[2, 2, 2, 4])]);
+    let said = told(&source, &following(&symbol(nodes, &[5])).transform(Layout::Oihw));
+    assert!(said.contains("rows stay height \u{d7} width \u{d7} channels") && said.contains("f_weight"), "{said}");
+}
+
+/// The table of an Embedding has as many columns as an inner product, and is none.
+#[test]
+fn an_embedding_and_an_inner_product_behind_it_have_no_positions() {
+    let nodes: &[Node<'_>] = &[
+        DATA,
+        ("null", "words", "", &[]),
+        ("null", "c_weight", "", &[]),
+        ("Convolution", "c", "kernel=(2, 2); num_filter=4; no_bias=True", &[0, 2]),
+        ("null", "f_weight", "", &[]),
+        ("FullyConnected", "f", "num_hidden=5; no_bias=True", &[3, 4]),
+        ("null", "e_weight", "", &[]),
+        ("Embedding", "e", "input_dim=7; output_dim=24", &[1, 6]),
+        ("null", "g_weight", "", &[]),
+        ("FullyConnected", "g", "num_hidden=5; no_bias=True", &[7, 8]),
+    ];
+    let weights: [(&str, &[usize]); 4] = [
+        ("arg:c_weight", &[CHANNELS, INPUTS, 2, 2]),
+        ("arg:f_weight", &[OUTPUTS, FLAT]),
+        ("arg:e_weight", &[7, FLAT]),
+        ("arg:g_weight", &[OUTPUTS, FLAT]),
+    ];
+    let (net, source) = (symbol(nodes, &[5, 9]), params(&weights));
+    let fc_from = FcFrom::new(CHANNELS, HEIGHT, WIDTH).expect("extents");
+    refused(&source, &following(&net).transform(fc_from.clone()), "\"arg:g_weight\" reads \"e\", a Embedding");
+    let made = run(&source, &following(&net).transform(fc_from.layer("f")));
+    let stays = |name: &str| values(&made, name) == values(&source, name);
+    assert!(stays("arg:e_weight") && stays("arg:g_weight") && !stays("arg:f_weight"));
+}
+
+/// A Scale and a Bias with a factor for each value of an image, by their axes.
+#[test]
+fn factors_of_whole_images_are_permuted_with_the_channels_last() {
+    let image = [CHANNELS, HEIGHT, WIDTH];
+    let one_image = [1, CHANNELS, HEIGHT, WIDTH];
+    for (axes, dims) in [
+        ("axis: 1 num_axes: 3", &image[..]),
+        ("axis: -3 num_axes: -1", &image),
+        ("axis: 0 num_axes: -1", &one_image),
+        ("axis: 1 num_axes: 2", &image[..2]),
+        ("axis: 2 num_axes: 2", &image[1..]),
+    ] {
+        let text = format!(
+            r#"layer {{ name: "c" type: "Convolution" bottom: "data" top: "c" }}
+               layer {{ name: "s" type: "Scale" bottom: "c" top: "c" scale_param {{ {axes} }} }}
+               layer {{ name: "b" type: "Bias" bottom: "c" top: "c" bias_param {{ {axes} }} }}
+               layer {{ name: "f" type: "InnerProduct" bottom: "c" top: "f" }}"#
+        );
+        let net = Arc::new(Topology::prototxt("net.prototxt", text.as_bytes()).expect("reads"));
+        let source =
+            params(&[("c/0", &[CHANNELS, INPUTS, 2, 2]), ("s/0", dims), ("b/0", dims), ("f/0", &[OUTPUTS, FLAT])]);
+        // Each image, channel, row and column of a value; a factor has some of these axes.
+        let own = |full: [usize; 4]| match dims.len() {
+            4 => full.to_vec(),
+            3 => full[1..].to_vec(),
+            _ if axes.contains("axis: 1") => full[1..3].to_vec(),
+            _ => full[2..].to_vec(),
+        };
+        let last = |full: [usize; 4]| {
+            let [n, c, y, x] = full;
+            match dims.len() {
+                4 => vec![n, y, x, c],
+                3 => vec![y, x, c],
+                _ if axes.contains("axis: 1") => vec![y, c],
+                _ => vec![y, x],
+            }
+        };
+        let full = |at: usize| [0, at / (HEIGHT * WIDTH), at / WIDTH % HEIGHT, at % WIDTH];
+        let scaled = |values: Vec<f64>, file: &Checkpoint, place: &dyn Fn([usize; 4]) -> Vec<usize>| -> Vec<f64> {
+            let (s, b) = (at(file, "s/0"), at(file, "b/0"));
+            let each = values.iter().enumerate();
+            each.map(|(at, x)| x * s(&place(full(at))) + b(&place(full(at)))).collect()
+        };
+        let (c, f) = (at(&source, "c/0"), at(&source, "f/0"));
+        let truth = dense(&scaled(convolved(|o, i, y, x| c(&[o, i, y, x])), &source, &own), |o, i| f(&[o, i]));
+        let fc_from = FcFrom::new(CHANNELS, HEIGHT, WIDTH).expect("extents");
+        let keras = run(&source, &following(&net).transform(fc_from).transform(Layout::Hwio));
+        let (c, f) = (at(&keras, "c/0"), at(&keras, "f/0"));
+        let ours = turned(&scaled(convolved(|o, i, y, x| c(&[y, x, i, o])), &keras, &last));
+        near(&dense(&ours, |o, i| f(&[i, o])), &truth);
+        // With the channels before the positions as they are.
+        let same = run(&source, &following(&net).transform(Layout::Oihw));
+        assert_eq!(values(&same, "s/0"), values(&source, "s/0"));
+    }
+}
+
+/// The axes of values behind a Permute are not those of an image.
+#[test]
+fn factors_behind_other_axes_stay_and_are_told() {
+    let text = r#"layer { name: "c" type: "Convolution" bottom: "data" top: "c" }
+        layer { name: "p" type: "Permute" bottom: "c" top: "p" }
+        layer { name: "s" type: "Scale" bottom: "p" top: "s" scale_param { num_axes: 3 } }"#;
+    let net = Arc::new(Topology::prototxt("net.prototxt", text.as_bytes()).expect("reads"));
+    let source = params(&[("c/0", &[CHANNELS, INPUTS, 2, 2]), ("s/0", &[HEIGHT, WIDTH, CHANNELS])]);
+    let options = following(&net).transform(Layout::Hwio);
+    assert_eq!(values(&run(&source, &options), "s/0"), values(&source, "s/0"));
+    let said = told(&source, &options);
+    assert!(said.contains("factors of several axes stay, as the net does not tell which these are: \"s/0\""), "{said}");
+}
+
+#[test]
+fn a_weight_of_two_layouts_is_not_permuted_for_one() {
+    let nodes: &[Node<'_>] = &[
+        DATA,
+        ("null", "w", "", &[]),
+        ("Convolution", "c", "kernel=(3, 3); num_filter=3; no_bias=True; layout=NHWC", &[0, 1]),
+        ("transpose", "t", "axes=(0, 3, 1, 2)", &[2]),
+        ("Convolution", "d", "kernel=(3, 3); num_filter=3; no_bias=True", &[3, 1]),
+    ];
+    let (net, source) = (symbol(nodes, &[4]), params(&[("arg:w", &[3, 3, 3, 3])]));
+    for layout in [Layout::Oihw, Layout::Hwio, Layout::Ohwi] {
+        let why = "\"arg:w\" has other axes for \"c\" than for \"d\": one tensor cannot be both";
+        refused(&source, &following(&net).transform(layout), why);
+    }
+}
