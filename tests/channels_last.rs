@@ -287,6 +287,59 @@ fn factors_behind_other_axes_stay_and_are_told() {
     assert!(said.contains("factors of several axes stay, as the net does not tell which these are: \"s/0\""), "{said}");
 }
 
+/// The attributes of a BatchNorm of MXNet's.
+fn norm(fixed: &'static str) -> String {
+    format!("fix_gamma={fixed}; eps=1e-5")
+}
+
+#[test]
+fn a_gamma_that_another_operator_reads_is_not_set_to_one() {
+    let fixed = norm("True");
+    let nodes: &[Node<'_>] = &[
+        DATA,
+        ("null", "g", "", &[]),
+        ("null", "b_beta", "", &[]),
+        ("null", "b_moving_mean", "", &[]),
+        ("null", "b_moving_var", "", &[]),
+        ("BatchNorm", "b", &fixed, &[0, 1, 2, 3, 4]),
+        ("identity", "i", "", &[1]),
+        ("broadcast_mul", "m", "", &[5, 1]),
+        ("broadcast_mul", "n", "", &[5, 6]),
+        ("LeakyReLU", "p", "act_type=prelu", &[5, 1]),
+        ("BatchNorm", "h", &fixed, &[5, 6, 2, 3, 4]),
+        ("BatchNorm", "k", &fixed, &[5, 1, 1, 3, 4]),
+    ];
+    let all = ["arg:g", "arg:b_beta", "aux:b_moving_mean", "aux:b_moving_var"];
+    let source = params(&all.map(|name| (name, &[3][..])));
+    let options = |net: &Arc<Topology>| {
+        let bound = Bound::new(net.net(), &source);
+        following(net).transform(FixGamma::of(Some(&bound), &source))
+    };
+    let both = "\"arg:g\" is 1 for \"b\", which has fix_gamma, and as stored for ";
+    for (last, heads, why) in [
+        (8, &[7][..], format!("{both}\"m\"")),
+        (9, &[8], format!("{both}\"n\"")),
+        (10, &[9], format!("{both}\"p\"")),
+        (7, &[5, 1], format!("{both}the user of the net")),
+        (7, &[5, 6], format!("{both}the user of the net")),
+        (12, &[11], "as stored for \"k\"".to_owned()),
+    ] {
+        let mut some = nodes[..last].to_vec();
+        // Nodes before the last that the case does not use stay without readers of g.
+        for node in &mut some[7..] {
+            if !heads.iter().any(|head| nodes[*head].1 == node.1) {
+                *node = ("null", node.1, "", &[]);
+            }
+        }
+        refused(&source, &options(&symbol(&some, heads)), &why);
+    }
+    // Two fixed BatchNorms agree, one of them behind an identity.
+    let mut some = nodes[..11].to_vec();
+    some[7..10].iter_mut().for_each(|node| *node = ("null", node.1, "", &[]));
+    let made = run(&source, &options(&symbol(&some, &[10])));
+    assert_eq!(values(&made, "arg:g"), [1.0; 3]);
+}
+
 #[test]
 fn a_weight_of_two_layouts_is_not_permuted_for_one() {
     let nodes: &[Node<'_>] = &[

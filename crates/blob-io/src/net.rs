@@ -45,6 +45,17 @@ pub struct Net {
     copies: Vec<Vec<Arc<str>>>,
     /// Which layers read which value, as (value, layer), in this order.
     readers: Vec<(u32, u32)>,
+    /// The parameters that something reads as an input: the layer, or `None` for the net's user.
+    value_readers: HashMap<Arc<str>, Option<u32>>,
+}
+
+/// The reader of a value.
+#[derive(Clone, Copy, Debug)]
+pub enum Reader<'a> {
+    /// A layer, as an input.
+    Layer(&'a Layer),
+    /// The user of the net, as an output.
+    User,
 }
 
 /// One layer of a net, with the framework's defaults for settings that the description leaves out.
@@ -284,6 +295,15 @@ impl Net {
         let first = self.readers.partition_point(|(read, _)| (*read as usize) < value);
         let own = self.readers[first..].iter().take_while(move |(read, _)| *read as usize == value);
         own.map(|(_, layer)| &self.layers[*layer as usize])
+    }
+
+    /// The reader of a parameter's values as an input or an output, beside the layers with the parameter as a tensor: a
+    /// gamma may be a factor elsewhere. Known for MXNet's nets; of several readers, the first. The name is the tensor's
+    /// in [`Layer::tensors`].
+    #[must_use]
+    pub fn value_reader(&self, tensor: &str) -> Option<Reader<'_>> {
+        let layer = self.value_readers.get(tensor)?;
+        Some(layer.and_then(|layer| self.layers.get(layer as usize)).map_or(Reader::User, Reader::Layer))
     }
 
     /// Whether the net gives a value to the user: no layer reads the value, or the description names the value as an

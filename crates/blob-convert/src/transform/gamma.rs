@@ -2,10 +2,10 @@
 //!
 //! An MXNet BatchNorm with `fix_gamma`, the default, computes with gamma = 1 whatever gamma the file holds.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use blob_io::net::{Layer, LayerKind, Role};
+use blob_io::net::{Layer, Reader, Role};
 use blob_io::{Checkpoint, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -25,9 +25,18 @@ pub struct FixGamma {
     /// The gammas that belong to no layer of the net.
     #[serde(skip)]
     unknown: Vec<String>,
-    /// The gammas that one layer takes as 1 and another as stored, with both layers.
     #[serde(skip)]
-    shared: Vec<(String, String, String)>,
+    shared: Vec<Shared>,
+}
+
+/// A gamma that one layer takes as 1 and another reader as stored.
+#[derive(Clone, Debug)]
+struct Shared {
+    gamma: String,
+    /// The layer with `fix_gamma`.
+    fixed: String,
+    /// The other reader, in words.
+    used: String,
 }
 
 impl FixGamma {
@@ -47,15 +56,7 @@ impl FixGamma {
         let fixed = net.layers().filter(|layer: &&Layer| layer.fix_gamma);
         let gammas = fixed.filter_map(|layer| net.tensor(layer, Role::Weight).map(str::to_owned)).collect();
         let unknown = net.uncovered().iter().filter_map(|norm| norm.gamma.clone()).collect();
-        let used = |layer: &&Layer| layer.kind == LayerKind::BatchNorm && !layer.fix_gamma;
-        let used = net.layers().filter(used).filter_map(|layer| Some((net.tensor(layer, Role::Weight)?, &*layer.name)));
-        let used: HashMap<&str, &str> = used.collect();
-        let fixed = net.layers().filter(|layer| layer.fix_gamma);
-        let both = fixed.filter_map(|layer| {
-            let gamma = net.tensor(layer, Role::Weight)?;
-            Some((gamma.to_owned(), layer.name.clone(), (*used.get(gamma)?).to_owned()))
-        });
-        Self { gammas, is_undescribed: false, unknown, shared: both.collect() }
+        Self { gammas, is_undescribed: false, unknown, shared: shared(net) }
     }
 
     /// The step for all fixed gammas in the net that a recipe's conversion follows.
@@ -69,6 +70,32 @@ impl FixGamma {
     pub(crate) fn gammas(&self) -> &[String] {
         &self.gammas
     }
+}
+
+/// The fixed gammas that something else reads as stored: a layer in any role, or the net's user.
+fn shared(net: &Bound<'_>) -> Vec<Shared> {
+    let mut fixed: HashMap<&str, &Layer> = HashMap::new();
+    for layer in net.layers().filter(|layer| layer.fix_gamma) {
+        if let Some(gamma) = net.tensor(layer, Role::Weight) {
+            fixed.entry(gamma).or_insert(layer);
+        }
+    }
+    let mut shared = BTreeMap::new();
+    for layer in net.layers() {
+        let read = net.tensors(layer).filter(|(role, _)| !(layer.fix_gamma && *role == Role::Weight));
+        for (_, gamma) in read.filter(|(_, name)| fixed.contains_key(name)) {
+            shared.entry(gamma).or_insert_with(|| format!("{:?}", layer.name));
+        }
+    }
+    for (gamma, layer) in &fixed {
+        let Some(reader) = layer.tensor(Role::Weight).and_then(|name| net.net().value_reader(name)) else { continue };
+        shared.entry(gamma).or_insert_with(|| match reader {
+            Reader::Layer(reader) => format!("{:?}", reader.name),
+            Reader::User => "the user of the net".to_owned(),
+        });
+    }
+    let shared = shared.into_iter();
+    shared.map(|(gamma, used)| Shared { gamma: gamma.to_owned(), fixed: fixed[gamma].name.clone(), used }).collect()
 }
 
 impl Transform for FixGamma {
@@ -90,12 +117,10 @@ impl Transform for FixGamma {
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
-        let shared = self.shared.iter().map(|(gamma, fixed, used)| {
+        let shared = self.shared.iter().map(|Shared { gamma, fixed, used }| {
             Misfit::new(
                 gamma,
-                format!(
-                    "is 1 for {fixed:?}, which has fix_gamma, and as stored for {used:?}: one tensor cannot be both"
-                ),
+                format!("is 1 for {fixed:?}, which has fix_gamma, and as stored for {used}: one tensor cannot be both"),
             )
         });
         let shared: Vec<Misfit> = shared.collect();

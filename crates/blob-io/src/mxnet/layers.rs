@@ -1,6 +1,6 @@
 //! Makes the layers of a net from a symbol's operators; values are outputs of nodes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::operator::Operator;
@@ -28,11 +28,14 @@ pub(super) struct Layers {
     /// The layer of each operator's node.
     of_node: HashMap<u64, usize>,
     heads: Vec<Value>,
+    /// The nodes whose values a layer reads as an input, each with the first such layer. Operators that pass values on
+    /// are no readers.
+    readers: HashMap<u64, u32>,
 }
 
 impl Layers {
     pub(super) fn new() -> Self {
-        Self { builder: Builder::new(), of_node: HashMap::new(), heads: Vec::new() }
+        Self { builder: Builder::new(), of_node: HashMap::new(), heads: Vec::new(), readers: HashMap::new() }
     }
 
     /// Adds the operator of a node at byte `at`.
@@ -62,6 +65,12 @@ impl Layers {
         self.builder.push(draft, at)
     }
 
+    /// Records that the layer that comes next reads the values of this node.
+    pub(super) fn reads(&mut self, node: u64) {
+        let next = self.of_node.len() as u32;
+        self.readers.entry(node).or_insert(next);
+    }
+
     /// Records this output, too, as one of an operator's node; otherwise the output would pass for an input of the net.
     fn written(&mut self, value: Value) {
         if let Some(layer) = self.of_node.get(&value.0) {
@@ -83,14 +92,20 @@ impl Layers {
     }
 
     /// Builds the net, whose outputs count as read. Parameters that an operator also reads as values count as shared.
-    pub(super) fn finish<'a>(mut self, variables: impl Iterator<Item = (u64, &'a Arc<str>)>) -> Net {
+    /// `variables` has each variable with the nodes that pass the variable's values on, the variable's own first.
+    pub(super) fn finish(mut self, variables: &[(Vec<u64>, &Arc<str>)]) -> Net {
+        let given: HashSet<u64> = self.heads.iter().map(|(node, _)| *node).collect();
         for head in std::mem::take(&mut self.heads) {
             self.written(head);
             self.builder.read(head);
         }
-        for (node, name) in variables {
-            if self.builder.is_read(&(node, 0)) {
+        for (nodes, name) in variables {
+            if nodes.first().is_some_and(|node| self.builder.is_read(&(*node, 0))) {
                 self.builder.share(name);
+            }
+            let reader = nodes.iter().find_map(|node| self.readers.get(node).copied());
+            if reader.is_some() || nodes.iter().any(|node| given.contains(node)) {
+                self.builder.read_as_value(name, reader);
             }
         }
         self.builder.finish()

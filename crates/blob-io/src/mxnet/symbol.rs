@@ -104,9 +104,15 @@ impl Symbol {
         let read = check_limit(0, Limit::Fixed, "the bytes of a symbol file", source.len(), MAX_BYTES)
             .map_err(ReadError::from)
             .and_then(|()| nodes(&mut Literal::new(&mut cursor, source.len()), &Limits::default()));
-        let Nodes { variables, of_node, layers, .. } = read.map_err(|stop| stop.into_error(name))?;
-        let nodes = (0..).zip(&of_node).filter_map(|(node, index)| Some((node, &variables[(*index)? as usize].name)));
-        let net = layers.finish(nodes);
+        let Nodes { variables, of_node, behind, layers } = read.map_err(|stop| stop.into_error(name))?;
+        let mut nodes: Vec<(Vec<u64>, &Arc<str>)> =
+            variables.iter().map(|variable| (Vec::new(), &variable.name)).collect();
+        for (node, (own, behind)) in (0..).zip(of_node.iter().zip(&behind)) {
+            if let Some(variable) = own.or(*behind) {
+                nodes[variable as usize].0.push(node);
+            }
+        }
+        let net = layers.finish(&nodes);
         Ok(Self { name: name.to_owned(), variables, net })
     }
 }
@@ -252,6 +258,9 @@ impl Nodes {
             // A parameter may come through operators that only pass values on.
             let behind = self.behind(used.node).filter(|_| operator.has_parameter(op, index));
             let Some(variable) = node.or(behind).map(|index| &mut self.variables[index as usize]) else {
+                if !passes_on(op) {
+                    self.layers.reads(used.node);
+                }
                 layer_inputs.bottoms.push((used.node, used.output));
                 continue;
             };
@@ -261,6 +270,9 @@ impl Nodes {
                 variable.mark_parameter(operator.dims(op, index), is_changed);
                 layer_inputs.tensors.push((operator.role(op, index), Arc::clone(&variable.name)));
             } else {
+                if !passes_on(op) {
+                    self.layers.reads(used.node);
+                }
                 layer_inputs.bottoms.push((used.node, used.output));
             }
         }

@@ -164,6 +164,11 @@ impl<V: Hash + Eq> Builder<V> {
         self.values.get(name).is_some_and(|value| self.net.uses[*value] > 0)
     }
 
+    /// Records that a layer, or the net's user, reads a tensor's values as an input.
+    pub(crate) fn read_as_value(&mut self, tensor: &Arc<str>, layer: Option<u32>) {
+        self.net.value_readers.entry(Arc::clone(tensor)).or_insert(layer);
+    }
+
     /// Records that something other than the tensor's layer uses the tensor.
     pub(crate) fn share(&mut self, tensor: &Arc<str>) {
         // If several layers use the tensor, each is already marked.
