@@ -355,3 +355,26 @@ fn a_weight_of_two_layouts_is_not_permuted_for_one() {
         refused(&source, &following(&net).transform(layout), why);
     }
 }
+
+#[test]
+fn a_tensor_of_two_modules_gets_one_name_and_that_is_told() {
+    let free = norm("False");
+    let nodes: &[Node<'_>] = &[
+        DATA,
+        ("null", "g", "", &[]),
+        ("null", "b1_beta", "", &[]),
+        ("null", "b1_moving_mean", "", &[]),
+        ("null", "b1_moving_var", "", &[]),
+        ("BatchNorm", "b1", &free, &[0, 1, 2, 3, 4]),
+        ("null", "b2_beta", "", &[]),
+        ("null", "b2_moving_mean", "", &[]),
+        ("null", "b2_moving_var", "", &[]),
+        ("BatchNorm", "b2", &free, &[5, 1, 6, 7, 8]),
+    ];
+    let net = symbol(nodes, &[9]);
+    let source = params(&[("arg:g", &[3]), ("aux:b1_moving_mean", &[3]), ("aux:b2_moving_mean", &[3])]);
+    let names = Names::torch(Some(&Bound::new(net.net(), &source)), &source);
+    let said = told(&source, &following(&net).transform(names));
+    let why = "names: shared by modules, and has the name of one alone: \"arg:g\" as \"b2.weight\", not \"b1.weight\"";
+    assert!(said.contains(why), "{said}");
+}

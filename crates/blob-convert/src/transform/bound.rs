@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use blob_io::net::{Layer, LayerKind, Net, Role};
-use blob_io::{Checkpoint, Group, Kind};
+use blob_io::{Checkpoint, Group, Kind, TensorName};
 
 use crate::words;
 
@@ -98,6 +98,11 @@ impl<'a> Bound<'a> {
         &self.uncovered
     }
 
+    /// Whether the file is one of Caffe's own, which Caffe reads with exactly the tensors that each layer has.
+    pub(super) fn is_of_caffe(&self) -> bool {
+        self.checkpoint.format().is_caffe()
+    }
+
     /// The net.
     #[must_use]
     pub fn net(&self) -> &'a Net {
@@ -125,6 +130,16 @@ impl<'a> Bound<'a> {
     pub fn eps(&self, layer: &Layer) -> f64 {
         let of = |variance: &str| self.moved.each.get(variance).copied().or(self.moved.all);
         self.tensor(layer, Role::Variance).and_then(of).unwrap_or(layer.eps)
+    }
+
+    /// The number of tensors of a Caffe layer in the file and in the net, where the file has more, and the net's roles
+    /// may be those of other tensors. At most eight are counted.
+    pub(super) fn surplus(&self, layer: &Layer) -> Option<[usize; 2]> {
+        let last = TensorName::of(layer.tensors().last()?.1);
+        let (of, count) = (last.layer()?, last.index()? + 1);
+        let is_there = |index: &usize| self.checkpoint.entry(&format!("{of}/{index}")).is_some();
+        let more = (count..8).take_while(is_there).count();
+        (more > 0).then_some([count + more, count])
     }
 
     /// The tensors of a layer that the file has: each role with the name in the file.

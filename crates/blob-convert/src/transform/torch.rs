@@ -43,7 +43,7 @@ impl TorchLayout {
         for layer in net.layers() {
             let named = |role| net.tensor(layer, role).map(str::to_owned);
             match layer.kind {
-                LayerKind::Lstm if layer.tensor(Role::Static).is_none() => {
+                LayerKind::Lstm if layer.tensor(Role::Static).is_none() && net.surplus(layer).is_none() => {
                     layout.gates.extend([Role::Weight, Role::Bias, Role::Hidden].into_iter().filter_map(named));
                     let second = |bias: String| {
                         let module = TensorName::of(&bias).layer().unwrap_or(&layer.name);

@@ -11,6 +11,7 @@ use super::{Names, OfEps};
 use crate::transform::bound::{Bound, bare, bias_beside, listed};
 use crate::transform::eps;
 use crate::transform::fold::{is_by_channel, scale_after};
+use crate::words;
 
 /// Suffixes of MXNet's names, and PyTorch's names for the same tensors.
 const ENDINGS: [(&str, &str); 8] = [
@@ -39,7 +40,7 @@ impl Names {
         let mut map = BTreeMap::new();
         let (mut notes, mut notices, mut eps) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(net) = net {
-            let (by_topology, by_name) = of_net(net, &mut map);
+            let (by_topology, by_name) = of_net(net, &mut map, &mut notes);
             let merged = |count: usize, how| {
                 (count > 0).then(|| format!("names: {count} Scale merged with their BatchNorm, found by {how}"))
             };
@@ -77,6 +78,9 @@ impl Names {
 /// PyTorch's eps of a BatchNorm.
 const EPS: f64 = 1e-5;
 
+/// At most this many tensors of several modules are listed.
+const MAX_SHARED: usize = 3;
+
 /// The modules of the BatchNorms whose eps is not PyTorch's, grouped by eps.
 fn other_eps(net: &Bound<'_>, map: &BTreeMap<String, String>) -> Vec<OfEps> {
     let mut all: Vec<OfEps> = Vec::new();
@@ -106,9 +110,11 @@ pub(super) fn of_eps(of: &OfEps) -> String {
     )
 }
 
-/// Names the tensors of a net's layers. Returns how many Scales are merged with a BatchNorm that was found by topology,
+/// Names the tensors of a net's layers, with notes on tensors of several modules and on nets that do not fit.
+/// Returns how many Scales are merged with a BatchNorm that was found by topology,
 /// and by name.
-fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>) -> (usize, usize) {
+fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<String>) -> (usize, usize) {
+    let mut shared = Vec::new();
     // The BatchNorms so far, by `plain` name.
     let mut norms: HashMap<String, &Layer> = HashMap::new();
     let (mut by_topology, mut by_name) = (0, 0);
@@ -126,9 +132,13 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>) -> (usize, usize)
             LayerKind::Scale => scaled(net, layer).inspect(|_| by_topology += 1),
             _ => None,
         };
-        let has_static = layer.tensor(Role::Static).is_some();
+        let surplus = if layer.kind == LayerKind::Lstm { net.surplus(layer) } else { None };
+        notes.extend(surplus.map(|[file, net]| {
+            format!("names: {:?} has {file} tensors in the file, and {net} in the net: their names stay", layer.name)
+        }));
+        let is_other = layer.tensor(Role::Static).is_some() || surplus.is_some();
         for (role, name) in net.tensors(layer) {
-            let Some(suffix) = suffix(layer.kind, role).filter(|_| !has_static) else {
+            let Some(suffix) = suffix(layer.kind, role).filter(|_| !is_other) else {
                 continue;
             };
             let stem = stem(bare(name));
@@ -137,12 +147,20 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>) -> (usize, usize)
                 None => stem,
             };
             let module = module.unwrap_or(&layer.name);
-            map.insert(name.to_owned(), format!("{module}.{suffix}"));
+            let new = format!("{module}.{suffix}");
+            let other = map.insert(name.to_owned(), new.clone()).filter(|old| *old != new);
+            shared.extend(other.map(|old| format!("{name:?} as {new:?}, not {old:?}")));
             // A fold may add a bias, which gets this name.
             if role == Role::Weight && net.tensor(layer, Role::Bias).is_none() {
                 map.entry(bias_beside(name)).or_insert_with(|| format!("{module}.bias"));
             }
         }
+    }
+    if !shared.is_empty() {
+        let more = words::and_more(shared.len().saturating_sub(MAX_SHARED));
+        shared.truncate(MAX_SHARED);
+        let listed = shared.join(", ");
+        notes.push(format!("names: shared by modules, and has the name of one alone: {listed}{more}"));
     }
     (by_topology, by_name)
 }
