@@ -357,6 +357,19 @@ fn a_weight_of_two_layouts_is_not_permuted_for_one() {
 }
 
 #[test]
+fn an_image_that_the_net_gives_back_is_not_reversed() {
+    let nodes: &[Node<'_>] = &[
+        DATA,
+        ("null", "c_weight", "", &[]),
+        ("Convolution", "c", "kernel=(1, 1); num_filter=2; no_bias=True", &[0, 1]),
+    ];
+    let source = params(&[("arg:c_weight", &[2, 3, 1, 1])]);
+    let why = "gives its input as an output, too, whose channels would come out reversed";
+    refused(&source, &following(&symbol(nodes, &[2, 0])).transform(Rgb), why);
+    told(&source, &following(&symbol(nodes, &[2])).transform(Rgb));
+}
+
+#[test]
 fn a_tensor_of_two_modules_gets_one_name_and_that_is_told() {
     let free = norm("False");
     let nodes: &[Node<'_>] = &[

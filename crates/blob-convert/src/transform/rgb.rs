@@ -110,6 +110,11 @@ fn of_net<'s, 'a>(net: &Bound<'_>, tensors: &'s [Spec<'a>]) -> Result<Vec<First<
         };
         misfits.push(Misfit::new(&layer.name, problem));
     }
+    if images.iter().any(|image| net.net().uses(*image) > net.net().readers(*image).count()) {
+        misfits.push(Misfit::about_all(
+            "the net gives its input as an output, too, whose channels would come out reversed",
+        ));
+    }
     misfits.extend(elsewhere(net.net(), &all, &images));
     if first.is_empty() && misfits.is_empty() {
         misfits.push(Misfit::about_all("no convolution reads the net's input"));
