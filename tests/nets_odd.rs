@@ -3,18 +3,18 @@
 use std::fs;
 use std::sync::Arc;
 
-use blob_convert::transform::{Rgb, Topology};
+use blob_convert::transform::{Bound, Fold, Rgb, Topology};
 use blob_convert::{Options, Silent, Target, plan, verify};
-use blob_io::Format;
 use blob_io::mxnet::Symbol;
 use blob_io::net::Role;
+use blob_io::{Checkpoint, Format};
 use serde_json::json;
 
 use crate::nets::{case, dims, made, run};
 use crate::support::archive::safetensors;
-use crate::support::floats::file;
+use crate::support::floats::{file, wide};
 use crate::support::receipt::with_receipt;
-use crate::support::{Folder, command, data, open};
+use crate::support::{Folder, blob, command, data, open};
 
 #[test]
 fn one_gamma_cannot_be_fixed_for_one_layer_alone() {
@@ -41,6 +41,41 @@ fn names_for_torch_belong_to_the_right_layers() {
     let (file, _) = made(&folder, "convert", &case("scale_other_size.caffemodel"), &["--names", "torch"]);
     let names: Vec<_> = file.names().collect();
     assert!(names.contains(&"scale1.weight") && !names.contains(&"bn1.weight"), "{names:?}");
+}
+
+/// Caffe refuses such a file; where the factor was divided out, the file is another one.
+#[test]
+fn a_batchnorm_of_a_caffemodel_needs_its_factor() {
+    let text = r#"layer { name: "c" type: "Convolution" bottom: "data" top: "c" convolution_param { bias_term: false } }
+        layer { name: "b" type: "BatchNorm" bottom: "c" top: "c" }"#;
+    let net = Topology::prototxt("net.prototxt", text.as_bytes()).expect("reads");
+    let all: [(&str, &[usize], &[f32]); 3] =
+        [("c/0", &[2, 1, 1, 1], &[1.0, 2.0]), ("b/0", &[2], &[3.0, 4.0]), ("b/1", &[2], &[5.0, 6.0])];
+    let (fold, refused) = Fold::of(&Bound::new(net.net(), &file(Format::CaffeModel, &all)));
+    let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    assert!(refused[0].contains("needs \"b/2\", its factor, which the file does not have"), "{refused:?}");
+    assert_eq!(fold.count(), 0);
+    assert_eq!(Fold::of(&Bound::new(net.net(), &file(Format::Npz, &all))).0.count(), 1);
+}
+
+/// NVCaffe's f16 are folded, and written as a file that Caffe reads like the source.
+#[test]
+fn halves_of_nvcaffe_are_folded_into_a_file_of_caffe() {
+    let folder = Folder::new();
+    let (source, out) = (case("nv_f16.caffemodel"), folder.file("folded.caffemodel"));
+    blob(&["fold", &source, "-o", &out]).ok();
+    let (before, after) = (Checkpoint::open(data(&source)).expect("opens"), Checkpoint::open(&out).expect("opens"));
+    let [c, mean, variance, factor, scale, shift] =
+        ["c/0", "b/0", "b/1", "b/2", "s/0", "s/1"].map(|name| wide(&before, name));
+    let (weight, bias) = (wide(&after, "c/0"), wide(&after, "c/1"));
+    let near =
+        |ours: f64, theirs: f64| assert!((ours - theirs).abs() <= 2e-3 * (1.0 + theirs.abs()), "{ours} {theirs}");
+    for o in 0..scale.len() {
+        let by = scale[o] / (variance[o] / factor[0] + 1e-5).sqrt();
+        let row = c.len() / scale.len();
+        (o * row..(o + 1) * row).for_each(|at| near(weight[at], c[at] * by));
+        near(bias[o], shift[o] - mean[o] / factor[0] * by);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use blob_io::TensorName;
 use blob_io::net::{Layer, LayerKind, Role};
 
 use super::{Fold, Folded, Side};
@@ -166,6 +167,13 @@ fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded
         if let Some(name) = lacking(net, layer) {
             return Err(format!("needs {name:?}, which the file does not have").into());
         }
+    }
+    // Caffe wants three blobs of a BatchNorm; other files may have the factor divided out.
+    let of_mean = mean.as_deref().map(TensorName::of).filter(|mean| mean.index() == Some(0));
+    if let Some(layer) =
+        of_mean.and_then(TensorName::layer).filter(|_| net.is_of_caffe() && own(Role::Factor).is_none())
+    {
+        return Err(format!("needs \"{layer}/2\", its factor, which the file does not have").into());
     }
     if mean.is_some() != variance.is_some() || norm.kind == LayerKind::BatchNorm && mean.is_none() {
         return Err("has no mean or no variance in the file".to_owned().into());
