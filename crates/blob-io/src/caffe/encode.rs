@@ -58,10 +58,13 @@ pub(crate) fn problem(dtype: DType, shape: &Shape, form: Form) -> Option<String>
     (shape.count() > MAX).then(|| format!("has {} elements; Caffe's blobs hold at most {MAX}", shape.count()))
 }
 
-/// The form that holds a dtype which this one does not.
+/// The way out for a dtype that this form does not hold: a form that does, or another dtype.
 pub(crate) fn remedy(dtype: DType, form: Form) -> Option<Remedy> {
-    let is_for_raw = !form.raw && !matches!(dtype, DType::F32 | DType::F64) && raw_type(dtype).is_some();
-    is_for_raw.then_some(Remedy::RawData)
+    match dtype {
+        DType::F32 | DType::F64 => None,
+        _ if !form.raw && raw_type(dtype).is_some() => Some(Remedy::RawData),
+        _ => dtype.is_float().then_some(Remedy::Dtype),
+    }
 }
 
 /// The number of a dtype in NVCaffe's `Type`, if NVCaffe's reader accepts the dtype.
