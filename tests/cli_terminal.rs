@@ -47,6 +47,10 @@ fn a_terminal_gets_a_table_and_colour() {
     }
     let always = blob(&["ls", "--tree", "--color", "always", NET]);
     assert!(always.out.contains("\x1b["), "{always:?}");
+    for binary in ["convert -o - --to npz", "convert -o /dev/stdout --to npz", "convert -o /dev/tty --to npz --force"] {
+        let refused = on_terminal(80, &format!("{binary} {NET}"), &[]).unwrap();
+        assert!(refused.contains("would write binary data to the terminal"), "{binary}: {refused:?}");
+    }
     let verify = on_terminal(80, &format!("verify {NET}"), &[]).unwrap();
     assert!(verify.contains("\x1b[1m\x1b[32mOK\x1b[0m"), "{verify:?}");
 }

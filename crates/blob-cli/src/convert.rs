@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use blob_convert::change::Group;
 use blob_convert::recipe::{Opened, Source};
-use blob_convert::transform::RefusalKind;
 use blob_convert::{Plan, RECEIPT_KEY, Recipe, Selection, Silent, Step, Summary, Target, check_output};
 use blob_io::{Checkpoint, Error, Format, IfExists, Output, Remedy};
 
@@ -22,7 +21,7 @@ use crate::output::sink::{Content, check_stdout, is_stdout};
 use crate::output::written::{Begun, Written};
 use crate::regroup::no_format;
 use crate::select::{by_names, select};
-pub(crate) use converted::Converted;
+pub(crate) use converted::{Converted, note_symbol};
 use proof::print_proof;
 pub(crate) use proof::quoted;
 pub(crate) use recipe::{recipe_of, text_of};
@@ -160,7 +159,7 @@ impl Conversion {
         let changes = plan.changes();
         warn_of_source(self.source(), &changes, context);
         warn_of_changes(&changes, context);
-        if plan.fold().is_some_and(|fold| fold.refused().iter().any(|refusal| refusal.kind == RefusalKind::Phase)) {
+        if plan.fold().is_some_and(|fold| fold.refused().iter().any(|refusal| refusal.kind.is_of_training())) {
             context.terminal.note(format!("help: {TESTED_NET}"));
         }
         Ok(plan)

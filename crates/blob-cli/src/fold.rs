@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::args::{Fold, if_exists};
 use crate::context::Context;
-use crate::convert::{Conversion, recipe_of};
+use crate::convert::{Conversion, note_symbol, recipe_of};
 use crate::failure::{Failure, Status};
 use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties};
 use crate::output::Out;
@@ -81,13 +81,7 @@ impl Text for Folded<'_> {
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let layers: Vec<String> = counts.map(|(count, what)| units::plural(*count as u64, what)).collect();
         terminal.written(&self.written, &[format!("{} folded", layers.join(" and "))]);
-        if let Some(path) = self.plan.symbol() {
-            let path = path.display();
-            terminal.note(match self.written.took {
-                None => format!("would write {path} too, the net without what is folded"),
-                Some(_) => format!("the net without what is folded is in {path}"),
-            });
-        }
+        note_symbol(self.plan, self.written.took.is_some(), context);
         if let Some((name, value)) = self.largest_change() {
             terminal.note(format!("the largest change of a weight is {value:.4} in {}", terminal.name(name)));
         }

@@ -129,6 +129,7 @@ impl Text for Converted<'_> {
         if self.plan.is_copy() {
             terminal.note(KEPT);
         }
+        note_symbol(self.plan, self.found.done.is_some(), context);
         notices(&self.found.changes, context);
         if let Some(bytes) = self.plan.frame_bytes() {
             let bytes = units::bytes(bytes);
@@ -136,6 +137,17 @@ impl Text for Converted<'_> {
         }
         Ok(())
     }
+}
+
+/// Says that the description of the net is written beside the weights.
+pub(crate) fn note_symbol(plan: &Plan<'_>, is_done: bool, context: &Context) {
+    let Some(path) = plan.symbol() else { return };
+    let path = path.display();
+    context.terminal.note(if is_done {
+        format!("the net without what is folded is in {path}")
+    } else {
+        format!("would write {path} too, the net without what is folded")
+    });
 }
 
 impl Converted<'_> {

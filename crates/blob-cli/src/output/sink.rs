@@ -1,5 +1,6 @@
 //! The file or the standard output that a command writes to; with -n the bytes are counted instead.
 
+use std::fs::{self, File};
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
@@ -26,17 +27,27 @@ pub(crate) enum Content {
 
 /// Refuses an output that would mix with JSON on standard output, or bytes that would garble a terminal.
 pub(crate) fn check_stdout(output: &Path, content: Content, dry_run: bool, global: &Global) -> Result<(), Failure> {
-    if !is_stdout(output) || dry_run {
+    if dry_run {
         return Ok(());
     }
-    if global.json {
+    if is_stdout(output) && global.json {
         return Err(Failure::new("--json and -o - would both write to standard output"));
     }
-    if content == Content::Binary && io::stdout().is_terminal() {
-        let failure = Failure::new("-o - would write binary data to the terminal");
+    if content == Content::Binary && is_terminal(output) {
+        let failure = Failure::new(format!("-o {} would write binary data to the terminal", output.display()));
         return Err(failure.help("name a file with -o, or send the bytes on: `-o - | …`, `-o - > FILE`"));
     }
     Ok(())
+}
+
+/// Whether bytes for this output reach a terminal: `-`, `/dev/stdout`, `/dev/tty`.
+fn is_terminal(output: &Path) -> bool {
+    if is_stdout(output) {
+        return io::stdout().is_terminal();
+    }
+    let is_device = |path: &Path| fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
+    // A pipe with a name is opened for both, as opening it for one waits for the other end.
+    is_device(output) && File::options().read(true).write(true).open(output).is_ok_and(|device| device.is_terminal())
 }
 
 /// The target of a command's bytes.

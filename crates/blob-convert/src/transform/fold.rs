@@ -127,7 +127,7 @@ impl Fold {
         }
         if fold.layers.is_empty() {
             let message = format!("no BatchNorm can be folded: {}", by_reason(&refused).join("; "));
-            return Err(if refused.iter().any(|refusal| refusal.kind == RefusalKind::Phase) {
+            return Err(if refused.iter().any(|refusal| refusal.kind.is_of_training()) {
                 wish.lacks(message, Remedy::TestedNet)
             } else {
                 wish.refused(message)

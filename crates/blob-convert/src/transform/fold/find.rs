@@ -33,12 +33,22 @@ pub struct Refusal {
 pub enum RefusalKind {
     /// A layer is in some phases of the net only, as in a net for training.
     Phase,
+    /// The layer computes mean and variance from its input, as in a net for training.
+    OwnStatistics,
     /// Another layer reads the same values.
     Readers,
     /// The net has no such layer.
     Unknown,
     /// Any other reason.
     Other,
+}
+
+impl RefusalKind {
+    /// Whether the net as it is used after training has no such reason.
+    #[must_use]
+    pub fn is_of_training(self) -> bool {
+        matches!(self, Self::Phase | Self::OwnStatistics)
+    }
 }
 
 /// The kind and the text of a refusal's reason.
@@ -241,7 +251,8 @@ fn before<'a>(net: &Bound<'a>, norm: &Layer) -> Result<&'a Layer, Why> {
         return Err(Why(RefusalKind::Readers, why));
     }
     if norm.normalises_by_input {
-        return Err("computes mean and variance from its input".to_owned().into());
+        let why = "computes mean and variance from its input".to_owned();
+        return Err(Why(RefusalKind::OwnStatistics, why));
     }
     if norm.kind == LayerKind::Bn && net.tensor(norm, Role::Mean).is_none() && !norm.is_inference {
         return Err("has no mean and no variance, and is not said to be for inference".to_owned().into());
