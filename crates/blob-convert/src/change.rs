@@ -69,6 +69,8 @@ pub enum Effect {
         of: DType,
         /// The dtype that other readers find.
         stored: DType,
+        /// Whether a receipt tells blob's readers the dtype of the values. Without one the dtype is lost.
+        is_told: bool,
     },
     /// The format stores more axes, and extents of one follow the tensor's own.
     Padded {
@@ -198,7 +200,8 @@ impl Effect {
             Self::Reshaped { .. } => ("reshaped", Loss),
             Self::Rounded { .. } => ("rounded", Loss),
             Self::OtherDtype { .. } => ("other-dtype", Loss),
-            Self::BitsStored { .. } => ("bits-stored", Change),
+            Self::BitsStored { is_told: true, .. } => ("bits-stored", Change),
+            Self::BitsStored { is_told: false, .. } => ("bits-untold", Loss),
             Self::Padded { .. } => ("padded", Change),
             Self::DtypeLost { .. } => ("dtype-lost", Loss),
             Self::NameLost { .. } => ("name-lost", Loss),
@@ -271,7 +274,7 @@ impl fmt::Display for Change {
             Effect::Reshaped { was } => write!(f, "reshaped from {was}"),
             Effect::Rounded { to, .. } => write!(f, "written as {to}"),
             Effect::OtherDtype { was, to } => write!(f, "{was} there becomes {to}"),
-            Effect::BitsStored { of, .. } => write!(f, "{of} bits stored as u2: NumPy has no bfloat16"),
+            Effect::BitsStored { of, stored, .. } => write!(f, "{of} bits stored as {stored}: NumPy has no bfloat16"),
             Effect::Padded { from, to } => write!(f, "stored with {to} axes, with ones after its {from}"),
             Effect::DtypeLost { .. } => f.write_str("stored without its dtype, having no values"),
             Effect::NameLost { .. } => f.write_str("stored without its name"),

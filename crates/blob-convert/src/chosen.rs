@@ -76,7 +76,8 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
     if note_ignored(&followed, (checkpoint, to), options, &mut chained.tensors) {
         chained.told_by = followed.get().ok().flatten().map(|net| net.origin().clone());
     }
-    Place { to, is_folder }.note(checkpoint, &mut chained.tensors);
+    let has_receipt = is_folder || options.gives_receipt(to);
+    Place { to, is_folder, has_receipt }.note(checkpoint, &mut chained.tensors);
     Ok(chained)
 }
 

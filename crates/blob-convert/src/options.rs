@@ -117,6 +117,11 @@ impl Options {
         self
     }
 
+    /// Whether a new file of this format gets a receipt.
+    pub(crate) fn gives_receipt(&self, to: Format) -> bool {
+        to.holds().receipt && !self.without_receipt
+    }
+
     /// Whether the output may be the file that the source's receipt describes.
     pub(crate) fn keeps_frame(&self) -> bool {
         let is_plain = self.keeps_blobs() && self.params_version.is_none() && self.shard_size.is_none();

@@ -319,7 +319,7 @@ pub(crate) fn planned_for<'a>(
     } else {
         frame::of(checkpoint, &tensors)?
     };
-    let place = Place { to, is_folder };
+    let place = Place { to, is_folder, has_receipt };
     if matches!(base, Base::None) && !layout::keeps_names(checkpoint, options, &tensors) {
         place.note_names(checkpoint, &mut tensors);
     }
@@ -391,5 +391,5 @@ fn lacking(receipt: &Receipt, options: &Options) -> Vec<Change> {
 
 /// Whether a file gets a receipt. An output with a base keeps the base's bytes, and so gets none.
 fn is_with_receipt(base: &Base<'_>, to: Format, options: &Options) -> bool {
-    matches!(base, Base::None) && to.holds().receipt && !options.without_receipt
+    matches!(base, Base::None) && options.gives_receipt(to)
 }

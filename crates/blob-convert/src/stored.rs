@@ -27,6 +27,8 @@ pub(crate) struct Place {
     pub(crate) to: Format,
     /// A folder's files have the tensors' names, and are planned as npy.
     pub(crate) is_folder: bool,
+    /// Whether a receipt comes with the tensors.
+    pub(crate) has_receipt: bool,
 }
 
 impl Place {
@@ -108,7 +110,7 @@ impl Place {
         let mut effects = Vec::new();
         tensor.keeps_bf16 = spec.dtype == DType::BF16 && holds.bf16 == Bf16::AsU16;
         if tensor.keeps_bf16 {
-            effects.push(Effect::BitsStored { of: DType::BF16, stored: DType::U16 });
+            effects.push(Effect::BitsStored { of: DType::BF16, stored: DType::U16, is_told: self.has_receipt });
         }
         let axes = spec.shape.num_axes();
         if let Some(to) = holds.axes.filter(|to| axes < *to) {

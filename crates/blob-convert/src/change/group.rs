@@ -147,8 +147,11 @@ impl fmt::Display for Group {
             Effect::OtherDtype { was, to } => {
                 write!(f, "{count} {is} written as {to} where there was {was}; --dtype {was} keeps that: {named}")
             }
-            Effect::BitsStored { of, stored } => {
+            Effect::BitsStored { of, stored, is_told: true } => {
                 write!(f, "{count} of {of} {is} stored as {stored}, since NumPy has no bfloat16: {named}")
+            }
+            Effect::BitsStored { of, stored, is_told: false } => {
+                write!(f, "{count} of {of} {is} stored as {stored}, and nothing in the output says so: {named}")
             }
             Effect::Padded { to, .. } => {
                 write!(f, "{count} {is} stored with {to} axes, ones behind their own: {named}")
