@@ -156,6 +156,14 @@ impl Entry {
         }
     }
 
+    /// How many chunks the array is stored in; 0 for arrays that are not chunked.
+    pub(crate) fn chunks(&self) -> usize {
+        match &self.payload {
+            Payload::Chunked(chunked) => chunked.chunks.len(),
+            Payload::Runs(_) | Payload::Deflated(_) => 0,
+        }
+    }
+
     /// Whether the segments, put one after the other, are the array in row-major little-endian order: no
     /// decompression, no gaps between elements, no reordering.
     #[must_use]

@@ -65,6 +65,12 @@ pub(crate) fn bytes_in(len: u64, max_alloc: u64) -> u64 {
     len.saturating_mul(1032).saturating_add(max_alloc)
 }
 
+/// How many chunks all arrays of a file of `len` bytes may have together. The index of a chunk takes bytes of the file,
+/// but one dataset may have thousands of names; each chunk that is read takes some microseconds.
+pub(crate) fn chunks_in(len: u64, max_segments: usize) -> u64 {
+    len.saturating_add((max_segments as u64).saturating_mul(64))
+}
+
 /// Which limit a file exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

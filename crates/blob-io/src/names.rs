@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::entry::{Entry, Kind};
 use crate::error::{Fault, ReadError, check_limit};
-use crate::limits::{Limit, Limits, arrays_in, axes_for, bytes_in, names_for};
+use crate::limits::{Limit, Limits, arrays_in, axes_for, bytes_in, chunks_in, names_for};
 use crate::warning::{Flag, Warning};
 use crate::work;
 
@@ -44,6 +44,8 @@ pub(crate) struct NameTable {
     runs: usize,
     /// The bytes of all arrays once loaded.
     bytes: u64,
+    /// The chunks of all arrays, those of a dataset counted for each of its names.
+    chunks: u64,
     pub(crate) warnings: Vec<Warning>,
     /// The faults of the file, though every array can be loaded; the first few.
     pub(crate) faults: Vec<Fault>,
@@ -67,6 +69,7 @@ impl NameTable {
             axes: 0,
             runs: 0,
             bytes: 0,
+            chunks: 0,
             warnings: Vec::new(),
             faults: Vec::new(),
             metadata: Vec::new(),
@@ -121,6 +124,15 @@ impl NameTable {
         Ok(check_limit(offset, Limit::Fixed, "the number of arrays in a file of this size", n, most)?)
     }
 
+    /// Counts the chunks of an array; an error if all arrays together have more than a file of this length may give.
+    fn check_chunks(&mut self, chunks: usize, offset: u64) -> Result<(), Fault> {
+        let sum = self.chunks.saturating_add(chunks as u64);
+        let most = self.file_len.map_or(u64::MAX, |len| chunks_in(len, self.limits.max_segments));
+        check_limit(offset, Limit::Segments, "the chunks of all arrays up to this one", sum, most)?;
+        self.chunks = sum;
+        Ok(())
+    }
+
     /// Counts the bytes of an array; an error if all arrays together have more bytes than a file of this length may
     /// give.
     fn check_bytes(&mut self, bytes: u64, offset: u64) -> Result<(), Fault> {
@@ -155,7 +167,9 @@ impl NameTable {
             self.runs -= runs;
             entry = faulty(entry.position, entry.index, entry.kind, fault);
         }
-        if let Err(fault) = self.check_bytes(entry.byte_len(), entry.offset().unwrap_or(offset)) {
+        let at = entry.offset().unwrap_or(offset);
+        let checked = self.check_bytes(entry.byte_len(), at).and_then(|()| self.check_chunks(entry.chunks(), at));
+        if let Err(fault) = checked {
             entry = faulty(entry.position, entry.index, entry.kind, fault);
         }
         if self.entries.len() == self.entries.capacity() {
