@@ -7,6 +7,9 @@ use crate::caffe::schema::Field;
 use crate::caffe::value::{Receiver, Value, extent};
 use crate::net::Builder;
 
+/// The field with an input's name.
+const INPUT: &str = "input";
+
 /// The inputs that a net names itself, from before nets had input layers.
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
@@ -23,6 +26,10 @@ impl Receiver for Inputs {
         is_shape
     }
 
+    fn reads(&self, path: &[&str], field: &'static Field) -> bool {
+        path.is_empty() && field.name == INPUT
+    }
+
     fn state(&mut self, path: &[&str], field: &'static Field, value: Value<'_>) {
         self.set(path, field.name, value);
     }
@@ -33,7 +40,7 @@ impl Inputs {
     /// Sets a field of the net itself, or of a shape of the net's inputs. An extent that the net leaves open is 0.
     pub(super) fn set(&mut self, path: &[&str], field: &str, value: Value<'_>) {
         match (path, field) {
-            ([], "input") if self.names.len() < MAX_NAMES => self.names.push(value.to_string()),
+            ([], INPUT) if self.names.len() < MAX_NAMES => self.names.push(value.to_string()),
             ([], "input_dim") => {
                 if self.extents.last().is_none_or(|extents| extents.len() >= 4) {
                     self.begin_shape();

@@ -89,11 +89,11 @@ impl Reader<'_, '_> {
                     }
                     self.cursor.seek(content.end);
                 }
-                (SchemaKind::Text, _) => {
+                (SchemaKind::Text, _) if fields.reads(path, field) => {
                     let text = self.text(span, field.name)?;
                     fields.state(path, field, Value::Text(&text));
                 }
-                (SchemaKind::Message(_) | SchemaKind::Bytes | SchemaKind::Double, _) => {
+                (SchemaKind::Message(_) | SchemaKind::Bytes | SchemaKind::Double | SchemaKind::Text, _) => {
                     protobuf::skip(self.cursor, tag, span.end)?;
                 }
                 (_, Wire::Len) => {

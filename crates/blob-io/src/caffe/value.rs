@@ -20,6 +20,11 @@ pub(super) trait Receiver {
     /// that is not read.
     fn open(&mut self, path: &[&str]) -> bool;
 
+    /// Whether a text of a message is wanted; others are skipped, however long they are.
+    fn reads(&self, _path: &[&str], _field: &'static Field) -> bool {
+        true
+    }
+
     /// Sets a field to a value that a message stores.
     fn state(&mut self, path: &[&str], field: &'static Field, value: Value<'_>);
 }
