@@ -308,8 +308,9 @@ pub(crate) fn planned_for<'a>(
     let is_folder = matches!(target, Target::Folder { .. });
     let to = if is_folder { Format::Npy } else { options.to };
     let options = &Options { to, followed: net, ..options.clone() };
-    let files = (Place { to, is_folder }).encode(&mut tensors);
     let has_receipt = is_folder || is_with_receipt(&base, to, options);
+    let place = Place { to, is_folder, has_receipt };
+    let files = place.encode(&mut tensors);
     let frame = if !has_receipt {
         Err("the output has no receipt")
     } else if !options.transforms.is_empty() {
@@ -319,7 +320,6 @@ pub(crate) fn planned_for<'a>(
     } else {
         frame::of(checkpoint, &tensors)?
     };
-    let place = Place { to, is_folder, has_receipt };
     if matches!(base, Base::None) && !layout::keeps_names(checkpoint, options, &tensors) {
         place.note_names(checkpoint, &mut tensors);
     }

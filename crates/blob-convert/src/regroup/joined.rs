@@ -54,7 +54,7 @@ impl<'a> Union<'a> {
             let message = "there are no tensors, and nothing to write".to_owned();
             return Err(Error::Request { file: names.join(", "), message });
         }
-        let place = Place { to, is_folder: false };
+        let place = Place { to, is_folder: false, has_receipt: to.holds().receipt };
         let mut of_file = Vec::new();
         for source in &self.sources {
             place.note(source.checkpoint, &mut self.tensors[source.tensors.clone()]);
