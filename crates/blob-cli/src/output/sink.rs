@@ -1,6 +1,6 @@
 //! The file or the standard output that a command writes to; with -n the bytes are counted instead.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
@@ -45,9 +45,13 @@ fn is_terminal(output: &Path) -> bool {
     if is_stdout(output) {
         return io::stdout().is_terminal();
     }
-    let is_device = |path: &Path| fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
-    // A pipe with a name is opened for both, as opening it for one waits for the other end.
-    is_device(output) && File::options().read(true).write(true).open(output).is_ok_and(|device| device.is_terminal())
+    // Only terminals are opened here: a reader of a named pipe would take this for the writer, and leave.
+    let place = output.canonicalize().ok();
+    let is_among_terminals = place
+        .as_deref()
+        .and_then(Path::parent)
+        .is_some_and(|parent| parent == Path::new("/dev") || parent == Path::new("/dev/pts"));
+    is_among_terminals && File::options().write(true).open(output).is_ok_and(|device| device.is_terminal())
 }
 
 /// The target of a command's bytes.
