@@ -197,7 +197,7 @@ pub(crate) fn many_names_of_one_dataset_share_its_chunks() {
     let file = opened.expect("opened");
     assert_eq!(file.entries().len(), 130_000 / 60);
     assert!(used < 16 << 20, "{used}");
-    assert_eq!(values(&file, "0/a"), vec![7.0; 60_000]);
+    assert_eq!(values(&file, "0/0"), vec![7.0; 60_000]);
     // Reading all 2,166 names would take minutes, for a file of 130 KB.
     let most = (file.file_len() + 64 * 65_536) / 60_000;
     let refused: Vec<String> = file.entries().iter().filter_map(Entry::fault).map(ToString::to_string).collect();

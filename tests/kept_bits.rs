@@ -61,7 +61,10 @@ fn every_command_reads_bf16_where_a_receipt_says_so() {
         assert!(shown.out.contains("bf16") && shown.out.contains("3.5") && !shown.out.contains("16480"), "{shown:?}");
         assert_eq!(json(&["hash", "--content", "--json", file])["digest"], content["digest"], "{file}");
         blob(&["diff", &source, file]).ok();
-        blob(&["verify", file, "--against", &source]).ok();
+        let sources = ["only-w", "only-n"].map(|name| folder.file(&format!("{name}.safetensors")));
+        let sources = if file.ends_with("merged.npz") { &sources[..] } else { std::slice::from_ref(&source) };
+        let against = sources.iter().flat_map(|source| ["--against", source]);
+        blob(&["verify", file].into_iter().chain(against).collect::<Vec<_>>()).ok();
         let page = folder.file("page.html");
         blob(&["report", file, "-o", &page, "--force"]).ok();
         let page = std::fs::read_to_string(page).expect("a page");
