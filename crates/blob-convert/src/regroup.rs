@@ -5,7 +5,8 @@ mod groups;
 mod joined;
 mod union;
 
-pub(crate) use groups::{by_layer, by_size, name_beside, singles};
+pub use groups::by_layer;
+pub(crate) use groups::{by_size, name_beside, singles};
 pub use joined::Joined;
 pub(crate) use union::Source;
 pub use union::Union;

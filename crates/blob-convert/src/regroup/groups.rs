@@ -13,7 +13,8 @@ use crate::shards;
 /// A layer's name is a tensor's name without the last part: from the last `/` on, else from the last `.`; for MXNet's
 /// names without `arg:` or `aux:` and without `_weight` and the like. A tensor whose name has one part makes a separate
 /// layer.
-pub(crate) fn by_layer(checkpoint: &Checkpoint) -> Vec<(String, Vec<usize>)> {
+#[must_use]
+pub fn by_layer(checkpoint: &Checkpoint) -> Vec<(String, Vec<usize>)> {
     let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::new();
     for (index, entry) in arrays(checkpoint) {
