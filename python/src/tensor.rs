@@ -1,6 +1,6 @@
-//! `Tensor`: knows its header, and reads its values when asked. Caches nothing.
+//! `Tensor`: knows its header, and reads its values when asked. Keeps no values but those of its buffer.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use blob_convert::{Watch, Watched};
 use blob_io::layout::TensorSpec;
@@ -22,9 +22,15 @@ pub(crate) const PIECE: usize = 16 << 20;
 /// A tensor of a file, or one that `merge`, `split` or `permute` has made: name, dtype and shape at hand, the values
 /// when asked for.
 ///
-/// numpy, torch and jax take it as an array: `numpy.asarray(t)`, `torch.from_dlpack(t)`, `memoryview(t)`.
+/// numpy, torch and jax take it as an array: `numpy.asarray(t)`, `torch.from_dlpack(t)`, `memoryview(t)`. All buffers
+/// of a tensor are one memory, which the tensor keeps from the first buffer on.
 #[pyclass(frozen, weakref, module = "blob_io")]
-pub(crate) struct Tensor(Held);
+pub(crate) struct Tensor {
+    held: Held,
+    /// The values that a buffer has shown. Consumers of buffers release these at once, keep the tensor, and go on
+    /// using the address.
+    exported: OnceLock<Arc<Block>>,
+}
 
 enum Held {
     Stored { opened: Arc<Opened>, place: usize },
@@ -43,19 +49,23 @@ pub(crate) fn load(file: &Checkpoint, entry: &Entry, watch: &dyn Watch, out: &mu
 }
 
 impl Tensor {
+    fn holding(held: Held) -> Self {
+        Self { held, exported: OnceLock::new() }
+    }
+
     /// The tensor at a place of a file.
     pub(crate) fn stored(opened: Arc<Opened>, place: usize) -> Self {
-        Self(Held::Stored { opened, place })
+        Self::holding(Held::Stored { opened, place })
     }
 
     /// A tensor of no file.
     pub(crate) fn made(spec: TensorSpec, block: Arc<Block>) -> Self {
-        Self(Held::Made { spec, block })
+        Self::holding(Held::Made { spec, block })
     }
 
     /// The file and the entry, of a tensor of a file.
     pub(crate) fn entry(&self) -> Option<(&Opened, &Entry)> {
-        match &self.0 {
+        match &self.held {
             Held::Stored { opened, place } => Some((opened, &opened.checkpoint.entries()[*place])),
             Held::Made { .. } => None,
         }
@@ -63,14 +73,14 @@ impl Tensor {
 
     /// The name, empty where there is none.
     pub(crate) fn title(&self) -> &str {
-        match &self.0 {
+        match &self.held {
             Held::Stored { opened, place } => opened.checkpoint.entries()[*place].name(),
             Held::Made { spec, .. } => &spec.name,
         }
     }
 
     pub(crate) fn byte_len(&self) -> u64 {
-        match &self.0 {
+        match &self.held {
             Held::Stored { opened, place } => opened.checkpoint.entries()[*place].byte_len(),
             Held::Made { block, .. } => block.len() as u64,
         }
@@ -78,7 +88,7 @@ impl Tensor {
 
     /// Name, dtype and shape of values that can be read.
     pub(crate) fn spec(&self) -> Result<TensorSpec, Error> {
-        match &self.0 {
+        match &self.held {
             Held::Stored { opened, place } => opened.checkpoint.array(&opened.checkpoint.entries()[*place]),
             Held::Made { spec, .. } => Ok(spec.clone()),
         }
@@ -95,7 +105,7 @@ impl Tensor {
 
     /// The values at an address: in the mapping of the file where they may be taken from there, else a copy.
     pub(crate) fn block(&self, py: Python<'_>, is_copied: bool) -> Result<Arc<Block>, Stop> {
-        let (opened, place) = match &self.0 {
+        let (opened, place) = match &self.held {
             Held::Stored { opened, place } => (opened, *place),
             Held::Made { block, .. } if !is_copied => return Ok(block.clone()),
             Held::Made { block, .. } => return Ok(Arc::new(block.copied()?)),
@@ -118,6 +128,16 @@ impl Tensor {
         Ok(Arc::new(block))
     }
 
+    /// The values for a buffer: one block for all buffers, which lives as long as the tensor.
+    pub(crate) fn exported(&self, py: Python<'_>) -> Result<&Arc<Block>, Stop> {
+        if let Some(block) = self.exported.get() {
+            return Ok(block);
+        }
+        // Two threads may both come here: the first block stays, and the other is freed before anybody has seen it.
+        let block = self.block(py, false)?;
+        Ok(self.exported.get_or_init(|| block))
+    }
+
     /// The layer's name, in formats that have layers.
     fn layer_name(&self) -> Option<&str> {
         let (opened, entry) = self.entry()?;
@@ -133,7 +153,7 @@ impl Tensor {
     }
 
     fn dims(&self) -> &[usize] {
-        match &self.0 {
+        match &self.held {
             Held::Stored { opened, place } => opened.checkpoint.entries()[*place].shape().dims(),
             Held::Made { spec, .. } => spec.shape.dims(),
         }
@@ -221,7 +241,7 @@ impl Tensor {
     /// The diff that Caffe stores beside a blob's data.
     #[getter]
     fn diff(&self) -> Option<Self> {
-        let Held::Stored { opened, .. } = &self.0 else { return None };
+        let Held::Stored { opened, .. } = &self.held else { return None };
         let (_, entry) = self.entry().filter(|(_, entry)| entry.kind() == Kind::Data)?;
         let place = opened.place(opened.checkpoint.diff_of(entry)?.name())?;
         Some(Self::stored(opened.clone(), place))
@@ -345,7 +365,7 @@ impl Tensor {
 impl Tensor {
     /// Whether the values are at an address already.
     pub(crate) fn is_in_memory(&self) -> bool {
-        matches!(&self.0, Held::Made { .. }) || self.offset_in_mapping().is_some()
+        matches!(&self.held, Held::Made { .. }) || self.offset_in_mapping().is_some()
     }
 
     fn memory<'py>(&self, py: Python<'py>) -> Result<Bound<'py, crate::mapping::Memory>, Stop> {

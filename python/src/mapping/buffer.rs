@@ -26,8 +26,9 @@ impl Memory {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let block = slf.get().0.clone();
         let dims = [block.len()];
-        // SAFETY: Python hands over a `Py_buffer` that it owns.
-        unsafe { export(slf.into_any(), (block, &dims, c"B", 1), view, flags) }
+        // SAFETY: Python hands over a `Py_buffer` of its own. The block has `len` bytes, and the `Memory`, which never
+        // changes, holds the block.
+        unsafe { export(slf.into_any(), (&block, &dims, c"B", 1), view, flags) }
     }
 
     /// Releases a buffer.
@@ -54,9 +55,11 @@ impl Tensor {
                 "Python's buffers have no code for bf16: torch.from_dlpack and jax take it",
             ));
         };
-        let block = slf.get().block(py, false)?;
-        // SAFETY: Python hands over a `Py_buffer` that it owns.
-        unsafe { export(slf.into_any(), (block, spec.shape.dims(), format, spec.dtype.size()), view, flags) }
+        let block = slf.get().exported(py)?.clone();
+        // SAFETY: Python hands over a `Py_buffer` of its own. The block has the values of the tensor's shape and dtype,
+        // and the tensor holds this block from `exported` on, since nothing empties a `OnceLock` behind a shared
+        // reference.
+        unsafe { export(slf.into_any(), (&block, spec.shape.dims(), format, spec.dtype.size()), view, flags) }
     }
 
     /// Releases a buffer.
@@ -71,7 +74,6 @@ impl Tensor {
 
 /// The memory that a filled view points to, besides the values.
 struct Exported {
-    _block: Arc<Block>,
     shape: Vec<isize>,
     strides: Vec<isize>,
 }
@@ -79,10 +81,12 @@ struct Exported {
 /// Fills a view of row-major values: block, dims, format and the size of an item.
 ///
 /// # Safety
-/// `view` points to a `Py_buffer` that may be written. The block holds the values of these dims.
+/// `view` points to a `Py_buffer` that may be written. The block has the values of these dims, and `object` holds the
+/// block for as long as `object` lives, not only until the view is released: numpy's `ndarray(buffer=t)` and
+/// `torch.frombuffer(t)` release the view at once, keep the object, and use the address for as long.
 unsafe fn export(
     object: Bound<'_, PyAny>,
-    (block, dims, format, size): (Arc<Block>, &[usize], &'static CStr, usize),
+    (block, dims, format, size): (&Block, &[usize], &'static CStr, usize),
     view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> PyResult<()> {
@@ -96,7 +100,7 @@ unsafe fn export(
         strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1));
     }
     let (buf, len) = (block.start().as_ptr(), block.len());
-    let mut exported = Box::new(Exported { _block: block, shape, strides });
+    let mut exported = Box::new(Exported { shape, strides });
     let of = |values: &mut Vec<isize>, is_asked: bool| {
         if is_asked && !dims.is_empty() { values.as_mut_ptr() } else { ptr::null_mut() }
     };
@@ -115,8 +119,8 @@ unsafe fn export(
         internal: ptr::null_mut(),
     };
     // SAFETY: the caller promises that `view` may be written. The fields stay valid until the release: `obj` is a
-    // reference of its own, `format` is static, and the box that keeps block, shape and strides is `internal`, which
-    // `release` alone takes. Moving a box moves no vector's elements.
+    // reference of its own, which by the caller's promise keeps the bytes at `buf`, `format` is static, and the box
+    // that keeps shape and strides is `internal`, which `release` alone takes. Moving a box moves no vector's elements.
     unsafe {
         view.write(filled);
         (*view).internal = Box::into_raw(exported).cast::<c_void>();
