@@ -1,7 +1,9 @@
 //! DLPack: tensors handed to torch, jax, numpy and others without a copy, and taken from them.
 //!
-//! One of the two files with unsafe code. The structs are those of dlpack.h 1.1; both kinds of capsule are made and
+//! One of the two modules with unsafe code. The structs are those of dlpack.h 1.1; both kinds of capsule are made and
 //! taken: the versioned one, and the older one without flags.
+
+mod strided;
 
 use std::any::Any;
 use std::ffi::{CStr, c_void};
@@ -9,7 +11,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-use blob_core::Shape;
+use blob_core::{MAX_AXES, Shape};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -20,6 +22,8 @@ use crate::error::Stop;
 use crate::given::Given;
 use crate::mapping::{Block, Span};
 use crate::tensor::Tensor;
+use crate::work::here;
+use strided::Strided;
 
 /// `kDLCPU`.
 const CPU: i32 = 1;
@@ -270,13 +274,13 @@ pub(crate) fn taken(array: &Bound<'_, PyAny>) -> Result<Given, Stop> {
             if taken.0.as_ref().version.major != VERSION.0 {
                 return Err(PyBufferError::new_err("the array has another version of DLPack than 1").into());
             }
-            return given(&taken.0.as_ref().dl_tensor, Box::new(taken));
+            return given(py, &taken.0.as_ref().dl_tensor, Box::new(taken));
         }
         if ffi::PyCapsule_IsValid(object, LEGACY.as_ptr()) == 1 {
             let pointer = ffi::PyCapsule_GetPointer(object, LEGACY.as_ptr()).cast::<DLManagedTensor>();
             ffi::PyCapsule_SetName(object, c"used_dltensor".as_ptr());
             let taken = Taken(NonNull::new(pointer).ok_or_else(no_capsule)?);
-            return given(&taken.0.as_ref().dl_tensor, Box::new(taken));
+            return given(py, &taken.0.as_ref().dl_tensor, Box::new(taken));
         }
     }
     Err(no_capsule().into())
@@ -289,50 +293,62 @@ fn no_capsule() -> PyErr {
 /// The values of a tensor, which `keep` keeps: in place where they lie row after row, else copied.
 ///
 /// # Safety
-/// The tensor is as its producer promises by DLPack, and stays so until `keep` is dropped.
-unsafe fn given(tensor: &DLTensor, keep: Box<dyn Any>) -> Result<Given, Stop> {
+/// The tensor is as its producer promises by DLPack, and stays so until `keep` is dropped. Facts that contradict
+/// themselves are refused.
+unsafe fn given(py: Python<'_>, tensor: &DLTensor, keep: Box<dyn Any>) -> Result<Given, Stop> {
     let DLDataType { code, bits, lanes } = tensor.dtype;
     let dtype = of_dlpack(code, bits).filter(|_| lanes == 1);
     let dtype = dtype.ok_or_else(|| PyBufferError::new_err("no file has elements of the array's dtype"))?;
-    let axes = usize::try_from(tensor.ndim).unwrap_or(0);
-    // SAFETY: by the caller's promise there are `ndim` extents at `shape`, and as many strides, or none.
-    let (dims, strides) = unsafe {
-        let list =
-            |start: *mut i64| if axes == 0 || start.is_null() { &[][..] } else { slice::from_raw_parts(start, axes) };
-        (list(tensor.shape), list(tensor.strides))
-    };
-    let dims: Vec<usize> = dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect();
-    let shape = Shape::new(&dims)?;
-    let len = shape.count() * dtype.size();
-    let start = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
-    let Some(start) = NonNull::new(start).filter(|_| len > 0) else {
+    // SAFETY: by the caller's promise.
+    let (dims, strides) = unsafe { stated(tensor) }?;
+    let shape = Shape::new(&dims).map_err(|error| PyBufferError::new_err(error.to_string()))?;
+    let len = shape.count().checked_mul(dtype.size()).filter(|len| isize::try_from(*len).is_ok());
+    let len = len.ok_or_else(|| contradicts("more bytes than there are addresses"))?;
+    if len == 0 {
         return Ok(Given::kept(Span::of_bytes(&[]), dtype, shape, keep));
-    };
-    let mut step = 1;
-    let mut is_plain = true;
-    for axis in (0..strides.len()).rev() {
-        is_plain &= dims[axis] == 1 || strides[axis] == step;
-        step *= dims[axis] as i64;
     }
-    if is_plain {
+    let data = NonNull::new(tensor.data.cast::<u8>()).ok_or_else(|| contradicts("values, but no address"))?;
+    let offset = usize::try_from(tensor.byte_offset).ok();
+    let begin = offset.filter(|offset| data.addr().checked_add(*offset).is_some());
+    let start = begin.and_then(|offset| NonNull::new(data.as_ptr().wrapping_add(offset)));
+    let start = start.ok_or_else(|| contradicts("an offset past all addresses"))?;
+    // SAFETY: each element lies where the strides say, by the caller's promise, and stays until `keep` is dropped. This
+    // function drops `keep` after the last use of `strided`, or hands `keep` on to `Given`.
+    let strided = unsafe { Strided::new(start, &dims, strides, dtype.size()) };
+    let strided = strided.ok_or_else(|| contradicts("strides past all addresses"))?;
+    if strided.is_plain() {
         // SAFETY: `len` bytes lie there row after row, by the caller's promise, for as long as `keep` lives, which
         // `Given` holds beside the span.
         return Ok(Given::kept(unsafe { Span::new(start, len) }, dtype, shape, keep));
     }
-    let (mut bytes, mut index) = (Vec::with_capacity(len), vec![0; axes]);
-    for _ in 0..shape.count() {
-        let at: i64 = index.iter().zip(strides).map(|(i, stride): (&usize, &i64)| *i as i64 * stride).sum();
-        // SAFETY: `at` is the place of an element of the tensor, by its strides and extents, relative to its first.
-        let element =
-            unsafe { slice::from_raw_parts(start.as_ptr().offset(at as isize * dtype.size() as isize), dtype.size()) };
-        bytes.extend_from_slice(element);
-        for axis in (0..axes).rev() {
-            index[axis] += 1;
-            if index[axis] < dims[axis] {
-                break;
-            }
-            index[axis] = 0;
-        }
+    let block = here(py, |watch| Block::filled("", len, |out| strided.copy(watch, out)))?;
+    drop(keep);
+    Ok(Given::kept(block.span(), dtype, shape, block))
+}
+
+/// The extents, and the strides where there are some.
+///
+/// # Safety
+/// As for [`given`].
+unsafe fn stated(tensor: &DLTensor) -> PyResult<(Vec<usize>, Option<&[i64]>)> {
+    let axes = usize::try_from(tensor.ndim).ok().filter(|axes| *axes <= MAX_AXES);
+    let axes = axes.ok_or_else(|| contradicts(&format!("{} axes", tensor.ndim)))?;
+    if axes == 0 {
+        return Ok((Vec::new(), None));
     }
-    Ok(Given::kept(Span::of_bytes(&bytes), dtype, shape, bytes))
+    if tensor.shape.is_null() {
+        return Err(contradicts("axes, but no shape"));
+    }
+    // SAFETY: by the caller's promise `ndim` extents lie at `shape`, which is not null, and as many strides at
+    // `strides` where that is not null; both stay for as long as the tensor.
+    let (dims, strides) = unsafe {
+        let strides = (!tensor.strides.is_null()).then(|| slice::from_raw_parts(tensor.strides, axes));
+        (slice::from_raw_parts(tensor.shape, axes), strides)
+    };
+    let dims: Result<Vec<usize>, _> = dims.iter().map(|dim| usize::try_from(*dim)).collect();
+    Ok((dims.map_err(|_| contradicts("a negative extent"))?, strides))
+}
+
+fn contradicts(text: &str) -> PyErr {
+    PyBufferError::new_err(format!("the array's tensor of DLPack has {text}"))
 }

@@ -2,12 +2,68 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import blob_io
 import numpy as np
 import pytest
+
+
+class DLTensor(ctypes.Structure):
+    """`DLTensor` of dlpack.h, with its device and its dtype spread out."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class DLManagedTensor(ctypes.Structure):
+    _fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class Producer:
+    """An array that states any shape and strides, of the f32 values of `array`, in DLPack's older capsule."""
+
+    def __init__(
+        self, array: np.ndarray | None, shape: list[int] | None, strides: list[int] | None = None, **facts: int
+    ) -> None:
+        self.array = array
+        self.lists = [None if n is None else (ctypes.c_int64 * len(n))(*n) for n in (shape, strides)]
+        tensor = DLTensor(0 if array is None else array.ctypes.data, 1, 0, len(shape or []), 2, 32, 1)
+        for name, values in zip(("shape", "strides"), self.lists, strict=True):
+            if values is not None:
+                setattr(tensor, name, ctypes.cast(values, ctypes.POINTER(ctypes.c_int64)))
+        for name, value in facts.items():
+            setattr(tensor, name, value)
+        self.managed = DLManagedTensor(tensor)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self) -> object:
+        capsule = ctypes.pythonapi.PyCapsule_New
+        capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return capsule(ctypes.addressof(self.managed), b"dltensor", None)
+
+
+def taken(producer: Producer) -> np.ndarray:
+    """The values, as `merge` of this array alone has them."""
+    return np.array(blob_io.merge([producer], 0).numpy())
 
 
 def churn(size: int) -> list[bytes]:
@@ -45,3 +101,86 @@ def test_torch_frombuffer_keeps_the_values(tmp_path: Path) -> None:
     others = churn(values.nbytes)
     np.testing.assert_array_equal(tensor.numpy(), values)
     assert others
+
+
+def test_strided_capsules_are_copied_row_after_row() -> None:
+    flat = np.arange(120, dtype=np.float32)
+    whole = flat.reshape(2, 3, 4, 5)
+    cases = {
+        "turned": (whole.transpose(3, 1, 2, 0), 0),
+        "some": (whole[:, ::2, :, 1:4], 1),
+        "rows": (whole[:, 1:], 20),
+        "backwards": (whole[:, :, ::-1], 15),
+        "one": (whole[1:, :1, :, 2], 62),
+        "expanded": (np.broadcast_to(whole[:, :1], (2, 7, 4, 5)), 0),
+    }
+    for name, (view, offset) in cases.items():
+        strides = [stride // 4 for stride in view.strides]
+        producer = Producer(flat, list(view.shape), strides, byte_offset=offset * 4)
+        np.testing.assert_array_equal(taken(producer), view, err_msg=name)
+    long = np.arange(3 << 20, dtype=np.float32).reshape(3, 1 << 20)
+    np.testing.assert_array_equal(taken(Producer(long, [2, 1 << 20], [2 << 20, 1])), long[::2])
+
+
+def test_a_capsule_larger_than_memory_is_a_memory_error() -> None:
+    one = np.zeros(1, np.float32)
+    for shape in [[1 << 40], [1 << 20, 1 << 20], [1 << 60]]:
+        with pytest.raises(MemoryError):
+            taken(Producer(one, shape, [0] * len(shape)))
+
+
+def test_a_capsule_with_false_facts_is_a_buffer_error() -> None:
+    array = np.zeros(6, np.float32)
+    highest = (1 << 63) - 1
+    wrong = {
+        "no shape": Producer(array, None, ndim=2),
+        "a negative extent": Producer(array, [2, -3]),
+        "a negative number of axes": Producer(array, [2], ndim=-1),
+        "too many axes": Producer(array, [2], ndim=1 << 30),
+        "no data": Producer(None, [2, 3]),
+        "no data, at an offset": Producer(None, [2, 3], byte_offset=64),
+        "a product that wraps": Producer(array, [1 << 32, 1 << 32]),
+        "a product that wraps to bytes": Producer(array, [1 << 62]),
+        "an offset that wraps": Producer(array, [6], byte_offset=(1 << 64) - 4),
+        "strides that wrap": Producer(array, [2, 3], [highest, 1]),
+        "strides that wrap downwards": Producer(array, [2, 3], [-highest, 1]),
+    }
+    for name, producer in wrong.items():
+        with pytest.raises(BufferError):
+            blob_io.merge([producer], 0)
+            pytest.fail(name)
+    assert taken(Producer(None, [0, 3])).shape == (0, 3)
+
+
+class Alarm(Exception):
+    """The exception of a signal's handler."""
+
+
+@contextmanager
+def alarm(after: float) -> Iterator[None]:
+    def ring(*_: object) -> None:
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, after)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def seconds(work: Callable[[], object], raised: type[BaseException] | None = None) -> float:
+    begin = time.monotonic()
+    if raised is None:
+        work()
+    else:
+        with pytest.raises(raised):
+            work()
+    return time.monotonic() - begin
+
+
+def test_a_signal_ends_the_copy_of_a_strided_capsule() -> None:
+    one = np.zeros(1, np.float32)
+    with alarm(0.2):
+        assert seconds(lambda: blob_io.merge([Producer(one, [1 << 28], [0])], 0), Alarm) < 10
