@@ -25,10 +25,11 @@ pub(crate) fn here<T: Send>(
     finished(done, signals.stop.into_inner().unwrap_or_default())
 }
 
+/// The exception comes first: work may end well, or fail in another way, before the watch is asked again.
 fn finished<T>(done: Result<T, Error>, stop: Option<PyErr>) -> Result<T, Stop> {
-    match (done, stop) {
-        (Err(Error::Interrupted), Some(stop)) => Err(stop.into()),
-        (done, _) => Ok(done?),
+    match stop {
+        Some(stop) => Err(stop.into()),
+        None => Ok(done?),
     }
 }
 

@@ -180,6 +180,24 @@ def seconds(work: Callable[[], object], raised: type[BaseException] | None = Non
     return time.monotonic() - begin
 
 
+def test_a_progress_that_raises_is_heard_though_the_work_is_done(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.npy", tmp_path / "a.safetensors"
+    np.save(source, np.zeros(16 << 20, np.float32))
+    told: list[int] = []
+
+    def progress(done: int, total: int) -> None:
+        told.append(done)
+        while not output.exists() and len(told) == 1:
+            time.sleep(0.001)
+        time.sleep(0.3)
+        if len(told) == 1:
+            raise Alarm
+
+    with pytest.raises(Alarm):
+        blob_io.convert(source, output, progress=progress)
+    assert len(told) == 1
+
+
 def test_a_signal_ends_the_copy_of_a_strided_capsule() -> None:
     one = np.zeros(1, np.float32)
     with alarm(0.2):
