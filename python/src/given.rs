@@ -1,6 +1,7 @@
 //! Arrays that Python hands over: tensors of ours, buffers, and DLPack's capsules, as values at an address.
 
 use std::any::Any;
+use std::ffi::{CStr, CString};
 use std::io::{self, BufRead, Read};
 
 use blob_convert::Watch;
@@ -46,10 +47,7 @@ impl Given {
         match PyUntypedBuffer::get(array) {
             Ok(buffer) => Self::of_buffer(array, buffer),
             Err(_) if array.hasattr("__dlpack__")? => dlpack::taken(array),
-            Err(_) => {
-                let kind = array.get_type().name()?;
-                Err(PyTypeError::new_err(format!("an array has a buffer or __dlpack__, and {kind} has neither")).into())
-            }
+            Err(refusal) => Self::of_scalar(array, refusal),
         }
     }
 
@@ -59,16 +57,32 @@ impl Given {
 
     fn of_buffer(array: &Bound<'_, PyAny>, buffer: PyUntypedBuffer) -> Result<Self, Stop> {
         let (format, size) = (buffer.format(), buffer.item_size());
-        let Some(dtype) = of_buffer(format, size) else {
-            let format = format.to_string_lossy();
-            return Err(PyBufferError::new_err(format!("no file has elements of the format {format:?}")).into());
-        };
+        let dtype = of_buffer(format, size).ok_or_else(|| foreign(format))?;
         let shape = Shape::new(buffer.shape())?;
         if buffer.is_c_contiguous() {
             return Ok(Self::kept(Span::of_buffer(&buffer), dtype, shape, buffer));
         }
         let copy: PyBackedBytes = PyMemoryView::from(array)?.call_method0("tobytes")?.extract().map_err(PyErr::from)?;
         Ok(Self::kept(Span::of_bytes(&copy), dtype, shape, copy))
+    }
+
+    /// A buffer without axes, which states no shape, and which is therefore refused as an untyped buffer.
+    fn of_scalar(array: &Bound<'_, PyAny>, refusal: PyErr) -> Result<Self, Stop> {
+        let view = match PyMemoryView::from(array) {
+            Err(error) if error.is_instance_of::<PyTypeError>(array.py()) => {
+                let kind = array.get_type().name()?;
+                let text = format!("an array has a buffer or __dlpack__, and {kind} has neither");
+                return Err(PyTypeError::new_err(text).into());
+            }
+            view => view?,
+        };
+        if view.getattr("ndim")?.extract::<usize>()? != 0 {
+            return Err(refusal.into());
+        }
+        let (format, size) = (view.getattr("format")?.extract::<CString>()?, view.getattr("itemsize")?.extract()?);
+        let dtype = of_buffer(&format, size).ok_or_else(|| foreign(&format))?;
+        let copy: PyBackedBytes = view.call_method0("tobytes")?.extract().map_err(PyErr::from)?;
+        Ok(Self::kept(Span::of_bytes(&copy), dtype, Shape::new([])?, copy))
     }
 
     pub(crate) fn byte_len(&self) -> usize {
@@ -79,6 +93,10 @@ impl Given {
     pub(crate) fn lent(&self) -> Lent {
         Lent { span: self.span, dtype: self.dtype, shape: self.shape.clone() }
     }
+}
+
+fn foreign(format: &CStr) -> PyErr {
+    PyBufferError::new_err(format!("no file has elements of the format {:?}", format.to_string_lossy()))
 }
 
 /// Whether an array of numpy has the dtype that ml_dtypes calls bfloat16, which no buffer has.

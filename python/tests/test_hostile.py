@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import blob_io
 import numpy as np
@@ -150,6 +151,33 @@ def test_a_capsule_with_false_facts_is_a_buffer_error() -> None:
             blob_io.merge([producer], 0)
             pytest.fail(name)
     assert taken(Producer(None, [0, 3])).shape == (0, 3)
+
+
+def test_arrays_without_axes_are_taken(tmp_path: Path) -> None:
+    scalars: dict[str, Any] = {
+        "n": np.int64(5),
+        "x": np.float32(2.5),
+        "view": memoryview(np.array(7, np.int16)),
+        "yes": np.bool_(True),
+        "stored": memoryview(blob_io.merge([np.array([3], np.int32)], 0))[0:1],
+    }
+    file = tmp_path / "scalars.safetensors"
+    blob_io.save_file(scalars, file)
+    read = blob_io.open(file).get_tensors()
+    assert {name: (array.shape, array.dtype.name) for name, array in read.items()} == {
+        "n": ((), "int64"),
+        "x": ((), "float32"),
+        "view": ((), "int16"),
+        "yes": ((), "bool"),
+        "stored": ((1,), "int32"),
+    }
+    assert (read["n"], read["x"], read["view"], read["yes"], read["stored"]) == (5, 2.5, 7, True, 3)
+    with pytest.raises(BufferError, match="format"):
+        blob_io.save_file({"a": np.complex64(1j)}, tmp_path / "none.npz")
+    released = memoryview(b"1")
+    released.release()
+    with pytest.raises(ValueError, match="released"):
+        blob_io.save_file({"a": released}, tmp_path / "none.npz")
 
 
 class Alarm(Exception):
