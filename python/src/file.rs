@@ -213,6 +213,8 @@ impl File {
         progress.begin(py, total)?;
         let mut done = 0;
         for tensor in tensors {
+            // Short reads end before a look at signals is due.
+            py.check_signals()?;
             let (name, bytes) = (tensor.title().to_owned(), tensor.byte_len());
             all.set_item(name, framework.array(&Bound::new(py, tensor)?)?)?;
             progress.tell(py, done, done + bytes, total)?;

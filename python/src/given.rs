@@ -36,6 +36,7 @@ impl Given {
     /// after row are copied.
     pub(crate) fn new(array: &Bound<'_, PyAny>) -> Result<Self, Stop> {
         let py = array.py();
+        py.check_signals()?;
         if let Ok(tensor) = array.cast::<Tensor>() {
             let (spec, block) = (tensor.get().spec()?, tensor.get().block(py, false)?);
             return Ok(Self::kept(block.span(), spec.dtype, spec.shape, block));
