@@ -244,3 +244,17 @@ def test_a_signal_ends_the_copy_of_a_strided_capsule() -> None:
     one = np.zeros(1, np.float32)
     with alarm(0.2):
         assert seconds(lambda: blob_io.merge([Producer(one, [1 << 28], [0])], 0), Alarm) < 10
+
+
+def test_a_made_tensor_has_statistics(weight: np.ndarray, tmp_path: Path) -> None:
+    blob_io.save_file({"w": weight}, tmp_path / "w.safetensors")
+    stored = blob_io.open(tmp_path / "w.safetensors")["w"]
+    made = blob_io.permute(weight, (0, 1, 2, 3))
+    expected = stored.stats(per_channel=0, histogram=True)
+    assert made.stats(per_channel=0, histogram=True) == expected and expected.elements == 18
+    assert made.stats() == stored.stats()
+    for part in blob_io.split(weight, 0, [1, 0, 1]):
+        assert part.stats().elements == part.size
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    half = blob_io.merge([np.array([1.5, -2], ml_dtypes.bfloat16)], 0).stats()
+    assert (half.min, half.max) == (-2, 1.5)
