@@ -146,7 +146,8 @@ impl Block {
 
     /// The bytes, for as long as the caller keeps the block.
     pub(crate) fn span(&self) -> Span {
-        // SAFETY: the bytes are initialised, and stay as long as the block, which `Given` holds beside the span.
+        // SAFETY: the bytes are initialised, and stay as long as the block, which each caller holds beside the span:
+        // `Given`, and `Shown` of `stats`.
         unsafe { Span::new(self.start, self.len) }
     }
 
@@ -226,18 +227,17 @@ pub(crate) fn with_blobs<T>(
     dtype: DType,
     work: impl FnOnce(&mut [&mut AnyBlob]) -> Result<T, blob_ops::Error>,
 ) -> Result<T, Error> {
-    let (mut blobs, mut end) = (Vec::new(), 0);
+    let (mut blobs, mut rest, mut at) = (Vec::new(), out, 0);
     for (begin, shape) in parts {
         let len = shape.count() * dtype.size();
-        assert!(*begin >= end && begin + len <= out.len(), "parts lie one after the other in their memory");
-        end = begin + len;
-        // SAFETY: the part lies in `out` behind all earlier parts, by the assertion, so that each byte has one blob.
-        // `out` is borrowed for this call, in which alone the blobs live: `work` gets them by reference and hands none
-        // of them on.
-        let buffer = unsafe {
-            let start = NonNull::from(&mut out[*begin..end]).cast();
-            HostBuffer::from_raw(start, len, Access::Write, Box::new(()))
-        };
+        assert!(*begin >= at, "parts lie one after the other in their memory");
+        let (_, behind) = rest.split_at_mut(begin - at);
+        let (part, behind) = behind.split_at_mut(len);
+        (rest, at) = (behind, begin + len);
+        // SAFETY: `part` has `len` initialised bytes, which are in no other part, and `out` is borrowed for this call
+        // and not used before the call ends. The blobs live in this call alone: `work` gets them by reference and hands
+        // none of them on.
+        let buffer = unsafe { HostBuffer::from_raw(NonNull::from(part).cast(), len, Access::Write, Box::new(())) };
         blobs.push(AnyBlob::from_parts(shape.clone(), dtype, SharedMem::from(buffer), None)?);
     }
     let mut blobs: Vec<&mut AnyBlob> = blobs.iter_mut().collect();
