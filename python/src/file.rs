@@ -223,9 +223,10 @@ impl File {
         Ok(all)
     }
 
-    /// A tensor to be read in part: `f.get_slice("fc6/0")[:, ::8]`.
-    fn get_slice(&self, name: &Bound<'_, PyAny>) -> Result<Slice, Stop> {
-        Ok(Slice(self.tensor(name)?))
+    /// A tensor to be read in part, as arrays of a framework: `f.get_slice("fc6/0")[:, ::8]`.
+    #[pyo3(signature = (name, *, framework="numpy"))]
+    fn get_slice(&self, name: &Bound<'_, PyAny>, framework: &str) -> Result<Slice, Stop> {
+        Ok(Slice { tensor: self.tensor(name)?, framework: Framework::named(framework)? })
     }
 
     /// The tensor of this name, or `default`.

@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use blob_convert::Watch;
+use blob_core::Shape;
+use blob_io::layout::TensorSpec;
 use blob_io::{Checkpoint, Entry, Error, Reader};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
@@ -15,7 +17,7 @@ use crate::dtype::names;
 use crate::error::Stop;
 use crate::mapping::Block;
 use crate::tensor::{PIECE, Tensor};
-use crate::values::numpy;
+use crate::values::{Framework, numpy};
 use crate::work::here;
 
 /// Gaps of fewer bytes are read along with the runs around: one read costs as much as some thousand bytes.
@@ -148,8 +150,13 @@ impl Asked {
     }
 }
 
-/// Reads the values of a tensor that a key asks for.
-pub(crate) fn slice<'py>(py: Python<'py>, tensor: &Tensor, key: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Stop> {
+/// Reads the values of a tensor that a key asks for, as an array of a framework; of a made tensor as one of numpy.
+pub(crate) fn slice<'py>(
+    py: Python<'py>,
+    tensor: &Tensor,
+    key: &Bound<'py, PyAny>,
+    framework: Framework,
+) -> Result<Bound<'py, PyAny>, Stop> {
     let spec = tensor.spec()?;
     let shape = spec.shape.dims();
     let Some((opened, entry)) = tensor.entry() else {
@@ -165,9 +172,16 @@ pub(crate) fn slice<'py>(py: Python<'py>, tensor: &Tensor, key: &Bound<'py, PyAn
         Block::filled(file.name(), len, |out| read(file, entry, &mut places, run * size, (watch, out)))
     };
     let block = here(py, fill)?;
-    let array = numpy(py, Arc::new(block), &asked.dims, spec.dtype)?;
+    let spec = TensorSpec::new("", spec.dtype, Shape::new(&asked.dims)?);
+    let array = framework.array(&Bound::new(py, Tensor::made(spec, Arc::new(block)))?)?;
     if !asked.turned.contains(&true) {
         return Ok(array);
+    }
+    if framework == Framework::Torch {
+        // Its slices have no negative steps.
+        let turned = asked.turned.iter().enumerate().filter(|(_, turned)| **turned);
+        let axes: Vec<usize> = turned.map(|(axis, _)| axis).collect();
+        return Ok(array.call_method1("flip", (axes,))?);
     }
     let slice = py.import("builtins")?.getattr("slice")?;
     let whole = |turned: &bool| slice.call1((py.None(), py.None(), turned.then_some(-1)));
@@ -236,25 +250,29 @@ impl Place<'_> {
 
 /// A tensor to be read in part, with safetensors' names: `f.get_slice(name)[:, ::8]`.
 #[pyclass(frozen, module = "blob_io")]
-pub(crate) struct Slice(pub(crate) Tensor);
+pub(crate) struct Slice {
+    pub(crate) tensor: Tensor,
+    /// Whose arrays the parts are.
+    pub(crate) framework: Framework,
+}
 
 #[pymethods]
 impl Slice {
     /// The shape, as a list.
     fn get_shape(&self) -> Result<Vec<usize>, Stop> {
-        Ok(self.0.spec()?.shape.dims().to_vec())
+        Ok(self.tensor.spec()?.shape.dims().to_vec())
     }
 
     /// The dtype, as safetensors spells it: `F32`.
     fn get_dtype(&self) -> Result<&'static str, Stop> {
-        Ok(names(self.0.spec()?.dtype).safetensors)
+        Ok(names(self.tensor.spec()?.dtype).safetensors)
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Stop> {
-        slice(py, &self.0, key)
+        slice(py, &self.tensor, key, self.framework)
     }
 
     fn __repr__(&self) -> String {
-        format!("<blob_io.Slice {:?}>", self.0.title())
+        format!("<blob_io.Slice {:?}>", self.tensor.title())
     }
 }

@@ -306,7 +306,7 @@ impl Tensor {
     /// Some of the values: integers, slices, `...` and `None`. Only the bytes asked for are read, and gaps of less than
     /// 4 KiB between them.
     fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Stop> {
-        slice(py, self, key)
+        slice(py, self, key, Framework::Numpy)
     }
 
     #[pyo3(signature = (dtype=None, copy=None))]

@@ -8,12 +8,14 @@ import io
 import os
 import pickle
 import signal
+import sys
 import tempfile
 import threading
 import time
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 
 import blob_io
 import numpy as np
@@ -218,6 +220,34 @@ def test_safe_open_is_safetensors_own_by_another_import(aligned: str) -> None:
             np.testing.assert_array_equal(a[1:3, :, 4:], b[1:3, :, 4:])
     with pytest.raises(ValueError):
         blob_io.safe_open(aligned, "tf")
+
+
+class Torch:
+    """A stand-in for a tensor of torch."""
+
+    def __init__(self, array: np.ndarray, device: str = "cpu") -> None:
+        self.array, self.device = array, device
+
+    def to(self, device: str) -> Torch:
+        return Torch(self.array, device)
+
+    def flip(self, axes: list[int]) -> Torch:
+        return Torch(np.flip(self.array, axes), self.device)
+
+
+def test_parts_are_of_the_framework_and_on_the_device(aligned: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("torch")
+    module.from_dlpack = lambda t: Torch(np.from_dlpack(t))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", module)
+    whole = blob_io.open(aligned).get_tensor("big")
+    for device in ["cpu", "cuda:1"]:
+        with blob_io.safe_open(aligned, "pt", device) as f:
+            part = f.get_slice("big")
+            assert (part.get_shape(), part.get_dtype()) == ([6, 8, 10], "F32")
+            for key in [np.s_[1:3, :, 4:], np.s_[::-1, 2, ::-2], np.s_[0, 0, 0], ...]:
+                tensor = part[key]
+                assert isinstance(tensor, Torch) and tensor.device == device
+                np.testing.assert_array_equal(tensor.array, whole[key])
 
 
 def test_progress_is_told_to_a_function_and_to_a_bar(path: str) -> None:

@@ -13,6 +13,22 @@ if TYPE_CHECKING:
     _Framework = Literal["numpy", "torch", "jax"]
 
 
+class _Moved:
+    """A tensor to be read in part, whose parts are moved to a device of torch."""
+
+    def __init__(self, part: Slice, device: str) -> None:
+        self._part, self._device = part, device
+
+    def get_shape(self) -> list[int]:
+        return self._part.get_shape()
+
+    def get_dtype(self) -> str:
+        return self._part.get_dtype()
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._part[key].to(self._device)
+
+
 class safe_open:
     """Opens a file as ``safetensors.safe_open`` does: a loader changes its import, and reads every format.
 
@@ -60,9 +76,10 @@ class safe_open:
         """The values of several tensors, of all where no names are given."""
         return {name: self.get_tensor(name) for name in (self.keys() if names is None else names)}
 
-    def get_slice(self, name: str) -> Slice:
-        """A tensor to be read in part, as arrays of numpy."""
-        return self._file.get_slice(name)
+    def get_slice(self, name: str) -> Slice | _Moved:
+        """A tensor to be read in part, as arrays of the framework on the device."""
+        part = self._file.get_slice(name, framework=self._framework)
+        return part if self._device == "cpu" else _Moved(part, self._device)
 
     def __enter__(self) -> safe_open:
         return self
