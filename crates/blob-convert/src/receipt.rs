@@ -22,8 +22,8 @@ pub use account::{Account, Changed};
 use contents::Contents;
 pub(crate) use contents::{combined_digest, places};
 pub use lineage::Origin;
-use lineage::long_lists;
-pub(crate) use lineage::{MAX_STEPS, UNKNOWN, history_of, lineage_of, parse, present, reduce_list};
+pub(crate) use lineage::{MAX_STEPS, UNKNOWN, history_of, lineage_of, parse, present, reduce_list, steps_of};
+use lineage::{histories_of, long_lists};
 
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` appended, as the name of a member of an
 /// npz.
@@ -112,7 +112,7 @@ impl Receipt {
             "changes": changes(tensors),
             "sparse": sparse.collect::<Vec<_>>(),
             "warnings": union.sources.iter().flat_map(|source| warnings(source.checkpoint)).collect::<Vec<_>>(),
-            "history": union.sources.iter().flat_map(|source| history(source.checkpoint)).collect::<Vec<_>>(),
+            "history": histories_of(union.sources.iter().filter_map(|source| receipt_text(source.checkpoint))),
         });
         let contents = Contents::new(tensors, &[])?;
         let sources: Vec<String> = sources.iter().map(Value::to_string).collect();

@@ -11,7 +11,7 @@ use blob_io::{Checkpoint, Error};
 
 use crate::options::refuse;
 use crate::planned::Planned;
-use crate::receipt::{UNKNOWN, lineage_of, receipt_text};
+use crate::receipt::{UNKNOWN, lineage_of, receipt_text, steps_of};
 use crate::step::Step;
 use crate::transform::{
     Bound, Fact, Followed, Left, MovedEps, Names, Outcome, Registry, Transform, Undone, Values, Variance,
@@ -44,11 +44,11 @@ impl State {
     pub(crate) fn of(checkpoint: &Checkpoint, registry: &Registry) -> Self {
         let mut state = Self::default();
         let lineage = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
-        lineage.iter().flat_map(|origin| &origin.transforms).for_each(|step| state.after(step, registry));
+        steps_of(&lineage).for_each(|(step, is_before_merge)| state.after(step, is_before_merge, registry));
         state
     }
 
-    fn after(&mut self, step: &Step, registry: &Registry) {
+    fn after(&mut self, step: &Step, is_before_merge: bool, registry: &Registry) {
         let Ok(done) = registry.read(&step.name, &step.settings) else {
             self.after_unread(step);
             return;
@@ -59,6 +59,9 @@ impl State {
                 let how = done.only_once().unwrap_or_else(|| format!("turned by {}", step.name));
                 self.turned = Some((how, done.keeps_order()));
             }
+            Left::Permuted { tensors: [], .. } => {}
+            // The names may be others now, and the same step of another source would count as the way back.
+            Left::Permuted { .. } if is_before_merge => self.after_permuted(&step.name),
             Left::Permuted { tensors, axes } => tensors.iter().for_each(|name| self.permute(name, axes)),
             Left::ForEps { variances, to } => {
                 for Variance { variance, eps: from, .. } in variances {
@@ -76,6 +79,12 @@ impl State {
         }
     }
 
+    /// After a step that permuted axes, nobody knows of which tensors.
+    fn after_permuted(&mut self, step: &str) {
+        self.turned = Some((format!("permuted by {step}"), false));
+        self.changed.push(step.to_owned());
+    }
+
     /// Assumes the worst of a step whose settings had no room in the receipt.
     fn after_unread(&mut self, step: &Step) {
         match &*step.name {
@@ -83,11 +92,11 @@ impl State {
                 let names_are_lost = !self.axes.is_empty();
                 self.axes.clear();
                 if names_are_lost {
-                    self.turned = Some(("permuted by permute".to_owned(), false));
+                    self.after_permuted("permute");
                 }
                 self.eps_of_all = self.eps.values().next().map(|moved| moved.to).or(self.eps_of_all);
             }
-            "layout" | "permute" => self.turned = Some((format!("permuted by {}", step.name), false)),
+            "layout" | "permute" => self.after_permuted(&step.name),
             "eps" => match step.settings["to"].as_f64() {
                 Some(to) => (self.eps, self.eps_of_all) = (BTreeMap::new(), Some(to)),
                 None => self.unknown = Some(step.name.clone()),

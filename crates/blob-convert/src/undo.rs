@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::chosen::chosen;
 use crate::options::Options;
 use crate::planned::How;
-use crate::receipt::{lineage_of, receipt_text};
+use crate::receipt::{lineage_of, receipt_text, steps_of};
 use crate::step::Step;
 use crate::transform::{Choice, NetFrom, NetOrigin, Topology, Transform, Turned, Undo, Undone};
 
@@ -30,9 +30,12 @@ pub(crate) fn back(checkpoint: &Checkpoint, base: &Checkpoint, asked: &Options) 
     let lineage = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
     let (mut options, mut undone, mut nets) = (Options::new(base.format()), Vec::new(), Vec::new());
     let mut has_other_names = false;
-    for Step { name, settings } in lineage.iter().flat_map(|origin| &origin.transforms) {
+    for (Step { name, settings }, is_before_merge) in steps_of(&lineage) {
         let step = asked.registry.read(name, settings).map_err(|why| format!("{name} {why}"))?;
         match step.undone() {
+            Undone::Reordered | Undone::Changed if is_before_merge => {
+                return Err(format!("{name} was done before files were merged, and the others may lack it"));
+            }
             // A step finds tensors by the names of before, which the base has.
             Undone::Reordered if has_other_names => return Err(format!("{name} was done under other names")),
             Undone::Reordered => {}

@@ -2,6 +2,7 @@
 //!
 //! Finds where tensors came from, file by file, with the transforms of each conversion.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -49,6 +50,10 @@ pub struct Origin {
     /// receipt are `null`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transforms: Vec<Step>,
+    /// Whether the next file was made of this one and of others. For the sources themselves, the length of the
+    /// receipt's list says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    several: bool,
 }
 
 impl Origin {
@@ -127,10 +132,30 @@ pub(crate) fn lineage_of(text: &str) -> Vec<Origin> {
         Some(Value::Null) => vec![Step { name: UNKNOWN.to_owned(), settings: Value::Null }],
         steps => steps.and_then(|steps| serde_json::from_value(steps).ok()).unwrap_or_default(),
     };
+    let several = lineage.sources.len() > 1;
     for source in lineage.source.into_iter().chain(lineage.sources) {
-        earlier.push(Origin { tool: lineage.tool.clone(), transforms: transforms.clone(), ..source });
+        earlier.push(Origin { tool: lineage.tool.clone(), transforms: transforms.clone(), several, ..source });
     }
     earlier.0
+}
+
+/// The steps of a lineage, in order, each with whether it was done before files were merged. Nothing says then which
+/// of the tensors it was done to.
+pub(crate) fn steps_of(lineage: &[Origin]) -> impl Iterator<Item = (&Step, bool)> {
+    let merged = lineage.iter().rposition(|origin| origin.several);
+    let steps = lineage.iter().enumerate();
+    steps.flat_map(move |(place, origin)| origin.transforms.iter().map(move |step| (step, Some(place) <= merged)))
+}
+
+/// The histories of several sources, one after the other. A file that several of them were made from by the same steps
+/// counts once: its steps were done once to each tensor.
+pub(super) fn histories_of<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<Origin> {
+    let mut seen = HashSet::new();
+    let mut is_new = |origin: &Origin| {
+        let steps = serde_json::to_vec(&origin.transforms).unwrap_or_default();
+        seen.insert((origin.blake3.clone(), blake3::hash(&steps)))
+    };
+    texts.flat_map(history_of).filter(|origin| is_new(origin)).collect()
 }
 
 /// [`lineage_of`] for a new receipt. Long settings stay while there is room, the most recent first; others are cut.
