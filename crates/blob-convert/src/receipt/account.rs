@@ -97,9 +97,11 @@ impl Account {
     /// Summarises a receipt's text; `None` if the text is no receipt or over 16 MiB.
     #[must_use]
     pub fn of_receipt(text: &str) -> Option<Self> {
-        let sources = Origin::of_receipt(text).len();
+        let named = Origin::of_receipt(text);
         let history = history_of(text);
-        let sources = (sources > 0).then(|| sources.min(history.len()))?;
+        // Of many sources, the history has the last ones.
+        let is_source = |origin: &&Origin| named.iter().any(|source| source.blake3 == origin.blake3);
+        let sources = (!named.is_empty()).then(|| history.iter().rev().take_while(is_source).count())?;
         let fields: Fields = parse(text)?;
         let steps = fields.transforms.map_or(Some(Vec::new()), |steps| serde_json::from_value(steps).ok());
         let kinds = fields.changes.unwrap_or_default().0.into_iter();

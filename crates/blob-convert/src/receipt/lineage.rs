@@ -72,6 +72,21 @@ impl Origin {
             && steps.len() <= MAX_STEPS
             && steps.iter().all(|step| is_short(&step.name))
     }
+
+    /// The origin without the texts and the steps that are too long.
+    fn shortened(mut self) -> Self {
+        let texts = [&mut self.name, &mut self.blake3, &mut self.format, &mut self.dialect, &mut self.tool];
+        texts.into_iter().filter(|text| text.len() > LONGEST_TEXT).for_each(String::clear);
+        if !self.is_short() {
+            self.transforms = vec![unknown()];
+        }
+        self
+    }
+}
+
+/// A step that stands for others.
+fn unknown() -> Step {
+    Step::new(UNKNOWN, Value::Null)
 }
 
 /// The fields of a receipt that say where the tensors came from.
@@ -103,15 +118,27 @@ struct Earlier(Vec<Origin>);
 
 impl Earlier {
     fn push(&mut self, origin: Origin) {
-        if !origin.is_short() {
+        if !origin.is_short() && origin.transforms.is_empty() && !origin.several {
             return;
         }
         if self.0.len() == MAX_EARLIER {
             // A source without transforms is missed least.
             let idle = self.0.iter().skip(1).position(|origin| origin.transforms.is_empty());
-            self.0.remove(idle.map_or(1, |place| place + 1));
+            self.leave_out(idle.map_or(1, |place| place + 1));
         }
-        self.0.push(origin);
+        self.0.push(origin.shortened());
+    }
+
+    /// Leaves an origin out, but not the facts that it had steps and was merged with others: the origin before gets
+    /// these.
+    fn leave_out(&mut self, place: usize) {
+        let left = self.0.remove(place);
+        let before = &mut self.0[place - 1];
+        before.several |= left.several;
+        if !left.transforms.is_empty() && before.transforms.last().is_none_or(|step| step.name != UNKNOWN) {
+            before.transforms.truncate(MAX_STEPS - 1);
+            before.transforms.push(unknown());
+        }
     }
 }
 
@@ -129,7 +156,7 @@ pub(crate) fn lineage_of(text: &str) -> Vec<Origin> {
     };
     let mut earlier = lineage.history.unwrap_or_default();
     let transforms = match lineage.transforms {
-        Some(Value::Null) => vec![Step { name: UNKNOWN.to_owned(), settings: Value::Null }],
+        Some(Value::Null) => vec![unknown()],
         steps => steps.and_then(|steps| serde_json::from_value(steps).ok()).unwrap_or_default(),
     };
     let several = lineage.sources.len() > 1;
@@ -238,6 +265,51 @@ mod tests {
         let names: Vec<&str> = kept.iter().map(|origin| &*origin.name).collect();
         assert_eq!((names.len(), names[0]), (64, "0"));
         assert_eq!((names[1], names[63]), ("937", "999"));
+    }
+
+    fn history_with(origin: &Origin, times: usize) -> String {
+        let list = serde_json::to_string(&vec![origin; times]).expect("JSON");
+        format!(r#"{{"source":{},"history":{list}}}"#, self::origin("s"))
+    }
+
+    #[test]
+    fn steps_of_an_origin_without_room_are_unknown() {
+        let mut of_step: Origin = serde_json::from_str(&origin("a")).expect("an origin");
+        of_step.transforms = vec![Step::new("rgb", Value::Null)];
+        let has_unknown = |text: &str| {
+            let lineage = lineage_of(text);
+            steps_of(&lineage).any(|(step, _)| step.name == UNKNOWN)
+        };
+        assert!(!has_unknown(&history_with(&of_step, MAX_EARLIER - 1)));
+        assert!(has_unknown(&history_with(&of_step, MAX_EARLIER)));
+        // Many files that each have the step, as a merge of these has them.
+        assert!(has_unknown(&history_with(&of_step, 1000)));
+        let lineage = lineage_of(&history_with(&of_step, 1000));
+        assert_eq!((lineage.len(), lineage[0].transforms.len()), (MAX_EARLIER, 2));
+        // Too many steps, and a text that is too long, are no reason to take them for undone.
+        of_step.name = "n".repeat(LONGEST_TEXT + 1);
+        let lineage = lineage_of(&history_with(&of_step, 1));
+        assert_eq!((&*lineage[0].name, &*lineage[0].transforms[0].name), ("", "rgb"));
+        of_step.transforms = vec![of_step.transforms[0].clone(); MAX_STEPS + 1];
+        assert!(has_unknown(&history_with(&of_step, 1)));
+    }
+
+    #[test]
+    fn a_merge_is_known_through_many_later_conversions() {
+        let mut first: Origin = serde_json::from_str(&origin("first")).expect("an origin");
+        first.transforms = vec![Step::new("rgb", Value::Null)];
+        let sources = vec![origin("part"); 100].join(",");
+        let first = serde_json::to_string(&first).expect("JSON");
+        let mut text = format!(r#"{{"sources":[{sources}],"tool":"t","history":[{first}]}}"#);
+        for _ in 0..100 {
+            let history = history_of(&text);
+            let marks: Vec<bool> = steps_of(&history).map(|(_, is_before_merge)| is_before_merge).collect();
+            assert_eq!(marks, [true]);
+            let history = serde_json::to_string(&history).expect("JSON");
+            text = format!(r#"{{"source":{},"history":{history}}}"#, origin("s"));
+        }
+        let later = text.replacen(r#""source""#, r#""transforms":[{"name":"rgb"}],"source""#, 1);
+        assert_eq!(steps_of(&lineage_of(&later)).map(|(_, is)| is).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]
