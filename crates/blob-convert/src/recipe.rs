@@ -209,8 +209,11 @@ impl Recipe {
     /// [`Error::Misfit`] or [`Error::Request`] for such an output.
     pub fn check_reads(&self) -> Result<(), Error> {
         let place = self.target.place()?;
-        let Some((path, if_exists)) = place.path() else { return Ok(()) };
-        self.reads().try_for_each(|read| check_output(&read, path, if_exists))
+        place.path().map_or(Ok(()), |(path, _)| self.check_reads_of(path))
+    }
+
+    fn check_reads_of(&self, path: &Path) -> Result<(), Error> {
+        self.reads().try_for_each(|read| check_output(&read, path, self.target.if_exists))
     }
 
     /// The files that are read besides the sources: the net's description, names.
@@ -243,6 +246,10 @@ impl Recipe {
             let count = sources.len();
             return Err(wrong("", format!("a recipe converts one file, and there are {count} sources")));
         };
+        if self.target.divide.is_some() {
+            let why = "is to become several files by the recipe's \"divide\", and one file is written here";
+            return Err(wrong(source.name(), why.to_owned()));
+        }
         let place = self.target.place()?;
         self.check_reads()?;
         let to = match into {
