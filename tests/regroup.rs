@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use blob_convert::Silent;
-use blob_convert::recipe::{Divide, Recipe};
+use blob_convert::recipe::{Divide, NetFile, Recipe};
 use blob_convert::transform::{Registry, Split};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Checkpoint, Format, IfExists, Writer};
@@ -304,4 +304,46 @@ fn an_array_that_is_cut_is_unpacked_once() {
     let read = file.bytes_read() - before;
     assert!(read <= 3 * file.file_len(), "{read} bytes for {count} files");
     assert_eq!(files_of(folder.path()).len(), count + 1);
+}
+
+#[test]
+fn a_recipe_of_several_files_says_what_it_cannot_have() {
+    let file = Checkpoint::open(data("caffe/net/f32_v2_diff.caffemodel")).expect("opens");
+    let folder = Folder::new();
+    let (pattern, net) = (folder.file("x-{}.npz"), folder.file("x-0.npz"));
+    let several = |path: &str, divide| {
+        let mut recipe = Recipe::new("", path);
+        (recipe.target.divide, recipe.target.format) = (Some(divide), Some(Format::Npz));
+        recipe
+    };
+    let refusal = |recipe: &Recipe| recipe.plan_several(&file, &Registry::default()).expect_err("refused").to_string();
+    let mut sizes = vec![0; 100_001];
+    sizes[0] = 4;
+    let many = several(&pattern, Divide::ByPart).step(Split::new("conv1/0", 0, sizes, Vec::new()));
+    assert!(refusal(&many).contains("100001 files"), "{}", refusal(&many));
+    assert!(refusal(&several("-", Divide::ByLayer)).contains("standard output"));
+    let mut sharded = several(&pattern, Divide::ByLayer);
+    sharded.target.shard_size = Some(1);
+    assert!(refusal(&sharded).contains("shard_size"));
+    let mut into = several(&pattern, Divide::ByLayer);
+    into.target.into = Some(data(NET).into());
+    assert!(refusal(&into).contains("into"));
+    // A file that is read besides the source is not replaced by a part.
+    fs::write(&net, "layer { name: 'conv1' }").expect("written");
+    let split = Split::new("conv1/0", 0, vec![1, 3], vec!["w".to_owned(); 2]);
+    let mut read = several(&pattern, Divide::ByPart).step(split.clone());
+    (read.net, read.target.if_exists) = (Some(NetFile::Prototxt(net.into())), IfExists::Replace);
+    let why = refusal(&read);
+    assert!(why.contains("x-0.npz") && why.contains("read"), "{why}");
+    // A part has its own tensors alone in the receipt, too.
+    let parts = several(&folder.file("y-{}.npz"), Divide::ByPart).step(split);
+    let before = file.bytes_read();
+    parts.plan_several(&file, &Registry::default()).expect("plans").run(&Silent).expect("runs");
+    assert!(file.bytes_read() > before);
+    let part = Checkpoint::open(folder.file("y-1.npz")).expect("opens");
+    let (_, receipt) = part.metadata().iter().find(|(key, _)| key == "blob.receipt").expect("a receipt");
+    let receipt: serde_json::Value = serde_json::from_str(receipt).expect("JSON");
+    assert_eq!(receipt["left_out"], serde_json::json!([]));
+    assert_eq!(receipt["transforms"][0]["name"], "select");
+    blob(&["verify", &folder.file("y-1.npz"), "--against", NET]).ok();
 }

@@ -74,6 +74,8 @@ pub(crate) fn plan_parts<'a>(
         let (options, said) = to_do(checkpoint, &options, wanted(options.to, Some(&path)))?;
         let mut own = chosen(checkpoint, &options, false)?;
         own.of_file.splice(0..0, said);
+        // The step says that a part is alone; a list of all other tensors in each file would be as long as both.
+        own.left_out.clear();
         // The files are called as the parts are.
         let changes = own.tensors.iter_mut().flat_map(|tensor| &mut tensor.changes);
         let lost = changes.filter(|change| matches!(change.effect, Effect::NameLost { .. }));

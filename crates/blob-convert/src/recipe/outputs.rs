@@ -44,8 +44,17 @@ impl Recipe {
             let message = "does not say which format to write".to_owned();
             return Err(Error::Request { file: pattern.display().to_string(), message });
         };
+        let target = &self.target;
+        let unfit = [
+            (pattern.as_os_str() == "-", "standard output"),
+            (target.into.is_some(), "into"),
+            (target.shard_size.is_some(), "shard_size"),
+        ];
+        if let Some((_, what)) = unfit.iter().find(|(is_asked, _)| *is_asked) {
+            return Err(refuse(source, format!("is to become several files, which {what} does not allow")));
+        }
         let path = |name: &str| named(pattern, name);
-        let if_exists = self.target.if_exists;
+        let if_exists = target.if_exists;
         let mut options = resolved(self, source, to, registry)?;
         options.anew = true;
         if divide == Divide::ByPart {
@@ -56,15 +65,25 @@ impl Recipe {
                     "is divided by the parts of the step \"split\", which is missing".to_owned(),
                 ));
             };
-            let at = options.transforms.iter().position(|step| step.name() == Split::NAME).unwrap_or_default();
-            let parts = (0..split.parts()).map(|part| {
+            check_count(source, split.parts())?;
+            let mut at = options.transforms.iter().position(|step| step.name() == Split::NAME).unwrap_or_default();
+            // Nothing else is listed, read or hashed for each part; other steps may need other tensors.
+            let are_apart = options.transforms[..at].iter().all(|step| matches!(step.name(), "select" | "strip-diff"));
+            if let Some(own) = split.own(source).filter(|_| are_apart) {
+                options.transforms.insert(at, Arc::new(own));
+                at += 1;
+            }
+            let parts: Vec<PathBuf> = (0..split.parts()).map(|part| path(&part.to_string())).collect();
+            parts.iter().try_for_each(|path| self.check_reads_of(path))?;
+            let parts = parts.into_iter().enumerate().map(|(part, path)| {
                 let mut options = options.clone();
                 options.transforms[at] = Arc::new(split.clone().only(part));
-                Part { path: path(&part.to_string()), options }
+                Part { path, options }
             });
             return plan_parts(source, parts, if_exists);
         }
         let files = files(source, to, divide, &path)?;
+        files.iter().try_for_each(|(path, _)| self.check_reads_of(path))?;
         plan_several(source, &options, files, if_exists)
     }
 }
@@ -97,11 +116,15 @@ fn files(
             names.into_iter().zip(layers).map(|(name, (_, group))| (name, group)).collect()
         }
     };
-    if groups.len() > MAX_FILES {
-        let count = groups.len();
-        return Err(refuse(source, format!("would be divided into {count} files; at most {MAX_FILES} are written")));
-    }
+    check_count(source, groups.len())?;
     Ok(groups.into_iter().map(|(name, group)| (path(&name), group)).collect())
+}
+
+fn check_count(source: &Checkpoint, count: usize) -> Result<(), Error> {
+    if count <= MAX_FILES {
+        return Ok(());
+    }
+    Err(refuse(source, format!("would be divided into {count} files; at most {MAX_FILES} are written")))
 }
 
 /// A pattern of paths with a name in place of `{}`: in the last part, where that has one.

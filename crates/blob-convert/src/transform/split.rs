@@ -1,14 +1,15 @@
 //! `split`: divides a tensor along an axis, and with it its diff.
 
 use blob_core::Shape;
-use blob_io::TensorName;
 use blob_io::layout::TensorSpec;
+use blob_io::{Checkpoint, TensorName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::f64_io::Places;
 use super::merge::axis_of;
 use super::runs::{Gather, Part, Whole};
+use super::selection::Selection;
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
 /// Divides a tensor into parts, which stand where it stood.
@@ -46,6 +47,14 @@ impl Split {
     /// How many parts there are.
     pub(crate) fn parts(&self) -> usize {
         self.sizes.len()
+    }
+
+    /// The selection of the tensor and its diff; `None` where the source has no tensor of this name.
+    pub(crate) fn own(&self, source: &Checkpoint) -> Option<Selection> {
+        let place = |name: &str| source.entries().iter().position(|entry| entry.name() == name);
+        let places: Vec<usize> =
+            Some(place(&self.tensor)?).into_iter().chain(place(&TensorName::diff_of(&self.tensor))).collect();
+        Some(Selection::of_places(source, &places))
     }
 
     fn name(&self, part: usize) -> String {
