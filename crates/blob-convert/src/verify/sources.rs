@@ -18,6 +18,9 @@ use crate::receipt::{parse, receipt_text};
 use crate::regroup::Union;
 use crate::watch::Watch;
 
+/// A longer prefix is a finding: the names with it would take as much memory as the names times the prefix.
+const LONGEST_PREFIX: usize = 1024;
+
 /// The fields of a receipt about several sources.
 #[derive(Deserialize)]
 struct Merged {
@@ -66,6 +69,15 @@ fn found<'a>(
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
 ) -> Result<Option<Vec<(&'a Checkpoint, String)>>, Error> {
+    if let Some(claim) = claims.iter().find(|claim| claim.prefix.len() > LONGEST_PREFIX) {
+        let message = format!(
+            "the source {:?} of the receipt has a prefix of {} bytes, and at most {LONGEST_PREFIX} are taken",
+            truncated(&claim.name),
+            claim.prefix.len()
+        );
+        report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
+        return Ok(None);
+    }
     let mut left = Vec::new();
     for file in files {
         let subject = Subject::File { name: file.name(), source: file.stored() };
@@ -136,4 +148,36 @@ fn compared(
     let files: Vec<&str> = union.sources.iter().map(|source| source.checkpoint.name()).collect();
     compare.others(&names, &files.join(", "));
     Ok(Compared { equal: compare.equal, redone: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::receipt::KEY;
+    use crate::watch::Silent;
+
+    fn file(metadata: &[(&str, String)]) -> Checkpoint {
+        let metadata: serde_json::Map<_, _> = metadata.iter().map(|(key, text)| ((*key).into(), json!(text))).collect();
+        let header = json!({"__metadata__": metadata, "w": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}});
+        let header = header.to_string();
+        let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[7]].concat();
+        Checkpoint::from_bytes("x.safetensors", bytes).expect("a file")
+    }
+
+    #[test]
+    fn a_long_prefix_is_a_finding() {
+        let theirs = [file(&[])];
+        let (name, blake3) = ("x.safetensors", "0".repeat(64));
+        for (len, is_long) in [(LONGEST_PREFIX, false), (LONGEST_PREFIX + 1, true)] {
+            let source = json!({"name": name, "blake3": blake3, "prefix": "p".repeat(len)});
+            let ours = file(&[(KEY, json!({"sources": [source], "prefixed": true}).to_string())]);
+            let mut said = Vec::new();
+            let by = By::default();
+            against_all(&ours, &theirs, &by, &Silent, &mut |remark| said.push(format!("{remark:?}")))
+                .expect("compared");
+            assert_eq!(said.iter().any(|text| text.contains("has a prefix of 1025 bytes")), is_long, "{said:?}");
+        }
+    }
 }
