@@ -326,7 +326,7 @@ fn a_recipe_of_several_files_says_what_it_cannot_have() {
     sharded.target.shard_size = Some(1);
     assert!(refusal(&sharded).contains("shard_size"));
     let mut into = several(&pattern, Divide::ByLayer);
-    into.target.into = Some(data(NET).into());
+    into.target.into = Some(data(NET));
     assert!(refusal(&into).contains("into"));
     // A file that is read besides the source is not replaced by a part.
     fs::write(&net, "layer { name: 'conv1' }").expect("written");
