@@ -3,6 +3,7 @@
 //! The text has the same length before and after the digests are known, so that a header can be laid out first.
 
 mod account;
+mod bits;
 mod contents;
 mod lineage;
 
@@ -19,11 +20,12 @@ use crate::planned::{LeftOut, Planned};
 use crate::regroup::{Source, Union};
 use crate::transform::{Registry, Transform};
 pub use account::{Account, Changed};
+use bits::{Bits, NO_ROOM, note_bits};
 use contents::Contents;
 pub(crate) use contents::{combined_digest, places};
 pub use lineage::Origin;
 pub(crate) use lineage::{MAX_STEPS, UNKNOWN, history_of, lineage_of, parse, present, reduce_list, steps_of};
-use lineage::{histories_of, long_lists};
+use lineage::{histories_of, long_lists, mark_merged};
 
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` appended, as the name of a member of an
 /// npz.
@@ -52,6 +54,8 @@ pub(crate) struct Receipt {
     pub(crate) frame_left_out: Option<String>,
     /// The steps that cannot be repeated, because the receipt has no room for the settings.
     pub(crate) unproven: Vec<String>,
+    /// The lists of a merged file that the receipt has no room for, in words.
+    pub(crate) shortened: Vec<&'static str>,
 }
 
 impl Receipt {
@@ -96,7 +100,18 @@ impl Receipt {
         }
         let (sha256, is_untransformed) = (options.sha256, options.transforms.is_empty());
         let (sources, rest) = (vec![source.to_string()], rest.to_string());
-        Ok(Self { sources, is_list: false, rest, contents, sha256, is_untransformed, frame_left_out, unproven })
+        let shortened = Vec::new();
+        Ok(Self {
+            sources,
+            is_list: false,
+            rest,
+            contents,
+            sha256,
+            is_untransformed,
+            frame_left_out,
+            unproven,
+            shortened,
+        })
     }
 
     /// The receipt of a file that is made of the tensors of several others.
@@ -114,15 +129,30 @@ impl Receipt {
             "warnings": union.sources.iter().flat_map(|source| warnings(source.checkpoint)).collect::<Vec<_>>(),
             "history": histories_of(union.sources.iter().filter_map(|source| receipt_text(source.checkpoint))),
         });
-        let contents = Contents::new(tensors, &[])?;
-        let sources: Vec<String> = sources.iter().map(Value::to_string).collect();
+        let mut contents = Contents::new(tensors, &[])?;
+        let mut sources: Vec<String> = sources.iter().map(Value::to_string).collect();
         let digests = sources.len() * r#""blake3":"","#.len() + sources.len() * 64;
-        let taken = contents.len() + sources.iter().map(String::len).sum::<usize>() + digests;
-        let has_room = MAX_TEXT.checked_sub(taken);
-        if !has_room.is_some_and(|room| shorten_with_bits(&mut Value::Null, &mut rest, room, tensors)) {
-            return Err(Error::Request { file: String::new(), message: NO_ROOM.to_owned() });
+        let of_sources = sources.iter().map(String::len).sum::<usize>() + digests;
+        let mut shortened = Vec::new();
+        if contents.len() + of_sources > MAX_TEXT - ROOM_FOR_REST {
+            contents = contents.without_list();
+            shortened.push("the digest of each tensor");
+        }
+        let mut room = MAX_TEXT - contents.len();
+        if of_sources > room - ROOM_FOR_REST {
+            sources.clear();
+            shortened.push("its sources");
+            rest["sources_left_out"] = json!("there was no room for them");
+            mark_merged(&mut rest["history"]);
+        } else {
+            room -= of_sources;
+        }
+        if !shorten_with_bits(&mut Value::Null, &mut rest, room, tensors) {
+            let message = if rest["bf16_as_u16"].is_array() || rest["u16"].is_array() { NO_ROOM } else { TOO_LONG };
+            return Err(Error::Request { file: String::new(), message: message.to_owned() });
         }
         Ok(Self {
+            shortened,
             sources,
             is_list: true,
             rest: rest.to_string(),
@@ -154,7 +184,13 @@ impl Receipt {
             format!("{{\"blake3\":\"{blake3}\",{sha256}{}", &source[1..])
         };
         let sources = self.sources.iter().enumerate().map(source).collect::<Vec<_>>().join(",");
-        let sources = if self.is_list { format!("\"sources\":[{sources}]") } else { format!("\"source\":{sources}") };
+        let sources = if self.sources.is_empty() {
+            String::new()
+        } else if self.is_list {
+            format!("\"sources\":[{sources}],")
+        } else {
+            format!("\"source\":{sources},")
+        };
         let tensors: Option<Vec<Hash>> =
             digests.map(|all| all.iter().flat_map(|digests| &digests.tensors).copied().collect());
         let contents = self.contents.fields(tensors.as_deref());
@@ -165,7 +201,7 @@ impl Receipt {
             let (lost, zeroed) = digests.map_or((0, 0), |all| (all[0].lost, all[0].zeroed));
             format!("\"lost_values\":{lost:>20},\"zeroed_values\":{zeroed:>20},")
         };
-        format!("{{{sources},{contents},{lost}{}", &self.rest[1..])
+        format!("{{{sources}{contents},{lost}{}", &self.rest[1..])
     }
 }
 
@@ -272,46 +308,11 @@ fn is_unread(step: &Value, registry: &Registry) -> bool {
     step["name"].as_str().is_some_and(|name| registry.read(name, &step["settings"]).is_err())
 }
 
-/// The content of an array in an npz: bf16 stored as u16, real u16, or another dtype.
-#[derive(Clone, Copy, PartialEq)]
-enum Bits {
-    Bf16,
-    U16,
-    Others,
-}
+/// The room that the other fields of a merged file's receipt have at least: the lists among them are shortened to it.
+const ROOM_FOR_REST: usize = 1 << 20;
 
-impl Bits {
-    fn of(dtype: DType, keeps_bf16: bool) -> Self {
-        match dtype {
-            _ if keeps_bf16 => Self::Bf16,
-            DType::U16 => Self::U16,
-            _ => Self::Others,
-        }
-    }
-}
-
-/// Why a file of bf16 and u16 is refused.
-const NO_ROOM: &str = "has so many arrays of bf16 and of u16 that the receipt has no room to tell them apart";
-
-/// Says which arrays hold bf16, where the list of changes had no room: by the shorter list of names.
-fn note_bits<'t>(rest: &mut Value, tensors: impl Iterator<Item = (&'t str, Bits)>) {
-    let (mut bf16, mut u16s) = (Vec::new(), Vec::new());
-    for (name, bits) in tensors {
-        match bits {
-            Bits::Bf16 => bf16.push(name),
-            Bits::U16 => u16s.push(name),
-            Bits::Others => {}
-        }
-    }
-    let len = |names: &[&str]| names.iter().map(|name| name.len()).sum::<usize>();
-    if u16s.is_empty() || bf16.is_empty() {
-        rest["bf16_as_u16"] = json!(!bf16.is_empty());
-    } else if len(&u16s) <= len(&bf16) {
-        (rest["bf16_as_u16"], rest["u16"]) = (json!(true), json!(u16s));
-    } else {
-        rest["bf16_as_u16"] = json!(bf16);
-    }
-}
+/// Why a file is refused whose receipt has no room for other reasons.
+const TOO_LONG: &str = "has so many sources with long histories that the receipt has no room for them";
 
 /// The text of the receipt in a file.
 pub(crate) fn receipt_text(checkpoint: &Checkpoint) -> Option<&str> {

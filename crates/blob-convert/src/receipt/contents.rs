@@ -61,6 +61,11 @@ impl Contents {
         Ok(Self { text, digest_offsets, order })
     }
 
+    /// The digest of all tensors alone.
+    pub(crate) fn without_list(self) -> Self {
+        Self { text: String::new(), digest_offsets: Vec::new(), ..self }
+    }
+
     /// The list's length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.text.len()

@@ -73,6 +73,11 @@ impl Origin {
             && steps.iter().all(|step| is_short(&step.name))
     }
 
+    /// Whether a step of the origin may have done more than leave tensors out.
+    fn has_values_changed(&self) -> bool {
+        self.transforms.iter().any(|step| !matches!(&*step.name, "select" | "strip-diff"))
+    }
+
     /// The origin without the texts and the steps that are too long.
     fn shortened(mut self) -> Self {
         let texts = [&mut self.name, &mut self.blake3, &mut self.format, &mut self.dialect, &mut self.tool];
@@ -122,8 +127,8 @@ impl Earlier {
             return;
         }
         if self.0.len() == MAX_EARLIER {
-            // A source without transforms is missed least.
-            let idle = self.0.iter().skip(1).position(|origin| origin.transforms.is_empty());
+            // A source whose values stayed is missed least.
+            let idle = self.0.iter().skip(1).position(|origin| !origin.has_values_changed());
             self.leave_out(idle.map_or(1, |place| place + 1));
         }
         self.0.push(origin.shortened());
@@ -135,7 +140,7 @@ impl Earlier {
         let left = self.0.remove(place);
         let before = &mut self.0[place - 1];
         before.several |= left.several;
-        if !left.transforms.is_empty() && before.transforms.last().is_none_or(|step| step.name != UNKNOWN) {
+        if left.has_values_changed() && before.transforms.last().is_none_or(|step| step.name != UNKNOWN) {
             before.transforms.truncate(MAX_STEPS - 1);
             before.transforms.push(unknown());
         }
@@ -182,7 +187,9 @@ pub(super) fn histories_of<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<Orig
         let steps = serde_json::to_vec(&origin.transforms).unwrap_or_default();
         seen.insert((origin.blake3.clone(), blake3::hash(&steps)))
     };
-    texts.flat_map(history_of).filter(|origin| is_new(origin)).collect()
+    let mut all = Earlier::default();
+    texts.flat_map(history_of).filter(|origin| is_new(origin)).for_each(|origin| all.push(origin));
+    all.0
 }
 
 /// [`lineage_of`] for a new receipt. Long settings stay while there is room, the most recent first; others are cut.
@@ -213,6 +220,13 @@ pub(super) fn long_lists(settings: &mut Value) -> impl Iterator<Item = (usize, &
     let fields = settings.as_object_mut().into_iter().flatten().map(|(_, value)| value);
     let lists = fields.filter(|value| value.is_array() || value.is_object());
     lists.map(|list| (list.to_string().len(), list)).filter(|(len, _)| *len > LONGEST_SETTINGS / 2)
+}
+
+/// Marks the last file of a history as merged with others, for a receipt without room for the list of sources.
+pub(super) fn mark_merged(history: &mut Value) {
+    if let Some(last) = history.as_array_mut().and_then(|origins| origins.last_mut()) {
+        last["several"] = Value::Bool(true);
+    }
 }
 
 /// Folds a list item by item; only the state that `take` changes stays in memory.
@@ -286,6 +300,10 @@ mod tests {
         assert!(has_unknown(&history_with(&of_step, 1000)));
         let lineage = lineage_of(&history_with(&of_step, 1000));
         assert_eq!((lineage.len(), lineage[0].transforms.len()), (MAX_EARLIER, 2));
+        // Parts of a file, each with its selection, are merged again: nothing is unknown.
+        of_step.transforms = vec![Step::new("select", Value::Null)];
+        assert!(!has_unknown(&history_with(&of_step, 1000)));
+        of_step.transforms = vec![Step::new("rgb", Value::Null)];
         // Too many steps, and a text that is too long, are no reason to take them for undone.
         of_step.name = "n".repeat(LONGEST_TEXT + 1);
         let lineage = lineage_of(&history_with(&of_step, 1));

@@ -67,6 +67,10 @@ impl<'a> Union<'a> {
         let (mut receipt, mut metadata) = (None, Vec::new());
         if to.holds().receipt {
             receipt = Some(Receipt::of_several(&self).map_err(|e| e.about(&file))?);
+            of_file.extend(receipt.iter().filter(|receipt| !receipt.shortened.is_empty()).map(|receipt| {
+                let words = format!("the receipt has no room for {}", receipt.shortened.join(" and for "));
+                Change::unasked(Effect::Remark(words))
+            }));
             metadata.extend((to == Format::Safetensors).then(|| (FORMAT.0.to_owned(), FORMAT.1.to_owned())));
         } else {
             let unsaid = checkpoints.iter().filter_map(|source| state::unsaid(source));
@@ -223,5 +227,39 @@ impl Details for New<'_, '_> {
 
     fn archive(&self, specs: &[TensorSpec]) -> Result<Archive, Error> {
         Ok(if self.to.holds().many { Archive::array(specs.len()) } else { Archive::blob() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn npy(name: &str) -> Checkpoint {
+        let header = format!("{:<117}\n", "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }");
+        let bytes = [b"\x93NUMPY\x01\0\x76\0", header.as_bytes(), &[7]].concat();
+        Checkpoint::from_bytes(name, bytes).expect("an array")
+    }
+
+    #[test]
+    fn a_receipt_of_many_sources_is_shortened_and_says_so() {
+        for (count, expected) in [
+            (1000, None),
+            (14_000, Some("the receipt has no room for the digest of each tensor")),
+            (20_000, Some("the receipt has no room for the digest of each tensor and for its sources")),
+        ] {
+            let names: Vec<String> = (0..count).map(|i| format!("a-name-of-some-length-{i:05}.npy")).collect();
+            let paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+            let files: Vec<Checkpoint> = names.iter().map(|name| npy(name)).collect();
+            let plan =
+                Union::of(&paths, &files, false).and_then(|union| union.plan(Format::Safetensors, &Target::Stdout));
+            let plan = plan.expect("a plan");
+            let said: Vec<String> = plan.of_file.iter().map(ToString::to_string).collect();
+            assert_eq!(said.iter().map(String::as_str).next(), expected, "{count}: {said:?}");
+            let (_, text) = plan.receipt.as_ref().expect("a receipt").placeholder();
+            assert!(text.len() < 4 << 20, "{}", text.len());
+            serde_json::from_str::<serde_json::Value>(&text).expect("JSON");
+        }
     }
 }
