@@ -73,7 +73,6 @@ enum Pattern<'p> {
     Tensor(&'p str),
     Array(&'p str),
     Layer(&'p str),
-    Places(usize, usize),
     Compiled(Box<Regex>),
 }
 
@@ -114,16 +113,20 @@ impl Selection {
         let entries = checkpoint.entries();
         let mut unmatched = Vec::new();
         let mut matching = |patterns: &[String]| -> Result<Vec<bool>, String> {
-            let mut found = vec![false; entries.len()];
-            for (text, pattern) in patterns.iter().zip(self.compiled(patterns, checkpoint)?) {
+            let (places, others): (Vec<&String>, Vec<&String>) =
+                patterns.iter().partition(|text| self.places_of(text, checkpoint).is_some());
+            let ranges = places.iter().filter_map(|text| Some((*text, self.places_of(text, checkpoint)?)));
+            let (mut found, wrong) = at_places(ranges, entries.len());
+            unmatched.extend(wrong);
+            for (text, pattern) in others.iter().zip(self.compiled(&others, checkpoint)?) {
                 let mut any = false;
                 for (place, entry) in entries.iter().enumerate() {
-                    if pattern.takes(place, entry) {
+                    if pattern.takes(entry) {
                         (found[place], any) = (true, true);
                     }
                 }
                 if !any {
-                    unmatched.push(text.clone());
+                    unmatched.push((*text).clone());
                 }
             }
             Ok(found)
@@ -158,7 +161,13 @@ impl Selection {
         (self.dtypes.is_empty() || has_dtype()) && (self.shapes.is_empty() || has_shape())
     }
 
-    fn compiled<'p>(&self, patterns: &'p [String], checkpoint: &Checkpoint) -> Result<Vec<Pattern<'p>>, String> {
+    /// The places that a pattern names, unless a tensor has that name.
+    fn places_of(&self, text: &str, checkpoint: &Checkpoint) -> Option<(usize, usize)> {
+        let places = text.strip_prefix('#').filter(|_| !self.regex).and_then(range)?;
+        checkpoint.entry(text).is_none().then_some(places)
+    }
+
+    fn compiled<'p>(&self, patterns: &[&'p String], checkpoint: &Checkpoint) -> Result<Vec<Pattern<'p>>, String> {
         if patterns.len() > MAX_PATTERNS {
             return Err(format!("{} patterns; at most {MAX_PATTERNS} are taken", patterns.len()));
         }
@@ -203,10 +212,7 @@ impl<'p> Pattern<'p> {
         if checkpoint.entry(text).is_some() {
             return Ok(Self::Tensor(text));
         }
-        if let Some((first, last)) = text.strip_prefix('#').and_then(range) {
-            return Ok(Self::Places(first, last));
-        }
-        let is_found = |by_name: &Self| checkpoint.entries().iter().any(|entry| by_name.takes(usize::MAX, entry));
+        let is_found = |by_name: &Self| checkpoint.entries().iter().any(|entry| by_name.takes(entry));
         if let Some(by_name) = [Self::Array(text), Self::Layer(text)].into_iter().find(is_found) {
             return Ok(by_name);
         }
@@ -218,12 +224,11 @@ impl<'p> Pattern<'p> {
         regex(glob.regex(), text, "glob")
     }
 
-    fn takes(&self, place: usize, entry: &Entry) -> bool {
+    fn takes(&self, entry: &Entry) -> bool {
         match self {
             Self::Tensor(wanted) => entry.name() == *wanted,
             Self::Array(wanted) => is_called(entry, wanted),
             Self::Layer(wanted) => is_in(entry, wanted),
-            Self::Places(first, last) => (*first..=*last).contains(&place),
             Self::Compiled(regex) => regex.is_match(entry.name().as_bytes()),
         }
     }
@@ -241,6 +246,25 @@ fn is_in(entry: &Entry, wanted: &str) -> bool {
     let whole = entry.sparse().map_or(name, |sparse| &sparse.name);
     let is_below = || name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with(['/', '.']));
     !wanted.is_empty() && (layer(whole) == wanted || is_below() && TensorName::of(name).diffed() != Some(wanted))
+}
+
+/// Which of `count` places the ranges have, and the patterns of ranges that have none. Takes as long as both lists: a
+/// receipt may have a range for every other tensor.
+fn at_places<'p>(ranges: impl Iterator<Item = (&'p String, (usize, usize))>, count: usize) -> (Vec<bool>, Vec<String>) {
+    let (mut steps, mut wrong) = (vec![0_isize; count + 1], Vec::new());
+    for (text, (first, last)) in ranges {
+        if first > last || first >= count {
+            wrong.push(text.clone());
+            continue;
+        }
+        steps[first] += 1;
+        steps[last.min(count - 1) + 1] -= 1;
+    }
+    let sums = steps[..count].iter().scan(0, |sum, step| {
+        *sum += step;
+        Some(*sum > 0)
+    });
+    (sums.collect(), wrong)
 }
 
 /// `3`, `3-5` and `3-`, as the first and the last place.
@@ -410,6 +434,19 @@ mod tests {
         for wrong in [json!({"patterns": 3}), json!({"dtypes": ["f15"]}), json!({"shapes": ["3y"]})] {
             assert_eq!(Selection::read(&wrong), None);
         }
+    }
+
+    #[test]
+    fn places_are_not_bounded_as_patterns_are() {
+        let names: Vec<String> = (0..5000).map(|i| format!("t{i:04}")).collect();
+        let file = file(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let odd: Vec<usize> = (0..5000).filter(|place| place % 2 == 1).collect();
+        let selection = Selection::of_places(&file, &odd);
+        assert_eq!((selection.patterns.len(), selection.places(&file).unwrap()), (2500, odd));
+        let overlapping = patterns(&["#1-3", "#2-", "#9-8"]);
+        assert!(taken(&overlapping, &file).unwrap_err().contains("\"#9-8\""));
+        let named = Selection::matching((0..=MAX_PATTERNS).map(|i| format!("t{i:04}")));
+        assert!(taken(&named, &file).unwrap_err().contains("at most 1024"));
     }
 
     #[test]
