@@ -6,9 +6,9 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
-use blob_convert::Silent;
 use blob_convert::recipe::{Divide, NetFile, Recipe};
 use blob_convert::transform::{Registry, Split};
+use blob_convert::{Options, Silent, Target, plan};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Checkpoint, Format, IfExists, Writer};
 
@@ -346,4 +346,29 @@ fn a_recipe_of_several_files_says_what_it_cannot_have() {
     assert_eq!(receipt["left_out"], serde_json::json!([]));
     assert_eq!(receipt["transforms"][0]["name"], "select");
     blob(&["verify", &folder.file("y-1.npz"), "--against", NET]).ok();
+}
+
+/// The values of an array that must be unpacked are held for the parts of one plan, and for no other file.
+#[test]
+fn a_step_of_two_plans_cuts_the_values_of_each_file() {
+    const NAME: &str = "@0";
+    let folder = Folder::new();
+    let split = Split::new(NAME, 0, vec![1, 2], vec!["a".to_owned(), "b".to_owned()]);
+    let options = Options::new(Format::Npz).transform(split);
+    for (name, value) in [("one", 1_u8), ("two", 2)] {
+        let header = format!("{:<117}\n", "{'descr': '>u2', 'fortran_order': False, 'shape': (3,), }");
+        let bytes = [b"\x93NUMPY\x01\0\x76\0", header.as_bytes(), &[0, value].repeat(3)].concat();
+        let source = folder.file(&format!("{name}/x.npy"));
+        fs::create_dir_all(folder.path().join(name)).expect("a folder");
+        fs::write(&source, bytes).expect("written");
+        let file = Checkpoint::open(&source).expect("opens");
+        assert!(!file.entries()[0].is_plain());
+        let out = folder.file(&format!("{name}.npz"));
+        assert_eq!(file.entries()[0].name(), NAME);
+        let target = Target::File { path: Path::new(&out), if_exists: IfExists::Refuse };
+        plan(&file, &options, &target).expect("a plan").run(&Silent).expect("runs");
+        let raw = folder.file(&format!("{name}.raw"));
+        blob(&["extract", &out, "b", "-o", &raw]).ok();
+        assert_eq!(fs::read(&raw).expect("readable"), [value, 0].repeat(2), "{name}");
+    }
 }

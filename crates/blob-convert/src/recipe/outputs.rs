@@ -59,7 +59,8 @@ impl Recipe {
         options.anew = true;
         if divide == Divide::ByPart {
             let splits = self.steps.iter().find(|step| step.name == Split::NAME);
-            let Some(split) = splits.and_then(|step| Split::deserialize(&step.settings).ok()) else {
+            let Some(split) = splits.and_then(|step| Split::deserialize(&step.settings).ok()).map(Split::of_one_plan)
+            else {
                 return Err(refuse(
                     source,
                     "is divided by the parts of the step \"split\", which is missing".to_owned(),

@@ -3,12 +3,13 @@
 //! A merge takes whole inputs, a split a part of one. Memory stays at 8 MiB, plus 4 KiB for each input that is read
 //! together with others.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use blob_core::Shape;
 use blob_io::Error;
 
 use super::values::{Compute, Inputs, Stream, ready};
+use crate::threads::lock;
 
 /// The bytes that the buffers of all inputs have together, and the least and the most of one of them.
 const BUFFERS: usize = 8 << 20;
@@ -26,7 +27,18 @@ pub(super) struct Gather {
 
 /// The bytes of an array, read once.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Whole(Arc<OnceLock<Vec<u8>>>);
+pub(super) struct Whole(Arc<Mutex<Option<Arc<Vec<u8>>>>>);
+
+impl Whole {
+    /// The bytes of the only input. Threads that come meanwhile wait, so that the array is unpacked once.
+    fn of(&self, inputs: &Inputs<'_>) -> Result<Arc<Vec<u8>>, Error> {
+        let mut held = lock(&self.0);
+        if let Some(bytes) = &*held {
+            return Ok(Arc::clone(bytes));
+        }
+        Ok(Arc::clone(held.insert(Arc::new(inputs.whole(0)?))))
+    }
+}
 
 /// In bytes: the gap before each run of an input, the run, and the gap behind.
 #[derive(Clone, Copy, Debug)]
@@ -68,25 +80,24 @@ impl Gather {
     }
 
     /// The runs of an input that is in memory.
-    fn cut(&self, whole: &[u8]) -> Vec<u8> {
+    fn cut(&self, whole: &[u8], inputs: &Inputs<'_>) -> Result<Vec<u8>, Error> {
         let mut made = Vec::new();
         for Run { before, len, after } in &self.runs {
-            let row = (before + len + after) as usize;
-            // Without values there is no row.
-            let rows = if row == 0 { [].chunks(1) } else { whole.chunks(row) };
-            rows.for_each(|row| made.extend_from_slice(&row[*before as usize..][..*len as usize]));
+            let (row, before, len) = ((before + len + after) as usize, *before as usize, *len as usize);
+            made.reserve_exact(self.outer * len);
+            for at in (0..self.outer).map(|outer| outer * row + before) {
+                let run = whole.get(at..at + len).ok_or_else(|| inputs.error("has fewer values than its shape"))?;
+                made.extend_from_slice(run);
+            }
         }
-        made
+        Ok(made)
     }
 }
 
 impl Compute for Gather {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
         if let Some(whole) = self.whole.as_ref().filter(|_| inputs.fits(inputs.specs[0].byte_len()).is_ok()) {
-            if whole.0.get().is_none() {
-                let _ = whole.0.set(inputs.whole(0)?);
-            }
-            return Ok(ready(whole.0.get().map_or_else(Vec::new, |whole| self.cut(whole))));
+            return Ok(ready(self.cut(&whole.of(&inputs)?, &inputs)?));
         }
         // Along the first axis one input is read after the other.
         let at_once = if self.outer > 1 { self.runs.len() } else { 1 };

@@ -22,9 +22,10 @@ pub struct Split {
     /// The only part that is kept, alone in its file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     part: Option<usize>,
-    /// The values of the tensor and of its diff, where they must be unpacked.
+    /// The values of the tensor and of its diff, where they must be unpacked, for the parts of one plan of several
+    /// files. Any other plan has its own: the next file may have other values.
     #[serde(skip)]
-    unpacked: [Whole; 2],
+    unpacked: Option<[Whole; 2]>,
 }
 
 impl Split {
@@ -34,7 +35,7 @@ impl Split {
     /// Parts of these sizes along an axis, which counts from the last one if it is negative; `into` has the name of
     /// each, as `TENSOR_0`, `TENSOR_1` where it is empty.
     pub fn new(tensor: impl Into<String>, axis: i64, sizes: Vec<usize>, into: Vec<String>) -> Self {
-        Self { tensor: tensor.into(), axis, sizes, into, part: None, unpacked: Default::default() }
+        Self { tensor: tensor.into(), axis, sizes, into, part: None, unpacked: None }
     }
 
     /// Keeps one part, and leaves the others and all other tensors out.
@@ -42,6 +43,11 @@ impl Split {
     pub fn only(mut self, part: usize) -> Self {
         self.part = Some(part);
         self
+    }
+
+    /// The clones of this step unpack the tensor once.
+    pub(crate) fn of_one_plan(self) -> Self {
+        Self { unpacked: Some(Default::default()), ..self }
     }
 
     /// How many parts there are.
@@ -62,7 +68,7 @@ impl Split {
     }
 
     /// The parts of the tensor at a place.
-    fn made(&self, tensors: &[Spec<'_>], place: usize, is_diff: bool) -> Result<Vec<Made>, Misfit> {
+    fn made(&self, tensors: &[Spec<'_>], place: usize, is_diff: bool, unpacked: &Whole) -> Result<Vec<Made>, Misfit> {
         let spec = &tensors[place].tensor;
         let axis = axis_of(&tensors[place], self.axis)?;
         let extent = spec.shape.dims()[axis];
@@ -81,7 +87,6 @@ impl Split {
             dims[axis] = *size;
             let shape = Shape::new(dims).map_err(|e| Misfit::new(&spec.name, e.to_string()))?;
             let change = format!("indices {} to {} of axis {axis}", range.start, range.end);
-            let unpacked = &self.unpacked[usize::from(is_diff)];
             let unpacked = (!tensors[place].entry.is_plain()).then(|| unpacked.clone());
             let gather = Gather::new(&shape, axis, spec.dtype.size(), &[Part { extent, range }]).of_whole(unpacked);
             let name = self.name(part);
@@ -119,7 +124,11 @@ impl Transform for Split {
             return Err(vec![Misfit::new(&self.tensor, "has no such part")]);
         }
         let diff = found.find(&TensorName::diff_of(&self.tensor));
-        let divided = |place: usize, is_diff: bool| self.made(tensors, place, is_diff).map_err(|misfit| vec![misfit]);
+        let unpacked = self.unpacked.clone().unwrap_or_default();
+        let divided = |place: usize, is_diff: bool| {
+            let unpacked = &unpacked[usize::from(is_diff)];
+            self.made(tensors, place, is_diff, unpacked).map_err(|misfit| vec![misfit])
+        };
         let (data, diffs) = (divided(place, false)?, diff.map(|diff| divided(diff, true)).transpose()?);
         // Each part is followed by its diff.
         let mut diffs = diffs.unwrap_or_default().into_iter();
