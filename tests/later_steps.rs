@@ -309,8 +309,8 @@ fn what_an_output_no_longer_says_is_warned_of() {
     let folder = square();
     with(&folder, "convert =n.npz --rgb --net =net.prototxt -o =rgb.safetensors").ok();
     let said = "rgb.safetensors says that values were changed by rgb, and the output does not";
-    with(&folder, "merge =rgb.safetensors -o =merged.safetensors").ok().stderr_has(said);
-    with(&folder, "split =rgb.safetensors --by-layer -o =parts/").ok().stderr_has(said);
+    with(&folder, "merge =rgb.safetensors -o =merged.params").ok().stderr_has(said);
+    with(&folder, "split =rgb.safetensors --by-layer --to params -o =parts/").ok().stderr_has(said);
     with(&folder, "convert =rgb.safetensors -o =rgb.params").ok().stderr_has(said);
     for quiet in ["convert =rgb.safetensors -o =rgb.npz", "convert =n.npz -o =n.params"] {
         assert!(!with(&folder, quiet).ok().err.contains("the output does not"));
