@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use blob_convert::change::Group;
 use blob_convert::transform::{Context, Made, Misfit, Outcome, Spec, Transform};
 use blob_convert::{Options, RECEIPT_KEY, Silent, Target, plan};
+use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Format, IfExists};
 use serde_json::{Value, json};
 
@@ -60,6 +61,9 @@ fn shown(source: &Checkpoint, written: &Checkpoint) -> Kinds {
     };
     let (here, there) = (of(source), of(written));
     kinds.add("name-lost", here != there);
+    let count = |file: &Checkpoint, dtype| file.entries().iter().filter(|entry| entry.dtype() == Some(dtype)).count();
+    let lacks_bf16 = count(source, DType::BF16) > 0 && count(written, DType::BF16) == 0;
+    kinds.add("bits-untold", lacks_bf16 && count(written, DType::U16) > count(source, DType::U16));
     let same_name = |entry: &Entry| written.entry(entry.name()).map(|other| other.shape().clone());
     let pairs = source.entries().iter().filter(|entry| entry.dtype().is_some());
     let pairs = pairs.filter_map(|entry| Some((entry.shape().num_axes(), same_name(entry)?.num_axes())));

@@ -22,8 +22,10 @@ pub(crate) fn convert(source: &Checkpoint, options: &Options, path: &Path) -> Re
     let target = if is_folder { Target::Folder { path, if_exists } } else { Target::File { path, if_exists } };
     let plan = plan(source, options, &target)?;
     plan.run(&Silent)?;
-    // Of layers without types `sessions::names` tells; here the notes are about frames.
-    Ok(plan.notes().iter().filter(|note| !note.starts_with("layers get no type")).cloned().collect())
+    // Here the notes are about frames; `sessions::names` and `matrix` have the others.
+    let others = ["layers get no type", "its content does not show its format"];
+    let is_other = |note: &&String| others.iter().any(|other| note.starts_with(other));
+    Ok(plan.notes().iter().filter(|note| !is_other(note)).cloned().collect())
 }
 
 /// Every golden and real file of a format that can be written.
