@@ -275,6 +275,8 @@ def test_ctrl_c_ends_a_long_read(tmp_path: Path) -> None:
     file.write_bytes(header[:128].rstrip(b" \n").ljust(127) + b"\n")
     os.truncate(file, 128 + (32 << 30))
     tensor = blob_io.open(file)[0]
+    # A process that a shell started in the background ignores the signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     begin = time.monotonic()
