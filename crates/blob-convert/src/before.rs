@@ -6,12 +6,14 @@
 
 mod walk;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use blob_io::caffe::Message;
 use blob_io::{Checkpoint, Error, Format, Remedy};
 
 use crate::change::{Change, Effect};
+use crate::goal::has_layers;
 use crate::receipt::{lineage_of, receipt_text};
 use crate::transform::{Factors, Names, Norm, Registry, Transform};
 use walk::Walk;
@@ -31,6 +33,17 @@ pub(crate) enum Wanted<'a> {
         /// The steps that are undone for this file.
         undone: &'a [String],
     },
+}
+
+/// The names that a file of a format needs.
+pub(crate) fn wanted(to: Format, path: Option<&Path>) -> Wanted<'static> {
+    if has_layers(to, path) {
+        Wanted::Layers
+    } else if to.is_mxnet() {
+        Wanted::Mxnet
+    } else {
+        Wanted::Any
+    }
 }
 
 impl<'a> Wanted<'a> {

@@ -1,10 +1,8 @@
-//! The place of an output: a file, a folder or standard output, and the names that an output there needs.
+//! The place of an output: a file, a folder or standard output, and whether an output there is a net of layers.
 
 use std::path::Path;
 
 use blob_io::{Format, IfExists, Names, hdf5};
-
-use crate::before::Wanted;
 
 /// The place of an output.
 #[derive(Clone, Copy, Debug)]
@@ -44,17 +42,6 @@ impl<'a> Target<'a> {
             Self::File { path, if_exists } | Self::Folder { path, if_exists } => Some((path, if_exists)),
             Self::Stdout => None,
         }
-    }
-}
-
-/// The names that a file of a format needs.
-pub(crate) fn wanted(to: Format, path: Option<&Path>) -> Wanted<'static> {
-    if has_layers(to, path) {
-        Wanted::Layers
-    } else if to.is_mxnet() {
-        Wanted::Mxnet
-    } else {
-        Wanted::Any
     }
 }
 

@@ -7,14 +7,14 @@ use blob_io::layout::{Frame, Layout};
 use blob_io::{Checkpoint, Error, Format, IfExists, Remedy};
 
 use crate::base::{Base, left_behind};
-use crate::before::Wanted;
+use crate::before::{Wanted, wanted};
 use crate::caffe;
 use crate::chain::Chained;
 use crate::change::{Change, Effect, Group, Groups};
 use crate::chosen::chosen;
 use crate::done::to_do;
 use crate::frame;
-use crate::goal::{Target, wanted};
+use crate::goal::Target;
 use crate::hdf5 as h5;
 use crate::layout;
 use crate::options::{Options, refuse, refuse_all};

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use blob_io::{Checkpoint, Error, IfExists, Output};
 
 use crate::base::Base;
+use crate::before::wanted;
 use crate::chain::Chained;
 use crate::change::{Change, Effect, Group, Groups};
 use crate::chosen::chosen;
 use crate::done::to_do;
-use crate::goal::{Target, wanted};
+use crate::goal::Target;
 use crate::hash::Digests;
 use crate::options::Options;
 use crate::pass::{Job, Summary};
