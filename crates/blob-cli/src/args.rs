@@ -25,7 +25,7 @@ pub(crate) use merge::{Merge, Split, is_written};
 pub(crate) use plot::Plot;
 pub(crate) use rename::Rename;
 pub(crate) use report::Report;
-pub(crate) use selection::{Filter, Only, Selection};
+pub(crate) use selection::{Filter, Only, Selection, Skip};
 pub(crate) use transpose::Transpose;
 
 use std::cell::Cell;

@@ -51,8 +51,9 @@ impl Context {
 
     /// As [`Context::failed`], where a signal ends the process: no other line may follow.
     pub(crate) fn say(&self, file: Option<&str>, failure: &Failure) {
-        self.terminal.error(failure);
-        self.failed_in_json(file, failure);
+        let failure = failure.clone().for_command(&self.command);
+        self.terminal.error(&failure);
+        self.failed_in_json(file, &failure);
     }
 
     /// The line for a failure that has been reported on standard error, with --json.

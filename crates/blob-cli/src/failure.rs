@@ -1,5 +1,7 @@
 //! The result of a command: a status, or the failure that stopped the command, with help for the user.
 
+mod remedy;
+
 use std::path::Path;
 use std::{fmt, fs, io};
 
@@ -49,6 +51,8 @@ pub(crate) struct Problem {
     pub(crate) offset: Option<u64>,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
+    /// The library's remedy, for which each command has its own words: see [`Failure::for_command`].
+    remedy: Option<Remedy>,
     /// Whether the command's own JSON contains the problem, so that no extra line is printed.
     pub(crate) is_in_json: bool,
 }
@@ -62,6 +66,7 @@ impl Problem {
             offset: None,
             message: message.into(),
             help: None,
+            remedy: None,
             is_in_json: false,
         })
     }
@@ -81,6 +86,7 @@ impl Problem {
             message: format!("{file}: {subject}: {fault}"),
             subject: Some(subject),
             help: help_of_fault(fault).map(str::to_owned),
+            remedy: None,
             is_in_json: false,
         }
     }
@@ -100,7 +106,7 @@ impl Fields for Problem {
 }
 
 /// Why a command stopped.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// Exit code 2.
     Trouble(Box<Problem>),
@@ -131,6 +137,16 @@ impl Failure {
     pub(crate) fn help(mut self, text: impl Into<String>) -> Self {
         if let Self::Trouble(problem) | Self::No(problem) = &mut self {
             problem.help = Some(text.into());
+        }
+        self
+    }
+
+    /// Adds the next step for a user of this command, where the failure has no help yet.
+    pub(crate) fn for_command(mut self, command: &str) -> Self {
+        if let Self::Trouble(problem) | Self::No(problem) = &mut self
+            && problem.help.is_none()
+        {
+            problem.help = problem.remedy.and_then(|remedy| remedy::help(remedy, command));
         }
         self
     }
@@ -207,6 +223,7 @@ impl From<&Error> for Problem {
                 _ => e.to_string(),
             },
             help: salvage(e).or_else(|| missing(e)).or_else(|| help(e).map(str::to_owned)),
+            remedy: remedy::of_error(e),
             is_in_json: false,
         }
     }
@@ -256,30 +273,6 @@ pub(crate) fn help(e: &Error) -> Option<&'static str> {
             Some("`blob ls -r` lists the files in a folder; blob reads as one file what `blob convert -o DIR/` wrote")
         }
         Error::Several { is_stream: true, .. } => Some("name it with --member"),
-        Error::Misfit { remedy: Some(remedy), .. } => match remedy {
-            Remedy::Version3 => Some("--params-version 3 writes records that hold arrays without axes"),
-            Remedy::Version2 => Some("--params-version 2 writes records that hold sparse arrays; --dense expands them"),
-            Remedy::RawData => {
-                Some("--form raw writes NVCaffe's raw_data, which holds f16; BVLC Caffe reads --dtype f32")
-            }
-            Remedy::NoDiffs => Some("--strip-diff leaves the diffs out"),
-            Remedy::NewFile => {
-                Some("leave --into out to write a new file; `blob merge` puts the tensors of several into one")
-            }
-            Remedy::OtherName => Some("write to another name beside it, then move that over it"),
-            Remedy::OtherFolder => Some("name a file in another folder"),
-            Remedy::Names => Some("`blob rename --map FILE` gives other names, by lines `OLD NEW`"),
-            Remedy::KeepNames => Some("--names raw keeps the names that it has; `blob rename --map FILE` gives others"),
-            Remedy::Dtype => Some("--dtype f32 rounds floats to f32, and likewise the others"),
-            Remedy::SkipUnsupported => Some("--skip-unsupported leaves these arrays out"),
-            Remedy::Net => Some("name the net: --net deploy.prototxt"),
-            Remedy::NetOrSymbol => Some("name the net: --net deploy.prototxt, or --symbol net-symbol.json"),
-            Remedy::OtherNet => Some("name the net whose weights these are"),
-            Remedy::TestedNet => Some(TESTED_NET),
-            Remedy::NamesFile => Some("--names is raw, torch, or a file of lines `OLD NEW`"),
-            Remedy::SymbolName => Some("write to another name: the symbol is called as the weights are"),
-            _ => None,
-        },
         _ => e.fault().and_then(help_of_fault).or_else(|| e.help()),
     }
 }

@@ -25,6 +25,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     recipe.net = args.nets.file();
     recipe.target.format = Some(format_of(&args.output, args.to)?);
     (recipe.target.if_exists, recipe.target.anew) = (if_exists(args.force), true);
+    recipe.target.skip_unsupported = args.skip.skip_unsupported;
     let conversion = Conversion::begin(recipe, args.dry_run, context)?;
     let plan = conversion.plan(context)?;
     let Some(fold) = plan.fold() else { return Err(Failure::new("there is nothing to fold")) };

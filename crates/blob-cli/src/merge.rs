@@ -19,7 +19,7 @@ use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::output::sink::{Content, check_stdout, is_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
-use crate::regroup::{abridged, format_of, refused};
+use crate::regroup::{abridged, format_of};
 use crate::render::Text;
 use crate::select::select;
 use crate::units;
@@ -42,14 +42,14 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     } else {
         Target::File { path: &args.output, if_exists: if_exists(args.force) }
     };
-    let plan = union(args, &sources)?.plan(to, &target).map_err(refused)?;
+    let plan = union(args, &sources)?.plan(to, &target)?;
     let warned = plan.changes().into_iter().filter(|group| group.change.is_warned());
     let warnings: Vec<String> = warned.map(|group| group.to_string()).collect();
     warn(warnings.clone(), "--json prints them all", context);
     plan.check()?;
     if !args.dry_run {
         let progress = Progress::begin(&context.terminal, sources.iter().map(Checkpoint::file_len).sum());
-        plan.run(&progress).map_err(refused)?;
+        plan.run(&progress)?;
         progress.end();
     }
     let bytes_in = sources.iter().map(|source| source.stored().len()).sum();

@@ -1,12 +1,11 @@
-//! The format of an output by the name, for `merge`, `split` and others, and the help where the format holds too
-//! little.
+//! The format of an output by the name, for `merge`, `split` and others.
 
 use std::path::Path;
 
-use blob_io::{Error, Format, Remedy};
+use blob_io::Format;
 
 use crate::args::is_written;
-use crate::failure::{Failure, help};
+use crate::failure::Failure;
 use crate::output::sink::is_stdout;
 
 /// At most this many warnings are printed one by one.
@@ -76,21 +75,6 @@ const INSTEAD: [Instead; 5] = [
 ];
 
 const PICKLES: &[&str] = &["mat", "pkl", "pickle", "msgpack"];
-
-/// The failure of a format that cannot hold a tensor, with help.
-pub(crate) fn refused(e: Error) -> Failure {
-    match &e {
-        Error::Misfit { remedy: Some(Remedy::NoDiffs), .. } => {
-            Failure::from(e).help("`blob convert` leaves the diffs out with --strip-diff; then take what it wrote")
-        }
-        Error::Misfit { remedy: Some(Remedy::OtherName | Remedy::OtherFolder), .. } => Failure::from(e),
-        Error::Misfit { remedy: Some(_), .. } => {
-            let help = help(&e).unwrap_or_default();
-            Failure::from(e).help(format!("write safetensors, and convert that with `blob convert`: {help}"))
-        }
-        _ => Failure::from(e),
-    }
-}
 
 /// The first lines, then the number of the others.
 pub(crate) fn abridged(lines: &[String]) -> String {

@@ -12,6 +12,7 @@ use crate::failure::{Failure, Status};
 pub(crate) fn run(args: &Rename, context: &Context) -> Result<Status, Failure> {
     let mut recipe = recipe_of(&args.file, args.output.as_deref(), context);
     (recipe.target.format, recipe.target.if_exists) = (args.to, if_exists(args.force));
+    recipe.target.skip_unsupported = args.skip.skip_unsupported;
     let mut conversion = Conversion::begin(recipe, args.dry_run, context)?;
     let source = conversion.source();
     let (is_idle, step) = match &args.map {

@@ -18,7 +18,7 @@ use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::output::sink::{Content, check_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
-use crate::regroup::{format_of, refused};
+use crate::regroup::format_of;
 use crate::render::Text;
 use crate::render::table::{Column, Table};
 use crate::select::select_one;
@@ -37,6 +37,7 @@ fn in_one(args: &Split, axis: i64, context: &Context) -> Result<Status, Failure>
     let mut recipe = recipe_of(&args.file, Some(&args.output), context);
     recipe.target.format = Some(format_of(&args.output, args.to)?);
     recipe.target.if_exists = if_exists(args.force);
+    recipe.target.skip_unsupported = args.skip.skip_unsupported;
     let mut conversion = Conversion::begin(recipe, args.dry_run, context)?;
     let tensor = select_one(conversion.source(), &Selection::matching(args.tensor.clone()))?;
     let step = step(args, axis, tensor.name(), args.into.clone())?;
@@ -71,6 +72,7 @@ fn in_several(args: &Split, context: &Context) -> Result<Status, Failure> {
     check_stdout(&args.output, Content::Binary, args.dry_run, &context.global)?;
     let mut recipe = recipe_of(&args.file, Some(Path::new(&destination.pattern)), context);
     (recipe.target.format, recipe.target.if_exists) = (Some(destination.to), if_exists(args.force));
+    recipe.target.skip_unsupported = args.skip.skip_unsupported;
     let mut warnings = Vec::new();
     recipe.target.divide = Some(match (args.axis, args.max_size) {
         (Some(axis), _) => {
@@ -90,7 +92,7 @@ fn in_several(args: &Split, context: &Context) -> Result<Status, Failure> {
         (None, Some(most)) => Divide::MaxSize(most),
         (None, None) => Divide::ByLayer,
     });
-    let plans = recipe.plan_several(&checkpoint, &Registry::default()).map_err(refused)?;
+    let plans = recipe.plan_several(&checkpoint, &Registry::default())?;
     let changes = plans.changes();
     warnings.extend(changes.iter().filter(|group| group.change.is_warned()).map(ToString::to_string));
     warnings.iter().for_each(|warning| context.terminal.warning(warning));

@@ -144,7 +144,7 @@ const MAX_NORMS: usize = 4;
 
 /// Whether the output is a plain copy of the source: one file without a fault, converted to the same format without any
 /// option. A folder counts as another format.
-fn is_copy(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> bool {
+pub(crate) fn is_copy(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> bool {
     let is_plain = !checkpoint.is_packed() && checkpoint.shards().is_empty() && checkpoint.salvaged().is_none();
     let has_no_options = options.keeps_frame() && !options.sha256 && !is_folder;
     // A folder is opened as npy too, and has a receipt.

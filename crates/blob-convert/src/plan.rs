@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use blob_io::layout::{Frame, Layout};
 use blob_io::{Checkpoint, Error, Format, IfExists, Remedy};
 
-use crate::base::{Base, left_behind};
+use crate::base::{Base, is_copy, left_behind};
 use crate::before::{Wanted, wanted};
 use crate::caffe;
 use crate::chain::Chained;
@@ -238,7 +238,9 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
     options.anew |= is_hdf5 && h5::is_of_other_form(checkpoint, target.file().map(|(path, _)| path));
     let options = &options;
-    let chosen = chosen(checkpoint, options, is_folder)?;
+    // A copy needs no array to be read.
+    let skip_unsupported = options.skip_unsupported || is_copy(checkpoint, options, is_folder);
+    let chosen = chosen(checkpoint, &Options { skip_unsupported, ..options.clone() }, is_folder)?;
     let (base, changes) = Base::of(checkpoint, options, &chosen.tensors, is_folder);
     let mut plan = planned_for(checkpoint, base, chosen, options, target)?;
     let unsaid =

@@ -9,7 +9,7 @@ use blob_io::mxnet::Version;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use super::{NetFiles, Only, format};
+use super::{NetFiles, Only, Skip, format};
 use crate::units;
 
 /// Convert a file to another format, or change its tensors on the way
@@ -64,9 +64,8 @@ pub(crate) struct Convert {
     /// Print what would be done without writing anything
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Leave out sound arrays that blob cannot convert: strings, compounds, complex numbers, float8, LZF
-    #[arg(long, hide_short_help = true)]
-    pub(crate) skip_unsupported: bool,
+    #[command(flatten)]
+    pub(crate) skip: Skip,
     /// Write no receipt into safetensors, npz or HDF5: nothing then proves the conversion or leads back
     #[arg(long, conflicts_with = "sha256", hide_short_help = true)]
     pub(crate) no_receipt: bool,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use blob_convert::recipe::NetFile;
 use blob_io::Format;
 
-use super::format;
+use super::{Skip, format};
 
 /// Fold BatchNorms and the Scale after them into the convolution, deconvolution or fully connected layer before
 ///
@@ -37,6 +37,8 @@ pub(crate) struct Fold {
     /// Print what would be folded without writing anything
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) skip: Skip,
 }
 
 /// The file that describes the layers of a net.

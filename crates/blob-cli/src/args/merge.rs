@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use blob_io::Format;
 
-use super::format;
+use super::{Skip, format};
 use crate::units;
 
 /// Merge the tensors of several files into one file, or several tensors into one along an axis
@@ -108,6 +108,8 @@ pub(crate) struct Split {
     /// Print what would be done without writing anything
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) skip: Skip,
 }
 
 /// Whether the format can be written from tensors alone. A NeoML net cannot, because it needs the layers.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use blob_io::Format;
 use regex::Regex;
 
-use super::format;
+use super::{Skip, format};
 
 /// Rename tensors and change nothing else
 ///
@@ -44,6 +44,8 @@ pub(crate) struct Rename {
     /// Print what would be done without writing anything; -o is not needed
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) skip: Skip,
 }
 
 /// A replacement in the notation of sed.

@@ -65,6 +65,14 @@ pub(crate) struct Only {
     pub(crate) shapes: Vec<Dims>,
 }
 
+/// The option for sound arrays that are not read.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct Skip {
+    /// Leave out sound arrays that blob cannot convert: strings, compounds, complex numbers, float8, LZF
+    #[arg(long, hide_short_help = true)]
+    pub(crate) skip_unsupported: bool,
+}
+
 impl Selection {
     pub(crate) fn selection(&self) -> blob_convert::Selection {
         self.filter.of(&self.patterns)

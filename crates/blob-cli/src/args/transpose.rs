@@ -6,7 +6,7 @@ use blob_convert::transform::FcFrom;
 use blob_io::Format;
 
 use super::convert::fc_from;
-use super::format;
+use super::{Skip, format};
 
 /// Permute the axes of tensors and change nothing else
 ///
@@ -50,6 +50,8 @@ pub(crate) struct Transpose {
     /// Print what would be done without writing anything; -o is not needed
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) skip: Skip,
 }
 
 /// A permutation of axes.

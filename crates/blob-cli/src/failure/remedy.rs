@@ -1,0 +1,132 @@
+//! The next step where tensors do not fit or are not read: an option of the command, or `blob convert` before or after.
+//!
+//! The one place for it. Whether a command has an option is asked of clap, so no help names an option in vain.
+
+use blob_io::{Error, Reason, Remedy};
+use clap::{Command, CommandFactory};
+
+use super::TESTED_NET;
+use crate::args::Args;
+
+/// The library's remedy for an error.
+pub(super) fn of_error(error: &Error) -> Option<Remedy> {
+    match error {
+        Error::Misfit { remedy, .. } => *remedy,
+        Error::Unsupported { .. } => Some(Remedy::SkipUnsupported),
+        // An array of a kind that is not read; the walk over the file went on behind the array.
+        Error::Malformed { subject: Some(_), fault, intact: None, .. } => {
+            (fault.reason() == Reason::Unsupported).then_some(Remedy::SkipUnsupported)
+        }
+        _ => None,
+    }
+}
+
+/// A way out.
+struct Way {
+    remedy: Remedy,
+    /// The argument that a command needs for the way; `None` where every command has the way.
+    argument: Option<&'static str>,
+    help: &'static str,
+    elsewhere: Elsewhere,
+}
+
+/// How a user of a command without the argument gets on.
+#[derive(Clone, Copy)]
+enum Elsewhere {
+    /// `blob convert` changes the input.
+    Before,
+    /// `blob convert` changes the output, which is first written in a format that holds everything.
+    After,
+    Nowhere,
+}
+
+/// The next step for the user of a command.
+pub(super) fn help(remedy: Remedy, command: &str) -> Option<String> {
+    let tool = Args::command();
+    let command = tool.find_subcommand(command);
+    let ways = || WAYS.iter().filter(|way| way.remedy == remedy);
+    if let Some(way) = ways().find(|way| way.argument.is_none_or(|argument| has(command, argument))) {
+        return Some(way.help.to_owned());
+    }
+    ways().find_map(|way| match way.elsewhere {
+        Elsewhere::Before => Some(format!("`blob convert` first: {}; then take the file it wrote", way.help)),
+        Elsewhere::After => Some(format!("write safetensors, and convert that with `blob convert`: {}", way.help)),
+        Elsewhere::Nowhere => None,
+    })
+}
+
+fn has(command: Option<&Command>, argument: &str) -> bool {
+    command.is_some_and(|command| command.get_arguments().any(|other| other.get_id() == argument))
+}
+
+const fn way(remedy: Remedy, argument: &'static str, help: &'static str, elsewhere: Elsewhere) -> Way {
+    Way { remedy, argument: Some(argument), help, elsewhere }
+}
+
+const fn always(remedy: Remedy, help: &'static str) -> Way {
+    Way { remedy, argument: None, help, elsewhere: Elsewhere::Nowhere }
+}
+
+use Elsewhere::{After, Before, Nowhere};
+
+/// All ways; of several for one remedy, the best first.
+static WAYS: [Way; 19] = [
+    way(Remedy::Version3, "params_version", "--params-version 3 writes records that hold arrays without axes", After),
+    way(
+        Remedy::Version2,
+        "params_version",
+        "--params-version 2 writes records that hold sparse arrays; --dense expands them",
+        After,
+    ),
+    way(
+        Remedy::RawData,
+        "form",
+        "--dtype f32 is for BVLC Caffe; --form raw writes NVCaffe's raw_data, which holds f16",
+        After,
+    ),
+    way(Remedy::NoDiffs, "strip_diff", "--strip-diff leaves the diffs out", Before),
+    always(Remedy::NewFile, "leave --into out to write a new file; `blob merge` puts the tensors of several into one"),
+    always(Remedy::OtherName, "write to another name beside it, then move that over it"),
+    always(Remedy::OtherFolder, "name a file in another folder"),
+    always(Remedy::Names, "`blob rename --map FILE` gives other names, by lines `OLD NEW`"),
+    way(
+        Remedy::KeepNames,
+        "names",
+        "--names raw keeps the names that it has; `blob rename --map FILE` gives others",
+        After,
+    ),
+    way(Remedy::Dtype, "dtype", "--dtype f32 rounds floats to f32, and likewise the others", After),
+    way(Remedy::SkipUnsupported, "skip_unsupported", "--skip-unsupported leaves these arrays out", Before),
+    way(Remedy::SkipUnsupported, "exclude", "--exclude NAME leaves one of several arrays out", Nowhere),
+    way(Remedy::Net, "net", "name the net: --net deploy.prototxt", Nowhere),
+    way(Remedy::NetOrSymbol, "net", "name the net: --net deploy.prototxt, or --symbol net-symbol.json", Nowhere),
+    always(Remedy::OtherNet, "name the net whose weights these are"),
+    way(Remedy::TestedNet, "net", TESTED_NET, Nowhere),
+    way(Remedy::NamesFile, "names", "--names is raw, torch, or a file of lines `OLD NEW`", Nowhere),
+    way(Remedy::NamesFile, "map", "--map is a file of lines `OLD NEW`", Nowhere),
+    always(Remedy::SymbolName, "write to another name: the symbol is called as the weights are"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_next_step_names_an_option_of_the_command_or_the_command_that_has_it() {
+        let tool = Args::command();
+        for command in tool.get_subcommands() {
+            for way in &WAYS {
+                let Some(help) = help(way.remedy, command.get_name()) else { continue };
+                let options = help.split_once("`blob ").map_or(&*help, |(own, _)| own).split_whitespace();
+                for option in options.filter_map(|word| word.strip_prefix("--")) {
+                    let option = option.trim_end_matches([';', ',', ':']);
+                    let has = command.get_arguments().any(|argument| argument.get_long() == Some(option));
+                    // The layout of a file that tensors go into is of --into, which one command has.
+                    assert!(has || way.remedy == Remedy::NewFile, "{} {help}", command.get_name());
+                }
+            }
+        }
+        assert_eq!(help(Remedy::SkipUnsupported, "extract").as_deref(), Some(WAYS[11].help));
+        assert!(help(Remedy::SkipUnsupported, "plot").is_some());
+    }
+}
