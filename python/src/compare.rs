@@ -30,6 +30,7 @@ impl Found {
         match remark {
             Remark::Finding(finding) => self.findings.push(finding),
             Remark::Note(text) => self.notes.push(text),
+            Remark::Unread(finding) => self.notes.push(format!("{:?} {}", finding.tensor, finding.message)),
             Remark::Redone(redone) => {
                 let (transform, tensors, said_by) = (redone.transform, redone.tensors, redone.said_by);
                 self.notes.push(format!("{transform} gives {tensors} tensors other values: {said_by}"));

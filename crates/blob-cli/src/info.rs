@@ -69,6 +69,8 @@ pub(crate) struct Facts<'a> {
     diffs: u64,
     none: u64,
     broken: u64,
+    /// Sound arrays that are not read, those of foreign dtypes among them.
+    unread: u64,
     sparse: u64,
     largest: Option<&'a Entry>,
     /// The means of a mean image's channels, for the `transform_param` of a net.
@@ -152,7 +154,8 @@ impl<'a> Facts<'a> {
             bytes: entries.iter().map(Entry::byte_len).sum(),
             diffs: count(&|e| e.kind() == Kind::Diff),
             none: count(&|e| e.kind() == Kind::None),
-            broken: count(&|e| e.fault().is_some()),
+            broken: count(&|e| e.fault().is_some() && e.unread().is_none()),
+            unread: count(&|e| e.unread().is_some()),
             sparse: count(&|e| e.kind() == Kind::Values),
             largest: entries.iter().rev().max_by_key(|e| e.byte_len()).filter(|e| e.byte_len() > 0),
             mean_values: mean_values(checkpoint),
@@ -170,8 +173,13 @@ impl<'a> Facts<'a> {
             [(only, n)] if *n == self.tensors => vec![escape_message(only).into_owned()],
             several => several.iter().map(|(d, n)| format!("{} {}", units::grouped(*n), escape_message(d))).collect(),
         };
-        let rest =
-            [(self.diffs, "diffs"), (self.sparse, "sparse"), (self.none, "without an array"), (self.broken, "broken")];
+        let rest = [
+            (self.diffs, "diffs"),
+            (self.sparse, "sparse"),
+            (self.none, "without an array"),
+            (self.broken, "broken"),
+            (self.unread, "not read"),
+        ];
         let rest = rest.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("; {} {what}", units::grouped(*n)));
         let comma = if dtypes.is_empty() { "" } else { ", " };
         format!("{}{comma}{}{}", units::grouped(self.tensors), dtypes.join(", "), rest.collect::<String>())
@@ -217,6 +225,7 @@ impl Fields for Facts<'_> {
             field("sparse", Type::Integer, "sparse arrays", |f| json!(f.sparse)),
             field("none", Type::Integer, "places without an array", |f| json!(f.none)),
             field("broken", Type::Integer, "arrays that cannot be read", |f| json!(f.broken)),
+            field("unread", Type::Integer, "sound arrays of a kind that is not read", |f| json!(f.unread)),
             nullable("largest", Type::Object(properties::<Largest<'_>>), "the largest tensor", |f| {
                 f.largest.map_or(Value::Null, |entry| json::value(&Largest(entry)))
             }),

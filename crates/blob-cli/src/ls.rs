@@ -180,6 +180,7 @@ fn is_readable(entry: &Entry) -> bool {
 
 fn dtype_word(entry: &Entry) -> &str {
     match (entry.fault(), entry.dtype()) {
+        (Some(_), _) if entry.unread().is_some() => "unread",
         (Some(_), _) => "error",
         (None, Some(dtype)) => dtype.name(),
         (None, None) => entry.foreign_dtype().unwrap_or("none"),

@@ -18,7 +18,7 @@ use crate::args::{Global, Report, if_exists};
 use crate::broken::Broken;
 use crate::context::Context;
 use crate::diff::{distance, names, summary, word};
-use crate::failure::{Failure, Status};
+use crate::failure::{Failure, Problem, Status};
 use crate::info::{file_warnings, kind_of};
 use crate::inputs::is_stdin;
 use crate::json::{Document, FILE, Field, Fields, Type, field, nullable};
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     let findings = tensors(&mut rows, &checkpoint, &progress, &mut broken)?;
     let mut differences = Markup::default();
     let tally = match &other {
-        Some(other) => Some(compare(&mut differences, &checkpoint, other, &progress)?),
+        Some(other) => Some(compare((&mut differences, &mut broken), [&checkpoint, other], &progress)?),
         None => None,
     };
     // The answer comes first, then the grounds, and the longest table last.
@@ -78,12 +78,11 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     page.append(rows);
     let bytes_out = page.write(checkpoint.name(), output)?;
     progress.end();
-    let unread = tally.map_or(0, |tally| tally.unread);
-    let lacks = unread > 0 || findings.broken.count > 0;
+    let lacks = tally.is_some_and(|tally| tally.unread > 0) || findings.broken.count + findings.unread.count > 0;
     let written = Written::new(&args.output, "html", bytes_out, begun).tensors(checkpoint.entries().len());
     let written = Written { lacks, ..written };
     context.print(Reported { args, written, checkpoint: &checkpoint, other: other.as_ref(), findings, tally })?;
-    Ok(broken.finish().max(if unread > 0 { Status::Trouble } else { Status::Yes }))
+    Ok(broken.finish())
 }
 
 /// Refuses an output whose extension promises another kind of file than a page.
@@ -127,14 +126,9 @@ fn answer(checkpoint: &Checkpoint, findings: &Findings, compared: Option<(&Check
         let words = format!("{} cannot be read", units::plural(findings.broken.count, "array"));
         line(false, "broken", words, String::new());
     }
-    let foreign = checkpoint.entries().iter().filter(|entry| entry.foreign_dtype().is_some()).count() as u64;
-    if foreign > 0 {
-        line(
-            false,
-            "tensors",
-            format!("{} of a dtype that is not read", units::plural(foreign, "array")),
-            String::new(),
-        );
+    if findings.unread.count > 0 {
+        let words = format!("{} of a kind that is not read", units::plural(findings.unread.count, "array"));
+        line(false, "unread", words, String::new());
     }
     if let Some((other, tally)) = compared {
         let words = if tally.is_same() { "equal to" } else { "differs from" };
@@ -208,14 +202,25 @@ fn list(page: &mut Markup, checkpoint: &Checkpoint, findings: &Findings) {
         page.heading("broken", "Arrays that cannot be read");
         page.list("bad", &findings.broken);
     }
+    if findings.unread.count > 0 {
+        page.heading("unread", "Sound arrays that are not read");
+        page.list("", &findings.unread);
+    }
 }
 
-/// Writes the table of differences from the other file.
-fn compare(page: &mut Markup, ours: &Checkpoint, theirs: &Checkpoint, progress: &Progress) -> Result<Tally, Failure> {
+/// Writes the table of differences from the other file, and reports the tensors that were not compared.
+fn compare(
+    (page, broken): (&mut Markup, &mut Broken<'_>),
+    [ours, theirs]: [&Checkpoint; 2],
+    progress: &Progress,
+) -> Result<Tally, Failure> {
     page.heading("differences", &format!("Compared with {}", theirs.name()));
     page.table("changes", &["change", "name", "in the other", "#changed", "#max abs", "#max rel", "#rms"]);
     let (mut rows, mut notes) = (0, Vec::new());
     let tally = diff(ours, theirs, Tolerance::NONE, progress, &mut |note| notes.push(note), &mut |row| {
+        if let Change::Unread(why) = &row.change {
+            broken.report(Problem::unread(names(&row).0, why));
+        }
         if !matches!(row.change, Change::Equal(_)) {
             rows += 1;
             if rows <= ROWS {
@@ -271,8 +276,12 @@ impl Writes for Reported<'_> {
 impl Text for Reported<'_> {
     fn text(self, context: &Context, _: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
-        let counts =
-            [(self.findings.not_finite.count, "with NaN or Inf"), (self.findings.broken.count, "that cannot be read")];
+        let counts = [
+            (self.findings.not_finite.count, "with NaN or Inf"),
+            (self.findings.broken.count, "that cannot be read"),
+            (self.findings.unread.count, "not read"),
+            (self.tally.map_or(0, |tally| tally.unread), "not compared"),
+        ];
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let details: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
         terminal.written(&self.written, &details);
@@ -300,6 +309,10 @@ impl Fields for Reported<'_> {
             field("shown", Type::Integer, "how many have a row", |r| json!(r.findings.shown)),
             field("not_finite", Type::Integer, "how many hold NaN or Inf", |r| json!(r.findings.not_finite.count)),
             field("broken", Type::Integer, "how many cannot be read", |r| json!(r.findings.broken.count)),
+            field("unread", Type::Integer, "how many are sound and not read", |r| json!(r.findings.unread.count)),
+            nullable("uncompared", Type::Integer, "how many of the tensors in both could not be compared", |r| {
+                json!(r.tally.map(|t| t.unread))
+            }),
             nullable("differ", Type::Integer, "how many are not equal in the other file", |r| {
                 json!(r.tally.map(|t| t.changed + t.added + t.removed + t.renamed + t.unread))
             }),

@@ -131,13 +131,15 @@ enum SkipReason {
     NoArray,
     /// The dtype is not supported.
     Foreign,
+    /// The values are stored in a way that is not read.
+    Unread,
     /// The axis of --per-channel is missing.
     NoAxis,
 }
 
 fn skip_reason(entry: &Entry, axis: Option<i64>) -> Option<SkipReason> {
     if entry.fault().is_some() {
-        return None;
+        return entry.unread().map(|_| SkipReason::Unread);
     }
     if entry.foreign_dtype().is_some() {
         return Some(SkipReason::Foreign);
@@ -149,7 +151,7 @@ fn skip_reason(entry: &Entry, axis: Option<i64>) -> Option<SkipReason> {
     entry.shape().axis(axis).is_err().then_some(SkipReason::NoAxis)
 }
 
-/// Warns about the tensors of an unsupported dtype and those without the axis. If no tensor at all can be measured,
+/// Warns about the tensors that are not read and those without the axis. If no tensor at all can be measured,
 /// the answer is no.
 fn report_skipped(
     args: &Stats,
@@ -161,7 +163,11 @@ fn report_skipped(
     let axis = args.per_channel;
     let without = axis.map_or(String::new(), |axis| format!("without an axis {axis}"));
     let mut status = Status::Yes;
-    for (reason, what) in [(SkipReason::Foreign, "of a dtype that is not read"), (SkipReason::NoAxis, &without)] {
+    for (reason, what) in [
+        (SkipReason::Foreign, "of a dtype that is not read"),
+        (SkipReason::Unread, "stored in a way that is not read"),
+        (SkipReason::NoAxis, &without),
+    ] {
         let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
         let skipped = entries.filter(|e| skip_reason(e, axis) == Some(reason));
         let Some((count, names)) = count_and_names(skipped) else { continue };
@@ -184,8 +190,9 @@ fn count_and_names<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<(Stri
     for entry in entries {
         count += 1;
         if names.len() < NAMED {
-            let dtype = entry.foreign_dtype().map(|d| format!(" ({d})"));
-            names.push(format!("{:?}{}", entry.name(), dtype.unwrap_or_default()));
+            let why = entry.foreign_dtype().map(str::to_owned).or_else(|| entry.unread());
+            let why = why.map(|why| format!(" ({why})"));
+            names.push(format!("{:?}{}", entry.name(), why.unwrap_or_default()));
         }
     }
     let dots = if count > NAMED as u64 { ", …" } else { "" };

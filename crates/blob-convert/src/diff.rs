@@ -191,11 +191,12 @@ impl Compare<'_> {
 
     fn change(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<Change, Error> {
         for side in [a, b] {
-            if let Some(fault) = side.entry.fault() {
-                return Ok(Change::Unread(format!("broken in {}: {fault}", side.file.name())));
+            let file = side.file.name();
+            if let Some(why) = side.entry.unread() {
+                return Ok(Change::Unread(format!("not read in {file}: {why}")));
             }
-            if let Some(dtype) = side.entry.foreign_dtype() {
-                return Ok(Change::Unread(format!("of dtype {dtype} in {}, which is not compared", side.file.name())));
+            if let Some(fault) = side.entry.fault() {
+                return Ok(Change::Unread(format!("broken in {file}: {fault}")));
             }
         }
         let (Some(left), Some(right)) = (a.entry.dtype(), b.entry.dtype()) else {

@@ -31,6 +31,8 @@ pub enum Remark {
     Finding(Finding),
     /// Something is unusual or was not checked, but nothing is wrong.
     Note(String),
+    /// A sound array is not read, and so nothing of its values was checked.
+    Unread(Finding),
     /// A transform of the receipt was repeated and changed values.
     Redone(Redone),
 }
@@ -81,30 +83,19 @@ impl Finding {
 /// An error of the operating system while reading; [`Error::Interrupted`] where `watch` says so; at the end
 /// [`Error::LimitExceeded`] where a limit kept an array from being checked: the array may well be sound.
 pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut(Remark)) -> Result<(), Error> {
-    let (mut limited, mut unread) = (None, None);
+    let mut limited = None;
     record_broken(checkpoint.whole(), checkpoint.name(), &mut limited, &mut |finding| {
         report(Remark::Finding(finding));
     })?;
     for entry in checkpoint.entries() {
-        match entry.fault() {
-            // The array may be sound; a checksum of the array is compared below.
-            Some(fault) if fault.reason() == Reason::Unsupported => {
-                report(Remark::Note(format!("{:?} is not read: {fault}", entry.name())));
-                unread.get_or_insert((entry.name(), fault.to_string()));
-            }
-            Some(_) => {
-                // `view` returns the error that describes the fault.
-                let fault_error = checkpoint.view(entry).map(drop);
-                record_broken(fault_error, entry.name(), &mut limited, &mut |finding| {
-                    report(Remark::Finding(finding))
-                })?;
-                continue;
-            }
-            None => {}
-        }
-        if let Some(dtype) = entry.foreign_dtype() {
-            report(Remark::Note(format!("{:?} is not read: dtype {dtype}", entry.name())));
-            unread.get_or_insert((entry.name(), format!("dtype {dtype}")));
+        if let Some(why) = entry.unread() {
+            // A checksum of the array is compared nevertheless.
+            report(Remark::Unread(Finding::new(entry.name(), Reason::Unsupported, format!("is not read: {why}"))));
+        } else if entry.fault().is_some() {
+            // `view` returns the error that describes the fault.
+            let fault_error = checkpoint.view(entry).map(drop);
+            record_broken(fault_error, entry.name(), &mut limited, &mut |finding| report(Remark::Finding(finding)))?;
+            continue;
         }
         let mut found = |finding| report(Remark::Finding(finding));
         let checked = checkpoint.check(entry, &mut |len| watch.step(len));
@@ -118,13 +109,38 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut
     }
     // A file is not called sound if no array in the file could be looked at.
     let is_read = |entry: &Entry| entry.dtype().is_some() && entry.fault().is_none();
-    match (limited, unread) {
-        (Some(limited), _) => Err(limited),
-        (None, Some((name, fault))) if !checkpoint.entries().iter().any(is_read) => {
-            let message = format!("none of its arrays can be checked: {name:?}: {fault}");
+    if let Some(limited) = limited {
+        return Err(limited);
+    }
+    let mut unread = checkpoint.entries().iter().filter_map(|entry| Some((entry.name(), entry.unread()?)));
+    match unread.next() {
+        Some((name, why)) if !checkpoint.entries().iter().any(is_read) => {
+            let message = format!("none of its arrays can be checked: {name:?}: {why}");
             Err(Error::Unsupported { file: checkpoint.name().to_owned(), message })
         }
         _ => Ok(()),
+    }
+}
+
+/// The sound arrays that a check needs and that are not read: the first one, and how many there are.
+#[derive(Debug, Default)]
+struct Unread {
+    first: Option<(String, String)>,
+    count: usize,
+}
+
+impl Unread {
+    /// Counts an array that is not read in `file`.
+    fn add(&mut self, name: &str, file: &str, why: &str) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| (name.to_owned(), format!("not read in {file}: {why}")));
+    }
+
+    /// The error of a check that has to do without these arrays.
+    fn or_error(&self, file: &str, cannot: &str) -> Result<(), Error> {
+        let Some((name, why)) = &self.first else { return Ok(()) };
+        let message = format!("cannot {cannot} {name:?}{}, which is {why}", and_more(self.count - 1));
+        Err(Error::Unsupported { file: file.to_owned(), message })
     }
 }
 
@@ -181,12 +197,11 @@ fn record_broken(
 /// skipped: [`arrays`] reports the fault.
 ///
 /// # Errors
-/// As [`arrays`]; [`Error::Unsupported`] at the end, where the values of an array cannot be read.
+/// As [`arrays`]; [`Error::Unsupported`] at the end, where the values of an array are not read.
 pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut(Remark)) -> Result<(), Error> {
     let mut unread: Option<(&str, u64)> = None;
     for entry in checkpoint.entries() {
-        let fault = entry.fault();
-        if fault.is_some_and(|f| f.reason() == Reason::Unsupported) || entry.foreign_dtype().is_some() {
+        if entry.unread().is_some() {
             unread.get_or_insert((entry.name(), 0)).1 += 1;
         }
         let Some(dtype) = entry.dtype().filter(|d| d.is_float() && entry.fault().is_none()) else {

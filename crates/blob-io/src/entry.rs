@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use blob_core::{DType, Shape};
 
-use crate::error::{Error, Fault, FaultKind, ReadError};
+use crate::error::{Error, Fault, FaultKind, ReadError, Reason};
 use crate::warning::{Flags, Warning};
 pub use place::Segment;
 pub(crate) use place::{Checksum, Chunk, Chunked, Deflated, Filter, Order, Payload, Runs};
@@ -185,6 +185,16 @@ impl Entry {
     pub fn fault(&self) -> Option<&Fault> {
         let fault = self.fault.as_deref();
         fault.filter(|fault| !matches!(fault.kind, FaultKind::Foreign { .. }))
+    }
+
+    /// Why a sound array is listed and never loaded, in words that follow "is not read: ": a dtype that blobs do not
+    /// have, values in another file, an unknown filter. `None` for a broken array, too: see [`Entry::fault`].
+    #[must_use]
+    pub fn unread(&self) -> Option<String> {
+        match self.foreign_dtype() {
+            Some(name) => Some(format!("dtype {name}")),
+            None => self.fault().filter(|fault| fault.reason() == Reason::Unsupported).map(ToString::to_string),
+        }
     }
 
     /// The dtype, where the array can be loaded; `file` is the file's name in the error.

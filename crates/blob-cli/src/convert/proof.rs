@@ -15,7 +15,7 @@ use crate::open::open;
 use crate::output::sink::is_stdout;
 
 /// Why `verify`, which compares bit for bit, does not prove the conversion.
-fn unproven(target: &recipe::Target, plan: &Plan<'_>) -> Option<String> {
+fn unproven(target: &recipe::Target, source: &Checkpoint, plan: &Plan<'_>) -> Option<String> {
     if let Some(model) = &target.into {
         return Some(format!("the rest is of {}, which `blob diff` compares", quoted(model)));
     }
@@ -26,7 +26,8 @@ fn unproven(target: &recipe::Target, plan: &Plan<'_>) -> Option<String> {
     if !plan.unproven().is_empty() {
         return Some(format!("the receipt has no room for what {} did", plan.unproven().join(", ")));
     }
-    if target.skip_unsupported && !plan.left_out().is_empty() {
+    let is_partial = target.skip_unsupported || plan.is_copy();
+    if is_partial && source.entries().iter().any(|entry| entry.unread().is_some()) {
         return Some("it wants every array of the input".to_owned());
     }
     let is_dtype_lost = |group: &Group| matches!(group.change.effect, Effect::DtypeLost { .. });
@@ -60,7 +61,7 @@ pub(super) fn print_proof(
     if !(is_on_disk(input) && is_on_disk(output)) {
         return;
     }
-    if let Some(why) = unproven(&recipe.target, plan) {
+    if let Some(why) = unproven(&recipe.target, checkpoint, plan) {
         context.terminal.note(format!("  no proof by `blob verify`: {why}"));
         return;
     }

@@ -31,7 +31,7 @@ pub(crate) struct Written<'a> {
     pub(crate) bytes_out: u64,
     /// How long the command took; `None` in a dry run.
     pub(crate) took: Option<Duration>,
-    /// Whether something of the input could not be read, which was reported as an error.
+    /// Whether something of the input could not be read, which was reported.
     pub(crate) lacks: bool,
 }
 

@@ -56,6 +56,8 @@ pub(super) struct Findings {
     pub(super) inf: u64,
     pub(super) not_finite: Listed<Odd, LISTED>,
     pub(super) broken: Listed<String, LISTED>,
+    /// Sound arrays that are not read.
+    pub(super) unread: Listed<String, LISTED>,
 }
 
 /// Writes the table, and reports the arrays that cannot be read.
@@ -71,7 +73,7 @@ pub(super) fn tensors(
     let measured: Vec<usize> = (0..entries.len()).filter(|index| is_measured(&entries[*index])).collect();
     let mut sheet = Sheet { page, entries, next: 0, findings: Findings::default() };
     measure_all(checkpoint, &measured, Some(BINS), progress, &mut |index, result| sheet.row(index, result, broken))?;
-    sheet.rows_before(entries.len());
+    sheet.rows_before(entries.len(), broken);
     let findings = sheet.findings;
     page.end_table();
     let more = entries.len() as u64 - findings.shown;
@@ -82,10 +84,10 @@ pub(super) fn tensors(
     Ok(findings)
 }
 
-/// Whether the entry is measured. An absent array and an unsupported dtype get a row without figures. A broken array
+/// Whether the entry is measured. An absent array and one that is not read get a row without figures. A broken array
 /// counts as measured, because the measurement reports the fault.
 fn is_measured(entry: &Entry) -> bool {
-    entry.dtype().is_some() || entry.fault().is_some()
+    entry.dtype().is_some() || entry.fault().is_some() && entry.unread().is_none()
 }
 
 struct Sheet<'a> {
@@ -98,11 +100,16 @@ struct Sheet<'a> {
 
 impl Sheet<'_> {
     /// Writes the rows of the entries before this one that are not measured.
-    fn rows_before(&mut self, index: usize) {
+    fn rows_before(&mut self, index: usize, broken: &mut Broken<'_>) {
         for at in self.next..index {
             let entry = &self.entries[at];
+            let unread = entry.unread();
+            if let Some(why) = &unread {
+                self.findings.unread.push(|| format!("{:?}: {why}", entry.name()));
+                broken.unread(entry);
+            }
             if !is_measured(entry) && self.begins_row(at) {
-                let why = entry.foreign_dtype().map_or("no array", |_| "not read");
+                let why = if unread.is_some() { "not read" } else { "no array" };
                 self.page.span(8, "dim", why);
                 self.page.end_row();
             }
@@ -111,7 +118,7 @@ impl Sheet<'_> {
     }
 
     fn row(&mut self, index: usize, result: Result<Measured, Error>, broken: &mut Broken<'_>) -> Result<(), Error> {
-        self.rows_before(index);
+        self.rows_before(index, broken);
         let entry = &self.entries[index];
         let is_shown = self.begins_row(index);
         match result {

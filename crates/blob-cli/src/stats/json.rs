@@ -156,13 +156,15 @@ struct Skipped<'a> {
 
 impl Fields for Skipped<'_> {
     fn fields() -> Vec<Field<Self>> {
-        const WHY: &str = "it has no array, a dtype that is not read, or not the axis";
+        const WHY: &str = "it has no array, a dtype or a form that is not read, or not the axis";
         vec![
             field("name", Type::String, NAME, |s| json!(s.entry.name())),
-            field("shape", DIMS, "its shape", |s| json!(s.entry.shape().dims())),
+            nullable("shape", DIMS, "its shape, where it is known", |s| {
+                json!(s.entry.fault().is_none().then(|| s.entry.shape().dims()))
+            }),
             field("reason", Type::Enum(&["no-array", "unsupported", "no-axis"]), WHY, |s| match s.why {
                 SkipReason::NoArray => "no-array".into(),
-                SkipReason::Foreign => "unsupported".into(),
+                SkipReason::Foreign | SkipReason::Unread => "unsupported".into(),
                 SkipReason::NoAxis => "no-axis".into(),
             }),
         ]

@@ -218,6 +218,8 @@ impl<'a> Report<'a> {
         match remark {
             Remark::Finding(finding) => self.finding(finding.into()),
             Remark::Note(note) => self.note(note),
+            Remark::Unread(finding) if self.args.strict => self.finding(finding.into()),
+            Remark::Unread(finding) => self.note(format!("{:?} {}", finding.tensor, finding.message)),
             Remark::Redone(redone) => self.verdict.redone.push(redone),
             _ => {}
         }

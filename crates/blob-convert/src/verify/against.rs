@@ -9,7 +9,7 @@ use std::sync::Arc;
 use blob_core::{DType, Dims7, Shape};
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Reason};
 
-use super::{Finding, Remark, claims, index_of, replay};
+use super::{Finding, Remark, Unread, claims, index_of, replay};
 use crate::done::steps;
 use crate::pairing::{Event, Side, walk};
 use crate::receipt::receipt_text;
@@ -40,7 +40,8 @@ pub struct Compared {
 /// transforms, the transforms are repeated with the tensors of `theirs`, and the result is compared.
 ///
 /// # Errors
-/// Errors of reading; [`Error::Interrupted`] where `watch` says so.
+/// Errors of reading; [`Error::Interrupted`] where `watch` says so; [`Error::Unsupported`] at the end, where an array
+/// of either file is not read.
 pub fn against(
     ours: &Checkpoint,
     theirs: &Checkpoint,
@@ -82,7 +83,8 @@ pub fn against_by(
         Ok(_) => {}
         Err(why) => report(Remark::Finding(Finding::new("", Reason::Receipt, why))),
     }
-    let mut compare = Compare { pieces: [vec![0; PIECE], vec![0; PIECE]], watch, report, equal: 0 };
+    let pieces = [vec![0; PIECE], vec![0; PIECE]];
+    let mut compare = Compare { pieces, watch, report, equal: 0, unread: Unread::default() };
     walk(ours, theirs, &mut |event| {
         match event {
             Event::Note(note) => compare.note(note),
@@ -91,6 +93,7 @@ pub fn against_by(
         }
         Ok::<(), Error>(())
     })?;
+    compare.unread.or_error(ours.name(), "compare")?;
     Ok(Compared { equal: compare.equal, redone: 0 })
 }
 
@@ -101,6 +104,7 @@ struct Compare<'a> {
     watch: &'a dyn Watch,
     report: &'a mut dyn FnMut(Remark),
     equal: u64,
+    unread: Unread,
 }
 
 impl Compare<'_> {
@@ -123,6 +127,12 @@ impl Compare<'_> {
 
     /// Compares two tensors that belong together.
     fn both(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<(), Error> {
+        for side in [a, b] {
+            if let Some(why) = side.entry.unread() {
+                self.unread.add(a.name(), side.file.name(), &why);
+                return Ok(());
+            }
+        }
         if a.dense.or(b.dense).is_some() {
             self.note(format!("{:?} is sparse in one file and dense in the other; compared as dense", a.name()));
         }
@@ -145,10 +155,6 @@ impl Compare<'_> {
             if let Some(fault) = side.entry.fault() {
                 let message = format!("is broken in {}: {fault}", side.file.name());
                 return Ok(Some((fault.reason(), message)));
-            }
-            if let Some(dtype) = side.entry.foreign_dtype() {
-                let message = format!("is of dtype {dtype} in {}, which is not compared", side.file.name());
-                return Ok(Some((Reason::Unsupported, message)));
             }
         }
         let (Some(left), Some(right)) = (a.entry.dtype(), b.entry.dtype()) else {

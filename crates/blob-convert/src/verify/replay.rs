@@ -11,7 +11,7 @@ use blob_io::{Checkpoint, Entry, Error, Format, Reason};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::{By, Finding, Redone, Remark, index_of};
+use super::{By, Finding, Redone, Remark, Unread, index_of};
 use crate::chain::ValueChange;
 use crate::chosen::chosen;
 use crate::done::steps;
@@ -106,6 +106,7 @@ pub(crate) fn against_source(
     chained.value_changes.iter().for_each(|change| report(Remark::Redone(redone(change, source))));
     let mut compare = Compare::new(file, watch, report);
     compare.all(source, &chained.tensors)?;
+    let unread = std::mem::take(&mut compare.unread);
     let names: HashSet<&str> = chained.tensors.iter().map(|tensor| &*tensor.spec.name).collect();
     compare.others(&names, &format!("what the receipt's transforms make of {}", source.name()));
     let (equal, is_all) = (compare.equal, compare.equal == chained.tensors.len() as u64);
@@ -119,6 +120,7 @@ pub(crate) fn against_source(
             report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
         }
     }
+    unread.or_error(file.name(), "compare")?;
     Ok(equal)
 }
 
@@ -173,6 +175,7 @@ pub(super) struct Compare<'a> {
     watch: &'a dyn Watch,
     report: &'a mut dyn FnMut(Remark),
     pub(super) equal: u64,
+    pub(super) unread: Unread,
     /// How many values the transforms lost, and how many became 0.
     lost: u64,
     zeroed: u64,
@@ -180,14 +183,28 @@ pub(super) struct Compare<'a> {
 
 impl<'a> Compare<'a> {
     pub(super) fn new(file: &'a Checkpoint, watch: &'a dyn Watch, report: &'a mut dyn FnMut(Remark)) -> Self {
-        Self { file, pieces: [vec![0; PIECE], vec![0; PIECE]], watch, report, equal: 0, lost: 0, zeroed: 0 }
+        Self {
+            file,
+            pieces: [vec![0; PIECE], vec![0; PIECE]],
+            watch,
+            report,
+            equal: 0,
+            unread: Unread::default(),
+            lost: 0,
+            zeroed: 0,
+        }
     }
 
     /// Compares the tensors that are made of a source.
     pub(super) fn all(&mut self, source: &Checkpoint, tensors: &[Planned]) -> Result<(), Error> {
         for tensor in tensors {
             let name = &tensor.spec.name;
-            let found = match self.file.entry(name) {
+            let entry = self.file.entry(name);
+            if let Some(why) = entry.and_then(Entry::unread) {
+                self.unread.add(name, self.file.name(), &why);
+                continue;
+            }
+            let found = match entry {
                 Some(entry) => self.difference(source, tensor, entry),
                 None => Ok(Some((Reason::Absent, format!("is missing from {}", self.file.name())))),
             };

@@ -147,6 +147,7 @@ fn compared(
     let names: HashSet<&str> = union.tensors.iter().map(|tensor| &*tensor.spec.name).collect();
     let files: Vec<&str> = union.sources.iter().map(|source| source.checkpoint.name()).collect();
     compare.others(&names, &files.join(", "));
+    compare.unread.or_error(ours.name(), "compare")?;
     Ok(Compared { equal: compare.equal, redone: 0 })
 }
 
