@@ -6,15 +6,16 @@ mod report;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use blob_convert::digest::{Algorithm, Subject, digest};
 use blob_convert::recipe::NetFile;
-use blob_convert::transform::ignored;
+use blob_convert::transform::{Topology, ignored};
 use blob_convert::verify::{By, Finding, Remark};
 use blob_convert::{RECEIPT_KEY, Selection, verify};
 use blob_core::DType;
 use blob_io::mxnet::Symbol;
-use blob_io::{Checkpoint, Entry, Error, Reason};
+use blob_io::{Checkpoint, Entry, Error, Reason, read_text};
 
 use crate::args::{Global, Verify};
 use crate::context::Context;
@@ -30,6 +31,9 @@ use crate::units;
 pub(crate) use report::Verdict;
 use report::{Line, Report};
 
+/// The most bytes of a symbol file; the reader refuses longer ones.
+const LONGEST_SYMBOL: u64 = 128 << 20;
+
 pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
     if args.files.len() > 1 && (!args.against.is_empty() || args.sha256.is_some()) {
         return Err(Failure::new("--against and --sha256 check one file"));
@@ -37,11 +41,10 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
     // --from is about the file that is checked; the formats of the others are detected.
     let detect = Global { from: None, ..context.global.clone() };
     let files = args.against.iter().map(|path| open(path, &detect)).collect::<Result<Vec<_>, _>>()?;
-    let symbol = args.symbol.as_ref().filter(|path| path.exists()).map(Symbol::open).transpose()?;
-    let symbol_file = args.symbol.as_deref().filter(|path| path.exists() && !args.against.is_empty());
-    let net = args.net.clone().map(NetFile::Prototxt);
-    let net = net.or_else(|| symbol_file.map(|path| NetFile::Symbol(path.to_owned())));
-    let by = By { net: net.map(|file| file.read()).transpose()?, ..By::default() };
+    let symbol = args.symbol.as_deref().map(Described::open).transpose()?.flatten();
+    let net = args.net.clone().map(|path| NetFile::Prototxt(path).read()).transpose()?;
+    let net = net.or_else(|| symbol.as_ref().map(|symbol| Arc::clone(&symbol.net)));
+    let by = By { net, ..By::default() };
     let mut others = Others { files, symbol, by, selection: args.only.selection(), is_part: false };
     let mut out = context.terminal.out();
     let mut counts = FileCounts::default();
@@ -65,10 +68,40 @@ fn beside_shards(path: &Path, args: &Verify, context: &Context) -> Vec<PathBuf> 
     folder.filter(|_| !is_compared).map(|folder| folder.beside_shards()).unwrap_or_default()
 }
 
+/// The contents of a symbol file: the variables, and the net.
+struct Described {
+    symbol: Symbol,
+    net: Arc<Topology>,
+}
+
+impl Described {
+    fn new(name: &str, bytes: &[u8]) -> Result<Self, Error> {
+        Ok(Self { symbol: Symbol::from_bytes(name, bytes)?, net: Arc::new(Topology::symbol(name, bytes)?) })
+    }
+
+    /// Reads the file of this path; `None` for a mere name that is no file here, as the file may lie beside the model.
+    fn open(path: &Path) -> Result<Option<Self>, Error> {
+        match read_text(path, LONGEST_SYMBOL) {
+            Ok(bytes) => Self::new(&path.to_string_lossy(), &bytes).map(Some),
+            Err(e) if e.reason() == Reason::Missing && path.file_name() == Some(path.as_os_str()) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Reads the file of this name beside the model, also in the archive.
+    fn beside(checkpoint: &Checkpoint, path: &Path) -> Result<Self, Error> {
+        let name = path.to_string_lossy();
+        match checkpoint.beside(&name)? {
+            Some(bytes) => Self::new(&name, &bytes),
+            None => Self::new(&name, &read_text(path, LONGEST_SYMBOL)?),
+        }
+    }
+}
+
 /// The files to compare with.
 struct Others {
     files: Vec<Checkpoint>,
-    symbol: Option<Symbol>,
+    symbol: Option<Described>,
     /// The net that a receipt's transforms may have followed.
     by: By,
     /// The tensors to check.
@@ -176,7 +209,11 @@ fn check(path: &Path, args: &Verify, others: &mut Others, context: &Context, out
             Ok(status)
         }
         Err(e) => {
-            let failure = Failure::from(e);
+            let mut failure = Failure::from(e);
+            // Without any array that is read there is nothing left to check.
+            if checkpoint.entries().iter().any(|entry| entry.unread().is_none()) {
+                failure = failure.for_command(&context.command);
+            }
             report.finish(failure.problem())?;
             out.flush()?;
             if failure.is_last() {
@@ -203,8 +240,11 @@ fn checks(
     for warning in file_warnings(checkpoint) {
         if args.strict { report.finding(Line::of_file(Reason::Warning, warning)) } else { report.note(warning) }
     }
-    let net = others.by.net.as_deref();
-    ignored(checkpoint, net).iter().for_each(|ignored| report.note(ignored.to_string()));
+    let beside = args.symbol.as_ref().filter(|_| others.symbol.is_none());
+    let beside = beside.map(|path| Described::beside(checkpoint, path)).transpose()?;
+    let described = others.symbol.as_ref().or(beside.as_ref());
+    let net = described.map(|described| &described.net).or(others.by.net.as_ref());
+    ignored(checkpoint, net.map(|net| &**net)).iter().for_each(|ignored| report.note(ignored.to_string()));
     if others.selection.is_all() {
         verify::claims(checkpoint, &mut |remark| report.remark(remark));
     }
@@ -218,8 +258,11 @@ fn checks(
         report.passed(format!("{digests} as in the receipt"));
     }
     if args.replay {
+        let before = report.count();
         let steps = verify::replay(checkpoint, &others.by.registry, &mut |remark| report.remark(remark));
-        report.passed(format!("{} in the receipt", units::plural(steps as u64, "transform")));
+        if report.count() == before {
+            report.passed(format!("{} in the receipt", units::plural(steps as u64, "transform")));
+        }
     }
     if args.finite {
         let before = report.count();
@@ -231,11 +274,7 @@ fn checks(
     if let Some(expected) = &args.sha256 {
         sha256(checkpoint, expected, &progress, report)?;
     }
-    if let Some(path) = &args.symbol {
-        let symbol = match &others.symbol {
-            Some(symbol) => symbol,
-            None => &beside(checkpoint, path)?,
-        };
+    if let Some(Described { symbol, .. }) = described {
         let before = report.count();
         // Steps that are repeated may rename and turn tensors: the symbol is about the tensors before.
         let source = others.files.first().filter(|_| verify::replay(checkpoint, &others.by.registry, &mut |_| {}) > 0);
@@ -245,24 +284,34 @@ fn checks(
             report.passed(format!("{}{of} as in {}", units::plural(equal, "variable"), symbol.name));
         }
     }
-    if !others.files.is_empty() {
-        let before = report.count();
-        let compared =
-            verify::against_all(checkpoint, &others.files, &others.by, &progress, &mut |remark| match &remark {
-                Remark::Finding(finding) if !finding.tensor.is_empty() && !others.is_meant(finding, checkpoint) => {}
-                _ => report.remark(remark),
-            })?;
-        if report.count() == before {
-            let equal = units::plural(compared.equal, "tensor");
-            let named: Vec<&str> = others.files.iter().map(Checkpoint::name).collect();
-            let named = named.join(", ");
-            let passed = match compared.redone {
-                0 => format!("{equal} bit for bit as in {named}"),
-                1 => format!("{equal} bit for bit what 1 transform makes of {named}"),
-                steps => format!("{equal} bit for bit what {steps} transforms make of {named}"),
-            };
-            report.passed(passed);
-        }
+    compare(checkpoint, others, &progress, report)
+}
+
+/// Compares with the other files, if there are any.
+fn compare(
+    checkpoint: &Checkpoint,
+    others: &Others,
+    progress: &Progress,
+    report: &mut Report<'_>,
+) -> Result<(), Error> {
+    if others.files.is_empty() {
+        return Ok(());
+    }
+    let before = report.count();
+    let compared = verify::against_all(checkpoint, &others.files, &others.by, progress, &mut |remark| match &remark {
+        Remark::Finding(finding) if !finding.tensor.is_empty() && !others.is_meant(finding, checkpoint) => {}
+        _ => report.remark(remark),
+    })?;
+    if report.count() == before {
+        let equal = units::plural(compared.equal, "tensor");
+        let named: Vec<&str> = others.files.iter().map(Checkpoint::name).collect();
+        let named = named.join(", ");
+        let passed = match compared.redone {
+            0 => format!("{equal} bit for bit as in {named}"),
+            1 => format!("{equal} bit for bit what 1 transform makes of {named}"),
+            steps => format!("{equal} bit for bit what {steps} transforms make of {named}"),
+        };
+        report.passed(passed);
     }
     Ok(())
 }
@@ -276,18 +325,6 @@ fn sha256(checkpoint: &Checkpoint, expected: &str, progress: &Progress, report: 
         report.finding(Line::of_file(Reason::Sha256, format!("SHA-256 is {found}, expected {expected}")))
     }
     Ok(())
-}
-
-/// The symbol file of this name beside the model, also in the archive.
-fn beside(checkpoint: &Checkpoint, path: &Path) -> Result<Symbol, Error> {
-    // `model.tar.gz/net-symbol.json` names a file of the model's own archive.
-    let member = checkpoint.member().map(Path::new).and_then(Path::parent);
-    let within = path.strip_prefix(checkpoint.file()).ok().filter(|within| within.parent() == member);
-    let name = within.and_then(Path::file_name).map_or(path, Path::new);
-    match name.to_str().map(|name| checkpoint.beside(name)).transpose()?.flatten() {
-        Some(bytes) => Symbol::from_bytes(&path.to_string_lossy(), &bytes),
-        None => Symbol::open(path),
-    }
 }
 
 /// The bytes that the checks will read.

@@ -7,12 +7,10 @@ mod outputs;
 mod resolve;
 mod target;
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blob_io::{Checkpoint, Error, Format, OpenOptions};
+use blob_io::{Checkpoint, Error, Format, OpenOptions, file_of, read_text};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
@@ -139,8 +137,8 @@ impl NetFile {
     pub fn read(&self) -> Result<Arc<Topology>, Error> {
         let name = self.path().display().to_string();
         let net = match self {
-            Self::Prototxt(path) => Topology::prototxt(&name, &bytes_of(path, LONGEST_PROTOTXT)?)?,
-            Self::Symbol(path) => Topology::symbol(&name, &bytes_of(path, LONGEST_SYMBOL)?)?,
+            Self::Prototxt(path) => Topology::prototxt(&name, &read_text(path, LONGEST_PROTOTXT)?)?,
+            Self::Symbol(path) => Topology::symbol(&name, &read_text(path, LONGEST_SYMBOL)?)?,
         };
         Ok(Arc::new(net))
     }
@@ -173,7 +171,7 @@ impl Recipe {
     /// # Errors
     /// As [`Recipe::read`]; any error of reading the file.
     pub fn from_file(path: &Path) -> Result<Self, Error> {
-        let (name, bytes) = (path.display().to_string(), bytes_of(path, LONGEST)?);
+        let (name, bytes) = (path.display().to_string(), read_text(path, LONGEST)?);
         if bytes.len() as u64 > LONGEST {
             return Err(wrong(&name, format!("is no recipe: more than {LONGEST} bytes")));
         }
@@ -219,7 +217,7 @@ impl Recipe {
     /// The files that are read besides the sources: the net's description, names.
     pub fn reads(&self) -> impl Iterator<Item = PathBuf> {
         let names = self.steps.iter().filter_map(|step| Wished::deserialize(&step.settings).ok()?.file);
-        self.net.iter().map(|net| net.path().to_owned()).chain(names)
+        self.net.iter().map(|net| file_of(net.path()).to_owned()).chain(names)
     }
 
     /// Plans the conversion. Reads no tensor and writes nothing.
@@ -270,17 +268,6 @@ impl Recipe {
             Some(into) => plan_into(source, into, &options, &place),
             None => plan(source, &options, &place),
         }
-    }
-}
-
-/// The first `most` + 1 bytes of a file: with the extra byte, the caller refuses a longer file.
-fn bytes_of(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
-    let name = path.display().to_string();
-    let file = File::open(path).map_err(|source| Error::Open { file: name.clone(), source })?;
-    let mut bytes = Vec::new();
-    match file.take(most + 1).read_to_end(&mut bytes) {
-        Ok(_) => Ok(bytes),
-        Err(source) => Err(Error::Io { file: name, action: "read".to_owned(), source }),
     }
 }
 

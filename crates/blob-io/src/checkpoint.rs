@@ -38,6 +38,7 @@ use beside::Home;
 use lookup::Lookup;
 pub use open::OpenOptions;
 use packed::Packed;
+pub(crate) use packed::split_at_file;
 pub use reader::Reader;
 pub use stored::StoredTensor;
 

@@ -39,6 +39,7 @@ mod spec;
 mod splice;
 mod tensor;
 mod tensor_name;
+mod text;
 mod warning;
 mod wire;
 #[doc(hidden)]
@@ -55,6 +56,7 @@ pub use number::Number;
 pub use output::{Complete, IfExists, Output};
 pub use tensor::Tensor;
 pub use tensor_name::{Group, TensorName};
+pub use text::{file_of, read_text};
 pub use warning::Warning;
 #[cfg(feature = "mmap")]
 pub use wire::source::Mmap;

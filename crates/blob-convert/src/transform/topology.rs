@@ -144,7 +144,9 @@ pub fn symbol_name(file: &str) -> String {
 }
 
 fn of_file(from: NetFrom, name: &str, bytes: &[u8]) -> NetOrigin {
-    NetOrigin { from, name: last(name).to_owned(), blake3: Some(blake3::hash(bytes).to_hex().to_string()) }
+    let name = last(name);
+    let name = name.strip_suffix(".gz").unwrap_or(name).to_owned();
+    NetOrigin { from, name, blake3: Some(blake3::hash(bytes).to_hex().to_string()) }
 }
 
 /// The last part of a path.

@@ -4,8 +4,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::packed::split_at_file;
-use super::{Checkpoint, Home, Lookup, Packed};
+use super::{Checkpoint, Home, Lookup, Packed, split_at_file};
 use crate::archive::{Archive, Member};
 use crate::codec::Found;
 use crate::error::{Error, Fault, Reason};

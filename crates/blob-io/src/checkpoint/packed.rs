@@ -107,7 +107,7 @@ impl Checkpoint {
 }
 
 /// The file or pipe among a path's parents, and the rest of the path: an archive and the name of a member.
-pub(super) fn split_at_file(path: &Path) -> Option<(&Path, String)> {
+pub(crate) fn split_at_file(path: &Path) -> Option<(&Path, String)> {
     let (file, meta) = path.ancestors().skip(1).find_map(|file| Some((file, file.metadata().ok()?)))?;
     let rest = path.strip_prefix(file).ok().filter(|_| !meta.is_dir())?;
     let parts: Vec<_> = rest.iter().map(|part| name_from_bytes(part.as_encoded_bytes())).collect();

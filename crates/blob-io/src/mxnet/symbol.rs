@@ -15,9 +15,10 @@ use super::operator::{Operator, dims_of, passes_on};
 use crate::error::{Error, FaultKind, ReadError, check_limit};
 use crate::limits::{LONGEST_NAME, Limit, Limits};
 use crate::net::Net;
+use crate::text::read_text;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
-use crate::wire::source::{Bytes, FileSource, Source};
+use crate::wire::source::{Bytes, Source};
 
 /// Longer files are refused: the largest net of a model zoo has under a megabyte.
 const MAX_BYTES: u64 = 128 << 20;
@@ -79,16 +80,14 @@ pub struct Variable {
 }
 
 impl Symbol {
-    /// Reads a symbol file.
+    /// Reads a symbol file, which may be packed: see [`read_text`](crate::read_text).
     ///
     /// # Errors
     /// [`Error::Open`], [`Error::Io`]; [`Error::Malformed`] or [`Error::LimitExceeded`], with the offset, for a file
     /// that is no symbol file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let name = path.display().to_string();
-        let source = FileSource::open(path).map_err(|source| Error::Open { file: name.clone(), source })?;
-        Self::from_source(&name, &source)
+        Self::from_source(&path.display().to_string(), &Bytes(read_text(path, MAX_BYTES)?))
     }
 
     /// Reads a symbol file's bytes; errors call the file `name`.
