@@ -23,7 +23,7 @@ const INPUTS: usize = 3;
 const FLAT: usize = HEIGHT * WIDTH * CHANNELS;
 
 /// A symbol of these nodes, with these as its outputs.
-fn symbol(nodes: &[Node<'_>], heads: &[usize]) -> Arc<Topology> {
+pub(crate) fn symbol(nodes: &[Node<'_>], heads: &[usize]) -> Arc<Topology> {
     let entry = |node: &usize| format!("[{node}, 0, 0]");
     let list = |all: &[usize]| all.iter().map(entry).collect::<Vec<_>>().join(", ");
     let node = |(op, name, attributes, inputs): &Node<'_>| {
@@ -38,7 +38,7 @@ fn symbol(nodes: &[Node<'_>], heads: &[usize]) -> Arc<Topology> {
 }
 
 /// A file of MXNet's with random values.
-fn params(tensors: &[(&str, &[usize])]) -> Checkpoint {
+pub(crate) fn params(tensors: &[(&str, &[usize])]) -> Checkpoint {
     let mut random = Random::new(3);
     let mut filled = |dims: &[usize]| -> Vec<f32> {
         (0..dims.iter().product()).map(|_| random.below(129) as f32 / 32.0 - 2.0).collect()
@@ -49,13 +49,13 @@ fn params(tensors: &[(&str, &[usize])]) -> Checkpoint {
     file(if tensors[0].0.contains(':') { Format::MxnetList } else { Format::Npz }, &all)
 }
 
-fn following(net: &Arc<Topology>) -> Options {
+pub(crate) fn following(net: &Arc<Topology>) -> Options {
     Options::new(SAFETENSORS).follow(Arc::clone(net))
 }
 
 /// Why a conversion is refused.
 #[track_caller]
-fn refused(source: &Checkpoint, options: &Options, why: &str) {
+pub(crate) fn refused(source: &Checkpoint, options: &Options, why: &str) {
     match plan(source, options, &Target::Stdout) {
         Ok(_) => panic!("not refused: {why}"),
         Err(refused) => assert!(refused.to_string().contains(why), "{refused}"),
@@ -114,7 +114,7 @@ fn dense(values: &[f64], weight: impl Fn(usize, usize) -> f64) -> Vec<f64> {
     (0..OUTPUTS).map(|o| values.iter().enumerate().map(|(at, value)| value * weight(o, at)).sum()).collect()
 }
 
-const DATA: Node<'_> = ("null", "data", "", &[]);
+pub(crate) const DATA: Node<'_> = ("null", "data", "", &[]);
 const NHWC: &str = "kernel=(2, 2); num_filter=4; no_bias=True; layout=NHWC";
 
 /// An NHWC convolution, a flattening and an inner product; `between` stands before the flattening.

@@ -80,6 +80,7 @@ mod nets; // which net a conversion follows, and what it then computes, against 
 mod nets_odd; // layers of nets that share, lack or hide their tensors
 mod npz_frames; // frames of crafted npz files
 mod pieces; // values stored in pieces, as protobuf allows, are restored where they were
+mod readers; // tensors that several parts of a net read
 mod receipt; // the receipt proves a file without its source; other readers find the same bytes
 mod recipe; // a conversion as data, in and out of JSON; what is no recipe
 mod regroup; // merge and split, against NumPy

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use blob_io::net::{Layer, LayerKind, Net, Role};
+use blob_io::net::{Layer, LayerKind, Net, Reader, Role};
 use blob_io::{Checkpoint, Group, Kind, TensorName};
 
 use crate::words;
@@ -14,11 +14,20 @@ pub struct Bound<'a> {
     checkpoint: &'a Checkpoint,
     /// The name in the file by the name in the net: `fc_weight` may be `arg:fc_weight`.
     names: HashMap<&'a str, &'a str>,
+    /// The layers with each tensor of the file, by the tensor's name.
+    users: HashMap<&'a str, Vec<User<'a>>>,
     clashes: Vec<String>,
     uncovered: Vec<UncoveredNorm>,
     moved: MovedEps,
     /// The names of layers that are folded into others, and of these layers' tensors.
     folded: HashSet<String>,
+}
+
+/// A layer with a tensor in one role.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct User<'a> {
+    pub(super) layer: &'a Layer,
+    pub(super) role: Role,
 }
 
 /// The eps added to variances since an earlier conversion.
@@ -70,9 +79,14 @@ impl<'a> Bound<'a> {
                 names.entry(name).or_insert(found);
             }
         }
+        let mut users: HashMap<&str, Vec<User<'a>>> = HashMap::new();
+        for layer in net.layers() {
+            let tensors = layer.tensors().filter_map(|(role, name)| Some((role, *names.get(name)?)));
+            tensors.for_each(|(role, name)| users.entry(name).or_default().push(User { layer, role }));
+        }
         let clashes = clashes.into_values().collect();
         let uncovered = uncovered(net, &names, checkpoint);
-        Self { net, checkpoint, names, clashes, uncovered, moved, folded: HashSet::new() }
+        Self { net, checkpoint, names, users, clashes, uncovered, moved, folded: HashSet::new() }
     }
 
     /// Hides the layers that are folded into others. `folded` has the names of these layers and of the layers' tensors.
@@ -140,6 +154,30 @@ impl<'a> Bound<'a> {
         let is_there = |index: &usize| self.checkpoint.entry(&format!("{of}/{index}")).is_some();
         let more = (count..8).take_while(is_there).count();
         (more > 0).then_some([count + more, count])
+    }
+
+    /// The layers with a tensor of the file, without folded layers.
+    pub(super) fn users(&self, tensor: &str) -> impl Iterator<Item = User<'a>> {
+        let all = self.users.get(tensor).into_iter().flatten().copied();
+        all.filter(|user| !self.is_folded(&user.layer.name))
+    }
+
+    /// The first reader of a tensor that is none of a step's `own`, in words: another layer, an operator that reads the
+    /// tensor as a value, or the net's user. A step that changes the tensor's values would change that reader's result.
+    pub(super) fn other_reader(&self, tensor: &str, is_own: impl Fn(User<'a>) -> bool) -> Option<String> {
+        if let Some(other) = self.users(tensor).find(|user| !is_own(*user)) {
+            return Some(format!("{:?}", other.layer.name));
+        }
+        Some(match self.value_reader(tensor)? {
+            Reader::Layer(reader) => format!("{:?}", reader.name),
+            Reader::User => "the user of the net".to_owned(),
+        })
+    }
+
+    /// The reader of a tensor as a value.
+    fn value_reader(&self, tensor: &str) -> Option<Reader<'a>> {
+        let mut names = self.users(tensor).filter_map(|user| user.layer.tensor(user.role));
+        names.find_map(|name| self.net.value_reader(name))
     }
 
     /// The tensors of a layer that the file has: each role with the name in the file.

@@ -3,6 +3,7 @@
 //! The sum under the root stays the same: (variance + E − e) + e = variance + E, with the old eps E and the new eps e.
 //! Computed in f64, rounded once.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use blob_io::net::{Layer, LayerKind, Role};
@@ -10,7 +11,7 @@ use blob_io::{Error, Remedy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::bound::Bound;
+use super::bound::{Bound, User};
 use super::f64_io::{Places, layers};
 use super::norm::Variance;
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform};
@@ -23,6 +24,9 @@ pub struct Eps {
     /// The eps that the normalisations have afterwards.
     to: f64,
     norms: Vec<Variance>,
+    /// The variances that something else reads as stored.
+    #[serde(skip)]
+    shared: Vec<Misfit>,
 }
 
 /// The settings in a recipe, and in a receipt, which has them in full.
@@ -42,7 +46,20 @@ impl Eps {
             let named = |role| net.tensor(layer, role).map(str::to_owned);
             Some(Variance { variance: named(Role::Variance)?, factor: named(Role::Factor), eps: net.eps(layer) })
         });
-        Self { to, norms: norms.collect() }
+        let norms: Vec<Variance> = norms.collect();
+        let (mut seen, mut shared) = (HashSet::new(), Vec::new());
+        for Variance { variance, eps, .. } in norms.iter().filter(|norm| seen.insert(&norm.variance)) {
+            let used = net.other_reader(variance, |User { layer, role }| {
+                role == Role::Variance && is_norm(layer) && is_same(net.eps(layer), *eps)
+            });
+            shared.extend(used.map(|used| {
+                Misfit::new(
+                    variance,
+                    format!("is for an eps of {eps:e}, and {used} uses it otherwise: it cannot change"),
+                )
+            }));
+        }
+        Self { to, norms, shared }
     }
 
     /// Reads complete settings; `None` if one of the numbers is no eps.
@@ -104,7 +121,7 @@ impl Transform for Eps {
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
-        let (mut added, mut misfits) = (vec![None; tensors.len()], Vec::new());
+        let (mut added, mut misfits) = (vec![None; tensors.len()], self.shared.clone());
         for norm in &self.norms {
             let Some(place) = places.find(&norm.variance) else { continue };
             let difference = norm.eps - self.to;

@@ -2,10 +2,10 @@
 //!
 //! An MXNet BatchNorm with `fix_gamma`, the default, computes with gamma = 1 whatever gamma the file holds.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use blob_io::net::{Layer, Reader, Role};
+use blob_io::net::{Layer, Role};
 use blob_io::{Checkpoint, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -25,18 +25,9 @@ pub struct FixGamma {
     /// The gammas that belong to no layer of the net.
     #[serde(skip)]
     unknown: Vec<String>,
+    /// The gammas that one layer takes as 1 and another reader as stored.
     #[serde(skip)]
-    shared: Vec<Shared>,
-}
-
-/// A gamma that one layer takes as 1 and another reader as stored.
-#[derive(Clone, Debug)]
-struct Shared {
-    gamma: String,
-    /// The layer with `fix_gamma`.
-    fixed: String,
-    /// The other reader, in words.
-    used: String,
+    shared: Vec<Misfit>,
 }
 
 impl FixGamma {
@@ -73,29 +64,17 @@ impl FixGamma {
 }
 
 /// The fixed gammas that something else reads as stored: a layer in any role, or the net's user.
-fn shared(net: &Bound<'_>) -> Vec<Shared> {
-    let mut fixed: HashMap<&str, &Layer> = HashMap::new();
+fn shared(net: &Bound<'_>) -> Vec<Misfit> {
+    let (mut seen, mut shared) = (HashSet::new(), Vec::new());
     for layer in net.layers().filter(|layer| layer.fix_gamma) {
-        if let Some(gamma) = net.tensor(layer, Role::Weight) {
-            fixed.entry(gamma).or_insert(layer);
-        }
+        let Some(gamma) = net.tensor(layer, Role::Weight).filter(|gamma| seen.insert(*gamma)) else { continue };
+        let used = net.other_reader(gamma, |user| user.layer.fix_gamma && user.role == Role::Weight);
+        shared.extend(used.map(|used| {
+            let why = "which has fix_gamma, and as stored for";
+            Misfit::new(gamma, format!("is 1 for {:?}, {why} {used}: one tensor cannot be both", layer.name))
+        }));
     }
-    let mut shared = BTreeMap::new();
-    for layer in net.layers() {
-        let read = net.tensors(layer).filter(|(role, _)| !(layer.fix_gamma && *role == Role::Weight));
-        for (_, gamma) in read.filter(|(_, name)| fixed.contains_key(name)) {
-            shared.entry(gamma).or_insert_with(|| format!("{:?}", layer.name));
-        }
-    }
-    for (gamma, layer) in &fixed {
-        let Some(reader) = layer.tensor(Role::Weight).and_then(|name| net.net().value_reader(name)) else { continue };
-        shared.entry(gamma).or_insert_with(|| match reader {
-            Reader::Layer(reader) => format!("{:?}", reader.name),
-            Reader::User => "the user of the net".to_owned(),
-        });
-    }
-    let shared = shared.into_iter();
-    shared.map(|(gamma, used)| Shared { gamma: gamma.to_owned(), fixed: fixed[gamma].name.clone(), used }).collect()
+    shared
 }
 
 impl Transform for FixGamma {
@@ -117,15 +96,8 @@ impl Transform for FixGamma {
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
-        let shared = self.shared.iter().map(|Shared { gamma, fixed, used }| {
-            Misfit::new(
-                gamma,
-                format!("is 1 for {fixed:?}, which has fix_gamma, and as stored for {used}: one tensor cannot be both"),
-            )
-        });
-        let shared: Vec<Misfit> = shared.collect();
-        if !shared.is_empty() {
-            return Err(shared);
+        if !self.shared.is_empty() {
+            return Err(self.shared.clone());
         }
         let mut is_fixed = vec![false; tensors.len()];
         self.gammas.iter().filter_map(|name| places.find(name)).for_each(|place| is_fixed[place] = true);

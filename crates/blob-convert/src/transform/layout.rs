@@ -2,6 +2,7 @@
 
 mod behind;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use blob_core::Shape;
 use blob_io::net::{Layer, LayerKind};
 use serde_json::{Value, json};
 
+use super::bound::User;
 use super::reorder::Reorder;
 use super::role::{By, CONVOLUTION, INNER_PRODUCT, Role, Roles};
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone};
@@ -165,47 +167,67 @@ impl Transform for OfConvolutions {
     }
 }
 
+/// A tensor in the layout, as one layer reads it; `made` is `None` for a tensor without axes that the layout names.
+struct Turned {
+    role: Role,
+    by: By,
+    made: Option<Made>,
+}
+
+impl Turned {
+    /// Shape and changes in words; `None` for a tensor that stays.
+    fn order(&self) -> Option<(&Shape, &[Cow<'static, str>])> {
+        let made = self.made.as_ref().filter(|made| !made.changes.is_empty())?;
+        Some((&made.tensor.shape, &made.changes))
+    }
+}
+
 impl Layout {
     fn planned(self, tensors: &[Spec<'_>], context: &Context<'_>, of: &[Role]) -> Result<Outcome, Vec<Misfit>> {
         let roles = Roles::of(context).map_err(|misfit| vec![misfit])?;
-        let clashes = roles.clashes();
-        if !clashes.is_empty() {
-            return Err(clashes);
-        }
         // Without edges, or with wrong ones, nothing says which values a layer reads.
         let net = wired(context).ok().flatten();
         let wires = net.as_ref().map(|net| sources(net.net())).unwrap_or_default();
         let wires: HashMap<*const Layer, &Wire<'_>> =
             wires.iter().map(|wire| (std::ptr::from_ref(wire.layer), wire)).collect();
-        let (mut others, mut count, mut staying) = (0, 0, Vec::new());
-        let made = tensors.iter().enumerate().map(|(place, spec)| {
-            let layer = roles.layer(spec).map(|(layer, _)| layer);
-            let (role, by) = roles.role(spec);
-            let role = if of.contains(&role) { role } else { Role::Other };
-            let made = match role {
+        let (mut others, mut count, mut staying, mut misfits) = (0, 0, Vec::new(), Vec::new());
+        let mut all = Vec::new();
+        for (place, spec) in tensors.iter().enumerate() {
+            let turn = |user| self.turned(place, spec, user, of, &wires);
+            let user = roles.user(spec);
+            let turned = turn(user);
+            if let Some(User { layer, .. }) = user
+                && roles.users(spec).any(|user| turn(Some(user)).order().is_some())
+            {
+                let used = roles.other_reader(spec, |user| turn(Some(user)).order() == turned.order());
+                misfits.extend(used.map(|used| {
+                    let both =
+                        format!("has other axes for {:?} than for {used}: one tensor cannot be both", layer.name);
+                    Misfit::new(spec.entry.name(), both)
+                }));
+            }
+            let is_turned = turned.order().is_some();
+            let Turned { role, by, made } = turned;
+            match role {
                 Role::Convolution => {
-                    let made = self.convolution(place, spec, layer);
                     others += usize::from(made.is_none());
                     count += usize::from(made.is_some());
-                    made
                 }
-                Role::InnerProduct => {
-                    count += 1;
-                    self.matrix(place, spec, layer)
-                }
-                Role::Other => layer.filter(|layer| behind::is_along_axes(layer)).and_then(|layer| {
-                    let wire = wires.get(&std::ptr::from_ref(layer)).copied();
-                    let made = behind::factors(self, place, spec, layer, wire);
-                    count += usize::from(made.as_ref().is_some_and(|made| !made.changes.is_empty()));
+                Role::InnerProduct => count += 1,
+                Role::Other if user.is_some_and(|user| behind::is_along_axes(user.layer)) => {
+                    count += usize::from(is_turned);
                     staying.extend((made.is_none() && self != Self::Oihw).then(|| spec.tensor.name.clone()));
-                    made
-                }),
-            };
-            let is_guess = by == By::Shape && made.as_ref().is_some_and(|made| !made.changes.is_empty());
-            let guess = is_guess.then_some(if role == Role::Convolution { CONVOLUTION } else { INNER_PRODUCT });
-            made.unwrap_or_else(|| Made::same(place, spec)).guessed(guess)
-        });
-        let mut outcome: Outcome = made.collect();
+                }
+                Role::Other => {}
+            }
+            let guess = if role == Role::Convolution { CONVOLUTION } else { INNER_PRODUCT };
+            let guess = (by == By::Shape && is_turned).then_some(guess);
+            all.push(made.unwrap_or_else(|| Made::same(place, spec)).guessed(guess));
+        }
+        if !misfits.is_empty() {
+            return Err(misfits);
+        }
+        let mut outcome: Outcome = all.into_iter().collect();
         if others > 0 {
             outcome = outcome.with_note(format!("weights of convolutions that have not four axes stay: {others}"));
         }
@@ -221,6 +243,27 @@ impl Layout {
         } else {
             outcome
         })
+    }
+
+    /// A tensor in the layout, as one of the layers reads it.
+    fn turned(
+        self,
+        place: usize,
+        spec: &Spec<'_>,
+        user: Option<User<'_>>,
+        of: &[Role],
+        wires: &HashMap<*const Layer, &Wire<'_>>,
+    ) -> Turned {
+        let (role, by) = Roles::role_in(user, spec);
+        let (role, layer) = (if of.contains(&role) { role } else { Role::Other }, user.map(|user| user.layer));
+        let made = match role {
+            Role::Convolution => self.convolution(place, spec, layer),
+            Role::InnerProduct => self.matrix(place, spec, layer),
+            Role::Other => layer.filter(|layer| behind::is_along_axes(layer)).and_then(|layer| {
+                behind::factors(self, place, spec, layer, wires.get(&std::ptr::from_ref(layer)).copied())
+            }),
+        };
+        Turned { role, by, made }
     }
 
     /// Permutes the weights of a convolution; `None` where the axes have no place in the layout.

@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use blob_io::net::{LayerKind, Net, Role as Of};
+use blob_io::net::{Layer, LayerKind, Net, Role as Of};
 use serde_json::{Value, json};
 
-use super::bound::{Bound, listed};
+use super::bound::{Bound, User, listed};
 use super::reorder::Reorder;
 use super::role::{Role, data_name, role};
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
@@ -72,11 +72,9 @@ type First<'s, 'a> = (&'s Spec<'a>, usize);
 /// The weights of the convolutions that read the net's input.
 fn of_net<'s, 'a>(net: &Bound<'_>, tensors: &'s [Spec<'a>]) -> Result<Vec<First<'s, 'a>>, Vec<Misfit>> {
     let all = sources(net.net());
-    let (mut first, mut misfits) = (Vec::new(), Vec::new());
+    let (mut first, mut own, mut misfits) = (Vec::new(), HashMap::new(), Vec::new());
     let places: HashMap<&str, &Spec<'a>> = tensors.iter().map(|spec| (spec.entry.name(), spec)).collect();
     let mut images = images(net, &all);
-    let is_first = |wire: &Wire<'_>| wire.layer.kind == LayerKind::Convolution && wire.source.input().is_some();
-    let shares_with_others = all.iter().any(|wire| wire.layer.shares_tensors && !is_first(wire));
     for wire in all.iter().filter(|wire| wire.source.input().is_some()) {
         let layer = wire.layer;
         let spec = net.tensor(layer, Of::Weight).and_then(|weight| places.get(weight).copied());
@@ -94,11 +92,9 @@ fn of_net<'s, 'a>(net: &Bound<'_>, tensors: &'s [Spec<'a>]) -> Result<Vec<First<
             (LayerKind::Convolution, _, _) if layer.group != 1 => {
                 format!("reads the net's input in {} groups", layer.group)
             }
-            (LayerKind::Convolution, _, _) if layer.shares_tensors && shares_with_others => {
-                "reads the net's input, and may share its weights with a layer that does not".to_owned()
-            }
             (LayerKind::Convolution, _, Some(spec)) if channels == Some(&3) => {
                 images.extend(&wire.inputs);
+                own.insert(std::ptr::from_ref(layer), axis);
                 first.push((spec, axis));
                 continue;
             }
@@ -115,11 +111,33 @@ fn of_net<'s, 'a>(net: &Bound<'_>, tensors: &'s [Spec<'a>]) -> Result<Vec<First<
             "the net gives its input as an output, too, whose channels would come out reversed",
         ));
     }
+    misfits.extend(shared(net, &first, &own));
     misfits.extend(elsewhere(net.net(), &all, &images));
     if first.is_empty() && misfits.is_empty() {
         misfits.push(Misfit::about_all("no convolution reads the net's input"));
     }
     if misfits.is_empty() { Ok(first) } else { Err(misfits) }
+}
+
+/// The weights that another reader than the first convolutions takes as stored, under the same name or by a name of
+/// Caffe's `param`. `own` has the first convolutions, each with the axis that is reversed.
+fn shared(net: &Bound<'_>, first: &[First<'_, '_>], own: &HashMap<*const Layer, usize>) -> Vec<Misfit> {
+    let mut reversed: HashMap<&str, usize> = first.iter().map(|(spec, axis)| (spec.entry.name(), *axis)).collect();
+    for copies in net.net().copies() {
+        let axis = copies.iter().find_map(|copy| reversed.get(&**copy).copied());
+        reversed.extend(axis.into_iter().flat_map(|axis| copies.iter().map(move |copy| (&**copy, axis))));
+    }
+    let mut misfits = Vec::new();
+    for (name, axis) in reversed {
+        let used = net.other_reader(name, |User { layer, role }| {
+            role == Of::Weight && own.get(&std::ptr::from_ref(layer)) == Some(&axis)
+        });
+        misfits.extend(used.map(|used| {
+            Misfit::new(name, format!("has its channels reversed for the net's input, and {used} uses it as it is"))
+        }));
+    }
+    misfits.sort_by(|a, b| a.tensor.cmp(&b.tensor));
+    misfits
 }
 
 /// The layers through which an image reaches the net's output without a convolution. With reversed channels, the image

@@ -3,12 +3,10 @@
 //! The followed net tells the role; else the layer's type, if the file has a type. Otherwise the role is guessed from
 //! name and shape, and the caller adds a note about guesses.
 
-use std::collections::HashMap;
-
 use blob_io::net::{self, Layer, LayerKind};
 use blob_io::{TensorName, work};
 
-use super::bound::Bound;
+use super::bound::{Bound, User};
 use super::step::{Context, Misfit, Spec};
 
 /// The role of a tensor in its layer.
@@ -35,58 +33,47 @@ pub(crate) enum By {
 
 /// The layer and the role of each tensor of a file, as the followed net tells.
 #[derive(Debug, Default)]
-pub(super) struct Roles<'a> {
-    all: HashMap<&'a str, (&'a Layer, net::Role)>,
-    /// The weights that two layers take with different axes.
-    clashes: Vec<(&'a str, [&'a Layer; 2])>,
-}
+pub(super) struct Roles<'a>(Option<Bound<'a>>);
 
 impl<'a> Roles<'a> {
     pub(super) fn of(context: &Context<'a>) -> Result<Self, Misfit> {
-        let Some(net) = context.net()? else { return Ok(Self::default()) };
-        let bound = Bound::of(net.net(), context.checkpoint());
-        let mut roles = Self::default();
-        for layer in net.net().layers() {
-            for (role, name) in bound.tensors(layer) {
-                let other = roles.all.insert(name, (layer, role)).filter(|(_, own)| *own == role);
-                let other = other.filter(|(other, _)| role == net::Role::Weight && axes(other) != axes(layer));
-                roles.clashes.extend(other.map(|(other, _)| (name, [other, layer])));
-            }
-        }
-        Ok(roles)
+        Ok(Self(context.net()?.map(|net| Bound::of(net.net(), context.checkpoint()))))
     }
 
-    /// Misfits of the weights that two layers take with different axes.
-    pub(super) fn clashes(&self) -> Vec<Misfit> {
-        let misfit = |(name, [one, other]): &(&str, [&Layer; 2])| {
-            let (one, other) = (&one.name, &other.name);
-            Misfit::new(*name, format!("has other axes for {one:?} than for {other:?}: one tensor cannot be both"))
-        };
-        self.clashes.iter().map(misfit).collect()
+    /// The layers of a tensor, or of the data of a diff.
+    pub(super) fn users(&self, spec: &Spec<'_>) -> impl Iterator<Item = User<'a>> {
+        self.0.iter().flat_map(|net| net.users(data_name(spec.entry.name())))
     }
 
-    /// The layer of a tensor, or of the data of a diff, and the role in that layer.
-    pub(super) fn layer(&self, spec: &Spec<'_>) -> Option<(&'a Layer, net::Role)> {
-        self.all.get(data_name(spec.entry.name())).copied()
+    /// The first reader, in words, that is none of `own`.
+    pub(super) fn other_reader(&self, spec: &Spec<'_>, is_own: impl Fn(User<'a>) -> bool) -> Option<String> {
+        self.0.as_ref()?.other_reader(data_name(spec.entry.name()), is_own)
+    }
+
+    /// The layer of a tensor, or of the data of a diff: the first, where several have it.
+    pub(super) fn user(&self, spec: &Spec<'_>) -> Option<User<'a>> {
+        self.users(spec).next()
     }
 
     /// The role of a tensor, or of the data of a diff.
     pub(super) fn role(&self, spec: &Spec<'_>) -> (Role, By) {
-        match self.layer(spec) {
-            Some((layer, net::Role::Weight)) if is_spatial(layer) => (Role::Convolution, By::Type),
-            Some((Layer { kind: LayerKind::InnerProduct, .. }, net::Role::Weight)) => (Role::InnerProduct, By::Type),
+        Self::role_in(self.user(spec), spec)
+    }
+
+    /// The role of a tensor for one of the layers.
+    pub(super) fn role_in(user: Option<User<'_>>, spec: &Spec<'_>) -> (Role, By) {
+        match user {
+            Some(User { layer, role: net::Role::Weight }) if is_spatial(layer) => (Role::Convolution, By::Type),
+            Some(User { layer, role: net::Role::Weight }) if layer.kind == LayerKind::InnerProduct => {
+                (Role::InnerProduct, By::Type)
+            }
             // A net does not know the convolutions of forks as such; the layer's type in the file tells.
-            Some((layer, _)) if layer.kind != LayerKind::Other || spec.entry.layer_type().is_none() => {
+            Some(User { layer, .. }) if layer.kind != LayerKind::Other || spec.entry.layer_type().is_none() => {
                 (Role::Other, By::Type)
             }
             _ => role(spec),
         }
     }
-}
-
-/// The order of a weight's axes, as far as layers differ in it.
-fn axes(layer: &Layer) -> (bool, bool, bool) {
-    (is_spatial(layer), layer.channels_last, layer.transpose)
 }
 
 /// Whether a layer is a convolution or a deconvolution.

@@ -8,6 +8,7 @@ use blob_io::TensorName;
 use blob_io::net::{Layer, Role as Of};
 use serde_json::{Value, json};
 
+use super::bound::User;
 use super::role::{Role, Roles, is_convolution};
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
 
@@ -43,9 +44,9 @@ impl Transform for SqueezeLegacy {
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             let same = Made::same(place, spec);
             let typed = spec.entry.layer_type().filter(|layer| !layer.is_empty());
-            let (dims, is_guess) = match (typed, roles.layer(spec)) {
+            let (dims, is_guess) = match (typed, roles.user(spec)) {
                 (Some(layer), _) => (of_layer(layer, spec.entry.index(), spec), false),
-                (None, Some((layer, role))) => (of_layer(&layer.type_name, index_of(layer, role), spec), false),
+                (None, Some(User { layer, role })) => (of_layer(&layer.type_name, index_of(layer, role), spec), false),
                 (None, None) => (of_name(spec, &roles), true),
             };
             let Some(shape) = dims.and_then(|dims| Shape::new(dims).ok()) else { return same };

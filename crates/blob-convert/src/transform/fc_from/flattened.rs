@@ -84,8 +84,14 @@ impl<'s> Search<'s, '_> {
     }
 
     fn permute(&mut self, layer: &Layer, spec: &Spec<'_>, flattened: Flattened) {
-        self.permuted.insert(layer, flattened.extents());
-        self.found.tensors.insert(spec.entry.name().to_owned(), flattened);
+        let (name, own) = (spec.entry.name(), flattened.extents());
+        self.permuted.insert(layer, own);
+        let other = self.found.tensors.insert(name.to_owned(), flattened).map(Flattened::extents);
+        self.misfits.extend(
+            other.filter(|other| *other != own).map(|other| {
+                Misfit::new(name, format!("is {own} for {:?}, and {other} for another layer", layer.name))
+            }),
+        );
     }
 
     /// The inner products whose columns are permuted.
@@ -199,13 +205,15 @@ impl<'s> Search<'s, '_> {
         names.filter_map(|name| self.specs.get(name).copied()).collect()
     }
 
-    /// Refuses tensors that one layer needs permuted and another one uses as stored.
+    /// Refuses tensors that one layer needs permuted and another reader uses as stored.
     fn owners(&mut self) {
-        for layer in self.net.layers().filter(|layer| self.extents(layer).is_none()).collect::<Vec<_>>() {
-            for (_, name) in self.net.tensors(layer).filter(|(_, name)| self.found.tensors.contains_key(*name)) {
-                let problem = format!("is permuted for one layer, and {:?} uses it as it is", layer.name);
-                self.misfits.push(Misfit::new(name, problem));
-            }
+        let mut names: Vec<&str> = self.found.tensors.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        for name in names {
+            let used = self.net.other_reader(name, |user| self.extents(user.layer).is_some());
+            self.misfits.extend(
+                used.map(|used| Misfit::new(name, format!("is permuted for one layer, and {used} uses it as it is"))),
+            );
         }
     }
 
