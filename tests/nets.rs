@@ -168,6 +168,36 @@ fn eps_is_a_fact_of_a_conversion_for_torch() {
     refused.refused("and would be -9");
 }
 
+#[test]
+fn the_eps_that_a_receipt_states_counts_and_no_other() {
+    let folder = Folder::new();
+    let symbol = data(&case("capitals-symbol.json"));
+    let [torch, raw, out] = ["torch.safetensors", "raw.npz", "out.safetensors"].map(|name| folder.file(name));
+    blob(&["convert", &case("capitals-0000.params"), "--names", "torch", "-o", &torch]).ok();
+    let was = wide(&Checkpoint::open(&torch).expect("opens"), "b.running_var");
+    for eps in [1e-5, 1e-2] {
+        blob(&["convert", &torch, "--eps", &eps.to_string(), "--names", "raw", "-o", &out, "--force"]).ok();
+        let is = wide(&Checkpoint::open(&out).expect("opens"), "b.running_var");
+        near(&is, &was.iter().map(|variance| variance + 1e-3 - eps).collect::<Vec<_>>());
+        blob(&["verify", &out, "--against", &torch]).ok();
+    }
+    // The same tensors under MXNet's names again, and nets of this eps and of another one.
+    let back = "c.weight c_weight\nb.weight b_gamma\nb.bias b_beta\nb.running_mean b_moving_mean\nb.running_var b_moving_var\n";
+    blob(&["convert", &torch, "--names", &folder.with("back.txt", back), "-o", &raw]).ok();
+    let text = std::fs::read_to_string(&symbol).expect("readable");
+    let other = folder.with("other-symbol.json", text.replace("\"FALSE\"", "\"FALSE\", \"eps\": \"0.5\""));
+    let symbol = symbol.to_str().expect("UTF-8");
+    for step in [&["--eps", "1e-5"][..], &["--fold"], &["--names", "torch"]] {
+        let run = |net: &str| blob(&[&["convert", &raw, "--symbol", net, "-o", &out, "--force"], step].concat());
+        run(&other).refused("its receipt says that the eps of \"b\" is 1e-3, and other-symbol.json says 5e-1");
+        run(symbol).ok();
+    }
+    // A net whose BatchNorms the file does not have.
+    let net = folder.with("net.prototxt", "layer { name: \"q\" type: \"BatchNorm\" bottom: \"x\" top: \"y\" }");
+    let weights = ["convert", "--eps", "1e-4", "--net", &net, "-o", &out, "--force", &case("k1x5.npz")];
+    blob(&weights).refused("eps: no BatchNorm of the net has its variance in the file");
+}
+
 /// The weights of the NHWC convolution at (o, i, y, x): MXNet stores (o, y, x, i).
 fn nhwc() -> impl Fn(usize, usize, usize, usize) -> f64 {
     let file = Checkpoint::open(data(&case("nhwc-0000.params"))).expect("opens");

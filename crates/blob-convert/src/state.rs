@@ -6,15 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use blob_io::net::Net;
+use blob_io::net::{Net, Role};
 use blob_io::{Checkpoint, Error};
 
 use crate::options::refuse;
 use crate::planned::Planned;
-use crate::receipt::{UNKNOWN, lineage_of, receipt_text, steps_of};
+use crate::receipt::{Origin, UNKNOWN, lineage_of, receipt_text, steps_of};
 use crate::step::Step;
 use crate::transform::{
-    Bound, Fact, Followed, Left, MovedEps, Names, Outcome, Registry, Transform, Undone, Values, Variance,
+    Bound, Fact, Followed, Left, MovedEps, Names, Outcome, Registry, Transform, Undone, Values, Variance, is_norm,
+    is_same, is_variance,
 };
 
 /// The state after the steps in a file's history.
@@ -27,6 +28,10 @@ pub(crate) struct State {
     eps: BTreeMap<String, Moved>,
     /// The eps of all normalisations, where the receipt does not list the variances.
     eps_of_all: Option<f64>,
+    /// The eps that PyTorch's names say of variances, by the current name.
+    said: BTreeMap<String, f64>,
+    /// The eps that they say of all variances.
+    said_of_all: Option<f64>,
     /// The other steps that changed values.
     changed: Vec<String>,
     /// The step that had no room in the receipt, and may have changed anything.
@@ -42,13 +47,17 @@ struct Moved {
 
 impl State {
     pub(crate) fn of(checkpoint: &Checkpoint, registry: &Registry) -> Self {
+        Self::after(&receipt_text(checkpoint).map(lineage_of).unwrap_or_default(), registry)
+    }
+
+    /// The state after the steps of a lineage.
+    pub(crate) fn after(lineage: &[Origin], registry: &Registry) -> Self {
         let mut state = Self::default();
-        let lineage = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
-        steps_of(&lineage).for_each(|(step, is_before_merge)| state.after(step, is_before_merge, registry));
+        steps_of(lineage).for_each(|(step, is_before_merge)| state.add(step, is_before_merge, registry));
         state
     }
 
-    fn after(&mut self, step: &Step, is_before_merge: bool, registry: &Registry) {
+    fn add(&mut self, step: &Step, is_before_merge: bool, registry: &Registry) {
         let Ok(done) = registry.read(&step.name, &step.settings) else {
             self.after_unread(step);
             return;
@@ -71,7 +80,16 @@ impl State {
             }
         }
         match done.undone() {
-            Undone::Renamed(names) => self.rename(names),
+            Undone::Renamed(names) => {
+                self.rename(names);
+                // The file that is merged of several may have the names of others.
+                for (variance, eps) in names.stated_eps().filter(|_| !is_before_merge) {
+                    match variance {
+                        Some(variance) => drop(self.said.insert(variance, eps)),
+                        None => self.said_of_all = Some(eps),
+                    }
+                }
+            }
             Undone::Changed | Undone::Reordered if matches!(done.left(), Left::AsSaid | Left::Turned) => {
                 self.changed.push(step.name.clone())
             }
@@ -119,6 +137,7 @@ impl State {
         let now = |name: String| names.of(&name).to_owned();
         self.axes = std::mem::take(&mut self.axes).into_iter().map(|(name, axes)| (now(name), axes)).collect();
         self.eps = std::mem::take(&mut self.eps).into_iter().map(|(name, eps)| (now(name), eps)).collect();
+        self.said = std::mem::take(&mut self.said).into_iter().map(|(name, eps)| (now(name), eps)).collect();
     }
 
     /// The eps added to each variance; empty where the net's own eps applies.
@@ -127,11 +146,45 @@ impl State {
         MovedEps { each: each.collect(), all: self.eps_of_all }
     }
 
+    /// The eps of the file's variances, as far as the receipt states any.
+    pub(crate) fn stated_eps(&self, checkpoint: &Checkpoint) -> Vec<Variance> {
+        let stated = checkpoint.names().filter_map(|name| {
+            let moved = self.eps.get(name).map(|moved| moved.to).or(self.eps_of_all.filter(|_| is_variance(name)));
+            let said = self.said.get(name).copied().or(self.said_of_all.filter(|_| is_variance(name)));
+            Some(Variance { variance: name.to_owned(), factor: None, eps: moved.or(said)? })
+        });
+        stated.collect()
+    }
+
+    /// A normalisation whose eps the receipt and the followed net tell differently, in words.
+    fn other_eps(&self, checkpoint: &Checkpoint, followed: &Followed<'_>) -> Option<String> {
+        let net = followed.get().ok()??;
+        let bound = Bound::of(net.net(), checkpoint);
+        bound.layers().filter(|layer| is_norm(layer)).find_map(|layer| {
+            let variance = bound.tensor(layer, Role::Variance).filter(|name| !self.eps.contains_key(*name))?;
+            let said = self.said.get(variance).copied().or(self.said_of_all)?;
+            let (name, origin, eps) = (&layer.name, net.origin(), layer.eps);
+            let is_other = self.eps_of_all.is_none() && !is_same(said, eps);
+            is_other
+                .then(|| format!("its receipt says that the eps of {name:?} is {said:e}, and {origin} says {eps:e}"))
+        })
+    }
+
     /// The reason why a step is no longer possible: a fact that the step relies on is no longer as the net says.
-    pub(crate) fn forbids(&self, step: &dyn Transform, followed: &Followed<'_>) -> Option<String> {
+    pub(crate) fn forbids(
+        &self,
+        step: &dyn Transform,
+        checkpoint: &Checkpoint,
+        followed: &Followed<'_>,
+    ) -> Option<String> {
         let facts = step.relies_on();
         if let Some(unknown) = self.unknown.as_ref().filter(|_| !facts.is_empty()) {
             return Some(format!("its receipt had no room for {unknown}, which may have been the same: {ANEW}"));
+        }
+        if facts.contains(&Fact::Eps)
+            && let Some(other) = self.other_eps(checkpoint, followed)
+        {
+            return Some(other);
         }
         let (how, is_usual) = self.turned.as_ref().filter(|_| facts.contains(&Fact::Axes))?;
         // Most nets say PyTorch's order.

@@ -78,6 +78,7 @@ pub(crate) use bound::MovedEps;
 pub use dtype::Dtype;
 pub use eps::Eps;
 pub(crate) use eps::Wished as WishedEps;
+pub(crate) use eps::{is_norm, is_same, is_variance};
 pub(crate) use factor::Factors;
 pub use fc_from::FcFrom;
 pub use fold::{Fold, Refusal, RefusalKind};

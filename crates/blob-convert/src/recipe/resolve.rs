@@ -9,6 +9,7 @@ use serde_json::json;
 use super::{NetFile, Recipe};
 use crate::options::{Options, refuse};
 use crate::receipt::MAX_STEPS;
+use crate::state::State;
 use crate::step::Step;
 use crate::symbol::NewSymbol;
 use crate::transform::{Bound, Fold, Given, Layout, Merge, Names, Registry, Split, Topology, Wish, Wished, WishedEps};
@@ -56,6 +57,7 @@ pub(super) fn resolved(
     let mut wish = Wish::new(checkpoint, to, followed, followed.map(|net| Bound::new(net.net(), checkpoint)))?;
     wish.is_given = recipe.net.is_some();
     let eps = steps.iter().find(|asked| asked.step.name == "eps");
+    wish.stated = State::of(checkpoint, registry).stated_eps(checkpoint);
     wish.eps = eps.and_then(|asked| Some(WishedEps::deserialize(&asked.step.settings).ok()?.to));
     let renames = has(&steps, Names::NAME) && !options.names_stay;
     for Asked { step, is_implied } in steps {

@@ -57,7 +57,7 @@ const NORMS: [&str; 3] = ["gamma", "moving_mean", "running_mean"];
 
 impl<'a> Bound<'a> {
     /// Pairs by name, for callers to whom no eps matters.
-    pub(super) fn of(net: &'a Net, checkpoint: &'a Checkpoint) -> Self {
+    pub(crate) fn of(net: &'a Net, checkpoint: &'a Checkpoint) -> Self {
         Self::moved(net, checkpoint, MovedEps::default())
     }
 

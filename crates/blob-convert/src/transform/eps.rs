@@ -76,12 +76,42 @@ impl Eps {
         if let Some(wrong) = [to].into_iter().chain(of_norms).find(|eps| !is_eps(*eps)) {
             return Err(wish.refused(format!("the step \"eps\" has {wrong:e}, and an eps is a number of 0 or more")));
         }
+        let is_there =
+            |net: &&Bound<'_>| net.layers().any(|layer| is_norm(layer) && net.tensor(layer, Role::Variance).is_some());
+        if let Some(net) = wish.bound.as_ref().filter(is_there) {
+            return Ok(Some(Arc::new(Self::of(net, to))));
+        }
+        if !wish.stated.is_empty() {
+            return Self::of_receipt(wish, to).map(|eps| Some(Arc::new(eps) as Arc<dyn Transform>));
+        }
+        wish.check_role("eps", Role::Variance, "variance")?;
         let Some(net) = &wish.bound else {
             let message = "eps: nothing says what its BatchNorms add to their variances".to_owned();
             return Err(wish.lacks(message, Remedy::NetOrSymbol));
         };
         Ok(Some(Arc::new(Self::of(net, to))))
     }
+
+    /// The normalisations whose eps the source's receipt states. PyTorch's names leave out those of PyTorch's own eps, so
+    /// that the others are known for this eps alone.
+    fn of_receipt(wish: &Wish<'_>, to: f64) -> Result<Self, Error> {
+        let stated: HashSet<&str> = wish.stated.iter().map(|norm| &*norm.variance).collect();
+        let unstated = wish.checkpoint.names().find(|name| is_variance(name) && !stated.contains(name));
+        if let Some(name) = unstated.filter(|_| !is_same(to, TORCH)) {
+            let message = format!("eps: its receipt states the eps of some BatchNorms, and not that of {name:?}");
+            return Err(wish.lacks(message, Remedy::NetOrSymbol));
+        }
+        let norms = wish.stated.iter().filter(|norm| !is_same(norm.eps, to)).cloned().collect();
+        Ok(Self { to, norms, shared: Vec::new() })
+    }
+}
+
+/// PyTorch's eps of a BatchNorm.
+pub(super) const TORCH: f64 = 1e-5;
+
+/// Whether PyTorch would give a variance this name.
+pub(crate) fn is_variance(name: &str) -> bool {
+    name.ends_with(".running_var")
 }
 
 fn is_eps(eps: f64) -> bool {
@@ -89,12 +119,12 @@ fn is_eps(eps: f64) -> bool {
 }
 
 /// Whether a layer divides by the root of a stored variance and an eps.
-pub(super) fn is_norm(layer: &Layer) -> bool {
+pub(crate) fn is_norm(layer: &Layer) -> bool {
     matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn)
 }
 
 /// Whether two eps are equal as f32: Caffe stores each eps as an f32.
-pub(super) fn is_same(a: f64, b: f64) -> bool {
+pub(crate) fn is_same(a: f64, b: f64) -> bool {
     a as f32 == b as f32
 }
 

@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// PyTorch's name of a BatchNorm's variance in the module.
+const VARIANCE: &str = "running_var";
+
 /// Renames tensors.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Names {
@@ -54,6 +57,14 @@ impl Names {
     /// Whether the new names are PyTorch's.
     pub(crate) fn is_torch(&self) -> bool {
         self.torch
+    }
+
+    /// The eps that the settings state: for each variance by the new name, or for all of them.
+    pub(crate) fn stated_eps(&self) -> impl Iterator<Item = (Option<String>, f64)> {
+        self.eps.iter().flat_map(|OfEps { eps, modules }| {
+            let each = modules.iter().map(|module| Some(format!("{module}.{VARIANCE}")));
+            each.chain(modules.is_empty().then_some(None)).map(|variance| (variance, *eps))
+        })
     }
 
     /// The new name of a tensor; the same name where the map has no new one.

@@ -1,12 +1,13 @@
 //! The facts that make a recipe's step exact, where the step leaves settings to the source and the net.
 
-use blob_io::net::{LayerKind, Role};
+use blob_io::net::{Layer, LayerKind, Role};
 use blob_io::{Checkpoint, Error, Format, Remedy};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::bound::Bound;
+use super::norm::Variance;
 use super::topology::Topology;
 
 /// The conversion that a step is made for.
@@ -25,6 +26,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) is_implied: bool,
     /// The eps that the recipe moves all normalisations to.
     pub(crate) eps: Option<f64>,
+    /// The eps of the file's variances, as far as the source's receipt states any.
+    pub(crate) stated: Vec<Variance>,
 }
 
 /// Settings without a choice.
@@ -41,7 +44,8 @@ impl<'a> Wish<'a> {
         net: Option<&'a Topology>,
         bound: Option<Bound<'a>>,
     ) -> Result<Self, Error> {
-        let wish = Self { checkpoint, to, net, bound, is_given: false, is_implied: false, eps: None };
+        let wish =
+            Self { checkpoint, to, net, bound, is_given: false, is_implied: false, eps: None, stated: Vec::new() };
         match wish.bound.as_ref().map(Bound::clashes) {
             None | Some([]) => Ok(wish),
             Some(clashes) => Err(wish.refused(format!("the net does not fit: {}", clashes.join("; ")))),
@@ -65,7 +69,10 @@ impl<'a> Wish<'a> {
     /// Refuses a net that the recipe names, if no BatchNorm of the net has a tensor of this role in the file.
     pub(super) fn check_role(&self, step: &str, role: Role, what: &str) -> Result<(), Error> {
         let Some(bound) = self.bound.as_ref().filter(|_| self.is_given && !self.is_implied) else { return Ok(()) };
-        let mut norms = bound.net().layers().iter().filter(|layer| layer.kind == LayerKind::BatchNorm);
+        let is_norm = |layer: &&Layer| {
+            layer.kind == LayerKind::BatchNorm || layer.kind == LayerKind::Bn && role == Role::Variance
+        };
+        let mut norms = bound.net().layers().iter().filter(is_norm);
         if norms.any(|layer| bound.tensor(layer, role).is_some()) {
             return Ok(());
         }

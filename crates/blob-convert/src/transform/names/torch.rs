@@ -9,7 +9,7 @@ use blob_io::{Checkpoint, Entry, Kind, TensorName};
 
 use super::{Names, OfEps};
 use crate::transform::bound::{Bound, bare, bias_beside, listed};
-use crate::transform::eps;
+use crate::transform::eps::{self, TORCH};
 use crate::transform::fold::{is_by_channel, scale_after};
 use crate::words;
 
@@ -29,7 +29,7 @@ impl Names {
     /// The same names, after a step that has moved every normalisation's eps to `to`.
     #[must_use]
     pub fn after_eps(mut self, to: f64) -> Self {
-        self.eps = if eps::is_same(to, EPS) { Vec::new() } else { vec![OfEps { eps: to, modules: Vec::new() }] };
+        self.eps = if eps::is_same(to, TORCH) { Vec::new() } else { vec![OfEps { eps: to, modules: Vec::new() }] };
         self
     }
 
@@ -75,16 +75,13 @@ impl Names {
     }
 }
 
-/// PyTorch's eps of a BatchNorm.
-const EPS: f64 = 1e-5;
-
 /// At most this many tensors of several modules are listed.
 const MAX_SHARED: usize = 3;
 
 /// The modules of the BatchNorms whose eps is not PyTorch's, grouped by eps.
 fn other_eps(net: &Bound<'_>, map: &BTreeMap<String, String>) -> Vec<OfEps> {
     let mut all: Vec<OfEps> = Vec::new();
-    for layer in net.layers().filter(|layer| eps::is_norm(layer) && !eps::is_same(net.eps(layer), EPS)) {
+    for layer in net.layers().filter(|layer| eps::is_norm(layer) && !eps::is_same(net.eps(layer), TORCH)) {
         let Some(variance) = net.tensor(layer, Role::Variance).and_then(|name| map.get(name)) else { continue };
         let module = variance.strip_suffix(".running_var").unwrap_or(variance).to_owned();
         match all.iter_mut().find(|of| eps::is_same(of.eps, net.eps(layer))) {
@@ -101,11 +98,11 @@ pub(super) fn of_eps(of: &OfEps) -> String {
     let eps = if f64::from(of.eps as f32) == of.eps { format!("{:e}", of.eps as f32) } else { format!("{:e}", of.eps) };
     let modules = &of.modules;
     if modules.is_empty() {
-        return format!("names: eps {eps}, not torch's {EPS:e}, for every BatchNorm: give it to the modules");
+        return format!("names: eps {eps}, not torch's {TORCH:e}, for every BatchNorm: give it to the modules");
     }
     let names: Vec<&str> = modules.iter().map(|module| &**module).collect();
     format!(
-        "names: eps {eps}, not torch's {EPS:e}, for {}: give it to the modules, or --eps {EPS:e} here",
+        "names: eps {eps}, not torch's {TORCH:e}, for {}: give it to the modules, or --eps {TORCH:e} here",
         listed(&names)
     )
 }
