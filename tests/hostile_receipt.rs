@@ -1,18 +1,15 @@
-//! Receipts that lie: nothing of them reaches an output but what its tensors need, and each field that claims something
-//! is checked.
+//! Receipts that lie: nothing of them reaches an output but what its tensors need.
 
 use std::path::Path;
 
-use blob_convert::transform::Registry;
-use blob_convert::verify::{self, Remark};
-use blob_convert::{Options, RECEIPT_KEY, Silent};
-use blob_io::{Checkpoint, Format};
+use blob_convert::{RECEIPT_KEY, Silent, verify};
+use blob_io::Checkpoint;
 use serde_json::{Value, json};
 
+use crate::edited_receipt::remarks;
 use crate::support::archive::{Zip, npy, safetensors, theirs};
-use crate::support::conversion::to_file;
-use crate::support::receipt::{deflated, inflated, receipt, with_receipt};
-use crate::support::{Folder, alloc, blob, data, find, open, report};
+use crate::support::receipt::{deflated, receipt, with_receipt};
+use crate::support::{Folder, alloc, blob, data, find, open};
 
 /// A safetensors file of one tensor `w`, 2×3, with this receipt.
 fn carrier(receipt: &Value, values: &[u8]) -> Vec<u8> {
@@ -134,163 +131,6 @@ pub(crate) fn no_receipt_makes_a_pickle() {
     assert!(!Path::new(&out).exists());
     let ran = blob(&["verify", &lying]).no();
     assert!(ran.out.contains("a frame that makes no file: it holds more than the tensors"), "{ran:?}");
-}
-
-/// The findings and notes of every check of a file, with its source.
-fn remarks(file: &Checkpoint, source: Option<&Checkpoint>) -> Vec<String> {
-    let mut all = Vec::new();
-    let mut take = |remark| match remark {
-        Remark::Finding(finding) => all.push(format!("{} {}", finding.tensor, finding.message)),
-        Remark::Note(note) => all.push(note),
-        _ => {}
-    };
-    verify::claims(file, &mut take);
-    verify::receipt(file, &Silent, &mut |finding| take(Remark::Finding(finding))).expect("checked");
-    verify::replay(file, &Registry::default(), &mut |remark| {
-        if let Remark::Finding(finding) = remark {
-            take(Remark::Finding(finding));
-        }
-    });
-    if let Some(source) = source {
-        verify::against(file, source, &Silent, &mut take).expect("compared");
-    }
-    all
-}
-
-/// The paths of all values in a receipt that are not objects.
-fn leaves(value: &Value, path: &str, found: &mut Vec<String>) {
-    match value {
-        Value::Object(fields) => fields.iter().for_each(|(key, field)| {
-            leaves(field, &format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")), found)
-        }),
-        Value::Array(items) if items.is_empty() => {}
-        Value::Array(items) => {
-            found.push(path.to_owned());
-            items.iter().enumerate().for_each(|(i, item)| leaves(item, &format!("{path}/{i}"), found));
-        }
-        Value::Null => {}
-        _ => found.push(path.to_owned()),
-    }
-}
-
-/// Another value of the same kind.
-fn edited(value: &Value) -> Value {
-    match value {
-        Value::String(text) => {
-            let middle = text.char_indices().nth(text.chars().count() / 2);
-            let (at, c) = middle.unwrap_or((0, ' '));
-            let other = if c == 'e' { 'f' } else { 'e' };
-            json!(format!("{}{other}{}", &text[..at], text.get(at + c.len_utf8()..).unwrap_or_default()))
-        }
-        Value::Number(n) if n.is_u64() => json!(n.as_u64().expect("a number") + 1),
-        Value::Number(n) => json!(n.as_f64().expect("a number") + 1.0),
-        Value::Bool(is) => json!(!is),
-        Value::Array(items) => json!(items[1..]),
-        other => panic!("{other}"),
-    }
-}
-
-/// Fields that claim nothing that a file or its source can contradict: words, and names that a user may change.
-const FREE: [&str; 7] =
-    ["/tool", "/source/name", "/source/member", "/warnings", "/changes", "/frame_left_out", "/left_out"];
-
-#[test]
-fn every_edited_field_of_a_receipt_is_noticed() {
-    let folder = Folder::new();
-    let path = data("caffe/net/f32_v2_diff.caffemodel");
-    let source = Checkpoint::open(&path).expect("opens");
-    let options = || Options::new(Format::Safetensors).with(|options| options.sha256 = true);
-    let narrow = crate::transform::float(blob_core::DType::F16);
-    let squeezed = options().transform(blob_convert::transform::StripDiff);
-    let map = [("conv1/0".to_owned(), "conv1.weight".to_owned())];
-    let named = squeezed.transform(blob_convert::transform::Names::new(map)).transform(narrow);
-    let mut count = 0;
-    for (name, options) in [("framed.safetensors", options()), ("transformed.safetensors", named)] {
-        let out = folder.file(name);
-        to_file(&source, &options, &out).expect("converts");
-        // A second conversion has a history, and its source is the first one.
-        let second = folder.file(&format!("second-{name}"));
-        to_file(
-            &Checkpoint::open(&out).expect("opens"),
-            &Options::new(Format::Safetensors).with(|o| (o.anew, o.sha256) = (true, true)),
-            &second,
-        )
-        .expect("converts");
-        for (file, of) in [(&out, &path), (&second, &Path::new(&out).to_owned())] {
-            let of = Checkpoint::open(of).expect("opens");
-            let bytes = std::fs::read(file).expect("readable");
-            let honest = receipt(&open("x.safetensors", &bytes).expect("opens"));
-            let opened = open("x.safetensors", &bytes).expect("opens");
-            let replays = |remark: &String| !remark.contains("no transforms");
-            let before: Vec<String> = remarks(&opened, Some(&of)).into_iter().filter(replays).collect();
-            assert_eq!(before, [""; 0], "{file}");
-            let mut paths = Vec::new();
-            leaves(&honest, "", &mut paths);
-            for path in paths.iter().filter(|path| !FREE.iter().any(|free| path.starts_with(free))) {
-                let mut lie = honest.clone();
-                let field = lie.pointer_mut(path).expect("a field");
-                *field = edited(field);
-                let lie = open("x.safetensors", &with_receipt(&bytes, &lie, "", None)).expect("opens");
-                assert!(!remarks(&lie, Some(&of)).is_empty(), "{file}: {path} is not noticed");
-                count += 1;
-            }
-        }
-    }
-    report(&format!("receipts: {count} edits of a field, each noticed"));
-}
-
-#[test]
-fn an_edited_field_is_noticed_without_the_source_where_the_file_tells() {
-    let folder = Folder::new();
-    let out = folder.file("x.safetensors");
-    let source = Checkpoint::open(data("caffe/net/f32_v2_diff.caffemodel")).expect("opens");
-    to_file(&source, &Options::new(Format::Safetensors), &out).expect("converts");
-    let bytes = std::fs::read(&out).expect("readable");
-    let honest = receipt(&open("x.safetensors", &bytes).expect("opens"));
-    let mut middle = inflated(honest["frame"]["deflate"].as_str().expect("text"));
-    let at = middle.len() / 2;
-    middle[at] ^= 1;
-    for (path, value, said) in [
-        ("/schema", json!("blob.receipt/2"), "the receipt is of blob.receipt/2, which this version does not know"),
-        ("/schema", json!("blob.recipe/1"), "has the schema \"blob.recipe/1\", not blob.receipt/1"),
-        ("/tensors", json!(25), "says that 25 tensors were written, and there are 24"),
-        ("/tensors", json!("24"), "says that \"24\" tensors were written, and there are 24"),
-        ("/contents_blake3", json!("00"), "has a contents_blake3 that is not that of its contents: 00"),
-        ("/source/blake3", json!("00"), "has a source.blake3 that is no digest: \"00\""),
-        ("/source/bytes", json!(-1), "has a source.bytes of -1"),
-        ("/source/bytes", json!(5), "and its first source is caffemodel of 5 bytes"),
-        ("/source/format", json!("caffemodem"), "has a source.format that is not known"),
-        ("/frame/format", json!("solverstate"), "has a frame that makes no file"),
-        ("/frame/format", json!("coffee"), "has a frame that makes no file: it is of a format that is not known"),
-        ("/frame/bytes", json!(17), "has a frame that makes no file: it is damaged"),
-        ("/frame/blake3", json!("0".repeat(64)), "has a frame that makes no file: it is damaged"),
-        ("/frame/deflate", json!(deflated(&middle)), "has a frame that makes no file: it is damaged"),
-        ("/frame/holes/0/0", json!(1), "has a frame that makes no file: it is damaged"),
-        ("/frame", json!("none"), "has a frame that makes no file: it is damaged"),
-        ("/history", json!([7]), "cannot be read"),
-    ] {
-        let mut lie = honest.clone();
-        *lie.pointer_mut(path).expect("a field") = value;
-        let lie = open("x.safetensors", &with_receipt(&bytes, &lie, "", None)).expect("opens");
-        let found = remarks(&lie, None);
-        assert!(found.iter().any(|found| found.contains(said)), "{path}: {said}: {found:?}");
-    }
-}
-
-#[test]
-fn another_source_is_said_to_be_another() {
-    let folder = Folder::new();
-    let path = data("caffe/net/f32_v2_diff.caffemodel");
-    let source = path.to_str().expect("UTF-8");
-    let [first, second] = ["x.npz", "y.safetensors"].map(|name| folder.file(name));
-    blob(&["convert", source, "-o", &first]).ok();
-    blob(&["convert", &first, "-o", &second]).ok();
-    let said = |file: &str, of: &str| blob(&["verify", file, "--against", of]).ok().out;
-    assert!(!said(&second, &first).contains("note"), "{}", said(&second, &first));
-    assert!(said(&second, source).contains("is an earlier source of the receipt's history"));
-    let other = folder.with("net.caffemodel", [&std::fs::read(&path).expect("readable")[..], b"\x0a\x00"].concat());
-    assert!(said(&first, &other).contains("is not the file that the receipt names as its source: BLAKE3"));
-    blob(&["verify", "--replay", source]).no().stdout_has("there is no receipt");
 }
 
 #[test]

@@ -9,9 +9,10 @@ mod support;
 
 // All formats: names, limits, reasons, files of other kinds.
 mod attacks; // attacks that once got through, by name: each is held off
+mod edited_receipt; // each edited field that claims something is noticed
 mod hostile; // every golden truncated, changed byte by byte, with extreme lengths: no panic, bounded memory
 mod hostile_random; // goldens with random changes, as many as a campaign asks for
-mod hostile_receipt; // receipts that lie: frames, transforms, each field
+mod hostile_receipt; // receipts that lie: frames, transforms
 mod kept_bits; // bf16 that is stored as u16 is bf16 for every command
 mod kinds; // files of other programs are named; arrays of other dtypes are listed
 mod limits; // nets that Caffe accepts and should not; models of many pieces, within their limits
@@ -65,6 +66,7 @@ mod channels_last; // values with the channels last, of NHWC nets and for Tensor
 mod convert; // receipts, pipes, interruptions, hostile names
 mod damaged; // a converted file that was damaged never passes `verify`
 mod diffs; // diffs keep with their data
+mod divided; // several files of one conversion, each proved alone
 mod fc_sizes; // a dense layer reads what the net says
 mod fold_net; // the folded layers are removed from the net's description
 mod folder; // folders: many writers, foreign files

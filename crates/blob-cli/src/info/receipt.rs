@@ -1,6 +1,6 @@
 //! The line of `blob info` about a receipt: the files that the tensors came from.
 
-use blob_convert::{Origin, RECEIPT_KEY};
+use blob_convert::{Account, Origin, RECEIPT_KEY};
 
 use super::short;
 use crate::output::Terminal;
@@ -11,7 +11,11 @@ const MAX_SOURCES: usize = 3;
 
 /// The first sources named by a receipt: `from net.caffemodel (caffemodel, 1,679 bytes, BLAKE3 55bf…)`.
 pub(super) fn receipt(key: &str, value: &str, terminal: &Terminal) -> Option<String> {
-    let sources = (key == RECEIPT_KEY).then(|| Origin::of_receipt(value)).filter(|sources| !sources.is_empty())?;
+    let sources = (key == RECEIPT_KEY).then(|| Origin::of_receipt(value))?;
+    if sources.is_empty() {
+        let why = Account::of_receipt(value)?.sources_left_out?;
+        return Some(format!("from several files, which it does not name: {}", short(terminal, &why)));
+    }
     let source = |source: &Origin| {
         format!(
             "{} ({}, {}, BLAKE3 {})",

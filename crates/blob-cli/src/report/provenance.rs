@@ -23,6 +23,9 @@ pub(super) fn write(page: &mut Markup, checkpoint: &Checkpoint) {
         facts.push(("of size".to_owned(), units::exact_bytes(source.bytes)));
         facts.push(("with BLAKE3".to_owned(), source.blake3.clone()));
     }
+    facts.extend(
+        account.sources_left_out.iter().map(|why| ("merged of".to_owned(), format!("files without names: {why}"))),
+    );
     facts.push(("left out".to_owned(), units::plural(account.left_out, "tensor")));
     facts.extend(account.lost_values.map(|lost| ("lost by rounding".to_owned(), units::plural(lost, "value"))));
     page.facts(&facts);

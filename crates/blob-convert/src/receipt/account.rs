@@ -23,6 +23,8 @@ pub struct Account {
     pub history: Vec<Origin>,
     /// How many of these files are sources: several for a merged file.
     pub sources: usize,
+    /// Why the receipt of a merged file names no sources.
+    pub sources_left_out: Option<String>,
     /// The transforms, in order; `None` where the receipt's list cannot be read.
     pub transforms: Option<Vec<Step>>,
     /// The kinds of changes, sorted by the words, each with the number of tensors; at most 64.
@@ -55,6 +57,8 @@ struct Fields {
     transforms: Option<Value>,
     #[serde(default)]
     lost_values: Option<u64>,
+    #[serde(default)]
+    sources_left_out: Option<String>,
 }
 
 #[derive(Default)]
@@ -101,8 +105,9 @@ impl Account {
         let history = history_of(text);
         // Of many sources, the history has the last ones.
         let is_source = |origin: &&Origin| named.iter().any(|source| source.blake3 == origin.blake3);
-        let sources = (!named.is_empty()).then(|| history.iter().rev().take_while(is_source).count())?;
-        let fields: Fields = parse(text)?;
+        let sources = history.iter().rev().take_while(is_source).count();
+        let fields: Fields =
+            parse(text).filter(|fields: &Fields| !named.is_empty() || fields.sources_left_out.is_some())?;
         let steps = fields.transforms.map_or(Some(Vec::new()), |steps| serde_json::from_value(steps).ok());
         let kinds = fields.changes.unwrap_or_default().0.into_iter();
         Some(Self {
@@ -110,6 +115,7 @@ impl Account {
             sources,
             transforms: steps.filter(|steps: &Vec<Step>| steps.len() <= MAX_STEPS),
             changes: kinds.map(|(what, (tensors, named))| Changed { what, tensors, named }).collect(),
+            sources_left_out: fields.sources_left_out,
             left_out: fields.left_out.unwrap_or_default().0,
             lost_values: fields.lost_values,
         })

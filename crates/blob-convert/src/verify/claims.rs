@@ -5,15 +5,19 @@
 //! note.
 
 use blake3::Hash;
-use blob_io::{Checkpoint, Entry, Error, Kind, Reason};
+use blob_core::DType;
+use blob_io::{Checkpoint, Entry, Error, Kind, Reason, SparseKind, TensorName};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::keys;
 use super::receipt::{Items, truncated};
 use super::{Finding, Remark};
 use crate::digest::{Algorithm, Subject, digest};
 use crate::frame;
-use crate::receipt::{Origin, SCHEMA, combined_digest, history_of, parse, receipt_text, source_fields};
+use crate::receipt::{
+    Origin, SCHEMA, TOOL, combined_digest, histories_of, history_of, parse, receipt_text, salvaged, source_fields,
+};
 use crate::watch::Watch;
 
 /// The part of the schema before the number.
@@ -43,6 +47,20 @@ struct Claims {
     #[serde(default)]
     lost_values: Option<Value>,
     #[serde(default)]
+    zeroed_values: Option<Value>,
+    #[serde(default)]
+    salvaged: Option<Value>,
+    #[serde(default)]
+    prefixed: Option<Value>,
+    #[serde(default)]
+    bf16_as_u16: Option<Value>,
+    #[serde(default)]
+    u16: Option<Value>,
+    #[serde(default)]
+    sources_left_out: Option<String>,
+    #[serde(default)]
+    tool: Option<String>,
+    #[serde(default)]
     #[expect(dead_code, reason = "a list that cannot be read is a finding")]
     history: Option<Vec<Origin>>,
     #[serde(default)]
@@ -57,6 +75,8 @@ struct Claims {
 #[derive(Deserialize)]
 struct Part {
     name: String,
+    kind: String,
+    shape: Vec<u64>,
 }
 
 /// Checks the claims of a file's receipt about the receipt and the file: the schema, the number of tensors, the digest
@@ -69,6 +89,14 @@ pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
         return;
     };
     schema(claims.schema.as_ref(), report);
+    for key in keys::unknown(text) {
+        let key = truncated(&key);
+        report(if claims.tool.as_deref() == Some(TOOL) {
+            wrong(&format!("has a field {key:?}, which this version does not write"))
+        } else {
+            Remark::Note(format!("the receipt has a field {key:?}, which this version does not know and did not check"))
+        });
+    }
     // A file that is made of several has a list of sources in place of one.
     let is_of_conversion = claims.source.is_some();
     let tensors = checkpoint.entries().len();
@@ -89,14 +117,47 @@ pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
     if let Some(name) = changed.find(|name| checkpoint.entry(name).is_none()) {
         report(wrong(&format!("tells of a change of {:?}, which is not there", truncated(name))));
     }
-    for Part { name } in claims.sparse.iter().flatten() {
+    for Part { name, kind, shape } in claims.sparse.iter().flatten() {
         let has = |part: &str| checkpoint.entry(&format!("{name}#{part}")).is_some();
+        let name = truncated(name);
         if !["values", "indices", "indptr"].into_iter().any(has) {
-            report(wrong(&format!("tells of a sparse array {:?}, which is not there", truncated(name))));
+            report(wrong(&format!("tells of a sparse array {name:?}, which is not there")));
+            continue;
+        }
+        let known = [SparseKind::RowSparse, SparseKind::Csr].into_iter().find(|known| known.name() == kind);
+        // Of a part of the parts, nothing tells the kind.
+        let is_whole = |kind: SparseKind| {
+            kind.parts().iter().all(|part| checkpoint.entry(&TensorName::new(name, *part).to_string()).is_some())
+        };
+        let is_so = || checkpoint.entries().iter().any(|entry| is_sparse(entry, name, kind, shape));
+        if known.is_none_or(|kind| is_whole(kind) && !is_so()) {
+            report(wrong(&format!("tells of a sparse array {name:?} of a kind or shape that its parts do not have")));
         }
     }
-    if claims.lost_values.as_ref().is_some_and(|lost| lost.as_u64().is_none()) {
-        report(wrong(&format!("has lost_values of {}", shown(claims.lost_values.as_ref()))));
+    let is_names = |said: &Value| {
+        let mut names = said.as_array().into_iter().flatten();
+        said.is_array() && names.all(|name| name.as_str().is_some_and(|name| checkpoint.entry(name).is_some()))
+    };
+    let salvaged = claims.salvaged.as_ref();
+    for (field, said, is_sound) in [
+        ("lost_values", claims.lost_values.as_ref(), Value::is_u64 as fn(&Value) -> bool),
+        ("zeroed_values", claims.zeroed_values.as_ref(), Value::is_u64),
+        ("salvaged.arrays", salvaged.map(|salvaged| &salvaged["arrays"]), Value::is_u64),
+        ("salvaged.byte", salvaged.map(|salvaged| &salvaged["byte"]).filter(|byte| !byte.is_null()), Value::is_u64),
+        ("prefixed", claims.prefixed.as_ref(), Value::is_boolean),
+        ("bf16_as_u16", claims.bf16_as_u16.as_ref().filter(|said| !is_names(said)), Value::is_boolean),
+        ("u16", claims.u16.as_ref().filter(|said| !is_names(said)), |_| false),
+    ] {
+        if said.is_some_and(|said| !is_sound(said)) {
+            report(wrong(&format!("has {field} of {}", shown(said))));
+        }
+    }
+    let mut bits = claims.changes.iter().flatten().map(|changed| &changed["bits_of"]);
+    if let Some(other) = bits.find(|bits| !bits.is_null() && bits.as_str() != Some(DType::BF16.name())) {
+        report(wrong(&format!("has bits_of {}, and bf16 alone is stored as the bits of another", shown(Some(other)))));
+    }
+    if let Some(why) = &claims.sources_left_out {
+        report(Remark::Note(format!("the receipt does not name the files that were merged: {}", truncated(why))));
     }
     claims.sources.iter().flatten().for_each(|source| of_source(Some(source), report));
     if is_of_conversion {
@@ -191,31 +252,15 @@ pub(crate) fn against_source(
         report_other(ours, theirs, &claimed, &blake3, report);
         return Ok(false);
     }
-    let mut said = |field: &str, said: &Value, is: &Value| {
-        if said != is {
-            let name = theirs.name();
-            report(wrong(&format!(
-                "says source.{field} is {}, and that of {name} is {}",
-                shown(Some(said)),
-                shown(Some(is))
-            )));
-        }
-    };
-    said("blake3", &source["blake3"], &Value::from(blake3));
-    if let Some(sha256) = sha256 {
-        said("sha256", &source["sha256"], &Value::from(sha256));
+    let mut own = source_fields(theirs);
+    own.insert("blake3".to_owned(), Value::from(blake3));
+    own.extend(sha256.map(|sha256| ("sha256".to_owned(), Value::from(sha256))));
+    let is_ours = claimed["tool"] == TOOL;
+    of_file(source, &own, theirs, is_ours, report);
+    if !source["metadata"].is_null() && is_ours {
+        differs("metadata", &source["metadata"], own.get("metadata"), theirs, report);
     }
-    let own = source_fields(theirs);
-    for field in ["bytes", "format", "compression", "unpacked_bytes"] {
-        said(field, &source[field], own.get(field).unwrap_or(&Value::Null));
-    }
-    // Words change from version to version.
-    if claimed["tool"] == crate::receipt::TOOL {
-        said("dialect", &source["dialect"], own.get("dialect").unwrap_or(&Value::Null));
-        if !source["metadata"].is_null() {
-            said("metadata", &source["metadata"], own.get("metadata").unwrap_or(&Value::Null));
-        }
-    }
+    salvaged_likewise(&claimed["salvaged"], theirs, report);
     let is_named = |name: &str| theirs.entry(name).is_some() || theirs.entries().iter().any(|e| is_whole(e, name));
     let left_out = claimed["left_out"].as_array().into_iter().flatten();
     let is_transformed = claimed["transforms"].as_array().is_some_and(|steps| !steps.is_empty());
@@ -223,12 +268,67 @@ pub(crate) fn against_source(
     if let Some(name) = strangers.filter(|_| !is_transformed) {
         report(wrong(&format!("says that {:?} was left out, which the source does not have", truncated(name))));
     }
-    let earlier = receipt_text(theirs).map(history_of).unwrap_or_default();
-    let earlier = serde_json::to_value(earlier).unwrap_or_default();
-    if claimed["history"].is_array() && !is_part_of(&claimed["history"], &earlier) {
+    has_history(&claimed["history"], history_of(receipt_text(theirs).unwrap_or_default()), report);
+    Ok(true)
+}
+
+/// Compares the sources that a receipt names by their digests, in this order, with its fields about each and with its
+/// history.
+pub(super) fn of_several(ours: &Checkpoint, sources: &[&Checkpoint], report: &mut dyn FnMut(Remark)) {
+    let Some(claimed) = receipt_text(ours).and_then(parse::<Value>) else { return };
+    for (place, file) in sources.iter().enumerate() {
+        let source = &claimed["sources"][place];
+        of_file(source, &source_fields(file), file, claimed["tool"] == TOOL, report);
+        salvaged_likewise(&source["salvaged"], file, report);
+    }
+    let texts = sources.iter().filter_map(|file| receipt_text(file));
+    has_history(&claimed["history"], histories_of(texts), report);
+}
+
+/// Compares the fields about a source with the source.
+fn of_file(said: &Value, own: &Map<String, Value>, file: &Checkpoint, is_ours: bool, report: &mut dyn FnMut(Remark)) {
+    for field in ["blake3", "sha256", "bytes", "format", "compression", "unpacked_bytes", "dialect"] {
+        // The words for a dialect change from version to version; digests are not computed twice.
+        let is_checked = if field == "dialect" { is_ours } else { own.contains_key(field) || !is_digest(field) };
+        if is_checked {
+            differs(field, &said[field], own.get(field), file, report);
+        }
+    }
+}
+
+fn is_digest(field: &str) -> bool {
+    matches!(field, "blake3" | "sha256")
+}
+
+/// Reports a field about a source that is not as the source has it.
+fn differs(field: &str, said: &Value, is: Option<&Value>, file: &Checkpoint, report: &mut dyn FnMut(Remark)) {
+    let is = is.unwrap_or(&Value::Null);
+    if said != is {
+        let (name, said, is) = (file.name(), shown(Some(said)), shown(Some(is)));
+        report(wrong(&format!("says source.{field} is {said}, and that of {name} is {is}")));
+    }
+}
+
+/// Compares where a source breaks off; the reason is in words.
+fn salvaged_likewise(said: &Value, file: &Checkpoint, report: &mut dyn FnMut(Remark)) {
+    let is = salvaged(file).unwrap_or_default();
+    for field in ["arrays", "byte"] {
+        differs(&format!("salvaged.{field}"), &said[field], is.get(field), file, report);
+    }
+}
+
+fn has_history(said: &Value, earlier: Vec<Origin>, report: &mut dyn FnMut(Remark)) {
+    if said.is_array() && !is_part_of(said, &serde_json::to_value(earlier).unwrap_or_default()) {
         report(wrong("has another history than the source"));
     }
-    Ok(true)
+}
+
+/// Whether an entry is a part of the sparse array of this name, kind and shape.
+fn is_sparse(entry: &Entry, name: &str, kind: &str, shape: &[u64]) -> bool {
+    entry.sparse().is_some_and(|sparse| {
+        let dims = sparse.shape.dims().iter().map(|dim| *dim as u64);
+        *sparse.name == *name && sparse.kind.name() == kind && dims.eq(shape.iter().copied())
+    })
 }
 
 fn is_whole(entry: &Entry, name: &str) -> bool {

@@ -11,12 +11,13 @@ use blob_io::{Checkpoint, Entry, Error, Format, Reason};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::receipt::truncated;
 use super::{By, Finding, Redone, Remark, Unread, index_of};
 use crate::chain::ValueChange;
 use crate::chosen::chosen;
 use crate::done::steps;
 use crate::options::Options;
-use crate::planned::Planned;
+use crate::planned::{LeftOut, Planned};
 use crate::receipt::{parse, receipt_text};
 use crate::step::Step;
 use crate::transform::{Bound, Choice, FixGamma, NetOrigin, Registry, Tally, Topology, Transform};
@@ -103,6 +104,9 @@ pub(crate) fn against_source(
         }
         Err(e) => return Err(e),
     };
+    if let Some(name) = kept(file, &chained.left_out) {
+        finding(format!("the receipt says that {name:?} was left out, and its transforms do not leave it out"));
+    }
     chained.value_changes.iter().for_each(|change| report(Remark::Redone(redone(change, source))));
     let mut compare = Compare::new(file, watch, report);
     compare.all(source, &chained.tensors)?;
@@ -122,6 +126,27 @@ pub(crate) fn against_source(
     }
     unread.or_error(file.name(), "compare")?;
     Ok(equal)
+}
+
+/// The first tensor that was left out by the receipt, and is not by the transforms that were repeated. A part of a file
+/// does not list the other parts.
+fn kept(file: &Checkpoint, left_out: &[LeftOut]) -> Option<String> {
+    let said = receipt_text(file).and_then(parse::<Said>)?.left_out?;
+    let left_out: HashSet<&str> = left_out.iter().map(|left| &*left.name).collect();
+    let stranger = said.into_iter().find(|said| !left_out.contains(&*said.name))?;
+    Some(truncated(&stranger.name).to_owned())
+}
+
+/// The tensors that were left out, by a receipt.
+#[derive(Deserialize)]
+struct Said {
+    #[serde(default)]
+    left_out: Option<Vec<Named>>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
 }
 
 /// The sparse arrays of a receipt.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::receipt::truncated;
 use super::replay::Compare;
-use super::{By, Compared, Finding, Remark, against_by};
+use super::{By, Compared, Finding, Remark, against_by, claims};
 use crate::digest::{Algorithm, Subject, digest};
 use crate::options::refuse;
 use crate::receipt::{parse, receipt_text};
@@ -53,7 +53,9 @@ pub fn against_all(
 ) -> Result<Compared, Error> {
     let merged = receipt_text(ours).and_then(parse::<Merged>);
     let (sources, is_prefixed) = match (merged, theirs) {
-        (Some(Merged { sources: Some(claims), prefixed }), _) => (found(&claims, theirs, watch, report)?, prefixed),
+        (Some(Merged { sources: Some(claims), prefixed }), _) => {
+            (found(ours, &claims, theirs, watch, report)?, prefixed)
+        }
         (_, [one]) => return against_by(ours, one, by, watch, report),
         _ => return by_names(ours, theirs, watch, report),
     };
@@ -64,12 +66,13 @@ pub fn against_all(
 
 /// The file of each source by the receipt, with its prefix; `None` where a source is missing.
 fn found<'a>(
-    claims: &[Claim],
+    ours: &Checkpoint,
+    named: &[Claim],
     files: &'a [Checkpoint],
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
 ) -> Result<Option<Vec<(&'a Checkpoint, String)>>, Error> {
-    if let Some(claim) = claims.iter().find(|claim| claim.prefix.len() > LONGEST_PREFIX) {
+    if let Some(claim) = named.iter().find(|claim| claim.prefix.len() > LONGEST_PREFIX) {
         let message = format!(
             "the source {:?} of the receipt has a prefix of {} bytes, and at most {LONGEST_PREFIX} are taken",
             truncated(&claim.name),
@@ -84,12 +87,15 @@ fn found<'a>(
         left.push((file, digest(subject, Algorithm::Blake3, watch)?.digest));
     }
     let mut sources: Vec<Option<(&Checkpoint, String)>> = Vec::new();
-    for claim in claims {
+    for claim in named {
         let place = left.iter().position(|(_, hash)| *hash == claim.blake3);
         sources.push(place.map(|place| (left.remove(place).0, claim.prefix.clone())));
     }
+    if let Some(exact) = sources.iter().map(|source| Some(source.as_ref()?.0)).collect::<Option<Vec<&Checkpoint>>>() {
+        claims::of_several(ours, &exact, report);
+    }
     let mut finding = |message: String| report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
-    for (claim, source) in claims.iter().zip(&mut sources).filter(|(_, source)| source.is_none()) {
+    for (claim, source) in named.iter().zip(&mut sources).filter(|(_, source)| source.is_none()) {
         let (name, expected) = (truncated(&claim.name), truncated(&claim.blake3));
         if left.is_empty() {
             finding(format!("the source {name:?} of the receipt is missing: BLAKE3 {expected}"));
