@@ -3,17 +3,19 @@
 use std::fs;
 use std::sync::Arc;
 
-use blob_convert::transform::{Bound, Fold, Rgb, Topology};
-use blob_convert::{Options, Silent, Target, plan, verify};
+use blob_convert::transform::{Bound, Fold, Registry, Rgb, Topology};
+use blob_convert::{Options, Recipe, Silent, Step, Target, plan, verify};
 use blob_io::mxnet::Symbol;
 use blob_io::net::Role;
-use blob_io::{Checkpoint, Format};
+use blob_io::{Bytes, Checkpoint, Format, OpenOptions};
 use serde_json::json;
 
 use crate::nets::{case, dims, made, run};
 use crate::support::archive::safetensors;
 use crate::support::floats::{file, wide};
+use crate::support::message::{floats, len, shape};
 use crate::support::receipt::with_receipt;
+use crate::support::work::broken_bounds;
 use crate::support::{Folder, blob, command, data, open};
 
 #[test]
@@ -197,4 +199,27 @@ fn a_later_output_of_an_operator_is_its_own() {
     let plan = plan(&source, &options, &Target::Stdout).unwrap_or_else(|e| panic!("{e}"));
     let changed = plan.tensors().iter().filter(|tensor| !tensor.changes.is_empty()).map(|tensor| &*tensor.spec.name);
     assert_eq!(changed.collect::<Vec<_>>(), ["arg:c_weight"]);
+}
+
+/// Each BatchNorm of a chain is refused for a reason of its own name.
+#[test]
+fn refusals_do_linear_work_in_linear_memory() {
+    let layer = |i: usize| {
+        let bottom = if i == 0 { "data" } else { "y" };
+        let blob = len(7, &[shape(&[1]), floats(&[1.0])].concat());
+        let texts = [(1, &*format!("b{i}")), (2, "BatchNorm"), (3, bottom), (4, "y")];
+        let texts = texts.map(|(field, text)| len(field, text.as_bytes())).concat();
+        len(100, &[texts, blob.clone(), blob.clone(), blob].concat())
+    };
+    let make = |size: usize| (0..size / layer(10_000).len()).flat_map(layer).collect();
+    let broken = broken_bounds("a chain of BatchNorms", make, |net| {
+        let bytes: Arc<[u8]> = net.into();
+        let options = OpenOptions::new().from(Format::CaffeModel);
+        let source = options.open_source("net.caffemodel", Box::new(Bytes(bytes))).expect("opens");
+        let mut recipe = Recipe::new("", "-").step(Step::fold());
+        recipe.target.format = Some(Format::Npz);
+        let why = recipe.plan_of(&[&source], None, &Registry::default()).map(drop).expect_err("refused").to_string();
+        assert!(why.contains("no BatchNorm can be folded") && why.len() < 4096, "{why}");
+    });
+    assert_eq!(broken, [""; 0]);
 }

@@ -22,6 +22,7 @@ use super::ignored::is_zero;
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::wish::Wish;
 use crate::change;
+use crate::options::listed_problems;
 
 use affine::{FACTOR, Norm, Normalised, Of, PARTS};
 use find::by_reason;
@@ -126,7 +127,7 @@ impl Fold {
             return Err(wish.refused("its net has no BatchNorm, nor a Scale alone".to_owned()));
         }
         if fold.layers.is_empty() {
-            let message = format!("no BatchNorm can be folded: {}", by_reason(&refused).join("; "));
+            let message = format!("no BatchNorm can be folded: {}", listed_problems(by_reason(&refused)));
             return Err(if refused.iter().any(|refusal| refusal.kind.is_of_training()) {
                 wish.lacks(message, Remedy::TestedNet)
             } else {
@@ -180,7 +181,12 @@ impl Transform for Fold {
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
         let mut planned = FoldPlan::default();
-        for folded in &self.layers {
+        // A part of a file has some of the layers.
+        let is_there = |folded: &&Folded| {
+            folded.merged().chain([&folded.weight, &folded.bias]).any(|name| places.find(name).is_some())
+        };
+        let layers: Vec<&Folded> = self.layers.iter().filter(is_there).collect();
+        for folded in &layers {
             if let Err(mut misfits) = planned.add(folded, tensors, &places) {
                 planned.misfits.append(&mut misfits);
             }
@@ -216,7 +222,7 @@ impl Transform for Fold {
         if diffs > 0 {
             outcome.notes.push(format!("fold: the diffs of folded tensors are left out, {diffs} of them"));
         }
-        let gone = self.layers.iter().flat_map(|folded| [Some(&folded.layer), folded.scale_layer.as_ref()]).flatten();
+        let gone = layers.iter().flat_map(|folded| [Some(&folded.layer), folded.scale_layer.as_ref()]).flatten();
         outcome.removed_layers = gone.cloned().collect();
         if !(outcome.removed_layers.is_empty() || is_described) {
             let gone: Vec<String> = outcome.removed_layers.iter().map(|layer| format!("{layer:?}")).collect();

@@ -1,10 +1,10 @@
 //! Finds the normalisations of a net that can be folded, and the reason for each that cannot.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use blob_io::TensorName;
 use blob_io::net::{Layer, LayerKind, Role};
+use blob_io::{TensorName, work};
 
 use super::{Fold, Folded, Side};
 use crate::transform::bound::{Bound, bias_beside};
@@ -28,7 +28,7 @@ pub struct Refusal {
 }
 
 /// The kind of reason for which a normalisation is not folded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RefusalKind {
     /// A layer is in some phases of the net only, as in a net for training.
@@ -37,6 +37,8 @@ pub enum RefusalKind {
     OwnStatistics,
     /// Another layer reads the same values.
     Readers,
+    /// The layer before is no convolution, deconvolution or fully connected layer.
+    Behind,
     /// The net has no such layer.
     Unknown,
     /// Any other reason.
@@ -102,11 +104,14 @@ impl Fold {
 
 /// The refusals, one text for each reason.
 pub(super) fn by_reason(refused: &[Refusal]) -> Vec<String> {
-    let is_alike =
-        |a: &Refusal, b: &Refusal| a.kind == b.kind && (a.kind != RefusalKind::Other || a.reason == b.reason);
     let mut groups: Vec<(&Refusal, Vec<String>)> = Vec::new();
+    // Reasons of most kinds differ in names only.
+    let mut places: HashMap<(RefusalKind, &str), usize> = HashMap::new();
     for refusal in refused {
-        match groups.iter_mut().find(|(first, _)| is_alike(first, refusal)) {
+        work::visit(0, 1);
+        let reason = if refusal.kind == RefusalKind::Other { &*refusal.reason } else { "" };
+        let place = *places.entry((refusal.kind, reason)).or_insert(groups.len());
+        match groups.get_mut(place) {
             Some((_, layers)) => layers.push(format!("{:?}", refusal.layer)),
             None => groups.push((refusal, Vec::new())),
         }
@@ -234,11 +239,9 @@ fn before<'a>(net: &Bound<'a>, norm: &Layer) -> Result<&'a Layer, Why> {
         return Err("reads the net's input: no convolution comes before".to_owned().into());
     };
     if !is_foldable(before) {
-        return Err(format!(
-            "reads {:?}, which is {}, not a convolution or a fully connected layer",
-            before.name, before.type_name
-        )
-        .into());
+        let (name, kind) = (&before.name, &before.type_name);
+        let why = format!("reads {name:?}, which is {kind}, not a convolution or a fully connected layer");
+        return Err(Why(RefusalKind::Behind, why));
     }
     let uses = net.net().uses(bottom);
     if uses > 1 {
