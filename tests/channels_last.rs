@@ -22,8 +22,13 @@ const INPUTS: usize = 3;
 /// The values of one output of the convolution.
 const FLAT: usize = HEIGHT * WIDTH * CHANNELS;
 
-/// A symbol of these nodes, with these as its outputs.
 pub(crate) fn symbol(nodes: &[Node<'_>], heads: &[usize]) -> Arc<Topology> {
+    let text = symbol_text(nodes, heads);
+    Arc::new(Topology::symbol("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}: {text}")))
+}
+
+/// A symbol of these nodes, with these as its outputs.
+pub(crate) fn symbol_text(nodes: &[Node<'_>], heads: &[usize]) -> String {
     let entry = |node: &usize| format!("[{node}, 0, 0]");
     let list = |all: &[usize]| all.iter().map(entry).collect::<Vec<_>>().join(", ");
     let node = |(op, name, attributes, inputs): &Node<'_>| {
@@ -33,8 +38,7 @@ pub(crate) fn symbol(nodes: &[Node<'_>], heads: &[usize]) -> Arc<Topology> {
         format!(r#"{{"op": {op:?}, "name": {name:?}, "attrs": {{{}}}, "inputs": [{inputs}]}}"#, pairs.join(", "))
     };
     let nodes: Vec<String> = nodes.iter().map(node).collect();
-    let text = format!(r#"{{"nodes": [{}], "heads": [{}]}}"#, nodes.join(", "), list(heads));
-    Arc::new(Topology::symbol("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}: {text}")))
+    format!(r#"{{"nodes": [{}], "heads": [{}]}}"#, nodes.join(", "), list(heads))
 }
 
 /// A file of MXNet's with random values.

@@ -14,7 +14,7 @@ use blob_io::{Checkpoint, Error, Format, Remedy};
 
 use crate::change::{Change, Effect};
 use crate::goal::has_layers;
-use crate::receipt::{lineage_of, receipt_text};
+use crate::receipt::Origin;
 use crate::transform::{Factors, Names, Norm, Registry, Transform};
 use walk::Walk;
 
@@ -101,15 +101,15 @@ pub(crate) enum Called<'a> {
 /// receipt without the earlier names.
 pub(crate) fn before(
     checkpoint: &Checkpoint,
+    lineage: &[Origin],
     wanted: Wanted<'_>,
     called: Called<'_>,
     registry: &Registry,
 ) -> Result<Before, Error> {
-    let lineage = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
     if matches!(wanted, Wanted::Any) || lineage.is_empty() {
         return Ok(Before::default());
     }
-    let mut walk = Walk::new(checkpoint, &lineage, registry);
+    let mut walk = Walk::new(checkpoint, lineage, registry);
     let (all, mut most, mut found) = (walk.names().count(), wanted.fitting(&walk), None);
     while most < all && matches!(called, Called::AsNeeded) && walk.step_back() {
         let fitting = wanted.fitting(&walk);

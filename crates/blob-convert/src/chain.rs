@@ -54,9 +54,9 @@ pub(crate) fn chain(
     tensors: Vec<Planned>,
 ) -> Result<Chained, Error> {
     let mut chained = Chained { tensors, ..Chained::default() };
-    let (steps, state) = (&options.transforms, State::of(checkpoint, &options.registry));
+    let (steps, state) = (&options.transforms, State::after(&options.about(checkpoint).lineage, &options.registry));
     // The user asked for the last step; the steps before may only prepare that one.
-    let forbidden = steps.iter().rev().find_map(|step| Some((step, state.forbids(&**step, followed)?)));
+    let forbidden = steps.iter().rev().find_map(|step| Some((step, state.forbids(&**step, checkpoint, followed)?)));
     if let Some((step, why)) = forbidden {
         return Err(refused(checkpoint, &**step, vec![why]));
     }

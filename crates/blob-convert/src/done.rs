@@ -1,6 +1,8 @@
 //! Reads the transforms that a file's receipt lists as done, and refuses a second run of a transform that must run
 //! once only.
 
+use std::sync::Arc;
+
 use blob_io::{Checkpoint, Error};
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,7 +10,7 @@ use serde_json::Value;
 use crate::before::{Called, Wanted, before};
 use crate::change::Change;
 use crate::options::{Options, refuse};
-use crate::receipt::{MAX_STEPS, UNKNOWN, history_of, parse, present, receipt_text};
+use crate::receipt::{MAX_STEPS, Origin, UNKNOWN, parse, present, receipt_text};
 use crate::step::Step;
 use crate::transform::{Followed, Undone};
 
@@ -41,8 +43,9 @@ pub(crate) fn to_do(
     options: &Options,
     wanted: Wanted<'_>,
 ) -> Result<(Options, Vec<Change>), Error> {
-    let mut options = options.clone();
-    refuse_again(checkpoint, &options)?;
+    let about = options.about(checkpoint);
+    let mut options = Options { about: Some(Arc::clone(&about)), ..options.clone() };
+    refuse_again(checkpoint, &options, &about.lineage)?;
     // Weights count as stored in PyTorch's order, and stay, unless a net has another order.
     let stays = || !Followed::new(checkpoint, &options.net).has_other_order();
     if options.transforms.iter().any(|step| step.keeps_order()) && stays() {
@@ -56,18 +59,17 @@ pub(crate) fn to_do(
         _ if options.names_stay => Called::AsTheyAre,
         _ => Called::AsNeeded,
     };
-    let before = before(checkpoint, wanted, called, &options.registry)?;
+    let before = before(checkpoint, &about.lineage, wanted, called, &options.registry)?;
     let at = named.map_or(0, |at| at + 1);
     options.transforms.splice(at..at, before.steps);
     Ok((options, before.changes))
 }
 
 /// Refuses each step that the source's receipt lists as done and whose second run would scramble the values.
-fn refuse_again(checkpoint: &Checkpoint, options: &Options) -> Result<(), Error> {
+fn refuse_again(checkpoint: &Checkpoint, options: &Options, lineage: &[Origin]) -> Result<(), Error> {
     let once = options.transforms.iter().filter_map(|step| Some((step, step.only_once()?)));
     // An unreadable receipt is ignored here, because `verify` reports it. The history includes earlier conversions.
-    let done = receipt_text(checkpoint).map(history_of).unwrap_or_default();
-    let done: Vec<Step> = done.into_iter().flat_map(|origin| origin.transforms).collect();
+    let done: Vec<&Step> = lineage.iter().flat_map(|origin| &origin.transforms).collect();
     let mut problems = Vec::new();
     for (transform, words) in once {
         if done.iter().any(|step| step.name == UNKNOWN) {

@@ -19,7 +19,7 @@ use crate::change::{Change, Effect};
 use crate::hdf5;
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
-use crate::receipt::{Origin, lineage_of, receipt_text};
+use crate::receipt::Origin;
 use crate::stored::places;
 
 /// The layout of an output with these tensors: the base with new values and without `removed_layers`, or a new file for
@@ -143,7 +143,7 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
         });
     }
     check_sparse_names(checkpoint, tensors)?;
-    let before = || match Version::of_dialect(&dialect(checkpoint))[..] {
+    let before = || match Version::of_dialect(&dialect(checkpoint, options))[..] {
         [all] => Some(all),
         _ => None,
     };
@@ -188,13 +188,13 @@ pub(crate) fn sparse_list<'a>(
 }
 
 /// The arrays' last dialect of MXNet's, by the source or the receipt; empty if there was none.
-fn dialect(checkpoint: &Checkpoint) -> String {
+fn dialect(checkpoint: &Checkpoint, options: &Options) -> String {
     if checkpoint.format().is_mxnet() {
         return checkpoint.dialect().to_owned();
     }
-    let before = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
-    let is_mxnet = |origin: &Origin| origin.format.parse().is_ok_and(Format::is_mxnet);
-    before.into_iter().rev().find(is_mxnet).map(|origin| origin.dialect).unwrap_or_default()
+    let about = options.about(checkpoint);
+    let is_mxnet = |origin: &&Origin| origin.format.parse().is_ok_and(Format::is_mxnet);
+    about.lineage.iter().rev().find(is_mxnet).map(|origin| origin.dialect.clone()).unwrap_or_default()
 }
 
 /// A remark where a new MXNet file has records of one version, and the records before were of several.
@@ -202,7 +202,7 @@ pub(crate) fn one_version(checkpoint: &Checkpoint, options: &Options, tensors: &
     if !options.to.is_mxnet() || options.params_version.is_some() || keeps_names(checkpoint, options, tensors) {
         return None;
     }
-    let before = dialect(checkpoint);
+    let before = dialect(checkpoint, options);
     let is_mixed = Version::of_dialect(&before).len() > 1;
     let words = || format!("all records are of one version, and before they were {before}");
     is_mixed.then(|| Change::unasked(Effect::Remark(words())))

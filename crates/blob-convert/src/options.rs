@@ -7,6 +7,7 @@ use blob_io::mxnet::Version;
 use blob_io::{Checkpoint, Error, Format};
 use serde_json::{Value, json};
 
+use crate::receipt::About;
 use crate::symbol::NewSymbol;
 use crate::transform::{Choice, Fold, FollowedNet, Registry, Topology, Transform};
 
@@ -44,6 +45,10 @@ pub struct Options {
     /// Gives arrays new numbers where the format has numbers in place of names: of a part of a file, or of joined
     /// tensors.
     pub(crate) renumbers: bool,
+    /// The facts about the source, for plans that are made of it one after the other.
+    pub(crate) about: Option<Arc<About>>,
+    /// Whether another file's plan tells the changes of the whole source.
+    pub(crate) is_told: bool,
     pub(crate) net: Choice,
     /// The net that was followed, once decided.
     pub(crate) followed: Option<FollowedNet>,
@@ -74,6 +79,8 @@ impl Options {
             strict: false,
             names_stay: false,
             renumbers: false,
+            about: None,
+            is_told: false,
             net: Choice::Found,
             followed: None,
             skip_unsupported: false,
@@ -115,6 +122,11 @@ impl Options {
     pub fn transform(mut self, step: impl Transform + 'static) -> Self {
         self.transforms.push(Arc::new(step));
         self
+    }
+
+    /// The facts about the source.
+    pub(crate) fn about(&self, checkpoint: &Checkpoint) -> Arc<About> {
+        self.about.clone().unwrap_or_else(|| Arc::new(About::of(checkpoint)))
     }
 
     /// Whether a new file of this format gets a receipt.

@@ -158,7 +158,7 @@ impl<'a> Job<'a> {
         let folder = target::folder(path, if_exists, self.watch)?;
         let specs: Vec<_> = self.tensors.iter().map(|t| t.spec.clone()).collect();
         let sink = Sink::folder(&folder, &specs, files);
-        let digests = self.fill(&sink, tally)?;
+        let digests = self.fill(&sink, &|_| tally)?;
         self.unchanged()?;
         let written = sink.complete_folder()?;
         let (_, receipt) = plan.receipt.finished(slice::from_ref(&digests));
@@ -178,7 +178,7 @@ impl<'a> Job<'a> {
         tally: &Tally,
     ) -> Result<(Digests, u64), Error> {
         let outputs = shards.begin(self.checkpoint, if_exists)?;
-        let digests = self.fill(&Sink::shards(&outputs, shards, self.tensors.len()), tally)?;
+        let digests = self.fill(&Sink::shards(&outputs, shards, self.tensors.len()), &|_| tally)?;
         self.unchanged()?;
         let (complete, written) = shards.complete(outputs, self.tensors, &plan.metadata(&digests))?;
         shards.check_files(&complete, self.tensors, self.checkpoint)?;
@@ -201,8 +201,13 @@ impl<'a> Job<'a> {
         Self { checkpoint, tensors, base: None, is_copy: false, strict: false, sha256: false, known: None, watch }
     }
 
-    /// Fills the sink: plain tensors during the pass, the others on another thread or after it.
-    pub(crate) fn fill(self, sink: &Sink<'_>, tally: &Tally) -> Result<Digests, Error> {
+    /// Fills the sink: plain tensors during the pass, the others on another thread or after it. `tally` has the reports
+    /// of the file that a tensor is for.
+    pub(crate) fn fill<'t>(
+        self,
+        sink: &Sink<'_>,
+        tally: &(dyn Fn(usize) -> &'t Tally + Sync),
+    ) -> Result<Digests, Error> {
         let (moves, mut separate) = Moves::of(self.checkpoint, self.tensors, self.known.is_none());
         let len = |tensor: &Planned| if matches!(tensor.how, How::Kept) { 0 } else { tensor.spec.byte_len() };
         let tensors = Streams::new(self.tensors.iter().map(len).collect());
@@ -216,7 +221,7 @@ impl<'a> Job<'a> {
         let read_separate = || -> Result<(), Error> {
             while let Some(tensor) = separate.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
                 let mut at = 0;
-                self.stream(tensor, tally, |bytes| {
+                self.stream(tensor, tally(tensor), |bytes| {
                     put(tensor, at, bytes)?;
                     at += bytes.len() as u64;
                     Ok(())
@@ -248,10 +253,16 @@ impl<'a> Job<'a> {
             passed
         });
         let (blake3, sha256) = passed.and_then(|passed| done.unwrap_or(Ok(())).map(|()| passed))?;
-        if self.strict {
-            self.check_no_losses(&tally.found())?;
+        let mut tallies: Vec<&Tally> = (0..self.tensors.len()).map(tally).collect();
+        tallies.dedup_by(|a, b| std::ptr::eq(*a, *b));
+        let (mut lost, mut zeroed) = (0, 0);
+        for tally in tallies {
+            if self.strict {
+                self.check_no_losses(&tally.found())?;
+            }
+            let (own_zeroed, own_lost) = tally.lost_values();
+            (lost, zeroed) = (lost + own_lost, zeroed + own_zeroed);
         }
-        let (zeroed, lost) = tally.lost_values();
         Ok(Digests { blake3, sha256, tensors: tensors.finish(), lost, zeroed })
     }
 

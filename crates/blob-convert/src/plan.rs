@@ -329,12 +329,14 @@ pub(crate) fn planned_for<'a>(
     let metadata = place.metadata(checkpoint, has_receipt);
     if matches!(base, Base::None) {
         let is_bare = !has_receipt && !layout::keeps_details(checkpoint, options, &tensors);
-        of_file.extend(place.dropped_metadata(checkpoint, &metadata).filter(|_| is_bare));
-        of_file.extend(place.remarks(checkpoint, options));
-        of_file.extend(layout::one_version(checkpoint, options, &tensors));
+        if !options.is_told {
+            of_file.extend(place.dropped_metadata(checkpoint, &metadata).filter(|_| is_bare));
+            of_file.extend(place.remarks(checkpoint, options));
+            of_file.extend(layout::one_version(checkpoint, options, &tensors));
+        }
         tensors.iter_mut().filter(|_| options.renumbers).for_each(|tensor| place.note_number(tensor));
     }
-    if !base.has_bytes_of(checkpoint) {
+    if !(options.is_told || base.has_bytes_of(checkpoint)) {
         of_file.extend(unlisted(checkpoint));
     }
     of_file.extend(lacking(&receipt, options).into_iter().filter(|_| has_receipt));

@@ -105,6 +105,14 @@ impl Planned {
         }
     }
 
+    /// Calls `take` with each of the source's entries that the tensor is made of, once for each time it is read.
+    pub(crate) fn each_entry(&self, take: &mut dyn FnMut(usize)) {
+        match &self.how {
+            How::Computed(computed) => computed.inputs.iter().for_each(|input| input.each_entry(take)),
+            _ => take(self.entry),
+        }
+    }
+
     /// Whether the values are the entry's values.
     pub(crate) fn is_as_read(&self) -> bool {
         matches!(self.how, How::Copy | How::Stream) && self.casts.is_empty()

@@ -2,6 +2,7 @@
 //!
 //! The text has the same length before and after the digests are known, so that a header can be laid out first.
 
+mod about;
 mod account;
 mod bits;
 mod contents;
@@ -19,13 +20,16 @@ use crate::options::{Options, refuse};
 use crate::planned::{LeftOut, Planned};
 use crate::regroup::{Source, Union};
 use crate::transform::{Registry, Transform};
+pub(crate) use about::About;
 pub use account::{Account, Changed};
 use bits::{Bits, NO_ROOM, note_bits};
 use contents::Contents;
 pub(crate) use contents::{combined_digest, places};
 pub use lineage::Origin;
-pub(crate) use lineage::{MAX_STEPS, UNKNOWN, history_of, lineage_of, parse, present, reduce_list, steps_of};
-use lineage::{histories_of, long_lists, mark_merged};
+pub(crate) use lineage::{
+    MAX_STEPS, UNKNOWN, histories_of, history_of, lineage_of, parse, present, reduce_list, steps_of,
+};
+use lineage::{long_lists, mark_merged};
 
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` appended, as the name of a member of an
 /// npz.
@@ -67,7 +71,7 @@ impl Receipt {
         files: &[String],
         frame: Result<Value, &str>,
     ) -> Result<Self, Error> {
-        let source = source_fields(checkpoint);
+        let about = options.about(checkpoint);
         let mut rest = json!({
             "schema": SCHEMA,
             "tool": TOOL,
@@ -75,20 +79,17 @@ impl Receipt {
             "changes": changes(tensors),
             "sparse": sparse(checkpoint, tensors),
             "left_out": left_out.iter().map(|left| json!({"name": left.name, "reason": left.reason})).collect::<Vec<_>>(),
-            "warnings": warnings(checkpoint),
-            "history": history(checkpoint),
             "frame": frame.as_ref().ok(),
         });
-        if let Some(salvaged) = salvaged(checkpoint) {
-            rest["salvaged"] = salvaged;
-        }
+        let fields = rest.as_object_mut().into_iter();
+        fields.for_each(|fields| fields.extend(about.rest.clone()));
         if !options.transforms.is_empty() {
             let step = |step: &Arc<dyn Transform>| json!({"name": step.name(), "settings": options.settings(&**step)});
             rest["transforms"] = options.transforms.iter().map(step).collect();
         }
         let contents = Contents::new(tensors, files)?;
         let room = MAX_TEXT - if files.is_empty() { contents.len() } else { 0 };
-        let mut source = Value::Object(source);
+        let mut source = Value::Object(about.source.clone());
         if !shorten_with_bits(&mut source, &mut rest, room, tensors) {
             return Err(refuse(checkpoint, NO_ROOM.to_owned()));
         }
@@ -206,7 +207,7 @@ impl Receipt {
 }
 
 /// The place where a source breaks off whose whole arrays are taken.
-fn salvaged(checkpoint: &Checkpoint) -> Option<Value> {
+pub(crate) fn salvaged(checkpoint: &Checkpoint) -> Option<Value> {
     let error = checkpoint.salvaged()?;
     Some(json!({"arrays": checkpoint.entries().len(), "byte": error.offset(), "why": error.to_string()}))
 }
@@ -318,11 +319,6 @@ const TOO_LONG: &str = "has so many sources with long histories that the receipt
 pub(crate) fn receipt_text(checkpoint: &Checkpoint) -> Option<&str> {
     let mut metadata = checkpoint.metadata().iter();
     metadata.find(|(key, _)| key == KEY).map(|(_, text)| &**text)
-}
-
-/// The files that the source was made from, the first one first; empty if the source has no receipt.
-fn history(checkpoint: &Checkpoint) -> Vec<Origin> {
-    receipt_text(checkpoint).map(history_of).unwrap_or_default()
 }
 
 fn changes(tensors: &[Planned]) -> Vec<Value> {

@@ -2,7 +2,6 @@
 //!
 //! Relies on `plan` for each file; `recipe::outputs` divides the tensors.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,10 +15,11 @@ use crate::chosen::chosen;
 use crate::done::to_do;
 use crate::goal::Target;
 use crate::hash::Digests;
-use crate::options::Options;
+use crate::options::{Options, refuse};
 use crate::pass::{Job, Summary};
 use crate::plan::{Plan, planned_for};
 use crate::planned::Planned;
+use crate::receipt::About;
 use crate::sink::Sink;
 use crate::source;
 use crate::state;
@@ -34,25 +34,27 @@ pub(crate) struct Part {
     pub(crate) options: Options,
 }
 
-/// Plans how the tensors of `checkpoint` are divided among files: `files` has the path of each, and the places of its
-/// entries in the source.
+/// A file, and the places of its entries in the source.
+pub(crate) struct Share {
+    pub(crate) path: PathBuf,
+    pub(crate) places: Vec<usize>,
+}
+
+/// Plans how the tensors of `checkpoint` are divided among files.
 pub(crate) fn plan_several<'a>(
     checkpoint: &'a Checkpoint,
     options: &Options,
-    files: Vec<(PathBuf, Vec<usize>)>,
+    files: Vec<Share>,
     if_exists: IfExists,
 ) -> Result<Plans<'a>, Error> {
-    let path = files.first().map(|(path, _)| &**path);
+    let path = files.first().map(|file| &*file.path);
     let (options, said) = to_do(checkpoint, options, wanted(options.to, path))?;
     let chained = chosen(checkpoint, &options, false)?;
-    let mut file_of = vec![0; checkpoint.entries().len()];
-    files.iter().enumerate().for_each(|(file, (_, places))| places.iter().for_each(|place| file_of[*place] = file));
-    let mut tensors: Vec<Vec<Planned>> = files.iter().map(|_| Vec::new()).collect();
-    chained.tensors.into_iter().for_each(|tensor| tensors[file_of[tensor.entry]].push(tensor));
+    let (files, tensors) = divided(checkpoint, files, chained.tensors)?;
     let mut plans = Vec::new();
-    for ((path, places), tensors) in files.into_iter().zip(tensors) {
+    for (Share { path, places }, tensors) in files.into_iter().zip(tensors) {
         // The receipt of a file tells which tensors of the source it has.
-        let mut options = options.clone();
+        let mut options = Options { is_told: !plans.is_empty(), ..options.clone() };
         options.transforms.insert(0, Arc::new(Selection::of_places(checkpoint, &places)));
         let own = Chained { tensors, net: chained.net.clone(), told_by: chained.told_by.clone(), ..Chained::default() };
         plans.push(part(checkpoint, own, &Part { path, options }, if_exists)?);
@@ -64,14 +66,63 @@ pub(crate) fn plan_several<'a>(
     finished(checkpoint, plans)
 }
 
+/// The files with the tensors of each, and with the places of all entries that these are made of: a step may have taken
+/// entries of another file. A file whose entries all went into others is none.
+///
+/// # Errors
+/// An entry that the tensors of two files are made of: neither file could be proved alone.
+fn divided(
+    checkpoint: &Checkpoint,
+    mut files: Vec<Share>,
+    all: Vec<Planned>,
+) -> Result<(Vec<Share>, Vec<Vec<Planned>>), Error> {
+    let mut file_of = vec![0; checkpoint.entries().len()];
+    for (file, Share { places, .. }) in files.iter().enumerate() {
+        places.iter().for_each(|place| file_of[*place] = file);
+    }
+    let mut tensors: Vec<Vec<Planned>> = files.iter().map(|_| Vec::new()).collect();
+    let mut user_of: Vec<Option<usize>> = vec![None; file_of.len()];
+    for tensor in all {
+        let mut read = Vec::new();
+        tensor.each_entry(&mut |entry| read.push(entry));
+        // A new bias is made of other entries than the weight beside it, and of some that the weight is made of, too.
+        let file = read.iter().find_map(|entry| user_of[*entry]).unwrap_or(file_of[tensor.entry]);
+        for entry in read {
+            if *user_of[entry].get_or_insert(file) != file {
+                let (name, of) = (checkpoint.entries()[entry].name(), &tensor.spec.name);
+                let message =
+                    format!("cannot be divided so: {of:?} is made of {name:?}, which another file needs, too");
+                return Err(refuse(checkpoint, message));
+            }
+        }
+        tensors[file].push(tensor);
+    }
+    let is_moved = |place: &usize| user_of[*place].is_some_and(|user| user != file_of[*place]);
+    let is_gone: Vec<bool> = files.iter().map(|file| file.places.iter().any(is_moved)).collect();
+    let mut moved: Vec<Vec<usize>> = files.iter().map(|_| Vec::new()).collect();
+    let places = (0..file_of.len()).filter(|place| is_moved(place));
+    places.for_each(|place| moved[user_of[place].unwrap_or_default()].push(place));
+    for (Share { places, .. }, more) in files.iter_mut().zip(moved) {
+        places.retain(|place| !is_moved(place));
+        places.extend(more);
+        places.sort_unstable();
+    }
+    let is_left = |file: &usize| !(is_gone[*file] && tensors[*file].is_empty());
+    let kept: Vec<usize> = (0..files.len()).filter(is_left).collect();
+    let mut all: Vec<Option<_>> = files.into_iter().zip(tensors).map(Some).collect();
+    Ok(kept.into_iter().filter_map(|file| all[file].take()).unzip())
+}
+
 /// Plans files that have steps of their own.
 pub(crate) fn plan_parts<'a>(
     checkpoint: &'a Checkpoint,
     parts: impl Iterator<Item = Part>,
     if_exists: IfExists,
 ) -> Result<Plans<'a>, Error> {
-    let mut plans = Vec::new();
+    let (mut plans, about) = (Vec::new(), Arc::new(About::of(checkpoint)));
     for Part { path, options } in parts {
+        let (about, is_told) = (Some(Arc::clone(&about)), !plans.is_empty());
+        let options = Options { about, is_told, ..options };
         let (options, said) = to_do(checkpoint, &options, wanted(options.to, Some(&path)))?;
         let mut own = chosen(checkpoint, &options, false)?;
         own.of_file.splice(0..0, said);
@@ -152,11 +203,13 @@ impl<'a> Plans<'a> {
     pub fn run(&self, watch: &dyn Watch) -> Result<Summary, Error> {
         let paths: Vec<&Path> = self.plans.iter().filter_map(|plan| Some(plan.file()?.0)).collect();
         let mut together = Together::of(paths.into_iter())?;
-        let (tally, mut known, mut bytes_out) = (Tally::default(), None::<Digests>, 0);
+        let (mut known, mut bytes_out, mut found) = (None::<Digests>, 0, Vec::new());
         let (mut tensors, mut hashes) = (Vec::new(), Vec::new());
         for plans in self.plans.chunks(together.room().max(1)) {
             let these: Vec<Planned> = plans.iter().flat_map(|plan| plan.tensors.iter().cloned()).collect();
-            let digests = self.some(plans, &these, known.as_ref(), (&tally, watch), &mut together)?;
+            let tallies: Vec<Tally> = plans.iter().map(|_| Tally::default()).collect();
+            let digests = self.some(plans, &these, known.as_ref(), (&tallies, watch), &mut together)?;
+            found.extend(tallies.iter().flat_map(Tally::found));
             bytes_out += plans.iter().map(Plan::output_len).sum::<u64>();
             hashes.extend_from_slice(&digests.tensors);
             tensors.extend(these);
@@ -168,7 +221,7 @@ impl<'a> Plans<'a> {
         plan.checkpoint.unchanged()?;
         together.publish()?;
         let contradicted = contradicted(plan.checkpoint, &tensors, &hashes, &Uncounted(watch))?;
-        let (bytes_in, found) = (plan.checkpoint.stored().len(), tally.found());
+        let bytes_in = plan.checkpoint.stored().len();
         Ok(Summary { bytes_in, bytes_out, is_recognised: true, blake3, sha256, contradicted, found })
     }
 
@@ -178,7 +231,7 @@ impl<'a> Plans<'a> {
         plans: &[Plan<'_>],
         tensors: &[Planned],
         known: Option<&Digests>,
-        (tally, watch): (&Tally, &dyn Watch),
+        (tallies, watch): (&[Tally], &dyn Watch),
         together: &mut Together,
     ) -> Result<Digests, Error> {
         let files: Vec<_> = plans.iter().filter_map(|plan| Some((plan, plan.file()?))).collect();
@@ -196,15 +249,17 @@ impl<'a> Plans<'a> {
             .collect();
         let sink = Sink::files(&places);
         let job = Job::of_tensors(first.checkpoint, tensors, watch);
-        let digests = Job { strict: first.strict, sha256: first.receipt.sha256, known, ..job }.fill(&sink, tally)?;
+        let each: Vec<&Tally> =
+            plans.iter().zip(tallies).flat_map(|(plan, tally)| plan.tensors.iter().map(move |_| tally)).collect();
+        let job = Job { strict: first.strict, sha256: first.receipt.sha256, known, ..job };
+        let digests = job.fill(&sink, &|tensor| each[tensor])?;
         drop(places);
         let (mut from, crcs) = (0, sink.into_crcs(tensors.len()));
-        for ((plan, (path, _, layout)), output) in files.into_iter().zip(outputs) {
+        for (((plan, (path, _, layout)), output), tally) in files.into_iter().zip(outputs).zip(tallies) {
             let own = from..from + plan.tensors.len();
             from = own.end;
             let crcs = crcs.get(own.clone()).unwrap_or_default();
-            let names: HashSet<&str> = plan.tensors.iter().map(|tensor| &*tensor.spec.name).collect();
-            let (zeroed, lost) = tally.lost_values_of(|name| names.contains(name));
+            let (zeroed, lost) = tally.lost_values();
             let digests = Digests { tensors: digests.tensors[own].to_vec(), zeroed, lost, ..digests.clone() };
             for (offset, bytes) in layout.frame(&plan.metadata(&digests), crcs)? {
                 output.write_all_at(offset, &bytes)?;

@@ -80,11 +80,11 @@ impl<'a> Moves<'a> {
 
     /// Calls `put` with the bytes of each tensor in a piece of the source, and with the offset of these bytes in the
     /// tensor. `at` is the piece's offset.
-    pub(crate) fn piece(
+    pub(crate) fn piece<'t>(
         &self,
         at: u64,
         bytes: &[u8],
-        tally: &Tally,
+        tally: &dyn Fn(usize) -> &'t Tally,
         put: &impl Fn(usize, u64, &[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let end = at + bytes.len() as u64;
@@ -95,7 +95,7 @@ impl<'a> Moves<'a> {
             if self.tensors[step.tensor].casts.is_empty() {
                 put(step.tensor, step.to + within, bytes)?
             } else {
-                self.rounded(step, within, bytes, tally, put)?
+                self.rounded(step, within, bytes, tally(step.tensor), put)?
             }
         }
         Ok(())

@@ -41,7 +41,7 @@ pub(crate) fn filled(
     let (mut digests, mut crcs) = (Vec::new(), Vec::new());
     for job in jobs {
         let sink = if job.is_copy { Sink::copy(&output) } else { Sink::files(&[(&output, layout, job.tensors)]) };
-        digests.push(job.fill(&sink, tally)?);
+        digests.push(job.fill(&sink, &|_| tally)?);
         crcs.extend(sink.into_crcs(job.tensors.len()));
         if let Some(base) = job.base {
             let uncounted = Uncounted(job.watch);
@@ -67,7 +67,7 @@ pub(crate) fn piped(
     let (mut digests, mut crcs, mut pieces) = (Vec::new(), Vec::new(), Vec::new());
     for job in jobs {
         let sink = Sink::nowhere(layout);
-        digests.push(job.fill(&sink, tally)?);
+        digests.push(job.fill(&sink, &|_| tally)?);
         crcs.extend(sink.into_crcs(job.tensors.len()));
         let placed = job.tensors.iter().enumerate().filter_map(|(i, tensor)| Some((i, tensor.slot?)));
         pieces.extend(placed.map(|(i, slot)| (layout.offsets()[slot], Piece::Tensor(job, i, slot))));

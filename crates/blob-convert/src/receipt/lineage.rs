@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 
+use blob_io::work;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -156,6 +157,7 @@ impl<'de> Deserialize<'de> for Earlier {
 /// The sources that a receipt's text names, the first one first, each with the tool and the transforms that made the
 /// next source.
 pub(crate) fn lineage_of(text: &str) -> Vec<Origin> {
+    work::visit(text.len() as u64, 1);
     let Some(lineage) = parse::<Lineage>(text) else {
         return Vec::new();
     };
@@ -181,7 +183,7 @@ pub(crate) fn steps_of(lineage: &[Origin]) -> impl Iterator<Item = (&Step, bool)
 
 /// The histories of several sources, one after the other. A file that several of them were made from by the same steps
 /// counts once: its steps were done once to each tensor.
-pub(super) fn histories_of<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<Origin> {
+pub(crate) fn histories_of<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<Origin> {
     let mut seen = HashSet::new();
     let mut is_new = |origin: &Origin| {
         let steps = serde_json::to_vec(&origin.transforms).unwrap_or_default();
@@ -192,9 +194,13 @@ pub(super) fn histories_of<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<Orig
     all.0
 }
 
-/// [`lineage_of`] for a new receipt. Long settings stay while there is room, the most recent first; others are cut.
+/// [`lineage_of`] for a new receipt.
 pub(crate) fn history_of(text: &str) -> Vec<Origin> {
-    let mut history = lineage_of(text);
+    history_from(lineage_of(text))
+}
+
+/// A lineage for a new receipt. Long settings stay while there is room, the most recent first; others are cut.
+pub(super) fn history_from(mut history: Vec<Origin>) -> Vec<Origin> {
     let mut room = ALL_SETTINGS;
     for step in history.iter_mut().rev().flat_map(|origin| origin.transforms.iter_mut().rev()) {
         let len = step.settings.to_string().len();

@@ -12,7 +12,7 @@ use super::resolve::resolved;
 use crate::goal::has_layers;
 use crate::options::refuse;
 use crate::regroup::{by_layer, by_size, singles};
-use crate::several::{Part, Plans, plan_parts, plan_several};
+use crate::several::{Part, Plans, Share, plan_parts, plan_several};
 use crate::transform::{Registry, Split};
 
 /// At most this many files are written; more would be a mistake.
@@ -83,19 +83,22 @@ impl Recipe {
             });
             return plan_parts(source, parts, if_exists);
         }
+        let named = options.transforms.iter().find(|step| {
+            let settings = step.settings();
+            settings.get("tensors").or(settings.get("tensor")).is_some()
+        });
+        if let Some(step) = named {
+            let why = format!("is divided by its tensors, and {} names tensors that one file alone has", step.name());
+            return Err(refuse(source, why));
+        }
         let files = files(source, to, divide, &path)?;
-        files.iter().try_for_each(|(path, _)| self.check_reads_of(path))?;
+        files.iter().try_for_each(|file| self.check_reads_of(&file.path))?;
         plan_several(source, &options, files, if_exists)
     }
 }
 
 /// The files with the places of their entries.
-fn files(
-    source: &Checkpoint,
-    to: Format,
-    divide: Divide,
-    path: &dyn Fn(&str) -> PathBuf,
-) -> Result<Vec<(PathBuf, Vec<usize>)>, Error> {
+fn files(source: &Checkpoint, to: Format, divide: Divide, path: &dyn Fn(&str) -> PathBuf) -> Result<Vec<Share>, Error> {
     let layers = by_layer(source);
     let groups: Vec<(String, Vec<usize>)> = match divide {
         Divide::MaxSize(0) => return Err(refuse(source, "cannot be divided into files of no bytes".to_owned())),
@@ -118,7 +121,7 @@ fn files(
         }
     };
     check_count(source, groups.len())?;
-    Ok(groups.into_iter().map(|(name, group)| (path(&name), group)).collect())
+    Ok(groups.into_iter().map(|(name, places)| Share { path: path(&name), places }).collect())
 }
 
 fn check_count(source: &Checkpoint, count: usize) -> Result<(), Error> {

@@ -74,7 +74,7 @@ impl Gather {
 }
 
 impl Gather {
-    /// Takes the only input from memory, where it has room.
+    /// Takes the only input from memory.
     pub(super) fn of_whole(self, whole: Option<Whole>) -> Self {
         Self { whole, ..self }
     }
@@ -96,7 +96,7 @@ impl Gather {
 
 impl Compute for Gather {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
-        if let Some(whole) = self.whole.as_ref().filter(|_| inputs.fits(inputs.specs[0].byte_len()).is_ok()) {
+        if let Some(whole) = &self.whole {
             return Ok(ready(self.cut(&whole.of(&inputs)?, &inputs)?));
         }
         // Along the first axis one input is read after the other.

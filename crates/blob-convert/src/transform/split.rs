@@ -68,7 +68,13 @@ impl Split {
     }
 
     /// The parts of the tensor at a place.
-    fn made(&self, tensors: &[Spec<'_>], place: usize, is_diff: bool, unpacked: &Whole) -> Result<Vec<Made>, Misfit> {
+    fn made(
+        &self,
+        tensors: &[Spec<'_>],
+        place: usize,
+        is_diff: bool,
+        unpacked: Option<Whole>,
+    ) -> Result<Vec<Made>, Misfit> {
         let spec = &tensors[place].tensor;
         let axis = axis_of(&tensors[place], self.axis)?;
         let extent = spec.shape.dims()[axis];
@@ -87,8 +93,8 @@ impl Split {
             dims[axis] = *size;
             let shape = Shape::new(dims).map_err(|e| Misfit::new(&spec.name, e.to_string()))?;
             let change = format!("indices {} to {} of axis {axis}", range.start, range.end);
-            let unpacked = (!tensors[place].entry.is_plain()).then(|| unpacked.clone());
-            let gather = Gather::new(&shape, axis, spec.dtype.size(), &[Part { extent, range }]).of_whole(unpacked);
+            let gather =
+                Gather::new(&shape, axis, spec.dtype.size(), &[Part { extent, range }]).of_whole(unpacked.clone());
             let name = self.name(part);
             let name = if is_diff { TensorName::diff_of(&name) } else { name };
             let tensor = TensorSpec::new(name, spec.dtype, shape);
@@ -108,7 +114,7 @@ impl Transform for Split {
         json!(self)
     }
 
-    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+    fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let found = Places::of(tensors);
         let Some(place) = found.find(&self.tensor) else {
             return Err(vec![Misfit::new(&self.tensor, "is not there")]);
@@ -125,8 +131,13 @@ impl Transform for Split {
         }
         let diff = found.find(&TensorName::diff_of(&self.tensor));
         let unpacked = self.unpacked.clone().unwrap_or_default();
-        let divided = |place: usize, is_diff: bool| {
-            let unpacked = &unpacked[usize::from(is_diff)];
+        // Data and diff are held at the same time.
+        let mut room = context.checkpoint().limits().max_alloc;
+        let mut divided = |place: usize, is_diff: bool| {
+            let len = tensors[place].tensor.byte_len();
+            let is_held = !tensors[place].entry.is_plain() && len <= room;
+            let unpacked = is_held.then(|| unpacked[usize::from(is_diff)].clone());
+            room -= if is_held { len } else { 0 };
             self.made(tensors, place, is_diff, unpacked).map_err(|misfit| vec![misfit])
         };
         let (data, diffs) = (divided(place, false)?, diff.map(|diff| divided(diff, true)).transpose()?);

@@ -124,15 +124,9 @@ impl Tally {
 
     /// The number of lost values of all tensors together: first the values that became 0, then the others.
     pub(crate) fn lost_values(&self) -> (u64, u64) {
-        self.lost_values_of(|_| true)
-    }
-
-    /// The same of the tensors with these names alone.
-    pub(crate) fn lost_values_of(&self, is_one: impl Fn(&str) -> bool) -> (u64, u64) {
         let all = self.lock();
         let sum = |take: fn(&Amount) -> bool| {
-            let of = all.iter().filter(|((name, _), amount)| take(amount) && is_one(name));
-            of.filter_map(|(_, amount)| amount.lost()).sum::<u64>()
+            all.values().filter(|amount| take(amount)).filter_map(Amount::lost).sum::<u64>()
         };
         (sum(|amount| matches!(amount, Amount::Zeroed(_))), sum(|amount| !matches!(amount, Amount::Zeroed(_))))
     }
