@@ -92,8 +92,8 @@ impl Eps {
         Ok(Some(Arc::new(Self::of(net, to))))
     }
 
-    /// The normalisations whose eps the source's receipt states. PyTorch's names leave out those of PyTorch's own eps, so
-    /// that the others are known for this eps alone.
+    /// The normalisations whose eps the source's receipt states. PyTorch's names leave out those of PyTorch's own eps,
+    /// so that the others are known for this eps alone.
     fn of_receipt(wish: &Wish<'_>, to: f64) -> Result<Self, Error> {
         let stated: HashSet<&str> = wish.stated.iter().map(|norm| &*norm.variance).collect();
         let unstated = wish.checkpoint.names().find(|name| is_variance(name) && !stated.contains(name));

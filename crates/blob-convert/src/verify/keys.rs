@@ -1,5 +1,5 @@
-//! The keys that a receipt may have. A key that no version knows claims something that nothing checks: a misspelt one, or
-//! that of a newer version.
+//! The keys that a receipt may have. An unknown key claims something that nothing checks: the key is misspelt, or of a
+//! newer version.
 //!
 //! Relies on nothing but the text; keeps the first unknown keys alone in memory.
 
