@@ -208,6 +208,13 @@ pub(crate) fn one_version(checkpoint: &Checkpoint, options: &Options, tensors: &
     is_mixed.then(|| Change::unasked(Effect::Remark(words())))
 }
 
+/// The remark that a fold changed the net inside the output alone.
+pub(crate) fn unchanged_prototxt(base: &Base<'_>, to: Format, removed_layers: &[String]) -> Option<Change> {
+    let note = "fold: the net inside the output is changed already, your prototxt is not";
+    let is_changed = matches!(base, Base::File(_)) && to.is_caffe() && !removed_layers.is_empty();
+    is_changed.then(|| Change::unasked(Effect::Remark(note.to_owned())))
+}
+
 /// Refuses names that an MXNet file cannot store: a sparse array has one name, the text before the `#` in the names of
 /// all parts.
 fn check_sparse_names(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<(), Error> {

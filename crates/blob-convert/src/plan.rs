@@ -328,8 +328,8 @@ pub(crate) fn planned_for<'a>(
     let receipt = Receipt::new(checkpoint, options, &tensors, &left_out, &files, frame)?;
     let metadata = place.metadata(checkpoint, has_receipt);
     if matches!(base, Base::None) {
-        let is_bare = !has_receipt && !layout::keeps_details(checkpoint, options, &tensors);
         if !options.is_told {
+            let is_bare = !has_receipt && !layout::keeps_details(checkpoint, options, &tensors);
             of_file.extend(place.dropped_metadata(checkpoint, &metadata).filter(|_| is_bare));
             of_file.extend(place.remarks(checkpoint, options));
             of_file.extend(layout::one_version(checkpoint, options, &tensors));
@@ -342,10 +342,7 @@ pub(crate) fn planned_for<'a>(
     of_file.extend(lacking(&receipt, options).into_iter().filter(|_| has_receipt));
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
     let in_shards = shards::planned(checkpoint, options, target.file(), &tensors, &mut of_file)?;
-    if matches!(base, Base::File(_)) && to.is_caffe() && !removed_layers.is_empty() {
-        let note = "fold: the net inside the output is changed already, your prototxt is not";
-        of_file.push(Change::unasked(Effect::Remark(note.to_owned())));
-    }
+    of_file.extend(layout::unchanged_prototxt(&base, to, &removed_layers));
     let path = target.file().map(|(path, _)| path);
     let with_receipt = metadata.iter().cloned().chain(has_receipt.then(|| receipt.placeholder())).collect::<Vec<_>>();
     let mut layout = || layout::of(checkpoint, &base, options, (&mut tensors, &removed_layers), (&with_receipt, path));

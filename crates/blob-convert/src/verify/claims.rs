@@ -117,6 +117,23 @@ pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
     if let Some(name) = changed.find(|name| checkpoint.entry(name).is_none()) {
         report(wrong(&format!("tells of a change of {:?}, which is not there", truncated(name))));
     }
+    of_sparse(&claims, checkpoint, report);
+    of_values(&claims, checkpoint, report);
+    if let Some(why) = &claims.sources_left_out {
+        report(Remark::Note(format!("the receipt does not name the files that were merged: {}", truncated(why))));
+    }
+    claims.sources.iter().flatten().for_each(|source| of_source(Some(source), report));
+    if is_of_conversion {
+        of_source(claims.source.as_ref(), report);
+        // A frame cannot fit a file with a broken array, which is a finding of its own.
+        if checkpoint.entries().iter().all(|entry| entry.fault().is_none()) {
+            of_frame(checkpoint, text, report);
+        }
+    }
+}
+
+/// Checks the sparse arrays that were written as parts.
+fn of_sparse(claims: &Claims, checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
     for Part { name, kind, shape } in claims.sparse.iter().flatten() {
         let has = |part: &str| checkpoint.entry(&format!("{name}#{part}")).is_some();
         let name = truncated(name);
@@ -134,6 +151,10 @@ pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
             report(wrong(&format!("tells of a sparse array {name:?} of a kind or shape that its parts do not have")));
         }
     }
+}
+
+/// Checks numbers and names that stand alone.
+fn of_values(claims: &Claims, checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
     let is_names = |said: &Value| {
         let mut names = said.as_array().into_iter().flatten();
         said.is_array() && names.all(|name| name.as_str().is_some_and(|name| checkpoint.entry(name).is_some()))
@@ -155,17 +176,6 @@ pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
     let mut bits = claims.changes.iter().flatten().map(|changed| &changed["bits_of"]);
     if let Some(other) = bits.find(|bits| !bits.is_null() && bits.as_str() != Some(DType::BF16.name())) {
         report(wrong(&format!("has bits_of {}, and bf16 alone is stored as the bits of another", shown(Some(other)))));
-    }
-    if let Some(why) = &claims.sources_left_out {
-        report(Remark::Note(format!("the receipt does not name the files that were merged: {}", truncated(why))));
-    }
-    claims.sources.iter().flatten().for_each(|source| of_source(Some(source), report));
-    if is_of_conversion {
-        of_source(claims.source.as_ref(), report);
-        // A frame cannot fit a file with a broken array, which is a finding of its own.
-        if checkpoint.entries().iter().all(|entry| entry.fault().is_none()) {
-            of_frame(checkpoint, text, report);
-        }
     }
 }
 
