@@ -60,8 +60,8 @@ impl View {
                 if count > 0 {
                     self.start += first * stride;
                 }
-                // A stride that overflows belongs to an axis of at most one index, and is never used.
-                self.strides.push(step.saturating_mul(stride));
+                // An axis of at most one index is never stepped along, and any step is allowed there.
+                self.strides.push(if count > 1 { step * stride } else { stride });
             }
             Item::Ellipsis => {}
         }
@@ -238,6 +238,10 @@ mod tests {
         for (text, dims, elements) in cases {
             let expected = Ok((dims.to_vec(), elements.to_vec()));
             assert_eq!(taken(text, &[2, 3, 4]), expected, "{text}");
+        }
+        for step in [i64::MIN, -(1 << 62), 1 << 62, i64::MAX] {
+            let view = View::parse(&format!("::{step},0,::{step}"), &[2, 3, 4]).unwrap();
+            assert_eq!(view.strides, [12, 1], "{step}");
         }
         assert_eq!(taken("", &[2]), Ok((vec![2], vec![0, 1])));
         assert_eq!(taken("...", &[]), Ok((vec![], vec![0])));
