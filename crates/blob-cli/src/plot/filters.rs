@@ -51,8 +51,22 @@ fn values(checkpoint: &Checkpoint, entry: &Entry) -> Result<Vec<f64>, Failure> {
         let failure = Failure::new(format!("{:?} has {size}, which cannot be drawn as a picture", entry.name()));
         return Err(failure.help("--heatmap draws a tensor of any size"));
     }
+    let (needed, allowed) = (entry.shape().count() as u64 * size_of::<f64>() as u64, checkpoint.limits().max_alloc);
+    if needed > allowed {
+        let (needed, allowed) = (units::bytes(needed), units::bytes(allowed));
+        let failure = Failure::new(format!("{:?} takes {needed} to draw: --max-alloc allows {allowed}", entry.name()));
+        return Err(failure.help("--heatmap draws a tensor of any size"));
+    }
     let dtype = checkpoint.array(entry)?.dtype;
     Ok(checkpoint.view(entry)?.chunks_exact(dtype.size()).map(|bytes| number(dtype, bytes)).collect())
+}
+
+/// Refuses a picture of more than [`MAX_POINTS`].
+fn check_points(entry: &Entry, width: usize, height: usize) -> Result<(), Failure> {
+    if width.saturating_mul(height) <= MAX_POINTS {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{:?} is {}, which is too large for one picture", entry.name(), entry.shape())))
 }
 
 /// An element as a number.
@@ -87,10 +101,7 @@ pub(super) fn filters(checkpoint: &Checkpoint, entry: &Entry, order: ChannelOrde
     let tiles = all_tiles.min(MAX_TILES);
     let across = (1..).find(|side| side * side >= tiles).unwrap_or(1).max(1);
     let (whole_width, whole_height) = (across * (width + 1) + 1, tiles.div_ceil(across) * (height + 1) + 1);
-    if whole_width.saturating_mul(whole_height) > MAX_POINTS {
-        let message = format!("{:?} is {}: these filters are too large for one picture", entry.name(), entry.shape());
-        return Err(Failure::new(message));
-    }
+    check_points(entry, whole_width, whole_height)?;
     let mut raster = Raster { width: whole_width, pixels: vec![None; whole_width * whole_height] };
     for tile in 0..tiles {
         let (left, top) = (tile % across * (width + 1) + 1, tile / across * (height + 1) + 1);
@@ -124,6 +135,7 @@ pub(super) fn image(checkpoint: &Checkpoint, entry: &Entry, order: ChannelOrder)
             return Err(Failure::new(message).help("--filters draws N×C×H×W, --heatmap any shape"));
         }
     };
+    check_points(entry, width, height)?;
     let values = values(checkpoint, entry)?;
     let (min, max) = extremes(&values);
     // Values from 0 to 255 are drawn as they are. Others are scaled, and so are values of at most 1: fractions.
