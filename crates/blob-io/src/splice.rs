@@ -58,6 +58,8 @@ pub struct Splice<'a> {
     renamed: BTreeMap<usize, String>,
     /// New layers after the last one, each as (name, blobs).
     added: Vec<(String, Vec<Pair>)>,
+    /// The place of each new layer in `added`.
+    added_indices: HashMap<String, usize>,
     /// The inputs and outputs of the layers; set when a layer is removed.
     wiring: Option<Wiring>,
     /// By layer: the field that says that the layer has no bias, and the byte that changes this field.
@@ -92,8 +94,10 @@ impl<'a> Splice<'a> {
             layer_indices.entry(layer.to_owned()).or_insert(entry.position());
         }
         let (changes, renamed, biased) = Default::default();
-        let (added, wiring) = (Vec::new(), None);
-        let mut made = Self { base, layers, layer_indices, form: None, changes, renamed, added, wiring, biased };
+        let (added, added_indices, wiring) = Default::default();
+        let form = None;
+        let mut made =
+            Self { base, layers, layer_indices, form, changes, renamed, added, added_indices, wiring, biased };
         made.index_empty_layers()?;
         Ok(made)
     }
@@ -155,7 +159,7 @@ impl<'a> Splice<'a> {
             None => Wiring::read(self.base, &self.layers)?,
         };
         let stay = layers.into_iter().filter_map(|layer| {
-            let why = wiring.remove(layer, &self.layers).err()?;
+            let why = wiring.remove(layer).err()?;
             Some(format!("{layer:?}: it {why}"))
         });
         let mut stay: Vec<String> = stay.collect();
@@ -227,9 +231,10 @@ impl<'a> Splice<'a> {
 
     /// As [`Self::add_to`], for a new layer after those of the file.
     fn add_to_new(&mut self, layer: &str, index: usize, is_diff: bool, tensor: usize) -> bool {
-        let blobs = self.added.iter_mut().find(|(name, _)| name == layer).map(|(_, blobs)| blobs);
+        let blobs = self.added_indices.get(layer).map(|added| &mut self.added[*added].1);
         match blobs {
             None if (index, is_diff) == (0, false) => {
+                self.added_indices.insert(layer.to_owned(), self.added.len());
                 self.added.push((layer.to_owned(), vec![Pair { data: tensor, diff: None }]));
             }
             Some(blobs) if !is_diff && blobs.len() == index => blobs.push(Pair { data: tensor, diff: None }),

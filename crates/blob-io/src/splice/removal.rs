@@ -4,6 +4,8 @@
 //! Relies on the layers that `caffe/tree` finds, and reads the names in the layers' fields; `plan` makes the bytes.
 //! Does not remove layers of 2013 and 2014, nor layers whose position in the net is uncertain.
 
+use std::collections::{BTreeSet, HashMap};
+
 use crate::caffe::layer;
 use crate::caffe::proto_fields::LAYER_PARAMETER;
 use crate::caffe::proto_fields::layer_parameter::{
@@ -18,6 +20,7 @@ use crate::checkpoint::Checkpoint;
 use crate::error::{Error, ReadError};
 use crate::names::name_from_bytes;
 use crate::wire::cursor::Cursor;
+use crate::work::visit;
 
 /// The fields that may be lost with a layer: the type, parameters' rates, blobs, the phase that Caffe writes into every
 /// layer, `propagate_down`, and the messages of BN (in forks, with Embed's number), BatchNorm and Scale.
@@ -28,9 +31,24 @@ const WITH_BIAS: &[u32] = &[CONVOLUTION_PARAM, INNER_PRODUCT_PARAM];
 /// The most names of values that are read from one net.
 const MAX_NAMES: usize = 1 << 20;
 
-/// The inputs and outputs of a net's layers.
-#[derive(Debug)]
-pub(super) struct Wiring(Vec<LayerWiring>);
+/// The inputs and outputs of a net's layers. The maps hold the layers that are not gone, so that a removal looks at the
+/// layers around it alone.
+#[derive(Debug, Default)]
+pub(super) struct Wiring {
+    layers: Vec<LayerWiring>,
+    /// Whether each layer is of V2, from 2014 on.
+    is_v2: bool,
+    by_name: HashMap<String, BTreeSet<usize>>,
+    users: HashMap<Vec<u8>, Users>,
+}
+
+/// The layers that use one value.
+#[derive(Debug, Default)]
+struct Users {
+    read: BTreeSet<usize>,
+    /// Those that write the value and do not read it.
+    write: BTreeSet<usize>,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct LayerWiring {
@@ -55,6 +73,10 @@ impl LayerWiring {
     fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.bottoms.iter().chain(self.tops.iter().map(|top| &top.name)).map(|name| &name[..])
     }
+
+    fn reads(&self, value: &[u8]) -> bool {
+        self.bottoms.iter().any(|bottom| bottom == value)
+    }
 }
 
 impl Wiring {
@@ -62,34 +84,46 @@ impl Wiring {
     pub(super) fn read(base: &Checkpoint, layers: &[Layer]) -> Result<Self, Error> {
         let mut cursor = Cursor::new(base.source());
         let mut names = 0;
-        let each = layers.iter().map(|layer| {
-            let layer_wiring = layer_wiring(&mut cursor, layer).map_err(|e| e.into_error(base.name()))?;
-            names += layer_wiring.names().count();
-            let is_too_many = names > MAX_NAMES;
-            let message = || format!("names over {MAX_NAMES} values in its layers, and no layer of it is taken out");
-            if is_too_many {
-                Err(Error::Request { file: base.name().to_owned(), message: message() })
-            } else {
-                Ok(layer_wiring)
+        let is_v2 = layers.iter().all(|layer| layer.field.is_some_and(|field| field.number == LAYER));
+        let mut wiring = Self { is_v2, ..Self::default() };
+        for layer in layers {
+            let read = layer_wiring(&mut cursor, layer).map_err(|e| e.into_error(base.name()))?;
+            names += read.names().count();
+            if names > MAX_NAMES {
+                let message = format!("names over {MAX_NAMES} values in its layers, and no layer of it is taken out");
+                return Err(Error::Request { file: base.name().to_owned(), message });
             }
-        });
-        each.collect::<Result<_, _>>().map(Self)
+            wiring.push(read);
+        }
+        Ok(wiring)
+    }
+
+    fn push(&mut self, layer: LayerWiring) {
+        let index = self.layers.len();
+        self.by_name.entry(layer.name.clone()).or_default().insert(index);
+        for bottom in &layer.bottoms {
+            self.users.entry(bottom.clone()).or_default().read.insert(index);
+        }
+        for top in layer.tops.iter().filter(|top| !layer.reads(&top.name)) {
+            self.users.entry(top.name.clone()).or_default().write.insert(index);
+        }
+        self.layers.push(layer);
     }
 
     pub(super) fn all(&self) -> &[LayerWiring] {
-        &self.0
+        &self.layers
     }
 
     /// Removes a layer. The error says why not, as text that follows the layer's name.
-    pub(super) fn remove(&mut self, name: &str, layers: &[Layer]) -> Result<(), String> {
-        let mut named = (0..self.0.len()).filter(|index| self.0[*index].name == name && !self.0[*index].is_gone);
-        let (Some(index), None) = (named.next(), named.next()) else {
+    pub(super) fn remove(&mut self, name: &str) -> Result<(), String> {
+        let named = self.by_name.get(name).filter(|layers| layers.len() == 1);
+        let Some(index) = named.and_then(|layers| layers.first().copied()) else {
             return Err("is not exactly one layer of the net".to_owned());
         };
-        if layers.iter().any(|layer| layer.field.is_none_or(|field| field.number != LAYER)) {
+        if !self.is_v2 {
             return Err("is of a net of V0 or V1, before 2014".to_owned());
         }
-        let layer = &self.0[index];
+        let layer = &self.layers[index];
         if layer.is_in_one_phase {
             return Err("is in some phases of the net only".to_owned());
         }
@@ -98,47 +132,73 @@ impl Wiring {
         }
         let (bottom, top) = match (&layer.bottoms[..], &layer.tops[..]) {
             // The file has no inputs and outputs of layers.
-            ([], []) => return self.mark_removed(index),
+            ([], []) => {
+                self.take_out(index);
+                return Ok(());
+            }
             ([bottom], [top]) => (bottom.clone(), top.name.clone()),
             _ => return Err("does not read one value and write one".to_owned()),
         };
         let before = self.writer(index, &bottom, &top)?;
-        let written = self.0[before].tops.iter_mut().filter(|written| written.name == bottom && bottom != top);
-        written.for_each(|written| (written.name, written.is_renamed) = (top.clone(), true));
-        self.mark_removed(index)
+        self.take_out(index);
+        if bottom != top {
+            let written = self.layers[before].tops.iter_mut().filter(|written| written.name == bottom);
+            written.for_each(|written| (written.name, written.is_renamed) = (top.clone(), true));
+            // Its readers stay: the next removal is told that nothing before them writes the value.
+            self.users.entry(bottom).or_default().write.remove(&before);
+            self.users.entry(top).or_default().write.insert(before);
+        }
+        Ok(())
     }
 
-    fn mark_removed(&mut self, index: usize) -> Result<(), String> {
-        self.0[index].is_gone = true;
-        Ok(())
+    fn take_out(&mut self, index: usize) {
+        let layer = &mut self.layers[index];
+        layer.is_gone = true;
+        if let Some(named) = self.by_name.get_mut(&layer.name) {
+            named.remove(&index);
+        }
+        for name in layer.names() {
+            if let Some(users) = self.users.get_mut(name) {
+                users.read.remove(&index);
+                users.write.remove(&index);
+            }
+        }
     }
 
     /// The one layer that writes the input of the layer at `index`; an error if another layer reads or writes this
     /// value too.
     fn writer(&self, index: usize, bottom: &[u8], top: &[u8]) -> Result<usize, String> {
         let text = |name: &[u8]| format!("{:?}", name_from_bytes(name));
-        let others = || self.0.iter().enumerate().filter(|(other, layer)| *other != index && !layer.is_gone);
-        // After a layer that works in place, other layers may read the name, but none may write the name again.
         let is_in_place = bottom == top;
-        let reads = |layer: &LayerWiring| layer.bottoms.iter().any(|name| name == bottom);
-        let mut users = others()
-            .filter(|(_, layer)| layer.names().any(|name| name == bottom))
-            .filter(|(other, layer)| !(is_in_place && *other > index && reads(layer)));
-        let Some((before, writer)) = users.next().filter(|(before, _)| *before < index) else {
+        let none = Users::default();
+        let users = self.users.get(bottom).unwrap_or(&none);
+        // After a layer that works in place, other layers may read the name, but none may write the name again.
+        let end = if is_in_place { index } else { self.layers.len() };
+        let readers = users.read.range(..end).filter(|other| **other != index).take(2);
+        let writers = users.write.iter().filter(|other| **other != index).take(2);
+        let two: BTreeSet<usize> = readers.chain(writers).inspect(|_| visit(0, 1)).copied().collect();
+        let mut two = two.into_iter();
+        let Some(before) = two.next().filter(|before| *before < index) else {
             return Err(format!("reads {}, which no layer before it writes", text(bottom)));
         };
-        if reads(writer) {
+        let writer = &self.layers[before];
+        if writer.reads(bottom) {
             return Err(format!("reads {}, which {:?} reads too", text(bottom), writer.name));
         }
-        if let Some((_, other)) = users.next() {
-            return Err(format!("reads {}, which {:?} reads or writes too", text(bottom), other.name));
+        if let Some(other) = two.next() {
+            let other = &self.layers[other].name;
+            return Err(format!("reads {}, which {other:?} reads or writes too", text(bottom)));
         }
         if writer.is_in_one_phase {
             return Err(format!("follows {:?}, which is in some phases of the net only", writer.name));
         }
-        let mut earlier = others().take_while(|(other, _)| !is_in_place && *other < index);
-        match earlier.find(|(_, layer)| layer.names().any(|name| name == top)) {
-            Some((_, other)) => Err(format!("writes {}, which {:?} reads or writes before it", text(top), other.name)),
+        let of_top = self.users.get(top).filter(|_| !is_in_place).unwrap_or(&none);
+        let first = [&of_top.read, &of_top.write].into_iter().filter_map(|layers| layers.first().copied()).min();
+        match first.filter(|first| *first < index) {
+            Some(other) => {
+                let other = &self.layers[other].name;
+                Err(format!("writes {}, which {other:?} reads or writes before it", text(top)))
+            }
             None => Ok(before),
         }
     }
