@@ -149,6 +149,22 @@ fn a_shared_parameter_is_replaced_in_every_layer() {
     }
 }
 
+/// The order of the groups shows in plans and messages.
+#[test]
+fn shared_parameters_come_in_one_order() {
+    let layer = |group: usize, copy: usize| {
+        let name = format!("l{group}_{copy}");
+        let param = len(6, &len(1, format!("w{group}").as_bytes()));
+        let blob = len(7, &[floats(&[1.0]), shape(&[1])].concat());
+        len(100, &[len(1, name.as_bytes()), len(2, b"InnerProduct"), param, blob].concat())
+    };
+    let layers: Vec<u8> = (0..8).rev().flat_map(|group| [layer(group, 1), layer(group, 2)].concat()).collect();
+    let base = Checkpoint::from_bytes("base.caffemodel", [len(1, b"net"), layers].concat()).expect("opens");
+    let net = base.net().expect("reads").expect("a net");
+    let first: Vec<String> = net.copies().map(|group| group[0].to_string()).collect();
+    assert_eq!(first, (0..8).map(|group| format!("l{group}_1/0")).collect::<Vec<_>>());
+}
+
 fn floats_of(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_ne_bytes()).collect()
 }

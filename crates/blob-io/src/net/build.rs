@@ -1,6 +1,6 @@
 //! Builds a net layer by layer: names of values become indices, with one writer each.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -49,8 +49,8 @@ pub(crate) struct Builder<V> {
     unwritten: HashSet<usize>,
     /// The first layer that uses a tensor or a shared name.
     users: HashMap<Shareable, usize>,
-    /// The tensors that share a name, by the name.
-    copies: HashMap<String, Vec<Arc<str>>>,
+    /// The tensors that share a name, by the name: in one order, as their order shows in plans and messages.
+    copies: BTreeMap<String, Vec<Arc<str>>>,
 }
 
 /// The extents of images; nothing follows from others.
@@ -62,7 +62,7 @@ fn image(extents: &[u64]) -> Option<[u64; 4]> {
 impl<V: Hash + Eq> Builder<V> {
     pub(crate) fn new() -> Self {
         let (net, values, unwritten) = (Net::default(), HashMap::new(), HashSet::new());
-        Self { net, values, unwritten, users: HashMap::new(), copies: HashMap::new() }
+        Self { net, values, unwritten, users: HashMap::new(), copies: BTreeMap::new() }
     }
 
     /// Adds a layer whose description is at byte `at`.
