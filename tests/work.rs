@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use blob_io::layout::Splice;
 use blob_io::{Bytes, Format, OpenOptions};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -117,6 +118,52 @@ fn an_index_of_shards_does_linear_work_in_linear_memory() {
         let _ = blob_io::Checkpoint::open(index);
     });
     assert_eq!(broken, [""; 0]);
+}
+
+#[test]
+fn the_metadata_of_shards_does_linear_work_in_linear_memory() {
+    let make = |size: usize| {
+        let pairs: Vec<String> = (0..size / 10).map(|i| format!(r#""a{i:x}":"""#)).collect();
+        let header = format!(
+            r#"{{"__metadata__":{{{}}},"a":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}}}"#,
+            pairs.join(",")
+        );
+        safetensors(&header, b"")
+    };
+    let broken = broken_bounds("metadata of shards", make, |shard| {
+        let folder = Folder::new();
+        let other = String::from_utf8_lossy(&shard[8..]).replace("\"a", "\"b");
+        std::fs::write(folder.path().join("a"), shard).unwrap();
+        std::fs::write(folder.path().join("b"), safetensors(&other, b"")).unwrap();
+        let index = folder.with("m.safetensors.index.json", br#"{"weight_map":{"a":"a","b":"b"}}"#);
+        let opened = blob_io::Checkpoint::open(index).unwrap();
+        let left_out = opened.warnings().iter().any(|warning| warning.to_string().contains("metadata beyond 4 MiB"));
+        let pairs = 2 * shard.windows(3).filter(|text| text == b":\"\"").count();
+        assert_eq!(left_out, opened.metadata().len() < pairs);
+    });
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn layers_are_taken_out_in_linear_work_and_memory() {
+    let layer = |kind: &[u8], bottom: &str, top: &str| {
+        len(100, &[len(1, top.as_bytes()), len(2, kind), len(3, bottom.as_bytes()), len(4, top.as_bytes())].concat())
+    };
+    let pair = |i: usize| {
+        [
+            layer(b"InnerProduct", &format!("b{}", i + 1), &format!("c{i}")),
+            layer(b"BatchNorm", &format!("c{i}"), &format!("b{i}")),
+        ]
+    };
+    // From the last pair to the first, each reads the one before it in the file.
+    let make = |size: usize| (0..size / 70).rev().flat_map(pair).flatten().collect();
+    let broken = broken_bounds("layers taken out", make, |file| {
+        let source: Arc<[u8]> = file.into();
+        let base = OpenOptions::new().from(Format::CaffeModel).open_source("file", Box::new(Bytes(source))).unwrap();
+        let names: Vec<String> = (0..file.len() / 80).map(|i| format!("b{i}")).collect();
+        Splice::new(&base).unwrap().remove_layers(names.iter().map(String::as_str)).unwrap();
+    });
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
 fn filled(size: usize, part: &[u8]) -> Vec<u8> {

@@ -209,13 +209,8 @@ impl NameTable {
 
     /// Forgets every entry, for a second reading of the same file.
     pub(crate) fn restart(&mut self) {
-        self.entries.clear();
-        self.taken.clear();
-        self.name_bytes = 0;
-        self.axes = 0;
-        self.runs = 0;
-        self.bytes = 0;
-        self.positions = 0;
+        let (file_len, stored_len) = (self.file_len, self.stored_len);
+        *self = Self { file_len, stored_len, ..Self::new(&self.limits) };
     }
 
     /// Whether an entry has this name already.

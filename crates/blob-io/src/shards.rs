@@ -5,7 +5,8 @@
 
 mod index;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::Path;
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
@@ -13,10 +14,12 @@ use crate::error::{Error, Fault, FaultKind, ReadError};
 use crate::folder::Folder;
 use crate::format::Format;
 use crate::limits::Limits;
+use crate::metadata::{LEFT_OUT, MetadataSize};
 use crate::names::{NameTable, faulty};
 use crate::sniff;
 use crate::warning::Warning;
 use crate::wire::source::{Input, Source};
+use crate::work::visit;
 use index::Index;
 
 /// The ending of an index's name.
@@ -36,10 +39,13 @@ pub(crate) struct Found {
 }
 
 /// Looks for indices of shards in a folder.
-pub(crate) fn find(folder: &Path) -> Found {
+pub(crate) fn find(folder: &Path) -> io::Result<Found> {
     let mut found = Found::default();
-    let listing = folder.read_dir().into_iter().flatten().filter_map(Result::ok);
-    for file in listing.filter(|file| file.path().is_file()) {
+    for file in folder.read_dir()? {
+        let file = file?;
+        if !file.path().is_file() {
+            continue;
+        }
         let name = file.file_name();
         if name.as_encoded_bytes().ends_with(SAFETENSORS_INDEX.as_bytes()) {
             found.indices.push(name.to_string_lossy().into_owned());
@@ -49,7 +55,7 @@ pub(crate) fn find(folder: &Path) -> Found {
     }
     found.indices.sort();
     found.others.sort();
-    found
+    Ok(found)
 }
 
 /// Lists the tensors of all shards of an index, which lies in `folder`; `None` for other JSON.
@@ -63,11 +69,12 @@ pub(crate) fn open(
     let Some(mut index) = index::index(source, table.limits()).map_err(own)? else {
         return Ok(None);
     };
-    table.metadata = std::mem::take(&mut index.metadata);
+    let mut metadata = Metadata::default();
+    metadata.add(std::mem::take(&mut index.metadata), table);
     let mut shards = Folder::with_links(folder);
     let mut total = 0;
     for number in 0..index.files.len() {
-        total += shard(number as u32, &mut index, &mut shards, table).map_err(|e| match e {
+        total += shard(number as u32, &mut index, &mut shards, &mut metadata, table).map_err(|e| match e {
             Failed::Shard(error) => error,
             Failed::Index(stop) => own(stop),
         })?;
@@ -101,7 +108,13 @@ impl From<ReadError> for Failed {
 }
 
 /// Lists the tensors of one shard; returns the number of bytes of all.
-fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTable) -> Result<u64, Failed> {
+fn shard(
+    number: u32,
+    index: &mut Index,
+    shards: &mut Folder,
+    metadata: &mut Metadata,
+    table: &mut NameTable,
+) -> Result<u64, Failed> {
     let file = index.files[number as usize].clone();
     let path = shards.root().join(&file).display().to_string();
     let source = shards.open(&file).map_err(|source| {
@@ -118,7 +131,7 @@ fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTa
         let message = format!("is {}, not a shard of safetensors", format.title());
         return Err(Failed::Shard(Error::Request { file: path, message }));
     }
-    merge_notes(&mut listed, table);
+    merge_notes(&mut listed, metadata, table);
     let mut total = 0;
     for mut entry in listed.into_entries() {
         let name = std::mem::take(&mut entry.name);
@@ -141,16 +154,35 @@ fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTa
 }
 
 /// Copies a shard's warnings and metadata to the table; usually all shards have the same.
-fn merge_notes(listed: &mut NameTable, table: &mut NameTable) {
+fn merge_notes(listed: &mut NameTable, metadata: &mut Metadata, table: &mut NameTable) {
     for warning in listed.warnings.drain(..) {
         table.add_warning(Warning { offset: None, ..warning });
     }
     listed.faults.drain(..).for_each(|fault| table.fault(fault));
-    // The limit of a single file, because a million shards may each have that much.
-    let taken: usize = table.metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
-    for pair in listed.metadata.drain(..) {
-        if taken < 4 << 20 && !table.metadata.iter().any(|(key, _)| *key == pair.0) {
-            table.metadata.push(pair);
+    metadata.add(std::mem::take(&mut listed.metadata), table);
+}
+
+/// The metadata of all shards together, within the limit of a single file: a million shards may each have that much.
+#[derive(Default)]
+struct Metadata {
+    size: MetadataSize,
+    keys: HashSet<String>,
+}
+
+impl Metadata {
+    /// Adds the pairs whose keys are new. Of a key that comes again the first value counts.
+    fn add(&mut self, pairs: Vec<(String, String)>, table: &mut NameTable) {
+        for (key, value) in pairs {
+            visit(0, 1);
+            if self.keys.contains(&key) {
+                continue;
+            }
+            if self.size.take(&key, value.len() as u64) {
+                self.keys.insert(key.clone());
+                table.metadata.push((key, value));
+            } else {
+                table.warn_of_loss(None, LEFT_OUT);
+            }
         }
     }
 }
