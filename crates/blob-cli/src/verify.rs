@@ -48,8 +48,11 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
     let mut others = Others { files, symbol, by, selection: args.only.selection(), is_part: false };
     let mut out = context.terminal.out();
     let mut counts = FileCounts::default();
-    let files = args.files.iter().flat_map(|path| [path.clone()].into_iter().chain(beside_shards(path, args, context)));
-    let files: Vec<PathBuf> = files.collect();
+    let mut files = Vec::new();
+    for path in &args.files {
+        files.push(path.clone());
+        files.extend(beside_shards(path, args, context)?);
+    }
     for path in &files {
         counts.add(check(path, args, &mut others, context, &mut out)?);
         out.flush()?;
@@ -62,10 +65,11 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
 }
 
 /// The other files of tensors in a folder that is opened by its index of shards: a whole folder has whole files.
-fn beside_shards(path: &Path, args: &Verify, context: &Context) -> Vec<PathBuf> {
+fn beside_shards(path: &Path, args: &Verify, context: &Context) -> Result<Vec<PathBuf>, Error> {
     let is_compared = !args.against.is_empty() || args.sha256.is_some();
+    // What cannot be opened is reported where it is checked.
     let folder = path.is_dir().then(|| open_whole(path, &context.global).ok()).flatten();
-    folder.filter(|_| !is_compared).map(|folder| folder.beside_shards()).unwrap_or_default()
+    folder.filter(|_| !is_compared).map_or(Ok(Vec::new()), |folder| folder.beside_shards())
 }
 
 /// The contents of a symbol file: the variables, and the net.

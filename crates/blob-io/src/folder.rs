@@ -87,7 +87,10 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
             return Err(stop.into_error(&receipt));
         }
     }
-    let others = others(path, &named);
+    let (others, unlisted) = others(path, &named);
+    for (folder, source) in unlisted {
+        table.warn_of_loss(None, format!("{folder:?} cannot be listed, and files in it are left out: {source}"));
+    }
     if !others.is_empty() {
         let what = format!(
             "the folder also has files that its receipt does not list and that are left out: {}",
@@ -115,11 +118,19 @@ fn text(receipt: &FileSource, max_len: u64) -> Result<String, String> {
     String::from_utf8(text).map_err(|_| "text that is not UTF-8".to_owned())
 }
 
-/// The files of tensors in a folder, sorted, that are not among the `named`. Links are not followed.
-fn others(root: &Path, named: &HashSet<String>) -> Vec<String> {
-    let (mut others, mut folders) = (Vec::new(), vec![String::new()]);
+/// The files of tensors in a folder, sorted, that are not among the `named`, and the folders that cannot be listed.
+/// Links are not followed.
+fn others(root: &Path, named: &HashSet<String>) -> (Vec<String>, Vec<(String, io::Error)>) {
+    let (mut others, mut unlisted, mut folders) = (Vec::new(), Vec::new(), vec![String::new()]);
     while let Some(folder) = folders.pop() {
-        for file in root.join(&folder).read_dir().into_iter().flatten().filter_map(Result::ok) {
+        let files = match root.join(&folder).read_dir() {
+            Ok(files) => files,
+            Err(source) => {
+                unlisted.push((folder, source));
+                continue;
+            }
+        };
+        for file in files.filter_map(Result::ok) {
             let path = format!("{folder}{}", file.file_name().to_string_lossy());
             match file.file_type() {
                 Ok(kind) if kind.is_dir() => folders.push(path + "/"),
@@ -129,7 +140,8 @@ fn others(root: &Path, named: &HashSet<String>) -> Vec<String> {
         }
     }
     others.sort();
-    others
+    unlisted.sort_by(|(a, _), (b, _)| a.cmp(b));
+    (others, unlisted)
 }
 
 fn without(name: &str, what: &str) -> Error {

@@ -56,11 +56,14 @@ impl Checkpoint {
     }
 
     /// The files beside an index of shards that have the name of a file of tensors, and are no shards of this index.
-    #[must_use]
-    pub fn beside_shards(&self) -> Vec<PathBuf> {
-        let (Home::Folder(folder), false) = (&self.home, self.shards().is_empty()) else { return Vec::new() };
-        let others = shards::find(folder).others.into_iter().filter(|file| !self.shards().contains(file));
-        others.map(|file| folder.join(file)).collect()
+    ///
+    /// # Errors
+    /// A folder that cannot be listed.
+    pub fn beside_shards(&self) -> Result<Vec<PathBuf>, Error> {
+        let (Home::Folder(folder), false) = (&self.home, self.shards().is_empty()) else { return Ok(Vec::new()) };
+        let failed = |source| Error::Io { file: folder.display().to_string(), action: "list it".to_owned(), source };
+        let others = shards::find(folder).map_err(failed)?.others.into_iter();
+        Ok(others.filter(|file| !self.shards().contains(file)).map(|file| folder.join(file)).collect())
     }
 }
 

@@ -142,6 +142,8 @@ impl OpenOptions {
         let holds = |format| self.from.is_none_or(|from| from == format);
         if holds(Format::Safetensors) && !path.join(FOLDER_LIST).exists() {
             let found = shards::find(path);
+            let found =
+                found.map_err(|source| Error::Io { file: name.clone(), action: "list it".to_owned(), source })?;
             match &found.indices[..] {
                 [] => {}
                 [index] => {
