@@ -5,10 +5,12 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use blob_convert::digest::{self, Algorithm, Subject};
 use blob_convert::{Options, Silent};
-use blob_io::{Bytes, Checkpoint, Format, Limits, OpenOptions, Reason};
+use blob_io::{Bytes, Checkpoint, Error, Format, Limits, OpenOptions, Reason};
 use flate2::{Compression, GzBuilder};
 
 use crate::support::alloc::peak;
@@ -272,4 +274,17 @@ fn a_temporary_folder_without_room_is_named() {
     let ran = ran(command, &long);
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.err.contains("standard input: cannot keep it in the temporary folder /dev/null/nowhere"), "{ran:?}");
+}
+
+#[test]
+fn the_unpacking_of_a_stream_or_a_gzip_file_can_be_stopped() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let options = OpenOptions::new().stop_if(move || counted.fetch_add(1, Ordering::Relaxed) == 3);
+    let stopped = options.open_stream("x", std::io::repeat(7));
+    assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+    let npy = vec![7; 4096];
+    let stopped = OpenOptions::new().stop_if(|| true).open_source("x.npy.gz", Box::new(Bytes(gzip(&npy))));
+    assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
 }

@@ -11,6 +11,7 @@ mod parameters;
 mod read;
 mod reader;
 mod sparse;
+mod stop;
 mod stored;
 
 use std::borrow::Cow;

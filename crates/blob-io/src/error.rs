@@ -1,6 +1,7 @@
 //! The one error type of reading and writing files. A fault of bytes is a [`Fault`] in the error.
 //! Relies on nothing; leaves the wording for terminals (`error:`, `help:`) to the tool.
 
+mod existing;
 mod fault;
 mod reason;
 
@@ -9,6 +10,7 @@ use std::io;
 
 use crate::limits::Limit;
 
+pub use existing::Existing;
 pub use fault::Fault;
 pub(crate) use fault::{FaultKind, check_limit};
 pub use reason::Reason;
@@ -169,18 +171,6 @@ pub enum Remedy {
     SymbolName,
 }
 
-/// The thing that exists where a file is to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Existing {
-    /// A file.
-    File,
-    /// A folder that an earlier conversion wrote.
-    Folder,
-    /// A disk: all contents would be lost.
-    Disk,
-}
-
 impl Error {
     /// Why, as a stable code.
     #[must_use]
@@ -305,8 +295,7 @@ impl fmt::Display for Error {
             | Self::Request { file, message }
             | Self::Misfit { file, message, .. } => write!(f, "{file}: {message}"),
             Self::Several { file, is_stream, members, more } => several(f, file, *is_stream, members, *more),
-            Self::Exists { path, target: Existing::File | Existing::Folder } => write!(f, "{path}: exists"),
-            Self::Exists { path, target: Existing::Disk } => write!(f, "{path}: is a disk"),
+            Self::Exists { path, target } => write!(f, "{path}: {target}"),
             Self::Interrupted => write!(f, "interrupted"),
             Self::Blob(e) => write!(f, "{e}"),
         }

@@ -32,6 +32,9 @@ pub enum IfExists {
     Refuse,
     /// The new file replaces the target when complete.
     Replace,
+    /// The target stays, and writing is [`Error::Exists`] unless the new file has the same bytes: for work that may
+    /// have been done before.
+    Same,
 }
 
 /// A file that is being written, or standard output.
@@ -76,7 +79,24 @@ impl Output {
     /// [`Error::Exists`] for a file or a disk that is not to be replaced; [`Error::Request`] for a folder and for a
     /// link to nothing; [`Error::Io`].
     pub fn create(path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
+        let output = Self::create_in_swept(path, if_exists)?;
+        output.remove_stale();
+        Ok(output)
+    }
+
+    /// As [`Output::create`], in a folder that [`Output::sweep`] has been called for: the folder is not listed again,
+    /// which among thousands of files takes longer than to write one.
+    ///
+    /// # Errors
+    /// As [`Output::create`].
+    pub fn create_in_swept(path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
         Self::begin(path.as_ref(), if_exists, None)
+    }
+
+    /// Removes the temporary files of a folder, whatever their targets, that a crash left. Files of running processes
+    /// are locked, and stay.
+    pub fn sweep(folder: impl AsRef<Path>) {
+        sibling::sweep(folder.as_ref());
     }
 
     /// As [`Output::create`], for one of the files that `index` will name: a file that replaces none is protected as an
@@ -85,7 +105,15 @@ impl Output {
     /// # Errors
     /// As [`Output::create`].
     pub fn create_for(index: &Path, path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
-        Self::begin(path.as_ref(), if_exists, Some(index))
+        let output = Self::begin(path.as_ref(), if_exists, Some(index))?;
+        output.remove_stale();
+        Ok(output)
+    }
+
+    fn remove_stale(&self) {
+        if let Backing::Sibling(sibling) = &self.backing {
+            sibling.remove_stale();
+        }
     }
 
     fn begin(path: &Path, if_exists: IfExists, like: Option<&Path>) -> Result<Self, Error> {
@@ -94,9 +122,7 @@ impl Output {
             let file = fs::OpenOptions::new().write(true).open(path);
             Backing::Direct(file.map_err(|e| failed(&name, "open", e))?)
         } else {
-            let sibling = Sibling::create(&name, path, if_exists, like)?;
-            sibling.remove_stale();
-            Backing::Sibling(sibling)
+            Backing::Sibling(Sibling::create(&name, path, if_exists, like)?)
         };
         Ok(Self::new(name, backing))
     }
@@ -218,7 +244,8 @@ impl Output {
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Request`] if the length is not the declared one; [`Error::Exists`] if another process
-    /// has made the target meanwhile, under [`IfExists::Refuse`]. The target is then unchanged.
+    /// has made the target meanwhile, under [`IfExists::Refuse`], or the target has other bytes, under
+    /// [`IfExists::Same`]. The target is then unchanged.
     pub fn complete(self) -> Result<Complete, Error> {
         let Self { name, mut backing, pos, len } = self;
         let actual = match &backing {
@@ -276,8 +303,8 @@ impl Complete {
     /// Gives the file the target's name. A file of an [`OutputDir`] is named with the folder.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Exists`] if another process has made the target meanwhile, under [`IfExists::Refuse`].
-    /// The target is then unchanged.
+    /// [`Error::Io`]; [`Error::Exists`] if another process has made the target meanwhile, under [`IfExists::Refuse`],
+    /// with other bytes under [`IfExists::Same`]. The target is then unchanged.
     pub fn publish(self) -> Result<(), Error> {
         match self.backing {
             Backing::Sibling(sibling) => sibling.publish(&self.name),
@@ -293,7 +320,7 @@ fn is_written_directly(name: &str, path: &Path, if_exists: IfExists) -> Result<b
             Err(request(name, "is a folder; end the name with a / to write one file an array into it"))
         }
         Ok(meta) if meta.is_file() && if_exists == IfExists::Refuse => Err(exists(name, Existing::File)),
-        Ok(meta) if is_disk(&meta) && if_exists == IfExists::Refuse => Err(exists(name, Existing::Disk)),
+        Ok(meta) if is_disk(&meta) && if_exists != IfExists::Replace => Err(exists(name, Existing::Disk)),
         Ok(meta) => Ok(!meta.is_file()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(failed(name, "look at", e)),
@@ -435,6 +462,40 @@ mod tests {
         output.write_all(b"w").unwrap();
         output.finish().unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_file_of_the_same_bytes_stays_and_another_is_an_error() {
+        let folder = folder();
+        let target = folder.path().join("x");
+        let write = |bytes: &[u8]| {
+            let mut output = Output::create(&target, IfExists::Same)?;
+            output.write_all(bytes)?;
+            output.finish()
+        };
+        write(b"first").unwrap();
+        let written = fs::metadata(&target).unwrap().modified().unwrap();
+        write(b"first").unwrap();
+        for other in [&b"other"[..], b"firs", b"first!", b""] {
+            assert!(message(write(other)).ends_with("x: exists with other bytes"));
+        }
+        assert_eq!((names(folder.path()), fs::read(&target).unwrap()), (vec!["x".to_owned()], b"first".to_vec()));
+        assert_eq!(fs::metadata(&target).unwrap().modified().unwrap(), written);
+    }
+
+    #[test]
+    fn a_sweep_removes_what_a_crash_left_of_any_target() {
+        let folder = folder();
+        let own = [".x.blob-tmp-0123456789abcdef", ".a.b.npz.blob-tmp-ffffffffffffffff"];
+        let others =
+            [".x.blob-tmp-0123456789abcdeg", "x.blob-tmp-0123456789abcdef", ".x.blob-tmp-0123456789abcdef.old"];
+        own.iter().chain(&others).for_each(|name| fs::write(folder.path().join(name), "left").unwrap());
+        let running = Output::create_in_swept(folder.path().join("x"), IfExists::Refuse).unwrap();
+        Output::sweep(folder.path());
+        running.finish().unwrap();
+        let mut left: Vec<&str> = others.into_iter().chain(["x"]).collect();
+        left.sort_unstable();
+        assert_eq!(names(folder.path()), left);
     }
 
     #[test]

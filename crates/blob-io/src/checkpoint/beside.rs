@@ -11,6 +11,7 @@ use crate::archive::Archive;
 use crate::error::{Error, ReadError, check_limit};
 use crate::limits::Limit;
 use crate::shards;
+use crate::warning::{Warning, some};
 use crate::wire::source::{FileSource, Source, read};
 
 /// The longest file that is read. A network of ten thousand layers takes a few megabytes of JSON.
@@ -64,6 +65,18 @@ impl Checkpoint {
         let failed = |source| Error::Io { file: folder.display().to_string(), action: "list it".to_owned(), source };
         let others = shards::find(folder).map_err(failed)?.others.into_iter();
         Ok(others.filter(|file| !self.shards().contains(file)).map(|file| folder.join(file)).collect())
+    }
+
+    /// Warns of tensor files in the folder that are no shards of the index.
+    pub(super) fn warn_of_others(&mut self, files: &[String]) {
+        let others: Vec<String> = files.iter().filter(|file| !self.shards.contains(file)).cloned().collect();
+        if !others.is_empty() {
+            let text = format!(
+                "the folder also has files that are no shards of its index and are left out: {}",
+                some(&others)
+            );
+            self.warnings.push(Warning::of_loss(None, text));
+        }
     }
 }
 

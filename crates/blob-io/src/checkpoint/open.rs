@@ -4,6 +4,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::stop::Stop;
 use super::{Checkpoint, Home, Lookup, Packed, split_at_file};
 use crate::archive::{Archive, Member};
 use crate::codec::Found;
@@ -28,6 +29,7 @@ pub struct OpenOptions {
     salvage: bool,
     member: Option<String>,
     redirected_from: Option<PathBuf>,
+    pub(super) stop: Stop,
 }
 
 impl OpenOptions {
@@ -367,21 +369,7 @@ impl OpenOptions {
             let refusal = is_detected.then(|| sniff::hopeless(begin, hint)).flatten();
             refusal.map(|refusal| refusal.into_error(name))
         };
-        Spool::new(name, refuse, self.limits.max_spool)
-    }
-}
-
-impl Checkpoint {
-    /// Warns of tensor files in the folder that are no shards of the index.
-    fn warn_of_others(&mut self, files: &[String]) {
-        let others: Vec<String> = files.iter().filter(|file| !self.shards.contains(file)).cloned().collect();
-        if !others.is_empty() {
-            let text = format!(
-                "the folder also has files that are no shards of its index and are left out: {}",
-                some(&others)
-            );
-            self.warnings.push(Warning::of_loss(None, text));
-        }
+        self.stop.on(Spool::new(name, refuse, self.limits.max_spool))
     }
 }
 

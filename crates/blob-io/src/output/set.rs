@@ -42,7 +42,7 @@ impl Complete {
         let files: Vec<Member> = files.into_iter().map(Member::new).collect::<Result<_, Error>>()?;
         let _lock = wait_for(&index)?;
         match index.sibling.if_exists() {
-            IfExists::Refuse => add(files, index),
+            IfExists::Refuse | IfExists::Same => add(files, index),
             IfExists::Replace => replace(files, index, renamed),
         }
     }
@@ -61,7 +61,7 @@ impl Complete {
         let (last, first) = (Member::new(self)?, Member::new(partner)?);
         let _lock = wait_for(&last)?;
         match last.sibling.if_exists() {
-            IfExists::Refuse => add(vec![first], last),
+            IfExists::Refuse | IfExists::Same => add(vec![first], last),
             IfExists::Replace => replace_both(first, last),
         }
     }
@@ -210,19 +210,20 @@ fn wait_for(index: &Member) -> Result<Option<File>, Error> {
     Err(request(&index.name, "could not take its name: other processes hold the folder"))
 }
 
-/// Names the files if none exists.
+/// Names the files if none exists, or if those that exist may stay.
 fn add(files: Vec<Member>, index: Member) -> Result<(), Error> {
-    if let Some(there) = files.iter().chain([&index]).find(|member| member.is_there()) {
+    let is_refused = |member: &&Member| member.sibling.if_exists() == IfExists::Refuse && member.is_there();
+    if let Some(there) = files.iter().chain([&index]).find(is_refused) {
         return Err(exists(&there.name, Existing::File));
     }
     let mut named = Vec::new();
     for member in files.into_iter().chain([index]) {
-        let target = member.target().to_owned();
+        let (target, is_new) = (member.target().to_owned(), !member.is_there());
         if let Err(e) = member.publish() {
             named.iter().for_each(|path: &PathBuf| drop(disk::remove_file(path)));
             return Err(e);
         }
-        named.push(target);
+        named.extend(is_new.then_some(target));
     }
     Ok(())
 }

@@ -12,9 +12,16 @@ use crate::error::{Error, Existing};
 use crate::filenames::floor;
 use crate::output::kept::Kept;
 use crate::output::{IfExists, disk, exists, failed, parent, request, sibling_failed, sync_folder};
+use crate::wire::source::{FileSource, Source};
 
 /// The extension of a replaced file under a temporary name. Only the replacing process removes such a file.
 pub(super) const OLD: &str = "old";
+
+/// The part of every temporary name before its 16 random hexadecimal digits.
+const MARK: &str = ".blob-tmp-";
+
+/// How many bytes of two files are compared at once.
+const BLOCK: usize = 1 << 16;
 
 /// How many temporary names are tried. The names are random, so a second try is already rare.
 const MAX_TRIES: usize = 16;
@@ -81,10 +88,17 @@ impl Sibling {
         if !Kept::of(&self.target).replaces() {
             return Ok(());
         }
-        if self.if_exists == IfExists::Refuse {
-            return Err(exists(name, Existing::File));
+        match self.if_exists {
+            IfExists::Refuse => Err(exists(name, Existing::File)),
+            IfExists::Same => self.check_same(name),
+            IfExists::Replace => self.sync(name),
         }
-        self.sync(name)
+    }
+
+    /// Refuses a target that has other bytes than the file.
+    fn check_same(&self, name: &str) -> Result<(), Error> {
+        let is_same = is_same(&self.file, &self.target).map_err(|e| failed(name, "compare with the new file", e))?;
+        if is_same { Ok(()) } else { Err(exists(name, Existing::Different)) }
     }
 
     pub(super) fn sync(&self, name: &str) -> Result<(), Error> {
@@ -97,7 +111,8 @@ impl Sibling {
             IfExists::Replace => {
                 disk::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename over the target", e))?;
             }
-            IfExists::Refuse => self.link(name)?,
+            IfExists::Same if replaces => return self.check_same(name),
+            IfExists::Refuse | IfExists::Same => self.link(name)?,
         }
         self.done = true;
         if replaces {
@@ -183,13 +198,33 @@ pub(super) fn old_name(target: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Whether two files have the same bytes.
+fn is_same(file: &File, target: &Path) -> io::Result<bool> {
+    let other = File::open(target)?;
+    let len = file.metadata()?.len();
+    if other.metadata()?.len() != len {
+        return Ok(false);
+    }
+    let (one, other) = (FileSource::try_from(file.try_clone()?)?, FileSource::try_from(other)?);
+    let (mut ours, mut theirs) = (vec![0; BLOCK], vec![0; BLOCK]);
+    for at in (0..len).step_by(BLOCK) {
+        let part = (len - at).min(BLOCK as u64) as usize;
+        one.read_at(at, &mut ours[..part])?;
+        other.read_at(at, &mut theirs[..part])?;
+        if ours[..part] != theirs[..part] {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// The prefix of all temporary names of a target.
 fn prefix(target: &Path) -> OsString {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     // At most 255 bytes with the rest. Two targets with long names may have the same prefix, which does no harm,
     // because only unlocked files are removed.
     let name = &name[..floor(&name, 200)];
-    OsString::from(format!(".{name}.blob-tmp-"))
+    OsString::from(format!(".{name}{MARK}"))
 }
 
 /// Calls `remove` with every path beside `target` that has a temporary name; `remove` checks whether the path is stale.
@@ -202,6 +237,20 @@ pub(super) fn remove_stale(target: &Path, remove: &dyn Fn(&Path)) {
         let name = entry.file_name();
         if name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes()) {
             remove(&entry.path());
+        }
+    }
+}
+
+/// Removes every temporary file of a folder that no process has locked.
+pub(super) fn sweep(folder: &Path) {
+    let Ok(listing) = fs::read_dir(folder) else {
+        return;
+    };
+    for entry in listing.flatten() {
+        let name = entry.file_name();
+        let random = name.to_str().filter(|name| name.starts_with('.')).and_then(|name| name.rsplit_once(MARK));
+        if random.is_some_and(|(_, random)| random.len() == 16 && random.bytes().all(|b| b.is_ascii_hexdigit())) {
+            remove_if_free(&entry.path());
         }
     }
 }

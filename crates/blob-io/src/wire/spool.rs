@@ -24,6 +24,8 @@ pub(crate) struct Spool<'a> {
     name: &'a str,
     /// Checks the beginning of a long stream; an error refuses the stream.
     refuse: Box<Refuse<'a>>,
+    /// Says whether the caller has no use for the stream any more.
+    is_stopped: Box<dyn Fn() -> bool + 'a>,
     limit: u64,
     len: u64,
     memory: Vec<u8>,
@@ -32,7 +34,13 @@ pub(crate) struct Spool<'a> {
 
 impl<'a> Spool<'a> {
     pub(crate) fn new(name: &'a str, refuse: impl Fn(&[u8]) -> Option<Error> + 'a, limit: u64) -> Self {
-        Self { name, refuse: Box::new(refuse), limit, len: 0, memory: Vec::new(), file: None }
+        let is_stopped = Box::new(|| false);
+        Self { name, refuse: Box::new(refuse), is_stopped, limit, len: 0, memory: Vec::new(), file: None }
+    }
+
+    /// Stops where `is_stopped` says so.
+    pub(crate) fn stopped_by(self, is_stopped: impl Fn() -> bool + 'a) -> Self {
+        Self { is_stopped: Box::new(is_stopped), ..self }
     }
 
     /// Keeps all of a stream.
@@ -55,8 +63,11 @@ impl<'a> Spool<'a> {
     ///
     /// # Errors
     /// More bytes than the limit; a long stream whose beginning is refused; a temporary file that cannot be made or
-    /// written.
+    /// written; [`Error::Interrupted`].
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if (self.is_stopped)() {
+            return Err(Error::Interrupted);
+        }
         self.len += bytes.len() as u64;
         check_limit(self.limit, Limit::Spool, "the length of the stream", self.len, self.limit)
             .map_err(|fault| ReadError::Fault(fault).into_error(self.name))?;
