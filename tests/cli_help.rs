@@ -26,6 +26,7 @@ fn completions_and_manuals_know_every_command() {
         "report",
         "transpose",
         "rename",
+        "batch",
         "formats",
         "schemas",
         "completions",
@@ -82,7 +83,7 @@ fn every_option_of_every_manual_page_is_described() {
         assert_eq!(help.starts_with("Examples:"), text.contains(".SH EXAMPLES"), "{name}");
         pages += 1;
     }
-    assert_eq!(pages, 21);
+    assert_eq!(pages, 22);
     let ls = fs::read_to_string(folder.path().join("blob-ls.1")).unwrap();
     assert!(ls.contains("[PATTERN]..."), "{ls}");
     shown_without_warnings(folder.path());
@@ -187,7 +188,7 @@ fn zsh_and_fish_complete_commands_files_and_tensors() {
         assert_eq!(at_last(|| offered_by(shell, &format!("blob show {net} ")).unwrap()).len(), 4, "{shell}");
         let commands = offered_by(shell, "blob ").unwrap();
         let info = commands.iter().find(|l| l.starts_with("info")).unwrap();
-        assert!(commands.len() == 20 && info.contains("Summarize a file"), "{commands:?}");
+        assert!(commands.len() == 21 && info.contains("Summarize a file"), "{commands:?}");
         let file = if shell == "zsh" { "FILES" } else { "caffe/" };
         for typed in ["blob caf", "blob ls caf", "blob convert a -o caf"] {
             assert_eq!(

@@ -78,6 +78,8 @@ fn stand_ins(folder: &Path) {
     fs::write(folder.join("names.txt"), "conv1/* first/$1\n").expect("written");
     fs::create_dir(folder.join("models")).unwrap();
     fs::copy(folder.join("net.npz"), folder.join("models/net.npz")).unwrap();
+    let job = blob_convert::Recipe::new("models/net.npz", "made/net.safetensors").to_json().unwrap();
+    fs::write(folder.join("jobs.ndjson"), job.replace('\n', " ") + "\n").unwrap();
 }
 
 /// A file whose name is used differently by several commands: the beginning of the line, the file, and its tensors.

@@ -61,6 +61,8 @@ mod writer; // `Writer` over tensors of every kind, also ones that give other by
 mod written; // safetensors and npy, against other people's readers and writers
 
 // Conversions.
+#[cfg(unix)]
+mod batch; // many conversions, killed and run again; a line each
 mod changes; // what a conversion changes is said, and nothing else
 mod channels_last; // values with the channels last, of NHWC nets and for TensorFlow, against naive layers
 mod convert; // receipts, pipes, interruptions, hostile names

@@ -127,7 +127,7 @@ fn every_session_is_played() {
     let names = fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.collect();
     names.sort();
-    let played = "changes drawing fold folders into names piped reading recipes regroup salvaging selecting shards slips \
+    let played = "batch changes drawing fold folders into names piped reading recipes regroup salvaging selecting shards slips \
                   symbol terminal unread writing";
     let played: Vec<String> = played.split(' ').map(|name| format!("{name}.txt")).collect();
     assert_eq!(names, played);
@@ -262,6 +262,11 @@ fn fold() {
         let pool = "layer { name: \"beside\" type: \"Pooling\" bottom: \"conv1\" top: \"beside\" }";
         folder.with("beside.prototxt", net.replacen(norm, &format!("{pool}\n{norm}"), 1));
     });
+}
+
+#[test]
+fn batch() {
+    play("batch", |_| {});
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! Users read the doc comments of this module and its submodules as help, so these name defaults and units.
 
+mod batch;
 mod convert;
 mod diff;
 mod extract;
@@ -15,6 +16,7 @@ mod report;
 mod selection;
 mod transpose;
 
+pub(crate) use batch::{Batch, Trusted};
 pub(crate) use convert::{Bn, CaffeForm, Convert, FixedGamma, Transforms};
 pub(crate) use diff::Diff;
 pub(crate) use extract::{Extract, ExtractFormat};
@@ -154,6 +156,7 @@ pub(crate) enum Command {
     Report(Report),
     Transpose(Transpose),
     Rename(Rename),
+    Batch(Batch),
     /// List the supported formats
     ///
     /// A gzip file of any of them is read as what it unpacks to, and a tar or zip archive (.tar.gz, .mar) as the one

@@ -216,6 +216,7 @@ impl From<&Error> for Problem {
             offset: e.offset(),
             message: match e {
                 Error::Exists { target: Existing::Disk, .. } => format!("{e}; --force writes on it"),
+                Error::Exists { target: Existing::Different, .. } => e.to_string(),
                 Error::Exists { target: Existing::Folder, .. } => {
                     format!("{e}; --force replaces it where its arrays are as they were written")
                 }
@@ -273,6 +274,9 @@ pub(crate) fn help(e: &Error) -> Option<&'static str> {
             Some("`blob ls -r` lists the files in a folder; blob reads as one file what `blob convert -o DIR/` wrote")
         }
         Error::Several { is_stream: true, .. } => Some("name it with --member"),
+        Error::Exists { target: Existing::Different, .. } => {
+            Some("remove it, or put \"if_exists\": \"replace\" into the target of the recipe")
+        }
         _ => e.fault().and_then(help_of_fault).or_else(|| e.help()),
     }
 }

@@ -82,6 +82,7 @@ impl Command {
             Self::Report(args) => (Some(&args.file), paths(&args.other)),
             Self::Transpose(args) => (Some(&args.file), Vec::new()),
             Self::Rename(args) => (Some(&args.file), Vec::new()),
+            Self::Batch(args) => (None, paths(&args.file)),
             Self::Formats | Self::Schemas | Self::Completions(_) | Self::Man(_) => (None, Vec::new()),
         };
         Inputs { file: file.map(PathBuf::as_path), others }

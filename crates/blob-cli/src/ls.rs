@@ -1,6 +1,7 @@
 //! `blob ls`: lists the tensors of a file, from the headers.
 
 mod folder;
+pub(crate) use folder::Files;
 
 use std::borrow::Cow;
 use std::io::Write;

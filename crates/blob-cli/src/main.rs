@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod batch;
 mod broken;
 mod complete;
 mod completions;
@@ -146,6 +147,7 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Report(args) => report::run(args, context),
         Command::Transpose(args) => transpose::run(args, context),
         Command::Rename(args) => rename::run(args, context),
+        Command::Batch(args) => batch::run(args, context),
         Command::Formats => formats::run(context),
         Command::Schemas => schema::run(context),
         Command::Completions(args) => completions::run(args, context),

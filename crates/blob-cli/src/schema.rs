@@ -15,7 +15,8 @@ use crate::json::{self, Document, Presence, Property, SALVAGED, Type, properties
 use crate::output::Out;
 use crate::render::Render;
 use crate::{
-    context, convert, diff, extract, fold, formats, hash, info, ls, merge, plot, report, show, split, stats, verify,
+    batch, context, convert, diff, extract, fold, formats, hash, info, ls, merge, plot, report, show, split, stats,
+    verify,
 };
 
 /// The lines that one command prints.
@@ -32,7 +33,7 @@ fn of<T: Document>() -> Schema {
     Schema { name: T::SCHEMA, command: T::COMMAND, description: T::DESCRIPTION, fields }
 }
 
-fn all() -> [Schema; 16] {
+fn all() -> [Schema; 17] {
     [
         of::<context::Failed<'_>>(),
         of::<info::Facts<'_>>(),
@@ -49,6 +50,7 @@ fn all() -> [Schema; 16] {
         of::<split::Parts<'_>>(),
         of::<plot::Plotted<'_>>(),
         of::<report::Reported<'_>>(),
+        of::<batch::Outcome>(),
         of::<formats::Formats>(),
     ]
 }

@@ -7,6 +7,7 @@
 
 mod again;
 mod base;
+pub mod batch;
 mod before;
 mod caffe;
 mod cast;

@@ -62,6 +62,8 @@ pub struct Options {
     /// The fold of a recipe, and the symbol that is written with the folded tensors.
     pub(crate) fold: Option<Fold>,
     pub(crate) symbol: Option<NewSymbol>,
+    /// The mark of a job of a batch, for the receipt. The folder of the output was swept.
+    pub(crate) mark: Option<String>,
 }
 
 impl Options {
@@ -89,6 +91,7 @@ impl Options {
             transforms: Vec::new(),
             fold: None,
             symbol: None,
+            mark: None,
         }
     }
 

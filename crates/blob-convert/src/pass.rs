@@ -80,7 +80,11 @@ impl Plan<'_> {
                 (digests, bytes_out, true)
             }
             Destination::File { path, if_exists, layout } => {
-                let output = Output::create(path, *if_exists)?;
+                let output = if self.is_of_batch {
+                    Output::create_in_swept(path, *if_exists)?
+                } else {
+                    Output::create(path, *if_exists)?
+                };
                 if output.is_positioned() {
                     job.file(self, (layout, output), beside, &tally)?
                 } else {

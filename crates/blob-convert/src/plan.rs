@@ -47,6 +47,8 @@ pub struct Plan<'a> {
     pub(crate) metadata: Vec<(String, String)>,
     /// Whether lost values are an error.
     pub(crate) strict: bool,
+    /// Whether the plan is of a job, and the folder of the output was swept.
+    pub(crate) is_of_batch: bool,
     pub(crate) output: Destination,
     fold: Option<Fold>,
     /// The symbol that is written beside the tensors.
@@ -368,6 +370,7 @@ pub(crate) fn planned_for<'a>(
         has_receipt,
         metadata,
         strict,
+        is_of_batch: options.mark.is_some(),
         output,
         fold,
         symbol,

@@ -8,6 +8,7 @@ mod bits;
 mod contents;
 mod lineage;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use blake3::Hash;
@@ -82,7 +83,8 @@ impl Receipt {
             "frame": frame.as_ref().ok(),
         });
         let fields = rest.as_object_mut().into_iter();
-        fields.for_each(|fields| fields.extend(about.rest.clone()));
+        let mark = options.mark.iter().map(|mark| ("recipe".to_owned(), json!(mark)));
+        fields.for_each(|fields| fields.extend(about.rest.clone().into_iter().chain(mark.clone())));
         if !options.transforms.is_empty() {
             let step = |step: &Arc<dyn Transform>| json!({"name": step.name(), "settings": options.settings(&**step)});
             rest["transforms"] = options.transforms.iter().map(step).collect();
@@ -232,12 +234,20 @@ fn shorten_with_bits(source: &mut Value, rest: &mut Value, room: usize, tensors:
     true
 }
 
+/// The name of a source, without its folder.
+pub(crate) fn source_name(checkpoint: &Checkpoint) -> String {
+    source_name_of(Path::new(checkpoint.file()))
+}
+
+/// The name that a receipt has for a source that lies here.
+pub(crate) fn source_name_of(path: &Path) -> String {
+    path.file_name().map_or(path.to_string_lossy(), |name| name.to_string_lossy()).into_owned()
+}
+
 /// The fields of a receipt about a source, without the digests.
 pub(crate) fn source_fields(checkpoint: &Checkpoint) -> Map<String, Value> {
-    let file = checkpoint.file();
-    let name = std::path::Path::new(file).file_name().map_or(file.into(), |n| n.to_string_lossy());
     let mut source = Map::new();
-    source.insert("name".into(), json!(name));
+    source.insert("name".into(), json!(source_name(checkpoint)));
     source.insert("bytes".into(), json!(checkpoint.stored().len()));
     if checkpoint.is_gzip() {
         // Length and digests belong to the gzip file; offsets in the warnings count in the unpacked file.

@@ -72,6 +72,9 @@ pub struct Recipe {
     /// The output.
     #[serde(default)]
     pub target: Target,
+    /// The mark of a job of a batch.
+    #[serde(skip)]
+    pub(crate) mark: Option<String>,
 }
 
 /// A file that is read.

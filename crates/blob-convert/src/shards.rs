@@ -87,7 +87,7 @@ pub(crate) fn planned(
             }
             let index = named(path, ".index.json");
             // The index of an earlier output would still lead to the shards of that output.
-            if shards.is_none() && if_exists == IfExists::Refuse && index.exists() {
+            if shards.is_none() && if_exists != IfExists::Replace && index.exists() {
                 let message =
                     "is an index of shards, and would stay beside the new file; remove it, or name another file";
                 return Err(refused(&index, message.to_owned()));

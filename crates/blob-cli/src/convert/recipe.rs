@@ -78,7 +78,7 @@ impl Convert {
 
 impl Transforms {
     /// The recipe of these steps.
-    pub(super) fn recipe(&self) -> Result<Recipe, Failure> {
+    pub(crate) fn recipe(&self) -> Result<Recipe, Failure> {
         let selection = self.only.selection();
         let mut recipe = Recipe::default();
         recipe.net = self.nets.file();

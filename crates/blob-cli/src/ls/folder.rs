@@ -46,7 +46,7 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
                 continue;
             }
             Err(Error::Several { file, members, more, .. }) => {
-                files.members.extend(members.iter().rev().map(|member| Path::new(&file).join(member)));
+                files.insert(members.iter().map(|member| Path::new(&file).join(member)).collect());
                 if more == 0 {
                     continue;
                 }
@@ -135,7 +135,7 @@ impl Render for Total {
 }
 
 /// The files under a folder that may hold tensors. A folder that a conversion wrote counts as one file.
-struct Files {
+pub(crate) struct Files {
     /// The paths to visit, the next one last.
     pending: Vec<PathBuf>,
     /// The files of an archive to visit before those, the next one last.
@@ -143,12 +143,12 @@ struct Files {
 }
 
 impl Files {
-    fn of(folder: &Path) -> Self {
+    pub(crate) fn of(folder: &Path) -> Self {
         Self { pending: vec![folder.to_owned()], members: Vec::new() }
     }
 
     /// Adds the contents of a folder to the paths to visit.
-    fn enter(&mut self, folder: &Path) -> Result<(), Error> {
+    pub(crate) fn enter(&mut self, folder: &Path) -> Result<(), Error> {
         let listed = Self::contents(folder);
         self.pending.extend(listed.map_err(|source| Error::Io {
             file: name(folder),
@@ -156,6 +156,11 @@ impl Files {
             source,
         })?);
         Ok(())
+    }
+
+    /// Adds the files of an archive, which are visited next.
+    pub(crate) fn insert(&mut self, members: Vec<PathBuf>) {
+        self.members.extend(members.into_iter().rev());
     }
 
     /// The contents of a folder in reverse order.

@@ -109,7 +109,8 @@ impl Begun {
         Self { at: Instant::now(), is_dry: dry_run }
     }
 
-    fn took(self) -> Option<Duration> {
+    /// How long it took; `None` in a dry run.
+    pub(crate) fn took(self) -> Option<Duration> {
         (!self.is_dry).then(|| self.at.elapsed())
     }
 }

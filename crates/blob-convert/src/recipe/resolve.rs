@@ -48,6 +48,7 @@ pub(super) fn resolved(
     }
     steps.sort_by_key(|asked| Registry::rank(&asked.step.name));
     let mut options = recipe.target.options(to, registry.clone());
+    options.mark.clone_from(&recipe.mark);
     options.names_stay = names.to == Some(Given::Raw);
     options.renumbers = recipe.target.divide.is_some() || has(&steps, Merge::NAME) || has(&steps, Split::NAME);
     if let Some(net) = &net {

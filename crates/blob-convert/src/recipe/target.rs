@@ -23,7 +23,7 @@ pub struct Target {
     /// The format. If `None`, the extension's format, or the source's where that is usual for the extension.
     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
     pub format: Option<Format>,
-    /// Whether an existing file or folder is refused or replaced.
+    /// Whether an existing file or folder is refused, replaced, or may stay if it has the new one's bytes.
     #[serde(with = "if_exists")]
     pub if_exists: IfExists,
     /// A model: the output is a copy of this file, in which each tensor replaces the tensor of the same name.
@@ -158,20 +158,25 @@ pub(super) mod by_name {
     }
 }
 
-/// `refuse` or `replace`.
+/// `refuse`, `replace` or `done`.
 mod if_exists {
     use blob_io::IfExists;
     use serde::{Deserialize, Deserializer, Serializer, de};
 
     pub(super) fn serialize<S: Serializer>(if_exists: &IfExists, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(if *if_exists == IfExists::Replace { "replace" } else { "refuse" })
+        to.serialize_str(match if_exists {
+            IfExists::Refuse => "refuse",
+            IfExists::Replace => "replace",
+            IfExists::Same => "done",
+        })
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(text: D) -> Result<IfExists, D::Error> {
         match &*String::deserialize(text)? {
             "refuse" => Ok(IfExists::Refuse),
             "replace" => Ok(IfExists::Replace),
-            other => Err(de::Error::unknown_variant(other, &["refuse", "replace"])),
+            "done" => Ok(IfExists::Same),
+            other => Err(de::Error::unknown_variant(other, &["refuse", "replace", "done"])),
         }
     }
 }

@@ -1,0 +1,233 @@
+//! `blob batch`: runs the jobs of `blob_convert::batch` on several threads, and says how each ended.
+//!
+//! Threads do the jobs and write the log; this thread prints, in the order of the jobs. Makes lines in `make`.
+
+mod make;
+mod outcome;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use blob_convert::Recipe;
+use blob_convert::batch::{Batch, Log, Marks, Opener, Trust};
+use blob_convert::transform::Registry;
+use blob_io::{Checkpoint, Error, Format};
+
+use crate::args::{self, Global, Salvage, Trusted};
+use crate::context::Context;
+use crate::failure::{Failure, Status};
+use crate::inputs::is_stdin;
+use crate::json;
+use crate::open::{name, open};
+use crate::output::progress::Progress;
+use crate::output::written::Begun;
+pub(crate) use outcome::Outcome;
+use outcome::{State, Tally};
+
+/// A longer file of jobs is not read.
+const LONGEST: u64 = 1 << 30;
+
+pub(crate) fn run(args: &args::Batch, context: &Context) -> Result<Status, Failure> {
+    let asked = args.transforms.recipe()?;
+    let (Some(file), None) = (&args.file, &args.make) else { return make::run(args, asked, context) };
+    if asked != Recipe::default() || args.transforms.strict {
+        let failure = Failure::new("each job says what is done, and other options say it, too");
+        return Err(failure.help("the transforms go with --make"));
+    }
+    let begun = Begun::now(args.dry_run);
+    let batch = Batch::read(&name(file), &text_of(file)?)?;
+    let batch = match args.shard {
+        Some(shard) => batch.shard(shard),
+        None => batch,
+    };
+    let open_log = if args.dry_run { Log::read } else { Log::open };
+    let log = args.log.as_deref().map(open_log).transpose()?;
+    if !args.dry_run {
+        batch.sweep();
+    }
+    let progress = Progress::begin(&context.terminal, total(&batch));
+    let work = Work {
+        marks: Marks::new(context.global.salvage.is_some()),
+        trust: if args.trust == Trusted::Mtime { Trust::Times } else { Trust::Content },
+        batch,
+        log,
+        is_dry: args.dry_run,
+        keeps_going: args.keep_going,
+        limits: Limits::of(&context.global),
+        next: AtomicUsize::new(0),
+        is_stopped: AtomicBool::new(false),
+        is_salvaged: AtomicBool::new(false),
+        progress: &progress,
+    };
+    let threads = args.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let mut tally = Tally::default();
+    let done = work.run(threads.min(work.batch.len()), &mut |outcome| tally.take(outcome, context));
+    progress.end();
+    if work.is_salvaged.into_inner() {
+        context.global.is_salvaged.set(true);
+    }
+    tally.end(begun, work.batch.len(), context);
+    done?;
+    Ok(tally.status())
+}
+
+/// The text of a file of jobs.
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let read = if is_stdin(path) {
+        io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes)
+    } else {
+        fs::File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes))
+    };
+    read.map_err(|source| Error::Open { file: name(path), source })?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(Failure::new(format!("{}: more than {LONGEST} bytes of jobs", name(path))));
+    }
+    String::from_utf8(bytes).map_err(|_| Failure::new(format!("{}: is not UTF-8", name(path))))
+}
+
+/// How many bytes the sources of all jobs have.
+fn total(batch: &Batch) -> u64 {
+    let sources = batch.recipes().filter_map(|(_, recipe)| fs::metadata(&recipe.sources.first()?.path).ok());
+    sources.map(|meta| meta.len()).sum()
+}
+
+/// The global flags with which a thread opens files.
+#[derive(Clone, Copy)]
+struct Limits {
+    from: Option<Format>,
+    salvage: Option<Salvage>,
+    is_quiet: bool,
+    max_alloc: Option<u64>,
+    max_spool: Option<u64>,
+    max_arrays: Option<u64>,
+}
+
+impl Limits {
+    fn of(global: &Global) -> Self {
+        let Global { from, salvage, quiet: is_quiet, max_alloc, max_spool, max_arrays, .. } = *global;
+        Self { from, salvage, is_quiet, max_alloc, max_spool, max_arrays }
+    }
+
+    fn global(self) -> Global {
+        let Self { from, salvage, is_quiet: quiet, max_alloc, max_spool, max_arrays } = self;
+        Global { from, salvage, quiet, max_alloc, max_spool, max_arrays, ..Global::default() }
+    }
+}
+
+/// Opens the files of jobs as all commands do.
+struct Opening(Global);
+
+impl Opener for Opening {
+    fn open(&self, path: &Path, format: Option<Format>) -> Result<Checkpoint, Error> {
+        open(path, &Global { from: format.or(self.0.from), ..self.0.clone() })
+    }
+}
+
+/// The jobs, shared by the threads.
+struct Work<'a> {
+    batch: Batch,
+    marks: Marks,
+    trust: Trust,
+    log: Option<Log>,
+    is_dry: bool,
+    keeps_going: bool,
+    limits: Limits,
+    next: AtomicUsize,
+    is_stopped: AtomicBool,
+    is_salvaged: AtomicBool,
+    progress: &'a Progress,
+}
+
+impl Work<'_> {
+    /// Does the jobs on so many threads, and hands over how each ended, in their order.
+    fn run(&self, threads: usize, take: &mut dyn FnMut(Outcome) -> Result<(), Failure>) -> Result<(), Failure> {
+        thread::scope(|scope| {
+            let (send, receive) = mpsc::channel();
+            let worker = |send: mpsc::Sender<(usize, Outcome)>| {
+                let opening = Opening(self.limits.global());
+                while let Some(ended) = self.step(&opening)
+                    && send.send(ended).is_ok()
+                {}
+            };
+            let started = (0..threads).map_while(|_| {
+                let send = send.clone();
+                thread::Builder::new().spawn_scoped(scope, move || worker(send)).ok()
+            });
+            if started.count() == 0 {
+                let opening = Opening(self.limits.global());
+                return std::iter::from_fn(|| self.step(&opening)).try_for_each(|(_, outcome)| take(outcome));
+            }
+            drop(send);
+            let (mut waiting, mut next) = (BTreeMap::new(), 0);
+            let mut taken = Ok(());
+            for (at, outcome) in receive {
+                waiting.insert(at, outcome);
+                while let Some(outcome) = waiting.remove(&next) {
+                    next += 1;
+                    taken = taken.and_then(|()| take(outcome));
+                }
+                if taken.is_err() {
+                    self.is_stopped.store(true, Ordering::Relaxed);
+                }
+            }
+            taken
+        })
+    }
+
+    /// Does the next job; `None` after the last one, and after a failure.
+    fn step(&self, opening: &Opening) -> Option<(usize, Outcome)> {
+        if self.is_stopped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let at = self.next.fetch_add(1, Ordering::Relaxed);
+        let (line, recipe) = self.batch.recipe(at)?;
+        let mut outcome = Outcome::new(line, recipe);
+        let failure = match self.job(at, &mut outcome, opening) {
+            Ok(()) => self.note(&outcome).err(),
+            Err(error) => Some(error.into()),
+        };
+        if let Some(failure) = failure {
+            let is_last = failure.is_last();
+            outcome.failed(failure);
+            if !is_last {
+                // An unwritable log is this job's failure already.
+                let _ = self.note(&outcome);
+            }
+            if is_last || !self.keeps_going {
+                self.is_stopped.store(true, Ordering::Relaxed);
+            }
+        }
+        if opening.0.is_salvaged.get() {
+            self.is_salvaged.store(true, Ordering::Relaxed);
+        }
+        Some((at, outcome))
+    }
+
+    fn job(&self, at: usize, outcome: &mut Outcome, opening: &Opening) -> Result<(), Error> {
+        let job = self.batch.job(at, &self.marks)?;
+        if let Some(claim) = job.done(opening, self.trust, self.log.as_ref(), self.progress)? {
+            outcome.done(claim);
+        } else if self.is_dry {
+            outcome.ran(State::WouldWrite, job.check(opening)?);
+        } else {
+            outcome.ran(State::Written, job.run(opening, &Registry::default(), self.progress)?);
+        }
+        Ok(())
+    }
+
+    /// Adds a job that ended to the log; a job that was done before has a line, or a receipt.
+    fn note(&self, outcome: &Outcome) -> Result<(), Failure> {
+        let Some(log) = self.log.as_ref().filter(|_| !self.is_dry && outcome.state != State::Done) else {
+            return Ok(());
+        };
+        let mut line = Vec::new();
+        json::line(&mut line, outcome)?;
+        Ok(log.add(&line)?)
+    }
+}

@@ -1,0 +1,161 @@
+//! `blob batch --make`: a job for each file of tensors that a glob matches.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use blob_convert::Recipe;
+use blob_convert::recipe::Source;
+use blob_io::{Error, Format};
+use globset::GlobBuilder;
+
+use crate::args::Batch;
+use crate::context::Context;
+use crate::convert::text_of;
+use crate::failure::{Failure, Status};
+use crate::json;
+use crate::ls::Files;
+use crate::open::{name, open_to_list};
+use crate::output::{Out, signals};
+use crate::render::Render;
+use crate::units;
+
+pub(super) fn run(args: &Batch, mut recipe: Recipe, context: &Context) -> Result<Status, Failure> {
+    let (Some(glob), Some(to), Some(folder)) = (&args.make, args.to, &args.output) else {
+        return Err(Failure::new("--make needs --to and -o"));
+    };
+    recipe.target.strict = args.transforms.strict;
+    let root = root_of(glob);
+    let matcher = GlobBuilder::new(&whole(glob, &root)).literal_separator(true).build();
+    let matcher = matcher.map_err(|e| Failure::new(format!("{glob:?} is no glob: {}", e.kind())))?.compile_matcher();
+    let (sources, others) = sources(&root, &|path| matcher.is_match(path), context)?;
+    if sources.is_empty() {
+        return Err(Failure::no(format!("no file of tensors matches {glob:?}")));
+    }
+    for (source, output) in sources.iter().zip(outputs(&sources, &root, folder, to)) {
+        let mut recipe = recipe.clone();
+        recipe.sources.push(Source::new(text_of(source)?));
+        (recipe.target.path, recipe.target.format) = (Some(output), Some(to));
+        context.print(&Line(recipe))?;
+    }
+    let passed_over = match others {
+        0 => String::new(),
+        others => format!("; {} without tensors passed over", units::plural(others, "file")),
+    };
+    context.terminal.note(format!("{}{passed_over}", units::plural(sources.len() as u64, "job")));
+    Ok(Status::Yes)
+}
+
+/// The folder, or the file, before the first wildcard of a glob.
+fn root_of(glob: &str) -> PathBuf {
+    let is_plain = |part: &&str| !part.contains(['*', '?', '[', '{', '\\']);
+    let plain: Vec<&str> = glob.split('/').take_while(is_plain).collect();
+    match &*plain.join("/") {
+        "" if glob.starts_with('/') => PathBuf::from("/"),
+        "" => PathBuf::from("."),
+        root => PathBuf::from(root),
+    }
+}
+
+/// A glob that names a folder means all files below that folder. Paths below `.` begin with `./`.
+fn whole(glob: &str, root: &Path) -> String {
+    let glob = if root == Path::new(".") && !glob.starts_with("./") { format!("./{glob}") } else { glob.to_owned() };
+    if root.is_dir() && root == Path::new(&glob) { format!("{}/**", glob.trim_end_matches('/')) } else { glob }
+}
+
+/// The files of tensors that match, in order, and how many others do. A file that is broken is a job that fails.
+fn sources(root: &Path, matches: &dyn Fn(&Path) -> bool, context: &Context) -> Result<(Vec<PathBuf>, u64), Failure> {
+    let (mut sources, mut others) = (Vec::new(), 0);
+    let mut files = Files::of(root);
+    while let Some(path) = files.next() {
+        signals::check()?;
+        let path = path?;
+        let opened = open_to_list(&path, &context.global);
+        if path.is_dir() && opened.as_ref().map_or(true, |folder| folder.entries().is_empty()) {
+            files.enter(&path)?;
+            continue;
+        }
+        let is_member = path.ancestors().skip(1).any(Path::is_file);
+        if !(is_member || matches(&path)) {
+            continue;
+        }
+        match opened {
+            Err(Error::NotTensors { .. }) => others += 1,
+            Err(Error::Several { file, members, more, .. }) => {
+                if more > 0 {
+                    let more = units::plural(more, "more tensor file");
+                    return Err(Failure::new(format!("{}: holds {more} than are listed; unpack it", name(&path))));
+                }
+                files.insert(members.iter().map(|member| Path::new(&file).join(member)).collect());
+            }
+            _ => sources.push(path),
+        }
+    }
+    Ok((sources, others))
+}
+
+/// The output of each source: in the same place below `folder`, with the format's extension in place of its own, or
+/// behind it where two outputs would have one name.
+fn outputs(sources: &[PathBuf], root: &Path, folder: &Path, to: Format) -> Vec<PathBuf> {
+    let extension = to.extensions().first().copied().unwrap_or_default();
+    let below = |source: &PathBuf| {
+        let below = source.strip_prefix(root).ok().filter(|below| !below.as_os_str().is_empty());
+        below.map_or_else(|| source.file_name().unwrap_or_default().into(), Path::to_owned)
+    };
+    let short: Vec<PathBuf> = sources.iter().map(|source| below(source).with_extension(extension)).collect();
+    let mut count: HashMap<&PathBuf, usize> = HashMap::new();
+    short.iter().for_each(|name| *count.entry(name).or_default() += 1);
+    let named = |(source, short): (&PathBuf, &PathBuf)| {
+        let full = || {
+            let mut name = below(source).into_os_string();
+            name.push(".");
+            name.push(extension);
+            PathBuf::from(name)
+        };
+        let name = if count[short] == 1 { short.clone() } else { full() };
+        folder.join(name)
+    };
+    sources.iter().zip(&short).map(named).collect()
+}
+
+/// A job.
+struct Line(Recipe);
+
+impl Render for &Line {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        let recipe = serde_json::to_value(&self.0).map_err(|e| Failure::new(format!("a job has no JSON: {e}")))?;
+        Ok(json::plain_line(out, &recipe)?)
+    }
+
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        self.json(context, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_of_a_glob_is_before_its_wildcards() {
+        for (glob, root) in [
+            ("models/**", "models"),
+            ("a/b/*.npz", "a/b"),
+            ("*.npz", "."),
+            ("/**", "/"),
+            ("/a/{b,c}/d", "/a"),
+            ("a.npz", "a.npz"),
+        ] {
+            assert_eq!(root_of(glob), Path::new(root), "{glob}");
+        }
+    }
+
+    #[test]
+    fn sources_of_one_name_keep_their_extensions() {
+        let sources = ["m/a.npz", "m/a.params", "m/x/a.npz", "m/b"].map(PathBuf::from);
+        let named = outputs(&sources, Path::new("m"), Path::new("out"), Format::Safetensors);
+        let expected = ["a.npz.safetensors", "a.params.safetensors", "x/a.safetensors", "b.safetensors"];
+        assert_eq!(named, expected.map(|name| Path::new("out").join(name)));
+        let one = outputs(&sources[..1], Path::new("m/a.npz"), Path::new("out/"), Format::Npz);
+        assert_eq!(one, [Path::new("out/a.npz")]);
+    }
+}

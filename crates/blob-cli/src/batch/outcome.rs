@@ -1,0 +1,221 @@
+//! How a job ended, as a line of JSON for standard output and for the log; the counts and the warnings of all jobs.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use blob_convert::Recipe;
+use blob_convert::batch::{Claim, Ran};
+use blob_convert::change::Group;
+use blob_io::Checkpoint;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::convert::warn;
+use crate::failure::{Failure, Problem, Status};
+use crate::json::{self, Document, Field, Fields, Type, field, nullable, properties};
+use crate::output::Out;
+use crate::output::written::Begun;
+use crate::render::Render;
+use crate::units;
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Written,
+    /// An earlier run wrote the output.
+    Done,
+    WouldWrite,
+    Failed,
+}
+
+impl State {
+    const NAMES: &'static [&'static str] = &["written", "done", "would-write", "failed"];
+
+    fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// A job that ended.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    line: usize,
+    source: PathBuf,
+    output: PathBuf,
+    pub(super) state: State,
+    ran: Option<Ran>,
+    claim: Option<Claim>,
+    failure: Option<Failure>,
+}
+
+impl Outcome {
+    pub(super) fn new(line: usize, recipe: &Recipe) -> Self {
+        let source = recipe.sources.first().map(|source| source.path.clone()).unwrap_or_default();
+        let output = recipe.target.path.clone().unwrap_or_default();
+        Self { line, source, output, state: State::Failed, ran: None, claim: None, failure: None }
+    }
+
+    pub(super) fn done(&mut self, claim: Claim) {
+        (self.state, self.claim) = (State::Done, Some(claim));
+    }
+
+    pub(super) fn ran(&mut self, state: State, mut ran: Ran) {
+        (self.state, self.claim) = (state, ran.claim.take());
+        self.ran = Some(ran);
+    }
+
+    pub(super) fn failed(&mut self, failure: Failure) {
+        (self.state, self.ran, self.claim, self.failure) = (State::Failed, None, None, Some(failure));
+    }
+
+    fn changes(&self) -> &[Group] {
+        self.ran.as_ref().map_or(&[], |ran| &ran.changes)
+    }
+}
+
+impl Document for Outcome {
+    const SCHEMA: &'static str = "blob.batch/1";
+    const COMMAND: &'static str = "blob batch --json JOBS";
+    const DESCRIPTION: &'static str = "how a job ended, also in the file of --log";
+    const IS_OF_FILES: bool = false;
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        Vec::new()
+    }
+}
+
+impl Fields for Outcome {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("line", Type::Integer, "the line of JOBS", |o| json!(o.line)),
+            field("source", Type::String, "the file that is read", |o| json!(o.source.to_string_lossy())),
+            field("output", Type::String, "the file or the folder that is written", |o| {
+                json!(o.output.to_string_lossy())
+            }),
+            field(
+                "state",
+                Type::Enum(State::NAMES),
+                "whether the output was written, was done before, with -n would be written, or the job failed",
+                |o| json!(o.state.name()),
+            ),
+            nullable("to", Type::String, "the format that was written", |o| {
+                json!(o.ran.as_ref().map(|ran| ran.to.name()))
+            }),
+            nullable("bytes_out", Type::Integer, "the size of the output", |o| {
+                json!(o.ran.as_ref().map(|ran| ran.bytes_out))
+            }),
+            nullable(
+                "claim",
+                Type::Object(properties::<Claim>),
+                "what the output was made of, where there is one",
+                |o| json!(o.claim.as_ref().map(json::value)),
+            ),
+            field("changes", Type::Array(&Type::Object(properties::<Group>)), "what was changed on the way", |o| {
+                o.changes().iter().map(json::value).collect()
+            }),
+            nullable("error", Type::Object(properties::<Problem>), "why it failed", |o| {
+                json!(o.failure.as_ref().map(Failure::as_json))
+            }),
+        ]
+    }
+}
+
+impl Fields for Claim {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("name", Type::String, "the source's name without its folder", |c| json!(c.name)),
+            field("bytes", Type::Integer, "the source's size", |c| json!(c.bytes)),
+            field("blake3", Type::String, "the source's BLAKE3", |c| json!(c.blake3)),
+            nullable("recipe", Type::String, "a digest of the recipe and of each file that it reads", |c| {
+                json!(c.recipe)
+            }),
+            field("tool", Type::String, "the tool that wrote the output", |c| json!(c.tool)),
+        ]
+    }
+}
+
+/// A line for programs, and in a dry run one for people.
+impl Render for &Outcome {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        Ok(json::line(out, self)?)
+    }
+
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        if self.state != State::WouldWrite {
+            return Ok(());
+        }
+        let [source, output] = [&self.source, &self.output].map(|path| path.to_string_lossy());
+        let arrow = context.terminal.marks().1;
+        Ok(writeln!(out, "{} {arrow} {}", context.terminal.name(&source), context.terminal.name(&output))?)
+    }
+}
+
+/// All jobs that ended.
+#[derive(Default)]
+pub(super) struct Tally {
+    written: u64,
+    done: u64,
+    would_write: u64,
+    failed: u64,
+    bytes_out: u64,
+    /// Each warning, with the first of its outputs and their number.
+    warnings: BTreeMap<String, (PathBuf, u64)>,
+}
+
+impl Tally {
+    /// Prints a job that ended.
+    pub(super) fn take(&mut self, mut outcome: Outcome, context: &Context) -> Result<(), Failure> {
+        if let Some(failure) = outcome.failure.take_if(|failure| failure.is_last()) {
+            return Err(failure);
+        }
+        let count = match outcome.state {
+            State::Written => &mut self.written,
+            State::Done => &mut self.done,
+            State::WouldWrite => &mut self.would_write,
+            State::Failed => &mut self.failed,
+        };
+        *count += 1;
+        self.bytes_out += outcome.ran.as_ref().map_or(0, |ran| ran.bytes_out);
+        for group in outcome.changes().iter().filter(|group| group.change.is_warned()) {
+            self.warnings.entry(group.to_string()).or_insert_with(|| (outcome.output.clone(), 0)).1 += 1;
+        }
+        context.print(&outcome)?;
+        if let Some(failure) = &outcome.failure {
+            context.terminal.error(failure);
+        }
+        Ok(())
+    }
+
+    /// Prints the counts and the warnings of all jobs.
+    pub(super) fn end(&self, begun: Begun, jobs: usize, context: &Context) {
+        let lines = self.warnings.iter().map(|(warning, (output, count))| match count - 1 {
+            0 => format!("{}: {warning}", output.display()),
+            more => format!("{} and {}: {warning}", output.display(), units::plural(more, "other output")),
+        });
+        warn(lines.collect(), "--json prints them all", context);
+        let ended = self.written + self.done + self.would_write + self.failed;
+        let counts = [
+            (self.written, "written"),
+            (self.would_write, "to write"),
+            (self.done, "done before"),
+            (self.failed, "failed"),
+            (jobs as u64 - ended, "not tried"),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let counts: Vec<String> = counts.map(|(count, what)| format!("{} {what}", units::grouped(*count))).collect();
+        let mark = if self.failed > 0 || ended < jobs as u64 { "" } else { context.terminal.marks().0 };
+        let of_run = |took: std::time::Duration| {
+            format!("; {}, in {}", units::bytes(self.bytes_out), units::seconds(took.as_secs_f64()))
+        };
+        let of_run = begun.took().map(of_run).unwrap_or_default();
+        let counts = if counts.is_empty() { "no jobs".to_owned() } else { counts.join(", ") };
+        let line = format!("{mark} {counts}{of_run}");
+        context.terminal.note(line.trim_start());
+    }
+
+    /// The answer is no if a job failed.
+    pub(super) fn status(&self) -> Status {
+        if self.failed > 0 { Status::No } else { Status::Yes }
+    }
+}

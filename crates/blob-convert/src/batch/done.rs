@@ -1,0 +1,213 @@
+//! Whether a job is done: the output opens, and claims this source, this recipe and this major version of blob.
+//!
+//! An output is untrusted: a job whose output has an unreadable claim is run again.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use blob_io::{Checkpoint, Error, Format, OpenOptions, Source};
+use serde::{Deserialize, Serialize};
+
+use super::{Job, Log, Opener};
+use crate::hash::for_each_piece;
+use crate::receipt::{TOOL, parse, receipt_text, source_name_of};
+use crate::watch::{Uncounted, Watch};
+
+/// The claim of an output about its origin, in a receipt or in a line of a log.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Claim {
+    /// The source's name, without its folder.
+    pub name: String,
+    /// The source's length in bytes.
+    pub bytes: u64,
+    /// The source's BLAKE3, in hexadecimal.
+    pub blake3: String,
+    /// The mark of the recipe; `None` in a receipt of a single conversion.
+    pub recipe: Option<String>,
+    /// The tool that wrote the output.
+    pub tool: String,
+}
+
+/// The known facts of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Its BLAKE3, in hexadecimal.
+    Hashed(String),
+    /// Its length, of a source that was last changed before the output was.
+    Older(u64),
+}
+
+/// How a source is compared with the source that an output names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// By the BLAKE3: the source is read.
+    #[default]
+    Content,
+    /// By length and time: a source of the same length that is older than the output counts as the same. Another
+    /// source under its name, of this length and older than the output, is not noticed.
+    Times,
+}
+
+/// The fields of a receipt that are a claim.
+#[derive(Deserialize)]
+struct Receipt {
+    source: Origin,
+    #[serde(default)]
+    recipe: Option<String>,
+    tool: String,
+}
+
+#[derive(Deserialize)]
+struct Origin {
+    name: String,
+    bytes: u64,
+    blake3: String,
+}
+
+impl Claim {
+    /// The claim of a receipt's text; `None` for another text.
+    fn of_receipt(text: &str) -> Option<Self> {
+        let Receipt { source: Origin { name, bytes, blake3 }, recipe, tool } = parse(text)?;
+        Some(Self { name, bytes, blake3, recipe, tool })
+    }
+
+    /// Whether a recipe of this mark, this source and this version of blob give the output of this claim.
+    #[must_use]
+    pub fn holds(&self, mark: &str, source: &str, known: &Known) -> bool {
+        let is_source = match known {
+            Known::Hashed(blake3) => self.blake3 == *blake3,
+            Known::Older(bytes) => self.bytes == *bytes,
+        };
+        self.recipe.as_deref() == Some(mark) && major(&self.tool) == major(TOOL) && self.name == source && is_source
+    }
+}
+
+/// The tool and its version up to the first point: `blob 0`.
+fn major(tool: &str) -> &str {
+    tool.split_once('.').map_or(tool, |(major, _)| major)
+}
+
+impl Job {
+    /// The claim of the output that is there, if the job is done. Reads the output's headers alone; `log` has the
+    /// claims of outputs without a receipt.
+    ///
+    /// # Errors
+    /// Any error of reading the source; [`Error::Interrupted`] where `watch` says so.
+    pub fn done(
+        &self,
+        opener: &dyn Opener,
+        trust: Trust,
+        log: Option<&Log>,
+        watch: &dyn Watch,
+    ) -> Result<Option<Claim>, Error> {
+        let Some(found) = self.claim(log).filter(|claim| claim.recipe.as_deref() == Some(&self.mark)) else {
+            return Ok(None);
+        };
+        let known = match self.older(trust) {
+            Some(bytes) => Known::Older(bytes),
+            None => Known::Hashed(self.hash(opener, watch)?),
+        };
+        Ok(found.holds(&self.mark, &source_name_of(self.source()), &known).then_some(found))
+    }
+
+    /// The file that opens the output: the index of shards, or the output itself.
+    #[must_use]
+    pub fn opening(&self) -> PathBuf {
+        self.index().filter(|index| index.exists()).unwrap_or_else(|| self.output.clone())
+    }
+
+    /// The claim of the output; `None` for an output that is missing, does not open, or breaks off.
+    fn claim(&self, log: Option<&Log>) -> Option<Claim> {
+        let index = self.index();
+        for path in index.iter().chain([&self.output]).filter(|path| path.exists()) {
+            let whole = |opened: Result<Checkpoint, Error>| {
+                opened.ok().filter(|output| output.whole().is_ok() && output.faults().is_empty())
+            };
+            let opened = whole(OpenOptions::new().open(path));
+            let receipt = opened.as_ref().and_then(receipt_text).and_then(Claim::of_receipt);
+            if receipt.as_ref().is_some_and(|claim| claim.recipe.as_deref() == Some(&self.mark)) {
+                return receipt;
+            }
+            let logged = log.and_then(|log| log.claim(&self.output))?;
+            let is_long = fs::metadata(path).is_ok_and(|meta| meta.len() == logged.bytes_out);
+            let reopened = || {
+                let format = logged.to.parse::<Format>().ok()?;
+                whole(OpenOptions::new().from(format).open(path))
+            };
+            if is_long && (opened.is_some() || reopened().is_some()) {
+                return Some(logged.claim.clone());
+            }
+        }
+        None
+    }
+
+    /// The index of the output, if that may be in shards.
+    fn index(&self) -> Option<PathBuf> {
+        self.recipe.target.shard_size?;
+        let mut name = self.output.file_name()?.to_owned();
+        name.push(".index.json");
+        Some(self.output.with_file_name(name))
+    }
+
+    /// The length of a source that is one file and was changed before the output, where that is trusted.
+    fn older(&self, trust: Trust) -> Option<u64> {
+        if trust == Trust::Content {
+            return None;
+        }
+        let source = fs::metadata(self.source()).ok().filter(fs::Metadata::is_file)?;
+        let output = fs::metadata(&self.output).or_else(|e| self.index().map_or(Err(e), fs::metadata)).ok()?;
+        (source.modified().ok()? < output.modified().ok()?).then_some(source.len())
+    }
+
+    /// The BLAKE3 of the source as stored.
+    fn hash(&self, opener: &dyn Opener, watch: &dyn Watch) -> Result<String, Error> {
+        let path = self.source();
+        let is_index = path.to_string_lossy().ends_with(".index.json");
+        if path.is_file() && !is_index {
+            let file = File::open(path).and_then(blob_io::FileSource::try_from).map_err(|e| opening(path, e))?;
+            return hash_of(&path.display().to_string(), &file, watch);
+        }
+        let opened = opener.open(path, self.recipe.sources[0].format)?;
+        hash_of(opened.name(), opened.stored(), watch)
+    }
+}
+
+fn opening(path: &Path, source: io::Error) -> Error {
+    Error::Open { file: path.display().to_string(), source }
+}
+
+fn hash_of(name: &str, source: &dyn Source, watch: &dyn Watch) -> Result<String, Error> {
+    let mut hasher = blake3::Hasher::new();
+    for_each_piece((name, source), &Uncounted(watch), |_, bytes| {
+        hasher.update(bytes);
+    })?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_holds_for_its_source_its_recipe_and_its_major_version_alone() {
+        let claim = Claim {
+            name: "a.params".to_owned(),
+            bytes: 7,
+            blake3: "b3".to_owned(),
+            recipe: Some("mark".to_owned()),
+            tool: TOOL.to_owned(),
+        };
+        let hashed = Known::Hashed("b3".to_owned());
+        assert!(claim.holds("mark", "a.params", &hashed) && claim.holds("mark", "a.params", &Known::Older(7)));
+        assert!(!claim.holds("other", "a.params", &hashed) && !claim.holds("mark", "b.params", &hashed));
+        assert!(!claim.holds("mark", "a.params", &Known::Hashed(String::new())));
+        assert!(!claim.holds("mark", "a.params", &Known::Older(8)));
+        let same_major = format!("{}.999.0", major(TOOL));
+        for (tool, holds) in [(&*same_major, true), ("blob 999.1.0", false), ("blob", false), ("", false)] {
+            let other = Claim { tool: tool.to_owned(), ..claim.clone() };
+            assert_eq!(other.holds("mark", "a.params", &hashed), holds, "{tool}");
+        }
+        assert!(!Claim { recipe: None, ..claim }.holds("mark", "a.params", &hashed));
+    }
+}

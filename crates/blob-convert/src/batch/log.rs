@@ -1,0 +1,134 @@
+//! The log of a batch: a line of JSON for each job that was run, after its output has its name.
+//!
+//! Has the claims of outputs without a receipt. The torn last line of a killed run is cut off.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use blob_io::Error;
+use serde::Deserialize;
+
+use super::Claim;
+use crate::threads::lock;
+
+/// An open log: the claims, and the file to which lines are added.
+#[derive(Debug)]
+pub struct Log {
+    name: PathBuf,
+    /// `None` for a log that is only read.
+    file: Option<Mutex<File>>,
+    claims: HashMap<PathBuf, Logged>,
+}
+
+/// A line about an output.
+#[derive(Debug, Deserialize)]
+pub(super) struct Logged {
+    output: PathBuf,
+    pub(super) to: String,
+    pub(super) bytes_out: u64,
+    pub(super) claim: Claim,
+}
+
+impl Log {
+    /// Opens a log; a missing one is made. Lines of failed jobs, and unreadable lines, are skipped.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let opened = || {
+            let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+            let text = text_of(&mut file)?;
+            let whole = whole(&text).len();
+            if whole < text.len() {
+                file.set_len(whole as u64)?;
+            }
+            Ok((file, text))
+        };
+        let (file, text) = opened().map_err(|e| failed(path, "open the log", e))?;
+        Ok(Self { file: Some(Mutex::new(file)), ..Self::of(path, &text) })
+    }
+
+    /// Reads a log to which no line is added; a missing one is empty.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        match File::open(path).and_then(|mut file| text_of(&mut file)) {
+            Ok(text) => Ok(Self::of(path, &text)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::of(path, b"")),
+            Err(e) => Err(failed(path, "open the log", e)),
+        }
+    }
+
+    fn of(path: &Path, text: &[u8]) -> Self {
+        let lines = whole(text).split(|byte| *byte == b'\n');
+        let logged = lines.filter_map(|line| serde_json::from_slice::<Logged>(line).ok());
+        let claims = logged.map(|logged| (logged.output.clone(), logged)).collect();
+        Self { name: path.to_owned(), file: None, claims }
+    }
+
+    /// The line about an output; of several the last one counts.
+    pub(super) fn claim(&self, output: &Path) -> Option<&Logged> {
+        self.claims.get(output)
+    }
+
+    /// Adds a line, which ends with a newline.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn add(&self, line: &[u8]) -> Result<(), Error> {
+        let Some(file) = &self.file else { return Ok(()) };
+        lock(file).write_all(line).map_err(|e| failed(&self.name, "write the log", e))
+    }
+}
+
+fn text_of(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// The text up to the end of the last whole line.
+fn whole(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    &text[..end]
+}
+
+fn failed(path: &Path, action: &str, source: io::Error) -> Error {
+    Error::Io { file: path.display().to_string(), action: action.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_last_line_is_cut_and_the_last_of_several_counts() {
+        let path = std::env::temp_dir().join(format!("blob-log-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let line = |bytes: u64| {
+            let claim = r#"{"name":"a","bytes":1,"blake3":"b","recipe":"r","tool":"t"}"#;
+            format!("{{\"output\":\"x\",\"to\":\"npz\",\"bytes_out\":{bytes},\"claim\":{claim}}}\n")
+        };
+        let log = Log::open(&path).unwrap();
+        assert!(log.claim(Path::new("x")).is_none());
+        for text in [&*line(1), "no JSON\n", "{\"output\":\"x\",\"error\":{}}\n", &line(2), "{\"output\":\"x\",\"to"] {
+            log.add(text.as_bytes()).unwrap();
+        }
+        drop(log);
+        let (torn, read) = (std::fs::read(&path).unwrap(), Log::read(&path).unwrap());
+        assert_eq!(read.claim(Path::new("x")).map(|logged| logged.bytes_out), Some(2));
+        read.add(b"nothing").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), torn);
+        let log = Log::open(&path).unwrap();
+        assert_eq!(log.claim(Path::new("x")).map(|logged| logged.bytes_out), Some(2));
+        log.add(line(3).as_bytes()).unwrap();
+        drop(log);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.ends_with(&format!("{}{}", line(2), line(3))), "{text}");
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,104 @@
+//! The mark of a job: a digest of a recipe, independent of the names and the places of files.
+//!
+//! Covers the steps, the form of the output, and the content of each file that is read besides the source: the net,
+//! names, the model that tensors go into, and MXNet's symbol beside the source.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use blob_io::{Error, Format, IfExists};
+use serde_json::{Value, json};
+
+use crate::recipe::Recipe;
+use crate::threads::lock;
+use crate::transform::symbol_name;
+
+/// Steps that no net has a say in.
+const WITHOUT_NET: [&str; 7] = ["select", "strip-diff", "squeeze-legacy", "permute", "split", "merge", "dtype"];
+
+/// The format that the extension of an output means, whatever the source is.
+fn only_format(output: &Path) -> Option<Format> {
+    let extension = output.extension()?.to_str()?;
+    let mut usual = Format::ALL.iter().copied().filter(|format| format.is_usual(extension));
+    let first = usual.next()?;
+    (usual.next().is_none() && Format::from_extension(extension) == Some(first)).then_some(first)
+}
+
+/// Computes marks. Each file that jobs read besides their sources is hashed once.
+#[derive(Debug, Default)]
+pub struct Marks {
+    is_salvaging: bool,
+    hashes: Mutex<HashMap<PathBuf, String>>,
+}
+
+impl Marks {
+    /// Marks for jobs that take the whole arrays of sources that break off, if `is_salvaging`.
+    #[must_use]
+    pub fn new(is_salvaging: bool) -> Self {
+        Self { is_salvaging, ..Self::default() }
+    }
+
+    /// The mark of a recipe of one source, in hexadecimal.
+    pub(super) fn of(&self, recipe: &Recipe) -> Result<String, Error> {
+        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut target = recipe.target.clone();
+        // The form of an output depends on the ending of its name: `.caffemodel.h5` is Caffe's form of HDF5.
+        let path = target.path.take().unwrap_or_default();
+        let ending = name(&path).split_once('.').map(|(_, ending)| ending.to_owned());
+        target.format = target.format.or_else(|| only_format(&path));
+        target.if_exists = IfExists::Refuse;
+        let into = target.into.take();
+        let into = into.map(|path| self.hash(&path).map(|hash| json!([name(&path), hash]))).transpose()?;
+        let mut steps = Vec::new();
+        for step in &recipe.steps {
+            let mut settings = if step.settings.is_null() { json!({}) } else { step.settings.clone() };
+            if let Some(file) = settings.get_mut("file")
+                && let Some(path) = file.as_str()
+            {
+                *file = json!(self.hash(Path::new(path))?);
+            }
+            steps.push(json!([step.name, settings]));
+        }
+        let net = match &recipe.net {
+            Some(net) => json!([name(net.path()), self.hash(net.path())?]),
+            None => self.symbol(recipe)?,
+        };
+        let all = json!({
+            "from": recipe.sources.iter().map(|source| source.format.map(Format::name)).collect::<Vec<_>>(),
+            "salvage": self.is_salvaging,
+            "steps": steps,
+            "net": net,
+            "target": target,
+            "ending": ending,
+            "into": into,
+        });
+        Ok(blake3::hash(all.to_string().as_bytes()).to_hex().to_string())
+    }
+
+    /// MXNet's symbol beside the source, if a step may follow the symbol.
+    fn symbol(&self, recipe: &Recipe) -> Result<Value, Error> {
+        if recipe.steps.iter().all(|step| WITHOUT_NET.contains(&&*step.name)) {
+            return Ok(Value::Null);
+        }
+        let beside = recipe.sources.first().and_then(|source| {
+            let symbol = source.path.with_file_name(symbol_name(&source.path.to_string_lossy()));
+            symbol.is_file().then_some(symbol)
+        });
+        beside.map_or(Ok(Value::Null), |symbol| Ok(json!(self.hash(&symbol)?)))
+    }
+
+    fn hash(&self, path: &Path) -> Result<String, Error> {
+        if let Some(known) = lock(&self.hashes).get(path) {
+            return Ok(known.clone());
+        }
+        let mut hasher = blake3::Hasher::new();
+        let hashed = File::open(path).and_then(|mut file| io::copy(&mut file, &mut hasher));
+        hashed.map_err(|source| Error::Open { file: path.display().to_string(), source })?;
+        let hash = hasher.finalize().to_hex().to_string();
+        lock(&self.hashes).insert(path.to_owned(), hash.clone());
+        Ok(hash)
+    }
+}

@@ -1,0 +1,270 @@
+//! `blob batch`: many conversions, which can be killed anywhere and run again; every hostile file costs one line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use blob_convert::Recipe;
+use blob_convert::transform::Dtype;
+use blob_core::DType;
+use blob_io::{Checkpoint, Format};
+use serde_json::{Value, json};
+
+use crate::support::random::Random;
+use crate::support::{Folder, Ran, blob, command, data, ran, report};
+
+/// A job as a line.
+fn job(source: &str, output: &str) -> Value {
+    serde_json::to_value(Recipe::new(source, output)).expect("JSON")
+}
+
+/// Writes jobs, and returns the file.
+fn jobs(folder: &Folder, jobs: &[Value]) -> String {
+    folder.with("jobs.ndjson", jobs.iter().map(|job| format!("{job}\n")).collect::<String>())
+}
+
+fn golden(path: &str) -> String {
+    data(path).to_str().expect("UTF-8").to_owned()
+}
+
+/// Every file below a folder, hidden ones too, with its content.
+fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let (mut all, mut todo) = (BTreeMap::new(), vec![folder.to_owned()]);
+    while let Some(path) = todo.pop() {
+        for entry in fs::read_dir(&path).into_iter().flatten() {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                todo.push(path);
+            } else {
+                all.insert(path.strip_prefix(folder).expect("below").to_owned(), fs::read(&path).expect("readable"));
+            }
+        }
+    }
+    all
+}
+
+fn states(ran: &Ran) -> Vec<String> {
+    ran.json().iter().map(|line| line["state"].as_str().expect("a state").to_owned()).collect()
+}
+
+/// Jobs of several kinds: with and without receipts, in shards, in folders, with steps.
+fn several(folder: &Folder, output: &str) -> Vec<Value> {
+    let out = |name: String| folder.file(&format!("{output}/{name}"));
+    let net = golden("caffe/forward/resnet.caffemodel");
+    let mut all = Vec::new();
+    for n in 0..3 {
+        all.push(job(&net, &out(format!("{n}.safetensors"))));
+        all.push(job(&net, &out(format!("{n}.npz"))));
+        all.push(job(&net, &out(format!("{n}.params"))));
+        all.push(job(&net, &out(format!("deep/{n}.caffemodel"))));
+        all.push(job(&net, &out(format!("folders/{n}/"))));
+        let mut shards = job(&net, &out(format!("shards/{n}.safetensors")));
+        shards["target"]["shard_size"] = json!(400);
+        all.push(shards);
+        let half = Recipe::new(&net, out(format!("half/{n}.safetensors")));
+        let half = half.step(Dtype::new(DType::F16).expect("a dtype of floats"));
+        all.push(serde_json::to_value(half).expect("JSON"));
+    }
+    all
+}
+
+#[test]
+fn every_format_is_read_and_every_hostile_file_costs_one_line() {
+    let folder = Folder::new();
+    let sources: Vec<PathBuf> = tree(&data("")).into_keys().map(|path| data(path.to_str().expect("UTF-8"))).collect();
+    let all: Vec<Value> = sources
+        .iter()
+        .enumerate()
+        .map(|(n, source)| job(source.to_str().expect("UTF-8"), &folder.file(&format!("out/{n}.safetensors"))))
+        .collect();
+    let (file, log) = (jobs(&folder, &all), folder.file("log"));
+    let first = blob(&["batch", &file, "--keep-going", "--json", "--log", &log]).no();
+    let lines = first.json();
+    assert_eq!(lines.len(), sources.len());
+    let mut formats = BTreeSet::new();
+    let mut written = 0;
+    for ((n, source), line) in sources.iter().enumerate().zip(&lines) {
+        assert_eq!((&line["line"], &line["source"]), (&json!(n + 1), &json!(source)), "{line}");
+        let output = folder.path().join(format!("out/{n}.safetensors"));
+        if line["state"] == "written" {
+            written += 1;
+            formats.extend(Checkpoint::open(source).map(|file| file.format().name()));
+            assert!(output.exists() && line["error"].is_null(), "{line}");
+        } else {
+            assert!(line["state"] == "failed" && line["error"]["reason"].is_string() && !output.exists(), "{line}");
+        }
+    }
+    // Some formats are read only if they are named.
+    let unread: Vec<&str> =
+        Format::ALL.iter().map(|format| format.name()).filter(|name| !formats.contains(name)).collect();
+    assert!(unread.is_empty(), "{unread:?}");
+    let before = tree(&folder.path().join("out"));
+    let again = blob(&["batch", &file, "--keep-going", "--json", "--log", &log]).no();
+    let again = states(&again);
+    assert_eq!(again.iter().filter(|state| *state == "done").count(), written);
+    assert!(again.iter().all(|state| state != "written"));
+    assert!(tree(&folder.path().join("out")) == before, "a second run changes nothing");
+    report(&format!("batch: {written} files converted, {} refused, a line each", lines.len() - written));
+}
+
+#[test]
+fn killed_anywhere_and_run_again_gives_the_same_folder() {
+    let folder = Folder::new();
+    let undisturbed = jobs(&folder, &several(&folder, "whole"));
+    let start = SystemTime::now();
+    blob(&["batch", &undisturbed, "--jobs", "2"]).ok();
+    let took = start.elapsed().expect("time goes on");
+    let whole = tree(&folder.path().join("whole"));
+    assert!(whole.len() > several(&folder, "").len(), "{:?}", whole.keys());
+    let mut random = Random::new(7);
+    for round in 0..6 {
+        let output = format!("out{round}");
+        let (file, log) = (jobs(&folder, &several(&folder, &output)), folder.file(&format!("log{round}")));
+        let with_log: &[&str] = if round % 2 == 0 { &["--log", &log] } else { &[] };
+        let mut kills = 0;
+        for _ in 0..4 {
+            let mut begun = command(&[&["batch", &file, "--jobs", "2"], with_log].concat());
+            let mut child = begun.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the tool runs");
+            std::thread::sleep(Duration::from_micros(random.below(took.as_micros() as usize + 1) as u64));
+            child.kill().expect("killed");
+            kills += u32::from(!child.wait().expect("ended").success());
+        }
+        blob(&[&["batch", &file, "--jobs", "2"], with_log].concat()).ok();
+        let after = tree(&folder.path().join(&output));
+        assert_eq!(after.keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>(), "after {kills} kills");
+        assert!(after == whole, "the bytes are the same");
+        let last = states(&blob(&[&["batch", &file, "--json"], with_log].concat()).ok());
+        let done = last.iter().filter(|state| *state == "done").count();
+        // Outputs without receipts are done where a log says so.
+        assert_eq!(done, if with_log.is_empty() { 15 } else { last.len() }, "{last:?}");
+    }
+}
+
+#[test]
+fn shards_at_once_are_the_whole() {
+    let folder = Folder::new();
+    let whole = jobs(&folder, &several(&folder, "whole"));
+    blob(&["batch", &whole]).ok();
+    let file = jobs(&folder, &several(&folder, "out"));
+    let children: Vec<_> = (0..3)
+        .map(|index| {
+            let mut share = command(&["batch", &file, "--json", "--shard", &format!("{index}/3")]);
+            share.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the tool runs")
+        })
+        .collect();
+    let mut lines = 0;
+    for child in children {
+        let ended = child.wait_with_output().expect("ended");
+        assert!(ended.status.success());
+        lines += String::from_utf8(ended.stdout).expect("UTF-8").lines().count();
+    }
+    assert_eq!(lines, several(&folder, "").len());
+    assert!(tree(&folder.path().join("out")) == tree(&folder.path().join("whole")));
+}
+
+#[test]
+fn a_job_is_done_by_its_source_its_recipe_and_the_files_that_it_reads() {
+    let folder = Folder::new();
+    let copy = |from: &str, name: &str| fs::copy(data(from), folder.path().join(name)).map(drop).expect("copied");
+    copy("mxnet/forward/block-0000.params", "net-0000.params");
+    copy("mxnet/forward/block-symbol.json", "net-symbol.json");
+    let names = folder.with("names", "* all/$1\n");
+    let (source, out) = (folder.file("net-0000.params"), folder.file("out.safetensors"));
+    let mut named = job(&source, &out);
+    named["steps"] = json!([{"name": "names", "settings": {"file": names}}]);
+    let state = |job: &Value| {
+        let ran = blob(&["batch", &jobs(&folder, std::slice::from_ref(job)), "--json"]);
+        let line = ran.json().remove(0);
+        (line["state"].as_str().expect("a state").to_owned(), line["error"]["message"].as_str().map(str::to_owned))
+    };
+    let is_other = |(state, message): (String, Option<String>)| {
+        state == "failed"
+            && message.is_some_and(|message| message.ends_with("out.safetensors: exists with other bytes"))
+    };
+    assert_eq!(state(&named).0, "written");
+    assert_eq!(state(&named).0, "done");
+    // Another place of the same names changes nothing.
+    let mut moved = named.clone();
+    moved["steps"][0]["settings"]["file"] = json!(folder.with("moved", "* all/$1\n"));
+    assert_eq!(state(&moved).0, "done");
+    // Other names, an other net, another recipe, another source.
+    folder.with("names", "* other/$1\n");
+    assert!(is_other(state(&named)));
+    folder.with("names", "* all/$1\n");
+    assert_eq!(state(&named).0, "done");
+    let symbol = fs::read(folder.path().join("net-symbol.json")).expect("there");
+    fs::write(folder.path().join("net-symbol.json"), [&symbol[..], b"\n"].concat()).expect("written");
+    assert!(is_other(state(&named)));
+    fs::write(folder.path().join("net-symbol.json"), &symbol).expect("written");
+    let mut strict = named.clone();
+    strict["target"]["strict"] = json!(true);
+    assert!(is_other(state(&strict)));
+    let mut bytes = fs::read(&source).expect("there");
+    let last = bytes.len() - 200;
+    bytes[last] ^= 1;
+    fs::write(&source, &bytes).expect("written");
+    assert!(is_other(state(&named)));
+    // An output that is damaged is not done, and a recipe may replace it.
+    named["target"]["if_exists"] = json!("replace");
+    assert_eq!(state(&named).0, "written");
+    let whole = fs::read(&out).expect("there");
+    fs::write(&out, &whole[..whole.len() - 1]).expect("written");
+    assert_eq!(state(&named).0, "written");
+    assert!(fs::read(&out).expect("there") == whole);
+    assert_eq!(state(&named).0, "done");
+}
+
+#[test]
+fn a_source_is_not_read_where_its_time_is_trusted() {
+    let folder = Folder::new();
+    let source = folder.with("a.npz", fs::read(data("other/numpy_savez.npz")).expect("a golden"));
+    let out = folder.file("out/a.safetensors");
+    let file = jobs(&folder, &[job(&source, &out)]);
+    let old = SystemTime::now() - Duration::from_secs(3600);
+    let age = || fs::File::options().write(true).open(&source).and_then(|file| file.set_modified(old)).expect("aged");
+    age();
+    blob(&["batch", &file]).ok();
+    fs::write(&source, vec![0; fs::metadata(&source).expect("there").len() as usize]).expect("written");
+    let trusted = || states(&blob(&["batch", &file, "--json", "--trust", "mtime"]));
+    assert_eq!(trusted(), ["failed"], "a source that was changed after its output is read");
+    age();
+    assert_eq!(trusted(), ["done"]);
+    assert_eq!(states(&blob(&["batch", &file, "--json"])), ["failed"]);
+    fs::write(&source, b"short").expect("written");
+    age();
+    assert_eq!(trusted(), ["failed"], "a source of another length is read");
+}
+
+#[test]
+fn two_jobs_of_one_output_are_an_error_before_anything_is_read() {
+    let folder = Folder::new();
+    let all = [job("no/such", &folder.file("out/a.npz")), job("no/other", &folder.file("out/../out/a.npz"))];
+    let log = folder.file("log");
+    let refused = blob(&["batch", &jobs(&folder, &all), "--keep-going", "--log", &log]).refused("as line 1 does");
+    assert!(refused.out.is_empty() && !Path::new(&log).exists());
+    blob(&["batch", &folder.with("odd", "{\"sources\":[]}\n")]).refused("line 1: a job has one source");
+}
+
+#[test]
+fn a_file_that_is_too_large_for_the_disk_is_a_failed_job() {
+    let folder = Folder::new();
+    let whole = jobs(&folder, &several(&folder, "whole"));
+    blob(&["batch", &whole]).ok();
+    let file = jobs(&folder, &several(&folder, "out"));
+    // A net of 2 KiB has outputs of both sides of the limit.
+    let mut limited = Command::new("prlimit");
+    limited.arg("--fsize=4096").arg(crate::support::tool()).args(["batch", &file, "--keep-going", "--json"]);
+    if limited.output().is_err() {
+        report("NOT TESTED: a limit on the size of files (no prlimit)");
+        return;
+    }
+    let states = states(&ran(limited, b"").no());
+    assert!(
+        states.iter().any(|state| state == "failed") && states.iter().any(|state| state == "written"),
+        "{states:?}"
+    );
+    blob(&["batch", &file]).ok();
+    assert!(tree(&folder.path().join("out")) == tree(&folder.path().join("whole")));
+}
