@@ -1,6 +1,8 @@
 //! Each reader on files that are made to cost it most: its work, which is counted and not timed, and its memory grow
 //! linearly with the file, and only up to the limits.
 
+mod conversions;
+
 use std::io::Write;
 use std::sync::Arc;
 

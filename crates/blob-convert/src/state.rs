@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use blob_io::net::{Net, Role};
-use blob_io::{Checkpoint, Error};
+use blob_io::{Checkpoint, Error, work};
 
 use crate::options::refuse;
 use crate::planned::Planned;
@@ -134,10 +134,9 @@ impl State {
     }
 
     fn rename(&mut self, names: &Names) {
-        let now = |name: String| names.of(&name).to_owned();
-        self.axes = std::mem::take(&mut self.axes).into_iter().map(|(name, axes)| (now(name), axes)).collect();
-        self.eps = std::mem::take(&mut self.eps).into_iter().map(|(name, eps)| (now(name), eps)).collect();
-        self.said = std::mem::take(&mut self.said).into_iter().map(|(name, eps)| (now(name), eps)).collect();
+        renamed(&mut self.axes, names);
+        renamed(&mut self.eps, names);
+        renamed(&mut self.said, names);
     }
 
     /// The eps added to each variance; empty where the net's own eps applies.
@@ -232,6 +231,17 @@ impl State {
         steps.dedup();
         steps
     }
+}
+
+/// Moves facts to the new names of their tensors. Only the pairs of the map are visited: the receipt bounds them, and a
+/// receipt may have many maps that rename little.
+fn renamed<T>(facts: &mut BTreeMap<String, T>, names: &Names) {
+    let mut moved = Vec::new();
+    for (old, new) in names.pairs() {
+        work::visit(0, 1);
+        moved.extend(facts.remove(old).map(|fact| (new.to_owned(), fact)));
+    }
+    facts.extend(moved);
 }
 
 impl<'a> Bound<'a> {

@@ -1,0 +1,124 @@
+//! Conversions and comparisons of files that are made to cost them most: the work, which is counted, and the
+//! memory grow linearly with the file. What is said of such a file stays short.
+
+use blob_convert::diff::{Tolerance, diff};
+use blob_convert::transform::{FcFrom, Registry};
+use blob_convert::{Options, RECEIPT_KEY, Recipe, Silent, Step, Target, plan};
+use blob_io::{Checkpoint, Error, Format};
+use serde_json::json;
+
+use crate::fold_net::{layer, net};
+use crate::support::archive::safetensors;
+use crate::support::message::{len, var};
+use crate::support::open;
+use crate::support::work::broken_bounds;
+
+/// All that may be said of one file, in bytes.
+const SAID: usize = 4 << 10;
+
+fn is_linear(name: &str, make: impl Fn(usize) -> Vec<u8>, run: impl Fn(&Checkpoint)) {
+    let file = if make(0).starts_with(b"\n") { "x.caffemodel" } else { "x.safetensors" };
+    let broken = broken_bounds(name, make, |bytes| run(&open(file, bytes).expect("opens")));
+    assert_eq!(broken, [""; 0]);
+}
+
+/// The plan of a recipe with one step, whose changes are short.
+fn planned(source: &Checkpoint, step: Step) -> usize {
+    let recipe = Recipe::new("x", "x.safetensors").step(step);
+    let plan = recipe.plan_of(&[source], None, &Registry::default()).expect("a plan");
+    let said: usize = plan.changes().iter().map(|group| group.to_string().len()).sum();
+    assert!(said < SAID, "{said} bytes are said: {:?}", plan.notes().first());
+    plan.notes().len()
+}
+
+/// Tensors of one f32 each, under names of six digits behind `stem`.
+fn ones(stem: &str, count: usize) -> Vec<u8> {
+    let tensor = |i: usize| {
+        format!(r#""{stem}{i:06}/0":{{"dtype":"F32","shape":[1,1],"data_offsets":[{},{}]}}"#, 4 * i, 4 * i + 4)
+    };
+    let tensors: Vec<String> = (0..count).map(tensor).collect();
+    safetensors(&format!("{{{}}}", tensors.join(",")), &vec![0; 4 * count])
+}
+
+/// A receipt of many permuted tensors, and then of thousands of steps that rename none of them.
+#[test]
+fn empty_renames_move_no_names() {
+    let make = |size: usize| {
+        let origin = |place: usize, transforms: serde_json::Value| {
+            json!({"name": "a", "bytes": 1, "blake3": format!("{place:064}"), "format": "npz",
+                "transforms": transforms})
+        };
+        let names: Vec<String> = (0..size / 400).map(|i| format!("t{i:06}")).collect();
+        let permute = json!([{"name": "permute", "settings": {"tensors": names, "axes": [1, 0]}}]);
+        let rename = json!({"name": "names", "settings": {"map": {}}});
+        let steps = (0..60).map(|i| origin(i + 1, json!(vec![rename.clone(); (size >> 15).min(64)])));
+        let history: Vec<_> = std::iter::once(origin(0, permute)).chain(steps).collect();
+        let receipt = json!({"schema": "blob.receipt/1", "tool": "x", "tensors": 1,
+            "source": origin(99, json!([])), "history": history});
+        let metadata = json!({RECEIPT_KEY: receipt.to_string(), "pad": " ".repeat(size / 4)});
+        let tensor = json!({"dtype": "F32", "shape": [1], "data_offsets": [0, 4]});
+        safetensors(&json!({"__metadata__": metadata, "w": tensor}).to_string(), &[0; 4])
+    };
+    is_linear("renames", make, |file| {
+        plan(file, &Options::new(Format::MxnetList), &Target::Stdout).expect("a plan");
+    });
+}
+
+/// BatchNorms behind as many layers of another kind, and one that is folded.
+#[test]
+fn refusals_of_a_fold_are_grouped() {
+    let make = |size: usize| {
+        let no_bias = len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat());
+        let norm =
+            |name: &str, ends: (&str, &str)| layer(name, "BatchNorm", ends, &[&[0.5, 0.5], &[1.0, 4.0], &[1.0]], &[]);
+        let first = layer("c", "Convolution", ("data", "c"), &[&[1.0, 2.0]], &no_bias);
+        let pair = |i: usize| {
+            let (relu, read) = (format!("r{i}"), format!("b{i}"));
+            [layer(&relu, "ReLU", ("d", &relu), &[], &[]), norm(&read, (&relu, &read))].concat()
+        };
+        net(&[first, norm("n", ("c", "d")), (0..size / 160).flat_map(pair).collect()])
+    };
+    is_linear("refusals", make, |file| assert!(planned(file, Step::fold()) < 30));
+}
+
+/// BatchNorms each with another eps.
+#[test]
+fn modules_of_many_eps_are_one_line() {
+    let make = |size: usize| {
+        let norm = |i: usize| {
+            let (name, eps) = (format!("b{i}"), f32::from_bits(1e-3_f32.to_bits() + i as u32));
+            let eps = len(139, &[&[3 << 3 | 5], &eps.to_le_bytes()[..]].concat());
+            layer(&name, "BatchNorm", ("data", &name), &[&[0.5; 20], &[1.0; 20], &[1.0]], &eps)
+        };
+        net(&[(0..size / 260).flat_map(norm).collect()])
+    };
+    is_linear("eps", make, |file| assert!(planned(file, Step::torch_names()) < 30));
+}
+
+#[test]
+fn equal_tensors_under_new_names_are_paired() {
+    is_linear(
+        "pairs",
+        |size| ones("a", size / 80),
+        |file| {
+            let others = open("y.safetensors", &ones("b", file.entries().len())).expect("opens");
+            let mut report = |_| Ok::<(), Error>(());
+            let tally = diff(file, &others, Tolerance::Exact, &Silent, &mut |_| {}, &mut report).expect("read");
+            assert_eq!(tally.renamed, file.entries().len() as u64);
+        },
+    );
+}
+
+#[test]
+fn each_named_inner_product_is_found_at_once() {
+    is_linear(
+        "fc-from",
+        |size| ones("a", size / 80),
+        |file| {
+            let of = |name: &str| FcFrom::new(1, 1, 1).expect("extents").layer(name);
+            let all = file.names().map(of).reduce(FcFrom::and);
+            let options = all.into_iter().fold(Options::new(Format::Npz), Options::transform);
+            plan(file, &options, &Target::Stdout).expect("a plan");
+        },
+    );
+}
