@@ -22,7 +22,6 @@ use super::ignored::is_zero;
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::wish::Wish;
 use crate::change;
-use crate::options::listed_problems;
 
 use affine::{FACTOR, Norm, Normalised, Of, PARTS};
 use find::by_reason;
@@ -127,7 +126,7 @@ impl Fold {
             return Err(wish.refused("its net has no BatchNorm, nor a Scale alone".to_owned()));
         }
         if fold.layers.is_empty() {
-            let message = format!("no BatchNorm can be folded: {}", listed_problems(by_reason(&refused)));
+            let message = format!("no BatchNorm can be folded: {}", by_reason(&refused).join("; "));
             return Err(if refused.iter().any(|refusal| refusal.kind.is_of_training()) {
                 wish.lacks(message, Remedy::TestedNet)
             } else {

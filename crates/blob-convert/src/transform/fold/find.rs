@@ -8,12 +8,14 @@ use blob_io::{TensorName, work};
 
 use super::{Fold, Folded, Side};
 use crate::transform::bound::{Bound, bias_beside};
-use crate::words::and_more;
+use crate::words::{and_more, listed};
 
 /// At most this many readers of a value are named.
 const MAX_NAMED: usize = 3;
 /// At most this many other layers that are refused for one reason are named.
 const MAX_LISTED: usize = 5;
+/// At most this many reasons are told apart.
+const MAX_REASONS: usize = 20;
 
 /// A normalisation that is not folded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,9 +104,9 @@ impl Fold {
     }
 }
 
-/// The refusals, one text for each reason.
+/// The refusals, one text for each reason; of many reasons, a text with the number of the others.
 pub(super) fn by_reason(refused: &[Refusal]) -> Vec<String> {
-    let mut groups: Vec<(&Refusal, Vec<String>)> = Vec::new();
+    let mut groups: Vec<(&Refusal, Vec<&str>)> = Vec::new();
     // Reasons of most kinds differ in names only.
     let mut places: HashMap<(RefusalKind, &str), usize> = HashMap::new();
     for refusal in refused {
@@ -112,18 +114,18 @@ pub(super) fn by_reason(refused: &[Refusal]) -> Vec<String> {
         let reason = if refusal.kind == RefusalKind::Other { &*refusal.reason } else { "" };
         let place = *places.entry((refusal.kind, reason)).or_insert(groups.len());
         match groups.get_mut(place) {
-            Some((_, layers)) => layers.push(format!("{:?}", refusal.layer)),
+            Some((_, others)) => others.push(&refusal.layer),
             None => groups.push((refusal, Vec::new())),
         }
     }
-    let text = |(first, others): (&Refusal, Vec<String>)| match others.len() {
-        0 => first.to_string(),
-        len => {
-            let more = and_more(len.saturating_sub(MAX_LISTED));
-            format!("{first}; so {}{more}", others[..len.min(MAX_LISTED)].join(", "))
-        }
-    };
-    groups.into_iter().map(text).collect()
+    let more: usize = groups.iter().skip(MAX_REASONS).map(|(_, others)| 1 + others.len()).sum();
+    let texts = groups.iter().take(MAX_REASONS).map(|(first, others)| match &others[..] {
+        [] => first.to_string(),
+        others => format!("{first}; so {}", listed(MAX_LISTED, others)),
+    });
+    let mut texts: Vec<String> = texts.collect();
+    texts.extend((more > 0).then(|| format!("{more} more are not folded, for other reasons")));
+    texts
 }
 
 /// Whether a Scale has stored factors, rather than multiplying two inputs.
