@@ -128,6 +128,11 @@ pub(crate) fn is_same(a: f64, b: f64) -> bool {
     a as f32 == b as f32
 }
 
+/// The bits of an eps as f32, with one zero: equal for two eps that are the same.
+pub(super) fn bits(eps: f64) -> u32 {
+    (eps as f32 + 0.0).to_bits()
+}
+
 impl Transform for Eps {
     fn name(&self) -> &'static str {
         "eps"

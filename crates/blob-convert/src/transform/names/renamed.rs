@@ -40,7 +40,7 @@ impl Transform for Names {
         let mut outcome: Outcome = made.collect();
         outcome.notes.clone_from(&self.notes);
         outcome.notices.clone_from(&self.notices);
-        outcome.notes.extend(self.eps.iter().map(torch::of_eps));
+        outcome.notes.extend(torch::of_eps(&self.eps));
         Ok(outcome)
     }
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use blob_io::net::{Layer, LayerKind, Role};
-use blob_io::{Checkpoint, Entry, Kind, TensorName};
+use blob_io::{Checkpoint, Entry, Kind, TensorName, work};
 
 use super::{Names, OfEps};
 use crate::transform::bound::{Bound, bare, bias_beside, listed};
@@ -77,14 +77,19 @@ impl Names {
 
 /// At most this many tensors of several modules are listed.
 const MAX_SHARED: usize = 3;
+/// At most this many eps have a note each, and at most this many modules are named there.
+const MAX_EPS: usize = 3;
+const MAX_MODULES: usize = 5;
 
 /// The modules of the BatchNorms whose eps is not PyTorch's, grouped by eps.
 fn other_eps(net: &Bound<'_>, map: &BTreeMap<String, String>) -> Vec<OfEps> {
-    let mut all: Vec<OfEps> = Vec::new();
+    let (mut all, mut places): (Vec<OfEps>, HashMap<u32, usize>) = Default::default();
     for layer in net.layers().filter(|layer| eps::is_norm(layer) && !eps::is_same(net.eps(layer), TORCH)) {
         let Some(variance) = net.tensor(layer, Role::Variance).and_then(|name| map.get(name)) else { continue };
         let module = variance.strip_suffix(".running_var").unwrap_or(variance).to_owned();
-        match all.iter_mut().find(|of| eps::is_same(of.eps, net.eps(layer))) {
+        work::visit(0, 1);
+        let place = *places.entry(eps::bits(net.eps(layer))).or_insert(all.len());
+        match all.get_mut(place) {
             Some(of) => of.modules.push(module),
             None => all.push(OfEps { eps: net.eps(layer), modules: vec![module] }),
         }
@@ -92,19 +97,31 @@ fn other_eps(net: &Bound<'_>, map: &BTreeMap<String, String>) -> Vec<OfEps> {
     all
 }
 
-/// A note about the modules that need an eps of their own.
-pub(super) fn of_eps(of: &OfEps) -> String {
-    // Caffe's eps are of f32, and read best as such.
-    let eps = if f64::from(of.eps as f32) == of.eps { format!("{:e}", of.eps as f32) } else { format!("{:e}", of.eps) };
-    let modules = &of.modules;
-    if modules.is_empty() {
-        return format!("names: eps {eps}, not torch's {TORCH:e}, for every BatchNorm: give it to the modules");
+/// The notes about modules that need an eps of their own: one for each eps, or one about many.
+pub(super) fn of_eps(all: &[OfEps]) -> Vec<String> {
+    if all.len() > MAX_EPS {
+        let first = all.iter().take(MAX_EPS);
+        let first = first.map(|of| format!("{} for {}", text(of.eps), words::listed(1, &of.modules)));
+        let named = first.collect::<Vec<_>>().join("; ");
+        let (count, more) = (all.len(), words::and_more(all.len() - MAX_EPS));
+        let modules: usize = all.iter().map(|of| of.modules.len()).sum();
+        let what = format!("{count} eps, not torch's {TORCH:e}, for {modules} modules: {named}{more}");
+        return vec![format!("names: {what}: give them to the modules, or --eps {TORCH:e} here")];
     }
-    let names: Vec<&str> = modules.iter().map(|module| &**module).collect();
-    format!(
-        "names: eps {eps}, not torch's {TORCH:e}, for {}: give it to the modules, or --eps {TORCH:e} here",
-        listed(&names)
-    )
+    let notes = all.iter().map(|OfEps { eps, modules }| {
+        let eps = text(*eps);
+        if modules.is_empty() {
+            return format!("names: eps {eps}, not torch's {TORCH:e}, for every BatchNorm: give it to the modules");
+        }
+        let named = words::listed(MAX_MODULES, modules);
+        format!("names: eps {eps}, not torch's {TORCH:e}, for {named}: give it to the modules, or --eps {TORCH:e} here")
+    });
+    notes.collect()
+}
+
+/// Caffe's eps are of f32, and read best as such.
+fn text(eps: f64) -> String {
+    if f64::from(eps as f32) == eps { format!("{:e}", eps as f32) } else { format!("{eps:e}") }
 }
 
 /// Names the tensors of a net's layers, with notes on tensors of several modules and on nets that do not fit.
