@@ -9,6 +9,7 @@ mod region;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
+use blob_io::work;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -143,7 +144,10 @@ impl FcFrom {
             let Some(extents) = named.and_then(|named| self.layers.get(named)).or(self.extents.as_ref()) else {
                 continue;
             };
-            unused.retain(|unused| Some(*unused) != named);
+            work::visit(0, 1);
+            if let Some(named) = named {
+                unused.remove(named);
+            }
             if has_columns(spec, extents.inputs()) {
                 found.insert(data_name(spec.entry.name()).to_owned(), Flattened::Columns(*extents));
             } else if named.is_some() {
