@@ -1,8 +1,12 @@
 //! `blob diff`: its figures equal NumPy's. Its output and exit codes are in `sessions/drawing.txt`.
 
+use blob_convert::Silent;
+use blob_convert::diff::{Tolerance, diff};
+use blob_io::Error;
 use serde_json::Value;
 
-use crate::support::{blob, by_python, report};
+use crate::support::archive::safetensors;
+use crate::support::{blob, by_python, open, report};
 
 const SCRIPT: &str = include_str!("python/diff.py");
 
@@ -71,4 +75,23 @@ fn the_figures_are_those_of_numpy() {
     }
     assert!(compared == PAIRS * 6 && differ > 50, "{compared}, {differ}");
     report(&format!("diff: {compared} arrays as numpy.isclose has them, {differ} of them different"));
+}
+
+/// Under `--exact` shapes must be the same, also those of a tensor that has another name.
+#[test]
+fn a_tensor_of_another_name_and_shape_is_renamed_unless_shapes_count() {
+    let one = |shape: &str| {
+        let header = format!(r#"{{"{shape}":{{"dtype":"F32","shape":{shape},"data_offsets":[0,16]}},"#);
+        let other = r#""same":{"dtype":"U8","shape":[1],"data_offsets":[16,17]}}"#;
+        open("x.safetensors", &safetensors(&(header + other), &[7; 17])).expect("opens")
+    };
+    for (shapes, tolerance, expected) in [
+        (["[1,1,1,4]", "[4]"], Tolerance::NONE, (1, 0, 0)),
+        (["[1,1,1,4]", "[4]"], Tolerance::Exact, (0, 1, 1)),
+        (["[4]", "[4] "], Tolerance::Exact, (1, 0, 0)),
+    ] {
+        let [ours, theirs] = shapes.map(one);
+        let tally = diff(&ours, &theirs, tolerance, &Silent, &mut |_| {}, &mut |_| Ok::<(), Error>(())).expect("read");
+        assert_eq!((tally.renamed, tally.removed, tally.added), expected, "{shapes:?} {tolerance:?}");
+    }
 }

@@ -6,11 +6,11 @@
 
 mod values;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use blake3::Hash;
 use blob_core::{DType, Shape};
-use blob_io::{Checkpoint, Entry, Error, Kind};
+use blob_io::{Checkpoint, Entry, Error, Kind, work};
 
 use crate::pairing::{Event, Side, walk};
 use crate::verify::hash_of;
@@ -134,7 +134,7 @@ pub fn diff<E: From<Error>>(
         Ok::<(), E>(())
     })?;
     let [removed, added] = unpaired;
-    let mut partners = renamed([ours, theirs], [&removed, &added], watch)?;
+    let mut partners = compare.renamed([ours, theirs], [&removed, &added])?;
     let mut is_taken = vec![false; added.len()];
     for (index, entry) in removed.into_iter().enumerate() {
         let tensor = Some(Tensor::of(&Side::stored(ours, entry)));
@@ -181,6 +181,11 @@ struct Compare<'a> {
 }
 
 impl Compare<'_> {
+    /// Whether shapes must be the same.
+    fn is_exact(&self) -> bool {
+        self.tolerance == Tolerance::Exact
+    }
+
     fn row(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<Row, Error> {
         let change = match self.change(a, b) {
             Err(Error::Malformed { file, fault, .. }) => Change::Unread(format!("broken in {file}: {fault}")),
@@ -203,7 +208,7 @@ impl Compare<'_> {
             let both = a.entry.dtype() == b.entry.dtype();
             return Ok(if both { Change::Equal(Distance::default()) } else { Change::Shape });
         };
-        let is_exact = self.tolerance == Tolerance::Exact;
+        let is_exact = self.is_exact();
         if !(a.shape() == b.shape() || !is_exact && squeezed(a.shape()).eq(squeezed(b.shape()))) {
             return Ok(Change::Shape);
         }
@@ -232,6 +237,48 @@ impl Compare<'_> {
             distance.add(self.tolerance, ours, Run { dtype: dtypes[1], bytes: &right[..m] });
         }
     }
+
+    /// Pairs the tensors of two lists that have equal contents, each at most once: from an index in `removed` to one in
+    /// `added`.
+    ///
+    /// A tensor is read only if the other list has one of the same dtype and shape.
+    fn renamed(
+        &self,
+        [ours, theirs]: [&Checkpoint; 2],
+        [removed, added]: [&[&Entry]; 2],
+    ) -> Result<HashMap<usize, usize>, Error> {
+        type Key = (DType, Vec<usize>);
+        let key = |entry: &Entry| -> Option<Key> {
+            let is_whole = entry.sparse().is_none() && entry.fault().is_none() && entry.byte_len() > 0;
+            let shape = entry.shape();
+            let extents = if self.is_exact() { shape.dims().to_vec() } else { squeezed(shape).copied().collect() };
+            Some((entry.dtype().filter(|_| is_whole)?, extents))
+        };
+        let mut alike: HashMap<Key, Vec<usize>> = HashMap::new();
+        for (index, entry) in added.iter().enumerate() {
+            if let Some(key) = key(entry) {
+                alike.entry(key).or_default().push(index);
+            }
+        }
+        let (mut by_content, mut found) = (HashMap::<(Key, Hash), VecDeque<usize>>::new(), HashMap::new());
+        for (index, entry) in removed.iter().enumerate() {
+            let Some(key) = key(entry) else { continue };
+            // The first tensor with this key hashes all candidates; later ones find the hashes in `by_content`.
+            for other in alike.get_mut(&key).map(std::mem::take).unwrap_or_default() {
+                if let Some(hash) = hash_of(theirs, added[other], self.watch)? {
+                    by_content.entry((key.clone(), hash)).or_default().push_back(other);
+                }
+            }
+            if !by_content.is_empty()
+                && let Some(hash) = hash_of(ours, entry, self.watch)?
+                && let Some(other) = by_content.get_mut(&(key, hash)).and_then(VecDeque::pop_front)
+            {
+                work::visit(0, 1);
+                found.insert(index, other);
+            }
+        }
+        Ok(found)
+    }
 }
 
 /// Reads until the piece is full or the array ends.
@@ -249,44 +296,4 @@ fn fill(reader: &mut Watched<'_>, piece: &mut [u8]) -> Result<usize, Error> {
 /// The extents other than one.
 fn squeezed(shape: &Shape) -> impl Iterator<Item = &usize> {
     shape.dims().iter().filter(|extent| **extent != 1)
-}
-
-/// Pairs the tensors of two lists that have equal contents, each at most once: from an index in `removed` to one in
-/// `added`.
-///
-/// A tensor is read only if the other list has one of the same dtype and shape.
-fn renamed(
-    [ours, theirs]: [&Checkpoint; 2],
-    [removed, added]: [&[&Entry]; 2],
-    watch: &dyn Watch,
-) -> Result<HashMap<usize, usize>, Error> {
-    type Key = (DType, Vec<usize>);
-    let key = |entry: &Entry| -> Option<Key> {
-        let is_whole = entry.sparse().is_none() && entry.fault().is_none() && entry.byte_len() > 0;
-        Some((entry.dtype().filter(|_| is_whole)?, squeezed(entry.shape()).copied().collect()))
-    };
-    let mut alike: HashMap<Key, Vec<usize>> = HashMap::new();
-    for (index, entry) in added.iter().enumerate() {
-        if let Some(key) = key(entry) {
-            alike.entry(key).or_default().push(index);
-        }
-    }
-    let (mut by_content, mut found) = (HashMap::<(Key, Hash), Vec<usize>>::new(), HashMap::new());
-    for (index, entry) in removed.iter().enumerate() {
-        let Some(key) = key(entry) else { continue };
-        // The first tensor with this key hashes all candidates; later ones find the hashes in `by_content`.
-        for other in alike.get_mut(&key).map(std::mem::take).unwrap_or_default() {
-            if let Some(hash) = hash_of(theirs, added[other], watch)? {
-                by_content.entry((key.clone(), hash)).or_default().push(other);
-            }
-        }
-        if !by_content.is_empty()
-            && let Some(hash) = hash_of(ours, entry, watch)?
-            && let Some(others) = by_content.get_mut(&(key, hash))
-            && !others.is_empty()
-        {
-            found.insert(index, others.remove(0));
-        }
-    }
-    Ok(found)
 }
