@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use blob_convert::{RECEIPT_KEY, Silent, verify};
-use blob_io::Checkpoint;
+use blob_convert::{Options, RECEIPT_KEY, Silent, Target, plan, verify};
+use blob_io::{Checkpoint, Format};
 use serde_json::{Value, json};
 
 use crate::edited_receipt::remarks;
@@ -218,4 +218,14 @@ fn a_file_without_values_comes_back_with_its_dtype_or_it_is_said() {
     let out = folder.file("x.caffemodel");
     blob(&["convert", &source, "-o", &out]).ok();
     blob(&["verify", &out, "--against", &source]).ok().stdout_has("Caffe stores no dtype without values");
+}
+
+#[test]
+fn a_history_that_has_no_room_is_why_a_file_is_refused() {
+    let steps = vec![json!({"name": "n".repeat(1010)}); 64];
+    let origin = json!({"name": "a", "bytes": 1, "blake3": "0", "format": "npz", "transforms": steps});
+    let receipt = json!({"schema": "blob.receipt/1", "tool": "x", "source": origin, "history": vec![origin; 63]});
+    let file = open("x.safetensors", &carrier(&receipt, &[0; 24])).expect("opens");
+    let refused = plan(&file, &Options::new(Format::Safetensors), &Target::Stdout).expect_err("no room").to_string();
+    assert!(refused.contains("so long a history") && !refused.contains("bf16"), "{refused}");
 }

@@ -93,7 +93,7 @@ impl Receipt {
         let room = MAX_TEXT - if files.is_empty() { contents.len() } else { 0 };
         let mut source = Value::Object(about.source.clone());
         if !shorten_with_bits(&mut source, &mut rest, room, tensors) {
-            return Err(refuse(checkpoint, NO_ROOM.to_owned()));
+            return Err(refuse(checkpoint, no_room(&rest).to_owned()));
         }
         let unproven = unproven(&rest, &options.registry);
         let frame_left_out =
@@ -151,8 +151,7 @@ impl Receipt {
             room -= of_sources;
         }
         if !shorten_with_bits(&mut Value::Null, &mut rest, room, tensors) {
-            let message = if rest["bf16_as_u16"].is_array() || rest["u16"].is_array() { NO_ROOM } else { TOO_LONG };
-            return Err(Error::Request { file: String::new(), message: message.to_owned() });
+            return Err(Error::Request { file: String::new(), message: no_room(&rest).to_owned() });
         }
         Ok(Self {
             shortened,
@@ -322,8 +321,13 @@ fn is_unread(step: &Value, registry: &Registry) -> bool {
 /// The room that the other fields of a merged file's receipt have at least: the lists among them are shortened to it.
 const ROOM_FOR_REST: usize = 1 << 20;
 
-/// Why a file is refused whose receipt has no room for other reasons.
-const TOO_LONG: &str = "has so many sources with long histories that the receipt has no room for them";
+/// Why a file is refused whose receipt has no room for what must stay in it.
+fn no_room(rest: &Value) -> &'static str {
+    if rest["bf16_as_u16"].is_array() || rest["u16"].is_array() { NO_ROOM } else { TOO_LONG }
+}
+
+/// The reason where the lists of dtypes are none.
+const TOO_LONG: &str = "has so long a history, of one source or of many, that the receipt has no room for it";
 
 /// The text of the receipt in a file.
 pub(crate) fn receipt_text(checkpoint: &Checkpoint) -> Option<&str> {
