@@ -157,3 +157,24 @@ fn a_recipe_writes_the_format_of_the_model_that_it_changes() {
     recipe.target.format = Some(Format::CaffeModel);
     planned(&recipe).expect("the same format");
 }
+
+/// A file that is made for a check changes the folder, even if the check removes the file.
+#[test]
+fn planning_writes_nothing() {
+    let source = Checkpoint::open(data("mxnet/forward/block-0000.params")).expect("opens");
+    let folder = tempfile::tempdir().expect("a folder");
+    let changed = || std::fs::metadata(folder.path()).and_then(|meta| meta.modified()).expect("a folder");
+    let before = changed();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let output = folder.path().join("out-0000.params");
+    let recipe = Recipe::new("", &output).step(Step::fold());
+    let planned = recipe.plan_of(&[&source], None, &Registry::default()).expect("a plan");
+    let symbol = planned.symbol().expect("a symbol");
+    assert_eq!(changed(), before);
+    std::fs::write(symbol, "").expect("written");
+    let exists = format!("{}: exists", symbol.display());
+    assert_eq!(planned.check(&Silent).expect_err("refused").to_string(), exists);
+    assert_eq!(planned.run(&Silent).expect_err("refused").to_string(), exists);
+    let again = recipe.plan_of(&[&source], None, &Registry::default());
+    assert_eq!(again.expect_err("refused").to_string(), exists);
+}

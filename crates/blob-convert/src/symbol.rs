@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use blob_io::{Checkpoint, Complete, Error, IfExists, Output, Remedy};
+use blob_io::{Checkpoint, Complete, Error, Existing, IfExists, Output, Remedy};
 
 use crate::source::check_output;
 use crate::transform::{Fold, Topology, symbol_name};
@@ -43,7 +43,10 @@ impl NewSymbol {
         for symbol in beside.iter().map(PathBuf::as_path).chain(given) {
             check_output(symbol, &path, if_exists)?;
         }
-        Output::check(&path, if_exists)?;
+        // Whether the file can be made is known by `check`, which tries it.
+        if if_exists == IfExists::Refuse && path.exists() {
+            return Err(Error::Exists { path: path.display().to_string(), target: Existing::File });
+        }
         match other_weights(&path, output).filter(|_| path.exists()) {
             Some(other) => {
                 let message = format!("belongs to {other} too, whose net has other layers");
@@ -52,6 +55,11 @@ impl NewSymbol {
             }
             None => Ok(Some(Self { path, text, if_exists })),
         }
+    }
+
+    /// Checks that the symbol can be written.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        Output::check(&self.path, self.if_exists)
     }
 
     /// Writes the whole symbol under a temporary name.

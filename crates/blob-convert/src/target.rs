@@ -6,6 +6,7 @@ use blob_io::layout::OutputDir;
 use blob_io::{Checkpoint, Error, IfExists, Output};
 
 use crate::plan::{Destination, Plan};
+use crate::symbol::NewSymbol;
 use crate::verify::receipt;
 use crate::watch::{Uncounted, Watch};
 use crate::words::and_more;
@@ -20,6 +21,7 @@ impl Plan<'_> {
     /// # Errors
     /// As [`run`](Plan::run).
     pub fn check(&self, watch: &dyn Watch) -> Result<(), Error> {
+        self.symbol.iter().try_for_each(NewSymbol::check)?;
         match &self.output {
             Destination::Stdout { .. } => Ok(()),
             Destination::File { path, if_exists, .. } => Output::check(path, *if_exists),
