@@ -73,7 +73,7 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
     let followed = Followed::new(checkpoint, &options.net);
     let mut chained = chain(checkpoint, options, &followed, tensors)?;
     chained.left_out.splice(0..0, left_out);
-    if note_ignored(&followed, (checkpoint, to), options, &mut chained.tensors) {
+    if note_ignored(&followed, (checkpoint, to), &options.net, &mut chained.tensors) {
         chained.told_by = followed.get().ok().flatten().map(|net| net.origin().clone());
     }
     let has_receipt = is_folder || options.gives_receipt(to);
@@ -83,13 +83,13 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
 
 /// Notes the tensors that the source's own framework does not take as stored, where a reader of the output would.
 /// Returns whether there is such a tensor.
-fn note_ignored(
+pub(crate) fn note_ignored(
     followed: &Followed<'_>,
     (from, to): (&Checkpoint, Format),
-    options: &Options,
+    choice: &Choice,
     tensors: &mut [Planned],
 ) -> bool {
-    let is_told = match options.net {
+    let is_told = match choice {
         Choice::Found => may_have_norms(from),
         Choice::Given(_) => true,
         Choice::Recorded(..) => false,

@@ -140,17 +140,14 @@ impl Place {
         metadata
     }
 
+    /// The notice that the tensors are a solver's history, for a file of another kind.
+    pub(crate) fn of_solver(self, source: &Checkpoint) -> Option<Effect> {
+        momentum(source).filter(|_| !is_of_solver(self.to)).map(Effect::Notice)
+    }
+
     /// Further notes about a new file for the user: a solver's history, sparse arrays in parts.
     pub(crate) fn remarks(self, source: &Checkpoint, options: &Options) -> Vec<Change> {
-        let mut effects = Vec::new();
-        let text = |wanted: &str| source.metadata().iter().find(|(key, _)| key == wanted).map(|(_, text)| text);
-        let is_solver = |format: Format| format.holds().metadata.contains(LEARNED_NET) && format.is_caffe();
-        if let Some(net) = text(LEARNED_NET).filter(|_| !is_solver(self.to)) {
-            let words = format!("the tensors are a solver's history (momentum), not weights; those are in {net:?}");
-            effects.push(Effect::Notice(words));
-        } else if is_solver(source.format()) && !is_solver(self.to) {
-            effects.push(Effect::Notice("the tensors are a solver's history (momentum), not weights".to_owned()));
-        }
+        let mut effects: Vec<Effect> = self.of_solver(source).into_iter().collect();
         let is_sparse = source.entries().iter().any(|entry| entry.sparse().is_some());
         if is_sparse && !options.dense && !self.to.holds().sparse {
             effects.push(Effect::Notice("sparse arrays are written in their parts; --dense expands them".to_owned()));
@@ -179,6 +176,22 @@ impl Place {
         let keys: Vec<String> = keys.filter(|key| !kept(key)).cloned().collect();
         (!keys.is_empty()).then(|| Change::unasked(Effect::MetadataDropped { format: self.to, keys }))
     }
+}
+
+/// Says that tensors are a solver's history, and which file has the weights, if the source names one. `None` for
+/// other tensors.
+#[must_use]
+pub fn momentum(source: &Checkpoint) -> Option<String> {
+    let net = source.metadata().iter().find(|(key, _)| key == LEARNED_NET).map(|(_, net)| net);
+    let words = "the tensors are a solver's history (momentum), not weights";
+    match net {
+        Some(net) => Some(format!("{words}; those are in {net:?}")),
+        None => is_of_solver(source.format()).then(|| words.to_owned()),
+    }
+}
+
+fn is_of_solver(format: Format) -> bool {
+    format.is_caffe() && format.holds().metadata.contains(LEARNED_NET)
 }
 
 /// The parts of the source that the reader left out: a file made of the listed tensors lacks such parts.

@@ -15,6 +15,7 @@ use blob_io::{Checkpoint, Complete, Error, Format, IfExists, Kind, Output};
 
 use super::Union;
 use crate::change::{Change, Effect, Group, Groups};
+use crate::chosen::note_ignored;
 use crate::goal::Target;
 use crate::layout::sparse_list;
 use crate::pass::{Around, Job, filled, piped};
@@ -23,7 +24,7 @@ use crate::receipt::Receipt;
 use crate::source;
 use crate::state;
 use crate::stored::{FORMAT, Place, is_numbered, numbered, unlisted};
-use crate::transform::Tally;
+use crate::transform::{Choice, Followed, Tally};
 use crate::watch::Watch;
 
 /// The plan of a file that is made of the tensors of several others.
@@ -57,7 +58,15 @@ impl<'a> Union<'a> {
         let place = Place { to, is_folder: false, has_receipt: to.holds().receipt };
         let mut of_file = Vec::new();
         for source in &self.sources {
-            place.note(source.checkpoint, &mut self.tensors[source.tensors.clone()]);
+            let tensors = &mut self.tensors[source.tensors.clone()];
+            note_ignored(
+                &Followed::new(source.checkpoint, &Choice::Found),
+                (source.checkpoint, to),
+                &Choice::Found,
+                tensors,
+            );
+            place.note(source.checkpoint, tensors);
+            of_file.extend(place.of_solver(source.checkpoint).map(Change::unasked));
             of_file.extend(unlisted(source.checkpoint));
             of_file.extend(parted(source.checkpoint, to));
         }
