@@ -12,7 +12,8 @@ use crate::args::{Extract, ExtractFormat, if_exists};
 use crate::context::Context;
 use crate::elements::Elements;
 use crate::failure::{Failure, Status};
-use crate::json::{DIMS, Document, FILE, Field, Fields, NAME, Type, field};
+use crate::json::{DIMS, Document, FILE, Field, Fields, NAME, Type, field, nullable};
+use crate::listed::Listed;
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
@@ -22,9 +23,13 @@ use crate::regroup::no_format;
 use crate::render::Text;
 use crate::select::{select_some, too_many};
 use crate::slice::View;
+use crate::units;
 
 /// The bytes of one write.
 const PIECE: usize = 1 << 20;
+
+/// How many tensors a warning names.
+const NAMED: usize = 3;
 
 pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> {
     let format = format_of(args)?;
@@ -40,12 +45,13 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     let folders = Folders::of(outputs.iter().map(|output| &**output).filter(|_| is_in_folder))?;
     let mut together = Together::of(outputs.iter().map(|output| &**output))?;
     let mut extracted = Vec::new();
+    warn_of_bits(entries.clone().filter(|entry| is_bits(format, entry)), context);
     for (entry, output) in entries.zip(&outputs) {
         let begun = Begun::now(args.dry_run);
-        let (complete, bytes_out) = extract(args, format, (&checkpoint, entry), output, (context, &progress))?;
+        let (complete, bytes_out) = extract(args, format, (&checkpoint, entry), output, &progress)?;
         complete.into_iter().try_for_each(|complete| together.add(output, complete))?;
         let written = Written::new(output, format.name(), bytes_out, begun).tensors(1);
-        extracted.push(Extracted { written, checkpoint: &checkpoint, entry });
+        extracted.push(Extracted { written, checkpoint: &checkpoint, entry, is_bits: is_bits(format, entry) });
     }
     checkpoint.unchanged()?;
     together.publish()?;
@@ -53,6 +59,23 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     progress.end();
     extracted.into_iter().try_for_each(|one| context.print(one))?;
     Ok(Status::Yes)
+}
+
+/// Whether the output has the bits of another dtype than the tensor's.
+fn is_bits(format: ExtractFormat, entry: &Entry) -> bool {
+    format == ExtractFormat::Npy && entry.dtype() == Some(DType::BF16)
+}
+
+/// Warns of tensors of bf16, in one line.
+fn warn_of_bits<'a>(entries: impl Iterator<Item = &'a Entry>, context: &Context) {
+    let named: Listed<String, NAMED> = entries.map(|entry| format!("{:?}", entry.name())).collect();
+    if named.count > 0 {
+        let more = if named.more() > 0 { format!(" and {} more", units::grouped(named.more())) } else { String::new() };
+        let (tensors, names) = (units::plural(named.count, "tensor"), named.first.join(", "));
+        context
+            .terminal
+            .warning(format!("{tensors} of bf16 stored as u16, since NumPy has no bfloat16: {names}{more}"));
+    }
 }
 
 /// The file of each tensor; those of a folder have the tensors' names.
@@ -85,7 +108,7 @@ fn extract(
     format: ExtractFormat,
     (checkpoint, entry): (&Checkpoint, &Entry),
     path: &Path,
-    (context, progress): (&Context, &Progress),
+    progress: &Progress,
 ) -> Result<(Option<Complete>, u64), Failure> {
     // A broken or empty entry is an error before the output is created.
     let elements = match format {
@@ -100,10 +123,6 @@ fn extract(
         ExtractFormat::Npy => npy_header(checkpoint, entry)?,
         _ => Vec::new(),
     };
-    if format == ExtractFormat::Npy && entry.dtype() == Some(DType::BF16) {
-        let name = entry.name();
-        context.terminal.warning(format!("{name:?}: bf16 is stored as the bits of u16, because npy has no bf16"));
-    }
     // With -n the folder is not made either.
     let is_counted = args.dry_run && is_folder(&args.output);
     let mut output = if is_counted { Sink::counting() } else { Sink::begin(path, args.force, args.dry_run)? };
@@ -129,6 +148,7 @@ pub(crate) struct Extracted<'a> {
     written: Written<'a>,
     checkpoint: &'a Checkpoint,
     entry: &'a Entry,
+    is_bits: bool,
 }
 
 impl Writes for Extracted<'_> {
@@ -153,6 +173,9 @@ impl Fields for Extracted<'_> {
             field("file", Type::String, FILE, |e: &Self| json!(e.checkpoint.name())),
             field("name", Type::String, NAME, |e| json!(e.entry.name())),
             field("dtype", Type::String, "the element type", |e| json!(e.entry.dtype().map(DType::name))),
+            nullable("stored", Type::String, "the element type in the output: u16 for bits of bf16 in npy", |e| {
+                json!(if e.is_bits { Some(DType::U16) } else { e.entry.dtype() }.map(DType::name))
+            }),
             field("shape", DIMS, "its shape", |e| json!(e.entry.shape().dims())),
             field("bytes", Type::Integer, "its bytes, without a header", |e| json!(e.entry.byte_len())),
         ];

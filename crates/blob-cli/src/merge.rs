@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use blob_convert::regroup::Union;
+use blob_convert::regroup::{Clash, Union};
 use blob_convert::transform::Merge as Joined;
 use blob_convert::{Selection, Target};
 use blob_io::{Checkpoint, Entry, Format, Kind};
@@ -73,7 +73,10 @@ fn union<'a>(args: &Merge, sources: &'a [Checkpoint]) -> Result<Union<'a>, Failu
         return Ok(union);
     }
     let tensors = units::plural(union.clashes.len() as u64, "tensor");
-    let failure = Failure::new(format!("{tensors} would have the name of another: {}", abridged(&union.clashes)));
+    let failure = Failure::new(format!(
+        "{tensors} would have the name of another: {}",
+        abridged(&Clash::in_words(&union.clashes))
+    ));
     Err(failure.help(if args.prefix {
         "`blob rename` gives the tensors of one of the files other names"
     } else {

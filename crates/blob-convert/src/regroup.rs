@@ -9,4 +9,4 @@ pub use groups::by_layer;
 pub(crate) use groups::{by_size, name_beside, singles};
 pub use joined::Joined;
 pub(crate) use union::Source;
-pub use union::Union;
+pub use union::{Clash, Union};

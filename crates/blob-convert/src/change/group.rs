@@ -74,7 +74,8 @@ fn detail(change: &Change) -> Cow<'_, str> {
         Effect::Rounded { to, .. } if change.is_asked => Cow::Borrowed(to.name()),
         Effect::Rounded { from, to } => Cow::Owned(format!("{from} {to}")),
         Effect::OtherDtype { was, to } => Cow::Owned(format!("{was} {to}")),
-        Effect::NewDtype { dtype, .. } | Effect::DtypeLost { dtype, .. } => Cow::Borrowed(dtype.name()),
+        Effect::DtypeLost { dtype, .. } => Cow::Borrowed(dtype.name()),
+        Effect::NewDtype { since, .. } => Cow::Borrowed(since),
         Effect::LeftOut { reason } if !change.is_asked => Cow::Borrowed(reason),
         Effect::Infinite { words }
         | Effect::Zeroed { words }
@@ -167,8 +168,11 @@ impl fmt::Display for Group {
                 let stored = quoted(stored);
                 write!(f, "{count} {is} stored under encoded names, which blob reads back: {first} as {stored}{others}")
             }
-            Effect::NewDtype { dtype, since } => {
+            Effect::NewDtype { dtype, since } if self.tensors.len() == 1 => {
                 write!(f, "{count} of {dtype}, which only {since} and later read: {named}")
+            }
+            Effect::NewDtype { dtype, since } => {
+                write!(f, "{count} of dtypes that only {since} and later read, such as {dtype}: {named}")
             }
             // Each tensor may have another reason.
             Effect::LeftOut { .. } if self.change.is_asked => write!(f, "{count} left out: {named}"),

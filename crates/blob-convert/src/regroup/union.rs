@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use blob_io::{Checkpoint, Error, Group, Kind};
 
 use super::name_beside;
-use crate::change::{Change, Effect};
+use crate::change::{Change, Effect, listed};
 use crate::chosen::read_entry;
 use crate::planned::Planned;
 
@@ -20,8 +20,33 @@ pub struct Union<'a> {
     pub(crate) tensors: Vec<Planned>,
     /// Whether names that several files have get the file's prefix.
     pub(crate) is_prefixed: bool,
-    /// The tensors that would have the name of another one, in words.
-    pub clashes: Vec<String>,
+    /// The tensors that would have the name of another one.
+    pub clashes: Vec<Clash>,
+}
+
+/// A tensor that would have the name of a tensor of a file before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Clash {
+    /// The name that both would have.
+    pub name: String,
+    /// The file of the first tensor, and the file of the other one.
+    pub files: [String; 2],
+}
+
+impl Clash {
+    /// The clashes in words, one text for each pair of files.
+    #[must_use]
+    pub fn in_words(clashes: &[Self]) -> Vec<String> {
+        let mut pairs: Vec<(&[String; 2], Vec<String>)> = Vec::new();
+        for clash in clashes {
+            match pairs.iter_mut().find(|(files, _)| **files == clash.files) {
+                Some((_, names)) => names.push(clash.name.clone()),
+                None => pairs.push((&clash.files, vec![clash.name.clone()])),
+            }
+        }
+        pairs.iter().map(|([first, second], names)| format!("{} in {first} and {second}", listed(names))).collect()
+    }
 }
 
 /// One of the files.
@@ -67,7 +92,8 @@ impl<'a> Union<'a> {
                     name_beside(checkpoint, entry, &prefix)
                 };
                 if let Some(other) = names.get(&name) {
-                    union.clashes.push(format!("{name:?} in {other} and {}", checkpoint.name()));
+                    let files = [(*other).to_owned(), checkpoint.name().to_owned()];
+                    union.clashes.push(Clash { name, files });
                     continue;
                 }
                 let mut tensor = read_entry(place, entry, checkpoint.array(entry)?.dtype, false, &mut HashSet::new());

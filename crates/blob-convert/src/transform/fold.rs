@@ -216,16 +216,16 @@ impl Transform for Fold {
         if let Some(Err(why)) = &self.description {
             outcome.notes.push(format!("no new symbol is written: {why}"));
         }
-        outcome.notes.extend(planned.new_biases().filter(|_| !is_described));
+        outcome.notices.extend(planned.new_biases().filter(|_| !is_described));
         outcome.notices.extend(self.zero_factors(tensors, &places, context));
         if diffs > 0 {
-            outcome.notes.push(format!("fold: the diffs of folded tensors are left out, {diffs} of them"));
+            outcome.notices.push(format!("fold: the diffs of folded tensors are left out, {diffs} of them"));
         }
         let gone = layers.iter().flat_map(|folded| [Some(&folded.layer), folded.scale_layer.as_ref()]).flatten();
         outcome.removed_layers = gone.cloned().collect();
         if !(outcome.removed_layers.is_empty() || is_described) {
-            let gone: Vec<String> = outcome.removed_layers.iter().map(|layer| format!("{layer:?}")).collect();
-            outcome.notes.push(format!("fold: remove these layers from your prototxt or symbol: {}", gone.join(", ")));
+            let named = change::listed(&outcome.removed_layers);
+            outcome.notices.push(format!("fold: remove these layers from your prototxt or symbol: {named}"));
         }
         Ok(outcome)
     }

@@ -15,7 +15,7 @@ use super::{By, Compared, Finding, Remark, against_by, claims};
 use crate::digest::{Algorithm, Subject, digest};
 use crate::options::refuse;
 use crate::receipt::{parse, receipt_text};
-use crate::regroup::Union;
+use crate::regroup::{Clash, Union};
 use crate::watch::Watch;
 
 /// A longer prefix is a finding: the names with it would take as much memory as the names times the prefix.
@@ -141,7 +141,7 @@ fn compared(
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
 ) -> Result<Compared, Error> {
-    for clash in &union.clashes {
+    for clash in Clash::in_words(&union.clashes) {
         let message = format!("two tensors of the files have one name: {clash}");
         report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
     }

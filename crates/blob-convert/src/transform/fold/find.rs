@@ -41,6 +41,10 @@ pub enum RefusalKind {
     Readers,
     /// The layer before is no convolution, deconvolution or fully connected layer.
     Behind,
+    /// The weights of the layer before are not in the file.
+    NoWeights,
+    /// A tensor that the layer needs is not in the file.
+    Lacks,
     /// The net has no such layer.
     Unknown,
     /// Any other reason.
@@ -174,15 +178,16 @@ fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded
     }
     let named = |layer: &Layer, role: Role| net.tensor(layer, role).map(str::to_owned);
     let own = |role: Role| named(norm, role);
-    let weight = named(before, Role::Weight)
-        .ok_or_else(|| format!("follows {:?}, whose weights are not in the file", before.name))?;
+    let weight = named(before, Role::Weight).ok_or_else(|| {
+        Why(RefusalKind::NoWeights, format!("follows {:?}, whose weights are not in the file", before.name))
+    })?;
     if has_stray_bias(net, before) {
         return Err(format!("follows {:?}, which {STRAY}", before.name).into());
     }
     let (mean, variance) = (own(Role::Mean), own(Role::Variance));
     for layer in [Some(before), Some(norm), scale].into_iter().flatten() {
         if let Some(name) = lacking(net, layer) {
-            return Err(format!("needs {name:?}, which the file does not have").into());
+            return Err(Why(RefusalKind::Lacks, format!("needs {name:?}, which the file does not have")));
         }
     }
     // Caffe wants three blobs of a BatchNorm; other files may have the factor divided out.
