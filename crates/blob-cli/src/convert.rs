@@ -25,7 +25,7 @@ pub(crate) use converted::{Converted, note_symbol};
 use proof::print_proof;
 pub(crate) use proof::quoted;
 pub(crate) use recipe::{recipe_of, text_of};
-pub(crate) use said::warn;
+pub(crate) use said::{notices, warn};
 use said::{warn_of_changes, warn_of_source};
 
 pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use blob_convert::{Folders, Selection, Together, Watch, Watched};
 use blob_core::DType;
 use blob_io::layout::{Frame, Layout, file_names};
-use blob_io::{Checkpoint, Complete, Entry, Error, Output};
+use blob_io::{Checkpoint, Complete, Entry, Error, Format, Output};
 use serde_json::json;
 
 use crate::args::{Extract, ExtractFormat, if_exists};
@@ -226,6 +226,11 @@ fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
         Some("npy") => Ok(ExtractFormat::Npy),
         Some("raw" | "bin") => Ok(ExtractFormat::Raw),
         Some("csv") => Ok(ExtractFormat::Csv),
+        _ if Format::of_path(&args.output).is_some() => {
+            let output = args.output.display();
+            let failure = Failure::new(format!("{output}: `blob extract` writes a tensor alone: npy, raw, csv"));
+            Err(failure.help(format!("blob convert FILE --only TENSOR -o {output}")))
+        }
         _ => Err(no_format(&args.output, &["npy", "raw", "csv"])),
     }
 }

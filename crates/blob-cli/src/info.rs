@@ -6,9 +6,9 @@ mod receipt;
 
 use std::io::Write;
 
-use blob_convert::RECEIPT_KEY;
 use blob_convert::change::Group;
 use blob_convert::transform::ignored;
+use blob_convert::{RECEIPT_KEY, momentum};
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Kind, TensorName};
 use serde_json::{Value, json};
@@ -69,7 +69,6 @@ pub(crate) struct Facts<'a> {
     diffs: u64,
     none: u64,
     broken: u64,
-    /// Sound arrays that are not read, those of foreign dtypes among them.
     unread: u64,
     sparse: u64,
     largest: Option<&'a Entry>,
@@ -120,6 +119,9 @@ impl Text for Facts<'_> {
                 (None, value) => ("metadata", format!("{}: {}", short(terminal, key), short(terminal, value))),
             };
             line(key, value)?;
+        }
+        if let Some(momentum) = momentum(checkpoint) {
+            line("note", terminal.text(&momentum).into_owned())?;
         }
         if checkpoint.whole().is_err() {
             line("warning", "the file breaks off behind these tensors".to_owned())?;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::args::{Merge, if_exists};
 use crate::context::Context;
-use crate::convert::{Conversion, quoted, recipe_of, warn};
+use crate::convert::{Conversion, notices, quoted, recipe_of, warn};
 use crate::failure::{Failure, Status};
 use crate::json::{Document, Field, Fields, STRINGS, Type, field};
 use crate::open::open;
@@ -43,8 +43,9 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
         Target::File { path: &args.output, if_exists: if_exists(args.force) }
     };
     let plan = union(args, &sources)?.plan(to, &target)?;
-    let warned = plan.changes().into_iter().filter(|group| group.change.is_warned());
-    let warnings: Vec<String> = warned.map(|group| group.to_string()).collect();
+    let changes = plan.changes();
+    let warned = changes.iter().filter(|group| group.change.is_warned());
+    let warnings: Vec<String> = warned.map(ToString::to_string).collect();
     warn(warnings.clone(), "--json prints them all", context);
     plan.check()?;
     if !args.dry_run {
@@ -57,6 +58,7 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     let written = written.tensors(plan.tensors().len()).of_bytes(bytes_in);
     let bytes = plan.tensors().iter().map(|tensor| tensor.spec.byte_len()).sum();
     context.print(Merged { written, sources: sources.iter().collect(), bytes, warnings })?;
+    notices(&changes, context);
     let is_proved = plan.has_receipt() && !args.dry_run && !context.global.json && !is_stdout(&args.output);
     let is_whole = |(path, source): (&PathBuf, &Checkpoint)| path.is_file() && source.salvaged().is_none();
     if is_proved && args.inputs.iter().zip(&sources).all(is_whole) {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use blob_convert::Selection;
-use blob_io::{Checkpoint, Error, Limits, OpenOptions};
+use blob_io::{Checkpoint, Error, Limits, OpenOptions, Reason};
 
 use crate::args::{Global, Salvage};
 use crate::failure::{Failure, Status};
@@ -13,13 +13,21 @@ use crate::output::Terminal;
 use crate::select::select;
 use crate::units;
 
+/// Why --salvage finds no array in a file that breaks off.
+const NO_SALVAGE: &str = "--salvage takes arrays of Caffe, MXNet, NeoML and safetensors, which stand one after the other; \
+                          an npz has its list at the end, HDF5 all over the file, and a gzip file is read as a whole";
+
 /// Opens a file; reads headers only. With --salvage, a file that breaks off is opened for its whole arrays, and a
 /// warning says where it does.
 pub(crate) fn open(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     if global.salvage.is_none() {
         return open_whole(path, global);
     }
-    let checkpoint = open_with(OpenOptions::new().salvage(), path, global)?.take_whole_arrays();
+    let opened = open_with(OpenOptions::new().salvage(), path, global);
+    if opened.as_ref().is_err_and(|error| error.reason() == Reason::Truncated && error.intact().is_none()) {
+        Terminal::new(global).warning(NO_SALVAGE);
+    }
+    let checkpoint = opened?.take_whole_arrays();
     if let Some(error) = checkpoint.salvaged() {
         global.is_salvaged.set(true);
         let arrays = units::plural(checkpoint.entries().len() as u64, "whole array");

@@ -34,10 +34,7 @@ pub(crate) fn no_format(path: &Path, formats: &[&str]) -> Failure {
         return failure.help(format!("name a format with --to: {}; a folder's name ends with /", formats.join(", ")));
     };
     let failure = Failure::new(format!("{name}: blob writes no .{} files", extension.display()));
-    let extension = extension.to_string_lossy().to_ascii_lowercase();
-    let is_written = |format: Format| formats.contains(&format.name());
-    let mut instead = INSTEAD.iter().filter(|other| other.of.contains(&&*extension));
-    match instead.find(|other| Format::from_extension(other.write).is_some_and(is_written)) {
+    match instead(&extension.to_string_lossy(), |format| formats.contains(&format.name())) {
         Some(Instead { write, reader, .. }) => {
             // `net.safetensors.pt` has the name already.
             let stem = path.with_extension("");
@@ -49,13 +46,20 @@ pub(crate) fn no_format(path: &Path, formats: &[&str]) -> Failure {
     }
 }
 
+/// The file to write in place of one with this extension, which is not written.
+pub(crate) fn instead(extension: &str, is_written: impl Fn(Format) -> bool) -> Option<&'static Instead> {
+    let extension = extension.to_ascii_lowercase();
+    let mut instead = INSTEAD.iter().filter(|other| other.of.contains(&&*extension));
+    instead.find(|other| Format::from_extension(other.write).is_some_and(&is_written))
+}
+
 /// A file to write in place of one that is not written.
-struct Instead {
+pub(crate) struct Instead {
     /// The extensions that are not written.
     of: &'static [&'static str],
-    write: &'static str,
+    pub(crate) write: &'static str,
     /// Who reads it.
-    reader: &'static str,
+    pub(crate) reader: &'static str,
 }
 
 const INSTEAD: [Instead; 5] = [

@@ -14,6 +14,7 @@ use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
 use crate::args::Args;
 use crate::failure::Failure;
 use crate::nearest::nearest;
+use crate::regroup::{Instead, instead};
 
 /// Commands that other tools have, each with ours.
 const ELSEWHERE: [(&str, &str); 14] = [
@@ -93,12 +94,17 @@ fn first_paragraph(error: &clap::Error) -> String {
 /// A slip that clap cannot explain: an output that is not named with -o, a second file for a command that takes one.
 fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failure> {
     let command = command_of(tool, words)?;
+    if let Some(failure) = no_such_format(error) {
+        return Some(failure);
+    }
     let last = words.last()?.to_string_lossy();
     let extra = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(extra))) if !extra.starts_with('-') => &**extra,
         // A command that takes any number of tensors takes the output for a tensor.
         (ErrorKind::MissingRequiredArgument, _)
-            if is_like_output(&last) && positionals(tool, command, words) > 1 && !Path::new(&*last).is_file() =>
+            if is_like_output(&last)
+                && positionals(tool, command, words) > 1
+                && (takes_tensors(command) || !Path::new(&*last).is_file()) =>
         {
             &*last
         }
@@ -120,6 +126,29 @@ fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failu
         "run it for each: for f in …; do blob {name} \"$f\" -o …; done; `blob merge` puts the tensors of several files \
          into one"
     )))
+}
+
+/// The failure of a format that is known elsewhere, or here by an extension.
+fn no_such_format(error: &clap::Error) -> Option<Failure> {
+    let (ErrorKind::InvalidValue, Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
+        (error.kind(), error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
+    else {
+        return None;
+    };
+    let option = option.split(' ').next().filter(|option| ["--to", "--from"].contains(option))?;
+    let failure = Failure::new(format!("{option} {value}: blob has no format of this name"));
+    if let Some(format) = Format::from_extension(value) {
+        return Some(failure.help(format!("{option} {}", format.name())));
+    }
+    let Instead { write, reader, .. } = instead(value, |_| option == "--to")?;
+    let format = Format::from_extension(write)?;
+    Some(failure.help(format!("{option} {}, which {reader}", format.name())))
+}
+
+/// Whether the words behind the first file are names of its tensors.
+fn takes_tensors(command: &Command) -> bool {
+    let is_of_tensors = |arg: &clap::Arg| arg.get_id() == "tensors" || arg.get_id() == "tensor";
+    command.get_positionals().any(is_of_tensors)
 }
 
 /// How many words behind the command are neither flags nor values of flags.
@@ -266,6 +295,16 @@ mod tests {
             ("blob --json fold a b", "fold", "blob fold … -o b"),
             ("blob extract a conv1/0 x.npy", "extract", "blob extract … -o x.npy"),
             ("blob extract a weights/", "extract", "blob extract … -o weights/"),
+            // The file is there, and no tensor.
+            (
+                "blob extract a conv1/0 ../../tests/data/other/fortran_big_endian.npy",
+                "extract",
+                "blob extract … -o ../",
+            ),
+            ("blob convert a --to pt -o b", "convert", "--to safetensors, which PyTorch loads"),
+            ("blob split a --by-layer --to onnx -o b/", "split", "--to safetensors, which holds the weights"),
+            ("blob merge a b --to h5 -o c", "merge", "--to hdf5"),
+            ("blob --from h5 ls a", "ls", "--from hdf5"),
             ("blob merge a.npz b.npz", "merge", "blob merge … -o b.npz"),
             ("blob convert a --dtype f16 b.npz", "convert", "blob convert … -o b.npz"),
             ("blob convert a b -o c", "convert", "for f in"),

@@ -12,7 +12,7 @@ use blob_convert::digest::{Algorithm, Subject, digest};
 use blob_convert::recipe::NetFile;
 use blob_convert::transform::{Topology, ignored};
 use blob_convert::verify::{By, Finding, Remark};
-use blob_convert::{RECEIPT_KEY, Selection, verify};
+use blob_convert::{RECEIPT_KEY, Selection, momentum, verify};
 use blob_core::DType;
 use blob_io::mxnet::Symbol;
 use blob_io::{Checkpoint, Entry, Error, Reason, read_text};
@@ -249,6 +249,7 @@ fn checks(
     let described = others.symbol.as_ref().or(beside.as_ref());
     let net = described.map(|described| &described.net).or(others.by.net.as_ref());
     ignored(checkpoint, net.map(|net| &**net)).iter().for_each(|ignored| report.note(ignored.to_string()));
+    momentum(checkpoint).into_iter().for_each(|words| report.note(words));
     if others.selection.is_all() {
         verify::claims(checkpoint, &mut |remark| report.remark(remark));
     }

@@ -62,6 +62,7 @@ pub use recipe::Recipe;
 pub use several::Plans;
 pub use source::{check_output, check_source};
 pub use step::Step;
+pub use stored::momentum;
 pub use together::{Folders, Together};
 pub use transform::{Dims, Selected, Selection};
 pub use watch::{Silent, Watch, Watched};

@@ -6,11 +6,12 @@ use std::collections::HashMap;
 use blob_core::DType;
 use blob_io::layout::{file_names, member_names};
 use blob_io::{Bf16, Checkpoint, Entry, Format, Keys, Kind, Names, TensorName, Warning};
+use serde::Deserialize;
 
 use crate::change::{Change, Effect};
 use crate::options::Options;
 use crate::planned::Planned;
-use crate::receipt::KEY;
+use crate::receipt::{KEY, parse, receipt_text};
 
 /// The metadata that transformers writes and expects.
 pub(crate) const FORMAT: (&str, &str) = ("format", "pt");
@@ -148,6 +149,10 @@ impl Place {
     /// Further notes about a new file for the user: a solver's history, sparse arrays in parts.
     pub(crate) fn remarks(self, source: &Checkpoint, options: &Options) -> Vec<Change> {
         let mut effects: Vec<Effect> = self.of_solver(source).into_iter().collect();
+        if let Some(label) = label(source).filter(|_| self.to == Format::Datum && source.format() != self.to) {
+            let words = format!("the datum is written without the label {label} of the source's receipt");
+            effects.push(if options.anew { Effect::Notice(words) } else { Effect::Dropped(words.into()) });
+        }
         let is_sparse = source.entries().iter().any(|entry| entry.sparse().is_some());
         if is_sparse && !options.dense && !self.to.holds().sparse {
             effects.push(Effect::Notice("sparse arrays are written in their parts; --dense expands them".to_owned()));
@@ -188,6 +193,19 @@ pub fn momentum(source: &Checkpoint) -> Option<String> {
         Some(net) => Some(format!("{words}; those are in {net:?}")),
         None => is_of_solver(source.format()).then(|| words.to_owned()),
     }
+}
+
+/// The label that a file's receipt says the source had, a Datum of Caffe's.
+fn label(file: &Checkpoint) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Origin {
+        metadata: HashMap<String, String>,
+    }
+    #[derive(Deserialize)]
+    struct Told {
+        source: Origin,
+    }
+    receipt_text(file).and_then(parse::<Told>)?.source.metadata.remove("label")
 }
 
 fn is_of_solver(format: Format) -> bool {

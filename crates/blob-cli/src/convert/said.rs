@@ -59,7 +59,7 @@ pub(super) fn warn_of_changes(changes: &[Group], context: &Context) {
 }
 
 /// A note for each thing that a user should know.
-pub(super) fn notices(changes: &[Group], context: &Context) {
+pub(crate) fn notices(changes: &[Group], context: &Context) {
     let notices = changes.iter().filter(|group| group.change.is_notice());
     notices.for_each(|group| context.terminal.note(format!("  {}", context.terminal.text(&group.to_string()))));
 }

@@ -119,6 +119,8 @@ pub(crate) enum FaultKind {
     /// Not a fault: an array of a dtype that blobs do not have, with the file's name for the dtype and the array's
     /// size.
     Foreign { name: Cow<'static, str>, bytes: u64 },
+    /// A header of the whole file that is not what the format says.
+    Header { expected: &'static str, found: Cow<'static, str> },
     /// Anything else: the expectation and the finding in words.
     Words { expected: &'static str, found: Cow<'static, str> },
 }
@@ -137,6 +139,7 @@ impl FaultKind {
             Self::Truncated { .. } => {
                 Some("the file is cut off or corrupt; compare its size with the source and fetch it again")
             }
+            Self::Header { .. } => Some("the header is damaged; compare the file with its source, and fetch it again"),
             Self::WireType { .. } | Self::Varint { .. } | Self::FieldZero | Self::EndGroup { .. } => {
                 Some("these bytes are not protobuf: the file is damaged, or it is of another kind")
             }
@@ -200,7 +203,9 @@ impl fmt::Display for FaultKind {
             Self::Trailer { field, expected, found } | Self::Signature { field, expected, found } => {
                 write!(f, "{field}: expected {expected:#010x}, found {found:#010x}")
             }
-            Self::Unsupported { expected, found } | Self::Words { expected, found } => {
+            Self::Unsupported { expected, found }
+            | Self::Header { expected, found }
+            | Self::Words { expected, found } => {
                 write!(f, "expected {expected}, found {found}")
             }
         }

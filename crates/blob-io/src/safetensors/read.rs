@@ -23,13 +23,13 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Str
     let len = cursor.u64("the header's length")?;
     if len > LONGEST_HEADER {
         let found = format!("one of {len}");
-        return Err(ReadError::fault(0, FaultKind::words("a header of at most 100000000 bytes", found)));
+        return Err(of_header(ReadError::fault(0, FaultKind::words("a header of at most 100000000 bytes", found))));
     }
     let file_len = cursor.file_len();
     cursor.need(len, file_len, "the header")?;
     let data = cursor.pos() + len;
     let mut cut = Cut { room: file_len - data, fault: None };
-    header(&mut Literal::new(cursor, data), table, &mut cut)?;
+    header(&mut Literal::new(cursor, data), table, &mut cut).map_err(of_header)?;
     let placed = place(table.entries_mut(), data);
     if let Some(fault) = cut.fault {
         // The data have no holes, so the tensors that the file covers come first.
@@ -51,6 +51,16 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Str
         table.fault(Fault::new(end, FaultKind::words("a file that ends with its tensors", found)));
     }
     Ok(String::new())
+}
+
+/// A fault in words as one of the header.
+fn of_header(mut stop: ReadError) -> ReadError {
+    if let ReadError::Fault(fault) = &mut stop
+        && let FaultKind::Words { expected, found } = &mut fault.kind
+    {
+        fault.kind = FaultKind::Header { expected, found: std::mem::take(found) };
+    }
+    stop
 }
 
 /// The bytes that the file has for the tensors, and the fault of the first tensor that needs more.
