@@ -190,6 +190,8 @@ pub(crate) struct Info {
     /// Files to summarize; `-` is standard input; archive.tar/FILE names a file in a tar or zip archive
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) only: Only,
 }
 
 /// Print the values of tensors

@@ -21,7 +21,8 @@ use crate::render::Text;
 use crate::units;
 
 pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
-    let mut recipe = recipe_of(&args.input, Some(&args.output), context).step(Step::fold());
+    let mut recipe = recipe_of(&args.input, Some(&args.output), context).selecting(args.only.selection());
+    recipe = recipe.step(Step::fold());
     recipe.net = args.nets.file();
     recipe.target.format = Some(format_of(&args.output, args.to)?);
     (recipe.target.if_exists, recipe.target.anew) = (if_exists(args.force), true);

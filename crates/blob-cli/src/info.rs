@@ -20,7 +20,7 @@ use crate::failure::{Failure, Problem, Status};
 use crate::json::{
     self, DIALECT, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, NAME, STRINGS, Type, field, nullable, properties,
 };
-use crate::open::{name, open_to_list};
+use crate::open::{name, only, open_to_list};
 use crate::output::width::{cut, width, wrap};
 use crate::output::{Out, Terminal, signals};
 use crate::render::Text;
@@ -38,11 +38,12 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
     let mut status = Status::Yes;
     for (i, path) in args.files.iter().enumerate() {
         signals::check()?;
-        let checkpoint = match open_to_list(path, &context.global) {
+        let opened = open_to_list(path, &context.global).map_err(Failure::from);
+        let checkpoint = match opened.and_then(|checkpoint| only(checkpoint, &args.only.selection())) {
             Ok(checkpoint) => checkpoint,
-            Err(e) => {
-                context.failed(Some(&name(path)), &e.into());
-                status = Status::Trouble;
+            Err(failure) => {
+                context.failed(Some(&name(path)), &failure);
+                status = status.max(failure.status());
                 continue;
             }
         };

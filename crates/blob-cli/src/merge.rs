@@ -21,7 +21,7 @@ use crate::output::sink::{Content, check_stdout, is_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::regroup::{abridged, format_of};
 use crate::render::Text;
-use crate::select::select;
+use crate::select::{found, select};
 use crate::units;
 
 pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
@@ -70,7 +70,8 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
 
 /// All tensors of all files. Fails if two of them have the same name.
 fn union<'a>(args: &Merge, sources: &'a [Checkpoint]) -> Result<Union<'a>, Failure> {
-    let union = Union::of(&args.inputs, sources, args.prefix)?;
+    let selection = chosen_of_all(args, sources)?;
+    let union = Union::of_some(&args.inputs, sources, args.prefix, &selection)?;
     if union.clashes.is_empty() {
         return Ok(union);
     }
@@ -86,9 +87,23 @@ fn union<'a>(args: &Merge, sources: &'a [Checkpoint]) -> Result<Union<'a>, Failu
     }))
 }
 
+/// The selection, each pattern of which takes a tensor of one of the files.
+fn chosen_of_all(args: &Merge, sources: &[Checkpoint]) -> Result<Selection, Failure> {
+    let selection = args.only.selection();
+    let mut unmatched: Vec<&String> = selection.patterns.iter().chain(&selection.exclude).collect();
+    for source in sources {
+        let here = found(source, &selection)?.unmatched;
+        unmatched.retain(|pattern| here.contains(pattern));
+    }
+    match unmatched.first() {
+        Some(pattern) => Err(Failure::no(format!("no tensor of the {} files matches {pattern:?}", sources.len()))),
+        None => Ok(selection),
+    }
+}
+
 /// Concatenates tensors of a file: a conversion, with a receipt.
 fn concatenate(args: &Merge, axis: i64, to: Format, context: &Context) -> Result<Status, Failure> {
-    let mut recipe = recipe_of(&args.inputs[0], Some(&args.output), context);
+    let mut recipe = recipe_of(&args.inputs[0], Some(&args.output), context).selecting(args.only.selection());
     (recipe.target.format, recipe.target.if_exists) = (Some(to), if_exists(args.force));
     let mut conversion = Conversion::begin(recipe, args.dry_run, context)?;
     let names = chosen(args, conversion.source())?;
@@ -104,6 +119,7 @@ fn concatenate(args: &Merge, axis: i64, to: Format, context: &Context) -> Result
     let warned = found.changes.iter().filter(|group| group.change.is_warned());
     let warnings = warned.map(ToString::to_string).collect();
     context.print(Merged { written, sources: vec![conversion.source()], bytes, warnings })?;
+    notices(&found.changes, context);
     conversion.prove(&plan, &found, context);
     Ok(Status::Yes)
 }

@@ -46,7 +46,14 @@ pub(crate) fn open_whole(path: &Path, global: &Global) -> Result<Checkpoint, Err
 /// # Errors
 /// As [`open`] and [`select`].
 pub(crate) fn open_some(path: &Path, selection: &Selection, global: &Global) -> Result<Checkpoint, Failure> {
-    let checkpoint = open(path, global)?;
+    only(open(path, global)?, selection)
+}
+
+/// The file with the selected tensors alone.
+///
+/// # Errors
+/// As [`select`].
+pub(crate) fn only(checkpoint: Checkpoint, selection: &Selection) -> Result<Checkpoint, Failure> {
     if selection.is_all() {
         return Ok(checkpoint);
     }

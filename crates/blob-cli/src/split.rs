@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::args::{Split, if_exists};
 use crate::context::Context;
-use crate::convert::{Conversion, recipe_of};
+use crate::convert::{Conversion, notices, recipe_of};
 use crate::failure::{Failure, Status};
 use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, properties};
 use crate::open::open;
@@ -21,7 +21,7 @@ use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::regroup::format_of;
 use crate::render::Text;
 use crate::render::table::{Column, Table};
-use crate::select::select_one;
+use crate::select::{by_names, select, select_one};
 use crate::units;
 
 pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
 
 /// Puts the parts of a tensor in its place: a conversion, with a receipt.
 fn in_one(args: &Split, axis: i64, context: &Context) -> Result<Status, Failure> {
-    let mut recipe = recipe_of(&args.file, Some(&args.output), context);
+    let mut recipe = recipe_of(&args.file, Some(&args.output), context).selecting(args.only.selection());
     recipe.target.format = Some(format_of(&args.output, args.to)?);
     recipe.target.if_exists = if_exists(args.force);
     recipe.target.skip_unsupported = args.skip.skip_unsupported;
@@ -49,6 +49,7 @@ fn in_one(args: &Split, axis: i64, context: &Context) -> Result<Status, Failure>
     let warnings = warned.map(ToString::to_string).collect();
     let files = vec![File::of(&args.output, &plan)];
     context.print(Parts { written, checkpoint: conversion.source(), files, warnings })?;
+    notices(&found.changes, context);
     conversion.prove(&plan, &found, context);
     Ok(Status::Yes)
 }
@@ -70,7 +71,10 @@ fn in_several(args: &Split, context: &Context) -> Result<Status, Failure> {
     checkpoint.whole()?;
     let destination = Destination::of(args, &checkpoint)?;
     check_stdout(&args.output, Content::Binary, args.dry_run, &context.global)?;
-    let mut recipe = recipe_of(&args.file, Some(Path::new(&destination.pattern)), context);
+    let selection = by_names(&checkpoint, &args.only.selection())?;
+    // A pattern without a match gets its help here.
+    select(&checkpoint, &selection)?;
+    let mut recipe = recipe_of(&args.file, Some(Path::new(&destination.pattern)), context).selecting(selection);
     (recipe.target.format, recipe.target.if_exists) = (Some(destination.to), if_exists(args.force));
     recipe.target.skip_unsupported = args.skip.skip_unsupported;
     let mut warnings = Vec::new();
@@ -111,6 +115,7 @@ fn in_several(args: &Split, context: &Context) -> Result<Status, Failure> {
     let written = written.tensors(files.iter().map(|file| file.tensors).sum());
     let written = Written { files: files.len() as u64, ..written.of_bytes(checkpoint.stored().len()) };
     context.print(Parts { written, checkpoint: &checkpoint, files, warnings })?;
+    notices(&changes, context);
     Ok(Status::Yes)
 }
 

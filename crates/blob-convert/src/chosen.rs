@@ -109,6 +109,15 @@ pub(crate) fn note_ignored(
     is_any
 }
 
+/// Whether an entry goes into the output: one that is selected, and not left out because it is not read.
+pub(crate) fn taken(checkpoint: &Checkpoint, options: &Options) -> Result<Vec<bool>, Error> {
+    let mut is_taken = selected(checkpoint, options)?;
+    if options.skip_unsupported {
+        is_taken.iter_mut().zip(checkpoint.entries()).for_each(|(taken, entry)| *taken &= unsupported(entry).is_none());
+    }
+    Ok(is_taken)
+}
+
 /// Whether every selection among the transforms takes an entry.
 fn selected(checkpoint: &Checkpoint, options: &Options) -> Result<Vec<bool>, Error> {
     let mut is_selected = vec![true; checkpoint.entries().len()];

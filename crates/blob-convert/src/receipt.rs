@@ -132,6 +132,9 @@ impl Receipt {
             "warnings": union.sources.iter().flat_map(|source| warnings(source.checkpoint)).collect::<Vec<_>>(),
             "history": histories_of(union.sources.iter().filter_map(|source| receipt_text(source.checkpoint))),
         });
+        if !union.selection.is_all() {
+            rest["select"] = union.selection.settings();
+        }
         let mut contents = Contents::new(tensors, &[])?;
         let mut sources: Vec<String> = sources.iter().map(Value::to_string).collect();
         let digests = sources.len() * r#""blake3":"","#.len() + sources.len() * 64;

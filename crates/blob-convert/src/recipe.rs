@@ -18,7 +18,7 @@ use crate::plan::{Plan, plan, plan_into};
 use crate::receipt::MAX_STEPS;
 use crate::source::check_output;
 use crate::step::Step;
-use crate::transform::{Registry, Topology, Wished};
+use crate::transform::{Registry, Selection, Topology, Wished};
 pub use outputs::Divide;
 use resolve::resolved;
 pub use target::Target;
@@ -221,6 +221,12 @@ impl Recipe {
     pub fn reads(&self) -> impl Iterator<Item = PathBuf> {
         let names = self.steps.iter().filter_map(|step| Wished::deserialize(&step.settings).ok()?.file);
         self.net.iter().map(|net| file_of(net.path()).to_owned()).chain(names)
+    }
+
+    /// Adds the step that takes some of the tensors alone; a selection of all is no step.
+    #[must_use]
+    pub fn selecting(self, selection: Selection) -> Self {
+        if selection.is_all() { self } else { self.step(selection) }
     }
 
     /// Plans the conversion. Reads no tensor and writes nothing.

@@ -52,8 +52,10 @@ pub(crate) fn plan_several<'a>(
     let chained = chosen(checkpoint, &options, false)?;
     let (files, tensors) = divided(checkpoint, files, chained.tensors)?;
     let mut plans = Vec::new();
+    // The receipt of a file tells which tensors of the source it has, in place of a selection for all files.
+    let mut options = options;
+    options.transforms.retain(|step| step.selection().is_none());
     for (Share { path, places }, tensors) in files.into_iter().zip(tensors) {
-        // The receipt of a file tells which tensors of the source it has.
         let mut options = Options { is_told: !plans.is_empty(), ..options.clone() };
         options.transforms.insert(0, Arc::new(Selection::of_places(checkpoint, &places)));
         let own = Chained { tensors, net: chained.net.clone(), told_by: chained.told_by.clone(), ..Chained::default() };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use blob_convert::recipe::NetFile;
 use blob_io::Format;
 
-use super::{Skip, format};
+use super::{Only, Skip, format};
 
 /// Fold BatchNorms and the Scale after them into the convolution, deconvolution or fully connected layer before
 ///
@@ -39,6 +39,8 @@ pub(crate) struct Fold {
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) skip: Skip,
+    #[command(flatten)]
+    pub(crate) only: Only,
 }
 
 /// The file that describes the layers of a net.

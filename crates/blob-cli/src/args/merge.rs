@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use blob_io::Format;
 
-use super::{Skip, format};
+use super::{Only, Skip, format};
 use crate::units;
 
 /// Merge the tensors of several files into one file, or several tensors into one along an axis
@@ -52,6 +52,8 @@ pub(crate) struct Merge {
     /// Print what would be done without writing anything
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) only: Only,
 }
 
 /// The ways to split whole files, which take no tensor.
@@ -110,6 +112,8 @@ pub(crate) struct Split {
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) skip: Skip,
+    #[command(flatten)]
+    pub(crate) only: Only,
 }
 
 /// Whether the format can be written from tensors alone. A NeoML net cannot, because it needs the layers.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Recipe;
 use super::resolve::resolved;
+use crate::chosen::taken;
 use crate::goal::has_layers;
 use crate::options::refuse;
 use crate::regroup::{by_layer, by_size, singles};
@@ -91,23 +92,34 @@ impl Recipe {
             let why = format!("is divided by its tensors, and {} names tensors that one file alone has", step.name());
             return Err(refuse(source, why));
         }
-        let files = files(source, to, divide, &path)?;
+        let taken = taken(source, &options)?;
+        let files = files(source, to, (divide, &taken), &path)?;
         files.iter().try_for_each(|file| self.check_reads_of(&file.path))?;
         plan_several(source, &options, files, if_exists)
     }
 }
 
-/// The files with the places of their entries.
-fn files(source: &Checkpoint, to: Format, divide: Divide, path: &dyn Fn(&str) -> PathBuf) -> Result<Vec<Share>, Error> {
-    let layers = by_layer(source);
+/// The files with the places of those entries that are taken.
+fn files(
+    source: &Checkpoint,
+    to: Format,
+    (divide, taken): (Divide, &[bool]),
+    path: &dyn Fn(&str) -> PathBuf,
+) -> Result<Vec<Share>, Error> {
+    let some = |mut group: Vec<usize>| {
+        group.retain(|place| taken[*place]);
+        Some(group).filter(|group| !group.is_empty())
+    };
+    let layers = by_layer(source).into_iter().filter_map(|(name, group)| Some((name, some(group)?)));
+    let layers: Vec<(String, Vec<usize>)> = layers.collect();
     let groups: Vec<(String, Vec<usize>)> = match divide {
         Divide::MaxSize(0) => return Err(refuse(source, "cannot be divided into files of no bytes".to_owned())),
         Divide::MaxSize(most) => {
             // The tensors of a layer must stay in one file.
-            let groups = if has_layers(to, Some(&path(""))) {
+            let groups: Vec<Vec<usize>> = if has_layers(to, Some(&path(""))) {
                 layers.into_iter().map(|(_, group)| group).collect()
             } else {
-                singles(source)
+                singles(source).into_iter().filter_map(some).collect()
             };
             let groups = by_size(source, &groups, most);
             let count = groups.len();

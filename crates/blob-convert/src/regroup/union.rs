@@ -10,6 +10,7 @@ use super::name_beside;
 use crate::change::{Change, Effect, listed};
 use crate::chosen::read_entry;
 use crate::planned::Planned;
+use crate::transform::Selection;
 
 /// The tensors of several files.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct Union<'a> {
     pub(crate) tensors: Vec<Planned>,
     /// Whether names that several files have get the file's prefix.
     pub(crate) is_prefixed: bool,
+    /// The tensors that are taken of each file.
+    pub(crate) selection: Selection,
     /// The tensors that would have the name of another one.
     pub clashes: Vec<Clash>,
 }
@@ -65,23 +68,47 @@ impl<'a> Union<'a> {
     /// # Errors
     /// As [`Checkpoint::whole`] and [`Checkpoint::array`].
     pub fn of(paths: &[PathBuf], sources: &'a [Checkpoint], with_prefixes: bool) -> Result<Self, Error> {
+        Self::of_some(paths, sources, with_prefixes, &Selection::default())
+    }
+
+    /// As [`Union::of`], of those tensors alone that the selection takes of each file.
+    ///
+    /// # Errors
+    /// As [`Union::of`]; a pattern that is wrong.
+    pub fn of_some(
+        paths: &[PathBuf],
+        sources: &'a [Checkpoint],
+        with_prefixes: bool,
+        selection: &Selection,
+    ) -> Result<Self, Error> {
         let prefixes = if with_prefixes { prefixes(paths) } else { paths.iter().map(|path| stem(path)).collect() };
-        Self::with(sources.iter().zip(prefixes).collect(), with_prefixes)
+        Self::with(sources.iter().zip(prefixes).collect(), with_prefixes, selection)
     }
 
     /// As [`Union::of`], of files with these prefixes.
-    pub(crate) fn with(sources: Vec<(&'a Checkpoint, String)>, is_prefixed: bool) -> Result<Self, Error> {
+    pub(crate) fn with(
+        sources: Vec<(&'a Checkpoint, String)>,
+        is_prefixed: bool,
+        selection: &Selection,
+    ) -> Result<Self, Error> {
+        let places = |source: &Checkpoint| {
+            let refuse = |message| Error::Request { file: source.name().to_owned(), message };
+            Ok(selection.of(source).map_err(refuse)?.places)
+        };
+        let taken = sources.iter().map(|(source, _)| places(source)).collect::<Result<Vec<_>, Error>>()?;
         let mut counts: HashMap<&str, usize> = HashMap::new();
-        for name in sources.iter().flat_map(|(source, _)| source.names()) {
-            *counts.entry(name).or_default() += 1;
+        for ((source, _), places) in sources.iter().zip(&taken) {
+            places.iter().for_each(|place| *counts.entry(source.entries()[*place].name()).or_default() += 1);
         }
         let is_single = sources.len() == 1;
-        let mut union = Self { sources: Vec::new(), tensors: Vec::new(), is_prefixed, clashes: Vec::new() };
+        let (selection, clashes) = (selection.clone(), Vec::new());
+        let mut union = Self { sources: Vec::new(), tensors: Vec::new(), is_prefixed, selection, clashes };
         let mut names: HashMap<String, &str> = HashMap::new();
-        for (checkpoint, prefix) in sources {
+        for ((checkpoint, prefix), places) in sources.into_iter().zip(taken) {
             checkpoint.whole()?;
             let first = union.tensors.len();
-            for (place, entry) in checkpoint.entries().iter().enumerate().filter(|(_, e)| e.kind() != Kind::None) {
+            let entries = places.into_iter().map(|place| (place, &checkpoint.entries()[place]));
+            for (place, entry) in entries.filter(|(_, entry)| entry.kind() != Kind::None) {
                 let own = entry.name();
                 let is_shared = || counts.get(own).is_some_and(|count| *count > 1);
                 let name = if is_single {

@@ -18,6 +18,7 @@ use crate::frame;
 use crate::receipt::{
     Origin, SCHEMA, TOOL, combined_digest, histories_of, history_of, parse, receipt_text, salvaged, source_fields,
 };
+use crate::transform::Selection;
 use crate::watch::Watch;
 
 /// The part of the schema before the number.
@@ -52,6 +53,8 @@ struct Claims {
     salvaged: Option<Value>,
     #[serde(default)]
     prefixed: Option<Value>,
+    #[serde(default)]
+    select: Option<Value>,
     #[serde(default)]
     bf16_as_u16: Option<Value>,
     #[serde(default)]
@@ -159,6 +162,7 @@ fn of_values(claims: &Claims, checkpoint: &Checkpoint, report: &mut dyn FnMut(Re
         let mut names = said.as_array().into_iter().flatten();
         said.is_array() && names.all(|name| name.as_str().is_some_and(|name| checkpoint.entry(name).is_some()))
     };
+    let is_selection = |said: &Value| said.is_object() && Selection::read(said).is_some();
     let salvaged = claims.salvaged.as_ref();
     for (field, said, is_sound) in [
         ("lost_values", claims.lost_values.as_ref(), Value::is_u64 as fn(&Value) -> bool),
@@ -166,6 +170,7 @@ fn of_values(claims: &Claims, checkpoint: &Checkpoint, report: &mut dyn FnMut(Re
         ("salvaged.arrays", salvaged.map(|salvaged| &salvaged["arrays"]), Value::is_u64),
         ("salvaged.byte", salvaged.map(|salvaged| &salvaged["byte"]).filter(|byte| !byte.is_null()), Value::is_u64),
         ("prefixed", claims.prefixed.as_ref(), Value::is_boolean),
+        ("select", claims.select.as_ref().filter(|said| !is_selection(said)), |_| false),
         ("bf16_as_u16", claims.bf16_as_u16.as_ref().filter(|said| !is_names(said)), Value::is_boolean),
         ("u16", claims.u16.as_ref().filter(|said| !is_names(said)), |_| false),
     ] {

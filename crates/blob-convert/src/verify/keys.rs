@@ -48,6 +48,13 @@ const ORIGIN: Form = Form::Object(&[
     ("transforms", Form::List(&STEP)),
     ("several", Form::Any),
 ]);
+const SELECTION: Form = Form::Object(&[
+    ("patterns", Form::Any),
+    ("regex", Form::Any),
+    ("exclude", Form::Any),
+    ("dtypes", Form::Any),
+    ("shapes", Form::Any),
+]);
 const TENSOR: Form = Form::Object(&[
     ("name", Form::Any),
     ("dtype", Form::Any),
@@ -70,6 +77,7 @@ const RECEIPT: Form = Form::Object(&[
     ("sources", Form::List(&SOURCE)),
     ("sources_left_out", Form::Any),
     ("prefixed", Form::Any),
+    ("select", SELECTION),
     ("tensors", Form::Any),
     ("contents", Form::List(&TENSOR)),
     ("contents_blake3", Form::Any),

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use blob_io::{Checkpoint, Error, Reason};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::receipt::truncated;
 use super::replay::Compare;
@@ -16,6 +17,7 @@ use crate::digest::{Algorithm, Subject, digest};
 use crate::options::refuse;
 use crate::receipt::{parse, receipt_text};
 use crate::regroup::{Clash, Union};
+use crate::transform::Selection;
 use crate::watch::Watch;
 
 /// A longer prefix is a finding: the names with it would take as much memory as the names times the prefix.
@@ -28,6 +30,9 @@ struct Merged {
     sources: Option<Vec<Claim>>,
     #[serde(default)]
     prefixed: bool,
+    /// The settings of a selection that took some tensors of each source.
+    #[serde(default)]
+    select: Option<Value>,
 }
 
 /// A source by the receipt.
@@ -52,15 +57,20 @@ pub fn against_all(
     report: &mut dyn FnMut(Remark),
 ) -> Result<Compared, Error> {
     let merged = receipt_text(ours).and_then(parse::<Merged>);
-    let (sources, is_prefixed) = match (merged, theirs) {
-        (Some(Merged { sources: Some(claims), prefixed }), _) => {
-            (found(ours, &claims, theirs, watch, report)?, prefixed)
+    let (sources, is_prefixed, select) = match (merged, theirs) {
+        (Some(Merged { sources: Some(claims), prefixed, select }), _) => {
+            (found(ours, &claims, theirs, watch, report)?, prefixed, select)
         }
         (_, [one]) => return against_by(ours, one, by, watch, report),
         _ => return by_names(ours, theirs, watch, report),
     };
     let Some(sources) = sources else { return Ok(Compared { equal: 0, redone: 0 }) };
-    let union = Union::with(sources, is_prefixed)?;
+    let Some(selection) = select.map_or(Some(Selection::default()), |settings| Selection::read(&settings)) else {
+        let message = "the selection of the receipt is not understood".to_owned();
+        report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
+        return Ok(Compared { equal: 0, redone: 0 });
+    };
+    let union = Union::with(sources, is_prefixed, &selection)?;
     compared(ours, &union, watch, report)
 }
 
