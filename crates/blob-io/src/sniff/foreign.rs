@@ -109,7 +109,7 @@ fn describe_text(head: &[u8], len: u64) -> Option<ReadError> {
 /// A server's answer in place of the file, in lower case: of Amazon's S3 and similar servers, of Hugging Face, of
 /// GitHub.
 fn refused_download(lower: &[u8], len: u64, has: impl Fn(&[u8]) -> bool) -> Option<String> {
-    const ANSWERS: [&[u8]; 11] = [
+    const ANSWERS: [&[u8]; 17] = [
         b"entry not found",
         b"repository not found",
         b"file not found",
@@ -121,9 +121,17 @@ fn refused_download(lower: &[u8], len: u64, has: impl Fn(&[u8]) -> bool) -> Opti
         b"access to model",
         b"invalid username or password",
         b"rate limit",
+        b"too many requests",
+        b"429 too many requests",
+        b"unauthorized",
+        b"bad gateway",
+        b"service unavailable",
+        b"internal server error",
     ];
+    const KEYS: [&[u8]; 3] = [b"{\"error", b"{\"message\":", b"{\"detail\":"];
+    let dense: Vec<u8> = lower.iter().copied().take(64).filter(|byte| !byte.is_ascii_whitespace()).collect();
     let is_xml = lower.starts_with(b"<error>") || lower.starts_with(b"<?xml") && has(b"<error>");
-    let is_json = [&b"{\"error"[..], b"{ \"error", b"{\"message\":"].iter().any(|begin| lower.starts_with(begin));
+    let is_json = KEYS.iter().any(|key| dense.starts_with(key));
     let is_line = len < 512 && ANSWERS.iter().any(|answer| lower.starts_with(answer));
     let kind = match (is_xml, is_json, is_line) {
         (true, ..) => "XML",
