@@ -311,6 +311,12 @@ fn changes() {
         folder.with("pt.safetensors", safetensors(header, &values));
         let header = r#"{"a":{"dtype":"U16","shape":[4],"data_offsets":[0,8]},"b":{"dtype":"I32","shape":[2],"data_offsets":[8,16]}}"#;
         folder.with("odd.safetensors", safetensors(header, &values));
+        let two = |dtypes: [&str; 2]| {
+            let [a, b] = dtypes.map(|dtype| format!(r#"{{"dtype":"{dtype}","shape":[4],"data_offsets":"#));
+            safetensors(&format!(r#"{{"a":{a}[0,8]}},"b":{b}[8,16]}}}}"#), &values)
+        };
+        folder.with("ints.safetensors", two(["U16", "I16"]));
+        folder.with("bf.safetensors", two(["BF16", "BF16"]));
     });
 }
 

@@ -22,6 +22,7 @@ use super::ignored::is_zero;
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::wish::Wish;
 use crate::change;
+use crate::words::listed;
 
 use affine::{FACTOR, Norm, Normalised, Of, PARTS};
 use find::by_reason;
@@ -224,7 +225,7 @@ impl Transform for Fold {
         let gone = layers.iter().flat_map(|folded| [Some(&folded.layer), folded.scale_layer.as_ref()]).flatten();
         outcome.removed_layers = gone.cloned().collect();
         if !(outcome.removed_layers.is_empty() || is_described) {
-            let named = change::listed(&outcome.removed_layers);
+            let named = listed(MOST_NAMED, &outcome.removed_layers);
             outcome.notices.push(format!("fold: remove these layers from your prototxt or symbol: {named}"));
         }
         Ok(outcome)
@@ -238,6 +239,9 @@ impl Transform for Fold {
         self.layers.is_empty()
     }
 }
+
+/// At most this many layers that you remove from a description are named.
+const MOST_NAMED: usize = 20;
 
 /// The change that a new bias asks of the text that describes the net: Caffe's prototxt, or MXNet's symbol.
 const GIVE_A_BIAS: &str = "in your prototxt add bias_term: true (in a symbol no_bias: False)";
