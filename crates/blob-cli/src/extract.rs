@@ -71,10 +71,11 @@ fn warn_of_bits<'a>(entries: impl Iterator<Item = &'a Entry>, context: &Context)
     let named: Listed<String, NAMED> = entries.map(|entry| format!("{:?}", entry.name())).collect();
     if named.count > 0 {
         let more = if named.more() > 0 { format!(" and {} more", units::grouped(named.more())) } else { String::new() };
-        let (tensors, names) = (units::plural(named.count, "tensor"), named.first.join(", "));
+        let (tensors, is) = (units::plural(named.count, "tensor"), if named.count == 1 { "is" } else { "are" });
+        let names = named.first.join(", ");
         context
             .terminal
-            .warning(format!("{tensors} of bf16 stored as u16, since NumPy has no bfloat16: {names}{more}"));
+            .warning(format!("{tensors} of bf16 {is} stored as u16, since NumPy has no bfloat16: {names}{more}"));
     }
 }
 
