@@ -16,7 +16,6 @@ pub(crate) mod named;
 pub(crate) mod net;
 pub mod proto;
 pub(crate) mod proto_fields;
-pub(crate) mod protobuf;
 mod prototxt;
 pub(crate) mod read;
 pub(crate) mod schema;

@@ -32,6 +32,7 @@ mod output;
 mod parts;
 mod payload;
 mod receipt;
+mod repeated;
 mod safetensors;
 mod shards;
 mod sniff;

@@ -13,7 +13,6 @@ use blob_core::Shape;
 use crate::caffe::encode::Form;
 use crate::caffe::message::Pair;
 use crate::caffe::named::BlobPlace;
-use crate::caffe::protobuf::Span;
 use crate::caffe::tree::{self, Layer, Stored};
 use crate::checkpoint::Checkpoint;
 use crate::entry::{Entry, Kind};
@@ -24,6 +23,7 @@ use crate::names::name_from_bytes;
 use crate::spec::NAMED;
 use crate::tensor_name::TensorName;
 use crate::wire::cursor::Cursor;
+use crate::wire::protobuf::Span;
 use removal::Wiring;
 
 /// An existing Caffe file with changes.

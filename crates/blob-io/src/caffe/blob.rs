@@ -4,13 +4,14 @@
 
 use blob_core::{MAX_AXES, Shape};
 
-use crate::caffe::protobuf::{self, Span, Tag, Wire};
-use crate::caffe::values::{Choice, Fork, Raw, Values, choose};
+use crate::caffe::values::{Choice, Fork, Raw, choose};
 use crate::entry::{Entry, Kind, Payload, Runs};
 use crate::error::{Fault, FaultKind, ReadError};
 use crate::limits::Limits;
+use crate::repeated::Values;
 use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
+use crate::wire::protobuf::{self, Span, Tag, Wire};
 
 /// A BlobProto, field by field.
 #[derive(Debug, Default)]

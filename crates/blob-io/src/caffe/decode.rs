@@ -6,12 +6,12 @@ use prost::Message;
 
 use crate::caffe::blob::{self, Fields};
 use crate::caffe::proto::{BlobProto, BlobShape};
-use crate::caffe::protobuf::Span;
 use crate::error::{Error, ReadError};
 use crate::limits::Limits;
 use crate::payload;
 use crate::tensor_name::TensorName;
 use crate::wire::cursor::Cursor;
+use crate::wire::protobuf::Span;
 use crate::wire::source::{Bytes, Source};
 
 /// The name in errors for bytes that are not in a file.

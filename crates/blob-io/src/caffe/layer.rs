@@ -6,7 +6,6 @@ use std::borrow::Cow;
 
 use crate::caffe::blob;
 use crate::caffe::generation::Generation;
-use crate::caffe::protobuf::{self, Field, Span, Tag, Wire};
 use crate::caffe::types::{v0_type, v1_type};
 use crate::entry::{Entry, Kind};
 use crate::error::ReadError;
@@ -15,6 +14,7 @@ use crate::names::{NameTable, faulty, name_from_bytes};
 use crate::tensor_name::TensorName;
 use crate::warning::{Flag, Flags};
 use crate::wire::cursor::Cursor;
+use crate::wire::protobuf::{self, Field, Span, Tag, Wire};
 
 /// A layer's own fields, before the blobs are read.
 #[derive(Debug)]

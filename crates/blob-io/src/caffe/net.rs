@@ -10,7 +10,6 @@ use crate::caffe::layer::take;
 use crate::caffe::proto_fields::{
     BLOB_PROTO, EMBED_PARAMETER, LAYER_PARAMETER, NET_PARAMETER, V1_LAYER_PARAMETER, net_parameter,
 };
-use crate::caffe::protobuf::{self, Span, Tag, Wire};
 use crate::caffe::schema::{Field, Kind as SchemaKind, Message, one};
 use crate::caffe::value::{Receiver, Value};
 use crate::entry::{Entry, Kind};
@@ -19,6 +18,7 @@ use crate::limits::{LONGEST_NAME, Limits};
 use crate::names::name_from_bytes;
 use crate::net::{Builder, Net};
 use crate::wire::cursor::Cursor;
+use crate::wire::protobuf::{self, Span, Tag, Wire};
 
 /// Reads the net in a NetParameter. `entries` are the file's.
 pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry], limits: &Limits) -> Result<Net, ReadError> {

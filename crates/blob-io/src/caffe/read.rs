@@ -7,7 +7,6 @@
 use crate::caffe::generation::Generation;
 use crate::caffe::layer;
 use crate::caffe::proto_fields::{BLOB_PROTO, BLOB_PROTO_VECTOR, DATUM, NET_PARAMETER, SOLVER_STATE, net_parameter};
-use crate::caffe::protobuf::{self, Span, Wire};
 use crate::caffe::schema::Field;
 use crate::caffe::{blob, unnamed};
 use crate::error::{FaultKind, ReadError};
@@ -16,6 +15,7 @@ use crate::limits::Limits;
 use crate::names::{NameTable, name_from_bytes};
 use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
+use crate::wire::protobuf::{self, Span, Wire};
 
 /// Caffe's own reader refuses a longer file.
 const CAFFE_LIMIT: u64 = i32::MAX as u64;

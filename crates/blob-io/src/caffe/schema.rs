@@ -3,7 +3,7 @@
 //!
 //! Knows no bytes. BVLC's numbers stand here, and those of forks that no other fork uses for something else.
 
-use crate::caffe::protobuf::Wire;
+use crate::wire::protobuf::Wire;
 
 /// A message's fields, in ascending order of number.
 #[derive(Debug)]

@@ -7,12 +7,12 @@ use crate::caffe::encode::Form;
 use crate::caffe::generation::Generation;
 use crate::caffe::layer::{self, Draft};
 use crate::caffe::proto_fields::{blob_proto_vector, solver_state};
-use crate::caffe::protobuf::{self, Field, Span, Wire};
 use crate::error::ReadError;
 use crate::format::Format;
 use crate::limits::Limits;
 use crate::names::NameTable;
 use crate::wire::cursor::Cursor;
+use crate::wire::protobuf::{self, Field, Span, Wire};
 
 /// A layer of a net, or a substitute in a message without layers.
 #[derive(Clone, Debug)]

@@ -2,14 +2,15 @@
 //! `@1`, … by position.
 
 use crate::caffe::proto_fields::{blob_proto_vector, datum, solver_state};
-use crate::caffe::protobuf::{self, Span, Wire};
-use crate::caffe::{blob, layer, values};
+use crate::caffe::{blob, layer};
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Fault, FaultKind, ReadError};
 use crate::names::{NameTable, faulty, name_from_bytes};
+use crate::repeated;
 use crate::tensor_name::TensorName;
 use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
+use crate::wire::protobuf::{self, Span, Wire};
 use blob_core::{DType, Shape};
 
 /// Lists a bare BlobProto: `@0`, and the diff `@0.diff`.
@@ -148,7 +149,7 @@ impl Datum {
             cursor.seek(offset + 4);
             Segment { offset, count: 1, stride: 4 }
         };
-        values::append(&mut self.floats, run, table.limits())
+        repeated::append(&mut self.floats, run, table.limits())
     }
 
     /// Caffe's DatumToBlob takes the bytes where there are any, else the floats. In a Datum without either, an empty

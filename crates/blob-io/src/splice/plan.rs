@@ -9,13 +9,13 @@ use super::{Change, Splice, padded};
 use crate::caffe::encode::{self, Blob, Form, Values};
 use crate::caffe::message::{self, MAX_BYTES};
 use crate::caffe::proto_fields::net_parameter;
-use crate::caffe::protobuf::{Field, Span};
 use crate::caffe::tree;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::format::Format;
 use crate::parts::{self, Part, Placed};
 use crate::spec::{Problems, TensorSpec};
+use crate::wire::protobuf::{Field, Span};
 
 /// A range of the file, and the new parts for this range.
 type Edit = (Span, Vec<Part>);

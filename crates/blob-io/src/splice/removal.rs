@@ -13,13 +13,13 @@ use crate::caffe::proto_fields::layer_parameter::{
     PARAM, PHASE, PROPAGATE_DOWN, SCALE_PARAM, TOP, TYPE,
 };
 use crate::caffe::proto_fields::net_parameter::LAYER;
-use crate::caffe::protobuf::{self, Field, Span, Wire};
 use crate::caffe::schema::Kind;
 use crate::caffe::tree::{self, Layer};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, ReadError};
 use crate::names::name_from_bytes;
 use crate::wire::cursor::Cursor;
+use crate::wire::protobuf::{self, Field, Span, Wire};
 use crate::work::visit;
 
 /// The fields that may be lost with a layer: the type, parameters' rates, blobs, the phase that Caffe writes into every
