@@ -10,7 +10,7 @@ static PHASE: &[EnumValue] = &[EnumValue { number: 0, name: "TRAIN" }, EnumValue
 
 pub(crate) static BLOB_SHAPE: Message = Message { fields: &[many(1, "dim", Int)] };
 
-/// Field numbers of [`BLOB_SHAPE`].
+/// Field numbers of `BlobShape`.
 pub(crate) mod blob_shape {
     pub(crate) const DIM: u32 = 1;
 }
@@ -29,7 +29,7 @@ pub(crate) static BLOB_PROTO: Message = Message {
     ],
 };
 
-/// Field numbers of [`BLOB_PROTO`].
+/// Field numbers of `BlobProto`.
 pub(crate) mod blob_proto {
     pub(crate) const NUM: u32 = 1;
     pub(crate) const CHANNELS: u32 = 2;
@@ -60,7 +60,7 @@ pub(crate) static NV_BLOB_PROTO: Message = Message {
     ],
 };
 
-/// Field numbers of [`NV_BLOB_PROTO`].
+/// Field numbers of `NvBlobProto`.
 pub(crate) mod nv_blob_proto {
     pub(crate) const RAW_DATA_TYPE: u32 = 10;
     pub(crate) const RAW_DIFF_TYPE: u32 = 11;
@@ -70,7 +70,7 @@ pub(crate) mod nv_blob_proto {
 
 pub(crate) static BLOB_PROTO_VECTOR: Message = Message { fields: &[many(1, "blobs", Nested(&BLOB_PROTO))] };
 
-/// Field numbers of [`BLOB_PROTO_VECTOR`].
+/// Field numbers of `BlobProtoVector`.
 pub(crate) mod blob_proto_vector {
     pub(crate) const BLOBS: u32 = 1;
 }
@@ -87,7 +87,7 @@ pub(crate) static DATUM: Message = Message {
     ],
 };
 
-/// Field numbers of [`DATUM`].
+/// Field numbers of `Datum`.
 pub(crate) mod datum {
     pub(crate) const CHANNELS: u32 = 1;
     pub(crate) const HEIGHT: u32 = 2;
@@ -107,7 +107,7 @@ pub(crate) static SOLVER_STATE: Message = Message {
     ],
 };
 
-/// Field numbers of [`SOLVER_STATE`].
+/// Field numbers of `SolverState`.
 pub(crate) mod solver_state {
     pub(crate) const ITER: u32 = 1;
     pub(crate) const LEARNED_NET: u32 = 2;
@@ -129,7 +129,7 @@ pub(crate) static NET_PARAMETER: Message = Message {
     ],
 };
 
-/// Field numbers of [`NET_PARAMETER`].
+/// Field numbers of `NetParameter`.
 pub(crate) mod net_parameter {
     pub(crate) const NAME: u32 = 1;
     pub(crate) const LAYERS: u32 = 2;
@@ -212,7 +212,7 @@ pub(crate) static LAYER_PARAMETER: Message = Message {
     ],
 };
 
-/// Field numbers of [`LAYER_PARAMETER`].
+/// Field numbers of `LayerParameter`.
 pub(crate) mod layer_parameter {
     pub(crate) const NAME: u32 = 1;
     pub(crate) const TYPE: u32 = 2;
@@ -375,7 +375,7 @@ pub(crate) static V1_LAYER_PARAMETER: Message = Message {
     ],
 };
 
-/// Field numbers of [`V1_LAYER_PARAMETER`].
+/// Field numbers of `V1LayerParameter`.
 pub(crate) mod v1_layer_parameter {
     pub(crate) const LAYER: u32 = 1;
     pub(crate) const BOTTOM: u32 = 2;
@@ -471,7 +471,7 @@ pub(crate) static V0_LAYER_PARAMETER: Message = Message {
     ],
 };
 
-/// Field numbers of [`V0_LAYER_PARAMETER`].
+/// Field numbers of `V0LayerParameter`.
 pub(crate) mod v0_layer_parameter {
     pub(crate) const NAME: u32 = 1;
     pub(crate) const TYPE: u32 = 2;
