@@ -111,13 +111,14 @@ fn check_error(name: &str, len: u64, error: &Error) {
 }
 
 /// Each family of formats, with the folders of its files.
-pub(crate) const FAMILIES: [(&str, &[&str]); 6] = [
+pub(crate) const FAMILIES: [(&str, &[&str]); 7] = [
     ("caffe", &["caffe/blobproto", "caffe/net", "caffe/misc"]),
     ("mxnet", &["mxnet/golden", "mxnet/malformed"]),
     ("other", &["other"]),
     ("neoml", &["neoml"]),
     ("hdf5", &["hdf5", "findings", "caffe/net"]),
     ("archives", &["archives"]),
+    ("onnx", &["onnx"]),
 ];
 
 /// The maximum number of trials of a kind for HDF5 files: each takes 0.4 ms, and there would be a million.
@@ -242,7 +243,7 @@ macro_rules! trials {
     )* };
 }
 
-trials! { caffe: 0, mxnet: 1, other: 2, neoml: 3, hdf5: 4, archives: 5 }
+trials! { caffe: 0, mxnet: 1, other: 2, neoml: 3, hdf5: 4, archives: 5, onnx: 6 }
 
 #[test]
 fn a_million_arrays_stay_within_their_bound() {

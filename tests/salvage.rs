@@ -74,6 +74,7 @@ fn what_stands_before_a_break_is_listed_and_never_taken_for_whole() {
     assert!(every_cut(V2, Format::CaffeModel, true) > 100);
     assert!(every_cut("neoml/py/net_conv_bn.cnnarch", Format::NeomlNet, true) > 1000);
     assert!(every_cut("neoml/cpp/cpp_blobs_array.arch", Format::NeomlArray, true) > 100);
+    assert!(every_cut("onnx/raw.onnx", Format::Onnx, true) > 400);
     // In a list, the names follow all arrays.
     assert!(every_cut(SPARSE, Format::MxnetList, false) > 100);
 }
@@ -92,7 +93,7 @@ fn the_layer_that_is_cut_is_named() {
 }
 
 /// Goldens of which a part can be had, and whether its names are known: an MXNet list has them at its end.
-const GOLDENS: [(&str, Format, bool); 8] = [
+const GOLDENS: [(&str, Format, bool); 9] = [
     (NET, Format::CaffeModel, true),
     ("caffe/net/v0.caffemodel", Format::CaffeModel, true),
     ("caffe/net/f32_v2_diff.caffemodel", Format::CaffeModel, true),
@@ -100,6 +101,7 @@ const GOLDENS: [(&str, Format, bool); 8] = [
     ("caffe/misc/vector3.blobprotovector", Format::BlobProtoVector, true),
     ("neoml/py/net_conv_bn.cnnarch", Format::NeomlNet, true),
     ("neoml/cpp/cpp_blobs_array.arch", Format::NeomlArray, true),
+    ("onnx/net.onnx", Format::Onnx, true),
     (SPARSE, Format::MxnetList, false),
 ];
 

@@ -9,10 +9,10 @@ use crate::error::{Error, ReadError};
 use crate::format::Format;
 use crate::names::NameTable;
 use crate::parts::Placed;
-use crate::spec::TensorSpec;
+use crate::spec::{TensorSpec, refuse};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::Input;
-use crate::{caffe, hdf5, mxnet, neoml, npy, npz, safetensors};
+use crate::{caffe, hdf5, mxnet, neoml, npy, npz, onnx, safetensors};
 
 /// The kind of a file whose headers were read.
 pub(crate) struct Found {
@@ -21,11 +21,13 @@ pub(crate) struct Found {
     pub(crate) dialect: String,
     /// How the datasets of an HDF5 file are arranged.
     pub(crate) form: Option<hdf5::Form>,
+    /// The arrays whose values are in files beside an ONNX model.
+    pub(crate) outside: Vec<onnx::Outside>,
 }
 
 impl Found {
     pub(crate) fn new(format: Format, dialect: String) -> Self {
-        Self { format, dialect, form: None }
+        Self { format, dialect, form: None, outside: Vec::new() }
     }
 }
 
@@ -45,7 +47,11 @@ pub(crate) fn read(format: Format, source: &Input, table: &mut NameTable) -> Res
         Format::Npz => npz::read::read(source, cursor, table)?,
         Format::Hdf5 => {
             let form = hdf5::read::read(source, table)?;
-            return Ok(Found { format, dialect: form.dialect().to_owned(), form: Some(form) });
+            return Ok(Found { form: Some(form), ..Found::new(format, form.dialect().to_owned()) });
+        }
+        Format::Onnx => {
+            let model = onnx::read::read(cursor, table)?;
+            return Ok(Found { outside: model.outside, ..Found::new(format, model.dialect) });
         }
         Format::Safetensors => safetensors::read::read(cursor, table)?,
     };
@@ -146,6 +152,7 @@ pub(crate) fn lay_out(format: Format, specs: &[TensorSpec], details: &dyn Detail
         Format::Hdf5 => plan(specs, Frame::Hdf5 { form: details.hdf5_form(), metadata: &details.metadata()? }),
         Format::MxnetList => plan(specs, Frame::MxnetList(&details.list(specs)?)),
         Format::MxnetRecord => plan(specs, Frame::MxnetRecord(&details.list(specs)?)),
+        Format::Onnx => Err(refuse("onnx", "a model needs a graph, and tensors alone have none")),
         Format::NeomlBlob | Format::NeomlArray | Format::NeomlNet => {
             plan(specs, Frame::Neoml(&details.archive(specs)?))
         }

@@ -13,7 +13,7 @@ use blob_core::{DType, Shape};
 use crate::error::{Error, Fault, FaultKind, ReadError, Reason};
 use crate::warning::{Flags, Warning};
 pub use place::Segment;
-pub(crate) use place::{Checksum, Chunk, Chunked, Deflated, Filter, Order, Payload, Runs};
+pub(crate) use place::{Checksum, Chunk, Chunked, Deflated, Filter, Order, Payload, Runs, Varints};
 
 /// One array stored in a file, known from the header alone.
 #[derive(Clone, Debug)]
@@ -144,15 +144,17 @@ impl Entry {
             Payload::Runs(runs) => runs.as_slice().first().map(|s| s.offset),
             Payload::Deflated(d) => Some(d.offset),
             Payload::Chunked(chunked) => chunked.chunks.first().map(|chunk| chunk.offset),
+            Payload::Varints(varints) => varints.spans.first().map(|span| span.start),
         }
     }
 
-    /// The runs of bytes that make up the array, in the array's order; empty for a compressed array.
+    /// The runs of bytes that make up the array, in the array's order; empty for a compressed array, and for integers
+    /// of varying length.
     #[must_use]
     pub fn segments(&self) -> &[Segment] {
         match &self.payload {
             Payload::Runs(runs) => runs.as_slice(),
-            Payload::Deflated(_) | Payload::Chunked(_) => &[],
+            Payload::Deflated(_) | Payload::Chunked(_) | Payload::Varints(_) => &[],
         }
     }
 
@@ -160,7 +162,7 @@ impl Entry {
     pub(crate) fn chunks(&self) -> usize {
         match &self.payload {
             Payload::Chunked(chunked) => chunked.chunks.len(),
-            Payload::Runs(_) | Payload::Deflated(_) => 0,
+            Payload::Runs(_) | Payload::Deflated(_) | Payload::Varints(_) => 0,
         }
     }
 
@@ -225,11 +227,13 @@ impl Entry {
     }
 
     /// How many bytes [`Checkpoint::check`](crate::Checkpoint::check) reads: the bytes that the array's checksum
-    /// covers, the header included, or the array's bytes from filtered chunks; `None` if there is nothing to compare.
+    /// covers, the header included, or the array's bytes from filtered chunks, or from integers of varying length;
+    /// `None` if there is nothing to compare.
     #[must_use]
     pub fn checked_len(&self) -> Option<u64> {
         match &self.payload {
             Payload::Chunked(chunked) if !chunked.filters.is_empty() => Some(self.byte_len()),
+            Payload::Varints(_) => Some(self.byte_len()),
             _ => self.checksum.as_ref().map(|checksum| checksum.size),
         }
     }

@@ -52,6 +52,8 @@ formats! {
     NeomlArray: "neoml-array", "NeoML blob array", ["arch", "neoml"], NEOML_ARRAY;
     /// A NeoML net, and other files with NeoML's layers or blobs: a dictionary, a pickle.
     NeomlNet: "neoml-net", "NeoML net", ["cnnarch", "dnn", "arch"], NEOML_NET;
+    /// An ONNX model: the initializers of the graph.
+    Onnx: "onnx", "ONNX model", ["onnx"], ONNX;
     /// One NumPy array.
     Npy: "npy", "NumPy array", ["npy"], NPY;
     /// A zip of NumPy arrays, also for the parameters of MXNet 2.

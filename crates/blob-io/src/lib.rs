@@ -1,4 +1,4 @@
-//! Bytes of files to named tensors, and back: Caffe, MXNet, NeoML, HDF5, npy, npz, safetensors.
+//! Bytes of files to named tensors, and back: Caffe, MXNet, NeoML, ONNX, HDF5, npy, npz, safetensors.
 //!
 //! Opening a file reads headers only; nothing is allocated because a file says so. This crate does not know devices,
 //! kernels, or the purpose of a conversion. The crate obeys no global state and no device that a file names.
@@ -28,6 +28,7 @@ pub mod net;
 mod npy;
 mod npz;
 mod number;
+pub mod onnx;
 mod output;
 mod parts;
 mod payload;

@@ -1,4 +1,4 @@
-//! Reads an entry's bytes, row-major and little-endian, piece by piece: copied, gathered, inflated, swapped or
+//! Reads an entry's bytes, row-major and little-endian, piece by piece: copied, gathered, inflated, decoded, swapped or
 //! reordered.
 //!
 //! Relies on the format's reader having checked every segment against the file's length and the shape.
@@ -7,6 +7,7 @@ mod chunks;
 mod columns;
 mod dense;
 pub(crate) mod member;
+mod varints;
 
 use blob_core::AnyBlob;
 
@@ -18,6 +19,7 @@ use chunks::Chunks;
 use columns::Columns;
 use dense::Dense;
 use member::Content;
+use varints::Varints;
 
 /// Whether this machine's byte order is not that of the files.
 pub(crate) const BIG_ENDIAN: bool = u16::from_be(1) == 1;
@@ -89,6 +91,7 @@ enum Stored<'a> {
     Columns(Columns),
     Chunks(Box<Chunks<'a>>),
     Dense(Box<Dense<'a>>),
+    Varints(Box<Varints<'a>>),
 }
 
 impl<'a> Elements<'a> {
@@ -131,11 +134,17 @@ impl<'a> Elements<'a> {
                     let dims = entry.shape.dims().iter().map(|d| *d as u64).collect();
                     Stored::Chunks(Box::new(Chunks::open(source, chunked, (dims, width), limits)?))
                 }
+                Payload::Varints(ranges) if left > 0 => {
+                    let stored: u64 = ranges.spans.iter().map(|span| span.len()).sum();
+                    check_produced(entry, left.saturating_sub(stored), limits)?;
+                    let is_bool = entry.dtype == Some(blob_core::DType::Bool);
+                    Stored::Varints(Box::new(Varints::open(source, ranges, width, is_bool)))
+                }
                 _ => Stored::Runs { source, runs: entry.segments(), done: 0, gaps: Vec::new() },
             },
             Some(checksum) => {
                 let skip = match &entry.payload {
-                    Payload::Runs(_) | Payload::Chunked(_) => {
+                    Payload::Runs(_) | Payload::Chunked(_) | Payload::Varints(_) => {
                         entry.offset().unwrap_or(0).saturating_sub(checksum.offset)
                     }
                     Payload::Deflated(deflated) => {
@@ -170,6 +179,7 @@ impl<'a> Elements<'a> {
             Stored::Columns(columns) => columns.next(out),
             Stored::Chunks(chunks) => chunks.next(out)?,
             Stored::Dense(dense) => dense.next(out)?,
+            Stored::Varints(varints) => varints.next(out)?,
             Stored::Runs { source, runs, done, gaps } => {
                 let mut filled = 0;
                 while filled < out.len() {
@@ -200,6 +210,7 @@ impl<'a> Elements<'a> {
             Stored::Columns(columns) => columns.skip((bytes / self.width as u64) as usize),
             Stored::Chunks(chunks) => chunks.skip(bytes),
             Stored::Dense(dense) => dense.skip(bytes)?,
+            Stored::Varints(varints) => varints.skip(bytes)?,
             Stored::Runs { runs, done, .. } => {
                 let mut left = bytes / self.width as u64;
                 while left > 0 {
@@ -213,8 +224,12 @@ impl<'a> Elements<'a> {
     }
 
     fn advance_by(&mut self, bytes: u64) -> Result<(), ReadError> {
-        if let (Stored::Member(content), true) = (&mut self.stored, bytes > 0 && bytes == self.left) {
-            content.finish()?;
+        if bytes > 0 && bytes == self.left {
+            match &mut self.stored {
+                Stored::Member(content) => content.finish()?,
+                Stored::Varints(varints) => varints.finish()?,
+                _ => {}
+            }
         }
         self.left -= bytes;
         Ok(())

@@ -13,6 +13,7 @@ use crate::error::{ReadError, Reason};
 use crate::format::Format;
 use crate::names::NameTable;
 use crate::neoml;
+use crate::onnx;
 use crate::wire::cursor::Cursor;
 use crate::wire::gunzip;
 use crate::wire::source::{Bytes, Input, Source};
@@ -32,6 +33,7 @@ pub(crate) fn read(
             let first = First::of(source, name)?;
             match first.marked {
                 Some(format) => format,
+                None if onnx::read::is_model(&mut Cursor::new(source))? => Format::Onnx,
                 None => match caffe::read::any(&mut Cursor::new(source), first.hint, table)? {
                     Some((format, dialect)) => return Ok(Found::new(format, dialect)),
                     None => first.promised()?,
@@ -78,8 +80,7 @@ fn misnamed(source: &Input, name: &str, named: Format) -> Option<ReadError> {
         Err(foreign) => return Some(foreign),
         Ok(first) => first,
     };
-    let message = || caffe::read::classify(&mut Cursor::new(source), first.hint).ok().flatten();
-    match first.marked.or_else(message) {
+    match first.marked.or_else(|| message(source, first.hint)) {
         // Caffe's messages have one form, and a damaged one may look like another.
         Some(found) if found == named || found.is_caffe() && named.is_caffe() => None,
         Some(found) => Some(other(found, named)),
@@ -97,8 +98,15 @@ pub(crate) fn format(source: &dyn Source, name: &str) -> Option<Format> {
     if first.marked.is_some() {
         return first.marked;
     }
-    let message = caffe::read::classify(&mut Cursor::new(source), first.hint).ok()?;
-    message.or_else(|| first.promised().ok())
+    message(source, first.hint).or_else(|| first.promised().ok())
+}
+
+/// The protobuf message that a file without a mark is: ONNX's or one of Caffe's.
+fn message(source: &dyn Source, hint: Option<Format>) -> Option<Format> {
+    if onnx::read::is_model(&mut Cursor::new(source)).unwrap_or(false) {
+        return Some(Format::Onnx);
+    }
+    caffe::read::classify(&mut Cursor::new(source), hint).ok().flatten()
 }
 
 /// How many bytes at a file's beginning tell the kind: a tar's mark lies at byte 257, HTML may follow a comment.

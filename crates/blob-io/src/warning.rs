@@ -69,10 +69,11 @@ flags! {
     RecoveredScalar, "a scalar that MXNet 1.5 to 1.9 wrote and cannot read; recovered";
     BrokenFormatHeader, "the header of format.npy is broken (a bug in MXNet 2); the format is taken from its bytes";
     Encoded, "the values are an encoded image, not pixels";
+    RawAndTyped, "the values are stored both raw and typed; taken as ONNX does: raw_data";
 }
 
 /// The flags of arrays beside which the file has values that are not listed.
-const LOSSES: [Flag; 2] = [Flag::SeveralSources, Flag::NestedAndOuter];
+const LOSSES: [Flag; 3] = [Flag::SeveralSources, Flag::NestedAndOuter, Flag::RawAndTyped];
 
 /// The flags of arrays that the file calls otherwise.
 const NAMES: [Flag; 2] = [Flag::ReservedName, Flag::RepeatedName];

@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use super::Checkpoint;
 use crate::archive::Archive;
 use crate::error::{Error, ReadError, check_limit};
+use crate::format::Format;
 use crate::limits::Limit;
 use crate::shards;
 use crate::warning::{Warning, some};
@@ -61,7 +62,8 @@ impl Checkpoint {
     /// # Errors
     /// A folder that cannot be listed.
     pub fn beside_shards(&self) -> Result<Vec<PathBuf>, Error> {
-        let (Home::Folder(folder), false) = (&self.home, self.shards().is_empty()) else { return Ok(Vec::new()) };
+        let is_indexed = self.format == Format::Safetensors && !self.shards().is_empty();
+        let (Home::Folder(folder), true) = (&self.home, is_indexed) else { return Ok(Vec::new()) };
         let failed = |source| Error::Io { file: folder.display().to_string(), action: "list it".to_owned(), source };
         let others = shards::find(folder).map_err(failed)?.others.into_iter();
         Ok(others.filter(|file| !self.shards().contains(file)).map(|file| folder.join(file)).collect())

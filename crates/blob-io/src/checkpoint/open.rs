@@ -13,6 +13,7 @@ use crate::folder::{self, listing::FOLDER_LIST};
 use crate::format::Format;
 use crate::limits::Limits;
 use crate::names::NameTable;
+use crate::onnx;
 use crate::receipt;
 use crate::shards;
 use crate::sniff;
@@ -30,6 +31,8 @@ pub struct OpenOptions {
     member: Option<String>,
     redirected_from: Option<PathBuf>,
     pub(super) stop: Stop,
+    /// The file that is read, where other files may lie beside it.
+    path: Option<PathBuf>,
 }
 
 impl OpenOptions {
@@ -116,7 +119,8 @@ impl OpenOptions {
         if is_index && let Some(opened) = self.open_shards(path, &source)? {
             return Ok(opened);
         }
-        let mut opened = self.open_source(name, source)?;
+        let opened = Self { path: Some(path.to_owned()), ..self.clone() }.open_source(name, source);
+        let mut opened = opened?;
         if opened.member().is_none() {
             opened.home = Home::of_file(path);
         }
@@ -279,7 +283,18 @@ impl OpenOptions {
                 fault.subject = subject.map(Box::new);
                 self.salvaged((name, hint), (input, packed), *fault, table)
             }
-            kind => Ok(self.opened(name, kind?, (input, packed), table)),
+            kind => {
+                let mut kind = kind?;
+                let (mut input, mut shards) = (input, Vec::new());
+                if let Some(path) = self.path.as_ref().filter(|_| packed.is_none() && !kind.outside.is_empty())
+                    && let Some(folder) = onnx::attach(&mut kind, path, input.len(), &mut table)?
+                {
+                    // The first file is the model.
+                    shards.extend(folder.files().skip(1).map(str::to_owned));
+                    input = Input::new(Box::new(folder));
+                }
+                Ok(Checkpoint { shards, ..self.opened(name, kind, (input, packed), table) })
+            }
         }
     }
 
@@ -330,7 +345,7 @@ impl OpenOptions {
     fn opened(
         &self,
         name: &str,
-        Found { format, dialect, form }: Found,
+        Found { format, dialect, form, outside: _ }: Found,
         (input, packed): (Input, Option<Packed>),
         mut table: NameTable,
     ) -> Checkpoint {

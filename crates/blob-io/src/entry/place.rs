@@ -1,6 +1,9 @@
-//! Where an array's bytes lie in a file and how the bytes are encoded: runs, deflate streams, chunks; checksums.
+//! Where an array's bytes lie in a file and how the bytes are encoded: runs, deflate streams, chunks, varints;
+//! checksums.
 
 use std::sync::Arc;
+
+use crate::wire::protobuf::Span;
 
 /// The order of the stored elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub(crate) enum Payload {
     Deflated(Box<Deflated>),
     /// Shared by all names of an HDF5 dataset.
     Chunked(Arc<Chunked>),
+    /// Integers of a varint each, as protobuf packs them.
+    Varints(Box<Varints>),
 }
 
 /// Runs of bytes; nearly always one.
@@ -66,6 +71,12 @@ pub(crate) struct Deflated {
     pub(crate) offset: u64,
     pub(crate) packed: u64,
     pub(crate) skip: u64,
+}
+
+/// Ranges of varints; the elements are the low bytes of each.
+#[derive(Clone, Debug)]
+pub(crate) struct Varints {
+    pub(crate) spans: Box<[Span]>,
 }
 
 /// An array in chunks on a grid, as in HDF5. Each chunk is stored separately, behind filters if there are any; a

@@ -16,7 +16,7 @@ pub struct Holds {
     pub names: Names,
     /// Whether a file holds any number of arrays, not one (a BlobProto's diff does not count as an array).
     pub many: bool,
-    /// Whether a file can be written from named arrays alone: a NeoML net needs layers.
+    /// Whether a file can be written from named arrays alone: a NeoML net needs layers, an ONNX model a graph.
     pub from_tensors: bool,
     /// Whether a file describes a net: the layers' types and connections.
     pub layers: bool,
@@ -144,6 +144,7 @@ impl Holds {
     pub(super) const NEOML_BLOB: Self = Self { many: false, in_sequence: false, ..Self::NEOML };
     pub(super) const NEOML_ARRAY: Self = Self { nulls: true, ..Self::NEOML };
     pub(super) const NEOML_NET: Self = Self { names: Names::Layers, layers: true, from_tensors: false, ..Self::NEOML };
+    pub(super) const ONNX: Self = Self { from_tensors: false, ..Self::CARRIER };
     pub(super) const NPY: Self = Self { bf16: Bf16::AsU16, ..Self::SINGLE };
     pub(super) const NPZ: Self = Self { bf16: Bf16::AsU16, in_sequence: false, symbol: true, ..Self::CARRIER };
     pub(super) const HDF5: Self = Self { in_sequence: false, ..Self::CARRIER };

@@ -291,7 +291,7 @@ pub struct TensorProto {
     /// A description for people.
     #[prost(string, optional, tag = "12")]
     pub doc_string: ::core::option::Option<::prost::alloc::string::String>,
-    /// The place in another file: "location", and where stated "offset" and "length" in bytes.
+    /// The place in another file: "location", and where stated "offset" and "length".
     #[prost(message, repeated, tag = "13")]
     pub external_data: ::prost::alloc::vec::Vec<StringStringEntryProto>,
     /// Whether the values are in another file.

@@ -1,18 +1,15 @@
-//! Protobuf messages of other frameworks: TensorFlow, Core ML, ONNX.
+//! Protobuf messages of other frameworks: TensorFlow, Core ML.
 //!
-//! Checks a file's first bytes only; `caffe` recognises Caffe's messages.
+//! Checks a file's first bytes only; `caffe` and `onnx` recognise the messages that are read.
 
 use super::foreign::other;
 use crate::error::{ReadError, Reason};
 
 const TENSORFLOW: Option<&str> = Some("in Python, TensorFlow reads it, and numpy.savez writes what blob reads");
 
-/// Describes protobuf messages of other frameworks, which have no magic; the bytes must not be Caffe's.
+/// Describes protobuf messages of other frameworks, which have no magic; the bytes must not be Caffe's or ONNX's.
 pub(crate) fn message(head: &[u8]) -> Option<ReadError> {
     let unsupported = |what, help| Some(other(Reason::Unsupported, what, help));
-    if onnx(head) {
-        return unsupported("an ONNX model", Some("open it with onnx or Netron"));
-    }
     if graph_def(head).is_some() {
         return unsupported("a TensorFlow graph (GraphDef, a frozen .pb)", TENSORFLOW);
     }
@@ -60,17 +57,4 @@ fn versioned(head: &[u8]) -> Option<u8> {
     let (outer, _) = field(rest, 0x12)?;
     let (inner, _) = field(outer, 0x0A)?;
     inner.first().copied()
-}
-
-/// ONNX's ModelProto: ir_version (1, varint), producer_name (2, string) or graph (7, message).
-fn onnx(head: &[u8]) -> bool {
-    let producers: [&[u8]; 6] = [b"pytorch", b"onnx", b"tf2onnx", b"skl2onnx", b"mxnet", b"keras2onnx"];
-    if head.len() < 8 || head[0] != 0x08 || head[1] > 0x20 {
-        return false;
-    }
-    if head[2] == 0x12 {
-        let name = &head[4..];
-        return producers.iter().any(|p| name.len() >= p.len() && name[..p.len()].eq_ignore_ascii_case(p));
-    }
-    head[2] == 0x3A
 }
