@@ -114,7 +114,7 @@ fn what_has_no_place_in_the_other_file_is_refused_with_its_names() {
     assert!(error.contains("does not fit into") && error.contains("\"bn1/0\" is not there"), "{error}");
     let other = Checkpoint::open(data("other/two.safetensors")).expect("opens");
     let error = written(&source, Some(&other), &Options::new(Format::CaffeModel)).expect_err("refused").to_string();
-    assert!(error.contains("arrays are put into files of Caffe, NeoML and HDF5 only"), "{error}");
+    assert!(error.contains("arrays are put into files of Caffe, NeoML, HDF5 and ONNX only"), "{error}");
     let error = written(&other, None, &Options::new(Format::CaffeModel)).expect_err("refused").to_string();
     assert!(error.contains("names that do not fit"), "{error}");
 }

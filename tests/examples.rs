@@ -31,6 +31,7 @@ fn write(folder: &Path, file: &str, format: Format, tensors: &[(&str, &[usize])]
 fn stand_ins(folder: &Path) {
     let copies = [
         ("net.caffemodel", "caffe/forward/resnet.caffemodel"),
+        ("net.onnx", "onnx/net.onnx"),
         ("deploy.prototxt", "caffe/forward/resnet.prototxt"),
         ("net-0000.params", "mxnet/forward/block-0000.params"),
         ("net-symbol.json", "mxnet/forward/block-symbol.json"),

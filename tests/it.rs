@@ -42,6 +42,7 @@ mod npz; // npz of NumPy, SciPy, MXNet 2 and the `zip` crate
 mod npz_checksum; // one wrong bit anywhere in a member is detected
 mod npz_corrupt; // and every way to read its bytes reports it
 mod npz_hostile; // archives with false sizes and offsets, and beyond 32 bits
+mod onnx; // models of onnx and PyTorch; typed and external values; values put into a model
 mod safetensors_header; // headers that are odd, broken, or accepted by the reference reader
 mod shards; // shards with an index are read as one file
 mod symbol; // the variables that MXNet finds in a symbol; parameters against it

@@ -43,8 +43,9 @@ pub(crate) fn sources() -> Vec<(PathBuf, Checkpoint)> {
 
 /// Files of formats that no receipt restores.
 fn unframed() -> Vec<(PathBuf, Checkpoint)> {
-    let folders = ["other", "hdf5", "hdf5/tiny", "shards"].map(data);
-    let paths = folders.iter().flat_map(|folder| files(folder, |name| !name.ends_with(".json")));
+    let folders = ["other", "hdf5", "hdf5/tiny", "shards", "onnx"].map(data);
+    let paths =
+        folders.iter().flat_map(|folder| files(folder, |name| !name.ends_with(".json") && !name.ends_with(".py")));
     paths.filter_map(|path| Some((path.clone(), Checkpoint::open(&path).ok()?))).collect()
 }
 

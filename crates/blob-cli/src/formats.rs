@@ -47,7 +47,7 @@ impl Fields for Format {
             field(
                 "write",
                 Type::Boolean,
-                "whether it is written from tensors alone; a NeoML net is with --into",
+                "whether it is written from tensors alone; a NeoML net and an ONNX model are with --into",
                 |f| json!(is_written(*f)),
             ),
             field("tested_against", Type::String, "the programs whose files were read, and that read ours", |f| {
@@ -91,6 +91,7 @@ fn tested_against(format: Format) -> &'static str {
         Format::MxnetRecord => "files of MXNet 0.9.5 to 1.9.1, both ways",
         Format::NeomlBlob | Format::NeomlArray => "files of NeoML 2.0.210 and 84259c51, both ways",
         Format::NeomlNet => "nets of NeoML 2.0.210 and its own tests; written again around other values",
+        Format::Onnx => "files of onnx 1.23 and PyTorch 1.12; written again around other values",
         Format::Npy => "the npyz crate",
         Format::Npz => "files of MXNet 2.0 beta; the npyz and zip crates",
         Format::Hdf5 => "files of BVLC Caffe and h5py, both ways",

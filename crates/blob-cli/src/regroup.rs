@@ -22,7 +22,8 @@ pub(crate) fn format_of(path: &Path, to: Option<Format>) -> Result<Format, Failu
         let failure = Failure::new("-o - needs --to, because standard output has no extension");
         return Err(failure.help(format!("formats: {}", written_formats().join(", "))));
     }
-    let extension = || path.extension().and_then(|e| e.to_str()).and_then(Format::from_extension);
+    // None of these commands has a graph, which an ONNX model needs around its tensors.
+    let extension = || Format::of_path(path).filter(|format| *format != Format::Onnx);
     to.or_else(extension).ok_or_else(|| no_format(path, &written_formats()))
 }
 

@@ -8,7 +8,7 @@ use blob_convert::{Folders, Plan, Plans, Selection, Silent};
 use blob_io::{Checkpoint, Format, Kind};
 use serde_json::json;
 
-use crate::args::{Split, if_exists};
+use crate::args::{Split, if_exists, is_written};
 use crate::context::Context;
 use crate::convert::{Conversion, notices, recipe_of};
 use crate::failure::{Failure, Status};
@@ -163,9 +163,14 @@ impl Destination {
             return Ok(Self { to, folder: None, pattern: output.to_owned() });
         }
         let to = args.to.unwrap_or(checkpoint.format());
-        if to == Format::NeomlNet {
-            let failure = Failure::new(format!("{}: a NeoML net is not written anew", checkpoint.name()));
-            return Err(failure.help("name another format with --to: neoml-array, safetensors, npz"));
+        if !is_written(to) {
+            let name = checkpoint.name();
+            let (what, others) = match to {
+                Format::Onnx => ("an ONNX model", "safetensors, npz"),
+                _ => ("a NeoML net", "neoml-array, safetensors, npz"),
+            };
+            let failure = Failure::new(format!("{name}: {what} is not written anew"));
+            return Err(failure.help(format!("name another format with --to: {others}")));
         }
         let extension = to.extensions().first().copied().unwrap_or(to.name());
         let path = args.output.join(format!("{{}}.{extension}"));

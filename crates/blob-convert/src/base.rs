@@ -1,15 +1,15 @@
 //! The base of an output: the file that supplies all bytes that do not change. This is the source itself, the file
 //! described by the source's receipt, or a file that the user names.
 //!
-//! Chooses the base; `caffe`, `hdf5` and `layout` put new values into one.
+//! Chooses the base, and overwrites values in place; `caffe` and `layout` put new values into one otherwise.
 
 use std::collections::HashSet;
 
 use blob_io::layout::Layout;
 use blob_io::net::{Layer, LayerKind};
-use blob_io::{Checkpoint, Error, Format};
+use blob_io::{Checkpoint, Entry, Error, Format};
 
-use crate::caffe;
+use crate::caffe::{self, Misfit, check_fits};
 use crate::change::{Change, Effect, listed};
 use crate::frame;
 use crate::options::{Options, refuse};
@@ -176,4 +176,36 @@ pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Lay
     let layout = Layout::refilled(base, &entries)?;
     stream_interleaved(&layout, tensors);
     Ok(layout)
+}
+
+/// The layout of the HDF5 file or ONNX model `base`, where each tensor replaces the values of the array of the same
+/// name; everything else stays.
+pub(crate) fn in_place(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
+    base.whole()?;
+    if receipt_text(base).is_some() {
+        let message =
+            "has a receipt, which would say of other values that they were written; convert the tensors to a new file";
+        return Err(refuse(base, message.to_owned()));
+    }
+    if !base.shards().is_empty() {
+        let message = format!("has values in {}, and values are replaced in one file only", listed(base.shards()));
+        return Err(refuse(base, message));
+    }
+    let is_hdf5 = base.format() == Format::Hdf5;
+    let scattered = if is_hdf5 { "is in chunks, compact or big-endian there" } else { "is not one run of bytes there" };
+    check_fits(checkpoint, base, tensors, |tensor, entry| {
+        Ok(match entry.dtype() {
+            _ if *entry.shape() != tensor.spec.shape => Some(Misfit::of_shape(tensor, entry)),
+            Some(there) if there != tensor.spec.dtype => Some(Misfit::of_dtype(tensor, there)),
+            Some(_) if is_one_run(entry) => None,
+            Some(_) => Some(Misfit::new(scattered)),
+            None => Some(Misfit::new("is no array there")),
+        })
+    })?;
+    refilled(base, tensors)
+}
+
+/// Whether the array is stored as one plain run of bytes, or has none.
+fn is_one_run(entry: &Entry) -> bool {
+    entry.is_plain() && entry.segments().len() <= 1
 }

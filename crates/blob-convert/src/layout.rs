@@ -13,10 +13,9 @@ use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Sparse, TensorName};
 
-use crate::base::{Base, refilled, same};
+use crate::base::{Base, in_place, refilled, same};
 use crate::caffe::{self, Misfit, check_fits};
 use crate::change::{Change, Effect};
-use crate::hdf5;
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
 use crate::receipt::Origin;
@@ -39,10 +38,11 @@ pub(crate) fn of(
             tensors.iter_mut().for_each(|tensor| tensor.changes.clear());
             refilled(base, tensors)
         }
-        Base::File(base) if base.format() == Format::Hdf5 => hdf5::into(checkpoint, base, tensors),
+        Base::File(base) if matches!(base.format(), Format::Hdf5 | Format::Onnx) => in_place(checkpoint, base, tensors),
         Base::File(base) if base.format().is_neoml() => into_neoml(checkpoint, base, tensors),
         Base::File(base) => caffe::spliced(checkpoint, base, options, tensors, removed_layers),
         Base::None => {
+            check_graph(checkpoint, to)?;
             check_count(checkpoint, to, tensors.len())?;
             let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
             let new = Layout::of(to, &specs, &New { checkpoint, options, tensors, metadata, path });
@@ -52,6 +52,19 @@ pub(crate) fn of(
         }
     };
     layout.map_err(|e| e.about(checkpoint.name()))
+}
+
+/// Refuses a new ONNX model: tensors have no graph, and the graph of another model is not changed.
+fn check_graph(checkpoint: &Checkpoint, to: Format) -> Result<(), Error> {
+    if to != Format::Onnx {
+        return Ok(());
+    }
+    let message = if checkpoint.format() == Format::Onnx {
+        "cannot be written as another ONNX model: blob does not change graphs"
+    } else {
+        "cannot be converted to an ONNX model: blob has no graph to write around its tensors"
+    };
+    Err(refuse(checkpoint, message.to_owned()))
 }
 
 /// Refuses an npy file for any number of tensors but one; npz or a folder take several.

@@ -252,8 +252,9 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     plan.finished()
 }
 
-/// Plans how the tensors of `checkpoint` replace tensors of the same names and shapes in `base`, a file of Caffe, NeoML
-/// or HDF5. Every other byte of `base` is kept. The output has the format of `base`, whatever the options say.
+/// Plans how the tensors of `checkpoint` replace tensors of the same names and shapes in `base`, a file of Caffe,
+/// NeoML, HDF5 or ONNX. Every other byte of `base` is kept. The output has the format of `base`, whatever the options
+/// say.
 ///
 /// # Errors
 /// As [`plan`]; [`Error::Request`] with the list of the tensors that have no place in `base`.
@@ -267,8 +268,9 @@ pub fn plan_into<'a>(
         return Err(refuse(base, format!("is one file, and {} a folder", path.display())));
     }
     let format = base.format();
-    if !(format.is_caffe() || format.is_neoml() || format == Format::Hdf5) {
-        let message = format!("is {}, and arrays are put into files of Caffe, NeoML and HDF5 only", format.title());
+    if !(format.is_caffe() || format.is_neoml() || matches!(format, Format::Hdf5 | Format::Onnx)) {
+        let title = format.title();
+        let message = format!("is {title}, and arrays are put into files of Caffe, NeoML, HDF5 and ONNX only");
         let (file, remedy) = (base.name().to_owned(), Some(Remedy::NewFile));
         return Err(Error::Misfit { file, message, remedy });
     }

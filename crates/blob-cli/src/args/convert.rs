@@ -41,8 +41,8 @@ pub(crate) struct Convert {
     /// Output format, of `blob formats` [default: from OUT's extension]
     #[arg(long, value_name = "FMT", value_parser = format(|_| true), hide_possible_values = true)]
     pub(crate) to: Option<Format>,
-    /// Replace the arrays of the same names in a copy of this Caffe, NeoML or HDF5 file, keep all other bytes, and
-    /// write it to OUT
+    /// Replace the arrays of the same names in a copy of this Caffe, NeoML, HDF5 or ONNX file, keep all other bytes,
+    /// and write it to OUT
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["to", "dense", "anew"])]
     pub(crate) into: Option<PathBuf>,
     /// How to store Caffe's blobs: `legacy` (four dimensions, before 2015), `raw` (NVCaffe's), `v1` (layers of 2014)

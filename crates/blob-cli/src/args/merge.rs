@@ -116,7 +116,8 @@ pub(crate) struct Split {
     pub(crate) only: Only,
 }
 
-/// Whether the format can be written from tensors alone. A NeoML net cannot, because it needs the layers.
+/// Whether the format can be written from tensors alone. A NeoML net cannot, because it needs the layers,
+/// nor an ONNX model, which needs a graph.
 pub(crate) fn is_written(format: Format) -> bool {
     format.holds().from_tensors
 }
