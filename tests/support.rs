@@ -8,6 +8,7 @@ pub(crate) mod floats;
 pub(crate) mod hdf5;
 pub(crate) mod message;
 pub(crate) mod neoml;
+pub(crate) mod onnx;
 pub(crate) mod random;
 pub(crate) mod receipt;
 pub(crate) mod schemas;

@@ -19,7 +19,8 @@ use crate::hdf5_links::{
 };
 use crate::support::Folder;
 use crate::support::archive::{self, Zip, npy, npy_of, safetensors};
-use crate::support::message::{floats, len, shape, var, varint};
+use crate::support::message::{floats, len, shape, var};
+use crate::support::onnx::{onnx_of_dims, onnx_of_metadata, onnx_of_names, onnx_of_numbers, onnx_of_tensors};
 use crate::support::work::broken_bounds;
 
 /// A test for each reader, with what makes hostile files for it, and the format that the file is opened as.
@@ -65,7 +66,6 @@ rows! {
     onnx_of_dims;
     onnx_of_numbers;
     onnx_of_metadata as Onnx;
-    onnx_of_nodes;
     npy_header;
     npz_of_one_name;
     npz_of_sparse_folders;
@@ -266,49 +266,6 @@ fn mxnet_list_of_one_key(size: usize) -> Vec<u8> {
 
 fn mxnet_record(size: usize) -> Vec<u8> {
     [words(&[0xF993_FAC9, 0, 32]), vec![1; size]].concat()
-}
-
-/// A model of these fields of a graph.
-fn onnx(fields: Vec<u8>) -> Vec<u8> {
-    [var(1, 8), len(7, &[len(1, &len(4, b"Conv")), fields].concat())].concat()
-}
-
-/// Tensors of a type that blobs do not have, with a place in another file.
-fn onnx_of_tensors(size: usize) -> Vec<u8> {
-    let place = |key: &[u8], value: &[u8]| len(13, &[len(1, key), len(2, value)].concat());
-    let outside = [var(2, 1), var(14, 1), place(b"location", b"w"), place(b"offset", b"9")].concat();
-    onnx([filled(size / 2, &len(5, &outside)), filled(size / 2, &len(5, &var(2, 14)))].concat())
-}
-
-/// Tensors whose names are those that a repeated name gets.
-fn onnx_of_names(size: usize) -> Vec<u8> {
-    let tensor = |i: usize| len(5, &[var(2, 1), len(8, format!("a{}", "@9".repeat(i % 200)).as_bytes())].concat());
-    onnx((0..size / 220).flat_map(tensor).collect())
-}
-
-fn onnx_of_dims(size: usize) -> Vec<u8> {
-    let dims = [var(1, 1).repeat(16), len(1, &[1; 16])].concat();
-    onnx(filled(size, &len(5, &[var(2, 1), dims].concat())))
-}
-
-/// A tensor with a key before each number, of each kind of field.
-fn onnx_of_numbers(size: usize) -> Vec<u8> {
-    let float = [varint(4 << 3 | 5), vec![0; 4]].concat();
-    let tensors = [
-        [var(2, 7), var(1, size as u64 / 9), filled(size / 9 * 2, &var(7, 1))].concat(),
-        [var(2, 1), filled(size / 3, &[&float[..], &len(15, b"")].concat())].concat(),
-        [var(2, 6), filled(size / 3, &[len(5, &[1; 3]), len(5, b"")].concat())].concat(),
-    ];
-    onnx(tensors.iter().flat_map(|tensor| len(5, tensor)).collect())
-}
-
-fn onnx_of_metadata(size: usize) -> Vec<u8> {
-    let pair = |i: usize| len(14, &[len(1, format!("{i:x}").as_bytes()), len(2, b"")].concat());
-    [onnx(Vec::new()), (0..size / 24).flat_map(|i| [pair(i), pair(i / 2)].concat()).collect()].concat()
-}
-
-fn onnx_of_nodes(size: usize) -> Vec<u8> {
-    onnx(filled(size, &len(1, b"")))
 }
 
 /// A version of NeoML's.

@@ -253,8 +253,7 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
 }
 
 /// Plans how the tensors of `checkpoint` replace tensors of the same names and shapes in `base`, a file of Caffe,
-/// NeoML, HDF5 or ONNX. Every other byte of `base` is kept. The output has the format of `base`, whatever the options
-/// say.
+/// NeoML, HDF5 or ONNX. Every other byte of `base` is kept, and the format is always that of `base`.
 ///
 /// # Errors
 /// As [`plan`]; [`Error::Request`] with the list of the tensors that have no place in `base`.

@@ -31,7 +31,6 @@ pub struct OpenOptions {
     member: Option<String>,
     redirected_from: Option<PathBuf>,
     pub(super) stop: Stop,
-    /// The file that is read, where other files may lie beside it.
     path: Option<PathBuf>,
 }
 
