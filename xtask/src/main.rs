@@ -40,7 +40,7 @@ const TASKS: &[Task] = &[
     ("tidy", "[--lines | --closures | --bars]", "the rules of style and architecture that a program can check; or the crates' lines, closures used once, and second places of one decision", Run(tidy::run)),
     ("codegen", "[--check]", "proto/caffe.proto to the messages and the table of fields of blob-io", Run(codegen::run)),
     ("kernels", "[--check]", "the CUDA kernels of blob-ops to PTX, assembled for each GPU", Run(kernels::run)),
-    ("mutants", "[FILTER ...]", "break the code on purpose, one place at a time; each break must fail its test", Run(mutants::run)),
+    ("mutants", "[FILTER ...]", "break the code on purpose; each break must fail its test", Run(mutants::run)),
     ("targets", "[PART ...]", "wasm builds, aarch64 under an emulator, and the memory crates under sanitizers: wasm, aarch64, thread, address", Run(targets::run)),
     ("soak", "[--seconds N] [--seed S] [--threads T]", "the memories under threads and failures, every byte checked", Run(soak)),
     ("bench", "[ARGS]", "the benches, with ARGS given to cargo bench", Start("cargo bench -p blob-benches")),

@@ -1,9 +1,12 @@
-//! `cargo xtask mutants [FILTER ...]`: breaks a copy of the workspace on purpose, one place at a time, and runs the
-//! test that must fail. Relies on `breakages` for the rows, and on cargo.
+//! `cargo xtask mutants [FILTER ...]`: breaks a copy of the workspace on purpose, and runs the test that must fail.
+//! One build holds all breakages that can be chosen at run time (`together`); the others are built one at a time.
+//! Relies on `breakages` for the rows, and on cargo.
+
+mod together;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -11,6 +14,10 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::breakages::{LISTS, Mutant, rows, stale};
 use crate::shell;
 use crate::tidy::Tree;
+use together::Together;
+
+/// How many seconds a broken test may take; each takes a few where nothing is broken.
+const LIMIT: &str = "300";
 
 /// The test target whose models need loom's primitives.
 const LOOM: &str = "loom";
@@ -27,16 +34,43 @@ pub(crate) fn run(filters: &[&str]) -> Result<()> {
     let scratch = shell::target_directory()?.join("mutants");
     let laboratory = Laboratory { tree: scratch.join("tree"), build: scratch.join("build") };
     laboratory.copy(&root, &all)?;
+    let together = laboratory.build_together(&chosen, &tree)?;
     laboratory.check_baseline(&chosen)?;
     let mut survivors = Vec::new();
-    for mutant in &chosen {
-        let is_killed = laboratory.kills(mutant)?;
-        println!("{:<9} {}: {}", if is_killed { "killed" } else { "SURVIVED" }, mutant.file, mutant.name);
-        survivors.extend((!is_killed).then_some(mutant.name.as_str()));
+    let mut report = |mutant: &Mutant, fate: Fate| {
+        println!("{:<9} {}: {}", fate.word(), mutant.file, mutant.name);
+        survivors.extend((fate != Fate::Killed).then(|| mutant.name.clone()));
+    };
+    for row in together.rows() {
+        report(chosen[row], laboratory.fate(chosen[row], row)?);
     }
-    println!("mutants: {} tried, {} survived", chosen.len(), survivors.len());
+    laboratory.mend(&together, &tree)?;
+    let alone = (0..chosen.len()).filter(|row| !together.rows().contains(row)).map(|row| chosen[row]);
+    for mutant in alone {
+        report(mutant, laboratory.fate_alone(mutant)?);
+    }
+    println!("mutants: {} tried, {} in one build, {} survived", chosen.len(), together.rows().len(), survivors.len());
     ensure!(survivors.is_empty(), "survived: {}", survivors.join(", "));
     Ok(())
+}
+
+/// What became of a breakage.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Killed,
+    Survived,
+    /// The test did not end in time, which nobody would call a failure that says something.
+    Endless,
+}
+
+impl Fate {
+    fn word(self) -> &'static str {
+        match self {
+            Fate::Killed => "killed",
+            Fate::Survived => "SURVIVED",
+            Fate::Endless => "NO END",
+        }
+    }
 }
 
 /// The rows that a filter names, one file's after another's: each crate that was broken is built whole but once.
@@ -98,19 +132,64 @@ impl Laboratory {
         Ok(())
     }
 
-    /// Breaks one place, runs the row's test, mends the place.
-    fn kills(&self, mutant: &Mutant) -> Result<bool> {
-        let path = self.tree.join(&mutant.file);
-        let text = std::fs::read_to_string(&path)?;
-        std::fs::write(&path, text.replacen(&mutant.old, &mutant.new, 1))?;
+    /// Writes the tree with all rows that can be placed and builds every test that they name. A row whose body does not
+    /// compile beside the others is left out.
+    fn build_together(&self, chosen: &[&Mutant], tree: &Tree) -> Result<Together> {
+        let targets: BTreeSet<&[String]> =
+            chosen.iter().filter_map(|mutant| Some(mutant.test.split_last()?.1)).collect();
+        let mut left_out = BTreeSet::new();
+        loop {
+            let rows = chosen.iter().enumerate().filter(|(row, _)| !left_out.contains(row));
+            let together = Together::new(rows.map(|(row, mutant)| (row, *mutant)), |file| tree.text(file));
+            self.write(together.texts.iter().map(|(file, text)| (file.as_str(), text.as_str())))?;
+            let mut faulty = BTreeSet::new();
+            for target in &targets {
+                let mut build = self.cargo_test(target);
+                let output =
+                    build.args(["--no-run", "--message-format=json"]).output().context("cannot start cargo test")?;
+                let places = error_places(&String::from_utf8_lossy(&output.stdout));
+                faulty.extend(places.iter().filter_map(|(file, byte)| together.row_at(file, *byte)));
+                let is_explained = output.status.success() || !faulty.is_empty();
+                ensure!(is_explained, "`cargo test {}` does not build:\n{}", target.join(" "), said(&output));
+            }
+            if faulty.is_empty() {
+                return Ok(together);
+            }
+            left_out.append(&mut faulty);
+            self.write(together.texts.keys().filter_map(|file| Some((file.as_str(), tree.text(file)?))))?;
+        }
+    }
+
+    /// Writes the files that were changed as they were.
+    fn mend(&self, together: &Together, tree: &Tree) -> Result<()> {
+        self.write(together.texts.keys().filter_map(|file| Some((file.as_str(), tree.text(file)?))))
+    }
+
+    fn write<'a>(&self, files: impl Iterator<Item = (&'a str, &'a str)>) -> Result<()> {
+        for (file, text) in files {
+            let path = self.tree.join(file);
+            std::fs::write(&path, text)?;
+            // The times of two writes may be equal on a coarse clock; a later one is certainly seen.
+            std::fs::File::options().write(true).open(&path)?.set_modified(SystemTime::now())?;
+        }
+        Ok(())
+    }
+
+    /// Runs the row's test with the row's bodies.
+    fn fate(&self, mutant: &Mutant, row: usize) -> Result<Fate> {
+        let mut test = self.cargo_test(&mutant.test);
+        fate(test.env(together::CHOICE, row.to_string()))
+    }
+
+    /// Breaks one place, builds and runs the row's test, mends the place.
+    fn fate_alone(&self, mutant: &Mutant) -> Result<Fate> {
+        let text = std::fs::read_to_string(self.tree.join(&mutant.file))?;
+        let broken = text.replacen(&mutant.old, &mutant.new, 1);
+        self.write([(mutant.file.as_str(), broken.as_str())].into_iter())?;
         let built = self.cargo_test(&mutant.test).arg("--no-run").output().context("cannot start cargo test")?;
-        let killed = !built.status.success() || !self.cargo_test(&mutant.test).output()?.status.success();
-        std::fs::write(&path, text)?;
-        // The times of two writes may be equal on a coarse clock; a later one is certainly seen.
-        std::fs::File::options().write(true).open(&path)?.set_modified(SystemTime::now())?;
-        let is_built = built.status.success();
-        ensure!(is_built, "{:?} does not compile, so it shows nothing:\n{}", mutant.name, said(&built));
-        Ok(killed)
+        let fate = built.status.success().then(|| fate(&self.cargo_test(&mutant.test)));
+        self.write([(mutant.file.as_str(), text.as_str())].into_iter())?;
+        fate.with_context(|| format!("{:?} does not compile, so it shows nothing:\n{}", mutant.name, said(&built)))?
     }
 
     fn cargo_test(&self, test: &[String]) -> Command {
@@ -124,6 +203,32 @@ impl Laboratory {
         }
         command
     }
+}
+
+/// Runs a test until it ends, or its time is over and it is killed with its children.
+fn fate(test: &Command) -> Result<Fate> {
+    let mut limited = Command::new("timeout");
+    limited.args(["--signal=KILL", LIMIT]).arg(test.get_program()).args(test.get_args());
+    limited.envs(test.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    limited.current_dir(test.get_current_dir().context("a test runs in the tree")?);
+    let status = limited.stdout(Stdio::null()).stderr(Stdio::null()).status().context("cannot start timeout")?;
+    Ok(match status.code() {
+        Some(0) => Fate::Survived,
+        // Killed by the signal, or told so by a shell's number.
+        None | Some(137) => Fate::Endless,
+        Some(_) => Fate::Killed,
+    })
+}
+
+/// The files and bytes at which rustc's messages in JSON name an error.
+fn error_places(messages: &str) -> Vec<(String, usize)> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let errors = messages.filter(|message| message["message"]["level"] == "error");
+    let spans = errors.flat_map(|error| error["message"]["spans"].as_array().cloned().unwrap_or_default());
+    let place = |span: serde_json::Value| {
+        Some((span["file_name"].as_str()?.to_string(), usize::try_from(span["byte_start"].as_u64()?).ok()?))
+    };
+    spans.filter_map(place).collect()
 }
 
 /// The output and the errors of a command.
@@ -154,6 +259,15 @@ mod tests {
         let output = "running 2 tests\ntest a::sign ... ok\ntest a::order ... ignored\n";
         assert!(has_run(output, "sign") && !has_run(output, "order") && !has_run(output, "tests"));
         assert!(run(&["no row has this name"]).is_err());
+    }
+
+    #[test]
+    fn errors_of_the_compiler_have_places() {
+        let span = r#"{"file_name":"crates/a/src/b.rs","byte_start":7,"byte_end":9}"#;
+        let line =
+            |level| format!(r#"{{"reason":"compiler-message","message":{{"level":"{level}","spans":[{span}]}}}}"#);
+        let messages = format!("{}\nnoise\n{}\n", line("warning"), line("error"));
+        assert_eq!(error_places(&messages), [("crates/a/src/b.rs".to_string(), 7)]);
     }
 
     #[test]
