@@ -94,7 +94,7 @@ fn first_paragraph(error: &clap::Error) -> String {
 /// A slip that clap cannot explain: an output that is not named with -o, a second file for a command that takes one.
 fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failure> {
     let command = command_of(tool, words)?;
-    if let Some(failure) = no_such_format(error) {
+    if let Some(failure) = no_such_format(command, error) {
         return Some(failure);
     }
     let last = words.last()?.to_string_lossy();
@@ -128,16 +128,16 @@ fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failu
     )))
 }
 
-/// The failure of a format that is known elsewhere, or here by an extension.
-fn no_such_format(error: &clap::Error) -> Option<Failure> {
+/// The failure of a format that is known elsewhere, here by an extension, or that this command does not write.
+fn no_such_format(command: &Command, error: &clap::Error) -> Option<Failure> {
     let (ErrorKind::InvalidValue, Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
         (error.kind(), error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
     else {
         return None;
     };
     let option = option.split(' ').next().filter(|option| ["--to", "--from"].contains(option))?;
-    let failure = Failure::new(format!("{option} {value}: blob has no format of this name"));
-    if let Some(format) = Format::from_extension(value) {
+    let failure = Failure::new(format!("{option} {value}: `blob {}` takes no format of this name", command.get_name()));
+    if let Some(format) = Format::from_extension(value).filter(|format| format.name() != value) {
         return Some(failure.help(format!("{option} {}", format.name())));
     }
     let Instead { write, reader, .. } = instead(value, |_| option == "--to")?;
