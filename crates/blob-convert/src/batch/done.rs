@@ -164,7 +164,9 @@ impl Job {
     fn hash(&self, opener: &dyn Opener, watch: &dyn Watch) -> Result<String, Error> {
         let path = self.source();
         let is_index = path.to_string_lossy().ends_with(".index.json");
-        if path.is_file() && !is_index {
+        // The values of an ONNX model may lie in other files, which are a part of what is read.
+        let is_alone = !is_index && Format::of_path(path) != Some(Format::Onnx);
+        if path.is_file() && is_alone {
             let file = File::open(path).and_then(blob_io::FileSource::try_from).map_err(|e| opening(path, e))?;
             return hash_of(&path.display().to_string(), &file, watch);
         }
