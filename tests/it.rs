@@ -80,6 +80,7 @@ mod forward; // what a converted or folded net computes, against OpenCV and MXNe
 mod identity; // options that change the bytes of a conversion within one format
 mod later_steps; // what a receipt says was done counts in every later step
 mod matrix; // every golden to every format, verified; one digest of the tensors
+mod merged; // merge: metadata, counters, receipts that lie, names that clash
 mod names; // PyTorch's names, and maps of names
 mod nets; // which net a conversion follows, and what it then computes, against OpenCV and MXNet
 mod nets_odd; // layers of nets that share, lack or hide their tensors

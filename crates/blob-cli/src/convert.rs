@@ -222,7 +222,7 @@ fn output_of(recipe: &Recipe) -> &Path {
 }
 
 /// The warning for an array that differs from its digest in the source's receipt.
-fn contradicts(checkpoint: &Checkpoint, name: &str) -> String {
+pub(crate) fn contradicts(checkpoint: &Checkpoint, name: &str) -> String {
     let whose = format!("what the receipt in {} says was written", checkpoint.name());
     match name {
         "" => format!("the arrays together are not {whose}"),

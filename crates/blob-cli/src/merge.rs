@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::args::{Merge, if_exists};
 use crate::context::Context;
-use crate::convert::{Conversion, notices, quoted, recipe_of, warn};
+use crate::convert::{Conversion, contradicts, notices, quoted, recipe_of, warn};
 use crate::failure::{Failure, Status};
 use crate::json::{Document, Field, Fields, STRINGS, Type, field};
 use crate::open::open;
@@ -45,13 +45,18 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     let plan = union(args, &sources)?.plan(to, &target)?;
     let changes = plan.changes();
     let warned = changes.iter().filter(|group| group.change.is_warned());
-    let warnings: Vec<String> = warned.map(ToString::to_string).collect();
+    let mut warnings: Vec<String> = warned.map(ToString::to_string).collect();
     warn(warnings.clone(), "--json prints them all", context);
     plan.check()?;
     if !args.dry_run {
         let progress = Progress::begin(&context.terminal, sources.iter().map(Checkpoint::file_len).sum());
-        plan.run(&progress)?;
+        let contradicted = plan.run(&progress)?;
         progress.end();
+        let of_files = sources.iter().zip(contradicted);
+        let of_files = of_files.flat_map(|(file, names)| names.into_iter().map(|name| contradicts(file, &name)));
+        let reports: Vec<String> = of_files.collect();
+        warn(reports.clone(), "--json prints them all", context);
+        warnings.extend(reports);
     }
     let bytes_in = sources.iter().map(|source| source.stored().len()).sum();
     let written = Written::new(&args.output, to.name(), plan.output_len(), begun);

@@ -14,13 +14,13 @@ use crate::options::{Options, listed_problems, refuse};
 use crate::planned::{How, Planned, stream_interleaved};
 use crate::stored::{is_numbered, numbered};
 use crate::transform::{StripDiff, Transform};
-use crate::words::quoted;
+use crate::words::{joined, quoted};
 
 /// The most names in parentheses behind the first misfit, of other tensors with the same reason.
 const NAMED: usize = 2;
 
 /// The metadata key of a solver state's iteration.
-const ITER: &str = "iter";
+pub(crate) const ITER: &str = "iter";
 
 /// The message of a new file made of the tensors alone.
 pub(crate) fn message(
@@ -374,11 +374,7 @@ pub(crate) fn check_fits(
     }
     let problem = |(words, names): &(&str, Vec<&str>)| match &names[..] {
         [name] => format!("{name} {words}"),
-        [first, others @ ..] if others.len() <= NAMED => format!("{first} {words} (the same of {})", others.join(", ")),
-        [first, others @ ..] => {
-            let (shown, more) = (others[..NAMED].join(", "), others.len() - NAMED);
-            format!("{first} {words} (the same of {shown} and {more} more)")
-        }
+        [first, others @ ..] => format!("{first} {words} (the same of {})", joined(NAMED, others)),
         [] => String::new(),
     };
     let problems = same.iter().map(problem).collect();

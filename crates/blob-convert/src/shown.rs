@@ -5,7 +5,7 @@
 
 use std::io;
 
-use blob_io::layout::{Copied, shown_format};
+use blob_io::layout::{Copied, Layout, shown_format};
 use blob_io::{Error, Format, Source};
 
 use crate::base::Base;
@@ -54,18 +54,34 @@ impl Plan<'_> {
             Destination::Stdout { layout } => (layout, String::new()),
             Destination::Shards { .. } | Destination::Folder { .. } => return Ok(None),
         };
-        if matches!(self.to, Format::Safetensors | Format::Npz | Format::Npy | Format::Hdf5 | Format::MxnetList) {
-            // Each of these begins with a mark.
-            return Ok(None);
+        if matches!(self.base, Base::Same) {
+            return remark(self.to, || Ok(shown_format(self.checkpoint.source(), &name)));
         }
-        let shown = if matches!(self.base, Base::Same) {
-            shown_format(self.checkpoint.source(), &name)
-        } else {
-            let base = self.base.file().map(|file| file.source());
-            let frame = layout.frame(&self.metadata, &[])?;
-            shown_format(&Planned { len: layout.len(), frame, copies: layout.copies(), base }, &name)
-        };
-        let remark = || format!("its content does not show its format: --from {} reads it", self.to.name());
-        Ok((shown != Some(self.to)).then(|| Change::unasked(Effect::Remark(remark()))))
+        let base = self.base.file().map(|file| file.source());
+        unshown(self.to, (layout, &self.metadata), base, &name)
     }
+}
+
+/// The remark about a file of this layout, whose other bytes are those of `base`.
+pub(crate) fn unshown(
+    to: Format,
+    (layout, metadata): (&Layout, &[(String, String)]),
+    base: Option<&dyn Source>,
+    name: &str,
+) -> Result<Option<Change>, Error> {
+    remark(to, || {
+        let (frame, copies) = (layout.frame(metadata, &[])?, layout.copies());
+        Ok(shown_format(&Planned { len: layout.len(), frame, copies, base }, name))
+    })
+}
+
+/// The remark where the content shows another format, or none.
+fn remark(to: Format, shown: impl FnOnce() -> Result<Option<Format>, Error>) -> Result<Option<Change>, Error> {
+    // Each of these begins with a mark.
+    let has_mark = matches!(to, Format::Safetensors | Format::Npz | Format::Npy | Format::Hdf5 | Format::MxnetList);
+    if has_mark || shown()? == Some(to) {
+        return Ok(None);
+    }
+    let words = format!("its content does not show its format: --from {} reads it", to.name());
+    Ok(Some(Change::unasked(Effect::Remark(words))))
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use blob_core::DType;
 use blob_io::layout::{file_names, member_names};
-use blob_io::{Bf16, Checkpoint, Entry, Format, Keys, Kind, Names, TensorName, Warning};
+use blob_io::{Bf16, Checkpoint, Entry, Format, Keys, Kind, Names, TensorName, Warning, work};
 use serde::Deserialize;
 
 use crate::change::{Change, Effect};
@@ -148,6 +148,7 @@ impl Place {
 
     /// Further notes about a new file for the user: a solver's history, sparse arrays in parts.
     pub(crate) fn remarks(self, source: &Checkpoint, options: &Options) -> Vec<Change> {
+        work::visit(0, source.entries().len() as u64);
         let mut effects: Vec<Effect> = self.of_solver(source).into_iter().collect();
         if let Some(label) = label(source).filter(|_| self.to == Format::Datum && source.format() != self.to) {
             let words = format!("the datum is written without the label {label} of the source's receipt");
@@ -173,12 +174,10 @@ impl Place {
 
     /// The metadata of the source that a new file without a receipt has no place for.
     pub(crate) fn dropped_metadata(self, source: &Checkpoint, written: &[(String, String)]) -> Option<Change> {
-        let implied = source.format().holds().implied;
-        let keys = source.metadata().iter().map(|(key, _)| key);
-        let keys = keys.filter(|key| *key != KEY && *key != NO_ARRAYS && !implied.contains(&&***key));
         let is_written = |key: &str| written.iter().any(|(known, _)| known == key);
         let kept = |key: &str| is_written(key) || self.to.is_caffe() && self.to.holds().metadata.contains(key);
-        let keys: Vec<String> = keys.filter(|key| !kept(key)).cloned().collect();
+        let keys = own_metadata(source).map(|(key, _)| key).filter(|key| !kept(key));
+        let keys: Vec<String> = keys.map(str::to_owned).collect();
         (!keys.is_empty()).then(|| Change::unasked(Effect::MetadataDropped { format: self.to, keys }))
     }
 }
@@ -210,6 +209,13 @@ fn label(file: &Checkpoint) -> Option<String> {
 
 fn is_of_solver(format: Format) -> bool {
     format.is_caffe() && format.holds().metadata.contains(LEARNED_NET)
+}
+
+/// The metadata of a file's own: neither a receipt nor what the reader or the format says of every such file.
+pub(crate) fn own_metadata(source: &Checkpoint) -> impl Iterator<Item = (&str, &str)> {
+    let implied = source.format().holds().implied;
+    let metadata = source.metadata().iter().map(|(key, text)| (&**key, &**text));
+    metadata.filter(move |(key, _)| *key != KEY && *key != NO_ARRAYS && !implied.contains(key))
 }
 
 /// The parts of the source that the reader left out: a file made of the listed tensors lacks such parts.

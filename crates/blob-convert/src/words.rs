@@ -4,8 +4,14 @@ const LONGEST_NAME: usize = 128;
 
 /// The first `most` names in quotes, and the number of the others: `"a", "b" and 3 more`.
 pub(crate) fn listed(most: usize, names: &[impl AsRef<str>]) -> String {
-    let first: Vec<String> = names.iter().take(most).map(|name| quoted(name.as_ref())).collect();
-    format!("{}{}", first.join(", "), and_more(names.len() - first.len()))
+    let named: Vec<String> = names.iter().take(most).map(|name| quoted(name.as_ref())).collect();
+    named.join(", ") + &and_more(names.len() - named.len())
+}
+
+/// The first `most` of some words, and the number of the others.
+pub(crate) fn joined(most: usize, words: &[impl AsRef<str>]) -> String {
+    let first: Vec<&str> = words.iter().take(most).map(AsRef::as_ref).collect();
+    first.join(", ") + &and_more(words.len() - first.len())
 }
 
 /// The end of a list that leaves out `more` items.

@@ -3,7 +3,7 @@
 //! Relies on `union` for the names, and on `pass` for the bytes.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use blob_io::caffe::{Form as BlobForm, Message};
@@ -13,7 +13,8 @@ use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
 use blob_io::{Checkpoint, Complete, Error, Format, IfExists, Kind, Output};
 
-use super::Union;
+use super::{Clash, Union};
+use crate::caffe::{self, ITER};
 use crate::change::{Change, Effect, Group, Groups};
 use crate::chosen::note_ignored;
 use crate::goal::Target;
@@ -21,11 +22,17 @@ use crate::layout::sparse_list;
 use crate::pass::{Around, Job, filled, piped};
 use crate::planned::{Planned, stream_interleaved};
 use crate::receipt::Receipt;
+use crate::shown::unshown;
 use crate::source;
 use crate::state;
-use crate::stored::{FORMAT, Place, is_numbered, numbered, unlisted};
+use crate::stored::{FORMAT, Place, is_numbered, numbered, own_metadata, unlisted};
 use crate::transform::{Choice, Followed, Tally};
-use crate::watch::Watch;
+use crate::verify::contradicted;
+use crate::watch::{Uncounted, Watch};
+use crate::words::joined;
+
+/// At most this many clashes are told.
+const NAMED: usize = 3;
 
 /// The plan of a file that is made of the tensors of several others.
 #[derive(Debug)]
@@ -50,6 +57,11 @@ impl<'a> Union<'a> {
         source::check(&checkpoints, target)?;
         let path = target.file().map(|(path, _)| path);
         let file = path.map_or("standard output".to_owned(), |path| path.display().to_string());
+        if !self.clashes.is_empty() {
+            let message =
+                format!("two tensors would have one name: {}", joined(NAMED, &Clash::in_words(&self.clashes)));
+            return Err(Error::Request { file, message });
+        }
         if self.tensors.is_empty() {
             let names: Vec<&str> = checkpoints.iter().map(|source| source.name()).collect();
             let message = "there are no tensors, and nothing to write".to_owned();
@@ -69,18 +81,25 @@ impl<'a> Union<'a> {
             of_file.extend(place.of_solver(source.checkpoint).map(Change::unasked));
             of_file.extend(unlisted(source.checkpoint));
             of_file.extend(parted(source.checkpoint, to));
+            of_file.extend(caffe::lost_net(source.checkpoint, to));
         }
+        let untyped = self.parts().find_map(|(source, tensors)| caffe::untyped(source.checkpoint, to, tensors));
+        of_file.extend(untyped);
         place.encode(&mut self.tensors);
         self.tensors.iter_mut().for_each(|tensor| place.note_number(tensor));
         self.tensors.iter_mut().enumerate().for_each(|(slot, tensor)| tensor.slot = Some(slot));
-        let (mut receipt, mut metadata) = (None, Vec::new());
+        let Gathered { mut metadata, dropped } = Gathered::of(&checkpoints, to, path);
+        if !dropped.is_empty() {
+            of_file.push(Change::unasked(Effect::MetadataDropped { format: to, keys: dropped }));
+        }
+        let (mut receipt, is_kept) = (None, to == Format::Safetensors);
         if to.holds().receipt {
             receipt = Some(Receipt::of_several(&self).map_err(|e| e.about(&file))?);
             of_file.extend(receipt.iter().filter(|receipt| !receipt.shortened.is_empty()).map(|receipt| {
                 let words = format!("the receipt has no room for {}", receipt.shortened.join(" and for "));
                 Change::unasked(Effect::Remark(words))
             }));
-            metadata.extend((to == Format::Safetensors).then(|| (FORMAT.0.to_owned(), FORMAT.1.to_owned())));
+            metadata.extend(is_kept.then(|| (FORMAT.0.to_owned(), FORMAT.1.to_owned())));
         } else {
             let unsaid = checkpoints.iter().filter_map(|source| state::unsaid(source));
             of_file.extend(unsaid.map(|words| Change::unasked(Effect::Remark(words))));
@@ -91,9 +110,68 @@ impl<'a> Union<'a> {
         let new = New { union: &self, to, metadata: &with_receipt, path };
         let layout = new.check_names().and_then(|()| Layout::of(to, &specs, &new)).map_err(|e| e.about(&file))?;
         stream_interleaved(&layout, &mut self.tensors);
+        let name = path.map_or(String::new(), |path| path.display().to_string());
+        of_file.extend(unshown(to, (&layout, &with_receipt), None, &name)?);
+        // Other formats have their metadata in the layout.
+        metadata.retain(|_| is_kept);
         let file = target.file().map(|(path, if_exists)| (path.to_owned(), if_exists));
         Ok(Joined { union: self, to, file, layout, receipt, metadata, of_file })
     }
+}
+
+/// The metadata of several sources for one file.
+struct Gathered {
+    metadata: Vec<(String, String)>,
+    /// The keys that the file has no place for, and those of which sources say different things.
+    dropped: Vec<String>,
+}
+
+/// A key of metadata in several sources.
+struct Said<'a> {
+    key: &'a str,
+    text: &'a str,
+    /// How many sources have this text.
+    count: usize,
+    is_contested: bool,
+}
+
+impl Gathered {
+    fn of(sources: &[&Checkpoint], to: Format, path: Option<&Path>) -> Self {
+        let (mut all, mut places) = (Vec::<Said<'_>>::new(), HashMap::new());
+        for source in sources {
+            for (key, text) in own_metadata(source) {
+                let place = *places.entry(key).or_insert(all.len());
+                if place == all.len() {
+                    all.push(Said { key, text, count: 0, is_contested: false });
+                }
+                let said = &mut all[place];
+                said.count += usize::from(said.text == text && (to != Format::Safetensors || source.format() == to));
+                said.is_contested |= said.text != text;
+            }
+        }
+        let (form, mut metadata, mut dropped) = (form_of(path), Vec::new(), Vec::new());
+        for Said { key, text, count, is_contested } in all {
+            let has_place = match to {
+                Format::Safetensors => true,
+                Format::Hdf5 => form.stores(key),
+                _ => to.is_caffe() && to.holds().metadata.contains(key),
+            };
+            // Caffe always writes an iteration, by which a reader knows a solver state.
+            let is_kept = has_place && (count == sources.len() || key == ITER);
+            if is_kept {
+                metadata.push((key.to_owned(), text.to_owned()));
+            }
+            dropped.extend((!is_kept || is_contested).then(|| key.to_owned()));
+        }
+        let lacks_iter = to == Format::SolverState && metadata.iter().all(|(key, _)| key != ITER);
+        metadata.extend(lacks_iter.then(|| (ITER.to_owned(), "0".to_owned())));
+        Self { metadata, dropped }
+    }
+}
+
+/// The form of a file of HDF5, by its name.
+fn form_of(path: Option<&Path>) -> Form {
+    path.and_then(Form::of_name).unwrap_or(Form::Datasets)
 }
 
 /// The parts of a source that a new file has in another form, or not at all.
@@ -150,26 +228,31 @@ impl Joined<'_> {
     }
 
     /// Writes the file, which appears whole or not at all. Each source is read once, for a pipe twice. A source that
-    /// changed after opening is an error.
+    /// changed after opening is an error. Returns the tensors that contradict the receipt of their file, as
+    /// [`Summary::contradicted`](crate::Summary::contradicted), for each file.
     ///
     /// # Errors
     /// Errors of reading and writing; [`Error::Interrupted`] where `watch` says so.
-    pub fn run(&self, watch: &dyn Watch) -> Result<(), Error> {
-        let job = |(source, tensors)| Job::of_tensors(source, tensors, watch);
-        let jobs: Vec<Job<'_>> =
-            self.union.parts().map(|(source, tensors)| (source.checkpoint, tensors)).map(job).collect();
+    pub fn run(&self, watch: &dyn Watch) -> Result<Vec<Vec<String>>, Error> {
+        let jobs = self.union.parts().map(|(source, tensors)| Job::of_tensors(source.checkpoint, tensors, watch));
+        let jobs: Vec<Job<'_>> = jobs.collect();
         let around = Around { metadata: &self.metadata, receipt: self.receipt.as_ref() };
         let tally = Tally::default();
         let output = match &self.file {
             Some((path, if_exists)) => Output::create(path, *if_exists)?,
             None => Output::stdout(),
         };
-        if !output.is_positioned() {
-            return piped(&jobs, &self.layout, output, &tally, around).map(drop);
-        }
-        let (complete, _) = filled(&jobs, &self.layout, output, &tally, around)?;
-        self.check_file(&complete)?;
-        complete.publish()
+        let digests = if output.is_positioned() {
+            let (complete, digests) = filled(&jobs, &self.layout, output, &tally, around)?;
+            self.check_file(&complete)?;
+            complete.publish()?;
+            digests
+        } else {
+            piped(&jobs, &self.layout, output, &tally, around)?
+        };
+        let read = jobs.iter().zip(digests);
+        let watch = Uncounted(watch);
+        read.map(|(job, digests)| contradicted(job.checkpoint, job.tensors, &digests.tensors, &watch)).collect()
     }
 
     fn check_file(&self, written: &Complete) -> Result<(), Error> {
@@ -213,15 +296,15 @@ impl Details for New<'_, '_> {
     }
 
     fn hdf5_form(&self) -> Form {
-        self.path.and_then(Form::of_name).unwrap_or(Form::Datasets)
+        form_of(self.path)
     }
 
     fn message(&self, specs: &[TensorSpec]) -> Result<(Message, BlobForm), Error> {
         let names = specs.iter().map(|spec| &*spec.name);
         let message = if is_numbered(self.to) {
-            Message::named(self.to, numbered(names).iter().map(|name| &**name), &[])
+            Message::named(self.to, numbered(names).iter().map(|name| &**name), self.metadata)
         } else {
-            Message::named(self.to, names, &[])
+            Message::named(self.to, names, self.metadata)
         };
         let entry = |tensor: usize| {
             let source = self.union.source_of(tensor);
