@@ -1,9 +1,10 @@
-//! Conversions and comparisons of files that are made to cost them most: the work, which is counted, and the
+//! Conversions, comparisons and divisions of files that are made to cost them most: the work, which is counted, and the
 //! memory grow linearly with the file. What is said of such a file stays short.
 
 use blob_convert::diff::{Tolerance, diff};
+use blob_convert::recipe::Divide;
 use blob_convert::transform::{FcFrom, Registry};
-use blob_convert::{Options, RECEIPT_KEY, Recipe, Silent, Step, Target, plan};
+use blob_convert::{Options, Plan, RECEIPT_KEY, Recipe, Silent, Step, Target, plan};
 use blob_io::{Checkpoint, Error, Format};
 use serde_json::json;
 
@@ -119,6 +120,21 @@ fn each_named_inner_product_is_found_at_once() {
             let all = file.names().map(of).reduce(FcFrom::and);
             let options = all.into_iter().fold(Options::new(Format::Npz), Options::transform);
             plan(file, &options, &Target::Stdout).expect("a plan");
+        },
+    );
+}
+
+#[test]
+fn a_file_for_each_layer_is_planned_from_its_tensors() {
+    // A plan with a receipt takes a hundred times the bytes that name one of these tensors.
+    is_linear(
+        "layers",
+        |size| ones("a", size / 3200),
+        |file| {
+            let mut recipe = Recipe::new("x", "no-such-folder-{}.safetensors");
+            recipe.target.divide = Some(Divide::ByLayer);
+            let plans = recipe.plan_several(file, &Registry::default()).expect("plans");
+            assert_eq!(plans.plans().iter().map(Plan::tensors).map(<[_]>::len).sum::<usize>(), file.entries().len());
         },
     );
 }

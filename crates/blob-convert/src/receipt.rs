@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use blake3::Hash;
 use blob_core::DType;
-use blob_io::{Checkpoint, Error, Kind, TensorName};
+use blob_io::{Checkpoint, Error, Kind, TensorName, work};
 use serde_json::{Map, Value, json};
 
 use crate::hash::Digests;
@@ -377,6 +377,7 @@ fn sparse(checkpoint: &Checkpoint, tensors: &[Planned]) -> Vec<Value> {
 }
 
 fn warnings(checkpoint: &Checkpoint) -> Vec<Value> {
+    work::visit(0, checkpoint.entries().len() as u64);
     let whole = checkpoint.warnings().iter().map(|w| json!(w.to_string()));
     let of_entries = checkpoint
         .entries()
