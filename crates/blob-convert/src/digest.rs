@@ -4,14 +4,13 @@
 //! 40 bytes a tensor.
 
 use std::io::{ErrorKind, Read};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Kind, Source};
 use sha2::Digest as _;
 
-use crate::hash::{PIECE, Streams, for_each_piece, read_from};
-use crate::threads::{io_threads, run_shares};
+use crate::hash::{PIECE, Streams, for_each_piece, pieces_in_turn};
+use crate::threads::{in_turn, io_threads};
 use crate::watch::{Watch, Watched};
 
 /// A prefix that separates these digests from every other use of the hash function.
@@ -190,48 +189,29 @@ fn array_digests(
     algorithm: Algorithm,
     watch: &dyn Watch,
 ) -> Result<Vec<[u8; 32]>, Error> {
-    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let share = || {
-        let mut mine = Vec::new();
-        while !failed.load(Ordering::Relaxed)
-            && let at = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(entry) = entries.get(at)
-        {
-            let mut hasher = algorithm.hasher();
-            Watched::open(checkpoint, entry, watch)?.each(PIECE, |bytes| {
-                hasher.update(bytes);
-                Ok(())
-            })?;
-            mine.push((at, hasher.finish()));
-        }
-        Ok(mine)
-    };
+    let shares = in_turn((io_threads(), entries.len() as u64), Vec::new, |mine, at| {
+        let (at, mut hasher) = (at as usize, algorithm.hasher());
+        Watched::open(checkpoint, entries[at], watch)?.each(PIECE, |bytes| {
+            hasher.update(bytes);
+            Ok(())
+        })?;
+        mine.push((at, hasher.finish()));
+        Ok(())
+    })?;
     let mut digests = vec![[0; 32]; entries.len()];
-    for (at, digest) in run_shares((io_threads(), entries.len() as u64), &failed, share)?.into_iter().flatten() {
+    for (at, digest) in shares.into_iter().flatten() {
         digests[at] = digest;
     }
     Ok(digests)
 }
 
-/// BLAKE3 of a source. Threads take the pieces in turn.
+/// BLAKE3 of a source.
 fn in_pieces(name: &str, source: &dyn Source, watch: &dyn Watch) -> Result<[u8; 32], Error> {
-    let len = source.len();
-    let hashed = Streams::new(vec![len]);
-    let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
-    let share = || {
-        let mut buf = vec![0; len.min(PIECE as u64) as usize];
-        while !failed.load(Ordering::Relaxed)
-            && let at = next.fetch_add(1, Ordering::Relaxed).saturating_mul(PIECE as u64)
-            && at < len
-        {
-            let piece = &mut buf[..(len - at).min(PIECE as u64) as usize];
-            read_from(name, source, at, piece)?;
-            hashed.put(0, at, piece);
-            watch.step(piece.len() as u64)?;
-        }
+    let hashed = Streams::new(vec![source.len()]);
+    pieces_in_turn((name, source), io_threads(), watch, &|at, piece| {
+        hashed.put(0, at, piece);
         Ok(())
-    };
-    run_shares((io_threads(), len.div_ceil(PIECE as u64)), &failed, share)?;
+    })?;
     Ok(hashed.finish()[0].into())
 }
 

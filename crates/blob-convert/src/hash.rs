@@ -11,7 +11,7 @@ use blake3::{CHUNK_LEN, Hash};
 use blob_io::{Checkpoint, Error, Source};
 use sha2::Digest;
 
-use crate::threads::lock;
+use crate::threads::{in_turn, lock};
 use crate::watch::Watch;
 
 /// The number of bytes that are read, hashed and written at once: a power of two, small enough for the write to find
@@ -215,6 +215,29 @@ pub(crate) fn for_each_piece(
         take(at, bytes);
     }
     Ok(())
+}
+
+/// As [`for_each_piece`], on several threads, which take the pieces in turn.
+pub(crate) fn pieces_in_turn(
+    (name, source): (&str, &dyn Source),
+    threads: usize,
+    watch: &dyn Watch,
+    take: &(impl Fn(u64, &[u8]) -> Result<(), Error> + Sync),
+) -> Result<(), Error> {
+    let len = source.len();
+    let piece = len.min(PIECE as u64) as usize;
+    let done = in_turn(
+        (threads, len.div_ceil(PIECE as u64)),
+        || vec![0; piece],
+        |buf, number| {
+            let at = number * PIECE as u64;
+            let bytes = &mut buf[..(len - at).min(PIECE as u64) as usize];
+            read_from(name, source, at, bytes)?;
+            take(at, bytes)?;
+            watch.step(bytes.len() as u64)
+        },
+    );
+    done.map(drop)
 }
 
 /// Reads bytes of a file.

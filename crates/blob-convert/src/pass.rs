@@ -9,7 +9,7 @@ mod file;
 
 use std::path::Path;
 use std::slice;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use blob_io::layout::{FOLDER_LIST, Layout};
 use blob_io::{Checkpoint, Complete, Error, IfExists, Output};
@@ -23,7 +23,7 @@ use crate::shards::Shards;
 use crate::sink::{Moves, Sink};
 use crate::symbol::NewSymbol;
 use crate::target;
-use crate::threads::{io_threads, run_beside, run_shares};
+use crate::threads::{io_threads, run_beside};
 use crate::transform::{Found, Tally, grouped};
 use crate::verify::contradicted;
 use crate::watch::{Uncounted, Watch};
@@ -318,14 +318,17 @@ impl<'a> Job<'a> {
     where
         W: Fn(u64, &[u8]) -> Result<(), Error> + Sync,
     {
-        let source = self.checkpoint.source();
-        let pieces = source.len().div_ceil(PIECE as u64);
+        let source = (self.checkpoint.name(), self.checkpoint.source());
         let hashed = Streams::new(vec![self.checkpoint.stored().len()]);
-        let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
         let uncounted = Uncounted(self.watch);
         let sha256 = || hash::sha256(self.checkpoint, &uncounted);
         let (passed, sha256) = run_beside(self.sha256.then_some(&sha256), || {
-            run_shares((threads, pieces), &failed, || self.pieces(&next, &failed, &hashed, write))
+            hash::pieces_in_turn(source, threads, self.watch, &|at, bytes| {
+                if !self.checkpoint.is_packed() {
+                    hashed.put(0, at, bytes);
+                }
+                write(at, bytes)
+            })
         });
         passed?;
         if self.checkpoint.is_packed() {
@@ -333,30 +336,5 @@ impl<'a> Job<'a> {
             hash::for_each_piece(stored, &uncounted, |at, bytes| hashed.put(0, at, bytes))?;
         }
         Ok((hashed.finish()[0].to_hex().to_string(), sha256.transpose()?))
-    }
-
-    /// One thread's share of the pieces.
-    fn pieces<W>(self, next: &AtomicU64, failed: &AtomicBool, hashed: &Streams, write: &W) -> Result<(), Error>
-    where
-        W: Fn(u64, &[u8]) -> Result<(), Error>,
-    {
-        let source = self.checkpoint.source();
-        let len = source.len();
-        let mut buf = vec![0; len.min(PIECE as u64) as usize];
-        // Another thread that has failed returns the error; this one only stops.
-        while !failed.load(Ordering::Relaxed) {
-            let at = next.fetch_add(1, Ordering::Relaxed).saturating_mul(PIECE as u64);
-            if at >= len {
-                break;
-            }
-            let bytes = &mut buf[..(len - at).min(PIECE as u64) as usize];
-            hash::read(self.checkpoint, source, at, bytes)?;
-            if !self.checkpoint.is_packed() {
-                hashed.put(0, at, bytes);
-            }
-            write(at, bytes)?;
-            self.watch.step(bytes.len() as u64)?;
-        }
-        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Threads where the system allows them: under a limit on processes or memory, one thread does all the work.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
@@ -19,14 +19,26 @@ pub(crate) fn io_threads() -> usize {
     thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS))
 }
 
-/// Runs shares of `items` items on at most `threads` threads, this one among them; `failed` tells each to stop after
-/// the first error. Where no thread can be started, this one does all the work.
-pub(crate) fn run_shares<T: Send>(
+/// Does `items` pieces of work on at most `threads` threads, this one among them. Each thread takes the next piece in
+/// turn, with a state of its own; after an error none takes another. Where no thread can be started, this one does all
+/// the work. Returns the states.
+pub(crate) fn in_turn<S: Send>(
     (threads, items): (usize, u64),
-    failed: &AtomicBool,
-    share: impl Fn() -> Result<T, Error> + Sync,
-) -> Result<Vec<T>, Error> {
-    let share = || share().inspect_err(|_| failed.store(true, Ordering::Relaxed));
+    begin: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, u64) -> Result<(), Error> + Sync,
+) -> Result<Vec<S>, Error> {
+    let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+    let share = || {
+        let mut state = begin();
+        while !failed.load(Ordering::Relaxed) {
+            let item = next.fetch_add(1, Ordering::Relaxed);
+            if item >= items {
+                break;
+            }
+            work(&mut state, item).inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+        }
+        Ok(state)
+    };
     let threads = threads.min(usize::try_from(items).unwrap_or(usize::MAX));
     thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map_while(|_| spawn(scope, share)).collect();
