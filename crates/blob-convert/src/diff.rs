@@ -12,14 +12,12 @@ use blake3::Hash;
 use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Kind, work};
 
+use crate::compare::PIECE;
 use crate::pairing::{Event, Side, walk};
 use crate::verify::hash_of;
 use crate::watch::{Watch, Watched};
 use values::Run;
 pub use values::{Distance, Tolerance, Worst};
-
-/// How many bytes of each file are compared at once: both pieces stay in the second-level cache.
-const PIECE: usize = 256 << 10;
 
 /// The result for one tensor or pair of tensors.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,6 +14,7 @@ mod cast;
 mod chain;
 pub mod change;
 mod chosen;
+mod compare;
 mod copies;
 pub mod diff;
 pub mod digest;

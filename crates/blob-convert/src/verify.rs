@@ -243,7 +243,7 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut
 }
 
 /// The index of an element of the shape, as text: `2,0,17`.
-fn index_of(shape: &Shape, element: u64) -> String {
+pub(crate) fn index_of(shape: &Shape, element: u64) -> String {
     let index = usize::try_from(element).ok().and_then(|at| shape.index(at).ok()).unwrap_or_default();
     index.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }

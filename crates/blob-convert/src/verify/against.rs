@@ -9,15 +9,13 @@ use std::sync::Arc;
 use blob_core::{DType, Dims7, Shape};
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Reason};
 
-use super::{Finding, Remark, Unread, claims, index_of, replay};
+use super::{Finding, Remark, Unread, claims, replay};
+use crate::compare::{Pieces, found};
 use crate::done::steps;
 use crate::pairing::{Event, Side, walk};
 use crate::receipt::receipt_text;
 use crate::transform::{Registry, Topology};
 use crate::watch::Watch;
-
-/// How many bytes of each file are compared at once: both pieces stay in the second-level cache.
-const PIECE: usize = 256 << 10;
 
 /// The result of a comparison of two files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +81,7 @@ pub fn against_by(
         Ok(_) => {}
         Err(why) => report(Remark::Finding(Finding::new("", Reason::Receipt, why))),
     }
-    let pieces = [vec![0; PIECE], vec![0; PIECE]];
-    let mut compare = Compare { pieces, watch, report, equal: 0, unread: Unread::default() };
+    let mut compare = Compare { pieces: Pieces::new(), watch, report, equal: 0, unread: Unread::default() };
     walk(ours, theirs, &mut |event| {
         match event {
             Event::Note(note) => compare.note(note),
@@ -99,8 +96,7 @@ pub fn against_by(
 
 /// The state of a comparison.
 struct Compare<'a> {
-    /// The bytes of either file that are compared at a time.
-    pieces: [Vec<u8>; 2],
+    pieces: Pieces,
     watch: &'a dyn Watch,
     report: &'a mut dyn FnMut(Remark),
     equal: u64,
@@ -136,15 +132,9 @@ impl Compare<'_> {
         if a.dense.or(b.dense).is_some() {
             self.note(format!("{:?} is sparse in one file and dense in the other; compared as dense", a.name()));
         }
-        match self.difference(a, b) {
-            Ok(None) => self.equal += 1,
-            Ok(Some((reason, message))) => self.finding(a.name(), reason, message),
-            // Broken bytes are a finding about this tensor; the comparison of the others goes on.
-            Err(Error::Malformed { file, fault, .. }) => {
-                let message = format!("is broken in {file}: {fault}");
-                self.finding(a.name(), fault.reason(), message);
-            }
-            Err(e) => return Err(e),
+        match found(self.difference(a, b))? {
+            None => self.equal += 1,
+            Some((reason, message)) => self.finding(a.name(), reason, message),
         }
         Ok(())
     }
@@ -182,29 +172,8 @@ impl Compare<'_> {
             }
             self.note(format!("{:?} is bf16, kept as the bits of a u16; compared by bits", a.name()));
         }
-        let Some(at) = self.first_difference(a, b)? else {
-            return Ok(None);
-        };
-        let index = index_of(a.shape(), at / left.size() as u64);
-        Ok(Some((Reason::Differs, format!("differs, first at [{index}]"))))
-    }
-
-    /// The first byte in which two arrays of one length differ.
-    fn first_difference(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<Option<u64>, Error> {
-        let (mut a, mut b) = (a.reader(self.watch)?, b.reader(self.watch)?);
-        let [ours, theirs] = &mut self.pieces;
-        let mut done = 0;
-        loop {
-            // Both readers fill a piece with whole elements of the same width.
-            let (n, m) = (a.pull(ours)?, b.pull(theirs)?);
-            if let Some(at) = mismatch(&ours[..n], &theirs[..m]) {
-                return Ok(Some(done + at));
-            }
-            if n == 0 {
-                return Ok(None);
-            }
-            done += n as u64;
-        }
+        let (mut ours, mut theirs) = (a.reader(self.watch)?, b.reader(self.watch)?);
+        self.pieces.difference((left, a.shape()), &mut ours, &mut theirs)
     }
 }
 
@@ -234,13 +203,4 @@ fn one_is_none(a: &Side<'_>, b: &Side<'_>) -> Option<Difference> {
         let message = format!("is {} here and {} there", description(a), description(b));
         (Reason::DType, message)
     })
-}
-
-/// The first byte in which two pieces differ.
-fn mismatch(a: &[u8], b: &[u8]) -> Option<u64> {
-    if a == b {
-        return None;
-    }
-    let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-    Some(same as u64)
 }

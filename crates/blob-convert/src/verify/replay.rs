@@ -12,9 +12,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::receipt::truncated;
-use super::{By, Finding, Redone, Remark, Unread, index_of};
+use super::{By, Finding, Redone, Remark, Unread};
 use crate::chain::ValueChange;
 use crate::chosen::chosen;
+use crate::compare::{self, Pieces};
 use crate::done::steps;
 use crate::options::Options;
 use crate::planned::{LeftOut, Planned};
@@ -23,8 +24,6 @@ use crate::step::Step;
 use crate::transform::{Bound, Choice, FixGamma, NetOrigin, Registry, Tally, Topology, Transform};
 use crate::watch::{Watch, Watched};
 
-/// How many bytes of each file are compared at once: both pieces stay in the second-level cache.
-const PIECE: usize = 256 << 10;
 /// At most this many characters of a transform's settings are printed.
 const MAX_LISTED: usize = 200;
 /// At most this many tensors of a step are named.
@@ -196,7 +195,7 @@ fn redone(change: &ValueChange, source: &Checkpoint) -> Redone {
 /// The state of a comparison of a file with recomputed tensors.
 pub(super) struct Compare<'a> {
     file: &'a Checkpoint,
-    pieces: [Vec<u8>; 2],
+    pieces: Pieces,
     watch: &'a dyn Watch,
     report: &'a mut dyn FnMut(Remark),
     pub(super) equal: u64,
@@ -208,16 +207,7 @@ pub(super) struct Compare<'a> {
 
 impl<'a> Compare<'a> {
     pub(super) fn new(file: &'a Checkpoint, watch: &'a dyn Watch, report: &'a mut dyn FnMut(Remark)) -> Self {
-        Self {
-            file,
-            pieces: [vec![0; PIECE], vec![0; PIECE]],
-            watch,
-            report,
-            equal: 0,
-            unread: Unread::default(),
-            lost: 0,
-            zeroed: 0,
-        }
+        Self { file, pieces: Pieces::new(), watch, report, equal: 0, unread: Unread::default(), lost: 0, zeroed: 0 }
     }
 
     /// Compares the tensors that are made of a source.
@@ -233,14 +223,7 @@ impl<'a> Compare<'a> {
                 Some(entry) => self.difference(source, tensor, entry),
                 None => Ok(Some((Reason::Absent, format!("is missing from {}", self.file.name())))),
             };
-            let found = match found {
-                // Broken bytes are a finding about this tensor; the comparison of the other tensors goes on.
-                Err(Error::Malformed { file, fault, .. }) => {
-                    Some((fault.reason(), format!("is broken in {file}: {fault}")))
-                }
-                found => found?,
-            };
-            match found {
+            match compare::found(found)? {
                 Some((reason, message)) => (self.report)(Remark::Finding(Finding::new(name, reason, message))),
                 None => self.equal += 1,
             }
@@ -277,23 +260,12 @@ impl<'a> Compare<'a> {
         let tally = Tally::default();
         let mut ours = Watched::open(self.file, entry, self.watch)?;
         let mut theirs = planned.open(source, self.watch, &tally)?;
-        let [a, b] = &mut self.pieces;
-        let mut done = 0;
-        loop {
-            // Both readers fill a piece with whole elements of the same width.
-            let (n, m) = (ours.pull(a)?, theirs.pull(b)?);
-            if a[..n] != b[..m] {
-                let at = done + a[..n].iter().zip(&b[..m]).take_while(|(a, b)| a == b).count() as u64;
-                let index = index_of(&spec.shape, at / dtype.size() as u64);
-                return Ok(Some((Reason::Differs, format!("differs, first at [{index}]"))));
-            }
-            if n == 0 {
-                let (zeroed, lost) = tally.lost_values();
-                self.zeroed += zeroed;
-                self.lost += lost;
-                return Ok(None);
-            }
-            done += n as u64;
+        let found = self.pieces.difference((dtype, &spec.shape), &mut ours, &mut *theirs)?;
+        if found.is_none() {
+            let (zeroed, lost) = tally.lost_values();
+            self.zeroed += zeroed;
+            self.lost += lost;
         }
+        Ok(found)
     }
 }
