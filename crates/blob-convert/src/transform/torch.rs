@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::bound::Bound;
 use super::f64_io::Places;
+use super::layout::permuted;
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::values::{Compute, Inputs, Stream, ready};
 use super::wish::Wish;
@@ -124,17 +125,12 @@ impl Transform for TorchLayout {
                 let of = spec.tensor.clone();
                 made.push(Made::computed(of, vec![place], Gates).with_change("gates from i, f, o, g to i, f, g, o"));
             } else if transposed.contains(&place) {
-                match *shape.dims() {
-                    [rows, columns] => {
-                        let turned = Shape::new([columns, rows]).unwrap_or_else(|_| shape.clone());
-                        let of = TensorSpec::new(&**name, spec.tensor.dtype, turned);
-                        made.push(
-                            Made::computed(of, vec![place], Transposed)
-                                .with_change("transposed to output \u{d7} input"),
-                        );
-                    }
-                    _ => misfits.push(Misfit::new(name, format!("is {shape}, and a matrix has two axes"))),
+                if shape.num_axes() != 2 {
+                    misfits.push(Misfit::new(name, format!("is {shape}, and a matrix has two axes")));
+                    continue;
                 }
+                let turned = permuted(place, spec, shape.dims(), &[1, 0]);
+                made.push(turned.with_change("transposed to output \u{d7} input"));
             } else if slopes.contains(&place) && shape.num_axes() == 0 {
                 made.push(
                     same.reshaped(Shape::new([1]).unwrap_or_else(|_| shape.clone()))
@@ -180,24 +176,5 @@ struct Zeros;
 impl Compute for Zeros {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
         Ok(ready(vec![0; inputs.whole(0)?.len()]))
-    }
-}
-
-#[derive(Debug)]
-struct Transposed;
-
-impl Compute for Transposed {
-    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
-        let whole = inputs.whole(0)?;
-        let (width, columns) = (inputs.made.dtype.size(), inputs.made.shape.dims()[0]);
-        // A matrix without rows has no values, for any number of columns.
-        let columns = if whole.is_empty() { 0 } else { columns };
-        let mut turned = Vec::with_capacity(whole.len());
-        for column in 0..columns {
-            for row in whole.chunks_exact((columns * width).max(1)) {
-                turned.extend_from_slice(&row[column * width..][..width]);
-            }
-        }
-        Ok(ready(turned))
     }
 }
