@@ -153,8 +153,8 @@ impl Transform for BatchNorm {
         outcome.left_out = if self.with_ones { Vec::new() } else { left_out };
         outcome.left_out.extend(stale.iter().map(|place| (*place, "the diff of a divided tensor".to_owned())));
         if !self.unknown.is_empty() {
-            let unknown: Vec<&str> = self.unknown.iter().map(|name| &**name).collect();
-            let (listed, keep) = (listed(&unknown), if unknown.len() == 1 { "keeps its" } else { "keep their" });
+            let keep = if self.unknown.len() == 1 { "keeps its" } else { "keep their" };
+            let listed = listed(&self.unknown);
             outcome = outcome.with_note(format!("bn: {listed} {keep} factor: the net has no such BatchNorm"));
         }
         if !zeroed.is_empty() {

@@ -241,7 +241,7 @@ fn uncovered(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint) ->
 }
 
 /// Lists the first names, then the number of further names.
-pub(super) fn listed(names: &[&str]) -> String {
+pub(super) fn listed(names: &[impl AsRef<str>]) -> String {
     words::listed(MAX_LISTED, names)
 }
 

@@ -114,9 +114,8 @@ impl Transform for FixGamma {
             outcome = outcome.with_note("fix-gamma: gammas stay as stored; no symbol says which of them MXNet takes as 1, and --symbol can name one");
         }
         if !self.unknown.is_empty() {
-            let unknown: Vec<&str> = self.unknown.iter().map(|name| &**name).collect();
-            let (listed, is_one) = (listed(&unknown), unknown.len() == 1);
-            let (stay, them) = if is_one { ("stays", "it") } else { ("stay", "them") };
+            let listed = listed(&self.unknown);
+            let (stay, them) = if self.unknown.len() == 1 { ("stays", "it") } else { ("stay", "them") };
             outcome =
                 outcome.with_note(format!("fix-gamma: {listed} {stay} as stored: no layer of the net has {them}"));
         }

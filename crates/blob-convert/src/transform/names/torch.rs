@@ -171,10 +171,8 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
         }
     }
     if !shared.is_empty() {
-        let more = words::and_more(shared.len().saturating_sub(MAX_SHARED));
-        shared.truncate(MAX_SHARED);
-        let listed = shared.join(", ");
-        notes.push(format!("names: shared by modules, and has the name of one alone: {listed}{more}"));
+        let shared = words::joined(MAX_SHARED, &shared);
+        notes.push(format!("names: shared by modules, and has the name of one alone: {shared}"));
     }
     (by_topology, by_name)
 }
