@@ -1,10 +1,11 @@
 //! Performs the steps that `coherence::plan` decides: allocates, enqueues transfers, and then changes the facts. A step
 //! that fails changes nothing, except that a queue may have enqueued the work all the same. No step waits, except those
-//! of [`Outside`]. Relies on the plan: when a step is performed, all conflicting work has been waited for, and each
-//! copy of the step has memory.
+//! of `outside`. Relies on the plan: when a step is performed, all conflicting work has been waited for, and each copy
+//! of the step has memory.
 
 mod memory;
-pub(crate) mod transfer;
+pub(crate) mod outside;
+mod transfer;
 
 use std::any::Any;
 use std::ops::Range;

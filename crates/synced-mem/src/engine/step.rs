@@ -9,7 +9,7 @@ use crate::coherence::facts::{HOST, HOSTS};
 use crate::coherence::plan::{self, Bound, Next, Progress, Refusal, Request, Step};
 use crate::coherence::uses::Uses;
 use crate::engine::events::Pending;
-use crate::engine::perform::transfer::{self, Outside};
+use crate::engine::perform::outside::{self, Outside};
 use crate::engine::queue::{Failure, FailureKind, QueueHandle, Wait, Waited};
 use crate::engine::state::{Asked, FreedBlock, Met, Operation, State};
 use crate::error::Error;
@@ -30,7 +30,7 @@ enum Pause {
 /// The end of a pause.
 enum Ended {
     Wait(Waited),
-    Outside(Box<transfer::Ended>),
+    Outside(Box<outside::Ended>),
 }
 
 /// The work that an operation leaves behind.
