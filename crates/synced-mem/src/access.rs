@@ -50,6 +50,8 @@ pub enum Location {
     Host,
     /// A device.
     Device(DeviceId),
+    /// The [`Origin`](crate::Origin) that the memory was made of.
+    Origin,
 }
 
 impl fmt::Display for Location {
@@ -57,6 +59,7 @@ impl fmt::Display for Location {
         match self {
             Location::Host => f.write_str("the host"),
             Location::Device(device) => device.fmt(f),
+            Location::Origin => f.write_str("the origin"),
         }
     }
 }
@@ -69,6 +72,8 @@ impl fmt::Display for Location {
 pub enum Head {
     /// No byte was ever written or read: no copy holds anything.
     Uninitialized,
+    /// The origin holds all bytes, and no copy holds any.
+    AtOrigin,
     /// The host holds all bytes, and no device holds any.
     AtHost,
     /// One device holds all bytes, and the host holds none.

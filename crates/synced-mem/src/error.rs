@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use crate::access::Access;
 use crate::ids::{DeviceId, QueueId};
+use crate::origin::OriginError;
 
 /// A failed memory operation. Every written byte is valid in some copy and has its old value, with two exceptions.
 ///
@@ -39,6 +40,14 @@ pub enum Error {
         op: &'static str,
         /// The error of the backend.
         source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The origin of a memory did not give these bytes, which stay where they are.
+    #[non_exhaustive]
+    Origin {
+        /// The bytes that were to be read.
+        range: Range<usize>,
+        /// The reason.
+        source: OriginError,
     },
     /// There is no such device: no driver, or too few devices.
     #[non_exhaustive]
@@ -119,6 +128,9 @@ impl fmt::Display for Error {
                 write!(f, "out of memory: {device} has no block of {bytes} bytes")
             }
             Error::Device { device, op, source } => write!(f, "{device}: {op} failed: {source}"),
+            Error::Origin { range, source } => {
+                write!(f, "cannot read bytes {}..{} from their origin: {source}", range.start, range.end)
+            }
             Error::Absent { source } => write!(f, "{source}"),
             Error::CalledFromKernel { queue, op } => write!(f, "{queue}: {op} refused: called from a kernel"),
             Error::WrongQueue { wanted, got } => {
@@ -148,6 +160,7 @@ impl std::error::Error for Error {
             Error::Device { source, .. } => Some(source.as_ref()),
             // Its message is our own.
             Error::Absent { source } => source.source(),
+            Error::Origin { source, .. } => source.source(),
             _ => None,
         }
     }

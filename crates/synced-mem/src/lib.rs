@@ -9,20 +9,22 @@
 //!
 //! # What is valid where
 //!
-//! Each copy (the host's own memory, adopted read-only bytes, each device's) has a set of valid byte ranges, V(copy):
+//! Each copy (the host's own memory, adopted read-only bytes, each device's) has a set of valid byte ranges, V(copy). So
+//! has the [`Origin`] of a memory that was made of one, such as a range of a file: it is a copy that is only read.
 //!
 //! | access to `range` of a copy | moved before it | V afterwards | needs |
 //! |---|---|---|---|
 //! | read | what V(copy) lacks of the range: from where it is valid; zeros where nothing was ever written | V(copy) ∪ range | `&self` |
 //! | write | as a read | range in V(copy) alone | `&mut self`, or no other borrow of the range |
 //! | overwrite | nothing | range in V(copy) alone | as a write |
-//! | evict | what only this copy holds: to the host, or from the host to a device | V(copy) ∖ range | `&mut self`, or no borrow there |
+//! | evict | what only this copy holds: to the host, or from the host to a device; from the origin to the host | V(copy) ∖ range | `&mut self`, or no borrow there |
 //! | adopt | nothing | everything in V(adopted) alone | as a write of everything |
 //!
 //! A set has at most 256 ranges, and fewer in a memory of less than 16 KiB (16 up to 1 KiB). Up to there nothing moves
 //! but what is asked for. Beyond that a range on the host is given up that another copy holds too; where plain slices
 //! forbid that, and on a device, the smallest gap is closed by moving its bytes, or, where they are being written, a
-//! range given up there. [`SyncedMem::head`] is Caffe's view of it.
+//! range given up there. No gap is closed with bytes that would have to be read from an origin, so that a memory with an
+//! origin, written at many places, has a range for each. [`SyncedMem::head`] is Caffe's view of it.
 //!
 //! A state changes only after its action has succeeded, and every byte ever written is valid in some copy.
 //!
@@ -51,6 +53,8 @@
 //! |---|---|---|
 //! | an owner's `as_ref` | once, on adoption, with nothing locked | use any |
 //! | an owner's destructor, an observer's | after the work of the call that let it go, with nothing locked | use any, this one included; but the borrow that this call returns stands already |
+//! | [`Origin::read`] | with the memory's lock released | use any but this one |
+//! | an origin's destructor | as an owner's | as an owner's |
 //! | [`Observer::event`] | after the work of the call it tells of, with nothing locked | use any, this one included; drop its last handle |
 //! | [`Queue::synchronize`], [`Queue::wait_for`] | with the memory's lock released | use none, but wait for code that does, such as a kernel |
 //! | a [`Block`]'s destructor | with the memory's lock released | use none |
@@ -119,6 +123,7 @@ mod host;
 mod ids;
 #[allow(unsafe_code)]
 pub mod loopback;
+mod origin;
 #[allow(unsafe_code)]
 mod owned;
 mod shared;
@@ -133,6 +138,7 @@ pub use error::Error;
 pub use host::buffer::HostBuffer;
 pub use host::pool::{HostPool, PoolStats};
 pub use ids::{DeviceId, QueueId};
+pub use origin::{Origin, OriginError};
 pub use owned::SyncedMem;
 pub use owned::scope::{LentMut, Scope, scope};
 pub use shared::SharedMem;

@@ -32,6 +32,8 @@ pub struct Stats {
     pub device_copies: Traffic,
     /// Copies from adopted read-only bytes to host memory of our own.
     pub host_copies: Traffic,
+    /// Reads of the memory's origin.
+    pub origin_reads: Traffic,
     /// Bytes that were never written, set to zero where they were read. Fresh host memory is zero already, and the fill
     /// is free; each is counted all the same.
     pub fills: Traffic,
@@ -61,6 +63,7 @@ impl Stats {
             EventKind::Download => &mut self.downloads,
             EventKind::DeviceCopy => &mut self.device_copies,
             EventKind::HostCopy => &mut self.host_copies,
+            EventKind::OriginRead => &mut self.origin_reads,
             EventKind::Fill => &mut self.fills,
             EventKind::Allocate => &mut self.allocations,
             EventKind::Free => &mut self.frees,
@@ -99,6 +102,8 @@ pub enum EventKind {
     DeviceCopy,
     /// Adopted bytes were copied to memory of our own.
     HostCopy,
+    /// Bytes were read from the memory's origin.
+    OriginRead,
     /// Bytes that were never written were set to zero.
     Fill,
     /// A block was allocated.
@@ -115,11 +120,12 @@ pub enum EventKind {
 
 impl EventKind {
     /// All, in their order above.
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Upload,
         Self::Download,
         Self::DeviceCopy,
         Self::HostCopy,
+        Self::OriginRead,
         Self::Fill,
         Self::Allocate,
         Self::Free,

@@ -11,7 +11,7 @@ use crate::access::Access;
 use crate::coherence::borrows::Borrows;
 use crate::coherence::broken::Broken;
 use crate::coherence::ranges::Ranges;
-use crate::coherence::replicas::{Replicas, Slot};
+use crate::coherence::replicas::{ORIGIN, Replicas, Slot};
 use crate::coherence::uses::{Clock, Uses, Waited, each_once};
 
 /// The host's own memory: the only host copy that is ever written.
@@ -41,6 +41,8 @@ pub(crate) struct Facts<Q> {
     pub(crate) broken: Broken<Q>,
     /// The live borrows; empty in a `SyncedMem`.
     pub(crate) borrows: Borrows,
+    /// Whether the origin is read for all bytes that it alone holds, whichever are asked for.
+    pub(crate) reads_whole: bool,
     /// Bytes that a thread without the lock is bringing to a copy.
     pub(crate) outside: Vec<(Slot, Range<usize>)>,
     /// The copy that was written last, or asked for on a device. Reads on the host leave it.
@@ -81,7 +83,7 @@ impl Slot {
 
     /// Which of the devices this is.
     pub(crate) fn device(self) -> Option<usize> {
-        self.0.checked_sub(HOSTS)
+        self.0.checked_sub(HOSTS).filter(|_| self != ORIGIN)
     }
 
     /// The slot of a device by its index.
@@ -107,6 +109,7 @@ impl<Q> Facts<Q> {
             clock: Clock::default(),
             broken: Broken::new(),
             borrows: Borrows::default(),
+            reads_whole: false,
             outside: Vec::new(),
             last: None,
         }
@@ -127,13 +130,18 @@ impl<Q> Facts<Q> {
         (0..self.copies.len()).map(Slot)
     }
 
+    /// Every copy, and the origin.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = Slot> + use<Q> {
+        self.slots().chain([ORIGIN])
+    }
+
     pub(crate) fn device_slots(&self) -> impl Iterator<Item = Slot> + use<Q> {
         (HOSTS..self.copies.len()).map(Slot)
     }
 
     /// Whether any byte of `range` is valid anywhere.
     pub(crate) fn is_written_in(&self, range: &Range<usize>) -> bool {
-        self.slots().any(|slot| self.replicas.valid(slot).overlaps(range))
+        self.holders().any(|slot| self.replicas.valid(slot).overlaps(range))
     }
 
     /// How many bytes of `range` are in none of these copies.
@@ -215,8 +223,8 @@ impl<Q: Clone + PartialEq> Facts<Q> {
     /// written.
     pub(crate) fn is_held_elsewhere(&self, slot: Slot, overwritten: &Range<usize>, waited: &Waited<Q>) -> bool {
         let whole = self.whole();
-        let others = self.slots().filter(|other| {
-            *other != slot && (other.is_host() || self.is_usable(*other, None, &whole, Access::Read, waited))
+        let others = self.holders().filter(|other| {
+            *other != slot && (other.device().is_none() || self.is_usable(*other, None, &whole, Access::Read, waited))
         });
         let others: Vec<_> = others.map(|other| self.replicas.valid(other)).collect();
         self.replicas.valid(slot).iter().all(|held| {

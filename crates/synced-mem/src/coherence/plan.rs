@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use crate::access::{Access, Intent};
 use crate::coherence::facts::{ADOPTED, Facts, HOST};
-use crate::coherence::replicas::Slot;
+use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::coherence::uses::Waited;
 use crate::error::Error;
 
@@ -27,7 +27,7 @@ pub(crate) enum Request<Q> {
     Device { by: Q, range: Range<usize>, intent: Intent },
     /// Bytes on their way to the host.
     Prefetch { range: Range<usize> },
-    /// No bytes of `range` in this copy; for a copy of the host, in neither of the host's.
+    /// No bytes of `range` in this copy; for a copy of the host, in neither of the host's; or none in the origin.
     Evict { slot: Slot, range: Range<usize>, dirty: Dirty },
     /// Bytes of another memory in place of these, copied by a queue, as for `Device`.
     Receive { by: Q, range: Range<usize> },
@@ -60,7 +60,7 @@ pub(crate) enum Bound {
 pub(crate) enum Next<Q> {
     /// A queue, or as `None` the host, waits for these queues.
     Wait(Option<Q>, Vec<Q>),
-    /// Another thread brings these bytes already: wait for that thread.
+    /// Another thread moves these bytes without the lock: wait for that thread.
     Settle,
     /// Steps that enqueue work at most.
     Perform(Steps),
@@ -78,7 +78,7 @@ pub(crate) enum Step {
     /// The copy gets other memory, and the old memory is left to a failed queue. On the host the valid bytes move
     /// along. On a device no byte does: `overwritten` alone counts as valid there, and is written next.
     Replace { slot: Slot, overwritten: Range<usize> },
-    /// Bytes that are valid in `from` become valid in `to`.
+    /// Bytes that are valid in `from`, a copy or the origin, become valid in `to`.
     Copy { from: Slot, to: Slot, range: Range<usize> },
     /// Bytes that are valid nowhere become zeros in `to`.
     Fill { to: Slot, range: Range<usize> },
@@ -200,6 +200,7 @@ pub(crate) fn met_at<Q: Clone + PartialEq>(
     let is_met = facts.broken.is_empty()
         && copy.has_memory
         && (intent == Intent::Overwrite || facts.replicas.holds(slot, range))
+        && (intent == Intent::Read || facts.outside.is_empty())
         && copy.uses.is_free(by, range, intent.access());
     is_met.then_some(slot)
 }
@@ -224,6 +225,19 @@ impl<Q> Request<Q> {
     /// Whether the host's own memory may not be replaced: the caller has an address there.
     fn keeps_host(&self) -> bool {
         matches!(self, Request::Bound(Bound::AllBut(busy)) if !busy.is_empty())
+    }
+
+    /// The bytes that are written, or taken from a copy, so that no thread may be moving them meanwhile.
+    fn disturbs(&self) -> Option<Range<usize>> {
+        match self {
+            Request::Host { intent: Intent::Read, .. } | Request::Device { intent: Intent::Read, .. } => None,
+            Request::Host { range, .. }
+            | Request::Device { range, .. }
+            | Request::Receive { range, .. }
+            | Request::Evict { range, .. } => Some(range.clone()),
+            Request::Adopt => Some(0..usize::MAX),
+            Request::Prefetch { .. } | Request::Bound(_) | Request::Idle(_) => None,
+        }
     }
 
     /// Whether the request goes on when a step for this copy has failed.
@@ -261,12 +275,14 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         if self.so_far.failed.iter().any(|slot| !request.goes_on_without(*slot)) {
             return Break(Err(Refusal::Failed));
         }
+        request.disturbs().map_or(Continue(()), |range| self.settled(|_, moved| meet(moved, &range)))?;
         self.leave_to_broken()?;
         match request {
             Request::Host { range, intent } => self.host(range, *intent),
             Request::Device { by, range, intent } => self.device(by, range, *intent),
             Request::Prefetch { range } => self.prefetch(range),
             Request::Evict { slot: HOST, range, dirty } => self.evict_host(range, *dirty),
+            Request::Evict { slot: ORIGIN, range, dirty } => self.evict_origin(range, *dirty),
             Request::Evict { slot, range, dirty } => self.evict_device(*slot, range, *dirty),
             Request::Receive { by, range } => self.receive(by, range),
             Request::Adopt => perform(Step::Adopt),

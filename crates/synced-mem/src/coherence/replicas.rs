@@ -12,6 +12,11 @@ use crate::coherence::ranges::Ranges;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Slot(pub(crate) usize);
 
+/// The origin, which stands for no copy: its bytes are only read, and never become valid again there after a write.
+pub(crate) const ORIGIN: Slot = Slot(usize::MAX);
+
+static NOWHERE: Ranges = Ranges::new();
+
 /// How many of the slots, the lowest, are the host's.
 const HOST_SLOTS: usize = 2;
 
@@ -51,6 +56,8 @@ pub(crate) struct Replicas {
     most: usize,
     /// By slot.
     valid: Vec<Ranges>,
+    /// The bytes that the origin holds. None where there are no such bytes.
+    origin: Option<Box<Ranges>>,
 }
 
 impl Replicas {
@@ -60,7 +67,20 @@ impl Replicas {
             len,
             most: (len / BYTES_A_RANGE).clamp(MIN_RANGES, MAX_RANGES),
             valid: vec![Ranges::new(); HOST_SLOTS],
+            origin: None,
         }
+    }
+
+    /// The same, of a memory whose bytes an origin holds.
+    pub(crate) fn of_origin(len: usize) -> Self {
+        let origin = (len > 0).then(|| Box::new(Ranges::of(0..len)));
+        Replicas { origin, ..Replicas::new(len) }
+    }
+
+    /// The origin holds these bytes alone.
+    #[cfg(test)]
+    pub(crate) fn keep_in_origin(&mut self, kept: Ranges) {
+        self.origin = (!kept.is_empty()).then(|| Box::new(kept));
     }
 
     /// A copy may have no more ranges than this, however long the memory is.
@@ -80,13 +100,21 @@ impl Replicas {
         Slot(self.valid.len() - 1)
     }
 
-    /// The valid ranges of a copy.
+    /// The valid ranges of a copy, or of the origin.
     #[inline]
     pub(crate) fn valid(&self, slot: Slot) -> &Ranges {
-        &self.valid[slot.0]
+        match self.valid.get(slot.0) {
+            Some(valid) => valid,
+            None => self.of_the_origin(),
+        }
     }
 
-    /// Whether no slot has more ranges than it should.
+    #[cold]
+    fn of_the_origin(&self) -> &Ranges {
+        self.origin.as_deref().unwrap_or(&NOWHERE)
+    }
+
+    /// Whether no slot has more ranges than it should. The origin is not asked: where it has gaps, others hold bytes.
     #[inline]
     pub(crate) fn is_bounded(&self) -> bool {
         !self.valid.iter().any(|valid| valid.has_more_than(self.most))
@@ -100,7 +128,7 @@ impl Replicas {
 
     /// Whether any byte is valid anywhere.
     pub(crate) fn is_written(&self) -> bool {
-        self.valid.iter().any(|ranges| !ranges.is_empty())
+        self.origin.is_some() || self.valid.iter().any(|ranges| !ranges.is_empty())
     }
 
     /// The actions that make `range` of `to` valid, in order of position: a copy for each run of missing bytes with one
@@ -139,25 +167,38 @@ impl Replicas {
                 ranges.remove(&range);
             }
         }
+        if self.origin.is_some() {
+            self.leave_origin(&range);
+        }
         self.add(slot, range);
     }
 
     /// Evicts: these bytes of `slot` are valid no more. The caller has asked [`Replicas::only_in`] first.
     pub(crate) fn give_up(&mut self, slot: Slot, range: &Range<usize>) {
         debug_assert!(self.only_in(slot, range).is_empty(), "the only copy");
-        self.valid[slot.0].remove(range);
+        match self.valid.get_mut(slot.0) {
+            Some(valid) => valid.remove(range),
+            None => self.leave_origin(range),
+        }
     }
 
-    /// The bytes of `range` that `slot` alone holds.
+    #[cold]
+    fn leave_origin(&mut self, range: &Range<usize>) {
+        let Some(origin) = &mut self.origin else { return };
+        origin.remove(range);
+        if origin.is_empty() {
+            self.origin = None;
+        }
+    }
+
+    /// The bytes of `range` that `slot`, a copy or the origin, alone holds.
     pub(crate) fn only_in(&self, slot: Slot, range: &Range<usize>) -> Ranges {
         let mut only = Ranges::new();
         for part in self.valid(slot).within(range) {
             only.insert(part);
         }
-        for (index, others) in self.valid.iter().enumerate() {
-            if index != slot.0 {
-                others.within(range).for_each(|part| only.remove(&part));
-            }
+        for other in (0..self.slots()).map(Slot).chain([ORIGIN]).filter(|other| *other != slot) {
+            self.valid(other).within(range).for_each(|part| only.remove(&part));
         }
         only
     }
@@ -186,7 +227,9 @@ impl Replicas {
         let host_none = hosts.iter().all(Ranges::is_empty);
         let device_all = devices.iter().any(|device| device.contains(&whole));
         let device_none = devices.iter().all(Ranges::is_empty);
-        if host_none && device_none {
+        if host_none && device_none && self.origin.is_some() {
+            Head::AtOrigin
+        } else if host_none && device_none {
             Head::Uninitialized
         } else if host_all && device_none {
             Head::AtHost

@@ -5,6 +5,7 @@
 
 mod memory;
 pub(crate) mod outside;
+mod reading;
 mod transfer;
 
 use std::any::Any;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use crate::access::{Access, Intent};
 use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::plan::Step;
-use crate::coherence::replicas::Slot;
+use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::device::Block;
 use crate::device::token::DeviceRef;
 use crate::engine::events::Deferred;
@@ -202,10 +203,11 @@ impl State {
         if self.facts.copy(ADOPTED).has_memory && self.facts.replicas.valid(ADOPTED).is_empty() {
             self.retire(ADOPTED);
         }
+        self.leave_origin_if_stale();
     }
 
     fn give_up(&mut self, slot: Slot, range: &Range<usize>) {
         self.facts.replicas.give_up(slot, range);
-        self.free_if_stale(slot);
+        if slot == ORIGIN { self.leave_origin_if_stale() } else { self.free_if_stale(slot) }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::access::{Intent, Location};
 use crate::coherence::facts::{ADOPTED, Facts, HOST};
 use crate::coherence::plan::Request;
-use crate::coherence::replicas::Slot;
+use crate::coherence::replicas::{ORIGIN, Replicas, Slot};
 use crate::device::token::DeviceRef;
 use crate::device::{Block, Queue};
 use crate::engine::events::Events;
@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::host::buffer::{HostBuffer, dangling};
 use crate::host::pool::HostPool;
 use crate::ids::DeviceId;
+use crate::origin::Origin;
 
 pub(crate) struct State {
     pub(crate) facts: Facts<QueueHandle>,
@@ -35,6 +36,8 @@ pub(crate) struct State {
     /// Whether a thread tidies up, after [`is_untidy`](Self::is_untidy).
     pub(crate) is_tidying: bool,
     pub(crate) pool: Option<HostPool>,
+    /// While any byte there is what the memory holds.
+    pub(crate) origin: Option<Arc<dyn Origin>>,
     pub(crate) events: Events,
 }
 
@@ -154,8 +157,19 @@ impl State {
             freed: Vec::new(),
             is_tidying: false,
             pool,
+            origin: None,
             events: Events::default(),
         }
+    }
+
+    /// Of a memory whose bytes are in an origin.
+    pub(crate) fn of(origin: Arc<dyn Origin>) -> Self {
+        let len = origin.len();
+        let mut state = Self::new(len, None);
+        state.facts.replicas = Replicas::of_origin(len);
+        state.facts.reads_whole = !origin.is_direct();
+        state.origin = (len > 0).then_some(origin);
+        state
     }
 
     /// The first byte of a host copy from `start` on.
@@ -175,6 +189,7 @@ impl State {
         match location {
             Location::Host => Some(HOST),
             Location::Device(device) => self.slot_of(device),
+            Location::Origin => self.origin.as_ref().map(|_| ORIGIN),
         }
     }
 
@@ -183,6 +198,7 @@ impl State {
         match location {
             Location::Host => vec![HOST, ADOPTED],
             Location::Device(device) => self.slot_of(device).into_iter().collect(),
+            Location::Origin => vec![ORIGIN],
         }
     }
 
@@ -211,7 +227,7 @@ impl State {
     /// The bytes that each place lacks of a range, and the place of the last use.
     pub(crate) fn lacking_by_place(&self, range: &Range<usize>) -> Lacking {
         let facts = &self.facts;
-        let all: Vec<_> = facts.slots().collect();
+        let all: Vec<_> = facts.holders().collect();
         let never_written = facts.lacking(&all, range);
         let of = |slots: &[Slot]| facts.lacking(slots, range) - never_written;
         let devices = self.homes().map(|(slot, _, home)| (Arc::clone(home), of(&[slot]))).collect();

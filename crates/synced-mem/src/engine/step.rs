@@ -3,6 +3,7 @@
 //! only uses that were entered before the wait. No decision about bytes is taken here.
 
 use std::mem;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use crate::coherence::facts::{HOST, HOSTS};
@@ -170,8 +171,15 @@ fn run<R, L>(
         match paused {
             Ok(ended) => return ended,
             Err(Pause::Wait(wait)) => course.ended = Some(Ended::Wait(wait.perform())),
-            Err(Pause::Outside(transfer)) => {
-                course.ended = Some(Ended::Outside(Box::new(transfer.perform())));
+            Err(Pause::Outside(step)) => {
+                let mut ended = step.perform();
+                if let Some(panic) = ended.take_panic() {
+                    // The caller's own panic goes on when nothing is left of the step.
+                    drop(door.with(|state| state.settle(ended)));
+                    door.settled();
+                    resume_unwind(panic);
+                }
+                course.ended = Some(Ended::Outside(Box::new(ended)));
             }
             Err(Pause::Settle) => door.settle(|state| !state.facts.outside.is_empty()),
         }
@@ -238,7 +246,7 @@ impl State {
                 Ok(Next::Wait(by, queues)) => return Ok(Some(Pause::Wait(self.begin_wait(by, queues)))),
                 Ok(Next::Settle) => return Ok(Some(Pause::Settle)),
                 Ok(Next::Outside(step)) => match self.begin(&step) {
-                    Some(transfer) => return Ok(Some(Pause::Outside(Box::new(transfer)))),
+                    Some(step) => return Ok(Some(Pause::Outside(Box::new(step)))),
                     None => return Err(Error::OutOfMemory { bytes: self.facts.len }),
                 },
                 Err(Refusal::Error(error)) => return Err(error),

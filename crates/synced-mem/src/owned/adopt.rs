@@ -12,6 +12,7 @@ use crate::engine::queue::QueueHandle;
 use crate::engine::state::{Brings, Operation, State};
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;
+use crate::origin::Origin;
 use crate::owned::SyncedMem;
 use crate::shared::SharedMem;
 
@@ -30,6 +31,47 @@ impl From<HostBuffer> for SyncedMem {
 impl From<Vec<u8>> for SyncedMem {
     fn from(bytes: Vec<u8>) -> Self {
         HostBuffer::from(bytes).into()
+    }
+}
+
+impl SyncedMem {
+    /// A memory of the bytes of an origin, each of which is read when the byte is first needed, and once, unless the
+    /// byte is evicted meanwhile. Allocates nothing. Bytes that are written are no longer those of the origin, which is
+    /// never written itself.
+    pub fn of(origin: Arc<dyn Origin>) -> Self {
+        Self::from_state(State::of(origin))
+    }
+}
+
+impl SharedMem {
+    /// A memory of the bytes of an origin. See [`SyncedMem::of`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use synced_mem::{Head, Location, Origin, OriginError, SharedMem};
+    ///
+    /// struct Squares;
+    ///
+    /// impl Origin for Squares {
+    ///     fn len(&self) -> usize {
+    ///         16
+    ///     }
+    ///
+    ///     fn read(&self, at: usize, out: &mut [u8]) -> Result<(), OriginError> {
+    ///         out.iter_mut().zip(at..).for_each(|(byte, at)| *byte = (at * at) as u8);
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let memory = SharedMem::of(Arc::new(Squares));
+    /// assert_eq!(memory.head(), Head::AtOrigin);
+    /// assert_eq!(memory.host(3..5)?[..], [9, 16]);
+    /// assert_eq!(memory.stats().origin_reads.bytes, 2);
+    /// memory.evict_clean(Location::Host, ..)?; // the bytes can be had again
+    /// # Ok::<(), synced_mem::Error>(())
+    /// ```
+    pub fn of(origin: Arc<dyn Origin>) -> Self {
+        SyncedMem::of(origin).into()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::op::{DEVICES, Op};
+use super::op::{DEVICES, Op, SITES};
 use super::owned::Owned;
 use super::shadow::By;
 use super::worker::{Guard, Worker};
@@ -11,7 +11,8 @@ use super::world::{Subject, World};
 impl World {
     /// Runs a program on one thread, step by step beside the model.
     pub(crate) fn run(self, program: &[Op]) {
-        let own = Owned::modelled(self.memory(0).cells());
+        let cells = self.memory(0).cells();
+        let own = if self.tapes.is_empty() { Owned::modelled(cells) } else { Owned::of_origin(self.tapes.tape(cells)) };
         let mut worker = Worker::new(&self, 0, own, &|_| ());
         for op in program {
             worker.step(op);
@@ -38,7 +39,7 @@ impl World {
             } else if worker.by.step.is_multiple_of(4) {
                 // A lost cell stays lost, so there is no need to ask each time.
                 for cell in (0..model.cells()).filter(|cell| model.is_touched(*cell)) {
-                    let mut sites = (0..=DEVICES).map(|site| site.checked_sub(1));
+                    let mut sites = (0..SITES).map(|site| site.checked_sub(1));
                     assert!(sites.any(|site| subject.is_valid(self, site, cell)), "cell {cell} is lost");
                 }
             }

@@ -8,6 +8,8 @@ pub(crate) mod observed;
 pub(crate) mod op;
 pub(crate) mod owned;
 pub(crate) mod shadow;
+#[path = "../common/tape.rs"]
+pub(crate) mod tape;
 mod whole;
 pub(crate) mod worker;
 pub(crate) mod world;

@@ -1,13 +1,13 @@
 //! The right state of a memory, cell by cell: where each cell is valid, who borrows it, how much was moved. The values
 //! stand in the shadow.
 //! It is written from the table in the crate's head docs, byte by byte, and knows neither ranges' bounds nor queues.
-//! A site is a place as it is seen from outside: `None` is the host, `Some` a device.
+//! A site is a place as it is seen from outside: `None` is the host, `Some` a device, or, after the last one, the origin.
 
 use std::ops::Range;
 
 use synced_mem::Stats;
 
-use super::op::{DEVICES, Intent};
+use super::op::{DEVICES, Intent, SITES};
 
 /// A copy of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,7 @@ pub(crate) enum Replica {
     Host,
     Fixed,
     Device(usize),
+    Origin,
 }
 
 impl Replica {
@@ -23,6 +24,7 @@ impl Replica {
             Replica::Host => 0,
             Replica::Fixed => 1,
             Replica::Device(device) => 2 + device,
+            Replica::Origin => 2 + DEVICES,
         }
     }
 
@@ -30,6 +32,7 @@ impl Replica {
         match self {
             Replica::Host | Replica::Fixed => site.is_none(),
             Replica::Device(device) => site == Some(device),
+            Replica::Origin => site == Some(DEVICES),
         }
     }
 }
@@ -48,6 +51,7 @@ struct Moved {
     downloaded: u64,
     across: u64,
     on_host: u64,
+    read: u64,
     filled: u64,
 }
 
@@ -64,7 +68,7 @@ pub(crate) struct Model {
     cells: usize,
     moved: Moved,
     /// By replica: which cells are valid.
-    valid: [Vec<bool>; 2 + DEVICES],
+    valid: [Vec<bool>; 1 + SITES],
     /// The devices in order of first use.
     met: Vec<usize>,
     borrows: Vec<Borrow>,
@@ -83,6 +87,13 @@ impl Model {
         }
     }
 
+    /// Of a memory whose cells an origin has.
+    pub(crate) fn of_origin(cells: usize) -> Self {
+        let mut model = Self::new(cells);
+        model.add(Replica::Origin, &(0..cells));
+        model
+    }
+
     pub(crate) fn cells(&self) -> usize {
         self.cells
     }
@@ -98,6 +109,7 @@ impl Model {
     pub(crate) fn is_valid_at(&self, site: Option<usize>, cell: usize) -> bool {
         match site {
             None => self.is_valid(Replica::Host, cell) || self.is_valid(Replica::Fixed, cell),
+            Some(DEVICES) => self.is_valid(Replica::Origin, cell),
             Some(device) => self.is_valid(Replica::Device(device), cell),
         }
     }
@@ -111,7 +123,7 @@ impl Model {
 
     /// `valid` says what is valid at a site.
     pub(crate) fn check_validity(&self, valid: impl Fn(Option<usize>, usize) -> bool) {
-        for site in (0..=DEVICES).map(|site| site.checked_sub(1)) {
+        for site in (0..SITES).map(|site| site.checked_sub(1)) {
             let found: Vec<bool> = (0..self.cells).map(|cell| valid(site, cell)).collect();
             let expected: Vec<bool> = (0..self.cells).map(|cell| self.is_valid_at(site, cell)).collect();
             assert_eq!(found, expected, "valid at {site:?}, by cell");
@@ -119,9 +131,10 @@ impl Model {
     }
 
     pub(crate) fn check_moved(&self, stats: &Stats, scale: u64) {
-        let found = [stats.uploads, stats.downloads, stats.device_copies, stats.host_copies, stats.fills];
+        let [up, down, on_host] = [stats.uploads, stats.downloads, stats.host_copies];
+        let found = [up, down, stats.device_copies, on_host, stats.origin_reads, stats.fills];
         let moved = self.moved;
-        let cells = [moved.uploaded, moved.downloaded, moved.across, moved.on_host, moved.filled];
+        let cells = [moved.uploaded, moved.downloaded, moved.across, moved.on_host, moved.read, moved.filled];
         assert_eq!(found.map(|traffic| traffic.bytes), cells.map(|cells| cells * scale), "{moved:?}");
     }
 
@@ -211,9 +224,9 @@ impl Model {
                 // Without a direct way, the host is nearer.
                 let is_near = |from: &Replica| !matches!(from, Replica::Device(from) if !siblings(*from, to));
                 let (near, far): (Vec<_>, Vec<_>) = devices.partition(is_near);
-                near.into_iter().chain(hosts).chain(far).collect()
+                near.into_iter().chain(hosts).chain(far).chain([Replica::Origin]).collect()
             }
-            _ => [Replica::Fixed].into_iter().chain(devices).collect(),
+            _ => [Replica::Fixed].into_iter().chain(devices).chain([Replica::Origin]).collect(),
         };
         order.into_iter().find(|from| self.is_valid(*from, cell))
     }
@@ -242,13 +255,14 @@ impl Model {
             (Some(Replica::Device(from)), Replica::Device(to)) if siblings(from, to) => {
                 self.moved.across += cells;
             }
-            (Some(Replica::Device(_)), Replica::Device(_)) => {
+            (Some(Replica::Device(_) | Replica::Origin), Replica::Device(_)) => {
                 // By way of the host, unless adopted bytes there have it all.
                 if !self.holds(Replica::Fixed, run) {
                     self.bring(Replica::Host, run);
                 }
                 self.moved.uploaded += cells;
             }
+            (Some(Replica::Origin), _) => self.moved.read += cells,
             (Some(Replica::Device(_)), _) => self.moved.downloaded += cells,
             (Some(_), Replica::Device(_)) => self.moved.uploaded += cells,
             (Some(_), _) => self.moved.on_host += cells,
@@ -276,6 +290,7 @@ impl Model {
         }
         let gone: &[Replica] = match site {
             None => &[Replica::Host, Replica::Fixed],
+            Some(DEVICES) => &[Replica::Origin],
             Some(device) => &[Replica::Device(device)],
         };
         gone.iter().for_each(|replica| self.valid[replica.index()][range.clone()].fill(false));
@@ -283,8 +298,7 @@ impl Model {
     }
 
     fn only_at(&self, site: Option<usize>, cell: usize) -> bool {
-        let sites = [None, Some(0), Some(1), Some(2)];
-        let mut others = sites.into_iter().filter(|other| *other != site);
+        let mut others = (0..SITES).map(|site| site.checked_sub(1)).filter(|other| *other != site);
         self.is_valid_at(site, cell) && !others.any(|other| self.is_valid_at(other, cell))
     }
 

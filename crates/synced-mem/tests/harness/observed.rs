@@ -54,6 +54,7 @@ impl Watch {
             (EventKind::Download, stats.downloads),
             (EventKind::DeviceCopy, stats.device_copies),
             (EventKind::HostCopy, stats.host_copies),
+            (EventKind::OriginRead, stats.origin_reads),
             (EventKind::Fill, stats.fills),
             (EventKind::Avoided, stats.avoided),
         ];

@@ -10,6 +10,8 @@ use synced_mem::loopback::{Mode, Operation};
 
 /// How many devices there are. The first two are siblings; there is no direct way to the third.
 pub(crate) const DEVICES: usize = 3;
+/// How many places are seen from outside: the host, the devices, the origin.
+pub(crate) const SITES: usize = 2 + DEVICES;
 /// The number of a thread's own memory, which has one owner.
 pub(crate) const OWN: usize = 99;
 
@@ -86,6 +88,8 @@ pub(crate) enum Op {
         operation: Operation,
         nth: u64,
     },
+    /// The `nth` read of the origins from now on.
+    FailRead(u64),
     /// No more memory than this; none: as much as there is.
     Limit {
         device: usize,
@@ -93,7 +97,7 @@ pub(crate) enum Op {
     },
     Panic(usize),
     RenewQueue(usize),
-    /// A new memory of this length. The own one may become a shared one.
+    /// A new memory of this length; of an odd one, the bytes are in an origin. The own one may become a shared one.
     Renew {
         memory: usize,
         len: usize,
@@ -209,7 +213,10 @@ fn fail() -> impl Strategy<Value = Op> {
         Operation::Launch,
     ]);
     let fail = (0..DEVICES, operations, 1..4u64);
-    fail.prop_map(|(device, operation, nth)| Op::Fail { device, operation, nth })
+    prop_oneof![
+        8 => fail.prop_map(|(device, operation, nth)| Op::Fail { device, operation, nth }),
+        1 => (1..4u64).prop_map(Op::FailRead),
+    ]
 }
 
 fn queues() -> Range<usize> {
@@ -222,7 +229,7 @@ fn place() -> impl Strategy<Value = Option<usize>> {
 }
 
 fn sites() -> impl Strategy<Value = Option<usize>> {
-    (0..=DEVICES).prop_map(|site| site.checked_sub(1))
+    (0..SITES).prop_map(|site| site.checked_sub(1))
 }
 
 fn intents() -> impl Strategy<Value = Intent> {

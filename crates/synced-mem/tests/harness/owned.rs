@@ -2,13 +2,15 @@
 //! they are whatever the others bring. Tokens are used for a while, or forgotten.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::thread;
 
-use synced_mem::{Error, HostBuffer, Location, SharedMem, SyncedMem};
+use synced_mem::{Error, HostBuffer, Location, Origin, SharedMem, SyncedMem};
 
 use super::model::{Model, Refusal};
 use super::op::{Adopted, DEVICES, Intent, Op};
 use super::shadow::{By, Shadow};
+use super::tape::{Tape, pattern};
 use super::whole::Counted;
 use super::world::{Subject, World, fit};
 
@@ -26,6 +28,12 @@ impl Owned {
 
     pub(crate) fn modelled(cells: usize) -> Self {
         Self { model: Some(Model::new(cells)), ..Self::of(SyncedMem::new(cells), Shadow::zeros(cells)) }
+    }
+
+    pub(crate) fn of_origin(tape: Arc<Tape>) -> Self {
+        let bytes = pattern(0..tape.len());
+        let model = Some(Model::of_origin(bytes.len()));
+        Self { model, ..Self::of(SyncedMem::of(tape), Shadow::of(&bytes)) }
     }
 
     pub(crate) fn into_shared(self) -> Subject {

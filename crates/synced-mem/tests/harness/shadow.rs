@@ -35,6 +35,11 @@ impl Shadow {
         Self { cells: (0..len).map(|_| AtomicU64::new(0)).collect() }
     }
 
+    /// The bytes of an origin.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self { cells: bytes.iter().map(|byte| AtomicU64::new(u64::from(*byte))).collect() }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.cells.len()
     }

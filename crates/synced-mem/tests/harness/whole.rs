@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use synced_mem::{Error, HostBuffer, Location, SyncedMem, scope};
 
 use super::model::{self, Model, Refusal};
-use super::op::{Adopted, DEVICES, Intent};
+use super::op::{Adopted, Intent, SITES};
 use super::owned::Owned;
 use super::shadow::{By, Shadow};
+use super::tape::pattern;
 use super::worker::Worker;
 use super::world::{Subject, fit};
 
@@ -129,7 +130,7 @@ impl Worker<'_> {
         &self,
         result: Result<(), Error>,
         subjects: [&Arc<Subject>; 2],
-        before: &[Vec<[bool; 1 + DEVICES]>; 2],
+        before: &[Vec<[bool; SITES]>; 2],
         ((to, at), (from, range)): ((usize, usize), (usize, &Range<usize>)),
     ) {
         let rules = self.world.rules;
@@ -139,7 +140,9 @@ impl Worker<'_> {
             .collect();
         let predicted = model::copy(&mut models, (to, at), (from, range));
         match (result, predicted) {
-            (Err(Error::Device { .. } | Error::DeviceOutOfMemory { .. }), _) if rules.failures => {
+            (Err(Error::Device { .. } | Error::DeviceOutOfMemory { .. } | Error::Origin { .. }), _)
+                if rules.failures =>
+            {
                 // What a copy that failed may have written is given up there.
                 self.check_nothing_lost(target, &before[0]);
                 self.check_nothing_lost(source, &before[1]);
@@ -157,8 +160,12 @@ impl Worker<'_> {
     }
 
     pub(super) fn renew_own(&mut self, len: usize, shares: bool) {
-        let memory = if len.is_multiple_of(2) { SyncedMem::new(len) } else { SyncedMem::new_in(len, &self.world.pool) };
-        let old = std::mem::replace(&mut self.own, Owned::of(memory, Shadow::zeros(len)));
+        let own = match len % 4 {
+            1 => Owned::of(SyncedMem::of(self.world.tapes.tape(len)), Shadow::of(&pattern(0..len))),
+            3 => Owned::of(SyncedMem::new_in(len, &self.world.pool), Shadow::zeros(len)),
+            _ => Owned::of(SyncedMem::new(len), Shadow::zeros(len)),
+        };
+        let old = std::mem::replace(&mut self.own, own);
         if shares {
             let place = self.by.step as usize % self.world.memories.len();
             self.world.renew_memory(place, old.into_shared());

@@ -10,7 +10,7 @@ use synced_mem::loopback::Fault;
 use synced_mem::{DeviceMut, DeviceRef, Error, HostMut, HostRef, SharedMem};
 
 use super::model::{Model, Refusal};
-use super::op::{DEVICES, Intent, OWN, Op};
+use super::op::{Intent, OWN, Op, SITES};
 use super::owned::Owned;
 use super::shadow::{By, Expected, Shadow};
 use super::world::{Counts, Subject, World};
@@ -91,13 +91,22 @@ impl<'a> Worker<'a> {
                 self.world.devices[device].fail(operation, nth, Fault::Refused);
                 Counts::one(&self.world.counts.injected);
             }
+            Op::FailRead(nth) => {
+                self.world.tapes.fail(nth);
+                Counts::one(&self.world.counts.injected);
+            }
             Op::Limit { device, bytes } => self.world.devices[device].set_limit(bytes.unwrap_or(usize::MAX)),
             Op::Panic(queue) => self.world.panic(queue),
             Op::RenewQueue(queue) => self.world.renew_queue(queue),
             Op::Renew { memory, len, shares } => {
-                let memory_of =
-                    |len| if shares { SharedMem::new_in(len, &self.world.pool) } else { SharedMem::new(len) };
-                self.world.renew_memory(memory, Subject::shared(memory_of(len), Shadow::zeros(len)));
+                let subject = if len % 2 == 1 {
+                    self.world.tapes.subject(len)
+                } else if shares {
+                    Subject::shared(SharedMem::new_in(len, &self.world.pool), Shadow::zeros(len))
+                } else {
+                    Subject::shared(SharedMem::new(len), Shadow::zeros(len))
+                };
+                self.world.renew_memory(memory, subject);
             }
         }
         Counts::one(&self.world.counts.steps);
@@ -211,7 +220,7 @@ impl<'a> Worker<'a> {
     // ---- agreeing ----
 
     /// Where everything is valid; asked only where a step of a thread alone may fail.
-    pub(super) fn before(&self, subject: &Subject) -> Vec<[bool; 1 + DEVICES]> {
+    pub(super) fn before(&self, subject: &Subject) -> Vec<[bool; SITES]> {
         let rules = self.world.rules;
         if rules.failures && !rules.threads { subject.validity(self.world) } else { Vec::new() }
     }
@@ -222,7 +231,7 @@ impl<'a> Worker<'a> {
         &self,
         subject: &Arc<Subject>,
         result: Result<T, Error>,
-        before: &[[bool; 1 + DEVICES]],
+        before: &[[bool; SITES]],
         predict: impl FnOnce(&mut Model) -> Result<R, Refusal>,
     ) -> Option<(T, Option<R>)> {
         let rules = self.world.rules;
@@ -234,7 +243,9 @@ impl<'a> Worker<'a> {
                 subject.model().into_iter().for_each(|mut known| *known = model.clone());
                 return Some((done, Some(predicted)));
             }
-            (Err(Error::Device { .. } | Error::DeviceOutOfMemory { .. }), _) if rules.failures => {
+            (Err(Error::Device { .. } | Error::DeviceOutOfMemory { .. } | Error::Origin { .. }), _)
+                if rules.failures =>
+            {
                 // What a queue that failed was to bring to the host may not have arrived, and a device's copy that it
                 // used is given up where others hold its bytes.
                 self.check_nothing_lost(subject, before);
@@ -250,7 +261,7 @@ impl<'a> Worker<'a> {
     }
 
     /// After a failure: a cell that was valid is valid somewhere.
-    pub(super) fn check_nothing_lost(&self, subject: &Subject, before: &[[bool; 1 + DEVICES]]) {
+    pub(super) fn check_nothing_lost(&self, subject: &Subject, before: &[[bool; SITES]]) {
         let after = subject.validity(self.world);
         for (cell, (before, after)) in before.iter().zip(after).enumerate() {
             assert!(!before.contains(&true) || after.contains(&true), "cell {cell}: {before:?} became {after:?}");

@@ -11,8 +11,9 @@ use synced_mem::{Device, DeviceMut, DeviceRef, Error, HostPool, Location, Queue,
 
 use super::model::Model;
 use super::observed::Watch;
-use super::op::DEVICES;
+use super::op::{DEVICES, SITES};
 use super::shadow::{Expected, Shadow};
+use super::tape::{Fault, Tape, pattern};
 
 /// What a program must keep to.
 #[derive(Clone, Copy)]
@@ -44,6 +45,7 @@ pub(crate) struct World {
     queues: Vec<RwLock<Arc<dyn Queue>>>,
     pub(crate) memories: Vec<RwLock<Arc<Subject>>>,
     pub(crate) pool: HostPool,
+    pub(crate) tapes: Tapes,
     /// How many owners of adopted bytes have not been dropped.
     pub(crate) owners: Arc<AtomicU64>,
     /// Whether a guard was leaked, or memory: not everything is freed at the end.
@@ -69,6 +71,37 @@ pub(crate) struct Subject {
     pub(crate) adopted: AtomicBool,
     /// Steps whose effect on the shadow no borrow protects reserve their stripes; all others only enter them.
     stripes: [RwLock<()>; STRIPES],
+}
+
+/// The origins of the memories.
+#[derive(Default)]
+pub(crate) struct Tapes(Mutex<Vec<Arc<Tape>>>);
+
+impl Tapes {
+    /// A new origin.
+    pub(crate) fn tape(&self, len: usize) -> Arc<Tape> {
+        let tape = Tape::new(len);
+        self.all().push(Arc::clone(&tape));
+        tape
+    }
+
+    /// A memory of a new origin, for several threads.
+    pub(crate) fn subject(&self, len: usize) -> Subject {
+        Subject::shared(SharedMem::of(self.tape(len)), Shadow::of(&pattern(0..len)))
+    }
+
+    /// The `nth` read of each fails.
+    pub(crate) fn fail(&self, nth: u64) {
+        self.all().iter().for_each(|tape| tape.fail(nth, Fault::Fails));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all().is_empty()
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Tape>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Differences, as threads and kernels find them.
@@ -144,6 +177,13 @@ impl World {
         Self::over([mode, mode], memories.into(), HostPool::new(1 << 16), rules)
     }
 
+    /// The same, of two memories whose bytes are in origins.
+    pub(crate) fn of_origins(mode: Mode, cells: usize, rules: Rules) -> Self {
+        let tapes = Tapes::default();
+        let memories = [(); 2].map(|()| Subject::of_origin(tapes.subject(cells)));
+        Self { tapes, ..Self::over([mode, mode], memories.into(), HostPool::new(1 << 16), rules) }
+    }
+
     /// Memories of one pool, which keeps blocks of 4 KiB and more.
     pub(crate) fn pooled(mode: Mode, cells: usize, scale: usize, pool: HostPool) -> Self {
         let memory = || SharedMem::from(SyncedMem::new_in(cells * scale, &pool));
@@ -162,6 +202,7 @@ impl World {
             devices,
             memories: memories.into_iter().map(|memory| RwLock::new(Arc::new(memory))).collect(),
             pool,
+            tapes: Tapes::default(),
             owners: Arc::default(),
             leaked: AtomicBool::new(false),
             is_alone: true,
@@ -197,7 +238,11 @@ impl World {
     }
 
     pub(crate) fn place(&self, site: Option<usize>) -> Location {
-        site.map_or(Location::Host, |device| Location::Device(self.devices[device].id()))
+        match site {
+            None => Location::Host,
+            Some(DEVICES) => Location::Origin,
+            Some(device) => Location::Device(self.devices[device].id()),
+        }
     }
 
     /// Counts a result, and notes an error that nothing explains.
@@ -213,7 +258,7 @@ impl World {
         Counts::one(counter);
         let is_explained = match error {
             Error::Conflict { .. } | Error::OnlyCopy { .. } => true,
-            Error::Device { .. } | Error::DeviceOutOfMemory { .. } => self.rules.failures,
+            Error::Device { .. } | Error::DeviceOutOfMemory { .. } | Error::Origin { .. } => self.rules.failures,
             _ => false,
         };
         if !is_explained {
@@ -290,6 +335,12 @@ impl Subject {
         Self { model, watch, scale, ..Self::shared(memory, Shadow::zeros(cells * scale)) }
     }
 
+    /// For one thread, of a memory whose bytes are in an origin.
+    fn of_origin(subject: Self) -> Self {
+        let (model, watch) = (Model::of_origin(subject.cells()), Watch::over(&subject.memory));
+        Self { model: Some(Mutex::new(model)), watch: Some(watch), ..subject }
+    }
+
     /// Without a byte.
     pub(crate) fn empty() -> Self {
         Self::shared(SharedMem::new(0), Shadow::zeros(0))
@@ -323,7 +374,7 @@ impl Subject {
         self.memory.valid_on(world.place(site), self.bytes(&(cell..cell + 1)))
     }
 
-    pub(crate) fn validity(&self, world: &World) -> Vec<[bool; 1 + DEVICES]> {
+    pub(crate) fn validity(&self, world: &World) -> Vec<[bool; SITES]> {
         let of = |cell| std::array::from_fn(|site: usize| self.is_valid(world, site.checked_sub(1), cell));
         (0..self.cells()).map(of).collect()
     }

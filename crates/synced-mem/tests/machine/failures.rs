@@ -21,6 +21,11 @@ proptest! {
     }
 
     #[test]
+    fn no_failure_loses_a_byte_of_an_origin(mode in modes(), program in failing(true)) {
+        World::of_origins(mode, 20, Rules::PANICKING).run(&program);
+    }
+
+    #[test]
     fn queues_that_fail_for_ever_make_errors_and_no_wrong_bytes(mode in modes(), program in failing(true)) {
         World::new(mode, 20, Rules::PANICKING).run(&program);
     }

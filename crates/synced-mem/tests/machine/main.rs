@@ -34,6 +34,19 @@ proptest! {
         World::new(mode, 20, Rules::EXACT).run(&program);
     }
 
+    #[test]
+    fn memories_of_origins_do_exactly_what_the_model_says(
+        mode in modes(),
+        program in program(Scale::Exact, 1..40),
+    ) {
+        World::of_origins(mode, 20, Rules::EXACT).run(&program);
+    }
+
+    #[test]
+    fn an_owned_memory_of_an_origin_does_exactly_what_the_model_says(mode in modes(), program in owned(Scale::Exact)) {
+        World::of_origins(mode, 20, Rules::EXACT).run(&program);
+    }
+
     /// Scattered single cells, so that gaps are closed and ranges given up: contents, and the bound itself.
     #[test]
     fn scattered_shared_memories_keep_their_bytes_and_their_bound(

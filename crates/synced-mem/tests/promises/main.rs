@@ -12,6 +12,7 @@ mod given_up;
 mod handed;
 mod lacking;
 mod many_queues;
+mod origin;
 mod pinned;
 #[path = "../common/poison.rs"]
 mod poison;
@@ -19,6 +20,8 @@ mod received;
 mod replaced;
 mod scattered;
 mod slices;
+#[path = "../common/tape.rs"]
+mod tape;
 mod waiting;
 
 use std::panic::resume_unwind;

@@ -25,7 +25,7 @@ use harness::op::{self, DEVICES};
 use harness::owned::Owned;
 use harness::shadow::Shadow;
 use harness::worker::Worker;
-use harness::world::{Counts, Rules, Subject, World};
+use harness::world::{Counts, Rules, Subject, Tapes, World};
 use watch::Watch;
 
 /// What is freed is overwritten, so that who still uses it finds a difference.
@@ -98,14 +98,19 @@ fn world(seed: u64, threads: usize) -> World {
     let strategy = (op::modes(), op::modes(), 0..3u8, proptest::collection::vec((op::lens(), any::<bool>()), MEMORIES));
     let (mode, foreign, faulty, lens) = drawn(&strategy, seed, usize::MAX);
     let pool = HostPool::new(1 << 16);
+    let tapes = Tapes::default();
     let memories = lens.into_iter().map(|(len, is_pooled)| {
+        if len % 2 == 1 {
+            return tapes.subject(len);
+        }
         let memory = if is_pooled { SharedMem::from(SyncedMem::new_in(len, &pool)) } else { SharedMem::new(len) };
         Subject::shared(memory, Shadow::zeros(len))
     });
     let failures = faulty > 0;
     let rules = Rules { failures, panics: failures, threads: true, ..Rules::SCATTERED };
-    let mut world = World::over([mode, foreign], memories.collect(), pool.clone(), rules);
-    world.is_alone = threads == 1;
+    let memories = memories.collect();
+    let mut world = World::over([mode, foreign], memories, pool.clone(), rules);
+    (world.tapes, world.is_alone) = (tapes, threads == 1);
     world
 }
 

@@ -1,5 +1,5 @@
 //! Moving bytes to a copy: from where, after which waits, and in which memory. A failed queue is asked only for bytes
-//! that no one else has.
+//! that no one else has, and an origin is read only for bytes that no copy has.
 
 use std::ops::ControlFlow::{Break, Continue};
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::access::Access;
 use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::plan::{NOTHING, Next, Plan, Planner, Step, Steps, meet, perform, wait};
-use crate::coherence::replicas::{Action, Slot};
+use crate::coherence::replicas::{Action, ORIGIN, Slot};
 
 impl<Q: Clone + PartialEq> Planner<'_, Q> {
     pub(super) fn alloc(&self, slot: Slot) -> Plan<Q> {
@@ -31,28 +31,28 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     }
 
     /// Where a copy's bytes come from, best first: to the host from adopted bytes; to a device from another device, if
-    /// there is a direct way and no broken queue was to bring them there. Copies that a broken queue was to fill come
-    /// last of all.
+    /// there is a direct way and no broken queue was to bring them there. The origin is read for bytes that none of
+    /// these has. Copies that a broken queue was to fill come last of all.
     pub(super) fn sources(&self, to: Slot) -> Vec<Slot> {
         let (facts, whole) = (self.facts, self.facts.whole());
-        let devices = facts.device_slots().filter(|slot| {
-            *slot != to
-                && (to.is_host() || facts.copy(to).reaches.contains(slot))
-                && facts.is_usable(*slot, None, &whole, Access::Read, &self.so_far.waited)
-        });
-        match to {
-            HOST => [ADOPTED].into_iter().chain(devices).collect(),
-            _ => devices.chain([HOST, ADOPTED]).collect(),
-        }
+        let devices = facts
+            .device_slots()
+            .filter(|slot| *slot != to && facts.is_usable(*slot, None, &whole, Access::Read, &self.so_far.waited));
+        let (near, far): (Vec<_>, Vec<_>) =
+            devices.partition(|slot| to.is_host() || facts.copy(to).reaches.contains(slot));
+        let hosts = if to == HOST { [ADOPTED].as_slice() } else { &[HOST, ADOPTED] };
+        let (first, next) = if to == HOST { (hosts, &*near) } else { (&*near, hosts) };
+        [first, next, &far, &[ORIGIN]].concat()
     }
 
     /// The step of an action, once no other work is in the way.
     pub(super) fn transfer(&self, action: Action) -> Plan<Q, Step> {
         let (Action::Fill { to, range } | Action::Copy { to, range, .. }) = &action;
-        if self.facts.outside.iter().any(|(slot, brought)| slot == to && meet(brought, range)) {
-            return Break(Ok(Next::Settle));
-        }
+        let is_of_origin = matches!(action, Action::Copy { from: ORIGIN, .. });
+        // Bytes of the origin that another thread reads are had from that thread's copy.
+        self.settled(|slot, moved| (slot == *to || is_of_origin) && meet(moved, range))?;
         let (from, to, range) = match action {
+            Action::Copy { from: ORIGIN, to, range } => return self.from_origin(to, range),
             Action::Fill { to, range } => {
                 self.writable(to, &range)?;
                 return Continue(Step::Fill { to, range });
@@ -99,7 +99,30 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         self.transfer(Action::Copy { from, to, range })
     }
 
+    /// From the origin to the host, without the lock, since an origin is code of the caller's; and on from there.
+    fn from_origin(&self, to: Slot, range: Range<usize>) -> Plan<Q, Step> {
+        if !to.is_host() {
+            return self.by_host(to, range);
+        }
+        let range = if self.facts.reads_whole { self.run_of_origin(range) } else { range };
+        self.settled(|_, moved| meet(moved, &range))?;
+        self.writable(to, &range)?;
+        Break(Ok(Next::Outside(Step::Copy { from: ORIGIN, to, range })))
+    }
+
+    /// The bytes around a range, and in it, that the origin alone holds.
+    fn run_of_origin(&self, range: Range<usize>) -> Range<usize> {
+        let alone = self.facts.replicas.only_in(ORIGIN, &self.facts.whole());
+        alone.iter().find(|run| run.start <= range.start && range.end <= run.end).unwrap_or(range)
+    }
+
     // ---- order ----
+
+    /// Goes on when no thread without the lock brings such bytes to such a copy.
+    pub(super) fn settled(&self, concerns: impl Fn(Slot, &Range<usize>) -> bool) -> Plan<Q> {
+        let is_moving = self.facts.outside.iter().any(|(slot, moved)| concerns(*slot, moved));
+        if is_moving { Break(Ok(Next::Settle)) } else { Continue(()) }
+    }
 
     /// Goes on when the copy's own work may write `range`: on the host, or on a device's home queue.
     pub(super) fn writable(&self, to: Slot, range: &Range<usize>) -> Plan<Q> {
@@ -197,6 +220,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         {
             return Continue(());
         }
+        self.settled(|slot, _| slot == HOST)?;
         let valid = facts.replicas.valid(HOST);
         for lost in facts.awaited(HOST, is_broken) {
             let [below, above] =

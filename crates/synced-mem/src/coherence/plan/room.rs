@@ -8,7 +8,8 @@ use std::ops::Range;
 use crate::access::Access;
 use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::plan::{Bound, Dirty, NOTHING, Next, Plan, Planner, Refusal, Step, meet, perform, wait};
-use crate::coherence::replicas::Slot;
+use crate::coherence::ranges::Ranges;
+use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::error::Error;
 
 impl<Q: Clone + PartialEq> Planner<'_, Q> {
@@ -38,12 +39,24 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         self.give_up(ADOPTED, range)
     }
 
-    /// The parts of `range` that no device holds, though the host does.
+    /// Bytes that the origin alone holds go to the host.
+    pub(super) fn evict_origin(&self, range: &Range<usize>, dirty: Dirty) -> Plan<Q> {
+        let alone = self.facts.replicas.only_in(ORIGIN, range);
+        if let Some(first) = alone.iter().next() {
+            may_move(first, dirty == Dirty::Move)?;
+            self.alloc(HOST)?;
+        }
+        alone.iter().try_for_each(|part| self.bring(HOST, &part))?;
+        self.delivered(ORIGIN, range)?;
+        self.give_up(ORIGIN, range)
+    }
+
+    /// The parts of `range` that neither a device nor the origin holds, though the host does.
     pub(super) fn only_on_host(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let replicas = &self.facts.replicas;
         let hosts = [HOST, ADOPTED].into_iter().flat_map(|slot| replicas.valid(slot).within(range));
         let mut alone: Vec<_> = hosts.collect();
-        for slot in self.facts.device_slots() {
+        for slot in self.facts.device_slots().chain([ORIGIN]) {
             let valid = replicas.valid(slot);
             alone = alone.iter().flat_map(|part| valid.missing(part).iter().collect::<Vec<_>>()).collect();
         }
@@ -70,11 +83,16 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         parts.iter().try_for_each(|part| self.bring(slot, part))
     }
 
-    /// Goes on when each byte of `range` that the copy holds has arrived in the other copies that hold the byte. Bytes
-    /// that the copy does not hold are no matter: other threads may go on writing that elsewhere.
+    /// Goes on when each byte of `range` that the copy holds has arrived in the other copies that hold the byte, unless
+    /// the origin has the byte. Bytes that the copy does not hold are no matter: other threads may go on writing that
+    /// elsewhere.
     pub(super) fn delivered(&self, slot: Slot, range: &Range<usize>) -> Plan<Q> {
-        let held = self.facts.replicas.valid(slot).within(range);
-        held.into_iter().try_for_each(|held| {
+        let (replicas, mut held) = (&self.facts.replicas, Ranges::new());
+        replicas.valid(slot).within(range).for_each(|part| held.insert(part));
+        if slot != ORIGIN {
+            replicas.valid(ORIGIN).within(range).for_each(|part| held.remove(&part));
+        }
+        held.iter().try_for_each(|held| {
             self.replace_host(None, &held, Access::Read, &NOTHING)?;
             wait(None, self.facts.deliverers(slot, &held, &self.so_far.waited))
         })
@@ -83,11 +101,15 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     /// Goes on when a copy holds nothing of the range, and no memory for nothing.
     pub(super) fn give_up(&self, slot: Slot, range: &Range<usize>) -> Plan<Q> {
         let valid = self.facts.replicas.valid(slot);
-        if valid.overlaps(range) || (valid.is_empty() && self.facts.copy(slot).has_memory) {
-            perform(Step::GiveUp { slot, range: range.clone() })
-        } else {
-            Continue(())
+        if valid.overlaps(range) {
+            return perform(Step::GiveUp { slot, range: range.clone() });
         }
+        if slot == ORIGIN || !valid.is_empty() || !self.facts.copy(slot).has_memory {
+            return Continue(());
+        }
+        // Memory of the host that a thread fills is kept until that thread has settled.
+        self.settled(|to, _| to == slot && slot.is_host())?;
+        perform(Step::GiveUp { slot, range: range.clone() })
     }
 
     // ---- bounding ----
@@ -118,11 +140,15 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         Continue(())
     }
 
-    /// Closes the smallest gap of a copy that has too many ranges, but for those that are being written.
+    /// Closes the smallest gap of a copy that has too many ranges, but for those that are being written, and those that
+    /// would have to be read from the origin.
     pub(super) fn close_gap(&self, slot: Slot, busy: &Range<usize>) -> Plan<Q> {
         let facts = self.facts;
-        let gap =
-            facts.replicas.gap_to_close(slot, |gap| slot != ADOPTED && !meet(gap, busy) && !facts.borrows.writes(gap));
+        let may_close = |gap: &Range<usize>| {
+            let is_free = slot != ADOPTED && !meet(gap, busy) && !facts.borrows.writes(gap);
+            is_free && facts.replicas.only_in(ORIGIN, gap).is_empty()
+        };
+        let gap = facts.replicas.gap_to_close(slot, may_close);
         gap.map_or(Continue(()), |gap| self.bring(slot, &gap))
     }
 

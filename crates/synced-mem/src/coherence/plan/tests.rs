@@ -1,8 +1,8 @@
 //! Every request in every state of four copies of two bytes, on a model of the queues. No device, no bytes.
 //!
-//! A byte of a copy is stale, valid, or arriving from a queue that works or from one that has failed; the two devices
-//! reach each other or not; that a queue has failed is known or found out by a wait; the host's own memory is a lent
-//! slice or not. Each plan is performed step by step on the model, which knows the bytes that a step may touch.
+//! A byte of a copy is stale, valid, or arriving from a queue that works or from one that has failed; the origin has the
+//! byte or not; the two devices reach each other or not; that a queue has failed is known or found out by a wait; the
+//! host's own memory is a lent slice or not. Each plan is performed step by step on the model, which knows the bytes that a step may touch.
 
 mod world;
 
@@ -61,7 +61,7 @@ fn requests() -> Vec<Request<u8>> {
             all.push(Request::Receive { by, range: range.clone() });
         }
         for dirty in [Dirty::Move, Dirty::Refuse] {
-            for slot in [HOST, Slot(HOSTS), Slot(HOSTS + 1)] {
+            for slot in [HOST, Slot(HOSTS), Slot(HOSTS + 1), ORIGIN] {
                 all.push(Request::Evict { slot, range: range.clone(), dirty });
             }
         }
@@ -169,7 +169,13 @@ fn explore(range: &Range<usize>, is_symmetric: bool, settings: &[Setting]) -> Co
 }
 
 fn settings(lent: bool) -> [Setting; 4] {
-    [(false, false), (false, true), (true, false), (true, true)].map(|(reach, known)| Setting { reach, known, lent })
+    let all = [(false, false), (false, true), (true, false), (true, true)];
+    all.map(|(reach, known)| Setting { reach, known, lent, ..Setting::default() })
+}
+
+/// With an origin of the first byte, of the second, or of both.
+fn origins(reach: bool) -> [Setting; 3] {
+    [1, 2, 3].map(|origin| Setting { reach, known: !reach, origin, reads_whole: !reach, ..Setting::default() })
 }
 
 #[test]
@@ -178,11 +184,11 @@ fn every_request_of_one_of_two_bytes_in_every_state_of_four_copies() {
     println!("{counts:?}");
     let expected = Counts {
         states: 51_586,
-        plans: 1_753_924,
+        plans: 1_857_096,
         at_once: 435_200,
-        met: 1_515_650,
+        met: 1_618_822,
         refused: 238_274,
-        steps: 1_781_810,
+        steps: 1_808_978,
         outside: 0,
         rounds: 12,
     };
@@ -195,11 +201,11 @@ fn every_request_of_both_bytes_in_every_state_of_four_copies() {
     println!("{counts:?}");
     let expected = Counts {
         states: 26_018,
-        plans: 1_066_738,
+        plans: 1_118_774,
         at_once: 146_068,
-        met: 867_774,
+        met: 919_810,
         refused: 198_964,
-        steps: 1_276_722,
+        steps: 1_290_394,
         outside: 0,
         rounds: 14,
     };
@@ -211,8 +217,54 @@ fn every_request_of_a_lent_slice_of_one_or_two_bytes() {
     let one = explore(&(0..1), false, &settings(true)[2..]);
     let both = explore(&(0..BYTES), true, &settings(true)[2..]);
     println!("{one:?} {both:?}");
-    assert_eq!((one.states, one.plans, one.outside), (8192, 278_528, 17_420));
-    assert_eq!((both.states, both.plans, both.outside), (4160, 170_560, 16_278));
+    assert_eq!((one.states, one.plans, one.outside), (8192, 294_912, 17_420));
+    assert_eq!((both.states, both.plans, both.outside), (4160, 178_880, 16_278));
+}
+
+#[test]
+fn every_request_of_one_of_two_bytes_of_an_origin() {
+    let counts = [false, true].map(|reach| explore(&(0..1), false, &origins(reach)));
+    println!("{counts:?}");
+    assert_eq!(counts.map(|counts| (counts.states, counts.plans, counts.outside)), [(0, 0, 0), (0, 0, 0)]);
+}
+
+#[test]
+fn every_request_of_both_bytes_of_an_origin() {
+    let counts = explore(&(0..BYTES), true, &origins(true)[1..]);
+    println!("{counts:?}");
+    assert_eq!((counts.states, counts.plans, counts.outside), (16_512, 710_016, 23_769));
+}
+
+/// Another thread reads the first byte of an origin for the host.
+#[test]
+fn bytes_that_another_thread_reads_are_neither_read_again_nor_changed() {
+    let [setting, ..] = origins(true).map(|setting| Setting { origin: 3, ..setting });
+    for request in requests() {
+        let mut world = World::new([[Byte::Stale; BYTES]; SLOTS], setting).expect("a memory that nothing has used");
+        world.facts.put_memory(HOST, false);
+        world.facts.outside.push((HOST, 0..1));
+        if let Request::Device { by, .. } | Request::Receive { by, .. } = &request {
+            world.facts.copies[HOSTS + usize::from(by % 10)].home = Some(*by);
+        }
+        let met = match &request {
+            Request::Host { range, intent } => met_at(&world.facts, None, range, *intent),
+            Request::Device { by, range, intent } => met_at(&world.facts, Some(by), range, *intent),
+            _ => None,
+        };
+        assert_eq!(met, None, "{request:?}");
+        let mut planned = next(&world.facts, &request, &Progress::new());
+        if let Ok(Next::Perform(steps)) = planned {
+            let steps: Vec<_> = steps.into_iter().collect();
+            assert!(matches!(steps[..], [Step::Alloc(slot)] if !slot.is_host()), "{request:?}: {steps:?}");
+            world.facts.put_memory(steps[0].slot(), false);
+            planned = next(&world.facts, &request, &Progress::new());
+        }
+        if let Request::Idle(_) = request {
+            assert!(matches!(planned, Ok(Next::Wait(..))), "{request:?}: {planned:?}");
+        } else {
+            assert!(matches!(planned, Ok(Next::Settle)), "{request:?}: {planned:?}");
+        }
+    }
 }
 
 /// A copy may have one range here: of three bytes the outer two are one too many.
@@ -220,25 +272,8 @@ fn every_request_of_a_lent_slice_of_one_or_two_bytes() {
 fn few_ranges_are_left_of_three_bytes_and_no_byte_is_lost() {
     let mut columns = columns();
     columns.retain(|column| !matches!(column[3], Byte::Arriving | Byte::Broken));
-    let settings = [false, true].map(|known| Setting { reach: true, known, lent: false });
-    let mut counts = Counts::default();
-    for (first, second, third) in columns.iter().flat_map(|first| {
-        let columns = &columns;
-        columns.iter().flat_map(move |second| columns.iter().map(move |third| (first, second, third)))
-    }) {
-        let bytes = std::array::from_fn(|slot| [first[slot], second[slot], third[slot]]);
-        for setting in settings {
-            for bound in [Bound::Gaps, Bound::AllBut(NOTHING), Bound::AllBut(0..1)] {
-                let Some(mut world) = World::new(bytes, setting) else { break };
-                world.facts.replicas.keep_at_most(1);
-                if world.facts.replicas.is_bounded() {
-                    break;
-                }
-                counts.states += usize::from(bound == Bound::Gaps);
-                run(world, &Request::Bound(bound), &mut counts);
-            }
-        }
-    }
+    let settings = [false, true].map(|known| Setting { reach: true, known, ..Setting::default() });
+    let counts = bounded(&columns, &settings);
     println!("{counts:?}");
     let expected = Counts {
         states: 165_303,
@@ -250,4 +285,35 @@ fn few_ranges_are_left_of_three_bytes_and_no_byte_is_lost() {
         ..Counts::default()
     };
     assert_eq!(counts, expected);
+}
+
+#[test]
+fn few_ranges_are_left_of_three_bytes_of_an_origin_and_nothing_is_read_for_it() {
+    let mut columns = columns();
+    columns.retain(|column| !column[1..].iter().any(|byte| matches!(byte, Byte::Arriving | Byte::Broken)));
+    let settings: Vec<_> = (1..8).map(|origin| Setting { reach: true, origin, ..Setting::default() }).collect();
+    let counts = bounded(&columns, &settings);
+    println!("{counts:?}");
+    assert_eq!((counts.states, counts.plans, counts.outside), (97_321, 291_963, 0));
+}
+
+fn bounded(columns: &[[Byte; SLOTS]], settings: &[Setting]) -> Counts {
+    let mut counts = Counts::default();
+    for (first, second, third) in columns.iter().flat_map(|first| {
+        columns.iter().flat_map(move |second| columns.iter().map(move |third| (first, second, third)))
+    }) {
+        let bytes = std::array::from_fn(|slot| [first[slot], second[slot], third[slot]]);
+        for setting in settings.iter().copied() {
+            for bound in [Bound::Gaps, Bound::AllBut(NOTHING), Bound::AllBut(0..1)] {
+                let Some(mut world) = World::new(bytes, setting) else { break };
+                world.facts.replicas.keep_at_most(1);
+                if world.facts.replicas.is_bounded() {
+                    break;
+                }
+                counts.states += usize::from(bound == Bound::Gaps);
+                run(world, &Request::Bound(bound), &mut counts);
+            }
+        }
+    }
+    counts
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::access::Access;
 use crate::coherence::facts::{ADOPTED, HOST};
-use crate::coherence::replicas::Slot;
+use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::coherence::uses::Uses;
 use crate::device::Block;
 use crate::engine::events::Deferred;
@@ -78,10 +78,19 @@ impl State {
 
     // ---- put aside ----
 
-    /// Puts the memory of a copy aside if the copy has no valid byte.
+    /// Puts the memory of a copy aside if the copy has no valid byte, and no thread brings bytes to the host's.
     pub(crate) fn free_if_stale(&mut self, slot: Slot) {
-        if self.facts.replicas.valid(slot).is_empty() {
+        let is_filled = || self.facts.outside.iter().any(|(to, _)| *to == slot && slot.is_host());
+        if self.facts.replicas.valid(slot).is_empty() && !is_filled() {
             if slot.is_host() { self.retire(slot) } else { self.free_device(slot) }
+        }
+    }
+
+    /// Lets go of an origin of which no byte is what the memory holds, once the lock is released: an origin's destructor
+    /// is user code.
+    pub(crate) fn leave_origin_if_stale(&mut self) {
+        if self.origin.is_some() && self.facts.replicas.valid(ORIGIN).is_empty() {
+            self.origin.take().into_iter().for_each(|origin| self.events.defer(Deferred::DropOwner(Box::new(origin))));
         }
     }
 

@@ -1,7 +1,8 @@
-//! Steps that end with their work, with the memory's lock released. No queue ever sees a lent slice: its bytes go
-//! through a buffer of our own, and the transfer has ended when its step has. The facts name the bytes meanwhile, so
-//! that no other thread brings them too. Relies on the plan, as `transfer` does.
+//! Steps that end with their work, with the memory's lock released: reads of an origin, and transfers of lent slices. No
+//! queue ever sees a lent slice: its bytes go through a buffer of our own, and the transfer has ended when its step has.
+//! The facts name the bytes meanwhile, so that no other thread brings them too. Relies on the plan, as `transfer` does.
 
+use std::any::Any;
 use std::mem;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -9,18 +10,50 @@ use std::sync::Arc;
 
 use crate::access::Access;
 use crate::coherence::plan::Step;
-use crate::coherence::replicas::Slot;
+use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::coherence::uses::Uses;
 use crate::device::{Block, Host};
+use crate::engine::perform::reading::{Read, Reading};
 use crate::engine::queue::{QueueHandle, Wait, Waited};
 use crate::engine::state::State;
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;
 use crate::stats::EventKind;
 
-/// A transfer that has been ordered, and entered in the facts. Only [`State::begin`] makes one, and its fields are true
-/// until [`State::settle`].
-pub(crate) struct Outside {
+/// A step that has been ordered, and entered in the facts.
+pub(crate) enum Outside {
+    Read(Reading),
+    Transfer(Transfer),
+}
+
+/// How a step has ended.
+pub(crate) enum Ended {
+    Read(Read),
+    Transfer(Transferred),
+}
+
+impl Outside {
+    /// Does the work, and waits for its end. The lock is not held.
+    pub(crate) fn perform(self) -> Ended {
+        match self {
+            Outside::Read(reading) => Ended::Read(reading.perform()),
+            Outside::Transfer(transfer) => Ended::Transfer(transfer.perform()),
+        }
+    }
+}
+
+impl Ended {
+    /// A panic of user code, to go on with when the step has been settled.
+    pub(crate) fn take_panic(&mut self) -> Option<Box<dyn Any + Send>> {
+        match self {
+            Ended::Read(read) => read.panic.take(),
+            Ended::Transfer(_) => None,
+        }
+    }
+}
+
+/// A transfer of a lent slice. Only [`State::begin`] makes one, and its fields are true until [`State::settle`].
+pub(crate) struct Transfer {
     from: Slot,
     to: Slot,
     range: Range<usize>,
@@ -36,8 +69,8 @@ pub(crate) struct Outside {
 }
 
 /// How a transfer has ended.
-pub(crate) struct Ended {
-    transfer: Outside,
+pub(crate) struct Transferred {
+    transfer: Transfer,
     /// The buffer that the bytes went through.
     staged: Option<HostBuffer>,
     /// The outcome of the call that enqueued the transfer.
@@ -46,18 +79,18 @@ pub(crate) struct Ended {
     waited: Option<Waited>,
 }
 
-impl Outside {
+impl Transfer {
     /// The queue's access to the buffer.
     fn access(&self) -> Access {
         if self.to.is_host() { Access::Write } else { Access::Read }
     }
 
     /// Transfers, and waits for the end. The lock is not held.
-    pub(crate) fn perform(self) -> Ended {
+    fn perform(self) -> Transferred {
         let len = self.range.len();
         let staged = match HostBuffer::zeroed(len) {
             Ok(staged) => staged,
-            Err(error) => return Ended { transfer: self, staged: None, enqueued: Err(error), waited: None },
+            Err(error) => return Transferred { transfer: self, staged: None, enqueued: Err(error), waited: None },
         };
         let (queue, block, at) = (&self.queue, &*self.block, self.range.start);
         let enqueued = match self.access() {
@@ -78,7 +111,7 @@ impl Outside {
             }
             _ => None,
         };
-        let ended = Ended { transfer: self, staged: Some(staged), enqueued, waited };
+        let ended = Transferred { transfer: self, staged: Some(staged), enqueued, waited };
         if let (Access::Write, Some(staged), true) = (ended.transfer.access(), &ended.staged, ended.is_done()) {
             // SAFETY: nothing else uses the slice's bytes (`lent`), which may be written; the buffer has `len` bytes,
             // which its queue has left.
@@ -88,7 +121,7 @@ impl Outside {
     }
 }
 
-impl Ended {
+impl Transferred {
     /// Whether the bytes are there, and the buffer in no use.
     fn is_done(&self) -> bool {
         self.enqueued.is_ok() && self.waited.as_ref().is_none_or(|waited| waited.failed.is_none())
@@ -96,11 +129,14 @@ impl Ended {
 }
 
 impl State {
-    /// Enters a transfer of a lent slice, once all conflicting work has been waited for.
+    /// Enters a step, once all conflicting work has been waited for.
     pub(crate) fn begin(&mut self, step: &Step) -> Option<Outside> {
         let Step::Copy { from, to, range } = step.clone() else {
             return None;
         };
+        if from == ORIGIN {
+            return self.begin_reading(&range).map(Outside::Read);
+        }
         let (device, host, access) = if to.is_host() { (from, to, Access::Read) } else { (to, from, Access::Write) };
         let queue = self.facts.copy(device).home.clone()?;
         let block = Arc::clone(&self.devices[device.device()?].memory.as_ref()?.block);
@@ -108,14 +144,21 @@ impl State {
         self.facts.enter(device, &queue, &range, access, None);
         self.facts.outside.push((to, range.clone()));
         let began = self.facts.clock.begin();
-        Some(Outside { from, to, range, queue, block, lent, began })
+        Some(Outside::Transfer(Transfer { from, to, range, queue, block, lent, began }))
     }
 
-    /// A transfer has ended, well or not. Returns a wait that the clock still has under way.
+    /// A step has ended, well or not. Returns a wait that the clock still has under way.
     pub(crate) fn settle(&mut self, ended: Ended) -> Result<Option<Waited>, Error> {
+        match ended {
+            Ended::Read(read) => self.settle_reading(read).map(|()| None),
+            Ended::Transfer(transferred) => self.settle_transfer(transferred),
+        }
+    }
+
+    fn settle_transfer(&mut self, ended: Transferred) -> Result<Option<Waited>, Error> {
         let (is_done, access) = (ended.is_done(), ended.transfer.access());
-        let Ended { transfer, staged, enqueued, waited } = ended;
-        let Outside { from, to, range, queue, block, began, .. } = transfer;
+        let Transferred { transfer, staged, enqueued, waited } = ended;
+        let Transfer { from, to, range, queue, block, began, .. } = transfer;
         self.facts.outside.retain(|(slot, brought)| *slot != to || *brought != range);
         if let Some(staged) = staged {
             self.count_buffer(EventKind::Allocate, staged.allocated());

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::access::Access;
 use crate::coherence::facts::{ADOPTED, HOST};
-use crate::coherence::replicas::Slot;
+use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::device::Host;
 use crate::engine::state::State;
 use crate::error::Error;
@@ -26,6 +26,7 @@ impl State {
     /// Bytes have become valid.
     pub(crate) fn copied(&mut self, from: Slot, to: Slot, range: &Range<usize>) {
         let (kind, counted) = match (from.is_host(), to.is_host()) {
+            _ if from == ORIGIN => (EventKind::OriginRead, HOST),
             (true, true) => (EventKind::HostCopy, HOST),
             (true, false) => (EventKind::Upload, to),
             (false, true) => (EventKind::Download, from),

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::super::*;
 use crate::access::Intent::{Overwrite, Read};
+use crate::coherence::ranges::Ranges;
 
 pub(super) const SLOTS: usize = 4;
 /// By device, as `10 * kind + device`: the home queues; others of them that work; and queues that have failed.
@@ -53,7 +54,7 @@ pub(super) struct World<const BYTES: usize> {
 }
 
 /// How the devices and the host are, beside the bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Setting {
     /// The two devices reach each other.
     pub(super) reach: bool,
@@ -61,18 +62,26 @@ pub(super) struct Setting {
     pub(super) known: bool,
     /// The host's own memory is a slice that no queue may see.
     pub(super) lent: bool,
+    /// The bytes that the origin has, one bit a byte.
+    pub(super) origin: u8,
+    pub(super) reads_whole: bool,
 }
 
 impl<const BYTES: usize> World<BYTES> {
     /// `None` where no memory is ever like this.
     pub(super) fn new(bytes: [[Byte; BYTES]; SLOTS], setting: Setting) -> Option<Self> {
-        let Setting { reach, known, lent } = setting;
+        let Setting { reach, known, lent, origin, reads_whole } = setting;
+
         let mut facts = Facts::new(BYTES);
         for home in HOME {
             facts.add_device(home, |_, _| reach);
         }
         let truth = std::array::from_fn(|_| std::array::from_fn(|_| Truth::default()));
-        let mut world = World { facts, truth, written: [false; BYTES] };
+        let mut world = World { facts, truth, written: std::array::from_fn(|at| origin >> at & 1 == 1) };
+        let mut kept = Ranges::new();
+        (0..BYTES).filter(|at| world.written[*at]).for_each(|at| kept.insert(at..at + 1));
+        world.facts.replicas.keep_in_origin(kept);
+        world.facts.reads_whole = reads_whole;
         if lent {
             // A lent slice is there from the start, and no queue brings its bytes.
             if bytes[HOST.0].iter().any(|byte| matches!(byte, Byte::Arriving | Byte::Broken)) {
@@ -110,7 +119,7 @@ impl<const BYTES: usize> World<BYTES> {
     }
 
     fn is_only(&self, slot: Slot, range: &Range<usize>) -> bool {
-        self.facts.replicas.only_in(slot, range) == crate::coherence::ranges::Ranges::of(range.clone())
+        self.facts.replicas.only_in(slot, range) == Ranges::of(range.clone())
     }
 
     fn bytes(&mut self, slot: Slot, range: &Range<usize>) -> &mut [Truth] {
@@ -141,7 +150,7 @@ impl<const BYTES: usize> World<BYTES> {
     /// A copy is used as a source.
     fn is_source(&self, slot: Slot, range: &Range<usize>) -> bool {
         assert!(self.facts.replicas.holds(slot, range), "a source that is stale");
-        self.truth[slot.0][range.clone()].iter().all(|byte| byte.is_right)
+        slot == ORIGIN || self.truth[slot.0][range.clone()].iter().all(|byte| byte.is_right)
     }
 
     fn home(&self, slot: Slot) -> u8 {
@@ -192,15 +201,16 @@ impl<const BYTES: usize> World<BYTES> {
             Step::GiveUp { slot, range } => {
                 let held: Vec<_> = self.facts.replicas.valid(*slot).within(range).flatten().collect();
                 for at in held {
-                    let others = self.facts.slots().filter(|other| other != slot);
+                    let others = self.facts.holders().filter(|other| other != slot);
                     let mut others = others.filter(|other| self.facts.replicas.holds(*other, &(at..at + 1)));
                     let is_there = |byte: &Truth| {
                         byte.is_right && byte.work.iter().all(|w| w.access == Access::Read || w.known.contains(&None))
                     };
-                    assert!(others.any(|other| is_there(&self.truth[other.0][at])), "byte {at} is nowhere else yet");
+                    let is_there = |other: Slot| other == ORIGIN || is_there(&self.truth[other.0][at]);
+                    assert!(others.any(is_there), "byte {at} is nowhere else yet");
                 }
                 self.facts.replicas.give_up(*slot, range);
-                if self.facts.replicas.valid(*slot).is_empty() {
+                if *slot != ORIGIN && self.facts.replicas.valid(*slot).is_empty() {
                     self.empty(*slot);
                 }
             }
@@ -212,9 +222,24 @@ impl<const BYTES: usize> World<BYTES> {
         }
     }
 
-    /// A transfer of a lent slice, which ends with its step. False: the queue had been known to have failed.
+    /// A read of the origin, or a transfer of a lent slice, which ends with its step. False: the queue had been known to
+    /// have failed.
     pub(super) fn perform_outside(&mut self, step: &Step, progress: &mut Progress<u8>) -> bool {
         let Step::Copy { from, to, range } = step else { panic!("{step:?} is no transfer") };
+        if *from == ORIGIN {
+            assert!(self.is_source(ORIGIN, range) && *to == HOST);
+            self.may_touch(HOST, None, range, Access::Write);
+            // A copy that a failed queue may use is a source of the last resort.
+            let is_sound =
+                |slot: Slot| self.truth[slot.0].iter().flat_map(|byte| &byte.work).all(|w| !has_failed(w.queue));
+            let is_held = |at: usize| {
+                let mut holders = self.facts.slots().filter(|slot| self.facts.replicas.holds(*slot, &(at..at + 1)));
+                holders.any(is_sound)
+            };
+            assert!(!range.clone().any(is_held), "bytes are read again that a copy has");
+            self.now_valid(HOST, range);
+            return true;
+        }
         let (device, host) = if to.is_host() { (*from, *to) } else { (*to, *from) };
         assert!(self.facts.copy(host).is_lent, "{step:?} concerns no lent slice");
         let (queue, accesses) = (
@@ -296,7 +321,7 @@ impl<const BYTES: usize> World<BYTES> {
     /// No byte that was written is lost.
     pub(super) fn check(&self) {
         for at in 0..BYTES {
-            let mut slots = self.facts.slots();
+            let mut slots = self.facts.holders();
             let is_held = slots.any(|slot| self.facts.replicas.holds(slot, &(at..at + 1)));
             assert!(is_held || !self.written[at], "byte {at} is lost");
         }
@@ -329,7 +354,9 @@ impl<const BYTES: usize> World<BYTES> {
             Request::Bound(bound) => {
                 let has_failed =
                     self.truth.iter().flatten().flat_map(|byte| &byte.work).any(|work| has_failed(work.queue));
-                assert!(has_failed || *bound == Bound::Gaps || self.facts.replicas.is_bounded(), "too many ranges");
+                let is_read_for = (0..BYTES).any(|at| self.is_only(ORIGIN, &(at..at + 1)));
+                let may_stay = has_failed || *bound == Bound::Gaps || is_read_for;
+                assert!(may_stay || self.facts.replicas.is_bounded(), "too many ranges");
             }
         }
     }
