@@ -7,3 +7,4 @@ pub(crate) mod perform;
 pub(crate) mod queue;
 pub(crate) mod state;
 pub(crate) mod step;
+pub(crate) mod tidy;

@@ -2,17 +2,15 @@
 //! before a wait is used after the wait, and every conclusion is drawn under one lock. Relies on `uses`: a wait ends
 //! only uses that were entered before the wait. No decision about bytes is taken here.
 
-use std::mem;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use crate::coherence::facts::{HOST, HOSTS};
 use crate::coherence::plan::{self, Bound, Next, Progress, Refusal, Request, Step};
-use crate::coherence::uses::Uses;
-use crate::engine::events::Pending;
 use crate::engine::perform::outside::{self, Outside};
 use crate::engine::queue::{Failure, FailureKind, QueueHandle, Wait, Waited};
-use crate::engine::state::{Asked, FreedBlock, Met, Operation, State};
+use crate::engine::state::{Asked, Met, Operation, State};
+use crate::engine::tidy::follow_up;
 use crate::error::Error;
 use crate::stats::EventKind;
 use crate::sync::Door;
@@ -32,14 +30,6 @@ enum Pause {
 enum Ended {
     Wait(Waited),
     Outside(Box<outside::Ended>),
-}
-
-/// The work that an operation leaves behind.
-enum Followup {
-    /// Only user code.
-    Tell(Pending),
-    /// Ranges to merge, memory to give back.
-    Tidy,
 }
 
 /// Brings bytes to where they are asked for, then does the work that this leaves behind. `answer` is asked under the
@@ -80,77 +70,9 @@ pub(crate) fn act(
     result
 }
 
-/// Gives back the memory of copies that hold no valid byte, and waits for the queues that use it.
-pub(crate) fn shrink(mut door: impl Door<State>) {
-    let users = door.with(|state| {
-        state.facts.slots().for_each(|slot| state.free_if_stale(slot));
-        state.facts.retired.iter().flat_map(Uses::queues).collect::<Vec<_>>()
-    });
-    users.into_iter().for_each(|queue| housekeeping(&mut door, Request::Idle(vec![queue])));
-    let followup = door.with(State::followup);
-    follow_up(&mut door, followup, Bound::Gaps);
-}
-
-/// The end of a borrow or of a memory: the state is changed under the lock, and user code runs after its release.
-pub(crate) fn end(state: &mut State) {
-    state.end();
-    state.events.take_pending().into_iter().for_each(Pending::run);
-}
-
-fn follow_up(door: &mut impl Door<State>, followup: Option<Followup>, bound: Bound) {
-    match followup {
-        None => {}
-        Some(Followup::Tell(pending)) => pending.run(),
-        Some(Followup::Tidy) => tidy(door, bound),
-    }
-}
-
-#[cold]
-fn tidy(door: &mut impl Door<State>, bound: Bound) {
-    housekeeping(door, Request::Bound(bound));
-    let users = door.with(|state| {
-        state.sweep();
-        state.facts.users_of_retired()
-    });
-    housekeeping(door, Request::Idle(users));
-    let users = door.with(|state| {
-        state.facts.release_holds();
-        state.facts.excess_users()
-    });
-    housekeeping(door, Request::Idle(users));
-    let mut put_off = Vec::new();
-    loop {
-        let freed = door.with(State::take_freed);
-        if freed.is_empty() {
-            break;
-        }
-        for freed in freed {
-            match freed.finish_uses() {
-                // This thread runs a kernel. The next access that is made elsewhere gives the block back.
-                Err(Error::CalledFromKernel { .. }) => put_off.push(freed),
-                finished => door.with(|state| state.end_block(freed, finished)),
-            }
-        }
-    }
-    let pending = door.with(|state| {
-        state.freed.append(&mut put_off);
-        state.events.take_pending()
-    });
-    pending.into_iter().for_each(Pending::run);
-}
-
-/// Runs a request of our own, which no access made. A failure is counted and reported to the observer, not returned:
-/// the access keeps its bytes, and the next access tries again.
-fn housekeeping(door: &mut impl Door<State>, request: Request<QueueHandle>) {
-    let mut operation = Operation::new(request);
-    if let (Err(error), ()) = run(door, &mut operation, |_| Ok(()), |_, _| (), |_| ()) {
-        door.with(|state| state.failed(error));
-    }
-}
-
 /// Plans and performs until the request is met or refused; then runs `last`, under the same lock, and before it, where
 /// the request is met, `done`, with whether a step was performed.
-fn run<R, L>(
+pub(super) fn run<R, L>(
     door: &mut impl Door<State>,
     operation: &mut Operation<'_>,
     check: impl Fn(&State) -> Result<(), Error>,
@@ -277,7 +199,7 @@ impl State {
     }
 
     /// A step that no access asked for has failed. No byte was lost.
-    fn failed(&mut self, error: Error) {
+    pub(super) fn failed(&mut self, error: Error) {
         self.events.count(EventKind::Failure, 0..0, 0, None, Some(error));
     }
 
@@ -373,25 +295,5 @@ impl State {
             }
             facts.broken.remove(&queue);
         }
-    }
-
-    // ---- afterwards ----
-
-    /// The blocks that the tidying thread is to give back. Without any, tidying is over. That is decided under the lock
-    /// under which they were looked for, because a thread that frees a block meanwhile leaves the block to the tidying
-    /// thread.
-    fn take_freed(&mut self) -> Vec<FreedBlock> {
-        let freed = mem::take(&mut self.freed);
-        self.is_tidying = !freed.is_empty();
-        freed
-    }
-
-    /// One thread at a time tidies up, so that the other threads need not wait for queues.
-    fn followup(&mut self) -> Option<Followup> {
-        if self.is_untidy() && !self.is_tidying {
-            self.is_tidying = true;
-            return Some(Followup::Tidy);
-        }
-        self.events.take_pending().map(Followup::Tell)
     }
 }

@@ -13,7 +13,7 @@ use crate::borrow::{check, resolve};
 use crate::coherence::facts::HOST;
 use crate::coherence::plan::{Bound, Dirty, Request};
 use crate::engine::state::{Asked, Met, Operation, State};
-use crate::engine::step;
+use crate::engine::{step, tidy};
 use crate::error::Error;
 use crate::shared::readers::Readers;
 use crate::stats::{Observer, Stats};
@@ -117,7 +117,7 @@ impl Inner {
     }
 
     pub(crate) fn shrink(&self) {
-        step::shrink(Locked::from(&self.state));
+        tidy::shrink(Locked::from(&self.state));
     }
 
     pub(crate) fn valid_on(&self, location: Location, range: impl RangeBounds<usize>) -> bool {
@@ -162,7 +162,7 @@ impl Lender for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        step::end(self.state.get_mut());
+        tidy::end(self.state.get_mut());
     }
 }
 

@@ -1,0 +1,109 @@
+//! The work that an operation leaves behind, with no access to fail: sets of ranges are bounded, memory is given back,
+//! and users of copies are waited for. One thread at a time does it. Relies on `step` for requests of our own.
+
+use std::mem;
+
+use crate::coherence::plan::{Bound, Request};
+use crate::coherence::uses::Uses;
+use crate::engine::events::Pending;
+use crate::engine::queue::QueueHandle;
+use crate::engine::state::{FreedBlock, Operation, State};
+use crate::engine::step::run;
+use crate::error::Error;
+use crate::sync::Door;
+
+/// The work that an operation leaves behind.
+pub(super) enum Followup {
+    /// Only user code.
+    Tell(Pending),
+    /// Ranges to merge, memory to give back.
+    Tidy,
+}
+
+/// Gives back the memory of copies that hold no valid byte, and waits for the queues that use it.
+pub(crate) fn shrink(mut door: impl Door<State>) {
+    let users = door.with(|state| {
+        state.facts.slots().for_each(|slot| state.free_if_stale(slot));
+        state.facts.retired.iter().flat_map(Uses::queues).collect::<Vec<_>>()
+    });
+    users.into_iter().for_each(|queue| housekeeping(&mut door, Request::Idle(vec![queue])));
+    let followup = door.with(State::followup);
+    follow_up(&mut door, followup, Bound::Gaps);
+}
+
+/// The end of a borrow or of a memory: the state is changed under the lock, and user code runs after its release.
+pub(crate) fn end(state: &mut State) {
+    state.end();
+    state.events.take_pending().into_iter().for_each(Pending::run);
+}
+
+pub(super) fn follow_up(door: &mut impl Door<State>, followup: Option<Followup>, bound: Bound) {
+    match followup {
+        None => {}
+        Some(Followup::Tell(pending)) => pending.run(),
+        Some(Followup::Tidy) => tidy(door, bound),
+    }
+}
+
+#[cold]
+fn tidy(door: &mut impl Door<State>, bound: Bound) {
+    housekeeping(door, Request::Bound(bound));
+    let users = door.with(|state| {
+        state.sweep();
+        state.facts.users_of_retired()
+    });
+    housekeeping(door, Request::Idle(users));
+    let users = door.with(|state| {
+        state.facts.release_holds();
+        state.facts.excess_users()
+    });
+    housekeeping(door, Request::Idle(users));
+    let mut put_off = Vec::new();
+    loop {
+        let freed = door.with(State::take_freed);
+        if freed.is_empty() {
+            break;
+        }
+        for freed in freed {
+            match freed.finish_uses() {
+                // This thread runs a kernel. The next access that is made elsewhere gives the block back.
+                Err(Error::CalledFromKernel { .. }) => put_off.push(freed),
+                finished => door.with(|state| state.end_block(freed, finished)),
+            }
+        }
+    }
+    let pending = door.with(|state| {
+        state.freed.append(&mut put_off);
+        state.events.take_pending()
+    });
+    pending.into_iter().for_each(Pending::run);
+}
+
+/// Runs a request of our own, which no access made. A failure is counted and reported to the observer, not returned:
+/// the access keeps its bytes, and the next access tries again.
+fn housekeeping(door: &mut impl Door<State>, request: Request<QueueHandle>) {
+    let mut operation = Operation::new(request);
+    if let (Err(error), ()) = run(door, &mut operation, |_| Ok(()), |_, _| (), |_| ()) {
+        door.with(|state| state.failed(error));
+    }
+}
+
+impl State {
+    /// The blocks that the tidying thread is to give back. Without any, tidying is over. That is decided under the lock
+    /// under which they were looked for, because a thread that frees a block meanwhile leaves the block to the tidying
+    /// thread.
+    fn take_freed(&mut self) -> Vec<FreedBlock> {
+        let freed = mem::take(&mut self.freed);
+        self.is_tidying = !freed.is_empty();
+        freed
+    }
+
+    /// One thread at a time tidies up, so that the other threads need not wait for queues.
+    pub(super) fn followup(&mut self) -> Option<Followup> {
+        if self.is_untidy() && !self.is_tidying {
+            self.is_tidying = true;
+            return Some(Followup::Tidy);
+        }
+        self.events.take_pending().map(Followup::Tell)
+    }
+}
