@@ -37,6 +37,11 @@ pub(crate) enum Lie {
     ShortUpload,
     ShiftedUpload,
     ShiftedDownload,
+    /// A function that gives bytes is told their place among the bytes, not in the block.
+    ShiftedFrom,
+    ShortFrom,
+    /// An error of a function that gives bytes is not passed on.
+    DeafFrom,
     ShortCopy,
     LongCopy,
     NoFill,

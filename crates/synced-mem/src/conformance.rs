@@ -98,6 +98,7 @@ const ALONE: &[Check] = &[
     check("waiting", 3, order::waiting),
     check("synchronize covers waits", 4, order::synchronize_covers_waits),
     check("exact transfers", 5, bytes::transfers),
+    check("exact uploads from a function", 5, bytes::filled),
     check("exact copies", 5, bytes::copies),
     check("exact fills", 5, bytes::fills),
     check("host bytes", 6, bytes::host_bytes),

@@ -59,6 +59,7 @@ mod probe;
 mod queue;
 mod ring;
 mod staging;
+mod stopped;
 mod stream;
 
 use std::sync::atomic::{AtomicBool, Ordering};

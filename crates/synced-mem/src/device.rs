@@ -1,8 +1,9 @@
 //! The traits of a backend: devices, their in-order queues, and the blocks of memory that the queues allocate.
 //!
 //! The traits are `unsafe` to implement, because this crate rests the soundness of safe functions on their promises.
-//! Declarations alone: no unsafe block, no name of a backend, no coherence.
+//! Declarations alone, with what a backend does that has no way of its own: no name of a backend, no coherence.
 
+mod filled;
 pub(crate) mod token;
 
 use std::any::Any;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::ids::{DeviceId, QueueId};
+use crate::origin::OriginError;
 use crate::stats::Meter;
 
 /// A place with memory of its own, such as a GPU. A backend of yours gets memory from here, not kernels: those of
@@ -91,8 +93,8 @@ pub enum Host {
 /// 4. **Synchronising.** When `synchronize` returns `Ok`, everything enqueued on this queue before, and everything it
 ///    waits for, has taken effect: that work touches no host byte any more, and its writes are visible to the
 ///    calling thread.
-/// 5. **Exactness.** `upload`, `download` and `copy` move exactly the named bytes, `fill` sets exactly the named bytes
-///    to zero, and nothing else is written.
+/// 5. **Exactness.** `upload`, `upload_from`, `download` and `copy` move exactly the named bytes, `fill` sets exactly the
+///    named bytes to zero, and nothing else is written.
 /// 6. **Host bytes.** They are touched by `upload` (read) and `download` (written) only, only the named ones, and not
 ///    after the call that said [`Host::Done`], nor after a `synchronize` that returned `Ok`.
 /// 7. **Allocation.** `alloc` gives a block of at least `len` bytes that no other block overlaps. Dropping it frees it
@@ -101,9 +103,9 @@ pub enum Host {
 ///    which work was lost fails at every later `synchronize`, and so does every queue that was made to wait for it
 ///    since. Once it is known to have failed, `wait_for` it fails and enqueues nothing, so that the failure goes no
 ///    further.
-/// 9. **Innocence.** No call, [`Device::host_block`] included, uses a memory of this crate, nor panics. Only
-///    `synchronize` and `wait_for` wait for code that uses one, such as a kernel; all others may be called with the
-///    memory locked.
+/// 9. **Innocence.** No call, [`Device::host_block`] included, uses a memory of this crate, nor panics, except that
+///    `upload_from` passes on what its function does. Only `synchronize`, `wait_for` and `upload_from` wait for code
+///    that uses a memory, such as a kernel; all others may be called with the memory locked.
 /// 10. **Ways.** `reaches` answers the same for a device at any time, by every queue of this one's device, and yes for
 ///     that device itself. It enqueues nothing and touches no block. Where it says yes, `copy` takes blocks of it.
 ///
@@ -142,6 +144,30 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// # Errors
     /// [`Error::Device`].
     unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error>;
+
+    /// Enqueues a copy to `to[at..at + len]` of bytes that `fill` gives. `fill` is told a place in the block and puts the
+    /// bytes from there on into all of a piece. The call asks for pieces in any order, from any thread, a piece twice if
+    /// need be, and for none after its return.
+    ///
+    /// A backend that does not say otherwise goes through host memory, piece by piece, and waits for each.
+    ///
+    /// # Safety
+    /// `to` is a block of this queue's device and `at + len` within it. The block lives until a `synchronize` has
+    /// returned `Ok`, or until it is dropped in order.
+    ///
+    /// # Errors
+    /// [`Error::Origin`] with an error of `fill`; [`Error::Device`], [`Error::OutOfMemory`], and as
+    /// [`synchronize`](Self::synchronize). The named bytes are then unspecified.
+    unsafe fn upload_from(
+        &self,
+        to: &dyn Block,
+        at: usize,
+        len: usize,
+        fill: &(dyn Fn(usize, &mut [u8]) -> Result<(), OriginError> + Sync),
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { filled::through_host(self, to, at..at + len, fill) }
+    }
 
     /// Enqueues a copy of `from[at..at + len]` to the host. The call may wait for the copy, and for earlier work of the
     /// queue.

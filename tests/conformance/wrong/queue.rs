@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
 use synced_mem::loopback::Loopback;
-use synced_mem::{Block, Device, DeviceId, Error, Host, Queue, QueueId, SyncedMem};
+use synced_mem::{Block, Device, DeviceId, Error, Host, OriginError, Queue, QueueId, SyncedMem};
 
 use super::block::{WrongBlock, inner, unwrapped};
 use super::{Lie, WrongDevice, WrongFront};
@@ -207,6 +207,24 @@ unsafe impl Queue for WrongQueue {
             unsafe { from.write(from.read().wrapping_add(1)) };
         }
         Ok(if self.lie == Lie::EarlyDone { Host::Done } else { host })
+    }
+
+    unsafe fn upload_from(
+        &self,
+        to: &dyn Block,
+        at: usize,
+        len: usize,
+        fill: &(dyn Fn(usize, &mut [u8]) -> Result<(), OriginError> + Sync),
+    ) -> Result<(), Error> {
+        let (lie, lane) = (self.lie, self.lane()?);
+        let len = len.saturating_sub(usize::from(lie == Lie::ShortFrom));
+        let fill = |place: usize, out: &mut [u8]| match lie {
+            Lie::ShiftedFrom => fill(place - at, out),
+            Lie::DeafFrom => fill(place, out).or(Ok(())),
+            _ => fill(place, out),
+        };
+        // SAFETY: as the caller says.
+        unsafe { lane.upload_from(&**inner(to), at, len, &fill) }
     }
 
     unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<Host, Error> {

@@ -1,10 +1,12 @@
 //! Checks of which bytes are moved: promises 5 and 6, with ragged sizes and offsets, and guards around every range.
 //! Relies on the order that `order` has tested.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::order::{Ballast, LEN};
 use super::probe::{Bench, Probe, UNTOUCHED};
 use super::{Flaw, ensure};
-use crate::Host;
+use crate::{Host, OriginError};
 
 /// Around the widths that devices move at once: words, lines, pages, and chunks of copies.
 const SIZES: &[usize] =
@@ -80,6 +82,44 @@ fn transfer(bench: &Bench<'_>, queue: &Probe<'_>, at: usize, len: usize) -> Resu
     let wanted = overlaid(&vec![UNTOUCHED; total], TAIL, &new[TAIL..TAIL + len]);
     let what = format!("host bytes, after a download of {len} from {at} to {TAIL}");
     same(&target.get(), &wanted, &what)
+}
+
+/// Promise 5 for bytes that a function gives: in pieces of the backend's choice, of which none lies elsewhere, and none
+/// is asked for after the call.
+pub(super) fn filled(bench: &Bench<'_>) -> Result<(), Flaw> {
+    let queue = bench.queue()?;
+    ranges().try_for_each(|(at, len)| fill_from(bench, &queue, at, len))
+}
+
+fn fill_from(bench: &Bench<'_>, queue: &Probe<'_>, at: usize, len: usize) -> Result<(), Flaw> {
+    let total = at + len + TAIL;
+    let region = queue.alloc(total)?;
+    let (old, new) = (pattern(total, 1), pattern(total, 2));
+    queue.put(&region, &bench.host_of(old.clone()))?;
+    let what = format!("a block of {total} bytes, after an upload of {len} to {at} from a function");
+    let (asked, outside) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let give = |place: usize, out: &mut [u8]| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        if place < at || place + out.len() > at + len {
+            outside.fetch_add(1, Ordering::Relaxed);
+            return Err(OriginError::failed("no such bytes"));
+        }
+        out.copy_from_slice(&new[place..place + out.len()]);
+        Ok(())
+    };
+    let uploaded = queue.upload_from((&region, at), len, &give);
+    ensure(outside.load(Ordering::Relaxed) == 0, || format!("{what}: asked for other bytes"))?;
+    uploaded?;
+    let calls = asked.load(Ordering::Relaxed);
+    let wanted = overlaid(&old, at, &new[at..at + len]);
+    same(&queue.whole(&region)?.get(), &wanted, &what)?;
+    ensure(asked.load(Ordering::Relaxed) == calls, || format!("{what}: asked again after the call"))?;
+    if len > 0 {
+        let refused = queue.upload_from((&region, at), len, &|_, _| Err(OriginError::failed("refused")));
+        ensure(refused.is_err(), || format!("{what}: an error of the function was no error of the call"))?;
+        queue.synchronize()?;
+    }
+    Ok(())
 }
 
 /// Promise 5 for copies within a device.

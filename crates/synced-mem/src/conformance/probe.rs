@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Flaw;
-use crate::{self as synced_mem, Block, Device, DeviceId, Error, Queue, QueueId};
+use crate::{self as synced_mem, Block, Device, DeviceId, Error, OriginError, Queue, QueueId};
 
 /// The material of one check. Used parts are leaked, unless [`clear`](Self::clear) finds all idle.
 pub(super) struct Bench<'a> {
@@ -218,6 +218,18 @@ impl Probe<'_> {
         // SAFETY: both ranges are checked, and the device; the block and the host bytes are kept until all queues are
         // idle, or the block is freed in order; the host bytes are not written before it is done with them (head).
         Ok(unsafe { self.queue.upload(block, to_at, from, len) }?)
+    }
+
+    /// Uploads `len` bytes that a function gives to `to[at..]`.
+    pub(super) fn upload_from(
+        &self,
+        (to, at): (&Region, usize),
+        len: usize,
+        fill: &(dyn Fn(usize, &mut [u8]) -> Result<(), OriginError> + Sync),
+    ) -> Result<(), Flaw> {
+        let block = to.own(at, len, &*self.queue);
+        // SAFETY: the range is checked, and the device; the block is kept until all queues are idle.
+        Ok(unsafe { self.queue.upload_from(block, at, len, fill) }?)
     }
 
     /// Downloads `len` bytes of `from[from_at..]` to `to[to_at..]`.

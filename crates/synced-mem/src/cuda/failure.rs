@@ -26,6 +26,11 @@ impl Failure {
         Self::new(call, CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
+    /// A transfer that was ended by its caller, who has the reason.
+    pub(super) fn ended() -> Self {
+        Self::new("fill", CUresult::CUDA_ERROR_UNKNOWN)
+    }
+
     pub(super) fn is_out_of_memory(&self) -> bool {
         self.result == CUresult::CUDA_ERROR_OUT_OF_MEMORY
     }

@@ -11,11 +11,13 @@ use cudarc::driver::sys::{self, CUpointer_attribute};
 use super::Cuda;
 use super::context::Context;
 use super::failure::{Failure, answer};
+use super::stopped::Stopped;
 use super::stream::Stream;
 use super::{pinned, staging};
 use crate::device::{Block, Device, Host, Queue};
 use crate::error::Error;
 use crate::ids::QueueId;
+use crate::origin::OriginError;
 
 /// A queue of a GPU.
 pub(super) struct CudaQueue {
@@ -134,7 +136,7 @@ impl CudaQueue {
 // 2: a stream is in order; a staged transfer is a row of copies there.
 // 3: an event at the other's tail, of this backend; any other queue is synchronised.
 // 4: the driver's own; copies through staging chunks that are not synchronised touch no host bytes of the caller.
-// 5: one length for both sides of each copy, within blocks checked here.
+// 5: one length for both sides of each copy, within blocks checked here; a chunk that a function fills goes whole.
 // 6: pinned bytes are named by copies on the stream alone; others are touched during the call.
 // 7: the driver's own, freed in the order of the stream, or after it was synchronised.
 // 8: a context that has failed fails every call; a wait for another GPU's stream asks for that GPU's context when the
@@ -207,6 +209,22 @@ unsafe impl Queue for CudaQueue {
             let code = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), len, self.stream.raw()) };
             answer("cuMemcpyHtoDAsync", code).map(|()| Host::Pending)
         })
+    }
+
+    unsafe fn upload_from(
+        &self,
+        to: &dyn Block,
+        at: usize,
+        len: usize,
+        fill: &(dyn Fn(usize, &mut [u8]) -> Result<(), OriginError> + Sync),
+    ) -> Result<(), Error> {
+        let to = self.own("upload_from", to, at, len)?;
+        let stopped = Stopped::default();
+        let fill = |before: usize, out: &mut [u8]| stopped.gives(at + before, out, fill);
+        // SAFETY: `own` has checked that the block is of this GPU and holds `len` bytes at the address; the caller
+        // promises that the block lives until the queue is idle.
+        let uploaded = self.run("upload_from", || unsafe { staging::upload_from(&self.stream, to, len, fill) });
+        stopped.ended(uploaded)
     }
 
     unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<Host, Error> {

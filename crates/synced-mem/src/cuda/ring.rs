@@ -72,6 +72,8 @@ impl Ring {
     /// In the calling thread's context.
     pub(super) fn new() -> Result<Self, Failure> {
         let start = pin(CHUNK * CHUNKS)?;
+        // SAFETY: the allocation has as many bytes, and is new. They are initialised, for references to them.
+        unsafe { start.write_bytes(0, CHUNK * CHUNKS) };
         let mut ring = Self { start, chunks: Vec::with_capacity(CHUNKS), next: 0 };
         while ring.chunks.len() < CHUNKS {
             match new_event() {

@@ -1,11 +1,13 @@
 //! Transfers between a device and pageable host memory, through chunks of pinned memory: the host copies one chunk
 //! while the device moves the next; of a long transfer several threads copy, because one is slower than the bus. A copy
-//! that returns has left the host bytes. Relies on `ring` for the chunks.
+//! that returns has left the host bytes. Bytes that a function gives are put into the chunks by the function itself.
+//! Relies on `ring` for the chunks.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
+use std::slice;
 use std::sync::PoisonError;
 use std::thread;
 
@@ -106,6 +108,40 @@ pub(super) unsafe fn upload(stream: &Stream, to: u64, from: NonNull<u8>, len: us
                 let index = ring.take()?;
                 // SAFETY: the part lies within the caller's bytes, and the chunk, which nothing uses, holds as many.
                 unsafe { ring.chunk(index).copy_from_nonoverlapping(from.at(at), part) };
+                ring.enqueue(index, stream.raw(), "cuMemcpyHtoDAsync", |chunk| {
+                    // SAFETY: the chunk keeps the bytes until the chunk's event is over, and the target is the caller's
+                    // promise.
+                    unsafe { sys::cuMemcpyHtoDAsync_v2(to + at as u64, chunk.as_ptr().cast(), part, stream.raw()) }
+                })?;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// Enqueues a copy to a device address of bytes that `fill` puts into the chunks: it is told how many bytes come before.
+/// Where `fill` says no, the copy ends.
+///
+/// # Safety
+/// `len` bytes at `to` are memory of the stream's device.
+pub(super) unsafe fn upload_from(
+    stream: &Stream,
+    to: u64,
+    len: usize,
+    fill: impl Fn(usize, &mut [u8]) -> bool + Sync,
+) -> Result<(), Failure> {
+    shared(stream, len, |share| {
+        with_ring(stream, |ring| {
+            for (at, part) in parts(share) {
+                let index = ring.take()?;
+                // SAFETY: a chunk has as many bytes, initialised when the ring was made, and nothing else uses this one:
+                // the device has left it, and the ring is ours alone.
+                let out = unsafe { slice::from_raw_parts_mut(ring.chunk(index).as_ptr(), part) };
+                if !fill(at, out) {
+                    return Err(Failure::ended());
+                }
+                // The function is code of the caller's, which may use other contexts.
+                stream.context().enter()?;
                 ring.enqueue(index, stream.raw(), "cuMemcpyHtoDAsync", |chunk| {
                     // SAFETY: the chunk keeps the bytes until the chunk's event is over, and the target is the caller's
                     // promise.

@@ -255,7 +255,11 @@ impl Model {
             (Some(Replica::Device(from)), Replica::Device(to)) if siblings(from, to) => {
                 self.moved.across += cells;
             }
-            (Some(Replica::Device(_) | Replica::Origin), Replica::Device(_)) => {
+            (Some(Replica::Origin), Replica::Device(_)) => {
+                self.moved.read += cells;
+                self.moved.uploaded += cells;
+            }
+            (Some(Replica::Device(_)), Replica::Device(_)) => {
                 // By way of the host, unless adopted bytes there have it all.
                 if !self.holds(Replica::Fixed, run) {
                     self.bring(Replica::Host, run);

@@ -62,8 +62,8 @@ fn bytes_that_the_origin_has_are_given_up_for_nothing_and_read_again() {
     let place = Location::Device(device.id());
     let tape = Tape::new(64);
     let mut memory = SyncedMem::of(tape.clone());
-    memory.device(&queue, 0..32).unwrap();
     memory.host(..).unwrap();
+    memory.device(&queue, 0..32).unwrap();
     assert_eq!(tape.bytes_read(), 64);
     // An upload from the host is pending, which is not waited for.
     assert!(device.report().pending > 0);
@@ -119,6 +119,10 @@ fn a_read_that_panics_passes_the_panic_on_and_ends_its_borrow() {
     let memory = SharedMem::of(tape.clone());
     let accesses: [fn(&SharedMem); 3] =
         [|memory| drop(memory.host(..)), |memory| drop(memory.host_mut(8..)), |memory| drop(memory.prefetch_host(..8))];
+    let (device, queue) = device();
+    tape.fail(1, Fault::Panics);
+    assert!(catch_unwind(AssertUnwindSafe(|| memory.upload(&queue, ..))).is_err());
+    assert!(!memory.valid_on(Location::Device(device.id()), 0..1));
     for access in accesses {
         tape.fail(1, Fault::Panics);
         assert!(catch_unwind(AssertUnwindSafe(|| access(&memory))).is_err());
@@ -217,7 +221,9 @@ fn bytes_that_are_being_read_are_not_changed_under_the_read() {
             assert!(was_waiting, "{what} waits");
         });
         // Whatever of the bytes is read again.
-        (0..8).for_each(|_| drop(go.send(())));
+        for _ in 0..8 {
+            let _ = go.send(());
+        }
         assert_eq!(memory.host(0..32).unwrap()[..], [9; 32], "{what}");
         assert!(!memory.valid_on(Location::Origin, 0..1), "{what}");
     }
@@ -236,6 +242,31 @@ fn a_device_gets_the_bytes_that_it_asks_for() {
     assert!(memory.valid_on(Location::Device(device.id()), 100..200));
     let stats = memory.stats();
     assert_eq!((tape.reads(), stats.origin_reads.bytes, stats.uploads.bytes), (vec![100..200], 100, 100));
+    // The device's block alone: nothing of it is on the host.
+    assert!(!memory.valid_on(Location::Host, 100..101));
+    assert_eq!(stats.allocations.count, 1);
+    // The host has these bytes of the device, not of the origin again.
+    assert_eq!(memory.host(90..110).unwrap()[..], pattern(90..110));
+    assert_eq!((tape.reads(), memory.stats().downloads.bytes), (vec![100..200, 90..100], 10));
+}
+
+/// Of many pieces, the last of them short.
+#[test]
+fn a_device_gets_more_bytes_than_are_held_on_the_host_at_once() {
+    let (_device, queue) = device();
+    let len = (3 << 20) + 5;
+    let tape = Tape::new(len);
+    let mut memory = SyncedMem::of(tape.clone());
+    tape.fail(2, Fault::Fails);
+    assert!(matches!(memory.device(&queue, ..), Err(Error::Origin { range, .. }) if range == (1 << 20..2 << 20)));
+    memory
+        .device_mut(&queue, ..)
+        .map(|mut token| {
+            launch(&*queue, [token.arg_mut()], move |args| assert!(args[0].bytes() == pattern(0..len))).unwrap();
+        })
+        .unwrap();
+    queue.synchronize().unwrap();
+    assert_eq!((tape.bytes_read(), memory.stats().origin_reads.bytes), (len + (1 << 20), len as u64));
 }
 
 #[test]

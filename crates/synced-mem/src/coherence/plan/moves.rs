@@ -99,9 +99,10 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         self.transfer(Action::Copy { from, to, range })
     }
 
-    /// From the origin to the host, without the lock, since an origin is code of the caller's; and on from there.
+    /// From the origin, without the lock, since an origin is code of the caller's. Bytes that come with others from
+    /// an origin that is read as a whole go to the host, and on from there.
     fn from_origin(&self, to: Slot, range: Range<usize>) -> Plan<Q, Step> {
-        if !to.is_host() {
+        if self.facts.reads_whole && !to.is_host() {
             return self.by_host(to, range);
         }
         let range = if self.facts.reads_whole { self.run_of_origin(range) } else { range };

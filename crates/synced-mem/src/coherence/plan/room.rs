@@ -107,8 +107,8 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         if slot == ORIGIN || !valid.is_empty() || !self.facts.copy(slot).has_memory {
             return Continue(());
         }
-        // Memory of the host that a thread fills is kept until that thread has settled.
-        self.settled(|to, _| to == slot && slot.is_host())?;
+        // Memory that a thread fills is kept until that thread has settled.
+        self.settled(|to, _| to == slot)?;
         perform(Step::GiveUp { slot, range: range.clone() })
     }
 

@@ -78,9 +78,9 @@ impl State {
 
     // ---- put aside ----
 
-    /// Puts the memory of a copy aside if the copy has no valid byte, and no thread brings bytes to the host's.
+    /// Puts the memory of a copy aside if the copy has no valid byte, and no thread brings bytes there.
     pub(crate) fn free_if_stale(&mut self, slot: Slot) {
-        let is_filled = || self.facts.outside.iter().any(|(to, _)| *to == slot && slot.is_host());
+        let is_filled = || self.facts.outside.iter().any(|(to, _)| *to == slot);
         if self.facts.replicas.valid(slot).is_empty() && !is_filled() {
             if slot.is_host() { self.retire(slot) } else { self.free_device(slot) }
         }

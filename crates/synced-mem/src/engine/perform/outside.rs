@@ -135,7 +135,7 @@ impl State {
             return None;
         };
         if from == ORIGIN {
-            return self.begin_reading(&range).map(Outside::Read);
+            return self.begin_reading(to, &range).map(Outside::Read);
         }
         let (device, host, access) = if to.is_host() { (from, to, Access::Read) } else { (to, from, Access::Write) };
         let queue = self.facts.copy(device).home.clone()?;

@@ -1,16 +1,19 @@
-//! Reads of an origin into the host's own memory, with the memory's lock released: an origin is code of the caller's.
-//! The facts name the bytes meanwhile, so that no other thread reads, writes or frees them. A read that fails, or
-//! panics, changes nothing. Relies on the plan, as `transfer` does.
+//! Reads of an origin, into the host's own memory or to a device, with the memory's lock released: an origin is code of
+//! the caller's. The facts name the bytes meanwhile, so that no other thread reads, writes or frees them. A read that
+//! fails, or panics, changes nothing. Relies on the plan, as `transfer` does.
 
 use std::any::Any;
+use std::mem;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-use crate::coherence::facts::HOST;
-use crate::coherence::replicas::ORIGIN;
+use crate::access::Access;
+use crate::coherence::replicas::{ORIGIN, Slot};
+use crate::device::Block;
+use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::error::Error;
 use crate::origin::{Origin, OriginError};
@@ -19,15 +22,25 @@ use crate::origin::{Origin, OriginError};
 /// [`State::settle_reading`].
 pub(crate) struct Reading {
     origin: Arc<dyn Origin>,
+    to: Slot,
     range: Range<usize>,
-    /// The first byte of `range` in the host's own memory, which is initialised and may be written. No one else uses
-    /// these bytes: they are not valid, no queue touches them, and the facts keep other threads away.
-    start: NonNull<u8>,
+    target: Target,
+}
+
+/// The place of the bytes. No one else uses them: they are not valid there, and the facts keep other threads away.
+enum Target {
+    /// The first byte of the range in the host's own memory, which is initialised and may be written. No queue touches
+    /// these bytes.
+    Host(NonNull<u8>),
+    /// A block of the queue's device that has the bytes of the memory. All other work there comes before the queue's.
+    Device(QueueHandle, Arc<dyn Block>),
 }
 
 /// A read that has ended.
 pub(crate) struct Read {
+    to: Slot,
     range: Range<usize>,
+    block: Option<Arc<dyn Block>>,
     outcome: Result<(), Error>,
     pub(crate) panic: Option<Box<dyn Any + Send>>,
 }
@@ -35,34 +48,62 @@ pub(crate) struct Read {
 impl Reading {
     /// Reads. The lock is not held.
     pub(crate) fn perform(self) -> Read {
-        let Reading { origin, range, start } = self;
-        // SAFETY: `range.len()` initialised bytes that may be written and that no one else uses (see the field), in a
-        // buffer that is kept until the read is settled.
-        let out = unsafe { slice::from_raw_parts_mut(start.as_ptr(), range.len()) };
-        let read = catch_unwind(AssertUnwindSafe(|| origin.read(range.start, out)));
-        let (read, panic) = match read {
-            Ok(read) => (read, None),
-            Err(panic) => (Err(OriginError::failed("the read panicked")), Some(panic)),
+        let Reading { origin, to, range, target } = self;
+        let failed = |source| Error::Origin { range: range.clone(), source };
+        let read = catch_unwind(AssertUnwindSafe(|| match &target {
+            Target::Host(start) => {
+                // SAFETY: `range.len()` initialised bytes that may be written and that no one else uses (`Target`), in a
+                // buffer that is kept until the read is settled.
+                let out = unsafe { slice::from_raw_parts_mut(start.as_ptr(), range.len()) };
+                origin.read(range.start, out).map_err(failed)
+            }
+            // SAFETY: the block is of the queue's device, and `range` within it. The block is kept until the read is
+            // settled; then the facts have an entry for the upload, and each use or free of the block waits for that.
+            Target::Device(queue, block) => unsafe {
+                queue.upload_from(&**block, range.start, range.len(), &|at, out| origin.read(at, out))
+            },
+        }));
+        let (outcome, panic) = match read {
+            Ok(outcome) => (outcome, None),
+            Err(panic) => (Err(failed(OriginError::failed("the read panicked"))), Some(panic)),
         };
-        let outcome = read.map_err(|source| Error::Origin { range: range.clone(), source });
-        Read { range, outcome, panic }
+        let block = match target {
+            Target::Host(_) => None,
+            Target::Device(_, block) => Some(block),
+        };
+        Read { to, range, block, outcome, panic }
     }
 }
 
 impl State {
-    /// Enters a read, once all conflicting work has been waited for and the host has memory.
-    pub(crate) fn begin_reading(&mut self, range: &Range<usize>) -> Option<Reading> {
+    /// Enters a read, once all conflicting work has been waited for and the copy has memory.
+    pub(crate) fn begin_reading(&mut self, to: Slot, range: &Range<usize>) -> Option<Reading> {
         let origin = Arc::clone(self.origin.as_ref()?);
-        self.hosts[HOST.0].as_ref()?;
-        self.facts.outside.push((HOST, range.clone()));
-        Some(Reading { origin, range: range.clone(), start: self.host_ptr(HOST, range.start) })
+        let target = if to.is_host() {
+            self.hosts[to.0].as_ref()?;
+            Target::Host(self.host_ptr(to, range.start))
+        } else {
+            let (queue, block) = (self.home(to).ok()?, Arc::clone(self.block(to).ok()?));
+            self.facts.enter(to, &queue, range, Access::Write, None);
+            Target::Device(queue, block)
+        };
+        self.facts.outside.push((to, range.clone()));
+        Some(Reading { origin, to, range: range.clone(), target })
     }
 
     /// A read has ended, well or not.
     pub(crate) fn settle_reading(&mut self, read: Read) -> Result<(), Error> {
-        self.facts.outside.retain(|(slot, range)| *slot != HOST || *range != read.range);
-        read.outcome?;
-        self.copied(ORIGIN, HOST, &read.range);
+        let Read { to, range, block, outcome, .. } = read;
+        self.facts.outside.retain(|(slot, brought)| *slot != to || *brought != range);
+        if let Some(block) = block
+            && !self.block(to).is_ok_and(|held| Arc::ptr_eq(held, &block))
+        {
+            // Left to a queue that has failed. The upload may still write there, and nothing else remembers that.
+            mem::forget(block);
+            return outcome;
+        }
+        outcome?;
+        self.copied(ORIGIN, to, &range);
         Ok(())
     }
 }

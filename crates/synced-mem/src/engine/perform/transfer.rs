@@ -25,8 +25,11 @@ impl State {
 
     /// Bytes have become valid.
     pub(crate) fn copied(&mut self, from: Slot, to: Slot, range: &Range<usize>) {
-        let (kind, counted) = match (from.is_host(), to.is_host()) {
-            _ if from == ORIGIN => (EventKind::OriginRead, HOST),
+        if from == ORIGIN {
+            self.count(EventKind::OriginRead, range, HOST);
+        }
+        let (kind, counted) = match (from.is_host() || from == ORIGIN, to.is_host()) {
+            (true, true) if from == ORIGIN => return self.facts.replicas.add(to, range.clone()),
             (true, true) => (EventKind::HostCopy, HOST),
             (true, false) => (EventKind::Upload, to),
             (false, true) => (EventKind::Download, from),

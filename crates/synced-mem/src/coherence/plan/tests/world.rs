@@ -227,8 +227,9 @@ impl<const BYTES: usize> World<BYTES> {
     pub(super) fn perform_outside(&mut self, step: &Step, progress: &mut Progress<u8>) -> bool {
         let Step::Copy { from, to, range } = step else { panic!("{step:?} is no transfer") };
         if *from == ORIGIN {
-            assert!(self.is_source(ORIGIN, range) && *to == HOST);
-            self.may_touch(HOST, None, range, Access::Write);
+            assert!(self.is_source(ORIGIN, range));
+            let queue = to.device().map(|_| self.home(*to));
+            self.may_touch(*to, queue, range, Access::Write);
             // A copy that a failed queue may use is a source of the last resort.
             let is_sound =
                 |slot: Slot| self.truth[slot.0].iter().flat_map(|byte| &byte.work).all(|w| !has_failed(w.queue));
@@ -237,7 +238,13 @@ impl<const BYTES: usize> World<BYTES> {
                 holders.any(is_sound)
             };
             assert!(!range.clone().any(is_held), "bytes are read again that a copy has");
-            self.now_valid(HOST, range);
+            if let Some(queue) = queue {
+                self.enqueue(*to, queue, range, Access::Write);
+                if has_failed(queue) {
+                    return false;
+                }
+            }
+            self.now_valid(*to, range);
             return true;
         }
         let (device, host) = if to.is_host() { (*from, *to) } else { (*to, *from) };
