@@ -14,6 +14,8 @@ mod devices;
 mod failing;
 #[path = "cuda/launch.rs"]
 mod launch;
+#[path = "cuda/lazy.rs"]
+mod lazy;
 #[path = "cuda/memory.rs"]
 mod memory;
 #[path = "cuda/operations.rs"]

@@ -15,6 +15,7 @@ mod hostile_random; // goldens with random changes, as many as a campaign asks f
 mod hostile_receipt; // receipts that lie: frames, transforms
 mod kept_bits; // bf16 that is stored as u16 is bf16 for every command
 mod kinds; // files of other programs are named; arrays of other dtypes are listed
+mod lazy; // a lazy blob is what `load` gives, and the bytes are read that are asked for
 mod limits; // nets that Caffe accepts and should not; models of many pieces, within their limits
 mod random_receipt; // random transforms on odd shapes, receipts of random bytes
 mod random_transform; // random transforms on random nets and on changed goldens

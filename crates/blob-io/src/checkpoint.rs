@@ -4,6 +4,7 @@
 
 mod bare;
 mod beside;
+mod lazy;
 mod lookup;
 mod open;
 mod packed;

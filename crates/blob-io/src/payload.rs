@@ -47,7 +47,7 @@ pub(crate) fn load(
 }
 
 /// Fills `out`, which has the elements' byte length, in the machine's byte order.
-fn fill(mut elements: Elements<'_>, out: &mut [u8]) -> Result<(), ReadError> {
+pub(crate) fn fill(mut elements: Elements<'_>, out: &mut [u8]) -> Result<(), ReadError> {
     elements.next(out)?;
     to_native(out, elements.width());
     Ok(())

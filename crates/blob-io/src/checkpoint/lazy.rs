@@ -1,0 +1,116 @@
+//! Arrays whose bytes stay in the file until they are needed: an entry as the origin of a blob's memory.
+//!
+//! Relies on `payload` for arrays that are not plain, which are decoded as a whole. Knows no device.
+
+use std::sync::Arc;
+
+use blob_core::{AnyBlob, DType};
+use synced_mem::{Origin, OriginError, SharedMem};
+
+use super::Checkpoint;
+use crate::entry::Entry;
+use crate::error::{Error, ReadError};
+use crate::payload::{self, BIG_ENDIAN, Elements};
+use crate::wire::source;
+
+impl Checkpoint {
+    /// A blob of the array's shape and dtype, whose bytes are read when they are asked for. The diff, if one is stored,
+    /// is left out.
+    ///
+    /// Of an array that [`Entry::is_direct`] calls so, the bytes that are asked for are read, and no others: on the
+    /// host, or for a device. Any other array is decoded as a whole, and compared with its checksum if it has one, when
+    /// the first byte is asked for. The blob keeps the file open. Once the file has changed, by length or time of
+    /// modification, bytes that were not read yet are an [`OriginError::Changed`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// # let file = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
+    /// # let checkpoint = blob_io::Checkpoint::from_bytes("two.binaryproto", &file[..])?;
+    /// let checkpoint = Arc::new(checkpoint);
+    /// let blob = checkpoint.lazy(&checkpoint.entries()[0])?; // nothing is read
+    /// assert_eq!(blob.shape().dims(), [2]);
+    /// assert_eq!(blob.data().elements::<f32>()?[..], [1.0, 2.0]); // now
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Entry::fault`] as an error; an entry without elements. Errors of reading come with the first access.
+    pub fn lazy(self: &Arc<Self>, entry: &Entry) -> Result<AnyBlob, Error> {
+        let dtype = entry.loadable(&self.name)?;
+        let too_large = || entry.request(&self.name, "is larger than an address");
+        let len = usize::try_from(entry.byte_len()).map_err(|_| too_large())?;
+        let origin = Stored { checkpoint: Arc::clone(self), entry: entry.clone(), dtype, len };
+        Ok(AnyBlob::from_parts(entry.shape.clone(), dtype, SharedMem::of(Arc::new(origin)), None)?)
+    }
+}
+
+impl Entry {
+    /// Whether a part of the array can be read without the rest: the array is [plain](Self::is_plain) and has no
+    /// checksum. [`Checkpoint::lazy`] decodes all others as a whole.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.is_plain() && self.checksum.is_none() && !BIG_ENDIAN
+    }
+}
+
+/// An array in its file.
+struct Stored {
+    checkpoint: Arc<Checkpoint>,
+    entry: Entry,
+    dtype: DType,
+    /// In bytes.
+    len: usize,
+}
+
+impl Origin for Stored {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn is_direct(&self) -> bool {
+        self.entry.is_direct()
+    }
+
+    fn read(&self, at: usize, out: &mut [u8]) -> Result<(), OriginError> {
+        let read = if self.entry.is_direct() { self.read_in_place(at, out) } else { self.decode(at, out) };
+        // Bytes of a file that has changed are worthless, and an error there is explained by the change.
+        match self.checkpoint.unchanged() {
+            Err(changed @ Error::Request { .. }) => Err(OriginError::changed(changed)),
+            Err(unknown) => Err(OriginError::failed(unknown)),
+            Ok(()) => read.map_err(|e| OriginError::failed(self.entry.error(&self.checkpoint.name, e))),
+        }
+    }
+}
+
+impl Stored {
+    /// Reads bytes where they lie.
+    fn read_in_place(&self, at: usize, mut out: &mut [u8]) -> Result<(), ReadError> {
+        let (width, mut skipped) = (self.dtype.size() as u64, at as u64);
+        for run in self.entry.segments() {
+            let left = (run.count * width).saturating_sub(skipped);
+            if left > 0 {
+                let (here, rest) = out.split_at_mut(left.min(out.len() as u64) as usize);
+                source::read(&self.checkpoint.input, run.offset + skipped, here)?;
+                out = rest;
+            }
+            skipped = skipped.saturating_sub(run.count * width);
+        }
+        Ok(())
+    }
+
+    /// Decodes the array. A memory asks for a part only where other bytes of the array were written before.
+    fn decode(&self, at: usize, out: &mut [u8]) -> Result<(), ReadError> {
+        let elements = Elements::open(&self.checkpoint.input, &self.entry, &self.checkpoint.limits)?;
+        if out.len() == self.len {
+            return payload::fill(elements, out);
+        }
+        let mut whole = Vec::new();
+        let failed = std::io::ErrorKind::OutOfMemory;
+        whole.try_reserve_exact(self.len).map_err(|_| ReadError::Io { offset: 0, source: failed.into() })?;
+        whole.resize(self.len, 0);
+        payload::fill(elements, &mut whole)?;
+        out.copy_from_slice(&whole[at..at + out.len()]);
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! A lazy blob has the values that `load` gives, bit for bit, in every format, on the host and on a device. Of an array
+//! that lies in the file as it is, exactly the bytes are read that are asked for. A file that changes is noticed.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blob_core::{AnyBlob, Part};
+use blob_io::{Checkpoint, Entry};
+use synced_mem::loopback::{Loopback, Mode, launch};
+use synced_mem::{Device, Error, Head, Location, OriginError, Queue};
+
+use crate::support::archive::{npy, theirs};
+use crate::support::{Folder, data, open, open_any, real, report};
+
+/// What was compared of a kind of files.
+#[derive(Default)]
+struct Count {
+    files: usize,
+    real: usize,
+    arrays: usize,
+    /// Arrays of which parts were read.
+    direct: usize,
+    /// Arrays that neither way gives.
+    refused: usize,
+}
+
+fn all_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    let listing = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut paths: Vec<PathBuf> = listing.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() { all_files(&path, found) } else { found.push(path) }
+    }
+}
+
+#[test]
+fn every_array_of_every_file_is_what_load_gives() {
+    let device = Loopback::new(Mode::Deferred);
+    let queue = device.queue().unwrap();
+    let mut counts: BTreeMap<&'static str, Count> = BTreeMap::new();
+    let (mut goldens, mut real_files) = (Vec::new(), Vec::new());
+    all_files(&data(""), &mut goldens);
+    for folder in ["caffe/real", "mxnet/real", "neoml/real"] {
+        real(folder).iter().for_each(|folder| all_files(folder, &mut real_files));
+    }
+    for (path, is_real) in goldens.iter().map(|path| (path, false)).chain(real_files.iter().map(|path| (path, true))) {
+        let Ok(file) = open_any(path) else { continue };
+        let file = Arc::new(file);
+        let count = counts.entry(file.format().name()).or_default();
+        count.files += 1;
+        count.real += usize::from(is_real);
+        for entry in file.entries() {
+            compare(&file, entry, &queue, count);
+        }
+    }
+    if real_files.is_empty() {
+        report("NOT TESTED: lazy blobs of real files (BLOB_REAL_DATA)");
+    }
+    for (format, Count { files, real, arrays, direct, refused }) in &counts {
+        report(&format!(
+            "lazy: {format}: {files} files, {real} real; {arrays} arrays equal, {direct} of them read in parts; \
+             {refused} refused by both"
+        ));
+        assert!(*arrays > 0, "{format}");
+    }
+    assert!(counts.len() > 12, "{:?}", counts.keys());
+}
+
+fn compare(file: &Arc<Checkpoint>, entry: &Entry, queue: &Arc<dyn Queue>, count: &mut Count) {
+    let what = format!("{}: {:?}", file.name(), entry.name());
+    let (loaded, lazy) = (file.load(entry), file.lazy(entry));
+    let (loaded, lazy) = match (loaded, lazy) {
+        (Ok(loaded), Ok(lazy)) => (loaded, lazy),
+        // Bytes that are wrong are found when they are read.
+        (Err(_), Ok(lazy)) => {
+            let is_refused = lazy.data().bytes().is_err() && lazy.data().upload(queue).is_err();
+            // Of no bytes, none is read.
+            assert!(is_refused || entry.byte_len() == 0, "{what}");
+            count.refused += 1;
+            return;
+        }
+        (Err(_), Err(_)) => {
+            count.refused += 1;
+            return;
+        }
+        (Ok(_), Err(error)) => panic!("{what}: {error}"),
+    };
+    assert_eq!((lazy.shape(), lazy.dtype()), (loaded.shape(), loaded.dtype()), "{what}");
+    let whole = loaded.data().bytes().unwrap();
+    let part = whole.len() / 3..whole.len() - whole.len() / 4;
+    let before = file.bytes_read();
+    let memory = lazy.memory(Part::Data);
+    assert!(memory.host(part.clone()).unwrap()[..] == whole[part.clone()], "{what}");
+    if entry.is_direct() {
+        assert_eq!(file.bytes_read() - before, part.len() as u64, "{what}");
+        assert_eq!(memory.stats().origin_reads.bytes, part.len() as u64, "{what}");
+        count.direct += 1;
+    }
+    assert!(*lazy.data().bytes().unwrap() == *whole, "{what}");
+    assert_eq!(memory.stats().origin_reads.bytes, whole.len() as u64, "{what}");
+    on_device(&file.lazy(entry).unwrap(), queue, &whole, &what);
+    count.arrays += 1;
+}
+
+/// Every byte on the device, where a part came first.
+fn on_device(lazy: &AnyBlob, queue: &Arc<dyn Queue>, whole: &[u8], what: &str) {
+    let memory = lazy.memory(Part::Data);
+    memory.upload(queue, whole.len() / 2..).unwrap();
+    let token = memory.device(queue, ..).unwrap();
+    let (expected, what) = (whole.to_vec(), what.to_owned());
+    launch(&**queue, [token.arg()], move |args| assert!(args[0].bytes() == expected, "{what}, on a device")).unwrap();
+    queue.synchronize().unwrap();
+    assert_eq!(memory.stats().origin_reads.bytes, whole.len() as u64);
+}
+
+/// A file of one array of 1 MiB, and what the array holds.
+fn one_array(folder: &Folder) -> (PathBuf, Vec<u8>) {
+    let bytes: Vec<u8> = (0..1_u32 << 18).flat_map(|i| i.to_le_bytes()).collect();
+    let path = folder.path().join("x.npy");
+    std::fs::write(&path, npy("'<u4'", "(512, 512)", &bytes)).unwrap();
+    (path, bytes)
+}
+
+#[test]
+fn of_a_file_the_bytes_are_read_that_are_asked_for() {
+    let folder = Folder::new();
+    let (path, bytes) = one_array(&folder);
+    let file = Arc::new(Checkpoint::open(&path).unwrap());
+    let lazy = file.lazy(&file.entries()[0]).unwrap();
+    let memory = lazy.memory(Part::Data);
+    let before = file.bytes_read();
+    assert_eq!((memory.head(), lazy.shape().dims()), (Head::AtOrigin, &[512, 512][..]));
+    assert_eq!(file.bytes_read(), before);
+    for _ in 0..2 {
+        assert!(memory.host(4096..8192).unwrap()[..] == bytes[4096..8192]);
+        assert_eq!((file.bytes_read() - before, memory.stats().origin_reads.bytes), (4096, 4096));
+    }
+    let queue = Loopback::new(Mode::Deferred).queue().unwrap();
+    memory.upload(&queue, 4096..12288).unwrap();
+    assert_eq!((file.bytes_read() - before, memory.stats().uploads.bytes), (8192, 8192));
+    // Given up for nothing, and read again.
+    memory.evict_clean(Location::Host, ..).unwrap();
+    assert_eq!(memory.stats().downloads.count, 0);
+}
+
+/// The first access decodes all, once, and compares the checksum.
+#[test]
+fn a_deflated_array_and_one_with_a_checksum_are_decoded_once() {
+    let values: Vec<u8> = (0..40_000_u32).map(|i| (i % 251) as u8).collect();
+    for method in [zip::CompressionMethod::Stored, zip::CompressionMethod::Deflated] {
+        let mut bytes = theirs(method, &[("x.npy", &npy("'|u1'", "(40000,)", &values))]);
+        let file = Arc::new(open("x.npz", &bytes).unwrap());
+        let entry = &file.entries()[0];
+        assert!(!entry.is_direct());
+        let lazy = file.lazy(entry).unwrap();
+        assert!(lazy.memory(Part::Data).host(100..200).unwrap()[..] == values[100..200]);
+        let after = file.bytes_read();
+        assert!(*lazy.data().bytes().unwrap() == *values);
+        assert_eq!(file.bytes_read(), after);
+        // One bit of the content is wrong.
+        let at = entry.offset().unwrap() as usize + 30;
+        bytes[at] ^= 1;
+        let file = Arc::new(open("x.npz", &bytes).unwrap());
+        let lazy = file.lazy(&file.entries()[0]).unwrap();
+        let error = lazy.memory(Part::Data).host(..1).unwrap_err();
+        assert!(matches!(&error, Error::Origin { source: OriginError::Failed { .. }, .. }), "{error}");
+        assert!(!lazy.memory(Part::Data).valid_on(Location::Host, ..1));
+    }
+}
+
+#[test]
+fn a_file_that_changes_or_shrinks_gives_no_more_bytes() {
+    let folder = Folder::new();
+    for shrinks in [false, true] {
+        let (path, bytes) = one_array(&folder);
+        let file = Arc::new(Checkpoint::open(&path).unwrap());
+        let lazy = file.lazy(&file.entries()[0]).unwrap();
+        let memory = lazy.memory(Part::Data);
+        memory.prefetch_host(..4096).unwrap();
+        let opened = std::fs::File::options().write(true).open(&path).unwrap();
+        if shrinks {
+            opened.set_len(100).unwrap();
+        } else {
+            opened.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        }
+        let error = memory.host(..).unwrap_err();
+        assert!(matches!(&error, Error::Origin { source: OriginError::Changed { .. }, .. }), "{error}");
+        assert!(error.to_string().contains("x.npy: was changed while it was read"), "{error}");
+        // The bytes that were read are still there.
+        assert!(memory.host(..4096).unwrap()[..] == bytes[..4096]);
+        assert!(!memory.valid_on(Location::Host, 4096..4097));
+    }
+}
