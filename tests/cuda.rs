@@ -22,6 +22,8 @@ mod memory;
 mod operations;
 #[path = "cuda/ops.rs"]
 mod ops;
+#[path = "cuda/page.rs"]
+mod page;
 #[path = "cuda/places.rs"]
 mod places;
 

@@ -48,7 +48,7 @@
 #![deny(unsafe_code)]
 
 // From the ground up: `dtype`, `extents`, `names`, `part`; `error`; `parse`, `shape`; `guards`; `view`; `blob`;
-// `typed`, `window`; `in_place`.
+// `typed`, `window`; `in_place`; `prefetch`.
 mod blob;
 mod dtype;
 mod error;
@@ -59,6 +59,7 @@ mod in_place;
 mod names;
 mod parse;
 mod part;
+mod prefetch;
 mod shape;
 mod typed;
 mod view;
@@ -75,6 +76,7 @@ pub use guards::{Ref, RefMut};
 pub use in_place::BlobMut;
 pub use names::{BlobDim, Nchw};
 pub use part::Part;
+pub use prefetch::prefetch;
 pub use shape::axis::Axis;
 pub use shape::dims7::Dims7;
 pub use typed::Blob;

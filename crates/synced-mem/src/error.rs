@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::access::Access;
+use crate::access::{Access, Location};
 use crate::ids::{DeviceId, QueueId};
 use crate::origin::OriginError;
 
@@ -48,6 +48,18 @@ pub enum Error {
         range: Range<usize>,
         /// The reason.
         source: OriginError,
+    },
+    /// A budget has no room for a memory, and the others have none to give.
+    #[non_exhaustive]
+    OverBudget {
+        /// The place that the budget is for.
+        location: Location,
+        /// The length of the memory, in bytes.
+        bytes: usize,
+        /// How many bytes the memories of the budget may take together.
+        limit: usize,
+        /// How many bytes are in use, by memories that are borrowed or have nowhere to put their bytes.
+        in_use: usize,
     },
     /// There is no such device: no driver, or too few devices.
     #[non_exhaustive]
@@ -131,6 +143,10 @@ impl fmt::Display for Error {
             Error::Origin { range, source } => {
                 write!(f, "cannot read bytes {}..{} from their origin: {source}", range.start, range.end)
             }
+            Error::OverBudget { location, bytes, limit, in_use } => write!(
+                f,
+                "no room for {bytes} bytes at {location}: the budget has {limit}, of which {in_use} are in use"
+            ),
             Error::Absent { source } => write!(f, "{source}"),
             Error::CalledFromKernel { queue, op } => write!(f, "{queue}: {op} refused: called from a kernel"),
             Error::WrongQueue { wanted, got } => {

@@ -109,6 +109,7 @@
 
 mod access;
 mod borrow;
+mod budget;
 mod coherence;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -131,6 +132,7 @@ mod stats;
 mod sync;
 
 pub use access::{Access, Head, Location};
+pub use budget::{Budget, BudgetStats};
 pub use device::token::{Arg, DeviceMut, DeviceRef};
 pub use device::{Block, Device, Host, HostBlock, Queue};
 pub use engine::state::Lacking;

@@ -117,6 +117,14 @@ impl Steps {
         self.few[0].is_none()
     }
 
+    /// The copy that gets memory: such a step is alone.
+    pub(crate) fn allocates(&self) -> Option<Slot> {
+        match self.few[0] {
+            Some(Step::Alloc(slot)) => Some(slot),
+            _ => None,
+        }
+    }
+
     fn push(&mut self, step: Step) {
         match self.few.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(step),

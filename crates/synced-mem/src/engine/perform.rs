@@ -6,6 +6,7 @@
 mod memory;
 pub(crate) mod outside;
 mod reading;
+pub(crate) mod room;
 mod transfer;
 
 use std::any::Any;
@@ -99,6 +100,7 @@ impl State {
         let (slot, whole) = (self.make_home(queue), self.facts.whole());
         self.free_device(slot);
         self.facts.put_memory(slot, false);
+        self.has_room(slot);
         self.facts.copies[slot.0].home = Some(queue.clone());
         // The block has no other users, so there is nothing to wait for.
         self.facts.enter(slot, queue, &whole, Access::Write, None);
@@ -175,6 +177,7 @@ impl State {
     pub(crate) fn hand_out(&mut self, asked: &Asked<'_>, slot: Slot, has_moved: bool) -> Met {
         let Asked { by, range, intent, borrow, is_for_another } = *asked;
         let mut hold = None;
+        self.touch_room(slot);
         if let Some(by) = by {
             match borrow {
                 Some(_) => self.facts.enter(slot, by, range, intent.access(), borrow),

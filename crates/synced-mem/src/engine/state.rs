@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::access::{Intent, Location};
+use crate::budget::Account;
 use crate::coherence::facts::{ADOPTED, Facts, HOST};
 use crate::coherence::plan::Request;
 use crate::coherence::replicas::{ORIGIN, Replicas, Slot};
@@ -38,6 +39,8 @@ pub(crate) struct State {
     pub(crate) pool: Option<HostPool>,
     /// While any byte there is what the memory holds.
     pub(crate) origin: Option<Arc<dyn Origin>>,
+    /// What the memory takes of budgets, one for each at most.
+    pub(crate) accounts: Option<Box<[Arc<Account>]>>,
     pub(crate) events: Events,
 }
 
@@ -158,6 +161,7 @@ impl State {
             is_tidying: false,
             pool,
             origin: None,
+            accounts: None,
             events: Events::default(),
         }
     }

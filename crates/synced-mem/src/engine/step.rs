@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::coherence::facts::{HOST, HOSTS};
 use crate::coherence::plan::{self, Bound, Next, Progress, Refusal, Request, Step};
 use crate::engine::perform::outside::{self, Outside};
+use crate::engine::perform::room::Room;
 use crate::engine::queue::{Failure, FailureKind, QueueHandle, Wait, Waited};
 use crate::engine::state::{Asked, Met, Operation, State};
 use crate::engine::tidy::follow_up;
@@ -24,12 +25,14 @@ enum Pause {
     Wait(Wait),
     Settle,
     Outside(Box<Outside>),
+    Room(Room),
 }
 
 /// The end of a pause.
 enum Ended {
     Wait(Waited),
     Outside(Box<outside::Ended>),
+    Room(Result<(), Error>),
 }
 
 /// Brings bytes to where they are asked for, then does the work that this leaves behind. `answer` is asked under the
@@ -103,6 +106,7 @@ pub(super) fn run<R, L>(
                 }
                 course.ended = Some(Ended::Outside(Box::new(ended)));
             }
+            Err(Pause::Room(room)) => course.ended = Some(Ended::Room(room.make())),
             Err(Pause::Settle) => door.settle(|state| !state.facts.outside.is_empty()),
         }
     }
@@ -158,7 +162,10 @@ impl State {
         }
         loop {
             let steps = match plan::next(&self.facts, &operation.request, &course.progress) {
-                Ok(Next::Perform(steps)) => steps,
+                Ok(Next::Perform(steps)) => match steps.allocates().and_then(|slot| self.reserve(slot)) {
+                    None => steps,
+                    Some(room) => return Ok(Some(Pause::Room(room))),
+                },
                 Ok(Next::Done) => {
                     if let (Request::Prefetch { range }, false) = (&operation.request, course.has_acted) {
                         self.count(EventKind::Avoided, range, HOST);
@@ -191,6 +198,9 @@ impl State {
 
     fn step_failed(&mut self, step: &Step, error: Error, request: &Request<QueueHandle>, course: &mut Course) {
         course.progress.failed(step);
+        if let Step::Alloc(slot) = step {
+            self.release_room(*slot);
+        }
         match request {
             // No access asked for the step: the failure is counted, and reported to the observer.
             Request::Bound(_) => self.failed(error),
@@ -216,6 +226,7 @@ impl State {
     fn resume(&mut self, ended: Ended, course: &mut Course) -> Result<(), Error> {
         match ended {
             Ended::Wait(waited) => self.wait_ended(waited, course),
+            Ended::Room(made) => made,
             Ended::Outside(ended) => match self.settle(*ended)? {
                 Some(waited) => self.wait_ended(waited, course),
                 None => Ok(()),

@@ -3,6 +3,7 @@
 
 mod adopted;
 mod broken;
+mod budget;
 mod busy;
 mod devices;
 mod done;

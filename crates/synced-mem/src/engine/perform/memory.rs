@@ -44,6 +44,7 @@ impl State {
 
     pub(crate) fn put_host(&mut self, slot: Slot, buffer: HostBuffer) {
         self.facts.put_memory(slot, buffer.is_lent());
+        self.has_room(slot);
         self.hosts[slot.0] = Some(buffer);
     }
 
@@ -58,6 +59,7 @@ impl State {
         };
         let whole = self.facts.whole();
         self.facts.put_memory(slot, false);
+        self.has_room(slot);
         // A block may have been in use until now, in the order of this queue: other queues wait for this one before
         // they use the block.
         self.facts.enter(slot, &queue, &whole, Access::Write, None);
@@ -97,6 +99,7 @@ impl State {
     /// Puts a host copy aside until no queue uses the buffer.
     pub(crate) fn retire(&mut self, slot: Slot) {
         let uses = self.facts.take_memory(slot);
+        self.release_room(slot);
         if let Some(buffer) = self.hosts[slot.0].take() {
             self.set_aside(buffer, uses);
         }
@@ -128,6 +131,7 @@ impl State {
         let Some(memory) = slot.device().and_then(|index| self.devices[index].memory.take()) else {
             return;
         };
+        self.release_room(slot);
         let users = self.facts.take_memory(slot).queues();
         // The order of its own queue holds even where that has failed, but not against a token under which others
         // launch.

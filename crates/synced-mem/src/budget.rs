@@ -1,0 +1,223 @@
+//! A limit on the memory that a set of memories takes at one place: when one of them needs room, others give their
+//! copies up, those first that have not been borrowed for the longest time. Relies on eviction for what may be given up
+//! and where newer bytes go. The lock of a memory is never taken while another is held: a memory that lacks room asks
+//! with its own lock released, and the book has a lock of its own, under which no memory is locked.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::access::Location;
+use crate::coherence::plan::Dirty;
+use crate::error::Error;
+use crate::shared::SharedMem;
+use crate::shared::inner::Inner;
+use crate::stats::Traffic;
+
+/// Keeps what memories take on a device, or on the host, under a limit.
+///
+/// A memory that needs a block there, and would pass the limit with it, first makes others of the budget give theirs
+/// up: whole memories that nothing borrows there, those last that were borrowed since they were last asked. Bytes that
+/// another copy or the memory's origin holds are given up for nothing; others move, as by
+/// [`SharedMem::evict`]. Where that does not make enough room the access is [`Error::OverBudget`].
+///
+/// Blocks are counted while a memory has them: device memory that is freed in the order of a queue, or host memory that
+/// a queue has yet to leave, is no longer counted.
+///
+/// ```
+/// use synced_mem::loopback::{Loopback, Mode};
+/// use synced_mem::{Budget, Device, Location, SharedMem};
+///
+/// let device = Loopback::new(Mode::Deferred);
+/// let queue = device.queue()?;
+/// let budget = Budget::new(Location::Device(device.id()), 2048);
+/// let layers = [(); 4].map(|()| SharedMem::from(vec![7; 1024]));
+/// layers.iter().for_each(|layer| budget.add(layer));
+/// for layer in layers.iter().cycle().take(12) {
+///     drop(layer.device(&queue, ..)?); // of four there are two at a time on the device
+/// }
+/// assert_eq!((budget.stats().peak, budget.stats().evicted.count), (2048, 10));
+/// # Ok::<(), synced_mem::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Budget {
+    ledger: Arc<Ledger>,
+}
+
+/// What a budget has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BudgetStats {
+    /// How many bytes the memories may take together.
+    pub limit: usize,
+    /// How many bytes they take now.
+    pub in_use: usize,
+    /// The most bytes that they took at once. Memories that had blocks when they were added may have passed the limit.
+    pub peak: usize,
+    /// Copies that were given up for others.
+    pub evicted: Traffic,
+}
+
+impl Budget {
+    /// A budget of so many bytes at a place, with no memory yet.
+    pub fn new(location: Location, bytes: usize) -> Self {
+        let book = Mutex::new(Book::default());
+        Self { ledger: Arc::new(Ledger { location, limit: bytes, book }) }
+    }
+
+    /// Counts a memory from now on, and lets the memory give its copy up for others. The budget does not keep the
+    /// memory. A second time changes nothing.
+    pub fn add(&self, memory: &SharedMem) {
+        let (inner, ledger) = (&memory.inner, &self.ledger);
+        let account =
+            Arc::new(Account { ledger: Arc::clone(ledger), taken: AtomicUsize::new(0), used: AtomicBool::new(true) });
+        if inner.lock().enter_budget(&account) {
+            let member = Member { memory: Arc::downgrade(inner), account };
+            ledger.book().members.push(member);
+        }
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> BudgetStats {
+        let book = self.ledger.book();
+        BudgetStats { limit: self.ledger.limit, in_use: book.in_use, peak: book.peak, evicted: book.evicted }
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Budget").field("location", &self.ledger.location).field("stats", &self.stats()).finish()
+    }
+}
+
+struct Ledger {
+    location: Location,
+    limit: usize,
+    book: Mutex<Book>,
+}
+
+#[derive(Default)]
+struct Book {
+    members: Vec<Member>,
+    /// The member that is asked next.
+    hand: usize,
+    in_use: usize,
+    peak: usize,
+    evicted: Traffic,
+}
+
+struct Member {
+    memory: Weak<Inner>,
+    account: Arc<Account>,
+}
+
+/// What a memory takes of a budget. The memory's state has one too.
+pub(crate) struct Account {
+    ledger: Arc<Ledger>,
+    /// Changed while the book is locked.
+    taken: AtomicUsize,
+    /// Whether the memory was borrowed there since it was last asked for its room.
+    used: AtomicBool,
+}
+
+impl Ledger {
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    fn take(&mut self, account: &Account, bytes: usize) {
+        account.taken.store(bytes, Ordering::Relaxed);
+        self.in_use += bytes;
+        self.peak = self.peak.max(self.in_use);
+    }
+
+    /// The next member that has room to give, is not `tried`, and was not borrowed since it was last asked. The book is
+    /// gone through twice at most: the first time may only clear the marks.
+    fn victim(&mut self, tried: &[Arc<Account>]) -> Option<(Arc<Inner>, Arc<Account>)> {
+        self.members.retain(|member| member.memory.strong_count() > 0);
+        for _ in 0..2 * self.members.len() {
+            let at = self.hand % self.members.len();
+            self.hand = at + 1;
+            let Member { memory, account } = &self.members[at];
+            let has_room = account.taken.load(Ordering::Relaxed) > 0;
+            if !has_room || tried.iter().any(|one| Arc::ptr_eq(one, account)) {
+                continue;
+            }
+            let Some(memory) = memory.upgrade() else { continue };
+            if !account.used.swap(false, Ordering::Relaxed) {
+                return Some((memory, Arc::clone(account)));
+            }
+        }
+        None
+    }
+}
+
+impl Account {
+    pub(crate) fn location(&self) -> Location {
+        self.ledger.location
+    }
+
+    pub(crate) fn is_of(&self, other: &Account) -> bool {
+        Arc::ptr_eq(&self.ledger, &other.ledger)
+    }
+
+    /// Takes room for a block, if there is room.
+    pub(crate) fn reserve(&self, bytes: usize) -> bool {
+        let mut book = self.ledger.book();
+        let fits = self.taken.load(Ordering::Relaxed) > 0 || bytes <= self.ledger.limit.saturating_sub(book.in_use);
+        if fits && self.taken.load(Ordering::Relaxed) == 0 {
+            book.take(self, bytes);
+        }
+        fits
+    }
+
+    /// The memory has a block there, whether room was reserved for it or not.
+    pub(crate) fn has(&self, bytes: usize) {
+        let mut book = self.ledger.book();
+        if self.taken.load(Ordering::Relaxed) == 0 {
+            book.take(self, bytes);
+        }
+    }
+
+    /// The memory has no block there any more.
+    pub(crate) fn release(&self) {
+        let mut book = self.ledger.book();
+        book.in_use -= self.taken.swap(0, Ordering::Relaxed);
+    }
+
+    /// The memory was borrowed there.
+    pub(crate) fn touch(&self) {
+        // Relaxed: the mark orders nothing.
+        self.used.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes others give up copies until there is room. No memory is locked by this thread. Another thread may take the
+    /// room: then the memory asks again.
+    pub(crate) fn make_room(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
+        let Ledger { location, limit, .. } = *self.ledger;
+        let mut tried = vec![Arc::clone(self)];
+        loop {
+            let mut book = self.ledger.book();
+            let in_use = book.in_use;
+            if bytes <= limit.saturating_sub(in_use) {
+                return Ok(());
+            }
+            let victim = if bytes <= limit { book.victim(&tried) } else { None };
+            drop(book);
+            let Some((memory, account)) = victim else {
+                return Err(Error::OverBudget { location, bytes, limit, in_use });
+            };
+            let held = account.taken.load(Ordering::Relaxed);
+            let evicted = memory.evict(location, .., Dirty::Move);
+            if evicted.is_ok() && account.taken.load(Ordering::Relaxed) == 0 {
+                let evicted = &mut self.ledger.book().evicted;
+                evicted.count += 1;
+                evicted.bytes += held as u64;
+            } else {
+                tried.push(account);
+            }
+        }
+    }
+}

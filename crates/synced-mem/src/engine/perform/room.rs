@@ -1,0 +1,75 @@
+//! What a memory takes of its budgets: room is reserved before a copy gets memory, and given back with the memory. Room
+//! that is lacking is made with the lock released. No budget decides here what is given up.
+
+use std::sync::Arc;
+
+use crate::access::Location;
+use crate::budget::Account;
+use crate::coherence::facts::HOST;
+use crate::coherence::replicas::Slot;
+use crate::engine::state::State;
+use crate::error::Error;
+
+/// Room that a copy lacks for its memory.
+pub(crate) struct Room {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
+impl Room {
+    /// Lets other memories of the budget give up theirs. The lock is not held.
+    pub(crate) fn make(&self) -> Result<(), Error> {
+        self.account.make_room(self.bytes)
+    }
+}
+
+impl State {
+    /// Enters the memory in a budget, unless it is there already.
+    pub(crate) fn enter_budget(&mut self, account: &Arc<Account>) -> bool {
+        let mut accounts: Vec<_> = self.accounts.take().into_iter().flatten().collect();
+        let is_new = !accounts.iter().any(|known| known.is_of(account));
+        if is_new {
+            accounts.push(Arc::clone(account));
+            let slot = self.slot_at(account.location());
+            if slot.is_some_and(|slot| self.facts.copy(slot).has_memory) {
+                account.has(self.facts.len);
+            }
+        }
+        self.accounts = Some(accounts.into());
+        is_new
+    }
+
+    /// Reserves room for a copy's memory. Gives the room that is lacking.
+    pub(crate) fn reserve(&self, slot: Slot) -> Option<Room> {
+        let lacking = self.accounts_of(slot).find(|account| !account.reserve(self.facts.len))?;
+        Some(Room { account: Arc::clone(lacking), bytes: self.facts.len })
+    }
+
+    /// A copy has got memory.
+    pub(crate) fn has_room(&self, slot: Slot) {
+        self.accounts_of(slot).for_each(|account| account.has(self.facts.len));
+    }
+
+    /// A copy has no memory, or got none.
+    pub(crate) fn release_room(&self, slot: Slot) {
+        self.accounts_of(slot).for_each(|account| account.release());
+    }
+
+    /// A copy was borrowed.
+    #[inline]
+    pub(crate) fn touch_room(&self, slot: Slot) {
+        if self.accounts.is_some() {
+            self.accounts_of(slot).for_each(|account| account.touch());
+        }
+    }
+
+    /// The budgets of the place of a copy. Adopted bytes count in none.
+    fn accounts_of(&self, slot: Slot) -> impl Iterator<Item = &Arc<Account>> {
+        let location = match slot.device() {
+            Some(index) => self.devices.get(index).map(|copy| Location::Device(copy.device)),
+            None => (slot == HOST).then_some(Location::Host),
+        };
+        let accounts = self.accounts.iter().flatten();
+        accounts.filter(move |account| Some(account.location()) == location)
+    }
+}

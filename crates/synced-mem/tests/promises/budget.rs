@@ -1,0 +1,190 @@
+//! Budgets: what memories take at a place stays under the limit, what is borrowed stays, and no byte is lost.
+
+use std::sync::Arc;
+use std::thread;
+
+use synced_mem::loopback::{Fault, Operation, launch};
+use synced_mem::{Budget, Device, Error, Location, Queue, SharedMem};
+
+use super::tape::{Tape, pattern};
+use super::{device, fill};
+
+fn place(device: &dyn Device) -> Location {
+    Location::Device(device.id())
+}
+
+/// Memories of 1 KiB each, in a budget of a device.
+fn memories(budget: &Budget, count: usize) -> Vec<SharedMem> {
+    let memories: Vec<_> = (0..count).map(|nth| SharedMem::from(vec![nth as u8; 1024])).collect();
+    memories.iter().for_each(|memory| budget.add(memory));
+    memories
+}
+
+fn is_there(memories: &[SharedMem], place: Location) -> Vec<usize> {
+    (0..memories.len()).filter(|nth| memories[*nth].valid_on(place, ..)).collect()
+}
+
+#[test]
+fn a_memory_that_was_not_borrowed_since_it_was_asked_goes_before_one_that_was() {
+    let (device, queue) = device();
+    let place = place(&*device);
+    let budget = Budget::new(place, 2048);
+    let memories = memories(&budget, 4);
+    for nth in [0, 1, 2] {
+        memories[nth].upload(&queue, ..).unwrap();
+    }
+    assert_eq!(is_there(&memories, place), [1, 2]);
+    // The first was asked, and its mark is gone; the other is new.
+    memories[3].upload(&queue, ..).unwrap();
+    assert_eq!(is_there(&memories, place), [2, 3]);
+    let stats = budget.stats();
+    assert_eq!((stats.limit, stats.in_use, stats.peak, stats.evicted.count), (2048, 2048, 2048, 2));
+    assert_eq!((stats.evicted.bytes, memories[0].stats().downloads.count), (2048, 0));
+    queue.synchronize().unwrap();
+    assert_eq!(device.report().bytes_in_use, 2048);
+}
+
+#[test]
+fn what_is_borrowed_stays_and_a_memory_without_room_is_refused() {
+    let (device, queue) = device();
+    let budget = Budget::new(place(&*device), 2048);
+    let memories = memories(&budget, 3);
+    let (first, second) = (memories[0].device(&queue, 4..8).unwrap(), memories[1].device_mut(&queue, ..).unwrap());
+    let refused = memories[2].device(&queue, ..).unwrap_err();
+    assert!(matches!(refused, Error::OverBudget { bytes: 1024, limit: 2048, in_use: 2048, .. }), "{refused}");
+    assert!(refused.to_string().ends_with("the budget has 2048, of which 2048 are in use"), "{refused}");
+    drop((first, second));
+    memories[2].upload(&queue, ..).unwrap();
+    // Its own block is room enough.
+    memories[2].device_mut(&queue, ..).unwrap();
+    let large = SharedMem::new(4096);
+    budget.add(&large);
+    let refused = large.device_overwrite(&queue, ..).unwrap_err();
+    assert!(matches!(refused, Error::OverBudget { bytes: 4096, limit: 2048, .. }));
+    assert_eq!(budget.stats().evicted.count, 1, "nothing goes for what never fits");
+}
+
+#[test]
+fn bytes_that_a_device_alone_holds_move_and_come_back() {
+    let (device, queue) = device();
+    let budget = Budget::new(place(&*device), 1024);
+    let memories = memories(&budget, 3);
+    for round in 1..4_u8 {
+        for (nth, memory) in memories.iter().enumerate() {
+            let mut token = memory.device_mut(&queue, 100..200).unwrap();
+            let was = if round == 1 { nth as u8 } else { round - 1 };
+            let bytes = move |args: &mut [synced_mem::loopback::KernelArg<'_>]| {
+                assert_eq!(args[0].bytes(), [was; 100]);
+                args[0].bytes_mut().fill(round);
+            };
+            launch(&*queue, [token.arg_mut()], bytes).unwrap();
+        }
+    }
+    for (nth, memory) in memories.iter().enumerate() {
+        let bytes = memory.host(..).unwrap();
+        assert_eq!((bytes[99], bytes[100], bytes[199], bytes[200]), (nth as u8, 3, 3, nth as u8));
+    }
+    assert_eq!(budget.stats().peak, 1024);
+}
+
+/// Four times as much as the budget has: every pass reads all, and nothing else is kept.
+#[test]
+fn layers_pass_through_a_device_that_has_no_room_for_all() {
+    let (device, queue) = device();
+    let budget = Budget::new(place(&*device), 4096);
+    let tapes: Vec<_> = (0..8).map(|_| Tape::new(2048)).collect();
+    let layers: Vec<_> = tapes.iter().map(|tape| SharedMem::of(tape.clone())).collect();
+    layers.iter().for_each(|layer| budget.add(layer));
+    for pass in 1..4 {
+        for layer in &layers {
+            let token = layer.device(&queue, ..).unwrap();
+            launch(&*queue, [token.arg()], |args| assert_eq!(args[0].bytes(), pattern(0..2048))).unwrap();
+        }
+        queue.synchronize().unwrap();
+        assert!(tapes.iter().all(|tape| tape.bytes_read() == 2048 * pass));
+    }
+    assert_eq!((budget.stats().peak, device.report().bytes_in_use), (4096, 4096));
+    let hosts: u64 = layers.iter().map(|layer| layer.stats().downloads.count).sum();
+    assert_eq!(hosts, 0);
+}
+
+#[test]
+fn the_host_has_a_budget_too_and_blocks_count_while_they_are_there() {
+    let budget = Budget::new(Location::Host, 2048);
+    let early = SharedMem::new(1024);
+    early.host(..).unwrap();
+    budget.add(&early);
+    budget.add(&early);
+    assert_eq!(budget.stats().in_use, 1024);
+    let tapes = [(); 3].map(|()| Tape::new(1024));
+    let lazy = tapes.each_ref().map(|tape| SharedMem::of(tape.clone()));
+    lazy.iter().for_each(|memory| budget.add(memory));
+    for memory in &lazy {
+        assert_eq!(memory.host(10..20).unwrap()[..], pattern(10..20));
+    }
+    // Zeros that were never written are nowhere else, so they stay.
+    assert_eq!((budget.stats().in_use, budget.stats().peak, budget.stats().evicted.count), (2048, 2048, 2));
+    assert!(early.valid_on(Location::Host, ..) && lazy[2].valid_on(Location::Host, 10..20));
+    lazy[2].evict_clean(Location::Host, ..).unwrap();
+    assert_eq!(budget.stats().in_use, 1024);
+    drop((early, lazy));
+    assert_eq!(budget.stats().in_use, 0);
+}
+
+#[test]
+fn room_for_a_block_that_could_not_be_had_is_given_back() {
+    let (device, queue) = device();
+    let budget = Budget::new(place(&*device), 1024);
+    let memories = memories(&budget, 2);
+    device.fail(Operation::Alloc, 1, Fault::Refused);
+    assert!(matches!(memories[0].upload(&queue, ..), Err(Error::Device { .. } | Error::DeviceOutOfMemory { .. })));
+    assert_eq!(budget.stats().in_use, 0);
+    memories[1].upload(&queue, ..).unwrap();
+}
+
+/// A budget of an eighth of the bytes.
+#[test]
+fn threads_share_a_budget_without_a_deadlock_or_a_wrong_byte() {
+    let (device, _queue) = device();
+    let budget = Budget::new(place(&*device), 2048);
+    let memories: Vec<SharedMem> = (0..16)
+        .map(|nth| if nth % 2 == 0 { SharedMem::of(Tape::new(1024)) } else { SharedMem::from(pattern(0..1024)) })
+        .collect();
+    memories.iter().for_each(|memory| budget.add(memory));
+    let met = thread::scope(|scope| {
+        let (budget, memories, device) = (&budget, &memories, &device);
+        let threads: Vec<_> = (0..4_usize)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let queue: Arc<dyn Queue> = device.queue().unwrap();
+                    let mut met = 0;
+                    for step in 0..300 {
+                        let memory = &memories[(step * 7 + thread * 5) % 16];
+                        match memory.device(&queue, 16..48) {
+                            Ok(token) => {
+                                met += 1;
+                                let expected = pattern(16..48);
+                                let check = move |args: &mut [synced_mem::loopback::KernelArg<'_>]| {
+                                    assert_eq!(args[0].bytes(), expected);
+                                };
+                                launch(&*queue, [token.arg()], check).unwrap();
+                            }
+                            Err(Error::OverBudget { .. }) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                        assert!(budget.stats().in_use <= 2048);
+                    }
+                    queue.synchronize().unwrap();
+                    met
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+    });
+    assert!(met > 300, "{met}");
+    assert!(budget.stats().peak <= 2048 && budget.stats().evicted.count > 100);
+    for memory in &memories {
+        assert_eq!(memory.host(..).unwrap()[..], pattern(0..1024));
+    }
+    fill(&mut memories[0].device_overwrite(&device.queue().unwrap(), ..).unwrap(), 1);
+}
