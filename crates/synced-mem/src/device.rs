@@ -93,8 +93,8 @@ pub enum Host {
 /// 4. **Synchronising.** When `synchronize` returns `Ok`, everything enqueued on this queue before, and everything it
 ///    waits for, has taken effect: that work touches no host byte any more, and its writes are visible to the
 ///    calling thread.
-/// 5. **Exactness.** `upload`, `upload_from`, `download` and `copy` move exactly the named bytes, `fill` sets exactly the
-///    named bytes to zero, and nothing else is written.
+/// 5. **Exactness.** `upload`, `upload_from`, `download` and `copy` move exactly the named bytes, `fill` sets exactly
+///    the named bytes to zero, and nothing else is written.
 /// 6. **Host bytes.** They are touched by `upload` (read) and `download` (written) only, only the named ones, and not
 ///    after the call that said [`Host::Done`], nor after a `synchronize` that returned `Ok`.
 /// 7. **Allocation.** `alloc` gives a block of at least `len` bytes that no other block overlaps. Dropping it frees it
@@ -145,9 +145,9 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// [`Error::Device`].
     unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error>;
 
-    /// Enqueues a copy to `to[at..at + len]` of bytes that `fill` gives. `fill` is told a place in the block and puts the
-    /// bytes from there on into all of a piece. The call asks for pieces in any order, from any thread, a piece twice if
-    /// need be, and for none after its return.
+    /// Enqueues a copy to `to[at..at + len]` of bytes that `fill` gives. `fill` is told a place in the block and puts
+    /// the bytes from there on into all of a piece. The call asks for pieces in any order, from any thread, a piece
+    /// twice if need be, and for none after its return.
     ///
     /// A backend that does not say otherwise goes through host memory, piece by piece, and waits for each.
     ///

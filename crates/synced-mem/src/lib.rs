@@ -9,8 +9,8 @@
 //!
 //! # What is valid where
 //!
-//! Each copy (the host's own memory, adopted read-only bytes, each device's) has a set of valid byte ranges, V(copy). So
-//! has the [`Origin`] of a memory that was made of one, such as a range of a file: it is a copy that is only read.
+//! Each copy (the host's own memory, adopted read-only bytes, each device's) has a set of valid byte ranges, V(copy).
+//! So has the [`Origin`] of a memory that was made of one, such as a range of a file: it is a copy that is only read.
 //!
 //! | access to `range` of a copy | moved before it | V afterwards | needs |
 //! |---|---|---|---|
@@ -23,8 +23,8 @@
 //! A set has at most 256 ranges, and fewer in a memory of less than 16 KiB (16 up to 1 KiB). Up to there nothing moves
 //! but what is asked for. Beyond that a range on the host is given up that another copy holds too; where plain slices
 //! forbid that, and on a device, the smallest gap is closed by moving its bytes, or, where they are being written, a
-//! range given up there. No gap is closed with bytes that would have to be read from an origin, so that a memory with an
-//! origin, written at many places, has a range for each. [`SyncedMem::head`] is Caffe's view of it.
+//! range given up there. No gap is closed with bytes that would have to be read from an origin, so that a memory with
+//! an origin, written at many places, has a range for each. [`SyncedMem::head`] is Caffe's view of it.
 //!
 //! A state changes only after its action has succeeded, and every byte ever written is valid in some copy.
 //!

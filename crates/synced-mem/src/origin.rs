@@ -1,6 +1,6 @@
-//! Bytes that can be had again from outside the memory: a range of a file, a member of an archive, an object in a store.
-//! A memory that was made of an origin reads each byte from there when the byte is first needed. The trait, and why a
-//! read may fail; no memory and no file is known here.
+//! Bytes that can be had again from outside the memory: a range of a file, a member of an archive, an object in a
+//! store. A memory that was made of an origin reads each byte from there when the byte is first needed. The trait, and
+//! why a read may fail; no memory and no file is known here.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -5,16 +5,16 @@
 //! bytes must see the counter without having taken the lock for it.
 #![cfg(loom)]
 
+#[path = "loom/origin.rs"]
+mod origin;
+
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use synced_mem::{
-    Access, Block, Device, DeviceId, Error, Host, Location, Meter, Origin, OriginError, Queue, QueueId, SharedMem,
-    SyncedMem,
-};
+use synced_mem::{Access, Block, Device, DeviceId, Error, Host, Location, Meter, Queue, QueueId, SharedMem, SyncedMem};
 
 /// A device whose transfers count themselves: at once, or, with `late`, when the queue is synchronised.
 #[derive(Debug)]
@@ -216,55 +216,6 @@ fn a_host_reader_and_a_device_reader_do_not_disturb_each_other() {
         other.join().unwrap();
         assert_eq!(memory.host(..).unwrap(), [5; 4]);
         assert_eq!(spy.downloads.load(Ordering::Relaxed), 0);
-    });
-}
-
-/// An origin of four bytes that counts how many of them were read.
-struct Source(AtomicUsize);
-
-impl Origin for Source {
-    fn len(&self) -> usize {
-        4
-    }
-
-    fn read(&self, _: usize, out: &mut [u8]) -> Result<(), OriginError> {
-        out.fill(7);
-        self.0.fetch_add(out.len(), Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-#[test]
-fn two_readers_of_an_origin_read_each_byte_once_and_both_see_it() {
-    loom::model(|| {
-        let source = Arc::new(Source(AtomicUsize::new(0)));
-        let memory = SharedMem::of(source.clone());
-        let other = {
-            let (memory, source) = (memory.clone(), source.clone());
-            thread::spawn(move || {
-                assert_eq!(*memory.host(1..4).unwrap(), [7; 3]);
-                assert!(source.0.load(Ordering::Relaxed) >= 3);
-            })
-        };
-        assert_eq!(*memory.host(0..2).unwrap(), [7; 2]);
-        assert!(source.0.load(Ordering::Relaxed) >= 2);
-        other.join().unwrap();
-        assert_eq!(source.0.load(Ordering::Relaxed), 4);
-    });
-}
-
-/// A prefetch has no borrow that would keep a writer away.
-#[test]
-fn a_writer_waits_for_a_read_of_an_origin() {
-    loom::model(|| {
-        let memory = SharedMem::of(Arc::new(Source(AtomicUsize::new(0))));
-        let other = {
-            let memory = memory.clone();
-            thread::spawn(move || drop(memory.prefetch_host(0..3)))
-        };
-        memory.host_overwrite(1..2).unwrap().fill(9);
-        other.join().unwrap();
-        assert_eq!(*memory.host(..).unwrap(), [7, 9, 7, 7]);
     });
 }
 

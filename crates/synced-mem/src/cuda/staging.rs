@@ -119,8 +119,8 @@ pub(super) unsafe fn upload(stream: &Stream, to: u64, from: NonNull<u8>, len: us
     })
 }
 
-/// Enqueues a copy to a device address of bytes that `fill` puts into the chunks: it is told how many bytes come before.
-/// Where `fill` says no, the copy ends.
+/// Enqueues a copy to a device address of bytes that `fill` puts into the chunks: it is told how many bytes come
+/// before. Where `fill` says no, the copy ends.
 ///
 /// # Safety
 /// `len` bytes at `to` are memory of the stream's device.
@@ -134,8 +134,8 @@ pub(super) unsafe fn upload_from(
         with_ring(stream, |ring| {
             for (at, part) in parts(share) {
                 let index = ring.take()?;
-                // SAFETY: a chunk has as many bytes, initialised when the ring was made, and nothing else uses this one:
-                // the device has left it, and the ring is ours alone.
+                // SAFETY: a chunk has as many bytes, initialised when the ring was made, and nothing else uses this
+                // one: the device has left it, and the ring is ours alone.
                 let out = unsafe { slice::from_raw_parts_mut(ring.chunk(index).as_ptr(), part) };
                 if !fill(at, out) {
                     return Err(Failure::ended());

@@ -21,8 +21,8 @@ impl Stopped {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the function has given the bytes from `at` on, and no thread was stopped before. A panic is kept: it must
-    /// not pass through the ring, which would be lost.
+    /// Whether the function has given the bytes from `at` on, and no thread was stopped before. A panic is kept: it
+    /// must not pass through the ring, which would be lost.
     pub(super) fn gives(
         &self,
         at: usize,

@@ -206,7 +206,9 @@ impl State {
         if self.facts.copy(ADOPTED).has_memory && self.facts.replicas.valid(ADOPTED).is_empty() {
             self.retire(ADOPTED);
         }
-        self.leave_origin_if_stale();
+        if self.origin.is_some() {
+            self.leave_origin_if_stale();
+        }
     }
 
     fn give_up(&mut self, slot: Slot, range: &Range<usize>) {

@@ -10,6 +10,7 @@ pub(crate) mod owned;
 pub(crate) mod shadow;
 #[path = "../common/tape.rs"]
 pub(crate) mod tape;
+pub(crate) mod tapes;
 mod whole;
 pub(crate) mod worker;
 pub(crate) mod world;

@@ -1,7 +1,8 @@
 //! The right state of a memory, cell by cell: where each cell is valid, who borrows it, how much was moved. The values
 //! stand in the shadow.
 //! It is written from the table in the crate's head docs, byte by byte, and knows neither ranges' bounds nor queues.
-//! A site is a place as it is seen from outside: `None` is the host, `Some` a device, or, after the last one, the origin.
+//! A site is a place as it is seen from outside: `None` is the host, `Some` a device, or, after the last one, the
+//! origin.
 
 use std::ops::Range;
 

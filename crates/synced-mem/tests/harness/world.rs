@@ -13,7 +13,7 @@ use super::model::Model;
 use super::observed::Watch;
 use super::op::{DEVICES, SITES};
 use super::shadow::{Expected, Shadow};
-use super::tape::{Fault, Tape, pattern};
+use super::tapes::Tapes;
 
 /// What a program must keep to.
 #[derive(Clone, Copy)]
@@ -71,37 +71,6 @@ pub(crate) struct Subject {
     pub(crate) adopted: AtomicBool,
     /// Steps whose effect on the shadow no borrow protects reserve their stripes; all others only enter them.
     stripes: [RwLock<()>; STRIPES],
-}
-
-/// The origins of the memories.
-#[derive(Default)]
-pub(crate) struct Tapes(Mutex<Vec<Arc<Tape>>>);
-
-impl Tapes {
-    /// A new origin.
-    pub(crate) fn tape(&self, len: usize) -> Arc<Tape> {
-        let tape = Tape::new(len);
-        self.all().push(Arc::clone(&tape));
-        tape
-    }
-
-    /// A memory of a new origin, for several threads.
-    pub(crate) fn subject(&self, len: usize) -> Subject {
-        Subject::shared(SharedMem::of(self.tape(len)), Shadow::of(&pattern(0..len)))
-    }
-
-    /// The `nth` read of each fails.
-    pub(crate) fn fail(&self, nth: u64) {
-        self.all().iter().for_each(|tape| tape.fail(nth, Fault::Fails));
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all().is_empty()
-    }
-
-    fn all(&self) -> MutexGuard<'_, Vec<Arc<Tape>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Differences, as threads and kernels find them.

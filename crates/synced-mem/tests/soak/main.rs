@@ -24,8 +24,9 @@ use synced_mem::{HostPool, SharedMem, SyncedMem};
 use harness::op::{self, DEVICES};
 use harness::owned::Owned;
 use harness::shadow::Shadow;
+use harness::tapes::Tapes;
 use harness::worker::Worker;
-use harness::world::{Counts, Rules, Subject, Tapes, World};
+use harness::world::{Counts, Rules, Subject, World};
 use watch::Watch;
 
 /// What is freed is overwritten, so that who still uses it finds a difference.

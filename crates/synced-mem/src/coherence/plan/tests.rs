@@ -1,8 +1,9 @@
 //! Every request in every state of four copies of two bytes, on a model of the queues. No device, no bytes.
 //!
-//! A byte of a copy is stale, valid, or arriving from a queue that works or from one that has failed; the origin has the
-//! byte or not; the two devices reach each other or not; that a queue has failed is known or found out by a wait; the
-//! host's own memory is a lent slice or not. Each plan is performed step by step on the model, which knows the bytes that a step may touch.
+//! A byte of a copy is stale, valid, or arriving from a queue that works or from one that has failed; the origin has
+//! the byte or not; the two devices reach each other or not; that a queue has failed is known or found out by a wait;
+//! the host's own memory is a lent slice or not. Each plan is performed step by step on the model, which knows the
+//! bytes that a step may touch.
 
 mod world;
 

@@ -88,8 +88,9 @@ impl State {
         }
     }
 
-    /// Lets go of an origin of which no byte is what the memory holds, once the lock is released: an origin's destructor
-    /// is user code.
+    /// Lets go of an origin of which no byte is what the memory holds, once the lock is released: an origin's
+    /// destructor is user code.
+    #[cold]
     pub(crate) fn leave_origin_if_stale(&mut self) {
         if self.origin.is_some() && self.facts.replicas.valid(ORIGIN).is_empty() {
             self.origin.take().into_iter().for_each(|origin| self.events.defer(Deferred::DropOwner(Box::new(origin))));

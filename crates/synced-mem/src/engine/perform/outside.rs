@@ -1,6 +1,7 @@
-//! Steps that end with their work, with the memory's lock released: reads of an origin, and transfers of lent slices. No
-//! queue ever sees a lent slice: its bytes go through a buffer of our own, and the transfer has ended when its step has.
-//! The facts name the bytes meanwhile, so that no other thread brings them too. Relies on the plan, as `transfer` does.
+//! Steps that end with their work, with the memory's lock released: reads of an origin, and transfers of lent slices.
+//! No queue ever sees a lent slice: its bytes go through a buffer of our own, and the transfer has ended when its step
+//! has. The facts name the bytes meanwhile, so that no other thread brings them too. Relies on the plan, as `transfer`
+//! does.
 
 use std::any::Any;
 use std::mem;

@@ -52,8 +52,8 @@ impl Reading {
         let failed = |source| Error::Origin { range: range.clone(), source };
         let read = catch_unwind(AssertUnwindSafe(|| match &target {
             Target::Host(start) => {
-                // SAFETY: `range.len()` initialised bytes that may be written and that no one else uses (`Target`), in a
-                // buffer that is kept until the read is settled.
+                // SAFETY: `range.len()` initialised bytes that may be written and that no one else uses (`Target`), in
+                // a buffer that is kept until the read is settled.
                 let out = unsafe { slice::from_raw_parts_mut(start.as_ptr(), range.len()) };
                 origin.read(range.start, out).map_err(failed)
             }

@@ -222,8 +222,8 @@ impl<const BYTES: usize> World<BYTES> {
         }
     }
 
-    /// A read of the origin, or a transfer of a lent slice, which ends with its step. False: the queue had been known to
-    /// have failed.
+    /// A read of the origin, or a transfer of a lent slice, which ends with its step. False: the queue had been known
+    /// to have failed.
     pub(super) fn perform_outside(&mut self, step: &Step, progress: &mut Progress<u8>) -> bool {
         let Step::Copy { from, to, range } = step else { panic!("{step:?} is no transfer") };
         if *from == ORIGIN {
