@@ -48,9 +48,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     /// The step of an action, once no other work is in the way.
     pub(super) fn transfer(&self, action: Action) -> Plan<Q, Step> {
         let (Action::Fill { to, range } | Action::Copy { to, range, .. }) = &action;
-        let is_of_origin = matches!(action, Action::Copy { from: ORIGIN, .. });
-        // Bytes of the origin that another thread reads are had from that thread's copy.
-        self.settled(|slot, moved| (slot == *to || is_of_origin) && meet(moved, range))?;
+        self.settled(|slot, moved| slot == *to && meet(moved, range))?;
         let (from, to, range) = match action {
             Action::Copy { from: ORIGIN, to, range } => return self.from_origin(to, range),
             Action::Fill { to, range } => {
@@ -106,6 +104,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
             return self.by_host(to, range);
         }
         let range = if self.facts.reads_whole { self.run_of_origin(range) } else { range };
+        // Bytes that another thread reads, for whichever copy, are had from that copy.
         self.settled(|_, moved| meet(moved, &range))?;
         self.writable(to, &range)?;
         Break(Ok(Next::Outside(Step::Copy { from: ORIGIN, to, range })))
