@@ -83,7 +83,12 @@ fn shared(
                 }
             })
             .collect();
-        let mut result = work(own);
+        let mut result = work(own.clone());
+        if result.as_ref().is_err_and(Failure::is_out_of_memory) && !others.is_empty() {
+            // Another thread has taken the chunks, and gives them back.
+            result = Ok(());
+            left.push(own);
+        }
         for (thread, share) in others {
             match thread.join().unwrap_or_else(|panic| resume_unwind(panic)) {
                 Err(failure) if failure.is_out_of_memory() => left.push(share),
