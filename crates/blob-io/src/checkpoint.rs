@@ -21,14 +21,11 @@ use std::path::{Path, PathBuf};
 
 use blob_core::AnyBlob;
 
-use crate::caffe;
 use crate::entry::{Entry, Kind, subject};
 use crate::error::{Error, Fault};
 use crate::format::Format;
-use crate::hdf5;
 use crate::limits::Limits;
 use crate::mxnet::{self, record::NoAxes};
-use crate::neoml;
 use crate::net::Net;
 use crate::npz::archive;
 use crate::payload::{self, Elements, member};
@@ -36,6 +33,7 @@ use crate::spec::TensorSpec;
 use crate::warning::{Flag, Warning};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Bytes, Input, Source};
+use crate::{caffe, hdf5, neoml};
 use beside::Home;
 use lookup::Lookup;
 pub use open::OpenOptions;
