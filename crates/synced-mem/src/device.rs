@@ -158,6 +158,7 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// # Errors
     /// [`Error::Origin`] with an error of `fill`; [`Error::Device`], [`Error::OutOfMemory`], and as
     /// [`synchronize`](Self::synchronize). The named bytes are then unspecified.
+    #[expect(clippy::type_complexity, reason = "a name would hide that any closure will do")]
     unsafe fn upload_from(
         &self,
         to: &dyn Block,

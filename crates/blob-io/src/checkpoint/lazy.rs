@@ -38,8 +38,8 @@ impl Checkpoint {
     /// [`Entry::fault`] as an error; an entry without elements. Errors of reading come with the first access.
     pub fn lazy(self: &Arc<Self>, entry: &Entry) -> Result<AnyBlob, Error> {
         let dtype = entry.loadable(&self.name)?;
-        let too_large = || entry.request(&self.name, "is larger than an address");
-        let len = usize::try_from(entry.byte_len()).map_err(|_| too_large())?;
+        let len = usize::try_from(entry.byte_len())
+            .map_err(|_| entry.request(&self.name, "has more bytes than an address space"))?;
         let origin = Stored { checkpoint: Arc::clone(self), entry: entry.clone(), dtype, len };
         Ok(AnyBlob::from_parts(entry.shape.clone(), dtype, SharedMem::of(Arc::new(origin)), None)?)
     }

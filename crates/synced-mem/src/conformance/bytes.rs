@@ -107,7 +107,7 @@ fn fill_from(bench: &Bench<'_>, queue: &Probe<'_>, at: usize, len: usize) -> Res
         out.copy_from_slice(&new[place..place + out.len()]);
         Ok(())
     };
-    let uploaded = queue.upload_from((&region, at), len, &give);
+    let uploaded = queue.upload_from((&region, at), len, give);
     ensure(outside.load(Ordering::Relaxed) == 0, || format!("{what}: asked for other bytes"))?;
     uploaded?;
     let calls = asked.load(Ordering::Relaxed);
@@ -115,7 +115,7 @@ fn fill_from(bench: &Bench<'_>, queue: &Probe<'_>, at: usize, len: usize) -> Res
     same(&queue.whole(&region)?.get(), &wanted, &what)?;
     ensure(asked.load(Ordering::Relaxed) == calls, || format!("{what}: asked again after the call"))?;
     if len > 0 {
-        let refused = queue.upload_from((&region, at), len, &|_, _| Err(OriginError::failed("refused")));
+        let refused = queue.upload_from((&region, at), len, |_, _| Err(OriginError::failed("refused")));
         ensure(refused.is_err(), || format!("{what}: an error of the function was no error of the call"))?;
         queue.synchronize()?;
     }

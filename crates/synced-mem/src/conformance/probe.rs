@@ -225,11 +225,11 @@ impl Probe<'_> {
         &self,
         (to, at): (&Region, usize),
         len: usize,
-        fill: &(dyn Fn(usize, &mut [u8]) -> Result<(), OriginError> + Sync),
+        fill: impl Fn(usize, &mut [u8]) -> Result<(), OriginError> + Sync,
     ) -> Result<(), Flaw> {
         let block = to.own(at, len, &*self.queue);
         // SAFETY: the range is checked, and the device; the block is kept until all queues are idle.
-        Ok(unsafe { self.queue.upload_from(block, at, len, fill) }?)
+        Ok(unsafe { self.queue.upload_from(block, at, len, &fill) }?)
     }
 
     /// Downloads `len` bytes of `from[from_at..]` to `to[to_at..]`.

@@ -27,7 +27,7 @@ impl Stopped {
         &self,
         at: usize,
         out: &mut [u8],
-        fill: &(dyn Fn(usize, &mut [u8]) -> Result<(), OriginError> + Sync),
+        fill: impl Fn(usize, &mut [u8]) -> Result<(), OriginError>,
     ) -> bool {
         if self.first().is_some() {
             return false;

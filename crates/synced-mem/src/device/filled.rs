@@ -21,7 +21,7 @@ pub(super) unsafe fn through_host<Q: Queue + ?Sized>(
     queue: &Q,
     to: &dyn Block,
     range: Range<usize>,
-    fill: &(dyn Fn(usize, &mut [u8]) -> Result<(), OriginError> + Sync),
+    fill: impl Fn(usize, &mut [u8]) -> Result<(), OriginError>,
 ) -> Result<(), Error> {
     if range.is_empty() {
         return Ok(());

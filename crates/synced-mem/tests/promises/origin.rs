@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use synced_mem::loopback::launch;
-use synced_mem::{Device, Error, Head, Location, OriginError, SharedMem, SyncedMem};
+use synced_mem::{Device, Error, Head, Location, OriginError, Queue, SharedMem, SyncedMem};
 
 use super::tape::{Fault, Tape, pattern};
 use super::{PATIENCE, device, fill};
@@ -32,6 +32,7 @@ fn a_read_brings_the_bytes_that_were_asked_for_and_no_others() {
 }
 
 #[test]
+#[expect(clippy::single_range_in_vec_init, reason = "a list of reads, of which there is one")]
 fn a_write_makes_the_origin_stale_and_an_overwrite_reads_nothing() {
     let (_device, queue) = device();
     let tape = Tape::new(64);
@@ -188,11 +189,14 @@ fn the_memory_answers_while_an_origin_is_read() {
     });
 }
 
+/// Something that writes bytes of a memory.
+type Change = fn(&SharedMem, &Arc<dyn Queue>);
+
 /// A prefetch has no borrow: where another has come meanwhile, the prefetch ends with a conflict.
 #[test]
 fn bytes_that_are_being_read_are_not_changed_under_the_read() {
     let (device, queue) = device();
-    let changes: [(&str, fn(&SharedMem, &Arc<dyn synced_mem::Queue>)); 5] = [
+    let changes: [(&str, Change); 5] = [
         ("a write on the host", |memory, _| memory.host_overwrite(0..32).unwrap().fill(9)),
         ("a write on a device", |memory, queue| fill(&mut memory.device_overwrite(queue, 0..32).unwrap(), 9)),
         ("an adoption", |memory, _| memory.adopt(vec![9; 64]).unwrap()),
@@ -231,6 +235,7 @@ fn bytes_that_are_being_read_are_not_changed_under_the_read() {
 }
 
 #[test]
+#[expect(clippy::single_range_in_vec_init, reason = "a list of reads, of which there is one")]
 fn a_device_gets_the_bytes_that_it_asks_for() {
     let (device, queue) = device();
     let tape = Tape::new(4096);
@@ -311,6 +316,7 @@ fn an_origin_of_no_bytes_is_never_read() {
 }
 
 #[test]
+#[expect(clippy::single_range_in_vec_init, reason = "a list of reads, of which there is one")]
 fn an_origin_that_is_read_as_a_whole_gives_all_bytes_that_are_lacking() {
     let (_device, queue) = device();
     let tape = Tape::whole(64);

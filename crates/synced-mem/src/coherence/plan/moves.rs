@@ -50,7 +50,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         let (Action::Fill { to, range } | Action::Copy { to, range, .. }) = &action;
         self.settled(|slot, moved| slot == *to && meet(moved, range))?;
         let (from, to, range) = match action {
-            Action::Copy { from: ORIGIN, to, range } => return self.from_origin(to, range),
+            Action::Copy { from: ORIGIN, to, range } => return self.read_origin(to, range),
             Action::Fill { to, range } => {
                 self.writable(to, &range)?;
                 return Continue(Step::Fill { to, range });
@@ -99,7 +99,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
 
     /// From the origin, without the lock, since an origin is code of the caller's. Bytes that come with others from
     /// an origin that is read as a whole go to the host, and on from there.
-    fn from_origin(&self, to: Slot, range: Range<usize>) -> Plan<Q, Step> {
+    fn read_origin(&self, to: Slot, range: Range<usize>) -> Plan<Q, Step> {
         if self.facts.reads_whole && !to.is_host() {
             return self.by_host(to, range);
         }

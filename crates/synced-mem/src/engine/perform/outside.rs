@@ -30,7 +30,7 @@ pub(crate) enum Outside {
 /// How a step has ended.
 pub(crate) enum Ended {
     Read(Read),
-    Transfer(Transferred),
+    Transfer(Box<Transferred>),
 }
 
 impl Outside {
@@ -38,7 +38,7 @@ impl Outside {
     pub(crate) fn perform(self) -> Ended {
         match self {
             Outside::Read(reading) => Ended::Read(reading.perform()),
-            Outside::Transfer(transfer) => Ended::Transfer(transfer.perform()),
+            Outside::Transfer(transfer) => Ended::Transfer(Box::new(transfer.perform())),
         }
     }
 }
@@ -152,7 +152,7 @@ impl State {
     pub(crate) fn settle(&mut self, ended: Ended) -> Result<Option<Waited>, Error> {
         match ended {
             Ended::Read(read) => self.settle_reading(read).map(|()| None),
-            Ended::Transfer(transferred) => self.settle_transfer(transferred),
+            Ended::Transfer(transferred) => self.settle_transfer(*transferred),
         }
     }
 
