@@ -45,6 +45,7 @@ const ORIGIN: Form = Form::Object(&[
     ("format", Form::Any),
     ("dialect", Form::Any),
     ("tool", Form::Any),
+    ("recipe", Form::Any),
     ("transforms", Form::List(&STEP)),
     ("several", Form::Any),
 ]);
