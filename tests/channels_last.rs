@@ -67,7 +67,7 @@ pub(crate) fn refused(source: &Checkpoint, options: &Options, why: &str) {
 }
 
 /// What a conversion tells, one line for each kind of change.
-fn told(source: &Checkpoint, options: &Options) -> String {
+pub(crate) fn told(source: &Checkpoint, options: &Options) -> String {
     let plan = plan(source, options, &Target::Stdout).unwrap_or_else(|e| panic!("{e}"));
     plan.changes().iter().map(|group| format!("{group}\n")).collect()
 }

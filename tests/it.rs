@@ -86,6 +86,7 @@ mod names; // PyTorch's names, and maps of names
 mod nets; // which net a conversion follows, and what it then computes, against OpenCV and MXNet
 mod nets_odd; // layers of nets that share, lack or hide their tensors
 mod npz_frames; // frames of crafted npz files
+mod own_values; // values of a net's own, learnt, constant or computed, are none of its inputs
 mod pieces; // values stored in pieces, as protobuf allows, are restored where they were
 mod readers; // tensors that several parts of a net read
 mod receipt; // the receipt proves a file without its source; other readers find the same bytes

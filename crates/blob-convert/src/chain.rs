@@ -60,10 +60,11 @@ pub(crate) fn chain(
     if let Some((step, why)) = forbidden {
         return Err(refused(checkpoint, &**step, vec![why]));
     }
+    let mut done = state.steps();
     for step in steps {
         let specs: Vec<Spec<'_>> = chained.tensors.iter().map(|tensor| spec(checkpoint, tensor)).collect();
         let outcome = step
-            .plan(&specs, &Context::following(checkpoint, followed))
+            .plan(&specs, &Context::following(checkpoint, followed, &done))
             .map_err(|misfits| refused(checkpoint, &**step, misfits.iter().map(ToString::to_string).collect()))?;
         let mut problems = problems(&outcome, &specs);
         if problems.is_empty() {
@@ -81,6 +82,7 @@ pub(crate) fn chain(
         let entries: Vec<usize> =
             made.iter().filter(is_valued).map(|made| chained.tensors[made.from[0]].entry).collect();
         if !entries.is_empty() {
+            done.push(step.name().to_owned());
             chained.value_changes.push(ValueChange { step: step.name(), entries });
         }
         let name = |index: usize| chained.tensors[index].spec.name.clone();

@@ -47,6 +47,8 @@ pub struct Net {
     readers: Vec<(u32, u32)>,
     /// The parameters that something reads as an input: the layer, or `None` for the net's user.
     value_readers: HashMap<Arc<str>, Option<u32>>,
+    /// The variables of MXNet's that something reads as an input, by value.
+    variables: HashMap<usize, Arc<str>>,
 }
 
 /// The reader of a value.
@@ -103,7 +105,8 @@ pub struct Layer {
     /// Whether the weights of a convolution have the kernel between the two axes of channels, as for MXNet's NHWC:
     /// outputs × kernel × inputs.
     pub channels_last: bool,
-    /// The summand of a normalisation's variance: by default 1e-5 in Caffe, as an f32, and 1e-3 in MXNet.
+    /// The summand of a normalisation's variance: by default 1e-5 in Caffe, as an f32, and in MXNet's
+    /// LayerNorm and GroupNorm; 1e-3 elsewhere in MXNet.
     pub eps: f64,
     /// Whether a normalisation of MXNet uses 1 instead of the stored gamma: yes by default.
     pub fix_gamma: bool,
@@ -304,6 +307,13 @@ impl Net {
     pub fn value_reader(&self, tensor: &str) -> Option<Reader<'_>> {
         let layer = self.value_readers.get(tensor)?;
         Some(layer.and_then(|layer| self.layers.get(layer as usize)).map_or(Reader::User, Reader::Layer))
+    }
+
+    /// The name of the variable that a value is, in a net of MXNet's: an input of the net, or a parameter that an
+    /// operator reads as an input. The name is without `arg:`; a file of parameters tells the two kinds apart.
+    #[must_use]
+    pub fn variable(&self, value: usize) -> Option<&str> {
+        self.variables.get(&value).map(|name| &**name)
     }
 
     /// Whether the net gives a value to the user: no layer reads the value, or the description names the value as an

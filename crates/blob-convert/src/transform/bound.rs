@@ -1,6 +1,6 @@
 //! Pairs the layers of a net with the tensors of a file.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use blob_io::net::{Layer, LayerKind, Net, Reader, Role};
 use blob_io::{Checkpoint, Group, Kind, TensorName};
@@ -19,6 +19,10 @@ pub struct Bound<'a> {
     clashes: Vec<String>,
     uncovered: Vec<UncoveredNorm>,
     moved: MovedEps,
+    /// The divided means and variances, in a part of another file.
+    divided: Option<BTreeSet<String>>,
+    /// Whether the net has an input that is no `DummyData`.
+    has_inputs: bool,
     /// The names of layers that are folded into others, and of these layers' tensors.
     folded: HashSet<String>,
 }
@@ -69,13 +73,7 @@ impl<'a> Bound<'a> {
         let mut names = HashMap::new();
         for (role, name) in net.layers().iter().flat_map(Layer::tensors).filter(|(_, name)| !clashes.contains_key(name))
         {
-            // MXNet takes a moving statistic from `aux:` and everything else from `arg:`, where a file has both.
-            let prefixes = match role {
-                Role::Mean | Role::Variance => [Group::Auxiliary.prefix(), "", Group::Argument.prefix()],
-                _ => [Group::Argument.prefix(), "", Group::Auxiliary.prefix()],
-            };
-            let spellings = prefixes.into_iter().map(|prefix| format!("{prefix}{name}"));
-            if let Some(found) = spellings.into_iter().find_map(|spelling| there.get(&*spelling).copied()) {
+            if let Some(found) = spellings(role, name).iter().find_map(|spelling| there.get(&**spelling).copied()) {
                 names.entry(name).or_insert(found);
             }
         }
@@ -86,7 +84,40 @@ impl<'a> Bound<'a> {
         }
         let clashes = clashes.into_values().collect();
         let uncovered = uncovered(net, &names, checkpoint);
-        Self { net, checkpoint, names, users, clashes, uncovered, moved, folded: HashSet::new() }
+        let has_inputs = net.layers().iter().any(|layer| {
+            begins(layer) == Begins::Input && layer.bottoms.is_empty()
+                || layer.bottoms.iter().any(|value| net.writer(*value).is_none())
+        });
+        Self {
+            net,
+            checkpoint,
+            names,
+            users,
+            clashes,
+            uncovered,
+            moved,
+            divided: None,
+            has_inputs,
+            folded: HashSet::new(),
+        }
+    }
+
+    /// Records that the file is a part of another one, in which these means and variances have been divided.
+    pub(crate) fn part(mut self, divided: Option<BTreeSet<String>>) -> Self {
+        self.divided = divided;
+        self
+    }
+
+    /// The factor of a BatchNorm of Caffe's that the file lacks, though nothing has divided mean and variance: Caffe
+    /// reads all three, and a part of a file may have lost one.
+    pub(super) fn lost_factor<'n>(&self, layer: &'n Layer) -> Option<&'n str> {
+        let factor = layer.tensor(Role::Factor).filter(|_| self.tensor(layer, Role::Factor).is_none())?;
+        let is_divided = |divided: &BTreeSet<String>| {
+            let mut both = [Role::Mean, Role::Variance].into_iter().filter_map(|role| self.tensor(layer, role));
+            both.any(|name| divided.contains(name))
+        };
+        let is_lost = self.divided.as_ref().is_some_and(|divided| !is_divided(divided));
+        is_lost.then_some(factor)
     }
 
     /// Hides the layers that are folded into others. `folded` has the names of these layers and of the layers' tensors.
@@ -180,10 +211,64 @@ impl<'a> Bound<'a> {
         names.find_map(|name| self.net.value_reader(name))
     }
 
+    /// Whether a value that no layer computes from others is an input of the net: given by the user, not learnt, and
+    /// not a constant. A `DummyData` of Caffe's stands for the input of a net that has no other.
+    pub(super) fn is_input(&self, value: usize) -> bool {
+        match self.net.writer(value) {
+            Some(layer) => begins(layer) == Begins::Input || begins(layer) == Begins::Dummy && !self.has_inputs,
+            None => self.own_tensor(value).is_none(),
+        }
+    }
+
+    /// The name in the file of the tensor that a value is: a variable of MXNet's, or that of a layer of Caffe's that
+    /// only learns and gives a value.
+    pub(super) fn own_tensor(&self, value: usize) -> Option<&'a str> {
+        let find = |name: &str| self.checkpoint.entry(name).map(blob_io::Entry::name);
+        match self.net.writer(value) {
+            Some(layer) if begins(layer) == Begins::Learnt => find(&format!("{}/0", layer.name)),
+            Some(_) => None,
+            None => {
+                let name = self.net.variable(value)?;
+                spellings(Role::Other, name).iter().find_map(|spelling| find(spelling))
+            }
+        }
+    }
+
     /// The tensors of a layer that the file has: each role with the name in the file.
     pub(crate) fn tensors(&self, layer: &'a Layer) -> impl Iterator<Item = (Role, &'a str)> {
         layer.tensors().filter_map(|(role, name)| Some((role, *self.names.get(name)?)))
     }
+}
+
+/// The kind of values that a layer without inputs gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begins {
+    Input,
+    /// Caffe's `DummyData`: a constant, random values, or a stand-in for the input.
+    Dummy,
+    /// Caffe's `Parameter`.
+    Learnt,
+    /// An operator of MXNet's, as `_zeros`: inputs are no operators there.
+    Constant,
+}
+
+fn begins(layer: &Layer) -> Begins {
+    match &*layer.type_name {
+        "DummyData" => Begins::Dummy,
+        "Parameter" => Begins::Learnt,
+        of if of.starts_with('_') => Begins::Constant,
+        _ => Begins::Input,
+    }
+}
+
+/// The names that a file may have for a tensor of a net, the likeliest first.
+fn spellings(role: Role, name: &str) -> [String; 3] {
+    // MXNet takes a moving statistic from `aux:` and everything else from `arg:`, where a file has both.
+    let prefixes = match role {
+        Role::Mean | Role::Variance => [Group::Auxiliary.prefix(), "", Group::Argument.prefix()],
+        _ => [Group::Argument.prefix(), "", Group::Auxiliary.prefix()],
+    };
+    prefixes.map(|prefix| format!("{prefix}{name}"))
 }
 
 /// Tensors that two layers of the same name use in different roles. The train and test versions of a layer share each

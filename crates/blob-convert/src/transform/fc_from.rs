@@ -64,6 +64,9 @@ impl Extents {
 }
 
 impl FcFrom {
+    /// The step's name in receipts.
+    pub(super) const NAME: &str = "fc-from";
+
     /// Permutes inner products with inputs of these channels, height and width; `None` if the product is 0 or
     /// overflows.
     #[must_use]
@@ -162,7 +165,7 @@ impl FcFrom {
 
 impl Transform for FcFrom {
     fn name(&self) -> &'static str {
-        "fc-from"
+        Self::NAME
     }
 
     fn settings(&self) -> Value {

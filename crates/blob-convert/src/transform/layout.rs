@@ -11,6 +11,7 @@ use blob_io::net::{Layer, LayerKind};
 use serde_json::{Value, json};
 
 use super::bound::User;
+use super::fc_from::FcFrom;
 use super::reorder::Reorder;
 use super::role::{By, CONVOLUTION, INNER_PRODUCT, Role, Roles};
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone};
@@ -187,9 +188,9 @@ impl Layout {
         let roles = Roles::of(context).map_err(|misfit| vec![misfit])?;
         // Without edges, or with wrong ones, nothing says which values a layer reads.
         let net = wired(context).ok().flatten();
-        let wires = net.as_ref().map(|net| sources(net.net())).unwrap_or_default();
+        let all_wires = net.as_ref().map(sources).unwrap_or_default();
         let wires: HashMap<*const Layer, &Wire<'_>> =
-            wires.iter().map(|wire| (std::ptr::from_ref(wire.layer), wire)).collect();
+            all_wires.iter().map(|wire| (std::ptr::from_ref(wire.layer), wire)).collect();
         let (mut others, mut count, mut staying, mut misfits) = (0, 0, Vec::new(), Vec::new());
         let mut all = Vec::new();
         for (place, spec) in tensors.iter().enumerate() {
@@ -235,8 +236,11 @@ impl Layout {
             let why = "as the net does not tell which these are";
             outcome = outcome.with_note(format!("layout: factors of several axes stay, {why}: {}", listed(&staying)));
         }
-        if let Some(net) = net.as_ref().filter(|_| self == Self::Oihw) {
-            outcome.notes.extend(behind::notes(net, tensors));
+        if let Some(net) = &net {
+            outcome.notes.extend(match self {
+                Self::Oihw => behind::first(net, &all_wires, tensors),
+                Self::Hwio | Self::Ohwi => behind::last(net, &all_wires, tensors, context.is_after(FcFrom::NAME)),
+            });
         }
         Ok(if count == 0 {
             outcome.with_note("there are no weights of convolutions or inner products to permute")

@@ -71,7 +71,7 @@ type First<'s, 'a> = (&'s Spec<'a>, usize);
 
 /// The weights of the convolutions that read the net's input.
 fn of_net<'s, 'a>(net: &Bound<'_>, tensors: &'s [Spec<'a>]) -> Result<Vec<First<'s, 'a>>, Vec<Misfit>> {
-    let all = sources(net.net());
+    let all = sources(net);
     let (mut first, mut own, mut misfits) = (Vec::new(), HashMap::new(), Vec::new());
     let places: HashMap<&str, &Spec<'a>> = tensors.iter().map(|spec| (spec.entry.name(), spec)).collect();
     let mut images = images(net, &all);

@@ -178,6 +178,8 @@ impl<'a> Spec<'a> {
 pub struct Context<'a> {
     checkpoint: &'a Checkpoint,
     net: Net<'a>,
+    /// The steps that have changed values before, in this conversion or an earlier one.
+    done: &'a [String],
 }
 
 /// The origin of a context's net.
@@ -191,11 +193,16 @@ impl<'a> Context<'a> {
     /// A source and the net that the conversion follows.
     #[must_use]
     pub fn new(checkpoint: &'a Checkpoint, net: Option<&'a Topology>) -> Self {
-        Self { checkpoint, net: Net::Given(net) }
+        Self { checkpoint, net: Net::Given(net), done: &[] }
     }
 
-    pub(crate) fn following(checkpoint: &'a Checkpoint, followed: &'a Followed<'a>) -> Self {
-        Self { checkpoint, net: Net::Followed(followed) }
+    pub(crate) fn following(checkpoint: &'a Checkpoint, followed: &'a Followed<'a>, done: &'a [String]) -> Self {
+        Self { checkpoint, net: Net::Followed(followed), done }
+    }
+
+    /// Whether a step of this name has changed values before.
+    pub(super) fn is_after(&self, step: &str) -> bool {
+        self.done.iter().any(|done| done == step)
     }
 
     /// The net that the conversion follows, the same for all transforms; `None` if no net is described.

@@ -1,4 +1,5 @@
-//! Traces the source of each layer's inputs: the net's input, the output of a convolution, or of an inner product.
+//! Traces the source of each layer's inputs: the net's input, the net's own values, the output of a convolution, or of
+//! an inner product.
 //!
 //! One pass over the layers is enough, as a net writes each value before a layer reads the value.
 
@@ -105,6 +106,8 @@ pub(super) fn wired<'a>(context: &Context<'a>) -> Result<Option<Bound<'a>>, Misf
 pub(super) enum Source<'n> {
     /// An input of the net, with the number of its value.
     Input(usize),
+    /// A value of the net's own, learnt or constant, or made of such values alone, with the first one's number.
+    Own(usize),
     /// A layer with channels and positions: a convolution or a pooling. `flat` is the flattened value, where channels
     /// and positions share an axis. `is_last` where the channels are the last axis, as in MXNet's NHWC.
     Spatial { channels: Option<u64>, flat: Option<usize>, is_last: bool },
@@ -132,6 +135,11 @@ impl Source<'_> {
         if let Self::Input(input) = self { Some(input) } else { None }
     }
 
+    /// The net's own value that the values are made of.
+    fn own(self) -> Option<usize> {
+        if let Self::Own(value) = self { Some(value) } else { None }
+    }
+
     /// The flattened value that these values are, or are made of value by value.
     pub(super) fn flat(self) -> Option<usize> {
         match self {
@@ -155,6 +163,8 @@ pub(super) struct Wire<'n> {
     pub(super) size: Option<[u64; 2]>,
     /// The net's inputs that the layer reads unmixed.
     pub(super) inputs: Vec<usize>,
+    /// The net's own values that the layer reads.
+    pub(super) own: Vec<usize>,
     /// Whether the layer reads values with channels and positions, flattened or not.
     pub(super) has_positions: bool,
     /// The flattened values that the layer reads.
@@ -166,22 +176,22 @@ pub(super) struct Wire<'n> {
 }
 
 /// Every layer with the source of the inputs.
-pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
+pub(super) fn sources<'n>(bound: &Bound<'n>) -> Vec<Wire<'n>> {
+    let net = bound.net();
     let mut values: HashMap<usize, Source<'_>> = HashMap::new();
     let mut sizes: HashMap<usize, [u64; 2]> = HashMap::new();
     let mut all = Vec::new();
     let is_channels_last = net.layers().iter().any(|layer| layer.channels_last);
     for layer in net.layers() {
         let is = |types: &[&str]| types.contains(&&*layer.type_name);
-        let read = match (is(FIRST), is(NONE)) {
-            (_, true) => 0,
-            (true, _) => 1,
-            _ => usize::MAX,
-        };
-        let read = || layer.bottoms.iter().take(read);
-        let from: Vec<Source<'_>> = read().map(|v| values.get(v).copied().unwrap_or(Source::Input(*v))).collect();
+        let read = || layer.bottoms.iter().take(count_of_inputs(layer));
+        let source = |value: &usize| values.get(value).copied().unwrap_or_else(|| begun(bound, *value));
+        let from: Vec<Source<'_>> = read().map(source).collect();
         let inputs: Vec<usize> = from.iter().filter_map(|source| source.unmixed()).collect();
-        let flats: Vec<usize> = from.iter().filter_map(|source| source.flat()).collect();
+        let own: Vec<usize> = from.iter().filter_map(|source| source.own()).collect();
+        let is_product = layer.kind == LayerKind::InnerProduct;
+        let flats = layer.bottoms.iter().take(if is_product { usize::MAX } else { from.len() }).map(source);
+        let flats: Vec<usize> = flats.filter_map(Source::flat).collect();
         let has_positions = from.iter().any(|source| has_positions(*source, net));
         let is_last = from.iter().any(|source| source.is_last());
         let input = from.iter().find_map(|source| source.input());
@@ -195,10 +205,7 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
         };
         let is_norm = is_norm(layer.kind);
         let is_plain = (is(PLAIN) || is(RESIZING)) && layer.kind == LayerKind::Other;
-        let stated = |value: usize| {
-            let [.., height, width] = net.extents(value)?;
-            Some([height, width]).filter(|size| !size.contains(&0))
-        };
+        let stated = |value: usize| sides(net, value);
         let of_inputs: Option<Vec<[u64; 2]>> = read().map(|v| sizes.get(v).copied().or_else(|| stated(*v))).collect();
         let size = of_inputs.and_then(|all| all.first().copied().filter(|size| all.iter().all(|other| other == size)));
         let is_windowed = matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution);
@@ -215,9 +222,10 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
                     Source::Spatial { channels: layer.num_output, flat: None, is_last: layer.channels_last }
                 }
                 (LayerKind::InnerProduct, _) => Source::Vector(layer),
-                // Each output of a layer without inputs is a separate input of the net: images, labels.
-                _ if layer.bottoms.is_empty() => Source::Input(*top),
+                // Each output of a layer without inputs is a separate value: images, labels.
+                _ if layer.bottoms.is_empty() => begun(bound, *top),
                 _ if from.is_empty() => mixed,
+                _ if own.len() == from.len() => Source::Own(own[0]),
                 (_, Source::Spatial { flat: Some(_), .. }) if is(RESIZING) || is(NEIGHBOURLY) => mixed,
                 _ if is_plain || is(JOINING) || from.len() == 1 && is(FIRST) => source,
                 (_, Source::Spatial { flat: None, .. }) if is_by_channel => source,
@@ -234,9 +242,32 @@ pub(super) fn sources(net: &Net) -> Vec<Wire<'_>> {
             values.insert(*top, made);
             sizes.extend(size_after.or_else(|| stated(*top)).map(|size| (*top, size)));
         }
-        all.push(Wire { layer, source, size, inputs, has_positions, flats, is_plain, made: first });
+        all.push(Wire { layer, source, size, inputs, own, has_positions, flats, is_plain, made: first });
     }
     all
+}
+
+/// The number of inputs from which a layer takes values.
+fn count_of_inputs(layer: &Layer) -> usize {
+    let is = |types: &[&str]| types.contains(&&*layer.type_name);
+    // Further inputs of an inner product are computed weights.
+    let takes_first = is(FIRST) || layer.kind == LayerKind::InnerProduct;
+    match (takes_first, is(NONE)) {
+        (_, true) => 0,
+        (true, _) => 1,
+        _ => usize::MAX,
+    }
+}
+
+/// The stated height and width of an input of the net.
+fn sides(net: &Net, value: usize) -> Option<[u64; 2]> {
+    let [.., height, width] = net.extents(value)?;
+    Some([height, width]).filter(|size| !size.contains(&0))
+}
+
+/// The source of a value that no layer computes from others.
+fn begun<'n>(net: &Bound<'_>, value: usize) -> Source<'n> {
+    if net.is_input(value) { Source::Input(value) } else { Source::Own(value) }
 }
 
 /// Whether a layer has values for each channel.
@@ -248,8 +279,8 @@ fn is_norm(kind: LayerKind) -> bool {
 fn has_positions(source: Source<'_>, net: &Net) -> bool {
     match source {
         Source::Spatial { .. } => true,
-        Source::Input(input) => {
-            net.extents(input).is_some_and(|[_, channels, sides @ ..]| channels > 1 && sides != [1, 1])
+        Source::Input(value) | Source::Own(value) => {
+            net.extents(value).is_some_and(|[_, channels, sides @ ..]| channels > 1 && sides != [1, 1])
         }
         Source::Mixed { has_positions, .. } => has_positions,
         Source::Vector(_) | Source::Reshaped(_) => false,

@@ -100,6 +100,7 @@ impl Layers {
             self.builder.read(head);
         }
         for (nodes, name) in variables {
+            nodes.first().into_iter().for_each(|node| self.builder.variable(&(*node, 0), name));
             if nodes.first().is_some_and(|node| self.builder.is_read(&(*node, 0))) {
                 self.builder.share(name);
             }

@@ -164,6 +164,12 @@ impl<V: Hash + Eq> Builder<V> {
         self.values.get(name).is_some_and(|value| self.net.uses[*value] > 0)
     }
 
+    /// Records the variable that a value is, if something reads the value.
+    pub(crate) fn variable(&mut self, value: &V, name: &Arc<str>) {
+        let known = self.values.get(value).filter(|value| self.net.uses[**value] > 0);
+        self.net.variables.extend(known.map(|value| (*value, Arc::clone(name))));
+    }
+
     /// Records that a layer, or the net's user, reads a tensor's values as an input.
     pub(crate) fn read_as_value(&mut self, tensor: &Arc<str>, layer: Option<u32>) {
         self.net.value_readers.entry(Arc::clone(tensor)).or_insert(layer);

@@ -22,6 +22,8 @@ pub(super) enum Flattened {
     Vector(Extents),
 }
 
+/// The operators of MXNet's that multiply by a matrix among their inputs.
+const MATRICES: [&str; 5] = ["dot", "batch_dot", "linalg_gemm", "linalg_gemm2", "_npi_matmul"];
 /// The roles of tensors with one value for each channel.
 const BY_CHANNEL: [Of; 4] = [Of::Weight, Of::Bias, Of::Mean, Of::Variance];
 
@@ -38,7 +40,7 @@ pub(super) struct Found {
 
 /// The tensors to permute.
 pub(super) fn of_net(wanted: &FcFrom, net: &Bound<'_>, tensors: &[Spec<'_>]) -> Result<Found, Vec<Misfit>> {
-    let wires = sources(net.net());
+    let wires = sources(net);
     let mut search = Search {
         wanted,
         net,
@@ -99,7 +101,10 @@ impl<'s> Search<'s, '_> {
         let (mut used, images) = (HashSet::new(), self.images(wires));
         for wire in wires.iter().filter(|wire| wire.layer.kind == LayerKind::InnerProduct) {
             let layer = wire.layer;
-            let Some(spec) = self.weight(layer) else { continue };
+            let Some(spec) = self.weight(layer) else {
+                self.found.notes.extend((is_computed(layer) && has_orders(wire)).then(|| computed(layer)));
+                continue;
+            };
             let named = [&*layer.name, spec.entry.name(), &*spec.tensor.name].into_iter().find_map(|name| {
                 let extents = self.wanted.layers.get(name)?;
                 used.insert(name.to_owned());
@@ -126,6 +131,10 @@ impl<'s> Search<'s, '_> {
                 }
                 Err(Some(problem)) => self.misfits.push(Misfit::new(name, problem)),
             }
+        }
+        let others = wires.iter().filter(|wire| MATRICES.contains(&&*wire.layer.type_name) && has_orders(wire));
+        for name in others.flat_map(|wire| &wire.own).filter_map(|value| self.net.own_tensor(*value)) {
+            self.staying.extend(self.specs.get(name).map(|spec| spec.tensor.name.clone()));
         }
         let unused = self.wanted.layers.keys().filter(|name| !used.contains(*name));
         let misfit = |name: &String| Misfit::new(name, "is no inner product of the net with weights in the file");
@@ -162,6 +171,9 @@ impl<'s> Search<'s, '_> {
                      {}={extents} too",
                     layer.name
                 ),
+                (None, None) if is_computed(layer) => {
+                    format!("reads the same flattened value as {name:?} by computed weights, which stay")
+                }
                 // Tensors that are not written need no order.
                 _ => continue,
             };
@@ -238,6 +250,22 @@ fn is_spatial(layer: &Layer) -> bool {
     matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution) || layer.type_name == "Pooling"
 }
 
+/// Whether an inner product computes its weights of other values.
+fn is_computed(layer: &Layer) -> bool {
+    layer.tensor(Of::Weight).is_none() && layer.bottoms.len() > 1
+}
+
+/// The note about an inner product with computed weights.
+fn computed(layer: &Layer) -> String {
+    let (name, order) = (&layer.name, "channels \u{d7} height \u{d7} width");
+    format!("fc-from: {name:?} takes {order} by computed weights, which stay")
+}
+
+/// Whether a layer reads channels and positions that another order would change.
+fn has_orders(wire: &Wire<'_>) -> bool {
+    wire.has_positions && !wire.source.is_last() && wire.size != Some([1, 1])
+}
+
 /// Whether an inner product depends on the order in which channels and positions are flattened before.
 fn depends(wire: &Wire<'_>, spec: &Spec<'_>, images: &HashSet<usize>) -> bool {
     let has_positions = match wire.source {
@@ -245,7 +273,7 @@ fn depends(wire: &Wire<'_>, spec: &Spec<'_>, images: &HashSet<usize>) -> bool {
         Source::Spatial { is_last: true, .. } => false,
         // With one position, there is one order.
         Source::Spatial { channels: Some(channels), .. } => !has_columns(spec, channels as usize),
-        Source::Vector(_) | Source::Reshaped(_) => false,
+        Source::Vector(_) | Source::Reshaped(_) | Source::Own(_) => false,
         source => wire.has_positions || source.input().is_some_and(|input| images.contains(&input)),
     };
     has_positions && wire.size != Some([1, 1])
@@ -296,6 +324,7 @@ fn problem(wire: &Wire<'_>, spec: &Spec<'_>, extents: Extents) -> Result<(), Opt
         Source::Spatial { flat: None, .. } if !layer.flatten => "flattens nothing (flatten: False)".to_owned(),
         Source::Spatial { .. } => return Ok(()),
         Source::Input(_) => "reads the net's input, not a convolution or a pooling".to_owned(),
+        Source::Own(_) => "reads values of the net's own, not a convolution or a pooling".to_owned(),
         Source::Reshaped(product) => format!("reads outputs of {:?} that were reshaped", product.name),
         Source::Mixed { layer: mixed, .. } => format!("reads {:?}, a {}", mixed.name, mixed.type_name),
     };

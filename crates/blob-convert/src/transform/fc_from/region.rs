@@ -36,7 +36,7 @@ pub(super) fn regions<'a>(net: &Net, wires: &[Wire<'a>]) -> BTreeMap<usize, Regi
             let region = regions.entry(*flat).or_default();
             region.is_last |= wire.source.is_last();
             match wire.layer.kind {
-                LayerKind::InnerProduct if is_within => region.products.push(wire.layer),
+                LayerKind::InnerProduct if wire.source.flat() == Some(*flat) => region.products.push(wire.layer),
                 kind if passes_on && BY_CHANNEL.contains(&kind) => region.by_channel.push(wire.layer),
                 _ if !passes_on => region.others.push(wire.layer),
                 _ => {}

@@ -1,9 +1,9 @@
-//! The parts of a net that a layout cannot turn: matrices behind values with the channels last, which the convolutions
-//! no longer make, and factors along several axes.
+//! The parts of a net that a layout cannot turn: matrices behind values whose order the convolutions no longer make,
+//! factors along several axes, and values of the net's own.
 //!
 //! Relies on `wires` for the values that a layer reads. Reads no values.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use blob_io::net::{Layer, LayerKind, Role as Of};
 
@@ -11,7 +11,7 @@ use super::{Layout, permuted};
 use crate::change::listed;
 use crate::transform::bound::Bound;
 use crate::transform::step::{Made, Spec};
-use crate::transform::wires::{Source, Wire, sources};
+use crate::transform::wires::{Source, Wire};
 
 /// The axes of Caffe's values, in order.
 const VALUES: [char; 4] = ['n', 'c', 'h', 'w'];
@@ -20,11 +20,11 @@ const LAST: &str = "nhwc";
 
 /// Notes on the inner products whose columns or rows stay height × width × channels, though the convolutions around are
 /// turned to channels × height × width.
-pub(super) fn notes(net: &Bound<'_>, tensors: &[Spec<'_>]) -> Vec<String> {
-    let specs: HashMap<&str, &Spec<'_>> = tensors.iter().map(|spec| (spec.entry.name(), spec)).collect();
+pub(super) fn first(net: &Bound<'_>, wires: &[Wire<'_>], tensors: &[Spec<'_>]) -> Vec<String> {
+    let specs = by_name(tensors);
     let weight = |layer: &Layer| specs.get(net.tensor(layer, Of::Weight)?).copied();
     let (mut columns, mut rows, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
-    for wire in sources(net.net()) {
+    for wire in wires {
         let is_product = wire.layer.kind == LayerKind::InnerProduct;
         let (list, layer) = match wire.source {
             Source::Spatial { is_last: true, .. } if is_product => (&mut columns, wire.layer),
@@ -32,11 +32,10 @@ pub(super) fn notes(net: &Bound<'_>, tensors: &[Spec<'_>]) -> Vec<String> {
             Source::Reshaped(product) if wire.layer.channels_last => (&mut rows, product),
             _ => continue,
         };
-        let Some(spec) = weight(layer).filter(|spec| !has_one_order(&wire, spec)) else { continue };
+        let Some(spec) = weight(layer).filter(|spec| !has_one_order(wire, spec)) else { continue };
         list.push(spec.tensor.name.clone());
     }
     let order = "stay height \u{d7} width \u{d7} channels";
-    let told = |names: &[String], words: String| (!names.is_empty()).then_some(words);
     let notes = [
         told(
             &columns,
@@ -52,6 +51,48 @@ pub(super) fn notes(net: &Bound<'_>, tensors: &[Spec<'_>]) -> Vec<String> {
         ),
     ];
     notes.into_iter().flatten().collect()
+}
+
+/// Notes on tensors that stay channels × height × width, though the convolutions around are turned to channels last:
+/// the columns of inner products, unless `--fc-from` has permuted them, and values of the net's own.
+pub(super) fn last(net: &Bound<'_>, wires: &[Wire<'_>], tensors: &[Spec<'_>], is_after_fc: bool) -> Vec<String> {
+    let specs = by_name(tensors);
+    let (mut columns, mut own) = (Vec::new(), BTreeSet::new());
+    for wire in wires {
+        let is_flattened = match wire.source {
+            Source::Spatial { is_last, .. } => !is_last,
+            Source::Input(_) => wire.has_positions,
+            _ => false,
+        };
+        if wire.layer.kind == LayerKind::InnerProduct && is_flattened && !is_after_fc {
+            let spec = net.tensor(wire.layer, Of::Weight).and_then(|name| specs.get(name));
+            columns.extend(spec.filter(|spec| !has_one_order(wire, spec)).map(|spec| spec.tensor.name.clone()));
+        }
+        if wire.has_positions && !wire.source.is_last() {
+            let names = wire.own.iter().filter_map(|value| specs.get(net.own_tensor(*value)?));
+            own.extend(names.filter(|spec| spec.tensor.shape.count() > 1).map(|spec| spec.tensor.name.clone()));
+        }
+    }
+    let (order, own) = ("channels \u{d7} height \u{d7} width", own.into_iter().collect::<Vec<_>>());
+    let notes = [
+        told(
+            &columns,
+            format!(
+                "layout: columns stay {order}, and TensorFlow flattens channels last: --fc-from C,H,W: {}",
+                listed(&columns)
+            ),
+        ),
+        told(&own, format!("layout: values of the net's own stay as stored, {order}: {}", listed(&own))),
+    ];
+    notes.into_iter().flatten().collect()
+}
+
+fn by_name<'s, 'a>(tensors: &'s [Spec<'a>]) -> HashMap<&'s str, &'s Spec<'a>> {
+    tensors.iter().map(|spec| (spec.entry.name(), spec)).collect()
+}
+
+fn told(names: &[String], words: String) -> Option<String> {
+    (!names.is_empty()).then_some(words)
 }
 
 /// Whether an inner product reads one position alone, so that there is one order.
