@@ -5,7 +5,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use blob_convert::transform::{
-    BatchNorm, Bound, Dtype, FcFrom, FixGamma, Fold, Layout, Names, Rgb, SqueezeLegacy, Topology, TorchLayout,
+    BatchNorm, Bound, Dtype, FcFrom, FixGamma, Fold, Layout, Names, Rgb, Selection, SqueezeLegacy, Topology,
+    TorchLayout,
 };
 use blob_convert::{LeftOut, Options, Silent, Target, plan};
 use blob_core::DType;
@@ -51,6 +52,7 @@ fn options(words: &str, source: &Checkpoint, net: Option<&Arc<Topology>>, said: 
     for word in words.split(' ') {
         let (step, setting) = word.split_once('=').unwrap_or((word, ""));
         options = match step {
+            "only" => options.transform(Selection::matching(setting.split('+'))),
             "bn" => options.transform(BatchNorm::of(wired())),
             "fix-gamma" => options.transform(FixGamma::of(bound.as_ref(), source)),
             "fold" => {

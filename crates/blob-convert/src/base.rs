@@ -10,6 +10,7 @@ use blob_io::net::{Layer, LayerKind};
 use blob_io::{Checkpoint, Entry, Error, Format};
 
 use crate::caffe::{self, Misfit, check_fits};
+use crate::chain::Chained;
 use crate::change::{Change, Effect, listed};
 use crate::frame;
 use crate::options::{Options, refuse};
@@ -104,9 +105,9 @@ pub(crate) fn left_behind(
     checkpoint: &Checkpoint,
     base: &Checkpoint,
     options: &Options,
-    tensors: &[Planned],
+    chosen: &Chained,
 ) -> Result<Option<Change>, Error> {
-    let replaced: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+    let replaced: HashSet<&str> = chosen.tensors.iter().map(|tensor| &*tensor.spec.name).collect();
     let done = receipt_text(checkpoint).map(lineage_of).unwrap_or_default();
     let steps = done.iter().flat_map(|origin| &origin.transforms);
     let steps = steps.filter_map(|step| options.registry.read(&step.name, &step.settings).ok());
@@ -129,7 +130,9 @@ pub(crate) fn left_behind(
         let of = std::iter::successors(before(layer), |above| before(above).filter(|_| is_norm(above)));
         !is_replaced(layer) && of.take(MAX_NORMS).find(|above| !is_norm(above)).is_some_and(is_replaced)
     };
-    let left = net.layers().iter().filter(|layer| is_norm(layer) && layer.tensors().next().is_some()).filter(is_left);
+    let goes = |layer: &Layer| chosen.removed_layers.contains(&layer.name);
+    let norms = net.layers().iter().filter(|layer| is_norm(layer) && layer.tensors().next().is_some() && !goes(layer));
+    let left = norms.filter(is_left);
     let left: Vec<String> = left.map(|layer| layer.name.clone()).collect();
     Ok((!left.is_empty()).then(|| {
         let named = listed(&left);

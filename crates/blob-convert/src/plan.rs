@@ -293,7 +293,7 @@ pub fn plan_into<'a>(
     let options = Options { to: base.format(), ..options };
     let mut chosen = chosen(checkpoint, &options, false)?;
     caffe::add_copies(base, &mut chosen.tensors)?;
-    chosen.of_file.extend(left_behind(checkpoint, base, &options, &chosen.tensors)?);
+    chosen.of_file.extend(left_behind(checkpoint, base, &options, &chosen)?);
     let mut plan = planned_for(checkpoint, Base::File(base), chosen, &options, target)?;
     plan.of_file.splice(0..0, said);
     plan.finished()

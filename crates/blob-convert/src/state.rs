@@ -14,8 +14,8 @@ use crate::planned::Planned;
 use crate::receipt::{Origin, UNKNOWN, lineage_of, receipt_text, steps_of};
 use crate::step::Step;
 use crate::transform::{
-    Bound, Fact, Followed, Left, MovedEps, Names, Outcome, Registry, Transform, Undone, Values, Variance, is_norm,
-    is_same, is_variance,
+    BatchNorm, Bound, Fact, Followed, Left, MovedEps, Names, Outcome, Registry, Transform, Undone, Values, Variance,
+    is_norm, is_same, is_variance,
 };
 
 /// The state after the steps in a file's history.
@@ -32,6 +32,10 @@ pub(crate) struct State {
     said: BTreeMap<String, f64>,
     /// The eps that they say of all variances.
     said_of_all: Option<f64>,
+    /// The means and variances that were divided by the factors of Caffe's BatchNorms, by the current name.
+    divided: BTreeMap<String, ()>,
+    /// Whether tensors were chosen, so that the file may lack others of its layers.
+    is_part: bool,
     /// The other steps that changed values.
     changed: Vec<String>,
     /// The step that had no room in the receipt, and may have changed anything.
@@ -79,7 +83,12 @@ impl State {
                 }
             }
         }
+        self.is_part |= done.selection().is_some_and(|selection| !selection.is_all());
         match done.undone() {
+            Undone::Divided(norms) => {
+                let names = norms.iter().flat_map(|norm| [norm.mean(), norm.variance()]);
+                self.divided.extend(names.map(|name| (name.to_owned(), ())));
+            }
             Undone::Renamed(names) => {
                 self.rename(names);
                 // The file that is merged of several may have the names of others.
@@ -137,6 +146,7 @@ impl State {
         renamed(&mut self.axes, names);
         renamed(&mut self.eps, names);
         renamed(&mut self.said, names);
+        renamed(&mut self.divided, names);
     }
 
     /// The eps added to each variance; empty where the net's own eps applies.
@@ -249,7 +259,11 @@ impl<'a> Bound<'a> {
     /// The file's receipt tells the current eps of the variances.
     #[must_use]
     pub fn new(net: &'a Net, checkpoint: &'a Checkpoint) -> Self {
-        Self::moved(net, checkpoint, State::of(checkpoint, &Registry::default()).moved_eps())
+        let state = State::of(checkpoint, &Registry::default());
+        // A division for which a receipt had no room may have been of any layer.
+        let is_known = state.unknown.is_none() && !state.changed.iter().any(|step| step == BatchNorm::NAME);
+        let (eps, divided) = (state.moved_eps(), state.divided);
+        Self::moved(net, checkpoint, eps).part((state.is_part && is_known).then(|| divided.into_keys().collect()))
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use blob_core::DType;
-use blob_io::net::{LayerKind, Role};
+use blob_io::net::{Layer, LayerKind, Role};
 use blob_io::{Checkpoint, Error, Remedy, TensorName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -31,9 +31,15 @@ pub struct BatchNorm {
     /// Layers of the file that have a factor but do not occur in the net.
     #[serde(skip)]
     unknown: Vec<String>,
+    /// Means and variances whose factor an earlier conversion left out.
+    #[serde(skip)]
+    lost: Vec<Misfit>,
 }
 
 impl BatchNorm {
+    /// The step's name in receipts.
+    pub(crate) const NAME: &str = "bn";
+
     /// The layers of a net that have all three tensors.
     #[must_use]
     pub fn of(net: &Bound<'_>) -> Self {
@@ -41,13 +47,20 @@ impl BatchNorm {
         // Layers of one name, as for training and for testing, have the same tensors.
         let mut seen = HashSet::new();
         let norms = norms.filter(|layer| net.tensor(layer, Role::Mean).is_none_or(|mean| seen.insert(mean)));
-        let layers = norms.filter_map(|layer| {
+        let norms: Vec<&Layer> = norms.collect();
+        let lost = norms.iter().filter_map(|layer| {
+            let factor = net.lost_factor(layer)?;
+            let name = net.tensor(layer, Role::Mean).or_else(|| net.tensor(layer, Role::Variance))?;
+            Some(Misfit::new(name, format!("is divided by {factor:?}, which an earlier conversion left out")))
+        });
+        let lost = lost.collect();
+        let layers = norms.into_iter().filter_map(|layer| {
             let named = |role| net.tensor(layer, role).map(str::to_owned);
             Some(Norm { mean: named(Role::Mean)?, variance: named(Role::Variance)?, factor: named(Role::Factor)? })
         });
         let unknown = net.uncovered().iter().filter(|norm| norm.has_factor);
         let unknown = unknown.map(|norm| norm.layer.clone()).collect();
-        Self { layers: layers.collect(), with_ones: false, unknown }
+        Self { layers: layers.collect(), with_ones: false, unknown, lost }
     }
 
     /// The step for all BatchNorms of the net that a recipe's conversion follows. `None` for an implied step without a
@@ -81,7 +94,7 @@ impl BatchNorm {
 
 impl Transform for BatchNorm {
     fn name(&self) -> &'static str {
-        "bn"
+        Self::NAME
     }
 
     fn settings(&self) -> Value {
@@ -100,11 +113,13 @@ impl Transform for BatchNorm {
         let places = Places::of(tensors);
         let mut divided = vec![None; tensors.len()];
         let (mut left_out, mut zeroed) = (Vec::new(), Vec::new());
-        let (mut misfits, mut diffs, mut stale) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let (mut diffs, mut stale) = (Vec::new(), BTreeSet::new());
+        let lost = self.lost.iter().filter(|misfit| places.find(&misfit.tensor).is_some());
+        let mut misfits: Vec<Misfit> = lost.cloned().collect();
         for norm in &self.layers {
-            let (Some(mean), Some(variance), Some(factor)) =
-                (places.find(&norm.mean), places.find(&norm.variance), places.find(&norm.factor))
-            else {
+            // A selection may have taken one of the two.
+            let (statistics, names) = norm.found(&places);
+            let Some(factor) = places.find(&norm.factor).filter(|_| !statistics.is_empty()) else {
                 misfits.extend(undivided(norm, &places, context.checkpoint()));
                 continue;
             };
@@ -115,15 +130,14 @@ impl Transform for BatchNorm {
                 ));
             }
             let is_zero = is_zero(context.checkpoint(), tensors[factor].entry.name());
-            for place in [mean, variance] {
+            for place in statistics {
                 if !tensors[place].tensor.dtype.is_float() {
                     misfits.push(Misfit::new(&tensors[place].tensor.name, "has no floats to be divided"));
                 }
                 divided[place] = Some((factor, is_zero));
             }
             zeroed.extend(is_zero.then(|| norm.factor.clone()));
-            let by = if is_zero { "become 0, as it is 0" } else { "are divided by it" };
-            left_out.push((factor, format!("{} and {} {by}", norm.mean, norm.variance)));
+            left_out.push((factor, gone(&names, is_zero)));
             // A diff no longer fits a mean or a variance with new values.
             stale
                 .extend([&norm.mean, &norm.variance].iter().filter_map(|name| places.find(&TensorName::diff_of(name))));
@@ -176,8 +190,19 @@ impl Transform for BatchNorm {
     }
 
     fn is_idle(&self) -> bool {
-        self.layers.is_empty() && self.unknown.is_empty()
+        self.layers.is_empty() && self.unknown.is_empty() && self.lost.is_empty()
     }
+}
+
+/// The reason why a factor is left out, by the names of mean and variance.
+fn gone(names: &[&str], is_zero: bool) -> String {
+    let by = match (is_zero, names.len()) {
+        (true, 1) => "becomes 0, as it is 0",
+        (true, _) => "become 0, as it is 0",
+        (false, 1) => "is divided by it",
+        (false, _) => "are divided by it",
+    };
+    format!("{} {by}", names.join(" and "))
 }
 
 /// The mean or the variance that would stay undivided, as the factor in the file is not among the tensors.

@@ -3,6 +3,8 @@
 use blob_io::TensorName;
 use serde::{Deserialize, Serialize};
 
+use super::f64_io::Places;
+
 /// The tensors of one of Caffe's BatchNorms.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Norm {
@@ -14,6 +16,12 @@ pub struct Norm {
 impl Norm {
     pub(super) fn names(&self) -> [&str; 3] {
         [&self.mean, &self.variance, &self.factor]
+    }
+
+    /// The mean and the variance that are among a conversion's tensors: the places and the names.
+    pub(super) fn found(&self, places: &Places<'_>) -> (Vec<usize>, Vec<&str>) {
+        let both = [&*self.mean, &*self.variance].into_iter();
+        both.filter_map(|name| Some((places.find(name)?, name))).unzip()
     }
 
     pub(crate) fn mean(&self) -> &str {

@@ -192,9 +192,8 @@ fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded
     }
     // Caffe wants three blobs of a BatchNorm; other files may have the factor divided out.
     let of_mean = mean.as_deref().map(TensorName::of).filter(|mean| mean.index() == Some(0));
-    if let Some(layer) =
-        of_mean.and_then(TensorName::layer).filter(|_| net.is_of_caffe() && own(Role::Factor).is_none())
-    {
+    let lacks_factor = own(Role::Factor).is_none() && (net.is_of_caffe() || net.lost_factor(norm).is_some());
+    if let Some(layer) = of_mean.and_then(TensorName::layer).filter(|_| lacks_factor) {
         return Err(format!("needs \"{layer}/2\", its factor, which the file does not have").into());
     }
     if mean.is_some() != variance.is_some() || norm.kind == LayerKind::BatchNorm && mean.is_none() {
