@@ -11,12 +11,14 @@ use blob_io::{Error, Remedy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::bn::BatchNorm;
 use super::bound::{Bound, User};
 use super::f64_io::{Places, layers};
 use super::norm::Variance;
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform};
 use super::values::{Compute, Inputs, Stream, ready};
 use super::wish::Wish;
+use crate::change::listed;
 
 /// Adds the difference of two eps to the variances of normalisations.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -27,6 +29,9 @@ pub struct Eps {
     /// The variances that something else reads as stored.
     #[serde(skip)]
     shared: Vec<Misfit>,
+    /// The layers that normalise by the input's own variance, and keep another eps.
+    #[serde(skip)]
+    staying: Vec<String>,
 }
 
 /// The settings in a recipe, and in a receipt, which has them in full.
@@ -59,7 +64,8 @@ impl Eps {
                 )
             }));
         }
-        Self { to, norms, shared }
+        let staying = net.layers().filter(|layer| is_by_input(layer) && !is_same(layer.eps, to));
+        Self { to, norms, shared, staying: staying.map(|layer| layer.name.clone()).collect() }
     }
 
     /// Reads complete settings; `None` if one of the numbers is no eps.
@@ -102,7 +108,7 @@ impl Eps {
             return Err(wish.lacks(message, Remedy::NetOrSymbol));
         }
         let norms = wish.stated.iter().filter(|norm| !is_same(norm.eps, to)).cloned().collect();
-        Ok(Self { to, norms, shared: Vec::new() })
+        Ok(Self { to, norms, shared: Vec::new(), staying: Vec::new() })
     }
 }
 
@@ -121,6 +127,11 @@ fn is_eps(eps: f64) -> bool {
 /// Whether a layer divides by the root of a stored variance and an eps.
 pub(crate) fn is_norm(layer: &Layer) -> bool {
     matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn)
+}
+
+/// Whether a layer of MXNet's divides by the root of the input's own variance and an eps.
+pub(super) fn is_by_input(layer: &Layer) -> bool {
+    matches!(&*layer.type_name, "InstanceNorm" | "LayerNorm" | "GroupNorm")
 }
 
 /// Whether two eps are equal as f32: Caffe stores each eps as an f32.
@@ -154,13 +165,16 @@ impl Transform for Eps {
         &[Fact::Eps]
     }
 
-    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+    fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
         let (mut added, mut misfits) = (vec![None; tensors.len()], self.shared.clone());
         for norm in &self.norms {
             let Some(place) = places.find(&norm.variance) else { continue };
             let difference = norm.eps - self.to;
-            let problem = if norm.factor.as_ref().and_then(|factor| places.find(factor)).is_some() {
+            let has_factor = norm.factor.as_ref().and_then(|factor| places.find(factor)).is_some();
+            let problem = if has_factor && context.is_after(BatchNorm::NAME) {
+                "is for Caffe beside a factor of 1, and the layer's own eps stays there: it cannot change".to_owned()
+            } else if has_factor {
                 "is to be divided by its factor first: --bn fold-factor".to_owned()
             } else if !tensors[place].tensor.dtype.is_float() {
                 "has no floats to add to".to_owned()
@@ -180,21 +194,21 @@ impl Transform for Eps {
             let change = format!("{difference:e} added, for an eps of {:e}", self.to);
             Made::computed(spec.tensor.clone(), vec![place], Added(difference)).with_change(change)
         });
-        let outcome: Outcome = made.collect();
-        let count = added.iter().flatten().count();
-        Ok(outcome.with_notice(format!(
-            "eps: the variances of {count} {} are for an eps of {:e}",
-            layers(count),
-            self.to
-        )))
+        let (mut outcome, to): (Outcome, f64) = (made.collect(), self.to);
+        let notice = match added.iter().flatten().count() {
+            0 => format!("eps: nothing is changed: no stored variance is for another eps than {to:e}"),
+            count => format!("eps: the variances of {count} {} are for an eps of {to:e}", layers(count)),
+        };
+        outcome.notices.push(notice);
+        if !self.staying.is_empty() {
+            let named = listed(&self.staying);
+            outcome.notes.push(format!("eps: layers that compute the variance of their input keep their eps: {named}"));
+        }
+        Ok(outcome)
     }
 
     fn follows_net(&self) -> bool {
         true
-    }
-
-    fn is_idle(&self) -> bool {
-        self.norms.is_empty()
     }
 }
 

@@ -29,7 +29,14 @@ pub struct Names {
     #[serde(skip)]
     notes: Vec<String>,
     #[serde(skip)]
-    notices: Vec<String>,
+    merged: Merged,
+}
+
+/// The factors of the Scales that are merged with their BatchNorms, by how these were found.
+#[derive(Clone, Debug, Default)]
+struct Merged {
+    by_topology: Vec<String>,
+    by_name: Vec<String>,
 }
 
 /// An eps, and the modules with this eps.
@@ -37,6 +44,9 @@ pub struct Names {
 struct OfEps {
     eps: f64,
     modules: Vec<String>,
+    /// Whether the modules compute the variance of their input, so that no stored variance could take another eps.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    by_input: bool,
 }
 
 impl Names {
@@ -61,7 +71,7 @@ impl Names {
 
     /// The eps that the settings state: for each variance by the new name, or for all of them.
     pub(crate) fn stated_eps(&self) -> impl Iterator<Item = (Option<String>, f64)> {
-        self.eps.iter().flat_map(|OfEps { eps, modules }| {
+        self.eps.iter().filter(|of| !of.by_input).flat_map(|OfEps { eps, modules, .. }| {
             let each = modules.iter().map(|module| Some(format!("{module}.{VARIANCE}")));
             each.chain(modules.is_empty().then_some(None)).map(|variance| (variance, *eps))
         })

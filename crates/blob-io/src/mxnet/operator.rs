@@ -120,7 +120,7 @@ impl Operator {
             },
             bias_term: self.no_bias.map(|no_bias| !no_bias),
             flatten: self.flatten,
-            eps: self.eps,
+            eps: self.eps.or(matches!(op, "LayerNorm" | "GroupNorm").then_some(1e-5)),
             fix_gamma: self.fix_gamma,
             global_stats: self.use_global_stats,
             channels_last: matches!(self.layout.as_deref(), Some("NWC" | "NHWC" | "NDHWC")),

@@ -4,6 +4,7 @@ use blob_io::{Kind, TensorName};
 use serde_json::{Value, json};
 
 use super::{Names, torch};
+use crate::transform::f64_io::Places;
 use crate::transform::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 impl Transform for Names {
@@ -39,7 +40,13 @@ impl Transform for Names {
         });
         let mut outcome: Outcome = made.collect();
         outcome.notes.clone_from(&self.notes);
-        outcome.notices.clone_from(&self.notices);
+        let places = Places::of(tensors);
+        let merged = |scales: &[String], how| {
+            let count = scales.iter().filter(|scale| places.find(scale).is_some()).count();
+            (count > 0).then(|| format!("names: {count} Scale merged with their BatchNorm, found by {how}"))
+        };
+        outcome.notices.extend(merged(&self.merged.by_topology, "topology"));
+        outcome.notes.extend(merged(&self.merged.by_name, "name"));
         outcome.notes.extend(torch::of_eps(&self.eps));
         Ok(outcome)
     }
@@ -49,6 +56,6 @@ impl Transform for Names {
     }
 
     fn is_idle(&self) -> bool {
-        self.map.is_empty() && self.notes.is_empty() && self.notices.is_empty()
+        self.map.is_empty() && self.notes.is_empty()
     }
 }

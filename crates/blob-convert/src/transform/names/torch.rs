@@ -2,12 +2,12 @@
 //!
 //! Derived from the net's layers if there is a net, and for MXNet from the suffixes of the names.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use blob_io::net::{Layer, LayerKind, Role};
 use blob_io::{Checkpoint, Entry, Kind, TensorName, work};
 
-use super::{Names, OfEps};
+use super::{Merged, Names, OfEps};
 use crate::transform::bound::{Bound, bare, bias_beside, listed};
 use crate::transform::eps::{self, TORCH};
 use crate::transform::fold::{is_by_channel, scale_after};
@@ -29,7 +29,9 @@ impl Names {
     /// The same names, after a step that has moved every normalisation's eps to `to`.
     #[must_use]
     pub fn after_eps(mut self, to: f64) -> Self {
-        self.eps = if eps::is_same(to, TORCH) { Vec::new() } else { vec![OfEps { eps: to, modules: Vec::new() }] };
+        self.eps.retain(|of| of.by_input);
+        let all = OfEps { eps: to, modules: Vec::new(), by_input: false };
+        self.eps.extend((!eps::is_same(to, TORCH)).then_some(all));
         self
     }
 
@@ -38,14 +40,9 @@ impl Names {
     #[must_use]
     pub fn torch(net: Option<&Bound<'_>>, checkpoint: &Checkpoint) -> Self {
         let mut map = BTreeMap::new();
-        let (mut notes, mut notices, mut eps) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut notes, mut merged, mut eps) = (Vec::new(), Merged::default(), Vec::new());
         if let Some(net) = net {
-            let (by_topology, by_name) = of_net(net, &mut map, &mut notes);
-            let merged = |count: usize, how| {
-                (count > 0).then(|| format!("names: {count} Scale merged with their BatchNorm, found by {how}"))
-            };
-            notices.extend(merged(by_topology, "topology"));
-            notes.extend(merged(by_name, "name"));
+            merged = of_net(net, &mut map, &mut notes);
             eps = other_eps(net, &map);
         }
         let is_mxnet = checkpoint.format().is_mxnet() || checkpoint.names().any(|name| bare(name) != name);
@@ -71,7 +68,7 @@ impl Names {
                 if net.is_none() && !is_mxnet { "; no net says what they are, and --net can name one" } else { "" };
             notes.push(format!("names: {} of {} stay as they are: {}{why}", kept.len(), all, listed(&kept)));
         }
-        Self { map, eps, torch: true, follows_net: net.is_some(), notes, notices }
+        Self { map, eps, torch: true, follows_net: net.is_some(), notes, merged }
     }
 }
 
@@ -81,17 +78,19 @@ const MAX_SHARED: usize = 3;
 const MAX_EPS: usize = 3;
 const MAX_MODULES: usize = 5;
 
-/// The modules of the BatchNorms whose eps is not PyTorch's, grouped by eps.
+/// The modules of the normalisations whose eps is not PyTorch's, grouped by eps.
 fn other_eps(net: &Bound<'_>, map: &BTreeMap<String, String>) -> Vec<OfEps> {
-    let (mut all, mut places): (Vec<OfEps>, HashMap<u32, usize>) = Default::default();
-    for layer in net.layers().filter(|layer| eps::is_norm(layer) && !eps::is_same(net.eps(layer), TORCH)) {
-        let Some(variance) = net.tensor(layer, Role::Variance).and_then(|name| map.get(name)) else { continue };
-        let module = variance.strip_suffix(".running_var").unwrap_or(variance).to_owned();
+    let (mut all, mut places): (Vec<OfEps>, HashMap<(u32, bool), usize>) = Default::default();
+    for layer in net.layers().filter(|layer| !eps::is_same(net.eps(layer), TORCH)) {
+        let (by_input, eps) = (eps::is_by_input(layer), net.eps(layer));
+        let role = if by_input { Role::Weight } else { Role::Variance };
+        let named = net.tensor(layer, role).filter(|_| by_input || eps::is_norm(layer));
+        let Some((module, _)) = named.and_then(|name| map.get(name)?.rsplit_once('.')) else { continue };
         work::visit(0, 1);
-        let place = *places.entry(eps::bits(net.eps(layer))).or_insert(all.len());
+        let place = *places.entry((eps::bits(eps), by_input)).or_insert(all.len());
         match all.get_mut(place) {
-            Some(of) => of.modules.push(module),
-            None => all.push(OfEps { eps: net.eps(layer), modules: vec![module] }),
+            Some(of) => of.modules.push(module.to_owned()),
+            None => all.push(OfEps { eps, modules: vec![module.to_owned()], by_input }),
         }
     }
     all
@@ -108,13 +107,14 @@ pub(super) fn of_eps(all: &[OfEps]) -> Vec<String> {
         let what = format!("{count} eps, not torch's {TORCH:e}, for {modules} modules: {named}{more}");
         return vec![format!("names: {what}: give them to the modules, or --eps {TORCH:e} here")];
     }
-    let notes = all.iter().map(|OfEps { eps, modules }| {
+    let notes = all.iter().map(|OfEps { eps, modules, by_input }| {
         let eps = text(*eps);
         if modules.is_empty() {
             return format!("names: eps {eps}, not torch's {TORCH:e}, for every BatchNorm: give it to the modules");
         }
         let named = words::listed(MAX_MODULES, modules);
-        format!("names: eps {eps}, not torch's {TORCH:e}, for {named}: give it to the modules, or --eps {TORCH:e} here")
+        let or = if *by_input { String::new() } else { format!(", or --eps {TORCH:e} here") };
+        format!("names: eps {eps}, not torch's {TORCH:e}, for {named}: give it to the modules{or}")
     });
     notes.collect()
 }
@@ -125,13 +125,11 @@ fn text(eps: f64) -> String {
 }
 
 /// Names the tensors of a net's layers, with notes on tensors of several modules and on nets that do not fit.
-/// Returns how many Scales are merged with a BatchNorm that was found by topology,
-/// and by name.
-fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<String>) -> (usize, usize) {
-    let mut shared = Vec::new();
+fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<String>) -> Merged {
+    let (modules, mut shared, mut merged) = (modules(net), Vec::new(), Merged::default());
+    let module = |layer: &Layer| modules.get(&std::ptr::from_ref(layer)).copied();
     // The BatchNorms so far, by `plain` name.
     let mut norms: HashMap<String, &Layer> = HashMap::new();
-    let (mut by_topology, mut by_name) = (0, 0);
     for layer in net.layers() {
         if is_norm(net, layer) {
             norms.insert(plain(&layer.name), layer);
@@ -141,9 +139,11 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
             LayerKind::Scale if layer.bottoms.is_empty() && is_by_channel(layer) => {
                 let norm = norms.get(&plain(&layer.name)).copied();
                 let is_as_long = |norm: &&Layer| net.count(norm, Role::Mean) == net.count(layer, Role::Weight);
-                norm.filter(is_as_long).inspect(|_| by_name += 1)
+                norm.filter(is_as_long)
+                    .inspect(|_| merged.by_name.extend(net.tensor(layer, Role::Weight).map(str::to_owned)))
             }
-            LayerKind::Scale => scaled(net, layer).inspect(|_| by_topology += 1),
+            LayerKind::Scale => scaled(net, layer)
+                .inspect(|_| merged.by_topology.extend(net.tensor(layer, Role::Weight).map(str::to_owned))),
             _ => None,
         };
         let surplus = if layer.kind == LayerKind::Lstm { net.surplus(layer) } else { None };
@@ -155,12 +155,7 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
             let Some(suffix) = suffix(layer.kind, role).filter(|_| !is_other) else {
                 continue;
             };
-            let stem = stem(bare(name));
-            let module = match norm.and_then(|norm| net.tensor(norm, Role::Mean)) {
-                Some(mean) => self::stem(bare(mean)),
-                None => stem,
-            };
-            let module = module.unwrap_or(&layer.name);
+            let module = norm.and_then(module).or_else(|| module(layer)).unwrap_or(&layer.name);
             let new = format!("{module}.{suffix}");
             let other = map.insert(name.to_owned(), new.clone()).filter(|old| *old != new);
             shared.extend(other.map(|old| format!("{name:?} as {new:?}, not {old:?}")));
@@ -174,7 +169,27 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
         let shared = words::joined(MAX_SHARED, &shared);
         notes.push(format!("names: shared by modules, and has the name of one alone: {shared}"));
     }
-    (by_topology, by_name)
+    merged
+}
+
+/// The module of each layer: the common stem of the names of the layer's tensors, or else the layer's name, as where
+/// another layer with other tensors has the same stem.
+fn modules<'a>(net: &Bound<'a>) -> HashMap<*const Layer, &'a str> {
+    let (mut modules, mut owners) = (HashMap::new(), HashMap::<&str, Vec<&'a Layer>>::new());
+    for layer in net.layers() {
+        let mut stems = net.tensors(layer).filter_map(|(_, name)| stem(bare(name)));
+        let common = stems.next().filter(|first| stems.all(|stem| stem == *first));
+        let module = common.unwrap_or(&layer.name);
+        modules.insert(std::ptr::from_ref(layer), module);
+        owners.entry(module).or_default().push(layer);
+    }
+    for layers in owners.into_values().filter(|layers| layers.len() > 1) {
+        let first: HashSet<&str> = net.tensors(layers[0]).map(|(_, name)| name).collect();
+        if !layers[1..].iter().all(|layer| net.tensors(layer).any(|(_, name)| first.contains(name))) {
+            modules.extend(layers.into_iter().map(|layer| (std::ptr::from_ref(layer), &*layer.name)));
+        }
+    }
+    modules
 }
 
 /// The module that a tensor belongs to: the name without `/0` or one of MXNet's suffixes.
