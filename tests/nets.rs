@@ -198,6 +198,30 @@ fn the_eps_that_a_receipt_states_counts_and_no_other() {
     blob(&weights).refused("eps: no BatchNorm of the net has its variance in the file");
 }
 
+/// MXNet finds the symbol by the weights' name, and adds the eps that the symbol says.
+#[test]
+fn variances_for_another_eps_do_not_lie_beside_a_symbol_with_the_old_one() {
+    let folder = Folder::new();
+    let source = case("capitals-0000.params");
+    let symbol = fs::read_to_string(data(&case("capitals-symbol.json"))).expect("readable");
+    let symbol_path = folder.with("net-symbol.json", &symbol);
+    let eps = |out: &str| blob(&["convert", &source, "-o", &folder.file(out), "--force", "--eps", "1e-5"]);
+    for out in ["net-0001.params", "net.params", "net-0001.npz"] {
+        eps(out).refused("says an eps of 1e-3 for \"b\", and the variances would be for 1e-5");
+    }
+    eps("other-0001.params").ok();
+    // Under PyTorch's names, the file is none of the symbol's.
+    blob(&["convert", &source, "-o", &folder.file("net.safetensors"), "--eps", "1e-5", "--names", "torch"]).ok();
+    // A symbol with the new eps is right, and one of another net has nothing to do with it.
+    let moved = symbol.replace("\"FALSE\"", "\"FALSE\", \"eps\": \"1e-05\"");
+    fs::write(&symbol_path, moved).expect("written");
+    eps("net-0001.params").ok();
+    fs::write(&symbol_path, symbol.replace("moving_var", "other_var")).expect("written");
+    eps("net-0001.params").ok();
+    fs::write(&symbol_path, "no symbol").expect("written");
+    eps("net-0001.params").ok();
+}
+
 /// The weights of the NHWC convolution at (o, i, y, x): MXNet stores (o, y, x, i).
 fn nhwc() -> impl Fn(usize, usize, usize, usize) -> f64 {
     let file = Checkpoint::open(data(&case("nhwc-0000.params"))).expect("opens");

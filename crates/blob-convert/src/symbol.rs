@@ -1,13 +1,16 @@
-//! The new symbol of a folded net of MXNet's, which is written with the tensors: `out-symbol.json` beside
-//! `out-0000.params`.
+//! The symbol of MXNet's beside an output, `out-symbol.json` beside `out-0000.params`: a new one for a folded net,
+//! which is written with the tensors, and an old one that no longer fits the tensors.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use blob_io::mxnet::Symbol;
+use blob_io::net::{Layer, Role};
 use blob_io::{Checkpoint, Complete, Error, Existing, IfExists, Output, Remedy};
 
 use crate::source::check_output;
-use crate::transform::{Fold, Topology, symbol_name};
+use crate::transform::{Fold, Left, Topology, Transform, bare, is_same, symbol_name};
 
 /// A symbol that is written beside the tensors.
 #[derive(Clone, Debug)]
@@ -68,6 +71,24 @@ impl NewSymbol {
         output.write_all(self.text.as_bytes())?;
         output.complete()
     }
+}
+
+/// Refuses variances for another eps beside a symbol that says the old one: MXNet finds the symbol of `output` by the
+/// name. A symbol of other layers, or none, says nothing.
+///
+/// # Errors
+/// A symbol that says another eps than the step moves the variances to.
+pub(crate) fn check_eps(step: &dyn Transform, output: &Path) -> Result<(), Error> {
+    let Left::ForEps { variances, to } = step.left() else { return Ok(()) };
+    let path = output.with_file_name(symbol_name(&output.to_string_lossy()));
+    let Ok(symbol) = Symbol::open(&path) else { return Ok(()) };
+    let moved: HashSet<&str> = variances.iter().map(|variance| bare(&variance.variance)).collect();
+    let is_old = |layer: &&Layer| {
+        layer.tensor(Role::Variance).is_some_and(|name| moved.contains(name)) && !is_same(layer.eps, to)
+    };
+    let Some(Layer { name, eps, .. }) = symbol.net.layers().iter().find(is_old) else { return Ok(()) };
+    let message = format!("says an eps of {eps:e} for {name:?}, and the variances would be for {to:e}");
+    Err(Error::Misfit { file: path.display().to_string(), message, remedy: Some(Remedy::SymbolName) })
 }
 
 /// The name of other weights beside the symbol that belong to the same symbol by name, and have the output's extension:

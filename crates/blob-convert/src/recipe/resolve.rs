@@ -11,7 +11,7 @@ use crate::options::{Options, refuse};
 use crate::receipt::MAX_STEPS;
 use crate::state::State;
 use crate::step::Step;
-use crate::symbol::NewSymbol;
+use crate::symbol::{NewSymbol, check_eps};
 use crate::transform::{Bound, Fold, Given, Layout, Merge, Names, Registry, Split, Topology, Wish, Wished, WishedEps};
 
 /// The steps that a wish for PyTorch's names adds.
@@ -76,6 +76,9 @@ pub(super) fn resolved(
             options.fold = Some(fold.clone());
             options = options.transform(fold);
         } else if let Some(made) = registry.make(&step.name, &step.settings, &wish)? {
+            if let (Some((output, _)), false) = (recipe.target.place()?.file(), renames) {
+                check_eps(&*made, output)?;
+            }
             options.transforms.extend((!made.is_idle()).then_some(made));
         }
     }
