@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use blob_io::mxnet::Symbol;
 use blob_io::net::Net;
-use blob_io::{Checkpoint, Error, caffe};
+use blob_io::{Checkpoint, Error, Format, Remedy, caffe};
 use serde::{Deserialize, Serialize};
 
 /// A net, and the origin of the description.
@@ -92,8 +92,13 @@ impl Topology {
         Self::of_symbol(NetFrom::Beside, &name, &bytes).map(Some)
     }
 
-    /// The net that the file of the weights describes.
+    /// The net that the file of the weights describes. A file that breaks off says of no layer which others read it.
     pub(crate) fn own(checkpoint: &Checkpoint) -> Result<Option<Self>, Error> {
+        if checkpoint.salvaged().is_some() && checkpoint.format() == Format::CaffeModel {
+            let (file, remedy) = (checkpoint.name().to_owned(), Some(Remedy::Net));
+            let message = "breaks off, and so does its net, which would be followed".to_owned();
+            return Err(Error::Misfit { file, message, remedy });
+        }
         let name = last(checkpoint.name()).to_owned();
         let origin = NetOrigin { from: NetFrom::File, name, blake3: None };
         Ok(checkpoint.net()?.map(|net| Self { net, origin, symbol: None }))
