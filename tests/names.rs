@@ -1,12 +1,13 @@
 //! Maps of names, long ones too, and names that a receipt had no room for. PyTorch's names are rows of
 //! `cases/steps.txt`.
 
-use blob_convert::transform::{Names, Transform};
+use blob_convert::transform::{Bound, Eps, Names, Transform};
 use blob_convert::{Options, Target, plan};
 use blob_io::Format;
 use serde_json::Value;
 
-use crate::support::floats::{SAFETENSORS, file};
+use crate::channels_last::{DATA, following, params, symbol, told};
+use crate::support::floats::{SAFETENSORS, file, run, values};
 use crate::support::receipt::{receipt, with_receipt};
 use crate::support::{Folder, blob, data, open};
 
@@ -90,4 +91,146 @@ fn a_long_map_is_read_at_once() {
     let planned = plan(&source, &Options::new(SAFETENSORS).transform(map), &Target::Stdout).expect("plans");
     let new: Vec<&str> = planned.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
     assert_eq!(new, ["star.0", "new.50", "new.1"]);
+}
+
+const CONV: &str = "kernel=(1, 1); num_filter=3";
+
+#[test]
+fn tensors_of_one_layer_are_in_one_module_of_torch() {
+    let nodes = |[a, b, c, d]: [&'static str; 4]| {
+        symbol(
+            &[
+                DATA,
+                ("null", a, "", &[]),
+                ("null", b, "", &[]),
+                ("Convolution", "a", CONV, &[0, 1, 2]),
+                ("null", c, "", &[]),
+                ("null", d, "", &[]),
+                ("Convolution", "b", CONV, &[3, 4, 5]),
+            ],
+            &[6],
+        )
+    };
+    for (own, named) in [
+        (["a_weight", "b_bias", "b_weight", "a_bias"], ["a.weight", "a.bias", "b.weight", "b.bias"]),
+        (["x_weight", "x_bias", "y_weight", "y_bias"], ["x.weight", "x.bias", "y.weight", "y.bias"]),
+        (["x_weight", "y_bias", "z_weight", "z_bias"], ["a.weight", "a.bias", "z.weight", "z.bias"]),
+        (["w", "x_bias", "z_weight", "v"], ["x.weight", "x.bias", "z.weight", "z.bias"]),
+        // The second layer has the first one's module by its own name alone.
+        (["x_weight", "y_bias", "a_weight", "a_bias"], ["a.weight", "a.bias", "b.weight", "b.bias"]),
+    ] {
+        let arg: Vec<String> = own.iter().map(|name| format!("arg:{name}")).collect();
+        let dims: [&[usize]; 4] = [&[3, 3, 1, 1], &[3], &[3, 3, 1, 1], &[3]];
+        let all: Vec<(&str, &[usize])> = arg.iter().zip(dims).map(|(name, dims)| (&**name, dims)).collect();
+        let (net, source) = (nodes(own), params(&all));
+        let names = Names::torch(Some(&Bound::new(net.net(), &source)), &source);
+        let planned = plan(&source, &following(&net).transform(names), &Target::Stdout).expect("plans");
+        let new: Vec<&str> = planned.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
+        assert_eq!(new, named);
+    }
+}
+
+#[test]
+fn statistics_of_a_batchnorm_are_in_the_module_of_its_gamma() {
+    let norm = "eps=1e-5; fix_gamma=False";
+    let own =
+        ["p_gamma", "p_beta", "q_moving_mean", "q_moving_var", "q_gamma", "q_beta", "p_moving_mean", "p_moving_var"];
+    let null = |at: usize| ("null", own[at], "", &[][..]);
+    let mut nodes = vec![DATA, null(0), null(1), null(2), null(3), ("BatchNorm", "p", norm, &[0, 1, 2, 3, 4][..])];
+    nodes.extend([null(4), null(5), null(6), null(7), ("BatchNorm", "q", norm, &[5, 6, 7, 8, 9])]);
+    let net = symbol(&nodes, &[10]);
+    let prefix = |name: &str| if name.contains("moving") { "aux" } else { "arg" };
+    let stored: Vec<String> = own.iter().map(|name| format!("{}:{name}", prefix(name))).collect();
+    let all: Vec<(&str, &[usize])> = stored.iter().map(|name| (&**name, &[3][..])).collect();
+    let source = params(&all);
+    let names = Names::torch(Some(&Bound::new(net.net(), &source)), &source);
+    let made = run(&source, &following(&net).transform(names));
+    for (torch, stored) in [
+        ("p.weight", "arg:p_gamma"),
+        ("p.bias", "arg:p_beta"),
+        ("p.running_mean", "aux:q_moving_mean"),
+        ("p.running_var", "aux:q_moving_var"),
+        ("q.weight", "arg:q_gamma"),
+        ("q.running_mean", "aux:p_moving_mean"),
+    ] {
+        assert_eq!(values(&made, torch), values(&source, stored), "{torch}");
+    }
+}
+
+/// A later rename is the user's, and no way back takes it away in silence.
+#[test]
+fn names_given_after_torchs_are_not_taken_back() {
+    let folder = Folder::new();
+    let source = data("caffe/forward/lenet.caffemodel");
+    let source = source.to_str().unwrap();
+    let (torch, other, back) =
+        (folder.file("torch.safetensors"), folder.file("other.safetensors"), folder.file("back.caffemodel"));
+    blob(&["convert", source, "--names", "torch", "-o", &torch]).ok();
+    let why = "was renamed after it got PyTorch's names";
+    let swap = folder.with("swap.txt", "conv1.* conv2.$1\nconv2.* conv1.$1\n");
+    let map = "stem.* conv1/$1\nconv1.* conv1/$1\nconv2.* conv2/$1\nip1.* ip1/$1\nip2.* ip2/$1\n";
+    let map =
+        ["weight", "bias"].iter().enumerate().map(|(i, name)| map.replace('*', name).replace("$1", &i.to_string()));
+    let map = folder.with("map.txt", map.collect::<String>());
+    for renamed in [["--sed", "s/^conv1\\./stem./"], ["--map", &*swap]] {
+        blob(&["rename", &torch, renamed[0], renamed[1], "-o", &other, "--force"]).ok();
+        blob(&["convert", &other, "-o", &back, "--force"]).refused(why);
+        blob(&["convert", &other, "--into", source, "-o", &back, "--force"]).refused(why);
+        // Names that the user gives count.
+        blob(&["convert", &other, "--names", &map, "-o", &back, "--force"]).ok();
+    }
+    // Renamed there and back, the names are PyTorch's again.
+    blob(&["rename", &torch, "--sed", "s/^conv1\\./stem./", "-o", &other, "--force"]).ok();
+    let again = folder.file("again.safetensors");
+    blob(&["rename", &other, "--sed", "s/^stem\\./conv1./", "-o", &again]).ok();
+    blob(&["convert", &again, "-o", &back, "--force"]).ok();
+    blob(&["diff", &back, source]).ok();
+}
+
+#[test]
+fn the_eps_of_every_normalisation_is_told() {
+    let nodes: &[(&str, &str, &str, &[usize])] = &[
+        DATA,
+        ("null", "a_gamma", "", &[]),
+        ("null", "a_beta", "", &[]),
+        ("InstanceNorm", "a", "", &[0, 1, 2]),
+        ("null", "b_gamma", "", &[]),
+        ("null", "b_beta", "", &[]),
+        ("LayerNorm", "b", "eps=1e-12", &[3, 4, 5]),
+        ("null", "c_gamma", "", &[]),
+        ("null", "c_beta", "", &[]),
+        ("GroupNorm", "c", "num_groups=1", &[6, 7, 8]),
+        ("null", "d_gamma", "", &[]),
+        ("null", "d_beta", "", &[]),
+        ("null", "d_moving_mean", "", &[]),
+        ("null", "d_moving_var", "", &[]),
+        ("BatchNorm", "d", "fix_gamma=False", &[9, 10, 11, 12, 13]),
+    ];
+    let stored = nodes.iter().filter(|node| node.0 == "null" && node.1 != "data");
+    let stored: Vec<String> = stored.map(|node| format!("arg:{}", node.1)).collect();
+    let all: Vec<(&str, &[usize])> = stored.iter().map(|name| (&**name, &[3][..])).collect();
+    let (net, source) = (symbol(nodes, &[14]), params(&all));
+    let bound = || Bound::new(net.net(), &source);
+    let names = || Names::torch(Some(&bound()), &source);
+    let by_input = [
+        "names: eps 1e-3, not torch's 1e-5, for \"a\": give it to the modules\n",
+        "names: eps 1e-12, not torch's 1e-5, for \"b\": give it to the modules\n",
+    ];
+    let said = told(&source, &following(&net).transform(names()));
+    by_input.iter().for_each(|why| assert!(said.contains(why), "{said}"));
+    assert!(
+        said.contains("for \"d\": give it to the modules, or --eps 1e-5 here") && !said.contains("\"c\":"),
+        "{said}"
+    );
+    // The step moves stored variances alone.
+    let eps = Eps::of(&bound(), 1e-5);
+    let said = told(&source, &following(&net).transform(eps).transform(names().after_eps(1e-5)));
+    by_input.iter().for_each(|why| assert!(said.contains(why), "{said}"));
+    assert!(!said.contains("for \"d\"") && said.contains("the variances of 1 layer are for an eps of 1e-5"), "{said}");
+    assert!(
+        said.contains("eps: layers that compute the variance of their input keep their eps: \"a\", \"b\"\n"),
+        "{said}"
+    );
+    let said = told(&source, &following(&net).transform(Eps::of(&bound(), 1e-3)));
+    assert!(said.contains("eps: nothing is changed: no stored variance is for another eps than 1e-3"), "{said}");
 }

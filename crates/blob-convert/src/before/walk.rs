@@ -17,6 +17,7 @@ const PARTS: [Kind; 5] = [Kind::Data, Kind::Diff, Kind::Values, Kind::Indices, K
 
 /// A walk over the sources of a file, the most recent one first.
 pub(super) struct Walk<'a> {
+    checkpoint: &'a Checkpoint,
     /// The conversions that are still to undo, the oldest one first.
     lineage: &'a [Origin],
     registry: &'a Registry,
@@ -27,6 +28,8 @@ pub(super) struct Walk<'a> {
     in_the_way: Vec<String>,
     lacking: Vec<Lacking>,
     has_lost_factors: bool,
+    /// Whether tensors got other names after PyTorch's.
+    is_renamed: bool,
     /// The step at which the walk ends, because the receipt says too little.
     unknown: Option<String>,
 }
@@ -41,6 +44,7 @@ struct Lacking {
 /// A point of the walk.
 pub(super) struct Stand<'a> {
     names: Vec<Cow<'a, str>>,
+    is_renamed: bool,
     in_the_way: Vec<String>,
 }
 
@@ -49,7 +53,19 @@ impl<'a> Walk<'a> {
         let names: Vec<Cow<'a, str>> = checkpoint.names().map(Cow::Borrowed).collect();
         let places = names.iter().cloned().enumerate().map(|(place, name)| (name, place)).collect();
         let (in_the_way, lacking) = (Vec::new(), Vec::new());
-        Self { lineage, registry, names, places, in_the_way, lacking, has_lost_factors: false, unknown: None }
+        let (has_lost_factors, is_renamed, unknown) = (false, false, None);
+        Self {
+            checkpoint,
+            lineage,
+            registry,
+            names,
+            places,
+            in_the_way,
+            lacking,
+            has_lost_factors,
+            is_renamed,
+            unknown,
+        }
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -115,6 +131,8 @@ impl<'a> Walk<'a> {
         match known.undone() {
             Undone::AsItWas => {}
             Undone::Renamed(names) => {
+                let is_renamed = |(now, then): (&str, &Cow<'_, str>)| now != then;
+                self.is_renamed |= names.is_torch() && self.checkpoint.names().zip(&self.names).any(is_renamed);
                 if !self.rename(names) {
                     self.unknown.get_or_insert_with(|| step.name.clone());
                 }
@@ -155,7 +173,8 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn stand(&self) -> Stand<'a> {
-        Stand { names: self.names.clone(), in_the_way: self.in_the_way.clone() }
+        let Self { names, in_the_way, is_renamed, .. } = self;
+        Stand { names: names.clone(), in_the_way: in_the_way.clone(), is_renamed: *is_renamed }
     }
 
     /// The BatchNorms without a factor that the walk has met; `name` gives the tensors' current names.
@@ -175,9 +194,13 @@ impl Stand<'_> {
         &self.names[tensor]
     }
 
-    /// The steps since this point that changed more than names and are not `undone`, in words that follow the file's
-    /// name.
+    /// The steps since this point that changed more than names and are not `undone`, or a later rename that the user
+    /// asked for, in words that follow the file's name.
     pub(super) fn in_the_way(&self, undone: &[String]) -> Option<String> {
+        if self.is_renamed {
+            let why = "was renamed after it got PyTorch's names, and the names of before would take that back";
+            return Some(why.to_owned());
+        }
         let others = self.in_the_way.iter().filter(|step| !undone.contains(step));
         let named = others.map(String::as_str).collect::<Vec<_>>().join(", ");
         (!named.is_empty()).then(|| {
