@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::layout::TensorSpec;
-use blob_io::{Format, IfExists, Writer};
+use blob_io::{Error, Format, IfExists, StoredTensor, Writer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error::Stop;
-use crate::given::Given;
+use crate::given::{Given, Lent, Watched};
 use crate::mapping::{ALIGN, Block, with_blobs};
-use crate::opened::format_named;
+use crate::opened::{Stored, format_named};
+use crate::taken::taken;
 use crate::tensor::Tensor;
 use crate::work::{Progress, beside, here};
 
@@ -32,23 +33,67 @@ pub(crate) fn save(
         Some(name) => format_named(name)?,
         None => Format::of_path(&path).ok_or_else(unknown)?,
     };
-    let given = |(name, array): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((name.extract()?, Given::new(&array)?));
-    let given: Vec<(String, Given)> = tensors.iter().map(given).collect::<Result<_, Stop>>()?;
-    let total = given.iter().map(|(_, array)| array.byte_len() as u64).sum();
+    let values = |(name, array): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((name.extract()?, Values::of(&array)?));
+    let values: Vec<(String, Values)> = tensors.iter().map(values).collect::<Result<_, Stop>>()?;
+    let total = values.iter().map(|(_, values)| values.byte_len()).sum();
     let if_exists = if overwrite { IfExists::Replace } else { IfExists::Refuse };
-    let lent: Vec<(&str, _)> = given.iter().map(|(name, array)| (name.as_str(), array.lent())).collect();
+    let lent: Vec<(&str, Source<'_>)> =
+        values.iter().map(|(name, values)| Ok((name.as_str(), values.source()?))).collect::<Result<_, Stop>>()?;
     beside(py, (&Progress::Nobody, total), |watch| {
-        let readers: Vec<_> = lent.iter().map(|(name, lent)| (*name, lent.watched(watch))).collect();
+        let readers: Vec<_> =
+            lent.iter().map(|(name, source)| (*name, Watched { tensor: source.tensor(), watch })).collect();
         let writer = readers.iter().fold(Writer::new(format), |writer, (name, tensor)| writer.tensor(*name, tensor));
         let writer = metadata.iter().fold(writer, |writer, (key, value)| writer.metadata(key, value));
         writer.write(&path, if_exists).map_err(|error| error.about(&path.display().to_string()))
     })
 }
 
+/// The values of an array to be written: in memory, or of an open file, which is read meanwhile.
+enum Values {
+    Given(Given),
+    Stored(Stored),
+}
+
+/// The same for a thread that does not hold the interpreter's lock.
+enum Source<'a> {
+    Lent(Lent),
+    Stored(StoredTensor<'a>),
+}
+
+impl Values {
+    fn of(array: &Bound<'_, PyAny>) -> Result<Self, Stop> {
+        let stored = array.cast::<Tensor>().ok().and_then(|tensor| tensor.get().stored_values());
+        stored.map_or_else(|| taken(array).map(Self::Given), |stored| Ok(Self::Stored(stored)))
+    }
+
+    fn byte_len(&self) -> u64 {
+        match self {
+            Self::Given(given) => given.byte_len() as u64,
+            Self::Stored(stored) => stored.entry().byte_len(),
+        }
+    }
+
+    fn source(&self) -> Result<Source<'_>, Error> {
+        match self {
+            Self::Given(given) => Ok(Source::Lent(given.lent())),
+            Self::Stored(stored) => stored.opened.checkpoint.tensor(stored.entry()).map(Source::Stored),
+        }
+    }
+}
+
+impl Source<'_> {
+    fn tensor(&self) -> &dyn blob_io::Tensor {
+        match self {
+            Self::Lent(lent) => lent,
+            Self::Stored(stored) => stored,
+        }
+    }
+}
+
 /// Arrays joined along an axis.
 #[pyfunction]
 pub(crate) fn merge(py: Python<'_>, arrays: Vec<Bound<'_, PyAny>>, axis: i32) -> Result<Tensor, Stop> {
-    let given: Vec<Given> = arrays.iter().map(Given::new).collect::<Result<_, Stop>>()?;
+    let given: Vec<Given> = arrays.iter().map(taken).collect::<Result<_, Stop>>()?;
     let Some(first) = given.first() else { return Err(PyValueError::new_err("no arrays to merge").into()) };
     let axis = first.shape.axis(axis)?;
     let extents = given.iter().map(|part| part.shape.dims().get(axis).copied().unwrap_or(0));
@@ -68,7 +113,7 @@ pub(crate) fn split(
     axis: i32,
     sizes: Vec<usize>,
 ) -> Result<Vec<Tensor>, Stop> {
-    let given = Given::new(array)?;
+    let given = taken(array)?;
     let axis = given.shape.axis(axis)?;
     let shapes: Vec<Shape> = sizes.iter().map(|size| given.shape.with_extent(axis, *size)).collect::<Result<_, _>>()?;
     let extent = given.shape.dims()[axis];
@@ -82,7 +127,7 @@ pub(crate) fn split(
 /// An array with its axes in another order.
 #[pyfunction]
 pub(crate) fn permute(py: Python<'_>, array: &Bound<'_, PyAny>, order: Vec<i32>) -> Result<Tensor, Stop> {
-    let given = Given::new(array)?;
+    let given = taken(array)?;
     let order: Vec<usize> = order.iter().map(|axis| given.shape.axis(*axis)).collect::<Result<_, _>>()?;
     let dims: Vec<usize> = order.iter().map(|axis| given.shape.dims()[*axis]).collect();
     let (shape, dtype) = (Shape::new(dims)?, given.dtype);

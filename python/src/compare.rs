@@ -8,7 +8,7 @@ use blob_convert::recipe::NetFile;
 use blob_convert::transform::ignored;
 use blob_convert::verify::{self, By, Finding, Remark};
 use blob_io::mxnet::Symbol;
-use blob_io::{Checkpoint, Entry, Error, FileSource};
+use blob_io::{Checkpoint, Entry, Error, FileSource, Reason};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -42,12 +42,15 @@ impl Found {
 
 /// Checks an open file: `blob verify`.
 #[pyfunction]
-#[pyo3(signature = (file, *, against=None, finite=false, net=None, symbol=None, progress=None))]
+#[pyo3(signature = (file, *, against=None, finite=false, strict=false, is_part=false, net=None, symbol=None, progress=None))]
+#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 pub(crate) fn check<'py>(
     py: Python<'py>,
     file: &File,
     against: Option<&File>,
     finite: bool,
+    strict: bool,
+    is_part: bool,
     net: Option<PathBuf>,
     symbol: Option<PathBuf>,
     progress: Option<&Bound<'py, PyAny>>,
@@ -58,19 +61,33 @@ pub(crate) fn check<'py>(
     let progress = Progress::new(progress)?;
     let found = beside(py, (&progress, total), move |watch| {
         let (checkpoint, other) = (&opened.checkpoint, other.as_ref().map(|other| &other.checkpoint));
+        // Of a part, a receipt and another file say more than is asked for.
+        let is_meant =
+            |finding: &Finding| !is_part || finding.tensor.is_empty() || checkpoint.entry(&finding.tensor).is_some();
         let mut found = Found::default();
         verify::arrays(checkpoint, watch, &mut |remark| found.remark(remark))?;
         for fault in checkpoint.faults() {
             found.of_file.push((fault.reason().as_str(), Some(fault.offset()), fault.message()));
         }
-        found.notes.extend(checkpoint.warnings().iter().map(ToString::to_string));
+        let warnings = checkpoint.warnings().iter().map(ToString::to_string);
+        if strict {
+            found.of_file.extend(warnings.map(|warning| (Reason::Warning.as_str(), None, warning)));
+        } else {
+            found.notes.extend(warnings);
+        }
         let described = net.map(NetFile::Prototxt);
         let described = described.or_else(|| other.and(symbol.clone()).map(NetFile::Symbol));
         let mut by = By::default();
-        by.net = described.map(|file| file.read()).transpose()?;
+        if let Some(file) = described {
+            by.net = Some(file.read()?);
+        }
         found.notes.extend(ignored(checkpoint, by.net.as_deref()).iter().map(ToString::to_string));
-        verify::claims(checkpoint, &mut |remark| found.remark(remark));
-        verify::receipt(checkpoint, watch, &mut |finding| found.findings.push(finding))?;
+        if !is_part {
+            verify::claims(checkpoint, &mut |remark| found.remark(remark));
+        }
+        verify::receipt(checkpoint, watch, &mut |finding| {
+            found.findings.extend(is_meant(&finding).then_some(finding))
+        })?;
         if finite {
             verify::finite(checkpoint, watch, &mut |remark| found.remark(remark))?;
         }
@@ -80,7 +97,10 @@ pub(crate) fn check<'py>(
             verify::symbol(source.unwrap_or(checkpoint), &symbol, &mut |remark| found.remark(remark));
         }
         if let Some(other) = other {
-            verify::against_by(checkpoint, other, &by, watch, &mut |remark| found.remark(remark))?;
+            verify::against_by(checkpoint, other, &by, watch, &mut |remark| match remark {
+                Remark::Finding(finding) if !is_meant(&finding) => {}
+                remark => found.remark(remark),
+            })?;
         }
         Ok(found)
     })?;

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use blob_convert::batch::{Job, Marks, Opener, Trust};
 use blob_convert::change::Group;
 use blob_convert::{Plan, RECEIPT_KEY, Recipe, Silent, Target};
-use blob_io::{Checkpoint, Error, Format, OpenOptions};
+use blob_io::{Checkpoint, Error, Format, IfExists, OpenOptions};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
@@ -12,15 +13,26 @@ use crate::error::Stop;
 use crate::file::File;
 use crate::work::{Progress, beside};
 
-/// Does a recipe to an open file. Returns JSON: the output, and the changes that a user should know.
+/// Opens the source of a job to hash it.
+struct Opening;
+
+impl Opener for Opening {
+    fn open(&self, path: &Path, format: Option<Format>) -> Result<Checkpoint, Error> {
+        format.into_iter().fold(OpenOptions::new(), OpenOptions::from).open(path)
+    }
+}
+
+/// Does a recipe to an open file, unless it is done. Returns JSON: the output, and the changes that a user should know.
 #[pyfunction]
-#[pyo3(signature = (source, target, recipe, *, into=None, dry_run=false, progress=None))]
+#[pyo3(signature = (source, target, recipe, *, into=None, salvage=false, dry_run=false, progress=None))]
+#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 pub(crate) fn run_recipe(
     py: Python<'_>,
     source: &File,
     target: PathBuf,
     recipe: &str,
     into: Option<PathBuf>,
+    salvage: bool,
     dry_run: bool,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> Result<String, Stop> {
@@ -31,6 +43,13 @@ pub(crate) fn run_recipe(
     let (progress, total) = (Progress::new(progress)?, opened.checkpoint.file_len());
     beside(py, (&progress, total), move |watch| {
         let source = &opened.checkpoint;
+        if recipe.target.if_exists == IfExists::Same {
+            let job = Job::new(1, recipe, &Marks::new(salvage))?;
+            if let Some(claim) = job.done(&Opening, Trust::Content, None, watch)? {
+                return done(source, &job, &claim.blake3);
+            }
+            recipe = job.marked();
+        }
         let into = recipe.target.into.as_ref().map(Checkpoint::open).transpose()?;
         check(&mut recipe, source, into.as_ref())?;
         let plan = recipe.plan_of(&[source], into.as_ref(), &Default::default())?;
@@ -53,6 +72,24 @@ pub(crate) fn run_recipe(
         said["changes"] = changes.iter().map(change).collect();
         Ok(said.to_string())
     })
+}
+
+/// What is known of an output that an earlier call wrote.
+fn done(source: &Checkpoint, job: &Job, blake3: &str) -> Result<String, Error> {
+    let path = job.opening();
+    let output = Checkpoint::open(&path)?;
+    let receipt = output.metadata().iter().find(|(key, _)| key == RECEIPT_KEY).map(|(_, text)| text);
+    let index = (path != job.output()).then(|| path.display().to_string());
+    let mut said = facts(source);
+    said["to"] = json!(output.format().name());
+    said["index"] = json!(index);
+    said["tensors"] = json!(output.entries().len());
+    said["bytes_out"] = json!(output.file_len());
+    said["blake3"] = json!(blake3);
+    said["receipt"] = json!(receipt);
+    said["changes"] = json!([]);
+    said["done"] = json!(true);
+    Ok(said.to_string())
 }
 
 /// Refuses options of other formats than the output's, as the tool does, and settles the format.
@@ -87,17 +124,21 @@ fn check(recipe: &mut Recipe, source: &Checkpoint, into: Option<&Checkpoint>) ->
 
 /// The facts of a receipt about the source and the output, for formats without a receipt.
 fn described(plan: &Plan<'_>, source: &Checkpoint) -> Value {
-    let index = plan.index().map(|(index, _)| index.display().to_string());
+    let mut said = facts(source);
+    said["to"] = json!(plan.to().name());
+    said["index"] = json!(plan.index().map(|(index, _)| index.display().to_string()));
+    said["tensors"] = json!(plan.tensors().len());
+    said["bytes_out"] = json!(plan.output_len());
+    said["fold_refused"] = json!(plan.fold().map(|fold| fold.refused().len()));
+    said
+}
+
+fn facts(source: &Checkpoint) -> Value {
     json!({
         "name": source.file(),
         "bytes": source.stored().len(),
         "format": source.format().name(),
         "dialect": source.dialect(),
-        "to": plan.to().name(),
-        "index": index,
-        "tensors": plan.tensors().len(),
-        "bytes_out": plan.output_len(),
-        "fold_refused": plan.fold().map(|fold| fold.refused().len()),
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The classes are defined in `blob_io/_errors.py`. Nothing is decided from the text of an error.
 
-use blob_io::Error;
+use blob_io::{Error, Existing};
 use pyo3::exceptions::{PyFileExistsError, PyKeyboardInterrupt, PyMemoryError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -52,6 +52,9 @@ pub(crate) fn raised(py: Python<'_>, error: Error) -> PyResult<PyErr> {
     Ok(match error {
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),
         Error::Memory { .. } => PyMemoryError::new_err(text),
+        Error::Exists { path, target: Existing::Different } => {
+            PyFileExistsError::new_err((EEXIST, "exists with other bytes", path))
+        }
         Error::Exists { path, .. } => PyFileExistsError::new_err((EEXIST, "exists", path)),
         Error::Io { file, source, .. } | Error::Open { file, source } => of_io(py, source, file, text),
         error => PyErr::from_value(blob_error(py, &error, text)?),

@@ -32,7 +32,6 @@ const SHOWN: usize = 100;
 /// (2, 1, 3, 3)
 #[pyfunction]
 #[pyo3(signature = (file, *, format=None, member=None, mmap=false, salvage=false, max_alloc=None, max_spool=None))]
-#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 pub(crate) fn open(
     file: &Bound<'_, PyAny>,
     format: Option<String>,
@@ -42,7 +41,14 @@ pub(crate) fn open(
     max_alloc: Option<u64>,
     max_spool: Option<u64>,
 ) -> Result<File, Stop> {
-    let opened = opened(file, &How { format, member, mmap, salvage, max_alloc, max_spool })?;
+    let opened = opened(file, &How { format, member, mmap, salvage, max_alloc, max_spool, only: None })?;
+    Ok(File { opened: Mutex::new(Some(Arc::new(opened))) })
+}
+
+/// Opens a file with some of its tensors alone, which the settings of a selection name.
+#[pyfunction]
+pub(crate) fn open_part(file: &Bound<'_, PyAny>, only: String) -> Result<File, Stop> {
+    let opened = opened(file, &How { only: Some(only), ..How::default() })?;
     Ok(File { opened: Mutex::new(Some(Arc::new(opened))) })
 }
 
@@ -185,7 +191,7 @@ impl File {
     #[pyo3(signature = (name, *, framework="numpy"))]
     fn get_tensor<'py>(&self, name: &Bound<'py, PyAny>, framework: &str) -> Result<Bound<'py, PyAny>, Stop> {
         let framework = Framework::named(framework)?;
-        framework.array(&Bound::new(name.py(), self.tensor(name)?)?)
+        Tensor::array(&Bound::new(name.py(), self.tensor(name)?)?, framework)
     }
 
     /// The values of several tensors, of all where no names are given. Places without an array are left out.
@@ -216,7 +222,7 @@ impl File {
             // Short reads end before a look at signals is due.
             py.check_signals()?;
             let (name, bytes) = (tensor.title().to_owned(), tensor.byte_len());
-            all.set_item(name, framework.array(&Bound::new(py, tensor)?)?)?;
+            all.set_item(name, Tensor::array(&Bound::new(py, tensor)?, framework)?)?;
             progress.tell(py, done, done + bytes, total)?;
             done += bytes;
         }

@@ -1,23 +1,13 @@
-//! Arrays that Python hands over: tensors of ours, buffers, and DLPack's capsules, as values at an address.
+//! An array that Python has handed over, as values at an address: with its owner, and lent to a thread.
 
 use std::any::Any;
-use std::ffi::{CStr, CString};
 use std::io::{self, BufRead, Read};
 
 use blob_convert::Watch;
 use blob_core::{DType, Shape};
 use blob_io::Error;
-use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyTypeError};
-use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyMemoryView;
 
-use crate::dlpack;
-use crate::dtype::of_buffer;
-use crate::error::Stop;
 use crate::mapping::Span;
-use crate::tensor::Tensor;
 
 /// How much of an array is copied at once on the way to a file.
 const PIECE: usize = 1 << 20;
@@ -32,58 +22,13 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// Takes an array: a tensor of ours, anything with a buffer, or with DLPack. Values that do not lie row
-    /// after row are copied.
-    pub(crate) fn new(array: &Bound<'_, PyAny>) -> Result<Self, Stop> {
-        let py = array.py();
-        py.check_signals()?;
-        if let Ok(tensor) = array.cast::<Tensor>() {
-            let (spec, block) = (tensor.get().spec()?, tensor.get().block(py, false)?);
-            return Ok(Self::kept(block.span(), spec.dtype, spec.shape, block));
-        }
-        if is_bf16(array) {
-            let bits = Self::new(&array.call_method1("view", ("uint16",))?)?;
-            return Ok(Self { dtype: DType::BF16, ..bits });
-        }
-        match PyUntypedBuffer::get(array) {
-            Ok(buffer) => Self::of_buffer(array, buffer),
-            Err(_) if array.hasattr("__dlpack__")? => dlpack::taken(array),
-            Err(refusal) => Self::of_scalar(array, refusal),
-        }
-    }
-
     pub(crate) fn kept(span: Span, dtype: DType, shape: Shape, keep: impl Any) -> Self {
         Self { span, dtype, shape, _keep: Box::new(keep) }
     }
 
-    fn of_buffer(array: &Bound<'_, PyAny>, buffer: PyUntypedBuffer) -> Result<Self, Stop> {
-        let (format, size) = (buffer.format(), buffer.item_size());
-        let dtype = of_buffer(format, size).ok_or_else(|| foreign(format))?;
-        let shape = Shape::new(buffer.shape())?;
-        if buffer.is_c_contiguous() {
-            return Ok(Self::kept(Span::of_buffer(&buffer), dtype, shape, buffer));
-        }
-        let copy: PyBackedBytes = PyMemoryView::from(array)?.call_method0("tobytes")?.extract().map_err(PyErr::from)?;
-        Ok(Self::kept(Span::of_bytes(&copy), dtype, shape, copy))
-    }
-
-    /// A buffer without axes, which states no shape, and which is therefore refused as an untyped buffer.
-    fn of_scalar(array: &Bound<'_, PyAny>, refusal: PyErr) -> Result<Self, Stop> {
-        let view = match PyMemoryView::from(array) {
-            Err(error) if error.is_instance_of::<PyTypeError>(array.py()) => {
-                let kind = array.get_type().name()?;
-                let text = format!("an array has a buffer or __dlpack__, and {kind} has neither");
-                return Err(PyTypeError::new_err(text).into());
-            }
-            view => view?,
-        };
-        if view.getattr("ndim")?.extract::<usize>()? != 0 {
-            return Err(refusal.into());
-        }
-        let (format, size) = (view.getattr("format")?.extract::<CString>()?, view.getattr("itemsize")?.extract()?);
-        let dtype = of_buffer(&format, size).ok_or_else(|| foreign(&format))?;
-        let copy: PyBackedBytes = view.call_method0("tobytes")?.extract().map_err(PyErr::from)?;
-        Ok(Self::kept(Span::of_bytes(&copy), dtype, Shape::new([])?, copy))
+    /// The same bits as values of a dtype of the same width.
+    pub(crate) fn of_dtype(self, dtype: DType) -> Self {
+        Self { dtype, ..self }
     }
 
     pub(crate) fn byte_len(&self) -> usize {
@@ -96,16 +41,6 @@ impl Given {
     }
 }
 
-fn foreign(format: &CStr) -> PyErr {
-    PyBufferError::new_err(format!("no file has elements of the format {:?}", format.to_string_lossy()))
-}
-
-/// Whether an array of numpy has the dtype that ml_dtypes calls bfloat16, which no buffer has.
-fn is_bf16(array: &Bound<'_, PyAny>) -> bool {
-    let name = || array.getattr("dtype")?.getattr("name")?.extract::<String>();
-    name().is_ok_and(|name| name == "bfloat16") && array.hasattr("__array_interface__").unwrap_or(false)
-}
-
 /// A `Given` without its owner, which lives until the work is done.
 pub(crate) struct Lent {
     pub(crate) span: Span,
@@ -113,44 +48,79 @@ pub(crate) struct Lent {
     pub(crate) shape: Shape,
 }
 
-impl Lent {
-    /// The array as a tensor to be written, which `watch` can stop.
-    pub(crate) fn watched<'a>(&'a self, watch: &'a dyn Watch) -> Watched<'a> {
-        Watched { lent: self, watch }
+impl blob_io::Tensor for Lent {
+    fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    fn shape(&self) -> Result<Shape, Error> {
+        Ok(self.shape.clone())
+    }
+
+    fn reader(&self) -> Result<Box<dyn BufRead + '_>, Error> {
+        Ok(Box::new(io::BufReader::with_capacity(PIECE, Pieces { span: self.span, at: 0 })))
     }
 }
 
+struct Pieces {
+    span: Span,
+    at: usize,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let n = out.len().min(self.span.len() - self.at);
+        self.span.copy(self.at, &mut out[..n]);
+        self.at += n;
+        Ok(n)
+    }
+}
+
+/// A tensor to be written, which `watch` can stop.
 pub(crate) struct Watched<'a> {
-    lent: &'a Lent,
-    watch: &'a dyn Watch,
+    pub(crate) tensor: &'a dyn blob_io::Tensor,
+    pub(crate) watch: &'a dyn Watch,
 }
 
 impl blob_io::Tensor for Watched<'_> {
     fn dtype(&self) -> DType {
-        self.lent.dtype
+        self.tensor.dtype()
     }
 
     fn shape(&self) -> Result<Shape, Error> {
-        Ok(self.lent.shape.clone())
+        self.tensor.shape()
     }
 
     fn reader(&self) -> Result<Box<dyn BufRead + '_>, Error> {
-        Ok(Box::new(io::BufReader::with_capacity(PIECE, Pieces { watched: self, at: 0 })))
+        Ok(Box::new(Stopping { reader: self.tensor.reader()?, watch: self.watch }))
+    }
+
+    fn layer_type(&self) -> Option<&str> {
+        self.tensor.layer_type()
     }
 }
 
-struct Pieces<'a> {
-    watched: &'a Watched<'a>,
-    at: usize,
+struct Stopping<'a> {
+    reader: Box<dyn BufRead + 'a>,
+    watch: &'a dyn Watch,
 }
 
-impl Read for Pieces<'_> {
+impl Read for Stopping<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let span = self.watched.lent.span;
-        let n = out.len().min(span.len() - self.at);
-        span.copy(self.at, &mut out[..n]);
-        self.at += n;
-        self.watched.watch.step(n as u64).map_err(io::Error::other)?;
+        let n = self.reader.read(out)?;
+        self.watch.step(n as u64).map_err(io::Error::other)?;
         Ok(n)
+    }
+}
+
+impl BufRead for Stopping<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.watch.step(0).map_err(io::Error::other)?;
+        self.reader.fill_buf()
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.watch.advanced(bytes as u64);
+        self.reader.consume(bytes);
     }
 }

@@ -23,6 +23,7 @@ mod opened;
 mod slice;
 mod source;
 mod stats;
+mod taken;
 mod tensor;
 mod values;
 mod work;
@@ -38,7 +39,7 @@ mod _blob_io {
     #[pymodule_export]
     use crate::convert::run_recipe;
     #[pymodule_export]
-    use crate::file::{File, open};
+    use crate::file::{File, open, open_part};
     #[pymodule_export]
     use crate::mapping::Memory;
     #[pymodule_export]

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use blob_convert::Selection;
 use blob_io::{Checkpoint, Entry, Format, Limits, OpenOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -12,7 +13,7 @@ use pyo3::prelude::*;
 use crate::error::Stop;
 use crate::mapping::{Mapped, is_at};
 use crate::source::{self, Opening};
-use crate::work::here;
+use crate::work::opening;
 
 /// A checkpoint, and the mapping of the file where there is one: shared by `File` and all tensors.
 pub(crate) struct Opened {
@@ -35,7 +36,20 @@ impl Opened {
     }
 }
 
+/// A tensor of a file, whose values are read when they are needed.
+pub(crate) struct Stored {
+    pub(crate) opened: Arc<Opened>,
+    pub(crate) place: usize,
+}
+
+impl Stored {
+    pub(crate) fn entry(&self) -> &Entry {
+        &self.opened.checkpoint.entries()[self.place]
+    }
+}
+
 /// Options of `open`, as keywords give them.
+#[derive(Default)]
 pub(crate) struct How {
     pub(crate) format: Option<String>,
     pub(crate) member: Option<String>,
@@ -43,6 +57,8 @@ pub(crate) struct How {
     pub(crate) salvage: bool,
     pub(crate) max_alloc: Option<u64>,
     pub(crate) max_spool: Option<u64>,
+    /// The settings of a selection as JSON: the file is opened with these tensors alone.
+    pub(crate) only: Option<String>,
 }
 
 impl How {
@@ -74,7 +90,7 @@ pub(crate) fn opened(object: &Bound<'_, PyAny>, how: &How) -> Result<Opened, Sto
         None => {
             let path: PathBuf = object.extract()?;
             let is_mapped = how.mmap;
-            here(py, move |_| {
+            opening(py, options, move |options| {
                 // Opened before, so that the mapping is of the file that the checkpoint reads.
                 let file = is_mapped.then(|| fs::File::open(&path).ok()).flatten();
                 let checkpoint = options.open(&path)?;
@@ -86,6 +102,12 @@ pub(crate) fn opened(object: &Bound<'_, PyAny>, how: &How) -> Result<Opened, Sto
     let Opening { mut checkpoint, file } = opening;
     if how.salvage {
         checkpoint = checkpoint.take_whole_arrays();
+    }
+    if let Some(only) = &how.only {
+        let settings = serde_json::from_str(only).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        let selection = Selection::read(&settings).ok_or_else(|| PyValueError::new_err("no selection of tensors"))?;
+        let places = selection.places(&checkpoint)?;
+        checkpoint = checkpoint.only(&places);
     }
     let mut warnings = Vec::new();
     let mapping = if how.mmap && !checkpoint.is_packed() && checkpoint.shards().is_empty() {

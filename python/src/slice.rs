@@ -90,7 +90,7 @@ impl Asked {
         let number = self.picks.len();
         if let Ok(slice) = key.cast::<PySlice>() {
             let part = slice.indices(dim as isize)?;
-            let count = part.slicelength.max(0) as usize;
+            let count = part.slicelength;
             let last = part.start + part.step * (count as isize - 1);
             let first = if count == 0 { 0 } else { part.start.min(last) as usize };
             self.picks.push(Pick { first, step: part.step.unsigned_abs(), count });
@@ -150,8 +150,17 @@ impl Asked {
     }
 }
 
+#[pymethods]
+impl Tensor {
+    /// Some of the values: integers, slices, `...` and `None`. Only the bytes asked for are read, and gaps of less than
+    /// 4 KiB between them.
+    fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Stop> {
+        slice(py, self, key, Framework::Numpy)
+    }
+}
+
 /// Reads the values of a tensor that a key asks for, as an array of a framework; of a made tensor as one of numpy.
-pub(crate) fn slice<'py>(
+fn slice<'py>(
     py: Python<'py>,
     tensor: &Tensor,
     key: &Bound<'py, PyAny>,
@@ -173,7 +182,7 @@ pub(crate) fn slice<'py>(
     };
     let block = here(py, fill)?;
     let spec = TensorSpec::new("", spec.dtype, Shape::new(&asked.dims)?);
-    let array = framework.array(&Bound::new(py, Tensor::made(spec, Arc::new(block)))?)?;
+    let array = Tensor::array(&Bound::new(py, Tensor::made(spec, Arc::new(block)))?, framework)?;
     if !asked.turned.contains(&true) {
         return Ok(array);
     }

@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::error::Stop;
 use crate::mapping::duplicate;
-use crate::work::here;
+use crate::work::opening;
 
 /// Small reads of a file object are answered from a block of this size: headers cost few requests to a server.
 const AHEAD: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub(crate) struct Opening {
 pub(crate) fn open(object: &Bound<'_, PyAny>, options: &OpenOptions) -> Result<Option<Opening>, Stop> {
     let py = object.py();
     let from = |source: Box<dyn Source>, name: String| {
-        let checkpoint = here(py, move |_| options.open_source(name, source))?;
+        let checkpoint = opening(py, options.clone(), move |options| options.open_source(name, source))?;
         Ok(Some(Opening { checkpoint, file: None }))
     };
     if object.is_instance_of::<PyString>() || object.hasattr("__fspath__")? {
@@ -50,14 +50,14 @@ pub(crate) fn open(object: &Bound<'_, PyAny>, options: &OpenOptions) -> Result<O
     let name = name_of(object);
     if let Some(file) = regular_file(object)? {
         let source = FileSource::try_from(file.try_clone().map_err(PyErr::from)?).map_err(PyErr::from)?;
-        let checkpoint = here(py, move |_| options.open_source(name, Box::new(source)))?;
+        let checkpoint = opening(py, options.clone(), move |options| options.open_source(name, Box::new(source)))?;
         return Ok(Some(Opening { checkpoint, file: Some(file) }));
     }
     if object.call_method0("seekable").and_then(|is| is.extract()).unwrap_or(false) {
         return from(Box::new(Seekable::new(object)?), name);
     }
     let stream = Stream(object.clone().unbind());
-    let checkpoint = here(py, move |_| options.open_stream(name, stream))?;
+    let checkpoint = opening(py, options.clone(), move |options| options.open_stream(name, stream))?;
     Ok(Some(Opening { checkpoint, file: None }))
 }
 

@@ -6,13 +6,13 @@ use blob_convert::{Watch, Watched};
 use blob_io::layout::TensorSpec;
 use blob_io::{Checkpoint, Entry, Error, Kind, Names, TensorName};
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use crate::error::{Stop, refuse};
 use crate::mapping::Block;
-use crate::opened::Opened;
-use crate::slice::slice;
+use crate::opened::{Opened, Stored};
 use crate::values::{Framework, numpy};
 use crate::work::here;
 
@@ -68,6 +68,16 @@ impl Tensor {
         match &self.held {
             Held::Stored { opened, place } => Some((opened, &opened.checkpoint.entries()[*place])),
             Held::Made { .. } => None,
+        }
+    }
+
+    /// The values of a tensor of a file of which no buffer was handed out, into which a user may have written.
+    pub(crate) fn stored_values(&self) -> Option<Stored> {
+        match &self.held {
+            Held::Stored { opened, place } if self.exported.get().is_none() && !self.is_in_memory() => {
+                Some(Stored { opened: opened.clone(), place: *place })
+            }
+            _ => None,
         }
     }
 
@@ -249,17 +259,17 @@ impl Tensor {
 
     /// The values as an array of numpy.
     fn numpy<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>, Stop> {
-        Framework::Numpy.array(slf)
+        Self::array(slf, Framework::Numpy)
     }
 
     /// The values as a tensor of torch.
     fn torch<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>, Stop> {
-        Framework::Torch.array(slf)
+        Self::array(slf, Framework::Torch)
     }
 
     /// The values as an array of jax.
     fn jax<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>, Stop> {
-        Framework::Jax.array(slf)
+        Self::array(slf, Framework::Jax)
     }
 
     /// The values' bytes, row-major and little-endian, read from the file.
@@ -301,12 +311,6 @@ impl Tensor {
             Ok((block?, dtype))
         })?;
         Ok(numpy(py, Arc::new(block), sparse.shape.dims(), dtype)?)
-    }
-
-    /// Some of the values: integers, slices, `...` and `None`. Only the bytes asked for are read, and gaps of less than
-    /// 4 KiB between them.
-    fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Stop> {
-        slice(py, self, key, Framework::Numpy)
     }
 
     #[pyo3(signature = (dtype=None, copy=None))]
@@ -363,6 +367,19 @@ impl Tensor {
 }
 
 impl Tensor {
+    /// The values as an array of a framework.
+    pub(crate) fn array<'py>(slf: &Bound<'py, Self>, framework: Framework) -> Result<Bound<'py, PyAny>, Stop> {
+        let (py, tensor) = (slf.py(), slf.get());
+        match framework {
+            Framework::Numpy => {
+                let spec = tensor.spec()?;
+                Ok(numpy(py, tensor.block(py, false)?, spec.shape.dims(), spec.dtype)?)
+            }
+            Framework::Torch => Ok(py.import("torch")?.call_method1(intern!(py, "from_dlpack"), (slf,))?),
+            Framework::Jax => Ok(py.import("jax.dlpack")?.call_method1(intern!(py, "from_dlpack"), (slf,))?),
+        }
+    }
+
     /// Whether the values are at an address already.
     pub(crate) fn is_in_memory(&self) -> bool {
         matches!(&self.held, Held::Made { .. }) || self.offset_in_mapping().is_some()

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use blob_core::DType;
 use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
@@ -12,7 +11,6 @@ use pyo3::types::PyTuple;
 use crate::dtype::names;
 use crate::error::Stop;
 use crate::mapping::{Block, Memory};
-use crate::tensor::Tensor;
 
 /// Whose arrays are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,19 +28,6 @@ impl Framework {
             "torch" | "pt" => Ok(Self::Torch),
             "jax" | "flax" => Ok(Self::Jax),
             other => Err(PyValueError::new_err(format!("framework is numpy, torch or jax, not {other}")).into()),
-        }
-    }
-
-    /// A tensor's values as an array of the framework.
-    pub(crate) fn array<'py>(self, tensor: &Bound<'py, Tensor>) -> Result<Bound<'py, PyAny>, Stop> {
-        let py = tensor.py();
-        match self {
-            Self::Numpy => {
-                let spec = tensor.get().spec()?;
-                Ok(numpy(py, tensor.get().block(py, false)?, spec.shape.dims(), spec.dtype)?)
-            }
-            Self::Torch => Ok(py.import("torch")?.call_method1(intern!(py, "from_dlpack"), (tensor,))?),
-            Self::Jax => Ok(py.import("jax.dlpack")?.call_method1(intern!(py, "from_dlpack"), (tensor,))?),
         }
     }
 }

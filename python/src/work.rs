@@ -1,13 +1,13 @@
 //! Work without the interpreter's lock that Ctrl-C ends: short work on the caller's thread, long work on threads of its
 //! own with progress.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use blob_convert::Watch;
-use blob_io::Error;
+use blob_io::{Error, OpenOptions};
 use pyo3::prelude::*;
 
 use crate::error::Stop;
@@ -20,9 +20,23 @@ pub(crate) fn here<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&dyn Watch) -> Result<T, Error> + Send,
 ) -> Result<T, Stop> {
-    let signals = Signals { looked: Mutex::new(Instant::now()), stop: Mutex::new(None) };
+    let signals = Signals::new();
     let done = py.detach(|| work(&signals));
     finished(done, signals.stop.into_inner().unwrap_or_default())
+}
+
+/// Opens something on the caller's thread; Ctrl-C ends the unpacking of a stream, of a gzip file, of an archive's
+/// member.
+pub(crate) fn opening<T: Send>(
+    py: Python<'_>,
+    options: OpenOptions,
+    work: impl FnOnce(OpenOptions) -> Result<T, Error> + Send,
+) -> Result<T, Stop> {
+    let signals = Arc::new(Signals::new());
+    let asked = Arc::clone(&signals);
+    let options = options.stop_if(move || asked.cancelled());
+    let done = py.detach(|| work(options));
+    finished(done, signals.stop.lock().ok().and_then(|mut stop| stop.take()))
 }
 
 /// The exception comes first: work may end well, or fail in another way, before the watch is asked again.
@@ -37,6 +51,12 @@ struct Signals {
     looked: Mutex<Instant>,
     /// The exception of a signal's handler.
     stop: Mutex<Option<PyErr>>,
+}
+
+impl Signals {
+    fn new() -> Self {
+        Self { looked: Mutex::new(Instant::now()), stop: Mutex::new(None) }
+    }
 }
 
 impl Watch for Signals {

@@ -8,7 +8,9 @@ import os
 import pickle
 import re
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import blob_io
 import numpy as np
@@ -307,3 +309,79 @@ def test_a_folded_net_is_the_tools(tmp_path: Path) -> None:
         assert ours.read_bytes() == theirs.read_bytes(), net
         assert blob_io.verify(ours, against=net).ok, net
     assert os.listdir(tmp_path)
+
+
+def test_some_tensors_are_verified_and_warnings_may_fail(tmp_path: Path) -> None:
+    source = tmp_path / "a.npz"
+    np.savez(source, good=np.ones(3, np.float32), bad=np.array([1, np.nan], np.float32))
+    output = tmp_path / "a.safetensors"
+    blob_io.convert(source, output)
+    assert not blob_io.verify(source, finite=True).ok
+    assert blob_io.verify(source, finite=True, only="good").ok
+    assert blob_io.verify(source, finite=True, exclude="b*").ok
+    assert not blob_io.verify(source, finite=True, only_shape="2").ok
+    assert blob_io.verify(output, against=source, only="good").ok
+    np.savez(source, good=np.ones(3, np.float32), bad=np.array([1, 2], np.float32))
+    assert not blob_io.verify(output, against=source).ok
+    assert blob_io.verify(output, against=source, only="good").ok
+    with pytest.raises(blob_io.BlobError, match="no tensor matches"):
+        blob_io.verify(source, only="other")
+    with pytest.raises(ValueError, match="open file"):
+        blob_io.verify(blob_io.open(source), only="good")
+    odd = DATA / "caffe/net/mixed_layer_and_layers.caffemodel"
+    report = blob_io.verify(odd)
+    assert report.ok and report.notes
+    assert not blob_io.verify(odd, strict=True).ok
+
+
+def test_a_file_is_saved_without_being_loaded(tmp_path: Path) -> None:
+    source, target = tmp_path / "big.npy", tmp_path / "big.safetensors"
+    np.lib.format.open_memmap(source, mode="w+", dtype=np.float32, shape=(32 << 20,))[7] = 1
+    script = (
+        "import resource, sys, blob_io\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "blob_io.save_file(blob_io.open(sys.argv[1]), sys.argv[2])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    grown = subprocess.run([sys.executable, "-c", script, source, target], check=True, capture_output=True)
+    assert int(grown.stdout) < 24 << 10, "KiB, of 128 MiB"
+    np.testing.assert_array_equal(blob_io.open(target)[0].numpy(), np.load(source))
+
+
+def test_a_job_is_done_once(path: str, tmp_path: Path) -> None:
+    source = tmp_path / "net.caffemodel"
+    source.write_bytes(Path(path).read_bytes())
+    output = tmp_path / "net.safetensors"
+
+    def run(**options: Any) -> bool:
+        return blob_io.convert(source, output, if_exists="done", **options).done
+
+    assert [run(names="torch"), run(names="torch")] == [False, True]
+    written = output.stat().st_mtime_ns
+    receipt = blob_io.convert(source, output, if_exists="done", names="torch")
+    assert receipt["source"]["name"] == "net.caffemodel" and receipt["tensors"] == 2
+    assert output.stat().st_mtime_ns == written
+    with pytest.raises(FileExistsError, match="exists with other bytes"):
+        run()
+    source.write_bytes(source.read_bytes()[:-1] + b"\1")
+    with pytest.raises(FileExistsError, match="exists with other bytes"):
+        run(names="torch")
+    assert not blob_io.convert(source, output, if_exists="replace", names="torch").done
+    with pytest.raises(ValueError, match="path of the source"):
+        blob_io.convert(source.read_bytes(), output, if_exists="done")
+    # Where a format has no receipt, the same bytes are written again.
+    plain = tmp_path / "net.params"
+    assert [blob_io.convert(source, plain, if_exists="done").done for _ in range(2)] == [False, False]
+
+
+def test_the_tool_and_the_package_agree_on_what_is_done(path: str, tmp_path: Path) -> None:
+    made = [tool(), "batch", "--make", path, "--to", "safetensors", "--names", "torch", "-o", str(tmp_path)]
+    line = subprocess.run(made, check=True, capture_output=True, text=True).stdout
+    job = json.loads(line)
+    done = blob_io.convert(path, job["target"]["path"], recipe=job, if_exists="done").done
+    assert not done
+    jobs = tmp_path / "jobs.ndjson"
+    jobs.write_text(line, encoding="utf-8")
+    again = subprocess.run([tool(), "batch", "--json", str(jobs)], check=True, capture_output=True, text=True)
+    assert json.loads(again.stdout)["state"] == "done"
+    assert blob_io.convert(path, job["target"]["path"], names="torch", if_exists="done").done

@@ -250,6 +250,20 @@ def test_parts_are_of_the_framework_and_on_the_device(aligned: str, monkeypatch:
                 np.testing.assert_array_equal(tensor.array, whole[key])
 
 
+def test_a_state_dict_is_of_torch_and_on_the_device(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from blob_io.torch import load_file
+
+    module = ModuleType("torch")
+    module.from_dlpack = lambda t: Torch(np.from_dlpack(t))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", module)
+    whole = blob_io.load_file(path)
+    for device in ["cpu", "cuda:1"]:
+        state = load_file(path, device)
+        assert {tensor.device for tensor in state.values()} == {device}
+        np.testing.assert_array_equal(state["conv1.weight"].array, whole["conv1/0"])
+    assert list(load_file(path, names="raw")) == ["conv1/0", "conv1/1"]
+
+
 def test_progress_is_told_to_a_function_and_to_a_bar(path: str) -> None:
     told: list[tuple[int, int]] = []
     f = blob_io.open(path)
@@ -283,6 +297,28 @@ def test_ctrl_c_ends_a_long_read(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         tensor.stats()
     assert time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize("kind", ["gzip", "stream"])
+def test_ctrl_c_ends_an_unpacking(kind: str, tmp_path: Path) -> None:
+    import gzip
+
+    class Endless:
+        def read(self, size: int) -> bytes:
+            return b"\x93NUMPY\x01\x00" * (size // 8)
+
+    file = tmp_path / "long.npy.gz"
+    # 4 GiB of a member of 16 MiB, each of which begins as an npy file.
+    member = gzip.compress(b"\x93NUMPY\x01\x00" * (2 << 20), 1)
+    with open(file, "wb") as packed:
+        for _ in range(256):
+            packed.write(member)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        blob_io.open(file if kind == "gzip" else Endless(), format="npy")  # type: ignore[arg-type]
+    assert time.monotonic() - begin < 2
 
 
 def test_ten_thousand_files_leave_no_descriptor(path: str) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import DATA
@@ -19,12 +24,16 @@ FILES = {
 }
 
 
+#: The page about many files, whose jobs are made here.
+BATCH = "batch"
+
+
 def code(page: Path) -> str:
     return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S))
 
 
 def test_every_page_is_run() -> None:
-    assert {page.stem for page in PAGES.glob("*.md")} == set(FILES)
+    assert {page.stem for page in PAGES.glob("*.md")} == {*FILES, BATCH}
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
@@ -37,6 +46,25 @@ def test_a_framework_is_left_in_six_lines(name: str, tmp_path: Path, monkeypatch
     before = set(tmp_path.iterdir())
     exec(compile(lines, name, "exec"), {})
     assert set(tmp_path.iterdir()) > before
+
+
+def test_thousands_of_files_run_again_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source, target = str(DATA / "caffe/forward/inception.caffemodel"), {"format": "safetensors"}
+    jobs = [{"sources": [{"path": source}], "target": {**target, "path": f"{n}.safetensors"}} for n in range(40)]
+    Path("jobs.ndjson").write_text("".join(json.dumps(job) + "\n" for job in jobs), encoding="utf-8")
+    lines = code(PAGES / f"{BATCH}.md")
+    script = [sys.executable, "-c", lines]
+    for wait in [0.05, 0.2, 0.35]:
+        with subprocess.Popen(script) as worker:
+            time.sleep(wait)
+            worker.kill()
+    names: dict[str, Any] = {}
+    exec(compile(lines, BATCH, "exec"), names)
+    first = Path("0.safetensors").read_bytes()
+    assert all(Path(f"{n}.safetensors").read_bytes() == first for n in range(40))
+    exec(compile(lines, BATCH, "exec"), names)
+    assert names["done"] == [True] * 40
 
 
 def test_the_readme_runs(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,12 +152,14 @@ class Slice:
     def get_dtype(self) -> str: ...
     def __getitem__(self, key: _Key, /) -> Any: ...
 
+def open_part(file: str | PathLike[str] | bytes | bytearray | memoryview | BinaryIO, only: str) -> File: ...
 def run_recipe(
     source: File,
     target: str | PathLike[str],
     recipe: str,
     *,
     into: str | PathLike[str] | None = None,
+    salvage: bool = False,
     dry_run: bool = False,
     progress: _Progress | None = None,
 ) -> str: ...
@@ -166,6 +168,8 @@ def check(
     *,
     against: File | None = None,
     finite: bool = False,
+    strict: bool = False,
+    is_part: bool = False,
     net: str | PathLike[str] | None = None,
     symbol: str | PathLike[str] | None = None,
     progress: _Progress | None = None,

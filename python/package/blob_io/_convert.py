@@ -37,7 +37,7 @@ def convert(
     *,
     to: str | None = None,
     into: _Path | None = None,
-    if_exists: Literal["error", "replace"] = "error",
+    if_exists: Literal["error", "replace", "done"] = "error",
     names: str | PathLike[str] | Mapping[str, str] | None = None,
     dtype: Literal["f16", "bf16", "f32", "f64"] | None = None,
     layout: Literal["oihw", "hwio", "ohwi"] | None = None,
@@ -80,6 +80,10 @@ def convert(
     ``src`` is all that :func:`open` takes, or an open :class:`File`. For formats without room for a receipt the result
     has ``source``, ``tensors`` and ``changes`` alone. ``Receipt.changes`` has what a user should know, in words.
 
+    With ``if_exists="done"`` an output that an earlier call made of the same source by the same recipe stays, and
+    ``Receipt.done`` is true; any other is an error unless its bytes are the new ones. So a job can be run again. Then
+    ``src`` is a path.
+
     >>> import blob_io
     >>> receipt = blob_io.convert(path, path + ".safetensors", names="torch")
     >>> receipt["tensors"], blob_io.open(path + ".safetensors").keys()
@@ -92,14 +96,9 @@ def convert(
     def step(name: str, settings: Mapping[str, Any] | None = None) -> None:
         steps.append({"name": name, "settings": dict(settings or {})})
 
-    selection = {
-        "patterns": _listed(only),
-        "exclude": _listed(exclude),
-        "dtypes": _listed(only_dtype),
-        "shapes": _listed(only_shape),
-    }
-    if any(selection.values()):
-        step("select", {**selection, "regex": regex})
+    selection = _selection(only, exclude, regex, only_dtype, only_shape)
+    if selection is not None:
+        step("select", selection)
     if strip_diff:
         step("strip-diff")
     if squeeze_legacy:
@@ -123,7 +122,7 @@ def convert(
     if names is not None:
         step("names", _names(names, bn, fix_gamma))
     target: dict[str, Any] = {
-        "if_exists": {"error": "refuse", "replace": "replace"}[_one_of("if_exists", if_exists, "error", "replace")],
+        "if_exists": "refuse" if _one_of("if_exists", if_exists, "error", "replace", "done") == "error" else if_exists,
         "dense": dense,
         "anew": anew,
         "strict": strict,
@@ -144,13 +143,31 @@ def convert(
         asked["net"] = {"symbol": os.fspath(symbol)}
     if recipe is not None:
         asked, into = _of_recipe(recipe, asked, into)
+    if if_exists == "done":
+        if not isinstance(src, (str, PathLike)) or member is not None:
+            raise ValueError('if_exists="done" needs the path of the source; a member is named behind its archive')
+        asked["sources"] = [{"path": os.fspath(src), **({} if from_format is None else {"format": from_format})}]
     options = {"format": from_format, "member": member, "salvage": salvage}
     file = _opened(src, **options, max_alloc=max_alloc, max_spool=max_spool)
     text = json.dumps(asked)
-    said = json.loads(_blob_io.run_recipe(file, dst, text, into=into, dry_run=dry_run, progress=progress))
+    how = {"into": into, "salvage": salvage, "dry_run": dry_run, "progress": progress}
+    said = json.loads(_blob_io.run_recipe(file, dst, text, **how))
     if recipe_out is not None:
         _write_recipe(recipe_out, asked, file, dst, into, if_exists)
     return _receipt(said)
+
+
+def _selection(
+    only: str | Iterable[str] | None,
+    exclude: str | Iterable[str] | None,
+    regex: bool,
+    only_dtype: str | Iterable[str] | None,
+    only_shape: str | Iterable[str] | None,
+) -> dict[str, Any] | None:
+    """The settings of a selection; ``None`` where all tensors are meant."""
+    lists = {"patterns": only, "exclude": exclude, "dtypes": only_dtype, "shapes": only_shape}
+    selection = {key: _listed(value) for key, value in lists.items()}
+    return {**selection, "regex": regex} if any(selection.values()) else None
 
 
 def _one_of(name: str, value: Any, *allowed: str) -> Any:
@@ -199,8 +216,8 @@ def _of_recipe(
     target = given.setdefault("target", {})
     for key in ["path", "format"]:
         target.pop(key, None)
-    if others["if_exists"] == "replace":
-        target["if_exists"] = "replace"
+    if others["if_exists"] != "refuse":
+        target["if_exists"] = others["if_exists"]
     if "format" in others:
         target["format"] = others["format"]
     given.pop("sources", None)
@@ -227,6 +244,7 @@ def _receipt(said: Mapping[str, Any]) -> Receipt:
     receipt = Receipt(fields)
     receipt.bytes_out = said["bytes_out"]
     receipt.index = said["index"]
+    receipt.done = said.get("done", False)
     receipt.changes = [Change(**change) for change in said["changes"]]
     return receipt
 
@@ -243,27 +261,40 @@ def verify(
     *,
     against: _Source | None = None,
     finite: bool = False,
+    strict: bool = False,
     net: _Path | None = None,
     symbol: _Path | None = None,
+    only: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] | None = None,
+    regex: bool = False,
+    only_dtype: str | Iterable[str] | None = None,
+    only_shape: str | Iterable[str] | None = None,
     progress: _Progress | None = None,
 ) -> Report:
     """Checks that a file is whole, as ``blob verify`` does: framing, checksums, sparse parts, the receipt's digests.
 
-    ``against`` compares with another file, whose tensors the receipt's transforms make. Broken bytes are findings; what
+    ``against`` compares with another file, whose tensors the receipt's transforms make. With ``strict`` warnings are
+    findings. ``only`` and the keywords after it choose tensors as in :func:`convert`. Broken bytes are findings; what
     cannot be read raises.
 
     >>> import blob_io
     >>> blob_io.verify(path).ok
     True
     """
+    import json
+
+    selection = _selection(only, exclude, regex, only_dtype, only_shape)
+    if selection is not None and (isinstance(path, File) or symbol is not None):
+        raise ValueError("of an open file, and of a symbol, all tensors are meant: name the file's path, without symbol")
     try:
-        file = _opened(path)
+        file = _opened(path) if selection is None else _blob_io.open_part(path, json.dumps(selection))
     except BlobError as error:
         if error.reason not in _BROKEN:
             raise
         return Report([Finding(error.subject, str(error), error.reason or "", error.offset)], [])
     other = None if against is None else _opened(against)
-    return _blob_io.check(file, against=other, finite=finite, net=net, symbol=symbol, progress=progress)
+    how = {"finite": finite, "strict": strict, "is_part": selection is not None, "net": net, "symbol": symbol}
+    return _blob_io.check(file, against=other, progress=progress, **how)
 
 
 def diff(

@@ -141,10 +141,12 @@ class Receipt(Mapping[str, Any]):
     changes: list[Change]
     bytes_out: int | None
     index: str | None
+    #: Whether an earlier call had done it, with ``if_exists="done"``.
+    done: bool
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = dict(fields)
-        self.changes, self.bytes_out, self.index = [], None, None
+        self.changes, self.bytes_out, self.index, self.done = [], None, None, False
 
     @classmethod
     def parse(cls, text: str) -> Receipt | None:
