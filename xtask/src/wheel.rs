@@ -1,6 +1,8 @@
 //! `cargo xtask wheel`: the Python package with the tool inside, installed in a fresh environment and tested there.
 //! Relies on CPython 3.11 or newer with `venv` and `pip`, and on a package index that pip reaches for the programs that
-//! `python/tests/requirements.txt` pins. `--debug` takes builds without optimisation, as `ci` does; `BLOB_TOOL` names a
+//! `python/tests/requirements.txt` pins. A release also needs CPython 3.11 for those of `release.txt`: it is linked by
+//! Zig for systems of 2014 on, checked by abi3audit and auditwheel, and has a bound on its size. `--debug` takes builds
+//! without optimisation, as `ci` does; `--data TOOL` only puts a tool where maturin takes it from; `BLOB_TOOL` names a
 //! tool that is built already. Uploads nothing.
 
 use std::path::{Path, PathBuf};
@@ -12,26 +14,53 @@ use crate::{python, shell};
 
 const REQUIREMENTS: &str = "python/tests/requirements.txt";
 
-/// Where maturin takes the tool from: a wheel's `scripts` are put on the path.
-const SCRIPTS: &str = "python/blob_io.data/scripts";
+const RELEASE: &str = "python/tests/release.txt";
+
+/// Where maturin takes a wheel's other files from: `scripts` are put on the path, `data` into the environment.
+const DATA: &str = "python/blob_io.data";
+
+/// The completions, each with its place.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/blob"),
+    ("zsh", "share/zsh/site-functions/_blob"),
+    ("fish", "share/fish/vendor_completions.d/blob.fish"),
+];
+
+/// The platform of a release: systems with a C library of 2012 or newer.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+const OLDEST: &str = "x86_64-unknown-linux-gnu.2.17";
+const PLATFORM: &str = "manylinux2014";
+
+/// No release is larger.
+const MOST_BYTES: u64 = 8_000_000;
 
 /// The interpreters that are tried where none is named.
 pub(crate) const INTERPRETERS: &[&str] = &["python3.11", "python3.12", "python3.13", "python3.14", "python3"];
 
 /// Builds the wheel, and tests it with each interpreter that is named, or that is found.
 pub(crate) fn run(arguments: &[&str]) -> Result<()> {
+    if let ["--data", tool] = arguments {
+        return lay_out(Path::new(tool));
+    }
     let is_debug = arguments.first() == Some(&"--debug");
     let named = &arguments[usize::from(is_debug)..];
     if let Some(option) = named.iter().find(|word| word.starts_with('-')) {
-        bail!("wheel takes --debug and interpreters, not {option:?}");
+        bail!("wheel takes --debug and interpreters, or --data TOOL, not {option:?}");
     }
     let interpreters = interpreters(if named.is_empty() { INTERPRETERS } else { named });
     ensure!(!interpreters.is_empty(), "no CPython of 3.11 or newer among {named:?}");
     let folder = shell::target_directory()?.join("wheel");
     let first = environment(&interpreters[0], &folder)?;
+    if !is_debug {
+        shell::run(&mut python::pip(&first, RELEASE))?;
+    }
     let wheel = build(&first, &folder, is_debug)?;
     let size = std::fs::metadata(&wheel)?.len();
     println!("wheel: {} has {size} bytes", wheel.display());
+    if !is_debug {
+        ensure!(size <= MOST_BYTES, "a release has at most {MOST_BYTES} bytes");
+        audit(&first, &wheel)?;
+    }
     for interpreter in &interpreters {
         test(&environment(interpreter, &folder)?, &wheel)?;
     }
@@ -71,37 +100,84 @@ fn environment(interpreter: &str, folder: &Path) -> Result<PathBuf> {
 fn build(python: &Path, folder: &Path, is_debug: bool) -> Result<PathBuf> {
     let tool = match std::env::var_os("BLOB_TOOL") {
         Some(built) => PathBuf::from(built),
-        None => build_tool(is_debug)?,
+        None => build_tool(python, is_debug)?,
     };
-    let scripts = shell::root().join(SCRIPTS);
-    std::fs::create_dir_all(&scripts)?;
-    std::fs::copy(&tool, scripts.join("blob")).with_context(|| format!("cannot copy {}", tool.display()))?;
+    lay_out(&tool)?;
     let wheels = folder.join("dist");
     if wheels.exists() {
         std::fs::remove_dir_all(&wheels)?;
     }
-    let mut maturin = shell::program(python);
-    maturin.args(["-m", "maturin", "build", "--quiet", "--manifest-path", "python/Cargo.toml", "--out"]).arg(&wheels);
-    // A folder of its own, whatever the caller's: the profiles are others.
-    maturin.env("CARGO_TARGET_DIR", shell::root().join("python/target"));
+    let mut maturin = maturin(python, "build", &wheels);
     if is_debug {
         maturin.args(["--profile", "dev", "--compatibility", "linux"]);
     } else {
-        maturin.arg("--release");
+        maturin.args(["--release", "--zig", "--target", TARGET, "--compatibility", PLATFORM]);
     }
     shell::run(&mut maturin)?;
     let built: Vec<PathBuf> = std::fs::read_dir(&wheels)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     let [wheel] = &built[..] else { bail!("maturin wrote {built:?}, not one wheel") };
+    if !is_debug {
+        // Has the library alone: a tool is built from the packages of Rust.
+        shell::run(&mut self::maturin(python, "sdist", &folder.join("sdist")))?;
+    }
     Ok(wheel.clone())
 }
 
+/// A command of maturin's that writes into a folder.
+fn maturin(python: &Path, command: &str, out: &Path) -> Command {
+    let mut maturin = shell::program(python);
+    maturin.args(["-m", "maturin", command, "--quiet", "--manifest-path", "python/Cargo.toml", "--out"]).arg(out);
+    // A folder of its own, whatever the caller's: the profiles are others.
+    maturin.env("CARGO_TARGET_DIR", shell::root().join("python/target"));
+    maturin
+}
+
+/// Puts the tool, its completions and its manual pages where maturin takes them from.
+fn lay_out(tool: &Path) -> Result<()> {
+    let data = shell::root().join(DATA);
+    if data.exists() {
+        std::fs::remove_dir_all(&data)?;
+    }
+    let file = |place: &str| -> Result<PathBuf> {
+        let file = data.join(place);
+        std::fs::create_dir_all(file.parent().unwrap_or(&data))?;
+        Ok(file)
+    };
+    std::fs::copy(tool, file("scripts/blob")?).with_context(|| format!("cannot copy {}", tool.display()))?;
+    for (shell, place) in COMPLETIONS {
+        let script = shell::read(Command::new(tool).args(["completions", shell]))?;
+        std::fs::write(file(&format!("data/{place}"))?, script)?;
+    }
+    let pages = file("data/share/man/man1/blob.1")?;
+    shell::run(Command::new(tool).args(["man", "--quiet", "-o"]).arg(pages.parent().unwrap_or(&data)))
+}
+
 /// Builds the tool; gives its place.
-fn build_tool(is_debug: bool) -> Result<PathBuf> {
-    // As all tests are built, so that nothing is built again.
-    let debug = ("debug", "build -q --workspace --all-features --bin blob");
-    let (folder, line) = if is_debug { debug } else { ("release", "build -q --release -p blob-cli") };
-    shell::run(&mut shell::cargo(line))?;
-    Ok(shell::target_directory()?.join(folder).join("blob"))
+fn build_tool(python: &Path, is_debug: bool) -> Result<PathBuf> {
+    let target = shell::target_directory()?;
+    if is_debug {
+        // As all tests are built, so that nothing is built again.
+        shell::run(&mut shell::cargo("build -q --workspace --all-features --bin blob"))?;
+        return Ok(target.join("debug/blob"));
+    }
+    let programs = python.parent().context("an interpreter lies in a folder")?;
+    let mut zig = shell::program(programs.join("cargo-zigbuild"));
+    zig.args(["zigbuild", "-q", "--release", "-p", "blob-cli", "--bin", "blob", "--target", OLDEST]);
+    // cargo-zigbuild asks the interpreter on the path for Zig.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path));
+    shell::run(zig.env("PATH", std::env::join_paths(paths)?))?;
+    Ok(target.join(TARGET).join("release/blob"))
+}
+
+/// Checks that a release uses the stable ABI alone, and what it needs of a system.
+fn audit(python: &Path, wheel: &Path) -> Result<()> {
+    let programs = python.parent().context("an interpreter lies in a folder")?;
+    shell::run(shell::program(programs.join("abi3audit")).arg("--strict").arg(wheel))?;
+    let shown = shell::read(shell::program(programs.join("auditwheel")).arg("show").arg(wheel))?;
+    println!("{}", shown.trim());
+    ensure!(shown.contains("manylinux_2_17_x86_64"), "auditwheel does not find a wheel of {PLATFORM}");
+    Ok(())
 }
 
 /// Installs the wheel, and runs its tests and stubtest.
