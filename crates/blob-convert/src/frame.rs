@@ -19,8 +19,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::hash;
+use crate::history::{parse, receipt_text};
 use crate::planned::Planned;
-use crate::receipt::{parse, receipt_text};
+use crate::runs::{read_runs, read_zeros};
 
 /// A longer frame is left out: a receipt has at most 4 MiB, the most metadata that our readers accept.
 const MAX_BYTES: u64 = 4 << 20;
@@ -375,16 +376,15 @@ impl Source for Frame {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= self.len);
-        let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
-        buf.fill(0);
-        let first = self.gaps.partition_point(|gap| gap.at + gap.len <= offset);
-        for gap in self.gaps[first..].iter().take_while(|gap| gap.at < end) {
-            let (begin, end) = (gap.at.max(offset), (gap.at + gap.len).min(end));
-            let from = (gap.from + begin - gap.at) as usize;
-            let len = end.saturating_sub(begin) as usize;
-            buf[(begin - offset) as usize..][..len].copy_from_slice(&self.kept[from..][..len]);
-        }
-        Ok(())
+        read_zeros(self.len, offset, buf)?;
+        read_runs(
+            &self.gaps,
+            |gap| gap.at..gap.at + gap.len,
+            (offset, buf),
+            |gap, from, part| {
+                part.copy_from_slice(&self.kept[(gap.from + from) as usize..][..part.len()]);
+                Ok(())
+            },
+        )
     }
 }

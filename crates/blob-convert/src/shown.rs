@@ -11,6 +11,7 @@ use blob_io::{Error, Format, Source};
 use crate::base::Base;
 use crate::change::{Change, Effect};
 use crate::plan::{Destination, Plan};
+use crate::runs::{read_runs, read_zeros};
 
 /// A planned file.
 struct Planned<'a> {
@@ -27,22 +28,19 @@ impl Source for Planned<'_> {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= self.len);
-        let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
-        buf.fill(0);
-        let first = self.frame.partition_point(|(at, bytes)| at + bytes.len() as u64 <= offset);
-        for (at, bytes) in self.frame[first..].iter().take_while(|(at, _)| *at < end) {
-            let (from, to) = (offset.max(*at), end.min(at + bytes.len() as u64));
-            buf[(from - offset) as usize..(to - offset) as usize]
-                .copy_from_slice(&bytes[(from - at) as usize..(to - at) as usize]);
-        }
-        let first = self.copies.partition_point(|copied| copied.to + copied.len <= offset);
-        for copied in self.copies[first..].iter().take_while(|copied| copied.to < end) {
-            let (from, to) = (offset.max(copied.to), end.min(copied.to + copied.len));
-            let part = &mut buf[(from - offset) as usize..(to - offset) as usize];
-            self.base.map_or(Ok(()), |base| base.read_at(copied.from + (from - copied.to), part))?;
-        }
-        Ok(())
+        read_zeros(self.len, offset, buf)?;
+        let place = |(at, bytes): &(u64, Vec<u8>)| *at..at + bytes.len() as u64;
+        read_runs(&self.frame, place, (offset, buf), |(_, bytes), from, part| {
+            part.copy_from_slice(&bytes[from as usize..][..part.len()]);
+            Ok(())
+        })?;
+        let Some(base) = self.base else { return Ok(()) };
+        read_runs(
+            self.copies,
+            |copied| copied.to..copied.to + copied.len,
+            (offset, buf),
+            |copied, from, part| base.read_at(copied.from + from, part),
+        )
     }
 }
 
@@ -77,9 +75,7 @@ pub(crate) fn unshown(
 
 /// The remark where the content shows another format, or none.
 fn remark(to: Format, shown: impl FnOnce() -> Result<Option<Format>, Error>) -> Result<Option<Change>, Error> {
-    // Each of these begins with a mark.
-    let has_mark = matches!(to, Format::Safetensors | Format::Npz | Format::Npy | Format::Hdf5 | Format::MxnetList);
-    if has_mark || shown()? == Some(to) {
+    if to.holds().mark || shown()? == Some(to) {
         return Ok(None);
     }
     let words = format!("its content does not show its format: --from {} reads it", to.name());

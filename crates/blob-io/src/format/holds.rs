@@ -26,6 +26,8 @@ pub struct Holds {
     pub nulls: bool,
     /// Whether a file stores sparse arrays as such, not as separate parts.
     pub sparse: bool,
+    /// Whether a file begins with a mark that no file of another format has.
+    pub mark: bool,
     /// The number of axes that every array has in the file, where that is fixed.
     pub axes: Option<usize>,
     /// How a file stores bf16: as a dtype, as u16, or not at all.
@@ -115,6 +117,7 @@ impl Holds {
         diffs: false,
         nulls: false,
         sparse: false,
+        mark: false,
         axes: None,
         bf16: Bf16::Refused,
         since: &[],
@@ -125,7 +128,7 @@ impl Holds {
         symbol: false,
     };
     /// Named arrays, metadata, a receipt.
-    const CARRIER: Self = Self { metadata: Keys::Any, receipt: true, bf16: Bf16::Own, ..Self::NAMED };
+    const CARRIER: Self = Self { metadata: Keys::Any, receipt: true, bf16: Bf16::Own, mark: true, ..Self::NAMED };
     /// One array without a name, which is there whole or not at all.
     const SINGLE: Self = Self { names: Names::None, many: false, in_sequence: false, ..Self::NAMED };
     const NEOML: Self = Self { names: Names::None, axes: Some(7), implied: &["axes"], ..Self::NAMED };
@@ -137,15 +140,22 @@ impl Holds {
     pub(super) const SOLVER_STATE: Self =
         Self { metadata: Keys::Only(&["iter", "learned_net", "current_step"]), ..Self::BLOB_PROTO_VECTOR };
     pub(super) const DATUM: Self = Self { metadata: Keys::Only(&["label"]), ..Self::SINGLE };
-    pub(super) const MXNET_LIST: Self =
-        Self { nulls: true, sparse: true, bf16: Bf16::Own, since: &SINCE_MXNET_2, symbol: true, ..Self::NAMED };
+    pub(super) const MXNET_LIST: Self = Self {
+        nulls: true,
+        sparse: true,
+        mark: true,
+        bf16: Bf16::Own,
+        since: &SINCE_MXNET_2,
+        symbol: true,
+        ..Self::NAMED
+    };
     pub(super) const MXNET_RECORD: Self =
-        Self { names: Names::None, many: false, in_sequence: false, ..Self::MXNET_LIST };
+        Self { names: Names::None, many: false, in_sequence: false, mark: false, ..Self::MXNET_LIST };
     pub(super) const NEOML_BLOB: Self = Self { many: false, in_sequence: false, ..Self::NEOML };
     pub(super) const NEOML_ARRAY: Self = Self { nulls: true, ..Self::NEOML };
     pub(super) const NEOML_NET: Self = Self { names: Names::Layers, layers: true, from_tensors: false, ..Self::NEOML };
-    pub(super) const ONNX: Self = Self { from_tensors: false, ..Self::CARRIER };
-    pub(super) const NPY: Self = Self { bf16: Bf16::AsU16, ..Self::SINGLE };
+    pub(super) const ONNX: Self = Self { from_tensors: false, mark: false, ..Self::CARRIER };
+    pub(super) const NPY: Self = Self { bf16: Bf16::AsU16, mark: true, ..Self::SINGLE };
     pub(super) const NPZ: Self = Self { bf16: Bf16::AsU16, in_sequence: false, symbol: true, ..Self::CARRIER };
     pub(super) const HDF5: Self = Self { in_sequence: false, ..Self::CARRIER };
     pub(super) const SAFETENSORS: Self = Self { implied: &["format"], symbol: true, ..Self::CARRIER };
