@@ -14,8 +14,8 @@ pub(crate) fn read_zeros(len: u64, offset: u64, buf: &mut [u8]) -> io::Result<()
     Ok(())
 }
 
-/// Calls `fill` for each run that reaches into `buf`, which begins at `offset`: with the run, the offset in the run, and
-/// that part of `buf`. The runs are in order.
+/// Calls `fill` for each run that reaches into `buf`, which begins at `offset`: with the run, the offset in the run,
+/// and that part of `buf`. The runs are in order.
 pub(crate) fn read_runs<R>(
     runs: &[R],
     place: impl Fn(&R) -> Range<u64>,
