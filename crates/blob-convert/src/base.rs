@@ -13,9 +13,9 @@ use crate::caffe::{self, Misfit, check_fits};
 use crate::chain::Chained;
 use crate::change::{Change, Effect, listed};
 use crate::frame;
+use crate::history::{lineage_of, receipt_text};
 use crate::options::{Options, refuse};
 use crate::planned::{Planned, stream_interleaved};
-use crate::receipt::{lineage_of, receipt_text};
 
 /// The file that supplies all bytes of the output that do not change.
 #[derive(Debug)]

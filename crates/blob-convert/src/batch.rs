@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use blob_io::{Checkpoint, Error, Format, IfExists};
 
 use crate::change::Group;
-use crate::receipt::{TOOL, source_name};
+use crate::history::source_name;
+use crate::receipt::TOOL;
 use crate::recipe::{Opened, Recipe, Source};
 use crate::transform::Registry;
 use crate::watch::{Silent, Watch};

@@ -14,7 +14,7 @@ use blob_io::{Checkpoint, Error, Format, Remedy};
 
 use crate::change::{Change, Effect};
 use crate::goal::has_layers;
-use crate::receipt::Origin;
+use crate::history::Origin;
 use crate::transform::{Factors, Names, Norm, Registry, Transform};
 use walk::Walk;
 

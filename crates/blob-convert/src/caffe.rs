@@ -10,11 +10,11 @@ use blob_io::layout::{Layout, TensorSpec};
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Remedy, TensorName};
 
 use crate::change::{Change, Effect};
-use crate::options::{Options, listed_problems, refuse};
+use crate::options::{Options, refuse};
 use crate::planned::{How, Planned, stream_interleaved};
 use crate::stored::{is_numbered, numbered};
 use crate::transform::{StripDiff, Transform};
-use crate::words::{joined, quoted};
+use crate::words::{joined, listed_problems, quoted};
 
 /// The most names in parentheses behind the first misfit, of other tensors with the same reason.
 const NAMED: usize = 2;

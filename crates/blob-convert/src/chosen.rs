@@ -10,12 +10,14 @@ use blob_io::{Checkpoint, Entry, Error, Format, Kind, Names, Reason, Remedy};
 
 use crate::chain::{Chained, chain};
 use crate::change::{Change, Effect};
-use crate::options::{Options, listed_problems, refuse};
+use crate::history::receipt_text;
+use crate::options::{Options, refuse};
 use crate::planned::{How, LeftOut, Planned};
-use crate::receipt::{places, receipt_text};
+use crate::receipt::places;
 use crate::stored::Place;
 use crate::transform::ignored::{find, may_have_norms};
 use crate::transform::{Choice, Followed};
+use crate::words::listed_problems;
 
 /// Chooses the tensors and plans the transforms. A folder gets an npy file for each.
 pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> Result<Chained, Error> {

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::before::{Called, Wanted, before};
 use crate::change::Change;
+use crate::history::{MAX_STEPS, Origin, UNKNOWN, parse, present, receipt_text};
 use crate::options::{Options, refuse};
-use crate::receipt::{MAX_STEPS, Origin, UNKNOWN, parse, present, receipt_text};
 use crate::step::Step;
 use crate::transform::{Followed, Undone};
 

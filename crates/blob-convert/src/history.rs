@@ -2,16 +2,23 @@
 //!
 //! Finds where tensors came from, file by file, with the transforms of each conversion.
 
+mod about;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 
-use blob_io::work;
+use blob_io::{Checkpoint, work};
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::step::Step;
+pub(crate) use about::{About, salvaged, source_fields, source_name, source_name_of, warnings};
+
+/// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` appended, as the name of a member of an
+/// npz.
+pub const KEY: &str = "blob.receipt";
 
 /// A longer receipt is not read.
 const LONGEST: usize = 16 << 20;
@@ -93,6 +100,12 @@ impl Origin {
 /// A step that stands for others.
 fn unknown() -> Step {
     Step::new(UNKNOWN, Value::Null)
+}
+
+/// The text of the receipt in a file.
+pub(crate) fn receipt_text(checkpoint: &Checkpoint) -> Option<&str> {
+    let mut metadata = checkpoint.metadata().iter();
+    metadata.find(|(key, _)| key == KEY).map(|(_, text)| &**text)
 }
 
 /// The fields of a receipt that say where the tensors came from.
@@ -200,7 +213,7 @@ pub(crate) fn history_of(text: &str) -> Vec<Origin> {
 }
 
 /// A lineage for a new receipt. Long settings stay while there is room, the most recent first; others are cut.
-pub(super) fn history_from(mut history: Vec<Origin>) -> Vec<Origin> {
+pub(crate) fn history_from(mut history: Vec<Origin>) -> Vec<Origin> {
     let mut room = ALL_SETTINGS;
     for step in history.iter_mut().rev().flat_map(|origin| origin.transforms.iter_mut().rev()) {
         let len = step.settings.to_string().len();
@@ -222,14 +235,14 @@ fn cut(settings: &mut Value) {
 }
 
 /// The lists in a step's settings that a receipt may leave out, with the length of each text.
-pub(super) fn long_lists(settings: &mut Value) -> impl Iterator<Item = (usize, &mut Value)> {
+pub(crate) fn long_lists(settings: &mut Value) -> impl Iterator<Item = (usize, &mut Value)> {
     let fields = settings.as_object_mut().into_iter().flatten().map(|(_, value)| value);
     let lists = fields.filter(|value| value.is_array() || value.is_object());
     lists.map(|list| (list.to_string().len(), list)).filter(|(len, _)| *len > LONGEST_SETTINGS / 2)
 }
 
 /// Marks the last file of a history as merged with others, for a receipt without room for the list of sources.
-pub(super) fn mark_merged(history: &mut Value) {
+pub(crate) fn mark_merged(history: &mut Value) {
     if let Some(last) = history.as_array_mut().and_then(|origins| origins.last_mut()) {
         last["several"] = Value::Bool(true);
     }

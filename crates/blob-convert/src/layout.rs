@@ -16,9 +16,9 @@ use blob_io::{Checkpoint, Entry, Error, Format, Kind, Sparse, TensorName};
 use crate::base::{Base, in_place, refilled, same};
 use crate::caffe::{self, Misfit, check_fits};
 use crate::change::{Change, Effect};
+use crate::history::Origin;
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
-use crate::receipt::Origin;
 use crate::stored::places;
 
 /// The layout of an output with these tensors: the base with new values and without `removed_layers`, or a new file for

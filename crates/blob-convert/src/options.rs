@@ -7,12 +7,11 @@ use blob_io::mxnet::Version;
 use blob_io::{Checkpoint, Error, Format};
 use serde_json::{Value, json};
 
-use crate::receipt::About;
+use crate::history::About;
 use crate::symbol::NewSymbol;
 use crate::transform::{Choice, Fold, FollowedNet, Registry, Topology, Transform};
+use crate::words::{self, NAMED_PROBLEMS};
 
-/// An error lists at most this many problems.
-const NAMED: usize = 20;
 /// The format to convert to, and all settings of a conversion.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -159,26 +158,12 @@ pub(crate) fn refuse(checkpoint: &Checkpoint, message: String) -> Error {
     Error::Request { file: checkpoint.name().to_owned(), message }
 }
 
-/// [`refuse`] with a list of problems, of which the first [`NAMED`] are named.
+/// [`refuse`] with a list of problems, of which the first [`NAMED_PROBLEMS`] are named.
 pub(crate) fn refuse_all(checkpoint: &Checkpoint, what: &str, problems: Vec<String>) -> Error {
-    refuse_first(NAMED, checkpoint, what, problems)
+    refuse_first(NAMED_PROBLEMS, checkpoint, what, problems)
 }
 
 /// [`refuse`] with a list of problems, of which the first `max` are named.
 pub(crate) fn refuse_first(max: usize, checkpoint: &Checkpoint, what: &str, problems: Vec<String>) -> Error {
-    refuse(checkpoint, format!("{what}: {}", first_of(max, problems)))
-}
-
-/// A list of problems, of which the first [`NAMED`] are named.
-pub(crate) fn listed_problems(problems: Vec<String>) -> String {
-    first_of(NAMED, problems)
-}
-
-fn first_of(max: usize, mut problems: Vec<String>) -> String {
-    let more = match problems.len().saturating_sub(max) {
-        0 => String::new(),
-        more => format!("; and {more} more"),
-    };
-    problems.truncate(max);
-    format!("{}{more}", problems.join("; "))
+    refuse(checkpoint, format!("{what}: {}", words::first_of(max, problems)))
 }

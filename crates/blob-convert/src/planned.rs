@@ -1,5 +1,6 @@
 //! One tensor of the output: the name, type and shape, the origin of the values, and the changes on the way.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use blob_core::DType;
@@ -45,6 +46,15 @@ pub struct LeftOut {
     pub reason: String,
     /// Whether an option or a transform asks to leave the tensor out.
     pub is_asked: bool,
+}
+
+/// One of several files that tensors come from.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) checkpoint: &'a Checkpoint,
+    pub(crate) prefix: String,
+    /// The file's places among all tensors.
+    pub(crate) tensors: Range<usize>,
 }
 
 /// Where a tensor's values come from.

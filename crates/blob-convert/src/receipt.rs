@@ -2,39 +2,26 @@
 //!
 //! The text has the same length before and after the digests are known, so that a header can be laid out first.
 
-mod about;
 mod account;
 mod bits;
 mod contents;
-mod lineage;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use blake3::Hash;
 use blob_core::DType;
-use blob_io::{Checkpoint, Error, Kind, TensorName, work};
-use serde_json::{Map, Value, json};
+use blob_io::{Checkpoint, Error, Kind, TensorName};
+use serde_json::{Value, json};
 
 use crate::hash::Digests;
+use crate::history::{KEY, histories_of, long_lists, mark_merged, receipt_text, salvaged, source_fields, warnings};
 use crate::options::{Options, refuse};
-use crate::planned::{LeftOut, Planned};
-use crate::regroup::{Source, Union};
-use crate::transform::{Registry, Transform};
-pub(crate) use about::About;
+use crate::planned::{LeftOut, Planned, Source};
+use crate::transform::{Registry, Selection, Transform};
 pub use account::{Account, Changed};
 use bits::{Bits, NO_ROOM, note_bits};
 use contents::Contents;
 pub(crate) use contents::{combined_digest, places};
-pub use lineage::Origin;
-pub(crate) use lineage::{
-    MAX_STEPS, UNKNOWN, histories_of, history_of, lineage_of, parse, present, reduce_list, steps_of,
-};
-use lineage::{long_lists, mark_merged};
-
-/// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` appended, as the name of a member of an
-/// npz.
-pub const KEY: &str = "blob.receipt";
 
 /// The schema of receipts, and the name of the tool that writes receipts.
 pub(crate) const SCHEMA: &str = "blob.receipt/1";
@@ -118,22 +105,26 @@ impl Receipt {
     }
 
     /// The receipt of a file that is made of the tensors of several others.
-    pub(crate) fn of_several(union: &Union<'_>) -> Result<Self, Error> {
-        let tensors = &union.tensors;
-        let sources: Vec<Value> = union.sources.iter().map(|source| source_of_several(source)).collect();
-        let sparse = union.parts().flat_map(|(source, tensors)| sparse(source.checkpoint, tensors));
+    pub(crate) fn of_several(
+        files: &[Source<'_>],
+        tensors: &[Planned],
+        is_prefixed: bool,
+        selection: &Selection,
+    ) -> Result<Self, Error> {
+        let sources: Vec<Value> = files.iter().map(source_of_several).collect();
+        let sparse = files.iter().flat_map(|file| sparse(file.checkpoint, &tensors[file.tensors.clone()]));
         let mut rest = json!({
             "schema": SCHEMA,
             "tool": TOOL,
             "tensors": tensors.len(),
-            "prefixed": union.is_prefixed,
+            "prefixed": is_prefixed,
             "changes": changes(tensors),
             "sparse": sparse.collect::<Vec<_>>(),
-            "warnings": union.sources.iter().flat_map(|source| warnings(source.checkpoint)).collect::<Vec<_>>(),
-            "history": histories_of(union.sources.iter().filter_map(|source| receipt_text(source.checkpoint))),
+            "warnings": files.iter().flat_map(|source| warnings(source.checkpoint)).collect::<Vec<_>>(),
+            "history": histories_of(files.iter().filter_map(|source| receipt_text(source.checkpoint))),
         });
-        if !union.selection.is_all() {
-            rest["select"] = union.selection.settings();
+        if !selection.is_all() {
+            rest["select"] = selection.settings();
         }
         let mut contents = Contents::new(tensors, &[])?;
         let mut sources: Vec<String> = sources.iter().map(Value::to_string).collect();
@@ -210,12 +201,6 @@ impl Receipt {
     }
 }
 
-/// The place where a source breaks off whose whole arrays are taken.
-pub(crate) fn salvaged(checkpoint: &Checkpoint) -> Option<Value> {
-    let error = checkpoint.salvaged()?;
-    Some(json!({"arrays": checkpoint.entries().len(), "byte": error.offset(), "why": error.to_string()}))
-}
-
 /// The fields of one of several sources, without the digest.
 fn source_of_several(source: &Source<'_>) -> Value {
     let mut fields = source_fields(source.checkpoint);
@@ -234,45 +219,6 @@ fn shorten_with_bits(source: &mut Value, rest: &mut Value, room: usize, tensors:
         return source.to_string().len() + rest.to_string().len() <= room;
     }
     true
-}
-
-/// The name of a source, without its folder.
-pub(crate) fn source_name(checkpoint: &Checkpoint) -> String {
-    source_name_of(Path::new(checkpoint.file()))
-}
-
-/// The name that a receipt has for a source that lies here.
-pub(crate) fn source_name_of(path: &Path) -> String {
-    path.file_name().map_or(path.to_string_lossy(), |name| name.to_string_lossy()).into_owned()
-}
-
-/// The fields of a receipt about a source, without the digests.
-pub(crate) fn source_fields(checkpoint: &Checkpoint) -> Map<String, Value> {
-    let mut source = Map::new();
-    source.insert("name".into(), json!(source_name(checkpoint)));
-    source.insert("bytes".into(), json!(checkpoint.stored().len()));
-    if checkpoint.is_gzip() {
-        // Length and digests belong to the gzip file; offsets in the warnings count in the unpacked file.
-        source.insert("compression".into(), json!("gzip"));
-    }
-    if let Some(member) = checkpoint.member() {
-        source.insert("member".into(), json!(member));
-    }
-    if checkpoint.is_packed() {
-        source.insert("unpacked_bytes".into(), json!(checkpoint.file_len()));
-    }
-    source.insert("format".into(), json!(checkpoint.format().name()));
-    source.insert("dialect".into(), json!(checkpoint.dialect()));
-    let metadata: Map<String, Value> = checkpoint
-        .metadata()
-        .iter()
-        // The source's receipt goes into the history. As a text here, a receipt would be escaped once more by each
-        // conversion.
-        .filter(|(k, _)| k != KEY)
-        .map(|(k, v)| (k.clone(), json!(v)))
-        .collect();
-    source.insert("metadata".into(), Value::Object(metadata));
-    source
 }
 
 /// Replaces the longest lists by `null` until the two objects fit into `room`. Steps keep the names and the short
@@ -332,12 +278,6 @@ fn no_room(rest: &Value) -> &'static str {
 /// The reason where the lists of dtypes are none.
 const TOO_LONG: &str = "has so long a history, of one source or of many, that the receipt has no room for it";
 
-/// The text of the receipt in a file.
-pub(crate) fn receipt_text(checkpoint: &Checkpoint) -> Option<&str> {
-    let mut metadata = checkpoint.metadata().iter();
-    metadata.find(|(key, _)| key == KEY).map(|(_, text)| &**text)
-}
-
 fn changes(tensors: &[Planned]) -> Vec<Value> {
     let changed = tensors.iter().filter(|t| !t.changes.is_empty());
     let change = |tensor: &Planned| {
@@ -374,14 +314,4 @@ fn sparse(checkpoint: &Checkpoint, tensors: &[Planned]) -> Vec<Value> {
         }
     }
     all
-}
-
-fn warnings(checkpoint: &Checkpoint) -> Vec<Value> {
-    work::visit(0, checkpoint.entries().len() as u64);
-    let whole = checkpoint.warnings().iter().map(|w| json!(w.to_string()));
-    let of_entries = checkpoint
-        .entries()
-        .iter()
-        .flat_map(|entry| entry.warnings().map(|w| json!(format!("{}: {w}", entry.name()))).collect::<Vec<_>>());
-    whole.chain(of_entries).collect()
 }

@@ -14,8 +14,8 @@ use blob_io::{Checkpoint, Error, Format, OpenOptions, file_of, read_text};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
+use crate::history::MAX_STEPS;
 use crate::plan::{Plan, plan, plan_into};
-use crate::receipt::MAX_STEPS;
 use crate::source::check_output;
 use crate::step::Step;
 use crate::transform::{Registry, Selection, Topology, Wished};

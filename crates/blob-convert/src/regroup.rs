@@ -8,5 +8,4 @@ mod union;
 pub use groups::by_layer;
 pub(crate) use groups::{by_size, name_beside, singles};
 pub use joined::Joined;
-pub(crate) use union::Source;
 pub use union::{Clash, Union};

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use blob_io::net::{Net, Role};
 use blob_io::{Checkpoint, Error, work};
 
+use crate::history::{Origin, UNKNOWN, lineage_of, receipt_text, steps_of};
 use crate::options::refuse;
 use crate::planned::Planned;
-use crate::receipt::{Origin, UNKNOWN, lineage_of, receipt_text, steps_of};
 use crate::step::Step;
 use crate::transform::{
     BatchNorm, Bound, Fact, Followed, Left, MovedEps, Names, Outcome, Registry, Transform, Undone, Values, Variance,

@@ -9,9 +9,9 @@ use blob_io::{Bf16, Checkpoint, Entry, Format, Keys, Kind, Names, TensorName, Wa
 use serde::Deserialize;
 
 use crate::change::{Change, Effect};
+use crate::history::{KEY, parse, receipt_text};
 use crate::options::Options;
 use crate::planned::Planned;
-use crate::receipt::{KEY, parse, receipt_text};
 
 /// The metadata that transformers writes and expects.
 pub(crate) const FORMAT: (&str, &str) = ("format", "pt");

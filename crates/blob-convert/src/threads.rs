@@ -96,14 +96,6 @@ mod real {
 pub(crate) mod tests {
     use std::cell::Cell;
 
-    use blob_io::{Bytes, Checkpoint, Error, Format, IfExists};
-
-    use crate::goal::Target;
-    use crate::options::Options;
-    use crate::plan::plan;
-    use crate::stats::{Measured, measure_all};
-    use crate::watch::Silent;
-
     thread_local! {
         /// Set by tests: the system has no thread left.
         static NO_THREADS: Cell<bool> = const { Cell::new(false) };
@@ -119,52 +111,5 @@ pub(crate) mod tests {
         let done = work();
         NO_THREADS.set(false);
         done
-    }
-
-    /// A BlobProto of `len` floats, in two rows.
-    fn blob(len: usize) -> Checkpoint {
-        let varint = |n: usize, width: usize| {
-            (0..width).map(move |i| {
-                let more = if i + 1 < width { 0x80 } else { 0 };
-                (n >> (7 * i)) as u8 & 0x7F | more
-            })
-        };
-        let mut file = vec![0x3A, 0x07, 0x0A, 0x05, 2];
-        file.extend(varint(len / 2, 4));
-        file.push(0x2A);
-        file.extend(varint(4 * len, 5));
-        file.extend((0..len).flat_map(|i| (i as f32).to_le_bytes()));
-        Checkpoint::from_source("x.binaryproto", Box::new(Bytes(file))).unwrap()
-    }
-
-    #[test]
-    fn conversion_and_statistics_work_on_one_thread() {
-        let folder = std::env::temp_dir().join(format!("blob-alone-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let source = blob(1 << 20);
-        let convert = |name: &str| {
-            let path = folder.join(name);
-            let target = Target::File { path: &path, if_exists: IfExists::Replace };
-            let options = Options::new(Format::Safetensors).with(|o| o.sha256 = true);
-            let done = plan(&source, &options, &target).unwrap().run(&Silent).unwrap();
-            assert_eq!(done.sha256.as_deref().map(str::len), Some(64));
-            std::fs::read(path).unwrap()
-        };
-        let measured = || {
-            let mut all = Vec::new();
-            let take = &mut |_, measured: Result<Measured, Error>| {
-                all.push(format!("{:?}", measured?.stats));
-                Ok::<(), Error>(())
-            };
-            measure_all(&source, &[0, 0, 0], None, &Silent, take).unwrap();
-            all
-        };
-        let (many, max) = (convert("many"), measured());
-        without_threads(|| {
-            assert!(convert("alone") == many);
-            assert_eq!(measured(), max);
-        });
-        assert_eq!(max.len(), 3);
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -11,9 +11,9 @@ use blob_io::Checkpoint;
 use serde::Deserialize;
 
 use crate::chosen::chosen;
+use crate::history::{lineage_of, receipt_text, steps_of};
 use crate::options::Options;
 use crate::planned::How;
-use crate::receipt::{lineage_of, receipt_text, steps_of};
 use crate::step::Step;
 use crate::transform::{Choice, NetFrom, NetOrigin, Topology, Transform, Turned, Undo, Undone};
 

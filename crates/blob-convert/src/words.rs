@@ -2,6 +2,9 @@
 
 const LONGEST_NAME: usize = 128;
 
+/// An error lists at most this many problems.
+pub(crate) const NAMED_PROBLEMS: usize = 20;
+
 /// The first `most` names in quotes, and the number of the others: `"a", "b" and 3 more`.
 pub(crate) fn listed(most: usize, names: &[impl AsRef<str>]) -> String {
     let named: Vec<String> = names.iter().take(most).map(|name| quoted(name.as_ref())).collect();
@@ -25,4 +28,19 @@ pub(crate) fn quoted(name: &str) -> String {
         Some((end, _)) => format!("{:?}…", &name[..end]),
         None => format!("{name:?}"),
     }
+}
+
+/// A list of problems, of which the first [`NAMED_PROBLEMS`] are named.
+pub(crate) fn listed_problems(problems: Vec<String>) -> String {
+    first_of(NAMED_PROBLEMS, problems)
+}
+
+/// A list of problems, of which the first `max` are named.
+pub(crate) fn first_of(max: usize, mut problems: Vec<String>) -> String {
+    let more = match problems.len().saturating_sub(max) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    problems.truncate(max);
+    format!("{}{more}", problems.join("; "))
 }

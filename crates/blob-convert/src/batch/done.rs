@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Job, Log, Opener};
 use crate::hash::for_each_piece;
-use crate::receipt::{TOOL, parse, receipt_text, source_name_of};
+use crate::history::{parse, receipt_text, source_name_of};
+use crate::receipt::TOOL;
 use crate::watch::{Uncounted, Watch};
 
 /// The claim of an output about its origin, in a receipt or in a line of a log.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use blob_io::{Checkpoint, Format, Kind, TensorName};
 
-use crate::receipt::Origin;
+use crate::history::Origin;
 use crate::step::Step;
 use crate::transform::{Names, Norm, Registry, Undone};
 
@@ -186,7 +186,7 @@ impl<'a> Walk<'a> {
 
 /// Whether a step that cannot be read may have renamed tensors.
 fn may_rename(step: &Step) -> bool {
-    step.name == Names::NAME || step.name == crate::receipt::UNKNOWN
+    step.name == Names::NAME || step.name == crate::history::UNKNOWN
 }
 
 impl Stand<'_> {

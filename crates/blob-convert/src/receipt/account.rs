@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::Value;
 
-use super::lineage::{MAX_STEPS, Origin, history_of, parse, reduce_list};
+use crate::history::{MAX_STEPS, Origin, history_of, parse, reduce_list};
 use crate::step::Step;
 
 /// At most this many kinds of changes are listed.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::json;
 
-use super::lineage::{parse, reduce_list};
+use crate::history::{parse, reduce_list};
 use crate::planned::Planned;
 
 /// A longer list is left out of a file, because our readers accept 4 MiB of metadata; the digest of all tensors stays.

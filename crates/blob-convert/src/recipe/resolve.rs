@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{NetFile, Recipe};
+use crate::history::MAX_STEPS;
 use crate::options::{Options, refuse};
-use crate::receipt::MAX_STEPS;
 use crate::state::State;
 use crate::step::Step;
 use crate::symbol::{NewSymbol, check_eps};

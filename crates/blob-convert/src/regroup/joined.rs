@@ -94,7 +94,10 @@ impl<'a> Union<'a> {
         }
         let (mut receipt, is_kept) = (None, to == Format::Safetensors);
         if to.holds().receipt {
-            receipt = Some(Receipt::of_several(&self).map_err(|e| e.about(&file))?);
+            receipt = Some(
+                Receipt::of_several(&self.sources, &self.tensors, self.is_prefixed, &self.selection)
+                    .map_err(|e| e.about(&file))?,
+            );
             of_file.extend(receipt.iter().filter(|receipt| !receipt.shortened.is_empty()).map(|receipt| {
                 let words = format!("the receipt has no room for {}", receipt.shortened.join(" and for "));
                 Change::unasked(Effect::Remark(words))

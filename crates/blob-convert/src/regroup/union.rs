@@ -1,7 +1,6 @@
 //! The tensors of several files under names of which no two are the same. Reads headers only.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use blob_io::{Checkpoint, Error, Group, Kind};
@@ -9,7 +8,7 @@ use blob_io::{Checkpoint, Error, Group, Kind};
 use super::name_beside;
 use crate::change::{Change, Effect, listed};
 use crate::chosen::read_entry;
-use crate::planned::Planned;
+use crate::planned::{Planned, Source};
 use crate::transform::Selection;
 
 /// The tensors of several files.
@@ -50,15 +49,6 @@ impl Clash {
         }
         pairs.iter().map(|([first, second], names)| format!("{} in {first} and {second}", listed(names))).collect()
     }
-}
-
-/// One of the files.
-#[derive(Debug)]
-pub(crate) struct Source<'a> {
-    pub(crate) checkpoint: &'a Checkpoint,
-    pub(crate) prefix: String,
-    /// The file's places among all tensors.
-    pub(crate) tensors: Range<usize>,
 }
 
 impl<'a> Union<'a> {

@@ -12,8 +12,8 @@ use blob_io::{Checkpoint, Entry, Error, Format, Kind, Reason};
 use super::{Finding, Remark, Unread, claims, replay};
 use crate::compare::{Pieces, found};
 use crate::done::steps;
+use crate::history::receipt_text;
 use crate::pairing::{Event, Side, walk};
-use crate::receipt::receipt_text;
 use crate::transform::{Registry, Topology};
 use crate::watch::Watch;
 

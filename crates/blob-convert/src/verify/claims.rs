@@ -15,9 +15,8 @@ use super::receipt::{Items, truncated};
 use super::{Finding, Remark};
 use crate::digest::{Algorithm, Subject, digest};
 use crate::frame;
-use crate::receipt::{
-    Origin, SCHEMA, TOOL, combined_digest, histories_of, history_of, parse, receipt_text, salvaged, source_fields,
-};
+use crate::history::{Origin, histories_of, history_of, parse, receipt_text, salvaged, source_fields};
+use crate::receipt::{SCHEMA, TOOL, combined_digest};
 use crate::transform::Selection;
 use crate::watch::Watch;
 

@@ -13,8 +13,9 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 
 use super::{Finding, PIECE, is_broken};
+use crate::history::{parse, receipt_text, reduce_list};
 use crate::planned::Planned;
-use crate::receipt::{combined_digest, parse, receipt_text, reduce_list};
+use crate::receipt::combined_digest;
 use crate::watch::{Watch, Watched};
 
 /// The fields of a receipt about the tensors that were written.

@@ -14,8 +14,8 @@ use super::receipt::truncated;
 use super::replay::Compare;
 use super::{By, Compared, Finding, Remark, against_by, claims};
 use crate::digest::{Algorithm, Subject, digest};
+use crate::history::{parse, receipt_text};
 use crate::options::refuse;
-use crate::receipt::{parse, receipt_text};
 use crate::regroup::{Clash, Union};
 use crate::transform::Selection;
 use crate::watch::Watch;
@@ -172,7 +172,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::receipt::KEY;
+    use crate::history::KEY;
     use crate::watch::Silent;
 
     fn file(metadata: &[(&str, String)]) -> Checkpoint {
