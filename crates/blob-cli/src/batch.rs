@@ -41,12 +41,16 @@ pub(crate) fn run(args: &args::Batch, context: &Context) -> Result<Status, Failu
     }
     let begun = Begun::now(args.dry_run);
     let batch = Batch::read(&name(file), &text_of(file)?)?;
+    let log_file = args.log.as_deref();
+    for (used, is_written) in [(Some(&**file).filter(|file| !is_stdin(file)), false), (log_file, true)] {
+        used.map_or(Ok(()), |used| batch.check_apart(used, is_written))?;
+    }
     let batch = match args.shard {
         Some(shard) => batch.shard(shard),
         None => batch,
     };
     let open_log = if args.dry_run { Log::read } else { Log::open };
-    let log = args.log.as_deref().map(open_log).transpose()?;
+    let log = log_file.map(open_log).transpose()?;
     if !args.dry_run {
         batch.sweep();
     }

@@ -180,17 +180,20 @@ fn old_files_note(path: &Path, shards: Option<&Shards>) -> Option<String> {
 
 /// Whether `name` is the file name of the output `path`, of one of the shards or of the index.
 fn is_of(path: &Path, name: &OsStr) -> bool {
-    if path.file_name() == Some(name) || named(path, ".index.json").file_name() == Some(name) {
-        return true;
+    let file = path.with_file_name(name);
+    file == path || whole_of(&file).is_some_and(|whole| whole == path)
+}
+
+/// The output that a file is a shard or the index of, by its name.
+pub(crate) fn whole_of(file: &Path) -> Option<PathBuf> {
+    if let Some(whole) = file.file_name()?.to_str()?.strip_suffix(".index.json") {
+        return Some(file.with_file_name(whole));
     }
-    let (Some(stem), Some(name)) = (path.file_stem().and_then(OsStr::to_str), Path::new(name).to_str()) else {
-        return false;
-    };
-    let extension = path.extension().map_or(String::new(), |extension| format!(".{}", extension.display()));
-    let number = name.strip_prefix(stem).and_then(|rest| rest.strip_suffix(&extension));
-    let numbers = number.and_then(|rest| rest.strip_prefix('-')).and_then(|rest| rest.split_once("-of-"));
+    let extension = file.extension().map_or(String::new(), |extension| format!(".{}", extension.display()));
+    let (rest, count) = file.file_stem()?.to_str()?.rsplit_once("-of-")?;
+    let (whole, number) = rest.rsplit_once('-')?;
     let is_number = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
-    numbers.is_some_and(|(number, count)| is_number(number) && is_number(count))
+    (is_number(number) && is_number(count)).then(|| file.with_file_name(format!("{whole}{extension}")))
 }
 
 fn named(path: &Path, end: &str) -> PathBuf {

@@ -10,6 +10,10 @@ use blob_io::{Error, Output};
 
 use super::{Job, Marks, folder_of};
 use crate::recipe::Recipe;
+use crate::shards::whole_of;
+
+/// The longest path that a system opens, in bytes.
+const LONGEST_PATH: usize = 4096;
 
 /// The jobs of a batch.
 #[derive(Clone, Debug, Default)]
@@ -104,26 +108,54 @@ impl Batch {
     }
 
     fn check(&self, name: &str) -> Result<(), Error> {
-        let mut folders = Folders::default();
-        let mut written: HashMap<PathBuf, usize> = HashMap::new();
+        let mut files = Files::default();
         let refused =
             |line: usize, message: String| Err(Error::Request { file: format!("{name}: line {line}"), message });
         for (line, recipe) in self.recipes() {
             let output = recipe.target.path.as_deref().unwrap_or(Path::new(""));
-            if let Some(before) = written.insert(folders.real(output), line) {
+            if let Some(before) = files.write(output, recipe.target.shard_size.is_some(), line) {
                 return refused(line, format!("writes {}, as line {before} does", output.display()));
             }
         }
         for (line, recipe) in self.recipes() {
-            let read = recipe.sources.iter().map(|source| source.path.clone()).chain(recipe.target.into.clone());
-            for path in read.chain(recipe.reads()) {
-                if let Some(writer) = written.get(&folders.real(&path)) {
+            let output = recipe.target.path.as_deref().unwrap_or(Path::new(""));
+            if let Some(writer) = files.around(output, line) {
+                return refused(line, format!("writes {}, which is of what line {writer} writes", output.display()));
+            }
+            for path in read_by(recipe) {
+                if let Some(writer) = files.writer(&path) {
                     return refused(line, format!("reads {}, which line {writer} writes", path.display()));
                 }
             }
         }
         Ok(())
     }
+
+    /// Refuses a file that is used besides the jobs, a log or the list of jobs itself, where a job writes or reads the
+    /// file.
+    ///
+    /// # Errors
+    /// [`Error::Request`].
+    pub fn check_apart(&self, file: &Path, is_written: bool) -> Result<(), Error> {
+        let mut files = Files::default();
+        let own = files.real(file);
+        for (line, recipe) in self.recipes() {
+            let output = recipe.target.path.as_deref().unwrap_or(Path::new(""));
+            files.write(output, recipe.target.shard_size.is_some(), line);
+            let is_read = is_written && read_by(recipe).any(|path| files.real(&path) == own);
+            if is_read || files.writer(file).is_some() {
+                let message = format!("is a file of the job in line {line}, too");
+                return Err(Error::Request { file: file.display().to_string(), message });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The files that a job reads: the source, the model that tensors go into, the net, files of names.
+fn read_by(recipe: &Recipe) -> impl Iterator<Item = PathBuf> {
+    let sources = recipe.sources.iter().map(|source| source.path.clone());
+    sources.chain(recipe.target.into.clone()).chain(recipe.reads())
 }
 
 /// The output of a recipe that is a job.
@@ -136,42 +168,78 @@ pub(super) fn checked(recipe: &Recipe) -> Result<PathBuf, Error> {
     if recipe.target.divide.is_some() {
         return Err(refused("a job writes one output, and the recipe divides the tensors among several"));
     }
+    let longest = read_by(recipe).chain(recipe.target.path.clone()).map(|path| path.as_os_str().len()).max();
+    if longest > Some(LONGEST_PATH) {
+        return Err(refused("a job has a path of more than 4,096 bytes, which no system opens"));
+    }
     match &recipe.target.path {
         Some(output) if !is_piped(output) && !is_piped(&source.path) => Ok(output.clone()),
         _ => Err(refused("a job reads a file and writes a file, not a pipe")),
     }
 }
 
-/// One spelling for each path. Each folder is looked at once.
+/// The files that jobs write, by one spelling for each path. Each folder is looked at once.
 #[derive(Default)]
-struct Folders(HashMap<PathBuf, PathBuf>);
+struct Files {
+    folders: HashMap<PathBuf, PathBuf>,
+    /// The line that writes each output.
+    written: HashMap<PathBuf, usize>,
+    /// The line that writes each output in shards.
+    in_shards: HashMap<PathBuf, usize>,
+}
 
-impl Folders {
-    /// The path without links in its folder, and without `.` and `..`.
+impl Files {
+    /// Adds an output; returns the line that writes the same.
+    fn write(&mut self, output: &Path, is_in_shards: bool, line: usize) -> Option<usize> {
+        let real = self.real(output);
+        if is_in_shards {
+            self.in_shards.insert(real.clone(), line);
+        }
+        self.written.insert(real, line)
+    }
+
+    /// The line that writes this file: an output, or a shard or the index of one.
+    fn writer(&mut self, file: &Path) -> Option<usize> {
+        let real = self.real(file);
+        let shards = || whole_of(&real).and_then(|whole| self.in_shards.get(&whole));
+        self.written.get(&real).or_else(shards).copied()
+    }
+
+    /// Another line whose output holds this output: a folder, or shards.
+    fn around(&mut self, output: &Path, line: usize) -> Option<usize> {
+        let real = self.real(output);
+        let shards = whole_of(&real).and_then(|whole| self.in_shards.get(&whole));
+        let folder = || real.ancestors().skip(1).find_map(|folder| self.written.get(folder));
+        shards.or_else(folder).copied().filter(|writer| *writer != line)
+    }
+
+    /// The path without links, and without `.` and `..`.
     fn real(&mut self, path: &Path) -> PathBuf {
         let (folder, name) = match (path.parent(), path.file_name()) {
             (Some(folder), Some(name)) => (folder, name.to_owned()),
             _ => (path, OsString::new()),
         };
-        let real = self.0.entry(folder.to_owned()).or_insert_with(|| {
-            let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-            // A folder of which a part does not exist yet.
-            let there = absolute.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
-            let (rest, real) = match &there {
-                Some((part, real)) => (absolute.strip_prefix(part).unwrap_or(Path::new("")), real.clone()),
-                None => (&*absolute, PathBuf::new()),
-            };
-            rest.components().fold(real, |mut real, part| {
-                match part {
-                    Component::ParentDir => drop(real.pop()),
-                    Component::CurDir => {}
-                    part => real.push(part),
-                }
-                real
-            })
-        });
-        real.join(name)
+        let real = self.folders.entry(folder.to_owned()).or_insert_with(|| real_folder(folder)).join(name);
+        if real.is_symlink() { real.canonicalize().unwrap_or(real) } else { real }
     }
+}
+
+/// A folder of which a part may not exist yet.
+fn real_folder(folder: &Path) -> PathBuf {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let there = absolute.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+    let (rest, real) = match &there {
+        Some((part, real)) => (absolute.strip_prefix(part).unwrap_or(Path::new("")), real.clone()),
+        None => (&*absolute, PathBuf::new()),
+    };
+    rest.components().fold(real, |mut real, part| {
+        match part {
+            Component::ParentDir => drop(real.pop()),
+            Component::CurDir => {}
+            part => real.push(part),
+        }
+        real
+    })
 }
 
 #[cfg(test)]
@@ -198,6 +266,43 @@ mod tests {
         }
         let said = refused(&[line("a", "b"), line("b", "c")]);
         assert_eq!(said, "x: line 2: reads b, which line 1 writes");
+        let deep = format!("{}x", "a/".repeat(LONGEST_PATH / 2));
+        assert!(refused(&[line("a", &deep)]).contains("4,096 bytes"));
+    }
+
+    #[test]
+    fn files_of_an_output_are_outputs() {
+        let shards = line("a", "o/m.safetensors").replace("\"target\":{", "\"target\":{\"shard_size\":100,");
+        assert!(shards.contains("shard_size"), "{shards}");
+        for other in ["o/m-00001-of-00002.safetensors", "o/./m.safetensors.index.json", "o/m.safetensors/x"] {
+            let said = [refused(&[shards.clone(), line("b", other)]), refused(&[line("b", other), shards.clone()])];
+            assert_eq!(said[0], format!("x: line 2: writes {other}, which is of what line 1 writes"));
+            assert_eq!(said[1], format!("x: line 1: writes {other}, which is of what line 2 writes"));
+        }
+        let said = refused(&[shards, line("o/m-00001-of-00002.safetensors", "q")]);
+        assert_eq!(said, "x: line 2: reads o/m-00001-of-00002.safetensors, which line 1 writes");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn an_output_behind_a_link_is_the_file_of_the_link() {
+        let folder = std::env::temp_dir().join(format!("blob-links-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let [real, link] = ["real.npz", "link.npz"].map(|name| folder.join(name).to_str().unwrap().to_owned());
+        std::fs::write(&real, "").unwrap();
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink("real.npz", &link).unwrap();
+        assert!(refused(&[line("a", &link), line(&real, "x")]).contains("line 2: reads"));
+        assert!(refused(&[line("a", &link), line("b", &real)]).contains("as line 1 does"));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_log_is_no_file_of_a_job() {
+        let batch = Batch::read("x", &line("a", "o/m.npz")).unwrap();
+        let apart = |file: &str, is_written| batch.check_apart(Path::new(file), is_written).is_ok();
+        assert!(!apart("./a", true) && apart("a", false) && !apart("o/m.npz", true) && !apart("o/m.npz", false));
+        assert!(apart("o/n.npz", true));
     }
 
     #[test]

@@ -39,6 +39,7 @@ impl Log {
     /// [`Error::Io`].
     pub fn open(path: &Path) -> Result<Self, Error> {
         let opened = || {
+            check_file(path)?;
             let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
             let text = text_of(&mut file)?;
             let whole = whole(&text).len();
@@ -56,7 +57,7 @@ impl Log {
     /// # Errors
     /// [`Error::Io`].
     pub fn read(path: &Path) -> Result<Self, Error> {
-        match File::open(path).and_then(|mut file| text_of(&mut file)) {
+        match check_file(path).and_then(|()| File::open(path)).and_then(|mut file| text_of(&mut file)) {
             Ok(text) => Ok(Self::of(path, &text)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::of(path, b"")),
             Err(e) => Err(failed(path, "open the log", e)),
@@ -85,9 +86,26 @@ impl Log {
     }
 }
 
+/// How each line of a log begins.
+const BEGIN: &[u8] = br#"{"schema":"blob.batch/1""#;
+
+/// Refuses a device and a pipe, which may have no end.
+fn check_file(path: &Path) -> io::Result<()> {
+    match path.metadata() {
+        Ok(meta) if !meta.is_file() => Err(io::Error::other("is no file")),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// The text of a log; an error for any other file, of which nothing may be cut off.
 fn text_of(file: &mut File) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
+    let len = text.len().min(BEGIN.len());
+    if text[..len] != BEGIN[..len] {
+        return Err(io::Error::other("is another file, no log of blob batch"));
+    }
     Ok(text)
 }
 
@@ -111,7 +129,8 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let line = |bytes: u64| {
             let claim = r#"{"name":"a","bytes":1,"blake3":"b","recipe":"r","tool":"t"}"#;
-            format!("{{\"output\":\"x\",\"to\":\"npz\",\"bytes_out\":{bytes},\"claim\":{claim}}}\n")
+            let begin = r#"{"schema":"blob.batch/1","#;
+            format!("{begin}\"output\":\"x\",\"to\":\"npz\",\"bytes_out\":{bytes},\"claim\":{claim}}}\n")
         };
         let log = Log::open(&path).unwrap();
         assert!(log.claim(Path::new("x")).is_none());
@@ -129,6 +148,12 @@ mod tests {
         drop(log);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.ends_with(&format!("{}{}", line(2), line(3))), "{text}");
+        for other in ["my notes", "{\"sources\":[]}\n{"] {
+            std::fs::write(&path, other).unwrap();
+            let said = [Log::open(&path), Log::read(&path)].map(|log| log.unwrap_err().to_string());
+            assert!(said.iter().all(|said| said.contains("no log")), "{said:?}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), other);
+        }
         std::fs::remove_file(path).unwrap();
     }
 }
