@@ -45,7 +45,6 @@ const ORIGIN: Form = Form::Object(&[
     ("format", Form::Any),
     ("dialect", Form::Any),
     ("tool", Form::Any),
-    ("recipe", Form::Any),
     ("transforms", Form::List(&STEP)),
     ("several", Form::Any),
 ]);
@@ -74,6 +73,7 @@ const FRAME: Form = Form::Object(&[
 const RECEIPT: Form = Form::Object(&[
     ("schema", Form::Any),
     ("tool", Form::Any),
+    ("recipe", Form::Any),
     ("source", SOURCE),
     ("sources", Form::List(&SOURCE)),
     ("sources_left_out", Form::Any),
