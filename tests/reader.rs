@@ -31,6 +31,8 @@ fn every_format() -> Vec<Checkpoint> {
         "neoml/py/blob_2x3x1x4x1x1x5_int.neoml",
         "neoml/cpp/cpp_blobs_array.arch",
         "neoml/py/net_fc.cnnarch",
+        "onnx/raw.onnx",
+        "onnx/typed.onnx",
     ];
     let mut files: Vec<Checkpoint> = paths.iter().map(|path| Checkpoint::open(data(path)).unwrap()).collect();
     files.push(Checkpoint::open(data("mxnet/golden/mxnet-1.9.1/raw_record.bin")).unwrap());

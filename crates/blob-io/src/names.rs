@@ -207,10 +207,11 @@ impl NameTable {
         self.entries.get_mut(index)
     }
 
-    /// Forgets every entry, for a second reading of the same file.
+    /// Forgets every entry, for a second reading of the same file; what was said of the file stays.
     pub(crate) fn restart(&mut self) {
-        let (file_len, stored_len) = (self.file_len, self.stored_len);
-        *self = Self { file_len, stored_len, ..Self::new(&self.limits) };
+        let (warnings, faults) = (std::mem::take(&mut self.warnings), std::mem::take(&mut self.faults));
+        let (metadata, file_len, stored_len) = (std::mem::take(&mut self.metadata), self.file_len, self.stored_len);
+        *self = Self { warnings, faults, metadata, file_len, stored_len, ..Self::new(&self.limits) };
     }
 
     /// Whether an entry has this name already.

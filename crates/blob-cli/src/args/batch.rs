@@ -35,7 +35,7 @@ pub(crate) struct Batch {
     /// How many jobs run at once [default: the number of processors]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
-    /// Append a line of JSON for each job that ends to this file, and believe what earlier runs have written there
+    /// Append a line of JSON for each job to this file, and believe its lines
     #[arg(long, value_name = "OUT")]
     pub(crate) log: Option<PathBuf>,
     /// Go on after a job that failed
@@ -43,12 +43,12 @@ pub(crate) struct Batch {
     pub(crate) keep_going: bool,
     /// How a source is known to be the one that an output names: `content` reads and hashes it, `mtime` believes its
     /// length where it is older than the output
-    #[arg(long, value_name = "HOW", default_value = "content")]
+    #[arg(long, value_name = "HOW", default_value = "content", hide_short_help = true)]
     pub(crate) trust: Trusted,
     /// Print what would be done without writing anything
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Print a job for each file of tensors that this GLOB matches, in which `**` stands for any folders
+    /// Print a job for each file of tensors that this GLOB matches
     #[arg(long, value_name = "GLOB", requires_all = ["to", "output"],
           conflicts_with_all = ["shard", "jobs", "log", "keep_going", "trust", "dry_run"])]
     pub(crate) make: Option<String>,
