@@ -69,11 +69,19 @@ impl Budget {
     /// memory. A second time changes nothing.
     pub fn add(&self, memory: &SharedMem) {
         let (inner, ledger) = (&memory.inner, &self.ledger);
-        let account =
-            Arc::new(Account { ledger: Arc::clone(ledger), taken: AtomicUsize::new(0), used: AtomicBool::new(true) });
+        let used = Arc::new(Used {
+            taken: AtomicUsize::new(0),
+            lately: AtomicBool::new(true),
+            leaves: AtomicBool::new(false),
+        });
+        let account = Arc::new(Account { ledger: Arc::clone(ledger), used: Arc::clone(&used) });
         if inner.lock().enter_budget(&account) {
-            let member = Member { memory: Arc::downgrade(inner), account };
-            ledger.book().members.push(member);
+            let members = &mut ledger.book().members;
+            if members.len() == members.capacity() {
+                // Those that are gone make room, at a constant cost for each that comes.
+                members.retain(|member| member.memory.strong_count() > 0);
+            }
+            members.push(Member { memory: Arc::downgrade(inner), used });
         }
     }
 
@@ -108,16 +116,23 @@ struct Book {
 
 struct Member {
     memory: Weak<Inner>,
-    account: Arc<Account>,
+    used: Arc<Used>,
 }
 
-/// What a memory takes of a budget. The memory's state has one too.
-pub(crate) struct Account {
-    ledger: Arc<Ledger>,
-    /// Changed while the book is locked.
+/// How a memory uses a budget: known to the budget and to the memory's account, which keeps the budget.
+struct Used {
+    /// The bytes taken. Changed while the book is locked.
     taken: AtomicUsize,
     /// Whether the memory was borrowed there since it was last asked for its room.
-    used: AtomicBool,
+    lately: AtomicBool,
+    /// Whether a thread makes the memory give up its room. Set while the book is locked.
+    leaves: AtomicBool,
+}
+
+/// What a memory takes of a budget. The memory's state has one.
+pub(crate) struct Account {
+    ledger: Arc<Ledger>,
+    used: Arc<Used>,
 }
 
 impl Ledger {
@@ -127,27 +142,30 @@ impl Ledger {
 }
 
 impl Book {
-    fn take(&mut self, account: &Account, bytes: usize) {
-        account.taken.store(bytes, Ordering::Relaxed);
+    fn take(&mut self, used: &Used, bytes: usize) {
+        used.taken.store(bytes, Ordering::Relaxed);
         self.in_use += bytes;
         self.peak = self.peak.max(self.in_use);
     }
 
-    /// The next member that has room to give, is not `tried`, and was not borrowed since it was last asked. The book is
-    /// gone through twice at most: the first time may only clear the marks.
-    fn victim(&mut self, tried: &[Arc<Account>]) -> Option<(Arc<Inner>, Arc<Account>)> {
+    /// The next member that has room to give, is not `tried`, and was not borrowed since it was last asked; from now on
+    /// it leaves. The book is gone through twice at most: the first time may only clear the marks. The last handle of a
+    /// memory may end with the one that is returned, which is why no other is made here: the book is locked.
+    fn victim(&mut self, tried: &[Arc<Used>]) -> Option<(Arc<Inner>, Arc<Used>)> {
         self.members.retain(|member| member.memory.strong_count() > 0);
         for _ in 0..2 * self.members.len() {
             let at = self.hand % self.members.len();
             self.hand = at + 1;
-            let Member { memory, account } = &self.members[at];
-            let has_room = account.taken.load(Ordering::Relaxed) > 0;
-            if !has_room || tried.iter().any(|one| Arc::ptr_eq(one, account)) {
+            let Member { memory, used } = &self.members[at];
+            let has_room = used.taken.load(Ordering::Relaxed) > 0 && !used.leaves.load(Ordering::Relaxed);
+            if !has_room || tried.iter().any(|one| Arc::ptr_eq(one, used)) {
                 continue;
             }
-            let Some(memory) = memory.upgrade() else { continue };
-            if !account.used.swap(false, Ordering::Relaxed) {
-                return Some((memory, Arc::clone(account)));
+            if !used.lately.swap(false, Ordering::Relaxed)
+                && let Some(memory) = memory.upgrade()
+            {
+                used.leaves.store(true, Ordering::Relaxed);
+                return Some((memory, Arc::clone(used)));
             }
         }
         None
@@ -163,41 +181,45 @@ impl Account {
         Arc::ptr_eq(&self.ledger, &other.ledger)
     }
 
-    /// Takes room for a block, if there is room.
-    pub(crate) fn reserve(&self, bytes: usize) -> bool {
+    /// Takes room for a block, if there is room. Says whether none was taken before.
+    pub(crate) fn reserve(&self, bytes: usize) -> Option<bool> {
         let mut book = self.ledger.book();
-        let fits = self.taken.load(Ordering::Relaxed) > 0 || bytes <= self.ledger.limit.saturating_sub(book.in_use);
-        if fits && self.taken.load(Ordering::Relaxed) == 0 {
-            book.take(self, bytes);
+        let is_new = self.used.taken.load(Ordering::Relaxed) == 0;
+        if is_new && bytes > self.ledger.limit.saturating_sub(book.in_use) {
+            return None;
         }
-        fits
+        if is_new {
+            book.take(&self.used, bytes);
+        }
+        Some(is_new)
     }
 
     /// The memory has a block there, whether room was reserved for it or not.
     pub(crate) fn has(&self, bytes: usize) {
         let mut book = self.ledger.book();
-        if self.taken.load(Ordering::Relaxed) == 0 {
-            book.take(self, bytes);
+        if self.used.taken.load(Ordering::Relaxed) == 0 {
+            book.take(&self.used, bytes);
         }
     }
 
     /// The memory has no block there any more.
     pub(crate) fn release(&self) {
         let mut book = self.ledger.book();
-        book.in_use -= self.taken.swap(0, Ordering::Relaxed);
+        book.in_use -= self.used.taken.swap(0, Ordering::Relaxed);
     }
 
     /// The memory was borrowed there.
     pub(crate) fn touch(&self) {
         // Relaxed: the mark orders nothing.
-        self.used.store(true, Ordering::Relaxed);
+        self.used.lately.store(true, Ordering::Relaxed);
     }
 
     /// Makes others give up copies until there is room. No memory is locked by this thread. Another thread may take the
-    /// room: then the memory asks again.
-    pub(crate) fn make_room(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
+    /// room: then the memory asks again. A memory that leaves may need room elsewhere, and so come here again for
+    /// another budget: one that leaves already is not asked, so that this ends.
+    pub(crate) fn make_room(&self, bytes: usize) -> Result<(), Error> {
         let Ledger { location, limit, .. } = *self.ledger;
-        let mut tried = vec![Arc::clone(self)];
+        let mut tried = vec![Arc::clone(&self.used)];
         loop {
             let mut book = self.ledger.book();
             let in_use = book.in_use;
@@ -206,17 +228,18 @@ impl Account {
             }
             let victim = if bytes <= limit { book.victim(&tried) } else { None };
             drop(book);
-            let Some((memory, account)) = victim else {
+            let Some((memory, used)) = victim else {
                 return Err(Error::OverBudget { location, bytes, limit, in_use });
             };
-            let held = account.taken.load(Ordering::Relaxed);
+            let held = used.taken.load(Ordering::Relaxed);
             let evicted = memory.evict(location, .., Dirty::Move);
-            if evicted.is_ok() && account.taken.load(Ordering::Relaxed) == 0 {
+            used.leaves.store(false, Ordering::Relaxed);
+            if evicted.is_ok() && used.taken.load(Ordering::Relaxed) == 0 {
                 let evicted = &mut self.ledger.book().evicted;
                 evicted.count += 1;
                 evicted.bytes += held as u64;
             } else {
-                tried.push(account);
+                tried.push(used);
             }
         }
     }

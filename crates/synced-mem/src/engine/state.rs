@@ -34,6 +34,8 @@ pub(crate) struct State {
     pub(crate) retired: Vec<HostBuffer>,
     /// Blocks without valid bytes, to be given back once no queue uses them.
     pub(crate) freed: Vec<FreedBlock>,
+    /// How many steps outside the lock have been settled: a thread with one in its way looks again after the next.
+    pub(crate) settlements: u64,
     /// Whether a thread tidies up, after [`is_untidy`](Self::is_untidy).
     pub(crate) is_tidying: bool,
     pub(crate) pool: Option<HostPool>,
@@ -159,6 +161,7 @@ impl State {
             retired: Vec::new(),
             freed: Vec::new(),
             is_tidying: false,
+            settlements: 0,
             pool,
             origin: None,
             accounts: None,

@@ -23,7 +23,8 @@ const MAX_BROKEN: usize = 64;
 /// Why an operation pauses.
 enum Pause {
     Wait(Wait),
-    Settle,
+    /// Until more steps than these have been settled.
+    Settle(u64),
     Outside(Box<Outside>),
     Room(Room),
 }
@@ -107,7 +108,7 @@ pub(super) fn run<R, L>(
                 course.ended = Some(Ended::Outside(Box::new(ended)));
             }
             Err(Pause::Room(room)) => course.ended = Some(Ended::Room(room.make())),
-            Err(Pause::Settle) => door.settle(|state| !state.facts.outside.is_empty()),
+            Err(Pause::Settle(settled)) => door.settle(|state| state.settlements == settled),
         }
     }
 }
@@ -173,7 +174,7 @@ impl State {
                     return Ok(None);
                 }
                 Ok(Next::Wait(by, queues)) => return Ok(Some(Pause::Wait(self.begin_wait(by, queues)))),
-                Ok(Next::Settle) => return Ok(Some(Pause::Settle)),
+                Ok(Next::Settle) => return Ok(Some(Pause::Settle(self.settlements))),
                 Ok(Next::Outside(step)) => match self.begin(&step) {
                     Some(step) => return Ok(Some(Pause::Outside(Box::new(step)))),
                     None => return Err(Error::OutOfMemory { bytes: self.facts.len }),

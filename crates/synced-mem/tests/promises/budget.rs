@@ -188,3 +188,49 @@ fn threads_share_a_budget_without_a_deadlock_or_a_wrong_byte() {
     }
     fill(&mut memories[0].device_overwrite(&device.queue().unwrap(), ..).unwrap(), 1);
 }
+
+/// What leaves the device needs room on the host, and what leaves the host needs room on the device.
+#[test]
+fn two_full_budgets_refuse_and_lose_nothing() {
+    let (device, queue) = device();
+    let (on_device, on_host) = (Budget::new(place(&*device), 2048), Budget::new(Location::Host, 2048));
+    let mut all: Vec<_> = (0..4).map(|_| SharedMem::new(1024)).collect();
+    all.iter().for_each(|memory| [&on_device, &on_host].iter().for_each(|budget| budget.add(memory)));
+    for (nth, memory) in all[2..].iter_mut().enumerate() {
+        memory.host_mut(..).unwrap().fill(2 + nth as u8);
+        memory.upload(&queue, ..).unwrap();
+        memory.host_mut(..).unwrap().fill(2 + nth as u8);
+    }
+    for (nth, memory) in all[..2].iter_mut().enumerate() {
+        let mut token = memory.device_overwrite(&queue, ..).unwrap();
+        launch(&*queue, [token.arg_mut()], move |args| args[0].bytes_mut().fill(nth as u8)).unwrap();
+    }
+    let refused = all[2].device(&queue, ..).unwrap_err();
+    assert!(matches!(refused, Error::OverBudget { .. }), "{refused}");
+    drop((on_device, on_host));
+    for (nth, memory) in all.iter().enumerate() {
+        // A memory without a budget takes the bytes, wherever they are: the limits hold as long as the memories do.
+        let copy = SharedMem::new(1024);
+        copy.copy_from(0, memory, ..).unwrap();
+        assert!(copy.host(..).unwrap().iter().all(|byte| *byte == nth as u8), "{nth}");
+    }
+}
+
+#[test]
+fn room_that_one_of_two_budgets_lacks_is_taken_of_neither() {
+    let (device, queue) = device();
+    let [large, small] = [4096, 1024].map(|bytes| Budget::new(place(&*device), bytes));
+    let memory = SharedMem::new(2048);
+    [&large, &small].iter().for_each(|budget| budget.add(&memory));
+    assert!(matches!(memory.device(&queue, ..), Err(Error::OverBudget { limit: 1024, .. })));
+    assert_eq!((large.stats().in_use, small.stats().in_use), (0, 0));
+}
+
+#[test]
+fn a_budget_of_the_origin_counts_nothing() {
+    let budget = Budget::new(Location::Origin, 1);
+    let memory = SharedMem::of(Tape::new(64));
+    budget.add(&memory);
+    assert_eq!(memory.host(..).unwrap().len(), 64);
+    assert_eq!(budget.stats().in_use, 0);
+}

@@ -161,6 +161,7 @@ impl State {
         let Transferred { transfer, staged, enqueued, waited } = ended;
         let Transfer { from, to, range, queue, block, began, .. } = transfer;
         self.facts.outside.retain(|(slot, brought)| *slot != to || *brought != range);
+        self.settlements += 1;
         if let Some(staged) = staged {
             self.count_buffer(EventKind::Allocate, staged.allocated());
             let mut uses = Uses::new();

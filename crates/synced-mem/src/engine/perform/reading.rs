@@ -40,7 +40,7 @@ enum Target {
 pub(crate) struct Read {
     to: Slot,
     range: Range<usize>,
-    block: Option<Arc<dyn Block>>,
+    device: Option<(QueueHandle, Arc<dyn Block>)>,
     outcome: Result<(), Error>,
     pub(crate) panic: Option<Box<dyn Any + Send>>,
 }
@@ -58,7 +58,7 @@ impl Reading {
                 origin.read(range.start, out).map_err(failed)
             }
             // SAFETY: the block is of the queue's device, and `range` within it. The block is kept until the read is
-            // settled; then the facts have an entry for the upload, and each use or free of the block waits for that.
+            // settled, which enters the upload in the facts again: each later use or free of the block waits for that.
             Target::Device(queue, block) => unsafe {
                 queue.upload_from(&**block, range.start, range.len(), &|at, out| origin.read(at, out))
             },
@@ -67,11 +67,11 @@ impl Reading {
             Ok(outcome) => (outcome, None),
             Err(panic) => (Err(failed(OriginError::failed("the read panicked"))), Some(panic)),
         };
-        let block = match target {
+        let device = match target {
             Target::Host(_) => None,
-            Target::Device(_, block) => Some(block),
+            Target::Device(queue, block) => Some((queue, block)),
         };
-        Read { to, range, block, outcome, panic }
+        Read { to, range, device, outcome, panic }
     }
 }
 
@@ -93,14 +93,18 @@ impl State {
 
     /// A read has ended, well or not.
     pub(crate) fn settle_reading(&mut self, read: Read) -> Result<(), Error> {
-        let Read { to, range, block, outcome, .. } = read;
+        let Read { to, range, device, outcome, .. } = read;
         self.facts.outside.retain(|(slot, brought)| *slot != to || *brought != range);
-        if let Some(block) = block
-            && !self.block(to).is_ok_and(|held| Arc::ptr_eq(held, &block))
-        {
-            // Left to a queue that has failed. The upload may still write there, and nothing else remembers that.
-            mem::forget(block);
-            return outcome;
+        self.settlements += 1;
+        if let Some((queue, block)) = device {
+            if !self.block(to).is_ok_and(|held| Arc::ptr_eq(held, &block)) {
+                // Left to a queue that has failed. The upload may still write there, and nothing else remembers that.
+                mem::forget(block);
+                return outcome;
+            }
+            // A wait that began while the origin was read knows nothing of what was enqueued since. This holds for an
+            // upload that broke off, too.
+            self.facts.enter(to, &queue, &range, Access::Write, None);
         }
         outcome?;
         self.copied(ORIGIN, to, &range);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::access::Location;
 use crate::budget::Account;
 use crate::coherence::facts::HOST;
-use crate::coherence::replicas::Slot;
+use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::engine::state::State;
 use crate::error::Error;
 
@@ -30,7 +30,7 @@ impl State {
         let is_new = !accounts.iter().any(|known| known.is_of(account));
         if is_new {
             accounts.push(Arc::clone(account));
-            let slot = self.slot_at(account.location());
+            let slot = self.slot_at(account.location()).filter(|slot| *slot != ORIGIN);
             if slot.is_some_and(|slot| self.facts.copy(slot).has_memory) {
                 account.has(self.facts.len);
             }
@@ -41,8 +41,19 @@ impl State {
 
     /// Reserves room for a copy's memory. Gives the room that is lacking.
     pub(crate) fn reserve(&self, slot: Slot) -> Option<Room> {
-        let lacking = self.accounts_of(slot).find(|account| !account.reserve(self.facts.len))?;
-        Some(Room { account: Arc::clone(lacking), bytes: self.facts.len })
+        let mut reserved = Vec::new();
+        for account in self.accounts_of(slot) {
+            match account.reserve(self.facts.len) {
+                Some(true) => reserved.push(account),
+                Some(false) => {}
+                None => {
+                    // All or nothing: what one budget lacks is no load for the others.
+                    reserved.into_iter().for_each(|account: &Arc<Account>| account.release());
+                    return Some(Room { account: Arc::clone(account), bytes: self.facts.len });
+                }
+            }
+        }
+        None
     }
 
     /// A copy has got memory.
