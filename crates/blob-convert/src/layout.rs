@@ -11,7 +11,7 @@ use blob_io::hdf5::Form;
 use blob_io::layout::{Details, Frame, Layout, TensorSpec};
 use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, Sparse, TensorName};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Refill, Sparse, TensorName};
 
 use crate::base::{Base, in_place, refilled, same};
 use crate::caffe::{self, Misfit, check_fits};
@@ -38,9 +38,11 @@ pub(crate) fn of(
             tensors.iter_mut().for_each(|tensor| tensor.changes.clear());
             refilled(base, tensors)
         }
-        Base::File(base) if matches!(base.format(), Format::Hdf5 | Format::Onnx) => in_place(checkpoint, base, tensors),
-        Base::File(base) if base.format().is_neoml() => into_neoml(checkpoint, base, tensors),
-        Base::File(base) => caffe::spliced(checkpoint, base, options, tensors, removed_layers),
+        Base::File(base) => match base.format().holds().refill {
+            Refill::InPlace => in_place(checkpoint, base, tensors),
+            Refill::Blobs => into_neoml(checkpoint, base, tensors),
+            _ => caffe::spliced(checkpoint, base, options, tensors, removed_layers),
+        },
         Base::None => {
             check_graph(checkpoint, to)?;
             check_count(checkpoint, to, tensors.len())?;

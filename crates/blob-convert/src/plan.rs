@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use blob_io::layout::{Frame, Layout};
-use blob_io::{Checkpoint, Error, Format, IfExists, Remedy};
+use blob_io::{Checkpoint, Error, Format, IfExists, Refill, Remedy};
 
 use crate::base::{Base, is_copy, left_behind};
 use crate::before::{Wanted, wanted};
@@ -267,7 +267,7 @@ pub fn plan_into<'a>(
         return Err(refuse(base, format!("is one file, and {} a folder", path.display())));
     }
     let format = base.format();
-    if !(format.is_caffe() || format.is_neoml() || matches!(format, Format::Hdf5 | Format::Onnx)) {
+    if format.holds().refill == Refill::Never {
         let title = format.title();
         let message = format!("is {title}, and arrays are put into files of Caffe, NeoML, HDF5 and ONNX only");
         let (file, remedy) = (base.name().to_owned(), Some(Remedy::NewFile));

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-pub use holds::{Bf16, Holds, Keys, Names};
+pub use holds::{Bf16, Holds, Keys, Names, Refill};
 
 macro_rules! formats {
     ($($(#[$doc:meta])* $format:ident: $name:literal, $title:literal, $extensions:expr, $holds:ident;)*) => {

@@ -52,7 +52,7 @@ pub use checkpoint::{Checkpoint, OpenOptions, Reader, StoredTensor};
 pub use digits::grouped;
 pub use entry::{Entry, Kind, Segment, Sparse, SparseKind};
 pub use error::{Error, Existing, Fault, Reason, Remedy};
-pub use format::{Bf16, Format, Holds, Keys, Names, UnknownFormat};
+pub use format::{Bf16, Format, Holds, Keys, Names, Refill, UnknownFormat};
 pub use limits::{Limit, Limits};
 pub use number::Number;
 pub use output::{Complete, IfExists, Output};

@@ -88,6 +88,9 @@ impl Stored {
     fn read_in_place(&self, at: usize, mut out: &mut [u8]) -> Result<(), ReadError> {
         let (width, mut skipped) = (self.dtype.size() as u64, at as u64);
         for run in self.entry.segments() {
+            if out.is_empty() {
+                break;
+            }
             let left = (run.count * width).saturating_sub(skipped);
             if left > 0 {
                 let (here, rest) = out.split_at_mut(left.min(out.len() as u64) as usize);

@@ -44,6 +44,8 @@ pub struct Holds {
     /// Whether arrays lie one after the other, each complete, so that those before a break are whole. (An npz has the
     /// list of members at the end; HDF5 has structure anywhere.)
     pub in_sequence: bool,
+    /// How other values get into a file that is there.
+    pub refill: Refill,
     /// Whether a symbol file beside a file may describe the net: true of MXNet's own formats, and of the formats that
     /// other tools convert MXNet's files to. Files of Caffe and NeoML describe the net themselves.
     pub symbol: bool,
@@ -61,6 +63,20 @@ pub enum Names {
     Numbers,
     /// None: an array is known by position, `@0`, and loses any other name.
     None,
+}
+
+/// How other values get into a file that is there, so that all its other bytes stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refill {
+    /// Not at all: a new file is written.
+    Never,
+    /// In the place of the old ones, as many bytes.
+    InPlace,
+    /// As Caffe's messages, of which the lengths around the values are written anew.
+    Messages,
+    /// As NeoML's blobs, in place or with new shapes.
+    Blobs,
 }
 
 /// How a file stores bf16.
@@ -125,21 +141,28 @@ impl Holds {
         implied: &[],
         receipt: false,
         in_sequence: true,
+        refill: Refill::Never,
         symbol: false,
     };
     /// Named arrays, metadata, a receipt.
     const CARRIER: Self = Self { metadata: Keys::Any, receipt: true, bf16: Bf16::Own, mark: true, ..Self::NAMED };
     /// One array without a name, which is there whole or not at all.
     const SINGLE: Self = Self { names: Names::None, many: false, in_sequence: false, ..Self::NAMED };
-    const NEOML: Self = Self { names: Names::None, axes: Some(7), implied: &["axes"], ..Self::NAMED };
+    const NEOML: Self =
+        Self { names: Names::None, axes: Some(7), implied: &["axes"], refill: Refill::Blobs, ..Self::NAMED };
+
+    /// Caffe's messages.
+    const MESSAGE: Self = Self { refill: Refill::Messages, ..Self::NAMED };
+    /// A message of one array.
+    const ONE_MESSAGE: Self = Self { refill: Refill::Messages, ..Self::SINGLE };
 
     pub(super) const CAFFE_MODEL: Self =
-        Self { names: Names::Layers, layers: true, diffs: true, metadata: Keys::Only(&["name"]), ..Self::NAMED };
-    pub(super) const BLOB_PROTO: Self = Self { diffs: true, ..Self::SINGLE };
-    pub(super) const BLOB_PROTO_VECTOR: Self = Self { names: Names::Numbers, diffs: true, ..Self::NAMED };
+        Self { names: Names::Layers, layers: true, diffs: true, metadata: Keys::Only(&["name"]), ..Self::MESSAGE };
+    pub(super) const BLOB_PROTO: Self = Self { diffs: true, ..Self::ONE_MESSAGE };
+    pub(super) const BLOB_PROTO_VECTOR: Self = Self { names: Names::Numbers, diffs: true, ..Self::MESSAGE };
     pub(super) const SOLVER_STATE: Self =
         Self { metadata: Keys::Only(&["iter", "learned_net", "current_step"]), ..Self::BLOB_PROTO_VECTOR };
-    pub(super) const DATUM: Self = Self { metadata: Keys::Only(&["label"]), ..Self::SINGLE };
+    pub(super) const DATUM: Self = Self { metadata: Keys::Only(&["label"]), ..Self::ONE_MESSAGE };
     pub(super) const MXNET_LIST: Self = Self {
         nulls: true,
         sparse: true,
@@ -154,9 +177,9 @@ impl Holds {
     pub(super) const NEOML_BLOB: Self = Self { many: false, in_sequence: false, ..Self::NEOML };
     pub(super) const NEOML_ARRAY: Self = Self { nulls: true, ..Self::NEOML };
     pub(super) const NEOML_NET: Self = Self { names: Names::Layers, layers: true, from_tensors: false, ..Self::NEOML };
-    pub(super) const ONNX: Self = Self { from_tensors: false, mark: false, ..Self::CARRIER };
+    pub(super) const ONNX: Self = Self { from_tensors: false, mark: false, refill: Refill::InPlace, ..Self::CARRIER };
     pub(super) const NPY: Self = Self { bf16: Bf16::AsU16, mark: true, ..Self::SINGLE };
     pub(super) const NPZ: Self = Self { bf16: Bf16::AsU16, in_sequence: false, symbol: true, ..Self::CARRIER };
-    pub(super) const HDF5: Self = Self { in_sequence: false, ..Self::CARRIER };
+    pub(super) const HDF5: Self = Self { in_sequence: false, refill: Refill::InPlace, ..Self::CARRIER };
     pub(super) const SAFETENSORS: Self = Self { implied: &["format"], symbol: true, ..Self::CARRIER };
 }
