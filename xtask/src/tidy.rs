@@ -131,7 +131,7 @@ mod tests {
         ("!unsafe", FILE, &["//! unsafe\nfn f() { g(\"unsafe\") }\n"]),
         ("!unsafe", "crates/synced-mem/src/loopback/task.rs", &["fn f() { unsafe { g() } }"]),
         ("!unsafe", "tests/it.rs", &["fn f() { unsafe { g() } }"]),
-        ("unsafe", DEVICE, &["fn f() { unsafe { g() } }\n"]),
+        ("!unsafe", DEVICE, &["fn f() { unsafe { g() } }\n"]),
         ("!unsafe", DEVICE, &["unsafe trait A { unsafe fn f(); }\n"]),
         ("unsafe", LIBRARY, &["//! A.\n"]),
         ("unsafe", "crates/blob-cli/src/main.rs", &["//! A.\n"]),
