@@ -213,7 +213,8 @@ fn variances_for_another_eps_do_not_lie_beside_a_symbol_with_the_old_one() {
     // The receipt says the eps, and MXNet does not load the symbol with such a file.
     ["net.safetensors", "net-0001.npz"].into_iter().for_each(|out| drop(eps(out).ok()));
     // Under PyTorch's names, the file is none of the symbol's.
-    blob(&["convert", &source, "-o", &folder.file("net.safetensors"), "--eps", "1e-5", "--names", "torch"]).ok();
+    let torch = ["--eps", "1e-5", "--names", "torch", "--force"];
+    blob(&[&["convert", &source, "-o", &folder.file("net.safetensors")], &torch[..]].concat()).ok();
     // A symbol with the new eps is right, and one of another net has nothing to do with it.
     let moved = symbol.replace("\"FALSE\"", "\"FALSE\", \"eps\": \"1e-05\"");
     fs::write(&symbol_path, moved).expect("written");
