@@ -168,7 +168,7 @@ def test_errors_say_which_file_and_where(path: str, tmp_path: Path) -> None:
     with pytest.raises(blob_io.LimitExceeded):
         blob_io.open(Pipe(Path(path).read_bytes()), max_spool=10)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no format"):
-        blob_io.open(path, format="onnx")
+        blob_io.open(path, format="gguf")
 
 
 def test_an_open_file_is_not_pickled_but_copied(path: str) -> None:
