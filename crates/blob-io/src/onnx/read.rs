@@ -12,10 +12,9 @@ use crate::metadata::{LEFT_OUT, MetadataSize};
 use crate::names::{NameTable, faulty, name_from_bytes};
 use crate::onnx::external::Outside;
 use crate::onnx::numbers::{
-    graph_proto as graph, model_proto as model, node_proto as node, operator_set_id_proto as opset,
-    string_string_entry_proto as pair, tensor_proto,
+    graph_proto as graph, model_proto as model, node_proto as node, operator_set_id_proto as opset, tensor_proto,
 };
-use crate::onnx::tensor;
+use crate::onnx::tensor::{self, Pair};
 use crate::wire::cursor::Cursor;
 use crate::wire::protobuf::{self, Span, Tag, Wire};
 
@@ -124,15 +123,7 @@ impl Walk {
     }
 
     fn pair(&mut self, cursor: &mut Cursor<'_>, span: Span, table: &mut NameTable) -> Result<(), ReadError> {
-        let (mut key, mut value) = (None, None);
-        cursor.seek(span.start);
-        while let Some(tag) = protobuf::tag(cursor, span.end)? {
-            match (tag.number, tag.wire) {
-                (pair::KEY, Wire::Len) => key = Some(protobuf::field(cursor, tag, span.end, "a key")?.content),
-                (pair::VALUE, Wire::Len) => value = Some(protobuf::field(cursor, tag, span.end, "a value")?.content),
-                _ => protobuf::skip(cursor, tag, span.end)?,
-            }
-        }
+        let Pair { key, value } = Pair::read(cursor, span)?;
         let empty = Span { start: span.end, end: span.end };
         let key = text(cursor, key.unwrap_or(empty), LONGEST_NAME)?;
         let Some(key) = key else {

@@ -158,15 +158,7 @@ impl Fields {
     /// One pair of `external_data`. Of a key that comes again the last value counts; others, as `checksum`, are passed
     /// over.
     fn place(&mut self, cursor: &mut Cursor<'_>, span: Span) -> Result<(), ReadError> {
-        let (mut key, mut value) = (None, None);
-        cursor.seek(span.start);
-        while let Some(tag) = protobuf::tag(cursor, span.end)? {
-            match (tag.number, tag.wire) {
-                (pair::KEY, Wire::Len) => key = Some(protobuf::field(cursor, tag, span.end, "a key")?.content),
-                (pair::VALUE, Wire::Len) => value = Some(protobuf::field(cursor, tag, span.end, "a value")?.content),
-                _ => protobuf::skip(cursor, tag, span.end)?,
-            }
-        }
+        let Pair { key, value } = Pair::read(cursor, span)?;
         let Some(key) = key.filter(|key| key.len() < 16) else { return Ok(()) };
         cursor.seek(key.start);
         let key = cursor.bytes(key.len(), key.end, 16, "a key")?;
@@ -362,4 +354,29 @@ fn values(
     cursor.need(width, end, "a number")?;
     cursor.seek(at + width);
     values.single(at, width, limits)
+}
+
+/// Where the key and the value of a message of texts lie (`StringStringEntryProto`).
+#[derive(Default)]
+pub(super) struct Pair {
+    pub(super) key: Option<Span>,
+    pub(super) value: Option<Span>,
+}
+
+impl Pair {
+    /// Reads one pair. Of a field that comes again the last one counts.
+    pub(super) fn read(cursor: &mut Cursor<'_>, span: Span) -> Result<Self, ReadError> {
+        let mut read = Self::default();
+        cursor.seek(span.start);
+        while let Some(tag) = protobuf::tag(cursor, span.end)? {
+            match (tag.number, tag.wire) {
+                (pair::KEY, Wire::Len) => read.key = Some(protobuf::field(cursor, tag, span.end, "a key")?.content),
+                (pair::VALUE, Wire::Len) => {
+                    read.value = Some(protobuf::field(cursor, tag, span.end, "a value")?.content);
+                }
+                _ => protobuf::skip(cursor, tag, span.end)?,
+            }
+        }
+        Ok(read)
+    }
 }
