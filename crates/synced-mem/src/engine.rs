@@ -5,6 +5,7 @@ mod events;
 #[allow(unsafe_code)]
 pub(crate) mod perform;
 pub(crate) mod queue;
+pub(crate) mod serve;
 pub(crate) mod state;
-pub(crate) mod step;
+mod step;
 pub(crate) mod tidy;

@@ -19,8 +19,8 @@ use crate::coherence::plan::{Bound, Dirty, Request};
 use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
 use crate::device::{Block, Queue};
 use crate::engine::queue::QueueHandle;
+use crate::engine::serve;
 use crate::engine::state::{Asked, Met, Operation, State};
-use crate::engine::step;
 use crate::error::Error;
 use crate::host::buffer::dangling;
 use crate::host::pool::HostPool;
@@ -259,7 +259,7 @@ impl SyncedMem {
             return Ok(());
         }
         let operation = Operation::new(Request::Prefetch { range });
-        step::act(Locked::from(&self.inner.state), operation, Bound::Gaps, |_| Ok(()))
+        serve::act(Locked::from(&self.inner.state), operation, Bound::Gaps, |_| Ok(()))
     }
 
     // ---- places and costs ----
@@ -320,13 +320,13 @@ impl SyncedMem {
 
     /// An access under `&self`: copies are only added. The wait is outside the lock.
     fn access<R>(&self, asked: Asked<'_>, answer: impl Fn(&State, Met) -> R) -> Result<R, Error> {
-        step::access(Locked::from(&self.inner.state), &asked, Bound::Gaps, answer)
+        serve::access(Locked::from(&self.inner.state), &asked, Bound::Gaps, answer)
     }
 
     /// An access under `&mut self` that hands out bytes of one copy: those of others may be given up.
     fn access_mut<R>(&mut self, asked: Asked<'_>, answer: impl Fn(&State, Met) -> R) -> Result<R, Error> {
         self.reset_fast();
-        step::access(self.inner.state.get_mut(), &asked, Bound::AllBut(asked.range.clone()), answer)
+        serve::access(self.inner.state.get_mut(), &asked, Bound::AllBut(asked.range.clone()), answer)
     }
 
     pub(crate) fn reset_fast(&mut self) {

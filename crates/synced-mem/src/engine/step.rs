@@ -6,12 +6,11 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use crate::coherence::facts::{HOST, HOSTS};
-use crate::coherence::plan::{self, Bound, Next, Progress, Refusal, Request, Step};
+use crate::coherence::plan::{self, Next, Progress, Refusal, Request, Step};
 use crate::engine::perform::outside::{self, Outside};
 use crate::engine::perform::room::Room;
 use crate::engine::queue::{Failure, FailureKind, QueueHandle, Wait, Waited};
 use crate::engine::state::{Asked, Met, Operation, State};
-use crate::engine::tidy::follow_up;
 use crate::error::Error;
 use crate::stats::EventKind;
 use crate::sync::Door;
@@ -34,44 +33,6 @@ enum Ended {
     Wait(Waited),
     Outside(Box<outside::Ended>),
     Room(Result<(), Error>),
-}
-
-/// Brings bytes to where they are asked for, then does the work that this leaves behind. `answer` is asked under the
-/// lock under which the access was met. Afterwards the sets of ranges are `bound`.
-pub(crate) fn access<R>(
-    mut door: impl Door<State>,
-    asked: &Asked<'_>,
-    bound: Bound,
-    answer: impl Fn(&State, Met) -> R,
-) -> Result<R, Error> {
-    let at_once = door.with(|state| {
-        let met = state.meet_at_once(asked)?;
-        Some((answer(state, met), state.followup()))
-    });
-    let (answered, followup) = if let Some((answered, followup)) = at_once {
-        (Ok(answered), followup)
-    } else {
-        let done = |state: &mut State, has_acted| {
-            let met = state.meet(asked, has_acted);
-            answer(state, met)
-        };
-        run(&mut door, &mut Operation::new(asked.request()), |_| Ok(()), done, State::followup)
-    };
-    follow_up(&mut door, followup, bound);
-    answered
-}
-
-/// Runs an operation to its end, and then the work that the operation leaves behind. `check` may refuse it each time
-/// that the lock is taken. Afterwards the sets of ranges are `bound`.
-pub(crate) fn act(
-    mut door: impl Door<State>,
-    mut operation: Operation<'_>,
-    bound: Bound,
-    check: impl Fn(&State) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let (result, followup) = run(&mut door, &mut operation, check, |_, _| (), State::followup);
-    follow_up(&mut door, followup, bound);
-    result
 }
 
 /// Plans and performs until the request is met or refused; then runs `last`, under the same lock, and before it, where
@@ -126,7 +87,7 @@ struct Course {
 impl State {
     /// The usual case: there is nothing to do but to hand out. Else none, and the state is as before, except that the
     /// queue of the access may have become the home of its device's copy, as `advance` would make it.
-    fn meet_at_once(&mut self, asked: &Asked<'_>) -> Option<Met> {
+    pub(super) fn meet_at_once(&mut self, asked: &Asked<'_>) -> Option<Met> {
         if let Some(by) = asked.by {
             self.make_home(by);
         }
@@ -135,7 +96,7 @@ impl State {
     }
 
     /// After the last step for an access.
-    fn meet(&mut self, asked: &Asked<'_>, has_acted: bool) -> Met {
+    pub(super) fn meet(&mut self, asked: &Asked<'_>, has_acted: bool) -> Met {
         let slot = match asked.by {
             None => plan::host_slot(&self.facts, asked.range, asked.intent),
             Some(by) => self.make_home(by),

@@ -13,7 +13,7 @@ use crate::borrow::{check, resolve};
 use crate::coherence::facts::HOST;
 use crate::coherence::plan::{Bound, Dirty, Request};
 use crate::engine::state::{Asked, Met, Operation, State};
-use crate::engine::{step, tidy};
+use crate::engine::{serve, tidy};
 use crate::error::Error;
 use crate::shared::readers::Readers;
 use crate::stats::{Observer, Stats};
@@ -48,7 +48,7 @@ impl Inner {
         asked.borrow = Some(borrow);
         let lease = Lease::new(self.clone(), Some(borrow));
         let door = Locked { lock: &self.state, held: Some(state) };
-        let answered = step::access(door, &asked, Bound::AllBut(0..0), answer)?;
+        let answered = serve::access(door, &asked, Bound::AllBut(0..0), answer)?;
         Ok((answered, lease))
     }
 
@@ -81,7 +81,7 @@ impl Inner {
         operation: Operation<'_>,
         check: impl Fn(&State) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        step::act(Locked::from(&self.state), operation, Bound::AllBut(0..0), check)
+        serve::act(Locked::from(&self.state), operation, Bound::AllBut(0..0), check)
     }
 
     // ---- common to both shells ----
