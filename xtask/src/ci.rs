@@ -35,10 +35,10 @@ const STEPS: &[(&str, &str)] = &[
     ("soak", SOAK),
     // In our target folder: its manifest has our profiles, so the dependencies that both need are built once.
     ("downstream", "CARGO_TARGET_DIR={target} cargo test --manifest-path tests/downstream/Cargo.toml"),
-    // A workspace of its own. pyo3's stable ABI needs no interpreter to be checked.
+    // A workspace of its own. pyo3's stable ABI needs no interpreter to be checked, and an extension links no library.
     ("Python format", "cargo fmt --manifest-path python/Cargo.toml --check"),
-    ("Python clippy", "PYO3_NO_PYTHON=1 CARGO_TARGET_DIR={target}/python-clippy cargo clippy --manifest-path python/Cargo.toml \
-        --all-targets -- -D warnings"),
+    ("Python clippy", "PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 CARGO_TARGET_DIR={target} cargo clippy \
+        --manifest-path python/Cargo.toml --all-targets -- -D warnings"),
     // With the tool that the tests were built with.
     ("Python package", "cargo xtask wheel --debug {cpython}"),
     ("pages", "BLOB_BROWSER={browser} cargo xtask report-check"),
