@@ -1,9 +1,10 @@
 //! ONNX's models (`.onnx`): the initializers of the graph as tensors, and the model's words as metadata.
 //!
-//! Field numbers and rules are those of onnx/onnx 1.23, IR versions 3 to 14. Leaves out the graph itself, and the
-//! tensors in it: the values of `Constant` nodes and of graphs within nodes.
+//! Field numbers and rules are those of onnx/onnx 1.23, IR versions 3 to 14. Reading leaves out the graph itself, and
+//! the tensors in it: the values of `Constant` nodes and of graphs within nodes. [`Model`] is a graph to be written.
 
 mod external;
+mod model;
 mod numbers;
 pub mod proto;
 pub(crate) mod read;
@@ -11,3 +12,4 @@ mod tensor;
 mod types;
 
 pub(crate) use external::{Outside, attach};
+pub use model::{Attribute, Dim, Initializer, Model, Node, Value};

@@ -1,0 +1,105 @@
+//! A model to be written, as plain values: the graph and small constants, without the tensors' bytes.
+//!
+//! Knows no message of protobuf and no operator: names, types and shapes stand here as given, and are not checked.
+
+use blob_core::{DType, Shape};
+
+/// A model: one graph, and the versions by which the graph is read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// The version of ONNX's format; 8 goes with opset 17.
+    pub ir_version: i64,
+    /// The version of ONNX's own operators.
+    pub opset: i64,
+    /// The graph's name.
+    pub name: String,
+    /// The values that a caller gives, in order.
+    pub inputs: Vec<Value>,
+    /// The values that a caller gets, in order.
+    pub outputs: Vec<Value>,
+    /// The values in between, each with its shape.
+    pub values: Vec<Value>,
+    /// The nodes; each reads values that stand before.
+    pub nodes: Vec<Node>,
+    /// The constants, weights among them.
+    pub initializers: Vec<Initializer>,
+    /// Pairs of text about the model.
+    pub metadata: Vec<(String, String)>,
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// The node's name.
+    pub name: String,
+    /// The operator, as `Conv`.
+    pub op_type: String,
+    /// The set that the operator comes from; empty for ONNX's own.
+    pub domain: String,
+    /// The names of the values that the operation reads; empty for an optional one that is not given.
+    pub inputs: Vec<String>,
+    /// The names of the values that the operation writes.
+    pub outputs: Vec<String>,
+    /// The attributes by name.
+    pub attributes: Vec<(String, Attribute)>,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Attribute {
+    /// An integer.
+    Int(i64),
+    /// A number.
+    Float(f32),
+    /// A text.
+    Text(String),
+    /// Integers.
+    Ints(Vec<i64>),
+    /// Numbers.
+    Floats(Vec<f32>),
+}
+
+/// A value that flows through the graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// The name, by which nodes read the value.
+    pub name: String,
+    /// The element type.
+    pub dtype: DType,
+    /// The extents, outermost first.
+    pub shape: Vec<Dim>,
+}
+
+/// The extent of one axis of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dim {
+    /// So many elements.
+    Size(u64),
+    /// A number that a caller chooses, known by this name.
+    Name(String),
+}
+
+/// A constant of the graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Initializer {
+    /// The values come from a tensor of the conversion, and are streamed.
+    Stored {
+        /// The name, by which nodes read the values.
+        name: String,
+        /// The element type.
+        dtype: DType,
+        /// The shape.
+        shape: Shape,
+    },
+    /// The values stand here: shapes, axes, prior boxes.
+    Constant {
+        /// The name, by which nodes read the values.
+        name: String,
+        /// The element type.
+        dtype: DType,
+        /// The shape.
+        shape: Shape,
+        /// The values, row-major and little-endian.
+        bytes: Vec<u8>,
+    },
+}
