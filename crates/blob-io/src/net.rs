@@ -4,12 +4,16 @@
 //! the formats' folders. Evaluates nothing and infers no shapes.
 
 mod build;
+mod state;
+mod values;
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
 use std::sync::Arc;
 
-pub(crate) use build::{Builder, Draft};
+pub(crate) use build::{Builder, Draft, Label};
+pub(crate) use state::Rule;
+pub use state::{Phase, State};
 
 /// A net's layers, in the order of the description.
 ///
@@ -39,8 +43,14 @@ pub struct Net {
     duplicates: HashSet<usize>,
     /// Pairs of values of one name: the first is read before a layer writes the second.
     late: Vec<(usize, usize)>,
-    /// The extents of the net's images, where the description states extents.
-    extents: HashMap<usize, [u64; 4]>,
+    /// The stated shapes of inputs; an extent that is left open is 0.
+    shapes: HashMap<usize, Vec<u64>>,
+    /// The name of each value; values of one name share the text.
+    names: Vec<Arc<str>>,
+    /// The values that the description names as outputs. Caffe's names none.
+    heads: Vec<usize>,
+    /// The stages that the description names for the whole net.
+    stages: Vec<String>,
     /// Groups of tensors; each group is one parameter.
     copies: Vec<Vec<Arc<str>>>,
     /// Which layers read which value, as (value, layer), in this order.
@@ -115,6 +125,7 @@ pub struct Layer {
     /// Whether a normalisation is stated to compute mean and variance from the input even in inference.
     pub normalises_by_input: bool,
     attributes: Vec<(String, String)>,
+    rules: Vec<Rule>,
 }
 
 /// How a convolution or a pooling moves over the input, outermost axis first; one number stands for all axes, and none
@@ -270,7 +281,9 @@ impl Net {
     /// The extents of a value, where the value is an input with four axes and the net's description states extents.
     #[must_use]
     pub fn extents(&self, value: usize) -> Option<[u64; 4]> {
-        self.extents.get(&value).copied()
+        let extents: &[u64; 4] = self.shape(value)?.try_into().ok()?;
+        // The net leaves an extent of 0 open; only the number of images may be open here.
+        (!extents[1..].contains(&0)).then_some(*extents)
     }
 
     /// The layer that writes a value; `None` for the net's inputs.

@@ -87,6 +87,13 @@ impl Attributes {
         self.bytes = self.bytes + text.len() as u64 - before;
     }
 
+    /// Counts bytes that the layer keeps beside the texts; false if they are too many, and then [`Budget::count`]
+    /// fails.
+    pub(super) fn charge(&mut self, bytes: usize) -> bool {
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        self.bytes <= self.room
+    }
+
     pub(super) fn into_texts(self) -> Vec<(String, String)> {
         self.texts
     }

@@ -9,7 +9,7 @@ use crate::caffe::schema::{Field, Kind};
 use crate::caffe::types::{v0_type, v1_name, v1_type};
 use crate::caffe::value::{Receiver, Value, extent, flag, float, integer, number};
 use crate::error::Fault;
-use crate::net::{Draft, LayerKind, Role, Rounding, Settings};
+use crate::net::{Draft, LayerKind, Phase, Role, Rounding, Rule, Settings};
 
 /// A layer's fields so far.
 #[derive(Debug, Default)]
@@ -34,6 +34,8 @@ pub(super) struct Fields {
     widths: [Option<u64>; 3],
     /// Of a layer that stands for the net's inputs: their extents.
     extents: Vec<Vec<u64>>,
+    /// The conditions under which the layer is in the net.
+    rules: Vec<Rule>,
     /// How a pooling rounds, where that is stated.
     rounding: Option<Rounding>,
     /// Whether a number of the window cannot be read.
@@ -49,6 +51,9 @@ impl Receiver for Fields {
         match path {
             ["layer"] if !self.is_v2 => self.begin_v0(),
             ["param"] => self.params += 1,
+            [rule @ ("include" | "exclude")] if self.attributes.charge(size_of::<Rule>()) => {
+                self.rules.push(Rule { is_include: *rule == "include", ..Rule::default() });
+            }
             ["input_param", "shape"] if self.extents.len() < MAX_NAMES => self.extents.push(Vec::new()),
             _ => {}
         }
@@ -93,7 +98,10 @@ impl Fields {
         if !(matches!(of, "" | "layer") && matches!(field, "name" | "type" | "bottom" | "top")) {
             self.attributes.note(path, field, value, is_repeated);
         }
-        self.is_conditional |= matches!(of, "include" | "exclude");
+        if matches!(of, "include" | "exclude") {
+            self.is_conditional = true;
+            self.condition(field, value)?;
+        }
         self.understand(of, field, value)
     }
 
@@ -167,6 +175,26 @@ impl Fields {
         Ok(())
     }
 
+    /// Sets a field of the last condition.
+    fn condition(&mut self, field: &str, value: Value<'_>) -> Result<(), &'static str> {
+        let Some(rule) = self.rules.last_mut() else { return Ok(()) };
+        match field {
+            "phase" => {
+                rule.phase = Some(if matches!(value, Value::Text("TRAIN" | "0")) { Phase::Train } else { Phase::Test })
+            }
+            "min_level" => rule.min_level = Some(integer(value)?),
+            "max_level" => rule.max_level = Some(integer(value)?),
+            "stage" | "not_stage" => {
+                let stage = value.to_string();
+                if self.attributes.charge(size_of::<String>() + stage.len()) {
+                    (if field == "stage" { &mut rule.stages } else { &mut rule.not_stages }).push(stage);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// A number of a layer's window. Forks write other things there, and then the window's extent is unknown.
     fn window(&mut self, value: Value<'_>) -> Option<u64> {
         let number = number(value).ok();
@@ -218,7 +246,8 @@ impl Fields {
         let roles = roles.iter().copied().chain(std::iter::repeat(Role::Other));
         let tensors = roles.zip(names).map(|(role, name)| (role, name.into())).collect();
         let is_training = self.is_included && !self.is_tested || self.is_excluded;
-        let Self { name, bottoms, tops, shared, is_conditional, heights, widths, extents, mut settings, .. } = self;
+        let Self { name, bottoms, tops, shared, is_conditional, heights, widths, extents, rules, mut settings, .. } =
+            self;
         settings.attributes = self.attributes.into_texts();
         if let (Some(height), Some(width)) = (heights[0], widths[0]) {
             settings.kernel = vec![height, width];
@@ -236,7 +265,20 @@ impl Fields {
             // In V0 a pooling's kernel is in the layer itself, too.
             settings.kernel.clear();
         }
-        Draft { name, kind, type_name, bottoms, tops, tensors, shared, is_training, is_conditional, extents, settings }
+        Draft {
+            name,
+            kind,
+            type_name,
+            bottoms,
+            tops,
+            tensors,
+            shared,
+            is_training,
+            is_conditional,
+            extents,
+            rules,
+            settings,
+        }
     }
 }
 

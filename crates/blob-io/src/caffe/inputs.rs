@@ -10,11 +10,15 @@ use crate::net::Builder;
 /// The field with an input's name.
 const INPUT: &str = "input";
 
-/// The inputs that a net names itself, from before nets had input layers.
+/// The message with the state that a net is meant for.
+const STATE: &str = "state";
+
+/// The inputs that a net names itself, from before nets had input layers, and the stages of its state.
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
     names: Vec<String>,
     extents: Vec<Vec<u64>>,
+    stages: Vec<String>,
 }
 
 impl Receiver for Inputs {
@@ -23,11 +27,11 @@ impl Receiver for Inputs {
         if is_shape {
             self.begin_shape();
         }
-        is_shape
+        is_shape || path == [STATE]
     }
 
     fn reads(&self, path: &[&str], field: &'static Field) -> bool {
-        path.is_empty() && field.name == INPUT
+        path.is_empty() && field.name == INPUT || path == [STATE]
     }
 
     fn state(&mut self, path: &[&str], field: &'static Field, value: Value<'_>) {
@@ -41,6 +45,7 @@ impl Inputs {
     pub(super) fn set(&mut self, path: &[&str], field: &str, value: Value<'_>) {
         match (path, field) {
             ([], INPUT) if self.names.len() < MAX_NAMES => self.names.push(value.to_string()),
+            ([STATE], "stage") if self.stages.len() < MAX_NAMES => self.stages.push(value.to_string()),
             ([], "input_dim") => {
                 if self.extents.last().is_none_or(|extents| extents.len() >= 4) {
                     self.begin_shape();
@@ -67,8 +72,10 @@ impl Inputs {
 
     /// Declares the inputs to the builder before the first layer; a second call declares no input.
     pub(super) fn declare(&mut self, builder: &mut Builder<String>) {
-        for (name, extents) in self.names.drain(..).zip(self.extents.drain(..)) {
+        let extents = std::mem::take(&mut self.extents).into_iter().chain(std::iter::repeat_with(Vec::new));
+        for (name, extents) in self.names.drain(..).zip(extents) {
             builder.declare(name, &extents);
         }
+        self.stages.drain(..).for_each(|stage| builder.stage(stage));
     }
 }

@@ -6,13 +6,20 @@ use std::sync::Arc;
 use super::operator::Operator;
 use crate::error::{Fault, ReadError, check_limit};
 use crate::limits::Limit;
-use crate::net::{Builder, Draft, Net, Role};
+use crate::net::{Builder, Draft, Label, Net, Role};
 
 /// A net with more outputs is refused.
 const MAX_OUTPUTS: u64 = 1 << 16;
 
 /// An output of a node: the node and the output's index.
 type Value = (u64, u64);
+
+impl Label for Value {
+    /// The names of nodes are known at the end, and [`Builder::label`] sets them.
+    fn text(&self) -> Arc<str> {
+        "".into()
+    }
+}
 
 /// The inputs of an operator.
 #[derive(Debug, Default)]
@@ -59,6 +66,7 @@ impl Layers {
             is_training: false,
             is_conditional: false,
             extents: Vec::new(),
+            rules: Vec::new(),
             settings: operator.settings(op),
         };
         self.of_node.insert(node, self.of_node.len());
@@ -81,7 +89,10 @@ impl Layers {
     /// Records the declared shape of a variable that is an input of the net; an extent that is not known is 0.
     pub(super) fn declare(&mut self, node: u64, dims: &[Option<usize>]) {
         let extents: Vec<u64> = dims.iter().map(|extent| extent.unwrap_or_default() as u64).collect();
-        self.builder.declare((node, 0), &extents);
+        // Parameters may be declared, too; only images are surely inputs.
+        if extents.len() == 4 && !extents[1..].contains(&0) {
+            self.builder.declare((node, 0), &extents);
+        }
     }
 
     /// Adds an output of the net, named at byte `at`.
@@ -97,7 +108,7 @@ impl Layers {
         let given: HashSet<u64> = self.heads.iter().map(|(node, _)| *node).collect();
         for head in std::mem::take(&mut self.heads) {
             self.written(head);
-            self.builder.read(head);
+            self.builder.head(head);
         }
         for (nodes, name) in variables {
             nodes.first().into_iter().for_each(|node| self.builder.variable(&(*node, 0), name));
@@ -109,6 +120,15 @@ impl Layers {
                 self.builder.read_as_value(name, reader);
             }
         }
+        let variables = variables.iter().filter_map(|(nodes, name)| Some((*nodes.first()?, *name)));
+        let variables: HashMap<u64, &Arc<str>> = variables.collect();
+        let of_node = &self.of_node;
+        self.builder.label(|(node, output), layers| match (variables.get(node), of_node.get(node)) {
+            (Some(name), _) => Some(Arc::clone(name)),
+            (None, Some(layer)) if *output == 0 => Some(format!("{}_output", layers[*layer].name).into()),
+            (None, Some(layer)) => Some(format!("{}_output{output}", layers[*layer].name).into()),
+            (None, None) => None,
+        });
         self.builder.finish()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::{Layer, LayerKind, Net, Role, Settings};
+use super::{Layer, LayerKind, Net, Role, Rule, Settings, State};
 use crate::error::{Fault, check_limit};
 use crate::limits::Limit;
 
@@ -30,6 +30,8 @@ pub(crate) struct Draft<V> {
     pub(crate) is_conditional: bool,
     /// Of a layer that stands for the net's inputs: the inputs' extents.
     pub(crate) extents: Vec<Vec<u64>>,
+    /// The conditions under which the layer is in the net.
+    pub(crate) rules: Vec<Rule>,
     pub(crate) settings: Settings,
 }
 
@@ -53,13 +55,47 @@ pub(crate) struct Builder<V> {
     copies: BTreeMap<String, Vec<Arc<str>>>,
 }
 
-/// The extents of images; nothing follows from others.
-fn image(extents: &[u64]) -> Option<[u64; 4]> {
-    // The net leaves an extent of 0 open; only the number of images may be open here.
-    extents.try_into().ok().filter(|extents: &[u64; 4]| !extents[1..].contains(&0))
+/// A name by which a description refers to a value.
+pub(crate) trait Label: Hash + Eq {
+    /// The name for the user of the net.
+    fn text(&self) -> Arc<str>;
 }
 
-impl<V: Hash + Eq> Builder<V> {
+impl Label for String {
+    fn text(&self) -> Arc<str> {
+        self.as_str().into()
+    }
+}
+
+impl Label for Arc<str> {
+    fn text(&self) -> Arc<str> {
+        Self::clone(self)
+    }
+}
+
+/// The net with the layers that are in it in a state.
+pub(super) fn filtered(net: &Net, state: &State) -> Net {
+    let mut builder = Builder::new();
+    let name = |value: usize| Arc::clone(&net.names[value]);
+    // Only stated inputs have a shape or no reader.
+    let stated = net.inputs().filter(|value| net.writer(*value).is_none());
+    for value in stated.filter(|value| net.uses(*value) == 0 || net.shape(*value).is_some()) {
+        builder.declare(name(value), net.shape(value).unwrap_or_default());
+    }
+    for layer in net.layers.iter().filter(|layer| state.has(&layer.rules)) {
+        let bottoms: Vec<usize> = layer.bottoms.iter().map(|value| builder.read(name(*value))).collect();
+        let tops = layer.tops.iter().map(|value| {
+            let own = builder.write(name(*value), &bottoms, false);
+            builder.net.shapes.extend(net.shape(*value).map(|shape| (own, shape.to_vec())));
+            own
+        });
+        let tops = tops.collect();
+        builder.net.layers.push(Layer { bottoms, tops, ..layer.clone() });
+    }
+    Net { copies: net.copies.clone(), stages: net.stages.clone(), ..builder.finish() }
+}
+
+impl<V: Label> Builder<V> {
     pub(crate) fn new() -> Self {
         let (net, values, unwritten) = (Net::default(), HashMap::new(), HashSet::new());
         Self { net, values, unwritten, users: HashMap::new(), copies: BTreeMap::new() }
@@ -76,7 +112,7 @@ impl<V: Hash + Eq> Builder<V> {
             draft.tops.into_iter().map(|name| self.write(name, &bottoms, draft.is_training)).collect();
         // One shape is that of all inputs.
         for (top, extents) in tops.iter().zip(draft.extents.iter().cycle()) {
-            self.net.extents.extend(image(extents).map(|extents| (*top, extents)));
+            self.net.shapes.insert(*top, extents.clone());
         }
         let names = draft.tensors.iter().map(|(_, name)| Shareable::Tensor(Arc::clone(name)));
         let mut shares_tensors = false;
@@ -91,7 +127,7 @@ impl<V: Hash + Eq> Builder<V> {
                 shares_tensors = true;
             }
         }
-        let Draft { name, kind, type_name, tensors, is_conditional, settings, .. } = draft;
+        let Draft { name, kind, type_name, tensors, is_conditional, rules, settings, .. } = draft;
         let normalises_by_input = match kind {
             LayerKind::BatchNorm => !settings.is_mxnet && settings.global_stats == Some(false),
             LayerKind::Bn => settings.is_inference == Some(false),
@@ -121,26 +157,55 @@ impl<V: Hash + Eq> Builder<V> {
             shares_tensors,
             is_conditional,
             attributes: settings.attributes,
+            rules,
         });
         Ok(())
     }
 
     /// Records an input of the net before the first use.
     pub(crate) fn declare(&mut self, name: V, extents: &[u64]) {
-        let Some(extents) = image(extents) else { return };
         let value = self.value(name);
-        self.net.extents.insert(value, extents);
+        if !extents.is_empty() {
+            self.net.shapes.insert(value, extents.to_vec());
+        }
+    }
+
+    /// Records a stage of the whole net.
+    pub(crate) fn stage(&mut self, name: String) {
+        self.net.stages.push(name);
+    }
+
+    /// Records an output of the net, which counts as a use.
+    pub(crate) fn head(&mut self, name: V) {
+        let value = self.read(name);
+        self.net.heads.push(value);
+    }
+
+    /// Gives the value of each name the text that the function makes, where the function makes one.
+    pub(crate) fn label(&mut self, mut text: impl FnMut(&V, &[Layer]) -> Option<Arc<str>>) {
+        for (name, value) in &self.values {
+            if let Some(text) = text(name, &self.net.layers) {
+                self.net.names[*value] = text;
+            }
+        }
     }
 
     /// The value of this name. One that no layer has written is an input of the net.
     fn value(&mut self, name: V) -> usize {
-        let next = self.net.uses.len();
-        let value = *self.values.entry(name).or_insert(next);
-        if value == next {
-            self.net.uses.push(0);
-            self.unwritten.insert(value);
+        if let Some(known) = self.values.get(&name) {
+            return *known;
         }
-        value
+        let unwritten = self.next(name.text());
+        self.values.insert(name, unwritten);
+        self.unwritten.insert(unwritten);
+        unwritten
+    }
+
+    /// A new value of this name.
+    fn next(&mut self, name: Arc<str>) -> usize {
+        self.net.names.push(name);
+        self.net.uses.push(0);
+        self.net.uses.len() - 1
     }
 
     /// Counts a use of a value.
@@ -152,9 +217,9 @@ impl<V: Hash + Eq> Builder<V> {
 
     /// Adds an output of a layer, unless the value is known.
     pub(crate) fn also_writes(&mut self, layer: usize, name: V) {
-        let next = self.net.uses.len();
-        if *self.values.entry(name).or_insert(next) == next {
-            self.net.uses.push(0);
+        if !self.values.contains_key(&name) {
+            let next = self.next(name.text());
+            self.values.insert(name, next);
             self.net.layers[layer].tops.push(next);
         }
     }
@@ -184,8 +249,8 @@ impl<V: Hash + Eq> Builder<V> {
     }
 
     fn write(&mut self, name: V, bottoms: &[usize], is_training: bool) -> usize {
-        let value = self.net.uses.len();
-        self.net.uses.push(0);
+        let known = self.values.get(&name).map(|value| Arc::clone(&self.net.names[*value]));
+        let value = self.next(known.unwrap_or_else(|| name.text()));
         // A layer that works in place reads the replaced value; that is not a duplicate.
         if let Some(other) = self.values.get(&name).filter(|other| !bottoms.contains(other)) {
             self.net.duplicates.extend([*other, value]);
