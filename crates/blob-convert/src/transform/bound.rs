@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use blob_io::net::{Layer, LayerKind, Net, Reader, Role};
 use blob_io::{Checkpoint, Group, Kind, TensorName};
 
+use super::role::is_spatial;
 use crate::words;
 
 /// A net and the file that holds its weights.
@@ -21,7 +22,7 @@ pub struct Bound<'a> {
     moved: MovedEps,
     /// The divided means and variances, in a part of another file.
     divided: Option<BTreeSet<String>>,
-    /// Whether the net has an input that is no `DummyData`.
+    /// Whether a convolution reads an input of the net that is no `DummyData`.
     has_inputs: bool,
     /// The names of layers that are folded into others, and of these layers' tensors.
     folded: HashSet<String>,
@@ -84,10 +85,7 @@ impl<'a> Bound<'a> {
         }
         let clashes = clashes.into_values().collect();
         let uncovered = uncovered(net, &names, checkpoint);
-        let has_inputs = net.layers().iter().any(|layer| {
-            begins(layer) == Begins::Input && layer.bottoms.is_empty()
-                || layer.bottoms.iter().any(|value| net.writer(*value).is_none())
-        });
+        let has_inputs = has_convolved_inputs(net);
         Self {
             net,
             checkpoint,
@@ -212,7 +210,8 @@ impl<'a> Bound<'a> {
     }
 
     /// Whether a value that no layer computes from others is an input of the net: given by the user, not learnt, and
-    /// not a constant. A `DummyData` of Caffe's stands for the input of a net that has no other.
+    /// not a constant. A `DummyData` of Caffe's stands for the image of
+    /// a net whose convolutions read no other input.
     pub(super) fn is_input(&self, value: usize) -> bool {
         match self.net.writer(value) {
             Some(layer) => begins(layer) == Begins::Input || begins(layer) == Begins::Dummy && !self.has_inputs,
@@ -259,6 +258,23 @@ fn begins(layer: &Layer) -> Begins {
         of if of.starts_with('_') => Begins::Constant,
         _ => Begins::Input,
     }
+}
+
+/// Whether a convolution reads an input that is no `DummyData`, at any distance. Labels, anchors and layers without
+/// outputs take no place of an image.
+fn has_convolved_inputs(net: &Net) -> bool {
+    let mut reached: HashSet<usize> = HashSet::new();
+    for layer in net.layers() {
+        let is_given = |value: &usize| net.writer(*value).is_none() || reached.contains(value);
+        let reads = layer.bottoms.iter().any(is_given);
+        if reads && is_spatial(layer) {
+            return true;
+        }
+        if reads || layer.bottoms.is_empty() && begins(layer) == Begins::Input {
+            reached.extend(&layer.tops);
+        }
+    }
+    false
 }
 
 /// The names that a file may have for a tensor of a net, the likeliest first.
