@@ -225,6 +225,33 @@ fn variances_for_another_eps_do_not_lie_beside_a_symbol_with_the_old_one() {
     eps("net-0001.params").ok();
 }
 
+/// Caffe divides mean and variance by a factor, which a part of a file may lack.
+#[test]
+fn variances_that_nothing_divides_are_not_moved() {
+    let folder = Folder::new();
+    let source = "caffe/forward/resnet.caffemodel";
+    let [part, out, net] = ["part.safetensors", "out.safetensors", "part.caffemodel"].map(|name| folder.file(name));
+    let all = |args: &[&str]| blob(&[args, &["-o", &out, "--force"][..]].concat());
+    for chosen in [&["--exclude", "bn_conv1/2"][..], &["--only", "bn_conv1/0", "--only", "bn_conv1/1"]] {
+        all(&[&["convert", source, "--eps", "1e-3"], chosen].concat())
+            .refused("\"bn_conv1/1\" is divided by \"bn_conv1/2\", which is not selected");
+    }
+    all(&["convert", source, "--eps", "1e-3", "--bn", "fold-factor", "--exclude", "bn_conv1"]).ok();
+    // In two steps, by a receipt, and by a net of Caffe's without one.
+    let prototxt = data("caffe/forward/resnet.prototxt");
+    let prototxt = prototxt.to_str().expect("UTF-8");
+    blob(&["convert", source, "--exclude", "bn_conv1/2", "-o", &part]).ok();
+    all(&["convert", &part, "--eps", "1e-3", "--net", prototxt])
+        .refused("\"bn_conv1/1\" is divided by \"bn_conv1/2\", which an earlier conversion left out");
+    let written = ["convert", source, "--exclude", "bn_conv1/2", "-o", &net, "--force"];
+    let words = "Caffe takes no BatchNorm without its factor, which is left out: \"bn_conv1/2\"";
+    blob(&[&written[..], &["--strict"]].concat()).refused(words);
+    assert!(blob(&written).ok().err.contains(words));
+    for step in [&["--names", "torch"][..], &["--eps", "1e-3"], &["--bn", "fold-factor"]] {
+        all(&[&["convert", &net], step].concat()).refused("is divided by \"bn_conv1/2\", which the file lacks");
+    }
+}
+
 /// The weights of the NHWC convolution at (o, i, y, x): MXNet stores (o, y, x, i).
 fn nhwc() -> impl Fn(usize, usize, usize, usize) -> f64 {
     let file = Checkpoint::open(data(&case("nhwc-0000.params"))).expect("opens");

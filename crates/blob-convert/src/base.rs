@@ -64,6 +64,9 @@ impl<'a> Base<'a> {
             changes.extend(caffe::lost_net(checkpoint, options.to));
             changes.extend(caffe::untyped(checkpoint, options.to, tensors));
         }
+        if !is_folder && !matches!(base, Self::Same) {
+            changes.extend(caffe::unfactored(checkpoint, options.to, tensors));
+        }
         if caffe::lacks_iter(checkpoint, options.to) && base.file().is_none() {
             let note = "iter is written as 0: the source does not say how far the solver was";
             changes.push(Change::unasked(Effect::Remark(note.to_owned())));

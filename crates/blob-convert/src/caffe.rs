@@ -9,7 +9,7 @@ use blob_io::layout::Splice;
 use blob_io::layout::{Layout, TensorSpec};
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Remedy, TensorName};
 
-use crate::change::{Change, Effect};
+use crate::change::{Change, Effect, listed};
 use crate::options::{Options, refuse};
 use crate::planned::{How, Planned, stream_interleaved};
 use crate::stored::{is_numbered, numbered};
@@ -83,6 +83,23 @@ pub(crate) fn untyped(checkpoint: &Checkpoint, to: Format, tensors: &[Planned]) 
     let is_lacking = to == Format::CaffeModel && !tensors.iter().all(|tensor| has_type(&tensor));
     let words = "layers get no type, which tensors alone do not have: Caffe takes the weights by the layers' names";
     is_lacking.then(|| Change::unasked(Effect::Notice(words.to_owned())))
+}
+
+/// The loss where BatchNorms go without their factors: Caffe takes none of these, and other readers take means and
+/// variances for divided ones.
+pub(crate) fn unfactored(checkpoint: &Checkpoint, to: Format, tensors: &[Planned]) -> Option<Change> {
+    if to != Format::CaffeModel {
+        return None;
+    }
+    let names: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+    let kind = |tensor: &Planned| checkpoint.entries()[tensor.entry].layer_type();
+    // A new bias of a fold is another layer's.
+    let is_norm = |tensor: &&Planned| !tensor.is_new && kind(tensor) == Some("BatchNorm");
+    let layers = tensors.iter().filter(is_norm).filter_map(|tensor| TensorName::of(&tensor.spec.name).layer());
+    let lost: BTreeSet<String> = layers.map(|layer| format!("{layer}/2")).collect();
+    let lost: Vec<String> = lost.into_iter().filter(|factor| !names.contains(&**factor)).collect();
+    let words = || format!("Caffe takes no BatchNorm without its factor, which is left out: {}", listed(&lost));
+    (!lost.is_empty()).then(|| Change::unasked(Effect::Dropped(words().into())))
 }
 
 /// Whether a solver state would lack the iteration, and so look like a net: Caffe always writes the iteration.

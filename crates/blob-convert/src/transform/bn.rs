@@ -49,9 +49,9 @@ impl BatchNorm {
         let norms = norms.filter(|layer| net.tensor(layer, Role::Mean).is_none_or(|mean| seen.insert(mean)));
         let norms: Vec<&Layer> = norms.collect();
         let lost = norms.iter().filter_map(|layer| {
-            let factor = net.lost_factor(layer)?;
+            let problem = net.lost_factor(layer)?;
             let name = net.tensor(layer, Role::Mean).or_else(|| net.tensor(layer, Role::Variance))?;
-            Some(Misfit::new(name, format!("is divided by {factor:?}, which an earlier conversion left out")))
+            Some(Misfit::new(name, problem))
         });
         let lost = lost.collect();
         let layers = norms.into_iter().filter_map(|layer| {
@@ -207,9 +207,18 @@ fn gone(names: &[&str], is_zero: bool) -> String {
 
 /// The mean or the variance that would stay undivided, as the factor in the file is not among the tensors.
 fn undivided(norm: &Norm, places: &Places<'_>, checkpoint: &Checkpoint) -> Option<Misfit> {
-    let lacks = checkpoint.entry(&norm.factor).is_some() && places.find(&norm.factor).is_none();
-    let name = [&norm.mean, &norm.variance].into_iter().find(|name| lacks && places.find(name).is_some())?;
-    Some(Misfit::new(name, format!("is divided by {:?}, which is not selected", norm.factor)))
+    let name = [&norm.mean, &norm.variance].into_iter().find(|name| places.find(name).is_some())?;
+    is_unselected(&norm.factor, places, checkpoint).then(|| not_selected(name, &norm.factor))
+}
+
+/// Whether the file has a factor that is not among the tensors.
+pub(super) fn is_unselected(factor: &str, places: &Places<'_>, checkpoint: &Checkpoint) -> bool {
+    checkpoint.entry(factor).is_some() && places.find(factor).is_none()
+}
+
+/// The misfit of a mean or a variance that would stay undivided.
+pub(super) fn not_selected(name: &str, factor: &str) -> Misfit {
+    Misfit::new(name, format!("is divided by {factor:?}, which is not selected"))
 }
 
 /// Multiplies the first input by the inverse of the second input, which is one value.

@@ -106,16 +106,28 @@ impl<'a> Bound<'a> {
         self
     }
 
-    /// The factor of a BatchNorm of Caffe's that the file lacks, though nothing has divided mean and variance: Caffe
-    /// reads all three, and a part of a file may have lost one.
-    pub(super) fn lost_factor<'n>(&self, layer: &'n Layer) -> Option<&'n str> {
-        let factor = layer.tensor(Role::Factor).filter(|_| self.tensor(layer, Role::Factor).is_none())?;
-        let is_divided = |divided: &BTreeSet<String>| {
-            let mut both = [Role::Mean, Role::Variance].into_iter().filter_map(|role| self.tensor(layer, role));
-            both.any(|name| divided.contains(name))
-        };
-        let is_lost = self.divided.as_ref().is_some_and(|divided| !is_divided(divided));
-        is_lost.then_some(factor)
+    /// A BatchNorm of Caffe's whose factor the file lacks, though nothing has divided mean and variance: the problem,
+    /// in words that follow the name of either. Caffe reads all three, and refuses its own files without a factor; a
+    /// part of a file may have lost one.
+    pub(super) fn lost_factor(&self, layer: &Layer) -> Option<String> {
+        if layer.kind != LayerKind::BatchNorm || self.tensor(layer, Role::Factor).is_some() {
+            return None;
+        }
+        let both: Vec<&str> =
+            [Role::Mean, Role::Variance].iter().filter_map(|role| self.tensor(layer, *role)).collect();
+        // A net that the weights describe has the tensors that are there.
+        let of_layer = || Some(format!("{}/2", TensorName::of(both.first()?).layer()?));
+        let factor = layer.tensor(Role::Factor).map(str::to_owned);
+        let factor = factor.or_else(|| of_layer().filter(|_| self.is_of_caffe()))?;
+        match &self.divided {
+            Some(divided) if !both.iter().any(|name| divided.contains(*name)) => {
+                Some(format!("is divided by {factor:?}, which an earlier conversion left out"))
+            }
+            None if self.is_of_caffe() && !both.is_empty() => {
+                Some(format!("is divided by {factor:?}, which the file lacks, and Caffe takes no BatchNorm without"))
+            }
+            _ => None,
+        }
     }
 
     /// Hides the layers that are folded into others. `folded` has the names of these layers and of the layers' tensors.

@@ -11,7 +11,7 @@ use blob_io::{Error, Remedy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::bn::BatchNorm;
+use super::bn::{BatchNorm, is_unselected, not_selected};
 use super::bound::{Bound, User};
 use super::f64_io::{Places, layers};
 use super::norm::Variance;
@@ -26,9 +26,9 @@ pub struct Eps {
     /// The eps that the normalisations have afterwards.
     to: f64,
     norms: Vec<Variance>,
-    /// The variances that something else reads as stored.
+    /// The variances that something else reads as stored, or whose factor is lost.
     #[serde(skip)]
-    shared: Vec<Misfit>,
+    unfit: Vec<Misfit>,
     /// The layers that normalise by the input's own variance, and keep another eps.
     #[serde(skip)]
     staying: Vec<String>,
@@ -46,18 +46,20 @@ impl Eps {
     /// The normalisations of a net with another eps than `to`.
     #[must_use]
     pub fn of(net: &Bound<'_>, to: f64) -> Self {
-        let norms = net.layers().filter(|layer| is_norm(layer) && !is_same(net.eps(layer), to));
-        let norms = norms.filter_map(|layer| {
+        let layers = || net.layers().filter(|layer| is_norm(layer) && !is_same(net.eps(layer), to));
+        let norms = layers().filter_map(|layer| {
             let named = |role| net.tensor(layer, role).map(str::to_owned);
             Some(Variance { variance: named(Role::Variance)?, factor: named(Role::Factor), eps: net.eps(layer) })
         });
         let norms: Vec<Variance> = norms.collect();
-        let (mut seen, mut shared) = (HashSet::new(), Vec::new());
+        let lost = layers().filter_map(|layer| Some((net.tensor(layer, Role::Variance)?, net.lost_factor(layer)?)));
+        let mut unfit: Vec<Misfit> = lost.map(|(variance, problem)| Misfit::new(variance, problem)).collect();
+        let mut seen = HashSet::new();
         for Variance { variance, eps, .. } in norms.iter().filter(|norm| seen.insert(&norm.variance)) {
             let used = net.other_reader(variance, |User { layer, role }| {
                 role == Role::Variance && is_norm(layer) && is_same(net.eps(layer), *eps)
             });
-            shared.extend(used.map(|used| {
+            unfit.extend(used.map(|used| {
                 Misfit::new(
                     variance,
                     format!("is for an eps of {eps:e}, and {used} uses it otherwise: it cannot change"),
@@ -65,7 +67,7 @@ impl Eps {
             }));
         }
         let staying = net.layers().filter(|layer| is_by_input(layer) && !is_same(layer.eps, to));
-        Self { to, norms, shared, staying: staying.map(|layer| layer.name.clone()).collect() }
+        Self { to, norms, unfit, staying: staying.map(|layer| layer.name.clone()).collect() }
     }
 
     /// Reads complete settings; `None` if one of the numbers is no eps.
@@ -108,7 +110,7 @@ impl Eps {
             return Err(wish.lacks(message, Remedy::NetOrSymbol));
         }
         let norms = wish.stated.iter().filter(|norm| !is_same(norm.eps, to)).cloned().collect();
-        Ok(Self { to, norms, shared: Vec::new(), staying: Vec::new() })
+        Ok(Self { to, norms, unfit: Vec::new(), staying: Vec::new() })
     }
 }
 
@@ -167,12 +169,19 @@ impl Transform for Eps {
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
-        let (mut added, mut misfits) = (vec![None; tensors.len()], self.shared.clone());
+        let unfit = self.unfit.iter().filter(|misfit| places.find(&misfit.tensor).is_some());
+        let (mut added, mut misfits): (_, Vec<Misfit>) = (vec![None; tensors.len()], unfit.cloned().collect());
         for norm in &self.norms {
             let Some(place) = places.find(&norm.variance) else { continue };
             let difference = norm.eps - self.to;
-            let has_factor = norm.factor.as_ref().and_then(|factor| places.find(factor)).is_some();
-            let problem = if has_factor && context.is_after(BatchNorm::NAME) {
+            let (factor, is_divided) = (norm.factor.as_ref(), context.is_after(BatchNorm::NAME));
+            let is_left = |factor: &&String| is_unselected(factor, &places, context.checkpoint());
+            if let Some(factor) = factor.filter(|factor| !is_divided && is_left(factor)) {
+                misfits.push(not_selected(&norm.variance, factor));
+                continue;
+            }
+            let has_factor = factor.and_then(|factor| places.find(factor)).is_some();
+            let problem = if has_factor && is_divided {
                 "is for Caffe beside a factor of 1, and the layer's own eps stays there: it cannot change".to_owned()
             } else if has_factor {
                 "is to be divided by its factor first: --bn fold-factor".to_owned()
