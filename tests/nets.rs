@@ -203,7 +203,9 @@ fn the_eps_that_a_receipt_states_counts_and_no_other() {
 fn variances_for_another_eps_do_not_lie_beside_a_symbol_with_the_old_one() {
     let folder = Folder::new();
     let source = case("capitals-0000.params");
-    let symbol = fs::read_to_string(data(&case("capitals-symbol.json"))).expect("readable");
+    let case_symbol = data(&case("capitals-symbol.json"));
+    let symbol = fs::read_to_string(&case_symbol).expect("readable");
+    let case_symbol = case_symbol.to_string_lossy().into_owned();
     let symbol_path = folder.with("net-symbol.json", &symbol);
     let eps = |out: &str| blob(&["convert", &source, "-o", &folder.file(out), "--force", "--eps", "1e-5"]);
     for out in ["net-0001.params", "net.params"] {
@@ -215,6 +217,27 @@ fn variances_for_another_eps_do_not_lie_beside_a_symbol_with_the_old_one() {
     // Under PyTorch's names, the file is none of the symbol's.
     let torch = ["--eps", "1e-5", "--names", "torch", "--force"];
     blob(&[&["convert", &source, "-o", &folder.file("net.safetensors")], &torch[..]].concat()).ok();
+    // So is one of which another tensor alone has another name; the way through other files changes nothing.
+    let same = folder.with("same.txt", "arg:c_weight arg:d_weight\n");
+    let moved = folder.file("moved.safetensors");
+    blob(&["convert", &source, "-o", &moved, "--force", "--eps", "1e-5"]).ok();
+    let [torch, out] = ["torch.safetensors", "net-0001.params"].map(|name| folder.file(name));
+    blob(&["convert", &moved, "--symbol", &case_symbol, "--names", "torch", "-o", &torch]).ok();
+    for ways in [
+        &["convert", &source, "--eps", "1e-5", "--names", &same][..],
+        &["convert", &moved],
+        &["convert", &moved, "--names", &same],
+        &["convert", &torch],
+        &["merge", &moved],
+        &["rename", &moved, "--map", &same],
+    ] {
+        let refused = blob(&[ways, &["-o", &out, "--force"][..]].concat());
+        refused.refused("says an eps of 1e-3 for \"b\", and the variances would be for 1e-5");
+    }
+    blob(&["convert", &moved, "-o", &folder.file("other-0002.params")]).ok();
+    let back = folder.file("back.safetensors");
+    blob(&["convert", &moved, "--symbol", &case_symbol, "--eps", "1e-3", "-o", &back]).ok();
+    blob(&["convert", &back, "-o", &out, "--force"]).ok();
     // A symbol with the new eps is right, and one of another net has nothing to do with it.
     let moved = symbol.replace("\"FALSE\"", "\"FALSE\", \"eps\": \"1e-05\"");
     fs::write(&symbol_path, moved).expect("written");

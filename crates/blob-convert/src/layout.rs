@@ -19,7 +19,9 @@ use crate::change::{Change, Effect};
 use crate::history::Origin;
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
+use crate::state::State;
 use crate::stored::places;
+use crate::symbol::check_eps;
 
 /// The layout of an output with these tensors: the base with new values and without `removed_layers`, or a new file for
 /// `path`.
@@ -46,6 +48,7 @@ pub(crate) fn of(
         Base::None => {
             check_graph(checkpoint, to)?;
             check_count(checkpoint, to, tensors.len())?;
+            check_symbol(checkpoint, options, tensors, path)?;
             let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
             let new = Layout::of(to, &specs, &New { checkpoint, options, tensors, metadata, path });
             new.and_then(
@@ -78,6 +81,20 @@ fn check_count(checkpoint: &Checkpoint, to: Format, count: usize) -> Result<(), 
         "holds {count} tensors, and an .npy file one; extract one of them, or convert to npz or to a folder (-o dir/)"
     );
     Err(refuse(checkpoint, message))
+}
+
+/// Refuses variances for another eps than the symbol beside the output says. MXNet loads a symbol with its own lists
+/// alone.
+fn check_symbol(
+    checkpoint: &Checkpoint,
+    options: &Options,
+    tensors: &[Planned],
+    path: Option<&Path>,
+) -> Result<(), Error> {
+    let Some(path) = path.filter(|_| options.to.is_mxnet()) else { return Ok(()) };
+    let state = State::after(&options.about(checkpoint).lineage, &options.registry).then(&options.transforms);
+    let names = tensors.iter().map(|tensor| &*tensor.spec.name);
+    check_eps(path, names.filter_map(|name| Some((name, state.eps_of(name)?))))
 }
 
 /// The details that a new file stores besides the tensors: the source's own, where the format is the source's.

@@ -5,6 +5,7 @@
 //! hostile; the receipt's lists bound the work.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use blob_io::net::{Net, Role};
 use blob_io::{Checkpoint, Error, work};
@@ -62,19 +63,28 @@ impl State {
     }
 
     fn add(&mut self, step: &Step, is_before_merge: bool, registry: &Registry) {
-        let Ok(done) = registry.read(&step.name, &step.settings) else {
-            self.after_unread(step);
-            return;
-        };
+        match registry.read(&step.name, &step.settings) {
+            Ok(done) => self.after_step(&*done, is_before_merge),
+            Err(_) => self.after_unread(step),
+        }
+    }
+
+    /// The state after these steps, too.
+    pub(crate) fn then(mut self, steps: &[Arc<dyn Transform>]) -> Self {
+        steps.iter().for_each(|step| self.after_step(&**step, false));
+        self
+    }
+
+    fn after_step(&mut self, done: &dyn Transform, is_before_merge: bool) {
         match done.left() {
             Left::AsSaid => {}
             Left::Turned => {
-                let how = done.only_once().unwrap_or_else(|| format!("turned by {}", step.name));
+                let how = done.only_once().unwrap_or_else(|| format!("turned by {}", done.name()));
                 self.turned = Some((how, done.keeps_order()));
             }
             Left::Permuted { tensors: [], .. } => {}
             // The names may be others now, and the same step of another source would count as the way back.
-            Left::Permuted { .. } if is_before_merge => self.after_permuted(&step.name),
+            Left::Permuted { .. } if is_before_merge => self.after_permuted(done.name()),
             Left::Permuted { tensors, axes } => tensors.iter().for_each(|name| self.permute(name, axes)),
             Left::ForEps { variances, to } => {
                 for Variance { variance, eps: from, .. } in variances {
@@ -100,7 +110,7 @@ impl State {
                 }
             }
             Undone::Changed | Undone::Reordered if matches!(done.left(), Left::AsSaid | Left::Turned) => {
-                self.changed.push(step.name.clone())
+                self.changed.push(done.name().to_owned());
             }
             _ => {}
         }
@@ -157,12 +167,17 @@ impl State {
 
     /// The eps of the file's variances, as far as the receipt states any.
     pub(crate) fn stated_eps(&self, checkpoint: &Checkpoint) -> Vec<Variance> {
-        let stated = checkpoint.names().filter_map(|name| {
-            let moved = self.eps.get(name).map(|moved| moved.to).or(self.eps_of_all.filter(|_| is_variance(name)));
-            let said = self.said.get(name).copied().or(self.said_of_all.filter(|_| is_variance(name)));
-            Some(Variance { variance: name.to_owned(), factor: None, eps: moved.or(said)? })
-        });
+        let stated = checkpoint
+            .names()
+            .filter_map(|name| Some(Variance { variance: name.to_owned(), factor: None, eps: self.eps_of(name)? }));
         stated.collect()
+    }
+
+    /// The eps of a variance of this name, as far as steps and receipts state one.
+    pub(crate) fn eps_of(&self, name: &str) -> Option<f64> {
+        let moved = self.eps.get(name).map(|moved| moved.to).or(self.eps_of_all.filter(|_| is_variance(name)));
+        let said = self.said.get(name).copied().or(self.said_of_all.filter(|_| is_variance(name)));
+        moved.or(said)
     }
 
     /// A normalisation whose eps the receipt and the followed net tell differently, in words.

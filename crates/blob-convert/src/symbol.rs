@@ -1,7 +1,7 @@
 //! The symbol of MXNet's beside an output, `out-symbol.json` beside `out-0000.params`: a new one for a folded net,
 //! which is written with the tensors, and an old one that no longer fits the tensors.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use blob_io::net::{Layer, Role};
 use blob_io::{Checkpoint, Complete, Error, Existing, IfExists, Output, Remedy};
 
 use crate::source::check_output;
-use crate::transform::{Fold, Left, Topology, Transform, bare, is_same, symbol_name};
+use crate::transform::{Fold, Topology, bare, is_same, symbol_name};
 
 /// A symbol that is written beside the tensors.
 #[derive(Clone, Debug)]
@@ -74,19 +74,23 @@ impl NewSymbol {
 }
 
 /// Refuses variances for another eps beside a symbol that says the old one: MXNet finds the symbol of `output` by the
-/// name. A symbol of other layers, or none, says nothing.
+/// name. A symbol of other layers, or none, says nothing. `variances` has the output's names, each with the eps that
+/// the receipts of the sources and the steps of the conversion tell.
 ///
 /// # Errors
-/// A symbol that says another eps than the step moves the variances to.
-pub(crate) fn check_eps(step: &dyn Transform, output: &Path) -> Result<(), Error> {
-    let Left::ForEps { variances, to } = step.left() else { return Ok(()) };
+/// A symbol that says another eps for one of the variances.
+pub(crate) fn check_eps<'t>(output: &Path, variances: impl Iterator<Item = (&'t str, f64)>) -> Result<(), Error> {
+    let known: HashMap<&str, f64> = variances.map(|(name, eps)| (bare(name), eps)).collect();
+    if known.is_empty() {
+        return Ok(());
+    }
     let path = output.with_file_name(symbol_name(&output.to_string_lossy()));
     let Ok(symbol) = Symbol::open(&path) else { return Ok(()) };
-    let moved: HashSet<&str> = variances.iter().map(|variance| bare(&variance.variance)).collect();
-    let is_old = |layer: &&Layer| {
-        layer.tensor(Role::Variance).is_some_and(|name| moved.contains(name)) && !is_same(layer.eps, to)
+    let other = |layer: &'_ Layer| {
+        let to = *known.get(layer.tensor(Role::Variance)?)?;
+        (!is_same(layer.eps, to)).then(|| (layer.name.clone(), layer.eps, to))
     };
-    let Some(Layer { name, eps, .. }) = symbol.net.layers().iter().find(is_old) else { return Ok(()) };
+    let Some((name, eps, to)) = symbol.net.layers().iter().find_map(other) else { return Ok(()) };
     let message = format!("says an eps of {eps:e} for {name:?}, and the variances would be for {to:e}");
     Err(Error::Misfit { file: path.display().to_string(), message, remedy: Some(Remedy::SymbolName) })
 }

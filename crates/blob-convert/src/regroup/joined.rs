@@ -24,9 +24,10 @@ use crate::planned::{Planned, stream_interleaved};
 use crate::receipt::Receipt;
 use crate::shown::unshown;
 use crate::source;
-use crate::state;
+use crate::state::{self, State};
 use crate::stored::{FORMAT, Place, is_numbered, numbered, own_metadata, unlisted};
-use crate::transform::{Choice, Followed, Tally};
+use crate::symbol::check_eps;
+use crate::transform::{Choice, Followed, Registry, Tally};
 use crate::verify::contradicted;
 use crate::watch::{Uncounted, Watch};
 use crate::words::joined;
@@ -88,6 +89,7 @@ impl<'a> Union<'a> {
         place.encode(&mut self.tensors);
         self.tensors.iter_mut().for_each(|tensor| place.note_number(tensor));
         self.tensors.iter_mut().enumerate().for_each(|(slot, tensor)| tensor.slot = Some(slot));
+        path.filter(|_| to.is_mxnet()).map_or(Ok(()), |path| self.check_symbol(path))?;
         let Gathered { mut metadata, dropped } = Gathered::of(&checkpoints, to, path);
         if !dropped.is_empty() {
             of_file.push(Change::unasked(Effect::MetadataDropped { format: to, keys: dropped }));
@@ -119,6 +121,18 @@ impl<'a> Union<'a> {
         metadata.retain(|_| is_kept);
         let file = target.file().map(|(path, if_exists)| (path.to_owned(), if_exists));
         Ok(Joined { union: self, to, file, layout, receipt, metadata, of_file })
+    }
+}
+
+impl Union<'_> {
+    /// Refuses variances for another eps than the symbol beside the output says.
+    fn check_symbol(&self, path: &Path) -> Result<(), Error> {
+        let known = self.parts().flat_map(|(source, tensors)| {
+            let (file, state) = (source.checkpoint, State::of(source.checkpoint, &Registry::default()));
+            let eps = move |tensor: &'_ Planned| state.eps_of(file.entries()[tensor.entry].name());
+            tensors.iter().filter_map(move |tensor| Some((&*tensor.spec.name, eps(tensor)?)))
+        });
+        check_eps(path, known)
     }
 }
 
