@@ -212,7 +212,14 @@ impl<'a> Followed<'a> {
     }
 
     fn find(&self) -> Result<Option<Arc<Topology>>, String> {
-        let read = |net: Result<Option<Topology>, Error>| net.map(|net| net.map(Arc::new)).map_err(|e| e.to_string());
+        // The refusal of a step names the file.
+        let words = |error: Error| match error {
+            Error::Misfit { file, message, remedy: Some(Remedy::Net) } if file == self.checkpoint.name() => {
+                format!("the file {message}: --net can name it")
+            }
+            error => error.to_string(),
+        };
+        let read = |net: Result<Option<Topology>, Error>| net.map(|net| net.map(Arc::new)).map_err(words);
         match self.choice {
             Choice::Found => read(Topology::of(self.checkpoint)),
             Choice::Given(net) => Ok(Some(Arc::clone(net))),
