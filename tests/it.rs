@@ -88,6 +88,7 @@ mod nets_odd; // layers of nets that share, lack or hide their tensors
 mod npz_frames; // frames of crafted npz files
 mod own_values; // values of a net's own, learnt, constant or computed, are none of its inputs
 mod pieces; // values stored in pieces, as protobuf allows, are restored where they were
+mod positions; // channels and positions that reach weights by many operators: the same result, or what stays
 mod readers; // tensors that several parts of a net read
 mod receipt; // the receipt proves a file without its source; other readers find the same bytes
 mod recipe; // a conversion as data, in and out of JSON; what is no recipe

@@ -74,7 +74,7 @@ pub(crate) fn chain(
         if !problems.is_empty() {
             return Err(refused(checkpoint, &**step, problems));
         }
-        let Outcome { made, left_out, notes, notices, removed_layers } = outcome;
+        let Outcome { made, left_out, notes, unfitting, notices, removed_layers } = outcome;
         let gone: HashSet<usize> = left_out.iter().map(|(index, _)| *index).collect();
         let is_valued = |made: &&Made| {
             made.tensor.dtype != specs[made.from[0]].tensor.dtype || matches!(made.values, Values::Computed(_))
@@ -89,6 +89,7 @@ pub(crate) fn chain(
         let left_out = left_out.into_iter();
         chained.left_out.extend(left_out.map(|(index, reason)| LeftOut { name: name(index), reason, is_asked: true }));
         chained.of_file.extend(notes.into_iter().map(|note| Change::unasked(Effect::Remark(note))));
+        chained.of_file.extend(unfitting.into_iter().map(|note| Change::unasked(Effect::Unfitting(note))));
         chained.of_file.extend(notices.into_iter().map(|notice| Change::unasked(Effect::Notice(notice))));
         chained.removed_layers.extend(removed_layers);
         chained.tensors = made.into_iter().map(|made| apply(step.name(), made, &chained.tensors, &gone)).collect();

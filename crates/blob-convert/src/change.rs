@@ -160,6 +160,8 @@ pub enum Effect {
         /// The file with the description.
         net: String,
     },
+    /// Tensors stay as they are, though the order of the values that they meet has changed, or is not known.
+    Unfitting(String),
     /// Any other fact that a user should know; the fact by itself changes nothing.
     Notice(String),
     /// Any other change that a user should look at.
@@ -217,6 +219,7 @@ impl Effect {
             Self::MetadataDropped { .. } => ("metadata-dropped", Loss),
             Self::Unlisted(_) => ("unlisted", Loss),
             Self::Dropped(_) => ("dropped", Loss),
+            Self::Unfitting(_) => ("unfitting", Loss),
             Self::WayBack { .. } => ("way-back", Notice),
             Self::Followed { .. } => ("net-followed", Notice),
             Self::Notice(_) => ("notice", Notice),
@@ -286,7 +289,7 @@ impl fmt::Display for Change {
             Effect::MetadataDropped { keys, .. } => write!(f, "metadata left out: {}", listed(keys)),
             Effect::Followed { net } => write!(f, "the net in {net} is followed"),
             Effect::Unlisted(warning) => warning.fmt(f),
-            Effect::Notice(text) | Effect::Remark(text) => f.write_str(text),
+            Effect::Unfitting(text) | Effect::Notice(text) | Effect::Remark(text) => f.write_str(text),
         }
     }
 }

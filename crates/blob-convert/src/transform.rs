@@ -52,6 +52,7 @@ mod layout;
 mod merge;
 mod names;
 mod norm;
+mod order;
 mod permute;
 mod registry;
 mod reorder;

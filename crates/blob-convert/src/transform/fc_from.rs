@@ -195,7 +195,7 @@ impl Transform for FcFrom {
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let net = if self.tensors.is_none() { wired(context).map_err(|misfit| vec![misfit])? } else { None };
         let is_guess = net.is_none() && self.tensors.is_none();
-        let Found { tensors: found, mut notes, trusted } = match (&self.tensors, net) {
+        let Found { tensors: found, mut notes, left, trusted } = match (&self.tensors, net) {
             (Some(named), _) => Found { tensors: self.of_names(named, tensors)?, ..Found::default() },
             (None, Some(net)) => of_net(self, &net, tensors)?,
             (None, None) => Found { tensors: self.of_file(tensors)?, ..Found::default() },
@@ -215,6 +215,7 @@ impl Transform for FcFrom {
         });
         let mut outcome: Outcome = made.collect();
         outcome.notes.extend(notes);
+        outcome.unfitting = left;
         if !trusted.is_empty() {
             let (count, named) = (trusted.len(), listed(&trusted));
             let what =

@@ -234,10 +234,10 @@ impl Layout {
         }
         if !staying.is_empty() {
             let why = "as the net does not tell which these are";
-            outcome = outcome.with_note(format!("layout: factors of several axes stay, {why}: {}", listed(&staying)));
+            outcome.unfitting.push(format!("layout: factors of several axes stay, {why}: {}", listed(&staying)));
         }
         if let Some(net) = &net {
-            outcome.notes.extend(match self {
+            outcome.unfitting.extend(match self {
                 Self::Oihw => behind::first(net, &all_wires, tensors),
                 Self::Hwio | Self::Ohwi => behind::last(net, &all_wires, tensors, context.is_after(FcFrom::NAME)),
             });

@@ -241,6 +241,9 @@ pub struct Outcome {
     pub left_out: Vec<(usize, String)>,
     /// Remarks for a user to check: each becomes a warning.
     pub notes: Vec<String>,
+    /// Remarks on tensors that stay as they are, though the order of the values that they meet has changed, or is not
+    /// known: each becomes a warning that [`Options::strict`](crate::Options::strict) refuses.
+    pub unfitting: Vec<String>,
     /// Remarks for a user to know, such as the net that is followed: shown, but no warning.
     pub notices: Vec<String>,
     /// The layers that must be removed from the net.

@@ -1,94 +1,24 @@
 //! Traces the source of each layer's inputs: the net's input, the net's own values, the output of a convolution, or of
 //! an inner product.
 //!
-//! One pass over the layers is enough, as a net writes each value before a layer reads the value.
+//! One pass over the layers is enough, as a net writes each value before a layer reads the value. `axes` tells from a
+//! layer's settings which axes the layer merges or removes.
+
+pub(super) mod axes;
+mod types;
 
 use std::collections::HashMap;
 
 use blob_io::net::{Layer, LayerKind, Net};
 
+use self::axes::Left;
+use self::types::{
+    CONCATENATING, FIRST, FLATTENING, JOINING, KEEPING_ONE, NEIGHBOURLY, NONE, PLAIN, RECURRENT, RESHAPING, RESIZING,
+    SQUEEZING,
+};
 use super::bound::Bound;
 use super::extents::after;
 use super::step::{Context, Misfit};
-
-/// Layers that mix neither channels nor positions, of Caffe and its forks, then of MXNet.
-const PLAIN: &[&str] = &[
-    "Split",
-    "ReLU",
-    "Dropout",
-    "Power",
-    "LRN",
-    "Sigmoid",
-    "TanH",
-    "ELU",
-    "AbsVal",
-    "Exp",
-    "Log",
-    "BNLL",
-    "ReLU6",
-    "Swish",
-    "Clip",
-    "Silence",
-    "Activation",
-    "relu",
-    "sigmoid",
-    "tanh",
-    "hard_sigmoid",
-    "LeakyReLU",
-    "identity",
-    "_copy",
-    "Cast",
-    "cast",
-    "amp_cast",
-    "BlockGrad",
-    "stop_gradient",
-    "clip",
-    "_plus_scalar",
-    "_minus_scalar",
-    "_rminus_scalar",
-    "_mul_scalar",
-    "_div_scalar",
-    "_rdiv_scalar",
-    "_power_scalar",
-    "_maximum_scalar",
-    "_minimum_scalar",
-    "sqrt",
-    "square",
-    "abs",
-    "negative",
-    "exp",
-    "log",
-];
-/// Layers that mix no channels and give positions other extents.
-const RESIZING: &[&str] = &[
-    "Pooling",
-    "Interp",
-    "Upsample",
-    "Pooling_v1",
-    "Pad",
-    "pad",
-    "UpSampling",
-    "_contrib_BilinearResize2D",
-    "_contrib_AdaptiveAvgPooling2D",
-];
-/// Layers that join values of the same shape element by element.
-const JOINING: &[&str] =
-    &["Eltwise", "elemwise_add", "_Plus", "_plus", "_add", "add_n", "ElementWiseSum", "elemwise_mul", "broadcast_add"];
-/// Layers that put values one behind the other along an axis.
-const CONCATENATING: &[&str] = &["Concat", "concat"];
-/// Layers that make one axis of channels and positions.
-const FLATTENING: &[&str] = &["Flatten", "flatten"];
-/// Layers that give an axis of outputs other extents.
-const RESHAPING: &[&str] = &["Reshape", "reshape"];
-/// Layers that take values from their first input only; the others give extents or positions.
-const FIRST: &[&str] = &["ROIPooling", "Crop", "_contrib_ROIAlign", "slice_like"];
-/// Layers that take no values, only extents.
-const NONE: &[&str] =
-    &["PriorBox", "_contrib_MultiBoxPrior", "MultiBoxPrior", "shape_array", "zeros_like", "ones_like"];
-
-/// Plain layers whose outputs depend on which channels are neighbours: a reversal keeps neighbours, another order does
-/// not.
-const NEIGHBOURLY: &[&str] = &["LRN"];
 
 /// The followed net, with the tensors of the file; `None` for a net that does not say which layer reads what.
 pub(super) fn wired<'a>(context: &Context<'a>) -> Result<Option<Bound<'a>>, Misfit> {
@@ -116,9 +46,9 @@ pub(super) enum Source<'n> {
     /// The outputs of an inner product with several axes.
     Reshaped(&'n Layer),
     /// A layer that may mix channels or positions, and the net's input if the layer reads one. `has_positions` where
-    /// the layer reads values with channels and positions, flattened or not; `is_last` where such a value has the
-    /// channels last.
-    Mixed { layer: &'n Layer, input: Option<usize>, has_positions: bool, is_last: bool },
+    /// the layer reads values with channels and positions, flattened or not; `is_flat` where such a value may be
+    /// flattened; `is_last` where such a value has the channels last.
+    Mixed { layer: &'n Layer, input: Option<usize>, has_positions: bool, is_flat: bool, is_last: bool },
 }
 
 impl Source<'_> {
@@ -146,6 +76,21 @@ impl Source<'_> {
             Self::Spatial { flat, .. } => flat,
             _ => None,
         }
+    }
+
+    /// The same source, without positions.
+    fn without_positions(self) -> Self {
+        match self {
+            Self::Mixed { layer, input, is_last, .. } => {
+                Self::Mixed { layer, input, has_positions: false, is_flat: false, is_last }
+            }
+            source => source,
+        }
+    }
+
+    /// Whether these values may have channels and positions on one axis.
+    pub(super) fn is_flat(self) -> bool {
+        self.flat().is_some() || matches!(self, Self::Mixed { is_flat: true, .. })
     }
 
     /// Whether these values have the channels last, or are made of such values.
@@ -182,6 +127,8 @@ pub(super) fn sources<'n>(bound: &Bound<'n>) -> Vec<Wire<'n>> {
     let mut sizes: HashMap<usize, [u64; 2]> = HashMap::new();
     let mut all = Vec::new();
     let is_channels_last = net.layers().iter().any(|layer| layer.channels_last);
+    // Axes are counted for images alone.
+    let is_planar = net.layers().iter().all(|layer| !is_windowed(layer) || layer.kernel.len() == 2);
     for layer in net.layers() {
         let is = |types: &[&str]| types.contains(&&*layer.type_name);
         let read = || layer.bottoms.iter().take(count_of_inputs(layer));
@@ -195,7 +142,8 @@ pub(super) fn sources<'n>(bound: &Bound<'n>) -> Vec<Wire<'n>> {
         let has_positions = from.iter().any(|source| has_positions(*source, net));
         let is_last = from.iter().any(|source| source.is_last());
         let input = from.iter().find_map(|source| source.input());
-        let mixed = Source::Mixed { layer, input, has_positions, is_last };
+        let is_flat = has_positions && (from.iter().any(|source| source.is_flat()) || is(RESHAPING));
+        let mixed = Source::Mixed { layer, input, has_positions, is_flat, is_last };
         let is_by_channel = is(CONCATENATING) && layer.axis == 1 && !is_channels_last;
         let source = match *from {
             [one] => one,
@@ -203,55 +151,118 @@ pub(super) fn sources<'n>(bound: &Bound<'n>) -> Vec<Wire<'n>> {
             _ if is_by_channel => concatenated(&from).unwrap_or(mixed),
             _ => mixed,
         };
-        let is_norm = is_norm(layer.kind);
-        let is_plain = (is(PLAIN) || is(RESIZING)) && layer.kind == LayerKind::Other;
         let stated = |value: usize| sides(net, value);
         let of_inputs: Option<Vec<[u64; 2]>> = read().map(|v| sizes.get(v).copied().or_else(|| stated(*v))).collect();
-        let size = of_inputs.and_then(|all| all.first().copied().filter(|size| all.iter().all(|other| other == size)));
-        let is_windowed = matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution);
-        let size_after = match size {
-            _ if layer.type_name == "Pooling" && layer.window.is_global => Some([1, 1]),
-            Some(size) if is_windowed || layer.type_name == "Pooling" => after(layer, size),
-            _ if is(PLAIN) || is(JOINING) || is_by_channel || is(FLATTENING) || is_norm => size,
-            _ => None,
+        let size = of_inputs.and_then(|all| common(&all, is(JOINING)));
+        let flattens = is(FLATTENING) && axes::is_whole(layer) || is(RESHAPING) && axes::flattens(layer);
+        let reads = Reads {
+            layer,
+            source,
+            mixed,
+            own: own.first().copied().filter(|_| own.len() == from.len()),
+            count: from.len(),
+            size,
+            is_by_channel,
+            flattens,
+            left: axes::left(layer, is_last, is_planar),
         };
         let mut first = None;
         for top in &layer.tops {
-            let made = match (layer.kind, source) {
-                (LayerKind::Convolution | LayerKind::Deconvolution, _) => {
-                    Source::Spatial { channels: layer.num_output, flat: None, is_last: layer.channels_last }
-                }
-                (LayerKind::InnerProduct, _) => Source::Vector(layer),
-                // Each output of a layer without inputs is a separate value: images, labels.
-                _ if layer.bottoms.is_empty() => begun(bound, *top),
-                _ if from.is_empty() => mixed,
-                _ if own.len() == from.len() => Source::Own(own[0]),
-                (_, Source::Spatial { flat: Some(_), .. }) if is(RESIZING) || is(NEIGHBOURLY) => mixed,
-                _ if is_plain || is(JOINING) || from.len() == 1 && is(FIRST) => source,
-                (_, Source::Spatial { flat: None, .. }) if is_by_channel => source,
-                (_, Source::Spatial { channels, flat, is_last }) if is(FLATTENING) => {
-                    Source::Spatial { channels, flat: flat.or(Some(*top)), is_last }
-                }
-                (_, Source::Vector(product) | Source::Reshaped(product)) if is(RESHAPING) => Source::Reshaped(product),
-                (_, Source::Vector(_)) if is(FLATTENING) => source,
-                // On the net's input, the factors per channel would have to be reversed too.
-                _ if is_norm && source.input().is_none() => source,
-                _ => mixed,
-            };
+            let made = reads.made(bound, *top);
             first = first.or(Some(made));
             values.insert(*top, made);
-            sizes.extend(size_after.or_else(|| stated(*top)).map(|size| (*top, size)));
+            sizes.extend(reads.size_after().or_else(|| stated(*top)).map(|size| (*top, size)));
         }
+        let is_plain = reads.is_plain();
         all.push(Wire { layer, source, size, inputs, own, has_positions, flats, is_plain, made: first });
     }
     all
+}
+
+/// The inputs of one layer, from which the outputs follow.
+struct Reads<'n> {
+    layer: &'n Layer,
+    source: Source<'n>,
+    /// The source of outputs that nobody follows.
+    mixed: Source<'n>,
+    /// The first of the net's own values, where the layer reads nothing else.
+    own: Option<usize>,
+    count: usize,
+    size: Option<[u64; 2]>,
+    is_by_channel: bool,
+    flattens: bool,
+    left: Option<Left>,
+}
+
+impl<'n> Reads<'n> {
+    fn is(&self, types: &[&str]) -> bool {
+        types.contains(&&*self.layer.type_name)
+    }
+
+    fn is_plain(&self) -> bool {
+        (self.is(PLAIN) || self.is(RESIZING)) && self.layer.kind == LayerKind::Other
+    }
+
+    /// The source of an output.
+    fn made(&self, bound: &Bound<'n>, top: usize) -> Source<'n> {
+        let Self { layer, source, mixed, left, flattens, .. } = *self;
+        let is_passed = self.is_plain() || self.is(JOINING) || self.count == 1 && self.is(FIRST);
+        match (layer.kind, source) {
+            (LayerKind::Convolution | LayerKind::Deconvolution, _) => {
+                Source::Spatial { channels: layer.num_output, flat: None, is_last: layer.channels_last }
+            }
+            (LayerKind::InnerProduct, source) => product(layer, source, self.size).unwrap_or(mixed),
+            // Each output of a layer without inputs is a separate value: images, labels.
+            _ if layer.bottoms.is_empty() => begun(bound, top),
+            _ if self.count == 0 => mixed,
+            _ if self.own.is_some() => self.own.map_or(mixed, Source::Own),
+            (LayerKind::Lstm, _) => mixed.without_positions(),
+            _ if self.is(RECURRENT) || left == Some(Left::Nothing) => mixed.without_positions(),
+            (_, Source::Spatial { flat: Some(_), .. }) if self.is(RESIZING) || self.is(NEIGHBOURLY) => mixed,
+            _ if is_passed => source,
+            (_, Source::Spatial { flat: None, .. }) if self.is_by_channel => source,
+            (_, Source::Spatial { channels, flat, is_last }) if flattens => {
+                Source::Spatial { channels, flat: flat.or(Some(top)), is_last }
+            }
+            (_, Source::Spatial { flat: Some(_), .. }) if self.is(SQUEEZING) => source,
+            (_, Source::Spatial { channels, flat: None, is_last }) if left.is_some() => {
+                let flat = (left == Some(Left::Channels { has_axes: false })).then_some(top);
+                Source::Spatial { channels, flat, is_last }
+            }
+            (_, Source::Vector(_)) if flattens || self.is(RESHAPING) && axes::keeps_one_position(layer) => source,
+            (_, Source::Vector(product) | Source::Reshaped(product)) if self.is(RESHAPING) => Source::Reshaped(product),
+            // On the net's input, the factors per channel would have to be reversed too.
+            _ if is_norm(layer) && source.input().is_none() => source,
+            _ => mixed,
+        }
+    }
+
+    /// The height and width of the outputs.
+    fn size_after(&self) -> Option<[u64; 2]> {
+        let (layer, size) = (self.layer, self.size);
+        let is_resized = is_windowed(layer) || layer.type_name == "Pooling";
+        let is_kept = self.is(PLAIN) || self.is(JOINING) || self.is_by_channel || self.flattens || is_norm(layer);
+        let keeps_one = self.is(KEEPING_ONE) || self.is(RESHAPING) || self.is(SQUEEZING);
+        match size {
+            _ if layer.type_name == "Pooling" && layer.window.is_global => Some([1, 1]),
+            _ if matches!(self.left, Some(Left::Channels { .. })) || axes::pools_all(layer) => Some([1, 1]),
+            Some(size) if is_resized => after(layer, size),
+            Some([1, 1]) if keeps_one => size,
+            _ if is_kept => size,
+            _ => None,
+        }
+    }
+}
+
+fn is_windowed(layer: &Layer) -> bool {
+    matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution)
 }
 
 /// The number of inputs from which a layer takes values.
 fn count_of_inputs(layer: &Layer) -> usize {
     let is = |types: &[&str]| types.contains(&&*layer.type_name);
     // Further inputs of an inner product are computed weights.
-    let takes_first = is(FIRST) || layer.kind == LayerKind::InnerProduct;
+    let takes_first = is(FIRST) || is(RECURRENT) || layer.kind == LayerKind::InnerProduct;
     match (takes_first, is(NONE)) {
         (_, true) => 0,
         (true, _) => 1,
@@ -271,8 +282,33 @@ fn begun<'n>(net: &Bound<'_>, value: usize) -> Source<'n> {
 }
 
 /// Whether a layer has values for each channel.
-fn is_norm(kind: LayerKind) -> bool {
-    matches!(kind, LayerKind::BatchNorm | LayerKind::Bn | LayerKind::Scale | LayerKind::Bias | LayerKind::PRelu)
+pub(super) fn is_norm(layer: &Layer) -> bool {
+    let by_channel = [LayerKind::BatchNorm, LayerKind::Bn, LayerKind::Scale, LayerKind::Bias, LayerKind::PRelu]
+        .contains(&layer.kind);
+    by_channel || layer.type_name == "LayerNorm"
+}
+
+/// The outputs of an inner product; `None` for outputs in which positions are mixed. One that flattens nothing, or
+/// flattens positions alone, keeps other axes.
+fn product<'n>(layer: &'n Layer, source: Source<'n>, size: Option<[u64; 2]>) -> Option<Source<'n>> {
+    match source {
+        Source::Spatial { flat: None, is_last: true, .. } if !layer.flatten => {
+            Some(Source::Spatial { channels: layer.num_output, flat: None, is_last: true })
+        }
+        Source::Spatial { flat: None, .. } | Source::Mixed { has_positions: true, is_flat: false, .. }
+            if !axes::is_whole(layer) && size != Some([1, 1]) =>
+        {
+            None
+        }
+        _ => Some(Source::Vector(layer)),
+    }
+}
+
+/// The height and width that all inputs have. In a join, an input of one position is repeated.
+fn common(all: &[[u64; 2]], is_join: bool) -> Option<[u64; 2]> {
+    let mut sizes = all.iter().copied().filter(|size| !is_join || *size != [1, 1]);
+    let first = sizes.next().or(all.first().copied())?;
+    sizes.all(|other| other == first).then_some(first)
 }
 
 /// Whether values have channels and positions, or are of layers that read such values.
@@ -287,17 +323,24 @@ fn has_positions(source: Source<'_>, net: &Net) -> bool {
     }
 }
 
-/// The source of values that are joined element by element; `None` unless all are spatial and not flattened.
+/// The source of values that are joined element by element; `None` unless all are spatial and not flattened, or the
+/// net's own.
 fn joined<'n>(from: &[Source<'n>]) -> Option<Source<'n>> {
-    let (mut channels, is_last) = (None, from.first()?.is_last());
+    let (mut all, mut order) = (Vec::new(), None);
     for source in from {
-        let Source::Spatial { channels: own, flat: None, is_last: last } = source else { return None };
-        channels = channels.or(*own);
-        if *last != is_last {
-            return None;
+        match source {
+            Source::Own(_) => all.push(None),
+            Source::Spatial { channels, flat: None, is_last } if order.is_none_or(|order| order == *is_last) => {
+                order = Some(*is_last);
+                all.push(*channels);
+            }
+            _ => return None,
         }
     }
-    Some(Source::Spatial { channels, flat: None, is_last })
+    // One channel is repeated for many, as one of unknown number may be.
+    let many = all.iter().flatten().copied().find(|channels| *channels > 1);
+    let channels = many.or_else(|| all.iter().all(|channels| *channels == Some(1)).then_some(1));
+    Some(Source::Spatial { channels, flat: None, is_last: order? })
 }
 
 /// The source of values whose channels stand one behind the other; `None` unless all are spatial and not flattened.

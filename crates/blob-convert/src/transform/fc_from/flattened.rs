@@ -10,6 +10,7 @@ use super::region::{Region, regions};
 use super::{Extents, FcFrom, has_columns};
 use crate::change::listed;
 use crate::transform::bound::Bound;
+use crate::transform::order::{self, Found as Ordered, Order, is_computed};
 use crate::transform::step::{Misfit, Spec};
 use crate::transform::wires::{Source, Wire, sources};
 
@@ -22,8 +23,6 @@ pub(super) enum Flattened {
     Vector(Extents),
 }
 
-/// The operators of MXNet's that multiply by a matrix among their inputs.
-const MATRICES: [&str; 5] = ["dot", "batch_dot", "linalg_gemm", "linalg_gemm2", "_npi_matmul"];
 /// The roles of tensors with one value for each channel.
 const BY_CHANNEL: [Of; 4] = [Of::Weight, Of::Bias, Of::Mean, Of::Variance];
 
@@ -32,8 +31,10 @@ const BY_CHANNEL: [Of; 4] = [Of::Weight, Of::Bias, Of::Mean, Of::Variance];
 pub(super) struct Found {
     /// By name in the file.
     pub(super) tensors: HashMap<String, Flattened>,
-    /// Notes on the inner products that stay, and on others whose outputs a convolution reads.
+    /// Notes on inner products that stay, and on the net's outputs.
     pub(super) notes: Vec<String>,
+    /// Notes on tensors that stay as stored, though the order changes, or is not known.
+    pub(super) left: Vec<String>,
     /// The inner products whose height and width the net does not say.
     pub(super) trusted: Vec<String>,
 }
@@ -46,7 +47,6 @@ pub(super) fn of_net(wanted: &FcFrom, net: &Bound<'_>, tensors: &[Spec<'_>]) -> 
         net,
         specs: tensors.iter().map(|spec| (spec.entry.name(), spec)).collect(),
         permuted: HashMap::new(),
-        staying: Vec::new(),
         found: Found::default(),
         misfits: Vec::new(),
     };
@@ -54,16 +54,8 @@ pub(super) fn of_net(wanted: &FcFrom, net: &Bound<'_>, tensors: &[Spec<'_>]) -> 
     regions(net.net(), &wires).values().for_each(|region| search.region(region));
     search.owners();
     search.rows(&wires);
-    let Search { staying, mut found, misfits, .. } = search;
-    if !staying.is_empty() {
-        let stays =
-            if staying.len() == 1 { "1 tensor stays".to_owned() } else { format!("{} tensors stay", staying.len()) };
-        found.notes.push(format!(
-            "fc-from: {stays} as stored, though channels and positions are flattened before: {}; --fc-from LAYER=C,H,W \
-             takes an inner product, and what lies before it",
-            listed(&staying)
-        ));
-    }
+    search.staying(&wires);
+    let Search { found, misfits, .. } = search;
     if misfits.is_empty() { Ok(found) } else { Err(misfits) }
 }
 
@@ -74,8 +66,6 @@ struct Search<'s, 'a> {
     specs: HashMap<&'s str, &'s Spec<'s>>,
     /// The layers whose tensors are permuted.
     permuted: HashMap<*const Layer, Extents>,
-    /// The tensors that stay as stored, but depend on the order.
-    staying: Vec<String>,
     found: Found,
     misfits: Vec<Misfit>,
 }
@@ -98,13 +88,10 @@ impl<'s> Search<'s, '_> {
 
     /// The inner products whose columns are permuted.
     fn products(&mut self, wires: &[Wire<'_>]) {
-        let (mut used, images) = (HashSet::new(), self.images(wires));
+        let mut used = HashSet::new();
         for wire in wires.iter().filter(|wire| wire.layer.kind == LayerKind::InnerProduct) {
             let layer = wire.layer;
-            let Some(spec) = self.weight(layer) else {
-                self.found.notes.extend((is_computed(layer) && has_orders(wire)).then(|| computed(layer)));
-                continue;
-            };
+            let Some(spec) = self.weight(layer) else { continue };
             let named = [&*layer.name, spec.entry.name(), &*spec.tensor.name].into_iter().find_map(|name| {
                 let extents = self.wanted.layers.get(name)?;
                 used.insert(name.to_owned());
@@ -115,10 +102,7 @@ impl<'s> Search<'s, '_> {
                 is_turned || has_columns(spec, extents.inputs())
             };
             let name = &spec.tensor.name;
-            let Some(extents) = named.or_else(|| self.wanted.extents.filter(fits)) else {
-                self.staying.extend(depends(wire, spec, &images).then(|| name.clone()));
-                continue;
-            };
+            let Some(extents) = named.or_else(|| self.wanted.extents.filter(fits)) else { continue };
             match problem(wire, spec, extents) {
                 Ok(()) => {
                     let is_told = known(wire, spec, extents).is_some();
@@ -132,34 +116,45 @@ impl<'s> Search<'s, '_> {
                 Err(Some(problem)) => self.misfits.push(Misfit::new(name, problem)),
             }
         }
-        let others = wires.iter().filter(|wire| MATRICES.contains(&&*wire.layer.type_name) && has_orders(wire));
-        for name in others.flat_map(|wire| &wire.own).filter_map(|value| self.net.own_tensor(*value)) {
-            self.staying.extend(self.specs.get(name).map(|spec| spec.tensor.name.clone()));
-        }
         let unused = self.wanted.layers.keys().filter(|name| !used.contains(*name));
         let misfit = |name: &String| Misfit::new(name, "is no inner product of the net with weights in the file");
         self.misfits.extend(unused.map(misfit));
     }
 
-    /// The inputs of the net that a convolution of several channels reads.
-    fn images(&self, wires: &[Wire<'_>]) -> HashSet<usize> {
-        let has_one = |layer| self.weight(layer).is_some_and(|spec| spec.tensor.shape.dims().get(1) == Some(&1));
-        let reading = wires.iter().filter(|wire| is_spatial(wire.layer) && !has_one(wire.layer));
-        reading.filter_map(|wire| wire.source.input()).collect()
+    /// Notes on the tensors that stay as stored, but depend on the order.
+    fn staying(&mut self, wires: &[Wire<'_>]) {
+        let Ordered { tensors, computed } = order::ordered(self.net, wires, &self.specs);
+        let left = tensors.iter().filter(|tensor| !self.found.tensors.contains_key(tensor.spec.entry.name()));
+        let (mut known, mut unknown) = (Vec::new(), Vec::new());
+        for tensor in left {
+            match tensor.order {
+                Order::First => known.push(tensor.spec.tensor.name.clone()),
+                Order::Unknown if !tensor.is_last => unknown.push(tensor.spec.tensor.name.clone()),
+                Order::Unknown | Order::Last => {}
+            }
+        }
+        if !known.is_empty() {
+            let stays =
+                if known.len() == 1 { "1 tensor stays".to_owned() } else { format!("{} tensors stay", known.len()) };
+            self.found.left.push(format!(
+                "fc-from: {stays} as stored, though channels and positions are flattened before: {}; --fc-from \
+                 LAYER=C,H,W takes an inner product, and what lies before it",
+                listed(&known)
+            ));
+        }
+        if !unknown.is_empty() {
+            let names = listed(&unknown);
+            self.found.left.push(format!(
+                "fc-from: nothing says in which order channels and positions reach these, which stay as stored: {names}"
+            ));
+        }
+        self.found.left.extend(computed.into_iter().map(computed_note));
     }
 
     /// The layers that read one flattened value: all of them are permuted, or none.
     fn region(&mut self, region: &Region<'_>) {
         let permuted = region.products.iter().find_map(|layer| Some((*layer, self.extents(layer)?)));
-        let Some((first, extents)) = permuted else {
-            if region.is_last {
-                return;
-            }
-            let left = region.by_channel.iter().flat_map(|layer| self.vectors(layer));
-            let left = left.filter(|spec| spec.tensor.shape.count() > 1).map(|spec| spec.tensor.name.clone());
-            let left: Vec<String> = left.collect();
-            return self.staying.extend(left);
-        };
+        let Some((first, extents)) = permuted else { return };
         let name = &first.name;
         for layer in &region.products {
             let problem = match (self.extents(layer), self.weight(layer)) {
@@ -231,52 +226,21 @@ impl<'s> Search<'s, '_> {
 
     /// Notes on rows that become channels and positions.
     fn rows(&mut self, wires: &[Wire<'_>]) {
-        let notes = wires.iter().filter_map(|wire| match wire.source {
-            Source::Reshaped(product) if is_spatial(wire.layer) && !wire.layer.channels_last => {
-                let weight = self.net.tensor(product, Of::Weight)?;
-                Some(format!(
-                    "the rows of {weight:?} stay, and become channels \u{d7} height \u{d7} width for {:?}: TensorFlow's \
-                     reshape has the channels last",
-                    wire.layer.name
-                ))
-            }
-            _ => None,
-        });
-        self.found.notes.extend(notes);
+        let rows = order::rows(self.net, wires, &self.specs).into_iter();
+        self.found.left.extend(rows.map(|(spec, reader)| {
+            format!(
+                "the rows of {:?} stay, and become channels \u{d7} height \u{d7} width for {:?}: TensorFlow's reshape \
+                 has the channels last",
+                spec.tensor.name, reader.name
+            )
+        }));
     }
 }
 
-fn is_spatial(layer: &Layer) -> bool {
-    matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution) || layer.type_name == "Pooling"
-}
-
-/// Whether an inner product computes its weights of other values.
-fn is_computed(layer: &Layer) -> bool {
-    layer.tensor(Of::Weight).is_none() && layer.bottoms.len() > 1
-}
-
 /// The note about an inner product with computed weights.
-fn computed(layer: &Layer) -> String {
+fn computed_note(layer: &Layer) -> String {
     let (name, order) = (&layer.name, "channels \u{d7} height \u{d7} width");
     format!("fc-from: {name:?} takes {order} by computed weights, which stay")
-}
-
-/// Whether a layer reads channels and positions that another order would change.
-fn has_orders(wire: &Wire<'_>) -> bool {
-    wire.has_positions && !wire.source.is_last() && wire.size != Some([1, 1])
-}
-
-/// Whether an inner product depends on the order in which channels and positions are flattened before.
-fn depends(wire: &Wire<'_>, spec: &Spec<'_>, images: &HashSet<usize>) -> bool {
-    let has_positions = match wire.source {
-        // TensorFlow flattens likewise.
-        Source::Spatial { is_last: true, .. } => false,
-        // With one position, there is one order.
-        Source::Spatial { channels: Some(channels), .. } => !has_columns(spec, channels as usize),
-        Source::Vector(_) | Source::Reshaped(_) | Source::Own(_) => false,
-        source => wire.has_positions || source.input().is_some_and(|input| images.contains(&input)),
-    };
-    has_positions && wire.size != Some([1, 1])
 }
 
 /// The extents that an inner product reads; `None` unless the net tells all extents and the weights have as many

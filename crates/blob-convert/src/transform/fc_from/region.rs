@@ -7,11 +7,7 @@ use std::collections::BTreeMap;
 
 use blob_io::net::{Layer, LayerKind, Net};
 
-use crate::transform::wires::{Source, Wire};
-
-/// Kinds of layers with a value for each channel, or for each value of a flattened one.
-const BY_CHANNEL: [LayerKind; 5] =
-    [LayerKind::BatchNorm, LayerKind::Bn, LayerKind::Scale, LayerKind::Bias, LayerKind::PRelu];
+use crate::transform::wires::{Source, Wire, is_norm};
 
 /// The layers that read one flattened value, directly or through plain layers and layers by channel.
 #[derive(Debug, Default)]
@@ -37,7 +33,7 @@ pub(super) fn regions<'a>(net: &Net, wires: &[Wire<'a>]) -> BTreeMap<usize, Regi
             region.is_last |= wire.source.is_last();
             match wire.layer.kind {
                 LayerKind::InnerProduct if wire.source.flat() == Some(*flat) => region.products.push(wire.layer),
-                kind if passes_on && BY_CHANNEL.contains(&kind) => region.by_channel.push(wire.layer),
+                _ if passes_on && is_norm(wire.layer) => region.by_channel.push(wire.layer),
                 _ if !passes_on => region.others.push(wire.layer),
                 _ => {}
             }

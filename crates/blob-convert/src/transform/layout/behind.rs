@@ -3,13 +3,14 @@
 //!
 //! Relies on `wires` for the values that a layer reads. Reads no values.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use blob_io::net::{Layer, LayerKind, Role as Of};
 
 use super::{Layout, permuted};
 use crate::change::listed;
 use crate::transform::bound::Bound;
+use crate::transform::order::{self, Found, Order, Ordered};
 use crate::transform::step::{Made, Spec};
 use crate::transform::wires::{Source, Wire};
 
@@ -18,90 +19,94 @@ const VALUES: [char; 4] = ['n', 'c', 'h', 'w'];
 /// The axes of the same values with the channels last.
 const LAST: &str = "nhwc";
 
+/// Notes on tensors that no longer fit the order of the values that they meet.
+#[derive(Debug, Default)]
+struct Notes(Vec<String>);
+
+impl Notes {
+    /// Adds a note about these tensors, if there are any.
+    fn add(&mut self, names: &[String], words: impl FnOnce(&str) -> String) {
+        if !names.is_empty() {
+            self.0.push(words(&listed(names)));
+        }
+    }
+}
+
 /// Notes on the inner products whose columns or rows stay height × width × channels, though the convolutions around are
 /// turned to channels × height × width.
 pub(super) fn first(net: &Bound<'_>, wires: &[Wire<'_>], tensors: &[Spec<'_>]) -> Vec<String> {
     let specs = by_name(tensors);
-    let weight = |layer: &Layer| specs.get(net.tensor(layer, Of::Weight)?).copied();
     let (mut columns, mut rows, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
-    for wire in wires {
-        let is_product = wire.layer.kind == LayerKind::InnerProduct;
-        let (list, layer) = match wire.source {
-            Source::Spatial { is_last: true, .. } if is_product => (&mut columns, wire.layer),
-            Source::Mixed { is_last: true, .. } if is_product => (&mut unknown, wire.layer),
-            Source::Reshaped(product) if wire.layer.channels_last => (&mut rows, product),
-            _ => continue,
-        };
-        let Some(spec) = weight(layer).filter(|spec| !has_one_order(wire, spec)) else { continue };
-        list.push(spec.tensor.name.clone());
+    for Ordered { spec, order, is_last, .. } in order::ordered(net, wires, &specs).tensors {
+        match order {
+            Order::Last => columns.push(spec.tensor.name.clone()),
+            Order::Unknown if is_last => unknown.push(spec.tensor.name.clone()),
+            Order::Unknown | Order::First => {}
+        }
     }
-    let order = "stay height \u{d7} width \u{d7} channels";
-    let notes = [
-        told(
-            &columns,
-            format!("layout: columns {order}: permute(0, 2, 3, 1) before the flattening: {}", listed(&columns)),
-        ),
-        told(&rows, format!("layout: rows {order}: permute(0, 3, 1, 2) behind the reshaping: {}", listed(&rows))),
-        told(
-            &unknown,
-            format!(
-                "layout: nothing says in which order {} reads channels and positions, which were channels last before",
-                listed(&unknown)
-            ),
-        ),
-    ];
-    notes.into_iter().flatten().collect()
+    for wire in wires.iter().filter(|wire| wire.layer.channels_last) {
+        let Source::Reshaped(product) = wire.source else { continue };
+        let spec = net.tensor(product, Of::Weight).and_then(|name| specs.get(name));
+        rows.extend(spec.map(|spec| spec.tensor.name.clone()));
+    }
+    let (mut notes, order) = (Notes::default(), "stay height \u{d7} width \u{d7} channels");
+    notes.add(&columns, |names| format!("layout: columns {order}: permute(0, 2, 3, 1) before the flattening: {names}"));
+    notes.add(&rows, |names| format!("layout: rows {order}: permute(0, 3, 1, 2) behind the reshaping: {names}"));
+    notes.add(&unknown, |names| {
+        format!(
+            "layout: nothing says in which order {names} reads channels and positions, which were channels last before"
+        )
+    });
+    notes.0
 }
 
 /// Notes on tensors that stay channels × height × width, though the convolutions around are turned to channels last:
-/// the columns of inner products, unless `--fc-from` has permuted them, and values of the net's own.
+/// the values behind a flattening, unless `--fc-from` has permuted or told them, and values of the net's own.
 pub(super) fn last(net: &Bound<'_>, wires: &[Wire<'_>], tensors: &[Spec<'_>], is_after_fc: bool) -> Vec<String> {
     let specs = by_name(tensors);
-    let (mut columns, mut own) = (Vec::new(), BTreeSet::new());
-    for wire in wires {
-        let is_flattened = match wire.source {
-            Source::Spatial { is_last, .. } => !is_last,
-            Source::Input(_) => wire.has_positions,
-            _ => false,
+    let (mut columns, mut others, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+    let Found { tensors, computed } = order::ordered(net, wires, &specs);
+    let told: HashSet<&str> = tensors.iter().map(|ordered| ordered.spec.entry.name()).collect();
+    for Ordered { spec, order, is_product, .. } in &tensors {
+        let list = match order {
+            Order::First if *is_product => &mut columns,
+            Order::First => &mut others,
+            Order::Unknown => &mut unknown,
+            Order::Last => continue,
         };
-        if wire.layer.kind == LayerKind::InnerProduct && is_flattened && !is_after_fc {
-            let spec = net.tensor(wire.layer, Of::Weight).and_then(|name| specs.get(name));
-            columns.extend(spec.filter(|spec| !has_one_order(wire, spec)).map(|spec| spec.tensor.name.clone()));
-        }
-        if wire.has_positions && !wire.source.is_last() {
-            let names = wire.own.iter().filter_map(|value| specs.get(net.own_tensor(*value)?));
-            own.extend(names.filter(|spec| spec.tensor.shape.count() > 1).map(|spec| spec.tensor.name.clone()));
-        }
+        list.push(spec.tensor.name.clone());
     }
-    let (order, own) = ("channels \u{d7} height \u{d7} width", own.into_iter().collect::<Vec<_>>());
-    let notes = [
-        told(
-            &columns,
-            format!(
-                "layout: columns stay {order}, and TensorFlow flattens channels last: --fc-from C,H,W: {}",
-                listed(&columns)
-            ),
-        ),
-        told(&own, format!("layout: values of the net's own stay as stored, {order}: {}", listed(&own))),
-    ];
-    notes.into_iter().flatten().collect()
+    let mut own = BTreeSet::new();
+    for wire in wires.iter().filter(|wire| wire.has_positions && !wire.source.is_last()) {
+        let names = wire.own.iter().filter_map(|value| specs.get(net.own_tensor(*value)?));
+        let left = names.filter(|spec| spec.tensor.shape.count() > 1 && !told.contains(spec.entry.name()));
+        own.extend(left.map(|spec| spec.tensor.name.clone()));
+    }
+    let (mut notes, order) = (Notes::default(), "channels \u{d7} height \u{d7} width");
+    if !is_after_fc {
+        let rows = order::rows(net, wires, &specs).into_iter().map(|(spec, _)| spec.tensor.name.clone());
+        let computed: Vec<String> = computed.iter().map(|layer| layer.name.clone()).collect();
+        notes.add(&columns, |names| {
+            format!("layout: columns stay {order}, and TensorFlow flattens channels last: --fc-from C,H,W: {names}")
+        });
+        notes.add(&others, |names| {
+            format!("layout: values behind a flattening stay {order}, and TensorFlow's has the channels last: {names}")
+        });
+        notes.add(&computed, |names| format!("layout: computed weights stay {order} behind a flattening: of {names}"));
+        notes.add(&rows.collect::<Vec<_>>(), |names| {
+            format!("layout: rows stay {order}, and TensorFlow's reshape has the channels last: {names}")
+        });
+        notes.add(&unknown, |names| {
+            format!("layout: nothing says in which order {names} reads channels and positions, which are last now")
+        });
+    }
+    let own: Vec<String> = own.into_iter().collect();
+    notes.add(&own, |names| format!("layout: values of the net's own stay as stored, {order}: {names}"));
+    notes.0
 }
 
-fn by_name<'s, 'a>(tensors: &'s [Spec<'a>]) -> HashMap<&'s str, &'s Spec<'a>> {
+fn by_name<'s>(tensors: &'s [Spec<'s>]) -> HashMap<&'s str, &'s Spec<'s>> {
     tensors.iter().map(|spec| (spec.entry.name(), spec)).collect()
-}
-
-fn told(names: &[String], words: String) -> Option<String> {
-    (!names.is_empty()).then_some(words)
-}
-
-/// Whether an inner product reads one position alone, so that there is one order.
-fn has_one_order(wire: &Wire<'_>, spec: &Spec<'_>) -> bool {
-    let columns = spec.tensor.shape.dims().last().map(|columns| *columns as u64);
-    match wire.source {
-        Source::Spatial { channels, .. } => wire.size == Some([1, 1]) || channels.is_some() && channels == columns,
-        _ => false,
-    }
 }
 
 /// Whether a layer of Caffe's has factors or summands along some axes.
