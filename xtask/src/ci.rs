@@ -45,7 +45,7 @@ const STEPS: &[(&str, &str)] = &[
     ("documentation", "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps"),
     // Again only where features add something.
     ("documentation, all features", "RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps --all-features \
-        -p synced-mem -p blob-core -p blob-ops -p blob-io -p blob-convert"),
+        -p synced-mem -p blob-core -p blob-ops -p blob-io -p blob-graph -p blob-convert"),
     ("{library} alone", "CC={none} CXX={none} NVCC={none} cargo check -p {library}"),
     ("{library} alone, all features", "cargo check -p {library} --all-features"),
     // An application may have the bindings linked instead of loaded, which takes functions away. Nothing is linked

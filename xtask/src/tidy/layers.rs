@@ -12,13 +12,17 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("blob-core", &["synced-mem"]),
     ("blob-ops", &["blob-core", "synced-mem"]),
     ("blob-io", &["blob-core", "synced-mem"]),
-    ("blob-convert", &["blob-io", "blob-ops", "blob-core", "synced-mem"]),
-    ("blob-cli", &["blob-convert", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
+    ("blob-graph", &["blob-io", "blob-core", "synced-mem"]),
+    ("blob-convert", &["blob-graph", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
+    ("blob-cli", &["blob-convert", "blob-graph", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
     ("xtask", &[]),
     ("fake-cuda", &[]),
-    ("blob-tests", &["fake-cuda", "blob-cli", "blob-convert", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
+    (
+        "blob-tests",
+        &["fake-cuda", "blob-cli", "blob-convert", "blob-graph", "blob-io", "blob-ops", "blob-core", "synced-mem"],
+    ),
     ("blob-gpu", &["fake-cuda", "blob-ops", "blob-core", "synced-mem"]),
-    ("blob-benches", &["blob-cli", "blob-convert", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
+    ("blob-benches", &["blob-cli", "blob-convert", "blob-graph", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
 ];
 
 /// The package whose build script gives the library the name under which programs ask for a driver, and no more.

@@ -1,0 +1,130 @@
+//! Caffe's types of layers: the table of operators, the layers of training, and the settings that do not matter here.
+//!
+//! One row an operator. The functions that the rows name are in the files of this folder.
+
+mod join;
+mod neuron;
+mod norm;
+mod pool;
+mod recurrent;
+mod reduce;
+mod resize;
+mod rows;
+mod shape;
+mod ssd;
+mod window;
+
+use blob_io::net::Layer;
+
+use crate::row::Row;
+
+/// The part that a layer has in a graph.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// The layer's outputs are inputs of the net.
+    Input,
+    /// The layer is for training, or has no output.
+    Training,
+    /// The layer computes something known.
+    Known(&'static Row),
+    /// The type is in no table.
+    Unknown,
+}
+
+/// Layers that bring data into a net.
+const INPUTS: &[&str] =
+    &["Input", "Data", "AnnotatedData", "DummyData", "HDF5Data", "ImageData", "MemoryData", "VideoData", "WindowData"];
+
+/// Layers that only training and testing need.
+const TRAINING: &[&str] = &[
+    "Accuracy",
+    "ContrastiveLoss",
+    "DetectionEvaluate",
+    "EuclideanLoss",
+    "HDF5Output",
+    "HingeLoss",
+    "InfogainLoss",
+    "MultiBoxLoss",
+    "MultinomialLogisticLoss",
+    "SigmoidCrossEntropyLoss",
+    "Silence",
+    "SmoothL1Loss",
+    "SoftmaxWithLoss",
+];
+
+/// Settings that change nothing in inference: rates of learning, conditions, the choice between equal implementations.
+/// A text that ends in a dot begins the path of a message.
+const IGNORED: &[&str] = &[
+    "param",
+    "param.",
+    "include.",
+    "exclude.",
+    "phase",
+    "loss_weight",
+    "propagate_down",
+    "blobs_lr",
+    "weight_decay",
+    "blob_share_mode",
+    "blobs.",
+    "transform_param.",
+    "loss_param.",
+];
+
+/// The last part of settings that change nothing in inference, in whatever message.
+const IGNORED_FIELDS: &[&str] = &["engine", "force_nd_im2col", "stable_prod_grad", "moving_average_fraction"];
+
+/// The settings of V0's layers, with the places that they have had since V1.
+const V0: &[(&str, &str)] = &[
+    ("num_output", "num_output"),
+    ("biasterm", "bias_term"),
+    ("pad", "pad"),
+    ("kernelsize", "kernel_size"),
+    ("group", "group"),
+    ("stride", "stride"),
+    ("pool", "pool"),
+    ("dropout_ratio", "dropout_ratio"),
+    ("local_size", "local_size"),
+    ("alpha", "alpha"),
+    ("beta", "beta"),
+    ("k", "k"),
+    ("concat_dim", "concat_dim"),
+];
+
+/// The part that a layer of this type has.
+pub(crate) fn kind(type_name: &str) -> Kind {
+    if INPUTS.contains(&type_name) {
+        return Kind::Input;
+    }
+    if TRAINING.contains(&type_name) {
+        return Kind::Training;
+    }
+    rows::TABLE.iter().find(|row| row.types.contains(&type_name)).map_or(Kind::Unknown, Kind::Known)
+}
+
+/// All rows.
+#[cfg(test)]
+pub(crate) fn table() -> &'static [Row] {
+    rows::TABLE
+}
+
+/// The settings of a layer that inference may need, by the paths that they have since V1.
+pub(crate) fn settings(layer: &Layer) -> impl Iterator<Item = (String, String)> {
+    let message = match kind(&layer.type_name) {
+        Kind::Known(row) => row.messages.first().copied().unwrap_or_default(),
+        _ => "",
+    };
+    layer.attributes().filter(|(path, _)| !is_ignored(path)).map(move |(path, text)| {
+        let v0 = path.strip_prefix("layer.").and_then(|name| V0.iter().find(|(old, _)| *old == name));
+        let path = v0.map_or_else(|| path.to_owned(), |(_, name)| format!("{message}.{name}"));
+        (path, text.to_owned())
+    })
+}
+
+fn is_ignored(path: &str) -> bool {
+    let path = path.strip_prefix("layer.").unwrap_or(path);
+    let is_message = |known: &&str| known.ends_with('.') && path.starts_with(*known);
+    let field = path.rsplit('.').next().unwrap_or(path);
+    IGNORED.iter().any(|known| *known == path || is_message(known))
+        || IGNORED_FIELDS.contains(&field)
+        || path.split('.').rev().skip(1).any(|message| message.ends_with("filler"))
+}

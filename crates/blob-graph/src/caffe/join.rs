@@ -1,0 +1,122 @@
+//! Layers with several inputs or outputs: side by side, cut apart, combined value by value.
+
+use blob_core::DType;
+use blob_io::onnx::Attribute;
+
+use super::neuron::with;
+use super::window::same_shape;
+use crate::site::{Operand, Site, canonical, shown};
+use crate::unsupported::Refusal;
+
+/// The axis, by its name or by the old name, of which one may be stated.
+fn axis(site: &Site<'_>, old: &str) -> Result<usize, Refusal> {
+    let x = site.x();
+    match (site.is_stated("axis"), site.is_stated(old)) {
+        (true, true) => site.refuse(old, "beside axis"),
+        (false, true) => canonical(site.int(old)?, &x.shape),
+        _ => canonical(site.int("axis")?, &x.shape),
+    }
+}
+
+pub(super) fn concat(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
+    let axis = axis(site, "concat_dim")?;
+    let mut shape = site.x().shape;
+    for other in &site.inputs[1..] {
+        let fits = other.shape.len() == shape.len()
+            && other.shape.iter().zip(&shape).enumerate().all(|(at, (one, two))| at == axis || one == two);
+        if !fits {
+            return Err(Refusal::shape(format!("{} beside {} along axis {axis}", shown(&other.shape), shown(&shape))));
+        }
+        shape[axis] = shape[axis].saturating_add(other.shape[axis]);
+    }
+    if site.inputs.len() == 1 {
+        return Ok(vec![site.x()]);
+    }
+    let inputs = site.inputs;
+    let inputs: Vec<&Operand> = inputs.iter().collect();
+    Ok(vec![site.op("Concat", &inputs, vec![("axis", Attribute::Int(axis as i64))], shape)?])
+}
+
+pub(super) fn slice(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
+    let (x, axis) = (site.x(), axis(site, "slice_dim")?);
+    let (parts, extent) = (site.node.outputs.len(), x.shape[axis]);
+    let points = site.ints("slice_point")?;
+    let mut sizes = Vec::new();
+    if points.is_empty() {
+        if !extent.is_multiple_of(parts as u64) {
+            return Err(Refusal::shape(format!("{parts} equal parts of {extent}")));
+        }
+        sizes = vec![extent / parts as u64; parts];
+    } else {
+        let mut start = 0;
+        for point in points.iter().copied().chain([extent as i64]) {
+            let size = u64::try_from(point - start).ok().filter(|size| *size > 0);
+            sizes.push(size.ok_or_else(|| Refusal::shape(format!("a cut at {point} of {extent}")))?);
+            start = point;
+        }
+    }
+    if sizes.len() != parts {
+        return Err(Refusal::shape(format!("{} cuts for {parts} outputs", points.len())));
+    }
+    if parts == 1 {
+        return Ok(vec![x]);
+    }
+    let outputs = sizes.iter().map(|size| {
+        let mut shape = x.shape.clone();
+        shape[axis] = *size;
+        (DType::F32, shape)
+    });
+    let outputs = outputs.collect();
+    let sizes: Vec<i64> = sizes.iter().map(|size| *size as i64).collect();
+    let sizes = site.ints_of(&sizes)?;
+    site.ops("Split", &[&x, &sizes], vec![("axis", Attribute::Int(axis as i64))], outputs)
+}
+
+/// The input under several names.
+pub(super) fn split(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
+    Ok(vec![site.x(); site.node.outputs.len()])
+}
+
+pub(super) fn eltwise(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
+    same_shape(site.inputs)?;
+    let operation = site.choice("operation", 0, &["PROD", "SUM", "MAX"])?;
+    let factors = site.floats("coeff")?;
+    if !factors.is_empty() && (operation != 1 || factors.len() != site.inputs.len()) {
+        return site.refuse("coeff", "does not fit the inputs or the operation");
+    }
+    let mut inputs = site.inputs.to_vec();
+    for (input, factor) in inputs.iter_mut().zip(factors) {
+        *input = with(site, "Mul", input.clone(), factor, 1.0)?;
+    }
+    let shape = inputs[0].shape.clone();
+    let inputs: Vec<&Operand> = inputs.iter().collect();
+    let result = match (operation, &inputs[..]) {
+        (_, [one]) => (*one).clone(),
+        (1, [_, _]) => site.op("Add", &inputs, vec![], shape)?,
+        (1, _) => site.op("Sum", &inputs, vec![], shape)?,
+        (2, _) => site.op("Max", &inputs, vec![], shape)?,
+        (_, [first, rest @ ..]) => {
+            let mut product = (*first).clone();
+            for other in rest {
+                product = site.op("Mul", &[&product, other], vec![], shape.clone())?;
+            }
+            product
+        }
+        (_, []) => return Err(Refusal::shape("no input")),
+    };
+    Ok(vec![result])
+}
+
+/// a · x + y, with a factor for each channel of each image.
+pub(super) fn axpy(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
+    let [a, x, y] = [0, 1, 2].map(|place| site.inputs[place].clone());
+    same_shape(&site.inputs[1..])?;
+    let fits = x.shape.len() == 4
+        && a.shape.iter().copied().eq([&x.shape[..2], &vec![1; a.shape.len().saturating_sub(2)]].concat());
+    if !fits || a.shape.len() > 4 {
+        return Err(Refusal::shape(format!("factors of {} for {}", shown(&a.shape), shown(&x.shape))));
+    }
+    let a = site.reshape(&a, &[x.shape[0], x.shape[1], 1, 1])?;
+    let product = site.op("Mul", &[&x, &a], vec![], x.shape.clone())?;
+    Ok(vec![site.op("Add", &[&product, &y], vec![], x.shape)?])
+}

@@ -1,0 +1,177 @@
+//! The ONNX model of a graph, and which tensor of the net each weight of the model is.
+//!
+//! Assembles what the rows add; knows no operator.
+
+use std::collections::{BTreeSet, HashSet};
+
+use blob_io::onnx::{Dim, Model, Node, Value};
+
+use crate::graph::{Graph, Lowering};
+use crate::site::Operand;
+use crate::unsupported::{Problem, Reason, Unsupported};
+
+/// The name of the batch's extent, where that is left open.
+const BATCH: &str = "N";
+
+/// The form of the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The version of ONNX's operators: 13 to 17, which the same nodes fit.
+    pub opset: i64,
+    /// The form of SSD's layers.
+    pub ssd: Ssd,
+    /// Whether the batch of the inputs is left to the model's user.
+    pub dynamic_batch: bool,
+}
+
+/// The form of SSD's `PriorBox` and `DetectionOutput`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Ssd {
+    /// ONNX's operators: the boxes are decoded, `NonMaxSuppression` chooses.
+    #[default]
+    Standard,
+    /// The nodes `PriorBox` and `DetectionOutput`, which OpenCV alone runs.
+    OpenCv,
+    /// The inputs of `DetectionOutput` are the model's outputs: locations, confidences, priors.
+    Raw,
+}
+
+/// A weight of the model, and where its values come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// The name of the initializer, whose shape and element type the model has.
+    pub initializer: String,
+    /// The source's tensor, by the name that `Layer::tensors` gives.
+    pub tensor: String,
+    /// How the values are made.
+    pub make: Make,
+}
+
+/// How an initializer's values are made of a tensor's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Make {
+    /// The values as they are, in order. The shape is the initializer's, from which the tensor's may differ by axes of
+    /// extent 1, as in files of 2014.
+    AsIs,
+    /// The values as they are, in order, in this shape.
+    Reshape(Vec<u64>),
+    /// A mean or a variance of Caffe's, divided by the factor that the layer's third tensor, of this name, has: the
+    /// transform `BatchNorm`. A factor of 0 makes zeros.
+    BatchNorm(String),
+    /// The gates of an LSTM along the first axis, from Caffe's order (input, forget, output, new) to ONNX's (input,
+    /// output, forget, new), and an axis of 1 before them.
+    LstmGates,
+    /// An LSTM's bias: the gates as for [`Make::LstmGates`], then as many zeros, which are ONNX's second bias.
+    LstmBias,
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self { opset: 17, ssd: Ssd::default(), dynamic_batch: false }
+    }
+}
+
+/// The model of a graph, and its weights' sources, in the order of the model's stored initializers. The model's values
+/// have no bytes yet.
+///
+/// # Errors
+/// [`Unsupported`] where a layer has no form for this target: the batch is to be open, and a layer mixes images of a
+/// batch; or SSD's layers have settings that ONNX's operators cannot express.
+pub fn to_onnx(graph: &Graph, target: &Target) -> Result<(Model, Vec<Need>), Unsupported> {
+    let lowering = checked(graph.lower(graph.given(None), target))?;
+    let open = if target.dynamic_batch { open_values(graph, target, &lowering)? } else { HashSet::new() };
+    let Lowering { mut body, operands, .. } = lowering;
+    let mut outputs = Vec::new();
+    for place in graph.outputs() {
+        let Some(operand) = operands.get(*place).and_then(Option::as_ref) else { continue };
+        let name = &graph.values()[*place].name;
+        let is_open = open.contains(&operand.name);
+        if operand.name != *name {
+            body.nodes.push(identity(&operand.name, name));
+        }
+        outputs.push(value(&Operand { name: name.clone(), ..operand.clone() }, is_open));
+    }
+    outputs.extend(raw_outputs(graph, target, &operands).map(|operand| value(operand, open.contains(&operand.name))));
+    // The markers of an LSTM, for one, are not read.
+    let inputs = graph.inputs().iter().filter_map(|place| operands[*place].as_ref());
+    let given: HashSet<&str> = outputs.iter().map(|output| &*output.name).collect();
+    let between = body.values.iter().filter(|operand| !given.contains(&*operand.name));
+    let values = between.map(|operand| value(operand, open.contains(&operand.name)));
+    let read: HashSet<&str> = body.nodes.iter().flat_map(|node| node.inputs.iter().map(|name| &**name)).collect();
+    let inputs = inputs.filter(|operand| read.contains(&*operand.name));
+    let model = Model {
+        ir_version: if target.opset >= 15 { 8 } else { 7 },
+        opset: target.opset,
+        name: "net".to_owned(),
+        inputs: inputs.map(|operand| value(operand, target.dynamic_batch)).collect(),
+        values: values.collect(),
+        outputs,
+        nodes: body.nodes,
+        initializers: body.initializers,
+        metadata: Vec::new(),
+    };
+    Ok((model, body.needs))
+}
+
+fn checked(lowering: Lowering) -> Result<Lowering, Unsupported> {
+    if lowering.problems.is_empty() { Ok(lowering) } else { Err(Unsupported { problems: lowering.problems }) }
+}
+
+/// The names of the values whose first extent is the batch: those that a larger batch makes larger. A net that a larger
+/// batch changes in any other way needs a fixed batch.
+fn open_values(graph: &Graph, target: &Target, fixed: &Lowering) -> Result<HashSet<String>, Unsupported> {
+    let batches = graph.inputs().iter().filter_map(|place| graph.values()[*place].shape.first().copied());
+    let larger = batches.max().unwrap_or(1) + 1;
+    let other = checked(graph.lower(graph.given(Some(larger)), target))?;
+    let mixed = fixed.body.nodes.iter().zip(&other.body.nodes).find(|(one, two)| one != two);
+    let constant = fixed.body.initializers.iter().zip(&other.body.initializers).find(|(one, two)| one != two);
+    let shapes = || fixed.body.values.iter().zip(&other.body.values);
+    let odd = shapes().find(|(one, two)| one.shape.iter().skip(1).ne(two.shape.iter().skip(1)));
+    let name = match (mixed, constant, odd) {
+        (Some((node, _)), ..) => Some(node.name.clone()),
+        (None, Some((blob_io::onnx::Initializer::Constant { name, .. }, _)), _) => Some(name.clone()),
+        (None, _, Some((value, _))) => Some(value.name.clone()),
+        _ => None,
+    };
+    if let Some(name) = name {
+        let (layer, type_name, reason) = (String::new(), String::new(), Reason::Shape);
+        let message = format!("the batch cannot be left open: {name:?} depends on it");
+        return Err(Unsupported { problems: vec![Problem { layer, type_name, reason, message }] });
+    }
+    let open = shapes().filter(|(one, two)| one.shape.first() != two.shape.first());
+    Ok(open.map(|(one, _)| one.name.clone()).collect())
+}
+
+/// The values that `DetectionOutput` reads, where the model stops before it.
+fn raw_outputs<'a>(
+    graph: &'a Graph,
+    target: &Target,
+    operands: &'a [Option<Operand>],
+) -> impl Iterator<Item = &'a Operand> {
+    let is_raw = target.ssd == Ssd::Raw;
+    let nodes = graph.nodes().iter().filter(move |node| is_raw && node.type_name == "DetectionOutput");
+    let read: BTreeSet<usize> = nodes.flat_map(|node| node.inputs.iter().copied()).collect();
+    read.into_iter().filter_map(|value| operands[value].as_ref())
+}
+
+fn value(operand: &Operand, is_open: bool) -> Value {
+    let dim = |(axis, extent): (usize, &u64)| match extent {
+        _ if axis == 0 && is_open => Dim::Name(BATCH.to_owned()),
+        0 => Dim::Name(format!("{}_{axis}", operand.name)),
+        extent => Dim::Size(*extent),
+    };
+    let shape = operand.shape.iter().enumerate().map(dim).collect();
+    Value { name: operand.name.clone(), dtype: operand.dtype, shape }
+}
+
+fn identity(from: &str, to: &str) -> Node {
+    Node {
+        name: to.to_owned(),
+        op_type: "Identity".to_owned(),
+        domain: String::new(),
+        inputs: vec![from.to_owned()],
+        outputs: vec![to.to_owned()],
+        attributes: Vec::new(),
+    }
+}

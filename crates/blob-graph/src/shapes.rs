@@ -1,0 +1,12 @@
+//! The shapes of a net's inputs, as the caller gives them.
+
+use std::collections::BTreeMap;
+
+/// The shapes of inputs, which stand before the shapes that the net's description states.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shapes {
+    /// Shapes by the input's name.
+    pub named: BTreeMap<String, Vec<u64>>,
+    /// The shape of the only input, whatever its name.
+    pub only: Option<Vec<u64>>,
+}
