@@ -1,0 +1,81 @@
+//! A naive interpreter of ONNX models, in f64. Held to outputs of onnxruntime; shares no code with the product.
+
+mod model;
+mod places;
+mod run;
+mod sequence;
+mod tensor;
+mod values;
+mod windows;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use blob_core::DType;
+use blob_io::Checkpoint;
+
+use self::tensor::{Kind, Tensor};
+use crate::support::floats::wide;
+use crate::support::{opened, report};
+
+/// The arrays of a golden case, by their names after the case's: `model`, `in/x`, `out/y`.
+struct Case {
+    name: String,
+    arrays: BTreeMap<String, Tensor>,
+}
+
+fn tensor(file: &Checkpoint, name: &str) -> Tensor {
+    let entry = file.entry(name).expect("listed");
+    let is_float = matches!(entry.dtype().expect("a dtype"), DType::F32);
+    Tensor::new(entry.shape().dims(), wide(file, name), if is_float { Kind::Float } else { Kind::Integer })
+}
+
+/// The cases of an archive, sorted by name.
+fn cases(path: &str) -> Vec<Case> {
+    let file = opened(path);
+    let mut cases: BTreeMap<String, Case> = BTreeMap::new();
+    for whole in file.names() {
+        let (name, part) = whole.split_once('/').expect("CASE/ARRAY");
+        let new = || Case { name: name.to_owned(), arrays: BTreeMap::new() };
+        cases.entry(name.to_owned()).or_insert_with(new).arrays.insert(part.to_owned(), tensor(&file, whole));
+    }
+    cases.into_values().collect()
+}
+
+impl Case {
+    fn bytes(&self, name: &str) -> Vec<u8> {
+        self.arrays[name].values.iter().map(|value| *value as u8).collect()
+    }
+
+    /// The arrays of one side, `in` or `out`, by name.
+    fn side(&self, side: &str) -> Vec<(String, Tensor)> {
+        let own = |(name, tensor): (&String, &Tensor)| Some((name.strip_prefix(side)?.to_owned(), tensor.clone()));
+        self.arrays.iter().filter_map(own).collect()
+    }
+}
+
+/// The greatest difference relative to the greatest value, or `None` if the shapes differ.
+fn difference(found: &Tensor, expected: &Tensor) -> Option<f64> {
+    (found.dims == expected.dims).then_some(())?;
+    let scale = expected.values.iter().fold(1e-30f64, |most, x| most.max(x.abs()));
+    let by = |(a, b): (&f64, &f64)| if a == b { 0.0 } else { (a - b).abs() / scale };
+    let most = |most: f64, by: f64| if by.is_nan() { f64::INFINITY } else { most.max(by) };
+    Some(found.values.iter().zip(&expected.values).map(by).fold(0.0, most))
+}
+
+#[test]
+fn the_interpreter_computes_what_onnxruntime_computed() {
+    let (mut kinds, mut most) = (BTreeSet::new(), 0f64);
+    let cases = cases("onnx_graph/ops.npz");
+    for case in &cases {
+        let model = model::model(&case.bytes("model"));
+        kinds.extend(model.nodes.iter().map(|node| node.kind.clone()));
+        let found: BTreeMap<String, Tensor> = run::run(&model, &case.side("in/")).into_iter().collect();
+        for (name, expected) in case.side("out/") {
+            let by = difference(&found[&name], &expected);
+            let by = by.unwrap_or_else(|| panic!("{}: {:?}, not {:?}", case.name, found[&name].dims, expected.dims));
+            assert!(by <= 2e-6, "{}: {name} differs by {by:e}\n{:?}\n{expected:?}", case.name, found[&name]);
+            most = most.max(by);
+        }
+    }
+    report(&format!("onnx operators: {} cases of {} operators, difference {most:.1e}", cases.len(), kinds.len()));
+}
