@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use blob_convert::{Folders, Selection, Together, Watch, Watched};
 use blob_core::DType;
 use blob_io::layout::{Frame, Layout, file_names};
+use blob_io::words::Listed;
 use blob_io::{Checkpoint, Complete, Entry, Error, Format, Output};
 use serde_json::json;
 
@@ -13,7 +14,6 @@ use crate::context::Context;
 use crate::elements::Elements;
 use crate::failure::{Failure, Status};
 use crate::json::{DIMS, Document, FILE, Field, Fields, NAME, Type, field, nullable};
-use crate::listed::Listed;
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
@@ -70,12 +70,9 @@ fn is_bits(format: ExtractFormat, entry: &Entry) -> bool {
 fn warn_of_bits<'a>(entries: impl Iterator<Item = &'a Entry>, context: &Context) {
     let named: Listed<String, NAMED> = entries.map(|entry| format!("{:?}", entry.name())).collect();
     if named.count > 0 {
-        let more = if named.more() > 0 { format!(" and {} more", units::grouped(named.more())) } else { String::new() };
         let (tensors, is) = (units::plural(named.count, "tensor"), if named.count == 1 { "is" } else { "are" });
-        let names = named.first.join(", ");
-        context
-            .terminal
-            .warning(format!("{tensors} of bf16 {is} stored as u16, since NumPy has no bfloat16: {names}{more}"));
+        let names = named.joined();
+        context.terminal.warning(format!("{tensors} of bf16 {is} stored as u16, since NumPy has no bfloat16: {names}"));
     }
 }
 

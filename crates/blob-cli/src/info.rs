@@ -10,6 +10,7 @@ use blob_convert::change::Group;
 use blob_convert::transform::ignored;
 use blob_convert::{RECEIPT_KEY, momentum};
 use blob_core::DType;
+use blob_io::words::and_more;
 use blob_io::{Checkpoint, Entry, Kind, TensorName};
 use serde_json::{Value, json};
 
@@ -376,11 +377,7 @@ fn layer_names(checkpoint: &Checkpoint) -> Vec<&str> {
 /// The first names, then the number of the others.
 fn abridged(names: &[&str], terminal: &Terminal) -> String {
     let shown: Vec<_> = names.iter().take(MAX_SHOWN).map(|n| short(terminal, n)).collect();
-    let more = match names.len() - shown.len() {
-        0 => String::new(),
-        n => format!(" and {} more", units::grouped(n as u64)),
-    };
-    shown.join(" ") + &more
+    shown.join(" ") + &and_more(names.len() - shown.len())
 }
 
 /// A name or value, cut to a readable length; the JSON has the whole.

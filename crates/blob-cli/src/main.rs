@@ -24,7 +24,6 @@ mod help;
 mod info;
 mod inputs;
 mod json;
-mod listed;
 mod ls;
 mod man;
 mod merge;

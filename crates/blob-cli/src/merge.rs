@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use blob_convert::regroup::{Clash, Union};
 use blob_convert::transform::Merge as Joined;
 use blob_convert::{Selection, Target};
+use blob_io::words::listed_problems;
 use blob_io::{Checkpoint, Entry, Format, Kind};
 use serde_json::json;
 
@@ -19,7 +20,7 @@ use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::output::sink::{Content, check_stdout, is_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
-use crate::regroup::{abridged, format_of};
+use crate::regroup::format_of;
 use crate::render::Text;
 use crate::select::{found, select};
 use crate::units;
@@ -83,7 +84,7 @@ fn union<'a>(args: &Merge, sources: &'a [Checkpoint]) -> Result<Union<'a>, Failu
     let tensors = units::plural(union.clashes.len() as u64, "tensor");
     let failure = Failure::new(format!(
         "{tensors} would have the name of another: {}",
-        abridged(&Clash::in_words(&union.clashes))
+        listed_problems(Clash::in_words(&union.clashes))
     ));
     Err(failure.help(if args.prefix {
         "`blob rename` gives the tensors of one of the files other names"

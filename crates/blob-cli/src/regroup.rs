@@ -8,9 +8,6 @@ use crate::args::is_written;
 use crate::failure::Failure;
 use crate::output::sink::is_stdout;
 
-/// At most this many warnings are printed one by one.
-const MAX_LISTED: usize = 20;
-
 /// The names of the formats that can be written from tensors alone.
 fn written_formats() -> Vec<&'static str> {
     Format::ALL.iter().filter(|f| is_written(**f)).map(|f| f.name()).collect()
@@ -80,12 +77,3 @@ const INSTEAD: [Instead; 5] = [
 ];
 
 const PICKLES: &[&str] = &["mat", "pkl", "pickle", "msgpack"];
-
-/// The first lines, then the number of the others.
-pub(crate) fn abridged(lines: &[String]) -> String {
-    let more = match lines.len().saturating_sub(MAX_LISTED) {
-        0 => String::new(),
-        more => format!("; and {more} more"),
-    };
-    lines[..lines.len().min(MAX_LISTED)].join("; ") + &more
-}

@@ -11,6 +11,7 @@ use blob_convert::RECEIPT_KEY;
 use blob_convert::diff::{Change, Row, Tally, Tolerance, diff};
 use blob_convert::digest::{Algorithm, Subject, digest};
 use blob_core::DType;
+use blob_io::words::Listed;
 use blob_io::{Checkpoint, Entry, FileSource};
 use serde_json::json;
 
@@ -22,7 +23,6 @@ use crate::failure::{Failure, Problem, Status};
 use crate::info::{file_warnings, kind_of};
 use crate::inputs::is_stdin;
 use crate::json::{Document, FILE, Field, Fields, Type, field, nullable};
-use crate::listed::Listed;
 use crate::open::{open, open_some};
 use crate::output::Out;
 use crate::output::progress::Progress;

@@ -53,7 +53,8 @@ pub mod transform;
 mod undo;
 pub mod verify;
 mod watch;
-mod words;
+
+use blob_io::words;
 
 pub use goal::Target;
 pub use history::{KEY as RECEIPT_KEY, Origin};

@@ -4,7 +4,7 @@
 //! CRC-32 in the zip. Archives within an archive are not opened, and an npz is a format of its own.
 
 use crate::entry::Checksum;
-use crate::error::{Error, Fault, FaultKind, ReadError, Reason, check_limit, shown};
+use crate::error::{Error, Fault, FaultKind, ReadError, Reason, check_limit};
 use crate::format::Format;
 use crate::limits::{Limit, Limits};
 use crate::names::name_from_bytes;
@@ -17,6 +17,7 @@ use crate::wire::gunzip;
 use crate::wire::source::{Bytes, Input, Source, read};
 use crate::wire::spool::Spool;
 use crate::wire::tar::{self, Kind};
+use crate::words::shown;
 
 /// How many of the members that hold tensors an error can list.
 const MAX_CHOICES: usize = 256;

@@ -9,15 +9,15 @@ use std::fmt;
 use std::io;
 
 use crate::limits::Limit;
+use crate::words::{LONGEST_NAME, and_more, shown};
 
 pub use existing::Existing;
 pub use fault::Fault;
 pub(crate) use fault::{FaultKind, check_limit};
 pub use reason::Reason;
 
-/// How many members of an archive an error's text names, and how many characters of each name.
+/// How many members of an archive an error's text names.
 const LISTED: usize = 20;
-const LONGEST_LISTED: usize = 128;
 
 /// Why a file could not be opened, read or written.
 #[derive(Debug)]
@@ -304,28 +304,17 @@ impl fmt::Display for Error {
 
 /// Lists the files of an archive that can be opened.
 fn several(f: &mut fmt::Formatter<'_>, file: &str, is_stream: bool, members: &[String], more: u64) -> fmt::Result {
-    let count = members.len() as u64 + more;
     let listed: Vec<String> = members.iter().take(LISTED).map(|member| shown(member)).collect();
-    let more = match count - listed.len() as u64 {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let count = members.len() as u64 + more;
+    let more = and_more(members.len() - listed.len() + more as usize);
     write!(f, "{file}: holds {count} tensor files: {}{more}", listed.join(", "))?;
     if is_stream {
         return write!(f, "; choose one by its name");
     }
     write!(f, "; choose one by its path")?;
-    match members.first().filter(|first| first.len() <= LONGEST_LISTED) {
+    match members.first().filter(|first| first.len() <= LONGEST_NAME) {
         Some(first) => write!(f, ": {file}/{first}"),
         None => write!(f, ", {file}/ before its name"),
-    }
-}
-
-/// A name as an error shows it.
-pub(crate) fn shown(name: &str) -> String {
-    match name.char_indices().nth(LONGEST_LISTED) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_owned(),
     }
 }
 

@@ -16,12 +16,13 @@ use std::time::SystemTime;
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Error, Fault, FaultKind, ReadError, Reason};
 use crate::format::Format;
+use crate::limits::MAX_OTHERS;
 use crate::names::{NameTable, faulty};
 use crate::npy::header;
 use crate::receipt::KEY;
-use crate::warning::some;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{FileSource, Source};
+use crate::words::joined;
 use listing::{FOLDER_LIST, Listed};
 
 /// How many files stay open: as many as threads read at once.
@@ -94,7 +95,7 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
     if !others.is_empty() {
         let what = format!(
             "the folder also has files that its receipt does not list and that are left out: {}",
-            some(&others)
+            joined(MAX_OTHERS, &others)
         );
         table.warn_of_loss(None, what);
     }

@@ -22,7 +22,6 @@ pub(crate) mod read;
 #[cfg(feature = "hdf5")]
 mod shared;
 #[cfg(feature = "hdf5")]
-mod skipped;
 #[cfg(feature = "hdf5")]
 mod structure;
 #[cfg(feature = "hdf5")]

@@ -10,7 +10,6 @@ mod archive;
 pub mod caffe;
 mod checkpoint;
 mod codec;
-mod digits;
 mod entry;
 mod error;
 mod filenames;
@@ -45,11 +44,12 @@ mod text;
 mod warning;
 mod wire;
 #[doc(hidden)]
+pub mod words;
+#[doc(hidden)]
 pub mod work;
 mod write;
 
 pub use checkpoint::{Checkpoint, OpenOptions, Reader, StoredTensor};
-pub use digits::grouped;
 pub use entry::{Entry, Kind, Segment, Sparse, SparseKind};
 pub use error::{Error, Existing, Fault, Reason, Remedy};
 pub use format::{Bf16, Format, Holds, Keys, Names, Refill, UnknownFormat};
@@ -63,4 +63,5 @@ pub use warning::Warning;
 #[cfg(feature = "mmap")]
 pub use wire::source::Mmap;
 pub use wire::source::{Bytes, FileSource, Source};
+pub use words::grouped;
 pub use write::Writer;

@@ -4,6 +4,9 @@
 /// The longest name that is read, of an array, a layer or a key.
 pub(crate) const LONGEST_NAME: u64 = 1 << 16;
 
+/// How many files of a folder a warning names.
+pub(crate) const MAX_OTHERS: usize = 5;
+
 /// Bounds on the cost of opening and reading a file.
 ///
 /// A length is accepted if the remaining bytes of the file cover that length; these limits are for quantities that the

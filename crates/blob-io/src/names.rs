@@ -11,6 +11,7 @@ use crate::entry::{Entry, Kind};
 use crate::error::{Fault, ReadError, check_limit};
 use crate::limits::{Limit, Limits, arrays_in, axes_for, bytes_in, chunks_in, names_for};
 use crate::warning::{Flag, Warning};
+use crate::words::Listed;
 use crate::work;
 
 /// How many segments the arrays with more than one may have together, which take 3 MiB. Real files have one segment an
@@ -286,6 +287,13 @@ impl NameTable {
     /// Warns of something that is not listed.
     pub(crate) fn warn_of_loss(&mut self, offset: Option<u64>, text: impl Into<Cow<'static, str>>) {
         self.add_warning(Warning::of_loss(offset, text));
+    }
+
+    /// Warns of the names that are left out for one reason, if there are any.
+    pub(crate) fn warn_of_names<const MOST: usize>(&mut self, reason: &str, names: &Listed<String, MOST>) {
+        if names.count > 0 {
+            self.warn_of_loss(None, format!("{reason}: {}", names.joined()));
+        }
     }
 
     pub(crate) fn add_warning(&mut self, warning: Warning) {

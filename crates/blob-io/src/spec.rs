@@ -7,6 +7,7 @@ use std::fmt;
 use blob_core::{DType, Shape};
 
 use crate::error::{Error, Remedy};
+use crate::words::{and_more, quoted};
 
 /// A tensor to be written to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +49,6 @@ pub(crate) fn refuse(format: &str, message: impl Into<String>) -> Error {
 
 /// How many reasons are listed, and how many of the tensors that do not fit for one reason.
 pub(crate) const NAMED: usize = 20;
-/// How many characters of a name are shown: a name in a zip may have 65,000 bytes.
-const LONGEST_NAME: usize = 128;
 
 /// Collects the tensors that do not fit into a file, with reasons, for one error before anything is written.
 #[derive(Debug, Default)]
@@ -99,7 +98,7 @@ impl Problems {
         }
         let more = match self.count - self.kinds.iter().map(|kind| kind.count).sum::<usize>() {
             0 => String::new(),
-            more => format!("; and {more} more"),
+            more => format!(";{}", and_more(more)),
         };
         let kinds: Vec<String> = self.kinds.iter().map(Kind::to_string).collect();
         let message = format!("as {format}: does not fit: {}{more}", kinds.join("; "));
@@ -124,19 +123,7 @@ impl fmt::Display for Kind {
         if others.is_empty() {
             return Ok(());
         }
-        write!(f, " (also {}", others.join(", "))?;
-        match self.count - self.names.len() {
-            0 => f.write_str(")"),
-            more => write!(f, " and {more} more)"),
-        }
-    }
-}
-
-/// A name in quotes, as in messages: the first characters of a long one.
-pub(crate) fn quoted(name: &str) -> String {
-    match name.char_indices().nth(LONGEST_NAME) {
-        Some((end, _)) => format!("{:?}…", &name[..end]),
-        None => format!("{name:?}"),
+        write!(f, " (also {}{})", others.join(", "), and_more(self.count - self.names.len()))
     }
 }
 

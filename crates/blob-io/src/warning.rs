@@ -3,9 +3,6 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// How many files of a folder are named.
-const MAX_NAMED: usize = 5;
-
 /// Something unusual whose meaning is clear nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -36,13 +33,6 @@ impl fmt::Display for Warning {
             None => f.write_str(&self.text),
         }
     }
-}
-
-/// The first names of a list, and the number of the others.
-pub(crate) fn some(names: &[String]) -> String {
-    let more = names.len().saturating_sub(MAX_NAMED);
-    let named = names[..names.len() - more].join(", ");
-    if more == 0 { named } else { format!("{named} and {more} more") }
 }
 
 macro_rules! flags {

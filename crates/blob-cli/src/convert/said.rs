@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use blob_convert::change::{Effect, Group};
 use blob_convert::transform::NetOrigin;
+use blob_io::words::listed;
 use blob_io::{Checkpoint, Warning};
 use serde_json::json;
 
@@ -27,13 +28,7 @@ pub(super) fn warn_of_source(checkpoint: &Checkpoint, changes: &[Group], context
     }
     let is_kept = |warning: &&Warning| !is_among(changes, warning);
     let whole = checkpoint.warnings().iter().filter(is_kept).map(ToString::to_string);
-    let each = shared.iter().map(|(warning, names)| {
-        let named: Vec<String> = names.iter().take(NAMED).map(|name| format!("{name:?}")).collect();
-        match names.len() - named.len() {
-            0 => format!("{}: {warning}", named.join(", ")),
-            more => format!("{} and {more} more: {warning}", named.join(", ")),
-        }
-    });
+    let each = shared.iter().map(|(warning, names)| format!("{}: {warning}", listed(NAMED, names)));
     warn(whole.chain(each).collect(), "--json prints them all", context);
 }
 

@@ -1,6 +1,7 @@
 //! The line of `blob info` about a receipt: the files that the tensors came from.
 
 use blob_convert::{Account, Origin, RECEIPT_KEY};
+use blob_io::words::and_more;
 
 use super::short;
 use crate::output::Terminal;
@@ -26,9 +27,5 @@ pub(super) fn receipt(key: &str, value: &str, terminal: &Terminal) -> Option<Str
         )
     };
     let named: Vec<String> = sources.iter().take(MAX_SOURCES).map(source).collect();
-    let more = match sources.len() - named.len() {
-        0 => String::new(),
-        more => format!(" and {} more", units::grouped(more as u64)),
-    };
-    Some(format!("from {}{more}", named.join(", ")))
+    Some(format!("from {}{}", named.join(", "), and_more(sources.len() - named.len())))
 }

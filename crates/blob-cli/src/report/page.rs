@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 
 use blob_io::Error;
+use blob_io::words::Listed;
 
-use crate::listed::Listed;
 use crate::output::sink::Sink;
 use crate::output::width::cut;
 use crate::render::svg::escape_markup;

@@ -2,13 +2,13 @@
 
 use blob_convert::stats::{Measured, measure_all};
 use blob_core::DType;
+use blob_io::words::Listed;
 use blob_io::{Checkpoint, Entry, Error};
 
 use super::page::Markup;
 use super::{LISTED, ROWS};
 use crate::broken::Broken;
 use crate::failure::{Failure, Problem};
-use crate::listed::Listed;
 use crate::output::progress::Progress;
 use crate::render::svg;
 use crate::units;

@@ -5,6 +5,7 @@
 use std::io::{self, Write};
 
 use blob_convert::verify::{Finding, Redone, Remark};
+use blob_io::words::Listed;
 use blob_io::{Checkpoint, Error, Fault, Reason};
 use serde_json::{Value, json};
 
@@ -13,7 +14,6 @@ use crate::context::{Context, Failed};
 use crate::failure::Problem;
 use crate::info::kind_of;
 use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties, streamed};
-use crate::listed::Listed;
 use crate::output::Out;
 use crate::output::width::paragraph;
 use crate::units;

@@ -7,8 +7,9 @@ use crate::caffe::message::{Layer, Message, Pair};
 use crate::entry::Kind;
 use crate::error::{Error, Remedy};
 use crate::format::Format;
-use crate::spec::{self, NAMED, quoted};
+use crate::spec::{self, NAMED};
 use crate::tensor_name::TensorName;
+use crate::words;
 
 impl Message {
     /// The message of a format that holds tensors of these names: in a net `<layer>/<index>`, in a vector and a
@@ -160,10 +161,5 @@ fn check_misfits<T>(found: T, misfits: &[&str], rule: &str) -> Result<T, String>
     if misfits.is_empty() {
         return Ok(found);
     }
-    let named: Vec<String> = misfits.iter().take(NAMED).map(|name| quoted(name)).collect();
-    let more = match misfits.len() - named.len() {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    Err(format!("names that do not fit: {}{more}; its arrays are called {rule}", named.join(", ")))
+    Err(format!("names that do not fit: {}; its arrays are called {rule}", words::listed(NAMED, misfits)))
 }

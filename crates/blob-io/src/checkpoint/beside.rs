@@ -10,10 +10,11 @@ use super::Checkpoint;
 use crate::archive::Archive;
 use crate::error::{Error, ReadError, check_limit};
 use crate::format::Format;
-use crate::limits::Limit;
+use crate::limits::{Limit, MAX_OTHERS};
 use crate::shards;
-use crate::warning::{Warning, some};
+use crate::warning::Warning;
 use crate::wire::source::{FileSource, Source, read};
+use crate::words::joined;
 
 /// The longest file that is read. A network of ten thousand layers takes a few megabytes of JSON.
 const LONGEST: u64 = 64 << 20;
@@ -75,7 +76,7 @@ impl Checkpoint {
         if !others.is_empty() {
             let text = format!(
                 "the folder also has files that are no shards of its index and are left out: {}",
-                some(&others)
+                joined(MAX_OTHERS, &others)
             );
             self.warnings.push(Warning::of_loss(None, text));
         }

@@ -11,16 +11,14 @@ use crate::codec::Found;
 use crate::error::{Error, Fault, Reason};
 use crate::folder::{self, listing::FOLDER_LIST};
 use crate::format::Format;
-use crate::limits::Limits;
+use crate::limits::{Limits, MAX_OTHERS};
 use crate::names::NameTable;
-use crate::onnx;
-use crate::receipt;
-use crate::shards;
-use crate::sniff;
-use crate::warning::{Warning, some};
+use crate::warning::Warning;
 use crate::wire::gunzip;
 use crate::wire::source::{FileSource, Input, Source};
 use crate::wire::spool::Spool;
+use crate::words::joined;
+use crate::{onnx, receipt, shards, sniff};
 
 /// How to open a file: the format, if you do not want detection, and the limits on the cost of opening.
 #[derive(Clone, Debug, Default)]
@@ -157,7 +155,10 @@ impl OpenOptions {
                     return Ok(opened);
                 }
                 several => {
-                    let message = format!("is a folder with several indices of shards; name one: {}", some(several));
+                    let message = format!(
+                        "is a folder with several indices of shards; name one: {}",
+                        joined(MAX_OTHERS, several)
+                    );
                     return Err(Error::Request { file: name, message });
                 }
             }

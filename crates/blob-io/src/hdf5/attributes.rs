@@ -8,12 +8,15 @@ use hdf5_reader::messages::attribute::AttributeMessage;
 use hdf5_reader::messages::datatype::{Datatype, VarLenKind};
 
 use super::header::{ATTRIBUTE, ATTRIBUTE_INFO, Header};
-use super::skipped::Skipped;
 use super::structure::Structure;
 use crate::error::ReadError;
 use crate::metadata::{LEFT_OUT, MetadataSize};
 use crate::names::{NameTable, name_from_bytes};
+use crate::words::Listed;
 
+/// How many names a warning lists, and how many characters of each.
+pub(super) const MAX_LISTED: usize = 3;
+pub(super) const LONGEST_LISTED: usize = 64;
 /// How many values of one heap are listed, and how many of all heaps are kept.
 const MAX_VALUES: usize = 4096;
 const MAX_KEPT: usize = 1 << 16;
@@ -37,18 +40,18 @@ fn texts(structure: &Structure, table: &mut NameTable) -> Result<(), ReadError> 
     let at = header.at;
     let mut kept = MetadataSize::default();
     let mut heaps = Heaps::default();
-    let mut others = Skipped::default();
+    let mut others = Listed::<String, MAX_LISTED>::default();
     for message in header.of_kind(ATTRIBUTE) {
         let attribute = match message.parsed(structure) {
             Ok(HdfMessage::Attribute(attribute)) => attribute,
             Err(stop @ ReadError::Io { .. }) => return Err(stop),
             _ => {
-                others.add("", b"one that cannot be read");
+                others.push(|| "one that cannot be read".to_owned());
                 continue;
             }
         };
         let Some(location) = text_location(structure, &attribute, &mut heaps)? else {
-            others.add("", attribute.name.as_bytes());
+            others.push(|| attribute.name.chars().take(LONGEST_LISTED).collect());
             continue;
         };
         let len = match location {
@@ -70,7 +73,7 @@ fn texts(structure: &Structure, table: &mut NameTable) -> Result<(), ReadError> 
         let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
         table.metadata.push((attribute.name.clone(), name_from_bytes(&bytes[..end]).into_owned()));
     }
-    others.warn("attributes of the root that are no texts are left out", table);
+    table.warn_of_names("attributes of the root that are no texts are left out", &others);
     if is_elsewhere(&header) {
         table.warn_of_loss(None, "attributes of the root that lie outside of its header are left out");
     }

@@ -6,16 +6,16 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::attributes;
+use super::attributes::{self, LONGEST_LISTED, MAX_LISTED};
 use super::dataset;
 use super::header::{Header, ObjectKind};
 use super::links::{self, Link, Target};
-use super::skipped::Skipped;
 use super::structure::{Structure, fault_of};
 use crate::entry::{Entry, Kind};
 use crate::error::{ReadError, check_limit};
 use crate::limits::{Limit, names_for};
 use crate::names::{NameTable, faulty, name_from_bytes};
+use crate::words::Listed;
 use crate::work;
 
 /// Limits on the groups and datasets of one file.
@@ -86,11 +86,11 @@ struct Walk<'s> {
     names: u64,
     /// How many links of paths may still be followed.
     steps: u64,
-    nowhere: Skipped,
-    elsewhere: Skipped,
+    nowhere: Listed<String, MAX_LISTED>,
+    elsewhere: Listed<String, MAX_LISTED>,
     /// The objects with attributes whose names are not known yet, and the names of the others.
     attributed: HashSet<u64>,
-    attributes: Skipped,
+    attributes: Listed<String, MAX_LISTED>,
 }
 
 /// Lists all groups and datasets.
@@ -107,21 +107,27 @@ pub(super) fn walk(structure: &Structure, table: &mut NameTable) -> Result<Tree,
         aliases: 0,
         names: 0,
         steps,
-        nowhere: Skipped::default(),
-        elsewhere: Skipped::default(),
+        nowhere: Listed::default(),
+        elsewhere: Listed::default(),
         attributed: HashSet::new(),
-        attributes: Skipped::default(),
+        attributes: Listed::default(),
     };
     let mut todo = vec![Rc::new(Place { address: root, path: "".into(), depth: 0, outer: None })];
     while let Some(place) = todo.pop() {
         let inner = walk.group(&place)?;
         todo.extend(inner.into_iter().rev());
     }
-    let Walk { tree, nowhere, elsewhere, attributes, .. } = walk;
-    attributes.warn("attributes of groups and datasets are left out, of", table);
-    nowhere.warn("links that lead to nothing are left out", table);
-    elsewhere.warn("links to other files are left out", table);
+    let Walk { tree, table, nowhere, elsewhere, attributes, .. } = walk;
+    table.warn_of_names("attributes of groups and datasets are left out, of", &attributes);
+    table.warn_of_names("links that lead to nothing are left out", &nowhere);
+    table.warn_of_names("links to other files are left out", &elsewhere);
     Ok(tree)
+}
+
+/// A link's path, as a warning names it.
+fn left_out(place: &Place, link: &Link) -> String {
+    let path = format!("{}/{}", place.path, name_from_bytes(&link.name));
+    path[1..].chars().take(LONGEST_LISTED).collect()
 }
 
 impl Walk<'_> {
@@ -139,18 +145,18 @@ impl Walk<'_> {
                 Target::Object(address) => (Some(*address), true),
                 Target::Path(path) => (self.resolve(path, place.address, 0)?, false),
                 Target::Elsewhere => {
-                    self.elsewhere.add(&place.path, &link.name);
+                    self.elsewhere.push(|| left_out(place, link));
                     continue;
                 }
             };
             let Some(address) = address else {
-                self.nowhere.add(&place.path, &link.name);
+                self.nowhere.push(|| left_out(place, link));
                 continue;
             };
             let object = self.object(address)?;
             // The root's own attributes are read as metadata.
             if self.attributed.remove(&address) && address != self.root {
-                self.attributes.add(&place.path, &link.name);
+                self.attributes.push(|| left_out(place, link));
             }
             match object {
                 Object::Other => {}

@@ -4,6 +4,7 @@
 
 use crate::entry::Kind;
 use crate::error::ReadError;
+use crate::metadata::MetadataSize;
 use crate::names::{NameTable, name_from_bytes};
 use crate::npz::archive::Archive;
 use crate::npz::index::{self, Slot};
@@ -11,9 +12,9 @@ use crate::npz::zip::{self, Member};
 use crate::npz::{metadata, sparse};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::Source;
+use crate::words::Listed;
 
-/// How many bytes of text members are kept, and how many names of members that are neither texts nor arrays.
-const MAX_METADATA: u64 = 4 << 20;
+/// How many names of members that are neither texts nor arrays are kept.
 const MAX_OTHERS: usize = 8;
 
 /// Lists the arrays in the order of the file.
@@ -78,9 +79,8 @@ fn single(
 /// The members of an archive besides the arrays.
 #[derive(Default)]
 struct OtherMembers {
-    taken: u64,
-    others: u64,
-    names: Vec<String>,
+    taken: MetadataSize,
+    others: Listed<String, MAX_OTHERS>,
 }
 
 impl OtherMembers {
@@ -96,12 +96,9 @@ impl OtherMembers {
             return Ok(None);
         };
         let key = name_from_bytes(key).into_owned();
-        // A pair takes 48 bytes besides the two texts.
-        let taken = key.len() as u64 + 48;
-        let left = MAX_METADATA.saturating_sub(self.taken + taken);
-        match archive.bytes(member, left) {
+        match archive.bytes(member, self.taken.left_for(&key)) {
             Ok(Some(bytes)) => {
-                self.taken += taken + bytes.len() as u64;
+                self.taken.take(&key, bytes.len() as u64);
                 Ok(String::from_utf8(bytes).ok().map(|value| (key, value)))
             }
             Ok(None) => Ok(None),
@@ -115,26 +112,15 @@ impl OtherMembers {
 
     fn other(&mut self, name: &[u8]) {
         // A folder is a separate member, without content.
-        if name.ends_with(b"/") {
-            return;
-        }
-        self.others += 1;
-        if self.names.len() < MAX_OTHERS {
-            let name = name_from_bytes(name);
-            self.names.push(name.chars().take(64).collect());
+        if !name.ends_with(b"/") {
+            self.others.push(|| name_from_bytes(name).chars().take(64).collect());
         }
     }
 
-    fn finish(&mut self, table: &mut NameTable) {
-        if self.others == 0 {
-            return;
+    fn finish(self, table: &mut NameTable) {
+        table.warn_of_names("members that are no npy files are left out", &self.others);
+        if self.others.count > 0 {
+            table.metadata.push(("members without arrays".to_owned(), self.others.joined()));
         }
-        let more = self.others - self.names.len() as u64;
-        let mut names = self.names.join(", ");
-        if more > 0 {
-            names += &format!(" and {more} more");
-        }
-        table.warn_of_loss(None, format!("members that are no npy files are left out: {names}"));
-        table.metadata.push(("members without arrays".to_owned(), names));
     }
 }

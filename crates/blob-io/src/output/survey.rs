@@ -13,6 +13,7 @@ use crate::error::ReadError;
 use crate::folder::listing::{self, FOLDER_LIST};
 use crate::output::disk::{self, optional};
 use crate::wire::source::FileSource;
+use crate::words::and_more;
 
 /// How many foreign files are searched for, and how many an error names.
 const MAX_FOREIGN: usize = 1000;
@@ -89,13 +90,11 @@ pub(super) struct Foreign(Vec<String>);
 
 impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = self.0.iter().take(NAMED);
-        let named: Vec<String> = named.map(|name| name.escape_debug().to_string()).collect();
+        let named: Vec<String> = self.0.iter().take(NAMED).map(|name| name.escape_debug().to_string()).collect();
         f.write_str(&named.join(", "))?;
         match self.0.len() {
-            0..=NAMED => Ok(()),
-            MAX_FOREIGN => write!(f, " and many more"),
-            n => write!(f, " and {} more", n - NAMED),
+            MAX_FOREIGN => f.write_str(" and many more"),
+            n => f.write_str(&and_more(n - named.len())),
         }
     }
 }

@@ -3,9 +3,9 @@
 //! Checks a file's first bytes and extension; leaves our own formats to `sniff`, and marks to `marks`.
 
 use super::marks::{self, NCNN_HELP, TORCH7_HELP, UNPACK, WEIGHTS};
-use crate::digits::grouped;
 use crate::error::{ReadError, Reason};
 use crate::wire::tar;
+use crate::words::grouped;
 
 /// Describes a file of `len` bytes that begins with `head`, if the format is known but not read.
 pub(crate) fn name(head: &[u8], len: u64, extension: Option<&str>) -> Option<ReadError> {
