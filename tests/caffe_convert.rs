@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use blob_convert::transform::StripDiff;
-use blob_convert::{Options, Silent, Target, plan, plan_into};
+use blob_convert::{Options, Place, Silent, plan, plan_into};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::caffe::Form;
 use blob_io::caffe::proto::NetParameter;
@@ -20,7 +20,7 @@ use crate::transform::float;
 pub(crate) fn written(source: &Checkpoint, base: Option<&Checkpoint>, options: &Options) -> Result<Vec<u8>, Error> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("out");
-    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let target = Place::File { path: &path, if_exists: IfExists::Refuse };
     let done = match base {
         Some(base) => plan_into(source, base, options, &target),
         None => plan(source, options, &target),
@@ -201,7 +201,7 @@ fn a_source_that_changes_is_noticed() {
     for (cut, to) in changes {
         fs::write(&from, read(data("caffe/net/f32_v2.caffemodel"))).expect("written");
         let source = Checkpoint::open(&from).expect("opens");
-        let target = Target::File { path: &out, if_exists: IfExists::Refuse };
+        let target = Place::File { path: &out, if_exists: IfExists::Refuse };
         let plan = plan(&source, &Options::new(to), &target).expect("planned");
         if cut {
             shorter(&from)
@@ -228,10 +228,9 @@ fn a_file_of_several_that_changes_is_noticed() {
     let last = listing.filter(|path| path.extension().is_some_and(|end| end == "safetensors")).max();
     let last = last.expect("a shard");
     for (source, changed) in [(&npz, npz.clone()), (&dir, dir.join("conv1/1.npy")), (&index, last)] {
-        for (to, target) in [
-            (Format::Npz, Target::File { path: &out, if_exists: IfExists::Refuse }),
-            (Format::Npy, folder_target(&out)),
-        ] {
+        for (to, target) in
+            [(Format::Npz, Place::File { path: &out, if_exists: IfExists::Refuse }), (Format::Npy, folder_target(&out))]
+        {
             let source = Checkpoint::open(source).expect("opens");
             let plan = plan(&source, &Options::new(to), &target).expect("planned");
             // Of the same bytes, so that only the time tells.
@@ -245,8 +244,8 @@ fn a_file_of_several_that_changes_is_noticed() {
     }
 }
 
-fn folder_target(path: &Path) -> Target<'_> {
-    Target::Folder { path, if_exists: IfExists::Refuse }
+fn folder_target(path: &Path) -> Place<'_> {
+    Place::Folder { path, if_exists: IfExists::Refuse }
 }
 
 /// The same for the base of `--into`, for its source, and for a source that is restored by its receipt.
@@ -267,7 +266,7 @@ fn a_file_that_changes_is_noticed_on_the_way_back_and_into_another() {
         fs::write(&model, read(data("caffe/net/f32_v2.caffemodel"))).expect("written");
         fs::write(&carrier, &bytes).expect("written");
         let (source, base) = (Checkpoint::open(&carrier).expect("opens"), Checkpoint::open(&model).expect("opens"));
-        let target = Target::File { path: &out, if_exists: IfExists::Refuse };
+        let target = Place::File { path: &out, if_exists: IfExists::Refuse };
         let options = Options::new(Format::CaffeModel);
         let plan = if into { plan_into(&source, &base, &options, &target) } else { plan(&source, &options, &target) };
         let plan = plan.expect("planned");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use blob_convert::change::Group;
 use blob_convert::transform::{Context, Made, Misfit, Outcome, Spec, Transform};
-use blob_convert::{Options, RECEIPT_KEY, Silent, Target, plan};
+use blob_convert::{Options, Place, RECEIPT_KEY, Silent, plan};
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Format, IfExists};
 use serde_json::{Value, json};
@@ -125,14 +125,14 @@ fn a_transform_is_known_by_what_it_declares_not_by_its_name() {
     let path = folder.path().join("once.safetensors");
     let source = Checkpoint::open(data("caffe/net/f32_v2.caffemodel")).expect("opens");
     let options = Options::new(Format::Safetensors).transform(OwnLayout);
-    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let target = Place::File { path: &path, if_exists: IfExists::Refuse };
     let planned = plan(&source, &options, &target).expect("plans");
     assert!(planned.tensors().iter().all(|tensor| tensor.spec.name.ends_with(".own")));
     planned.run(&Silent).expect("written");
     // Ours of the same name does nothing with these settings, and may be done any number of times.
     let once = Checkpoint::open(&path).expect("opens");
     let ours = Options::new(Format::Npz).transform(blob_convert::transform::Layout::Oihw);
-    plan(&once, &ours, &Target::Stdout).expect("plans");
+    plan(&once, &ours, &Place::Stdout).expect("plans");
 }
 
 #[test]
@@ -144,12 +144,12 @@ fn the_library_never_replaces_what_it_reads() {
     std::fs::hard_link(&path, &link).expect("linked");
     let source = Checkpoint::open(&path).expect("opens");
     for (to, output) in [(Format::CaffeModel, &path), (Format::Npz, &link)] {
-        let target = Target::File { path: output, if_exists: IfExists::Replace };
+        let target = Place::File { path: output, if_exists: IfExists::Replace };
         let refused = plan(&source, &Options::new(to), &target).expect_err("its own source").to_string();
         assert!(refused.contains("a source is never replaced"), "{refused}");
     }
     let into = folder.path();
-    let target = Target::Folder { path: into, if_exists: IfExists::Replace };
+    let target = Place::Folder { path: into, if_exists: IfExists::Replace };
     let refused = plan(&source, &Options::new(Format::Npy), &target).expect_err("the folder around it").to_string();
     assert!(refused.contains("would be replaced"), "{refused}");
     assert!(std::fs::read(&path).expect("readable") == bytes);
@@ -161,7 +161,7 @@ fn an_archive_of_other_members_says_that_they_are_left_out() {
     let members: [(&str, &[u8]); 2] = [("a.npy", &npy), ("note.bin", b"\xFF\xFE\x00")];
     let npz = crate::support::archive::theirs(zip::CompressionMethod::Deflated, &members);
     let source = open("x.npz", &npz).expect("opens");
-    let said = plan(&source, &Options::new(Format::Safetensors), &Target::Stdout).expect("plans").changes();
+    let said = plan(&source, &Options::new(Format::Safetensors), &Place::Stdout).expect("plans").changes();
     let losses: Vec<String> = said.iter().filter(|group| group.change.is_loss()).map(ToString::to_string).collect();
     assert_eq!(losses, ["members that are no npy files are left out: note.bin"]);
 }

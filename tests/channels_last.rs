@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use blob_convert::transform::{Bound, FcFrom, FixGamma, Layout, Names, Rgb, Topology};
-use blob_convert::{Options, Target, plan};
+use blob_convert::{Options, Place, plan};
 use blob_io::{Checkpoint, Format};
 
 use crate::support::floats::{SAFETENSORS, file, run, values};
@@ -60,7 +60,7 @@ pub(crate) fn following(net: &Arc<Topology>) -> Options {
 /// Why a conversion is refused.
 #[track_caller]
 pub(crate) fn refused(source: &Checkpoint, options: &Options, why: &str) {
-    match plan(source, options, &Target::Stdout) {
+    match plan(source, options, &Place::Stdout) {
         Ok(_) => panic!("not refused: {why}"),
         Err(refused) => assert!(refused.to_string().contains(why), "{refused}"),
     }
@@ -68,7 +68,7 @@ pub(crate) fn refused(source: &Checkpoint, options: &Options, why: &str) {
 
 /// What a conversion tells, one line for each kind of change.
 pub(crate) fn told(source: &Checkpoint, options: &Options) -> String {
-    let plan = plan(source, options, &Target::Stdout).unwrap_or_else(|e| panic!("{e}"));
+    let plan = plan(source, options, &Place::Stdout).unwrap_or_else(|e| panic!("{e}"));
     plan.changes().iter().map(|group| format!("{group}\n")).collect()
 }
 

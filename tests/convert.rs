@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use blob_convert::{Options, Silent, Target, Watch, plan, verify};
+use blob_convert::{Options, Place, Silent, Watch, plan, verify};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Bytes, Checkpoint, Entry, Error, Format, IfExists, Writer};
 
@@ -58,7 +58,7 @@ pub(crate) fn contents(checkpoint: &Checkpoint) -> BTreeMap<String, (Vec<usize>,
 }
 
 pub(crate) fn convert(checkpoint: &Checkpoint, to: Format, path: &Path) -> Result<(), Error> {
-    let target = Target::File { path, if_exists: IfExists::Refuse };
+    let target = Place::File { path, if_exists: IfExists::Refuse };
     let plan = plan(checkpoint, &Options::new(to), &target)?;
     let summary = plan.run(&Silent)?;
     let len = path.metadata().expect("written").len();
@@ -139,7 +139,7 @@ fn a_stopped_conversion_leaves_nothing_behind() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("out.npz");
     let checkpoint = lenet();
-    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let target = Place::File { path: &path, if_exists: IfExists::Refuse };
     let plan = plan(&checkpoint, &Options::new(Format::Npz), &target).expect("a plan");
     let stop = StopAfter(AtomicU64::new(0));
     let error = plan.run(&stop).expect_err("stopped");
@@ -183,7 +183,7 @@ fn hostile_names_stay_within_the_target() {
     let inner = outer.path().join("a/b/c");
     std::fs::create_dir_all(&inner).expect("a folder");
     let path = inner.join("out");
-    let target = Target::Folder { path: &path, if_exists: IfExists::Refuse };
+    let target = Place::Folder { path: &path, if_exists: IfExists::Refuse };
     let plan = plan(&checkpoint, &Options::new(Format::Npy), &target).expect("a plan");
     plan.run(&Silent).expect("converts");
     let mut found = Vec::new();
@@ -215,7 +215,7 @@ fn an_array_called_like_the_receipt_stands_beside_it() {
     let checkpoint = Checkpoint::from_source("evil.caffemodel", Box::new(Bytes(file))).expect("opens");
     let outer = tempfile::tempdir().expect("a folder");
     let path = outer.path().join("out");
-    let target = Target::Folder { path: &path, if_exists: IfExists::Refuse };
+    let target = Place::Folder { path: &path, if_exists: IfExists::Refuse };
     let plan = plan(&checkpoint, &Options::new(Format::Npy), &target).expect("a plan");
     plan.run(&Silent).expect("converts");
     assert!(path.join("blob.receipt.json").is_file());

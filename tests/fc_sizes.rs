@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use blob_convert::transform::{FcFrom, Topology};
-use blob_convert::{Options, Target, plan};
+use blob_convert::{Options, Place, plan};
 use blob_io::{Checkpoint, Format};
 
 use crate::support::floats::{SAFETENSORS, file};
@@ -83,7 +83,7 @@ fn net(row: &Row<'_>) -> Topology {
 fn said(source: &Checkpoint, net: &Arc<Topology>, [channels, height, width]: [usize; 3]) -> Result<String, String> {
     let permute = FcFrom::new(channels, height, width).expect("extents");
     let options = Options::new(SAFETENSORS).follow(Arc::clone(net)).transform(permute);
-    plan(source, &options, &Target::Stdout).map(|plan| plan.notes().join("\n")).map_err(|e| e.to_string())
+    plan(source, &options, &Place::Stdout).map(|plan| plan.notes().join("\n")).map_err(|e| e.to_string())
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! net's output. Other results of a fold are rows of `cases/steps.txt`.
 
 use blob_convert::transform::{Bound, FixGamma, Fold};
-use blob_convert::{Options, Target, plan};
+use blob_convert::{Options, Place, plan};
 use blob_io::mxnet::Symbol;
 use blob_io::{Checkpoint, Format};
 use proptest::prelude::*;
@@ -87,7 +87,7 @@ fn the_diffs_of_what_is_folded_are_left_out() {
     let (fold, _) = Fold::of(&Bound::new(&described, &source));
     for format in [Format::CaffeModel, SAFETENSORS] {
         let options = Options::new(format).transform(fold.clone());
-        let planned = plan(&source, &options, &Target::Stdout).unwrap_or_else(|e| panic!("{e}"));
+        let planned = plan(&source, &options, &Place::Stdout).unwrap_or_else(|e| panic!("{e}"));
         assert!(planned.notes().contains(&"fold: the diffs of folded tensors are left out, 4 of them".to_owned()));
         let left = planned.left_out().iter().filter(|left| left.reason == "the diff of a folded tensor");
         assert_eq!(

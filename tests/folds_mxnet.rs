@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use blob_convert::transform::{Bound, FixGamma, Fold, Layout, Refusal, Topology};
-use blob_convert::{Options, Target, plan};
+use blob_convert::{Options, Place, plan};
 use blob_io::Format;
 use blob_io::mxnet::Symbol;
 
@@ -142,7 +142,7 @@ fn what_is_stored_as_the_framework_takes_it_is_not_told() {
         let source = file(Format::MxnetList, &tensors);
         let net = Topology::symbol("net-symbol.json", symbol_text("BatchNorm", "").as_bytes()).expect("a symbol");
         let options = Options::new(SAFETENSORS).follow(Arc::new(net));
-        let plan = plan(&source, &options, &Target::Stdout).expect("plans");
+        let plan = plan(&source, &options, &Place::Stdout).expect("plans");
         let changes = plan.changes();
         let told = changes.iter().find(|group| group.change.effect.name() == "taken-otherwise");
         assert_eq!(told.map(|group| &*group.tensors), is_told.then_some(&["arg:b_gamma".to_owned()][..]));
@@ -246,7 +246,7 @@ fn symbols_of_every_generation_get_a_bias() {
         // A bias in the file that the layer does not have.
         let (fold, refused) = Fold::of(&Bound::new(&symbol.net, &with_stray));
         assert!(refused.is_empty(), "{refused:?}");
-        let error = plan(&with_stray, &Options::new(SAFETENSORS).transform(fold), &Target::Stdout).expect_err("stray");
+        let error = plan(&with_stray, &Options::new(SAFETENSORS).transform(fold), &Place::Stdout).expect_err("stray");
         assert!(error.to_string().contains("\"arg:c_bias\" is there, though the layer has no bias"), "{error}");
         // A bias of that name that something else uses.
         let taken = text.replace("unused", "c_bias");

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use blob_convert::transform::{FcFrom, Rgb, Topology};
-use blob_convert::{Options, Target, plan};
+use blob_convert::{Options, Place, plan};
 use blob_io::Format;
 
 use crate::support::conversion::to_bytes;
@@ -212,7 +212,7 @@ fn outcome(net: &[Node], text: &str, options: Options, random: &mut Random) -> O
     let source = file(Format::Npz, &stored);
     let topology = Topology::prototxt("net.prototxt", text.as_bytes()).unwrap_or_else(|e| panic!("{e}: {text}"));
     let options = options.follow(Arc::new(topology));
-    let plan = match plan(&source, &options, &Target::Stdout) {
+    let plan = match plan(&source, &options, &Place::Stdout) {
         Ok(plan) => plan,
         Err(refused) => return Some(Outcome::Refused(refused.to_string())),
     };

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use blob_convert::{Options, Silent, Target, plan};
+use blob_convert::{Options, Place, Silent, plan};
 use blob_core::DType;
 use blob_io::{Checkpoint, Error, Format, IfExists};
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ proptest! {
 fn converted(source: &Checkpoint, name: &str, to: Format) -> Result<Vec<u8>, Error> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join(name);
-    plan(source, &Options::new(to), &Target::File { path: &path, if_exists: IfExists::Refuse })?.run(&Silent)?;
+    plan(source, &Options::new(to), &Place::File { path: &path, if_exists: IfExists::Refuse })?.run(&Silent)?;
     Ok(std::fs::read(&path).expect("written"))
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use blob_convert::{Options, RECEIPT_KEY, Silent, Target, plan, verify};
+use blob_convert::{Options, Place, RECEIPT_KEY, Silent, plan, verify};
 use blob_io::{Checkpoint, Format};
 use serde_json::{Value, json};
 
@@ -226,6 +226,6 @@ fn a_history_that_has_no_room_is_why_a_file_is_refused() {
     let origin = json!({"name": "a", "bytes": 1, "blake3": "0", "format": "npz", "transforms": steps});
     let receipt = json!({"schema": "blob.receipt/1", "tool": "x", "source": origin, "history": vec![origin; 63]});
     let file = open("x.safetensors", &carrier(&receipt, &[0; 24])).expect("opens");
-    let refused = plan(&file, &Options::new(Format::Safetensors), &Target::Stdout).expect_err("no room").to_string();
+    let refused = plan(&file, &Options::new(Format::Safetensors), &Place::Stdout).expect_err("no room").to_string();
     assert!(refused.contains("so long a history") && !refused.contains("bf16"), "{refused}");
 }

@@ -148,7 +148,7 @@ fn listed(name: &str, bytes: &[u8], dtype: &str, dims: &[usize], len: u64) {
     }
     // A copy of the file would need no array to be read.
     let options = blob_convert::Options::new(Format::Npz).with(|options| options.anew = true);
-    let refused = blob_convert::plan(&file, &options, &blob_convert::Target::Stdout).expect_err("not converted");
+    let refused = blob_convert::plan(&file, &options, &blob_convert::Place::Stdout).expect_err("not converted");
     assert_eq!(refused.reason(), Reason::Unsupported, "{refused}");
 }
 

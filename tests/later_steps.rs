@@ -2,7 +2,7 @@
 
 use blob_convert::transform::{Names, Rgb};
 use blob_convert::verify::{self, Remark};
-use blob_convert::{Options, Silent, Target, plan, plan_into};
+use blob_convert::{Options, Place, Silent, plan, plan_into};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Checkpoint, Format, IfExists, Writer};
 use serde_json::json;
@@ -61,10 +61,10 @@ fn a_guess_on_the_way_into_hdf5_is_a_loss() {
     let weights = [("first/0", &[2, 3, 1, 1][..], &counted(6)[..])];
     let (source, base) = (file(Format::Npz, &weights), file(Format::Hdf5, &weights));
     let options = |strict| Options::new(SAFETENSORS).with(|options| options.strict = strict).transform(Rgb);
-    let plan = plan_into(&source, &base, &options(false), &Target::Stdout).expect("a plan");
+    let plan = plan_into(&source, &base, &options(false), &Place::Stdout).expect("a plan");
     let kinds: Vec<&str> = plan.changes().iter().map(|group| group.change.effect.name()).collect();
     assert_eq!(kinds, ["transformed", "guessed"]);
-    let refused = plan_into(&source, &base, &options(true), &Target::Stdout).expect_err("a guess").to_string();
+    let refused = plan_into(&source, &base, &options(true), &Place::Stdout).expect_err("a guess").to_string();
     assert!(refused.contains("taken for weights of the first convolution"), "{refused}");
 }
 
@@ -243,7 +243,7 @@ fn steps_without_room_are_not_forgotten() {
     let source = file(SAFETENSORS, &all.chain([first]).collect::<Vec<_>>());
     let map = Names::new(names.iter().map(|name| (name.clone(), name.replace('a', "b"))));
     let options = Options::new(SAFETENSORS).transform(Rgb).transform(map);
-    let planned = plan(&source, &options, &Target::Stdout).expect("a plan");
+    let planned = plan(&source, &options, &Place::Stdout).expect("a plan");
     assert_eq!(planned.unproven(), ["names"]);
     let words = "the receipt has no room for what names did: `blob verify` cannot repeat it";
     assert!(planned.changes().iter().any(|group| group.change.is_loss() && group.to_string() == words));
@@ -253,7 +253,7 @@ fn steps_without_room_are_not_forgotten() {
     let later = Checkpoint::from_bytes("later", to_bytes(&made, &Options::new(Format::Npz)).expect("written"));
     for again in [&made, &later.expect("opens")] {
         let refused =
-            plan(again, &Options::new(SAFETENSORS).transform(Rgb), &Target::Stdout).expect_err("a second time");
+            plan(again, &Options::new(SAFETENSORS).transform(Rgb), &Place::Stdout).expect_err("a second time");
         assert!(refused.to_string().contains("its receipt says that it was reversed to RGB"), "{refused}");
     }
     let mut found = Vec::new();
@@ -265,7 +265,7 @@ fn steps_without_room_are_not_forgotten() {
     let bytes = to_bytes(&made, &Options::new(SAFETENSORS).with(|options| options.without_receipt = true));
     let older = with_receipt(&bytes.expect("written"), &older, "", None);
     let older = Checkpoint::from_bytes("older", older).expect("opens");
-    let refused = plan(&older, &Options::new(SAFETENSORS).transform(Rgb), &Target::Stdout).expect_err("nobody knows");
+    let refused = plan(&older, &Options::new(SAFETENSORS).transform(Rgb), &Place::Stdout).expect_err("nobody knows");
     assert!(refused.to_string().contains("its receipt had no room for its steps"), "{refused}");
 }
 
@@ -287,7 +287,7 @@ fn u16_stays_u16_beside_any_number_of_bf16() {
     }
     let others = long_names(4650, "o");
     let source = elements(&[(&many[..4650], DType::BF16), (&others, DType::U16)]);
-    let refused = plan(&source, &Options::new(Format::Npz), &Target::Stdout).map(drop);
+    let refused = plan(&source, &Options::new(Format::Npz), &Place::Stdout).map(drop);
     let refused = refused.expect_err("no room").to_string();
     assert!(refused.contains("so many arrays of bf16 and of u16"), "{refused}");
 }

@@ -1,7 +1,7 @@
 //! Files that Caffe's reader silently accepts and should not (the table in caffe.md §3.7), and models of many pieces.
 
 use blob_convert::stats::measure_channels;
-use blob_convert::{Options, Silent, Target, plan};
+use blob_convert::{Options, Place, Silent, plan};
 use blob_io::{Bytes, Checkpoint, Error, Format, IfExists, Limits, OpenOptions};
 
 use crate::support::alloc::peak;
@@ -70,7 +70,7 @@ fn of_sparse_rows(count: usize, limits: Limits) -> Checkpoint {
 fn sparse_arrays_are_expanded_up_to_one_limit_for_all_of_a_file() {
     let dense = |file: &Checkpoint| {
         let options = Options::new(Format::Safetensors).with(|o| o.dense = true);
-        plan(file, &options, &Target::Stdout).map(|plan| plan.tensors().len())
+        plan(file, &options, &Place::Stdout).map(|plan| plan.tensors().len())
     };
     assert_eq!(dense(&of_sparse_rows(1, Limits::default())).expect("1 GiB"), 1);
     let error = dense(&of_sparse_rows(3, Limits::default())).expect_err("3 GiB");
@@ -208,7 +208,7 @@ fn a_model_of_many_pieces_converts() {
         }
     }
     let path = folder.path().join("dir");
-    let target = Target::Folder { path: &path, if_exists: IfExists::Refuse };
+    let target = Place::Folder { path: &path, if_exists: IfExists::Refuse };
     let plan = plan(&checkpoint, &Options::new(Format::Npy), &target).expect("a plan");
     plan.run(&Silent).expect("converts");
     for (name, bytes) in expected {

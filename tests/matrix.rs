@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use blob_convert::digest::{self as digests, Algorithm, Subject};
 use blob_convert::verify::{self, Remark};
-use blob_convert::{Options, Silent, Target, plan};
+use blob_convert::{Options, Place, Silent, plan};
 use blob_io::mxnet::Version;
 use blob_io::{Checkpoint, Format, IfExists, OpenOptions};
 
@@ -34,7 +34,7 @@ fn goldens(folder: &Path, found: &mut Vec<PathBuf>) {
 fn converted(source: &Checkpoint, to: Format, options: &Options, folder: &Folder) -> Option<Checkpoint> {
     let path = folder.path().join("out").with_extension(to.extensions().first().unwrap_or(&"bin"));
     let what = format!("{} to {to}", source.name());
-    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let target = Place::File { path: &path, if_exists: IfExists::Refuse };
     let done = plan(source, options, &target).and_then(|plan| {
         let summary = plan.run(&Silent)?;
         let is_told = plan.notes().iter().any(|note| note.contains("does not show its format"));

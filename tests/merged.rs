@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use blob_convert::Target;
+use blob_convert::Place;
 use blob_convert::regroup::Union;
 use blob_io::{Checkpoint, Format};
 use serde_json::{Value, json};
@@ -81,8 +81,8 @@ fn names_that_clash_are_no_plan() {
     });
     let sources = paths.each_ref().map(|path| Checkpoint::open(path).expect("opens"));
     let union = Union::of(&paths, &sources, false).expect("a union");
-    let refused = union.plan(Format::Npz, &Target::Stdout).expect_err("a clash").to_string();
+    let refused = union.plan(Format::Npz, &Place::Stdout).expect_err("a clash").to_string();
     assert!(refused.contains("\"w\" in "), "{refused}");
     let union = Union::of(&paths, &sources, true).expect("a union");
-    assert_eq!(union.plan(Format::Npz, &Target::Stdout).expect("a plan").tensors().len(), 2);
+    assert_eq!(union.plan(Format::Npz, &Place::Stdout).expect("a plan").tensors().len(), 2);
 }

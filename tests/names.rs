@@ -2,7 +2,7 @@
 //! `cases/steps.txt`.
 
 use blob_convert::transform::{Bound, Eps, Names, Transform};
-use blob_convert::{Options, Target, plan};
+use blob_convert::{Options, Place, plan};
 use blob_io::Format;
 use serde_json::Value;
 
@@ -50,13 +50,13 @@ fn a_map_has_globs_with_captures() {
     let source = file(Format::Npz, &names.map(|name| (name, &[1][..], &[0.0][..])));
     let map = Names::from_file(text, names).expect("a map");
     let planned =
-        plan(&source, &Options::new(SAFETENSORS).transform(map), &Target::Stdout).expect("plans").tensors().to_vec();
+        plan(&source, &Options::new(SAFETENSORS).transform(map), &Place::Stdout).expect("plans").tensors().to_vec();
     let new: Vec<&str> = planned.iter().map(|tensor| &*tensor.spec.name).collect();
     assert_eq!(new, ["c1.weight", "c12.w1$", "spaced name", "branch1_res2.weight", "left", "dollar"]);
     assert_eq!(planned[0].changes[0].to_string(), r#"was "conv1/0""#);
     let options = Options::new(SAFETENSORS).transform(Names::from_file(text, names).expect("a map"));
     assert_eq!(
-        plan(&source, &options, &Target::Stdout).expect("plans").notes(),
+        plan(&source, &options, &Place::Stdout).expect("plans").notes(),
         ["names: line 7, \"conv*\", fits no tensor"]
     );
     let wrong = Names::from_file("a\na b c\n*a $2\n* $x\n", names).expect_err("wrong");
@@ -88,7 +88,7 @@ fn a_long_map_is_read_at_once() {
         Format::Npz,
         &[("layer70/weight", &[1], &[0.0]), ("layer50/weight", &[1], &[0.0]), ("layer1/weight", &[1], &[0.0])],
     );
-    let planned = plan(&source, &Options::new(SAFETENSORS).transform(map), &Target::Stdout).expect("plans");
+    let planned = plan(&source, &Options::new(SAFETENSORS).transform(map), &Place::Stdout).expect("plans");
     let new: Vec<&str> = planned.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
     assert_eq!(new, ["star.0", "new.50", "new.1"]);
 }
@@ -124,7 +124,7 @@ fn tensors_of_one_layer_are_in_one_module_of_torch() {
         let all: Vec<(&str, &[usize])> = arg.iter().zip(dims).map(|(name, dims)| (&**name, dims)).collect();
         let (net, source) = (nodes(own), params(&all));
         let names = Names::torch(Some(&Bound::new(net.net(), &source)), &source);
-        let planned = plan(&source, &following(&net).transform(names), &Target::Stdout).expect("plans");
+        let planned = plan(&source, &following(&net).transform(names), &Place::Stdout).expect("plans");
         let new: Vec<&str> = planned.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
         assert_eq!(new, named);
     }

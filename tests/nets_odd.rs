@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use blob_convert::transform::{Bound, Fold, Registry, Rgb, Topology};
-use blob_convert::{Options, Recipe, Silent, Step, Target, plan, verify};
+use blob_convert::{Options, Place, Recipe, Silent, Step, plan, verify};
 use blob_io::mxnet::Symbol;
 use blob_io::net::Role;
 use blob_io::{Bytes, Checkpoint, Format, OpenOptions};
@@ -196,7 +196,7 @@ fn a_later_output_of_an_operator_is_its_own() {
         &[("arg:c_weight", &[6, 3, 1, 1], &[1.0; 18]), ("arg:d_weight", &[2, 3, 1, 1], &[1.0; 6])],
     );
     let options = Options::new(Format::Safetensors).follow(Arc::new(net)).transform(Rgb);
-    let plan = plan(&source, &options, &Target::Stdout).unwrap_or_else(|e| panic!("{e}"));
+    let plan = plan(&source, &options, &Place::Stdout).unwrap_or_else(|e| panic!("{e}"));
     let changed = plan.tensors().iter().filter(|tensor| !tensor.changes.is_empty()).map(|tensor| &*tensor.spec.name);
     assert_eq!(changed.collect::<Vec<_>>(), ["arg:c_weight"]);
 }

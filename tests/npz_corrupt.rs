@@ -1,6 +1,6 @@
 //! An npz with a wrong bit: every way to read an array's bytes reports it.
 
-use blob_convert::{Options, Silent, Target, plan};
+use blob_convert::{Options, Place, Silent, plan};
 use blob_io::{Bytes, Checkpoint, Error, FileSource, Format, IfExists, OpenOptions, Reason, Source};
 use zip::CompressionMethod::{Deflated, Stored};
 
@@ -41,7 +41,7 @@ fn ways(file: &Checkpoint) -> [Option<Reason>; 6] {
     let path = dir.path().join("out.safetensors");
     let converted = || {
         let (path, if_exists) = (&path, IfExists::Refuse);
-        plan(file, &options, &Target::File { path, if_exists })?.run(&Silent).map(drop)
+        plan(file, &options, &Place::File { path, if_exists })?.run(&Silent).map(drop)
     };
     let read = || {
         let mut reader = file.reader(entry)?;

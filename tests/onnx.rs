@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use blob_convert::{Options, Silent, Target, plan, plan_into, verify};
+use blob_convert::{Options, Place, Silent, plan, plan_into, verify};
 use blob_core::DType;
 use blob_io::onnx::proto::{
     GraphProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto, tensor_proto,
@@ -292,7 +292,7 @@ fn odd_tensors_do_not_hide_the_others() {
 fn a_receipt_in_a_model_is_checked() {
     let (folder, source) = (Folder::new(), Checkpoint::open(data("onnx/net.onnx")).expect("opens"));
     let npz = folder.path().join("x.npz");
-    let target = Target::File { path: &npz, if_exists: IfExists::Refuse };
+    let target = Place::File { path: &npz, if_exists: IfExists::Refuse };
     plan(&source, &Options::new(Format::Npz), &target).and_then(|plan| plan.run(&Silent)).expect("converts");
     let carrier = Checkpoint::open(&npz).expect("opens");
     let (_, text) = carrier.metadata().iter().find(|(key, _)| key == RECEIPT_KEY).expect("a receipt");
@@ -313,7 +313,7 @@ fn a_receipt_in_a_model_is_checked() {
 /// The whole of a converted file.
 fn into(source: &Checkpoint, base: &Checkpoint, folder: &Folder) -> Result<Vec<u8>, Error> {
     let path = folder.path().join("out.onnx");
-    let target = Target::File { path: &path, if_exists: IfExists::Replace };
+    let target = Place::File { path: &path, if_exists: IfExists::Replace };
     plan_into(source, base, &Options::new(Format::Onnx), &target)?.run(&Silent)?;
     Ok(std::fs::read(&path).expect("readable"))
 }
@@ -356,7 +356,7 @@ fn no_model_is_made_of_tensors_alone() {
     ] {
         let source = Checkpoint::open(data(path)).expect("opens");
         let options = Options::new(Format::Onnx).with(|options| options.anew = true);
-        let error = plan(&source, &options, &Target::Stdout).expect_err("refused").to_string();
+        let error = plan(&source, &options, &Place::Stdout).expect_err("refused").to_string();
         assert!(error.contains(why), "{error}");
     }
 }
@@ -371,7 +371,7 @@ fn models_become_files_of_other_formats() {
         let source = Checkpoint::open(path).expect("opens");
         for to in [Format::Npz, Format::Safetensors, Format::Hdf5, Format::MxnetList] {
             let out = folder.path().join(format!("out.{}", to.extensions()[0]));
-            let target = Target::File { path: &out, if_exists: IfExists::Replace };
+            let target = Place::File { path: &out, if_exists: IfExists::Replace };
             let mut options = Options::new(to);
             if to == Format::MxnetList {
                 options = options.with(|options| options.params_version = Some(blob_io::mxnet::Version::V3));

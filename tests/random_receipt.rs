@@ -144,7 +144,7 @@ fn tries(random: &mut Random, cases: u64, golden: &[u8]) -> Totals {
                 let compared = verify::against(&ours, &source, &Silent, &mut |_| {});
                 most.redone += u64::from(compared.is_ok_and(|compared| compared.redone > 0));
                 for to in [Format::Npz, Format::MxnetList, Format::CaffeModel] {
-                    drop(blob_convert::plan(&ours, &Options::new(to), &blob_convert::Target::Stdout));
+                    drop(blob_convert::plan(&ours, &Options::new(to), &blob_convert::Place::Stdout));
                 }
             })
             .1;

@@ -11,7 +11,7 @@ use blob_convert::transform::{
     Topology, TorchLayout,
 };
 use blob_convert::verify::{self, Finding, Remark};
-use blob_convert::{Options, Silent, Target, plan};
+use blob_convert::{Options, Place, Silent, plan};
 use blob_core::DType;
 use blob_io::mxnet::Symbol;
 use blob_io::net::{LayerKind, Net};
@@ -302,7 +302,7 @@ fn convert(random: &mut Random, case: &Case, is_sound: bool, folder: &Path, tota
     let path = folder.join("out");
     let is_kept = random.once_in(16);
     let nowhere = if cfg!(unix) { Path::new("/dev/null") } else { Path::new("NUL") };
-    let target = Target::File { path: if is_kept { &path } else { nowhere }, if_exists: IfExists::Replace };
+    let target = Place::File { path: if is_kept { &path } else { nowhere }, if_exists: IfExists::Replace };
     let Ok(plan) = plan(&source, &options, &target) else { return };
     totals.planned += 1;
     drop((plan.notes(), plan.changes()));

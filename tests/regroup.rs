@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use blob_convert::recipe::{Divide, NetFile, Recipe};
 use blob_convert::transform::{Registry, Split};
-use blob_convert::{Options, Silent, Target, plan};
+use blob_convert::{Options, Place, Silent, plan};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Checkpoint, Format, IfExists, Writer};
 
@@ -365,7 +365,7 @@ fn a_step_of_two_plans_cuts_the_values_of_each_file() {
         assert!(!file.entries()[0].is_plain());
         let out = folder.file(&format!("{name}.npz"));
         assert_eq!(file.entries()[0].name(), NAME);
-        let target = Target::File { path: Path::new(&out), if_exists: IfExists::Refuse };
+        let target = Place::File { path: Path::new(&out), if_exists: IfExists::Refuse };
         plan(&file, &options, &target).expect("a plan").run(&Silent).expect("runs");
         let raw = folder.file(&format!("{name}.raw"));
         blob(&["extract", &out, "b", "-o", &raw]).ok();

@@ -1,7 +1,7 @@
 //! Truncated files: the complete arrays can be listed, the error names the layer, and no truncated file passes as
 //! whole.
 
-use blob_convert::{Options, Silent, Target, plan, verify};
+use blob_convert::{Options, Place, Silent, plan, verify};
 use blob_io::{Bytes, Checkpoint, Error, Format, OpenOptions};
 
 use crate::support::archive::safetensors;
@@ -55,7 +55,7 @@ fn every_cut(path: &str, format: Format, has_names: bool) -> usize {
         assert_eq!(arrays(&file, n, has_names), arrays(&whole, n, has_names), "{len}");
         let broken = file.whole().expect_err("cut");
         assert_eq!(broken.to_string(), expected.to_string());
-        let planned = plan(&file, &Options::new(Format::Npz), &Target::Stdout).expect_err("not whole");
+        let planned = plan(&file, &Options::new(Format::Npz), &Place::Stdout).expect_err("not whole");
         assert_eq!(planned.to_string(), expected.to_string());
         let mut findings = 0;
         verify::arrays(&file, &Silent, &mut |remark| {
@@ -128,7 +128,7 @@ fn takes_of_cuts(name: &str, format: Format, has_names: bool, bytes: &[u8]) -> u
         }
         // No format needs more than the arrays to write them anew.
         if part.entries().iter().any(|entry| entry.dtype().is_some()) {
-            let planned = plan(&part, &Options::new(Format::Npz), &Target::Stdout).expect("can be converted");
+            let planned = plan(&part, &Options::new(Format::Npz), &Place::Stdout).expect("can be converted");
             assert!(planned.has_receipt());
         }
     }

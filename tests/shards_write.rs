@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use blob_convert::{Options, Silent, Target, Watch, plan, verify};
+use blob_convert::{Options, Place, Silent, Watch, plan, verify};
 use blob_io::{Checkpoint, Error, Format, IfExists};
 
 use crate::shards::{INDEX, copied, ramp};
@@ -15,7 +15,7 @@ use crate::support::data;
 fn written(folder: &Path, if_exists: IfExists) -> Result<PathBuf, Error> {
     let source = Checkpoint::open(data("shards").join(INDEX))?;
     let path = folder.join("model.safetensors");
-    let target = Target::File { path: &path, if_exists };
+    let target = Place::File { path: &path, if_exists };
     let options = shards_of(120);
     let plan = plan(&source, &options, &target)?;
     let (index, count) = plan.index().expect("shards");
@@ -86,7 +86,7 @@ fn one_shard_is_the_plain_file() {
     for (name, size) in [("a", Some(329)), ("b", None)] {
         let path = folder.path().join(format!("{name}.safetensors"));
         let options = size.map_or(Options::new(Format::Safetensors), shards_of);
-        let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+        let target = Place::File { path: &path, if_exists: IfExists::Refuse };
         let plan = plan(&source, &options, &target).expect("planned");
         assert!(plan.index().is_none());
         plan.run(&Silent).expect("written");
@@ -114,7 +114,7 @@ fn nothing_is_lost_where_shards_are_written() {
     let plain = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
     let path = folder.path().join("model.safetensors");
     let options = shards_of(120);
-    let target = Target::File { path: &path, if_exists: IfExists::Replace };
+    let target = Place::File { path: &path, if_exists: IfExists::Replace };
     plan(&plain, &options, &target).and_then(|plan| plan.run(&Silent)).expect("written");
     let after = bytes_of(folder.path());
     assert_eq!(after.len(), 6, "{:?}", after.keys());
@@ -126,7 +126,7 @@ fn nothing_is_lost_where_shards_are_written() {
     fs::rename(copy.path().join(INDEX), &index).expect("renamed");
     let source = Checkpoint::open(index).expect("opens");
     let path = copy.path().join("model.safetensors");
-    let target = Target::File { path: &path, if_exists: IfExists::Replace };
+    let target = Place::File { path: &path, if_exists: IfExists::Replace };
     let before = bytes_of(copy.path());
     let planned = plan(&source, &options, &target).expect("planned");
     for error in [planned.check(&Silent).expect_err("a source"), planned.run(&Silent).expect_err("a source")] {
@@ -155,7 +155,7 @@ fn links_pipes_and_devices_are_no_places_for_shards() {
         assert!(std::process::Command::new("mkfifo").arg(folder.path().join(name)).status().expect("ran").success());
         // Opening it would wait for a reader.
         let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
-        let target = Target::File { path: &folder.path().join("model.safetensors"), if_exists: IfExists::Replace };
+        let target = Place::File { path: &folder.path().join("model.safetensors"), if_exists: IfExists::Replace };
         let planned = plan(&source, &shards_of(120), &target).expect("planned");
         for error in [planned.check(&Silent).expect_err("a pipe"), planned.run(&Silent).expect_err("a pipe")] {
             assert!(error.to_string().contains("is a pipe or a device"), "{error}");
@@ -172,7 +172,7 @@ fn old_files_of_the_same_name_are_told_or_refused() {
     }
     let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
     let path = folder.path().join("model.safetensors");
-    let planned = |size: u64, if_exists| plan(&source, &shards_of(size), &Target::File { path: &path, if_exists });
+    let planned = |size: u64, if_exists| plan(&source, &shards_of(size), &Place::File { path: &path, if_exists });
     let notes = |size: u64| {
         let changes = planned(size, IfExists::Replace).expect("planned").changes();
         let warned = changes.iter().filter(|group| group.change.is_warned());
@@ -196,7 +196,7 @@ fn old_files_of_the_same_name_are_told_or_refused() {
 fn what_an_index_cannot_name_is_refused() {
     let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
     let refused = |path: &Path, size: u64| {
-        let target = Target::File { path, if_exists: IfExists::Refuse };
+        let target = Place::File { path, if_exists: IfExists::Refuse };
         plan(&source, &shards_of(size), &target).expect_err("refused").to_string()
     };
     assert!(refused(Path::new("x.safetensors"), 0).contains("cannot be written as shards of no bytes"));
@@ -211,14 +211,14 @@ fn what_an_index_cannot_name_is_refused() {
 #[test]
 fn what_is_no_file_of_safetensors_is_not_written_in_shards() {
     let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
-    let refused = |format: Format, target: &Target<'_>, size: u64| {
+    let refused = |format: Format, target: &Place<'_>, size: u64| {
         let options = Options::new(format).with(|o| o.shard_size = Some(size));
         plan(&source, &options, target).expect_err("refused").to_string()
     };
     let path = Path::new("/nowhere/x");
-    let target = Target::File { path, if_exists: IfExists::Refuse };
+    let target = Place::File { path, if_exists: IfExists::Refuse };
     assert!(refused(Format::Npz, &target, 1).contains("cannot be written as shards of npz"));
-    assert!(refused(Format::Safetensors, &Target::Stdout, 1).contains("can be written as shards to files only"));
+    assert!(refused(Format::Safetensors, &Place::Stdout, 1).contains("can be written as shards to files only"));
     let folder = tempfile::tempdir().expect("a folder");
     let many: Vec<String> =
         (0..501).map(|i| format!(r#""{i}":{{"dtype":"U8","shape":[1],"data_offsets":[{i},{}]}}"#, i + 1)).collect();
@@ -235,7 +235,7 @@ fn a_killed_or_failed_conversion_leaves_nothing_under_the_names() {
     let source = Checkpoint::open(folder.path().join(INDEX)).expect("opens");
     let out = tempfile::tempdir().expect("a folder");
     let path = out.path().join("model.safetensors");
-    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let target = Place::File { path: &path, if_exists: IfExists::Refuse };
     let options = shards_of(120);
     let planned = plan(&source, &options, &target).expect("planned");
     fs::write(folder.path().join("model-00003-of-00003.safetensors"), "cut").expect("written");
@@ -265,7 +265,7 @@ fn a_set_that_is_replaced_in_part_has_no_index() {
     let index = written(folder.path(), IfExists::Refuse).expect("written");
     let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
     let path = folder.path().join("model.safetensors");
-    let target = Target::File { path: &path, if_exists: IfExists::Replace };
+    let target = Place::File { path: &path, if_exists: IfExists::Replace };
     let options = shards_of(120);
     let second = folder.path().join("model-00002-of-00003.safetensors");
     let planned = plan(&source, &options, &target).expect("planned");
@@ -308,7 +308,7 @@ fn four_writers_at_once_leave_the_files_of_one_of_them() {
         let if_exists = if round == 0 { IfExists::Refuse } else { IfExists::Replace };
         let start = std::sync::Barrier::new(4);
         let write = |source: &Checkpoint| {
-            let target = Target::File { path: &path, if_exists };
+            let target = Place::File { path: &path, if_exists };
             start.wait();
             plan(source, &shards_of(64), &target).and_then(|plan| plan.run(&Silent))
         };
@@ -330,7 +330,7 @@ fn a_set_that_replaces_a_private_one_is_private_whatever_the_names_of_its_files(
     let folder = tempfile::tempdir().expect("a folder");
     let source = Checkpoint::open(filled(folder.path(), 7)).expect("opens");
     let path = folder.path().join("model.safetensors");
-    let target = Target::File { path: &path, if_exists: IfExists::Replace };
+    let target = Place::File { path: &path, if_exists: IfExists::Replace };
     let write = |size| plan(&source, &shards_of(size), &target).and_then(|plan| plan.run(&Silent)).expect("written");
     write(64);
     fs::set_permissions(folder.path().join(INDEX), fs::Permissions::from_mode(0o600)).expect("set");

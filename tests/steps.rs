@@ -8,7 +8,7 @@ use blob_convert::transform::{
     BatchNorm, Bound, Dtype, FcFrom, FixGamma, Fold, Layout, Names, Rgb, Selection, SqueezeLegacy, Topology,
     TorchLayout,
 };
-use blob_convert::{LeftOut, Options, Silent, Target, plan};
+use blob_convert::{LeftOut, Options, Place, Silent, plan};
 use blob_core::DType;
 use blob_io::{Checkpoint, Format, IfExists};
 
@@ -92,7 +92,7 @@ fn products(text: &str) -> FcFrom {
 fn converted(source: &Checkpoint, options: &Options, said: &mut String) -> Option<Checkpoint> {
     let folder = Folder::new();
     let path = folder.path().join("out.safetensors");
-    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let target = Place::File { path: &path, if_exists: IfExists::Refuse };
     let done = plan(source, options, &target).and_then(|plan| {
         let mark = |is_loss| if is_loss { "lost: " } else { "" };
         for group in plan.changes().iter().filter(|group| group.change.effect.name() != "left-out") {

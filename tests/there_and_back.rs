@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use blob_convert::{Options, Silent, Target, plan};
+use blob_convert::{Options, Place, Silent, plan};
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Format, IfExists, OpenOptions};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::transform::float;
 pub(crate) fn convert(source: &Checkpoint, options: &Options, path: &Path) -> Result<Vec<String>, Error> {
     let if_exists = IfExists::Refuse;
     let is_folder = path.to_string_lossy().ends_with('/');
-    let target = if is_folder { Target::Folder { path, if_exists } } else { Target::File { path, if_exists } };
+    let target = if is_folder { Place::Folder { path, if_exists } } else { Place::File { path, if_exists } };
     let plan = plan(source, options, &target)?;
     plan.run(&Silent)?;
     // Here the notes are about frames; `sessions::names` and `matrix` have the others.
@@ -272,7 +272,7 @@ fn wider_values_do_not_contradict_the_receipt() {
     let (_, bytes, folder) = lenet();
     let carrier = open("x.safetensors", &bytes).expect("opens");
     let options = Options::new(Format::Safetensors).transform(float(DType::F64));
-    let target = Target::File { path: &folder.path().join("wide"), if_exists: IfExists::Refuse };
+    let target = Place::File { path: &folder.path().join("wide"), if_exists: IfExists::Refuse };
     let done = plan(&carrier, &options, &target).and_then(|plan| plan.run(&Silent)).expect("written");
     assert_eq!(done.contradicted, [""; 0]);
 }

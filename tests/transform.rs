@@ -6,7 +6,7 @@ use blob_convert::change::Effect;
 use blob_convert::transform::{
     Amount, Compute, Context, Dtype, Inputs, Made, Misfit, Outcome, Spec, Stream, Transform,
 };
-use blob_convert::{Options, Silent, Target, plan};
+use blob_convert::{Options, Place, Silent, plan};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::layout::TensorSpec;
 use blob_io::{Checkpoint, Error, Format, IfExists, Writer};
@@ -117,7 +117,7 @@ fn elements_across_the_pieces_of_a_file_are_rounded_once() {
     assert_eq!(lost.iter().map(|found| found.amount).collect::<Vec<_>>(), wanted);
     // Of two transforms in sequence, each rounds.
     let twice = Options::new(Format::Npy).transform(float(DType::BF16)).transform(float(DType::F64));
-    let target = Target::Folder { path: &npy, if_exists: IfExists::Refuse };
+    let target = Place::Folder { path: &npy, if_exists: IfExists::Refuse };
     plan(&source, &twice, &target).expect("a plan").run(&Silent).expect("written");
     let wide: Vec<u8> = values.iter().flat_map(|v| f64::from(bf16::from_f32(*v)).to_le_bytes()).collect();
     assert!(same(DType::F64, &bytes(&Checkpoint::open(&npy).expect("opens"), "@0"), &wide));
@@ -142,7 +142,7 @@ fn values_that_would_be_lost_are_told_or_refused() {
 fn what_is_no_float_stays_and_is_said() {
     let source = npz(&[("n", DType::I32, &[1, 0, 0, 0]), ("x", DType::F32, &1.5f32.to_le_bytes())], false);
     let options = Options::new(Format::Safetensors).transform(float(DType::F16));
-    let plan = plan(&source, &options, &Target::Stdout).expect("a plan");
+    let plan = plan(&source, &options, &Place::Stdout).expect("a plan");
     assert_eq!(plan.notes(), ["1 tensor does not hold floats, and stays as it is"]);
     let dtypes: Vec<DType> = plan.tensors().iter().map(|tensor| tensor.spec.dtype).collect();
     assert_eq!(dtypes, [DType::I32, DType::F16]);
@@ -221,7 +221,7 @@ fn a_transform_of_ones_own_stands_beside_ours() {
     assert_eq!(done.found[0].to_string(), "\"sum\": 1e1 is the most that was added");
     let refused = to_file(&source, &own(1), &path).expect_err("a value is lacking").to_string();
     assert!(refused.ends_with("array \"sum\": its values are not as many as were planned"), "{refused}");
-    let refused = plan(&two(&[1.0]), &own(0), &Target::Stdout).expect_err("other shapes").to_string();
+    let refused = plan(&two(&[1.0]), &own(0), &Place::Stdout).expect_err("other shapes").to_string();
     assert_eq!(refused, "x.npz: does not allow sum: \"b\" has another shape");
 }
 
@@ -253,7 +253,7 @@ fn no_transform_loses_a_tensor_or_a_name_in_silence() {
     let source = two(&[1.0]);
     let refused = |wrong| {
         let options = Options::new(Format::Safetensors).transform(Wrong(wrong));
-        plan(&source, &options, &Target::Stdout).expect_err("wrong").to_string()
+        plan(&source, &options, &Place::Stdout).expect_err("wrong").to_string()
     };
     assert_eq!(
         refused(|all| [Made::same(0, &all[0])].into_iter().collect()),

@@ -2,7 +2,7 @@
 //! told, are rows of `cases/steps.txt`.
 
 use blob_convert::transform::{FcFrom, Layout, Rgb, SqueezeLegacy};
-use blob_convert::{Options, Target, plan};
+use blob_convert::{Options, Place, plan};
 use blob_core::DType;
 use blob_io::{Checkpoint, Format};
 use proptest::prelude::*;
@@ -42,7 +42,7 @@ fn a_deconvolution_alone_is_not_reversed() {
     let layers: [(&str, &str, &[&[u64]]); 2] =
         [("up", "Deconvolution", &[&[3, 1, 2, 2]]), ("c", "Convolution", &[&[4, 1, 3, 3]])];
     let options = safetensors().transform(Rgb);
-    let said = plan(&net(&layers), &options, &Target::Stdout).expect_err("it is refused").to_string();
+    let said = plan(&net(&layers), &options, &Place::Stdout).expect_err("it is refused").to_string();
     assert!(said.contains("\"up/0\" alone has three input channels, and is a Deconvolution"), "{said}");
 }
 
@@ -203,7 +203,7 @@ fn rgb_does_linear_work() {
     };
     let broken = broken_bounds("rgb", make, |file| {
         let source = open("net.caffemodel", file).expect("opens");
-        let planned = plan(&source, &safetensors().transform(Rgb), &Target::Stdout).expect("a plan");
+        let planned = plan(&source, &safetensors().transform(Rgb), &Place::Stdout).expect("a plan");
         assert!(planned.tensors().iter().all(|tensor| !tensor.changes.is_empty()));
     });
     assert_eq!(broken, [""; 0]);

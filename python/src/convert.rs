@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use blob_convert::batch::{Job, Marks, Opener, Trust};
 use blob_convert::change::Group;
-use blob_convert::{Plan, RECEIPT_KEY, Recipe, Silent, Target};
+use blob_convert::{Place, Plan, RECEIPT_KEY, Recipe, Silent};
 use blob_io::{Checkpoint, Error, Format, IfExists, OpenOptions};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ fn check(recipe: &mut Recipe, source: &Checkpoint, into: Option<&Checkpoint>) ->
     let target = &mut recipe.target;
     let path = target.path.clone().unwrap_or_default();
     let refuse = |message: String| Err(Error::Request { file: path.display().to_string(), message });
-    if !target.receipt && matches!(target.place()?, Target::Folder { .. }) {
+    if !target.receipt && matches!(target.place()?, Place::Folder { .. }) {
         return refuse("the receipt of a folder names its files, and stays".to_owned());
     }
     let Some(to) = into.map(Checkpoint::format).or_else(|| target.format_from(source)) else {

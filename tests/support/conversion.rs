@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use blob_convert::{Options, Silent, Summary, Target, plan};
+use blob_convert::{Options, Place, Silent, Summary, plan};
 use blob_io::{Checkpoint, Error, IfExists};
 
 pub(crate) fn to_file(source: &Checkpoint, options: &Options, path: impl AsRef<Path>) -> Result<Summary, Error> {
-    let target = Target::File { path: path.as_ref(), if_exists: IfExists::Replace };
+    let target = Place::File { path: path.as_ref(), if_exists: IfExists::Replace };
     plan(source, options, &target)?.run(&Silent)
 }
 

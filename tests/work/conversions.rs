@@ -4,7 +4,7 @@
 use blob_convert::diff::{Tolerance, diff};
 use blob_convert::recipe::Divide;
 use blob_convert::transform::{FcFrom, Registry};
-use blob_convert::{Options, Plan, RECEIPT_KEY, Recipe, Silent, Step, Target, plan};
+use blob_convert::{Options, Place, Plan, RECEIPT_KEY, Recipe, Silent, Step, plan};
 use blob_io::{Checkpoint, Error, Format};
 use serde_json::json;
 
@@ -61,7 +61,7 @@ fn empty_renames_move_no_names() {
         safetensors(&json!({"__metadata__": metadata, "w": tensor}).to_string(), &[0; 4])
     };
     is_linear("renames", make, |file| {
-        plan(file, &Options::new(Format::MxnetList), &Target::Stdout).expect("a plan");
+        plan(file, &Options::new(Format::MxnetList), &Place::Stdout).expect("a plan");
     });
 }
 
@@ -119,7 +119,7 @@ fn each_named_inner_product_is_found_at_once() {
             let of = |name: &str| FcFrom::new(1, 1, 1).expect("extents").layer(name);
             let all = file.names().map(of).reduce(FcFrom::and);
             let options = all.into_iter().fold(Options::new(Format::Npz), Options::transform);
-            plan(file, &options, &Target::Stdout).expect("a plan");
+            plan(file, &options, &Place::Stdout).expect("a plan");
         },
     );
 }

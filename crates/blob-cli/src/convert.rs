@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use blob_convert::change::Group;
 use blob_convert::recipe::{Opened, Source};
-use blob_convert::{Plan, RECEIPT_KEY, Recipe, Selection, Silent, Step, Summary, Target, check_output};
+use blob_convert::{Place, Plan, RECEIPT_KEY, Recipe, Selection, Silent, Step, Summary, check_output};
 use blob_io::{Checkpoint, Error, Format, IfExists, Output, Remedy};
 
 use crate::args::{Convert, Global, if_exists};
@@ -84,7 +84,7 @@ impl Conversion {
         }
         let is_unnamed = is_dry && recipe.target.path.is_none();
         let output = output_of(&recipe);
-        if !recipe.target.receipt && matches!(recipe.target.place()?, Target::Folder { .. }) {
+        if !recipe.target.receipt && matches!(recipe.target.place()?, Place::Folder { .. }) {
             let message = format!("{}: the receipt of a folder names its files, and stays", output.display());
             return Err(Failure::new(message).help("write to a file, or leave --no-receipt out"));
         }

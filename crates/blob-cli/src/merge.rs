@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use blob_convert::regroup::{Clash, Union};
 use blob_convert::transform::Merge as Joined;
-use blob_convert::{Selection, Target};
+use blob_convert::{Place, Selection};
 use blob_io::words::listed_problems;
 use blob_io::{Checkpoint, Entry, Format, Kind};
 use serde_json::json;
@@ -39,9 +39,9 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     let sources = args.inputs.iter().map(|path| Ok(open(path, &context.global)?));
     let sources: Vec<Checkpoint> = sources.collect::<Result<_, Failure>>()?;
     let target = if is_stdout(&args.output) {
-        Target::Stdout
+        Place::Stdout
     } else {
-        Target::File { path: &args.output, if_exists: if_exists(args.force) }
+        Place::File { path: &args.output, if_exists: if_exists(args.force) }
     };
     let plan = union(args, &sources)?.plan(to, &target)?;
     let changes = plan.changes();

@@ -83,7 +83,7 @@ mod tests {
     use blob_core::DType;
     use blob_io::{Bytes, Checkpoint, Format, IfExists};
 
-    use crate::{Options, Silent, Target, plan};
+    use crate::{Options, Place, Silent, plan};
 
     /// The reopened file differs from the plan: the old file stays, and no temporary file is left.
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         for (name, shard_size) in [("x.safetensors", None), ("x.npz", None), ("s.safetensors", Some(1))] {
             let path = folder.join(name);
             fs::write(&path, "the old one").expect("written");
-            let target = Target::File { path: &path, if_exists: IfExists::Replace };
+            let target = Place::File { path: &path, if_exists: IfExists::Replace };
             let to = Format::from_extension(name.rsplit('.').next().unwrap_or_default()).expect("a format");
             let options = Options::new(to).with(|options| options.shard_size = shard_size);
             let mut wrong = plan(&source, &options, &target).expect("a plan");

@@ -14,7 +14,7 @@ use crate::history::receipt_text;
 use crate::options::{Options, refuse};
 use crate::planned::{How, LeftOut, Planned};
 use crate::receipt::places;
-use crate::stored::Place;
+use crate::stored::Storage;
 use crate::transform::ignored::{find, may_have_norms};
 use crate::transform::{Choice, Followed};
 use crate::words::listed_problems;
@@ -79,7 +79,7 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
         chained.told_by = followed.get().ok().flatten().map(|net| net.origin().clone());
     }
     let has_receipt = is_folder || options.gives_receipt(to);
-    Place { to, is_folder, has_receipt }.note(checkpoint, &mut chained.tensors);
+    Storage { to, is_folder, has_receipt }.note(checkpoint, &mut chained.tensors);
     Ok(chained)
 }
 

@@ -7,7 +7,7 @@ use blob_io::{Format, IfExists, Names, hdf5};
 /// The place of an output.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Target<'a> {
+pub enum Place<'a> {
     /// A file: written under a temporary name in the same folder, and renamed when complete.
     File {
         /// The file.
@@ -27,7 +27,7 @@ pub enum Target<'a> {
     },
 }
 
-impl<'a> Target<'a> {
+impl<'a> Place<'a> {
     /// For a file: the path, and whether an existing file is refused or replaced.
     pub(crate) fn file(&self) -> Option<(&'a Path, IfExists)> {
         match *self {

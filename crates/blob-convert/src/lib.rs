@@ -56,7 +56,7 @@ mod watch;
 
 use blob_io::words;
 
-pub use goal::Target;
+pub use goal::Place;
 pub use history::{KEY as RECEIPT_KEY, Origin};
 pub use options::Options;
 pub use pass::Summary;

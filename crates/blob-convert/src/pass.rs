@@ -344,7 +344,7 @@ mod tests {
     use blob_io::{Bytes, Format};
 
     use super::*;
-    use crate::goal::Target;
+    use crate::goal::Place;
     use crate::options::Options;
     use crate::plan::plan;
     use crate::stats::{Measured, measure_all};
@@ -374,7 +374,7 @@ mod tests {
         let source = blob(1 << 20);
         let convert = |name: &str| {
             let path = folder.join(name);
-            let target = Target::File { path: &path, if_exists: IfExists::Replace };
+            let target = Place::File { path: &path, if_exists: IfExists::Replace };
             let options = Options::new(Format::Safetensors).with(|o| o.sha256 = true);
             let done = plan(&source, &options, &target).unwrap().run(&Silent).unwrap();
             assert_eq!(done.sha256.as_deref().map(str::len), Some(64));

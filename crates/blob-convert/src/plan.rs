@@ -14,7 +14,7 @@ use crate::change::{Change, Effect, Group, Groups};
 use crate::chosen::chosen;
 use crate::done::to_do;
 use crate::frame;
-use crate::goal::Target;
+use crate::goal::Place;
 use crate::hdf5 as h5;
 use crate::layout;
 use crate::options::{Options, refuse, refuse_all};
@@ -23,7 +23,7 @@ use crate::receipt::Receipt;
 use crate::shards::{self, Shards};
 use crate::source;
 use crate::state;
-use crate::stored::{Place, unlisted};
+use crate::stored::{Storage, unlisted};
 use crate::symbol::NewSymbol;
 use crate::transform::{self, Factors, Fold, NetOrigin};
 use crate::undo::{Back, back};
@@ -232,8 +232,8 @@ impl Plan<'_> {
 ///
 /// # Errors
 /// The fault of an entry, or an output format that cannot hold the tensors.
-pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'_>) -> Result<Plan<'a>, Error> {
-    let is_folder = matches!(target, Target::Folder { .. });
+pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Place<'_>) -> Result<Plan<'a>, Error> {
+    let is_folder = matches!(target, Place::Folder { .. });
     source::check(&[checkpoint], target)?;
     let wanted = if is_folder { Wanted::Any } else { wanted(options.to, target.file().map(|(path, _)| path)) };
     let (mut options, said) = to_do(checkpoint, options, wanted)?;
@@ -261,9 +261,9 @@ pub fn plan_into<'a>(
     checkpoint: &'a Checkpoint,
     base: &'a Checkpoint,
     options: &Options,
-    target: &Target<'_>,
+    target: &Place<'_>,
 ) -> Result<Plan<'a>, Error> {
-    if let Target::Folder { path, .. } = target {
+    if let Place::Folder { path, .. } = target {
         return Err(refuse(base, format!("is one file, and {} a folder", path.display())));
     }
     let format = base.format();
@@ -304,18 +304,18 @@ pub(crate) fn planned_for<'a>(
     base: Base<'a>,
     chosen: Chained,
     options: &Options,
-    target: &Target<'_>,
+    target: &Place<'_>,
 ) -> Result<Plan<'a>, Error> {
     let Chained { mut tensors, mut left_out, mut of_file, removed_layers, net, told_by, .. } = chosen;
     if matches!(base, Base::Same) {
         left_out.clear();
     }
-    let is_folder = matches!(target, Target::Folder { .. });
+    let is_folder = matches!(target, Place::Folder { .. });
     let to = if is_folder { Format::Npy } else { options.to };
     let options = &Options { to, followed: net, ..options.clone() };
     let has_receipt = is_folder || is_with_receipt(&base, to, options);
-    let place = Place { to, is_folder, has_receipt };
-    let files = place.encode(&mut tensors);
+    let storage = Storage { to, is_folder, has_receipt };
+    let files = storage.encode(&mut tensors);
     let frame = if !has_receipt {
         Err("the output has no receipt")
     } else if !options.transforms.is_empty() {
@@ -326,18 +326,18 @@ pub(crate) fn planned_for<'a>(
         frame::of(checkpoint, &tensors)?
     };
     if matches!(base, Base::None) && !layout::keeps_names(checkpoint, options, &tensors) {
-        place.note_names(checkpoint, &mut tensors);
+        storage.note_names(checkpoint, &mut tensors);
     }
     let receipt = Receipt::new(checkpoint, options, &tensors, &left_out, &files, frame)?;
-    let metadata = place.metadata(checkpoint, has_receipt);
+    let metadata = storage.metadata(checkpoint, has_receipt);
     if matches!(base, Base::None) {
         if !options.is_told {
             let is_bare = !has_receipt && !layout::keeps_details(checkpoint, options, &tensors);
-            of_file.extend(place.dropped_metadata(checkpoint, &metadata).filter(|_| is_bare));
-            of_file.extend(place.remarks(checkpoint, options));
+            of_file.extend(storage.dropped_metadata(checkpoint, &metadata).filter(|_| is_bare));
+            of_file.extend(storage.remarks(checkpoint, options));
             of_file.extend(layout::one_version(checkpoint, options, &tensors));
         }
-        tensors.iter_mut().filter(|_| options.renumbers).for_each(|tensor| place.note_number(tensor));
+        tensors.iter_mut().filter(|_| options.renumbers).for_each(|tensor| storage.note_number(tensor));
     }
     if !(options.is_told || base.has_bytes_of(checkpoint)) {
         of_file.extend(unlisted(checkpoint));
@@ -350,12 +350,12 @@ pub(crate) fn planned_for<'a>(
     let with_receipt = metadata.iter().cloned().chain(has_receipt.then(|| receipt.placeholder())).collect::<Vec<_>>();
     let mut layout = || layout::of(checkpoint, &base, options, (&mut tensors, &removed_layers), (&with_receipt, path));
     let output = match (*target, in_shards) {
-        (Target::File { if_exists, .. }, Some(shards)) => Destination::Shards { if_exists, shards },
-        (Target::File { path, if_exists }, None) => {
+        (Place::File { if_exists, .. }, Some(shards)) => Destination::Shards { if_exists, shards },
+        (Place::File { path, if_exists }, None) => {
             Destination::File { path: path.to_owned(), if_exists, layout: layout()? }
         }
-        (Target::Stdout, _) => Destination::Stdout { layout: layout()? },
-        (Target::Folder { path, if_exists }, _) => Destination::Folder { path: path.to_owned(), if_exists, files },
+        (Place::Stdout, _) => Destination::Stdout { layout: layout()? },
+        (Place::Folder { path, if_exists }, _) => Destination::Folder { path: path.to_owned(), if_exists, files },
     };
     let net = options.followed.as_ref().map(|net| net.origin.clone()).or(told_by);
     let (strict, fold, symbol) = (options.strict, options.fold.clone(), options.symbol.clone());

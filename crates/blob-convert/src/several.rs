@@ -13,7 +13,7 @@ use crate::chain::Chained;
 use crate::change::{Change, Effect, Group, Groups};
 use crate::chosen::chosen;
 use crate::done::to_do;
-use crate::goal::Target;
+use crate::goal::Place;
 use crate::hash::Digests;
 use crate::history::About;
 use crate::options::{Options, refuse};
@@ -145,7 +145,7 @@ fn part<'a>(
     Part { path, options }: &Part,
     if_exists: IfExists,
 ) -> Result<Plan<'a>, Error> {
-    let target = Target::File { path, if_exists };
+    let target = Place::File { path, if_exists };
     source::check(&[checkpoint], &target)?;
     planned_for(checkpoint, Base::None, tensors, options, &target)
 }

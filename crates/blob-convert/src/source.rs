@@ -8,15 +8,15 @@ use std::path::Path;
 
 use blob_io::{Checkpoint, Error, IfExists, Remedy};
 
-use crate::goal::Target;
+use crate::goal::Place;
 
 /// Refuses a target that is one of these open files, or a shard of one.
-pub(crate) fn check(sources: &[&Checkpoint], target: &Target<'_>) -> Result<(), Error> {
+pub(crate) fn check(sources: &[&Checkpoint], target: &Place<'_>) -> Result<(), Error> {
     match *target {
-        Target::File { path, if_exists } | Target::Folder { path, if_exists } => {
+        Place::File { path, if_exists } | Place::Folder { path, if_exists } => {
             sources.iter().try_for_each(|source| check_source(source, path, if_exists))
         }
-        Target::Stdout => Ok(()),
+        Place::Stdout => Ok(()),
     }
 }
 

@@ -24,7 +24,7 @@ const NO_ARRAYS: &str = "members without arrays";
 
 /// The kind of output that tensors are stored in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Storage {
     pub(crate) to: Format,
     /// A folder's files have the tensors' names, and are planned as npy.
     pub(crate) is_folder: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Place {
     pub(crate) has_receipt: bool,
 }
 
-impl Place {
+impl Storage {
     /// Notes the tensors whose names a folder or an archive cannot hold unchanged. Returns the files of a folder.
     pub(crate) fn encode(self, tensors: &mut [Planned]) -> Vec<String> {
         let names: Vec<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();

@@ -28,12 +28,12 @@
 //!         Ok(tensors.iter().enumerate().map(renamed).collect())
 //!     }
 //! }
-//! # use blob_convert::{Options, Target, plan};
+//! # use blob_convert::{Options, Place, plan};
 //! # use blob_io::{Checkpoint, Format};
 //! # let file = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
 //! # let source = Checkpoint::from_bytes("two.binaryproto", &file[..])?;
 //! let options = Options::new(Format::Safetensors).transform(Prefix("net."));
-//! assert_eq!(plan(&source, &options, &Target::Stdout)?.tensors()[0].spec.name, "net.@0");
+//! assert_eq!(plan(&source, &options, &Place::Stdout)?.tensors()[0].spec.name, "net.@0");
 //! # Ok::<(), blob_io::Error>(())
 //! ```
 

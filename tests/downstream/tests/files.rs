@@ -121,7 +121,7 @@ fn a_checkpoint_is_converted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.npz");
     let source = open("caffe/net/v1.caffemodel");
-    let target = blob_convert::Target::File { path: &path, if_exists: IfExists::Refuse };
+    let target = blob_convert::Place::File { path: &path, if_exists: IfExists::Refuse };
     let options = blob_convert::Options::new(Format::Npz);
     blob_convert::plan(&source, &options, &target).unwrap().run(&blob_convert::Silent).unwrap();
     let target = Checkpoint::open(&path).unwrap();

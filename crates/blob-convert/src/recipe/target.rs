@@ -104,16 +104,16 @@ impl Target {
     ///
     /// # Errors
     /// [`Error::Request`] for a folder and a format other than npy.
-    pub fn place(&self) -> Result<goal::Target<'_>, Error> {
+    pub fn place(&self) -> Result<goal::Place<'_>, Error> {
         let if_exists = self.if_exists;
         let Some(path) = self.path.as_deref().filter(|path| *path != Path::new("-")) else {
-            return Ok(goal::Target::Stdout);
+            return Ok(goal::Place::Stdout);
         };
         if !path.to_string_lossy().ends_with(std::path::is_separator) && !path.is_dir() {
-            return Ok(goal::Target::File { path, if_exists });
+            return Ok(goal::Place::File { path, if_exists });
         }
         match self.format {
-            None | Some(Format::Npy) => Ok(goal::Target::Folder { path, if_exists }),
+            None | Some(Format::Npy) => Ok(goal::Place::Folder { path, if_exists }),
             Some(other) => {
                 let message = format!("{} is a folder, and holds npy files, not {}", path.display(), other.name());
                 Err(Error::Request { file: String::new(), message })
@@ -130,9 +130,9 @@ impl Target {
             return self.format;
         }
         let path = match self.place().ok()? {
-            goal::Target::Folder { .. } => return Some(Format::Npy),
-            goal::Target::Stdout => return None,
-            goal::Target::File { path, .. } => path,
+            goal::Place::Folder { .. } => return Some(Format::Npy),
+            goal::Place::Stdout => return None,
+            goal::Place::File { path, .. } => path,
         };
         let extension = path.extension().and_then(|extension| extension.to_str());
         let known = extension.and_then(Format::from_extension);

@@ -17,7 +17,7 @@ use super::{Clash, Union};
 use crate::caffe::{self, ITER};
 use crate::change::{Change, Effect, Group, Groups};
 use crate::chosen::note_ignored;
-use crate::goal::Target;
+use crate::goal::Place;
 use crate::layout::sparse_list;
 use crate::pass::{Around, Job, filled, piped};
 use crate::planned::{Planned, stream_interleaved};
@@ -25,7 +25,7 @@ use crate::receipt::Receipt;
 use crate::shown::unshown;
 use crate::source;
 use crate::state::{self, State};
-use crate::stored::{FORMAT, Place, is_numbered, numbered, own_metadata, unlisted};
+use crate::stored::{FORMAT, Storage, is_numbered, numbered, own_metadata, unlisted};
 use crate::symbol::check_eps;
 use crate::transform::{Choice, Followed, Registry, Tally};
 use crate::verify::contradicted;
@@ -53,7 +53,7 @@ impl<'a> Union<'a> {
     ///
     /// # Errors
     /// An output that is a source; a format that cannot hold the tensors; no tensors.
-    pub fn plan(mut self, to: Format, target: &Target<'_>) -> Result<Joined<'a>, Error> {
+    pub fn plan(mut self, to: Format, target: &Place<'_>) -> Result<Joined<'a>, Error> {
         let checkpoints: Vec<&Checkpoint> = self.sources.iter().map(|source| source.checkpoint).collect();
         source::check(&checkpoints, target)?;
         let path = target.file().map(|(path, _)| path);
@@ -68,7 +68,7 @@ impl<'a> Union<'a> {
             let message = "there are no tensors, and nothing to write".to_owned();
             return Err(Error::Request { file: names.join(", "), message });
         }
-        let place = Place { to, is_folder: false, has_receipt: to.holds().receipt };
+        let storage = Storage { to, is_folder: false, has_receipt: to.holds().receipt };
         let mut of_file = Vec::new();
         for source in &self.sources {
             let tensors = &mut self.tensors[source.tensors.clone()];
@@ -78,16 +78,16 @@ impl<'a> Union<'a> {
                 &Choice::Found,
                 tensors,
             );
-            place.note(source.checkpoint, tensors);
-            of_file.extend(place.of_solver(source.checkpoint).map(Change::unasked));
+            storage.note(source.checkpoint, tensors);
+            of_file.extend(storage.of_solver(source.checkpoint).map(Change::unasked));
             of_file.extend(unlisted(source.checkpoint));
             of_file.extend(parted(source.checkpoint, to));
             of_file.extend(caffe::lost_net(source.checkpoint, to));
         }
         let untyped = self.parts().find_map(|(source, tensors)| caffe::untyped(source.checkpoint, to, tensors));
         of_file.extend(untyped);
-        place.encode(&mut self.tensors);
-        self.tensors.iter_mut().for_each(|tensor| place.note_number(tensor));
+        storage.encode(&mut self.tensors);
+        self.tensors.iter_mut().for_each(|tensor| storage.note_number(tensor));
         self.tensors.iter_mut().enumerate().for_each(|(slot, tensor)| tensor.slot = Some(slot));
         path.filter(|_| to.is_mxnet()).map_or(Ok(()), |path| self.check_symbol(path))?;
         let Gathered { mut metadata, dropped } = Gathered::of(&checkpoints, to, path);
@@ -362,7 +362,7 @@ mod tests {
             let paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
             let files: Vec<Checkpoint> = names.iter().map(|name| npy(name)).collect();
             let plan =
-                Union::of(&paths, &files, false).and_then(|union| union.plan(Format::Safetensors, &Target::Stdout));
+                Union::of(&paths, &files, false).and_then(|union| union.plan(Format::Safetensors, &Place::Stdout));
             let plan = plan.expect("a plan");
             let said: Vec<String> = plan.of_file.iter().map(ToString::to_string).collect();
             assert_eq!(said.iter().map(String::as_str).next(), expected, "{count}: {said:?}");
