@@ -155,10 +155,8 @@ impl OpenOptions {
                     return Ok(opened);
                 }
                 several => {
-                    let message = format!(
-                        "is a folder with several indices of shards; name one: {}",
-                        joined(MAX_OTHERS, several)
-                    );
+                    let several = joined(MAX_OTHERS, several);
+                    let message = format!("is a folder with several indices of shards; name one: {several}");
                     return Err(Error::Request { file: name, message });
                 }
             }
