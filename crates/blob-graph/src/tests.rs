@@ -44,20 +44,20 @@ fn attribute(model: &Model, node: usize, name: &str) -> Option<Attribute> {
     model.nodes[node].attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
 }
 
-/// Pooling's paddings: a maximum pads up to the last window's end, an average never more than Caffe counts.
+/// Pooling's paddings go up to the last window's end; where Caffe's average counts less, factors follow.
 #[test]
 fn pooling_pads_as_caffe_does() {
     let pads = |text: &str, size: u64| {
         let (model, _) =
             model(&one(&[1, 1, size, size], &format!("type: \"Pooling\" pooling_param {{ {text} }}"))).expect(text);
         let Some(Attribute::Ints(pads)) = attribute(&model, 0, "pads") else { panic!("pads") };
-        (pads, attribute(&model, 0, "ceil_mode").is_some(), shape(&model, 0)[2])
+        (pads, model.nodes.len() > 1, shape(&model, 0)[2])
     };
     assert_eq!(pads("kernel_size: 3 stride: 2", 8), (vec![0, 0, 1, 1], false, 4));
     assert_eq!(pads("kernel_size: 3 stride: 2", 9), (vec![0, 0, 0, 0], false, 4));
     // The last window would begin at 8, which is 7 and the padding: it is left out.
     assert_eq!(pads("kernel_size: 2 stride: 2 pad: 1", 7), (vec![1, 1, 0, 0], false, 4));
-    assert_eq!(pads("pool: AVE kernel_size: 3 stride: 2", 8), (vec![0, 0, 0, 0], true, 4));
+    assert_eq!(pads("pool: AVE kernel_size: 3 stride: 2", 8), (vec![0, 0, 1, 1], true, 4));
     assert_eq!(pads("pool: AVE kernel_size: 3 stride: 2 pad: 1", 9), (vec![1, 1, 1, 1], false, 5));
     assert_eq!(pads("pool: AVE kernel_size: 2 stride: 2 pad: 1", 7), (vec![1, 1, 0, 0], false, 4));
 }
@@ -72,16 +72,17 @@ fn any_pooling_has_caffe_s_windows() {
                 let net = one(&[1, 1, size, size], &format!("type: \"Pooling\" pooling_param {{ pool: AVE {text} }}"));
                 let Ok((model, _)) = model(&net) else { continue };
                 let Some(Attribute::Ints(pads)) = attribute(&model, 0, "pads") else { panic!("pads") };
-                let is_up = attribute(&model, 0, "ceil_mode").is_some();
                 let padded = size + (pads[0] + pads[2]) as u64;
-                let free = padded - kernel;
-                let onnx = if is_up { free.div_ceil(stride) } else { free / stride } + 1;
                 let windows = shape(&model, 0)[2];
-                assert_eq!(onnx, windows, "{size}: {text}");
-                for window in 0..windows {
-                    let counted = (window * stride + kernel).min(size + 2 * pad) - window * stride;
-                    let own = (window * stride + kernel).min(padded) - window * stride;
-                    assert_eq!(own, counted, "{size}: {text}, window {window}");
+                assert_eq!((padded - kernel) / stride + 1, windows, "{size}: {text}");
+                let factors = model.initializers.first().map_or(vec![1.0; (windows * windows) as usize], |own| {
+                    let Initializer::Constant { bytes, .. } = own else { panic!("factors") };
+                    bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().expect("four"))).collect()
+                });
+                let counted = |window: u64| ((window * stride + kernel).min(size + 2 * pad) - window * stride) as f32;
+                for (place, factor) in factors.iter().enumerate() {
+                    let area = counted(place as u64 / windows) * counted(place as u64 % windows);
+                    assert_eq!(*factor, (kernel * kernel) as f32 / area, "{size}: {text}, window {place}");
                 }
             }
         }

@@ -9,6 +9,9 @@ use super::window::{Window, window};
 use crate::site::{Operand, Site, ints, shown};
 use crate::unsupported::Refusal;
 
+/// The most windows of an average that need factors.
+const MAX_FACTORS: u64 = 1 << 22;
+
 /// How Caffe's windows lie along one axis.
 #[derive(Debug)]
 struct Axis {
@@ -51,14 +54,32 @@ pub(super) fn pooling(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
         attributes.push(("pads", ints(begin().chain(end))));
         return max(site, &x, has_mask, attributes, shape);
     }
-    // Caffe counts the padding, but nothing beyond it.
-    let (is_up, ends) = rounding(&axes)?;
+    let ends = axes.iter().map(|axis| u64::try_from(axis.over).unwrap_or(0));
     attributes.push(("pads", ints(begin().chain(ends))));
     attributes.push(("count_include_pad", Attribute::Int(1)));
-    if is_up {
-        attributes.push(("ceil_mode", Attribute::Int(1)));
+    let average = site.op("AveragePool", &[&x], attributes, shape.clone())?;
+    if axes.iter().all(|axis| axis.over <= axis.pad as i64) {
+        return Ok(vec![average]);
     }
-    Ok(vec![site.op("AveragePool", &[&x], attributes, shape)?])
+    let factors = factors(&axes, &window, &x.shape[2..])?;
+    let factors = site.floats_of(&factors, &[1, 1, axes[0].windows, axes[1].windows])?;
+    Ok(vec![site.op("Mul", &[&average, &factors], vec![], shape)?])
+}
+
+/// The factors from averages over whole windows to Caffe's: Caffe counts the padding, but nothing beyond it.
+/// `ceil_mode` says the same, but OpenCV 5.0.0 counts the elements beyond, in 66 of 66 windows that reach there;
+/// onnxruntime 1.32.0 in none.
+fn factors(axes: &[Axis], window: &Window, extents: &[u64]) -> Result<Vec<f32>, Refusal> {
+    if axes[0].windows * axes[1].windows > MAX_FACTORS {
+        return Err(Refusal::shape("an average over more windows than are supported"));
+    }
+    let counted = |axis: usize| {
+        let (kernel, end) = (window.kernel[axis], extents[axis] + 2 * window.pad[axis]);
+        let starts = (0..axes[axis].windows).map(move |place| place * window.stride[axis]);
+        starts.map(move |start| (start + kernel).min(end) - start)
+    };
+    let whole = window.kernel[0] * window.kernel[1];
+    Ok(counted(0).flat_map(|rows| counted(1).map(move |columns| whole as f32 / (rows * columns) as f32)).collect())
 }
 
 /// The maxima, and the mask: ONNX's indices are those of the whole tensor, Caffe's those of a plane.
@@ -114,20 +135,4 @@ fn windows(site: &Site<'_>, extents: &[u64], kernel: &[u64]) -> Result<(Vec<Axis
     };
     let axes: Result<Vec<Axis>, Refusal> = extents.iter().enumerate().map(axis).collect();
     Ok((axes?, of))
-}
-
-/// Whether the windows of an average are to be rounded up, and the padding behind the input along each axis.
-///
-/// A last window that ends within the padding fits exactly once the padding ends with it: then both ways of rounding
-/// give Caffe's number. One that reaches further needs rounding up. With both kinds in one layer, rounding up is right
-/// for both only if none ends before the input does.
-fn rounding(axes: &[Axis]) -> Result<(bool, Vec<u64>), Refusal> {
-    let is_up = axes.iter().any(|axis| axis.over > axis.pad as i64);
-    let ends = axes.iter().map(|axis| axis.over.clamp(0, axis.pad as i64) as u64).collect();
-    if is_up && axes.iter().any(|axis| axis.over < 0) {
-        return Err(Refusal::shape(
-            "an average whose windows reach too far along one axis, not far enough along another",
-        ));
-    }
-    Ok((is_up, ends))
 }

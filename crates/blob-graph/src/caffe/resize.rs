@@ -6,14 +6,26 @@ use blob_io::onnx::Attribute;
 use crate::site::{Operand, Site, count, shown};
 use crate::unsupported::Refusal;
 
-/// DeepLab's and PSPNet's: bilinear, with corners on corners.
+/// DeepLab's and PSPNet's: bilinear, with corners on corners. A negative padding cuts the input.
 pub(super) fn interp(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
-    let x = site.x();
+    let mut x = site.x();
     site.rank(&x, 4..=4)?;
-    for name in ["pad_beg", "pad_end"] {
-        if site.int(name)? != 0 {
-            return site.refuse(name, "is not supported");
+    let cuts = ["pad_beg", "pad_end"].map(|name| match site.int(name) {
+        Ok(pad) => u32::try_from(-pad).map_or_else(|_| site.refuse(name, "is not supported"), |cut| Ok(u64::from(cut))),
+        Err(refusal) => Err(refusal),
+    });
+    let [begin, end] = cuts;
+    let (begin, end) = (begin?, end?);
+    if begin + end > 0 {
+        let mut shape = x.shape.clone();
+        for extent in &mut shape[2..] {
+            let cut = extent.checked_sub(begin + end).filter(|cut| *cut > 0);
+            *extent = cut.ok_or_else(|| Refusal::shape(format!("{} cut by {begin} and {end}", shown(&x.shape))))?;
         }
+        let starts = site.ints_of(&[begin as i64; 2])?;
+        let ends = site.ints_of(&[(begin + shape[2]) as i64, (begin + shape[3]) as i64])?;
+        let axes = site.ints_of(&[2, 3])?;
+        x = site.op("Slice", &[&x, &starts, &ends, &axes], vec![], shape)?;
     }
     let (zoom, shrink) = (site.size("zoom_factor")?, site.size("shrink_factor")?);
     let mut shape = x.shape.clone();

@@ -53,7 +53,13 @@ const CASES: &[Case] = &[
     ),
     ("Pooling", &[1, 3, 8, 8], "pooling_param { kernel_size: 3 stride: 2 }", &["MaxPool"], &[1, 3, 4, 4]),
     ("Pooling", &[1, 3, 7, 7], "pooling_param { kernel_size: 2 stride: 2 pad: 1 }", &["MaxPool"], &[1, 3, 4, 4]),
-    ("Pooling", &[1, 3, 8, 9], "pooling_param { pool: AVE kernel_size: 3 stride: 2 }", &["AveragePool"], &[1, 3, 4, 4]),
+    (
+        "Pooling",
+        &[1, 3, 8, 9],
+        "pooling_param { pool: AVE kernel_size: 3 stride: 2 }",
+        &["AveragePool", "Mul"],
+        &[1, 3, 4, 4],
+    ),
     (
         "Pooling",
         &[1, 3, 8, 8],
@@ -193,6 +199,13 @@ const CASES: &[Case] = &[
         &[2, 2, 5],
     ),
     ("ArgMax", &[2, 3, 4, 4], "", &["Reshape", "ArgMax", "Cast", "Reshape"], &[2, 1, 1, 1]),
+    (
+        "Interp",
+        &[1, 3, 6, 7],
+        "interp_param { pad_beg: -1 pad_end: -1 shrink_factor: 2 zoom_factor: 3 }",
+        &["Slice", "Resize"],
+        &[1, 3, 4, 7],
+    ),
     ("Interp", &[1, 3, 5, 7], "interp_param { zoom_factor: 2 }", &["Resize"], &[1, 3, 9, 13]),
     ("Interp", &[1, 3, 5, 7], "interp_param { height: 11 width: 8 }", &["Resize"], &[1, 3, 11, 8]),
     ("Upsample", &[1, 3, 5, 7], "upsample_param { scale: 3 }", &["Resize"], &[1, 3, 15, 21]),

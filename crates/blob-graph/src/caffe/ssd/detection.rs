@@ -8,18 +8,31 @@ use blob_core::DType;
 use blob_io::onnx::Attribute;
 
 use super::indices;
-use crate::caffe::neuron::FLOAT;
 use crate::onnx::Ssd;
 use crate::site::{Operand, Site, shown};
 use crate::unsupported::Refusal;
+
+/// The most classes, of which each has a number in the model.
+const MAX_CLASSES: u64 = 1 << 16;
+
+/// The meaning of a place, relative to the edges of its prior box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Code {
+    /// Moves of the edges.
+    Corner,
+    /// Moves of the centre in sizes of the box, and logarithms of factors of the size.
+    CentreSize,
+    /// Moves of the edges in sizes of the box.
+    CornerSize,
+}
 
 /// The parameters, checked.
 struct Detections {
     priors: u64,
     classes: u64,
-    /// The first class that is not the background.
-    first: u64,
-    is_centre: bool,
+    /// The class that is the background; none if the number is not a class's.
+    background: i64,
+    code: Code,
     is_encoded: bool,
     overlap: f32,
     score: f32,
@@ -59,25 +72,18 @@ impl Detections {
         if site.float("nms_param.eta")? != 1.0 {
             return site.refuse("nms_param.eta", "is not supported: the threshold would change");
         }
-        let first = match site.int("background_label_id")? {
-            0 => 1,
-            -1 => 0,
-            _ => return site.refuse("background_label_id", "where 0 and -1 are supported"),
-        };
-        if first >= classes {
-            return site.refuse("num_classes", "has only the background");
+        let background = site.int("background_label_id")?;
+        if classes > MAX_CLASSES || classes == 1 && background == 0 {
+            return site.refuse("num_classes", "are too many, or only the background");
         }
-        let is_centre = match site.choice("code_type", 1, &["CORNER", "CENTER_SIZE", "CORNER_SIZE"])? {
-            0 => false,
-            1 => true,
-            _ => return site.refuse("code_type", "is not supported"),
-        };
+        let code = [Code::Corner, Code::CentreSize, Code::CornerSize]
+            [site.choice("code_type", 1, &["CORNER", "CENTER_SIZE", "CORNER_SIZE"])?];
         let (top, keep) = (site.int("nms_param.top_k")?, site.int("keep_top_k")?);
         Ok(Self {
             priors: count,
             classes,
-            first,
-            is_centre,
+            background,
+            code,
             is_encoded: !site.flag("variance_encoded_in_target")?,
             overlap: site.float("nms_param.nms_threshold")?,
             score: site.float("confidence_threshold")?,
@@ -88,11 +94,15 @@ impl Detections {
 
     /// OpenCV's own layer.
     fn opencv(&self, site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
-        let code = if self.is_centre { "CENTER_SIZE" } else { "CORNER" };
+        let code = match self.code {
+            Code::Corner => "CORNER",
+            Code::CentreSize => "CENTER_SIZE",
+            Code::CornerSize => "CORNER_SIZE",
+        };
         let attributes = vec![
             ("num_classes", Attribute::Int(self.classes as i64)),
             ("share_location", Attribute::Int(1)),
-            ("background_label_id", Attribute::Int(self.first as i64 - 1)),
+            ("background_label_id", Attribute::Int(self.background)),
             ("nms_threshold", Attribute::Float(self.overlap)),
             ("top_k", Attribute::Int(self.top as i64)),
             ("code_type", Attribute::Text(code.to_owned())),
@@ -116,18 +126,22 @@ impl Detections {
         let both = site.ops("Split", &[&rows, &parts], vec![("axis", Attribute::Int(0))], both)?;
         let offsets =
             if self.is_encoded { site.op("Mul", &[&places, &both[1]], vec![], vec![self.priors, 4])? } else { places };
-        if !self.is_centre {
+        if self.code == Code::Corner {
             return site.op("Add", &[&both[0], &offsets], vec![], vec![self.priors, 4]);
         }
         let two = site.ints_of(&[2, 2])?;
-        let mut halves = |of: &Operand| {
-            let outputs = vec![(DType::F32, half_shape()); 2];
-            site.ops("Split", &[of, &two], vec![("axis", Attribute::Int(1))], outputs)
-        };
-        let (edges, moves) = (halves(&both[0])?, halves(&offsets)?);
+        let halves = || vec![(DType::F32, half_shape()); 2];
+        let edges = site.ops("Split", &[&both[0], &two], vec![("axis", Attribute::Int(1))], halves())?;
+        let size = site.op("Sub", &[&edges[1], &edges[0]], vec![], half_shape())?;
+        let beside = || vec![("axis", Attribute::Int(1))];
+        if self.code == Code::CornerSize {
+            let sizes = site.op("Concat", &[&size, &size], beside(), vec![self.priors, 4])?;
+            let moves = site.op("Mul", &[&offsets, &sizes], vec![], vec![self.priors, 4])?;
+            return site.op("Add", &[&both[0], &moves], vec![], vec![self.priors, 4]);
+        }
+        let moves = site.ops("Split", &[&offsets, &two], beside(), halves())?;
         let half = site.scalar(0.5)?;
         let mut op = |op_type: &str, inputs: &[&Operand]| site.op(op_type, inputs, vec![], half_shape());
-        let size = op("Sub", &[&edges[1], &edges[0]])?;
         let sum = op("Add", &[&edges[0], &edges[1]])?;
         let middle = op("Mul", &[&sum, &half])?;
         let moved = op("Mul", &[&moves[0], &size])?;
@@ -136,21 +150,22 @@ impl Detections {
         let extent = op("Mul", &[&grown, &size])?;
         let reach = op("Mul", &[&extent, &half])?;
         let (low, high) = (op("Sub", &[&centre, &reach])?, op("Add", &[&centre, &reach])?);
-        site.op("Concat", &[&low, &high], vec![("axis", Attribute::Int(1))], vec![self.priors, 4])
+        site.op("Concat", &[&low, &high], beside(), vec![self.priors, 4])
     }
 
     /// The detections: image, label, score, edges.
     fn choose(&self, site: &mut Site<'_>, boxes: &Operand) -> Result<Vec<Operand>, Refusal> {
-        let (classes, first) = (self.classes - self.first, self.first as i64);
+        let shown: Vec<i64> = (0..self.classes as i64).filter(|class| *class != self.background).collect();
+        let classes = shown.len() as u64;
         let scores = site.inputs[1].clone();
         let (top, keep) = (self.top, self.keep);
         let at = |axis| vec![("axis", Attribute::Int(axis))];
         let scores = site.reshape(&scores, &[self.priors, self.classes])?;
         let mut scores = site.op("Transpose", &[&scores], vec![], vec![self.classes, self.priors])?;
         let zero = site.ints_of(&[0])?;
-        if first > 0 {
-            let (from, to) = (site.ints_of(&[first])?, site.ints_of(&[self.classes as i64])?);
-            scores = site.op("Slice", &[&scores, &from, &to, &zero], vec![], vec![classes, self.priors])?;
+        if classes < self.classes {
+            let shown = site.ints_of(&shown)?;
+            scores = site.op("Gather", &[&scores, &shown], at(0), vec![classes, self.priors])?;
         }
         let most = site.ints_of(&[top as i64])?;
         let outputs = vec![(DType::F32, vec![classes, top]), (DType::I64, vec![classes, top])];
@@ -179,10 +194,11 @@ impl Detections {
         found = chosen[0].clone();
         edges = site.op("Gather", &[&edges, &chosen[1]], at(0), vec![0, 4])?;
         labels = indices(site, "Gather", &[&labels, &chosen[1]], at(0), vec![0, 1])?;
-        let (first, none) = (site.scalar(first as f32)?, site.scalar(0.0)?);
-        let labels = site.op("Cast", &[&labels], vec![("to", Attribute::Int(FLOAT))], vec![0, 1])?;
+        let none = site.scalar(0.0)?;
+        let known: Vec<f32> = shown.iter().map(|class| *class as f32).collect();
+        let known = site.floats_of(&known, &[classes])?;
+        let labels = site.op("Gather", &[&known, &labels], at(0), vec![0, 1])?;
         let image = site.op("Mul", &[&labels, &none], vec![], vec![0, 1])?;
-        let labels = site.op("Add", &[&labels, &first], vec![], vec![0, 1])?;
         let found = site.op("Unsqueeze", &[&found, &one], vec![], vec![0, 1])?;
         let rows = site.op("Concat", &[&image, &labels, &found, &edges], at(1), vec![0, 7])?;
         let axes = site.ints_of(&[0, 1])?;
