@@ -134,6 +134,17 @@ impl Site<'_> {
         self.parsed(name, place, &format!("one of {}", names.join(", ")))
     }
 
+    /// Refuses a layer that states none of these parameters. The messages of forks are lost in a file of weights, so
+    /// that a default may be a lost number.
+    pub(crate) fn needs_one_of(&self, names: &[&str]) -> Result<(), Refusal> {
+        if names.iter().any(|name| self.is_stated(name)) {
+            return Ok(());
+        }
+        let message =
+            format!("none of {} is stated: a file of weights may lack them, a prototxt has them", names.join(", "));
+        Err(Refusal::parameter(message))
+    }
+
     /// Refuses a parameter of this value, with the reason.
     pub(crate) fn refuse<T>(&self, name: &str, why: impl Display) -> Result<T, Refusal> {
         Err(Refusal::parameter(format!("{name}: {} {why}", self.text(name))))

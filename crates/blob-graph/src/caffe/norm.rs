@@ -45,6 +45,10 @@ pub(super) fn bn(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     if is_inference {
         return affine(site, 1, 1, [Some(0), Some(1)]);
     }
+    // A prototxt leaves the number of tensors open.
+    if site.node.tensors.len() < 4 {
+        site.needs_one_of(&["bn_mode"])?;
+    }
     let eps = site.float("eps")?;
     let mut weights = vec![x.clone()];
     for index in 0..4 {

@@ -10,6 +10,7 @@ use crate::unsupported::Refusal;
 pub(super) fn interp(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let mut x = site.x();
     site.rank(&x, 4..=4)?;
+    site.needs_one_of(&["height", "zoom_factor", "shrink_factor"])?;
     let cuts = ["pad_beg", "pad_end"].map(|name| match site.int(name) {
         Ok(pad) => u32::try_from(-pad).map_or_else(|_| site.refuse(name, "is not supported"), |cut| Ok(u64::from(cut))),
         Err(refusal) => Err(refusal),
@@ -64,6 +65,7 @@ fn extents(site: &mut Site<'_>, shape: &[u64]) -> Result<Operand, Refusal> {
 pub(super) fn upsample(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let x = site.x();
     site.rank(&x, 4..=4)?;
+    site.needs_one_of(&["scale", "scale_h", "upsample_h"])?;
     let mut shape = x.shape.clone();
     let mut scales = [1.0, 1.0];
     for (place, [own, scale, pad]) in

@@ -83,7 +83,7 @@ const DETECTIONS: Parameters = &[
     ("code_type", "CORNER"),
     ("keep_top_k", "-1"),
     ("variance_encoded_in_target", "false"),
-    ("confidence_threshold", "-3.4028235e38"),
+    ("confidence_threshold", ""),
     ("visualize", "false"),
     ("visualize_threshold", ""),
 ];

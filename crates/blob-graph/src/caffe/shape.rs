@@ -114,6 +114,7 @@ pub(super) fn crop(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
 /// The channels of groups, taken in turn.
 pub(super) fn shuffle_channel(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let (x, group) = (site.x(), site.size("group")?);
+    site.needs_one_of(&["group"])?;
     site.rank(&x, 4..=4)?;
     let [batch, channels, height, width] = x.shape[..] else { return Err(Refusal::shape("no image")) };
     if !channels.is_multiple_of(group) {

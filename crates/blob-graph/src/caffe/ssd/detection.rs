@@ -35,7 +35,8 @@ struct Detections {
     code: Code,
     is_encoded: bool,
     overlap: f32,
-    score: f32,
+    /// The score that a detection must exceed; none where none is stated, which OpenCV 5 wants left out.
+    score: Option<f32>,
     top: u64,
     keep: Option<i64>,
 }
@@ -78,6 +79,7 @@ impl Detections {
         }
         let code = [Code::Corner, Code::CentreSize, Code::CornerSize]
             [site.choice("code_type", 1, &["CORNER", "CENTER_SIZE", "CORNER_SIZE"])?];
+        let is_scored = site.is_stated("confidence_threshold");
         let (top, keep) = (site.int("nms_param.top_k")?, site.int("keep_top_k")?);
         Ok(Self {
             priors: count,
@@ -86,7 +88,7 @@ impl Detections {
             code,
             is_encoded: !site.flag("variance_encoded_in_target")?,
             overlap: site.float("nms_param.nms_threshold")?,
-            score: site.float("confidence_threshold")?,
+            score: if is_scored { Some(site.float("confidence_threshold")?) } else { None },
             top: u64::try_from(top).map_or(count, |top| top.clamp(1, count)),
             keep: (keep > -1).then_some(keep),
         })
@@ -99,7 +101,7 @@ impl Detections {
             Code::CentreSize => "CENTER_SIZE",
             Code::CornerSize => "CORNER_SIZE",
         };
-        let attributes = vec![
+        let mut attributes = vec![
             ("num_classes", Attribute::Int(self.classes as i64)),
             ("share_location", Attribute::Int(1)),
             ("background_label_id", Attribute::Int(self.background)),
@@ -108,8 +110,8 @@ impl Detections {
             ("code_type", Attribute::Text(code.to_owned())),
             ("keep_top_k", Attribute::Int(self.keep.unwrap_or(-1))),
             ("variance_encoded_in_target", Attribute::Int(i64::from(!self.is_encoded))),
-            ("confidence_threshold", Attribute::Float(self.score)),
         ];
+        attributes.extend(self.score.map(|score| ("confidence_threshold", Attribute::Float(score))));
         let inputs: Vec<Operand> = site.inputs.to_vec();
         let inputs: Vec<&Operand> = inputs.iter().collect();
         Ok(vec![site.op("DetectionOutput", &inputs, attributes, vec![1, 1, 0, 7])?])
@@ -173,8 +175,9 @@ impl Detections {
         let best_boxes = site.op("Gather", &[boxes, &best[1]], at(0), vec![classes, top, 4])?;
         let one = site.ints_of(&[1])?;
         let rows = site.op("Unsqueeze", &[&best[0], &one], vec![], vec![classes, 1, top])?;
-        let (overlap, score) = (site.floats_of(&[self.overlap], &[1])?, site.floats_of(&[self.score], &[1])?);
-        let inputs = [&best_boxes, &rows, &most, &overlap, &score];
+        let overlap = site.floats_of(&[self.overlap], &[1])?;
+        let score = self.score.map(|score| site.floats_of(&[score], &[1])).transpose()?;
+        let inputs: Vec<&Operand> = [&best_boxes, &rows, &most, &overlap].into_iter().chain(&score).collect();
         let left = indices(site, "NonMaxSuppression", &inputs, vec![], vec![0, 3])?;
         let pair = site.ints_of(&[0, 2])?;
         let pairs = indices(site, "Gather", &[&left, &pair], at(1), vec![0, 2])?;
