@@ -118,7 +118,7 @@ impl Transform for BatchNorm {
         let mut misfits: Vec<Misfit> = lost.cloned().collect();
         for norm in &self.layers {
             // A selection may have taken one of the two.
-            let (statistics, names) = norm.found(&places);
+            let (statistics, names) = norm.found(|name| places.find(name));
             let Some(factor) = places.find(&norm.factor).filter(|_| !statistics.is_empty()) else {
                 misfits.extend(undivided(norm, &places, context.checkpoint()));
                 continue;

@@ -3,8 +3,6 @@
 use blob_io::TensorName;
 use serde::{Deserialize, Serialize};
 
-use super::f64_io::Places;
-
 /// The tensors of one of Caffe's BatchNorms.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Norm {
@@ -19,9 +17,9 @@ impl Norm {
     }
 
     /// The mean and the variance that are among a conversion's tensors: the places and the names.
-    pub(super) fn found(&self, places: &Places<'_>) -> (Vec<usize>, Vec<&str>) {
+    pub(super) fn found(&self, find: impl Fn(&str) -> Option<usize>) -> (Vec<usize>, Vec<&str>) {
         let both = [&*self.mean, &*self.variance].into_iter();
-        both.filter_map(|name| Some((places.find(name)?, name))).unzip()
+        both.filter_map(|name| Some((find(name)?, name))).unzip()
     }
 
     pub(crate) fn mean(&self) -> &str {
