@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::bound::User;
 use super::fc_from::FcFrom;
-use super::reorder::Reorder;
+use super::reorder::permuted;
 use super::role::{By, CONVOLUTION, INNER_PRODUCT, Role, Roles};
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::wires::{Wire, sources, wired};
@@ -239,7 +239,9 @@ impl Layout {
         if let Some(net) = &net {
             outcome.unfitting.extend(match self {
                 Self::Oihw => behind::first(net, &all_wires, tensors),
-                Self::Hwio | Self::Ohwi => behind::last(net, &all_wires, tensors, context.is_after(FcFrom::NAME)),
+                Self::Hwio | Self::Ohwi => {
+                    behind::last(net, &all_wires, tensors, context.is_after(FcFrom::NAME))
+                }
             });
         }
         Ok(if count == 0 {
@@ -330,12 +332,4 @@ fn by_channel(dims: &[usize], channels: usize) -> Option<Shape> {
     let [outputs, 1, height, width] = *dims else { return None };
     let is_even = channels > 0 && outputs.is_multiple_of(channels);
     is_even.then(|| Shape::new([height, width, channels, outputs / channels]).ok()).flatten()
-}
-
-/// A tensor with permuted axes; `dims` are the extents before.
-pub(super) fn permuted(place: usize, spec: &Spec<'_>, dims: &[usize], axes: &[usize]) -> Made {
-    let mut tensor = spec.tensor.clone();
-    // Permuting the extents of a valid shape gives a valid shape.
-    tensor.shape = Shape::new(axes.iter().map(|axis| dims[*axis]).collect::<Vec<_>>()).unwrap_or(tensor.shape);
-    Made::computed(tensor, vec![place], Reorder::permuted(dims, axes))
 }

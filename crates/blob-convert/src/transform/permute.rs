@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::layout::permuted;
+use super::reorder::permuted;
 use super::step::{Context, Left, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Permutes the axes of tensors, as `numpy.transpose` does.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::Error;
 
+use super::step::{Made, Spec};
 use super::values::{Compute, Inputs, Stream, ready};
 
 /// The bytes per block, if the first axis stays first.
@@ -78,6 +79,14 @@ fn dtype(width: usize) -> DType {
         4 => DType::U32,
         _ => DType::U64,
     }
+}
+
+/// A tensor with permuted axes; `dims` are the extents before.
+pub(super) fn permuted(place: usize, spec: &Spec<'_>, dims: &[usize], axes: &[usize]) -> Made {
+    let mut tensor = spec.tensor.clone();
+    // Permuting the extents of a valid shape gives a valid shape.
+    tensor.shape = Shape::new(axes.iter().map(|axis| dims[*axis]).collect::<Vec<_>>()).unwrap_or(tensor.shape);
+    Made::computed(tensor, vec![place], Reorder::permuted(dims, axes))
 }
 
 impl Compute for Reorder {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::bound::Bound;
 use super::f64_io::Places;
-use super::layout::permuted;
+use super::reorder::permuted;
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::values::{Compute, Inputs, Stream, ready};
 use super::wish::Wish;

@@ -7,10 +7,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use blob_io::net::{Layer, LayerKind, Role as Of};
 
-use super::{Layout, permuted};
+use super::Layout;
 use crate::change::listed;
 use crate::transform::bound::Bound;
 use crate::transform::order::{self, Found, Order, Ordered};
+use crate::transform::reorder::permuted;
 use crate::transform::step::{Made, Spec};
 use crate::transform::wires::{Source, Wire};
 
