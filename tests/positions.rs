@@ -2,12 +2,15 @@
 //! the same as the net did, or says which tensors stay. The layers here are naive, in f64, and share no code with the
 //! transforms.
 
+mod cases;
+
 use std::sync::Arc;
 
 use blob_convert::Options;
 use blob_convert::transform::{FcFrom, Layout, Topology};
 use blob_io::Checkpoint;
 
+use self::cases::CASES;
 use crate::channels_last::{DATA, following, params, refused, symbol, told};
 use crate::support::floats::{run, wide};
 use crate::support::random::Random;
@@ -113,130 +116,6 @@ impl Case {
 const COLUMNS: &str = "columns stay channels";
 const UNKNOWN: &str = "layout: nothing says in which order";
 
-const CASES: &[Case] = &[
-    // A reshape that flattens.
-    Case {
-        nodes: &[
-            ("Reshape", "r", "shape=(0, -1)", &[2]),
-            ("null", "f_weight", "", &[]),
-            ("FullyConnected", "f", DENSE, &[3, 4]),
-        ],
-        weights: &[("arg:f_weight", &[5, 24])],
-        compute: |net| net.product("arg:f_weight", OUTPUTS, &net.flat(&net.convolved())),
-        alone: COLUMNS,
-        behind: "",
-    },
-    // One that may divide images.
-    Case {
-        nodes: &[
-            ("Reshape", "r", "shape=(-1, 24)", &[2]),
-            ("null", "f_weight", "", &[]),
-            ("FullyConnected", "f", DENSE, &[3, 4]),
-        ],
-        weights: &[("arg:f_weight", &[5, 24])],
-        compute: |net| net.product("arg:f_weight", OUTPUTS, &net.flat(&net.convolved())),
-        alone: UNKNOWN,
-        behind: "refused: \"arg:f_weight\" reads \"r\", a Reshape",
-    },
-    Case {
-        nodes: &[
-            ("Flatten", "x", "", &[2]),
-            ("relu", "y", "", &[3]),
-            ("Concat", "k", "dim=1", &[3, 4]),
-            ("null", "f_weight", "", &[]),
-            ("FullyConnected", "f", DENSE, &[5, 6]),
-        ],
-        weights: &[("arg:f_weight", &[5, 48])],
-        compute: |net| {
-            let x = net.convolved();
-            let both = [net.flat(&x), net.flat(&x.each(|_, x| x.max(0.0)))].concat();
-            net.product("arg:f_weight", OUTPUTS, &both)
-        },
-        alone: UNKNOWN,
-        behind: "refused: no weights of an inner product have 24 inputs",
-    },
-    // Channels that are weighed by their means.
-    Case {
-        nodes: &[
-            ("mean", "m", "axis=(2, 3); keepdims=True", &[2]),
-            ("sigmoid", "s", "", &[3]),
-            ("broadcast_mul", "b", "", &[2, 4]),
-            ("null", "f_weight", "", &[]),
-            ("FullyConnected", "f", DENSE, &[5, 6]),
-        ],
-        weights: &[("arg:f_weight", &[5, 24])],
-        compute: |net| {
-            let (x, gates) = (net.convolved(), net.convolved().means());
-            let x = x.each(|c, x| x / (1.0 + (-gates[c]).exp()));
-            net.product("arg:f_weight", OUTPUTS, &net.flat(&x))
-        },
-        alone: COLUMNS,
-        behind: "",
-    },
-    Case {
-        nodes: &[("null", "f_weight", "", &[]), ("transpose", "t", "", &[3]), ("FullyConnected", "f", DENSE, &[2, 4])],
-        weights: &[("arg:f_weight", &[24, 5])],
-        compute: |net| {
-            let (w, x) = (wide(net.file, "arg:f_weight"), net.flat(&net.convolved()));
-            (0..OUTPUTS).map(|o| (0..24).map(|i| w[i * OUTPUTS + o] * x[i]).sum()).collect()
-        },
-        alone: "layout: computed weights stay channels",
-        behind: "refused: no weights of an inner product have 24 inputs",
-    },
-    // No positions are left.
-    Case {
-        nodes: &[
-            ("mean", "m", "axis=[2, 3]", &[2]),
-            ("null", "f_weight", "", &[]),
-            ("FullyConnected", "f", DENSE, &[3, 4]),
-        ],
-        weights: &[("arg:f_weight", &[5, 4])],
-        compute: |net| net.product("arg:f_weight", OUTPUTS, &net.convolved().means()),
-        alone: "",
-        behind: "refused: no weights of an inner product have 24 inputs",
-    },
-    Case {
-        nodes: &[
-            ("Pooling", "p", "pool_type=avg; global_pool=True; kernel=(1, 1)", &[2]),
-            ("Reshape", "r", "shape=(-1, 4)", &[3]),
-            ("null", "f_weight", "", &[]),
-            ("FullyConnected", "f", DENSE, &[4, 5]),
-        ],
-        weights: &[("arg:f_weight", &[5, 4])],
-        compute: |net| net.product("arg:f_weight", OUTPUTS, &net.convolved().means()),
-        alone: "",
-        behind: "refused: no weights of an inner product have 24 inputs",
-    },
-    // A factor for each flattened value, and none that mixes them.
-    Case {
-        nodes: &[
-            ("Flatten", "x", "", &[2]),
-            ("null", "n_gamma", "", &[]),
-            ("null", "n_beta", "", &[]),
-            ("LayerNorm", "n", "", &[3, 4, 5]),
-            ("null", "f_weight", "", &[]),
-            ("FullyConnected", "f", DENSE, &[6, 7]),
-        ],
-        weights: &[("arg:n_gamma", &[24]), ("arg:n_beta", &[24]), ("arg:f_weight", &[5, 24])],
-        compute: |net| {
-            let x = net.normalised(&net.flat(&net.convolved()));
-            net.product("arg:f_weight", OUTPUTS, &x)
-        },
-        alone: "layout: values behind a flattening stay channels",
-        behind: "",
-    },
-    Case {
-        nodes: &[("Flatten", "x", "", &[2]), ("null", "h", "", &[]), ("_linalg_gemm2", "g", "", &[3, 4])],
-        weights: &[("arg:h", &[24, 5])],
-        compute: |net| {
-            let (w, x) = (wide(net.file, "arg:h"), net.flat(&net.convolved()));
-            (0..OUTPUTS).map(|o| (0..24).map(|i| w[i * OUTPUTS + o] * x[i]).sum()).collect()
-        },
-        alone: "layout: values behind a flattening stay channels",
-        behind: "refused: no weights of an inner product have 24 inputs",
-    },
-];
-
 /// The net's outputs with the channels first, and what the converted weights compute with the channels last.
 fn both(case: &Case, source: &Checkpoint, options: &Options) -> [Vec<f64>; 2] {
     let made = run(source, options);
@@ -269,6 +148,28 @@ fn a_conversion_computes_the_same_or_says_what_stays() {
         };
         check(following(&net).transform(Layout::Hwio), case.alone);
         check(following(&net).transform(fc_from.clone()).transform(Layout::Hwio), case.behind);
+    }
+}
+
+/// A step turns stored weights alone, wherever computed ones are read.
+#[test]
+fn computed_weights_are_told_by_their_layers() {
+    let nodes: &[Node<'_>] = &[
+        DATA,
+        ("null", "w", "", &[]),
+        ("_mul_scalar", "v", "scalar=2", &[1]),
+        ("Convolution", "c", "kernel=(1, 1); num_filter=4; no_bias=True", &[0, 2]),
+        ("Pooling", "p", "pool_type=avg; global_pool=True; kernel=(1, 1)", &[3]),
+        ("null", "g", "", &[]),
+        ("_mul_scalar", "h", "scalar=2", &[5]),
+        ("FullyConnected", "f", DENSE, &[4, 6]),
+    ];
+    let source = params(&[("arg:w", &[4, 3, 1, 1]), ("arg:g", &[5, 4])]);
+    let net = symbol(nodes, &[7]);
+    for (layout, layers) in [(Layout::Hwio, "of \"c\", \"f\""), (Layout::Ohwi, "of \"c\""), (Layout::Oihw, "")] {
+        let said = told(&source, &following(&net).transform(layout));
+        let why = format!("layout: weights that are computed have the axes of before: {layers}");
+        assert_eq!(said.lines().any(|line| line == why), !layers.is_empty(), "{said}");
     }
 }
 

@@ -240,7 +240,7 @@ impl Layout {
             outcome.unfitting.extend(match self {
                 Self::Oihw => behind::first(net, &all_wires, tensors),
                 Self::Hwio | Self::Ohwi => {
-                    behind::last(net, &all_wires, tensors, context.is_after(FcFrom::NAME))
+                    behind::last(self, net, &all_wires, (tensors, context.is_after(FcFrom::NAME)))
                 }
             });
         }

@@ -147,19 +147,23 @@ pub(super) fn sources<'n>(bound: &Bound<'n>) -> Vec<Wire<'n>> {
         let is_by_channel = is(CONCATENATING) && layer.axis == 1 && !is_channels_last;
         let source = match *from {
             [one] => one,
-            _ if is(JOINING) => joined(&from).unwrap_or(mixed),
+            _ if is_join(layer) => joined(&from).unwrap_or(mixed),
             _ if is_by_channel => concatenated(&from).unwrap_or(mixed),
             _ => mixed,
         };
         let stated = |value: usize| sides(net, value);
-        let of_inputs: Option<Vec<[u64; 2]>> = read().map(|v| sizes.get(v).copied().or_else(|| stated(*v))).collect();
-        let size = of_inputs.and_then(|all| common(&all, is(JOINING)));
+        // Weights and vectors beside an image have no size.
+        let sized = read().zip(&from).filter(|(_, source)| !has_positions || self::has_positions(**source, net));
+        let of_inputs: Option<Vec<[u64; 2]>> =
+            sized.map(|(value, _)| sizes.get(value).copied().or_else(|| stated(*value))).collect();
+        let size = of_inputs.and_then(|all| common(&all, is_join(layer)));
         let flattens = is(FLATTENING) && axes::is_whole(layer) || is(RESHAPING) && axes::flattens(layer);
         let reads = Reads {
             layer,
             source,
             mixed,
             own: own.first().copied().filter(|_| own.len() == from.len()),
+            has_own: !own.is_empty(),
             count: from.len(),
             size,
             is_by_channel,
@@ -187,6 +191,8 @@ struct Reads<'n> {
     mixed: Source<'n>,
     /// The first of the net's own values, where the layer reads nothing else.
     own: Option<usize>,
+    /// Whether one of the inputs is the net's own.
+    has_own: bool,
     count: usize,
     size: Option<[u64; 2]>,
     is_by_channel: bool,
@@ -206,12 +212,12 @@ impl<'n> Reads<'n> {
     /// The source of an output.
     fn made(&self, bound: &Bound<'n>, top: usize) -> Source<'n> {
         let Self { layer, source, mixed, left, flattens, .. } = *self;
-        let is_passed = self.is_plain() || self.is(JOINING) || self.count == 1 && self.is(FIRST);
+        let is_passed = self.is_plain() || is_join(layer) || self.count == 1 && self.is(FIRST);
         match (layer.kind, source) {
             (LayerKind::Convolution | LayerKind::Deconvolution, _) => {
                 Source::Spatial { channels: layer.num_output, flat: None, is_last: layer.channels_last }
             }
-            (LayerKind::InnerProduct, source) => product(layer, source, self.size).unwrap_or(mixed),
+            (LayerKind::InnerProduct, source) => product(layer, source).unwrap_or(mixed),
             // Each output of a layer without inputs is a separate value: images, labels.
             _ if layer.bottoms.is_empty() => begun(bound, top),
             _ if self.count == 0 => mixed,
@@ -241,17 +247,25 @@ impl<'n> Reads<'n> {
     fn size_after(&self) -> Option<[u64; 2]> {
         let (layer, size) = (self.layer, self.size);
         let is_resized = is_windowed(layer) || layer.type_name == "Pooling";
-        let is_kept = self.is(PLAIN) || self.is(JOINING) || self.is_by_channel || self.flattens || is_norm(layer);
+        let is_kept = self.is(PLAIN) || is_join(layer) || self.is_by_channel || self.flattens || is_norm(layer);
         let keeps_one = self.is(KEEPING_ONE) || self.is(RESHAPING) || self.is(SQUEEZING);
         match size {
             _ if layer.type_name == "Pooling" && layer.window.is_global => Some([1, 1]),
             _ if matches!(self.left, Some(Left::Channels { .. })) || axes::pools_all(layer) => Some([1, 1]),
             Some(size) if is_resized => after(layer, size),
             Some([1, 1]) if keeps_one => size,
+            // The net's own values may be many, for one position.
+            Some([1, 1]) if is_join(layer) && self.has_own && !self.source.is_flat() => None,
             _ if is_kept => size,
             _ => None,
         }
     }
+}
+
+/// Whether a layer joins its inputs element by element. Caffe's Scale and Bias of two inputs do.
+fn is_join(layer: &Layer) -> bool {
+    let is_of_two = matches!(layer.kind, LayerKind::Scale | LayerKind::Bias) && layer.bottoms.len() == 2;
+    is_of_two || JOINING.contains(&&*layer.type_name)
 }
 
 fn is_windowed(layer: &Layer) -> bool {
@@ -285,18 +299,18 @@ fn begun<'n>(net: &Bound<'_>, value: usize) -> Source<'n> {
 pub(super) fn is_norm(layer: &Layer) -> bool {
     let by_channel = [LayerKind::BatchNorm, LayerKind::Bn, LayerKind::Scale, LayerKind::Bias, LayerKind::PRelu]
         .contains(&layer.kind);
-    by_channel || layer.type_name == "LayerNorm"
+    by_channel || matches!(&*layer.type_name, "LayerNorm" | "InstanceNorm")
 }
 
 /// The outputs of an inner product; `None` for outputs in which positions are mixed. One that flattens nothing, or
 /// flattens positions alone, keeps other axes.
-fn product<'n>(layer: &'n Layer, source: Source<'n>, size: Option<[u64; 2]>) -> Option<Source<'n>> {
+fn product<'n>(layer: &'n Layer, source: Source<'n>) -> Option<Source<'n>> {
     match source {
         Source::Spatial { flat: None, is_last: true, .. } if !layer.flatten => {
             Some(Source::Spatial { channels: layer.num_output, flat: None, is_last: true })
         }
         Source::Spatial { flat: None, .. } | Source::Mixed { has_positions: true, is_flat: false, .. }
-            if !axes::is_whole(layer) && size != Some([1, 1]) =>
+            if !axes::is_whole(layer) =>
         {
             None
         }
@@ -323,13 +337,13 @@ fn has_positions(source: Source<'_>, net: &Net) -> bool {
     }
 }
 
-/// The source of values that are joined element by element; `None` unless all are spatial and not flattened, or the
-/// net's own.
+/// The source of values that are joined element by element; `None` unless all are spatial and not flattened, or have no
+/// positions: the net's own, or one for each channel.
 fn joined<'n>(from: &[Source<'n>]) -> Option<Source<'n>> {
     let (mut all, mut order) = (Vec::new(), None);
     for source in from {
         match source {
-            Source::Own(_) => all.push(None),
+            Source::Own(_) | Source::Vector(_) => all.push(None),
             Source::Spatial { channels, flat: None, is_last } if order.is_none_or(|order| order == *is_last) => {
                 order = Some(*is_last);
                 all.push(*channels);

@@ -12,6 +12,7 @@ use crate::change::listed;
 use crate::transform::bound::Bound;
 use crate::transform::order::{self, Found, Order, Ordered};
 use crate::transform::reorder::permuted;
+use crate::transform::role::is_spatial;
 use crate::transform::step::{Made, Spec};
 use crate::transform::wires::{Source, Wire};
 
@@ -63,7 +64,12 @@ pub(super) fn first(net: &Bound<'_>, wires: &[Wire<'_>], tensors: &[Spec<'_>]) -
 
 /// Notes on tensors that stay channels × height × width, though the convolutions around are turned to channels last:
 /// the values behind a flattening, unless `--fc-from` has permuted or told them, and values of the net's own.
-pub(super) fn last(net: &Bound<'_>, wires: &[Wire<'_>], tensors: &[Spec<'_>], is_after_fc: bool) -> Vec<String> {
+pub(super) fn last(
+    to: Layout,
+    net: &Bound<'_>,
+    wires: &[Wire<'_>],
+    (tensors, is_after_fc): (&[Spec<'_>], bool),
+) -> Vec<String> {
     let specs = by_name(tensors);
     let (mut columns, mut others, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     let Found { tensors, computed } = order::ordered(net, wires, &specs);
@@ -78,7 +84,10 @@ pub(super) fn last(net: &Bound<'_>, wires: &[Wire<'_>], tensors: &[Spec<'_>], is
         list.push(spec.tensor.name.clone());
     }
     let mut own = BTreeSet::new();
-    for wire in wires.iter().filter(|wire| wire.has_positions && !wire.source.is_last()) {
+    // Behind a flattening of one position, channels alone are left.
+    let has_channels_alone = |wire: &Wire<'_>| wire.size == Some([1, 1]) && wire.source.is_flat();
+    let beside = wires.iter().filter(|wire| wire.has_positions && !wire.source.is_last());
+    for wire in beside.filter(|wire| !has_channels_alone(wire)) {
         let names = wire.own.iter().filter_map(|value| specs.get(net.own_tensor(*value)?));
         let left = names.filter(|spec| spec.tensor.shape.count() > 1 && !told.contains(spec.entry.name()));
         own.extend(left.map(|spec| spec.tensor.name.clone()));
@@ -101,6 +110,10 @@ pub(super) fn last(net: &Bound<'_>, wires: &[Wire<'_>], tensors: &[Spec<'_>], is
             format!("layout: nothing says in which order {names} reads channels and positions, which are last now")
         });
     }
+    let is_turned = |layer: &Layer| is_spatial(layer) || layer.kind == LayerKind::InnerProduct && to == Layout::Hwio;
+    let left = wires.iter().map(|wire| wire.layer).filter(|layer| is_turned(layer) && order::is_computed(layer));
+    let left: Vec<String> = left.map(|layer| layer.name.clone()).collect();
+    notes.add(&left, |names| format!("layout: weights that are computed have the axes of before: of {names}"));
     let own: Vec<String> = own.into_iter().collect();
     notes.add(&own, |names| format!("layout: values of the net's own stay as stored, {order}: {names}"));
     notes.0
