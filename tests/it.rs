@@ -86,7 +86,7 @@ mod names; // PyTorch's names, and maps of names
 mod nets; // which net a conversion follows, and what it then computes, against OpenCV and MXNet
 mod nets_odd; // layers of nets that share, lack or hide their tensors
 mod npz_frames; // frames of crafted npz files
-mod onnx_graph; // a naive interpreter of ONNX, held to onnxruntime
+mod onnx_graph; // nets as ONNX, run by a naive interpreter, against Caffe
 mod own_values; // values of a net's own, learnt, constant or computed, are none of its inputs
 mod pieces; // values stored in pieces, as protobuf allows, are restored where they were
 mod positions; // channels and positions that reach weights by many operators: the same result, or what stays

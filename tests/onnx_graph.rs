@@ -1,5 +1,6 @@
 //! A naive interpreter of ONNX models, in f64. Held to outputs of onnxruntime; shares no code with the product.
 
+mod caffe;
 mod model;
 mod places;
 mod run;

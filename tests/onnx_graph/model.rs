@@ -49,6 +49,10 @@ pub(crate) enum Attribute {
 }
 
 impl Node {
+    pub(crate) fn new(attributes: BTreeMap<String, Attribute>) -> Self {
+        Self { attributes, ..Self::default() }
+    }
+
     fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.asked.borrow_mut().insert(name.to_owned());
         self.attributes.get(name)

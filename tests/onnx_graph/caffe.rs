@@ -1,0 +1,199 @@
+//! Each layer of Caffe's as a net that becomes an ONNX model, run by the interpreter, against the real Caffe's output.
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use blob_core::DType;
+use blob_graph::{Graph, Make, Need, Shapes, Target, to_onnx};
+use blob_io::Checkpoint;
+use blob_io::caffe::prototxt;
+use blob_io::net::Phase;
+use blob_io::onnx::{self, Dim};
+use rayon::prelude::*;
+
+use super::model::{Attribute, Model, Node, Value};
+use super::tensor::{Kind, Tensor};
+use super::{Case, cases, difference, run};
+use crate::support::floats::wide;
+use crate::support::report;
+
+impl Case {
+    /// The types of the net's layers.
+    fn types(&self) -> Vec<String> {
+        let text = String::from_utf8(self.bytes("prototxt")).expect("a text");
+        text.split(" type: \"").skip(1).map(|rest| rest.split('"').next().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+/// The nets that may be refused, each with words of the reason. Whatever is converted is equal.
+const REFUSED: &[(&str, &str)] = &[
+    ("detectionoutput-background", "background_label_id"),
+    ("detectionoutput-batch", "for one image"),
+    ("detectionoutput-corner-size", "code_type"),
+    ("detectionoutput-no-background", "background_label_id"),
+    ("detectionoutput-not-shared", "places, scores and boxes"),
+    ("interp-pad", "pad_beg"),
+    ("pooling-max-gap", "a window that begins beyond"),
+];
+
+/// The most by which an output may differ, relative to its greatest value.
+const BAR: f64 = 1e-4;
+
+/// The outcome of a case.
+enum Outcome {
+    Equal { operators: Vec<String>, most: f64 },
+    Refused(String),
+    Wrong(String),
+}
+
+/// Runs a case's model, and compares each output of Caffe's with the value of its name.
+fn outcome(case: &Case, converted: Result<Model, String>) -> Outcome {
+    let model = match converted {
+        Ok(model) => model,
+        Err(reason) => return Outcome::Refused(reason),
+    };
+    let operators = model.nodes.iter().map(|node| node.kind.clone()).collect();
+    let found = match catch_unwind(AssertUnwindSafe(|| run::run(&model, &case.side("in/")))) {
+        Ok(found) => found,
+        Err(reason) => return Outcome::Wrong(message(&*reason)),
+    };
+    let mut most = 0f64;
+    for (name, expected) in case.side("out/") {
+        let Some((_, tensor)) = found.iter().find(|(own, _)| *own == name) else {
+            let names: Vec<&String> = found.iter().map(|(name, _)| name).collect();
+            return Outcome::Wrong(format!("no output {name}, but {names:?}"));
+        };
+        let is_boxes = case.name.starts_with("detectionoutput");
+        let (tensor, expected) = if is_boxes { (rows(tensor), rows(&expected)) } else { (tensor.clone(), expected) };
+        match difference(&tensor, &expected) {
+            Some(by) if by <= BAR => most = most.max(by),
+            Some(by) => return Outcome::Wrong(format!("{name} differs by {by:e}")),
+            None => return Outcome::Wrong(format!("{name} is {:?}, not {:?}", tensor.dims, expected.dims)),
+        }
+    }
+    Outcome::Equal { operators, most }
+}
+
+/// A case as the library's model, with the weights that the model needs.
+fn lowered(case: &Case) -> Result<Model, String> {
+    let net = prototxt("deploy.prototxt", &case.bytes("prototxt")).map_err(|e| e.to_string())?.in_phase(Phase::Test);
+    let graph = Graph::from_net(&net, &Shapes::default()).map_err(|e| e.to_string())?;
+    let (plan, needs) = to_onnx(&graph, &Target::default()).map_err(|e| e.to_string())?;
+    let file = Checkpoint::from_bytes("net.caffemodel", case.bytes("weights")).map_err(|e| e.to_string())?;
+    let initializer = |initializer: &onnx::Initializer| match initializer {
+        onnx::Initializer::Constant { name, dtype, shape, bytes } => {
+            let (mut values, mut kind) = (Vec::new(), Kind::Float);
+            for chunk in bytes.chunks(if *dtype == DType::F32 { 4 } else { 8 }) {
+                values.push(match chunk.try_into() {
+                    Ok(bytes) => f64::from(f32::from_le_bytes(bytes)),
+                    Err(_) => i64::from_le_bytes(chunk.try_into().expect("eight bytes")) as f64,
+                });
+                kind = if chunk.len() == 4 { Kind::Float } else { Kind::Integer };
+            }
+            (name.clone(), Tensor::new(shape.dims(), values, kind))
+        }
+        onnx::Initializer::Stored { name, shape, .. } => {
+            let need = needs.iter().find(|need| need.initializer == *name).expect("a source");
+            (name.clone(), Tensor::float(shape.dims(), made(&file, need)))
+        }
+    };
+    let mut model = Model { ir_version: plan.ir_version as u64, opset: plan.opset as u64, ..Model::default() };
+    model.initializers = plan.initializers.iter().map(initializer).collect();
+    model.inputs = plan.inputs.iter().map(value).collect();
+    model.outputs = plan.outputs.iter().map(value).collect();
+    model.values = plan.values.iter().map(value).collect();
+    model.nodes = plan.nodes.iter().map(node).collect();
+    Ok(model)
+}
+
+/// The values of a weight, made of the net's tensor.
+fn made(file: &Checkpoint, need: &Need) -> Vec<f64> {
+    let values = wide(file, &need.tensor);
+    let gates = |zeros: usize| {
+        let gate = values.len() / 4;
+        let ordered = [0, 2, 1, 3].iter().flat_map(|place| values[place * gate..(place + 1) * gate].iter().copied());
+        ordered.chain(std::iter::repeat_n(0.0, zeros)).collect()
+    };
+    match &need.make {
+        Make::AsIs | Make::Reshape(_) => values,
+        Make::BatchNorm(factor) => {
+            let factor = wide(file, factor)[0];
+            values.iter().map(|value| if factor == 0.0 { 0.0 } else { value / factor }).collect()
+        }
+        Make::LstmGates => gates(0),
+        Make::LstmBias => gates(values.len()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn value(value: &onnx::Value) -> Value {
+    let extent = |dim: &Dim| if let Dim::Size(size) = dim { Some(*size as usize) } else { None };
+    let element = match value.dtype {
+        DType::F32 => 1,
+        DType::I64 => 7,
+        DType::Bool => 9,
+        other => panic!("{}: {other}", value.name),
+    };
+    Value { name: value.name.clone(), element, dims: Some(value.shape.iter().map(extent).collect()) }
+}
+
+fn node(node: &onnx::Node) -> Node {
+    let attribute = |(name, value): &(String, onnx::Attribute)| {
+        let value = match value {
+            onnx::Attribute::Int(value) => Attribute::Int(*value),
+            onnx::Attribute::Float(value) => Attribute::Float(f64::from(*value)),
+            onnx::Attribute::Text(value) => Attribute::Text(value.clone()),
+            onnx::Attribute::Ints(values) => Attribute::Ints(values.clone()),
+            onnx::Attribute::Floats(values) => panic!("{name}: {values:?}"),
+        };
+        (name.clone(), value)
+    };
+    let mut own = Node::new(node.attributes.iter().map(attribute).collect());
+    (own.name, own.kind, own.domain) = (node.name.clone(), node.op_type.clone(), node.domain.clone());
+    (own.inputs, own.outputs) = (node.inputs.clone(), node.outputs.clone());
+    own
+}
+
+fn message(reason: &(dyn Any + Send)) -> String {
+    let text = reason.downcast_ref::<String>().cloned();
+    text.or_else(|| reason.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}
+
+/// Detections in one order: by image, label and falling score. Caffe says that it found nothing with a row of −1.
+fn rows(boxes: &Tensor) -> Tensor {
+    let mut rows: Vec<&[f64]> = boxes.values.chunks(7).filter(|row| row.get(1) != Some(&-1.0)).collect();
+    rows.sort_by(|a, b| {
+        let key = |row: &[f64]| [row[0], row[1], -row[2], row[3], row[4]];
+        key(a).partial_cmp(&key(b)).expect("no NaN")
+    });
+    Tensor::float(&[rows.len(), boxes.dims.last().copied().unwrap_or(0)], rows.concat())
+}
+
+/// Compares every case, and says what has no form, or another one than Caffe's.
+fn compare(cases: &[Case], convert: impl Fn(&Case) -> Result<Model, String> + Sync) -> String {
+    let outcomes: Vec<Outcome> = cases.par_iter().map(|case| outcome(case, convert(case))).collect();
+    let (mut operators, mut types) = (BTreeSet::new(), BTreeSet::new());
+    let (mut equal, mut most, mut wrong) = (0, 0f64, String::new());
+    for (case, outcome) in cases.iter().zip(outcomes) {
+        let refused = REFUSED.iter().find(|(name, _)| *name == case.name);
+        match outcome {
+            Outcome::Equal { operators: own, most: by } => {
+                (equal, most) = (equal + 1, most.max(by));
+                operators.extend(own);
+                types.extend(case.types());
+            }
+            Outcome::Refused(reason) if refused.is_some_and(|(_, words)| reason.contains(words)) => {}
+            Outcome::Refused(reason) => wrong += &format!("{}: refused: {reason}\n", case.name),
+            Outcome::Wrong(reason) => wrong += &format!("{}: {reason}\n", case.name),
+        }
+    }
+    assert!(wrong.is_empty(), "{equal} of {} cases are equal\n{wrong}", cases.len());
+    let (kinds, ops, refused) = (types.len(), operators.len(), cases.len() - equal);
+    format!("{equal} cases of {kinds} types of layers, {ops} operators, {refused} refused, difference {most:.1e}")
+}
+
+#[test]
+fn a_graph_computes_what_caffe_computes() {
+    report(&format!("onnx: {}", compare(&cases("onnx_graph/caffe.npz"), lowered)));
+}
