@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use blob_io::onnx::{Dim, Model, Node, Value};
+use blob_io::onnx::{Dim, Initializer, Model, Node, Value};
 
 use crate::graph::{Graph, Lowering};
 use crate::site::Operand;
@@ -130,7 +130,9 @@ fn open_values(graph: &Graph, target: &Target, fixed: &Lowering) -> Result<HashS
     let odd = shapes().find(|(one, two)| one.shape.iter().skip(1).ne(two.shape.iter().skip(1)));
     let name = match (mixed, constant, odd) {
         (Some((node, _)), ..) => Some(node.name.clone()),
-        (None, Some((blob_io::onnx::Initializer::Constant { name, .. }, _)), _) => Some(name.clone()),
+        (None, Some((Initializer::Constant { name, .. } | Initializer::Stored { name, .. }, _)), _) => {
+            Some(name.clone())
+        }
         (None, _, Some((value, _))) => Some(value.name.clone()),
         _ => None,
     };

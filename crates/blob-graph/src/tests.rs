@@ -132,6 +132,14 @@ fn a_net_keeps_its_names() {
     assert_eq!(open.nodes, model.nodes);
 }
 
+/// A factor for each image of a batch is a weight, whose length is the batch.
+#[test]
+fn a_batch_that_a_weight_knows_is_not_open() {
+    let net = one(&[2, 3], "type: \"Scale\" scale_param { axis: 0 }");
+    let graph = Graph::from_net(&net, &Shapes::default()).expect("a graph");
+    to_onnx(&graph, &Target { dynamic_batch: true, ..Target::default() }).expect_err("a weight of the batch");
+}
+
 #[test]
 fn weights_have_forms() {
     let makes = |text: &str| {
