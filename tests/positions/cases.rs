@@ -158,6 +158,22 @@ pub(super) const CASES: &[Case] = &[
         alone: "",
         behind: "refused: no weights of an inner product have 24 inputs",
     },
+    // An image of flattened values.
+    Case {
+        nodes: &[
+            ("Flatten", "x", "", &[2]),
+            ("Reshape", "r", "shape=(0, 6, 2, 2)", &[3]),
+            ("mean", "m", "axis=(2, 3)", &[4]),
+        ],
+        weights: &[],
+        compute: |net| {
+            let x = net.flat(&net.convolved());
+            let at = |c: usize, p: usize| if net.is_last { x[p * 6 + c] } else { x[c * 4 + p] };
+            (0..6).map(|c| (0..4).map(|p| at(c, p)).sum::<f64>() / 4.0).collect()
+        },
+        alone: "layout: values become channels",
+        behind: "refused: no weights of an inner product have 24 inputs",
+    },
     // A factor for each flattened value, and none that mixes them.
     Case {
         nodes: &[

@@ -149,6 +149,18 @@ pub(super) fn is_computed(layer: &Layer) -> bool {
     layer.tensor(Of::Weight).is_none() && layer.bottoms.len() > 1
 }
 
+/// The reshapes that make images of flattened values, or of the channels of one position.
+pub(super) fn images_made<'w, 'n>(wires: &'w [Wire<'n>]) -> impl Iterator<Item = &'w Wire<'n>> {
+    let is_channels_last = wires.iter().any(|wire| wire.layer.channels_last);
+    let has_one_axis = |wire: &&Wire<'_>| match wire.source {
+        Source::Vector(_) => true,
+        Source::Spatial { flat, .. } => flat.is_some() || wire.size == Some([1, 1]),
+        _ => false,
+    };
+    let reshapes = wires.iter().filter(move |wire| !is_channels_last && axes::makes_image(wire.layer));
+    reshapes.filter(has_one_axis)
+}
+
 /// The rows of inner products that become channels × height × width for a layer: the name of the weight, and the layer.
 pub(super) fn rows<'s, 'n>(
     net: &Bound<'n>,

@@ -94,7 +94,6 @@ pub(super) fn last(
     }
     let (mut notes, order) = (Notes::default(), "channels \u{d7} height \u{d7} width");
     if !is_after_fc {
-        let rows = order::rows(net, wires, &specs).into_iter().map(|(spec, _)| spec.tensor.name.clone());
         let computed: Vec<String> = computed.iter().map(|layer| layer.name.clone()).collect();
         notes.add(&columns, |names| {
             format!("layout: columns stay {order}, and TensorFlow flattens channels last: --fc-from C,H,W: {names}")
@@ -103,13 +102,24 @@ pub(super) fn last(
             format!("layout: values behind a flattening stay {order}, and TensorFlow's has the channels last: {names}")
         });
         notes.add(&computed, |names| format!("layout: computed weights stay {order} behind a flattening: of {names}"));
-        notes.add(&rows.collect::<Vec<_>>(), |names| {
-            format!("layout: rows stay {order}, and TensorFlow's reshape has the channels last: {names}")
-        });
         notes.add(&unknown, |names| {
             format!("layout: nothing says in which order {names} reads channels and positions, which are last now")
         });
     }
+    let (mut rows, mut images) = (Vec::new(), Vec::new());
+    for wire in order::images_made(wires) {
+        let product = if let Source::Vector(product) = wire.source { net.tensor(product, Of::Weight) } else { None };
+        match product.and_then(|name| specs.get(name)) {
+            Some(spec) => rows.push(spec.tensor.name.clone()),
+            None => images.push(wire.layer.name.clone()),
+        }
+    }
+    notes.add(&rows, |names| {
+        format!("layout: rows stay {order}, and TensorFlow's reshape has the channels last: {names}")
+    });
+    notes.add(&images, |names| {
+        format!("layout: values become {order}, and TensorFlow's reshape has the channels last: by {names}")
+    });
     let is_turned = |layer: &Layer| is_spatial(layer) || layer.kind == LayerKind::InnerProduct && to == Layout::Hwio;
     let left = wires.iter().map(|wire| wire.layer).filter(|layer| is_turned(layer) && order::is_computed(layer));
     let left: Vec<String> = left.map(|layer| layer.name.clone()).collect();

@@ -66,6 +66,17 @@ pub(super) fn keeps_one_position(layer: &Layer) -> bool {
     behind_images(layer).is_some_and(|dims| dims.iter().skip(1).all(|extent| *extent == 1))
 }
 
+/// Whether a reshape makes an image of several channels and positions, whatever the axis of images becomes.
+pub(in crate::transform) fn makes_image(layer: &Layer) -> bool {
+    let shape = setting(layer, "shape").or_else(|| setting(layer, "reshape_param.shape.dim"));
+    let first = setting(layer, "reshape_param.axis").map_or(Some(0), |axis| axis.parse::<usize>().ok());
+    let dims = shape.and_then(numbers).zip(first).filter(|(dims, first)| dims.len() + first == 4);
+    dims.is_some_and(|(dims, first)| {
+        let [channels, positions @ ..] = &dims[1 - first.min(1)..] else { return false };
+        *channels != 1 && positions.iter().any(|side| *side != 1)
+    })
+}
+
 /// Whether a flattening or an inner product takes all axes but that of the images.
 pub(in crate::transform) fn is_whole(layer: &Layer) -> bool {
     let axis = setting(layer, "flatten_param.axis").map_or(Some(layer.axis), |axis| axis.parse().ok());
