@@ -222,10 +222,10 @@ fn what_a_blob_cannot_hold_is_refused_with_all_their_names() {
     let error = laid_out(&specs[..1], &message, Form::default()).expect_err("refused").to_string();
     assert!(error.contains("is a blob of tensor 1, which does not exist"), "{error}");
     let error = laid_out(&specs[..1], &Message::Vector(Vec::new()), Form::default()).expect_err("refused").to_string();
-    assert!(error.contains("tensor \"a/0\" is in no blob of the message"), "{error}");
+    assert!(error.contains("tensor \"a/0\" is nowhere in the file"), "{error}");
     let message = Message::Vector(vec![Pair { data: 0, diff: None }; 2]);
     let error = laid_out(&[spec("x", DType::F32, &[2])], &message, Form::default()).expect_err("refused").to_string();
-    assert!(error.contains("tensor 0 is in the message twice"), "{error}");
+    assert!(error.contains("tensor 0 is in the file twice"), "{error}");
     let error = Layout::new(
         &[spec("x", DType::F32, &[2])],
         Frame::Caffe { message: &Message::Datum { tensor: 0, label: None }, form: Form::default() },

@@ -1,14 +1,15 @@
-//! The parts of a protobuf message to be written: known bytes, bytes of an existing file, tensors' values.
+//! The parts of a file to be written: known bytes, bytes of an existing file, tensors' values, and protobuf fields of
+//! such parts.
 //!
-//! Pure: computes the length and the offset of every part before anything is written. Knows no message type.
+//! Pure: computes the length and the offset of every part before anything is written. Knows no format.
 
 use std::collections::HashMap;
 
 use crate::error::Error;
 use crate::interleaved::Interleaved;
-use crate::spec::{TensorSpec, refuse};
+use crate::spec::{TensorSpec, refuse, total};
 
-/// A part of a message.
+/// A part of a file.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     Bytes(Vec<u8>),
@@ -56,29 +57,28 @@ impl Placed {
     }
 }
 
-/// Computes the offset of every part. Each tensor must be in exactly one part, and the file may have at most `max_len`
-/// bytes.
+/// Computes the offset of every part. Each tensor must be in exactly one part. A file over `max_len` bytes is
+/// refused, which Caffe would not read.
 pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], max_len: u64) -> Result<Placed, Error> {
     let lens: Vec<u64> = specs.iter().map(TensorSpec::byte_len).collect();
     let len = total_len(parts, &lens);
+    total(format, 0, len)?;
     if len > max_len {
-        let found = if len == u64::MAX { "over 2^64".to_owned() } else { len.to_string() };
-        return Err(refuse(format, format!("the file would have {found} bytes; Caffe reads at most {max_len}")));
+        return Err(refuse(format, format!("the file would have {len} bytes; Caffe reads at most {max_len}")));
     }
-    let (frame, copies) = (Vec::new(), Vec::new());
     let mut file = File {
         lens: &lens,
         at: 0,
         pending: Vec::new(),
-        frame,
-        copies,
+        frame: Vec::new(),
+        copies: Vec::new(),
         offsets: vec![None; specs.len()],
         interleaved: HashMap::new(),
     };
-    file.put_all(parts).map_err(|tensor| refuse(format, format!("tensor {tensor} is in the message twice")))?;
+    file.put_all(parts).map_err(|tensor| refuse(format, format!("tensor {tensor} is in the file twice")))?;
     file.flush();
     if let Some(tensor) = file.offsets.iter().position(Option::is_none) {
-        return Err(refuse(format, format!("tensor {:?} is in no blob of the message", specs[tensor].name)));
+        return Err(refuse(format, format!("tensor {:?} is nowhere in the file", specs[tensor].name)));
     }
     Ok(Placed {
         frame: file.frame,

@@ -11,8 +11,8 @@ use crate::mxnet::flags;
 use crate::mxnet::list::{Array, List, Stored};
 use crate::mxnet::read::LIST_MAGIC;
 use crate::mxnet::record::Version;
-use crate::parts::Placed;
-use crate::spec::{Problems, TensorSpec, refuse, total, unique};
+use crate::parts::{self, Part, Placed};
+use crate::spec::{Problems, TensorSpec, refuse, unique};
 
 /// The names in errors of a list and of a bare record.
 const FORMATS: [&str; 2] = ["params", "mxnet-record"];
@@ -25,7 +25,7 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List, is_bare: bool) -> Result<P
         let keys: Vec<_> = keys.iter().map(|key| String::from_utf8_lossy(key)).collect();
         unique(format, "the array", keys.iter().map(|key| &**key))?;
     }
-    let mut file = File { format, specs, at: 0, head: Vec::new(), frame: Vec::new(), offsets: vec![None; specs.len()] };
+    let mut file = File { specs, head: Vec::new(), parts: Vec::new() };
     if is_bare && list.arrays.len() != 1 {
         let found = list.arrays.len();
         return Err(refuse(format, format!("a record without a list holds one array, not {found}")));
@@ -62,7 +62,8 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List, is_bare: bool) -> Result<P
             file.head.extend(key);
         }
     }
-    file.finish()
+    file.parts.push(Part::Bytes(file.head));
+    parts::place(format, &file.parts, specs, u64::MAX)
 }
 
 /// Whether the parts of a sparse array have the shapes that a reader will compute.
@@ -89,15 +90,10 @@ fn check_parts(
 
 /// The state of a layout.
 struct File<'a> {
-    format: &'static str,
     specs: &'a [TensorSpec],
-    /// Where `head` begins.
-    at: u64,
     /// The bytes since the last values.
     head: Vec<u8>,
-    frame: Vec<(u64, Vec<u8>)>,
-    /// Where each tensor's values begin; `None` until the tensor is placed.
-    offsets: Vec<Option<u64>>,
+    parts: Vec<Part>,
 }
 
 impl<'a> File<'a> {
@@ -121,7 +117,8 @@ impl<'a> File<'a> {
                 self.shape(array.version, shape)?;
                 self.context(array);
                 self.flag(spec)?;
-                self.values(*tensor)
+                self.values(*tensor);
+                Ok(())
             }
             Stored::Sparse { kind, shape, stale, parts } => self.sparse(array, *kind, shape, stale.as_deref(), parts),
         }
@@ -159,7 +156,8 @@ impl<'a> File<'a> {
             self.flag(spec)?;
             self.shape(array.version, &spec.shape)?;
         }
-        parts.iter().try_for_each(|&part| self.values(part))
+        parts.iter().for_each(|&part| self.values(part));
+        Ok(())
     }
 
     /// The words before the shape. V0 has none: a V0 record begins with the number of axes.
@@ -210,37 +208,12 @@ impl<'a> File<'a> {
     }
 
     /// Leaves room for a tensor's bytes.
-    fn values(&mut self, tensor: usize) -> Result<(), String> {
-        let too_long = |_| "brings the file over 2^63 bytes".to_owned();
-        let head = std::mem::take(&mut self.head);
-        let offset = total(self.format, self.at, head.len() as u64).map_err(too_long)?;
-        if !head.is_empty() {
-            self.frame.push((self.at, head));
-        }
-        let len = self.spec(tensor)?.byte_len();
-        self.at = total(self.format, offset, len).map_err(too_long)?;
-        match self.offsets[tensor].replace(offset) {
-            None => Ok(()),
-            Some(_) => Err(format!("is tensor {tensor}, which is in the list twice")),
-        }
+    fn values(&mut self, tensor: usize) {
+        self.parts.push(Part::Bytes(std::mem::take(&mut self.head)));
+        self.parts.push(Part::Values(tensor));
     }
 
     fn spec(&self, tensor: usize) -> Result<&'a TensorSpec, String> {
         self.specs.get(tensor).ok_or_else(|| format!("is tensor {tensor}, which does not exist"))
-    }
-
-    fn finish(mut self) -> Result<Placed, Error> {
-        let len = total(self.format, self.at, self.head.len() as u64)?;
-        if !self.head.is_empty() {
-            self.frame.push((self.at, self.head));
-        }
-        let missing = self.offsets.iter().position(Option::is_none);
-        if let Some(tensor) = missing {
-            return Err(refuse(
-                self.format,
-                format!("tensor {:?} is in no array of the list", self.specs[tensor].name),
-            ));
-        }
-        Ok(Placed::new(self.frame, self.offsets.into_iter().flatten().collect(), len))
     }
 }

@@ -2,16 +2,13 @@
 //!
 //! Only a blob's header has the extents and the number of cells, so everything else in an archive is copied unchanged.
 
-use std::collections::HashMap;
-
 use blob_core::{Dims7, Shape};
 
 use crate::error::Error;
 use crate::neoml::archive::{Archive, Found, Part};
 use crate::neoml::record::{self, HEAD, LONG};
-use crate::parts::Copied;
-use crate::parts::Placed;
-use crate::spec::{Problems, TensorSpec, refuse, total};
+use crate::parts::{self, Part as Piece, Placed};
+use crate::spec::{Problems, TensorSpec, refuse};
 
 /// The name of the format in errors.
 const FORMAT: &str = "neoml";
@@ -22,19 +19,12 @@ pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<Placed, Er
     if blobs != specs.len() || i32::try_from(blobs).is_err() {
         return Err(refuse(FORMAT, format!("the archive holds {blobs} blobs, not {}", specs.len())));
     }
-    let (mut frame, mut copies) = (Vec::new(), Vec::new());
-    let (mut at, mut bytes) = (0, Vec::new());
-    let mut offsets = vec![0; specs.len()];
-    let mut problems = Problems::default();
+    let (mut parts, mut problems) = (Vec::new(), Problems::default());
     for part in &archive.parts {
         match part {
-            Part::Bytes(found) => bytes.extend(found),
+            Part::Bytes(found) => parts.push(Piece::Bytes(found.clone())),
             Part::Kept(Found { head, cells: from, len }) => {
-                bytes.extend(head);
-                let (from, to, len) = (*from, total(FORMAT, at, bytes.len() as u64)?, *len);
-                frame.push((at, std::mem::take(&mut bytes)));
-                copies.extend((len > 0).then_some(Copied { from, to, len }));
-                at = total(FORMAT, to, len)?;
+                parts.extend([Piece::Bytes(head.to_vec()), Piece::Copy { from: *from, len: *len }]);
             }
             Part::Blob { version, pack, tensor, found } => {
                 let spec = &specs[*tensor];
@@ -42,22 +32,14 @@ pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<Placed, Er
                     Ok(new) if archive.is_fixed && found.is_some_and(|found| found.head != new) => {
                         problems.add(&spec.name, "is of another shape, and a pickle counts its bytes");
                     }
-                    Ok(new) => bytes.extend(new),
+                    Ok(new) => parts.extend([Piece::Bytes(new.to_vec()), Piece::Values(*tensor)]),
                     Err(problem) => problems.add(&spec.name, problem),
                 }
-                let offset = total(FORMAT, at, bytes.len() as u64)?;
-                frame.push((at, std::mem::take(&mut bytes)));
-                offsets[*tensor] = offset;
-                at = total(FORMAT, offset, spec.byte_len())?;
             }
         }
     }
     problems.refused(FORMAT)?;
-    let len = total(FORMAT, at, bytes.len() as u64)?;
-    if !bytes.is_empty() {
-        frame.push((at, bytes));
-    }
-    Ok(Placed { frame, copies, offsets, len, interleaved: HashMap::new() })
+    parts::place(FORMAT, &parts, specs, u64::MAX)
 }
 
 /// The seven extents of a tensor: shorter shapes get trailing ones, as in NeoML's `CreateTensor`.
