@@ -10,7 +10,7 @@ use crate::limits::{Limit, Limits};
 use crate::names::name_from_bytes;
 use crate::npz::archive::Archive as Zip;
 use crate::npz::{index, zip};
-use crate::payload::member::{self, PIECE};
+use crate::payload::member;
 use crate::sniff;
 use crate::wire::cursor::Cursor;
 use crate::wire::gunzip;
@@ -151,26 +151,14 @@ impl Archive {
             Place::Broken(fault) | Place::Link(fault) => return Err(fault.clone().into()),
         };
         check_limit(at, Limit::Fixed, "the file's length", len, limit)?;
-        let mut bytes = Vec::new();
         match &member.place {
-            Place::Zipped(checksum) => {
-                let mut content = member::Content::open(&self.input, checksum);
-                while (bytes.len() as u64) < len {
-                    let wanted = (bytes.len() as u64 + PIECE as u64).min(len) as usize;
-                    let before = bytes.len();
-                    content.extend(&mut bytes, wanted)?;
-                    if bytes.len() == before {
-                        break;
-                    }
-                }
-                content.finish()?;
-            }
+            Place::Zipped(checksum) => member::bytes(&self.input, checksum),
             _ => {
-                bytes.resize(len as usize, 0);
+                let mut bytes = vec![0; len as usize];
                 read(&self.input, at, &mut bytes)?;
+                Ok(bytes)
             }
         }
-        Ok(bytes)
     }
 
     /// Calls `take` with each file in the order of the archive; returns whether the archive is complete.

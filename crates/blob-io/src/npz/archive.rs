@@ -1,16 +1,14 @@
 //! Reads one member of an archive as an entry or as bytes: finds the content, checks the member against the zip, and
 //! reads the npy header.
 
-use blob_core::{DType, Shape};
-
-use crate::entry::{Checksum, Deflated, Entry, Kind, Payload, Runs, Segment};
+use crate::entry::{Checksum, Deflated, Entry, Kind, Payload, Runs};
 use crate::error::{Fault, FaultKind, ReadError, Reason, check_limit};
 use crate::limits::{Limit, Limits};
 use crate::names::NameTable;
 use crate::npy::header::{self, Header};
 use crate::npz::index::Slot;
 use crate::npz::zip::{self, Directory, Member};
-use crate::payload::{self, member};
+use crate::payload::member;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Bytes, Source};
 
@@ -162,20 +160,11 @@ impl<'c, 's> Archive<'c, 's> {
         if member.size > limit {
             return Ok(None);
         }
-        let mut entry = Entry::new(0, 0, Kind::Data);
         let content = self.content(member)?;
-        entry.checksum = Some(Box::new(content.checksum(member)));
         if let Content::Deflated(_) = content {
             self.spend(member.size, member.local)?;
         }
-        entry.payload = match content {
-            Content::Stored(offset) => Payload::Runs(Runs::One(Segment { offset, count: member.size, stride: 1 })),
-            Content::Deflated(stream) => Payload::Deflated(Box::new(stream)),
-        };
-        entry.dtype = Some(DType::U8);
-        entry.shape = Shape::new([member.size as usize])
-            .map_err(|_| ReadError::fault(member.local, FaultKind::Overflow { axes: 1 }))?;
-        payload::bytes(self.source, &entry).map(Some)
+        member::bytes(self.source, &content.checksum(member)).map(Some)
     }
 }
 

@@ -120,6 +120,21 @@ impl<'a> Content<'a> {
     }
 }
 
+/// The bytes of a small member; the caller has checked the length. The vector grows with the content, so a member that
+/// is shorter than the directory says takes no more memory than the content.
+pub(crate) fn bytes(source: &dyn Source, expected: &Checksum) -> Result<Vec<u8>, ReadError> {
+    let (mut content, mut bytes) = (Content::open(source, expected), Vec::new());
+    while (bytes.len() as u64) < expected.size {
+        let before = bytes.len();
+        content.extend(&mut bytes, (before as u64 + PIECE as u64).min(expected.size) as usize)?;
+        if bytes.len() == before {
+            break;
+        }
+    }
+    content.finish()?;
+    Ok(bytes)
+}
+
 /// A deflate stream in a range of a source.
 struct Inflater {
     inflate: Decompress,
