@@ -1,11 +1,10 @@
 //! The parts of a comparison that `verify` and `diff` share: the size of a piece, the first value in which two streams
-//! differ, broken bytes as a finding.
+//! differ, an index in words, broken bytes as a finding.
 
 use blob_core::{DType, Shape};
 use blob_io::{Error, Reason};
 
 use crate::transform::Stream;
-use crate::verify::index_of;
 
 /// How many bytes of each file are compared at once: both pieces stay in the second-level cache.
 pub(crate) const PIECE: usize = 256 << 10;
@@ -42,6 +41,12 @@ impl Pieces {
             done += n as u64;
         }
     }
+}
+
+/// The index of an element of the shape, as text: `2,0,17`.
+pub(crate) fn index_of(shape: &Shape, element: u64) -> String {
+    let index = usize::try_from(element).ok().and_then(|at| shape.index(at).ok()).unwrap_or_default();
+    index.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// The result of one comparison. Broken bytes are a finding about one array, and the comparison of the others goes on.

@@ -10,9 +10,10 @@ mod replay;
 mod sources;
 mod symbol;
 
-use blob_core::{DType, Shape};
+use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
 
+use crate::compare::index_of;
 use crate::hash::PIECE;
 use crate::watch::{Watch, Watched};
 use crate::words::and_more;
@@ -240,12 +241,6 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut
             Err(Error::Unsupported { file, message })
         }
     }
-}
-
-/// The index of an element of the shape, as text: `2,0,17`.
-pub(crate) fn index_of(shape: &Shape, element: u64) -> String {
-    let index = usize::try_from(element).ok().and_then(|at| shape.index(at).ok()).unwrap_or_default();
-    index.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
