@@ -1,7 +1,6 @@
 //! `blob merge`: merges the tensors of several files into one file, or several tensors of a file into one tensor.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 use blob_convert::regroup::{Clash, Union};
 use blob_convert::transform::Merge as Joined;
@@ -66,8 +65,8 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     context.print(Merged { written, sources: sources.iter().collect(), bytes, warnings })?;
     notices(&changes, context);
     let is_proved = plan.has_receipt() && !args.dry_run && !context.global.json && !is_stdout(&args.output);
-    let is_whole = |(path, source): (&PathBuf, &Checkpoint)| path.is_file() && source.salvaged().is_none();
-    if is_proved && args.inputs.iter().zip(&sources).all(is_whole) {
+    let mut files = args.inputs.iter().zip(&sources);
+    if is_proved && files.all(|(path, source)| path.is_file() && source.salvaged().is_none()) {
         let others: String = args.inputs.iter().map(|input| format!(" --against {}", quoted(input))).collect();
         context.terminal.note(format!("  prove it:  blob verify {}{others}", quoted(&args.output)));
     }

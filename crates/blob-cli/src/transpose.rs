@@ -22,8 +22,7 @@ pub(crate) fn run(args: &Transpose, context: &Context) -> Result<Status, Failure
         None => {
             let axes = args.preset.as_ref().map_or(&args.perm, |preset| &preset.0);
             let permute = Permute::new(names, axes.clone());
-            let wrong = || Failure::new("--perm takes the numbers from 0 on, each once, as in 2,3,1,0");
-            permute.ok_or_else(wrong)?.into()
+            permute.ok_or_else(|| Failure::new("--perm takes the numbers from 0 on, each once, as in 2,3,1,0"))?.into()
         }
     };
     conversion.recipe.steps.push(step);

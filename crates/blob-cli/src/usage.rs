@@ -147,8 +147,7 @@ fn no_such_format(command: &Command, error: &clap::Error) -> Option<Failure> {
 
 /// Whether the words behind the first file are names of its tensors.
 fn takes_tensors(command: &Command) -> bool {
-    let is_of_tensors = |arg: &clap::Arg| arg.get_id() == "tensors" || arg.get_id() == "tensor";
-    command.get_positionals().any(is_of_tensors)
+    command.get_positionals().any(|arg| arg.get_id() == "tensors" || arg.get_id() == "tensor")
 }
 
 /// How many words behind the command are neither flags nor values of flags.

@@ -27,8 +27,7 @@ pub(crate) fn check(sources: &[&Checkpoint], target: &Place<'_>) -> Result<(), E
 pub fn check_source(source: &Checkpoint, output: &Path, if_exists: IfExists) -> Result<(), Error> {
     let Some(path) = source.path() else { return Ok(()) };
     check_output(path, output, if_exists)?;
-    let is_read = |shard: &&String| is_same(&path.with_file_name(shard), output);
-    match source.shards().iter().find(is_read) {
+    match source.shards().iter().find(|shard| is_same(&path.with_file_name(shard), output)) {
         None => Ok(()),
         Some(shard) => {
             let message = format!("this is {shard}, which is read, and a source is never replaced by its copy");

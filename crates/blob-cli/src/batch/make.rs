@@ -47,8 +47,8 @@ pub(super) fn run(args: &Batch, mut recipe: Recipe, context: &Context) -> Result
 
 /// The folder, or the file, before the first wildcard of a glob.
 fn root_of(glob: &str) -> PathBuf {
-    let is_plain = |part: &&str| !part.contains(['*', '?', '[', '{', '\\']);
-    let plain: Vec<&str> = glob.split('/').take_while(is_plain).collect();
+    let parts = glob.split('/');
+    let plain: Vec<&str> = parts.take_while(|part| !part.contains(['*', '?', '[', '{', '\\'])).collect();
     match &*plain.join("/") {
         "" if glob.starts_with('/') => PathBuf::from("/"),
         "" => PathBuf::from("."),

@@ -5,7 +5,7 @@ use std::io::Write;
 use blob_convert::change::Group;
 use blob_convert::transform::NetOrigin;
 use blob_convert::{LeftOut, Plan, Planned};
-use blob_io::{Checkpoint, Warning};
+use blob_io::Checkpoint;
 use serde_json::{Value, json};
 
 use super::Found;
@@ -78,9 +78,9 @@ impl Fields for Converted<'_> {
             }),
             field("warnings", STRINGS, "what is odd about the input, and changes that nobody asked for", |f| {
                 let warned = f.found.changes.iter().filter(|group| group.change.is_warned());
-                let is_kept = |warning: &&Warning| !is_among(&f.found.changes, warning);
-                let whole = f.checkpoint.warnings().iter().filter(is_kept).map(ToString::to_string);
+                let whole = f.checkpoint.warnings().iter().filter(|warning| !is_among(&f.found.changes, warning));
                 whole
+                    .map(ToString::to_string)
                     .chain(of_arrays(f.checkpoint, &f.found.changes).map(|(name, w)| format!("{name:?}: {w}")))
                     .chain(f.found.reports.iter().cloned())
                     .chain(warned.map(ToString::to_string))
@@ -165,10 +165,9 @@ impl Converted<'_> {
                 }
             }),
         ];
-        let names = |each: &mut dyn FnMut(&str)| {
+        let mut table = Table::new(terminal, columns).named(|each| {
             self.plan.tensors().iter().for_each(|tensor| each(&terminal.name(&tensor.spec.name)));
-        };
-        let mut table = Table::new(terminal, columns).named(names);
+        });
         for tensor in self.plan.tensors() {
             table.row(out, tensor)?;
         }

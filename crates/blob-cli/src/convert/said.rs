@@ -26,8 +26,7 @@ pub(super) fn warn_of_source(checkpoint: &Checkpoint, changes: &[Group], context
     for (name, warning) in of_arrays(checkpoint, changes) {
         shared.entry(warning.to_string()).or_default().push(name);
     }
-    let is_kept = |warning: &&Warning| !is_among(changes, warning);
-    let whole = checkpoint.warnings().iter().filter(is_kept).map(ToString::to_string);
+    let whole = checkpoint.warnings().iter().filter(|warning| !is_among(changes, warning)).map(ToString::to_string);
     let each = shared.iter().map(|(warning, names)| format!("{}: {warning}", listed(NAMED, names)));
     warn(whole.chain(each).collect(), "--json prints them all", context);
 }

@@ -104,8 +104,8 @@ impl Account {
         let named = Origin::of_receipt(text);
         let history = history_of(text);
         // Of many sources, the history has the last ones.
-        let is_source = |origin: &&Origin| named.iter().any(|source| source.blake3 == origin.blake3);
-        let sources = history.iter().rev().take_while(is_source).count();
+        let last = history.iter().rev();
+        let sources = last.take_while(|origin| named.iter().any(|source| source.blake3 == origin.blake3)).count();
         let fields: Fields =
             parse(text).filter(|fields: &Fields| !named.is_empty() || fields.sources_left_out.is_some())?;
         let steps = fields.transforms.map_or(Some(Vec::new()), |steps| serde_json::from_value(steps).ok());

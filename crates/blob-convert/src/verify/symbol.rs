@@ -77,8 +77,8 @@ fn compare(name: &str, entry: &Entry, variable: &Variable, report: &mut dyn FnMu
     }
     let shape = entry.sparse().map_or(entry.shape(), |sparse| &sparse.shape);
     if let Some(dims) = &variable.dims {
-        let fits = |(own, expected): (&usize, &Option<usize>)| expected.is_none_or(|expected| expected == *own);
-        if dims.len() != shape.num_axes() || !shape.dims().iter().zip(dims).all(fits) {
+        let mut pairs = shape.dims().iter().zip(dims);
+        if dims.len() != shape.num_axes() || !pairs.all(|(own, known)| known.is_none_or(|known| known == *own)) {
             let expected: Vec<String> = dims.iter().map(|dim| dim.map_or("?".to_owned(), |n| n.to_string())).collect();
             found(Reason::Shape, format!("has shape {shape} here, {} in the symbol", expected.join("\u{d7}")));
         }
