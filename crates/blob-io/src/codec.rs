@@ -91,6 +91,14 @@ pub enum Frame<'a> {
         /// The attributes of the root.
         metadata: &'a [(String, String)],
     },
+    /// An ONNX model, in which each tensor gives an initializer of the same name its values. Refused: an initializer
+    /// without a tensor of the same dtype and shape, a model of over 2 GiB.
+    Onnx {
+        /// The graph.
+        model: &'a onnx::Model,
+        /// Further pairs of `metadata_props`.
+        metadata: &'a [(String, String)],
+    },
     /// One npy file of one tensor, whose name is not stored.
     Npy,
     /// An MXNet list, as from `mx.nd.save`, with the list's names. Refused: an array that the version of the record
@@ -141,6 +149,14 @@ pub trait Details {
     /// # Errors
     /// As [`Details::metadata`].
     fn archive(&self, specs: &[TensorSpec]) -> Result<neoml::Archive, Error>;
+
+    /// ONNX's model.
+    ///
+    /// # Errors
+    /// As [`Details::metadata`]; unless you give a model: tensors alone have no graph.
+    fn model(&self, _specs: &[TensorSpec]) -> Result<Cow<'_, onnx::Model>, Error> {
+        Err(refuse("onnx", "a model needs a graph, and tensors alone have none"))
+    }
 }
 
 /// Lays out a new file of a format: decides the frame.
@@ -152,7 +168,10 @@ pub(crate) fn lay_out(format: Format, specs: &[TensorSpec], details: &dyn Detail
         Format::Hdf5 => plan(specs, Frame::Hdf5 { form: details.hdf5_form(), metadata: &details.metadata()? }),
         Format::MxnetList => plan(specs, Frame::MxnetList(&details.list(specs)?)),
         Format::MxnetRecord => plan(specs, Frame::MxnetRecord(&details.list(specs)?)),
-        Format::Onnx => Err(refuse("onnx", "a model needs a graph, and tensors alone have none")),
+        Format::Onnx => {
+            let model = details.model(specs)?;
+            plan(specs, Frame::Onnx { model: &model, metadata: &details.metadata()? })
+        }
         Format::NeomlBlob | Format::NeomlArray | Format::NeomlNet => {
             plan(specs, Frame::Neoml(&details.archive(specs)?))
         }
@@ -169,6 +188,7 @@ pub(crate) enum Plan {
     Safetensors(safetensors::write::Plan),
     Npz(npz::write::Plan),
     Hdf5(Box<hdf5::write::Plan>),
+    Onnx(Box<onnx::write::Plan>),
     /// An existing file with other values; an npz has a checksum of each tensor.
     Refilled(Vec<Option<npz::sums::Sum>>),
     /// Known in full from the start: npy, MXNet, Caffe, NeoML.
@@ -189,6 +209,10 @@ pub(crate) fn plan(specs: &[TensorSpec], frame: Frame<'_>) -> Result<(Plan, Plac
         Frame::Hdf5 { form, metadata } => {
             let (plan, offsets, len) = hdf5::write::plan(specs, form, metadata)?;
             (Plan::Hdf5(Box::new(plan)), Placed::new(Vec::new(), offsets, len))
+        }
+        Frame::Onnx { model, metadata } => {
+            let (plan, placed) = onnx::write::plan(specs, model, metadata)?;
+            (Plan::Onnx(Box::new(plan)), placed)
         }
         Frame::Npy => (Plan::Fixed, npy::write::plan(specs)?),
         Frame::MxnetList(list) => (Plan::Fixed, mxnet::write::plan(specs, list, false)?),

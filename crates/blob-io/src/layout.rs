@@ -176,6 +176,7 @@ impl Layout {
             Plan::Safetensors(plan) => plan.frame(metadata),
             Plan::Npz(plan) => plan.frame(metadata, crcs),
             Plan::Hdf5(plan) => plan.frame(metadata),
+            Plan::Onnx(plan) => plan.frame(metadata),
             Plan::Refilled(sums) => Ok(refilled(sums, crcs)),
             Plan::Fixed => Ok(self.placed.frame.clone()),
         }

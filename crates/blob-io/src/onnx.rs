@@ -10,6 +10,7 @@ pub mod proto;
 pub(crate) mod read;
 mod tensor;
 mod types;
+pub(crate) mod write;
 
 pub(crate) use external::{Outside, attach};
 pub use model::{Attribute, Dim, Initializer, Model, Node, Value};

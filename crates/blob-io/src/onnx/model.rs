@@ -103,3 +103,12 @@ pub enum Initializer {
         bytes: Vec<u8>,
     },
 }
+
+impl Initializer {
+    /// The name, by which nodes read the values.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let (Self::Stored { name, .. } | Self::Constant { name, .. }) = self;
+        name
+    }
+}

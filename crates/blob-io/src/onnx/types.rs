@@ -70,6 +70,11 @@ pub(super) fn of_number(number: i32) -> Option<&'static ElementType> {
     TYPES.iter().find(|known| known.number == number)
 }
 
+/// The number of a dtype's element type.
+pub(super) fn number_of(dtype: DType) -> Option<i32> {
+    TYPES.iter().find(|known| known.dtype == Some(dtype)).map(|known| known.number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,287 @@
+//! Lays out an ONNX model: the graph's messages around the values of the initializers.
+//!
+//! Constants become `Constant` nodes, so that a reader of the file finds the conversion's tensors as initializers and
+//! no shapes or axes among them; onnxruntime makes initializers of such nodes when it loads a model. Leaves out files
+//! of values beside a model: a model has at most 2 GiB.
+
+use std::collections::HashMap;
+
+use blob_core::{DType, Shape};
+use prost::Message as _;
+
+use crate::error::Error;
+use crate::onnx::model::{Attribute, Dim, Initializer, Model, Node, Value};
+use crate::onnx::numbers::{graph_proto, model_proto, tensor_proto};
+use crate::onnx::proto::attribute_proto::AttributeType;
+use crate::onnx::proto::tensor_shape_proto::Dimension;
+use crate::onnx::proto::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
+    TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
+};
+use crate::onnx::types;
+use crate::parts::{Part, Placed, place};
+use crate::spec::{TensorSpec, refuse, total, unique};
+use crate::words::quoted;
+
+const FORMAT: &str = "onnx";
+/// The most bytes of a message that protobuf reads.
+const MAX_BYTES: u64 = i32::MAX as u64;
+
+/// The bytes around the values, of which the metadata come last.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    frame: Vec<(u64, Vec<u8>)>,
+    /// The model's own pairs, and the keys of the other pairs.
+    own: Vec<(String, String)>,
+    keys: Vec<String>,
+    /// Where the metadata begin, and how long they are.
+    at: u64,
+    len: usize,
+}
+
+/// Lays out a model; see [`Frame::Onnx`](crate::layout::Frame::Onnx).
+pub(crate) fn plan(
+    specs: &[TensorSpec],
+    model: &Model,
+    metadata: &[(String, String)],
+) -> Result<(Plan, Placed), Error> {
+    let all = model.metadata.iter().chain(metadata);
+    unique(FORMAT, "the metadata key", all.map(|(key, _)| key.as_str()))?;
+    unique(FORMAT, "the initializer", model.initializers.iter().map(Initializer::name))?;
+    let mut placed = place(FORMAT, &parts(specs, model)?, specs, u64::MAX)?;
+    let frame = std::mem::take(&mut placed.frame);
+    let keys = metadata.iter().map(|(key, _)| key.clone()).collect();
+    let mut plan = Plan { frame, own: model.metadata.clone(), keys, at: placed.len, len: 0 };
+    plan.len = plan.tail(metadata).len();
+    placed.len = total(FORMAT, placed.len, plan.len as u64)?;
+    if placed.len > MAX_BYTES {
+        let message = format!("the model would have {} bytes, and protobuf reads at most {MAX_BYTES}", placed.len);
+        return Err(refuse(FORMAT, message));
+    }
+    Ok((plan, placed))
+}
+
+impl Plan {
+    pub(crate) fn frame(&self, metadata: &[(String, String)]) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+        if !self.keys.iter().eq(metadata.iter().map(|(key, _)| key)) {
+            return Err(refuse(FORMAT, "the metadata have other keys than in the layout"));
+        }
+        let tail = self.tail(metadata);
+        if tail.len() != self.len {
+            let message = format!("the metadata take {} bytes, in the layout they took {}", tail.len(), self.len);
+            return Err(refuse(FORMAT, message));
+        }
+        let mut frame = self.frame.clone();
+        frame.extend((!tail.is_empty()).then_some((self.at, tail)));
+        Ok(frame)
+    }
+
+    /// The metadata as the last fields of the model.
+    fn tail(&self, metadata: &[(String, String)]) -> Vec<u8> {
+        let pair = |(key, value): &(String, String)| StringStringEntryProto {
+            key: Some(key.clone()),
+            value: Some(value.clone()),
+        };
+        let metadata_props = self.own.iter().chain(metadata).map(pair).collect();
+        ModelProto { metadata_props, ..ModelProto::default() }.encode_to_vec()
+    }
+}
+
+/// The model up to the metadata, in the order of the fields' numbers.
+fn parts(specs: &[TensorSpec], model: &Model) -> Result<Vec<Part>, Error> {
+    let places: HashMap<&str, usize> = specs.iter().enumerate().map(|(place, spec)| (&*spec.name, place)).collect();
+    let constants = model.initializers.iter().filter_map(constant).collect::<Result<Vec<_>, Error>>()?;
+    let nodes = constants.into_iter().chain(model.nodes.iter().map(node));
+    let mut graph: Vec<Part> =
+        nodes.map(|node| Part::Field(graph_proto::NODE, vec![Part::Bytes(node.encode_to_vec())])).collect();
+    graph.push(Part::Bytes(GraphProto { name: Some(model.name.clone()), ..GraphProto::default() }.encode_to_vec()));
+    for initializer in &model.initializers {
+        let Initializer::Stored { name, dtype, shape } = initializer else { continue };
+        let found = places.get(&**name).copied().filter(|place| {
+            let spec = &specs[*place];
+            (spec.dtype, &spec.shape) == (*dtype, shape)
+        });
+        let Some(found) = found else {
+            return Err(refuse(FORMAT, format!("initializer {} is no tensor of {shape} {dtype}", quoted(name))));
+        };
+        let head = tensor(name, *dtype, shape, None)?.encode_to_vec();
+        let values = Part::Field(tensor_proto::RAW_DATA, vec![Part::Values(found)]);
+        graph.push(Part::Field(graph_proto::INITIALIZER, vec![Part::Bytes(head), values]));
+    }
+    let values = |values: &[Value]| values.iter().map(value).collect::<Result<Vec<_>, Error>>();
+    let (input, output, value_info) = (values(&model.inputs)?, values(&model.outputs)?, values(&model.values)?);
+    graph.push(Part::Bytes(GraphProto { input, output, value_info, ..GraphProto::default() }.encode_to_vec()));
+    let head = ModelProto {
+        ir_version: Some(model.ir_version),
+        producer_name: Some("blob".to_owned()),
+        producer_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        ..ModelProto::default()
+    };
+    let mut domains: Vec<&str> =
+        model.nodes.iter().map(|node| &*node.domain).filter(|domain| !domain.is_empty()).collect();
+    domains.sort_unstable();
+    domains.dedup();
+    let own = OperatorSetIdProto { domain: Some(String::new()), version: Some(model.opset) };
+    let others =
+        domains.into_iter().map(|domain| OperatorSetIdProto { domain: Some(domain.to_owned()), version: Some(1) });
+    let opset_import = std::iter::once(own).chain(others).collect();
+    Ok(vec![
+        Part::Bytes(head.encode_to_vec()),
+        Part::Field(model_proto::GRAPH, graph),
+        Part::Bytes(ModelProto { opset_import, ..ModelProto::default() }.encode_to_vec()),
+    ])
+}
+
+/// The node that gives a constant; `None` for values that are stored as an initializer.
+fn constant(initializer: &Initializer) -> Option<Result<NodeProto, Error>> {
+    let Initializer::Constant { name, dtype, shape, bytes } = initializer else { return None };
+    let expected = shape.count() * dtype.size();
+    if bytes.len() != expected {
+        let message = format!("constant {} has {} bytes, not {expected}", quoted(name), bytes.len());
+        return Some(Err(refuse(FORMAT, message)));
+    }
+    let node = |value: TensorProto| NodeProto {
+        output: vec![name.clone()],
+        name: Some(name.clone()),
+        op_type: Some("Constant".to_owned()),
+        attribute: vec![AttributeProto {
+            name: Some("value".to_owned()),
+            t: Some(value),
+            r#type: Some(AttributeType::Tensor.into()),
+            ..AttributeProto::default()
+        }],
+        ..NodeProto::default()
+    };
+    Some(tensor(name, *dtype, shape, Some(bytes.clone())).map(node))
+}
+
+fn tensor(name: &str, dtype: DType, shape: &Shape, raw_data: Option<Vec<u8>>) -> Result<TensorProto, Error> {
+    let dims = shape.dims().iter().map(|extent| *extent as i64).collect();
+    let data_type = Some(number(name, dtype)?);
+    Ok(TensorProto { dims, data_type, name: Some(name.to_owned()), raw_data, ..TensorProto::default() })
+}
+
+fn number(name: &str, dtype: DType) -> Result<i32, Error> {
+    types::number_of(dtype).ok_or_else(|| refuse(FORMAT, format!("{}: no {dtype} in this format", quoted(name))))
+}
+
+fn node(node: &Node) -> NodeProto {
+    NodeProto {
+        input: node.inputs.clone(),
+        output: node.outputs.clone(),
+        name: Some(node.name.clone()),
+        op_type: Some(node.op_type.clone()),
+        attribute: node.attributes.iter().map(|(name, value)| attribute(name, value)).collect(),
+        domain: Some(node.domain.clone()).filter(|domain| !domain.is_empty()),
+        ..NodeProto::default()
+    }
+}
+
+fn attribute(name: &str, value: &Attribute) -> AttributeProto {
+    let named = AttributeProto { name: Some(name.to_owned()), ..AttributeProto::default() };
+    let of = |kind: AttributeType| Some(kind.into());
+    match value {
+        Attribute::Int(i) => AttributeProto { i: Some(*i), r#type: of(AttributeType::Int), ..named },
+        Attribute::Float(f) => AttributeProto { f: Some(*f), r#type: of(AttributeType::Float), ..named },
+        Attribute::Text(text) => {
+            AttributeProto { s: Some(text.clone().into_bytes()), r#type: of(AttributeType::String), ..named }
+        }
+        Attribute::Ints(ints) => AttributeProto { ints: ints.clone(), r#type: of(AttributeType::Ints), ..named },
+        Attribute::Floats(floats) => {
+            AttributeProto { floats: floats.clone(), r#type: of(AttributeType::Floats), ..named }
+        }
+    }
+}
+
+fn value(value: &Value) -> Result<ValueInfoProto, Error> {
+    let dim = |dim: &Dim| match dim {
+        Dim::Size(extent) => Dimension { dim_value: Some(*extent as i64), dim_param: None },
+        Dim::Name(name) => Dimension { dim_value: None, dim_param: Some(name.clone()) },
+    };
+    let shape = TensorShapeProto { dim: value.shape.iter().map(dim).collect() };
+    let tensor_type = type_proto::Tensor { elem_type: Some(number(&value.name, value.dtype)?), shape: Some(shape) };
+    let of = TypeProto { tensor_type: Some(tensor_type) };
+    Ok(ValueInfoProto { name: Some(value.name.clone()), r#type: Some(of), ..ValueInfoProto::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// y = x · w + b, where b is a constant.
+    fn model() -> Model {
+        let shape = Shape::new([2]).expect("a shape");
+        let value = |name: &str| Value {
+            name: name.to_owned(),
+            dtype: DType::F32,
+            shape: vec![Dim::Name("batch".to_owned()), Dim::Size(2)],
+        };
+        let node = |op: &str, inputs: [&str; 2], output: &str| Node {
+            name: output.to_owned(),
+            op_type: op.to_owned(),
+            domain: String::new(),
+            inputs: inputs.map(str::to_owned).to_vec(),
+            outputs: vec![output.to_owned()],
+            attributes: Vec::new(),
+        };
+        let bytes = [1.0_f32, 2.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+        Model {
+            ir_version: 8,
+            opset: 17,
+            name: "net".to_owned(),
+            inputs: vec![value("x")],
+            outputs: vec![value("y")],
+            values: vec![value("z")],
+            nodes: vec![node("Mul", ["x", "w"], "z"), node("Add", ["z", "b"], "y")],
+            initializers: vec![
+                Initializer::Stored { name: "w".to_owned(), dtype: DType::F32, shape: shape.clone() },
+                Initializer::Constant { name: "b".to_owned(), dtype: DType::F32, shape, bytes },
+            ],
+            metadata: vec![("own".to_owned(), "kept".to_owned())],
+        }
+    }
+
+    #[test]
+    fn a_model_is_read_by_prost_with_values_in_their_place() {
+        let spec = TensorSpec::new("w", DType::F32, Shape::new([2]).expect("a shape"));
+        let pairs = |value: &str| vec![("receipt".to_owned(), value.to_owned())];
+        let (plan, placed) = plan(std::slice::from_ref(&spec), &model(), &pairs("000")).expect("fits");
+        let mut file = vec![0xAA; placed.len as usize];
+        let at = placed.offsets[0] as usize;
+        file[at..at + 8].copy_from_slice(&[0, 0, 128, 63, 0, 0, 0, 64]);
+        for (at, bytes) in plan.frame(&pairs("123")).expect("as long") {
+            file[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+        }
+        let read = ModelProto::decode(&*file).expect("a message");
+        let texts: Vec<_> = read.metadata_props.iter().map(|pair| (pair.key(), pair.value())).collect();
+        assert_eq!(texts, [("own", "kept"), ("receipt", "123")]);
+        assert_eq!((read.opset_import.len(), read.opset_import[0].version()), (1, 17));
+        let graph = read.graph.expect("a graph");
+        assert_eq!(graph.node.iter().map(NodeProto::op_type).collect::<Vec<_>>(), ["Constant", "Mul", "Add"]);
+        let [weight] = &graph.initializer[..] else { panic!("{:?}", graph.initializer) };
+        assert_eq!((weight.dims.as_slice(), weight.raw_data()), (&[2][..], &[0, 0, 128, 63, 0, 0, 0, 64][..]));
+        assert_eq!((graph.input.len(), graph.output.len(), graph.value_info.len()), (1, 1, 1));
+        assert!(plan.frame(&pairs("1234")).is_err() && plan.frame(&[]).is_err());
+    }
+
+    #[test]
+    fn a_model_that_does_not_fit_its_tensors_is_refused() {
+        let spec = |extent: usize| TensorSpec::new("w", DType::F32, Shape::new([extent]).expect("a shape"));
+        let refused = |specs: &[TensorSpec], model: &Model| plan(specs, model, &[]).expect_err("refused").to_string();
+        assert!(refused(&[spec(3)], &model()).contains("no tensor of 2 f32"));
+        assert!(refused(&[], &model()).contains("\"w\""));
+        let other = TensorSpec::new("v", DType::F32, Shape::new([2]).expect("a shape"));
+        assert!(refused(&[spec(2), other], &model()).contains("\"v\" is in no"));
+        let mut short = model();
+        if let Some(Initializer::Constant { bytes, .. }) = short.initializers.last_mut() {
+            bytes.pop();
+        }
+        assert!(refused(&[spec(2)], &short).contains("has 7 bytes, not 8"));
+        let huge = 1 << 29;
+        let mut large = model();
+        if let Some(Initializer::Stored { shape, .. }) = large.initializers.first_mut() {
+            *shape = Shape::new([huge]).expect("a shape");
+        }
+        assert!(refused(&[spec(huge)], &large).contains("protobuf reads at most 2147483647"));
+    }
+}
