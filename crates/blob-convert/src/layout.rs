@@ -11,6 +11,7 @@ use blob_io::hdf5::Form;
 use blob_io::layout::{Details, Frame, Layout, TensorSpec};
 use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
+use blob_io::onnx::Model;
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Refill, Sparse, TensorName};
 
 use crate::base::{Base, in_place, refilled, same};
@@ -46,7 +47,7 @@ pub(crate) fn of(
             _ => caffe::spliced(checkpoint, base, options, tensors, removed_layers),
         },
         Base::None => {
-            check_graph(checkpoint, to)?;
+            check_graph(checkpoint, options)?;
             check_count(checkpoint, to, tensors.len())?;
             check_symbol(checkpoint, options, tensors, path)?;
             let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
@@ -59,9 +60,9 @@ pub(crate) fn of(
     layout.map_err(|e| e.about(checkpoint.name()))
 }
 
-/// Refuses a new ONNX model: tensors have no graph, and the graph of another model is not changed.
-fn check_graph(checkpoint: &Checkpoint, to: Format) -> Result<(), Error> {
-    if to != Format::Onnx {
+/// Refuses a new ONNX model without a graph: tensors have none, and the graph of another model is not changed.
+fn check_graph(checkpoint: &Checkpoint, options: &Options) -> Result<(), Error> {
+    if options.to != Format::Onnx || options.model.is_some() {
         return Ok(());
     }
     let message = if checkpoint.format() == Format::Onnx {
@@ -131,6 +132,11 @@ impl Details for New<'_> {
 
     fn archive(&self, specs: &[TensorSpec]) -> Result<Archive, Error> {
         archive(self.checkpoint, self.options, self.tensors, specs)
+    }
+
+    fn model(&self, _: &[TensorSpec]) -> Result<Cow<'_, Model>, Error> {
+        let model = self.options.model.as_deref().map(Cow::Borrowed);
+        model.ok_or_else(|| refuse(self.checkpoint, "has no graph to be written".to_owned()))
     }
 }
 

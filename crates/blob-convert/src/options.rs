@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use blob_io::caffe::Form;
 use blob_io::mxnet::Version;
+use blob_io::onnx::Model;
 use blob_io::{Checkpoint, Error, Format};
 use serde_json::{Value, json};
 
 use crate::history::About;
 use crate::symbol::NewSymbol;
-use crate::transform::{Choice, Fold, FollowedNet, Registry, Topology, Transform};
+use crate::transform::{Choice, Fold, FollowedNet, Onnx, Registry, Topology, Transform};
 use crate::words::{self, NAMED_PROBLEMS};
 
 /// The format to convert to, and all settings of a conversion.
@@ -61,6 +62,8 @@ pub struct Options {
     /// The fold of a recipe, and the symbol that is written with the folded tensors.
     pub(crate) fold: Option<Fold>,
     pub(crate) symbol: Option<NewSymbol>,
+    /// The ONNX model that the tensors are written into.
+    pub(crate) model: Option<Arc<Model>>,
     /// The mark of a job of a batch, for the receipt. The folder of the output was swept.
     pub(crate) mark: Option<String>,
 }
@@ -90,6 +93,7 @@ impl Options {
             transforms: Vec::new(),
             fold: None,
             symbol: None,
+            model: None,
             mark: None,
         }
     }
@@ -117,6 +121,13 @@ impl Options {
             fields.insert("net".to_owned(), json!(net.origin));
         }
         settings
+    }
+
+    /// Writes this ONNX model, whose initializers a last step makes of the tensors.
+    #[must_use]
+    pub fn model(mut self, model: Model, initializers: Onnx) -> Self {
+        self.model = Some(Arc::new(model));
+        self.transform(initializers)
     }
 
     /// Adds a transform. Transforms are applied in the order of these calls.

@@ -2,8 +2,10 @@
 //! transforms and by the output's format, and the place of each tensor.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use blob_io::layout::{Frame, Layout};
+use blob_io::onnx::Model;
 use blob_io::{Checkpoint, Error, Format, IfExists, Refill, Remedy};
 
 use crate::base::{Base, is_copy, left_behind};
@@ -53,6 +55,8 @@ pub struct Plan<'a> {
     fold: Option<Fold>,
     /// The symbol that is written beside the tensors.
     pub(crate) symbol: Option<NewSymbol>,
+    /// The ONNX model that the tensors are written into.
+    model: Option<Arc<Model>>,
 }
 
 /// Where the output goes, with the fields that only this kind of output needs.
@@ -164,6 +168,12 @@ impl Plan<'_> {
     #[must_use]
     pub fn symbol(&self) -> Option<&Path> {
         self.symbol.as_ref().map(|symbol| &*symbol.path)
+    }
+
+    /// The ONNX model that the tensors are written into: the graph, the inputs and the outputs.
+    #[must_use]
+    pub fn model(&self) -> Option<&Model> {
+        self.model.as_deref()
     }
 
     /// The output's size in bytes: all files together, with headers, receipt and index.
@@ -342,7 +352,7 @@ pub(crate) fn planned_for<'a>(
     if !(options.is_told || base.has_bytes_of(checkpoint)) {
         of_file.extend(unlisted(checkpoint));
     }
-    of_file.extend(lacking(&receipt, options).into_iter().filter(|_| has_receipt));
+    of_file.extend(receipt.lacking(options).into_iter().filter(|_| has_receipt));
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
     let in_shards = shards::planned(checkpoint, options, target.file(), &tensors, &mut of_file)?;
     of_file.extend(layout::unchanged_prototxt(&base, to, &removed_layers));
@@ -375,23 +385,8 @@ pub(crate) fn planned_for<'a>(
         output,
         fold,
         symbol,
+        model: options.model.clone(),
     })
-}
-
-/// The changes that tell of gaps in a receipt: steps that cannot be repeated, and a missing frame.
-fn lacking(receipt: &Receipt, options: &Options) -> Vec<Change> {
-    let mut changes = Vec::new();
-    if !receipt.unproven.is_empty() {
-        let steps = receipt.unproven.join(", ");
-        let words = format!("the receipt has no room for what {steps} did: `blob verify` cannot repeat it");
-        changes.push(Change::unasked(Effect::Dropped(words.into())));
-    }
-    let is_way_back = options.transforms.is_empty() && !options.dense;
-    changes.extend(receipt.frame_left_out.as_ref().filter(|_| is_way_back).map(|why| {
-        let why = format!("the way back will not give the same bytes: {why}").into();
-        Change::unasked(Effect::WayBack { why })
-    }));
-    changes
 }
 
 /// Whether a file gets a receipt. An output with a base keeps the base's bytes, and so gets none.

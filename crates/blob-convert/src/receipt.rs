@@ -13,6 +13,7 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Error, Kind, TensorName};
 use serde_json::{Value, json};
 
+use crate::change::{Change, Effect};
 use crate::hash::Digests;
 use crate::history::{KEY, histories_of, long_lists, mark_merged, receipt_text, salvaged, source_fields, warnings};
 use crate::options::{Options, refuse};
@@ -158,6 +159,22 @@ impl Receipt {
             frame_left_out: None,
             unproven: Vec::new(),
         })
+    }
+
+    /// The changes that tell of gaps: steps that cannot be repeated, and a missing frame.
+    pub(crate) fn lacking(&self, options: &Options) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if !self.unproven.is_empty() {
+            let steps = self.unproven.join(", ");
+            let words = format!("the receipt has no room for what {steps} did: `blob verify` cannot repeat it");
+            changes.push(Change::unasked(Effect::Dropped(words.into())));
+        }
+        let is_way_back = options.transforms.is_empty() && !options.dense;
+        changes.extend(self.frame_left_out.as_ref().filter(|_| is_way_back).map(|why| {
+            let why = format!("the way back will not give the same bytes: {why}").into();
+            Change::unasked(Effect::WayBack { why })
+        }));
+        changes
     }
 
     /// Key and text with zeros in place of the digests.

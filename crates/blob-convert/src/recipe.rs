@@ -3,6 +3,7 @@
 //! `resolve` makes the steps exact for a source; `plan` decides from then on. docs/recipe.md has the schema of the
 //! JSON.
 
+mod onnx;
 mod outputs;
 mod resolve;
 mod target;
@@ -19,6 +20,7 @@ use crate::plan::{Plan, plan, plan_into};
 use crate::source::check_output;
 use crate::step::Step;
 use crate::transform::{Registry, Selection, Topology, Wished};
+pub use onnx::{Onnx, Ssd};
 pub use outputs::Divide;
 use resolve::resolved;
 pub use target::Target;

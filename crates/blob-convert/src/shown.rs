@@ -56,7 +56,9 @@ impl Plan<'_> {
             return remark(self.to, || Ok(shown_format(self.checkpoint.source(), &name)));
         }
         let base = self.base.file().map(|file| file.source());
-        unshown(self.to, (layout, &self.metadata), base, &name)
+        let receipt = self.has_receipt.then(|| self.receipt.placeholder());
+        let metadata: Vec<_> = self.metadata.iter().cloned().chain(receipt).collect();
+        unshown(self.to, (layout, &metadata), base, &name)
     }
 }
 

@@ -8,14 +8,19 @@ use serde_json::json;
 
 use super::{NetFile, Recipe};
 use crate::history::MAX_STEPS;
+use crate::model;
 use crate::options::{Options, refuse};
 use crate::state::State;
 use crate::step::Step;
 use crate::symbol::NewSymbol;
-use crate::transform::{Bound, Fold, Given, Layout, Merge, Names, Registry, Split, Topology, Wish, Wished, WishedEps};
+use crate::transform::{
+    Bound, Dtype, Fold, Given, Layout, Merge, Names, Registry, Split, Topology, Wish, Wished, WishedEps,
+};
 
 /// The steps that a wish for PyTorch's names adds.
 const WITH_TORCH: [&str; 4] = ["squeeze-legacy", "bn", "fix-gamma", "torch-layout"];
+/// The steps that the making of an ONNX model adds.
+const WITH_MODEL: [&str; 2] = ["bn", "fix-gamma"];
 /// The steps that need a net's layers, bound to the file's tensors.
 const BOUND: [&str; 5] = [Fold::NAME, "bn", "fix-gamma", "eps", "torch-layout"];
 
@@ -33,9 +38,13 @@ pub(super) fn resolved(
     registry: &Registry,
 ) -> Result<Options, Error> {
     let (mut steps, names) = asked(recipe, checkpoint)?;
+    let is_model = model::is_made(checkpoint, to, recipe.target.into.is_some());
+    if is_model {
+        for_model(checkpoint, &mut steps)?;
+    }
     let is_torch = names.to == Some(Given::Torch);
     let has = |steps: &[Asked], name: &str| steps.iter().any(|asked| asked.step.name == name);
-    let binds = is_torch || steps.iter().any(|asked| BOUND.contains(&&*asked.step.name));
+    let binds = is_torch || is_model || steps.iter().any(|asked| BOUND.contains(&&*asked.step.name));
     let net = match &recipe.net {
         Some(file) => Some(file.read()?),
         // Any other step that follows a net looks for that net itself.
@@ -79,7 +88,28 @@ pub(super) fn resolved(
             options.transforms.extend((!made.is_idle()).then_some(made));
         }
     }
-    Ok(options)
+    if is_model { with_model(options, recipe, &wish, net.as_deref()) } else { Ok(options) }
+}
+
+/// The options with the ONNX model that the net becomes.
+fn with_model(options: Options, recipe: &Recipe, wish: &Wish<'_>, net: Option<&Topology>) -> Result<Options, Error> {
+    let settings = recipe.target.onnx.clone().unwrap_or_default();
+    let rounded = recipe.steps.iter().find(|step| step.name == Dtype::NAME);
+    let dtype = rounded.and_then(|step| Dtype::read(&step.settings)).map(Dtype::to);
+    let of = (net, wish.bound.as_ref(), options.fold.as_ref());
+    let (model, initializers) = model::of(wish.checkpoint, of, &settings, dtype)?;
+    Ok(options.model(model, initializers))
+}
+
+/// Adds the steps that give a model's weights the values with which the framework computes.
+fn for_model(checkpoint: &Checkpoint, steps: &mut Vec<Asked>) -> Result<(), Error> {
+    steps.iter().try_for_each(|asked| model::check_step(checkpoint, &asked.step.name))?;
+    for name in WITH_MODEL {
+        if !steps.iter().any(|asked| asked.step.name == name) {
+            steps.push(Asked { step: Step::new(name, json!({})), is_implied: true });
+        }
+    }
+    Ok(())
 }
 
 /// All steps, and the names that are asked for.

@@ -7,6 +7,7 @@ use blob_io::mxnet::Version;
 use blob_io::{Checkpoint, Error, Format, IfExists};
 use serde::{Deserialize, Serialize};
 
+use super::onnx::Onnx;
 use super::outputs::Divide;
 use crate::goal;
 use crate::options::Options;
@@ -35,6 +36,9 @@ pub struct Target {
     /// As [`Options::form`](crate::Options::form).
     #[serde(skip_serializing_if = "Option::is_none", with = "form")]
     pub form: Option<Form>,
+    /// How a net becomes an ONNX model, where that is the output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub onnx: Option<Onnx>,
     /// As [`Options::params_version`](crate::Options::params_version).
     #[serde(skip_serializing_if = "Option::is_none", with = "version")]
     pub params_version: Option<Version>,
@@ -70,6 +74,7 @@ impl Default for Target {
             into: None,
             divide: None,
             form: None,
+            onnx: None,
             params_version: None,
             shard_size: None,
             dense: false,

@@ -158,6 +158,15 @@ impl<'a> Bound<'a> {
         self.checkpoint.format().is_caffe()
     }
 
+    /// The name in the file of a tensor that the net has under this name; the same name where the file has no such
+    /// tensor.
+    pub(crate) fn name<'n>(&self, tensor: &'n str) -> &'n str
+    where
+        'a: 'n,
+    {
+        self.names.get(tensor).copied().unwrap_or(tensor)
+    }
+
     /// The net.
     #[must_use]
     pub fn net(&self) -> &'a Net {

@@ -22,14 +22,22 @@ impl Dtype {
         dtype.is_float().then_some(Self(dtype))
     }
 
-    pub(super) fn read(settings: &Value) -> Option<Self> {
+    /// The step's name in receipts.
+    pub(crate) const NAME: &'static str = "dtype";
+
+    /// The dtype that floats are rounded to.
+    pub(crate) fn to(self) -> DType {
+        self.0
+    }
+
+    pub(crate) fn read(settings: &Value) -> Option<Self> {
         Self::new(settings["to"].as_str()?.parse().ok()?)
     }
 }
 
 impl Transform for Dtype {
     fn name(&self) -> &'static str {
-        "dtype"
+        Self::NAME
     }
 
     fn settings(&self) -> Value {

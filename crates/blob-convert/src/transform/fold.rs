@@ -72,6 +72,17 @@ struct Folded {
     shift: Option<String>,
 }
 
+/// The names of the tensors of one fold.
+#[derive(Debug)]
+pub(crate) struct FoldedNames<'a> {
+    pub(crate) weight: &'a str,
+    /// The bias beside the weight, stored or new.
+    pub(crate) bias: &'a str,
+    pub(crate) gets_bias: bool,
+    /// The tensors that are merged, and so removed.
+    pub(crate) merged: Vec<&'a str>,
+}
+
 impl Folded {
     fn parts(&self) -> [Option<&String>; PARTS] {
         let gamma = self.gamma.as_ref().filter(|_| !self.fix_gamma);
@@ -142,6 +153,16 @@ impl Fold {
     pub(crate) fn folded(&self) -> impl Iterator<Item = String> {
         let layers = self.layers.iter().flat_map(|folded| [Some(&folded.layer), folded.scale_layer.as_ref()]);
         layers.flatten().chain(self.layers.iter().flat_map(Folded::merged)).cloned()
+    }
+
+    /// The names of each fold's tensors.
+    pub(crate) fn names(&self) -> impl Iterator<Item = FoldedNames<'_>> {
+        self.layers.iter().map(|folded| FoldedNames {
+            weight: &folded.weight,
+            bias: &folded.bias,
+            gets_bias: folded.gets_bias(),
+            merged: folded.merged().map(|name| &**name).collect(),
+        })
     }
 
     /// The notice about factors of 0.

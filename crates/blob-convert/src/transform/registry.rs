@@ -18,6 +18,7 @@ use super::gamma::FixGamma;
 use super::layout::Layout;
 use super::merge::Merge;
 use super::names::Names;
+use super::onnx::Onnx;
 use super::permute::Permute;
 use super::rgb::Rgb;
 use super::selection::Selection;
@@ -69,6 +70,7 @@ const OURS: &[Row] = &[
     exact(Merge::NAME, |settings| Some(Arc::new(Merge::deserialize(settings).ok()?))),
     exact("dtype", |settings| Some(Arc::new(Dtype::read(settings)?))),
     wished(Names::NAME, |settings| Some(Arc::new(Names::deserialize(settings).ok()?)), Names::make),
+    exact(Onnx::NAME, |settings| Some(Arc::new(Onnx::deserialize(settings).ok()?))),
 ];
 
 /// The steps that a conversion and a verification know: ours, and the steps that you add by [`Registry::with`].

@@ -1,0 +1,179 @@
+//! The ONNX model of a net: the graph by `blob_graph`, the step that makes the initializers, and the model in another
+//! dtype.
+//!
+//! Relies on `blob_graph` for every operator; knows the few whose inputs keep their own dtype.
+
+mod fold;
+
+use std::collections::HashSet;
+
+use blob_core::DType;
+use blob_graph::{Make, Need, Target, to_onnx};
+use blob_io::onnx::{Attribute, Initializer, Model, Value};
+use blob_io::{Checkpoint, Error, Format};
+
+use crate::cast::cast;
+use crate::graph;
+use crate::options::refuse;
+use crate::recipe::{Onnx as Settings, Ssd};
+use crate::transform::{self, Bound, Fold, Onnx, Topology};
+
+/// The steps that may stand before the making of a model.
+const BEFORE: [&str; 7] = ["strip-diff", "squeeze-legacy", Fold::NAME, "bn", "fix-gamma", "rgb", "dtype"];
+/// The place of each of ONNX's gates of an LSTM (input, output, forget, new) among Caffe's.
+const LSTM_GATES: [usize; 4] = [0, 2, 1, 3];
+/// ONNX's numbers of element types, in the attribute of `Cast`.
+const FLOAT: i64 = 1;
+const FLOAT16: i64 = 10;
+
+/// Whether an output is a new model, made of a net.
+pub(crate) fn is_made(checkpoint: &Checkpoint, to: Format, is_into: bool) -> bool {
+    to == Format::Onnx && !is_into && checkpoint.format() != Format::Onnx
+}
+
+/// Refuses a step that has no meaning for a model.
+pub(crate) fn check_step(checkpoint: &Checkpoint, step: &str) -> Result<(), Error> {
+    if BEFORE.contains(&step) {
+        return Ok(());
+    }
+    let message =
+        format!("becomes an ONNX model, which reads all tensors as its net does: {step:?} has no place there");
+    Err(refuse(checkpoint, message))
+}
+
+/// The model of a net, and the step that makes the initializers. `dtype` is the dtype that the tensors are rounded to.
+///
+/// # Errors
+/// A net that is missing or says nothing of connections; everything in the net that has no form in ONNX; tensors of
+/// several dtypes.
+pub(crate) fn of(
+    checkpoint: &Checkpoint,
+    (net, bound, fold): (Option<&Topology>, Option<&Bound<'_>>, Option<&Fold>),
+    settings: &Settings,
+    dtype: Option<DType>,
+) -> Result<(Model, Onnx), Error> {
+    let graph = graph::of_net(checkpoint, net, settings)?;
+    let Some(bound) = bound else {
+        return Err(refuse(checkpoint, "has tensors that no net was paired with".to_owned()));
+    };
+    let target = target(settings);
+    let (mut model, mut needs) = to_onnx(&graph, &target).map_err(|all| graph::refused(checkpoint, &all))?;
+    if let Some(fold) = fold {
+        fold::folded(&mut model, &mut needs, fold, |tensor| bound.name(tensor).to_owned()).map_err(|weight| {
+            let message = format!("has a fold into {weight:?}, whose layer gets no bias in ONNX; leave --fold out");
+            refuse(checkpoint, message)
+        })?;
+    }
+    let lacks =
+        |need: &Need| refuse(checkpoint, format!("has {:?}, which no step turns into ONNX's form", need.tensor));
+    let made = needs.iter().map(|need| initializer(&model, need, bound).ok_or_else(|| lacks(need)));
+    let initializers: Vec<transform::Initializer> = made.collect::<Result<_, Error>>()?;
+    let stored = needs.iter().filter_map(|need| checkpoint.entry(bound.name(&need.tensor))?.dtype());
+    let dtype = one_dtype(checkpoint, dtype, stored)?;
+    if dtype != DType::F32 {
+        halve(checkpoint, &mut model, dtype)?;
+    }
+    let dropped: Vec<String> =
+        graph.dropped().iter().map(|dropped| format!("{:?} ({})", dropped.layer, dropped.type_name)).collect();
+    Ok((model, Onnx::new(initializers).with_notices(notice(&dropped))))
+}
+
+/// The notice about layers that are not in the model.
+fn notice(dropped: &[String]) -> Option<String> {
+    let layers = if dropped.len() == 1 { "layer is" } else { "layers are" };
+    let named = crate::change::listed(dropped);
+    (!dropped.is_empty())
+        .then(|| format!("{} {layers} not in the model, as inference does without: {named}", dropped.len()))
+}
+
+fn target(settings: &Settings) -> Target {
+    let mut target = Target::default();
+    target.opset = settings.opset.map_or(17, i64::from);
+    target.dynamic_batch = settings.dynamic_batch;
+    target.ssd = match settings.ssd {
+        Ssd::Standard => blob_graph::Ssd::Standard,
+        Ssd::Opencv => blob_graph::Ssd::OpenCv,
+        Ssd::Raw => blob_graph::Ssd::Raw,
+    };
+    target
+}
+
+/// The initializer that a need describes.
+fn initializer(model: &Model, need: &Need, bound: &Bound<'_>) -> Option<transform::Initializer> {
+    let shape = model.initializers.iter().find_map(|own| match own {
+        Initializer::Stored { name, shape, .. } if *name == need.initializer => Some(shape),
+        _ => None,
+    })?;
+    let made = transform::Initializer::new(&*need.initializer, bound.name(&need.tensor), shape);
+    Some(match &need.make {
+        Make::AsIs | Make::BatchNorm(_) => made,
+        Make::Reshape(_) => made.reshaped(),
+        Make::LstmGates => made.of_blocks(&LSTM_GATES, 0),
+        Make::LstmBias => made.of_blocks(&LSTM_GATES, LSTM_GATES.len()),
+        _ => return None,
+    })
+}
+
+/// The one dtype of all weights: the dtype that is asked for, or else the stored one.
+fn one_dtype(
+    checkpoint: &Checkpoint,
+    asked: Option<DType>,
+    stored: impl Iterator<Item = DType>,
+) -> Result<DType, Error> {
+    let mut stored: Vec<DType> = stored.collect();
+    stored.sort_unstable_by_key(|dtype| dtype.name());
+    stored.dedup();
+    let dtype = match (asked, &stored[..]) {
+        (Some(dtype), _) => dtype,
+        (None, []) => DType::F32,
+        (None, [one]) => *one,
+        (None, several) => {
+            let names: Vec<&str> = several.iter().map(|dtype| dtype.name()).collect();
+            let message = format!(
+                "has weights of {}, and ONNX's operators want one dtype; --dtype f32 rounds them",
+                names.join(" and ")
+            );
+            return Err(refuse(checkpoint, message));
+        }
+    };
+    if matches!(dtype, DType::F32 | DType::F16) {
+        return Ok(dtype);
+    }
+    Err(refuse(
+        checkpoint,
+        format!("has weights of {dtype}, which runtimes of ONNX do not compute with; --dtype f32 rounds them"),
+    ))
+}
+
+/// Makes every f32 of a model f16, but for the inputs of operators that take f32 alone.
+fn halve(checkpoint: &Checkpoint, model: &mut Model, dtype: DType) -> Result<(), Error> {
+    if model.nodes.iter().any(|node| node.op_type == "NonMaxSuppression") {
+        let message =
+            format!("has a net whose boxes ONNX computes in f32 alone, not in {dtype}; --ssd raw leaves the boxes out");
+        return Err(refuse(checkpoint, message));
+    }
+    let resized = model.nodes.iter().filter(|node| node.op_type == "Resize");
+    let kept: HashSet<String> = resized.flat_map(|node| node.inputs.iter().skip(1)).cloned().collect();
+    for initializer in &mut model.initializers {
+        match initializer {
+            Initializer::Stored { dtype: own, .. } => *own = dtype,
+            Initializer::Constant { name, dtype: own, bytes, .. } if *own == DType::F32 && !kept.contains(name) => {
+                let mut rounded = Vec::new();
+                cast((DType::F32, bytes), dtype, &mut rounded);
+                (*own, *bytes) = (dtype, rounded);
+            }
+            Initializer::Constant { .. } => {}
+        }
+    }
+    let values: [&mut Vec<Value>; 3] = [&mut model.inputs, &mut model.outputs, &mut model.values];
+    for value in values.into_iter().flatten().filter(|value| value.dtype == DType::F32) {
+        value.dtype = dtype;
+    }
+    let casts = model.nodes.iter_mut().filter(|node| node.op_type == "Cast");
+    for (_, to) in casts.flat_map(|node| &mut node.attributes) {
+        if *to == Attribute::Int(FLOAT) {
+            *to = Attribute::Int(FLOAT16);
+        }
+    }
+    Ok(())
+}
