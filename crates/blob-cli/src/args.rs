@@ -7,9 +7,11 @@ mod convert;
 mod diff;
 mod extract;
 mod fold;
+mod graph;
 mod hash;
 mod ls;
 mod merge;
+mod onnx;
 mod plot;
 mod rename;
 mod report;
@@ -21,6 +23,7 @@ pub(crate) use convert::{Bn, CaffeForm, Convert, FixedGamma, Transforms};
 pub(crate) use diff::Diff;
 pub(crate) use extract::{Extract, ExtractFormat};
 pub(crate) use fold::{Fold, NetFiles};
+pub(crate) use graph::Graph;
 pub(crate) use hash::Hash;
 pub(crate) use ls::{Ls, Order, SortKey};
 pub(crate) use merge::{Merge, Split, is_written};
@@ -146,6 +149,7 @@ pub(crate) enum Command {
     Stats(Stats),
     Verify(Verify),
     Diff(Diff),
+    Graph(Graph),
     Hash(Hash),
     Convert(Convert),
     Fold(Fold),

@@ -1,6 +1,7 @@
 //! `blob convert`: runs a plan of `blob_convert` and prints the result.
 
 mod converted;
+mod model;
 mod proof;
 mod recipe;
 mod said;
@@ -22,6 +23,7 @@ use crate::output::written::{Begun, Written};
 use crate::regroup::no_format;
 use crate::select::{by_names, select};
 pub(crate) use converted::{Converted, note_symbol};
+use model::print_run;
 use proof::print_proof;
 pub(crate) use proof::quoted;
 pub(crate) use recipe::{recipe_of, text_of};
@@ -143,6 +145,13 @@ impl Conversion {
         if target.params_version.is_some() && !to.is_mxnet() {
             return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
         }
+        if target.onnx.is_some() && (to != Format::Onnx || self.files.into.is_some()) {
+            let message = format!(
+                "--input, --dynamic-batch, --ssd and --opset are of a new ONNX model, and the output is {}",
+                to.name()
+            );
+            return Err(Failure::new(message));
+        }
         if target.form.is_some() && !to.is_caffe() {
             return Err(Failure::new(format!("--form applies to Caffe's files, and the output is {}", to.name())));
         }
@@ -212,6 +221,7 @@ impl Conversion {
         let Some(done) = &found.done else { return };
         if !context.global.json {
             print_proof(&self.recipe, plan, (self.source(), done), context);
+            print_run(plan, self.recipe.target.path.as_deref(), context);
         }
     }
 }

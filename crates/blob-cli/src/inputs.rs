@@ -72,6 +72,7 @@ impl Command {
             Self::Stats(args) => (Some(&args.selection.file), Vec::new()),
             Self::Verify(args) => (None, paths(args.files.iter().chain(&args.against))),
             Self::Diff(args) => (Some(&args.file), vec![&*args.other]),
+            Self::Graph(args) => (Some(&args.file), Vec::new()),
             Self::Hash(args) => (None, paths(&args.files)),
             Self::Convert(args) => (args.input.as_ref(), paths(&args.into)),
             Self::Fold(args) => (Some(&args.input), Vec::new()),

@@ -19,6 +19,7 @@ mod extract;
 mod failure;
 mod fold;
 mod formats;
+mod graph;
 mod hash;
 mod help;
 mod info;
@@ -136,6 +137,7 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Stats(args) => stats::run(args, context),
         Command::Verify(args) => verify::run(args, context),
         Command::Diff(args) => diff::run(args, context),
+        Command::Graph(args) => graph::run(args, context),
         Command::Hash(args) => hash::run(args, context),
         Command::Convert(args) => convert::run(args, context),
         Command::Fold(args) => fold::run(args, context),

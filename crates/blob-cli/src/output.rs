@@ -109,6 +109,11 @@ impl Terminal {
         if self.ascii { ascii_shape(shape) } else { shape.to_string() }
     }
 
+    /// The sign between the extents of a shape.
+    pub(crate) fn times(&self) -> &'static str {
+        if self.ascii { "x" } else { "×" }
+    }
+
     pub(crate) fn warning(&self, text: impl Display) {
         if self.is_quiet {
             return;

@@ -15,8 +15,8 @@ use crate::json::{self, Document, Presence, Property, SALVAGED, Type, properties
 use crate::output::Out;
 use crate::render::Render;
 use crate::{
-    batch, context, convert, diff, extract, fold, formats, hash, info, ls, merge, plot, report, show, split, stats,
-    verify,
+    batch, context, convert, diff, extract, fold, formats, graph, hash, info, ls, merge, plot, report, show, split,
+    stats, verify,
 };
 
 /// The lines that one command prints.
@@ -33,7 +33,7 @@ fn of<T: Document>() -> Schema {
     Schema { name: T::SCHEMA, command: T::COMMAND, description: T::DESCRIPTION, fields }
 }
 
-fn all() -> [Schema; 17] {
+fn all() -> [Schema; 18] {
     [
         of::<context::Failed<'_>>(),
         of::<info::Facts<'_>>(),
@@ -42,6 +42,7 @@ fn all() -> [Schema; 17] {
         of::<stats::Statistics<'_>>(),
         of::<verify::Verdict>(),
         of::<diff::Pair<'_>>(),
+        of::<graph::Shown<'_>>(),
         of::<hash::HashLine<'_>>(),
         of::<convert::Converted<'_>>(),
         of::<fold::Folded<'_>>(),

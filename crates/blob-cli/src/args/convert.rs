@@ -9,6 +9,7 @@ use blob_io::mxnet::Version;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use super::onnx::Onnx;
 use super::{NetFiles, Only, Skip, format};
 use crate::units;
 
@@ -30,6 +31,7 @@ Examples:
   blob convert model.npz -o model.params      as MXNet saves it
   blob convert model.caffemodel -o half.safetensors --strip-diff --dtype f16
   blob convert model.caffemodel --names torch -o torch.safetensors
+  blob convert net.caffemodel -o net.onnx     with the graph, ready to run
   blob convert tuned.safetensors --into model.caffemodel -o tuned.caffemodel")]
 pub(crate) struct Convert {
     /// The file to convert; `-` is standard input
@@ -83,6 +85,8 @@ pub(crate) struct Convert {
     pub(crate) recipe_out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) transforms: Transforms,
+    #[command(flatten)]
+    pub(crate) onnx: Onnx,
 }
 
 /// What is changed about the tensors, in the order in which it is done.

@@ -6,9 +6,11 @@ use blob_convert::change::Group;
 use blob_convert::transform::NetOrigin;
 use blob_convert::{LeftOut, Plan, Planned};
 use blob_io::Checkpoint;
+use blob_io::onnx::Model;
 use serde_json::{Value, json};
 
 use super::Found;
+use super::model::note_model;
 use super::said::{asked, is_among, notices, of_arrays};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -73,6 +75,9 @@ impl Fields for Converted<'_> {
             field("left_out", Type::Array(&Type::Object(properties::<LeftOut>)), "what was not written", |f| {
                 f.plan.left_out().iter().map(json::value).collect()
             }),
+            nullable("model", Type::Object(properties::<Model>), "the ONNX model that was made of the net", |f| {
+                f.plan.model().map_or(Value::Null, json::value)
+            }),
             nullable("net", Type::Object(properties::<NetOrigin>), "the net that was followed", |f| {
                 f.plan.net().map_or(Value::Null, json::value)
             }),
@@ -130,6 +135,7 @@ impl Text for Converted<'_> {
             terminal.note(KEPT);
         }
         note_symbol(self.plan, self.found.done.is_some(), context);
+        note_model(self.plan, context);
         notices(&self.found.changes, context);
         if let Some(bytes) = self.plan.frame_bytes() {
             let bytes = units::bytes(bytes);

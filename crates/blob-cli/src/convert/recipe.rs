@@ -67,6 +67,7 @@ impl Convert {
         (target.into, target.shard_size) = (self.into.clone(), self.shard_size);
         (target.dense, target.anew, target.sha256) = (self.dense, self.anew, self.sha256);
         (target.skip_unsupported, target.receipt) = (self.skip.skip_unsupported, !self.no_receipt);
+        target.onnx = self.onnx.settings();
         (target.params_version, target.strict) = (self.params_version, self.transforms.strict);
         if !self.form.is_empty() {
             let has = |form| self.form.contains(&form);

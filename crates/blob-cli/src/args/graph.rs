@@ -1,0 +1,31 @@
+//! The command line of `blob graph`.
+
+use std::path::PathBuf;
+
+use super::NetFiles;
+use super::onnx::input;
+
+/// Show the graph of a net: layers, shapes, parameters, multiply-adds
+///
+/// Works on files that describe a net of Caffe's, and on files of weights with --net. The tool runs no net: shapes
+/// follow from the layers' settings. A multiply-add is counted for each weight of a convolution or a fully connected
+/// layer and each value that the weight is used for.
+#[derive(Debug, clap::Args)]
+#[command(before_help = "\
+Examples:
+  blob graph model.caffemodel                 a table of the layers
+  blob graph model.caffemodel --dot | dot -Tsvg > net.svg
+  blob graph weights.npz --net deploy.prototxt --input data=1,3,224,224")]
+pub(crate) struct Graph {
+    /// The file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) nets: NetFiles,
+    /// The shape of an input, as data=1,3,224,224 [default: the net's own]; may be repeated
+    #[arg(long = "input", value_name = "NAME=N,C,H,W", value_parser = input)]
+    pub(crate) input_shape: Vec<(String, Vec<u64>)>,
+    /// Print the graph for Graphviz
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) dot: bool,
+}

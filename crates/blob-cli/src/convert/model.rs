@@ -1,0 +1,107 @@
+//! What a person is told of a new ONNX model: the versions, the inputs and outputs, a line that runs the model.
+
+use std::path::Path;
+
+use blob_convert::Plan;
+use blob_core::DType;
+use blob_io::onnx::{Dim, Model, Value};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::json::{self, Field, Fields, Type, field, properties};
+use crate::output::sink::is_stdout;
+
+/// Says which model is written.
+pub(super) fn note_model(plan: &Plan<'_>, context: &Context) {
+    let Some(model) = plan.model() else { return };
+    let nodes = if model.nodes.len() == 1 { "node" } else { "nodes" };
+    let (opset, ir) = (model.opset, model.ir_version);
+    context.terminal.note(format!("  opset {opset}, IR {ir}, {} {nodes}", model.nodes.len()));
+    let inputs = model.inputs.iter().map(|value| ("input", value));
+    for (what, value) in inputs.chain(model.outputs.iter().map(|value| ("output", value))) {
+        let (name, shape) = (context.terminal.name(&value.name).into_owned(), shape(value));
+        context.terminal.note(format!("  {what:<6} {name}: {} {shape}", value.dtype));
+    }
+}
+
+/// Prints the line of Python that runs the model.
+pub(super) fn print_run(plan: &Plan<'_>, output: Option<&Path>, context: &Context) {
+    let Some((model, path)) = plan.model().zip(output.filter(|path| !is_stdout(path))) else { return };
+    if model.nodes.iter().any(|node| !node.domain.is_empty()) {
+        return;
+    }
+    let plain = |text: &str| text.chars().all(|c| c.is_alphanumeric() || "/._-+:@ ".contains(c));
+    let inputs: Option<Vec<String>> =
+        model.inputs.iter().map(|value| zeros(value).filter(|_| plain(&value.name))).collect();
+    let (Some(path), Some(inputs)) = (path.to_str().filter(|path| plain(path)), inputs) else { return };
+    let run = format!(
+        "import numpy as np, onnxruntime as rt; print(rt.InferenceSession('{path}').run(None, {{{}}}))",
+        inputs.join(", ")
+    );
+    context.terminal.command(format!("  run it:    python3 -c \"{run}\""));
+}
+
+/// An input of zeros, in Python.
+fn zeros(value: &Value) -> Option<String> {
+    let dtype = match value.dtype {
+        DType::F16 => "float16",
+        DType::F32 => "float32",
+        DType::F64 => "float64",
+        DType::I32 => "int32",
+        DType::I64 => "int64",
+        _ => return None,
+    };
+    let extent = |dim: &Dim| match dim {
+        Dim::Size(extent) => extent.to_string(),
+        Dim::Name(_) => "1".to_owned(),
+    };
+    let extents: Vec<String> = value.shape.iter().map(extent).collect();
+    Some(format!("'{}': np.zeros([{}], '{dtype}')", value.name, extents.join(", ")))
+}
+
+/// The extents as tables show them; a number that a caller chooses by its name.
+fn shape(value: &Value) -> String {
+    let extent = |dim: &Dim| match dim {
+        Dim::Size(extent) => extent.to_string(),
+        Dim::Name(name) => name.clone(),
+    };
+    value.shape.iter().map(extent).collect::<Vec<_>>().join("x")
+}
+
+impl Fields for Model {
+    fn fields() -> Vec<Field<Self>> {
+        const VALUES: Type = Type::Array(&Type::Object(properties::<Value>));
+        vec![
+            field("opset", Type::Integer, "the version of ONNX's operators", |model| json!(model.opset)),
+            field("ir", Type::Integer, "the version of ONNX's format", |model| json!(model.ir_version)),
+            field("nodes", Type::Integer, "how many operations the graph has", |model| json!(model.nodes.len())),
+            field("inputs", VALUES, "the values that a caller gives", |model| {
+                model.inputs.iter().map(json::value).collect()
+            }),
+            field("outputs", VALUES, "the values that a caller gets", |model| {
+                model.outputs.iter().map(json::value).collect()
+            }),
+        ]
+    }
+}
+
+impl Fields for Value {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("name", Type::String, "the value's name", |value| json!(value.name)),
+            field("dtype", Type::String, "the element type", |value| json!(value.dtype.name())),
+            field(
+                "shape",
+                json::STRINGS,
+                "the extents as texts: a number, or the name of one that a caller chooses",
+                |value| {
+                    let extent = |dim: &Dim| match dim {
+                        Dim::Size(extent) => extent.to_string(),
+                        Dim::Name(name) => name.clone(),
+                    };
+                    json!(value.shape.iter().map(extent).collect::<Vec<_>>())
+                },
+            ),
+        ]
+    }
+}

@@ -1,0 +1,241 @@
+//! `blob graph`: shows the layers of a net with shapes, parameters and multiply-adds.
+//!
+//! `blob_convert` makes the graph; here are counts of the layers' tensors and the forms of the output.
+
+use std::io::Write;
+
+use blob_convert::graph::{self as net, Node};
+use blob_convert::recipe;
+use blob_io::{Checkpoint, Entry};
+use serde_json::json;
+
+use crate::args::Graph;
+use crate::context::Context;
+use crate::escape::escape_field;
+use crate::failure::{Failure, Status};
+use crate::json::{self, DIMS, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties};
+use crate::open::open;
+use crate::output::{Out, Terminal};
+use crate::render::Render;
+use crate::render::table::{Column, LAST, Table};
+use crate::units;
+
+/// The types of layers whose multiply-adds are counted.
+const CONVOLUTIONS: [&str; 3] = ["Convolution", "ConvolutionDepthwise", "DepthwiseConvolution"];
+
+pub(crate) fn run(args: &Graph, context: &Context) -> Result<Status, Failure> {
+    let checkpoint = open(&args.file, &context.global)?;
+    let mut settings = recipe::Onnx::default();
+    settings.inputs = args.input_shape.iter().cloned().collect();
+    let graph = blob_convert::graph::of(&checkpoint, args.nets.file().as_ref(), &settings)?;
+    let layers = graph.nodes().iter().map(|node| Row::of(node, &graph, &checkpoint)).collect();
+    let shown = Shown { checkpoint: &checkpoint, graph: &graph, layers };
+    if args.dot {
+        let mut out = context.terminal.out();
+        shown.dot(&mut out)?;
+        return Ok(out.flush().map(|()| Status::Yes)?);
+    }
+    context.print(shown)?;
+    Ok(Status::Yes)
+}
+
+/// One layer, with counts.
+struct Row<'a> {
+    node: &'a Node,
+    inputs: Vec<&'a str>,
+    outputs: Vec<&'a net::Value>,
+    parameters: u64,
+    multiply_adds: Option<u64>,
+}
+
+impl<'a> Row<'a> {
+    fn of(node: &'a Node, graph: &'a net::Graph, checkpoint: &Checkpoint) -> Self {
+        let value = |place: &usize| &graph.values()[*place];
+        let outputs: Vec<&net::Value> = node.outputs.iter().map(value).collect();
+        let stored: Vec<&Entry> = node.tensors.iter().filter_map(|tensor| checkpoint.entry(tensor)).collect();
+        let count = |entry: &&Entry| entry.shape().count() as u64;
+        let elements =
+            |value: &net::Value| value.shape.iter().fold(1, |product: u64, extent| product.saturating_mul(*extent));
+        let weight = stored.first().map(count);
+        // A weight is used once for each place in the output that has the weight's channel, or for each vector.
+        let uses = outputs.first().zip(node.inputs.first()).and_then(|(output, input)| match &*node.type_name {
+            of if CONVOLUTIONS.contains(&of) => Some(elements(output) / output.shape.get(1).copied()?.max(1)),
+            "Deconvolution" => {
+                let input = value(input);
+                Some(elements(input) / input.shape.get(1).copied()?.max(1))
+            }
+            "InnerProduct" => Some(elements(output) / output.shape.last().copied()?.max(1)),
+            _ => None,
+        });
+        let multiply_adds = weight.zip(uses).map(|(weight, uses)| weight.saturating_mul(uses));
+        let inputs = node.inputs.iter().map(|place| &*value(place).name).collect();
+        Self { node, inputs, outputs, parameters: stored.iter().map(count).sum(), multiply_adds }
+    }
+
+    /// The outputs' shapes for people.
+    fn shapes(&self, between: &str) -> String {
+        self.outputs.iter().map(|value| shape(value, between)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The extents of a value; a `?` is one that only a run knows.
+fn shape(value: &net::Value, between: &str) -> String {
+    let extent = |extent: &u64| if *extent == 0 { "?".to_owned() } else { extent.to_string() };
+    value.shape.iter().map(extent).collect::<Vec<_>>().join(between)
+}
+
+/// The graph of a file.
+pub(crate) struct Shown<'a> {
+    checkpoint: &'a Checkpoint,
+    graph: &'a net::Graph,
+    layers: Vec<Row<'a>>,
+}
+
+impl Shown<'_> {
+    /// The values of the graph's inputs or outputs.
+    fn values(&self, places: &[usize]) -> impl Iterator<Item = &net::Value> {
+        places.iter().map(|place| &self.graph.values()[*place])
+    }
+
+    fn multiply_adds(&self) -> u64 {
+        self.layers.iter().filter_map(|row| row.multiply_adds).fold(0, u64::saturating_add)
+    }
+
+    fn parameters(&self) -> u64 {
+        self.layers.iter().map(|row| row.parameters).fold(0, u64::saturating_add)
+    }
+
+    /// The graph in Graphviz's language.
+    fn dot(&self, out: &mut Out) -> Result<(), Failure> {
+        let quoted = |text: &str| format!("{:?}", text.escape_default().to_string());
+        writeln!(out, "digraph net {{\n  node [shape=box];")?;
+        for value in self.values(self.graph.inputs()) {
+            let label = format!("{}\n{}", value.name, shape(value, "x"));
+            writeln!(out, "  {} [shape=oval, label={label:?}];", quoted(&format!("value {}", value.name)))?;
+        }
+        for (number, row) in self.layers.iter().enumerate() {
+            let label = format!("{}\n{}\n{}", row.node.name, row.node.type_name, row.shapes("x"));
+            writeln!(out, "  layer{number} [label={label:?}];")?;
+            for input in &row.inputs {
+                let writer =
+                    self.layers[..number].iter().position(|row| row.outputs.iter().any(|own| own.name == *input));
+                let from = writer.map_or_else(|| quoted(&format!("value {input}")), |writer| format!("layer{writer}"));
+                writeln!(out, "  {from} -> layer{number};")?;
+            }
+        }
+        Ok(writeln!(out, "}}")?)
+    }
+
+    fn table(&self, terminal: &Terminal, out: &mut Out) -> Result<(), Failure> {
+        let columns = vec![
+            Column::name("LAYER", 24).of(|row: &Row<'_>, terminal| terminal.name(&row.node.name).into_owned()),
+            Column::left("TYPE").drop_order(LAST).of(|row, terminal| terminal.name(&row.node.type_name).into_owned()),
+            Column::left("OUTPUT").drop_order(LAST + 1).of(|row, terminal| row.shapes(terminal.times())),
+            Column::right("PARAMS").drop_order(2).of(|row, _| units::count(row.parameters)),
+            Column::right("MULT-ADDS")
+                .drop_order(1)
+                .of(|row, _| row.multiply_adds.map_or("-".to_owned(), units::count)),
+        ];
+        let mut table = Table::new(terminal, columns)
+            .named(|each| self.layers.iter().for_each(|row| each(&terminal.name(&row.node.name))));
+        for row in &self.layers {
+            table.row(out, row)?;
+        }
+        Ok(table.finish(out)?)
+    }
+}
+
+impl Render for Shown<'_> {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        Ok(json::line(out, &self)?)
+    }
+
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let terminal = &context.terminal;
+        self.table(terminal, out)?;
+        for (what, places) in [("input ", self.graph.inputs()), ("output", self.graph.outputs())] {
+            for value in self.values(places) {
+                writeln!(out, "{what} {}: {}", terminal.name(&value.name), shape(value, terminal.times()))?;
+            }
+        }
+        let (layers, parameters) = (units::plural(self.layers.len() as u64, "layer"), units::count(self.parameters()));
+        Ok(writeln!(out, "{layers}, {parameters} parameters, {} multiply-adds", units::count(self.multiply_adds()))?)
+    }
+
+    fn lines(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let escaped = |text| escape_field(text, context.global.ascii);
+        context.header(out, &["layer", "type", "shape", "parameters", "multiply_adds"])?;
+        for row in &self.layers {
+            let adds = row.multiply_adds.map_or("-".to_owned(), |count| count.to_string());
+            let (name, of, shape) = (escaped(&row.node.name), escaped(&row.node.type_name), row.shapes("x"));
+            writeln!(out, "{name}\t{of}\t{shape}\t{}\t{adds}", row.parameters)?;
+        }
+        Ok(())
+    }
+}
+
+impl Document for Shown<'_> {
+    const SCHEMA: &'static str = "blob.graph/1";
+    const COMMAND: &'static str = "blob graph --json FILE";
+    const DESCRIPTION: &'static str = "the graph of a net";
+
+    fn sources(&self) -> Vec<&Checkpoint> {
+        vec![self.checkpoint]
+    }
+}
+
+impl Fields for Shown<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        const VALUES: Type = Type::Array(&Type::Object(properties::<net::Value>));
+        vec![
+            field("file", Type::String, FILE, |s| json!(s.checkpoint.name())),
+            field("inputs", VALUES, "the values that a caller gives", |s| {
+                s.values(s.graph.inputs()).map(json::value).collect()
+            }),
+            field("outputs", VALUES, "the values that a caller gets", |s| {
+                s.values(s.graph.outputs()).map(json::value).collect()
+            }),
+            field(
+                "layers",
+                Type::Array(&Type::Object(properties::<Row<'_>>)),
+                "the layers, each behind those that it reads",
+                |s| s.layers.iter().map(json::value).collect(),
+            ),
+            field("dropped", STRINGS, "the layers that inference does without", |s| {
+                s.graph.dropped().iter().map(|dropped| json!(dropped.layer)).collect()
+            }),
+            field("parameters", Type::Integer, "how many values the layers' tensors have", |s| json!(s.parameters())),
+            field("multiply_adds", Type::Integer, "those of all layers that have a count", |s| {
+                json!(s.multiply_adds())
+            }),
+        ]
+    }
+}
+
+impl Fields for Row<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("name", Type::String, "the layer's name", |r| json!(r.node.name)),
+            field("type", Type::String, "the framework's name of its type", |r| json!(r.node.type_name)),
+            field("inputs", STRINGS, "the values that it reads", |r| json!(r.inputs)),
+            field("outputs", Type::Array(&Type::Object(properties::<net::Value>)), "the values that it writes", |r| {
+                r.outputs.iter().map(|value| json::value(*value)).collect()
+            }),
+            field("tensors", STRINGS, "its tensors, by their names in the net", |r| json!(r.node.tensors)),
+            field("parameters", Type::Integer, "how many values its tensors have in the file", |r| json!(r.parameters)),
+            nullable("multiply_adds", Type::Integer, "how many it needs; `null` where they are not counted", |r| {
+                json!(r.multiply_adds)
+            }),
+        ]
+    }
+}
+
+impl Fields for net::Value {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("name", Type::String, "the value's name in the graph", |value| json!(value.name)),
+            field("dtype", Type::String, "the element type", |value| json!(value.dtype.name())),
+            field("shape", DIMS, "its extents; 0 where only a run knows", |value| json!(value.shape)),
+        ]
+    }
+}
