@@ -16,6 +16,7 @@ fn completions_and_manuals_know_every_command() {
         "stats",
         "verify",
         "diff",
+        "graph",
         "hash",
         "convert",
         "fold",
@@ -188,7 +189,7 @@ fn zsh_and_fish_complete_commands_files_and_tensors() {
         assert_eq!(at_last(|| offered_by(shell, &format!("blob show {net} ")).unwrap()).len(), 4, "{shell}");
         let commands = offered_by(shell, "blob ").unwrap();
         let info = commands.iter().find(|l| l.starts_with("info")).unwrap();
-        assert!(commands.len() == 21 && info.contains("Summarize a file"), "{commands:?}");
+        assert!(commands.len() == 22 && info.contains("Summarize a file"), "{commands:?}");
         let file = if shell == "zsh" { "FILES" } else { "caffe/" };
         for typed in ["blob caf", "blob ls caf", "blob convert a -o caf"] {
             assert_eq!(

@@ -176,7 +176,7 @@ fn no_binary_data_goes_to_a_terminal() {
 fn short_help_is_short() {
     let commands = blob(&["__complete", "blob "]).out;
     let commands: Vec<&str> = commands.lines().skip(1).filter_map(|line| line.split('\t').next()).collect();
-    assert!(commands.len() == 21 && commands.contains(&"schemas"), "{commands:?}");
+    assert!(commands.len() == 22 && commands.contains(&"schemas"), "{commands:?}");
     for command in commands {
         let (short, long) = (blob(&[command, "-h"]).ok().out, blob(&[command, "--help"]).ok().out);
         assert!(short.lines().count() <= 50, "{command}: {} lines", short.lines().count());

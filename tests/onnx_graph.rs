@@ -16,7 +16,7 @@ use blob_io::Checkpoint;
 
 use self::tensor::{Kind, Tensor};
 use crate::support::floats::wide;
-use crate::support::{opened, report};
+use crate::support::{Folder, blob, data, opened, report};
 
 /// The arrays of a golden case, by their names after the case's: `model`, `in/x`, `out/y`.
 struct Case {
@@ -79,4 +79,48 @@ fn the_interpreter_computes_what_onnxruntime_computed() {
         }
     }
     report(&format!("onnx operators: {} cases of {} operators, difference {most:.1e}", cases.len(), kinds.len()));
+}
+
+/// Nets of Caffe's with the outputs of OpenCV, and the shape of the input where the net states none.
+const NETS: [(&str, &str, &str); 8] = [
+    ("lenet", "lenet", ""),
+    ("lenet_v1", "lenet", "--input=data=1,1,14,14"),
+    ("resnet", "resnet", ""),
+    ("mobilenet", "mobilenet", ""),
+    ("inception", "inception", ""),
+    ("segnet", "segnet", ""),
+    ("upsample", "upsample", ""),
+    ("lstm", "lstm", "--input=data=5,1,3,--input=cont=5,1"),
+];
+
+#[test]
+fn a_converted_net_computes_what_its_framework_computed() {
+    let folder = Folder::new();
+    for (net, golden, inputs) in NETS {
+        let (weights, text) =
+            (data(&format!("caffe/forward/{net}.caffemodel")), data(&format!("caffe/forward/{net}.prototxt")));
+        let file = opened(format!("caffe/forward/{golden}.npz"));
+        let (x, expected) = (tensor(&file, "data"), tensor(&file, "output"));
+        let options = inputs.split(",--").map(|option| format!("--{}", option.trim_start_matches("--")));
+        let options: Vec<String> = options.filter(|option| option.len() > 2).collect();
+        for more in [&[][..], &["--fold"], &["--dynamic-batch"], &["--opset", "13"]] {
+            if more == ["--fold"] && !matches!(net, "resnet" | "mobilenet" | "inception" | "upsample") {
+                continue;
+            }
+            let (output, weights, text) =
+                (folder.path().join("x.onnx"), weights.to_str().unwrap(), text.to_str().unwrap());
+            let output = output.to_str().unwrap();
+            let mut line = vec!["convert", weights, "--net", text, "-o", output, "--force", "-q"];
+            line.extend(options.iter().map(|option| &**option).chain(more.iter().copied()));
+            blob(&line).ok();
+            blob(&["verify", output, "--against", weights, "--net", text]).ok();
+            let model = model::model(&std::fs::read(output).unwrap());
+            let dims: Vec<usize> = if net == "lstm" { vec![5, 1, 3] } else { x.dims.clone() };
+            let given = [("data".to_owned(), Tensor::float(&dims, x.values.clone()))];
+            let found = run::run(&model, &given).swap_remove(0).1;
+            let found = Tensor::float(&expected.dims, found.values);
+            let by = difference(&found, &expected).expect("of one shape");
+            assert!(by <= 2e-6, "{net} {more:?}: {by:e}");
+        }
+    }
 }
