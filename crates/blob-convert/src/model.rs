@@ -87,15 +87,12 @@ fn notice(dropped: &[String]) -> Option<String> {
 }
 
 fn target(settings: &Settings) -> Target {
-    let mut target = Target::default();
-    target.opset = settings.opset.map_or(17, i64::from);
-    target.dynamic_batch = settings.dynamic_batch;
-    target.ssd = match settings.ssd {
+    let ssd = match settings.ssd {
         Ssd::Standard => blob_graph::Ssd::Standard,
         Ssd::Opencv => blob_graph::Ssd::OpenCv,
         Ssd::Raw => blob_graph::Ssd::Raw,
     };
-    target
+    Target { opset: settings.opset.map_or(17, i64::from), dynamic_batch: settings.dynamic_batch, ssd }
 }
 
 /// The initializer that a need describes.

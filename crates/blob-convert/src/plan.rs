@@ -368,7 +368,6 @@ pub(crate) fn planned_for<'a>(
         (Place::Folder { path, if_exists }, _) => Destination::Folder { path: path.to_owned(), if_exists, files },
     };
     let net = options.followed.as_ref().map(|net| net.origin.clone()).or(told_by);
-    let (strict, fold, symbol) = (options.strict, options.fold.clone(), options.symbol.clone());
     Ok(Plan {
         checkpoint,
         base,
@@ -380,11 +379,11 @@ pub(crate) fn planned_for<'a>(
         net,
         has_receipt,
         metadata,
-        strict,
+        strict: options.strict,
         is_of_batch: options.mark.is_some(),
         output,
-        fold,
-        symbol,
+        fold: options.fold.clone(),
+        symbol: options.symbol.clone(),
         model: options.model.clone(),
     })
 }
