@@ -71,7 +71,7 @@ class Work:
         script, version = {"mxnet": ("mxnet", "3.8"), "mxnet2": ("mxnet", "3.8"), "neoml": ("neoml", "3.10"), "torch": ("torch", "3.10"),
                            "mxnet_nets": ("mxnet_nets", "3.8"), "forward_mxnet": ("forward_mxnet", "3.8")}.get(name, (name, "3.11"))
         shared = {"mxnet_nets": "mxnet", "forward_mxnet": "mxnet"}
-        environment = shared.get(name, name if name in ("mxnet", "mxnet2", "neoml", "torch") else "arrays")
+        environment = shared.get(name, name if name in ("mxnet", "mxnet2", "neoml", "torch", "onnx") else "arrays")
         return [self.python(environment, version), os.path.join(HERE, "side_%s.py" % script)]
 
     def caffe(self):
@@ -173,6 +173,19 @@ def caffe_nets(work):
     return computed(work, folder, sources)
 
 
+def onnx_nets(work):
+    """Well-known nets of Caffe's as ONNX models: the checker accepts each, and onnxruntime and OpenCV 5 compute as OpenCV 4.14."""
+    folder = work.place("ONNX of Caffe's nets")
+    keys = work.ask("onnx_nets", "write", folder)
+    path = lambda key, end: os.path.join(folder, key + end)
+    refused = {key: work.convert(path(key, ".caffemodel"), path(key, ".onnx"), "--net", path(key, ".prototxt")) for key in keys}
+    refused = {key: reason for key, reason in refused.items() if reason}
+    found = work.ask("onnx", "read", *(path(key, ".onnx") for key in keys if key not in refused))
+    wrong = ["%s: %s" % item for item in refused.items()]
+    wrong += ["%s: %s" % (key, off) for key, off in found.items() if not isinstance(off, float) or not off <= 1e-4]
+    return len(keys), sum(1 for off in found.values() if isinstance(off, float)), wrong
+
+
 def mxnet_nets(work):
     """Random nets, and GluonCV's ResNet-20 where the files of other people are at hand."""
     folder, real = work.place("MXNet's nets"), os.path.join(os.environ.get("BLOB_REAL_DATA", "none"), RESNET)
@@ -252,6 +265,7 @@ ROWS = [
     ("h5py reads Caffe's form", lambda w: ours(w, "arrays", "hdf5", ".caffemodel.h5", 21, ONLY=FLOATS)),
     ("PyTorch 1.12 computes as Caffe's nets (OpenCV)", caffe_nets),
     ("PyTorch 1.12 computes as MXNet 1.9.1 and its nets", mxnet_nets),
+    ("onnxruntime 1.32 and OpenCV 5 compute as Caffe's well-known nets (OpenCV 4.14)", onnx_nets),
     ("Caffe reads HDF5, float and double", lambda w: ours(w, "caffe", "hdf5", ".caffemodel.h5", 22, ONLY=FLOATS)),
 ]
 
