@@ -26,6 +26,8 @@ mod ops;
 mod page;
 #[path = "cuda/places.rs"]
 mod places;
+#[path = "cuda/staged.rs"]
+mod staged;
 
 use std::sync::Arc;
 

@@ -74,7 +74,7 @@ fn grid(len: usize) -> Grid {
 }
 
 /// `to` becomes one more than `from`, by work on a queue.
-fn add_one(queue: &Arc<dyn Queue>, from: &SharedMem, to: &SharedMem) -> Result<(), Error> {
+pub(crate) fn add_one(queue: &Arc<dyn Queue>, from: &SharedMem, to: &SharedMem) -> Result<(), Error> {
     let kernel = more(&**queue);
     let (from, mut to) = (from.device(queue, ..)?, to.device_overwrite(queue, ..)?);
     let (len, uses) = (to.arg().range().len(), [from.arg(), to.arg_mut()]);

@@ -3,7 +3,7 @@
 //! The traits are `unsafe` to implement, because this crate rests the soundness of safe functions on their promises.
 //! Declarations alone, with what a backend does that has no way of its own: no name of a backend, no coherence.
 
-mod filled;
+pub(crate) mod filled;
 pub(crate) mod token;
 
 use std::any::Any;
@@ -104,10 +104,13 @@ pub enum Host {
 ///    since. Once it is known to have failed, `wait_for` it fails and enqueues nothing, so that the failure goes no
 ///    further.
 /// 9. **Innocence.** No call, [`Device::host_block`] included, uses a memory of this crate, nor panics, except that
-///    `upload_from` passes on what its function does. Only `synchronize`, `wait_for` and `upload_from` wait for code
-///    that uses a memory, such as a kernel; all others may be called with the memory locked.
+///    `upload_from` passes on what its function does. Only `synchronize`, `wait_for` and `upload_from`, and the
+///    transfers that `is_staged` names, wait for the device, or for code that uses a memory, such as a kernel; all
+///    others may be called with the memory locked.
 /// 10. **Ways.** `reaches` answers the same for a device at any time, by every queue of this one's device, and yes for
 ///     that device itself. It enqueues nothing and touches no block. Where it says yes, `copy` takes blocks of it.
+///     `is_staged` answers the same for host bytes while they are allocated, by every queue of this one's device, and no
+///     for every part of bytes of which it says no.
 ///
 /// Every function may be called from any thread. Moving 0 bytes is no error and does nothing.
 pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
@@ -145,6 +148,13 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// [`Error::Device`].
     unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error>;
 
+    /// Whether transfers of these host bytes may wait for the device, as through memory of the backend's own. A memory is
+    /// not locked while it calls [`upload`](Self::upload) or [`download`](Self::download) with such bytes.
+    fn is_staged(&self, host: NonNull<u8>, len: usize) -> bool {
+        let _ = (host, len);
+        false
+    }
+
     /// Enqueues a copy to `to[at..at + len]` of bytes that `fill` gives. `fill` is told a place in the block and puts
     /// the bytes from there on into all of a piece. The call asks for pieces in any order, from any thread, a piece
     /// twice if need be, and for none after its return.
@@ -170,8 +180,8 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
         unsafe { filled::through_host(self, to, at..at + len, fill) }
     }
 
-    /// Enqueues a copy of `from[at..at + len]` to the host. The call may wait for the copy, and for earlier work of the
-    /// queue.
+    /// Enqueues a copy of `from[at..at + len]` to the host. A call with bytes that [`is_staged`](Self::is_staged) names may
+    /// wait for the copy, and for earlier work of the queue.
     ///
     /// # Safety
     /// As for [`upload`](Self::upload), with the bytes at `to` writable and in no other use until then.

@@ -43,8 +43,8 @@ pub(crate) struct Facts<Q> {
     pub(crate) borrows: Borrows,
     /// Whether the origin is read for all bytes that it alone holds, whichever are asked for.
     pub(crate) reads_whole: bool,
-    /// Bytes that a thread without the lock is bringing to a copy.
-    pub(crate) outside: Vec<(Slot, Range<usize>)>,
+    /// The transfers of threads without the lock, no two of the same bytes to one copy.
+    pub(crate) outside: Vec<Moving>,
     /// The copy that was written last, or asked for on a device. Reads on the host leave it.
     pub(crate) last: Option<Slot>,
 }
@@ -57,6 +57,8 @@ pub(crate) struct CopyFacts<Q> {
     pub(crate) is_lent: bool,
     /// Of a device: the last queue that used this copy. Work that names no queue runs here.
     pub(crate) home: Option<Q>,
+    /// Of a device, by host copy: whether transfers between the two may wait for the device.
+    pub(crate) stages: [bool; HOSTS],
     /// The devices from which there is a direct way to this one.
     pub(crate) reaches: Vec<Slot>,
     /// The transfers and launches that may still read or write the copy. No kernel touches a host copy.
@@ -64,6 +66,15 @@ pub(crate) struct CopyFacts<Q> {
     /// Of a host copy: the bytes that a queue has yet to deliver, exactly, each byte with the last queue that writes
     /// it. (`uses` may name too many bytes, which costs waits only.)
     arriving: Vec<Arriving<Q>>,
+}
+
+/// Bytes that a thread without the lock brings from a copy, or from the origin, to a copy. Meanwhile both copies keep
+/// their memory, the bytes stay valid where they come from, and no one else writes them on either side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Moving {
+    pub(crate) from: Slot,
+    pub(crate) to: Slot,
+    pub(crate) range: Range<usize>,
 }
 
 /// Bytes that a queue has yet to deliver.
@@ -92,10 +103,25 @@ impl Slot {
     }
 }
 
+impl Moving {
+    /// Whether this is one of the two copies.
+    pub(crate) fn concerns(&self, slot: Slot) -> bool {
+        self.from == slot || self.to == slot
+    }
+}
+
 impl<Q> CopyFacts<Q> {
     fn new(home: Option<Q>) -> Self {
         let (reaches, arriving) = (Vec::new(), Vec::new());
-        CopyFacts { has_memory: false, is_lent: false, home, reaches, uses: Uses::new(), arriving }
+        CopyFacts {
+            has_memory: false,
+            is_lent: false,
+            home,
+            stages: [false; HOSTS],
+            reaches,
+            uses: Uses::new(),
+            arriving,
+        }
     }
 }
 
@@ -142,6 +168,14 @@ impl<Q> Facts<Q> {
     /// Whether any byte of `range` is valid anywhere.
     pub(crate) fn is_written_in(&self, range: &Range<usize>) -> bool {
         self.holders().any(|slot| self.replicas.valid(slot).overlaps(range))
+    }
+
+    /// Whether a transfer from one copy to another ends with its step: one of a lent slice, or one that may wait for the
+    /// device.
+    pub(crate) fn is_staged(&self, from: Slot, to: Slot) -> bool {
+        let (host, device) = if from.is_host() { (from, to) } else { (to, from) };
+        let is_transfer = host.is_host() && !device.is_host();
+        is_transfer && (self.copy(host).is_lent || self.copy(device).stages[host.0])
     }
 
     /// How many bytes of `range` are in none of these copies.

@@ -283,7 +283,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         if self.so_far.failed.iter().any(|slot| !request.goes_on_without(*slot)) {
             return Break(Err(Refusal::Failed));
         }
-        request.disturbs().map_or(Continue(()), |range| self.settled(|_, moved| meet(moved, &range)))?;
+        request.disturbs().map_or(Continue(()), |range| self.settled(|moving| meet(&moving.range, &range)))?;
         self.leave_to_broken()?;
         match request {
             Request::Host { range, intent } => self.host(range, *intent),

@@ -17,7 +17,7 @@ const PIECE: usize = 1 << 20;
 ///
 /// # Safety
 /// As for [`Queue::upload_from`].
-pub(super) unsafe fn through_host<Q: Queue + ?Sized>(
+pub(crate) unsafe fn through_host<Q: Queue + ?Sized>(
     queue: &Q,
     to: &dyn Block,
     range: Range<usize>,

@@ -125,7 +125,12 @@ impl State {
         let device = queue.device().id();
         let Some(slot) = self.slot_of(device) else {
             self.devices.push(DeviceCopy { device, memory: None });
-            return self.facts.add_device(queue.clone(), |by: &QueueHandle, other| by.reaches(other.device()));
+            let slot = self.facts.add_device(queue.clone(), |by: &QueueHandle, other| by.reaches(other.device()));
+            let stages = |host: &Option<HostBuffer>| {
+                host.as_ref().is_some_and(|buffer| queue.is_staged(buffer.ptr(), buffer.len()))
+            };
+            self.facts.copies[slot.0].stages = self.hosts.each_ref().map(stages);
+            return slot;
         };
         if !self.facts.broken.has(queue) {
             self.facts.copies[slot.0].home = Some(queue.clone());

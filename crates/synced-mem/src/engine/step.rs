@@ -112,7 +112,7 @@ impl State {
         check: impl Fn(&State) -> Result<(), Error>,
     ) -> Result<Option<Pause>, Error> {
         if let Some(ended) = course.ended.take() {
-            self.resume(ended, course)?;
+            self.resume(ended, &operation.request, course)?;
         }
         check(self)?;
         if !self.facts.broken.is_empty() {
@@ -137,7 +137,10 @@ impl State {
                 Ok(Next::Wait(by, queues)) => return Ok(Some(Pause::Wait(self.begin_wait(by, queues)))),
                 Ok(Next::Settle) => return Ok(Some(Pause::Settle(self.settlements))),
                 Ok(Next::Outside(step)) => match self.begin(&step) {
-                    Some(step) => return Ok(Some(Pause::Outside(Box::new(step)))),
+                    Some(step) => {
+                        course.has_acted = true;
+                        return Ok(Some(Pause::Outside(Box::new(step))));
+                    }
                     None => return Err(Error::OutOfMemory { bytes: self.facts.len }),
                 },
                 Err(Refusal::Error(error)) => return Err(error),
@@ -185,14 +188,21 @@ impl State {
 
     /// After a wait, successful or not: forgets the uses that the wait has ended, and no others.
     #[cold]
-    fn resume(&mut self, ended: Ended, course: &mut Course) -> Result<(), Error> {
+    fn resume(&mut self, ended: Ended, request: &Request<QueueHandle>, course: &mut Course) -> Result<(), Error> {
         match ended {
             Ended::Wait(waited) => self.wait_ended(waited, course),
             Ended::Room(made) => made,
-            Ended::Outside(ended) => match self.settle(*ended)? {
-                Some(waited) => self.wait_ended(waited, course),
-                None => Ok(()),
-            },
+            Ended::Outside(ended) => {
+                let step = ended.step();
+                match self.settle(*ended) {
+                    Ok(Some(waited)) => self.wait_ended(waited, course),
+                    Ok(None) => Ok(()),
+                    Err(error) => {
+                        self.step_failed(&step, error, request, course);
+                        Ok(())
+                    }
+                }
+            }
         }
     }
 

@@ -58,6 +58,8 @@ pub(super) struct Account {
     failures: Vec<(Operation, u64, Fault)>,
     /// Whether blocks are given out again.
     pub(super) reuses: bool,
+    /// Whether transfers of host bytes wait for the device.
+    pub(super) stages: bool,
 }
 
 /// How a call fails.
@@ -84,7 +86,8 @@ pub(super) struct Called {
 
 impl Account {
     pub(super) fn new(device: DeviceId) -> Self {
-        Self { device, limit: LIMIT, in_use: 0, live: 0, calls: [0; OPERATIONS], failures: Vec::new(), reuses: false }
+        let (calls, failures) = ([0; OPERATIONS], Vec::new());
+        Self { device, limit: LIMIT, in_use: 0, live: 0, calls, failures, reuses: false, stages: false }
     }
 
     pub(super) fn fail(&mut self, operation: Operation, nth: u64, fault: Fault) {

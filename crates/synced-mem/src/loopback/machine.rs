@@ -95,7 +95,12 @@ impl Machine {
 
     /// Runs a queue up to a position, and before each wait the other queue's work, and nothing else. An entry waits
     /// only for entries older than itself, so this ends, as far as the kernels do.
-    fn run_until<'a>(&'a self, mut state: MutexGuard<'a, State>, queue: QueueId, until: u64) -> MutexGuard<'a, State> {
+    pub(super) fn run_until<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        queue: QueueId,
+        until: u64,
+    ) -> MutexGuard<'a, State> {
         let mut goals = vec![(queue, until)];
         while let Some(&(queue, until)) = goals.last() {
             if state.done(queue) >= until {

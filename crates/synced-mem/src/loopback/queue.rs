@@ -13,7 +13,8 @@ use super::machine::Machine;
 use super::memory::Piece;
 use super::schedule::State;
 use super::task::{Entry, HostBytes, Task};
-use crate::{Arg, Block, Device, DeviceId, Error, Host, Queue, QueueId};
+use crate::device::filled::through_host;
+use crate::{Arg, Block, Device, DeviceId, Error, Host, OriginError, Queue, QueueId};
 
 /// Enqueues a kernel on a queue of a [`Loopback`](super::Loopback). The closure gets the bytes of `args`, in order.
 ///
@@ -158,6 +159,24 @@ impl Call<'_> {
         self.called.end(if is_over { Host::Done } else { Host::Pending })
     }
 
+    /// Enqueues a transfer that may wait, and runs the queue to its end.
+    fn transfer(mut self, task: Task) -> Result<Host, Error> {
+        let (machine, queue) = (&self.queue.device.machine, self.queue.id);
+        self.called.refuse_kernels(queue)?;
+        let entry = self.work(task);
+        let position = self.state.append(queue, entry);
+        let mut state = machine.run_until(self.state, queue, position + 1);
+        let failure = state.lane(queue).failure();
+        drop(state);
+        failure.map_err(|message| self.called.failed(&message))?;
+        self.called.end(Host::Done)
+    }
+
+    /// Enqueues a transfer of host bytes, as the device does.
+    fn move_host_bytes(mut self, task: Task) -> Result<Host, Error> {
+        if self.state.account(self.queue.device.id).stages { self.transfer(task) } else { self.enqueue(task) }
+    }
+
     /// Enqueues, and runs the mode's work, kernels too; gives the position of the entry.
     fn run(mut self, entry: Entry) -> Result<u64, Error> {
         let position = self.state.append(self.queue.id, entry);
@@ -174,13 +193,14 @@ impl Call<'_> {
 // 4: `Machine::run_all` runs the lane to the tail; entries run under the lock, or, kernels, between two locks, on the
 //    calling thread or on one that has released the lock since.
 // 5: a task moves `Piece`s and host bytes of equal length, made here from one `len`, within blocks checked here.
-// 6: host bytes are named by tasks only, and a task is gone after the run, which is asked before a call says `Done`.
+// 6: host bytes are named by tasks only, and a task is gone after the run, which is asked before a call says `Done`, or
+//    has been waited for.
 // 7: a slot is a vector of its own; the free is an entry of the lane, or happens when the lane has nothing left to do,
 //    or the slot is given out again by that lane only, whose work on the new block comes later.
 // 8: an error returns before anything is enqueued, or after everything is; a wait asks first whether the other has
 //    failed.
-// 9: nothing here names `SyncedMem` or `SharedMem`. A kernel may (`launch`), and is the caller's code.
-// 10: which machine a device belongs to is set once, and is all that is asked.
+// 9: transfers run kernels only where `is_staged` says so; nothing here names `SyncedMem` or `SharedMem`. A kernel may (`launch`), and is the caller's code.
+// 10: which machine a device belongs to is set once, and is all that is asked; transfers are staged from the first on.
 unsafe impl Queue for LoopQueue {
     fn id(&self) -> QueueId {
         self.id
@@ -214,7 +234,31 @@ unsafe impl Queue for LoopQueue {
         // returned `Ok`. By then the task has run and is dropped (promise 4); until then the bytes are as `new`
         // demands.
         let from = unsafe { HostBytes::new(from, len) };
-        call.enqueue(Task::Upload { to, from })
+        call.move_host_bytes(Task::Upload { to, from })
+    }
+
+    fn is_staged(&self, _: NonNull<u8>, _: usize) -> bool {
+        self.device.machine.state().account(self.device.id).stages
+    }
+
+    unsafe fn upload_from(
+        &self,
+        to: &dyn Block,
+        at: usize,
+        len: usize,
+        fill: &(dyn Fn(usize, &mut [u8]) -> Result<(), OriginError> + Sync),
+    ) -> Result<(), Error> {
+        if !self.is_staged(NonNull::dangling(), len) {
+            // SAFETY: the caller's promise.
+            return unsafe { through_host(self, to, at..at + len, fill) };
+        }
+        // The function is the caller's code, and so runs without the lock.
+        let mut bytes = vec![0; len];
+        fill(at, &mut bytes).map_err(|source| Error::Origin { range: at..at + len, source })?;
+        let mut call = self.begin(Operation::Upload)?;
+        let to = call.piece(to, at, len)?;
+        let work = call.work(Task::Put { to, bytes });
+        call.run(work).map(drop)
     }
 
     unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<Host, Error> {
@@ -224,7 +268,7 @@ unsafe impl Queue for LoopQueue {
         // returned `Ok`. By then the task has run and is dropped (promise 4), so the bytes are as `new` demands for
         // as long as the task lives.
         let to = unsafe { HostBytes::new(to, len) };
-        call.enqueue(Task::Download { from, to })
+        call.move_host_bytes(Task::Download { from, to })
     }
 
     fn reaches(&self, other: &dyn Device) -> bool {

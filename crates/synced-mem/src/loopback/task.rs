@@ -30,6 +30,11 @@ pub(super) enum Task {
         from: Piece,
         to: HostBytes,
     },
+    /// An upload of bytes of its own, as many as the piece has.
+    Put {
+        to: Piece,
+        bytes: Vec<u8>,
+    },
     Copy {
         to: Piece,
         from: Piece,
@@ -94,6 +99,7 @@ impl Task {
                 to.len /= 2;
                 Task::Download { from: from.first(to.len), to }
             }
+            Task::Put { to, bytes } => Task::Put { to: to.first(bytes.len() / 2), bytes },
             Task::Copy { to, from } => {
                 let len = to.range.len() / 2;
                 Task::Copy { to: to.first(len), from: from.first(len) }
@@ -114,6 +120,11 @@ impl Task {
                 }
             }
             Task::Download { from, to } => to.write(memory.read(&from)),
+            Task::Put { to, bytes } => {
+                if let Some(out) = memory.write(&to) {
+                    out.copy_from_slice(&bytes[..out.len()]);
+                }
+            }
             Task::Copy { to, from } => memory.copy(&to, &from),
             Task::Fill(piece) => {
                 if let Some(bytes) = memory.write(&piece) {

@@ -180,6 +180,13 @@ impl World {
         }
     }
 
+    /// With the devices of these bits, whose transfers of host bytes wait for the device.
+    pub(crate) fn staged(self, devices: usize) -> Self {
+        let staged = self.devices.iter().enumerate().filter(|(index, _)| devices >> index & 1 == 1);
+        staged.for_each(|(_, device)| device.stage_transfers());
+        self
+    }
+
     pub(crate) fn queue(&self, queue: usize) -> Arc<dyn Queue> {
         let place = self.queues[queue].read();
         Arc::clone(&place.unwrap_or_else(PoisonError::into_inner))

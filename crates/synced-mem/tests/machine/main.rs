@@ -47,6 +47,18 @@ proptest! {
         World::of_origins(mode, 20, Rules::EXACT).run(&program);
     }
 
+    /// Some of the devices move bytes of the host without the memory's lock.
+    #[test]
+    fn memories_whose_transfers_wait_for_a_device_do_exactly_what_the_model_says(
+        mode in modes(),
+        staged in 1..8usize,
+        of_origins in any::<bool>(),
+        program in program(Scale::Exact, 1..40),
+    ) {
+        let new = if of_origins { World::of_origins } else { World::new };
+        new(mode, 20, Rules::EXACT).staged(staged).run(&program);
+    }
+
     /// Scattered single cells, so that gaps are closed and ranges given up: contents, and the bound itself.
     #[test]
     fn scattered_shared_memories_keep_their_bytes_and_their_bound(

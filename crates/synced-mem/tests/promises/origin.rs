@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use synced_mem::loopback::launch;
-use synced_mem::{Device, Error, Head, Location, OriginError, Queue, SharedMem, SyncedMem};
+use synced_mem::{Device, Error, Head, Location, Origin, OriginError, Queue, SharedMem, SyncedMem};
 
 use super::tape::{Fault, Tape, pattern};
 use super::{PATIENCE, device, fill};
@@ -331,4 +331,48 @@ fn an_origin_that_is_read_as_a_whole_gives_all_bytes_that_are_lacking() {
     assert_eq!(tape.reads(), [0..64, 0..8]);
     assert_eq!(memory.host(28..40).unwrap()[2..4], [1; 2]);
     assert_eq!(tape.reads(), [0..64, 0..8, 16..30, 32..64]);
+}
+
+/// An origin that tells when it is read, and gives its bytes when it is told to.
+struct Slow {
+    asked: mpsc::SyncSender<()>,
+    go: std::sync::Mutex<mpsc::Receiver<()>>,
+}
+
+impl Origin for Slow {
+    fn len(&self) -> usize {
+        16
+    }
+
+    fn read(&self, _: usize, out: &mut [u8]) -> Result<(), OriginError> {
+        self.asked.send(()).ok();
+        self.go.lock().unwrap().recv_timeout(PATIENCE).map_err(OriginError::failed)?;
+        out.fill(7);
+        Ok(())
+    }
+}
+
+/// The queue's work is waited for while the origin is read, before the upload is enqueued: that wait tells nothing of
+/// the upload.
+#[test]
+fn an_upload_that_is_enqueued_after_a_wait_for_its_queue_is_waited_for_by_other_queues() {
+    let (device, first) = device();
+    device.stage_transfers();
+    let second = device.queue().unwrap();
+    let (asked, was_asked) = mpsc::sync_channel(1);
+    let (go, gone) = mpsc::channel();
+    let memory = SharedMem::of(Arc::new(Slow { asked, go: gone.into() }));
+    fill(&mut memory.device_overwrite(&first, 8..).unwrap(), 2);
+    thread::scope(|scope| {
+        let upload = scope.spawn(|| memory.upload(&first, 0..8));
+        was_asked.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(memory.host(8..).unwrap()[..], [2; 8]);
+        go.send(()).unwrap();
+        upload.join().unwrap().unwrap();
+    });
+    assert_eq!(device.report().pending, 1, "the upload");
+    let (token, found) = (memory.device(&second, 0..8).unwrap(), mpsc::channel());
+    launch(&*second, [token.arg()], move |args| found.0.send(args[0].bytes().to_vec()).unwrap()).unwrap();
+    second.synchronize().unwrap();
+    assert_eq!(found.1.recv().unwrap(), [7; 8]);
 }

@@ -3,6 +3,7 @@
 //! A kernel is stalled until another thread has done something with the same memory. Were the lock held, that thread
 //! would wait for the kernel and the kernel for the thread, until the kernel gives up.
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -48,8 +49,19 @@ impl Stalled {
     }
 }
 
-fn queue() -> Arc<dyn Queue> {
-    Loopback::new(Mode::Deferred).queue().unwrap()
+/// Of a device whose transfers never wait, and of one whose transfers wait for all earlier work.
+fn queues() -> [Arc<dyn Queue>; 2] {
+    [false, true].map(|stages| {
+        let device = Loopback::new(Mode::Deferred);
+        if stages {
+            device.stage_transfers();
+        }
+        device.queue().unwrap()
+    })
+}
+
+fn is_staged(queue: &Arc<dyn Queue>) -> bool {
+    queue.is_staged(NonNull::dangling(), 1)
 }
 
 /// Bytes 0..8 are being written by a stalled kernel.
@@ -67,91 +79,98 @@ fn is_conflict<T>(result: Result<T, Error>) -> bool {
 
 #[test]
 fn guards_are_dropped_and_disjoint_bytes_are_borrowed_meanwhile() {
-    let queue = queue();
-    let (memory, stalled) = shared(&queue);
-    let guards = (memory.host(8..12).unwrap(), memory.host_mut(12..16).unwrap());
-    let read = || memory.host(0..8).unwrap().to_vec();
-    let bytes = stalled.during(read, || {
-        assert_eq!(guards.0[..], [1; 4]);
-        drop(guards);
-        memory.host_mut(8..12).unwrap().fill(2);
-        assert_eq!(&*memory.host(8..16).unwrap(), [2, 2, 2, 2, 1, 1, 1, 1]);
-        assert!(memory.valid_on(Location::Host, 8..16));
-        assert!(memory.valid_on(Location::Host, ..), "its bytes are on the way");
-    });
-    assert_eq!(bytes, [7; 8]);
-    assert_eq!(memory.host(6..10).unwrap()[..], [7, 7, 2, 2]);
+    for queue in queues() {
+        let (memory, stalled) = shared(&queue);
+        let guards = (memory.host(8..12).unwrap(), memory.host_mut(12..16).unwrap());
+        let read = || memory.host(0..8).unwrap().to_vec();
+        let bytes = stalled.during(read, || {
+            assert_eq!(guards.0[..], [1; 4]);
+            drop(guards);
+            memory.host_mut(8..12).unwrap().fill(2);
+            assert_eq!(&*memory.host(8..16).unwrap(), [2, 2, 2, 2, 1, 1, 1, 1]);
+            assert!(memory.valid_on(Location::Host, 8..16));
+            assert_eq!(memory.valid_on(Location::Host, ..), !is_staged(&queue), "its bytes are on the way");
+        });
+        assert_eq!(bytes, [7; 8]);
+        assert_eq!(memory.host(6..10).unwrap()[..], [7, 7, 2, 2]);
+    }
 }
 
 #[test]
 fn conflicts_and_timeouts_are_answered_meanwhile() {
-    let queue = queue();
-    let (memory, stalled) = shared(&queue);
-    let write = || memory.host_mut(0..8).map(|mut bytes| bytes.fill(3)).unwrap();
-    stalled.during(write, || {
-        assert!(is_conflict(memory.host(4..12)));
-        assert!(is_conflict(memory.host_mut(4..12)));
-        assert!(is_conflict(memory.device(&queue, 0..1)));
-        assert!(is_conflict(memory.check_write(7..8)));
-        assert!(is_conflict(memory.evict(Location::Host, ..)));
-        assert!(is_conflict(memory.adopt(vec![3; 16])));
-        let moment = Duration::from_millis(1);
-        assert!(is_conflict(memory.with_timeout(moment, |memory| memory.host(0..8))));
-        assert!(is_conflict(memory.with_timeout(moment, |memory| memory.host_overwrite(7..8))));
-    });
-    assert_eq!(&*memory.host(0..8).unwrap(), [3; 8]);
+    for queue in queues() {
+        let (memory, stalled) = shared(&queue);
+        let write = || memory.host_mut(0..8).map(|mut bytes| bytes.fill(3)).unwrap();
+        stalled.during(write, || {
+            assert!(is_conflict(memory.host(4..12)));
+            assert!(is_conflict(memory.host_mut(4..12)));
+            assert!(is_conflict(memory.device(&queue, 0..1)));
+            assert!(is_conflict(memory.check_write(7..8)));
+            assert!(is_conflict(memory.evict(Location::Host, ..)));
+            assert!(is_conflict(memory.adopt(vec![3; 16])));
+            let moment = Duration::from_millis(1);
+            assert!(is_conflict(memory.with_timeout(moment, |memory| memory.host(0..8))));
+            assert!(is_conflict(memory.with_timeout(moment, |memory| memory.host_overwrite(7..8))));
+        });
+        assert_eq!(&*memory.host(0..8).unwrap(), [3; 8]);
+    }
 }
 
 #[test]
 fn a_reader_that_waits_is_a_reader_already() {
-    let queue = queue();
-    let (memory, stalled) = shared(&queue);
-    let guard = stalled.during(|| memory.host(0..8).unwrap(), || assert!(is_conflict(memory.check_write(0..1))));
-    assert!(is_conflict(memory.host_mut(0..1)));
-    drop(guard);
-    memory.host_mut(0..1).unwrap();
+    for queue in queues() {
+        let (memory, stalled) = shared(&queue);
+        let guard = stalled.during(|| memory.host(0..8).unwrap(), || assert!(is_conflict(memory.check_write(0..1))));
+        assert!(is_conflict(memory.host_mut(0..1)));
+        drop(guard);
+        memory.host_mut(0..1).unwrap();
+    }
 }
 
 #[test]
 fn other_memories_and_their_ends_do_not_wait_for_the_kernel() {
-    let queue = queue();
-    let (memory, stalled) = shared(&queue);
-    stalled.during(
-        || memory.host(0..8).map(drop).unwrap(),
-        || {
-            let (other, copied) = (SharedMem::from(vec![3; 16]), SharedMem::new(8));
-            copied.copy_from(0, &other, 4..12).unwrap();
-            other.copy_from(0, &memory, 8..16).unwrap();
-            assert_eq!(other.host(6..10).unwrap()[..], [1, 1, 3, 3]);
-            drop((other, copied));
-        },
-    );
+    for queue in queues() {
+        let (memory, stalled) = shared(&queue);
+        stalled.during(
+            || memory.host(0..8).map(drop).unwrap(),
+            || {
+                let (other, copied) = (SharedMem::from(vec![3; 16]), SharedMem::new(8));
+                copied.copy_from(0, &other, 4..12).unwrap();
+                other.copy_from(0, &memory, 8..16).unwrap();
+                assert_eq!(other.host(6..10).unwrap()[..], [1, 1, 3, 3]);
+                drop((other, copied));
+            },
+        );
+    }
 }
 
 #[test]
 fn two_threads_that_read_at_once_both_get_the_bytes() {
-    let queue = queue();
-    let mut memory = SyncedMem::new(8);
-    let mut token = memory.device_mut(&queue, ..).unwrap();
-    let stalled = Stalled::launch(&queue, token.arg_mut(), 9);
-    drop(token);
-    let read = || assert_eq!(memory.host(..).unwrap(), [9; 8]);
-    let both = || {
-        thread::scope(|scope| {
-            scope.spawn(read);
-            read();
+    for queue in queues() {
+        let mut memory = SyncedMem::new(8);
+        let mut token = memory.device_mut(&queue, ..).unwrap();
+        let stalled = Stalled::launch(&queue, token.arg_mut(), 9);
+        drop(token);
+        let read = || assert_eq!(memory.host(..).unwrap(), [9; 8]);
+        let both = || {
+            thread::scope(|scope| {
+                scope.spawn(read);
+                read();
+            });
+        };
+        stalled.during(both, || {
+            // A download that has ended when it returns counts then.
+            assert_eq!(memory.stats().downloads.count, u64::from(!is_staged(&queue)));
+            assert_ne!(memory.head(), Head::Uninitialized);
         });
-    };
-    stalled.during(both, || {
         assert_eq!(memory.stats().downloads.count, 1);
-        assert_ne!(memory.head(), Head::Uninitialized);
-    });
-    assert_eq!(memory.stats().downloads.count, 1);
+    }
 }
 
 #[test]
 fn a_foreign_queue_is_waited_for_with_the_lock_released() {
-    let (queue, foreign) = (queue(), queue());
+    let [queue, _] = queues();
+    let [foreign, _] = queues();
     let (memory, stalled) = shared(&queue);
     let guard = memory.host_mut(8..16).unwrap();
     let read = || drop(memory.device(&foreign, 0..8).unwrap());
@@ -161,68 +180,72 @@ fn a_foreign_queue_is_waited_for_with_the_lock_released() {
 
 #[test]
 fn the_host_is_evicted_with_the_lock_released() {
-    let queue = queue();
-    let (memory, stalled) = shared(&queue);
-    stalled.during(|| memory.evict(Location::Host, ..).unwrap(), || assert_eq!(memory.stats().frees.count, 0));
-    assert!(!memory.valid_on(Location::Host, 0..1));
-    assert_eq!(memory.host(0..16).unwrap()[7..9], [7, 1]);
+    for queue in queues() {
+        let (memory, stalled) = shared(&queue);
+        stalled.during(|| memory.evict(Location::Host, ..).unwrap(), || assert_eq!(memory.stats().frees.count, 0));
+        assert!(!memory.valid_on(Location::Host, 0..1));
+        assert_eq!(memory.host(0..16).unwrap()[7..9], [7, 1]);
+    }
 }
 
 #[test]
 fn retired_batches_are_waited_for_with_the_lock_released() {
-    let queue = queue();
-    let other = SharedMem::new(8);
-    let mut token = other.device_mut(&queue, 0..8).unwrap();
-    let stalled = Stalled::launch(&queue, token.arg_mut(), 7);
-    let memory = SharedMem::new(8);
-    let adopt = || {
-        for batch in 0..4 {
-            memory.adopt(vec![batch; 8]).unwrap();
-            memory.device(&queue, 0..8).unwrap();
-        }
-    };
-    stalled.during(adopt, || assert_eq!(memory.len(), memory.host(0..8).unwrap().len()));
-    drop(token);
-    assert_eq!(&*memory.host(0..8).unwrap(), [3; 8]);
+    for queue in queues() {
+        let other = SharedMem::new(8);
+        let mut token = other.device_mut(&queue, 0..8).unwrap();
+        let stalled = Stalled::launch(&queue, token.arg_mut(), 7);
+        let memory = SharedMem::new(8);
+        let adopt = || {
+            for batch in 0..4 {
+                memory.adopt(vec![batch; 8]).unwrap();
+                memory.device(&queue, 0..8).unwrap();
+            }
+        };
+        stalled.during(adopt, || assert_eq!(memory.len(), memory.host(0..8).unwrap().len()));
+        drop(token);
+        assert_eq!(&*memory.host(0..8).unwrap(), [3; 8]);
+    }
 }
 
 #[test]
 fn a_borrow_whose_wait_fails_is_taken_back() {
-    let queue = queue();
-    let memory = SharedMem::from(vec![1; 16]);
-    let mut token = memory.device_mut(&queue, 0..8).unwrap();
-    launch(&*queue, [token.arg_mut()], |_| panic!("broken")).unwrap();
-    drop(token);
-    assert!(memory.host(0..8).is_err());
-    memory.check_write(0..16).unwrap();
-    assert!(!memory.valid_on(Location::Host, 0..1));
-    assert_eq!(&*memory.host(8..16).unwrap(), [1; 8]);
+    for queue in queues() {
+        let memory = SharedMem::from(vec![1; 16]);
+        let mut token = memory.device_mut(&queue, 0..8).unwrap();
+        launch(&*queue, [token.arg_mut()], |_| panic!("broken")).unwrap();
+        drop(token);
+        assert!(memory.host(0..8).is_err());
+        memory.check_write(0..16).unwrap();
+        assert!(!memory.valid_on(Location::Host, 0..1));
+        assert_eq!(&*memory.host(8..16).unwrap(), [1; 8]);
+    }
 }
 
 #[test]
 fn a_reader_wakes_those_who_wait_for_it_when_it_fails() {
-    let queue = queue();
-    let memory = SharedMem::from(vec![1; 8]);
-    let mut token = memory.device_mut(&queue, 0..8).unwrap();
-    let (start, started) = channel();
-    let (go, gone) = channel::<()>();
-    launch(&*queue, [token.arg_mut()], move |_| {
-        start.send(()).ok();
-        gone.recv_timeout(PATIENCE).ok();
-        panic!("broken");
-    })
-    .unwrap();
-    drop(token);
-    thread::scope(|scope| {
-        let reader = scope.spawn(|| memory.host(0..8).map(drop));
-        started.recv_timeout(PATIENCE).unwrap();
-        let patient = scope.spawn(|| memory.with_timeout(PATIENCE, |memory| memory.host_overwrite(0..8)).is_ok());
-        // Most likely the other one waits by now; the test holds either way.
-        thread::sleep(Duration::from_millis(20));
-        go.send(()).unwrap();
-        assert!(reader.join().unwrap().is_err());
-        assert!(patient.join().unwrap());
-    });
+    for queue in queues() {
+        let memory = SharedMem::from(vec![1; 8]);
+        let mut token = memory.device_mut(&queue, 0..8).unwrap();
+        let (start, started) = channel();
+        let (go, gone) = channel::<()>();
+        launch(&*queue, [token.arg_mut()], move |_| {
+            start.send(()).ok();
+            gone.recv_timeout(PATIENCE).ok();
+            panic!("broken");
+        })
+        .unwrap();
+        drop(token);
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| memory.host(0..8).map(drop));
+            started.recv_timeout(PATIENCE).unwrap();
+            let patient = scope.spawn(|| memory.with_timeout(PATIENCE, |memory| memory.host_overwrite(0..8)).is_ok());
+            // Most likely the other one waits by now; the test holds either way.
+            thread::sleep(Duration::from_millis(20));
+            go.send(()).unwrap();
+            assert!(reader.join().unwrap().is_err());
+            assert!(patient.join().unwrap());
+        });
+    }
 }
 
 /// The host passes the bytes on from one machine to another, and the first of two downloads is waited for before the
@@ -268,4 +291,51 @@ fn whatever_is_in_conflict_may_wait_and_not_for_longer_than_it_may() {
         memory.host(..)
     });
     assert!(is_conflict(refused) && (2..5).contains(&tries), "{tries} tries");
+}
+
+/// Bytes 0..8 of a memory are on the host, and their way to the queue's device waits for a kernel.
+fn upload(queue: &Arc<dyn Queue>) -> (SharedMem, Stalled) {
+    let other = SharedMem::new(1);
+    let mut token = other.device_mut(queue, ..).unwrap();
+    (SharedMem::from(vec![1; 16]), Stalled::launch(queue, token.arg_mut(), 7))
+}
+
+#[test]
+fn a_transfer_that_waits_for_another_memorys_kernel_keeps_nobody_waiting() {
+    let [_, queue] = queues();
+    let (memory, stalled) = upload(&queue);
+    let guards = (memory.host(0..4).unwrap(), memory.host_mut(8..12).unwrap());
+    let token = stalled.during(
+        || memory.device(&queue, 0..8).unwrap(),
+        || {
+            drop(guards);
+            assert_eq!((memory.stats().uploads.count, memory.head()), (0, Head::AtHost));
+            assert_eq!(*memory.host(0..8).unwrap(), [1; 8], "which a transfer only reads");
+            memory.host_mut(8..16).unwrap().fill(3);
+            assert!(is_conflict(memory.host_mut(7..9)));
+            let moment = Duration::from_millis(1);
+            assert!(is_conflict(memory.with_timeout(moment, |memory| memory.host_overwrite(0..1))));
+        },
+    );
+    assert_eq!((memory.stats().uploads.bytes, memory.host(6..10).unwrap().to_vec()), (8, vec![1, 1, 3, 3]));
+    drop(token);
+}
+
+/// An eviction has no borrow, so the bytes that it moves are kept from writers by the transfer itself.
+#[test]
+fn a_writer_of_bytes_that_an_eviction_moves_waits_for_the_transfer() {
+    let [_, queue] = queues();
+    let (memory, stalled) = shared(&queue);
+    let device = Location::Device(queue.device().id());
+    let evict = || memory.evict(device, ..).unwrap();
+    let mut writer = None;
+    stalled.during(evict, || {
+        memory.host_mut(8..16).unwrap().fill(2);
+        assert!(memory.valid_on(device, 0..8));
+        let memory = memory.clone();
+        writer = Some(thread::spawn(move || memory.host_mut(0..1).unwrap().fill(9)));
+    });
+    writer.unwrap().join().unwrap();
+    assert_eq!(memory.host(..).unwrap().to_vec(), [[9, 7, 7, 7, 7, 7, 7, 7], [2; 8]].concat());
+    assert!(!memory.valid_on(device, ..1));
 }

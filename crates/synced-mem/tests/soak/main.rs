@@ -96,8 +96,9 @@ fn drawn<S: Strategy>(strategy: &S, seed: u64, thread: usize) -> S::Value {
 
 /// The world of a seed.
 fn world(seed: u64, threads: usize) -> World {
-    let strategy = (op::modes(), op::modes(), 0..3u8, proptest::collection::vec((op::lens(), any::<bool>()), MEMORIES));
-    let (mode, foreign, faulty, lens) = drawn(&strategy, seed, usize::MAX);
+    let strategy =
+        (op::modes(), op::modes(), 0..3u8, 0..8usize, proptest::collection::vec((op::lens(), any::<bool>()), MEMORIES));
+    let (mode, foreign, faulty, staged, lens) = drawn(&strategy, seed, usize::MAX);
     let pool = HostPool::new(1 << 16);
     let tapes = Tapes::default();
     let memories = lens.into_iter().map(|(len, is_pooled)| {
@@ -110,7 +111,7 @@ fn world(seed: u64, threads: usize) -> World {
     let failures = faulty > 0;
     let rules = Rules { failures, panics: failures, threads: true, ..Rules::SCATTERED };
     let memories = memories.collect();
-    let mut world = World::over([mode, foreign], memories, pool.clone(), rules);
+    let mut world = World::over([mode, foreign], memories, pool.clone(), rules).staged(staged);
     (world.tapes, world.is_alone) = (tapes, threads == 1);
     world
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::ops::Range;
 
 use crate::access::Access;
-use crate::coherence::facts::{ADOPTED, HOST};
+use crate::coherence::facts::{ADOPTED, HOST, Moving};
 use crate::coherence::plan::{NOTHING, Next, Plan, Planner, Step, Steps, meet, perform, wait};
 use crate::coherence::replicas::{Action, ORIGIN, Slot};
 
@@ -48,7 +48,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     /// The step of an action, once no other work is in the way.
     pub(super) fn transfer(&self, action: Action) -> Plan<Q, Step> {
         let (Action::Fill { to, range } | Action::Copy { to, range, .. }) = &action;
-        self.settled(|slot, moved| slot == *to && meet(moved, range))?;
+        self.settled(|moving| moving.to == *to && meet(&moving.range, range))?;
         let (from, to, range) = match action {
             Action::Copy { from: ORIGIN, to, range } => return self.read_origin(to, range),
             Action::Fill { to, range } => {
@@ -80,11 +80,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
             }
         }
         let step = Step::Copy { from, to, range };
-        if self.facts.copy(from).is_lent || self.facts.copy(to).is_lent {
-            Break(Ok(Next::Outside(step)))
-        } else {
-            Continue(step)
-        }
+        if self.facts.is_staged(from, to) { Break(Ok(Next::Outside(step))) } else { Continue(step) }
     }
 
     /// From device to device where there is no direct way. The host becomes valid too.
@@ -105,7 +101,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         }
         let range = if self.facts.reads_whole { self.run_of_origin(range) } else { range };
         // Bytes that another thread reads, for whichever copy, are had from that copy.
-        self.settled(|_, moved| meet(moved, &range))?;
+        self.settled(|moving| meet(&moving.range, &range))?;
         self.writable(to, &range)?;
         Break(Ok(Next::Outside(Step::Copy { from: ORIGIN, to, range })))
     }
@@ -118,10 +114,9 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
 
     // ---- order ----
 
-    /// Goes on when no thread without the lock brings such bytes to such a copy.
-    pub(super) fn settled(&self, concerns: impl Fn(Slot, &Range<usize>) -> bool) -> Plan<Q> {
-        let is_moving = self.facts.outside.iter().any(|(slot, moved)| concerns(*slot, moved));
-        if is_moving { Break(Ok(Next::Settle)) } else { Continue(()) }
+    /// Goes on when no thread without the lock moves such bytes.
+    pub(super) fn settled(&self, concerns: impl Fn(&Moving) -> bool) -> Plan<Q> {
+        if self.facts.outside.iter().any(concerns) { Break(Ok(Next::Settle)) } else { Continue(()) }
     }
 
     /// Goes on when the copy's own work may write `range`: on the host, or on a device's home queue.
@@ -179,6 +174,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
                 if !facts.is_usable(slot, None, &whole, access, waited)
                     && facts.is_held_elsewhere(slot, &NOTHING, waited)
                 {
+                    self.settled(|moving| moving.concerns(slot))?;
                     wait(None, facts.working_deliverers(slot, &NOTHING, waited))?;
                     return perform(Step::GiveUp { slot, range: whole });
                 }
@@ -196,6 +192,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         {
             return Continue(false);
         }
+        self.settled(|moving| moving.concerns(slot))?;
         wait(None, facts.working_deliverers(slot, range, waited))?;
         Continue(true)
     }
@@ -220,7 +217,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         {
             return Continue(());
         }
-        self.settled(|slot, _| slot == HOST)?;
+        self.settled(|moving| moving.concerns(HOST))?;
         let valid = facts.replicas.valid(HOST);
         for lost in facts.awaited(HOST, is_broken) {
             let [below, above] =

@@ -107,8 +107,8 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         if slot == ORIGIN || !valid.is_empty() || !self.facts.copy(slot).has_memory {
             return Continue(());
         }
-        // Memory that a thread fills is kept until that thread has settled.
-        self.settled(|to, _| to == slot)?;
+        // Memory that a thread uses is kept until that thread has settled.
+        self.settled(|moving| moving.concerns(slot))?;
         perform(Step::GiveUp { slot, range: range.clone() })
     }
 
@@ -160,7 +160,9 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         let Some(valid) = replicas.crowded(slot) else {
             return Continue(());
         };
-        let is_free = |range: &Range<usize>| !meet(range, busy) && !self.facts.borrows.touches(range);
+        let is_moving = |range: &Range<usize>| self.facts.outside.iter().any(|moving| meet(&moving.range, range));
+        let is_free =
+            |range: &Range<usize>| !meet(range, busy) && !self.facts.borrows.touches(range) && !is_moving(range);
         let mut dropped = replicas.range_to_drop(slot, is_free);
         if dropped.is_none() && slot == ADOPTED {
             dropped = valid.iter().filter(is_free).min_by_key(|range| range.len());

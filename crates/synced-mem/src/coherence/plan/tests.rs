@@ -12,7 +12,7 @@ use std::ops::Range;
 use self::world::{ALL, Byte, FAILED, HOME, OTHER, SLOTS, Setting, World};
 use super::*;
 use crate::access::Intent::{Overwrite, Read, Write};
-use crate::coherence::facts::HOSTS;
+use crate::coherence::facts::{HOSTS, Moving};
 
 const BYTES: usize = 2;
 
@@ -31,6 +31,8 @@ struct Counts {
     steps: usize,
     /// Steps without the lock.
     outside: usize,
+    /// Waits for the step of another thread.
+    settled: usize,
     rounds: usize,
 }
 
@@ -80,6 +82,7 @@ fn run<const BYTES: usize>(mut world: World<BYTES>, request: &Request<u8>, count
         _ => None,
     };
     counts.plans += 1;
+    let is_staged = world.facts.copies[HOSTS].stages[0];
     for round in 1.. {
         assert!(round <= MAX_ROUNDS, "{request:?} is planned without end");
         counts.rounds = counts.rounds.max(round);
@@ -97,7 +100,7 @@ fn run<const BYTES: usize>(mut world: World<BYTES>, request: &Request<u8>, count
             counts.at_once += 1;
         } else {
             let is_access = matches!(request, Request::Host { .. } | Request::Device { .. });
-            let is_first = round == 1 && world.facts.broken.is_empty();
+            let is_first = round == 1 && world.facts.broken.is_empty() && world.facts.outside.is_empty();
             assert!(
                 !(is_access && is_first && matches!(planned, Ok(Next::Done))),
                 "{request:?} is met, and not seen so"
@@ -125,6 +128,11 @@ fn run<const BYTES: usize>(mut world: World<BYTES>, request: &Request<u8>, count
                     return;
                 }
             }
+            // The other thread ends its transfer.
+            Ok(Next::Settle) => {
+                counts.settled += 1;
+                assert!(world.arrive(), "{request:?} waits for nothing");
+            }
             Ok(Next::Outside(step)) => {
                 counts.outside += 1;
                 if !world.perform_outside(&step, &mut progress) {
@@ -132,6 +140,11 @@ fn run<const BYTES: usize>(mut world: World<BYTES>, request: &Request<u8>, count
                     counts.refused += 1;
                     return;
                 }
+            }
+            Err(Refusal::Failed) if is_staged => {
+                world.check();
+                counts.refused += 1;
+                return;
             }
             Err(Refusal::Error(Error::OnlyCopy { .. })) => {
                 assert!(matches!(request, Request::Evict { .. }));
@@ -191,6 +204,7 @@ fn every_request_of_one_of_two_bytes_in_every_state_of_four_copies() {
         refused: 238_274,
         steps: 1_808_978,
         outside: 0,
+        settled: 0,
         rounds: 12,
     };
     assert_eq!(counts, expected);
@@ -208,6 +222,7 @@ fn every_request_of_both_bytes_in_every_state_of_four_copies() {
         refused: 198_964,
         steps: 1_290_394,
         outside: 0,
+        settled: 0,
         rounds: 14,
     };
     assert_eq!(counts, expected);
@@ -220,6 +235,48 @@ fn every_request_of_a_lent_slice_of_one_or_two_bytes() {
     println!("{one:?} {both:?}");
     assert_eq!((one.states, one.plans, one.outside), (8192, 294_912, 17_420));
     assert_eq!((both.states, both.plans, both.outside), (4160, 178_880, 16_278));
+}
+
+#[test]
+fn every_request_of_one_or_two_bytes_where_transfers_wait_for_the_device() {
+    let staged: Vec<_> = settings(false)[2..].iter().map(|setting| Setting { staged: true, ..*setting }).collect();
+    let one = explore(&(0..1), false, &staged);
+    let both = explore(&(0..BYTES), true, &staged);
+    println!("{one:?} {both:?}");
+    assert_eq!((one.states, one.plans, one.outside), (25_793, 928_548, 71_576));
+    assert_eq!((both.states, both.plans, both.outside), (13_009, 559_387, 69_459));
+}
+
+/// Another thread moves a byte between the host and a device: both copies keep their memory, the byte is not written,
+/// and an access to the other byte does not wait, but for copies that are left to queues that have failed.
+#[test]
+fn every_request_during_a_transfer_of_another_thread() {
+    let (columns, mut counts) = (columns(), Counts::default());
+    let setting = Setting { reach: true, staged: true, ..Setting::default() };
+    let ways = [(HOST, Slot(HOSTS)), (Slot(HOSTS), HOST), (ADOPTED, Slot(HOSTS + 1))];
+    for (first, second) in columns.iter().flat_map(|first| columns.iter().map(move |second| (first, second))) {
+        let bytes: [_; SLOTS] = std::array::from_fn(|slot| [first[slot], second[slot]]);
+        let works = !bytes.iter().flatten().any(|byte| *byte == Byte::Broken);
+        for ((from, to), at) in ways.into_iter().flat_map(|way| [0, 1].map(|at| (way, at))) {
+            if (bytes[from.0][at], bytes[to.0][at]) != (Byte::Valid, Byte::Stale) || (at == 1 && !works) {
+                continue;
+            }
+            for request in requests().into_iter().chain([Request::Bound(Bound::AllBut(NOTHING))]) {
+                let Some(mut world) = World::new(bytes, setting) else { break };
+                if !world.facts.copy(to).has_memory {
+                    world.facts.put_memory(to, false);
+                }
+                world.move_elsewhere(Moving { from, to, range: at..at + 1 });
+                let settled = counts.settled;
+                run(world, &request, &mut counts);
+                let is_access = matches!(request, Request::Host { .. } | Request::Device { .. });
+                let concerns_both = *request.range() != (0..1) || at == 0;
+                assert!(!is_access || concerns_both || !works || counts.settled == settled, "{request:?} {bytes:?}");
+            }
+        }
+    }
+    println!("{counts:?}");
+    assert_eq!((counts.plans, counts.settled), (0, 0));
 }
 
 #[test]
@@ -246,7 +303,7 @@ fn bytes_that_another_thread_reads_are_neither_read_again_nor_changed() {
     for request in requests() {
         let mut world = World::new([[Byte::Stale; BYTES]; SLOTS], setting).expect("a memory that nothing has used");
         world.facts.put_memory(HOST, false);
-        world.facts.outside.push((HOST, 0..1));
+        world.facts.outside.push(Moving { from: ORIGIN, to: HOST, range: 0..1 });
         if let Request::Device { by, .. } | Request::Receive { by, .. } = &request {
             world.facts.copies[HOSTS + usize::from(by % 10)].home = Some(*by);
         }

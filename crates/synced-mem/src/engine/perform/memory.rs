@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::coherence::facts::{ADOPTED, HOST};
+use crate::coherence::facts::{ADOPTED, HOST, HOSTS};
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::coherence::uses::Uses;
 use crate::device::Block;
@@ -45,6 +45,10 @@ impl State {
     pub(crate) fn put_host(&mut self, slot: Slot, buffer: HostBuffer) {
         self.facts.put_memory(slot, buffer.is_lent());
         self.has_room(slot);
+        let (start, len) = (buffer.ptr(), buffer.len());
+        for copy in &mut self.facts.copies[HOSTS..] {
+            copy.stages[slot.0] = copy.home.as_ref().is_some_and(|home| home.is_staged(start, len));
+        }
         self.hosts[slot.0] = Some(buffer);
     }
 
@@ -80,10 +84,10 @@ impl State {
 
     // ---- put aside ----
 
-    /// Puts the memory of a copy aside if the copy has no valid byte, and no thread brings bytes there.
+    /// Puts the memory of a copy aside if the copy has no valid byte, and no thread moves bytes there.
     pub(crate) fn free_if_stale(&mut self, slot: Slot) {
-        let is_filled = || self.facts.outside.iter().any(|(to, _)| *to == slot);
-        if self.facts.replicas.valid(slot).is_empty() && !is_filled() {
+        let is_in_use = || self.facts.outside.iter().any(|moving| moving.concerns(slot));
+        if self.facts.replicas.valid(slot).is_empty() && !is_in_use() {
             if slot.is_host() { self.retire(slot) } else { self.free_device(slot) }
         }
     }

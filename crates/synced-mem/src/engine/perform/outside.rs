@@ -1,20 +1,21 @@
-//! Steps that end with their work, with the memory's lock released: reads of an origin, and transfers of lent slices.
-//! No queue ever sees a lent slice: its bytes go through a buffer of our own, and the transfer has ended when its step
-//! has. The facts name the bytes meanwhile, so that no other thread brings them too. Relies on the plan, as `transfer`
-//! does.
+//! Steps that end with their work, with the memory's lock released: reads of an origin, transfers that may wait for the
+//! device, and transfers of lent slices. No queue ever sees a lent slice: its bytes go through a buffer of our own, and
+//! the transfer has ended when its step has. The facts name the bytes meanwhile, so that both copies keep them and no
+//! other thread brings or writes them. Relies on the plan, as `transfer` does.
 
 use std::any::Any;
-use std::mem;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::access::Access;
+use crate::coherence::facts::Moving;
 use crate::coherence::plan::Step;
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::coherence::uses::Uses;
 use crate::device::{Block, Host};
 use crate::engine::perform::reading::{Read, Reading};
+use crate::engine::perform::transfer;
 use crate::engine::queue::{QueueHandle, Wait, Waited};
 use crate::engine::state::State;
 use crate::error::Error;
@@ -53,18 +54,19 @@ impl Ended {
     }
 }
 
-/// A transfer of a lent slice. Only [`State::begin`] makes one, and its fields are true until [`State::settle`].
+/// A transfer between the host and a device. Only [`State::begin`] makes one, and its fields are true until
+/// [`State::settle`].
 pub(crate) struct Transfer {
-    from: Slot,
-    to: Slot,
-    range: Range<usize>,
+    moving: Moving,
     queue: QueueHandle,
     /// A block of the queue's device that has the bytes of the memory.
     block: Arc<dyn Block>,
-    /// The first byte of `range` in a lent slice, to be written if the slice is the destination. No queue uses the
-    /// slice. No one else writes these bytes; where the slice is the destination no one reads them either, because they
+    /// The first byte of the range in the host's copy, to be written if that is the destination. The copy keeps its
+    /// memory. No one else writes these bytes; where the host is the destination no one reads them either, because they
     /// are not valid there, and the facts keep other threads from bringing them.
-    lent: NonNull<u8>,
+    host: NonNull<u8>,
+    /// Whether the host's copy is a lent slice, which no queue uses.
+    is_lent: bool,
     /// When the wait for its end began.
     began: u64,
 }
@@ -81,23 +83,43 @@ pub(crate) struct Transferred {
 }
 
 impl Transfer {
-    /// The queue's access to the buffer.
+    /// The queue's access to host memory.
     fn access(&self) -> Access {
-        if self.to.is_host() { Access::Write } else { Access::Read }
+        if self.moving.to.is_host() { Access::Write } else { Access::Read }
     }
 
-    /// Transfers, and waits for the end. The lock is not held.
+    /// Transfers. The lock is not held.
     fn perform(self) -> Transferred {
-        let len = self.range.len();
+        if self.is_lent { self.through_buffer() } else { self.in_place() }
+    }
+
+    fn in_place(self) -> Transferred {
+        let (queue, block, Range { start, end }) = (&self.queue, &*self.block, self.moving.range.clone());
+        let enqueued = match self.access() {
+            // SAFETY: the block is of this queue's device and has `len` bytes of the memory, the range within them. The
+            // host bytes are readable, and nothing writes them until the transfer is settled (`host`), which enters the
+            // queue's read unless the queue is done with the bytes: each later write or free waits for that.
+            Access::Read => unsafe { queue.upload(block, start, self.host, end - start) },
+            // SAFETY: as above of the block. The host bytes are writable, for slot HOST is the only host copy that
+            // bytes are brought to; nothing else uses them (`host`), and settling enters the queue's write unless the
+            // queue is done.
+            Access::Write => unsafe { queue.download(block, start, self.host, end - start) },
+        };
+        Transferred { transfer: self, staged: None, enqueued, waited: None }
+    }
+
+    /// Transfers, and waits for the end.
+    fn through_buffer(self) -> Transferred {
+        let len = self.moving.range.len();
         let staged = match HostBuffer::zeroed(len) {
             Ok(staged) => staged,
             Err(error) => return Transferred { transfer: self, staged: None, enqueued: Err(error), waited: None },
         };
-        let (queue, block, at) = (&self.queue, &*self.block, self.range.start);
+        let (queue, block, at) = (&self.queue, &*self.block, self.moving.range.start);
         let enqueued = match self.access() {
             Access::Read => {
-                // SAFETY: nothing writes the slice's bytes (`lent`); the buffer is new and has `len` bytes.
-                unsafe { staged.ptr().copy_from_nonoverlapping(self.lent, len) };
+                // SAFETY: nothing writes the slice's bytes (`host`); the buffer is new and has `len` bytes.
+                unsafe { staged.ptr().copy_from_nonoverlapping(self.host, len) };
                 // SAFETY: the block is of this queue's device, and `range` within it. The buffer has `len` bytes and is
                 // kept until a synchronisation has ended well; where none does, `settle` puts it aside or leaks it.
                 unsafe { queue.upload(block, at, staged.ptr(), len) }
@@ -114,18 +136,29 @@ impl Transfer {
         };
         let ended = Transferred { transfer: self, staged: Some(staged), enqueued, waited };
         if let (Access::Write, Some(staged), true) = (ended.transfer.access(), &ended.staged, ended.is_done()) {
-            // SAFETY: nothing else uses the slice's bytes (`lent`), which may be written; the buffer has `len` bytes,
+            // SAFETY: nothing else uses the slice's bytes (`host`), which may be written; the buffer has `len` bytes,
             // which its queue has left.
-            unsafe { ended.transfer.lent.copy_from_nonoverlapping(staged.ptr(), len) };
+            unsafe { ended.transfer.host.copy_from_nonoverlapping(staged.ptr(), len) };
         }
         ended
     }
 }
 
 impl Transferred {
-    /// Whether the bytes are there, and the buffer in no use.
+    /// Whether the bytes are there, or enqueued, and a buffer in no use.
     fn is_done(&self) -> bool {
         self.enqueued.is_ok() && self.waited.as_ref().is_none_or(|waited| waited.failed.is_none())
+    }
+}
+
+impl Ended {
+    /// The step that has ended.
+    pub(crate) fn step(&self) -> Step {
+        let Moving { from, to, range } = match self {
+            Ended::Read(read) => &read.moving,
+            Ended::Transfer(ended) => &ended.transfer.moving,
+        };
+        Step::Copy { from: *from, to: *to, range: range.clone() }
     }
 }
 
@@ -139,13 +172,13 @@ impl State {
             return self.begin_reading(to, &range).map(Outside::Read);
         }
         let (device, host, access) = if to.is_host() { (from, to, Access::Read) } else { (to, from, Access::Write) };
-        let queue = self.facts.copy(device).home.clone()?;
-        let block = Arc::clone(&self.devices[device.device()?].memory.as_ref()?.block);
-        let lent = self.host_ptr(host, range.start);
+        let (queue, block) = (self.home(device).ok()?, Arc::clone(self.block(device).ok()?));
+        let (is_lent, start) = (self.facts.copy(host).is_lent, self.host_ptr(host, range.start));
         self.facts.enter(device, &queue, &range, access, None);
-        self.facts.outside.push((to, range.clone()));
+        let moving = Moving { from, to, range };
+        self.facts.outside.push(moving.clone());
         let began = self.facts.clock.begin();
-        Some(Outside::Transfer(Transfer { from, to, range, queue, block, lent, began }))
+        Some(Outside::Transfer(Transfer { moving, queue, block, host: start, is_lent, began }))
     }
 
     /// A step has ended, well or not. Returns a wait that the clock still has under way.
@@ -159,9 +192,9 @@ impl State {
     fn settle_transfer(&mut self, ended: Transferred) -> Result<Option<Waited>, Error> {
         let (is_done, access) = (ended.is_done(), ended.transfer.access());
         let Transferred { transfer, staged, enqueued, waited } = ended;
-        let Transfer { from, to, range, queue, block, began, .. } = transfer;
-        self.facts.outside.retain(|(slot, brought)| *slot != to || *brought != range);
-        self.settlements += 1;
+        let Transfer { moving, queue, is_lent, began, .. } = transfer;
+        self.no_longer_moves(&moving);
+        let Moving { from, to, range } = moving;
         if let Some(staged) = staged {
             self.count_buffer(EventKind::Allocate, staged.allocated());
             let mut uses = Uses::new();
@@ -170,19 +203,32 @@ impl State {
             }
             self.set_aside(staged, uses);
         }
-        let device = [from, to].into_iter().find_map(Slot::device);
-        let memory = device.and_then(|index| self.devices[index].memory.as_ref());
-        // Another thread may have given the device's copy up meanwhile.
-        let is_same = memory.is_some_and(|memory| Arc::ptr_eq(&memory.block, &block));
-        match (is_done, is_same) {
-            (true, true) => self.copied(from, to, &range),
-            // The queue may still use the block, and nothing else remembers that.
-            (false, false) => mem::forget(block),
-            _ => {}
+        if !is_lent {
+            self.enter_again(from, to, &range, &queue, transfer::is_done(&enqueued));
+        }
+        if is_done {
+            self.copied(from, to, &range);
         }
         if waited.is_none() {
             self.facts.clock.end(began);
         }
         enqueued.map(|_| waited)
+    }
+
+    /// A wait that began during a transfer knows nothing of what the transfer has enqueued since, failed or not.
+    fn enter_again(&mut self, from: Slot, to: Slot, range: &Range<usize>, queue: &QueueHandle, is_done: bool) {
+        let accesses = [(from, Access::Read), (to, Access::Write)];
+        for (slot, access) in accesses.into_iter().filter(|(slot, _)| !(slot.is_host() && is_done)) {
+            match (slot.is_host(), access) {
+                (true, Access::Write) => self.facts.arrive(slot, queue, range),
+                _ => self.facts.enter(slot, queue, range, access, None),
+            }
+        }
+    }
+
+    /// A step outside the lock is over.
+    pub(crate) fn no_longer_moves(&mut self, moving: &Moving) {
+        self.facts.outside.retain(|other| other != moving);
+        self.settlements += 1;
     }
 }

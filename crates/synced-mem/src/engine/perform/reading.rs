@@ -3,7 +3,6 @@
 //! fails, or panics, changes nothing. Relies on the plan, as `transfer` does.
 
 use std::any::Any;
-use std::mem;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -11,6 +10,7 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::access::Access;
+use crate::coherence::facts::Moving;
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::device::Block;
 use crate::engine::queue::QueueHandle;
@@ -22,8 +22,7 @@ use crate::origin::{Origin, OriginError};
 /// [`State::settle_reading`].
 pub(crate) struct Reading {
     origin: Arc<dyn Origin>,
-    to: Slot,
-    range: Range<usize>,
+    moving: Moving,
     target: Target,
 }
 
@@ -38,8 +37,7 @@ enum Target {
 
 /// A read that has ended.
 pub(crate) struct Read {
-    to: Slot,
-    range: Range<usize>,
+    pub(crate) moving: Moving,
     device: Option<(QueueHandle, Arc<dyn Block>)>,
     outcome: Result<(), Error>,
     pub(crate) panic: Option<Box<dyn Any + Send>>,
@@ -48,7 +46,8 @@ pub(crate) struct Read {
 impl Reading {
     /// Reads. The lock is not held.
     pub(crate) fn perform(self) -> Read {
-        let Reading { origin, to, range, target } = self;
+        let Reading { origin, moving, target } = self;
+        let range = &moving.range;
         let failed = |source| Error::Origin { range: range.clone(), source };
         let read = catch_unwind(AssertUnwindSafe(|| match &target {
             Target::Host(start) => {
@@ -71,7 +70,7 @@ impl Reading {
             Target::Host(_) => None,
             Target::Device(queue, block) => Some((queue, block)),
         };
-        Read { to, range, device, outcome, panic }
+        Read { moving, device, outcome, panic }
     }
 }
 
@@ -87,21 +86,17 @@ impl State {
             self.facts.enter(to, &queue, range, Access::Write, None);
             Target::Device(queue, block)
         };
-        self.facts.outside.push((to, range.clone()));
-        Some(Reading { origin, to, range: range.clone(), target })
+        let moving = Moving { from: ORIGIN, to, range: range.clone() };
+        self.facts.outside.push(moving.clone());
+        Some(Reading { origin, moving, target })
     }
 
     /// A read has ended, well or not.
     pub(crate) fn settle_reading(&mut self, read: Read) -> Result<(), Error> {
-        let Read { to, range, device, outcome, .. } = read;
-        self.facts.outside.retain(|(slot, brought)| *slot != to || *brought != range);
-        self.settlements += 1;
-        if let Some((queue, block)) = device {
-            if !self.block(to).is_ok_and(|held| Arc::ptr_eq(held, &block)) {
-                // Left to a queue that has failed. The upload may still write there, and nothing else remembers that.
-                mem::forget(block);
-                return outcome;
-            }
+        let Read { moving, device, outcome, .. } = read;
+        self.no_longer_moves(&moving);
+        let Moving { to, range, .. } = moving;
+        if let Some((queue, _)) = device {
             // A wait that began while the origin was read knows nothing of what was enqueued since. This holds for an
             // upload that broke off, too.
             self.facts.enter(to, &queue, &range, Access::Write, None);

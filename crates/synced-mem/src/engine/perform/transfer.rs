@@ -114,6 +114,6 @@ impl State {
 
 /// Whether a transfer is done with the host bytes when the call returns. A call that failed may have enqueued the
 /// transfer.
-fn is_done(host: &Result<Host, Error>) -> bool {
+pub(super) fn is_done(host: &Result<Host, Error>) -> bool {
     matches!(host, Ok(Host::Done))
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::super::*;
 use crate::access::Intent::{Overwrite, Read};
+use crate::coherence::facts::Moving;
 use crate::coherence::ranges::Ranges;
 
 pub(super) const SLOTS: usize = 4;
@@ -51,6 +52,8 @@ pub(super) struct World<const BYTES: usize> {
     truth: [[Truth; BYTES]; SLOTS],
     /// Whether the byte has a value to lose.
     written: [bool; BYTES],
+    /// A transfer of another thread, which is still under way.
+    moving: Option<Moving>,
 }
 
 /// How the devices and the host are, beside the bytes.
@@ -65,19 +68,22 @@ pub(super) struct Setting {
     /// The bytes that the origin has, one bit a byte.
     pub(super) origin: u8,
     pub(super) reads_whole: bool,
+    /// Transfers between the host and a device are made without the lock.
+    pub(super) staged: bool,
 }
 
 impl<const BYTES: usize> World<BYTES> {
     /// `None` where no memory is ever like this.
     pub(super) fn new(bytes: [[Byte; BYTES]; SLOTS], setting: Setting) -> Option<Self> {
-        let Setting { reach, known, lent, origin, reads_whole } = setting;
-
+        let Setting { reach, known, lent, origin, reads_whole, staged } = setting;
         let mut facts = Facts::new(BYTES);
         for home in HOME {
-            facts.add_device(home, |_, _| reach);
+            let slot = facts.add_device(home, |_, _| reach);
+            facts.copies[slot.0].stages = [staged; 2];
         }
         let truth = std::array::from_fn(|_| std::array::from_fn(|_| Truth::default()));
-        let mut world = World { facts, truth, written: std::array::from_fn(|at| origin >> at & 1 == 1) };
+        let written = std::array::from_fn(|at| origin >> at & 1 == 1);
+        let mut world = World { facts, truth, written, moving: None };
         let mut kept = Ranges::new();
         (0..BYTES).filter(|at| world.written[*at]).for_each(|at| kept.insert(at..at + 1));
         world.facts.replicas.keep_in_origin(kept);
@@ -210,7 +216,8 @@ impl<const BYTES: usize> World<BYTES> {
                     assert!(others.any(is_there), "byte {at} is nowhere else yet");
                 }
                 self.facts.replicas.give_up(*slot, range);
-                if *slot != ORIGIN && self.facts.replicas.valid(*slot).is_empty() {
+                let is_used = self.facts.outside.iter().any(|moving| moving.concerns(*slot));
+                if *slot != ORIGIN && self.facts.replicas.valid(*slot).is_empty() && !is_used {
                     self.empty(*slot);
                 }
             }
@@ -248,7 +255,9 @@ impl<const BYTES: usize> World<BYTES> {
             return true;
         }
         let (device, host) = if to.is_host() { (*from, *to) } else { (*to, *from) };
-        assert!(self.facts.copy(host).is_lent, "{step:?} concerns no lent slice");
+        if !self.facts.copy(host).is_lent {
+            return self.perform_staged(step, progress);
+        }
         let (queue, accesses) = (
             self.home(device),
             if to.is_host() { (Access::Read, Access::Write) } else { (Access::Write, Access::Read) },
@@ -264,6 +273,48 @@ impl<const BYTES: usize> World<BYTES> {
         self.wait(None, &[queue], progress)
     }
 
+    /// A transfer that may wait for the device. A queue that has failed fails it.
+    fn perform_staged(&mut self, step: &Step, progress: &mut Progress<u8>) -> bool {
+        let Step::Copy { from, to, range } = step else { panic!("{step:?} is no transfer") };
+        assert!(self.facts.is_staged(*from, *to), "{step:?} waits for nothing");
+        let device = if to.is_host() { *from } else { *to };
+        if !has_failed(self.home(device)) {
+            self.perform(step, None);
+            if to.is_host() {
+                // The call has waited for the bytes, which the facts need not know.
+                self.truth[HOST.0][range.clone()].iter_mut().for_each(|byte| byte.work.clear());
+            }
+            return true;
+        }
+        progress.failed(step);
+        true
+    }
+
+    /// Another thread begins a transfer, which is under way until [`arrive`](Self::arrive).
+    pub(super) fn move_elsewhere(&mut self, moving: Moving) {
+        let device = if moving.to.is_host() { moving.from } else { moving.to };
+        let access = if moving.to.is_host() { Access::Read } else { Access::Write };
+        let queue = self.home(device);
+        self.facts.enter(device, &queue, &moving.range, access, None);
+        self.facts.outside.push(moving.clone());
+        self.moving = Some(moving);
+    }
+
+    /// The transfer of the other thread has ended. False: there is none.
+    pub(super) fn arrive(&mut self) -> bool {
+        let Some(moving) = self.moving.take() else { return false };
+        self.facts.outside.clear();
+        assert!(self.is_source(moving.from, &moving.range), "the bytes have changed under way");
+        self.now_valid(moving.to, &moving.range);
+        true
+    }
+
+    /// Neither copy of a transfer that is under way loses its memory, and no one writes the bytes there.
+    fn check_moving(&self, slot: Slot, written: &Range<usize>) {
+        let Some(moving) = self.moving.as_ref().filter(|moving| moving.concerns(slot)) else { return };
+        assert!(!meet(&moving.range, written), "{slot:?} {written:?} is written during {moving:?}");
+    }
+
     fn alloc(&mut self, slot: Slot) {
         assert!(!self.facts.copy(slot).has_memory);
         self.facts.put_memory(slot, false);
@@ -273,6 +324,8 @@ impl<const BYTES: usize> World<BYTES> {
     }
 
     fn empty(&mut self, slot: Slot) {
+        let is_used = self.moving.as_ref().is_some_and(|moving| moving.concerns(slot));
+        assert!(!is_used, "{slot:?} loses its memory during {:?}", self.moving);
         drop(self.facts.take_memory(slot));
         self.truth[slot.0] = std::array::from_fn(|_| Truth::default());
     }
@@ -282,17 +335,21 @@ impl<const BYTES: usize> World<BYTES> {
         for at in valid.into_iter().filter(|at| !overwritten.contains(at)) {
             self.may_touch(HOST, None, &(at..at + 1), Access::Read);
         }
+        let is_used = self.moving.as_ref().is_some_and(|moving| moving.concerns(HOST));
+        assert!(!is_used, "the host's memory is replaced during {:?}", self.moving);
         drop(self.facts.take_memory(HOST));
         self.facts.put_memory(HOST, false);
         self.truth[HOST.0].iter_mut().for_each(|byte| byte.work.clear());
     }
 
     fn now_valid(&mut self, slot: Slot, range: &Range<usize>) {
+        self.check_moving(slot, range);
         self.facts.replicas.add(slot, range.clone());
         self.bytes(slot, range).iter_mut().for_each(|byte| byte.is_right = true);
     }
 
     fn claim(&mut self, slot: Slot, range: &Range<usize>) {
+        self.facts.slots().for_each(|other| self.check_moving(other, range));
         self.facts.replicas.claim(slot, range.clone());
         self.now_valid(slot, range);
         range.clone().for_each(|at| self.written[at] = true);

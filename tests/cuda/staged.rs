@@ -1,0 +1,69 @@
+//! Transfers of pageable memory wait for the GPU with no memory locked: who asks for something else meanwhile is
+//! answered at once.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use synced_mem::{Error, Queue, SharedMem};
+
+use crate::launch::add_one;
+use crate::{expect_no_leaks, gpu, seed};
+
+/// More than the chunks of a ring hold, so that an upload waits, too.
+const MOVED: usize = 9 << 20;
+
+/// The longest that any of the questions took.
+fn slowest(memory: &SharedMem, guard: impl Sized) -> Duration {
+    let timed = |question: &mut dyn FnMut()| {
+        let start = Instant::now();
+        question();
+        start.elapsed()
+    };
+    let is_conflict = |result: Result<_, Error>| matches!(result, Err(Error::Conflict { .. }));
+    let mut guard = Some(guard);
+    let moment = Duration::from_micros(100);
+    let mut questions: [&mut dyn FnMut(); 6] = [
+        &mut || drop(guard.take()),
+        &mut || assert!(is_conflict(memory.host_mut(0..1).map(drop))),
+        &mut || assert!(is_conflict(memory.with_timeout(moment, |memory| memory.host_mut(..8).map(drop)))),
+        &mut || memory.host_mut(MOVED..MOVED + 8).unwrap().fill(5),
+        &mut || assert_eq!(memory.stats().leaks.count, 0),
+        &mut || assert!(memory.is_initialized()),
+    ];
+    questions.iter_mut().map(|question| timed(*question)).max().unwrap()
+}
+
+/// Runs `transfer`, and asks questions while it waits for a long kernel of other memories.
+fn during(queue: &Arc<dyn Queue>, memory: &SharedMem, transfer: impl Fn() + Sync) {
+    let (from, to) = (SharedMem::from(vec![1; 1 << 20]), SharedMem::new(1 << 20));
+    add_one(queue, &from, &to).unwrap();
+    let guard = memory.host(MOVED + 8..).unwrap();
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            transfer();
+            start.elapsed()
+        });
+        while memory.check_write(0..1).is_ok() {
+            thread::yield_now();
+        }
+        thread::sleep(Duration::from_millis(5));
+        let slowest = slowest(memory, guard);
+        let (waited, asked) = (waiting.join().unwrap(), start.elapsed());
+        assert!(waited > Duration::from_millis(50), "the kernel takes {waited:?} of {asked:?}");
+        assert!(slowest * 4 < waited, "{slowest:?} of {waited:?}");
+    });
+}
+
+#[test]
+fn a_transfer_that_waits_for_a_long_kernel_keeps_nobody_waiting() {
+    let (session, gpu, queue) = gpu(seed(1));
+    let memory = SharedMem::from(vec![3; MOVED + 64]);
+    during(&queue, &memory, || memory.upload(&queue, ..MOVED).unwrap());
+    drop(memory.device_mut(&queue, ..MOVED).unwrap());
+    during(&queue, &memory, || assert!(memory.host(..MOVED).unwrap().iter().all(|byte| *byte == 3)));
+    assert_eq!(memory.host(MOVED..).unwrap()[..16], [[5; 8], [3; 8]].concat());
+    drop((memory, queue, gpu));
+    expect_no_leaks(&session);
+}
