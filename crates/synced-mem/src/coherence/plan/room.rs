@@ -121,7 +121,11 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
             return Continue(());
         }
         for slot in self.facts.slots().rev() {
-            let close = |busy| self.unless_failed(self.close_gap(slot, busy));
+            // Bytes for a copy that takes none would pass through the host in vain, each time that the host drops them.
+            let takes = !self.so_far.failed.contains(&slot);
+            let close = |busy| {
+                if takes { self.unless_failed(self.close_gap(slot, busy)) } else { Continue(()) }
+            };
             let drop = |busy| self.unless_failed(self.drop_range(slot, busy));
             match bound {
                 Bound::Gaps => close(&NOTHING)?,

@@ -276,7 +276,7 @@ fn every_request_during_a_transfer_of_another_thread() {
         }
     }
     println!("{counts:?}");
-    assert_eq!((counts.plans, counts.settled), (0, 0));
+    assert!(counts.plans > 100_000 && counts.settled > 10_000, "{counts:?}");
 }
 
 #[test]
@@ -356,6 +356,19 @@ fn few_ranges_are_left_of_three_bytes_of_an_origin_and_nothing_is_read_for_it() 
     let counts = bounded(&columns, &settings);
     println!("{counts:?}");
     assert_eq!((counts.states, counts.plans, counts.outside), (97_321, 291_963, 0));
+}
+
+/// The second device takes no bytes; those for it would pass through the host, which has no room for another range.
+#[test]
+fn bounding_ends_where_a_copy_takes_no_bytes() {
+    let valid = |held: [u8; 5]| held.map(|held| if held == 1 { Byte::Valid } else { Byte::Stale });
+    let bytes = [[0, 0, 0, 1, 1], [0; 5], [1; 5], [1, 0, 1, 0, 0]].map(valid);
+    for bound in [Bound::Gaps, Bound::AllBut(NOTHING)] {
+        let setting = Setting { staged: true, fails: true, ..Setting::default() };
+        let mut world = World::<5>::new(bytes, setting).expect("a memory");
+        world.facts.replicas.keep_at_most(1);
+        run(world, &Request::Bound(bound), &mut Counts::default());
+    }
 }
 
 fn bounded(columns: &[[Byte; SLOTS]], settings: &[Setting]) -> Counts {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::*;
 use crate::access::Intent::{Overwrite, Read};
-use crate::coherence::facts::Moving;
+use crate::coherence::facts::{HOSTS, Moving};
 use crate::coherence::ranges::Ranges;
 
 pub(super) const SLOTS: usize = 4;
@@ -54,6 +54,7 @@ pub(super) struct World<const BYTES: usize> {
     written: [bool; BYTES],
     /// A transfer of another thread, which is still under way.
     moving: Option<Moving>,
+    fails: bool,
 }
 
 /// How the devices and the host are, beside the bytes.
@@ -70,12 +71,14 @@ pub(super) struct Setting {
     pub(super) reads_whole: bool,
     /// Transfers between the host and a device are made without the lock.
     pub(super) staged: bool,
+    /// Staged transfers to the second device fail.
+    pub(super) fails: bool,
 }
 
 impl<const BYTES: usize> World<BYTES> {
     /// `None` where no memory is ever like this.
     pub(super) fn new(bytes: [[Byte; BYTES]; SLOTS], setting: Setting) -> Option<Self> {
-        let Setting { reach, known, lent, origin, reads_whole, staged } = setting;
+        let Setting { reach, known, lent, origin, reads_whole, staged, fails } = setting;
         let mut facts = Facts::new(BYTES);
         for home in HOME {
             let slot = facts.add_device(home, |_, _| reach);
@@ -83,7 +86,7 @@ impl<const BYTES: usize> World<BYTES> {
         }
         let truth = std::array::from_fn(|_| std::array::from_fn(|_| Truth::default()));
         let written = std::array::from_fn(|at| origin >> at & 1 == 1);
-        let mut world = World { facts, truth, written, moving: None };
+        let mut world = World { facts, truth, written, moving: None, fails };
         let mut kept = Ranges::new();
         (0..BYTES).filter(|at| world.written[*at]).for_each(|at| kept.insert(at..at + 1));
         world.facts.replicas.keep_in_origin(kept);
@@ -278,7 +281,7 @@ impl<const BYTES: usize> World<BYTES> {
         let Step::Copy { from, to, range } = step else { panic!("{step:?} is no transfer") };
         assert!(self.facts.is_staged(*from, *to), "{step:?} waits for nothing");
         let device = if to.is_host() { *from } else { *to };
-        if !has_failed(self.home(device)) {
+        if !has_failed(self.home(device)) && !(self.fails && *to == Slot(HOSTS + 1)) {
             self.perform(step, None);
             if to.is_host() {
                 // The call has waited for the bytes, which the facts need not know.
@@ -419,7 +422,7 @@ impl<const BYTES: usize> World<BYTES> {
                 let has_failed =
                     self.truth.iter().flatten().flat_map(|byte| &byte.work).any(|work| has_failed(work.queue));
                 let is_read_for = (0..BYTES).any(|at| self.is_only(ORIGIN, &(at..at + 1)));
-                let may_stay = has_failed || *bound == Bound::Gaps || is_read_for;
+                let may_stay = has_failed || self.fails || *bound == Bound::Gaps || is_read_for;
                 assert!(may_stay || self.facts.replicas.is_bounded(), "too many ranges");
             }
         }
