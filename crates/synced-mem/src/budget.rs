@@ -85,6 +85,18 @@ impl Budget {
         }
     }
 
+    /// Makes memories give up their copies until there is room for `bytes` more.
+    ///
+    /// A block is given back after the work that its queues have then, whatever else is launched later. So room that is
+    /// made before a kernel is launched is there while that kernel runs; an access that lacks room and comes after the
+    /// launch waits for the kernel.
+    ///
+    /// # Errors
+    /// [`Error::OverBudget`] where nothing more can be given up.
+    pub fn make_room(&self, bytes: usize) -> Result<(), Error> {
+        self.ledger.make_room(bytes, Vec::new())
+    }
+
     /// What was counted so far.
     pub fn stats(&self) -> BudgetStats {
         let book = self.ledger.book();
@@ -139,6 +151,38 @@ impl Ledger {
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Makes others give up copies until there is room. No memory is locked by this thread. Another thread may take the
+    /// room: then the memory asks again. A memory that leaves may need room elsewhere, and so come here again for
+    /// another budget: one that leaves already is not asked, so that this ends.
+    /// Those that have been `tried` are not asked.
+    fn make_room(&self, bytes: usize, mut tried: Vec<Arc<Used>>) -> Result<(), Error> {
+        let Ledger { location, limit, .. } = *self;
+        loop {
+            let mut book = self.book();
+            let in_use = book.in_use;
+            if bytes <= limit.saturating_sub(in_use) {
+                return Ok(());
+            }
+            let mut kept = Vec::new();
+            let victim = if bytes <= limit { book.victim(location, &tried, &mut kept) } else { None };
+            drop(book);
+            drop(kept);
+            let Some((memory, used)) = victim else {
+                return Err(Error::OverBudget { location, bytes, limit, in_use });
+            };
+            let held = used.taken.load(Ordering::Relaxed);
+            let evicted = memory.evict(location, .., Dirty::Move);
+            used.leaves.store(false, Ordering::Relaxed);
+            if evicted.is_ok() && used.taken.load(Ordering::Relaxed) == 0 {
+                let evicted = &mut self.book().evicted;
+                evicted.count += 1;
+                evicted.bytes += held as u64;
+            } else {
+                tried.push(used);
+            }
+        }
+    }
 }
 
 impl Book {
@@ -150,8 +194,13 @@ impl Book {
 
     /// The next member that has room to give, is not `tried`, and was not borrowed since it was last asked; from now on
     /// it leaves. The book is gone through twice at most: the first time may only clear the marks. The last handle of a
-    /// memory may end with the one that is returned, which is why no other is made here: the book is locked.
-    fn victim(&mut self, tried: &[Arc<Used>]) -> Option<(Arc<Inner>, Arc<Used>)> {
+    /// memory may end with one that is made here, so all are `kept` until the book is unlocked.
+    fn victim(
+        &mut self,
+        location: Location,
+        tried: &[Arc<Used>],
+        kept: &mut Vec<Arc<Inner>>,
+    ) -> Option<(Arc<Inner>, Arc<Used>)> {
         self.members.retain(|member| member.memory.strong_count() > 0);
         for _ in 0..2 * self.members.len() {
             let at = self.hand % self.members.len();
@@ -161,12 +210,14 @@ impl Book {
             if !has_room || tried.iter().any(|one| Arc::ptr_eq(one, used)) {
                 continue;
             }
-            if !used.lately.swap(false, Ordering::Relaxed)
-                && let Some(memory) = memory.upgrade()
-            {
-                used.leaves.store(true, Ordering::Relaxed);
-                return Some((memory, Arc::clone(used)));
+            let Some(memory) = memory.upgrade() else { continue };
+            let is_read = location == Location::Host && memory.readers.has_one_entered();
+            if used.lately.swap(false, Ordering::Relaxed) || is_read {
+                kept.push(memory);
+                continue;
             }
+            used.leaves.store(true, Ordering::Relaxed);
+            return Some((memory, Arc::clone(used)));
         }
         None
     }
@@ -214,33 +265,8 @@ impl Account {
         self.used.lately.store(true, Ordering::Relaxed);
     }
 
-    /// Makes others give up copies until there is room. No memory is locked by this thread. Another thread may take the
-    /// room: then the memory asks again. A memory that leaves may need room elsewhere, and so come here again for
-    /// another budget: one that leaves already is not asked, so that this ends.
+    /// Makes others give up copies until there is room. See [`Ledger::make_room`].
     pub(crate) fn make_room(&self, bytes: usize) -> Result<(), Error> {
-        let Ledger { location, limit, .. } = *self.ledger;
-        let mut tried = vec![Arc::clone(&self.used)];
-        loop {
-            let mut book = self.ledger.book();
-            let in_use = book.in_use;
-            if bytes <= limit.saturating_sub(in_use) {
-                return Ok(());
-            }
-            let victim = if bytes <= limit { book.victim(&tried) } else { None };
-            drop(book);
-            let Some((memory, used)) = victim else {
-                return Err(Error::OverBudget { location, bytes, limit, in_use });
-            };
-            let held = used.taken.load(Ordering::Relaxed);
-            let evicted = memory.evict(location, .., Dirty::Move);
-            used.leaves.store(false, Ordering::Relaxed);
-            if evicted.is_ok() && used.taken.load(Ordering::Relaxed) == 0 {
-                let evicted = &mut self.ledger.book().evicted;
-                evicted.count += 1;
-                evicted.bytes += held as u64;
-            } else {
-                tried.push(used);
-            }
-        }
+        self.ledger.make_room(bytes, vec![Arc::clone(&self.used)])
     }
 }

@@ -13,6 +13,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use self::inner::{Inner, Waiter};
@@ -196,7 +197,8 @@ impl SharedMem {
     }
 
     /// Tries `access` again after a conflict, each time that a borrow of this memory has ended, until the time is over.
-    /// The conflict that is left then is the error.
+    /// The conflict that is left then is the error. Where a [`Budget`](crate::Budget) lacks room, `access` is tried again
+    /// each millisecond: the end of any borrow of any of its memories may make room.
     ///
     /// A thread that waits for a guard of its own, or for one of another memory, waits until the time is over.
     ///
@@ -224,8 +226,13 @@ impl SharedMem {
         loop {
             let result = access(self);
             let left = timeout.saturating_sub(start.elapsed());
-            if left.is_zero() || !matches!(result, Err(Error::Conflict { .. })) {
-                return result;
+            match result {
+                Err(Error::Conflict { .. }) if !left.is_zero() => {}
+                Err(Error::OverBudget { bytes, limit, .. }) if bytes <= limit && !left.is_zero() => {
+                    thread::sleep(left.min(Duration::from_millis(1)));
+                    continue;
+                }
+                result => return result,
             }
             match &mut waiter {
                 // From here on no end of a borrow is missed, so `access` is tried once more before the first wait.
@@ -359,7 +366,6 @@ impl fmt::Debug for SharedMem {
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex, mpsc};
-    use std::thread;
 
     use super::*;
     use crate::host::buffer::HostBuffer;

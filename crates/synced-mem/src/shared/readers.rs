@@ -12,8 +12,10 @@ use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 const OPEN: usize = 1;
 /// A thread waits for borrows to end, so that the last reader tells it.
 const AWAITED: usize = 2;
+/// A reader has entered since this was last asked.
+const ENTERED: usize = 4;
 /// One reader: the rest of the word counts them.
-const ONE: usize = 4;
+const ONE: usize = 8;
 /// From here on no reader enters without the lock: forgotten guards do not overflow the count.
 const FULL: usize = usize::MAX / 2;
 
@@ -47,7 +49,7 @@ impl Readers {
     pub(crate) fn enter(&self) -> Option<NonNull<u8>> {
         let mut word = self.word.load(Ordering::Relaxed);
         while word & OPEN != 0 && word < FULL {
-            match self.word.compare_exchange_weak(word, word + ONE, Ordering::Acquire, Ordering::Relaxed) {
+            match self.word.compare_exchange_weak(word, (word | ENTERED) + ONE, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return NonNull::new(self.start.load(Ordering::Relaxed)),
                 Err(newer) => word = newer,
             }
@@ -60,6 +62,12 @@ impl Readers {
     pub(crate) fn leave(&self) -> bool {
         let word = self.word.fetch_sub(ONE, Ordering::Release);
         word < 2 * ONE && word & AWAITED != 0
+    }
+
+    /// Whether a reader has entered since this was last asked. Needs no lock.
+    pub(crate) fn has_one_entered(&self) -> bool {
+        // Relaxed: the mark orders nothing. As a read-modify-write it leaves the release sequences whole.
+        self.word.fetch_and(!ENTERED, Ordering::Relaxed) & ENTERED != 0
     }
 
     // ---- under the lock ----

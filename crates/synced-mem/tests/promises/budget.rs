@@ -1,13 +1,14 @@
 //! Budgets: what memories take at a place stays under the limit, what is borrowed stays, and no byte is lost.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use synced_mem::loopback::{Fault, Operation, launch};
 use synced_mem::{Budget, Device, Error, Location, Queue, SharedMem};
 
 use super::tape::{Tape, pattern};
-use super::{device, fill};
+use super::{PATIENCE, device, fill};
 
 fn place(device: &dyn Device) -> Location {
     Location::Device(device.id())
@@ -233,4 +234,68 @@ fn a_budget_of_the_origin_counts_nothing() {
     budget.add(&memory);
     assert_eq!(memory.host(..).unwrap().len(), 64);
     assert_eq!(budget.stats().in_use, 0);
+}
+
+/// Reads of all bytes take no lock from the second on, and count all the same.
+#[test]
+fn a_memory_on_the_host_that_was_read_without_a_lock_stays_before_one_that_was_not() {
+    let budget = Budget::new(Location::Host, 3072);
+    let tapes = [(); 4].map(|()| Tape::new(1024));
+    let memories = tapes.map(|tape| SharedMem::of(tape));
+    memories.iter().for_each(|memory| budget.add(memory));
+    memories.iter().for_each(|memory| drop(memory.host(..).unwrap()));
+    // Of three that were borrowed lately the first went, and the marks of the others are gone.
+    assert_eq!(is_there(&memories, Location::Host), [1, 2, 3]);
+    drop(memories[1].host(..).unwrap());
+    drop(memories[0].host(..).unwrap());
+    assert_eq!(is_there(&memories, Location::Host), [0, 1, 3]);
+}
+
+#[test]
+fn a_caller_with_time_waits_until_the_budget_has_room() {
+    let (device, queue) = device();
+    let budget = Budget::new(place(&*device), 1024);
+    let memories = memories(&budget, 2);
+    let token = memories[0].device(&queue, ..).unwrap();
+    let moment = Duration::from_millis(3);
+    let in_time = |memory: &SharedMem, time| memory.with_timeout(time, |memory| memory.upload(&queue, ..));
+    assert!(matches!(in_time(&memories[1], moment), Err(Error::OverBudget { .. })));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(moment);
+            drop(token);
+        });
+        in_time(&memories[1], PATIENCE).unwrap();
+    });
+    assert_eq!(is_there(&memories, place(&*device)), [1]);
+    // What never fits is not waited for.
+    let large = SharedMem::new(2048);
+    budget.add(&large);
+    assert!(matches!(in_time(&large, Duration::from_secs(3600)), Err(Error::OverBudget { .. })));
+}
+
+/// A kernel of the layer that is worked on is launched, and has not run: the next layer's bytes come all the same.
+#[test]
+fn room_that_is_made_before_a_launch_does_not_wait_for_the_kernel() {
+    for makes_room in [false, true] {
+        let (device, work) = device();
+        let ahead = device.queue().unwrap();
+        let budget = Budget::new(place(&*device), 2048);
+        let memories = memories(&budget, 3);
+        memories[0].upload(&ahead, ..).unwrap();
+        memories[1].upload(&ahead, ..).unwrap();
+        fill(&mut memories[0].device_mut(&work, ..).unwrap(), 7);
+        let mut token = memories[1].device_mut(&work, ..).unwrap();
+        if makes_room {
+            budget.make_room(1024).unwrap();
+        }
+        let (ran, has_run) = mpsc::channel();
+        launch(&*work, [token.arg_mut()], move |_| ran.send(()).unwrap()).unwrap();
+        memories[2].upload(&ahead, ..).unwrap();
+        ahead.synchronize().unwrap();
+        assert_eq!(has_run.try_recv().is_err(), makes_room);
+        assert_eq!(is_there(&memories, place(&*device)), [1, 2]);
+        drop(token);
+        assert_eq!(*memories[0].host(..).unwrap(), [7; 1024]);
+    }
 }
