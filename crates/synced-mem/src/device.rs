@@ -109,8 +109,8 @@ pub enum Host {
 ///    others may be called with the memory locked.
 /// 10. **Ways.** `reaches` answers the same for a device at any time, by every queue of this one's device, and yes for
 ///     that device itself. It enqueues nothing and touches no block. Where it says yes, `copy` takes blocks of it.
-///     `is_staged` answers the same for host bytes while they are allocated, by every queue of this one's device, and no
-///     for every part of bytes of which it says no.
+///     `is_staged` answers the same for host bytes while they are allocated, by every queue of this one's device, and
+///     no for every part of bytes of which it says no.
 ///
 /// Every function may be called from any thread. Moving 0 bytes is no error and does nothing.
 pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
@@ -148,8 +148,8 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// [`Error::Device`].
     unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error>;
 
-    /// Whether transfers of these host bytes may wait for the device, as through memory of the backend's own. A memory is
-    /// not locked while it calls [`upload`](Self::upload) or [`download`](Self::download) with such bytes.
+    /// Whether transfers of these host bytes may wait for the device, as through memory of the backend's own. A memory
+    /// is not locked while it calls [`upload`](Self::upload) or [`download`](Self::download) with such bytes.
     fn is_staged(&self, host: NonNull<u8>, len: usize) -> bool {
         let _ = (host, len);
         false
@@ -180,8 +180,8 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
         unsafe { filled::through_host(self, to, at..at + len, fill) }
     }
 
-    /// Enqueues a copy of `from[at..at + len]` to the host. A call with bytes that [`is_staged`](Self::is_staged) names may
-    /// wait for the copy, and for earlier work of the queue.
+    /// Enqueues a copy of `from[at..at + len]` to the host. A call with bytes that [`is_staged`](Self::is_staged) names
+    /// may wait for the copy, and for earlier work of the queue.
     ///
     /// # Safety
     /// As for [`upload`](Self::upload), with the bytes at `to` writable and in no other use until then.

@@ -93,9 +93,9 @@ impl Loopback {
         self.machine.state().account(self.id).reuses = true;
     }
 
-    /// From now on uploads and downloads have ended when they return, and wait for all earlier work, kernels too, as those
-    /// of pageable memory by a GPU may. The bytes of [`Queue::upload_from`] stay pending. A kernel that uses a memory has
-    /// to leave bytes alone that are on their way. Before the first memory is on the device.
+    /// From now on uploads and downloads have ended when they return, and wait for all earlier work, kernels too, as
+    /// those of pageable memory by a GPU may. The bytes of [`Queue::upload_from`] stay pending. A kernel that uses a
+    /// memory has to leave bytes alone that are on their way. Before the first memory is on the device.
     pub fn stage_transfers(&self) {
         self.machine.state().account(self.id).stages = true;
     }

@@ -197,8 +197,8 @@ impl SharedMem {
     }
 
     /// Tries `access` again after a conflict, each time that a borrow of this memory has ended, until the time is over.
-    /// The conflict that is left then is the error. Where a [`Budget`](crate::Budget) lacks room, `access` is tried again
-    /// each millisecond: the end of any borrow of any of its memories may make room.
+    /// The conflict that is left then is the error. Where a [`Budget`](crate::Budget) lacks room, `access` is tried
+    /// again each millisecond: the end of any borrow of any of its memories may make room.
     ///
     /// A thread that waits for a guard of its own, or for one of another memory, waits until the time is over.
     ///

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::access::Access;
 use crate::coherence::borrows::Borrows;
 use crate::coherence::broken::Broken;
+use crate::coherence::moving::Moving;
 use crate::coherence::ranges::Ranges;
 use crate::coherence::replicas::{ORIGIN, Replicas, Slot};
 use crate::coherence::uses::{Clock, Uses, Waited, each_once};
@@ -68,15 +69,6 @@ pub(crate) struct CopyFacts<Q> {
     arriving: Vec<Arriving<Q>>,
 }
 
-/// Bytes that a thread without the lock brings from a copy, or from the origin, to a copy. Meanwhile both copies keep
-/// their memory, the bytes stay valid where they come from, and no one else writes them on either side.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Moving {
-    pub(crate) from: Slot,
-    pub(crate) to: Slot,
-    pub(crate) range: Range<usize>,
-}
-
 /// Bytes that a queue has yet to deliver.
 #[derive(Debug)]
 struct Arriving<Q> {
@@ -103,25 +95,10 @@ impl Slot {
     }
 }
 
-impl Moving {
-    /// Whether this is one of the two copies.
-    pub(crate) fn concerns(&self, slot: Slot) -> bool {
-        self.from == slot || self.to == slot
-    }
-}
-
 impl<Q> CopyFacts<Q> {
     fn new(home: Option<Q>) -> Self {
-        let (reaches, arriving) = (Vec::new(), Vec::new());
-        CopyFacts {
-            has_memory: false,
-            is_lent: false,
-            home,
-            stages: [false; HOSTS],
-            reaches,
-            uses: Uses::new(),
-            arriving,
-        }
+        let (reaches, arriving, stages) = (Vec::new(), Vec::new(), [false; HOSTS]);
+        CopyFacts { has_memory: false, is_lent: false, home, stages, reaches, uses: Uses::new(), arriving }
     }
 }
 
@@ -168,14 +145,6 @@ impl<Q> Facts<Q> {
     /// Whether any byte of `range` is valid anywhere.
     pub(crate) fn is_written_in(&self, range: &Range<usize>) -> bool {
         self.holders().any(|slot| self.replicas.valid(slot).overlaps(range))
-    }
-
-    /// Whether a transfer from one copy to another ends with its step: one of a lent slice, or one that may wait for the
-    /// device.
-    pub(crate) fn is_staged(&self, from: Slot, to: Slot) -> bool {
-        let (host, device) = if from.is_host() { (from, to) } else { (to, from) };
-        let is_transfer = host.is_host() && !device.is_host();
-        is_transfer && (self.copy(host).is_lent || self.copy(device).stages[host.0])
     }
 
     /// How many bytes of `range` are in none of these copies.

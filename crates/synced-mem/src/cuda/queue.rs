@@ -142,7 +142,8 @@ impl CudaQueue {
 // 8: a context that has failed fails every call; a wait for another GPU's stream asks for that GPU's context when the
 //    waiting stream is synchronised (`Stream::check_foreign`). A call fails before it enqueues, or has enqueued a part
 //    of its copies.
-// 9: pageable bytes alone go through chunks that are waited for, and a block is pinned for its whole life; nothing here names `SyncedMem` or `SharedMem`, and no host function is ever enqueued.
+// 9: pageable bytes alone go through chunks that are waited for, and a block is pinned for its whole life; nothing
+//    here names `SyncedMem` or `SharedMem`, and no host function is ever enqueued.
 // 10: every GPU is reached from every other, by a copy that needs no access between them.
 unsafe impl Queue for CudaQueue {
     fn id(&self) -> QueueId {

@@ -199,7 +199,8 @@ impl Call<'_> {
 //    or the slot is given out again by that lane only, whose work on the new block comes later.
 // 8: an error returns before anything is enqueued, or after everything is; a wait asks first whether the other has
 //    failed.
-// 9: transfers run kernels only where `is_staged` says so; nothing here names `SyncedMem` or `SharedMem`. A kernel may (`launch`), and is the caller's code.
+// 9: transfers run kernels only where `is_staged` says so; nothing here names `SyncedMem` or `SharedMem`. A kernel may
+//    (`launch`), and is the caller's code.
 // 10: which machine a device belongs to is set once, and is all that is asked; transfers are staged from the first on.
 unsafe impl Queue for LoopQueue {
     fn id(&self) -> QueueId {

@@ -301,7 +301,7 @@ fn upload(queue: &Arc<dyn Queue>) -> (SharedMem, Stalled) {
 }
 
 #[test]
-fn a_transfer_that_waits_for_another_memorys_kernel_keeps_nobody_waiting() {
+fn a_transfer_that_waits_for_a_kernel_of_another_memory_keeps_nobody_waiting() {
     let [_, queue] = queues();
     let (memory, stalled) = upload(&queue);
     let guards = (memory.host(0..4).unwrap(), memory.host_mut(8..12).unwrap());

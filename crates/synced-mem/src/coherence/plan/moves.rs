@@ -5,7 +5,8 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::ops::Range;
 
 use crate::access::Access;
-use crate::coherence::facts::{ADOPTED, HOST, Moving};
+use crate::coherence::facts::{ADOPTED, HOST};
+use crate::coherence::moving::Moving;
 use crate::coherence::plan::{NOTHING, Next, Plan, Planner, Step, Steps, meet, perform, wait};
 use crate::coherence::replicas::{Action, ORIGIN, Slot};
 

@@ -12,7 +12,8 @@ use std::ops::Range;
 use self::world::{ALL, Byte, FAILED, HOME, OTHER, SLOTS, Setting, World};
 use super::*;
 use crate::access::Intent::{Overwrite, Read, Write};
-use crate::coherence::facts::{HOSTS, Moving};
+use crate::coherence::facts::HOSTS;
+use crate::coherence::moving::Moving;
 
 const BYTES: usize = 2;
 
@@ -74,6 +75,30 @@ fn requests() -> Vec<Request<u8>> {
     all
 }
 
+/// The copy that the usual case finds.
+fn found<const BYTES: usize>(world: &World<BYTES>, request: &Request<u8>) -> Option<Slot> {
+    match request {
+        Request::Host { range, intent } => met_at(&world.facts, None, range, *intent),
+        Request::Device { by, range, intent } => met_at(&world.facts, Some(by), range, *intent),
+        _ => None,
+    }
+}
+
+/// Whether the usual case is met, which has to agree with the plan.
+fn is_seen_at_once<const BYTES: usize>(
+    world: &World<BYTES>,
+    request: &Request<u8>,
+    planned: &Result<Next<u8>, Refusal>,
+    is_first: bool,
+) -> bool {
+    let (is_done, found) = (matches!(planned, Ok(Next::Done)), found(world, request));
+    assert!(found.is_none() || is_done, "{request:?} is met at {found:?}, and not done");
+    let is_access = matches!(request, Request::Host { .. } | Request::Device { .. });
+    let is_usual = is_first && world.facts.broken.is_empty() && world.facts.outside.is_empty();
+    assert!(found.is_some() || !(is_access && is_usual && is_done), "{request:?} is met, and not seen so");
+    found.is_some()
+}
+
 /// Plans and performs a request to its end.
 fn run<const BYTES: usize>(mut world: World<BYTES>, request: &Request<u8>, counts: &mut Counts) {
     let mut progress = Progress::new();
@@ -90,22 +115,7 @@ fn run<const BYTES: usize>(mut world: World<BYTES>, request: &Request<u8>, count
             world.facts.copies[HOSTS + usize::from(by % 10)].home = Some(by);
         }
         let planned = next(&world.facts, request, &progress);
-        let met = match request {
-            Request::Host { range, intent } => met_at(&world.facts, None, range, *intent),
-            Request::Device { by, range, intent } => met_at(&world.facts, Some(by), range, *intent),
-            _ => None,
-        };
-        if let Some(slot) = met {
-            assert!(matches!(planned, Ok(Next::Done)), "{request:?} is met at {slot:?}, and not done");
-            counts.at_once += 1;
-        } else {
-            let is_access = matches!(request, Request::Host { .. } | Request::Device { .. });
-            let is_first = round == 1 && world.facts.broken.is_empty() && world.facts.outside.is_empty();
-            assert!(
-                !(is_access && is_first && matches!(planned, Ok(Next::Done))),
-                "{request:?} is met, and not seen so"
-            );
-        }
+        counts.at_once += usize::from(is_seen_at_once(&world, request, &planned, round == 1));
         match planned {
             Ok(Next::Done) => {
                 world.check_met(request);
@@ -307,12 +317,7 @@ fn bytes_that_another_thread_reads_are_neither_read_again_nor_changed() {
         if let Request::Device { by, .. } | Request::Receive { by, .. } = &request {
             world.facts.copies[HOSTS + usize::from(by % 10)].home = Some(*by);
         }
-        let met = match &request {
-            Request::Host { range, intent } => met_at(&world.facts, None, range, *intent),
-            Request::Device { by, range, intent } => met_at(&world.facts, Some(by), range, *intent),
-            _ => None,
-        };
-        assert_eq!(met, None, "{request:?}");
+        assert_eq!(found(&world, &request), None, "{request:?}");
         let mut planned = next(&world.facts, &request, &Progress::new());
         if let Ok(Next::Perform(steps)) = planned {
             let steps: Vec<_> = steps.into_iter().collect();

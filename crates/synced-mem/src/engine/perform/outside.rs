@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::coherence::facts::Moving;
+use crate::coherence::moving::Moving;
 use crate::coherence::plan::Step;
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::coherence::uses::Uses;

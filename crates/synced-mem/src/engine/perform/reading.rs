@@ -10,7 +10,7 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::coherence::facts::Moving;
+use crate::coherence::moving::Moving;
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::device::Block;
 use crate::engine::queue::QueueHandle;
