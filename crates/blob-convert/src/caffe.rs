@@ -14,7 +14,7 @@ use crate::options::{Options, refuse};
 use crate::planned::{How, Planned, stream_interleaved};
 use crate::stored::{is_numbered, numbered};
 use crate::transform::{StripDiff, Transform};
-use crate::words::{joined, listed_problems, quoted};
+use blob_io::words::{joined, listed_problems, quoted};
 
 /// The most names in parentheses behind the first misfit, of other tensors with the same reason.
 const NAMED: usize = 2;

@@ -17,7 +17,7 @@ use crate::receipt::places;
 use crate::stored::Storage;
 use crate::transform::ignored::{find, may_have_norms};
 use crate::transform::{Choice, Followed};
-use crate::words::listed_problems;
+use blob_io::words::listed_problems;
 
 /// Chooses the tensors and plans the transforms. A folder gets an npy file for each.
 pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> Result<Chained, Error> {

@@ -56,8 +56,6 @@ mod undo;
 pub mod verify;
 mod watch;
 
-use blob_io::words;
-
 pub use goal::Place;
 pub use history::{KEY as RECEIPT_KEY, Origin};
 pub use options::Options;

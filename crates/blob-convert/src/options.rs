@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::history::About;
 use crate::symbol::NewSymbol;
 use crate::transform::{Choice, Fold, FollowedNet, Onnx, Registry, Topology, Transform};
-use crate::words::{self, NAMED_PROBLEMS};
+use blob_io::words::{self, NAMED_PROBLEMS};
 
 /// The format to convert to, and all settings of a conversion.
 #[derive(Clone, Debug)]

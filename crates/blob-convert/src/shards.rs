@@ -18,7 +18,7 @@ use crate::options::{Options, refuse};
 use crate::planned::Planned;
 use crate::source::check_source;
 use crate::stored::FORMAT;
-use crate::words::listed;
+use blob_io::words::listed;
 
 /// All shards are open at once, and systems allow about a thousand open files.
 const MAX_SHARDS: usize = 500;

@@ -9,7 +9,7 @@ use crate::plan::{Destination, Plan};
 use crate::symbol::NewSymbol;
 use crate::verify::receipt;
 use crate::watch::{Uncounted, Watch};
-use crate::words::and_more;
+use blob_io::words::and_more;
 
 /// How many changed arrays an error names.
 const NAMED: usize = 3;

@@ -7,7 +7,7 @@ use std::fmt;
 use blob_io::grouped;
 
 use super::{Change, Effect};
-use crate::words::{self, and_more, quoted};
+use blob_io::words::{self, and_more, quoted};
 
 /// How many tensors a sentence names.
 const NAMED: usize = 3;

@@ -30,7 +30,7 @@ use crate::symbol::check_eps;
 use crate::transform::{Choice, Followed, Registry, Tally};
 use crate::verify::contradicted;
 use crate::watch::{Uncounted, Watch};
-use crate::words::joined;
+use blob_io::words::joined;
 
 /// At most this many clashes are told.
 const NAMED: usize = 3;

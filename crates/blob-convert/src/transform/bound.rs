@@ -6,7 +6,7 @@ use blob_io::net::{Layer, LayerKind, Net, Reader, Role};
 use blob_io::{Checkpoint, Group, Kind, TensorName};
 
 use super::role::is_spatial;
-use crate::words;
+use blob_io::words;
 
 /// A net and the file that holds its weights.
 #[derive(Debug)]

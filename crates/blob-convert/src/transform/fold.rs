@@ -22,7 +22,7 @@ use super::ignored::is_zero;
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::wish::Wish;
 use crate::change;
-use crate::words::listed;
+use blob_io::words::listed;
 
 use affine::{FACTOR, Norm, Normalised, Of, PARTS};
 use find::by_reason;

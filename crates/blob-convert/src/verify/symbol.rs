@@ -6,7 +6,7 @@ use blob_io::mxnet::{Symbol, Variable};
 use blob_io::{Checkpoint, Entry, Group, Kind, Reason};
 
 use super::{Finding, Remark};
-use crate::words::listed;
+use blob_io::words::listed;
 
 /// How many inputs a note names.
 const NAMED: usize = 20;

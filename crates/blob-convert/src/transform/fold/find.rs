@@ -8,7 +8,7 @@ use blob_io::{TensorName, work};
 
 use super::{Fold, Folded, Side};
 use crate::transform::bound::{Bound, bias_beside};
-use crate::words::{and_more, listed};
+use blob_io::words::{and_more, listed};
 
 /// At most this many readers of a value are named.
 const MAX_NAMED: usize = 3;

@@ -11,7 +11,7 @@ use super::{Merged, Names, OfEps};
 use crate::transform::bound::{Bound, bare, bias_beside, listed};
 use crate::transform::eps::{self, TORCH};
 use crate::transform::fold::{is_by_channel, scale_after};
-use crate::words;
+use blob_io::words;
 
 /// Suffixes of MXNet's names, and PyTorch's names for the same tensors.
 const ENDINGS: [(&str, &str); 8] = [
