@@ -268,7 +268,6 @@ fn fold() {
 fn batch() {
     play("batch", |_| {});
 }
-
 #[test]
 fn writing() {
     play("writing", |folder| {

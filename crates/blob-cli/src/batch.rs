@@ -42,6 +42,9 @@ pub(crate) fn run(args: &args::Batch, context: &Context) -> Result<Status, Failu
     let begun = Begun::now(args.dry_run);
     let batch = Batch::read(&name(file), &text_of(file)?)?;
     let log_file = args.log.as_deref();
+    if log_file.is_some_and(is_stdin) {
+        return Err(Failure::new("--log needs a file: a later run reads its lines").help("--json prints the lines"));
+    }
     for (used, is_written) in [(Some(&**file).filter(|file| !is_stdin(file)), false), (log_file, true)] {
         used.map_or(Ok(()), |used| batch.check_apart(used, is_written))?;
     }
@@ -61,6 +64,7 @@ pub(crate) fn run(args: &args::Batch, context: &Context) -> Result<Status, Failu
         batch,
         log,
         is_dry: args.dry_run,
+        checks: args.check,
         keeps_going: args.keep_going,
         limits: Limits::of(&context.global),
         next: AtomicUsize::new(0),
@@ -92,7 +96,8 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     if bytes.len() as u64 > LONGEST {
         return Err(Failure::new(format!("{}: more than {LONGEST} bytes of jobs", name(path))));
     }
-    String::from_utf8(bytes).map_err(|_| Failure::new(format!("{}: is not UTF-8", name(path))))
+    let text = String::from_utf8(bytes).map_err(|_| Failure::new(format!("{}: is not UTF-8", name(path))))?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
 /// How many bytes the sources of all jobs have.
@@ -140,6 +145,7 @@ struct Work<'a> {
     trust: Trust,
     log: Option<Log>,
     is_dry: bool,
+    checks: bool,
     keeps_going: bool,
     limits: Limits,
     next: AtomicUsize,
@@ -216,6 +222,9 @@ impl Work<'_> {
     fn job(&self, at: usize, outcome: &mut Outcome, opening: &Opening) -> Result<(), Error> {
         let job = self.batch.job(at, &self.marks)?;
         if let Some(claim) = job.done(opening, self.trust, self.log.as_ref(), self.progress)? {
+            if self.checks {
+                job.check_output(self.progress)?;
+            }
             outcome.done(claim);
         } else if self.is_dry {
             outcome.ran(State::WouldWrite, job.check(opening)?);

@@ -52,6 +52,8 @@ pub struct Ran {
     pub to: Format,
     /// The length of the output.
     pub bytes_out: u64,
+    /// The BLAKE3 of an output that has no room for its claim, for the log.
+    pub blake3_out: Option<String>,
     /// The output's claim about its origin; `None` in a dry run.
     pub claim: Option<Claim>,
     /// Everything that the conversion changes.
@@ -103,7 +105,7 @@ impl Job {
         if self.folder().is_dir() {
             plan.check(&Silent)?;
         }
-        Ok(Ran { to: plan.to(), bytes_out: plan.output_len(), claim: None, changes: plan.changes() })
+        Ok(Ran { to: plan.to(), bytes_out: plan.output_len(), blake3_out: None, claim: None, changes: plan.changes() })
     }
 
     /// Does the job, and makes the folder of the output.
@@ -130,7 +132,8 @@ impl Job {
             recipe: Some(self.mark.clone()),
             tool: TOOL.to_owned(),
         };
-        Ok(Ran { to: plan.to(), bytes_out: done.bytes_out, claim: Some(claim), changes })
+        let (to, bytes_out) = (plan.to(), done.bytes_out);
+        Ok(Ran { to, bytes_out, blake3_out: self.digest(to, watch)?, claim: Some(claim), changes })
     }
 
     fn open(&self, opener: &dyn Opener) -> Result<Opened, Error> {

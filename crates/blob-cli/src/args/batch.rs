@@ -45,12 +45,15 @@ pub(crate) struct Batch {
     /// length where it is older than the output
     #[arg(long, value_name = "HOW", default_value = "content", hide_short_help = true)]
     pub(crate) trust: Trusted,
+    /// Read the outputs that were done before, and compare their arrays with their receipts
+    #[arg(long, conflicts_with = "trust", hide_short_help = true)]
+    pub(crate) check: bool,
     /// Print what would be done without writing anything
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Print a job for each file of tensors that this GLOB matches
     #[arg(long, value_name = "GLOB", requires_all = ["to", "output"],
-          conflicts_with_all = ["shard", "jobs", "log", "keep_going", "trust", "dry_run"])]
+          conflicts_with_all = ["shard", "jobs", "log", "keep_going", "check", "trust", "dry_run"])]
     pub(crate) make: Option<String>,
     /// With --make, the format of the outputs, of `blob formats`
     #[arg(long, value_name = "FMT", value_parser = format(|_| true), hide_possible_values = true, requires = "make")]

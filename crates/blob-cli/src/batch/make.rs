@@ -1,6 +1,6 @@
 //! `blob batch --make`: a job for each file of tensors that a glob matches.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use blob_convert::Recipe;
@@ -28,19 +28,26 @@ pub(super) fn run(args: &Batch, mut recipe: Recipe, context: &Context) -> Result
     let matcher = GlobBuilder::new(&whole(glob, &root)).literal_separator(true).build();
     let matcher = matcher.map_err(|e| Failure::new(format!("{glob:?} is no glob: {}", e.kind())))?.compile_matcher();
     let (sources, others) = sources(&root, &|path| matcher.is_match(path), context)?;
+    let found = sources.len();
+    let sources = without_outputs(sources, &root, folder, to);
+    let own = (found - sources.len()) as u64;
     if sources.is_empty() {
         return Err(Failure::no(format!("no file of tensors matches {glob:?}")));
     }
+    let mut lines = Vec::new();
     for (source, output) in sources.iter().zip(outputs(&sources, &root, folder, to)) {
         let mut recipe = recipe.clone();
         recipe.sources.push(Source::new(text_of(source)?));
+        text_of(&output)?;
         (recipe.target.path, recipe.target.format) = (Some(output), Some(to));
-        context.print(&Line(recipe))?;
+        lines.push(Line(recipe));
     }
-    let passed_over = match others {
-        0 => String::new(),
-        others => format!("; {} without tensors passed over", units::plural(others, "file")),
-    };
+    lines.iter().try_for_each(|line| context.print(line))?;
+    let passed_over = [(others, "without tensors"), (own, "of earlier outputs")];
+    let passed_over = passed_over.iter().filter(|(count, _)| *count > 0);
+    let passed_over =
+        passed_over.map(|(count, what)| format!("; {} {what} passed over", units::plural(*count, "file")));
+    let passed_over: String = passed_over.collect();
     context.terminal.note(format!("{}{passed_over}", units::plural(sources.len() as u64, "job")));
     Ok(Status::Yes)
 }
@@ -93,6 +100,25 @@ fn sources(root: &Path, matches: &dyn Fn(&Path) -> bool, context: &Context) -> R
     Ok((sources, others))
 }
 
+/// The sources without the outputs of an earlier run: files in the folder of the outputs, unless sources are there;
+/// then files with the name of another source's output.
+fn without_outputs(mut sources: Vec<PathBuf>, root: &Path, folder: &Path, to: Format) -> Vec<PathBuf> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let [root_real, folder_real] = [root, folder].map(real);
+    if root_real.starts_with(&folder_real) {
+        let outputs: HashSet<PathBuf> = outputs(&sources, root, folder, to)
+            .iter()
+            .zip(&sources)
+            .filter(|(output, source)| output != source)
+            .map(|(output, _)| real(output))
+            .collect();
+        sources.retain(|source| !outputs.contains(&real(source)));
+    } else {
+        sources.retain(|source| !real(source).starts_with(&folder_real));
+    }
+    sources
+}
+
 /// The output of each source: in the same place below `folder`, with the format's extension in place of its own, or
 /// behind it where two outputs would have one name.
 fn outputs(sources: &[PathBuf], root: &Path, folder: &Path, to: Format) -> Vec<PathBuf> {
@@ -101,20 +127,26 @@ fn outputs(sources: &[PathBuf], root: &Path, folder: &Path, to: Format) -> Vec<P
         let below = source.strip_prefix(root).ok().filter(|below| !below.as_os_str().is_empty());
         below.map_or_else(|| source.file_name().unwrap_or_default().into(), Path::to_owned)
     };
-    let short: Vec<PathBuf> = sources.iter().map(|source| below(source).with_extension(extension)).collect();
-    let mut count: HashMap<&PathBuf, usize> = HashMap::new();
-    short.iter().for_each(|name| *count.entry(name).or_default() += 1);
-    let named = |(source, short): (&PathBuf, &PathBuf)| {
-        let full = || {
-            let mut name = below(source).into_os_string();
-            name.push(".");
-            name.push(extension);
-            PathBuf::from(name)
-        };
-        let name = if count[short] == 1 { short.clone() } else { full() };
-        folder.join(name)
+    let full = |source: &PathBuf| {
+        let mut name = below(source).into_os_string();
+        name.push(".");
+        name.push(extension);
+        PathBuf::from(name)
     };
-    sources.iter().zip(&short).map(named).collect()
+    let mut names: Vec<PathBuf> = sources.iter().map(|source| below(source).with_extension(extension)).collect();
+    // A long name may be the short one of a third source. Long names differ as the sources do, so this ends.
+    loop {
+        let mut count: HashMap<PathBuf, usize> = HashMap::new();
+        names.iter().for_each(|name| *count.entry(name.clone()).or_default() += 1);
+        let mut is_changed = false;
+        for (name, source) in names.iter_mut().zip(sources).filter(|(name, _)| count[*name] > 1) {
+            is_changed |= *name != full(source);
+            *name = full(source);
+        }
+        if !is_changed {
+            return names.iter().map(|name| folder.join(name)).collect();
+        }
+    }
 }
 
 /// A job.
@@ -154,6 +186,11 @@ mod tests {
         let sources = ["m/a.npz", "m/a.params", "m/x/a.npz", "m/b"].map(PathBuf::from);
         let named = outputs(&sources, Path::new("m"), Path::new("out"), Format::Safetensors);
         let expected = ["a.npz.safetensors", "a.params.safetensors", "x/a.safetensors", "b.safetensors"];
+        assert_eq!(named, expected.map(|name| Path::new("out").join(name)));
+        // The long name of the first is the short one of the third.
+        let sources = ["m/a.npz", "m/a.params", "m/a.npz.h5"].map(PathBuf::from);
+        let named = outputs(&sources, Path::new("m"), Path::new("out"), Format::Safetensors);
+        let expected = ["a.npz.safetensors", "a.params.safetensors", "a.npz.h5.safetensors"];
         assert_eq!(named, expected.map(|name| Path::new("out").join(name)));
         let one = outputs(&sources[..1], Path::new("m/a.npz"), Path::new("out/"), Format::Npz);
         assert_eq!(one, [Path::new("out/a.npz")]);

@@ -106,6 +106,12 @@ impl Fields for Outcome {
                 json!(o.ran.as_ref().map(|ran| ran.bytes_out))
             }),
             nullable(
+                "blake3_out",
+                Type::String,
+                "the BLAKE3 of a written output that has no receipt of its own",
+                |o| json!(o.ran.as_ref().and_then(|ran| ran.blake3_out.as_ref())),
+            ),
+            nullable(
                 "claim",
                 Type::Object(properties::<Claim>),
                 "what the output was made of, where there is one",

@@ -13,6 +13,7 @@ use super::{Job, Log, Opener};
 use crate::hash::for_each_piece;
 use crate::history::{parse, receipt_text, source_name_of};
 use crate::receipt::TOOL;
+use crate::verify::{self, Remark};
 use crate::watch::{Uncounted, Watch};
 
 /// The claim of an output about its origin, in a receipt or in a line of a log.
@@ -42,7 +43,7 @@ pub enum Known {
 /// How a source is compared with the source that an output names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// By the BLAKE3: the source is read.
+    /// By the BLAKE3: the source is read, and so is an output of which only a log tells.
     #[default]
     Content,
     /// By length and time: a source of the same length that is older than the output counts as the same. Another
@@ -90,8 +91,9 @@ fn major(tool: &str) -> &str {
 }
 
 impl Job {
-    /// The claim of the output that is there, if the job is done. Reads the output's headers alone; `log` has the
-    /// claims of outputs without a receipt.
+    /// The claim of the output that is there, if the job is done. Of an output with a receipt only headers are read
+    /// ([`check_output`](Self::check_output) reads the values); `log` has the claims and the digests of outputs without
+    /// a receipt.
     ///
     /// # Errors
     /// Any error of reading the source; [`Error::Interrupted`] where `watch` says so.
@@ -102,7 +104,8 @@ impl Job {
         log: Option<&Log>,
         watch: &dyn Watch,
     ) -> Result<Option<Claim>, Error> {
-        let Some(found) = self.claim(log).filter(|claim| claim.recipe.as_deref() == Some(&self.mark)) else {
+        let Some(found) = self.claim(log, trust, watch)?.filter(|claim| claim.recipe.as_deref() == Some(&self.mark))
+        else {
             return Ok(None);
         };
         let known = match self.older(trust) {
@@ -119,28 +122,63 @@ impl Job {
     }
 
     /// The claim of the output; `None` for an output that is missing, does not open, or breaks off.
-    fn claim(&self, log: Option<&Log>) -> Option<Claim> {
+    fn claim(&self, log: Option<&Log>, trust: Trust, watch: &dyn Watch) -> Result<Option<Claim>, Error> {
         let index = self.index();
         for path in index.iter().chain([&self.output]).filter(|path| path.exists()) {
-            let whole = |opened: Result<Checkpoint, Error>| {
-                opened.ok().filter(|output| output.whole().is_ok() && output.faults().is_empty())
-            };
             let opened = whole(OpenOptions::new().open(path));
-            let receipt = opened.as_ref().and_then(receipt_text).and_then(Claim::of_receipt);
-            if receipt.as_ref().is_some_and(|claim| claim.recipe.as_deref() == Some(&self.mark)) {
-                return receipt;
+            let receipt = opened.as_ref().and_then(|output| self.receipt(output));
+            if receipt.is_some() {
+                return Ok(receipt);
             }
-            let logged = log.and_then(|log| log.claim(&self.output))?;
+            let Some(logged) = log.and_then(|log| log.claim(&self.output)) else { return Ok(None) };
             let is_long = fs::metadata(path).is_ok_and(|meta| meta.len() == logged.bytes_out);
             let reopened = || {
                 let format = logged.to.parse::<Format>().ok()?;
                 whole(OpenOptions::new().from(format).open(path))
             };
-            if is_long && (opened.is_some() || reopened().is_some()) {
-                return Some(logged.claim.clone());
+            let Some(output) = opened.or_else(reopened).filter(|_| is_long) else { continue };
+            let is_same =
+                trust == Trust::Times || logged.blake3_out == Some(hash_of(output.name(), output.stored(), watch)?);
+            if is_same {
+                return Ok(Some(logged.claim.clone()));
             }
         }
-        None
+        Ok(None)
+    }
+
+    /// The claim of a receipt with this job's mark.
+    fn receipt(&self, output: &Checkpoint) -> Option<Claim> {
+        let claim = receipt_text(output).and_then(Claim::of_receipt)?;
+        (claim.recipe.as_deref() == Some(&self.mark)).then_some(claim)
+    }
+
+    /// The BLAKE3 of an output that was just written and has no receipt with the job's mark: for the log.
+    pub(super) fn digest(&self, to: Format, watch: &dyn Watch) -> Result<Option<String>, Error> {
+        let output = OpenOptions::new().from(to).open(self.opening())?;
+        if self.receipt(&output).is_some() {
+            return Ok(None);
+        }
+        hash_of(output.name(), output.stored(), watch).map(Some)
+    }
+
+    /// Reads the output of a job that is done: every array must be readable, and have the digest that the receipt says.
+    ///
+    /// # Errors
+    /// [`Error::Request`] with the first finding; any error of reading.
+    pub fn check_output(&self, watch: &dyn Watch) -> Result<(), Error> {
+        let output = OpenOptions::new().open(self.opening())?;
+        let mut first = None;
+        verify::arrays(&output, &Uncounted(watch), &mut |remark| {
+            if let Remark::Finding(finding) = remark {
+                first.get_or_insert(finding);
+            }
+        })?;
+        verify::receipt(&output, &Uncounted(watch), &mut |finding| {
+            first.get_or_insert(finding);
+        })?;
+        let Some(finding) = first else { return Ok(()) };
+        let message = format!("was written by this job and is damaged: {:?} {}", finding.tensor, finding.message);
+        Err(Error::Request { file: output.name().to_owned(), message })
     }
 
     /// The index of the output, if that may be in shards.
@@ -174,6 +212,11 @@ impl Job {
         let opened = opener.open(path, self.recipe.sources[0].format)?;
         hash_of(opened.name(), opened.stored(), watch)
     }
+}
+
+/// An output that opens and is not cut off.
+fn whole(opened: Result<Checkpoint, Error>) -> Option<Checkpoint> {
+    opened.ok().filter(|output| output.whole().is_ok() && output.faults().is_empty())
 }
 
 fn opening(path: &Path, source: io::Error) -> Error {

@@ -9,8 +9,9 @@ use std::str::FromStr;
 use blob_io::{Error, Output};
 
 use super::{Job, Marks, folder_of};
-use crate::recipe::Recipe;
+use crate::recipe::{NetFile, Recipe};
 use crate::shards::whole_of;
+use crate::transform::{Fold, symbol_name};
 
 /// The longest path that a system opens, in bytes.
 const LONGEST_PATH: usize = 4096;
@@ -112,15 +113,20 @@ impl Batch {
         let refused =
             |line: usize, message: String| Err(Error::Request { file: format!("{name}: line {line}"), message });
         for (line, recipe) in self.recipes() {
-            let output = recipe.target.path.as_deref().unwrap_or(Path::new(""));
-            if let Some(before) = files.write(output, recipe.target.shard_size.is_some(), line) {
-                return refused(line, format!("writes {}, as line {before} does", output.display()));
+            for (output, is_in_shards) in written_by(recipe) {
+                if let Some(before) = files.write(&output, is_in_shards, line) {
+                    return refused(line, format!("writes {}, as line {before} does", output.display()));
+                }
             }
         }
         for (line, recipe) in self.recipes() {
-            let output = recipe.target.path.as_deref().unwrap_or(Path::new(""));
-            if let Some(writer) = files.around(output, line) {
-                return refused(line, format!("writes {}, which is of what line {writer} writes", output.display()));
+            for (output, _) in written_by(recipe) {
+                if let Some(writer) = files.around(&output, line) {
+                    return refused(
+                        line,
+                        format!("writes {}, which is of what line {writer} writes", output.display()),
+                    );
+                }
             }
             for path in read_by(recipe) {
                 if let Some(writer) = files.writer(&path) {
@@ -140,8 +146,9 @@ impl Batch {
         let mut files = Files::default();
         let own = files.real(file);
         for (line, recipe) in self.recipes() {
-            let output = recipe.target.path.as_deref().unwrap_or(Path::new(""));
-            files.write(output, recipe.target.shard_size.is_some(), line);
+            for (output, is_in_shards) in written_by(recipe) {
+                files.write(&output, is_in_shards, line);
+            }
             let is_read = is_written && read_by(recipe).any(|path| files.real(&path) == own);
             if is_read || files.writer(file).is_some() {
                 let message = format!("is a file of the job in line {line}, too");
@@ -156,6 +163,26 @@ impl Batch {
 fn read_by(recipe: &Recipe) -> impl Iterator<Item = PathBuf> {
     let sources = recipe.sources.iter().map(|source| source.path.clone());
     sources.chain(recipe.target.into.clone()).chain(recipe.reads())
+}
+
+/// The files that a job writes, and whether in shards: the output, and the new symbol of a folded net.
+fn written_by(recipe: &Recipe) -> impl Iterator<Item = (PathBuf, bool)> {
+    let output = recipe.target.path.clone().unwrap_or_default();
+    let symbol = new_symbol(recipe, &output).map(|symbol| (symbol, false));
+    [(output, recipe.target.shard_size.is_some())].into_iter().chain(symbol)
+}
+
+/// The symbol beside the output, where MXNet's net may be folded.
+fn new_symbol(recipe: &Recipe, output: &Path) -> Option<PathBuf> {
+    recipe.steps.iter().find(|step| step.name == Fold::NAME)?;
+    let has_symbol = match &recipe.net {
+        Some(net) => matches!(net, NetFile::Symbol(_)),
+        None => {
+            let source = &recipe.sources.first()?.path;
+            source.with_file_name(symbol_name(&source.to_string_lossy())).is_file()
+        }
+    };
+    has_symbol.then(|| output.with_file_name(symbol_name(&output.to_string_lossy())))
 }
 
 /// The output of a recipe that is a job.
@@ -295,6 +322,21 @@ mod tests {
         assert!(refused(&[line("a", &link), line(&real, "x")]).contains("line 2: reads"));
         assert!(refused(&[line("a", &link), line("b", &real)]).contains("as line 1 does"));
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn the_symbol_of_a_folded_net_is_an_output() {
+        let fold = |source: &str, output: &str, net: &str| {
+            let target = "\"steps\":[{\"name\":\"fold\"}],\"target\"";
+            let net = format!("\"net\":{{\"symbol\":\"{net}\"}},{target}");
+            line(source, output).replace("\"target\"", &net)
+        };
+        let said = refused(&[fold("a", "o/net-0000.params", "s.json"), fold("b", "o/net-0001.params", "s.json")]);
+        assert_eq!(said, "x: line 2: writes o/net-symbol.json, as line 1 does");
+        let said = refused(&[fold("a", "o/net-0000.params", "s.json"), line("o/net-symbol.json", "x")]);
+        assert_eq!(said, "x: line 2: reads o/net-symbol.json, which line 1 writes");
+        let apart = [fold("a", "o/net-0000.params", "s.json"), fold("b", "o/other-0000.params", "s.json")];
+        assert_eq!(Batch::read("x", &apart.join("\n")).unwrap().len(), 2);
     }
 
     #[test]

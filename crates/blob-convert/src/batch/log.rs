@@ -29,6 +29,9 @@ pub(super) struct Logged {
     output: PathBuf,
     pub(super) to: String,
     pub(super) bytes_out: u64,
+    /// The BLAKE3 of the output; absent in lines of older versions.
+    #[serde(default)]
+    pub(super) blake3_out: Option<String>,
     pub(super) claim: Claim,
 }
 
