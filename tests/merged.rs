@@ -28,7 +28,7 @@ fn metadata_that_a_merge_drops_is_said() {
         ("m.safetensors", "\"licence\"", Some("A")),
     ] {
         let ran = blob(&["merge", &a, &b, "-o", &folder.file(out)]).ok();
-        let said = format!("place: {dropped}\n");
+        let said = format!(": {dropped}\n");
         assert!(ran.err.contains("metadata left out") && ran.err.contains(&said), "{out}: {}", ran.err);
         let merged = Checkpoint::open(folder.file(out)).expect("opens");
         let author = merged.metadata().iter().find(|(key, _)| key == "author").map(|(_, text)| &**text);

@@ -28,6 +28,18 @@ pub(crate) enum Base<'a> {
     Frame(Box<Checkpoint>),
 }
 
+/// The other names in `base` of bytes that tensors replace, as links of HDF5 are: one change for all of them.
+pub(crate) fn also_replaced(base: &Checkpoint, tensors: &[Planned]) -> Option<Change> {
+    let given: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+    let (own, others): (Vec<&Entry>, Vec<&Entry>) =
+        base.entries().iter().filter(|entry| entry.byte_len() > 0).partition(|entry| given.contains(entry.name()));
+    let replaced: HashSet<u64> = own.into_iter().filter_map(Entry::offset).collect();
+    let others = others.into_iter().filter(|entry| entry.offset().is_some_and(|at| replaced.contains(&at)));
+    let names: Vec<String> = others.map(|entry| entry.name().to_owned()).collect();
+    let words = || format!("{}: other names of bytes that are replaced, so they get the values, too", listed(&names));
+    (!names.is_empty()).then(|| Change::unasked(Effect::Dropped(words().into())))
+}
+
 impl<'a> Base<'a> {
     /// Chooses the base where the user names none. Also returns the losses of a file without a base.
     pub(crate) fn of(

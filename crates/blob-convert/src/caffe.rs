@@ -120,10 +120,7 @@ pub(crate) fn spliced(
     let is_itself = std::ptr::eq(checkpoint, base);
     let named = renamed(checkpoint, tensors).filter(|_| is_itself);
     let is_moved = matches!(named, Some(Renamed::Moved));
-    let layers = match named {
-        Some(Renamed::Layers(layers)) => owned(layers),
-        _ => Vec::new(),
-    };
+    let layers = if let Some(Renamed::Layers(layers)) = named { owned(layers) } else { Vec::new() };
     // The name that the place of a tensor has in the base.
     let place = |tensor: &Planned| {
         if is_itself && !is_moved { base.entries()[tensor.entry].name().to_owned() } else { tensor.spec.name.clone() }
@@ -355,7 +352,8 @@ impl Misfit {
     }
 
     pub(crate) fn of_dtype(tensor: &Planned, there: DType) -> Self {
-        Self { words: format!("is of {there} there, not of {}", tensor.spec.dtype), remedy: Some(Remedy::Dtype) }
+        let remedy = (there.is_float() && tensor.spec.dtype.is_float()).then_some(Remedy::Dtype);
+        Self { words: format!("is of {there} there, not of {}", tensor.spec.dtype), remedy }
     }
 }
 

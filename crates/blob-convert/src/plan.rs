@@ -8,7 +8,7 @@ use blob_io::layout::{Frame, Layout};
 use blob_io::onnx::Model;
 use blob_io::{Checkpoint, Error, Format, IfExists, Refill, Remedy};
 
-use crate::base::{Base, is_copy, left_behind};
+use crate::base::{Base, also_replaced, is_copy, left_behind};
 use crate::before::{Wanted, wanted};
 use crate::caffe;
 use crate::chain::Chained;
@@ -304,6 +304,7 @@ pub fn plan_into<'a>(
     let mut chosen = chosen(checkpoint, &options, false)?;
     caffe::add_copies(base, &mut chosen.tensors)?;
     chosen.of_file.extend(left_behind(checkpoint, base, &options, &chosen)?);
+    chosen.of_file.extend(also_replaced(base, &chosen.tensors));
     let mut plan = planned_for(checkpoint, Base::File(base), chosen, &options, target)?;
     plan.of_file.splice(0..0, said);
     plan.finished()
@@ -338,12 +339,12 @@ pub(crate) fn planned_for<'a>(
     if matches!(base, Base::None) && !layout::keeps_names(checkpoint, options, &tensors) {
         storage.note_names(checkpoint, &mut tensors);
     }
-    let receipt = Receipt::new(checkpoint, options, &tensors, &left_out, &files, frame)?;
+    let (is_anew, receipt) = (frame.is_err(), Receipt::new(checkpoint, options, &tensors, &left_out, &files, frame)?);
     let metadata = storage.metadata(checkpoint, has_receipt);
     if matches!(base, Base::None) {
         if !options.is_told {
             let is_bare = !has_receipt && !layout::keeps_details(checkpoint, options, &tensors);
-            of_file.extend(storage.dropped_metadata(checkpoint, &metadata).filter(|_| is_bare));
+            of_file.extend(storage.dropped_metadata(checkpoint, &metadata, (is_bare, is_anew)));
             of_file.extend(storage.remarks(checkpoint, options));
             of_file.extend(layout::one_version(checkpoint, options, &tensors));
         }

@@ -1,7 +1,7 @@
 //! The changes that the output's format makes to tensors, and the facts of the source that the format has no place for:
 //! read from the format's row of facts alone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use blob_core::DType;
 use blob_io::layout::{file_names, member_names};
@@ -172,12 +172,21 @@ impl Storage {
         effects.into_iter().map(Change::unasked).collect()
     }
 
-    /// The metadata of the source that a new file without a receipt has no place for.
-    pub(crate) fn dropped_metadata(self, source: &Checkpoint, written: &[(String, String)]) -> Option<Change> {
+    /// The metadata of the source that a new file without a receipt (`is_bare`) has no place for, and the metadata of
+    /// which the source's receipt alone tells, where the new receipt has no frame (`is_anew`).
+    pub(crate) fn dropped_metadata(
+        self,
+        source: &Checkpoint,
+        written: &[(String, String)],
+        (is_bare, is_anew): (bool, bool),
+    ) -> Option<Change> {
         let is_written = |key: &str| written.iter().any(|(known, _)| known == key);
         let kept = |key: &str| is_written(key) || self.to.is_caffe() && self.to.holds().metadata.contains(key);
-        let keys = own_metadata(source).map(|(key, _)| key).filter(|key| !kept(key));
-        let keys: Vec<String> = keys.map(str::to_owned).collect();
+        let own = own_metadata(source).map(|(key, _)| key.to_owned()).filter(|_| is_bare);
+        let mut keys: Vec<String> =
+            own.chain(told_metadata(source).into_iter().filter(|_| is_anew)).filter(|key| !kept(key)).collect();
+        keys.sort_unstable();
+        keys.dedup();
         (!keys.is_empty()).then(|| Change::unasked(Effect::MetadataDropped { format: self.to, keys }))
     }
 }
@@ -194,17 +203,38 @@ pub fn momentum(source: &Checkpoint) -> Option<String> {
     }
 }
 
+/// The fields of a receipt that say which metadata the source had.
+#[derive(Deserialize)]
+struct Told {
+    source: Described,
+}
+
+#[derive(Deserialize)]
+struct Described {
+    format: String,
+    metadata: BTreeMap<String, String>,
+}
+
+/// The source as a file's receipt describes it.
+fn described(file: &Checkpoint) -> Option<Described> {
+    Some(receipt_text(file).and_then(parse::<Told>)?.source)
+}
+
 /// The label that a file's receipt says the source had, a Datum of Caffe's.
 fn label(file: &Checkpoint) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Origin {
-        metadata: HashMap<String, String>,
-    }
-    #[derive(Deserialize)]
-    struct Told {
-        source: Origin,
-    }
-    receipt_text(file).and_then(parse::<Told>)?.source.metadata.remove("label")
+    described(file)?.metadata.remove("label")
+}
+
+/// The keys of the metadata that a file's receipt says the source had, and the file itself has not.
+fn told_metadata(file: &Checkpoint) -> Vec<String> {
+    let Some(Described { format, metadata }) = described(file) else { return Vec::new() };
+    let implied = format.parse::<Format>().map_or(&[][..], |format| format.holds().implied);
+    let is_own = |key: &str| file.metadata().iter().any(|(own, _)| own == key);
+    let is_format = |key: &str, text: &str| (key, text) == FORMAT;
+    let told = metadata
+        .into_iter()
+        .filter(|(key, text)| !(implied.contains(&&**key) || key == NO_ARRAYS || is_own(key) || is_format(key, text)));
+    told.map(|(key, _)| key).collect()
 }
 
 fn is_of_solver(format: Format) -> bool {

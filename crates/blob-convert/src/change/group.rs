@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
-use blob_io::grouped;
+use blob_io::{Format, grouped};
 
 use super::{Change, Effect};
 use blob_io::words::{self, and_more, quoted};
@@ -186,6 +186,7 @@ impl fmt::Display for Group {
                 write!(f, "{} in {count} {words}: {named}", self.value_count())
             }
             Effect::TakenOtherwise { words } => write!(f, "{words}: {count}: {named}"),
+            Effect::MetadataDropped { format: Format::Safetensors, .. } => self.change.fmt(f),
             Effect::MetadataDropped { format, keys } => {
                 write!(f, "metadata left out, for which {} has no place: {}", format.name(), listed(keys))
             }
