@@ -84,7 +84,7 @@ fn every_option_of_every_manual_page_is_described() {
         assert_eq!(help.starts_with("Examples:"), text.contains(".SH EXAMPLES"), "{name}");
         pages += 1;
     }
-    assert_eq!(pages, 22);
+    assert_eq!(pages, 23);
     let ls = fs::read_to_string(folder.path().join("blob-ls.1")).unwrap();
     assert!(ls.contains("[PATTERN]..."), "{ls}");
     shown_without_warnings(folder.path());

@@ -107,6 +107,10 @@ fn a_converted_net_computes_what_its_framework_computed() {
             if more == ["--fold"] && !matches!(net, "resnet" | "mobilenet" | "inception" | "upsample") {
                 continue;
             }
+            // The first extent of its inputs is that of the steps.
+            if more == ["--dynamic-batch"] && net == "lstm" {
+                continue;
+            }
             let (output, weights, text) =
                 (folder.path().join("x.onnx"), weights.to_str().unwrap(), text.to_str().unwrap());
             let output = output.to_str().unwrap();

@@ -127,7 +127,7 @@ fn every_session_is_played() {
     let names = fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.collect();
     names.sort();
-    let played = "batch changes drawing fold folders into names piped reading recipes regroup salvaging selecting shards slips \
+    let played = "batch changes drawing fold folders into names onnx piped reading recipes regroup salvaging selecting shards slips \
                   symbol terminal unread writing";
     let played: Vec<String> = played.split(' ').map(|name| format!("{name}.txt")).collect();
     assert_eq!(names, played);
@@ -268,6 +268,11 @@ fn fold() {
 fn batch() {
     play("batch", |_| {});
 }
+#[test]
+fn onnx() {
+    play("onnx", |_| {});
+}
+
 #[test]
 fn writing() {
     play("writing", |folder| {

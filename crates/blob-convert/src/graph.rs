@@ -3,7 +3,7 @@
 use blob_io::net::Phase;
 use blob_io::{Checkpoint, Error, Remedy};
 
-use crate::options::refuse_first;
+use crate::options::{refuse, refuse_first};
 use crate::recipe::{NetFile, Onnx};
 use crate::transform::Topology;
 
@@ -28,6 +28,12 @@ pub fn of(checkpoint: &Checkpoint, net: Option<&NetFile>, settings: &Onnx) -> Re
 pub(crate) fn of_net(checkpoint: &Checkpoint, net: Option<&Topology>, settings: &Onnx) -> Result<Graph, Error> {
     let message = match net {
         None => "nothing says how its tensors are connected, and a graph needs that",
+        Some(net) if net.symbol_text().is_some() || checkpoint.format().is_mxnet() => {
+            return Err(refuse(
+                checkpoint,
+                "has a net of MXNet's, and only Caffe's layers are known as graphs".to_owned(),
+            ));
+        }
         Some(net) if !net.is_wired() => "its net names layers alone, and not the values that each reads",
         Some(net) => {
             let shapes = Shapes { named: settings.inputs.clone(), only: None };

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use blob_core::DType;
 use blob_graph::{Make, Need, Target, to_onnx};
-use blob_io::onnx::{Attribute, Initializer, Model, Value};
+use blob_io::onnx::{Attribute, Dim, Initializer, Model, Node, Value};
 use blob_io::{Checkpoint, Error, Format};
 
 use crate::cast::cast;
@@ -56,6 +56,9 @@ pub(crate) fn of(
     let Some(bound) = bound else {
         return Err(refuse(checkpoint, "has tensors that no net was paired with".to_owned()));
     };
+    if let Some(opset) = settings.opset.filter(|opset| !(13..=17).contains(opset)) {
+        return Err(refuse(checkpoint, format!("cannot become a model of opset {opset}: 13 to 17 are written")));
+    }
     let target = target(settings);
     let (mut model, mut needs) = to_onnx(&graph, &target).map_err(|all| graph::refused(checkpoint, &all))?;
     if let Some(fold) = fold {
@@ -74,8 +77,11 @@ pub(crate) fn of(
         halve(checkpoint, &mut model, dtype)?;
     }
     let dropped: Vec<String> =
-        graph.dropped().iter().map(|dropped| format!("{:?} ({})", dropped.layer, dropped.type_name)).collect();
-    Ok((model, Onnx::new(initializers).with_notices(notice(&dropped))))
+        graph.dropped().iter().map(|dropped| format!("{} ({})", dropped.layer, dropped.type_name)).collect();
+    let recurrent = graph.nodes().iter().filter(|node| node.type_name == "LSTM").map(|node| {
+        format!("the markers of {:?} are no input: its steps are taken for one sequence from the first on", node.name)
+    });
+    Ok((model, Onnx::new(initializers).with_notices(notice(&dropped).into_iter().chain(recurrent))))
 }
 
 /// The notice about layers that are not in the model.
@@ -103,8 +109,7 @@ fn initializer(model: &Model, need: &Need, bound: &Bound<'_>) -> Option<transfor
     })?;
     let made = transform::Initializer::new(&*need.initializer, bound.name(&need.tensor), shape);
     Some(match &need.make {
-        Make::AsIs | Make::BatchNorm(_) => made,
-        Make::Reshape(_) => made.reshaped(),
+        Make::AsIs | Make::BatchNorm(_) | Make::Reshape(_) => made,
         Make::LstmGates => made.of_blocks(&LSTM_GATES, 0),
         Make::LstmBias => made.of_blocks(&LSTM_GATES, LSTM_GATES.len()),
         _ => return None,
@@ -144,7 +149,7 @@ fn one_dtype(
 
 /// Makes every f32 of a model f16, but for the inputs of operators that take f32 alone.
 fn halve(checkpoint: &Checkpoint, model: &mut Model, dtype: DType) -> Result<(), Error> {
-    if model.nodes.iter().any(|node| node.op_type == "NonMaxSuppression") {
+    if model.nodes.iter().any(|node| matches!(&*node.op_type, "NonMaxSuppression" | "DetectionOutput")) {
         let message =
             format!("has a net whose boxes ONNX computes in f32 alone, not in {dtype}; --ssd raw leaves the boxes out");
         return Err(refuse(checkpoint, message));
@@ -156,11 +161,19 @@ fn halve(checkpoint: &Checkpoint, model: &mut Model, dtype: DType) -> Result<(),
             Initializer::Stored { dtype: own, .. } => *own = dtype,
             Initializer::Constant { name, dtype: own, bytes, .. } if *own == DType::F32 && !kept.contains(name) => {
                 let mut rounded = Vec::new();
-                cast((DType::F32, bytes), dtype, &mut rounded);
+                let lost = cast((DType::F32, bytes), dtype, &mut rounded);
+                if lost.infinite + lost.zeroed > 0 {
+                    let message = format!("has a net with numbers in {name:?} that {dtype} does not hold");
+                    return Err(refuse(checkpoint, message));
+                }
                 (*own, *bytes) = (dtype, rounded);
             }
             Initializer::Constant { .. } => {}
         }
+    }
+    if let Some(node) = model.nodes.iter().find(|node| has_far_places(model, node, dtype)) {
+        let message = format!("has a net that finds places in {:?}, which are not all numbers of {dtype}", node.name);
+        return Err(refuse(checkpoint, message));
     }
     let values: [&mut Vec<Value>; 3] = [&mut model.inputs, &mut model.outputs, &mut model.values];
     for value in values.into_iter().flatten().filter(|value| value.dtype == DType::F32) {
@@ -173,4 +186,14 @@ fn halve(checkpoint: &Checkpoint, model: &mut Model, dtype: DType) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Whether a node gives places as numbers beyond those that a narrow dtype holds one by one.
+fn has_far_places(model: &Model, node: &Node, dtype: DType) -> bool {
+    let exact = if dtype == DType::BF16 { 256 } else { 2048 };
+    let input = node.inputs.first();
+    let of = |value: &&Value| Some(&value.name) == input;
+    let shape = model.values.iter().chain(&model.inputs).find(of).map(|value| &value.shape);
+    let is_far = |dim: &Dim| !matches!(dim, Dim::Size(size) if *size <= exact);
+    matches!(&*node.op_type, "ArgMax" | "TopK") && shape.is_none_or(|shape| shape.iter().skip(1).any(is_far))
 }

@@ -27,11 +27,14 @@ pub(crate) struct Body {
     /// The initializer for each tensor in each form, so that layers which share a tensor share the initializer.
     made: HashMap<(String, Make, Vec<u64>), Operand>,
     constant_bytes: u64,
+    /// Whether the layer at hand has asked for a weight.
+    pub(crate) has_weight: bool,
 }
 
 impl Body {
     /// A weight: a tensor of the net in some form.
     pub(crate) fn stored(&mut self, tensor: &str, make: Make, shape: &[u64]) -> Result<Operand, Refusal> {
+        self.has_weight = true;
         let key = (tensor.to_owned(), make, shape.to_vec());
         if let Some(known) = self.made.get(&key) {
             return Ok(known.clone());

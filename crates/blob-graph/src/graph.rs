@@ -162,10 +162,16 @@ impl Graph {
 
     /// Adds the problems of layers' types, parameters and numbers of inputs and outputs.
     fn check_layers(&mut self, net: &Net, kinds: &[caffe::Kind], problems: &mut Vec<Problem>) {
+        let is_training = |kind: &caffe::Kind| matches!(kind, caffe::Kind::Training);
+        let training = net.layers().iter().zip(kinds).filter(|(_, kind)| is_training(kind));
+        let left_out: HashSet<usize> = training.flat_map(|(layer, _)| layer.tops.iter().copied()).collect();
         for (layer, kind) in net.layers().iter().zip(kinds) {
             let mut refuse = |reason, message: String| {
                 problems.push(Refusal { reason, message }.of(&layer.name, &layer.type_name));
             };
+            if let Some(value) = layer.bottoms.iter().find(|value| left_out.contains(value) && !is_training(kind)) {
+                refuse(Reason::Order, format!("reads {:?}, which only training computes", net.value_name(*value)));
+            }
             if let Some(top) = layer.tops.iter().find(|top| net.is_written_twice(**top)) {
                 refuse(Reason::Order, format!("another layer writes {:?}, too", net.value_name(*top)));
             }
@@ -221,6 +227,14 @@ impl Graph {
             let name = self.values[*value].name.clone();
             operands[*value] = Some(Operand { name, shape, dtype: DType::F32 });
         }
+        let is_input = |name: &str| self.inputs.iter().any(|value| net.value_name(*value) == name);
+        let mut unknown: Vec<&String> = shapes.named.keys().filter(|name| !is_input(name)).collect();
+        unknown.sort_unstable();
+        problems.extend(unknown.into_iter().map(|name| {
+            let inputs: Vec<&str> = self.inputs.iter().take(8).map(|value| net.value_name(*value)).collect();
+            let message = format!("a shape is given for {name:?}, and the inputs are {inputs:?}");
+            Problem { layer: String::new(), type_name: String::new(), reason: Reason::Input, message }
+        }));
         operands
     }
 
@@ -263,6 +277,7 @@ impl Graph {
     /// Lowers all layers whose inputs are known.
     pub(crate) fn lower(&self, mut operands: Vec<Option<Operand>>, target: &Target) -> Lowering {
         let (mut body, mut problems) = (Body::default(), Vec::new());
+        let mut weighted = HashSet::new();
         let outputs: HashSet<usize> = self.outputs.iter().copied().collect();
         for place in self.inputs.iter().chain(&self.outputs) {
             body.names.claim(&self.values[*place].name);
@@ -271,6 +286,7 @@ impl Graph {
             let inputs: Option<Vec<Operand>> = node.inputs.iter().map(|value| operands[*value].clone()).collect();
             let Some(inputs) = inputs.filter(|inputs| inputs.len() >= node.row.bottoms.0) else { continue };
             let mark = Mark { node: body.nodes.len(), value: body.values.len() };
+            body.has_weight = false;
             let mut site = Site { node, inputs: &inputs, target, body: &mut body };
             let open = inputs.iter().find(|input| input.shape.contains(&0));
             let lowered = match open {
@@ -278,6 +294,11 @@ impl Graph {
                 None => (node.row.lower)(&mut site),
             };
             match lowered {
+                // A file's weights are found by the name of their layer.
+                Ok(_) if body.has_weight && !weighted.insert(&node.name) => {
+                    let message = "another layer with weights has this name, too".to_owned();
+                    problems.push(Refusal { reason: Reason::Order, message }.of(&node.name, &node.type_name));
+                }
                 Ok(mut results) => {
                     let names =
                         node.outputs.iter().map(|value| (self.values[*value].name.as_str(), outputs.contains(value)));

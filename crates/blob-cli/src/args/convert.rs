@@ -28,10 +28,9 @@ Examples:
   blob convert model.caffemodel -o model.safetensors
   blob convert model-0000.params -o model.npz --dry-run
   blob convert model.caffemodel -o weights/   one .npy file a tensor
-  blob convert model.npz -o model.params      as MXNet saves it
   blob convert model.caffemodel -o half.safetensors --strip-diff --dtype f16
   blob convert model.caffemodel --names torch -o torch.safetensors
-  blob convert net.caffemodel -o net.onnx     with the graph, ready to run
+  blob convert net.caffemodel --net deploy.prototxt -o net.onnx
   blob convert tuned.safetensors --into model.caffemodel -o tuned.caffemodel")]
 pub(crate) struct Convert {
     /// The file to convert; `-` is standard input

@@ -13,8 +13,8 @@ use super::onnx::input;
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
-  blob graph model.caffemodel                 a table of the layers
-  blob graph model.caffemodel --dot | dot -Tsvg > net.svg
+  blob graph net.caffemodel --net deploy.prototxt
+  blob graph net.caffemodel --net deploy.prototxt --dot > net.dot
   blob graph weights.npz --net deploy.prototxt --input data=1,3,224,224")]
 pub(crate) struct Graph {
     /// The file; `-` is standard input

@@ -27,7 +27,8 @@ pub(super) fn note_model(plan: &Plan<'_>, context: &Context) {
 /// Prints the line of Python that runs the model.
 pub(super) fn print_run(plan: &Plan<'_>, output: Option<&Path>, context: &Context) {
     let Some((model, path)) = plan.model().zip(output.filter(|path| !is_stdout(path))) else { return };
-    if model.nodes.iter().any(|node| !node.domain.is_empty()) {
+    // Caffe's own nodes, which OpenCV alone runs.
+    if model.nodes.iter().any(|node| matches!(&*node.op_type, "PriorBox" | "DetectionOutput")) {
         return;
     }
     let plain = |text: &str| text.chars().all(|c| c.is_alphanumeric() || "/._-+:@ ".contains(c));

@@ -66,6 +66,8 @@ fn add_bias(
         Initializer::Stored { name, shape, .. } if *name == weight => Some(shape.dims().to_vec()),
         _ => None,
     });
+    let names: Vec<String> =
+        model.nodes.iter().flat_map(|node| node.inputs.iter().chain(&node.outputs)).cloned().collect();
     let node = model.nodes.iter_mut().find(|node| node.inputs.get(1) == Some(&weight) && node.inputs.len() == 2);
     let (Some(dims), Some(node)) = (dims, node) else { return Err(lacks()) };
     let channels = match &*node.op_type {
@@ -73,9 +75,15 @@ fn add_bias(
         _ => None,
     };
     let shape = channels.and_then(|channels| Shape::new([channels]).ok()).ok_or_else(lacks)?;
-    node.inputs.push(folded.bias.to_owned());
-    model.initializers.push(Initializer::Stored { name: folded.bias.to_owned(), dtype: DType::F32, shape });
-    let (initializer, tensor) = (folded.bias.to_owned(), folded.bias.to_owned());
+    // A value of the net may have the name that the bias would have.
+    let taken: HashSet<&String> = names.iter().collect();
+    let mut initializer = folded.bias.to_owned();
+    while taken.contains(&initializer) {
+        initializer.push_str(":bias");
+    }
+    node.inputs.push(initializer.clone());
+    model.initializers.push(Initializer::Stored { name: initializer.clone(), dtype: DType::F32, shape });
+    let tensor = folded.bias.to_owned();
     needs.push(Need { initializer, tensor, make: blob_graph::Make::AsIs });
     Ok(())
 }

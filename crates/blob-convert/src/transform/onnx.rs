@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::f64_io::Places;
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform};
 use super::values::{Compute, Inputs, Stream, ready};
+use crate::change::listed;
 
 /// Gives tensors the names and shapes of a model's initializers, and leaves out all other tensors.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -29,9 +30,6 @@ pub struct Initializer {
     name: String,
     tensor: String,
     shape: Vec<usize>,
-    /// Whether the tensor may have any shape of as many elements.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    reshaped: bool,
     /// How the blocks of rows are put together; `None` keeps the order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     blocks: Option<Blocks>,
@@ -56,16 +54,9 @@ fn is_none(zeros: &usize) -> bool {
 }
 
 impl Initializer {
-    /// The values of a tensor in this shape.
+    /// The values of a tensor in this shape, from which the tensor's may differ by extents of 1 alone.
     pub fn new(name: impl Into<String>, tensor: impl Into<String>, shape: &Shape) -> Self {
-        Self { name: name.into(), tensor: tensor.into(), shape: shape.dims().to_vec(), reshaped: false, blocks: None }
-    }
-
-    /// Whatever shape of as many elements the tensor has. Otherwise shapes may differ by extents of 1 alone.
-    #[must_use]
-    pub fn reshaped(mut self) -> Self {
-        self.reshaped = true;
-        self
+        Self { name: name.into(), tensor: tensor.into(), shape: shape.dims().to_vec(), blocks: None }
     }
 
     /// The tensor's rows as equal blocks in another order, and `zeros` more blocks of zeros.
@@ -81,7 +72,7 @@ impl Initializer {
         let (found, wanted) = (spec.tensor.shape.count(), shape.count());
         let is_whole = match &self.blocks {
             // Ones may come and go, as in Caffe's blobs of before 2015; other extents have a meaning.
-            None => found == wanted && (self.reshaped || long(spec.tensor.shape.dims()).eq(long(shape.dims()))),
+            None => found == wanted && long(spec.tensor.shape.dims()).eq(long(shape.dims())),
             Some(blocks) => blocks.fit(found, wanted),
         };
         if !is_whole {
@@ -156,8 +147,13 @@ impl Transform for Onnx {
         if !misfits.is_empty() {
             return Err(misfits);
         }
-        let unread = is_read.iter().enumerate().filter(|(_, is_read)| !**is_read);
-        outcome.left_out = unread.map(|(place, _)| (place, "no node of the model reads it".to_owned())).collect();
+        let unread: Vec<usize> = (0..tensors.len()).filter(|place| !is_read[*place]).collect();
+        let names: Vec<String> = unread.iter().map(|place| tensors[*place].tensor.name.clone()).collect();
+        if !names.is_empty() {
+            outcome.unfitting.push(format!("onnx: no layer of the net reads {}", listed(&names)));
+        }
+        let unread = unread.into_iter();
+        outcome.left_out = unread.map(|place| (place, "no node of the model reads it".to_owned())).collect();
         outcome.notices.clone_from(&self.notices);
         Ok(outcome)
     }

@@ -6,7 +6,7 @@
 
 use blake3::Hash;
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Kind, Reason, SparseKind, TensorName};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Reason, SparseKind, TensorName};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -91,6 +91,9 @@ pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
         return;
     };
     schema(claims.schema.as_ref(), report);
+    if checkpoint.format() == Format::Onnx {
+        report(Remark::Note("the nodes of the graph are not checked: the receipt tells of tensors".to_owned()));
+    }
     for key in keys::unknown(text) {
         let key = truncated(&key);
         report(if claims.tool.as_deref() == Some(TOOL) {

@@ -38,6 +38,15 @@ pub(super) fn pass(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     Ok(vec![site.x()])
 }
 
+/// The input itself; where training did not scale up what it kept, inference scales down.
+pub(super) fn dropout(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
+    if site.flag("scale_train")? {
+        return pass(site);
+    }
+    let kept = 1.0 - site.float("dropout_ratio")?;
+    Ok(vec![with(site, "Mul", site.x(), kept, 1.0)?])
+}
+
 pub(super) fn relu(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let slope = site.float("negative_slope")?;
     if slope == 0.0 {

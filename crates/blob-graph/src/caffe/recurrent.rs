@@ -17,6 +17,14 @@ pub(super) fn lstm(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     if markers.shape != x.shape[..2] {
         return Err(Refusal::shape(format!("markers of {} for {}", shown(&markers.shape), shown(&x.shape))));
     }
+    if site.body.values.iter().any(|own| own.name == markers.name) {
+        return Err(Refusal::shape("the markers of where sequences begin are computed".to_owned()));
+    }
+    if site.target.dynamic_batch {
+        return Err(Refusal::shape(
+            "the first extent is that of the steps, and no batch that can be left open".to_owned(),
+        ));
+    }
     let (steps, batch, inputs) = (x.shape[0], x.shape[1], count(&x.shape[2..])?);
     let gates = hidden.checked_mul(4).ok_or_else(|| Refusal::parameter("num_output is too large"))?;
     let sequence = site.reshape(&x, &[steps, batch, inputs])?;

@@ -145,7 +145,7 @@ pub(super) static TABLE: &[Row] = &[
     one(&["Log"], &["log_param"], AFFINE, neuron::log),
     one(&["Power"], &["power_param"], &[("power", "1"), ("scale", "1"), ("shift", "0")], neuron::power),
     one(&["Threshold"], &["threshold_param"], &[("threshold", "0")], neuron::threshold),
-    one(&["Dropout"], &["dropout_param"], &[("dropout_ratio", "0.5"), ("scale_train", "true")], neuron::pass),
+    one(&["Dropout"], &["dropout_param"], &[("dropout_ratio", "0.5"), ("scale_train", "true")], neuron::dropout),
     one(&["Softmax"], &["softmax_param"], &[("axis", "1")], neuron::softmax),
     one(&["LogSoftmax"], &["softmax_param"], &[("axis", "1")], neuron::log_softmax),
     one(

@@ -71,3 +71,23 @@ fn absurd_nets_are_refused() {
     let error = Graph::from_net(&net(twice), &Shapes::default()).expect_err("two writers");
     assert_eq!(error.problems[0].reason, Reason::Order);
 }
+
+#[test]
+fn nothing_is_left_out_or_mixed_up_in_silence() {
+    let data = "input: \"d\" input_dim: 1 input_dim: 3 input_dim: 2 input_dim: 2 ";
+    let conv = "type: \"Convolution\" convolution_param { num_output: 3 kernel_size: 1 }";
+    let loss = "layer { name: \"l\" type: \"EuclideanLoss\" bottom: \"d\" bottom: \"d\" top: \"l\" }
+        layer { name: \"p\" type: \"Power\" bottom: \"l\" top: \"p\" } layer { name: \"r\" type: \"ReLU\" bottom: \"d\" top: \"r\" }";
+    let twins = format!(
+        "layer {{ name: \"c\" bottom: \"d\" top: \"x\" {conv} }} layer {{ name: \"c\" bottom: \"x\" top: \"y\" {conv} }}"
+    );
+    for (text, layer) in [(loss, "p"), (&twins, "c")] {
+        let error = Graph::from_net(&net(&format!("{data}{text}")), &Shapes::default()).expect_err(text);
+        assert_eq!((error.problems.len(), &*error.problems[0].layer), (1, layer), "{error}");
+        assert_eq!(error.problems[0].reason, Reason::Order);
+    }
+    let relu = net(&format!("{data} layer {{ name: \"r\" type: \"ReLU\" bottom: \"d\" top: \"r\" }}"));
+    let shapes = Shapes { named: [("dta".to_owned(), vec![1, 3])].into(), only: None };
+    let error = Graph::from_net(&relu, &shapes).expect_err("an input that is not there");
+    assert!(error.to_string().contains("dta"), "{error}");
+}
