@@ -339,7 +339,7 @@ mod tests {
         }
         assert_eq!(offered("blob ver"), ("both", vec!["verify".to_owned()]), "a file's name may begin like this too");
         let (kind, all) = offered("blob ");
-        assert!(kind == "words" && all.len() == 21 && all.contains(&"schemas".to_owned()), "{all:?}");
+        assert!(kind == "words" && all.len() == 22 && all.contains(&"schemas".to_owned()), "{all:?}");
     }
 
     #[test]
