@@ -225,10 +225,4 @@ impl State {
             }
         }
     }
-
-    /// A step outside the lock is over.
-    pub(crate) fn no_longer_moves(&mut self, moving: &Moving) {
-        self.facts.outside.retain(|other| other != moving);
-        self.settlements += 1;
-    }
 }

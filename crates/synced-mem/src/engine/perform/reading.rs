@@ -105,4 +105,10 @@ impl State {
         self.copied(ORIGIN, to, &range);
         Ok(())
     }
+
+    /// A step outside the lock is over.
+    pub(crate) fn no_longer_moves(&mut self, moving: &Moving) {
+        self.facts.outside.retain(|other| other != moving);
+        self.settlements += 1;
+    }
 }
