@@ -116,6 +116,10 @@ fn check(recipe: &mut Recipe, source: &Checkpoint, into: Option<&Checkpoint>) ->
     if target.params_version.is_some() && !to.is_mxnet() {
         return refuse(format!("params_version is of MXNet's files, and the output is {}", to.name()));
     }
+    if target.onnx.is_some() && (to != Format::Onnx || into.is_some() || source.format() == Format::Onnx) {
+        let options = "input, dynamic_batch, ssd and opset";
+        return refuse(format!("{options} are for a new ONNX model, and the output is {}", to.name()));
+    }
     if target.form.is_some() && !to.is_caffe() {
         return refuse(format!("form applies to Caffe's files, and the output is {}", to.name()));
     }

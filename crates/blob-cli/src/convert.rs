@@ -145,9 +145,11 @@ impl Conversion {
         if target.params_version.is_some() && !to.is_mxnet() {
             return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
         }
-        if target.onnx.is_some() && (to != Format::Onnx || self.files.into.is_some()) {
+        let is_new = to == Format::Onnx && self.files.into.is_none() && source.format() != Format::Onnx;
+        if target.onnx.is_some() && !is_new {
             let message = format!(
-                "--input, --dynamic-batch, --ssd and --opset are of a new ONNX model, and the output is {}",
+                "--input, --dynamic-batch, --ssd and --opset are of a model made of a net, and {} becomes {}",
+                source.format().name(),
                 to.name()
             );
             return Err(Failure::new(message));

@@ -56,6 +56,10 @@ def convert(
     form: str | Iterable[str] | None = None,
     anew: bool = False,
     params_version: int | None = None,
+    input: Mapping[str, Sequence[int]] | None = None,
+    dynamic_batch: bool = False,
+    ssd: Literal["standard", "opencv", "raw"] | None = None,
+    opset: int | None = None,
     skip_unsupported: bool = False,
     no_receipt: bool = False,
     sha256: bool = False,
@@ -79,6 +83,9 @@ def convert(
 
     ``src`` is all that :func:`open` takes, or an open :class:`File`. For formats without room for a receipt the result
     has ``source``, ``tensors`` and ``changes`` alone. ``Receipt.changes`` has what a user should know, in words.
+
+    An ONNX model is made of a net of Caffe's; ``input``, ``dynamic_batch``, ``ssd`` and ``opset`` are for it alone:
+    ``input={"data": (1, 3, 224, 224)}`` where the net states no shape.
 
     With ``if_exists="done"`` an output that an earlier call made of the same source by the same recipe stays, and
     ``Receipt.done`` is true; any other is an error unless its bytes are the new ones. So a job can be run again. Then
@@ -134,6 +141,14 @@ def convert(
     target |= {key: value for key, value in optional.items() if value is not None}
     if form is not None:
         target["form"] = _listed(form)
+    onnx = {
+        "inputs": {name: list(extents) for name, extents in (input or {}).items()} or None,
+        "dynamic_batch": dynamic_batch or None,
+        "ssd": _one_of("ssd", ssd, "standard", "opencv", "raw"),
+        "opset": opset,
+    }
+    if any(value is not None for value in onnx.values()):
+        target["onnx"] = {key: value for key, value in onnx.items() if value is not None}
     asked: dict[str, Any] = {"schema": "blob.recipe/1", "steps": steps, "target": target}
     if net is not None and symbol is not None:
         raise ValueError("net and symbol both describe the net; name one")
@@ -211,7 +226,7 @@ def _of_recipe(
     plain = {"dense", "anew", "strict", "skip_unsupported", "sha256"}
     others = asked["target"]
     is_other = any(others[key] for key in plain) or not others["receipt"] or into is not None
-    if asked["steps"] or "net" in asked or is_other or {"form", "params_version", "shard_size"} & set(others):
+    if asked["steps"] or "net" in asked or is_other or {"form", "onnx", "params_version", "shard_size"} & set(others):
         raise ValueError("recipe says what is done, and other options say it, too")
     target = given.setdefault("target", {})
     for key in ["path", "format"]:
