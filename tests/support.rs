@@ -241,10 +241,13 @@ impl Ran {
     }
 }
 
-/// The path of the tool, which is built once per run, in the profile and target folder of the tests.
+/// The path of the tool: `BLOB_TOOL`, or built once per run, in the profile and target folder of the tests.
 pub(crate) fn tool() -> &'static Path {
     static TOOL: OnceLock<PathBuf> = OnceLock::new();
     TOOL.get_or_init(|| {
+        if let Some(built) = std::env::var_os("BLOB_TOOL") {
+            return PathBuf::from(built);
+        }
         // `<target>/<profile>/deps/it-…`
         let tests = std::env::current_exe().expect("a running test has a file");
         let profile = tests.parent().and_then(Path::parent).expect("tests lie in deps");

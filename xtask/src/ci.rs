@@ -27,7 +27,9 @@ const STEPS: &[(&str, &str)] = &[
     ("dependencies", "cargo {deny} check bans licenses sources"),
     ("codegen", "cargo xtask codegen --check"),
     ("kernels", "cargo xtask kernels --check"),
-    ("tests", "BLOB_TEST_REPORT={report} BLOB_REAL_DATA={real} BLOB_PYTHON={python} cargo test --workspace --all-features"),
+    // The tool is built with the tests, because one of its own package runs it.
+    ("tests", "BLOB_TOOL={target}/debug/blob BLOB_TEST_REPORT={report} BLOB_REAL_DATA={real} BLOB_PYTHON={python} \
+        cargo test --workspace --all-features"),
     // Every interleaving of a few threads. In a target folder of its own, because everything is built with another
     // flag.
     ("loom", "RUSTFLAGS=--cfg=loom CARGO_TARGET_DIR={target}/loom cargo test -p synced-mem --test loom"),
@@ -40,7 +42,7 @@ const STEPS: &[(&str, &str)] = &[
     ("Python clippy", "PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 CARGO_TARGET_DIR={target} cargo clippy \
         --manifest-path python/Cargo.toml --all-targets -- -D warnings"),
     // With the tool that the tests were built with.
-    ("Python package", "cargo xtask wheel --debug {cpython}"),
+    ("Python package", "BLOB_TOOL={target}/debug/blob cargo xtask wheel --debug {cpython}"),
     ("pages", "BLOB_BROWSER={browser} cargo xtask report-check"),
     ("documentation", "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps"),
     // Again only where features add something.
