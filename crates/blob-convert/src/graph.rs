@@ -3,8 +3,9 @@
 use blob_io::net::Phase;
 use blob_io::{Checkpoint, Error, Remedy};
 
+use crate::net_file::NetFile;
+use crate::onnx::Onnx;
 use crate::options::{refuse, refuse_first};
-use crate::recipe::{NetFile, Onnx};
 use crate::transform::Topology;
 
 pub use blob_graph::{Graph, Node, Shapes, Unsupported, Value};

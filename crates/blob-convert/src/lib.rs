@@ -28,6 +28,8 @@ mod history;
 mod layers;
 mod layout;
 mod model;
+mod net_file;
+mod onnx;
 mod options;
 mod pairing;
 mod pass;

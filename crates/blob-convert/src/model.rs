@@ -14,8 +14,8 @@ use blob_io::{Checkpoint, Error, Format};
 
 use crate::cast::cast;
 use crate::graph;
+use crate::onnx::{Onnx as Settings, Ssd};
 use crate::options::refuse;
-use crate::recipe::{Onnx as Settings, Ssd};
 use crate::transform::{self, Bound, Fold, Onnx, Topology};
 
 /// The steps that may stand before the making of a model.

@@ -3,24 +3,23 @@
 //! `resolve` makes the steps exact for a source; `plan` decides from then on. docs/recipe.md has the schema of the
 //! JSON.
 
-mod onnx;
 mod outputs;
 mod resolve;
 mod target;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use blob_io::{Checkpoint, Error, Format, OpenOptions, file_of, read_text};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
 use crate::history::MAX_STEPS;
+pub use crate::net_file::NetFile;
+pub use crate::onnx::{Onnx, Ssd};
 use crate::plan::{Plan, plan, plan_into};
 use crate::source::check_output;
 use crate::step::Step;
-use crate::transform::{Registry, Selection, Topology, Wished};
-pub use onnx::{Onnx, Ssd};
+use crate::transform::{Registry, Selection, Wished};
 pub use outputs::Divide;
 use resolve::resolved;
 pub use target::Target;
@@ -30,10 +29,6 @@ const SCHEMA: &str = "blob.recipe/1";
 
 /// The longest text of a recipe.
 const LONGEST: u64 = 16 << 20;
-
-/// The most bytes of a prototxt and of a symbol file; their readers refuse longer ones.
-const LONGEST_PROTOTXT: u64 = 16 << 20;
-const LONGEST_SYMBOL: u64 = 128 << 20;
 
 /// A conversion as data: sources, steps and a target.
 ///
@@ -91,17 +86,6 @@ pub struct Source {
     pub format: Option<Format>,
 }
 
-/// A file that describes a net.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum NetFile {
-    /// Caffe's prototxt.
-    Prototxt(PathBuf),
-    /// MXNet's symbol file.
-    Symbol(PathBuf),
-}
-
 /// The open files of a recipe.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -124,28 +108,6 @@ impl Source {
     /// A file whose content shows its format.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), format: None }
-    }
-}
-
-impl NetFile {
-    /// The file.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        let (Self::Prototxt(path) | Self::Symbol(path)) = self;
-        path
-    }
-
-    /// Reads the net.
-    ///
-    /// # Errors
-    /// Any error of reading the file; a description that makes no sense.
-    pub fn read(&self) -> Result<Arc<Topology>, Error> {
-        let name = self.path().display().to_string();
-        let net = match self {
-            Self::Prototxt(path) => Topology::prototxt(&name, &read_text(path, LONGEST_PROTOTXT)?)?,
-            Self::Symbol(path) => Topology::symbol(&name, &read_text(path, LONGEST_SYMBOL)?)?,
-        };
-        Ok(Arc::new(net))
     }
 }
 

@@ -6,11 +6,13 @@
 mod external;
 mod model;
 mod numbers;
+mod place;
 pub mod proto;
 pub(crate) mod read;
 mod tensor;
 mod types;
 pub(crate) mod write;
 
-pub(crate) use external::{Outside, attach};
+pub(crate) use external::attach;
 pub use model::{Attribute, Dim, Initializer, Model, Node, Value};
+pub(crate) use place::Outside;

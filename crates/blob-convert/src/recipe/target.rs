@@ -7,9 +7,9 @@ use blob_io::mxnet::Version;
 use blob_io::{Checkpoint, Error, Format, IfExists};
 use serde::{Deserialize, Serialize};
 
-use super::onnx::Onnx;
 use super::outputs::Divide;
 use crate::goal;
+use crate::onnx::Onnx;
 use crate::options::Options;
 use crate::transform::Registry;
 

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use blob_io::net::{Layer, LayerKind, Net, Reader, Role};
 use blob_io::{Checkpoint, Group, Kind, TensorName};
 
-use super::role::is_spatial;
 use blob_io::words;
 
 /// A net and the file that holds its weights.
@@ -279,6 +278,11 @@ fn begins(layer: &Layer) -> Begins {
         of if of.starts_with('_') => Begins::Constant,
         _ => Begins::Input,
     }
+}
+
+/// Whether a layer is a convolution or a deconvolution.
+pub(super) fn is_spatial(layer: &Layer) -> bool {
+    matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution)
 }
 
 /// Whether a convolution reads an input that is no `DummyData`, at any distance. Labels, anchors and layers without

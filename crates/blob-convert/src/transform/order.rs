@@ -8,8 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use blob_io::net::{Layer, LayerKind, Role as Of};
 
-use super::bound::Bound;
-use super::role::is_spatial;
+use super::bound::{Bound, is_spatial};
 use super::step::Spec;
 use super::wires::{Source, Wire, axes, is_norm};
 

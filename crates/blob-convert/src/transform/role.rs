@@ -3,10 +3,10 @@
 //! The followed net tells the role; else the layer's type, if the file has a type. Otherwise the role is guessed from
 //! name and shape, and the caller adds a note about guesses.
 
-use blob_io::net::{self, Layer, LayerKind};
+use blob_io::net::{self, LayerKind};
 use blob_io::{TensorName, work};
 
-use super::bound::{Bound, User};
+use super::bound::{Bound, User, is_spatial};
 use super::step::{Context, Misfit, Spec};
 
 /// The role of a tensor in its layer.
@@ -74,11 +74,6 @@ impl<'a> Roles<'a> {
             _ => role(spec),
         }
     }
-}
-
-/// Whether a layer is a convolution or a deconvolution.
-pub(super) fn is_spatial(layer: &Layer) -> bool {
-    matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution)
 }
 
 /// A name without the ending of a diff.

@@ -10,10 +10,10 @@ use crate::error::{Fault, FaultKind, ReadError};
 use crate::limits::LONGEST_NAME;
 use crate::metadata::{LEFT_OUT, MetadataSize};
 use crate::names::{NameTable, faulty, name_from_bytes};
-use crate::onnx::external::Outside;
 use crate::onnx::numbers::{
     graph_proto as graph, model_proto as model, node_proto as node, operator_set_id_proto as opset, tensor_proto,
 };
+use crate::onnx::place::Outside;
 use crate::onnx::tensor::{self, Pair};
 use crate::wire::cursor::Cursor;
 use crate::wire::protobuf::{self, Span, Tag, Wire};

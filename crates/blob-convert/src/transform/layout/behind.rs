@@ -9,10 +9,9 @@ use blob_io::net::{Layer, LayerKind, Role as Of};
 
 use super::Layout;
 use crate::change::listed;
-use crate::transform::bound::Bound;
+use crate::transform::bound::{Bound, is_spatial};
 use crate::transform::order::{self, Found, Order, Ordered};
 use crate::transform::reorder::permuted;
-use crate::transform::role::is_spatial;
 use crate::transform::step::{Made, Spec};
 use crate::transform::wires::{Source, Wire};
 
