@@ -70,12 +70,12 @@ impl Inputs {
         }
     }
 
-    /// Declares the inputs to the builder before the first layer; a second call declares no input.
-    pub(super) fn declare(&mut self, builder: &mut Builder<String>) {
-        let extents = std::mem::take(&mut self.extents).into_iter().chain(std::iter::repeat_with(Vec::new));
-        for (name, extents) in self.names.drain(..).zip(extents) {
+    /// Declares the inputs to the builder, before the first layer.
+    pub(super) fn declare(self, builder: &mut Builder<String>) {
+        let extents = self.extents.into_iter().chain(std::iter::repeat_with(Vec::new));
+        for (name, extents) in self.names.into_iter().zip(extents) {
             builder.declare(name, &extents);
         }
-        self.stages.drain(..).for_each(|stage| builder.stage(stage));
+        self.stages.into_iter().for_each(|stage| builder.stage(stage));
     }
 }

@@ -26,14 +26,28 @@ pub fn prototxt(name: &str, bytes: &[u8]) -> Result<Net, Error> {
     read(bytes).map_err(|fault| Error::of_fault(name, fault, None))
 }
 
+/// The inputs and the state of the net itself, which may stand behind the layers: protobuf prints the inputs of a net
+/// of 2013 there.
+fn of_net(bytes: &[u8]) -> Result<Inputs, Fault> {
+    let (mut text, mut inputs) = (Text::new(bytes), Inputs::default());
+    while let Some(event) = text.next()? {
+        match (event, text.path()) {
+            (_, ["layer" | "layers", ..]) => {}
+            (Event::Open, path) => _ = inputs.open(path),
+            (Event::Value(field, value), path) => inputs.set(path, field, Value::Text(&value)),
+            _ => {}
+        }
+    }
+    Ok(inputs)
+}
+
 fn read(bytes: &[u8]) -> Result<Net, Fault> {
     check_limit(0, Limit::Fixed, "the bytes of a prototxt", bytes.len() as u64, MAX_BYTES)?;
     let mut text = Text::new(bytes);
     let (mut builder, mut budget) = (Builder::new(), Budget::new(u64::MAX));
     // The open layer: the fields so far, and the layer's offset.
     let mut open: Option<(Fields, u64)> = None;
-    // The net's own inputs and their shapes, which come before the layers.
-    let mut inputs = Inputs::default();
+    of_net(bytes)?.declare(&mut builder);
     let mut found = false;
     while let Some(event) = text.next()? {
         match (event, text.path(), &mut open) {
@@ -41,8 +55,6 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
                 open = Some((Fields::new(*word == "layer", &budget), text.at()));
             }
             (Event::Open, [_, path @ ..], Some((fields, _))) => _ = fields.open(path),
-            (Event::Open, path, None) => _ = inputs.open(path),
-            (Event::Value(field, value), path, None) => inputs.set(path, field, Value::Text(&value)),
             (Event::Value(field, value), [_, path @ ..], Some((fields, _))) => {
                 fields.set(path, field, Value::Text(&value)).map_err(|expected| {
                     let found = format!("{value:?} as {field}");
@@ -52,7 +64,6 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
             (Event::Close, [], _) => {
                 if let Some((fields, at)) = open.take() {
                     fields.count(&mut budget, at)?;
-                    inputs.declare(&mut builder);
                     builder.push(fields.into_draft(None), at)?;
                     found = true;
                 }

@@ -102,10 +102,16 @@ mod tests {
     }
 
     #[test]
-    fn the_net_s_own_stages_count() {
-        let text = br#"state { phase: TEST stage: "a" } layer { name: "x" type: "ReLU" bottom: "d" top: "x" include { stage: "a" } }
-            layer { name: "y" type: "ReLU" bottom: "d" top: "y" exclude { stage: "a" } }"#;
-        let net = prototxt("net.prototxt", text).expect("a net");
-        assert_eq!(layers(&net.in_phase(Phase::Test)), ["x"]);
+    fn the_net_s_own_stages_and_inputs_count_wherever_they_stand() {
+        let own = r#"state { phase: TEST stage: "a" level: 1 } input: "d" input_dim: 1 input_dim: 2 input_dim: 3 input_dim: 4"#;
+        let layers_in = r#"layer { name: "x" type: "ReLU" bottom: "d" top: "x" include { stage: "a" } }
+            layer { name: "y" type: "ReLU" bottom: "d" top: "y" exclude { stage: "a" } }
+            layer { name: "z" type: "ReLU" bottom: "d" top: "z" include { min_level: 1 } }"#;
+        for text in [format!("{own} {layers_in}"), format!("{layers_in} {own}")] {
+            let net = prototxt("net.prototxt", text.as_bytes()).expect("a net").in_phase(Phase::Test);
+            // Caffe opens a file at the level that its caller names, whatever the file's.
+            assert_eq!(layers(&net), ["x"], "{text}");
+            assert_eq!(names(&net, net.inputs()), [("d".to_owned(), vec![1, 2, 3, 4])], "{text}");
+        }
     }
 }
