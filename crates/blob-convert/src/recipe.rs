@@ -72,6 +72,9 @@ pub struct Recipe {
     /// The mark of a job of a batch.
     #[serde(skip)]
     pub(crate) mark: Option<String>,
+    /// The file that the recipe was read from.
+    #[serde(skip)]
+    file: Option<PathBuf>,
 }
 
 /// A file that is read.
@@ -143,7 +146,7 @@ impl Recipe {
             return Err(wrong(&name, format!("is no recipe: more than {LONGEST} bytes")));
         }
         let text = std::str::from_utf8(&bytes).map_err(|_| wrong(&name, "is no recipe: not UTF-8".to_owned()))?;
-        Self::read(&name, text)
+        Ok(Self { file: Some(path.to_owned()), ..Self::read(&name, text)? })
     }
 
     /// The recipe as JSON, on lines of its own.
@@ -181,10 +184,11 @@ impl Recipe {
         self.reads().try_for_each(|read| check_output(&read, path, self.target.if_exists))
     }
 
-    /// The files that are read besides the sources: the net's description, names.
+    /// The files that are read besides the sources: the recipe, the net's description, names.
     pub fn reads(&self) -> impl Iterator<Item = PathBuf> {
         let names = self.steps.iter().filter_map(|step| Wished::deserialize(&step.settings).ok()?.file);
-        self.net.iter().map(|net| file_of(net.path()).to_owned()).chain(names)
+        let net = self.net.iter().map(|net| file_of(net.path()).to_owned());
+        self.file.iter().cloned().chain(net).chain(names)
     }
 
     /// Adds the step that takes some of the tensors alone; a selection of all is no step.
