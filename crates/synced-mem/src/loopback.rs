@@ -16,12 +16,13 @@ mod tests;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use machine::Machine;
 use memory::Piece;
 use queue::LoopQueue;
 
-use crate::{Device, DeviceId, Error, Meter, Queue};
+use crate::{Device, DeviceId, Error, Host, Meter, Queue};
 
 pub use calls::{Fault, Operation};
 pub use kernel::KernelArg;
@@ -93,11 +94,20 @@ impl Loopback {
         self.machine.state().account(self.id).reuses = true;
     }
 
-    /// From now on uploads and downloads have ended when they return, and wait for all earlier work, kernels too, as
-    /// those of pageable memory by a GPU may. The bytes of [`Queue::upload_from`] stay pending. A kernel that uses a
-    /// memory has to leave bytes alone that are on their way. Before the first memory is on the device.
-    pub fn stage_transfers(&self) {
-        self.machine.state().account(self.id).stages = true;
+    /// From now on uploads and downloads wait for all earlier work, kernels too, and then give this answer. Where it is
+    /// [`Host::Done`], a download has ended, and an upload has read the host bytes and is pending, as are those of
+    /// pageable memory by a GPU. Where it is [`Host::Pending`], both are pending. The bytes of [`Queue::upload_from`]
+    /// are pending in either case. A kernel that uses a memory has to leave bytes alone that are on their way. Before
+    /// the first memory is on the device.
+    pub fn stage_transfers(&self, answer: Host) {
+        self.machine.state().account(self.id).stages = Some(answer);
+    }
+
+    /// The next of the [staged](Self::stage_transfers) transfers waits in its call, before anything of it is done,
+    /// until the hold is dropped. Another hold is for the transfer after it.
+    pub fn hold_transfer(&self) -> Hold {
+        let (machine, device) = (Arc::clone(&self.machine), self.id);
+        Hold { number: machine.hold(device), machine, device }
     }
 
     /// How often an operation was called on this device so far, failed calls included.
@@ -154,6 +164,27 @@ unsafe impl Device for Loopback {
 impl fmt::Debug for Loopback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loopback").field("id", &self.id).field("mode", &self.machine.mode).finish_non_exhaustive()
+    }
+}
+
+/// Keeps a transfer waiting. See [`Loopback::hold_transfer`].
+#[derive(Debug)]
+pub struct Hold {
+    machine: Arc<Machine>,
+    device: DeviceId,
+    number: u64,
+}
+
+impl Hold {
+    /// Waits until the transfer has begun, and waits. False if that takes longer than `patience`.
+    pub fn has_begun(&self, patience: Duration) -> bool {
+        self.machine.is_held_within(self.device, self.number, patience)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.machine.release(self.device, self.number);
     }
 }
 

@@ -2,7 +2,7 @@
 //! Relies on the caller to hold the machine's lock. Does not know the work of a call.
 
 use super::kernel::is_in_kernel;
-use crate::{DeviceId, Error, QueueId};
+use crate::{DeviceId, Error, Host, QueueId};
 
 /// The calls that are counted, and that can be made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,8 +58,18 @@ pub(super) struct Account {
     failures: Vec<(Operation, u64, Fault)>,
     /// Whether blocks are given out again.
     pub(super) reuses: bool,
-    /// Whether transfers of host bytes wait for the device.
-    pub(super) stages: bool,
+    /// Where transfers of host bytes wait for the device: their answer.
+    pub(super) stages: Option<Host>,
+    /// The staged transfers that are held, or will be: each is the next that begins.
+    pub(super) holds: Vec<Held>,
+}
+
+/// A staged transfer that is to wait in its call.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// Which hold.
+    pub(super) number: u64,
+    pub(super) has_begun: bool,
 }
 
 /// How a call fails.
@@ -87,7 +97,8 @@ pub(super) struct Called {
 impl Account {
     pub(super) fn new(device: DeviceId) -> Self {
         let (calls, failures) = ([0; OPERATIONS], Vec::new());
-        Self { device, limit: LIMIT, in_use: 0, live: 0, calls, failures, reuses: false, stages: false }
+        let (reuses, stages, holds) = (false, None, Vec::new());
+        Self { device, limit: LIMIT, in_use: 0, live: 0, calls, failures, reuses, stages, holds }
     }
 
     pub(super) fn fail(&mut self, operation: Operation, nth: u64, fault: Fault) {

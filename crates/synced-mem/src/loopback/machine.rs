@@ -5,11 +5,13 @@
 
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use super::calls::Held;
 use super::kernel::is_in_kernel;
 use super::schedule::{Lane, State};
 use super::task::{Entry, Task};
-use crate::QueueId;
+use crate::{DeviceId, QueueId};
 
 /// When enqueued work runs. A kernel runs only within [`launch`](super::launch),
 /// [`Queue::wait_for`](crate::Queue::wait_for) and [`Queue::synchronize`](crate::Queue::synchronize), which a memory
@@ -32,7 +34,7 @@ pub enum Mode {
 pub(super) struct Machine {
     pub(super) mode: Mode,
     state: Mutex<State>,
-    /// Signalled when a kernel has ended.
+    /// Signalled when a kernel has ended, and when a transfer begins to be held, or is no longer.
     ended: Condvar,
 }
 
@@ -82,6 +84,49 @@ impl Machine {
             Mode::Deferred => {}
         }
         state
+    }
+
+    /// The next staged transfer of a device waits from now on, before anything of it is done. Gives the number of the
+    /// hold.
+    pub(super) fn hold(&self, device: DeviceId) -> u64 {
+        let mut state = self.state();
+        let holds = &mut state.account(device).holds;
+        let number = holds.last().map_or(0, |last| last.number + 1);
+        holds.push(Held { number, has_begun: false });
+        number
+    }
+
+    /// Lets the transfer of a hold go on.
+    pub(super) fn release(&self, device: DeviceId, number: u64) {
+        self.state().account(device).holds.retain(|held| held.number != number);
+        self.ended.notify_all();
+    }
+
+    /// Whether a transfer comes to be held by a hold within some time.
+    pub(super) fn is_held_within(&self, device: DeviceId, number: u64, patience: Duration) -> bool {
+        let has_not_begun = |state: &mut State| {
+            let holds = &state.account(device).holds;
+            !holds.iter().any(|held| held.number == number && held.has_begun)
+        };
+        let waited = self.ended.wait_timeout_while(self.state(), patience, has_not_begun);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// A staged transfer begins: waits while it is held.
+    pub(super) fn while_held<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        device: DeviceId,
+    ) -> MutexGuard<'a, State> {
+        let mut holds = state.account(device).holds.iter_mut();
+        let Some(held) = holds.find(|held| !held.has_begun) else {
+            return state;
+        };
+        held.has_begun = true;
+        let number = held.number;
+        self.ended.notify_all();
+        let is_held = |state: &mut State| state.account(device).holds.iter().any(|held| held.number == number);
+        self.ended.wait_while(state, is_held).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs everything that the queue carries and waits for.

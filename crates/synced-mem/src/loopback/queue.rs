@@ -159,13 +159,28 @@ impl Call<'_> {
         self.called.end(if is_over { Host::Done } else { Host::Pending })
     }
 
-    /// Enqueues a transfer that may wait, and runs the queue to its end.
-    fn transfer(mut self, task: Task) -> Result<Host, Error> {
-        let (machine, queue) = (&self.queue.device.machine, self.queue.id);
+    /// Enqueues a transfer after all earlier work has ended. One that is `Done` has left the host bytes then: a
+    /// download has ended, and an upload goes on with bytes of its own, as through pinned chunks.
+    fn transfer(mut self, task: Task, answer: Host) -> Result<Host, Error> {
+        let LoopQueue { id: queue, device } = self.queue;
+        let (machine, queue) = (&device.machine, *queue);
         self.called.refuse_kernels(queue)?;
-        let entry = self.work(task);
+        self.state = machine.while_held(self.state, device.id);
+        let earlier = self.state.lane(queue).tail();
+        self.state = machine.run_until(self.state, queue, earlier);
+        if answer == Host::Pending {
+            let entry = self.work(task);
+            return self.run(entry).map(|_| Host::Pending);
+        }
+        self.state.lane(queue).failure().map_err(|message| self.called.failed(&message))?;
+        let is_upload = matches!(task, Task::Upload { .. });
+        let entry = self.work(task.with_own_bytes());
         let position = self.state.append(queue, entry);
-        let mut state = machine.run_until(self.state, queue, position + 1);
+        let mut state = if is_upload {
+            machine.after_call(self.state, queue, position)
+        } else {
+            machine.run_until(self.state, queue, position + 1)
+        };
         let failure = state.lane(queue).failure();
         drop(state);
         failure.map_err(|message| self.called.failed(&message))?;
@@ -174,7 +189,10 @@ impl Call<'_> {
 
     /// Enqueues a transfer of host bytes, as the device does.
     fn move_host_bytes(mut self, task: Task) -> Result<Host, Error> {
-        if self.state.account(self.queue.device.id).stages { self.transfer(task) } else { self.enqueue(task) }
+        match self.state.account(self.queue.device.id).stages {
+            Some(answer) => self.transfer(task, answer),
+            None => self.enqueue(task),
+        }
     }
 
     /// Enqueues, and runs the mode's work, kernels too; gives the position of the entry.
@@ -239,7 +257,7 @@ unsafe impl Queue for LoopQueue {
     }
 
     fn is_staged(&self, _: NonNull<u8>, _: usize) -> bool {
-        self.device.machine.state().account(self.device.id).stages
+        self.device.machine.state().account(self.device.id).stages.is_some()
     }
 
     unsafe fn upload_from(

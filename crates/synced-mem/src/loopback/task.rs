@@ -111,6 +111,16 @@ impl Task {
         Entry::Broken(half, message)
     }
 
+    /// The same work, with the host bytes of an upload read now.
+    pub(super) fn with_own_bytes(self) -> Self {
+        let Task::Upload { to, from } = self else {
+            return self;
+        };
+        let mut bytes = vec![0; from.len];
+        from.read(&mut bytes);
+        Task::Put { to, bytes }
+    }
+
     /// Performs work other than a kernel.
     pub(super) fn perform(self, memory: &mut Memory) {
         match self {

@@ -99,6 +99,9 @@ impl World {
                 self.notes.add(format!("device {index} keeps {} blocks", report.live_blocks));
             }
         }
+        for budget in self.budgets.iter().filter(|budget| !leaked && budget.stats().in_use > 0) {
+            self.notes.add(format!("of memories that are gone: {budget:?}"));
+        }
         let owners = self.owners.load(Ordering::SeqCst);
         if !leaked && owners > 0 {
             self.notes.add(format!("{owners} owners were not dropped"));
@@ -130,7 +133,7 @@ impl World {
             }
             let read = || subject.memory.host(subject.bytes(&range));
             // Leaked borrows and broken queues keep threads from bytes for good.
-            let may_fail = self.rules.panics || self.rules.threads && self.rules.failures;
+            let may_fail = self.rules.panics || self.rules.threads && self.rules.failures || !self.budgets.is_empty();
             let bytes = if may_fail { (0..3).find_map(|_| read().ok()) } else { self.insist(read) };
             let expected = subject.shadow.expected(subject.bytes(&range));
             bytes.iter().for_each(|bytes| self.notes.compare(&format!("memory {memory} at the end"), &expected, bytes));

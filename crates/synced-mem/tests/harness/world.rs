@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use synced_mem::loopback::{Loopback, Mode, launch};
-use synced_mem::{Device, DeviceMut, DeviceRef, Error, HostPool, Location, Queue, SharedMem, SyncedMem};
+use synced_mem::{Budget, Device, DeviceMut, DeviceRef, Error, Host, HostPool, Location, Queue, SharedMem, SyncedMem};
 
 use super::model::Model;
 use super::observed::Watch;
@@ -46,6 +46,7 @@ pub(crate) struct World {
     pub(crate) memories: Vec<RwLock<Arc<Subject>>>,
     pub(crate) pool: HostPool,
     pub(crate) tapes: Tapes,
+    pub(crate) budgets: Vec<Budget>,
     /// How many owners of adopted bytes have not been dropped.
     pub(crate) owners: Arc<AtomicU64>,
     /// Whether a guard was leaked, or memory: not everything is freed at the end.
@@ -172,6 +173,7 @@ impl World {
             memories: memories.into_iter().map(|memory| RwLock::new(Arc::new(memory))).collect(),
             pool,
             tapes: Tapes::default(),
+            budgets: Vec::new(),
             owners: Arc::default(),
             leaked: AtomicBool::new(false),
             is_alone: true,
@@ -180,10 +182,27 @@ impl World {
         }
     }
 
-    /// With the devices of these bits, whose transfers of host bytes wait for the device.
+    /// With the devices of the lower bits, whose transfers of host bytes wait for the device. Those of the upper bits
+    /// are pending afterwards.
     pub(crate) fn staged(self, devices: usize) -> Self {
         let staged = self.devices.iter().enumerate().filter(|(index, _)| devices >> index & 1 == 1);
-        staged.for_each(|(_, device)| device.stage_transfers());
+        staged.for_each(|(index, device)| {
+            let is_pending = devices >> (DEVICES + index) & 1 == 1;
+            device.stage_transfers(if is_pending { Host::Pending } else { Host::Done });
+        });
+        self
+    }
+
+    /// With a budget for each place but the origin: an eighth of the shared bytes, but room for the longest memory.
+    pub(crate) fn on_a_budget(mut self) -> Self {
+        let lens: Vec<_> = (0..self.memories.len()).map(|memory| self.memory(memory).memory.len()).collect();
+        let bytes = (lens.iter().sum::<usize>() / 8).max(lens.into_iter().max().unwrap_or(0));
+        let places =
+            [Location::Host].into_iter().chain(self.devices.iter().map(|device| Location::Device(device.id())));
+        self.budgets = places.map(|place| Budget::new(place, bytes)).collect();
+        for memory in 0..self.memories.len() {
+            self.budgets.iter().for_each(|budget| budget.add(&self.memory(memory).memory));
+        }
         self
     }
 
@@ -208,6 +227,7 @@ impl World {
 
     /// The old memory ends when the last guard and thread have let go of it.
     pub(crate) fn renew_memory(&self, memory: usize, new: Subject) {
+        self.budgets.iter().for_each(|budget| budget.add(&new.memory));
         let mut place = self.memories[memory].write().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *place, Arc::new(new));
         drop((place, old));
@@ -234,6 +254,8 @@ impl World {
         Counts::one(counter);
         let is_explained = match error {
             Error::Conflict { .. } | Error::OnlyCopy { .. } => true,
+            Error::OverBudget { .. } => !self.budgets.is_empty(),
+            Error::Exhausted { .. } => self.rules.failures && !self.budgets.is_empty(),
             Error::Device { .. } | Error::DeviceOutOfMemory { .. } | Error::Origin { .. } => self.rules.failures,
             _ => false,
         };

@@ -51,7 +51,7 @@ proptest! {
     #[test]
     fn memories_whose_transfers_wait_for_a_device_do_exactly_what_the_model_says(
         mode in modes(),
-        staged in 1..8usize,
+        staged in 1..64usize,
         of_origins in any::<bool>(),
         program in program(Scale::Exact, 1..40),
     ) {

@@ -11,6 +11,7 @@ mod empty;
 mod evicted;
 mod given_up;
 mod handed;
+mod held;
 mod lacking;
 mod many_queues;
 mod origin;

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use synced_mem::loopback::launch;
-use synced_mem::{Device, Error, Head, Location, Origin, OriginError, Queue, SharedMem, SyncedMem};
+use synced_mem::{Device, Error, Head, Host, Location, Origin, OriginError, Queue, SharedMem, SyncedMem};
 
 use super::tape::{Fault, Tape, pattern};
 use super::{PATIENCE, device, fill};
@@ -357,7 +357,7 @@ impl Origin for Slow {
 #[test]
 fn an_upload_that_is_enqueued_after_a_wait_for_its_queue_is_waited_for_by_other_queues() {
     let (device, first) = device();
-    device.stage_transfers();
+    device.stage_transfers(Host::Done);
     let second = device.queue().unwrap();
     let (asked, was_asked) = mpsc::sync_channel(1);
     let (go, gone) = mpsc::channel();

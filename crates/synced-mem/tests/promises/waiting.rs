@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use synced_mem::loopback::{KernelArg, Loopback, Mode, launch};
-use synced_mem::{Arg, Device, Error, Head, Location, Queue, SharedMem, SyncedMem};
+use synced_mem::{Arg, Device, Error, Head, Host, Location, Queue, SharedMem, SyncedMem};
 
 use super::PATIENCE;
 
@@ -54,7 +54,7 @@ fn queues() -> [Arc<dyn Queue>; 2] {
     [false, true].map(|stages| {
         let device = Loopback::new(Mode::Deferred);
         if stages {
-            device.stage_transfers();
+            device.stage_transfers(Host::Done);
         }
         device.queue().unwrap()
     })

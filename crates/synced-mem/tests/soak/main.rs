@@ -96,8 +96,13 @@ fn drawn<S: Strategy>(strategy: &S, seed: u64, thread: usize) -> S::Value {
 
 /// The world of a seed.
 fn world(seed: u64, threads: usize) -> World {
-    let strategy =
-        (op::modes(), op::modes(), 0..3u8, 0..8usize, proptest::collection::vec((op::lens(), any::<bool>()), MEMORIES));
+    let strategy = (
+        op::modes(),
+        op::modes(),
+        0..3u8,
+        0..128usize,
+        proptest::collection::vec((op::lens(), any::<bool>()), MEMORIES),
+    );
     let (mode, foreign, faulty, staged, lens) = drawn(&strategy, seed, usize::MAX);
     let pool = HostPool::new(1 << 16);
     let tapes = Tapes::default();
@@ -113,7 +118,7 @@ fn world(seed: u64, threads: usize) -> World {
     let memories = memories.collect();
     let mut world = World::over([mode, foreign], memories, pool.clone(), rules).staged(staged);
     (world.tapes, world.is_alone) = (tapes, threads == 1);
-    world
+    if staged >= 64 { world.on_a_budget() } else { world }
 }
 
 /// One world, from its making to its end. Returns what was done, and the differences.

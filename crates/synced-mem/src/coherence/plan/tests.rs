@@ -9,7 +9,7 @@ mod world;
 
 use std::ops::Range;
 
-use self::world::{ALL, Byte, FAILED, HOME, OTHER, SLOTS, Setting, World};
+use self::world::{ALL, Arrival, Byte, FAILED, HOME, OTHER, SLOTS, Setting, World};
 use super::*;
 use crate::access::Intent::{Overwrite, Read, Write};
 use crate::coherence::facts::HOSTS;
@@ -18,7 +18,7 @@ use crate::coherence::moving::Moving;
 const BYTES: usize = 2;
 
 /// How often a request is planned, at most.
-const MAX_ROUNDS: usize = 14;
+const MAX_ROUNDS: usize = 20;
 
 /// The counts of a run, so that a search that stops early is noticed.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -99,8 +99,8 @@ fn is_seen_at_once<const BYTES: usize>(
     found.is_some()
 }
 
-/// Plans and performs a request to its end.
-fn run<const BYTES: usize>(mut world: World<BYTES>, request: &Request<u8>, counts: &mut Counts) {
+/// Plans and performs a request to its end. Gives the world then.
+fn run<const BYTES: usize>(mut world: World<BYTES>, request: &Request<u8>, counts: &mut Counts) -> World<BYTES> {
     let mut progress = Progress::new();
     let by = match request {
         Request::Device { by, .. } | Request::Receive { by, .. } => Some(*by),
@@ -121,7 +121,7 @@ fn run<const BYTES: usize>(mut world: World<BYTES>, request: &Request<u8>, count
                 world.check_met(request);
                 world.check();
                 counts.met += 1;
-                return;
+                return world;
             }
             Ok(Next::Perform(steps)) => {
                 for step in steps {
@@ -135,7 +135,7 @@ fn run<const BYTES: usize>(mut world: World<BYTES>, request: &Request<u8>, count
                 if !world.wait(by, &queues, &mut progress) {
                     world.check();
                     counts.refused += 1;
-                    return;
+                    return world;
                 }
             }
             // The other thread ends its transfer.
@@ -148,22 +148,23 @@ fn run<const BYTES: usize>(mut world: World<BYTES>, request: &Request<u8>, count
                 if !world.perform_outside(&step, &mut progress) {
                     world.check();
                     counts.refused += 1;
-                    return;
+                    return world;
                 }
             }
             Err(Refusal::Failed) if is_staged => {
                 world.check();
                 counts.refused += 1;
-                return;
+                return world;
             }
             Err(Refusal::Error(Error::OnlyCopy { .. })) => {
                 assert!(matches!(request, Request::Evict { .. }));
                 counts.refused += 1;
-                return;
+                return world;
             }
             other => panic!("{request:?}: {other:?}"),
         }
     }
+    unreachable!("the rounds end above")
 }
 
 /// The states of one byte in all copies. No queue writes adopted bytes.
@@ -258,12 +259,17 @@ fn every_request_of_one_or_two_bytes_where_transfers_wait_for_the_device() {
 }
 
 /// Another thread moves a byte between the host and a device: both copies keep their memory, the byte is not written,
-/// and an access to the other byte does not wait, but for copies that are left to queues that have failed.
-#[test]
-fn every_request_during_a_transfer_of_another_thread() {
+/// and an access to the other byte does not wait, but for copies that are left to queues that have failed. Whatever the
+/// transfer comes to, afterwards both bytes are right on the host and on either device.
+fn during_a_transfer(arrival: Arrival, lent: bool) -> Counts {
     let (columns, mut counts) = (columns(), Counts::default());
-    let setting = Setting { reach: true, staged: true, ..Setting::default() };
+    let setting = Setting { reach: true, staged: true, lent, ..Setting::default() };
     let ways = [(HOST, Slot(HOSTS)), (Slot(HOSTS), HOST), (ADOPTED, Slot(HOSTS + 1))];
+    let afterwards = [
+        Request::Host { range: 0..BYTES, intent: Read },
+        Request::Device { by: OTHER[0], range: 0..BYTES, intent: Read },
+        Request::Device { by: OTHER[1], range: 0..BYTES, intent: Write },
+    ];
     for (first, second) in columns.iter().flat_map(|first| columns.iter().map(move |second| (first, second))) {
         let bytes: [_; SLOTS] = std::array::from_fn(|slot| [first[slot], second[slot]]);
         let works = !bytes.iter().flatten().any(|byte| *byte == Byte::Broken);
@@ -276,17 +282,41 @@ fn every_request_during_a_transfer_of_another_thread() {
                 if !world.facts.copy(to).has_memory {
                     world.facts.put_memory(to, false);
                 }
-                world.move_elsewhere(Moving { from, to, range: at..at + 1 });
+                world.move_elsewhere(Moving { from, to, range: at..at + 1 }, arrival);
                 let settled = counts.settled;
-                run(world, &request, &mut counts);
+                let mut world = run(world, &request, &mut counts);
                 let is_access = matches!(request, Request::Host { .. } | Request::Device { .. });
                 let concerns_both = *request.range() != (0..1) || at == 0;
-                assert!(!is_access || concerns_both || !works || counts.settled == settled, "{request:?} {bytes:?}");
+                let has_failed = matches!(&request, Request::Device { by, .. } if FAILED.contains(by));
+                let may_wait = concerns_both || !works || has_failed || arrival == Arrival::Lost;
+                assert!(!is_access || may_wait || counts.settled == settled, "{request:?} {bytes:?}");
+                world.arrive();
+                // Of every fourth, because these take as long as all the rest.
+                for request in afterwards.iter().filter(|_| counts.plans % 4 == 0) {
+                    world = run(world, request, &mut Counts::default());
+                }
             }
         }
     }
-    println!("{counts:?}");
-    assert!(counts.plans > 100_000 && counts.settled > 10_000, "{counts:?}");
+    println!("{arrival:?}: {counts:?}");
+    counts
+}
+
+#[test]
+fn every_request_during_a_transfer_of_another_thread() {
+    for arrival in [Arrival::Done, Arrival::Pending, Arrival::Failed, Arrival::Lost] {
+        let counts = during_a_transfer(arrival, false);
+        assert!((counts.plans, counts.settled >= 250_000) == (418_400, true), "{arrival:?}: {counts:?}");
+    }
+}
+
+/// Of a lent slice no queue uses the host's bytes.
+#[test]
+fn every_request_during_a_transfer_of_a_lent_slice_by_another_thread() {
+    for arrival in [Arrival::Done, Arrival::Failed] {
+        let counts = during_a_transfer(arrival, true);
+        assert!(counts.plans > 50_000 && counts.settled > 20_000, "{arrival:?}: {counts:?}");
+    }
 }
 
 #[test]

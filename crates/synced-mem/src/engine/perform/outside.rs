@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::coherence::moving::Moving;
+use crate::coherence::moving::{Landing, Moving};
 use crate::coherence::plan::Step;
-use crate::coherence::replicas::{ORIGIN, Slot};
+use crate::coherence::replicas::ORIGIN;
 use crate::coherence::uses::Uses;
 use crate::device::{Block, Host};
 use crate::engine::perform::reading::{Read, Reading};
@@ -105,7 +105,19 @@ impl Transfer {
             // queue is done.
             Access::Write => unsafe { queue.download(block, start, self.host, end - start) },
         };
-        Transferred { transfer: self, staged: None, enqueued, waited: None }
+        let waited = self.wait_after(&enqueued);
+        Transferred { transfer: self, staged: None, enqueued, waited }
+    }
+
+    /// Waits for the transfer's end where the transfer has to end with its step, or where the call failed: the queue
+    /// may have failed for good.
+    fn wait_after(&self, enqueued: &Result<Host, Error>) -> Option<Waited> {
+        let waits = match enqueued {
+            Ok(host) => self.is_lent && *host == Host::Pending,
+            Err(error) => matches!(error, Error::Device { .. }),
+        };
+        let queues = vec![(self.queue.clone(), false)];
+        waits.then(|| Wait { by: None, began: self.began, queues }.perform())
     }
 
     /// Transfers, and waits for the end.
@@ -127,13 +139,7 @@ impl Transfer {
             // SAFETY: as for the upload: the same holds of the block and of the buffer, which nothing else uses.
             Access::Write => unsafe { queue.download(block, at, staged.ptr(), len) },
         };
-        let waited = match enqueued {
-            Ok(Host::Pending) => {
-                let queues = vec![(queue.clone(), false)];
-                Some(Wait { by: None, began: self.began, queues }.perform())
-            }
-            _ => None,
-        };
+        let waited = self.wait_after(&enqueued);
         let ended = Transferred { transfer: self, staged: Some(staged), enqueued, waited };
         if let (Access::Write, Some(staged), true) = (ended.transfer.access(), &ended.staged, ended.is_done()) {
             // SAFETY: nothing else uses the slice's bytes (`host`), which may be written; the buffer has `len` bytes,
@@ -171,12 +177,11 @@ impl State {
         if from == ORIGIN {
             return self.begin_reading(to, &range).map(Outside::Read);
         }
-        let (device, host, access) = if to.is_host() { (from, to, Access::Read) } else { (to, from, Access::Write) };
+        let (device, host) = if to.is_host() { (from, to) } else { (to, from) };
         let (queue, block) = (self.home(device).ok()?, Arc::clone(self.block(device).ok()?));
         let (is_lent, start) = (self.facts.copy(host).is_lent, self.host_ptr(host, range.start));
-        self.facts.enter(device, &queue, &range, access, None);
         let moving = Moving { from, to, range };
-        self.facts.outside.push(moving.clone());
+        self.facts.depart(&moving, Some(&queue));
         let began = self.facts.clock.begin();
         Some(Outside::Transfer(Transfer { moving, queue, block, host: start, is_lent, began }))
     }
@@ -193,36 +198,38 @@ impl State {
         let (is_done, access) = (ended.is_done(), ended.transfer.access());
         let Transferred { transfer, staged, enqueued, waited } = ended;
         let Transfer { moving, queue, is_lent, began, .. } = transfer;
-        self.no_longer_moves(&moving);
-        let Moving { from, to, range } = moving;
         if let Some(staged) = staged {
             self.count_buffer(EventKind::Allocate, staged.allocated());
             let mut uses = Uses::new();
             if !is_done {
-                uses.enter(&queue, 0..range.len(), access, None, &self.facts.clock);
+                uses.enter(&queue, 0..moving.range.len(), access, None, &self.facts.clock);
             }
             self.set_aside(staged, uses);
         }
-        if !is_lent {
-            self.enter_again(from, to, &range, &queue, transfer::is_done(&enqueued));
+        let landing = Landing {
+            is_there: is_done,
+            // This thread's own wait, if it has ended well, has seen the end of the transfer.
+            uses_device: waited.is_none() || !is_done,
+            uses_host: !is_lent && !transfer::is_done(&enqueued),
+        };
+        self.land(&moving, Some(&queue), landing);
+        match (enqueued, waited) {
+            // Of more interest than the error of the call: the queue has failed.
+            (_, Some(waited)) if waited.failed.is_some() => Ok(Some(waited)),
+            (Ok(_), Some(waited)) => Ok(Some(waited)),
+            (enqueued, _) => {
+                self.facts.clock.end(began);
+                enqueued.map(|_| None)
+            }
         }
-        if is_done {
-            self.copied(from, to, &range);
-        }
-        if waited.is_none() {
-            self.facts.clock.end(began);
-        }
-        enqueued.map(|_| waited)
     }
 
-    /// A wait that began during a transfer knows nothing of what the transfer has enqueued since, failed or not.
-    fn enter_again(&mut self, from: Slot, to: Slot, range: &Range<usize>, queue: &QueueHandle, is_done: bool) {
-        let accesses = [(from, Access::Read), (to, Access::Write)];
-        for (slot, access) in accesses.into_iter().filter(|(slot, _)| !(slot.is_host() && is_done)) {
-            match (slot.is_host(), access) {
-                (true, Access::Write) => self.facts.arrive(slot, queue, range),
-                _ => self.facts.enter(slot, queue, range, access, None),
-            }
+    /// A step outside the lock is over.
+    pub(crate) fn land(&mut self, moving: &Moving, queue: Option<&QueueHandle>, landing: Landing) {
+        self.facts.land(moving, queue, landing);
+        self.settlements += 1;
+        if landing.is_there {
+            self.count_copy(moving.from, moving.to, &moving.range);
         }
     }
 }

@@ -9,8 +9,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-use crate::access::Access;
-use crate::coherence::moving::Moving;
+use crate::coherence::moving::{Landing, Moving};
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::device::Block;
 use crate::engine::queue::QueueHandle;
@@ -83,32 +82,23 @@ impl State {
             Target::Host(self.host_ptr(to, range.start))
         } else {
             let (queue, block) = (self.home(to).ok()?, Arc::clone(self.block(to).ok()?));
-            self.facts.enter(to, &queue, range, Access::Write, None);
             Target::Device(queue, block)
         };
         let moving = Moving { from: ORIGIN, to, range: range.clone() };
-        self.facts.outside.push(moving.clone());
+        let queue = match &target {
+            Target::Host(_) => None,
+            Target::Device(queue, _) => Some(queue),
+        };
+        self.facts.depart(&moving, queue);
         Some(Reading { origin, moving, target })
     }
 
     /// A read has ended, well or not.
     pub(crate) fn settle_reading(&mut self, read: Read) -> Result<(), Error> {
         let Read { moving, device, outcome, .. } = read;
-        self.no_longer_moves(&moving);
-        let Moving { to, range, .. } = moving;
-        if let Some((queue, _)) = device {
-            // A wait that began while the origin was read knows nothing of what was enqueued since. This holds for an
-            // upload that broke off, too.
-            self.facts.enter(to, &queue, &range, Access::Write, None);
-        }
-        outcome?;
-        self.copied(ORIGIN, to, &range);
-        Ok(())
-    }
-
-    /// A step outside the lock is over.
-    pub(crate) fn no_longer_moves(&mut self, moving: &Moving) {
-        self.facts.outside.retain(|other| other != moving);
-        self.settlements += 1;
+        let queue = device.as_ref().map(|(queue, _)| queue);
+        // An upload that broke off may have been enqueued, too.
+        self.land(&moving, queue, Landing { is_there: outcome.is_ok(), uses_device: true, uses_host: false });
+        outcome
     }
 }

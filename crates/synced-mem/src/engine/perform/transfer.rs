@@ -19,23 +19,23 @@ impl State {
             (false, true) => self.download(from, range)?,
             (false, false) => self.cross(from, to, range)?,
         }
-        self.copied(from, to, range);
+        self.facts.replicas.add(to, range.clone());
+        self.count_copy(from, to, range);
         Ok(())
     }
 
-    /// Bytes have become valid.
-    pub(crate) fn copied(&mut self, from: Slot, to: Slot, range: &Range<usize>) {
+    /// Counts bytes that have become valid.
+    pub(crate) fn count_copy(&mut self, from: Slot, to: Slot, range: &Range<usize>) {
         if from == ORIGIN {
             self.count(EventKind::OriginRead, range, HOST);
         }
         let (kind, counted) = match (from.is_host() || from == ORIGIN, to.is_host()) {
-            (true, true) if from == ORIGIN => return self.facts.replicas.add(to, range.clone()),
+            (true, true) if from == ORIGIN => return,
             (true, true) => (EventKind::HostCopy, HOST),
             (true, false) => (EventKind::Upload, to),
             (false, true) => (EventKind::Download, from),
             (false, false) => (EventKind::DeviceCopy, to),
         };
-        self.facts.replicas.add(to, range.clone());
         self.count(kind, range, counted);
     }
 

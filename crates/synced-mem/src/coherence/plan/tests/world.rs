@@ -2,6 +2,8 @@
 
 mod moving;
 
+pub(super) use moving::Arrival;
+
 use std::ops::Range;
 
 use super::super::*;
@@ -56,6 +58,8 @@ pub(super) struct World<const BYTES: usize> {
     written: [bool; BYTES],
     /// A transfer of another thread, which is still under way.
     moving: Option<Moving>,
+    /// The queue of that transfer, and what it will have come to.
+    arrival: (u8, Arrival),
     fails: bool,
 }
 
@@ -88,7 +92,7 @@ impl<const BYTES: usize> World<BYTES> {
         }
         let truth = std::array::from_fn(|_| std::array::from_fn(|_| Truth::default()));
         let written = std::array::from_fn(|at| origin >> at & 1 == 1);
-        let mut world = World { facts, truth, written, moving: None, fails };
+        let mut world = World { facts, truth, written, moving: None, arrival: (0, Arrival::Done), fails };
         let mut kept = Ranges::new();
         (0..BYTES).filter(|at| world.written[*at]).for_each(|at| kept.insert(at..at + 1));
         world.facts.replicas.keep_in_origin(kept);
@@ -333,12 +337,14 @@ impl<const BYTES: usize> World<BYTES> {
             let began = self.facts.clock.begin();
             self.facts.clock.end(began);
             progress.waited.add(by, *queue, began);
+            // The queue itself has waited for some of the others' work.
+            let is_over = |work: &Work| work.queue == *queue || work.known.contains(&Some(*queue));
             let works = self.truth.iter_mut().flatten().flat_map(|byte| &mut byte.work);
-            works.filter(|work| work.queue == *queue).for_each(|work| work.known.push(by));
+            works.filter(|work| is_over(work)).for_each(|work| work.known.push(by));
             if by.is_none() {
                 self.facts.wait_ended(queue, began);
                 for byte in self.truth.iter_mut().flatten() {
-                    byte.work.retain(|work| work.queue != *queue);
+                    byte.work.retain(|work| !is_over(work));
                 }
             }
         }

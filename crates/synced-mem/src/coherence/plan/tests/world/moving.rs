@@ -2,6 +2,20 @@
 
 use super::*;
 use crate::coherence::facts::HOSTS;
+use crate::coherence::moving::Landing;
+
+/// What the transfer of another thread has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// The bytes are there, or on their way to the device, and the host is left alone.
+    Done,
+    /// The bytes are on their way.
+    Pending,
+    /// The call has failed, and may have enqueued its work.
+    Failed,
+    /// The bytes are on their way on a queue that was found out to have failed.
+    Lost,
+}
 
 impl<const BYTES: usize> World<BYTES> {
     /// A transfer that may wait for the device. A queue that has failed fails it.
@@ -9,35 +23,56 @@ impl<const BYTES: usize> World<BYTES> {
         let Step::Copy { from, to, range } = step else { panic!("{step:?} is no transfer") };
         assert!(self.facts.is_staged(*from, *to), "{step:?} waits for nothing");
         let device = if to.is_host() { *from } else { *to };
-        let fails = has_failed(self.home(device)) || (self.fails && *to == Slot(HOSTS + 1));
-        if !fails {
-            self.perform(step, None);
-            if to.is_host() {
-                // The call has waited for the bytes, which the facts need not know.
-                self.truth[HOST.0][range.clone()].iter_mut().for_each(|byte| byte.work.clear());
-            }
+        if has_failed(self.home(device)) {
+            return self.wait(None, &[self.home(device)], progress);
+        }
+        if self.fails && *to == Slot(HOSTS + 1) {
+            progress.failed(step);
             return true;
         }
-        progress.failed(step);
+        self.perform(step, None);
+        if to.is_host() {
+            // The call has waited for the bytes, which the facts need not know.
+            self.truth[HOST.0][range.clone()].iter_mut().for_each(|byte| byte.work.clear());
+        }
         true
     }
 
-    /// Another thread begins a transfer, which is under way until [`arrive`](Self::arrive).
-    pub(crate) fn move_elsewhere(&mut self, moving: Moving) {
+    /// Another thread begins a transfer, which is under way until [`arrive`](Self::arrive), and has come to this then.
+    pub(crate) fn move_elsewhere(&mut self, moving: Moving, arrival: Arrival) {
         let device = if moving.to.is_host() { moving.from } else { moving.to };
-        let access = if moving.to.is_host() { Access::Read } else { Access::Write };
-        let queue = self.home(device);
-        self.facts.enter(device, &queue, &moving.range, access, None);
-        self.facts.outside.push(moving.clone());
+        let failed = FAILED[device.device().expect("a transfer is to a device or from one")];
+        let queue = if arrival == Arrival::Lost { failed } else { self.home(device) };
+        self.facts.depart(&moving, Some(&queue));
         self.moving = Some(moving);
+        self.arrival = (queue, arrival);
     }
 
     /// The transfer of the other thread has ended. False: there is none.
     pub(crate) fn arrive(&mut self) -> bool {
         let Some(moving) = self.moving.take() else { return false };
-        self.facts.outside.clear();
+        let (queue, arrival) = self.arrival;
         assert!(self.is_source(moving.from, &moving.range), "the bytes have changed under way");
-        self.now_valid(moving.to, &moving.range);
+        if arrival == Arrival::Lost && !self.facts.broken.has(&queue) {
+            self.facts.distrust(&queue);
+            self.facts.broken.add(queue, Error::OutOfMemory { bytes: 0 });
+        }
+        let uses_host = !matches!(arrival, Arrival::Done);
+        let landing = Landing { is_there: arrival != Arrival::Failed, uses_device: true, uses_host };
+        self.facts.land(&moving, Some(&queue), landing);
+        for (slot, access) in [(moving.from, Access::Read), (moving.to, Access::Write)] {
+            // A download that is done has left the device, too.
+            let has_ended = if moving.to.is_host() { !uses_host } else { slot.is_host() && !uses_host };
+            let is_there = landing.is_there;
+            for byte in self.bytes(slot, &moving.range) {
+                if !has_ended {
+                    byte.work.push(Work { queue, access, known: Vec::new() });
+                }
+                if slot == moving.to && is_there {
+                    byte.is_right = arrival != Arrival::Lost;
+                }
+            }
+        }
         true
     }
 
