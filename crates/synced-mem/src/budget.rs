@@ -3,6 +3,7 @@
 //! and where newer bytes go. The lock of a memory is never taken while another is held: a memory that lacks room asks
 //! with its own lock released, and the book has a lock of its own, under which no memory is locked.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::access::Location;
 use crate::coherence::plan::Dirty;
 use crate::error::Error;
+use crate::ids::DeviceId;
 use crate::shared::SharedMem;
 use crate::shared::inner::Inner;
 use crate::stats::Traffic;
@@ -17,9 +19,13 @@ use crate::stats::Traffic;
 /// Keeps what memories take on a device, or on the host, under a limit.
 ///
 /// A memory that needs a block there, and would pass the limit with it, first makes others of the budget give theirs
-/// up: whole memories that nothing borrows there, those last that were borrowed since they were last asked. Bytes that
-/// another copy or the memory's origin holds are given up for nothing; others move, as by
+/// up: whole memories that nothing borrows there and no thread moves bytes of, those last that were borrowed since they
+/// were last asked. Bytes that another copy or the memory's origin holds are given up for nothing; others move, as by
 /// [`SharedMem::evict`]. Where that does not make enough room the access is [`Error::OverBudget`].
+///
+/// Where the device itself has no room, whatever the limit, others of the budget give up what costs nothing, in the
+/// same order; where that does not help the access is [`Error::Exhausted`]. So a budget without a limit, of
+/// `usize::MAX` bytes, is of use too.
 ///
 /// Blocks are counted while a memory has them: device memory that is freed in the order of a queue, or host memory that
 /// a queue has yet to leave, is no longer counted.
@@ -54,6 +60,9 @@ pub struct BudgetStats {
     pub in_use: usize,
     /// The most bytes that they took at once. Memories that had blocks when they were added may have passed the limit.
     pub peak: usize,
+    /// How many of the bytes in use could be given up now for nothing: nothing borrows them, and they are elsewhere,
+    /// too.
+    pub evictable: usize,
     /// Copies that were given up for others.
     pub evicted: Traffic,
 }
@@ -99,8 +108,21 @@ impl Budget {
 
     /// What was counted so far.
     pub fn stats(&self) -> BudgetStats {
-        let book = self.ledger.book();
-        BudgetStats { limit: self.ledger.limit, in_use: book.in_use, peak: book.peak, evicted: book.evicted }
+        let Ledger { limit, location, .. } = *self.ledger;
+        let (mut stats, members) = {
+            let book = self.ledger.book();
+            let members = book.members.iter().filter_map(|member| {
+                let taken = member.used.taken.load(Ordering::Relaxed);
+                if taken > 0 { member.memory.upgrade().map(|memory| (memory, taken)) } else { None }
+            });
+            let members: Vec<_> = members.collect();
+            let Book { in_use, peak, evicted, .. } = *book;
+            (BudgetStats { limit, in_use, peak, evictable: 0, evicted }, members)
+        };
+        // With the book unlocked: a memory that needs room is locked when it asks the book.
+        let evictable = members.iter().filter(|(memory, _)| memory.is_evictable(location));
+        stats.evictable = evictable.map(|(_, taken)| taken).sum();
+        stats
     }
 }
 
@@ -141,6 +163,39 @@ struct Used {
     leaves: AtomicBool,
 }
 
+/// A memory that leaves a place may have to make room at another, whose memories may have to leave, but not without
+/// end.
+const MAX_NESTED: usize = 2;
+
+thread_local! {
+    static NESTED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How often room is being made by this thread, this time included.
+struct Nested(usize);
+
+impl Nested {
+    fn new() -> Self {
+        NESTED.set(NESTED.get() + 1);
+        Self(NESTED.get())
+    }
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        NESTED.set(NESTED.get() - 1);
+    }
+}
+
+/// A memory that makes way for others, until this is dropped: an observer may panic meanwhile.
+struct Leaving<'a>(&'a Used);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.leaves.store(false, Ordering::Relaxed);
+    }
+}
+
 /// What a memory takes of a budget. The memory's state has one.
 pub(crate) struct Account {
     ledger: Arc<Ledger>,
@@ -154,10 +209,10 @@ impl Ledger {
 
     /// Makes others give up copies until there is room. No memory is locked by this thread. Another thread may take the
     /// room: then the memory asks again. A memory that leaves may need room elsewhere, and so come here again for
-    /// another budget: one that leaves already is not asked, so that this ends.
-    /// Those that have been `tried` are not asked.
+    /// another budget: one that leaves already is not asked, nor are those that have been `tried`.
     fn make_room(&self, bytes: usize, mut tried: Vec<Arc<Used>>) -> Result<(), Error> {
         let Ledger { location, limit, .. } = *self;
+        let nested = Nested::new();
         loop {
             let mut book = self.book();
             let in_use = book.in_use;
@@ -165,22 +220,64 @@ impl Ledger {
                 return Ok(());
             }
             let mut kept = Vec::new();
-            let victim = if bytes <= limit { book.victim(location, &tried, &mut kept) } else { None };
+            let may_help = bytes <= limit && nested.0 <= MAX_NESTED;
+            let victim = if may_help { book.victim(location, &tried, &mut kept) } else { None };
             drop(book);
             drop(kept);
             let Some((memory, used)) = victim else {
                 return Err(Error::OverBudget { location, bytes, limit, in_use });
             };
             let held = used.taken.load(Ordering::Relaxed);
-            let evicted = memory.evict(location, .., Dirty::Move);
-            used.leaves.store(false, Ordering::Relaxed);
-            if evicted.is_ok() && used.taken.load(Ordering::Relaxed) == 0 {
-                let evicted = &mut self.book().evicted;
-                evicted.count += 1;
-                evicted.bytes += held as u64;
-            } else {
-                tried.push(used);
+            let leaving = Leaving(&used);
+            // One that cannot leave is left where it is.
+            if memory.make_way(location, Dirty::Move).is_ok() {
+                self.has_left(&used, held);
             }
+            drop(leaving);
+            // Not even one that has left is asked again: another that had to make way for it elsewhere may be here now,
+            // and the two would change places for ever.
+            tried.push(used);
+        }
+    }
+
+    /// Counts a memory that has made way, if it has.
+    fn has_left(&self, used: &Used, held: usize) -> bool {
+        let has_left = used.taken.load(Ordering::Relaxed) == 0;
+        if has_left {
+            let evicted = &mut self.book().evicted;
+            evicted.count += 1;
+            evicted.bytes += held as u64;
+        }
+        has_left
+    }
+
+    /// The device has no block for one of the memories: makes another give its block up, if it can for nothing.
+    fn relieve(&self, device: DeviceId, bytes: usize, own: &Arc<Used>) -> Result<(), Error> {
+        let (mut tried, mut borrowed, mut dirty) = (vec![Arc::clone(own)], 0, 0);
+        loop {
+            let mut kept = Vec::new();
+            let (victim, in_use) = {
+                let mut book = self.book();
+                (book.victim(self.location, &tried, &mut kept), book.in_use)
+            };
+            drop(kept);
+            let Some((memory, used)) = victim else {
+                return Err(match in_use {
+                    0 => Error::DeviceOutOfMemory { device, bytes },
+                    in_use => Error::Exhausted { device, bytes, in_use, borrowed, dirty },
+                });
+            };
+            let held = used.taken.load(Ordering::Relaxed);
+            let leaving = Leaving(&used);
+            let evicted = memory.make_way(self.location, Dirty::Refuse);
+            drop(leaving);
+            match evicted {
+                Ok(()) if self.has_left(&used, held) => return Ok(()),
+                Err(Error::Conflict { .. }) => borrowed += 1,
+                Err(Error::OnlyCopy { .. }) => dirty += 1,
+                _ => {}
+            }
+            tried.push(used);
         }
     }
 }
@@ -263,6 +360,11 @@ impl Account {
     pub(crate) fn touch(&self) {
         // Relaxed: the mark orders nothing.
         self.used.lately.store(true, Ordering::Relaxed);
+    }
+
+    /// The device has no block. See [`Ledger::relieve`].
+    pub(crate) fn relieve(&self, device: DeviceId, bytes: usize) -> Result<(), Error> {
+        self.ledger.relieve(device, bytes, &self.used)
     }
 
     /// Makes others give up copies until there is room. See [`Ledger::make_room`].

@@ -61,6 +61,20 @@ pub enum Error {
         /// How many bytes are in use, by memories that are borrowed or have nowhere to put their bytes.
         in_use: usize,
     },
+    /// A device had no block of this size, and the other memories of the budget gave none up.
+    #[non_exhaustive]
+    Exhausted {
+        /// The device asked.
+        device: DeviceId,
+        /// The length asked for, in bytes.
+        bytes: usize,
+        /// How many bytes the memories of the budget take there.
+        in_use: usize,
+        /// How many of these memories are borrowed there, or have bytes on the way.
+        borrowed: usize,
+        /// How many hold bytes there that are nowhere else.
+        dirty: usize,
+    },
     /// There is no such device: no driver, or too few devices.
     #[non_exhaustive]
     Absent {
@@ -128,6 +142,15 @@ impl Error {
         let source = source.into();
         Error::Device { device, op, source }
     }
+
+    /// Whether there may be room for a memory when others are no longer borrowed.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Error::OverBudget { bytes, limit, .. } => bytes <= limit,
+            Error::Exhausted { borrowed, .. } => *borrowed > 0,
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Error {
@@ -146,6 +169,11 @@ impl fmt::Display for Error {
             Error::OverBudget { location, bytes, limit, in_use } => write!(
                 f,
                 "no room for {bytes} bytes at {location}: the budget has {limit}, of which {in_use} are in use"
+            ),
+            Error::Exhausted { device, bytes, in_use, borrowed, dirty } => write!(
+                f,
+                "out of memory: {device} has no block of {bytes} bytes; its budget's memories take {in_use} bytes \
+                 there, {borrowed} of them are borrowed, and {dirty} hold bytes that are nowhere else"
             ),
             Error::Absent { source } => write!(f, "{source}"),
             Error::CalledFromKernel { queue, op } => write!(f, "{queue}: {op} refused: called from a kernel"),

@@ -197,8 +197,8 @@ impl SharedMem {
     }
 
     /// Tries `access` again after a conflict, each time that a borrow of this memory has ended, until the time is over.
-    /// The conflict that is left then is the error. Where a [`Budget`](crate::Budget) lacks room, `access` is tried
-    /// again each millisecond: the end of any borrow of any of its memories may make room.
+    /// The conflict that is left then is the error. Where a [`Budget`](crate::Budget) or its device lacks room, it is
+    /// tried again each millisecond: the end of any borrow of any of its memories may make room.
     ///
     /// A thread that waits for a guard of its own, or for one of another memory, waits until the time is over.
     ///
@@ -228,7 +228,7 @@ impl SharedMem {
             let left = timeout.saturating_sub(start.elapsed());
             match result {
                 Err(Error::Conflict { .. }) if !left.is_zero() => {}
-                Err(Error::OverBudget { bytes, limit, .. }) if bytes <= limit && !left.is_zero() => {
+                Err(ref error) if error.may_pass() && !left.is_zero() => {
                     thread::sleep(left.min(Duration::from_millis(1)));
                     continue;
                 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::coherence::facts::{HOST, HOSTS};
 use crate::coherence::plan::{self, Next, Progress, Refusal, Request, Step};
+use crate::coherence::replicas::Slot;
 use crate::engine::perform::outside::{self, Outside};
 use crate::engine::perform::room::Room;
 use crate::engine::queue::{Failure, FailureKind, QueueHandle, Wait, Waited};
@@ -32,7 +33,8 @@ enum Pause {
 enum Ended {
     Wait(Waited),
     Outside(Box<outside::Ended>),
-    Room(Result<(), Error>),
+    /// For the memory of a copy.
+    Room(Slot, Result<(), Error>),
 }
 
 /// Plans and performs until the request is met or refused; then runs `last`, under the same lock, and before it, where
@@ -68,7 +70,7 @@ pub(super) fn run<R, L>(
                 }
                 course.ended = Some(Ended::Outside(Box::new(ended)));
             }
-            Err(Pause::Room(room)) => course.ended = Some(Ended::Room(room.make())),
+            Err(Pause::Room(room)) => course.ended = Some(Ended::Room(room.slot, room.make())),
             Err(Pause::Settle(settled)) => door.settle(|state| state.settlements == settled),
         }
     }
@@ -153,6 +155,13 @@ impl State {
                 match self.perform(&step, operation) {
                     Ok(()) => course.progress.did(&step),
                     Err(error) => {
+                        // No other memory gives up anything for the sake of order alone.
+                        if let (Step::Alloc(slot), false) = (&step, matches!(operation.request, Request::Bound(_)))
+                            && let Some(room) = self.room_after(*slot, &error)
+                        {
+                            self.release_room(*slot);
+                            return Ok(Some(Pause::Room(room)));
+                        }
                         self.step_failed(&step, error, &operation.request, course);
                         break;
                     }
@@ -163,7 +172,10 @@ impl State {
 
     fn step_failed(&mut self, step: &Step, error: Error, request: &Request<QueueHandle>, course: &mut Course) {
         course.progress.failed(step);
-        if let Step::Alloc(slot) = step {
+        if let Step::Alloc(slot) = step
+            // Another thread may have come meanwhile.
+            && !self.facts.copy(*slot).has_memory
+        {
             self.release_room(*slot);
         }
         match request {
@@ -191,7 +203,11 @@ impl State {
     fn resume(&mut self, ended: Ended, request: &Request<QueueHandle>, course: &mut Course) -> Result<(), Error> {
         match ended {
             Ended::Wait(waited) => self.wait_ended(waited, course),
-            Ended::Room(made) => made,
+            Ended::Room(_, Ok(())) => Ok(()),
+            Ended::Room(slot, Err(error)) => {
+                self.step_failed(&Step::Alloc(slot), error, request, course);
+                Ok(())
+            }
             Ended::Outside(ended) => {
                 let step = ended.step();
                 match self.settle(*ended) {

@@ -57,7 +57,9 @@ impl SharedMem {
                 drop(token);
                 match copied {
                     // No room for the destination there; the host may have some.
-                    Err(Error::DeviceOutOfMemory { .. }) => self.copy_on_host(to, source, range)?,
+                    Err(Error::DeviceOutOfMemory { .. } | Error::Exhausted { .. } | Error::OverBudget { .. }) => {
+                        self.copy_on_host(to, source, range)?;
+                    }
                     copied => copied?,
                 }
             }

@@ -99,6 +99,28 @@ impl Inner {
 
     pub(crate) fn evict(&self, at: Location, range: impl RangeBounds<usize>, dirty: Dirty) -> Result<(), Error> {
         let range = self.range(range)?;
+        self.evict_unless(at, range, dirty, |_| Ok(()))
+    }
+
+    /// Takes all bytes away from a place for the sake of others. Refused while any thread moves bytes of this memory:
+    /// it may be the calling one, whose origin or kernel needs the room, and which would wait for itself.
+    pub(crate) fn make_way(&self, at: Location, dirty: Dirty) -> Result<(), Error> {
+        let is_still = |state: &State| match state.facts.outside.first() {
+            None => Ok(()),
+            Some(moving) => Err(self.is_read(&moving.range)),
+        };
+        // Before anything else, so that not even the work that others have left behind is waited for.
+        self.with(is_still)?;
+        self.evict_unless(at, 0..self.len, dirty, is_still)
+    }
+
+    fn evict_unless(
+        &self,
+        at: Location,
+        range: Range<usize>,
+        dirty: Dirty,
+        refused: impl Fn(&State) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         if range.is_empty() {
             return Ok(());
         }
@@ -106,6 +128,7 @@ impl Inner {
             return Ok(());
         };
         self.act(Operation::new(Request::Evict { slot, range: range.clone(), dirty }), |state| {
+            refused(state)?;
             for slot in state.slots_at(at) {
                 state.facts.borrows.check_copy(slot, &range)?;
             }
@@ -118,6 +141,18 @@ impl Inner {
 
     pub(crate) fn shrink(&self) {
         tidy::shrink(Locked::from(&self.state));
+    }
+
+    /// Whether a place could be made free now, and no byte would be moved for that.
+    pub(crate) fn is_evictable(&self, at: Location) -> bool {
+        self.with(|state| {
+            let (facts, slots) = (&state.facts, state.slots_at(at));
+            let others: Vec<_> = facts.holders().filter(|other| !slots.contains(other)).collect();
+            let is_clean = |slot| facts.replicas.valid(slot).iter().all(|held| facts.lacking(&others, &held) == 0);
+            let is_free = |slot| facts.borrows.check_copy(slot, &facts.whole()).is_ok() && is_clean(slot);
+            let is_read = at == Location::Host && self.readers.are_there();
+            facts.outside.is_empty() && !is_read && slots.into_iter().all(is_free)
+        })
     }
 
     pub(crate) fn valid_on(&self, location: Location, range: impl RangeBounds<usize>) -> bool {

@@ -190,6 +190,78 @@ fn threads_share_a_budget_without_a_deadlock_or_a_wrong_byte() {
     fill(&mut memories[0].device_overwrite(&device.queue().unwrap(), ..).unwrap(), 1);
 }
 
+#[test]
+fn a_device_without_room_gets_what_others_can_give_for_nothing() {
+    let (device, queue) = device();
+    device.set_limit(2048 + 512);
+    let budget = Budget::new(place(&*device), usize::MAX);
+    let memories = memories(&budget, 4);
+    memories.iter().for_each(|memory| memory.upload(&queue, ..).unwrap());
+    let stats = budget.stats();
+    assert_eq!(is_there(&memories, place(&*device)), [2, 3]);
+    assert_eq!((stats.in_use, stats.evictable, stats.evicted.count), (2048, 2048, 2));
+    let token = memories[2].device(&queue, ..).unwrap();
+    fill(&mut memories[3].device_mut(&queue, ..).unwrap(), 9);
+    assert_eq!(budget.stats().evictable, 0);
+    let refused = memories[0].upload(&queue, ..).unwrap_err();
+    assert!(matches!(refused, Error::Exhausted { bytes: 1024, in_use: 2048, borrowed: 1, dirty: 1, .. }), "{refused}");
+    let end =
+        "its budget's memories take 2048 bytes there, 1 of them are borrowed, and 1 hold bytes that are nowhere else";
+    assert!(refused.to_string().ends_with(end), "{refused}");
+    // A memory of no budget takes nothing from those of one.
+    let other = SharedMem::from(vec![1; 1024]);
+    assert!(matches!(other.upload(&queue, ..), Err(Error::DeviceOutOfMemory { bytes: 1024, .. })));
+    drop(token);
+    memories[0].upload(&queue, ..).unwrap();
+    assert_eq!(is_there(&memories, place(&*device)), [0, 3]);
+    assert_eq!(*memories[3].host(..).unwrap(), [9; 1024]);
+}
+
+/// One memory leaves the device for the host, and another has to leave the host for the device: that makes no room.
+#[test]
+fn memories_that_could_only_change_places_do_not_do_so_for_ever() {
+    let (device, queue) = device();
+    let (on_device, on_host) = (Budget::new(place(&*device), 1024), Budget::new(Location::Host, 256));
+    let (one, two, large) = (SharedMem::new(256), SharedMem::from(vec![2; 256]), SharedMem::of(Tape::new(1024)));
+    for memory in [&one, &two, &large] {
+        [&on_device, &on_host].iter().for_each(|budget| budget.add(memory));
+    }
+    fill(&mut one.device_overwrite(&queue, ..).unwrap(), 1);
+    let (ended, has_ended) = mpsc::channel();
+    thread::spawn(move || ended.send(large.upload(&queue, ..)).unwrap());
+    let refused = has_ended.recv_timeout(PATIENCE).expect("it ends");
+    assert!(matches!(refused, Err(Error::OverBudget { bytes: 1024, .. })), "{refused:?}");
+    for (memory, byte) in [(&one, 1), (&two, 2)] {
+        let copy = SharedMem::new(256);
+        copy.copy_from(0, memory, ..).unwrap();
+        assert_eq!(*copy.host(..).unwrap(), [byte; 256]);
+    }
+}
+
+/// The room that the second memory needs is the first one's, whose own read asks for it.
+#[test]
+fn a_read_that_needs_room_does_not_wait_for_itself() {
+    let budget = Budget::new(Location::Host, 1024);
+    let (told, refused) = mpsc::channel();
+    let inner = SharedMem::of(Tape::new(1024));
+    let reads = {
+        let inner = inner.clone();
+        Tape::with_hook(1024, move |_| told.send(inner.host(..).map(drop)).unwrap())
+    };
+    let outer = SharedMem::of(reads);
+    [&outer, &inner].iter().for_each(|memory| budget.add(memory));
+    let (ended, has_ended) = mpsc::channel();
+    let reader = outer.clone();
+    // A prefetch has no borrow that would keep its memory from being asked.
+    thread::spawn(move || ended.send(reader.prefetch_host(..)).unwrap());
+    has_ended.recv_timeout(PATIENCE).expect("it does not wait for itself").unwrap();
+    assert!(matches!(refused.recv().unwrap(), Err(Error::OverBudget { in_use: 1024, .. })));
+    assert_eq!(outer.host(..).unwrap()[..], pattern(0..1024));
+    // When the read is over the memory gives its room up.
+    drop(inner.host(..).unwrap());
+    assert_eq!(is_there(&[outer, inner], Location::Host), [1]);
+}
+
 /// What leaves the device needs room on the host, and what leaves the host needs room on the device.
 #[test]
 fn two_full_budgets_refuse_and_lose_nothing() {

@@ -9,17 +9,24 @@ use crate::coherence::facts::HOST;
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::engine::state::State;
 use crate::error::Error;
+use crate::ids::DeviceId;
 
 /// Room that a copy lacks for its memory.
 pub(crate) struct Room {
+    pub(crate) slot: Slot,
     account: Arc<Account>,
     bytes: usize,
+    /// The device that has no block, whatever the limit.
+    refused: Option<DeviceId>,
 }
 
 impl Room {
     /// Lets other memories of the budget give up theirs. The lock is not held.
     pub(crate) fn make(&self) -> Result<(), Error> {
-        self.account.make_room(self.bytes)
+        match self.refused {
+            None => self.account.make_room(self.bytes),
+            Some(device) => self.account.relieve(device, self.bytes),
+        }
     }
 }
 
@@ -49,11 +56,18 @@ impl State {
                 None => {
                     // All or nothing: what one budget lacks is no load for the others.
                     reserved.into_iter().for_each(|account: &Arc<Account>| account.release());
-                    return Some(Room { account: Arc::clone(account), bytes: self.facts.len });
+                    return Some(Room { slot, account: Arc::clone(account), bytes: self.facts.len, refused: None });
                 }
             }
         }
         None
+    }
+
+    /// After a copy got no memory: room that others may make on its device, if there is a budget.
+    pub(crate) fn room_after(&self, slot: Slot, error: &Error) -> Option<Room> {
+        let Error::DeviceOutOfMemory { device, bytes } = *error else { return None };
+        let account = Arc::clone(self.accounts_of(slot).next()?);
+        Some(Room { slot, account, bytes, refused: Some(device) })
     }
 
     /// A copy has got memory.
