@@ -5,6 +5,8 @@
 
 #[path = "cuda/absent.rs"]
 mod absent;
+#[path = "cuda/beside.rs"]
+mod beside;
 #[path = "cuda/counts.rs"]
 mod counts;
 #[expect(dead_code, reason = "`main` is the example's")]

@@ -29,9 +29,9 @@
 //!
 //! # Memory
 //!
-//! Blocks come from a pool of this crate's own on each GPU, which keeps freed blocks; [`Cuda::trim`] gives them back,
-//! and so does an allocation that finds no room, before it is tried once more. Between GPUs bytes are copied directly;
-//! no GPU is given access to another's memory.
+//! Blocks come from a pool of this crate's own on each GPU, which keeps some of the freed ones ([`Cuda::keep_freed`]);
+//! [`Cuda::trim`] gives them back, and so does an allocation that finds no room, before it is tried once more. Between
+//! GPUs bytes are copied directly; no GPU is given access to another's memory.
 //!
 //! # Building
 //!
@@ -43,15 +43,20 @@
 //!
 //! # Other users of the GPU
 //!
-//! The GPU's primary context is used, as the CUDA runtime and everything built on it do. It is made current on the
-//! calling thread by each call and left so. A kernel that fails, even another library's, ends the context: every queue
-//! of that GPU, and every queue that waited for one, fails from then on.
+//! The GPU's primary context is used, as the CUDA runtime and everything built on it do. It is current on the calling
+//! thread during each call; afterwards the thread has the context that it had before. A stream of another library
+//! becomes a queue ([`Cuda::adopt_stream`]), and a queue's own stream and context are [`handles`] for others; work of
+//! both is put in order by events, [`record_event`] and [`wait_for_event`], and no thread waits for that. A kernel that
+//! fails, even another library's, ends the context: every queue of that GPU, and every queue that waited for one, fails
+//! from then on.
 //!
 //! [`HostPool::of`]: crate::HostPool::of
 
 mod context;
 mod driver;
 mod failure;
+mod foreign;
+mod here;
 mod launch;
 mod modules;
 mod pinned;
@@ -74,6 +79,7 @@ use crate::ids::DeviceId;
 use crate::stats::Meter;
 
 pub use failure::Failure;
+pub use foreign::{Handles, handles, record_event, wait_for_event};
 pub use launch::{Grid, Kernel, Loaded, Program, launch};
 pub use probe::Absent;
 
@@ -93,6 +99,18 @@ pub struct Info {
     pub free: Option<u64>,
     /// The newest CUDA that the driver knows: 12040 for 12.4.
     pub driver: u32,
+}
+
+/// The memory that this crate's blocks take of a GPU. Zeros of a GPU without pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Bytes that the pool has of the GPU: those in use, and freed ones that wait to be used again.
+    pub reserved: u64,
+    /// Bytes of blocks. How many of them could be given up a [`Budget`](crate::Budget) says.
+    pub used: u64,
+    /// The most bytes of blocks at once.
+    pub peak: u64,
 }
 
 /// The GPUs of this machine.
@@ -173,6 +191,24 @@ impl Cuda {
     /// [`Error::Device`].
     pub fn memory(&self) -> Result<(u64, u64), Error> {
         self.context.run("memory", || self.context.memory())
+    }
+
+    /// How many bytes the pool of this crate's blocks has, uses, and has used at once.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub fn memory_stats(&self) -> Result<MemoryStats, Error> {
+        let [reserved, used, peak] = self.context.run("memory_stats", || self.context.pool_stats())?;
+        Ok(MemoryStats { reserved, used, peak })
+    }
+
+    /// How many freed bytes the pool keeps for this crate's next blocks, where no other user of the GPU can have them;
+    /// more are given back when the GPU is next waited for. An eighth of the GPU's memory, unless this is called.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub fn keep_freed(&self, bytes: u64) -> Result<(), Error> {
+        self.context.run("keep_freed", || self.context.keep(bytes))
     }
 
     /// Waits for the GPU's work in this process, and gives the memory that waits to be used again back to the driver:

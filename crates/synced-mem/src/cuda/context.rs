@@ -11,6 +11,7 @@ use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute, CUmemor
 
 use super::driver::{attribute, capability, device, memory_here, name, total_memory, wait_for_all};
 use super::failure::{Failure, answer};
+use super::here::Here;
 use super::modules::Modules;
 use super::ring::Rings;
 use crate::error::Error;
@@ -68,6 +69,9 @@ const _: () = assert!(size_of::<PoolProps>() == size_of::<sys::CUmemPoolProps>()
 
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
 const ALLOCATION_PINNED: u32 = 1;
+/// The share of the GPU's memory that the pool keeps of freed blocks: room for a loop's own blocks to come and go
+/// without the driver, and most of the GPU for other allocators.
+const KEPT: u64 = 8;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
 const PLACE_DEVICE: u32 = 1;
 
@@ -123,7 +127,7 @@ impl Context {
 
     /// A pool of our own, because all users of the GPU share the default pool's settings. Freed blocks stay there.
     fn make_pool(&mut self) -> Result<(), Failure> {
-        self.enter()?;
+        let _here = self.enter()?;
         let props = PoolProps {
             allocation: ALLOCATION_PINNED,
             handles: 0,
@@ -135,19 +139,48 @@ impl Context {
         // SAFETY: the properties have the layout that the driver reads, and the driver writes a handle, which `drop`
         // gives back.
         answer("cuMemPoolCreate", unsafe { sys::cuMemPoolCreate(&mut self.pool, (&raw const props).cast()) })?;
-        let mut most = u64::MAX;
+        self.keep(self.total as u64 / KEPT)
+    }
+
+    /// From now on the pool keeps this many freed bytes, and gives others back to the driver when the GPU is next
+    /// waited for.
+    pub(super) fn keep(&self, bytes: u64) -> Result<(), Failure> {
+        let (Some(pool), mut bytes) = (self.pool(), bytes) else {
+            return Ok(());
+        };
         let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-        // SAFETY: this attribute is a number of 64 bits, which is read during the call.
-        let set = unsafe { sys::cuMemPoolSetAttribute(self.pool, threshold, (&raw mut most).cast()) };
+        // SAFETY: the pool lives, and this attribute is a number of 64 bits, which is read during the call.
+        let set = unsafe { sys::cuMemPoolSetAttribute(pool, threshold, (&raw mut bytes).cast()) };
         answer("cuMemPoolSetAttribute", set)
     }
 
-    /// Makes the context the calling thread's, unless known to be lost.
-    pub(super) fn enter(&self) -> Result<(), Failure> {
-        match self.lost.get() {
-            Some(lost) => Err(*lost),
-            None => self.enter_even_lost(),
-        }
+    /// How many bytes the pool has of the GPU, how many of these are in use, and the most that were at once. Zeros
+    /// where the GPU has no pools.
+    pub(super) fn pool_stats(&self) -> Result<[u64; 3], Failure> {
+        use sys::CUmemPool_attribute as A;
+        let Some(pool) = self.pool() else { return Ok([0; 3]) };
+        let ask = |attribute| {
+            let mut value = 0u64;
+            // SAFETY: the pool lives, and these attributes are numbers of 64 bits, which the call writes.
+            let code = unsafe { sys::cuMemPoolGetAttribute(pool, attribute, (&raw mut value).cast()) };
+            answer("cuMemPoolGetAttribute", code).map(|()| value)
+        };
+        Ok([
+            ask(A::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?,
+            ask(A::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?,
+            ask(A::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?,
+        ])
+    }
+
+    /// Makes the context the calling thread's while the answer lives, unless known to be lost.
+    pub(super) fn enter(&self) -> Result<Here, Failure> {
+        self.works()?;
+        Here::enter(self.raw)
+    }
+
+    /// Fails where the context is known to be lost.
+    pub(super) fn works(&self) -> Result<(), Failure> {
+        self.lost.get().map_or(Ok(()), |lost| Err(*lost))
     }
 
     /// Whether the context is known to be lost.
@@ -157,13 +190,15 @@ impl Context {
 
     /// Makes even a lost context the calling thread's, to give something back: tried twice, as that is not to be left
     /// out.
-    pub(super) fn enter_to_give_back(&self) -> Result<(), Failure> {
-        self.enter_even_lost().or_else(|_| self.enter_even_lost())
+    pub(super) fn enter_to_give_back(&self) -> Result<Here, Failure> {
+        Here::enter(self.raw).or_else(|_| Here::enter(self.raw))
     }
 
-    fn enter_even_lost(&self) -> Result<(), Failure> {
-        // SAFETY: the context is retained until `drop`.
-        answer("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
+    /// The same at the end of something, where a failure can only be counted.
+    pub(super) fn enter_at_the_end(&self) -> Option<Here> {
+        let here = self.enter_to_give_back();
+        self.given_back(here.as_ref().map(|_| ()).map_err(|failure| *failure));
+        here.ok()
     }
 
     /// Notes the failure of a call that was about this context alone: the context may be lost.
@@ -177,7 +212,7 @@ impl Context {
 
     /// Runs calls that are about this context alone.
     pub(super) fn run<R>(&self, op: &'static str, calls: impl FnOnce() -> Result<R, Failure>) -> Result<R, Error> {
-        let result = self.enter().and_then(|()| calls());
+        let result = self.enter().and_then(|_here| calls());
         result.map_err(|failure| Error::device(self.id, op, self.note(failure)))
     }
 
@@ -200,14 +235,14 @@ impl Context {
 
     /// Free bytes and all bytes of the GPU.
     pub(super) fn memory(&self) -> Result<(u64, u64), Failure> {
-        self.enter()?;
+        let _here = self.enter()?;
         memory_here()
     }
 
     /// Waits for all work of the GPU in this process, and gives the memory that waits in the pool, and idle chunks,
     /// back to the driver.
     pub(super) fn trim(&self) -> Result<(), Failure> {
-        self.enter()?;
+        let _here = self.enter()?;
         wait_for_all()?;
         let idle: Vec<_> = self.staging.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take_all().collect();
         idle.into_iter().map(|ring| ring.give_back()).fold(Ok(()), Result::and)?;
@@ -233,8 +268,7 @@ impl fmt::Debug for Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        let entered = self.enter_to_give_back();
-        self.given_back(entered);
+        let here = self.enter_at_the_end();
         for ring in self.staging.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take_all() {
             self.given_back(ring.give_back());
         }
@@ -248,9 +282,8 @@ impl Drop for Context {
             // frees under way.
             self.given_back(answer("cuMemPoolDestroy", unsafe { sys::cuMemPoolDestroy(pool) }));
         }
-        // No thread is left in a context that may be gone; a library that shares the context enters again by itself.
-        // SAFETY: null, which is no context, may be made current.
-        self.given_back(answer("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(ptr::null_mut()) }));
+        // The thread leaves the context before it may be gone. A thread that another library had put there stays.
+        drop(here);
         // SAFETY: the context was retained once, and no object of the context is left.
         let released = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
         self.given_back(answer("cuDevicePrimaryCtxRelease", released));

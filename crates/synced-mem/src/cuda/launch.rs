@@ -77,7 +77,7 @@ impl Program {
             return Ok(None);
         };
         let context = queue.context();
-        context.enter().map_err(|failure| queue.error("load", failure))?;
+        let _here = context.enter().map_err(|failure| queue.error("load", failure))?;
         let module = find_or(&context.modules, self.ptx, || {
             let text = CString::new(self.ptx).map_err(|error| queue.error("load", error))?;
             compile(&text).map_err(|refused| {

@@ -28,7 +28,7 @@ unsafe impl Sync for Pinned {}
 impl Pinned {
     /// A block of `len` bytes, not 0, all zero.
     pub(super) fn new(context: &Arc<Context>, len: usize) -> Result<Self, Failure> {
-        context.enter()?;
+        let _here = context.enter()?;
         let start = pin(len)?;
         // SAFETY: a fresh block of this length.
         unsafe { start.write_bytes(0, len) };
@@ -52,7 +52,7 @@ impl Drop for Pinned {
     fn drop(&mut self) {
         BLOCKS.write().unwrap_or_else(PoisonError::into_inner).remove(&self.start.addr().get());
         let entered = self.context.enter_to_give_back();
-        self.context.given_back(entered.and_then(|()| unpin(self.start)));
+        self.context.given_back(entered.and_then(|_here| unpin(self.start)));
     }
 }
 

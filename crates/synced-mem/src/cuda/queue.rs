@@ -51,6 +51,11 @@ impl CudaQueue {
         Ok(Self { id: QueueId::new(), device, stream: Arc::new(stream) })
     }
 
+    /// The queue of a stream that another library made.
+    pub(super) fn adopt(device: Cuda, stream: Stream) -> Self {
+        Self { id: QueueId::new(), device, stream: Arc::new(stream) }
+    }
+
     /// The queue of a GPU that a queue is.
     pub(super) fn of(queue: &dyn Queue) -> Option<&Self> {
         (queue as &dyn Any).downcast_ref()
@@ -159,7 +164,7 @@ unsafe impl Queue for CudaQueue {
         if len == 0 || len > context.total {
             return Err(Error::DeviceOutOfMemory { device: context.id, bytes: len });
         }
-        let tried = context.enter().and_then(|()| {
+        let tried = context.enter().and_then(|_here| {
             self.alloc_once(len).or_else(|failure| {
                 if failure.is_out_of_memory() {
                     // Freed blocks wait in the pool, in pieces that may not fit.
@@ -280,7 +285,7 @@ unsafe impl Queue for CudaQueue {
             });
         }
         let (own, foreign, stream) = (context.raw(), other.raw(), self.stream.raw());
-        let copied = other.enter().and_then(|()| context.enter()).and_then(|()| {
+        let copied = other.works().and_then(|()| context.enter()).and_then(|_here| {
             // SAFETY: each range was checked to lie within a block of the GPU whose context is passed beside its
             // address; the blocks live as the caller promises.
             let code = unsafe { sys::cuMemcpyPeerAsync(to, own, from, foreign, len, stream) };
@@ -342,7 +347,7 @@ impl fmt::Debug for CudaBlock {
 impl CudaBlock {
     /// Gives the memory back, once: `Drop` alone calls this.
     fn give_back(&self) -> Result<(), Failure> {
-        self.stream.context().enter_to_give_back()?;
+        let _here = self.stream.context().enter_to_give_back()?;
         let (address, stream) = (self.address, self.stream.raw());
         match self.owner {
             Owner::Adopted => Ok(()),

@@ -73,7 +73,7 @@ fn shared(
             .filter_map(|share| {
                 let there = share.clone();
                 let thread = thread::Builder::new();
-                let thread = thread.spawn_scoped(scope, move || stream.context().enter().and_then(|()| work(there)));
+                let thread = thread.spawn_scoped(scope, move || stream.context().enter().and_then(|_here| work(there)));
                 match thread {
                     Ok(thread) => Some((thread, share)),
                     Err(_) => {
@@ -146,7 +146,7 @@ pub(super) unsafe fn upload_from(
                     return Err(Failure::ended());
                 }
                 // The function is code of the caller's, which may use other contexts.
-                stream.context().enter()?;
+                let _here = stream.context().enter()?;
                 ring.enqueue(index, stream.raw(), "cuMemcpyHtoDAsync", |chunk| {
                     // SAFETY: the chunk keeps the bytes until the chunk's event is over, and the target is the caller's
                     // promise.

@@ -2,6 +2,7 @@
 //! be recorded again at once. Relies on `context`. The streams of other GPUs that were waited for are remembered,
 //! because the driver lets a stream go on when one of those fails.
 
+use std::any::Any;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +17,8 @@ pub(super) struct Stream {
     raw: CUstream,
     event: Mutex<Event>,
     foreign: Mutex<Foreign<Context>>,
+    /// Of a stream that another library made, and destroys.
+    owner: Option<Box<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: handles of the driver belong to no thread; the event is used under a lock.
@@ -73,17 +76,29 @@ impl Stream {
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, Failure> {
         /// Not in order with the null stream, which other users of the GPU share.
         const NON_BLOCKING: u32 = 1;
-        context.enter()?;
-        let event = new_event()?;
-        let mut stream = Self {
-            context: Arc::clone(context),
-            raw: ptr::null_mut(),
-            event: Mutex::new(Event(event)),
-            foreign: Mutex::new(Foreign::NONE),
-        };
+        let _here = context.enter()?;
+        let mut stream = Self::of(context, ptr::null_mut())?;
         // SAFETY: the call writes a handle.
         answer("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut stream.raw, NON_BLOCKING) })?;
         Ok(stream)
+    }
+
+    /// A stream of another library, which lives as long as `owner`.
+    pub(super) fn adopt(
+        context: &Arc<Context>,
+        raw: CUstream,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Result<Self, Failure> {
+        let _here = context.enter()?;
+        let mut stream = Self::of(context, raw)?;
+        stream.owner = Some(owner);
+        Ok(stream)
+    }
+
+    /// In the calling thread's context.
+    fn of(context: &Arc<Context>, raw: CUstream) -> Result<Self, Failure> {
+        let (event, foreign) = (Mutex::new(Event(new_event()?)), Mutex::new(Foreign::NONE));
+        Ok(Self { context: Arc::clone(context), raw, event, foreign, owner: None })
     }
 
     pub(super) fn context(&self) -> &Arc<Context> {
@@ -121,9 +136,9 @@ impl Stream {
             return Ok(());
         }
         // Nothing is made to wait for work that is known to have failed.
-        self.context.enter()?;
+        self.context.works()?;
         let event = other.event.lock().unwrap_or_else(PoisonError::into_inner);
-        let recorded = other.context.enter().and_then(|()| {
+        let recorded = other.context.enter().and_then(|_here| {
             // SAFETY: event and stream live, and are of the context that was just entered.
             answer("cuEventRecord", unsafe { sys::cuEventRecord(event.0, other.raw) })
         });
@@ -144,7 +159,7 @@ impl Stream {
         if !relied_on.is_empty() {
             own.add(relied_on);
         }
-        self.context.enter()?;
+        let _here = self.context.enter()?;
         // SAFETY: the stream lives, and the event, which may be of any context.
         answer("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(self.raw, event.0, 0) })
     }
@@ -152,7 +167,7 @@ impl Stream {
 
 /// Why a context works no more; an error where that cannot be told.
 fn has_failed(context: &Context) -> Result<Option<Failure>, Failure> {
-    let asked = context.enter().and_then(|()| {
+    let asked = context.enter().and_then(|_here| {
         // SAFETY: null is the context's own null stream; the question waits for nothing.
         answer("cuStreamQuery", unsafe { sys::cuStreamQuery(ptr::null_mut()) })
     });
@@ -166,11 +181,11 @@ fn has_failed(context: &Context) -> Result<Option<Failure>, Failure> {
 impl Drop for Stream {
     fn drop(&mut self) {
         let context = &self.context;
-        context.given_back(context.enter_to_give_back());
+        let _here = context.enter_at_the_end();
         let event = self.event.get_mut().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the event was made once; a wait for its record still stands.
         context.given_back(answer("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(event.0) }));
-        if !self.raw.is_null() {
+        if self.owner.is_none() && !self.raw.is_null() {
             // SAFETY: the stream was made once; the work there is still done.
             context.given_back(answer("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(self.raw) }));
         }
