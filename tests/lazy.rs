@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blob_core::{AnyBlob, Part};
-use blob_io::{Checkpoint, Entry};
+use blob_io::{Bytes, Checkpoint, Entry, Limits, OpenOptions};
 use synced_mem::loopback::{Loopback, Mode, launch};
 use synced_mem::{Device, Error, Head, Location, OriginError, Queue};
 
@@ -166,6 +166,27 @@ fn a_deflated_array_and_one_with_a_checksum_are_decoded_once() {
         let error = lazy.memory(Part::Data).host(..1).unwrap_err();
         assert!(matches!(&error, Error::Origin { source: OriginError::Failed { .. }, .. }), "{error}");
         assert!(!lazy.memory(Part::Data).valid_on(Location::Host, ..1));
+    }
+}
+
+/// A memory would take room for all bytes before the first is decoded. As many as are stored count for nothing.
+#[test]
+fn an_array_that_inflates_beyond_the_limit_is_refused_before_any_memory_is_taken() {
+    let values = vec![7; 40_000];
+    for (method, most, is_taken) in [
+        (zip::CompressionMethod::Deflated, 39_999, false),
+        (zip::CompressionMethod::Deflated, 40_000, true),
+        (zip::CompressionMethod::Stored, 100, true),
+    ] {
+        let bytes = theirs(method, &[("x.npy", &npy("'|u1'", "(200, 200)", &values))]);
+        let limits = Limits { max_alloc: most, ..Limits::default() };
+        let file = Arc::new(OpenOptions::new().limits(limits).open_source("x.npz", Box::new(Bytes(bytes))).unwrap());
+        let lazy = file.lazy(&file.entries()[0]);
+        match (lazy, is_taken) {
+            (Ok(lazy), true) => assert!(*lazy.data().bytes().unwrap() == *values),
+            (Err(error), false) => assert!(matches!(error, blob_io::Error::LimitExceeded { .. }), "{error}"),
+            (lazy, _) => panic!("{method:?}, {most}: {:?}", lazy.map(drop)),
+        }
     }
 }
 

@@ -96,11 +96,11 @@ enum Stored<'a> {
 
 impl<'a> Elements<'a> {
     pub(crate) fn open(source: &'a dyn Source, entry: &'a Entry, limits: &Limits) -> Result<Self, ReadError> {
+        check_decoded(entry, source.len(), limits)?;
         let elements = Self::in_file_order(source, entry, limits)?;
-        if elements.left == 0 || entry.order == Order::RowMajor || entry.shape.num_axes() < 2 {
+        if !is_reordered(entry) {
             return Ok(elements);
         }
-        check_alloc(entry, limits)?;
         let (left, width) = (elements.left, elements.width);
         let stored = Stored::Columns(Columns::read(elements, entry)?);
         Ok(Self { stored, width, swapped: false, left })
@@ -128,15 +128,10 @@ impl<'a> Elements<'a> {
             }
             None => match &entry.payload {
                 Payload::Chunked(chunked) if left > 0 => {
-                    // Stored bytes are bounded by the file's length, though chunks may share bytes.
-                    let stored = chunked.chunks.iter().map(|chunk| u64::from(chunk.packed)).sum::<u64>();
-                    check_produced(entry, left.saturating_sub(stored.min(source.len())), limits)?;
                     let dims = entry.shape.dims().iter().map(|d| *d as u64).collect();
                     Stored::Chunks(Box::new(Chunks::open(source, chunked, (dims, width), limits)?))
                 }
                 Payload::Varints(ranges) if left > 0 => {
-                    let stored: u64 = ranges.spans.iter().map(|span| span.len()).sum();
-                    check_produced(entry, left.saturating_sub(stored), limits)?;
                     let is_bool = entry.dtype == Some(blob_core::DType::Bool);
                     Stored::Varints(Box::new(Varints::open(source, ranges, width, is_bool)))
                 }
@@ -147,10 +142,7 @@ impl<'a> Elements<'a> {
                     Payload::Runs(_) | Payload::Chunked(_) | Payload::Varints(_) => {
                         entry.offset().unwrap_or(0).saturating_sub(checksum.offset)
                     }
-                    Payload::Deflated(deflated) => {
-                        check_alloc(entry, limits)?;
-                        deflated.skip
-                    }
+                    Payload::Deflated(deflated) => deflated.skip,
                 };
                 let mut content = Content::open(source, checksum);
                 content.skip(skip)?;
@@ -268,14 +260,28 @@ pub(crate) fn gather(
     Ok(())
 }
 
-fn check_alloc(entry: &Entry, limits: &Limits) -> Result<(), Fault> {
-    check_produced(entry, entry.byte_len(), limits)
+/// Checks the limit on bytes that are produced from fewer stored ones, or in another order. Asked before any memory is
+/// taken for them. `file_len` is the length of the source.
+pub(crate) fn check_decoded(entry: &Entry, file_len: u64, limits: &Limits) -> Result<(), Fault> {
+    let whole = entry.byte_len();
+    let produced = match (&entry.checksum, &entry.payload) {
+        _ if is_reordered(entry) => whole,
+        (Some(_), Payload::Deflated(_)) => whole,
+        (None, Payload::Chunked(chunked)) => {
+            // Stored bytes are bounded by the file's length, though chunks may share bytes.
+            let stored = chunked.chunks.iter().map(|chunk| u64::from(chunk.packed)).sum::<u64>();
+            whole.saturating_sub(stored.min(file_len))
+        }
+        (None, Payload::Varints(ranges)) => whole.saturating_sub(ranges.spans.iter().map(|span| span.len()).sum()),
+        _ => 0,
+    };
+    let at = entry.offset().unwrap_or(0);
+    check_limit(at, Limit::Alloc, "bytes to inflate or reorder", produced, limits.max_alloc)
 }
 
-/// Checks the limit on bytes that are produced from fewer stored ones.
-fn check_produced(entry: &Entry, bytes: u64, limits: &Limits) -> Result<(), Fault> {
-    let at = entry.offset().unwrap_or(0);
-    check_limit(at, Limit::Alloc, "bytes to inflate or reorder", bytes, limits.max_alloc)
+/// Whether the elements lie in another order than a blob's.
+fn is_reordered(entry: &Entry) -> bool {
+    entry.byte_len() > 0 && entry.order != Order::RowMajor && entry.shape.num_axes() >= 2
 }
 
 fn width(entry: &Entry) -> usize {

@@ -35,11 +35,15 @@ impl Checkpoint {
     /// ```
     ///
     /// # Errors
-    /// [`Entry::fault`] as an error; an entry without elements. Errors of reading come with the first access.
+    /// [`Entry::fault`] as an error; an entry without elements; an array that is produced from fewer stored bytes, and
+    /// is longer than [`Limits::max_alloc`](crate::Limits::max_alloc). Errors of reading come with the first access.
     pub fn lazy(self: &Arc<Self>, entry: &Entry) -> Result<AnyBlob, Error> {
         let dtype = entry.loadable(&self.name)?;
         let len = usize::try_from(entry.byte_len())
             .map_err(|_| entry.request(&self.name, "has more bytes than an address space"))?;
+        // A memory takes room for all bytes before the first is decoded.
+        payload::check_decoded(entry, self.file_len(), &self.limits)
+            .map_err(|fault| entry.error(&self.name, fault.into()))?;
         let origin = Stored { checkpoint: Arc::clone(self), entry: entry.clone(), dtype, len };
         Ok(AnyBlob::from_parts(entry.shape.clone(), dtype, SharedMem::of(Arc::new(origin)), None)?)
     }
