@@ -2,6 +2,7 @@
 //! every byte. The test binaries `machine` and `soak` share the harness. It relies on the loopback, which runs nothing
 //! before it must and lists each broken promise.
 
+mod budgets;
 mod checks;
 pub(crate) mod model;
 pub(crate) mod observed;
