@@ -57,7 +57,9 @@ impl<const BYTES: usize> World<BYTES> {
             self.facts.distrust(&queue);
             self.facts.broken.add(queue, Error::OutOfMemory { bytes: 0 });
         }
-        let uses_host = !matches!(arrival, Arrival::Done);
+        let host = if moving.to.is_host() { moving.to } else { moving.from };
+        // No queue sees a lent slice.
+        let uses_host = arrival != Arrival::Done && !self.facts.copy(host).is_lent;
         let landing = Landing { is_there: arrival != Arrival::Failed, uses_device: true, uses_host };
         self.facts.land(&moving, Some(&queue), landing);
         for (slot, access) in [(moving.from, Access::Read), (moving.to, Access::Write)] {
