@@ -165,6 +165,83 @@ fn shards_at_once_are_the_whole() {
 }
 
 #[test]
+fn two_runs_of_the_same_jobs_at_once_end_in_the_same_folder() {
+    let folder = Folder::new();
+    blob(&["batch", &jobs(&folder, &several(&folder, "whole"))]).ok();
+    let whole = tree(&folder.path().join("whole"));
+    for round in 0..6 {
+        let output = format!("out{round}");
+        let file = jobs(&folder, &several(&folder, &output));
+        let run = || command(&["batch", &file, "--jobs", "2"]).stderr(Stdio::piped()).spawn().expect("the tool runs");
+        for child in [run(), run()] {
+            let ended = child.wait_with_output().expect("ended");
+            assert!(ended.status.success(), "{round}: {}", String::from_utf8_lossy(&ended.stderr));
+        }
+        assert!(tree(&folder.path().join(&output)) == whole, "{round}");
+    }
+}
+
+#[test]
+fn a_copy_is_done_where_its_bytes_are_the_source_s() {
+    let folder = Folder::new();
+    for source in ["other/numpy_savez.npz", "other/two.safetensors", "other/fortran_big_endian.npy"] {
+        let extension = source.rsplit('.').next().expect("an extension");
+        let from = folder.with(&format!("a.{extension}"), fs::read(data(source)).expect("a golden"));
+        let out = folder.file(&format!("out/a.{extension}"));
+        let mut copy = job(&from, &out);
+        let run = |job: &Value, more: &[&str]| {
+            let file = jobs(&folder, std::slice::from_ref(job));
+            states(&blob(&[&["batch", &file, "--json"], more].concat())).remove(0)
+        };
+        assert_eq!((run(&copy, &[]), run(&copy, &[])), ("written".to_owned(), "done".to_owned()), "{source}");
+        let value = Checkpoint::open(&out).expect("opens").entries()[0].offset().expect("values") as usize;
+        let mut bytes = fs::read(&out).expect("there");
+        bytes[value] ^= 1;
+        fs::write(&out, &bytes).expect("written");
+        assert_eq!(run(&copy, &[]), "failed", "{source}");
+        assert_eq!(run(&copy, &["--trust", "mtime"]), "done", "{source}: the length alone is compared");
+        fs::write(&out, vec![0; bytes.len()]).expect("written");
+        assert_eq!(run(&copy, &["--trust", "mtime"]), "failed", "{source}: an output that does not open");
+        copy["target"]["if_exists"] = json!("replace");
+        assert_eq!(run(&copy, &[]), "written", "{source}");
+        // Another recipe may have written the same bytes; this one asks for more than a copy.
+        copy["target"]["sha256"] = json!(true);
+        assert_eq!(run(&copy, &[]), "written", "{source}");
+    }
+}
+
+#[test]
+fn a_new_symbol_is_a_part_of_the_output() {
+    let folder = Folder::new();
+    let source = folder.with("net-0000.params", fs::read(data("mxnet/forward/block-0000.params")).expect("a golden"));
+    folder.with("net-symbol.json", fs::read(data("mxnet/forward/block-symbol.json")).expect("a golden"));
+    let (log, symbol) = (folder.file("log"), folder.path().join("out/net-symbol.json"));
+    for output in ["out/net-0000.params", "out/net-0000.safetensors"] {
+        let mut fold = job(&source, &folder.file(output));
+        fold["steps"] = json!([{"name": "fold"}]);
+        let run = |job: &Value| {
+            let ran = blob(&["batch", &jobs(&folder, std::slice::from_ref(job)), "--json", "--log", &log]);
+            let line = ran.json().remove(0);
+            (line["state"].as_str().expect("a state").to_owned(), line["error"]["message"].to_string())
+        };
+        let _ = fs::remove_file(&symbol);
+        assert_eq!((run(&fold).0, run(&fold).0), ("written".to_owned(), "done".to_owned()), "{output}");
+        let text = fs::read(&symbol).expect("a symbol");
+        fs::remove_file(&symbol).expect("removed");
+        assert_eq!((run(&fold).0, run(&fold).0), ("written".to_owned(), "done".to_owned()), "{output}");
+        assert!(fs::read(&symbol).expect("a symbol") == text);
+        let mut other = text.clone();
+        other[0] = b' ';
+        fs::write(&symbol, &other).expect("written");
+        let (state, message) = run(&fold);
+        assert!(state == "failed" && message.contains("net-symbol.json: exists with other bytes"), "{message}");
+        fold["target"]["if_exists"] = json!("replace");
+        assert_eq!((run(&fold).0, run(&fold).0), ("written".to_owned(), "done".to_owned()), "{output}");
+        assert!(fs::read(&symbol).expect("a symbol") == text);
+    }
+}
+
+#[test]
 fn a_job_is_done_by_its_source_its_recipe_and_the_files_that_it_reads() {
     let folder = Folder::new();
     let copy = |from: &str, name: &str| fs::copy(data(from), folder.path().join(name)).map(drop).expect("copied");

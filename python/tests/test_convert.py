@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -383,6 +384,36 @@ def test_a_job_is_done_once(path: str, tmp_path: Path) -> None:
     # Where a format has no receipt, the same bytes are written again.
     plain = tmp_path / "net.params"
     assert [blob_io.convert(source, plain, if_exists="done").done for _ in range(2)] == [False, False]
+
+
+def test_a_copy_and_a_folded_net_are_done_once(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.npz", tmp_path / "out.npz"
+    blob_io.save_file({"w": np.arange(6.0)}, source)
+
+    def done() -> bool:
+        return blob_io.convert(source, output, if_exists="done").done
+
+    assert [done() for _ in range(2)] == [False, True]
+    content = bytearray(output.read_bytes())
+    content[blob_io.open(output)["w"].offset or 0] ^= 1
+    output.write_bytes(content)
+    with pytest.raises(FileExistsError, match="other bytes"):
+        done()
+    net, folded = tmp_path / "net-0000.params", tmp_path / "out" / "net-0000.params"
+    folded.parent.mkdir()
+    shutil.copyfile(DATA / "mxnet/forward/block-0000.params", net)
+    shutil.copyfile(DATA / "mxnet/forward/block-symbol.json", tmp_path / "net-symbol.json")
+    with_receipt, symbol = folded.with_suffix(".safetensors"), folded.with_name("net-symbol.json")
+
+    def fold() -> bool:
+        return blob_io.convert(net, with_receipt, fold=True, if_exists="done").done
+
+    assert [fold() for _ in range(2)] == [False, True]
+    symbol.unlink()
+    assert [fold() for _ in range(2)] == [False, True] and symbol.exists()
+    symbol.write_bytes(b"{}")
+    with pytest.raises(FileExistsError, match="other bytes"):
+        fold()
 
 
 def test_the_tool_and_the_package_agree_on_what_is_done(path: str, tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import blob_io
+import numpy as np
 import pytest
-from conftest import DATA
+from conftest import DATA, caffemodel
 
 PAGES = DATA.parents[1] / "docs" / "python"
 
@@ -28,8 +30,8 @@ FILES = {
 BATCH = "batch"
 
 
-def code(page: Path) -> str:
-    return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S))
+def code(page: Path, fence: str = "python") -> str:
+    return "\n".join(re.findall(rf"^```{fence}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S))
 
 
 def test_every_page_is_run() -> None:
@@ -65,6 +67,42 @@ def test_thousands_of_files_run_again_after_a_kill(tmp_path: Path, monkeypatch: 
     assert all(Path(f"{n}.safetensors").read_bytes() == first for n in range(40))
     exec(compile(lines, BATCH, "exec"), names)
     assert names["done"] == [True] * 40
+
+
+def test_the_package_s_readme_runs(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = np.arange(64, dtype=np.float32).reshape(4, 16)
+    layers: list[tuple[str, str, list[np.ndarray]]] = [
+        ("conv1", "Convolution", [np.ones((3, 1, 2, 2), np.float32), np.zeros(3, np.float32)]),
+        ("bn1", "BatchNorm", [np.zeros(3, np.float32), np.ones(3, np.float32), np.ones(1, np.float32)]),
+        ("fc6", "InnerProduct", [rows]),
+    ]
+    Path("net.caffemodel").write_bytes(caffemodel(*layers))
+    blob_io.convert("net.caffemodel", "tuned.npz")
+    known: dict[str, Any] = {"blob_io": blob_io, "array": rows, "a": np.ones((5, 2, 3, 4)), "b": np.ones((1, 2, 3, 4))}
+    text = code(DATA.parents[1] / "python" / "README.md")
+    text = re.sub(r"^(with .*:)\s+#.*$", r"\1", text, flags=re.M)
+    exec(compile(text, "python/README", "exec"), known)
+    assert {"weight", "part", "receipt"} <= set(known) and Path("w.params").exists()
+
+
+#: The pages with a way back, each with a file of it.
+BACK = {
+    "caffe": ("net.caffemodel", "caffe/forward/inception.caffemodel"),
+    "neoml": ("net.neoml", "neoml/py/net_fc.cnnarch"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BACK))
+def test_tuned_weights_go_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, golden = BACK[name]
+    shutil.copyfile(DATA / golden, tmp_path / file)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code(PAGES / f"{name}.md", "py"), name, "exec"), {"blob_io": blob_io})
+    before, after = blob_io.open(file), blob_io.open("tuned" + Path(file).suffix)
+    assert before.keys() == after.keys() != []
+    for tensor in before.values():
+        np.testing.assert_array_equal(after[tensor.name].numpy(), tensor.numpy() * np.float32(0.5))
 
 
 def test_the_readme_runs(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

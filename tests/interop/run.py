@@ -33,8 +33,8 @@ def call(command, **more):
 
 
 class Work:
-    def __init__(self, blob, folder):
-        self.blob, self.folder, self.sides = os.path.abspath(blob), os.path.abspath(folder), {}
+    def __init__(self, blob, folder, wheels):
+        self.blob, self.folder, self.wheels, self.sides = os.path.abspath(blob), os.path.abspath(folder), wheels, {}
         written = (json.loads(line) for line in call([self.blob, "formats", "--json"]).splitlines())
         rows = [row for answer in written for row in answer.get("formats", [answer])]
         self.writes = {row["name"] for row in rows if row.get("write")}
@@ -68,11 +68,23 @@ class Work:
     def made(self, name):
         if name == "caffe":
             return [self.caffe()]
+        if name == "batch":
+            return [self.package(), os.path.join(HERE, "side_batch.py")]
         script, version = {"mxnet": ("mxnet", "3.8"), "mxnet2": ("mxnet", "3.8"), "neoml": ("neoml", "3.10"), "torch": ("torch", "3.10"),
                            "mxnet_nets": ("mxnet_nets", "3.8"), "forward_mxnet": ("forward_mxnet", "3.8")}.get(name, (name, "3.11"))
         shared = {"mxnet_nets": "mxnet", "forward_mxnet": "mxnet"}
         environment = shared.get(name, name if name in ("mxnet", "mxnet2", "neoml", "torch", "onnx") else "arrays")
         return [self.python(environment, version), os.path.join(HERE, "side_%s.py" % script)]
+
+    def package(self):
+        """The interpreter of an environment with the Python package, which `cargo xtask wheel` has built."""
+        found = [name for name in os.listdir(self.wheels) if name.endswith(".whl")] if os.path.isdir(self.wheels) else []
+        if len(found) != 1:
+            raise Absent("no wheel: run `cargo xtask wheel` first")
+        python = self.python("batch", "3.11")
+        wheel = os.path.join(self.wheels, found[0])
+        call([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--force-reinstall", wheel])
+        return python
 
     def caffe(self):
         folder = os.path.join(self.folder, "caffe")
@@ -232,6 +244,13 @@ def keras(work):
     return compare(wanted, found, refused)
 
 
+def batch(work, engine):
+    """The recipe of docs/python/batch.md on two workers, of which one is killed in the middle; run again, all is done."""
+    folder = work.place("batch by " + engine)
+    said = work.ask("batch", engine, folder)
+    return said["files"], said["tensors"], said["wrong"]
+
+
 def oneline(reason):
     return " ".join(str(reason).split()).replace("|", "/")
 
@@ -266,6 +285,9 @@ ROWS = [
     ("PyTorch 1.12 computes as Caffe's nets (OpenCV)", caffe_nets),
     ("PyTorch 1.12 computes as MXNet 1.9.1 and its nets", mxnet_nets),
     ("onnxruntime 1.32 and OpenCV 5 compute as Caffe's well-known nets (OpenCV 4.14)", onnx_nets),
+    ("Ray converts with two workers, one killed", lambda w: batch(w, "ray")),
+    ("Dask converts with two workers, one killed", lambda w: batch(w, "dask")),
+    ("S3 (moto): few range requests for the headers of 500 MB", lambda w: batch(w, "s3")),
     ("Caffe reads HDF5, float and double", lambda w: ours(w, "caffe", "hdf5", ".caffemodel.h5", 22, ONLY=FLOATS)),
 ]
 
@@ -274,12 +296,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--blob", required=True)
     parser.add_argument("--work", required=True)
+    parser.add_argument("--wheels", required=True)
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
     os.makedirs(arguments.work, exist_ok=True)
     if shutil.which("pyenv"):  # its programs are found only in the versions that are switched on
         os.environ["PYENV_VERSION"] = ":".join(call(["pyenv", "versions", "--bare"]).split())
-    work, failed = Work(arguments.blob, arguments.work), 0
+    work, failed = Work(arguments.blob, arguments.work, arguments.wheels), 0
     print("# Interop, %s, %s\n" % (datetime.date.today(), " ".join((platform.system(), platform.machine()))))
     print("%d seeded random files a row, each value compared.\n" % COUNT)
     print("| row | files | tensors | result |\n| --- | --- | --- | --- |")

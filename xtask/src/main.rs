@@ -113,7 +113,7 @@ fn soak(arguments: &[&str]) -> Result<()> {
 /// The frameworks themselves against the tool; the last result lies in `tests/interop/RESULT.md`.
 fn interop(arguments: &[&str]) -> Result<()> {
     shell::run(&mut shell::cargo("build -q --release -p blob-cli"))?;
-    let run = "python3 tests/interop/run.py --blob {target}/release/blob --work {target}/interop";
+    let run = "python3 tests/interop/run.py --blob {target}/release/blob --work {target}/interop --wheels {target}/wheel/dist";
     shell::run(command(run)?.args(arguments))
 }
 

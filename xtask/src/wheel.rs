@@ -107,43 +107,71 @@ fn build(python: &Path, folder: &Path, is_debug: bool) -> Result<PathBuf> {
     if wheels.exists() {
         std::fs::remove_dir_all(&wheels)?;
     }
-    let mut maturin = maturin(python, "build", &wheels);
+    let mut maturin = maturin(python, "build", &wheels)?;
     if is_debug {
+        // A folder of its own: the profile is another one than that of the tool.
+        maturin.env("CARGO_TARGET_DIR", shell::root().join("python/target"));
         maturin.args(["--profile", "dev", "--compatibility", "linux"]);
     } else {
         maturin.args(["--release", "--zig", "--target", TARGET, "--compatibility", PLATFORM]);
     }
     shell::run(&mut maturin)?;
-    let built: Vec<PathBuf> = std::fs::read_dir(&wheels)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    let [wheel] = &built[..] else { bail!("maturin wrote {built:?}, not one wheel") };
     if !is_debug {
-        // Has the library alone: a tool is built from the packages of Rust.
-        shell::run(&mut self::maturin(python, "sdist", &folder.join("sdist")))?;
+        build_from_source(python, folder)?;
     }
-    Ok(wheel.clone())
+    only_file(&wheels)
+}
+
+/// The file that maturin has written into a folder.
+fn only_file(folder: &Path) -> Result<PathBuf> {
+    let written: Vec<PathBuf> = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    let [file] = &written[..] else { bail!("maturin wrote {written:?}, not one file") };
+    Ok(file.clone())
+}
+
+/// Packs the sdist, and builds it as pip does where no wheel fits. It has the library alone: a tool is built from the
+/// packages of Rust.
+fn build_from_source(python: &Path, folder: &Path) -> Result<()> {
+    let sources = folder.join("sdist");
+    if sources.exists() {
+        std::fs::remove_dir_all(&sources)?;
+    }
+    shell::run(&mut maturin(python, "sdist", &sources)?)?;
+    let mut pip = shell::program(python);
+    pip.args(["-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]);
+    pip.arg("--wheel-dir").arg(folder.join("from-sdist")).arg(only_file(&sources)?);
+    // maturin is called by name.
+    let paths = [python.parent().unwrap_or(Path::new("")).to_owned()];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    pip.env("PATH", std::env::join_paths(paths.into_iter().chain(std::env::split_paths(&path)))?);
+    // Not optimised: only whether it builds is asked.
+    pip.env("MATURIN_PEP517_ARGS", "--profile dev --compatibility linux");
+    shell::run(pip.env("CARGO_TARGET_DIR", folder.join("from-sdist/target")))
 }
 
 /// A command of maturin's that writes into a folder.
-fn maturin(python: &Path, command: &str, out: &Path) -> Command {
+fn maturin(python: &Path, command: &str, out: &Path) -> Result<Command> {
     let mut maturin = shell::program(python);
     maturin.args(["-m", "maturin", command, "--quiet", "--manifest-path", "python/Cargo.toml", "--out"]).arg(out);
-    // A folder of its own, whatever the caller's: the profiles are others.
-    maturin.env("CARGO_TARGET_DIR", shell::root().join("python/target"));
-    maturin
+    // That of the tool, with which the library shares most crates, by the same versions and profile.
+    maturin.env("CARGO_TARGET_DIR", shell::target_directory()?);
+    Ok(maturin)
 }
 
 /// Puts the tool, its completions and its manual pages where maturin takes them from.
 fn lay_out(tool: &Path) -> Result<()> {
     let data = shell::root().join(DATA);
-    if data.exists() {
-        std::fs::remove_dir_all(&data)?;
+    for made in ["scripts", "data/share/man"].map(|made| data.join(made)).iter().filter(|made| made.exists()) {
+        std::fs::remove_dir_all(made)?;
     }
     let file = |place: &str| -> Result<PathBuf> {
         let file = data.join(place);
         std::fs::create_dir_all(file.parent().unwrap_or(&data))?;
         Ok(file)
     };
-    std::fs::copy(tool, file("scripts/blob")?).with_context(|| format!("cannot copy {}", tool.display()))?;
+    let name = tool.file_name().context("a tool has a name")?.to_string_lossy();
+    std::fs::copy(tool, file(&format!("scripts/{name}"))?)
+        .with_context(|| format!("cannot copy {}", tool.display()))?;
     for (shell, place) in COMPLETIONS {
         let script = shell::read(Command::new(tool).args(["completions", shell]))?;
         std::fs::write(file(&format!("data/{place}"))?, script)?;

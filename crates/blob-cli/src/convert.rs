@@ -123,39 +123,14 @@ impl Conversion {
         Ok(())
     }
 
-    /// Chooses the format to write. Refuses one that the output's extension contradicts, and options of other formats.
+    /// Chooses the format of a new file.
     fn choose_format(&mut self) -> Result<(), Failure> {
         let source = &self.files.sources[0];
         let target = &mut self.recipe.target;
-        let to = match (&self.files.into, target.format_from(source)) {
-            (Some(into), _) => {
-                format_into(target.path.as_deref(), into)?;
-                into.format()
-            }
-            (None, Some(format)) => {
-                target.format = Some(format);
-                format
-            }
-            (None, None) => {
-                let to = no_extension(target.path.as_deref(), self.is_unnamed.then_some(source.format()))?;
-                target.format = Some(to);
-                to
-            }
-        };
-        if target.params_version.is_some() && !to.is_mxnet() {
-            return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
-        }
-        let is_new = to == Format::Onnx && self.files.into.is_none() && source.format() != Format::Onnx;
-        if target.onnx.is_some() && !is_new {
-            let message = format!(
-                "--input, --dynamic-batch, --ssd and --opset are of a model made of a net, and {} becomes {}",
-                source.format().name(),
-                to.name()
-            );
-            return Err(Failure::new(message));
-        }
-        if target.form.is_some() && !to.is_caffe() {
-            return Err(Failure::new(format!("--form applies to Caffe's files, and the output is {}", to.name())));
+        if self.files.into.is_none() {
+            let unnamed = self.is_unnamed.then_some(source.format());
+            let to = target.format_from(source).map_or_else(|| no_extension(target.path.as_deref(), unnamed), Ok)?;
+            target.format = Some(to);
         }
         Ok(())
     }
@@ -265,19 +240,5 @@ fn no_extension(output: Option<&Path>, unnamed: Option<Format>) -> Result<Format
         (Some(path), None) => Err(no_format(path, &names)),
         (None, None) => Err(Failure::new("-o - needs --to, because standard output has no extension")
             .help(format!("formats: {}", names.join(", ")))),
-    }
-}
-
-/// Refuses an output with the extension of another format than that of the base that arrays are put into.
-fn format_into(output: Option<&Path>, base: &Checkpoint) -> Result<(), Failure> {
-    let format = base.format();
-    let extension = output.and_then(Path::extension).and_then(|extension| extension.to_str());
-    match (output, extension.and_then(Format::from_extension)) {
-        (Some(output), Some(promised)) if !extension.is_some_and(|extension| format.is_usual(extension)) => {
-            let (output, name) = (output.display(), base.name());
-            let message = format!("{output}: would be {}, as {name} is, not {}", format.name(), promised.name());
-            Err(Failure::new(message).help("--into changes values alone; convert the result to another format"))
-        }
-        _ => Ok(()),
     }
 }

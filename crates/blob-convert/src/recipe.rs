@@ -226,6 +226,7 @@ impl Recipe {
             return Err(wrong(source.name(), why.to_owned()));
         }
         let place = self.target.place()?;
+        self.target.check(into)?;
         self.check_reads()?;
         let to = match into {
             Some(into) => match self.target.format {
@@ -237,7 +238,9 @@ impl Recipe {
             },
             None => self.target.format_from(source).ok_or_else(|| {
                 let path = self.target.path.as_deref().unwrap_or(Path::new("-"));
-                wrong(&path.display().to_string(), "does not say which format to write".to_owned())
+                let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
+                let message = format!("does not say which format to write: one of {}", names.join(", "));
+                wrong(&path.display().to_string(), message)
             })?,
         };
         let options = resolved(self, source, to, registry)?;

@@ -60,6 +60,12 @@ impl NewSymbol {
         }
     }
 
+    /// Whether the file has this symbol already.
+    pub(crate) fn is_written(&self) -> bool {
+        let is_long = fs::metadata(&self.path).is_ok_and(|meta| meta.len() == self.text.len() as u64);
+        is_long && fs::read(&self.path).is_ok_and(|bytes| bytes == self.text.as_bytes())
+    }
+
     /// Checks that the symbol can be written.
     pub(crate) fn check(&self) -> Result<(), Error> {
         Output::check(&self.path, self.if_exists)

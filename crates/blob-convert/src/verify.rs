@@ -69,11 +69,14 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(tensor: &str, reason: Reason, message: impl Into<String>) -> Self {
+    /// A finding about a tensor, or with an empty name about the file.
+    pub fn new(tensor: &str, reason: Reason, message: impl Into<String>) -> Self {
         Self { tensor: tensor.to_owned(), offset: None, message: message.into(), reason }
     }
 
-    fn of_fault(tensor: &str, fault: &Fault) -> Self {
+    /// A fault of the file as a finding.
+    #[must_use]
+    pub fn of_fault(tensor: &str, fault: &Fault) -> Self {
         Self { offset: Some(fault.offset()), ..Self::new(tensor, fault.reason(), fault.message()) }
     }
 }

@@ -169,6 +169,10 @@ pub enum Remedy {
     NamesFile,
     /// Another name for the output, since the symbol beside the output is called as the weights are.
     SymbolName,
+    /// A further conversion, since the file that the tensors go into keeps its format.
+    OtherFormat,
+    /// A receipt, or a file in place of the folder.
+    Receipt,
 }
 
 impl Error {

@@ -70,7 +70,7 @@ const fn always(remedy: Remedy, help: &'static str) -> Way {
 use Elsewhere::{After, Before, Nowhere};
 
 /// All ways; of several for one remedy, the best first.
-static WAYS: [Way; 19] = [
+static WAYS: [Way; 21] = [
     way(Remedy::Version3, "params_version", "--params-version 3 writes records that hold arrays without axes", After),
     way(
         Remedy::Version2,
@@ -105,6 +105,8 @@ static WAYS: [Way; 19] = [
     way(Remedy::NamesFile, "names", "--names is raw, torch, or a file of lines `OLD NEW`", Nowhere),
     way(Remedy::NamesFile, "map", "--map is a file of lines `OLD NEW`", Nowhere),
     always(Remedy::SymbolName, "write to another name: the symbol is called as the weights are"),
+    way(Remedy::OtherFormat, "into", "--into changes values alone; convert the result to another format", Nowhere),
+    way(Remedy::Receipt, "no_receipt", "write to a file, or leave --no-receipt out", Nowhere),
 ];
 
 #[cfg(test)]

@@ -9,10 +9,13 @@ use std::path::{Path, PathBuf};
 use blob_io::{Checkpoint, Error, Format, OpenOptions, Source};
 use serde::{Deserialize, Serialize};
 
+use super::jobs::new_symbol;
 use super::{Job, Log, Opener};
 use crate::hash::for_each_piece;
 use crate::history::{parse, receipt_text, source_name_of};
+use crate::plan::Plan;
 use crate::receipt::TOOL;
+use crate::symbol::NewSymbol;
 use crate::verify::{self, Remark};
 use crate::watch::{Uncounted, Watch};
 
@@ -104,15 +107,44 @@ impl Job {
         log: Option<&Log>,
         watch: &dyn Watch,
     ) -> Result<Option<Claim>, Error> {
-        let Some(found) = self.claim(log, trust, watch)?.filter(|claim| claim.recipe.as_deref() == Some(&self.mark))
-        else {
-            return Ok(None);
+        let claim = self.claim(log, trust, watch)?;
+        let Some(found) = claim.filter(|claim| claim.recipe.as_deref() == Some(&self.mark)) else {
+            return self.copied(opener, trust, watch);
         };
         let known = match self.older(trust) {
             Some(bytes) => Known::Older(bytes),
             None => Known::Hashed(self.hash(opener, watch)?),
         };
-        Ok(found.holds(&self.mark, &source_name_of(self.source()), &known).then_some(found))
+        let holds = found.holds(&self.mark, &source_name_of(self.source()), &known);
+        Ok((holds && self.has_symbol(opener)).then_some(found))
+    }
+
+    /// The claim of an output that is a plain copy of the source, as of an npz that becomes an npz. A copy has the
+    /// source's receipt or none, and so the bytes are compared.
+    fn copied(&self, opener: &dyn Opener, trust: Trust, watch: &dyn Watch) -> Result<Option<Claim>, Error> {
+        let lens = [self.source(), &self.output].map(|path| Some(fs::metadata(path).ok()?.len()));
+        let ([Some(bytes), Some(other)], true) = (lens, self.recipe.steps.is_empty()) else { return Ok(None) };
+        let opens = || whole(OpenOptions::new().open(&self.output)).is_some();
+        if bytes != other || !opens() || !self.plans(opener, |plan| plan.is_copy()) {
+            return Ok(None);
+        }
+        let blake3 = hash_of_file(&self.output, watch)?;
+        let is_same = self.older(trust).is_some() || blake3 == self.hash(opener, watch)?;
+        let name = source_name_of(self.source());
+        Ok(is_same.then(|| Claim { name, bytes, blake3, recipe: Some(self.mark.clone()), tool: TOOL.to_owned() }))
+    }
+
+    /// Whether the symbol of a folded net beside the output is the symbol that the job writes there.
+    fn has_symbol(&self, opener: &dyn Opener) -> bool {
+        let is_written = |plan: &Plan<'_>| plan.symbol.as_ref().is_none_or(NewSymbol::is_written);
+        new_symbol(&self.recipe, &self.output).is_none() || self.plans(opener, is_written)
+    }
+
+    /// Asks the job's plan, for which the headers of the source are read. A job without a plan is not done: its run
+    /// says why.
+    fn plans(&self, opener: &dyn Opener, ask: impl FnOnce(&Plan<'_>) -> bool) -> bool {
+        let recipe = self.marked();
+        self.open(opener).is_ok_and(|opened| recipe.plan(&opened).is_ok_and(|plan| ask(&plan)))
     }
 
     /// The file that opens the output: the index of shards, or the output itself.
@@ -206,8 +238,7 @@ impl Job {
         // The values of an ONNX model may lie in other files, which are a part of what is read.
         let is_alone = !is_index && Format::of_path(path) != Some(Format::Onnx);
         if path.is_file() && is_alone {
-            let file = File::open(path).and_then(blob_io::FileSource::try_from).map_err(|e| opening(path, e))?;
-            return hash_of(&path.display().to_string(), &file, watch);
+            return hash_of_file(path, watch);
         }
         let opened = opener.open(path, self.recipe.sources[0].format)?;
         hash_of(opened.name(), opened.stored(), watch)
@@ -221,6 +252,11 @@ fn whole(opened: Result<Checkpoint, Error>) -> Option<Checkpoint> {
 
 fn opening(path: &Path, source: io::Error) -> Error {
     Error::Open { file: path.display().to_string(), source }
+}
+
+fn hash_of_file(path: &Path, watch: &dyn Watch) -> Result<String, Error> {
+    let file = File::open(path).and_then(blob_io::FileSource::try_from).map_err(|e| opening(path, e))?;
+    hash_of(&path.display().to_string(), &file, watch)
 }
 
 fn hash_of(name: &str, source: &dyn Source, watch: &dyn Watch) -> Result<String, Error> {

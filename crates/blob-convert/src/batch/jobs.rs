@@ -173,7 +173,7 @@ fn written_by(recipe: &Recipe) -> impl Iterator<Item = (PathBuf, bool)> {
 }
 
 /// The symbol beside the output, where MXNet's net may be folded.
-fn new_symbol(recipe: &Recipe, output: &Path) -> Option<PathBuf> {
+pub(super) fn new_symbol(recipe: &Recipe, output: &Path) -> Option<PathBuf> {
     recipe.steps.iter().find(|step| step.name == Fold::NAME)?;
     let has_symbol = match &recipe.net {
         Some(net) => matches!(net, NetFile::Symbol(_)),

@@ -6,7 +6,7 @@ use blob_io::{Checkpoint, Error, Format};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{NetFile, Recipe};
+use super::{NetFile, Recipe, Target};
 use crate::history::MAX_STEPS;
 use crate::model;
 use crate::options::{Options, refuse};
@@ -39,6 +39,7 @@ pub(super) fn resolved(
 ) -> Result<Options, Error> {
     let (mut steps, names) = asked(recipe, checkpoint)?;
     let is_model = model::is_made(checkpoint, to, recipe.target.into.is_some());
+    check_target(&recipe.target, checkpoint, to, is_model)?;
     if is_model {
         for_model(checkpoint, &mut steps)?;
     }
@@ -89,6 +90,17 @@ pub(super) fn resolved(
         }
     }
     if is_model { with_model(options, recipe, &wish, net.as_deref()) } else { Ok(options) }
+}
+
+/// Refuses settings of another output than this one.
+fn check_target(target: &Target, checkpoint: &Checkpoint, to: Format, is_model: bool) -> Result<(), Error> {
+    let settings = [
+        (target.params_version.is_some() && !to.is_mxnet(), "params_version is for MXNet's files"),
+        (target.form.is_some() && !to.is_caffe(), "form is for Caffe's files"),
+        (target.onnx.is_some() && !is_model, "input, dynamic_batch, ssd and opset are for an ONNX model made of a net"),
+    ];
+    let Some((_, words)) = settings.iter().find(|(is_unfit, _)| *is_unfit) else { return Ok(()) };
+    Err(refuse(checkpoint, format!("is {}, to be written as {}, and {words}", checkpoint.format().name(), to.name())))
 }
 
 /// The options with the ONNX model that the net becomes.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use blob_io::caffe::Form;
 use blob_io::mxnet::Version;
-use blob_io::{Checkpoint, Error, Format, IfExists};
+use blob_io::{Checkpoint, Error, Format, IfExists, Remedy};
 use serde::{Deserialize, Serialize};
 
 use super::outputs::Divide;
@@ -124,6 +124,24 @@ impl Target {
                 Err(Error::Request { file: String::new(), message })
             }
         }
+    }
+
+    /// Refuses a folder without a receipt, and a path with the extension of another format than that of `into`.
+    pub(super) fn check(&self, into: Option<&Checkpoint>) -> Result<(), Error> {
+        let Some(path) = self.path.as_deref() else { return Ok(()) };
+        let refused = |message: String, remedy: Remedy| {
+            Err(Error::Misfit { file: path.display().to_string(), message, remedy: Some(remedy) })
+        };
+        if !self.receipt && matches!(self.place()?, goal::Place::Folder { .. }) {
+            return refused("the receipt of a folder names its files, and stays".to_owned(), Remedy::Receipt);
+        }
+        if let (Some(into), Some(extension)) = (into, path.extension().and_then(|extension| extension.to_str()))
+            && let Some(promised) = Format::from_extension(extension).filter(|_| !into.format().is_usual(extension))
+        {
+            let (name, is) = (into.name(), into.format().name());
+            return refused(format!("would be {is}, as {name} is, not {}", promised.name()), Remedy::OtherFormat);
+        }
+        Ok(())
     }
 
     /// The format to write; `None` if unknown. The source's format is kept if several formats have the output's

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Existing};
 use crate::output::kept::Kept;
-use crate::output::sibling::{OLD, make_temporary, old_name, remove_stale, resolve};
+use crate::output::sibling::{OLD, is_same, make_temporary, old_name, remove_stale, resolve};
 use crate::output::survey::{Foreign, Found, Snapshot, survey};
 use crate::output::{IfExists, Output, disk, exists, failed, lock_folder, parent, request, sync_folder};
 
@@ -39,9 +39,9 @@ pub struct OutputDir {
 }
 
 impl OutputDir {
-    /// Begins the folder `path`. A folder that exists must be empty; or, with [`IfExists::Replace`], the
-    /// `blob.receipt.json` that a conversion wrote there must list every file with the file's length. No other file is
-    /// ever replaced or removed, nor the current folder.
+    /// Begins the folder `path`. A folder that exists must be empty; or, with [`IfExists::Replace`] and
+    /// [`IfExists::Same`], the `blob.receipt.json` that a conversion wrote there must list every file with the file's
+    /// length. No other file is ever replaced or removed, nor the current folder.
     ///
     /// # Errors
     /// [`Error::Request`] if the folder cannot be replaced, or the target is a file; [`Error::Io`].
@@ -65,7 +65,7 @@ impl OutputDir {
     }
 
     fn begin(name: String, target: PathBuf, if_exists: IfExists) -> Result<Self, Error> {
-        let there = check(&name, &target, if_exists)?;
+        let there = check(&name, &target, if_exists)?.filter(|_| if_exists == IfExists::Replace);
         let (temp, lock) = make_temporary(&name, &target, "folder", |temp| {
             Kept::of(&target).create_folder(&temp)?;
             Ok(lock_temporary(&temp).map(|lock| (temp, lock)))
@@ -113,10 +113,11 @@ impl OutputDir {
     /// Renames the folder to the target. Each file must be finished before.
     ///
     /// If several processes write the same folder at once, the first one wins; with [`IfExists::Replace`] the last.
+    /// With [`IfExists::Same`] a folder with the same files stays.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Request`] if the target has meanwhile become a folder that cannot be replaced. The
-    /// target is then unchanged.
+    /// [`Error::Io`]; [`Error::Request`] if the target has meanwhile become a folder that cannot be replaced;
+    /// [`Error::Exists`] for a folder with other files under [`IfExists::Same`]. The target is then unchanged.
     pub fn finish(mut self) -> Result<(), Error> {
         let kept = Kept::of(&self.target);
         kept.protect_folder(&self.temp).map_err(|e| failed(&self.name, "keep the permissions", e))?;
@@ -127,6 +128,11 @@ impl OutputDir {
                 return Ok(());
             };
             let now = check(&self.name, &self.target, self.if_exists)?;
+            if self.if_exists == IfExists::Same && now.is_some() {
+                let is_same = holds_same(&self.temp, &self.target);
+                let is_same = is_same.map_err(|e| failed(&self.name, "compare with the new folder", e))?;
+                return if is_same { Ok(()) } else { Err(exists(&self.name, Existing::Different)) };
+            }
             if let (Some(before), Some(now)) = (&self.there, &now)
                 && let Some(file) = before.changed(now)
             {
@@ -225,8 +231,8 @@ fn check(name: &str, target: &Path, if_exists: IfExists) -> Result<Option<Snapsh
     for _ in 0..MAX_SWAPS {
         match survey(target) {
             Ok(Found::Free) => return Ok(None),
-            Ok(Found::Ours(there)) if if_exists == IfExists::Replace => return Ok(Some(there)),
-            Ok(Found::Ours(_)) => return Err(exists(name, Existing::Folder)),
+            Ok(Found::Ours(_)) if if_exists == IfExists::Refuse => return Err(exists(name, Existing::Folder)),
+            Ok(Found::Ours(there)) => return Ok(Some(there)),
             // Never replaced, so the error must not suggest that `IfExists::Replace` would help.
             Ok(Found::Foreign(files)) => return Err(foreign(name, &files)),
             // Another process is replacing the folder.
@@ -238,6 +244,24 @@ fn check(name: &str, target: &Path, if_exists: IfExists) -> Result<Option<Snapsh
         }
     }
     Err(request(name, "is being changed by other processes"))
+}
+
+/// Whether two folders have the same files, with the same bytes.
+fn holds_same(ours: &Path, theirs: &Path) -> io::Result<bool> {
+    let mut count = 0;
+    for entry in fs::read_dir(ours)? {
+        let entry = entry?;
+        let (path, other) = (entry.path(), theirs.join(entry.file_name()));
+        let is_folder = entry.file_type()?.is_dir();
+        if other.is_dir() != is_folder || other.is_file() == is_folder {
+            return Ok(false);
+        }
+        if !(if is_folder { holds_same(&path, &other)? } else { is_same(&File::open(&path)?, &other)? }) {
+            return Ok(false);
+        }
+        count += 1;
+    }
+    Ok(fs::read_dir(theirs)?.count() == count)
 }
 
 fn foreign(name: &str, files: &Foreign) -> Error {
@@ -342,6 +366,34 @@ mod tests {
         let mut names: Vec<String> = listing.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn the_same_folder_stays_and_another_one_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let target = home.path().join("out");
+        let finish = |deep: &str, more: &[&str]| {
+            let dir = OutputDir::create(&target, IfExists::Same).unwrap();
+            assert!(!dir.replaces());
+            write(&dir, "deep/a.npy", deep.as_bytes());
+            write(&dir, FOLDER_LIST, receipt(&[("deep/a.npy", 2)]).as_bytes());
+            more.iter().for_each(|file| write(&dir, file, b""));
+            dir.finish().map_err(|e| e.to_string())
+        };
+        let begun = OutputDir::create(&target, IfExists::Same).unwrap();
+        finish("12", &[]).unwrap();
+        finish("12", &[]).unwrap();
+        for (deep, more) in [("13", &[][..]), ("12", &["b.npy"]), ("12", &["deep/b.npy"])] {
+            assert!(finish(deep, more).unwrap_err().contains("other bytes"));
+        }
+        // A process that began before the folder had its name.
+        write(&begun, "deep/a.npy", b"12");
+        write(&begun, FOLDER_LIST, receipt(&[("deep/a.npy", 2)]).as_bytes());
+        begun.finish().unwrap();
+        assert_eq!(fs::read(target.join("deep/a.npy")).unwrap(), b"12");
+        assert_eq!(names(home.path()), ["out"]);
+        fs::write(target.join("mine"), "x").unwrap();
+        assert!(OutputDir::create(&target, IfExists::Same).unwrap_err().to_string().contains("other files"));
     }
 
     #[test]

@@ -112,7 +112,12 @@ impl Sibling {
                 disk::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename over the target", e))?;
             }
             IfExists::Same if replaces => return self.check_same(name),
-            IfExists::Refuse | IfExists::Same => self.link(name)?,
+            IfExists::Same => match self.link(name) {
+                // Another process has just named its file.
+                Err(Error::Exists { .. }) => return self.check_same(name),
+                linked => linked?,
+            },
+            IfExists::Refuse => self.link(name)?,
         }
         self.done = true;
         if replaces {
@@ -199,7 +204,7 @@ pub(super) fn old_name(target: &Path) -> PathBuf {
 }
 
 /// Whether two files have the same bytes.
-fn is_same(file: &File, target: &Path) -> io::Result<bool> {
+pub(super) fn is_same(file: &File, target: &Path) -> io::Result<bool> {
     let other = File::open(target)?;
     let len = file.metadata()?.len();
     if other.metadata()?.len() != len {
