@@ -34,7 +34,7 @@ pub struct OutputDir {
     /// The folder at the target when this one was created.
     there: Option<Snapshot>,
     /// The lock on the temporary folder; `None` on a file system without locks.
-    _lock: Option<File>,
+    lock: Option<File>,
     done: bool,
 }
 
@@ -70,7 +70,7 @@ impl OutputDir {
             Kept::of(&target).create_folder(&temp)?;
             Ok(lock_temporary(&temp).map(|lock| (temp, lock)))
         })?;
-        Ok(Self { name, temp, target, if_exists, there, _lock: lock, done: false })
+        Ok(Self { name, temp, target, if_exists, there, lock, done: false })
     }
 
     /// Whether the target is a folder of an earlier conversion, which [`OutputDir::finish`] will replace.
@@ -142,10 +142,13 @@ impl OutputDir {
             if !there && !is_taken(&e) {
                 return Err(failed(&self.name, "rename to the target", e));
             }
-            if there && self.if_exists == IfExists::Replace && self.swap(now.as_ref())? {
+            let old = old_name(&self.target);
+            if there && self.if_exists == IfExists::Replace && self.swap(&old, now.as_ref())? {
                 self.done = true;
                 sync_folder(&parent(&self.target));
-                // The new folder is in place. The next run removes any files left of the old one.
+                // The new folder is in place. The next run removes any files left of the old one. A process that has
+                // just written the old one may still hold its lock.
+                retire(&old);
                 remove_stale(&self.target, &|path| {
                     remove_if_free(path, &self.target, &self.temp);
                 });
@@ -156,19 +159,56 @@ impl OutputDir {
         Err(request(&self.name, "could not take its name: other processes replace it all the time"))
     }
 
-    /// Moves the target, whose state was `before`, away and gives the folder that name. False if another process has
-    /// changed the target in the meantime.
-    fn swap(&self, before: Option<&Snapshot>) -> Result<bool, Error> {
-        let old = old_name(&self.target);
-        match disk::rename(&self.target, &old) {
+    /// Gives the folder the name of the target, whose state was `before`. False if another process has changed the
+    /// target in the meantime.
+    fn swap(&self, old: &Path, before: Option<&Snapshot>) -> Result<bool, Error> {
+        Ok(self.exchange(old, before)? || self.swap_in_two(old, before)?)
+    }
+
+    /// Gives the folder and the target each other's names in one step, so that there is always a folder at the target.
+    /// False where the system has no such step.
+    fn exchange(&self, old: &Path, before: Option<&Snapshot>) -> Result<bool, Error> {
+        // The folder first gets the name that the old one will have. While its lock is held, no process takes it for an
+        // old folder to be removed; after a crash it is one, whether the names were exchanged or not.
+        if self.lock.is_none() || disk::rename(&self.temp, old).is_err() {
+            return Ok(false);
+        }
+        if disk::exchange(old, &self.target).is_err() {
+            return match disk::rename(old, &self.temp) {
+                Ok(()) => Ok(false),
+                Err(e) => Err(failed(&self.name, "rename to the target", e)),
+            };
+        }
+        // The folder that was there may not be the one that was checked.
+        let error = match check(&self.name, old, IfExists::Replace) {
+            Ok(now) => before.zip(now).and_then(|(before, now)| before.changed(&now)),
+            Err(e) => return Err(self.exchange_back(old, e)),
+        };
+        match error {
+            Some(file) => Err(self.exchange_back(old, changed(&self.name, &file))),
+            None => Ok(true),
+        }
+    }
+
+    /// Gives the old folder the target's name again; returns the error to report.
+    fn exchange_back(&self, old: &Path, error: Error) -> Error {
+        match disk::exchange(old, &self.target).and_then(|()| disk::rename(old, &self.temp)) {
+            Ok(()) => error,
+            Err(_) => self.left_at(old),
+        }
+    }
+
+    /// Moves the target away and gives the folder that name: between the two there is no folder at the target.
+    fn swap_in_two(&self, old: &Path, before: Option<&Snapshot>) -> Result<bool, Error> {
+        match disk::rename(&self.target, old) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(failed(&self.name, "move the old folder away", e)),
         }
         // The folder that was moved may not be the one that was checked.
-        let mut error = match check(&self.name, &old, IfExists::Replace) {
+        let mut error = match check(&self.name, old, IfExists::Replace) {
             Ok(now) => before.zip(now).and_then(|(before, now)| before.changed(&now)),
-            Err(e) => return Err(self.move_back(&old, e)),
+            Err(e) => return Err(self.move_back(old, e)),
         }
         .map(|file| changed(&self.name, &file));
         let mut retry = false;
@@ -182,10 +222,10 @@ impl OutputDir {
             // If the old folder cannot be moved back either, a later run removes that folder when a folder of ours is
             // at the target.
             Some(_) if retry => {
-                let _ = disk::rename(&old, &self.target);
+                let _ = disk::rename(old, &self.target);
                 Ok(false)
             }
-            Some(error) => Err(self.move_back(&old, error)),
+            Some(error) => Err(self.move_back(old, error)),
             None => Ok(true),
         }
     }
@@ -194,10 +234,12 @@ impl OutputDir {
     fn move_back(&self, old: &Path, error: Error) -> Error {
         match disk::rename(old, &self.target) {
             Ok(()) => error,
-            Err(_) => {
-                request(&self.name, &format!("changed while it was replaced; what was there is now {}", old.display()))
-            }
+            Err(_) => self.left_at(old),
         }
+    }
+
+    fn left_at(&self, old: &Path) -> Error {
+        request(&self.name, &format!("changed while it was replaced; what was there is now {}", old.display()))
     }
 }
 
@@ -313,18 +355,27 @@ fn remove_if_free(path: &Path, target: &Path, own: &Path) {
         return;
     }
     if is_named(path, OLD) {
-        let is_replaced = matches!(survey(target), Ok(Found::Ours(_) | Found::Foreign(_)));
-        // From this rename on, no process takes the old folder for the only copy, whatever becomes of the target.
-        let gone = path.with_extension(GONE);
-        if is_replaced && matches!(survey(path), Ok(Found::Ours(_) | Found::Free)) && disk::rename(path, &gone).is_ok()
-        {
-            remove_listed(&gone);
+        // Where folders have no locks, no new folder has the name of an old one.
+        if matches!(lock_folder(path), Err(TryLockError::WouldBlock)) {
+            return;
+        }
+        if matches!(survey(target), Ok(Found::Ours(_) | Found::Foreign(_))) {
+            retire(path);
         }
     } else if is_named(path, GONE) {
         remove_listed(path);
     } else if let Ok(_lock) = lock_folder(path) {
         // Locked until the folder is removed, so that a process that has just created the folder notices.
         let _ = disk::remove_dir_all(path);
+    }
+}
+
+/// Removes the files of an old folder that the receipt lists, where there is a new folder at the target.
+fn retire(old: &Path) {
+    // From this rename on, no process takes the old folder for the only copy, whatever becomes of the target.
+    let gone = old.with_extension(GONE);
+    if matches!(survey(old), Ok(Found::Ours(_) | Found::Free)) && disk::rename(old, &gone).is_ok() {
+        remove_listed(&gone);
     }
 }
 
@@ -578,16 +629,70 @@ mod tests {
         assert_eq!(finish(IfExists::Replace, FOLDER_LIST), (None, false));
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn there_is_a_folder_at_the_target_at_every_moment() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let home = tempfile::tempdir().unwrap();
+        let (target, other) = (home.path().join("out"), home.path().join("other"));
+        ours(&target);
+        fs::create_dir(&other).unwrap();
+        if disk::exchange(&target, &other).and_then(|()| disk::exchange(&target, &other)).is_err() {
+            println!("NOT TESTED: a folder that is replaced at once (a file system without RENAME_EXCHANGE)");
+            return;
+        }
+        fs::remove_dir(other).unwrap();
+        let is_done = AtomicBool::new(false);
+        let missed = std::thread::scope(|scope| {
+            let looks = scope.spawn(|| {
+                let mut missed = 0;
+                while !is_done.load(Ordering::Relaxed) {
+                    missed += usize::from(fs::read(target.join("y.npy")).is_err());
+                }
+                missed
+            });
+            for _ in 0..300 {
+                let dir = OutputDir::create(&target, IfExists::Replace).unwrap();
+                write(&dir, "y.npy", b"2");
+                write(&dir, FOLDER_LIST, receipt(&[("y.npy", 1)]).as_bytes());
+                dir.finish().unwrap();
+            }
+            is_done.store(true, Ordering::Relaxed);
+            looks.join().unwrap()
+        });
+        assert_eq!((missed, names(home.path())), (0, vec!["out".to_owned()]));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_new_folder_under_the_name_of_an_old_one_is_no_old_one_while_it_is_locked() {
+        let home = tempfile::tempdir().unwrap();
+        let target = home.path().join("out");
+        ours(&target);
+        let old = home.path().join(".out.blob-tmp-fedcba9876543210.old");
+        ours(&old);
+        let Ok(lock) = lock_folder(&old) else {
+            println!("NOT TESTED: a folder that another process is about to name (a file system without locks)");
+            return;
+        };
+        drop(OutputDir::create(&target, IfExists::Replace).unwrap());
+        assert_eq!(names(home.path()).len(), 2);
+        drop(lock);
+        drop(OutputDir::create(&target, IfExists::Replace).unwrap());
+        assert_eq!(names(home.path()), ["out"]);
+    }
+
     #[test]
     fn a_foreign_folder_that_was_moved_away_is_moved_back() {
         // Tests the swap that `finish` relies on, without the earlier check.
         let home = tempfile::tempdir().unwrap();
         let target = home.path().join("out");
         let dir = OutputDir::create(&target, IfExists::Replace).unwrap();
-        assert!(!dir.swap(None).unwrap());
+        let old = old_name(&target);
+        assert!(!dir.swap(&old, None).unwrap());
         fs::create_dir(&target).unwrap();
         fs::write(target.join("x"), "of another").unwrap();
-        let refused = dir.swap(None).unwrap_err().to_string();
+        let refused = dir.swap(&old, None).unwrap_err().to_string();
         assert!(refused.contains("holds other files"), "{refused}");
         assert_eq!(names(&target), ["x"]);
         drop(dir);
@@ -667,7 +772,7 @@ mod tests {
         let dir = begin();
         let before = check("x", &target, IfExists::Replace).unwrap();
         fs::write(target.join("mine"), "x").unwrap();
-        let said = dir.swap(before.as_ref()).unwrap_err().to_string();
+        let said = dir.swap(&old_name(&target), before.as_ref()).unwrap_err().to_string();
         assert!(said.contains("never replaced: mine"), "{said}");
         assert_eq!(fs::read(target.join("mine")).unwrap(), b"x");
     }

@@ -37,6 +37,20 @@ pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
 
+/// Gives two files or folders each other's names at once.
+#[cfg(target_os = "linux")]
+pub(super) fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    may_fail()?;
+    Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
+}
+
+/// Other systems have no such call, or one for some file systems.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn exchange(_: &Path, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 pub(super) fn hard_link(from: &Path, to: &Path) -> io::Result<()> {
     may_fail()?;
     fs::hard_link(from, to)
