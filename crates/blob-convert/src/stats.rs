@@ -4,6 +4,7 @@
 //! the results have the same bits for any number of threads.
 
 mod bins;
+mod scaled;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -208,7 +209,8 @@ fn passes(
         last = channel;
         stats[channel].update(bytes);
     })?;
-    let stats: Vec<Stats> = stats.into_iter().map(StatsAccumulator::finish).collect();
+    let mut stats: Vec<Stats> = stats.into_iter().map(StatsAccumulator::finish).collect();
+    scaled::measure_again(dtype, &mut stats, pass)?;
     let Some(bins) = bins else {
         return Ok(stats.into_iter().map(|stats| Measured { stats, histogram: None }).collect());
     };
@@ -318,6 +320,39 @@ mod tests {
         assert_eq!(measured.stats.count, 128);
         assert_eq!(measured.stats.mean, Some(63.5));
         assert_eq!(measured.histogram.unwrap().counts, [32, 32, 32, 32]);
+    }
+
+    /// Figures that f64 holds, of values whose squares or sums it does not.
+    #[test]
+    fn huge_and_tiny_values_have_a_mean_a_deviation_and_norms() {
+        let measured = |values: &[f64], axis: Option<i64>| {
+            let shape = format!("({}, {})", values.len() / 2, 2);
+            let header =
+                format!("{:<117}\n", format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}"));
+            let data: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            let bytes = [&b"\x93NUMPY\x01\0\x76\0"[..], header.as_bytes(), &data].concat();
+            let file = Checkpoint::from_bytes("x.npy", bytes).unwrap();
+            let entry = &file.entries()[0];
+            match axis {
+                Some(axis) => measure_channels(&file, entry, axis, None, &Silent).unwrap(),
+                None => vec![measure(&file, entry, Some(4), &Silent).unwrap()],
+            }
+        };
+        let is_near = |found: f64, wanted: f64| (found - wanted).abs() <= 1e-14 * wanted.abs();
+        for scale in [1e300, 1e-300, 1e160, 1e-200] {
+            let values: Vec<f64> = [3.0, -1.0, 2.0, 4.0].iter().map(|value| value * scale).collect();
+            let stats = measured(&values, None)[0].stats;
+            let (mean, std) = (stats.mean.unwrap(), stats.std.unwrap());
+            assert!(is_near(mean, 2.0 * scale) && is_near(std, 3.5_f64.sqrt() * scale), "{scale}: {stats:?}");
+            assert!(is_near(stats.l1, 10.0 * scale) && is_near(stats.l2, 30_f64.sqrt() * scale), "{scale}: {stats:?}");
+        }
+        let most = f64::MAX;
+        let stats = measured(&[most, -most, most, f64::INFINITY], None)[0].stats;
+        assert!(is_near(stats.mean.unwrap(), most / 3.0) && is_near(stats.std.unwrap(), most * 8_f64.sqrt() / 3.0));
+        assert_eq!((stats.l1, stats.l2, stats.inf), (f64::INFINITY, f64::INFINITY, 1), "no f64 is as large");
+        let channels = measured(&[1.0, 1e300, 2.0, -1e300, 3.0, 1e300], Some(1));
+        let deviations: Vec<f64> = channels.iter().map(|channel| channel.stats.std.unwrap()).collect();
+        assert!(is_near(deviations[0], (2.0_f64 / 3.0).sqrt()) && is_near(deviations[1], 8_f64.sqrt() / 3.0 * 1e300));
     }
 
     #[test]
