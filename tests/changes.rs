@@ -64,6 +64,13 @@ fn shown(source: &Checkpoint, written: &Checkpoint) -> Kinds {
     let count = |file: &Checkpoint, dtype| file.entries().iter().filter(|entry| entry.dtype() == Some(dtype)).count();
     let lacks_bf16 = count(source, DType::BF16) > 0 && count(written, DType::BF16) == 0;
     kinds.add("bits-untold", lacks_bf16 && count(written, DType::U16) > count(source, DType::U16));
+    // Two names of one place in the file.
+    let is_tied = |file: &Checkpoint| {
+        let full = file.entries().iter().filter(|entry| entry.byte_len() > 0);
+        let places: Vec<u64> = full.filter_map(Entry::offset).collect();
+        places.iter().collect::<BTreeSet<_>>().len() < places.len()
+    };
+    kinds.add("untied", is_tied(source) && !is_tied(written));
     let same_name = |entry: &Entry| written.entry(entry.name()).map(|other| other.shape().clone());
     let pairs = source.entries().iter().filter(|entry| entry.dtype().is_some());
     let pairs = pairs.filter_map(|entry| Some((entry.shape().num_axes(), same_name(entry)?.num_axes())));

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Folder, Ran, blob, data, in_locale, on_terminal, ran, report, tool};
+use crate::support::{Folder, Ran, blob, commands, data, in_locale, on_terminal, ran, report, tool};
 
 const NET: &str = "caffe/net/f32_v2.caffemodel";
 
@@ -59,6 +59,46 @@ fn one_error(ran: &Ran, command: &str) -> Value {
     assert_eq!((&lines[0]["schema"], &lines[0]["command"]), (&"blob.error/1".into(), &command.into()), "{ran:?}");
     assert!(lines[0]["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{ran:?}");
     lines[0].clone()
+}
+
+/// Commands of other lines than `READERS`: those without a file of tensors, and those of several.
+const OTHERS: [&str; 7] = ["merge", "graph", "batch", "formats", "schemas", "completions", "man"];
+
+#[test]
+fn every_command_is_among_the_readers_or_the_others() {
+    let mut known: Vec<&str> = READERS.iter().map(|line| line[0]).chain(OTHERS).collect();
+    let mut all = commands();
+    known.sort_unstable();
+    all.sort();
+    assert_eq!(known, all);
+}
+
+/// Every command that takes tensors takes them in the same words.
+#[test]
+fn tensors_are_chosen_alike_everywhere() {
+    const BESIDE: [&str; 4] = ["--regex", "--exclude", "--dtype", "--shape"];
+    const ONLY: [&str; 5] = ["--only", "--exclude", "--regex", "--only-dtype", "--only-shape"];
+    for command in commands() {
+        let help = blob(&[&command, "--help"]).ok().out;
+        let options: Vec<&str> = help.split_whitespace().filter(|word| word.starts_with("--")).collect();
+        let has = |all: &[&str]| all.iter().all(|option| options.contains(option));
+        let takes_none = ["graph", "formats", "schemas", "completions", "man"].contains(&&*command);
+        assert!(has(&ONLY) || has(&BESIDE) || takes_none, "{command} lacks some of {BESIDE:?}, or of {ONLY:?}");
+    }
+}
+
+/// Every command that writes tensors refuses losses with --strict, and lists its changes in JSON.
+#[test]
+fn losses_are_refused_and_changes_listed_alike_everywhere() {
+    let of_tensors = writers().filter(|line| !["plot", "report"].contains(&line[0]));
+    for line in of_tensors {
+        let folder = Folder::new();
+        let words = of_net(line, &folder.file("out"));
+        let strict = run(&words, &["--strict", "-n", "--json"]);
+        let said = strict.json();
+        assert!(said[0]["changes"].is_array() || strict.err.contains("would not come out as it is"), "{strict:?}");
+        assert!(run(&words, &["-n", "--json"]).ok().json()[0]["changes"].is_array(), "{line:?}");
+    }
 }
 
 #[test]
@@ -174,11 +214,8 @@ fn no_binary_data_goes_to_a_terminal() {
 /// The short help fits a screen, and the list of formats stands in `blob formats` alone.
 #[test]
 fn short_help_is_short() {
-    let commands = blob(&["__complete", "blob "]).out;
-    let commands: Vec<&str> = commands.lines().skip(1).filter_map(|line| line.split('\t').next()).collect();
-    assert!(commands.len() == 22 && commands.contains(&"schemas"), "{commands:?}");
-    for command in commands {
-        let (short, long) = (blob(&[command, "-h"]).ok().out, blob(&[command, "--help"]).ok().out);
+    for command in commands() {
+        let (short, long) = (blob(&[&command, "-h"]).ok().out, blob(&[&command, "--help"]).ok().out);
         assert!(short.lines().count() <= 50, "{command}: {} lines", short.lines().count());
         for help in [short, long].iter().filter(|_| command != "formats") {
             assert!(!help.contains("blobprotovector"), "{command} lists the formats");

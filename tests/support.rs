@@ -285,6 +285,18 @@ pub(crate) fn blob(args: &[&str]) -> Ran {
 }
 
 /// Runs the tool with these bytes as its standard input.
+/// The tool's commands, as its help lists them.
+pub(crate) fn commands() -> Vec<String> {
+    let help = blob(&["--help"]).out;
+    let listed =
+        help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest).lines().take_while(|line| !line.is_empty());
+    // A further line of a description is indented more.
+    let names = listed.filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
+    let names: Vec<String> = names.filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect();
+    assert!(names.len() > 20 && names.contains(&"convert".to_owned()), "{help}");
+    names
+}
+
 pub(crate) fn blob_with(args: &[&str], input: &[u8]) -> Ran {
     ran(command(args), input)
 }

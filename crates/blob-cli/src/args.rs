@@ -17,6 +17,7 @@ mod rename;
 mod report;
 mod selection;
 mod transpose;
+mod writing;
 
 pub(crate) use batch::{Batch, Trusted};
 pub(crate) use convert::{Bn, CaffeForm, Convert, FixedGamma, Transforms};
@@ -28,10 +29,11 @@ pub(crate) use hash::Hash;
 pub(crate) use ls::{Ls, Order, SortKey};
 pub(crate) use merge::{Merge, Split, is_written};
 pub(crate) use plot::Plot;
-pub(crate) use rename::Rename;
+pub(crate) use rename::{Rename, Sed};
 pub(crate) use report::Report;
 pub(crate) use selection::{Filter, Only, Selection, Skip};
 pub(crate) use transpose::Transpose;
+pub(crate) use writing::Writing;
 
 use std::cell::Cell;
 use std::path::PathBuf;

@@ -229,7 +229,8 @@ impl Work<'_> {
         } else if self.is_dry {
             outcome.ran(State::WouldWrite, job.check(opening)?);
         } else {
-            outcome.ran(State::Written, job.run(opening, &Registry::default(), self.progress)?);
+            let ran = job.run(opening, &Registry::default(), self.progress)?;
+            outcome.ran(if ran.is_unchanged { State::Unchanged } else { State::Written }, ran);
         }
         Ok(())
     }

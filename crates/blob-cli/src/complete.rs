@@ -339,7 +339,10 @@ mod tests {
         }
         assert_eq!(offered("blob ver"), ("both", vec!["verify".to_owned()]), "a file's name may begin like this too");
         let (kind, all) = offered("blob ");
-        assert!(kind == "words" && all.len() == 22 && all.contains(&"schemas".to_owned()), "{all:?}");
+        let tool = Args::command();
+        let shown: Vec<&str> = tool.get_subcommands().filter(|c| !c.is_hide_set()).map(Command::get_name).collect();
+        assert_eq!(kind, "words");
+        assert_eq!(all, shown);
     }
 
     #[test]

@@ -25,10 +25,10 @@ use crate::select::{by_names, select};
 pub(crate) use converted::{Converted, note_symbol};
 use model::print_run;
 use proof::print_proof;
-pub(crate) use proof::quoted;
+pub(crate) use proof::{NO_ROOM, no_proof, quoted};
 pub(crate) use recipe::{recipe_of, text_of};
-pub(crate) use said::{notices, warn};
-use said::{warn_of_changes, warn_of_source};
+use said::warn_of_source;
+pub(crate) use said::{Changes, changes_field, notices, warn, warn_of_changes, warnings};
 
 pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> {
     let recipe = args.recipe(context)?;

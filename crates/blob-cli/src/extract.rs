@@ -2,15 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use blob_convert::{Folders, Selection, Together, Watch, Watched};
+use blob_convert::change::{Effect, Group, refuse_losses};
+use blob_convert::{Alone, Folders, Selection, Together, Watch, Watched, alone};
 use blob_core::DType;
 use blob_io::layout::{Frame, Layout, file_names};
-use blob_io::words::Listed;
 use blob_io::{Checkpoint, Complete, Entry, Error, Format, Output};
 use serde_json::json;
 
-use crate::args::{Extract, ExtractFormat, if_exists};
+use crate::args::{Extract, ExtractFormat, Writing};
 use crate::context::Context;
+use crate::convert::{Changes, changes_field, notices, warn_of_changes};
 use crate::elements::Elements;
 use crate::failure::{Failure, Status};
 use crate::json::{DIMS, Document, FILE, Field, Fields, NAME, Type, field, nullable};
@@ -23,57 +24,45 @@ use crate::regroup::no_format;
 use crate::render::Text;
 use crate::select::{select_some, too_many};
 use crate::slice::View;
-use crate::units;
 
 /// The bytes of one write.
 const PIECE: usize = 1 << 20;
 
-/// How many tensors a warning names.
-const NAMED: usize = 3;
-
 pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> {
     let format = format_of(args)?;
-    check_stdout(&args.output, format.content(), args.dry_run, &context.global)?;
+    check_stdout(&args.output, format.content(), args.writing.dry_run, &context.global)?;
     let checkpoint = open(&args.file, &context.global)?;
-    blob_convert::check_source(&checkpoint, &args.output, if_exists(args.force))?;
+    blob_convert::check_source(&checkpoint, &args.output, args.writing.if_exists())?;
     let selection = args.filter.of(&args.tensors);
     let places = select_some(&checkpoint, &selection)?;
     let outputs = outputs(args, format, &checkpoint, &selection, &places)?;
+    let tensors = alone(&checkpoint, &places, (format == ExtractFormat::Npy).then_some(Format::Npy))?;
+    let changes = Alone::changes(&checkpoint, &tensors);
+    if args.writing.strict {
+        refuse_losses(checkpoint.name(), &changes)?;
+    }
+    warn_of_changes(&changes, context);
     let entries = places.iter().map(|place| &checkpoint.entries()[*place]);
     let progress = Progress::begin(&context.terminal, entries.clone().map(Entry::byte_len).sum());
-    let is_in_folder = is_folder(&args.output) && !args.dry_run;
+    let is_in_folder = is_folder(&args.output) && !args.writing.dry_run;
     let folders = Folders::of(outputs.iter().map(|output| &**output).filter(|_| is_in_folder))?;
     let mut together = Together::of(outputs.iter().map(|output| &**output))?;
     let mut extracted = Vec::new();
-    warn_of_bits(entries.clone().filter(|entry| is_bits(format, entry)), context);
-    for (entry, output) in entries.zip(&outputs) {
-        let begun = Begun::now(args.dry_run);
+    for ((entry, output), tensor) in entries.zip(&outputs).zip(&tensors) {
+        let begun = Begun::now(args.writing.dry_run);
         let (complete, bytes_out) = extract(args, format, (&checkpoint, entry), output, &progress)?;
         complete.into_iter().try_for_each(|complete| together.add(output, complete))?;
         let written = Written::new(output, format.name(), bytes_out, begun).tensors(1);
-        extracted.push(Extracted { written, checkpoint: &checkpoint, entry, is_bits: is_bits(format, entry) });
+        let changes = Alone::changes(&checkpoint, [tensor]);
+        extracted.push(Extracted { written, checkpoint: &checkpoint, entry, changes });
     }
     checkpoint.unchanged()?;
     together.publish()?;
     folders.keep();
     progress.end();
     extracted.into_iter().try_for_each(|one| context.print(one))?;
+    notices(&changes, context);
     Ok(Status::Yes)
-}
-
-/// Whether the output has the bits of another dtype than the tensor's.
-fn is_bits(format: ExtractFormat, entry: &Entry) -> bool {
-    format == ExtractFormat::Npy && entry.dtype() == Some(DType::BF16)
-}
-
-/// Warns of tensors of bf16, in one line.
-fn warn_of_bits<'a>(entries: impl Iterator<Item = &'a Entry>, context: &Context) {
-    let named: Listed<String, NAMED> = entries.map(|entry| format!("{:?}", entry.name())).collect();
-    if named.count > 0 {
-        let (tensors, is) = (units::plural(named.count, "tensor"), if named.count == 1 { "is" } else { "are" });
-        let names = named.joined();
-        context.terminal.warning(format!("{tensors} of bf16 {is} stored as u16, since NumPy has no bfloat16: {names}"));
-    }
 }
 
 /// The file of each tensor; those of a folder have the tensors' names.
@@ -95,7 +84,7 @@ fn outputs(
     let files: Vec<PathBuf> = file_names(&names).iter().map(file).collect();
     // Of several files none is written where one is there already.
     for file in files.iter().filter(|file| file.exists()) {
-        Output::check(file, if_exists(args.force))?;
+        Output::check(file, args.writing.if_exists())?;
     }
     Ok(files)
 }
@@ -122,8 +111,9 @@ fn extract(
         _ => Vec::new(),
     };
     // With -n the folder is not made either.
-    let is_counted = args.dry_run && is_folder(&args.output);
-    let mut output = if is_counted { Sink::counting() } else { Sink::begin(path, args.force, args.dry_run)? };
+    let Writing { force, dry_run, .. } = args.writing;
+    let is_counted = dry_run && is_folder(&args.output);
+    let mut output = if is_counted { Sink::counting() } else { Sink::begin(path, force, dry_run)? };
     output.write_all(&header)?;
     match elements {
         Some(mut elements) => {
@@ -146,7 +136,24 @@ pub(crate) struct Extracted<'a> {
     written: Written<'a>,
     checkpoint: &'a Checkpoint,
     entry: &'a Entry,
-    is_bits: bool,
+    changes: Vec<Group>,
+}
+
+impl Extracted<'_> {
+    /// The dtype that a reader of the output finds.
+    fn stored(&self) -> Option<DType> {
+        let stored = self.changes.iter().find_map(|group| match group.change.effect {
+            Effect::BitsStored { stored, .. } => Some(stored),
+            _ => None,
+        });
+        stored.or(self.entry.dtype())
+    }
+}
+
+impl Changes for Extracted<'_> {
+    fn changes(&self) -> &[Group] {
+        &self.changes
+    }
 }
 
 impl Writes for Extracted<'_> {
@@ -172,10 +179,11 @@ impl Fields for Extracted<'_> {
             field("name", Type::String, NAME, |e| json!(e.entry.name())),
             field("dtype", Type::String, "the element type", |e| json!(e.entry.dtype().map(DType::name))),
             nullable("stored", Type::String, "the element type in the output: u16 for bits of bf16 in npy", |e| {
-                json!(if e.is_bits { Some(DType::U16) } else { e.entry.dtype() }.map(DType::name))
+                json!(e.stored().map(DType::name))
             }),
             field("shape", DIMS, "its shape", |e| json!(e.entry.shape().dims())),
             field("bytes", Type::Integer, "its bytes, without a header", |e| json!(e.entry.byte_len())),
+            changes_field(),
         ];
         own.into_iter().chain(written_fields()).collect()
     }
@@ -224,12 +232,18 @@ fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
         Some("npy") => Ok(ExtractFormat::Npy),
         Some("raw" | "bin") => Ok(ExtractFormat::Raw),
         Some("csv") => Ok(ExtractFormat::Csv),
-        _ if Format::of_path(&args.output).is_some() => {
-            let output = args.output.display();
-            let failure = Failure::new(format!("{output}: `blob extract` writes a tensor alone: npy, raw, csv"));
-            Err(failure.help(format!("blob convert FILE --only TENSOR -o {output}")))
-        }
-        _ => Err(no_format(&args.output, &["npy", "raw", "csv"])),
+        _ => match Format::of_path(&args.output) {
+            Some(format) => {
+                let output = args.output.display();
+                let failure = Failure::new(format!("{output}: `blob extract` writes a tensor alone: npy, raw, csv"));
+                Err(failure.help(match format {
+                    // A model is made of the whole net.
+                    Format::Onnx => format!("blob convert FILE --net deploy.prototxt -o {output}"),
+                    _ => format!("blob convert FILE --only TENSOR -o {output}"),
+                }))
+            }
+            None => Err(no_format(&args.output, &["npy", "raw", "csv"])),
+        },
     }
 }
 

@@ -9,9 +9,9 @@ use blob_convert::{Plan, Step};
 use blob_io::Checkpoint;
 use serde_json::json;
 
-use crate::args::{Fold, if_exists};
+use crate::args::Fold;
 use crate::context::Context;
-use crate::convert::{Conversion, note_symbol, recipe_of};
+use crate::convert::{Changes, Conversion, changes_field, note_symbol, recipe_of};
 use crate::failure::{Failure, Status};
 use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties};
 use crate::output::Out;
@@ -25,9 +25,10 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     recipe = recipe.step(Step::fold());
     recipe.net = args.nets.file();
     recipe.target.format = Some(format_of(&args.output, args.to)?);
-    (recipe.target.if_exists, recipe.target.anew) = (if_exists(args.force), true);
+    args.writing.set(&mut recipe.target);
+    recipe.target.anew = true;
     recipe.target.skip_unsupported = args.skip.skip_unsupported;
-    let conversion = Conversion::begin(recipe, args.dry_run, context)?;
+    let conversion = Conversion::begin(recipe, args.writing.dry_run, context)?;
     let plan = conversion.plan(context)?;
     let Some(fold) = plan.fold() else { return Err(Failure::new("there is nothing to fold")) };
     let notices = plan.changes();
@@ -71,6 +72,12 @@ impl Folded<'_> {
 impl Writes for Folded<'_> {
     fn written(&self) -> &Written<'_> {
         &self.written
+    }
+}
+
+impl Changes for Folded<'_> {
+    fn changes(&self) -> &[Group] {
+        self.changes
     }
 }
 
@@ -120,12 +127,7 @@ impl Fields for Folded<'_> {
             field("refused", Type::Array(&Type::Object(properties::<Refusal>)), "what was not folded", |f| {
                 f.fold.refused().iter().map(json::value).collect()
             }),
-            field(
-                "changes",
-                Type::Array(&Type::Object(properties::<Group>)),
-                "what was changed, one item a kind",
-                |f| f.changes.iter().map(json::value).collect(),
-            ),
+            changes_field(),
             field("notes", STRINGS, "further remarks, such as new biases", |f| json!(f.plan.notes())),
             nullable("change", Type::Number, "the largest change of a weight; not in a dry run", |f| {
                 json!(f.largest_change().map(|(_, value)| value))

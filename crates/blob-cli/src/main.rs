@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         let _ = complete::answer(&line.to_string_lossy(), breaks.as_deref());
         return ExitCode::SUCCESS;
     }
+    signals::outlive_limits();
     match usage::parse(words) {
         Ok(Parsed { args, command }) => obey(args, command),
         Err(misuse) => refuse(*misuse),

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use blob_convert::change::Group;
 use blob_convert::regroup::{Clash, Union};
 use blob_convert::transform::Merge as Joined;
 use blob_convert::{Place, Selection};
@@ -9,9 +10,12 @@ use blob_io::words::listed_problems;
 use blob_io::{Checkpoint, Entry, Format, Kind};
 use serde_json::json;
 
-use crate::args::{Merge, if_exists};
+use crate::args::Merge;
 use crate::context::Context;
-use crate::convert::{Conversion, contradicts, notices, quoted, recipe_of, warn};
+use crate::convert::{
+    Changes, Conversion, NO_ROOM, changes_field, contradicts, no_proof, notices, quoted, recipe_of, warn,
+    warn_of_changes, warnings,
+};
 use crate::failure::{Failure, Status};
 use crate::json::{Document, Field, Fields, STRINGS, Type, field};
 use crate::open::open;
@@ -25,13 +29,13 @@ use crate::select::{found, select};
 use crate::units;
 
 pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
-    let begun = Begun::now(args.dry_run);
+    let begun = Begun::now(args.writing.dry_run);
     if args.output.is_dir() || args.output.to_string_lossy().ends_with(std::path::is_separator) {
         let failure = Failure::new(format!("{}: is a folder, and one file is written", args.output.display()));
         return Err(failure.help("name the file: -o FOLDER/net.safetensors"));
     }
     let to = format_of(&args.output, args.to)?;
-    check_stdout(&args.output, Content::Binary, args.dry_run, &context.global)?;
+    check_stdout(&args.output, Content::Binary, args.writing.dry_run, &context.global)?;
     if let Some(axis) = args.axis {
         return concatenate(args, axis, to, context);
     }
@@ -40,15 +44,15 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     let target = if is_stdout(&args.output) {
         Place::Stdout
     } else {
-        Place::File { path: &args.output, if_exists: if_exists(args.force) }
+        Place::File { path: &args.output, if_exists: args.writing.if_exists() }
     };
     let plan = union(args, &sources)?.plan(to, &target)?;
+    let plan = if args.writing.strict { plan.strict()? } else { plan };
     let changes = plan.changes();
-    let warned = changes.iter().filter(|group| group.change.is_warned());
-    let mut warnings: Vec<String> = warned.map(ToString::to_string).collect();
-    warn(warnings.clone(), "--json prints them all", context);
+    let mut warned = warnings(&changes);
+    warn_of_changes(&changes, context);
     plan.check()?;
-    if !args.dry_run {
+    if !args.writing.dry_run {
         let progress = Progress::begin(&context.terminal, sources.iter().map(Checkpoint::file_len).sum());
         let contradicted = plan.run(&progress)?;
         progress.end();
@@ -56,21 +60,29 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
         let of_files = of_files.flat_map(|(file, names)| names.into_iter().map(|name| contradicts(file, &name)));
         let reports: Vec<String> = of_files.collect();
         warn(reports.clone(), "--json prints them all", context);
-        warnings.extend(reports);
+        warned.extend(reports);
     }
     let bytes_in = sources.iter().map(|source| source.stored().len()).sum();
     let written = Written::new(&args.output, to.name(), plan.output_len(), begun);
     let written = written.tensors(plan.tensors().len()).of_bytes(bytes_in);
     let bytes = plan.tensors().iter().map(|tensor| tensor.spec.byte_len()).sum();
-    context.print(Merged { written, sources: sources.iter().collect(), bytes, warnings })?;
+    context.print(Merged { written, sources: sources.iter().collect(), bytes, changes: &changes, warnings: warned })?;
     notices(&changes, context);
-    let is_proved = plan.has_receipt() && !args.dry_run && !context.global.json && !is_stdout(&args.output);
+    let is_read_again = !args.writing.dry_run && !context.global.json && !is_stdout(&args.output);
     let mut files = args.inputs.iter().zip(&sources);
-    if is_proved && files.all(|(path, source)| path.is_file() && source.salvaged().is_none()) {
-        let others: String = args.inputs.iter().map(|input| format!(" --against {}", quoted(input))).collect();
-        context.terminal.note(format!("  prove it:  blob verify {}{others}", quoted(&args.output)));
+    if is_read_again && files.all(|(path, source)| path.is_file() && source.salvaged().is_none()) {
+        prove(args, plan.has_receipt(), context);
     }
     Ok(Status::Yes)
+}
+
+/// Prints how the output is proved.
+fn prove(args: &Merge, has_receipt: bool, context: &Context) {
+    if !has_receipt {
+        return no_proof(NO_ROOM, context);
+    }
+    let others: String = args.inputs.iter().map(|input| format!(" --against {}", quoted(input))).collect();
+    context.terminal.note(format!("  prove it:  blob verify {}{others}", quoted(&args.output)));
 }
 
 /// All tensors of all files. Fails if two of them have the same name.
@@ -109,8 +121,9 @@ fn chosen_of_all(args: &Merge, sources: &[Checkpoint]) -> Result<Selection, Fail
 /// Concatenates tensors of a file: a conversion, with a receipt.
 fn concatenate(args: &Merge, axis: i64, to: Format, context: &Context) -> Result<Status, Failure> {
     let mut recipe = recipe_of(&args.inputs[0], Some(&args.output), context).selecting(args.only.selection());
-    (recipe.target.format, recipe.target.if_exists) = (Some(to), if_exists(args.force));
-    let mut conversion = Conversion::begin(recipe, args.dry_run, context)?;
+    recipe.target.format = Some(to);
+    args.writing.set(&mut recipe.target);
+    let mut conversion = Conversion::begin(recipe, args.writing.dry_run, context)?;
     let names = chosen(args, conversion.source())?;
     if names.is_empty() {
         return Err(Failure::new("--axis needs the tensors that are to become one")
@@ -121,9 +134,8 @@ fn concatenate(args: &Merge, axis: i64, to: Format, context: &Context) -> Result
     let found = conversion.run(&plan, context)?;
     let written = conversion.written(&plan, &found);
     let bytes = plan.tensors().iter().map(|tensor| tensor.spec.byte_len()).sum();
-    let warned = found.changes.iter().filter(|group| group.change.is_warned());
-    let warnings = warned.map(ToString::to_string).collect();
-    context.print(Merged { written, sources: vec![conversion.source()], bytes, warnings })?;
+    let (sources, changes, warnings) = (vec![conversion.source()], &*found.changes, warnings(&found.changes));
+    context.print(Merged { written, sources, bytes, changes, warnings })?;
     notices(&found.changes, context);
     conversion.prove(&plan, &found, context);
     Ok(Status::Yes)
@@ -152,12 +164,19 @@ pub(crate) struct Merged<'a> {
     sources: Vec<&'a Checkpoint>,
     /// The bytes of the tensors.
     bytes: u64,
+    changes: &'a [Group],
     warnings: Vec<String>,
 }
 
 impl Writes for Merged<'_> {
     fn written(&self) -> &Written<'_> {
         &self.written
+    }
+}
+
+impl Changes for Merged<'_> {
+    fn changes(&self) -> &[Group] {
+        self.changes
     }
 }
 
@@ -186,6 +205,7 @@ impl Fields for Merged<'_> {
                 m.sources.iter().map(|s| json!(s.name())).collect()
             }),
             field("bytes", Type::Integer, "the bytes of the tensors", |m| json!(m.bytes)),
+            changes_field(),
             field("warnings", STRINGS, "what is lost on the way", |m| json!(m.warnings)),
         ];
         own.into_iter().chain(written_fields()).collect()

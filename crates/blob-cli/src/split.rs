@@ -2,15 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use blob_convert::change::Group;
 use blob_convert::recipe::Divide;
-use blob_convert::transform::{Registry, Split as Divided, StripDiff};
+use blob_convert::transform::{Registry, Split as Divided};
 use blob_convert::{Folders, Plan, Plans, Selection, Silent};
-use blob_io::{Checkpoint, Format, Kind};
+use blob_io::{Checkpoint, Format};
 use serde_json::json;
 
-use crate::args::{Split, if_exists, is_written};
+use crate::args::{Split, is_written};
 use crate::context::Context;
-use crate::convert::{Conversion, notices, recipe_of};
+use crate::convert::{Changes, Conversion, changes_field, notices, recipe_of, warn_of_changes, warnings};
 use crate::failure::{Failure, Status};
 use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, properties};
 use crate::open::open;
@@ -36,19 +37,19 @@ pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
 fn in_one(args: &Split, axis: i64, context: &Context) -> Result<Status, Failure> {
     let mut recipe = recipe_of(&args.file, Some(&args.output), context).selecting(args.only.selection());
     recipe.target.format = Some(format_of(&args.output, args.to)?);
-    recipe.target.if_exists = if_exists(args.force);
+    args.writing.set(&mut recipe.target);
     recipe.target.skip_unsupported = args.skip.skip_unsupported;
-    let mut conversion = Conversion::begin(recipe, args.dry_run, context)?;
+    let mut conversion = Conversion::begin(recipe, args.writing.dry_run, context)?;
     let tensor = select_one(conversion.source(), &Selection::matching(args.tensor.clone()))?;
     let step = step(args, axis, tensor.name(), args.into.clone())?;
     conversion.recipe.steps.push(step.into());
     let plan = conversion.plan(context)?;
     let found = conversion.run(&plan, context)?;
     let written = conversion.written(&plan, &found);
-    let warned = found.changes.iter().filter(|group| group.change.is_warned());
-    let warnings = warned.map(ToString::to_string).collect();
+    let warnings = warnings(&found.changes);
     let files = vec![File::of(&args.output, &plan)];
-    context.print(Parts { written, checkpoint: conversion.source(), files, warnings })?;
+    let (checkpoint, changes) = (conversion.source(), &*found.changes);
+    context.print(Parts { written, checkpoint, files, changes, warnings })?;
     notices(&found.changes, context);
     conversion.prove(&plan, &found, context);
     Ok(Status::Yes)
@@ -66,31 +67,24 @@ fn step(args: &Split, axis: i64, tensor: &str, into: Vec<String>) -> Result<Divi
 
 /// Writes a file for each layer, files up to a size, or a file for each part of a tensor.
 fn in_several(args: &Split, context: &Context) -> Result<Status, Failure> {
-    let begun = Begun::now(args.dry_run);
+    let begun = Begun::now(args.writing.dry_run);
     let checkpoint = open(&args.file, &context.global)?;
     checkpoint.whole()?;
     let destination = Destination::of(args, &checkpoint)?;
-    check_stdout(&args.output, Content::Binary, args.dry_run, &context.global)?;
+    check_stdout(&args.output, Content::Binary, args.writing.dry_run, &context.global)?;
     let selection = by_names(&checkpoint, &args.only.selection())?;
     // A pattern without a match gets its help here.
     select(&checkpoint, &selection)?;
     let mut recipe = recipe_of(&args.file, Some(Path::new(&destination.pattern)), context).selecting(selection);
-    (recipe.target.format, recipe.target.if_exists) = (Some(destination.to), if_exists(args.force));
+    recipe.target.format = Some(destination.to);
+    args.writing.set(&mut recipe.target);
     recipe.target.skip_unsupported = args.skip.skip_unsupported;
-    let mut warnings = Vec::new();
     recipe.target.divide = Some(match (args.axis, args.max_size) {
         (Some(axis), _) => {
             let tensor = select_one(&checkpoint, &Selection::matching(args.tensor.clone()))?;
             let names =
                 if args.into.is_empty() { vec![tensor.name().to_owned(); args.sizes.len()] } else { args.into.clone() };
             recipe = recipe.step(step(args, axis, tensor.name(), names)?);
-            let diff = checkpoint.diff_of(tensor).filter(|_| tensor.kind() == Kind::Data);
-            let holds = destination.to.holds();
-            if let Some(diff) = diff.filter(|_| !(holds.many || holds.diffs)) {
-                recipe = recipe.step(StripDiff);
-                let (file, to) = (checkpoint.name(), destination.to.name());
-                warnings.push(format!("{file}: left out {:?}: a file of {to} holds one tensor", diff.name()));
-            }
             Divide::ByPart
         }
         (None, Some(most)) => Divide::MaxSize(most),
@@ -98,8 +92,7 @@ fn in_several(args: &Split, context: &Context) -> Result<Status, Failure> {
     });
     let plans = recipe.plan_several(&checkpoint, &Registry::default())?;
     let changes = plans.changes();
-    warnings.extend(changes.iter().filter(|group| group.change.is_warned()).map(ToString::to_string));
-    warnings.iter().for_each(|warning| context.terminal.warning(warning));
+    warn_of_changes(&changes, context);
     if plans.plans().iter().all(|plan| plan.tensors().is_empty()) {
         return Err(Failure::new(format!("{}: there are no tensors, and nothing to write", checkpoint.name())));
     }
@@ -109,12 +102,18 @@ fn in_several(args: &Split, context: &Context) -> Result<Status, Failure> {
         None => plans.check(&Silent)?,
     }
     let bytes_out =
-        if args.dry_run { plans.output_len() } else { written_bytes(&plans, new_folder.is_some(), context)? };
+        if args.writing.dry_run { plans.output_len() } else { written_bytes(&plans, new_folder.is_some(), context)? };
     let files: Vec<File> = plans.plans().iter().filter_map(|plan| Some(File::of(plan.path()?, plan))).collect();
     let written = Written::new(&args.output, destination.to.name(), bytes_out, begun);
     let written = written.tensors(files.iter().map(|file| file.tensors).sum());
     let written = Written { files: files.len() as u64, ..written.of_bytes(checkpoint.stored().len()) };
-    context.print(Parts { written, checkpoint: &checkpoint, files, warnings })?;
+    context.print(Parts {
+        written,
+        checkpoint: &checkpoint,
+        files,
+        changes: &changes,
+        warnings: warnings(&changes),
+    })?;
     notices(&changes, context);
     Ok(Status::Yes)
 }
@@ -207,12 +206,19 @@ pub(crate) struct Parts<'a> {
     written: Written<'a>,
     checkpoint: &'a Checkpoint,
     files: Vec<File>,
+    changes: &'a [Group],
     warnings: Vec<String>,
 }
 
 impl Writes for Parts<'_> {
     fn written(&self) -> &Written<'_> {
         &self.written
+    }
+}
+
+impl Changes for Parts<'_> {
+    fn changes(&self) -> &[Group] {
+        self.changes
     }
 }
 
@@ -254,6 +260,7 @@ impl Fields for Parts<'_> {
             field("files", Type::Array(&Type::Object(properties::<File>)), "the files", |p| {
                 p.files.iter().map(json::value).collect()
             }),
+            changes_field(),
             field("warnings", STRINGS, "what is lost on the way", |p| json!(p.warnings)),
         ];
         own.into_iter().chain(written_fields()).collect()

@@ -307,7 +307,7 @@ mod tests {
             ("blob merge a.npz b.npz", "merge", "blob merge … -o b.npz"),
             ("blob convert a --dtype f16 b.npz", "convert", "blob convert … -o b.npz"),
             ("blob convert a b -o c", "convert", "for f in"),
-            ("blob rename a b --output=c --sed s/a/b/", "rename", "for f in"),
+            ("blob fold a b --output=c", "fold", "for f in"),
             ("blob merge Cargo.toml ./Cargo.toml", "merge", "blob merge Cargo.toml ./Cargo.toml -o OUT"),
             ("blob merge Cargo.lock build.rs", "merge", "blob merge Cargo.lock build.rs -o OUT"),
             ("blob rename m -o q.npz", "rename", "blob rename m -o q.npz --map MAP"),

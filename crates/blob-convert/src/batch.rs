@@ -58,6 +58,8 @@ pub struct Ran {
     pub claim: Option<Claim>,
     /// Everything that the conversion changes.
     pub changes: Vec<Group>,
+    /// Whether the output stood there with the same bytes, and stays.
+    pub is_unchanged: bool,
 }
 
 impl Job {
@@ -105,7 +107,8 @@ impl Job {
         if self.folder().is_dir() {
             plan.check(&Silent)?;
         }
-        Ok(Ran { to: plan.to(), bytes_out: plan.output_len(), blake3_out: None, claim: None, changes: plan.changes() })
+        let (to, bytes_out, changes) = (plan.to(), plan.output_len(), plan.changes());
+        Ok(Ran { to, bytes_out, blake3_out: None, claim: None, changes, is_unchanged: false })
     }
 
     /// Does the job, and makes the folder of the output.
@@ -122,6 +125,8 @@ impl Job {
         })?;
         let (recipe, source) = (self.marked(), &opened.sources[0]);
         let plan = recipe.plan_of(&[source], opened.into.as_ref(), registry)?;
+        // Of the files that stay as they were, all have the new bytes: any other is an error.
+        let is_unchanged = recipe.target.if_exists == IfExists::Same && self.opening().exists();
         let done = plan.run(watch)?;
         let mut changes = plan.changes();
         changes.extend(done.changes());
@@ -133,7 +138,8 @@ impl Job {
             tool: TOOL.to_owned(),
         };
         let (to, bytes_out) = (plan.to(), done.bytes_out);
-        Ok(Ran { to, bytes_out, blake3_out: self.digest(to, watch)?, claim: Some(claim), changes })
+        let blake3_out = self.digest(to, watch)?;
+        Ok(Ran { to, bytes_out, blake3_out, claim: Some(claim), changes, is_unchanged })
     }
 
     fn open(&self, opener: &dyn Opener) -> Result<Opened, Error> {

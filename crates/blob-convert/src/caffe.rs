@@ -12,7 +12,7 @@ use blob_io::{Checkpoint, Entry, Error, Format, Kind, Remedy, TensorName};
 use crate::change::{Change, Effect, listed};
 use crate::options::{Options, refuse};
 use crate::planned::{How, Planned, stream_interleaved};
-use crate::stored::{is_numbered, numbered};
+use crate::stored::{LABEL, is_numbered, numbered, told_label};
 use crate::transform::{StripDiff, Transform};
 use blob_io::words::{joined, listed_problems, quoted};
 
@@ -37,6 +37,8 @@ pub(crate) fn message(
         (_, Format::SolverState) => metadata.retain(|(key, _)| Form::SolverState.stores(key)),
         _ => metadata.clear(),
     }
+    let label = told_label(checkpoint).filter(|_| to == Format::Datum && !options.anew);
+    metadata.extend(label.map(|label| (LABEL.to_owned(), label)));
     if lacks_iter(checkpoint, to) {
         metadata.push((ITER.to_owned(), "0".to_owned()));
     }

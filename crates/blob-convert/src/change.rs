@@ -11,7 +11,7 @@ use std::fmt;
 use blob_core::{DType, Shape};
 use blob_io::{Format, Warning};
 
-pub use group::Group;
+pub use group::{Group, refuse_losses};
 pub(crate) use group::{Groups, listed};
 
 /// One change of one tensor, or of the whole file.
@@ -114,6 +114,11 @@ pub enum Effect {
         /// The values and the reason.
         words: Cow<'static, str>,
     },
+    /// The tensor shared the values of another one in the source, and has values of its own in the output.
+    Untied {
+        /// The other tensor's name in the source.
+        from: String,
+    },
     /// The tensor is not written. Reports have the tensor's name in the source.
     LeftOut {
         /// The reason, in words.
@@ -211,6 +216,7 @@ impl Effect {
             Self::NameEncoded { .. } => ("name-encoded", Change),
             Self::NewDtype { .. } => ("new-dtype", Change),
             Self::TakenOtherwise { .. } => ("taken-otherwise", Change),
+            Self::Untied { .. } => ("untied", Change),
             Self::LeftOut { .. } => ("left-out", Loss),
             Self::Guessed { .. } => ("guessed", Loss),
             Self::Infinite { .. } => ("became-infinite", Loss),
@@ -284,6 +290,7 @@ impl fmt::Display for Change {
             Effect::NamesStay { why } => write!(f, "the names that an earlier conversion gave stay: {why}"),
             Effect::NameEncoded { stored } => write!(f, "stored as {stored:?}"),
             Effect::NewDtype { dtype, since } => write!(f, "{dtype} is known to {since} and later alone"),
+            Effect::Untied { from } => write!(f, "no longer shares the values of {from:?}"),
             Effect::LeftOut { reason } => write!(f, "left out: {reason}"),
             Effect::Guessed { what } => write!(f, "taken for {what}"),
             Effect::MetadataDropped { keys, .. } => write!(f, "metadata left out: {}", listed(keys)),

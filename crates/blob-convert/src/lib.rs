@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod again;
+mod alone;
 mod base;
 pub mod batch;
 mod before;
@@ -58,6 +59,7 @@ mod undo;
 pub mod verify;
 mod watch;
 
+pub use alone::{Alone, alone};
 pub use goal::Place;
 pub use history::{KEY as RECEIPT_KEY, Origin};
 pub use options::Options;

@@ -12,14 +12,14 @@ use crate::base::{Base, also_replaced, is_copy, left_behind};
 use crate::before::{Wanted, wanted};
 use crate::caffe;
 use crate::chain::Chained;
-use crate::change::{Change, Effect, Group, Groups};
+use crate::change::{Change, Effect, Group, Groups, refuse_losses};
 use crate::chosen::chosen;
 use crate::done::to_do;
 use crate::frame;
 use crate::goal::Place;
 use crate::hdf5 as h5;
 use crate::layout;
-use crate::options::{Options, refuse, refuse_all};
+use crate::options::{Options, refuse};
 use crate::planned::{LeftOut, Planned};
 use crate::receipt::Receipt;
 use crate::shards::{self, Shards};
@@ -87,14 +87,10 @@ impl Plan<'_> {
     pub(crate) fn finished(mut self) -> Result<Self, Error> {
         let unshown = self.unshown()?;
         self.of_file.extend(unshown);
-        let losses = if self.strict { self.changes() } else { Vec::new() };
-        let losses = losses.iter().filter(|group| group.change.is_loss());
-        let losses: Vec<String> = losses.map(ToString::to_string).collect();
-        if losses.is_empty() {
-            Ok(self)
-        } else {
-            Err(refuse_all(self.checkpoint, "would not come out as it is", losses))
+        if self.strict {
+            refuse_losses(self.checkpoint.name(), &self.changes())?;
         }
+        Ok(self)
     }
 
     /// The output's tensors, in the source's order.
@@ -348,7 +344,7 @@ pub(crate) fn planned_for<'a>(
             of_file.extend(storage.remarks(checkpoint, options));
             of_file.extend(layout::one_version(checkpoint, options, &tensors));
         }
-        tensors.iter_mut().filter(|_| options.renumbers).for_each(|tensor| storage.note_number(tensor));
+        storage.note_new(checkpoint, &mut tensors, options.renumbers);
     }
     if !(options.is_told || base.has_bytes_of(checkpoint)) {
         of_file.extend(unlisted(checkpoint));

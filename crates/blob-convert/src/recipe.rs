@@ -6,12 +6,12 @@
 mod outputs;
 mod resolve;
 mod target;
+mod unique;
 
 use std::path::{Path, PathBuf};
 
 use blob_io::{Checkpoint, Error, Format, OpenOptions, file_of, read_text};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use serde_json::Value;
 
 use crate::history::MAX_STEPS;
 pub use crate::net_file::NetFile;
@@ -23,6 +23,7 @@ use crate::transform::{Registry, Selection, Wished};
 pub use outputs::Divide;
 use resolve::resolved;
 pub use target::Target;
+use unique::Unique;
 
 /// The schema of recipes.
 const SCHEMA: &str = "blob.recipe/1";
@@ -281,11 +282,11 @@ fn steps<'de, D: Deserializer<'de>>(text: D) -> Result<Vec<Step>, D::Error> {
     struct Strict {
         name: String,
         #[serde(default)]
-        settings: Value,
+        settings: Unique,
     }
     let steps = Vec::<Strict>::deserialize(text)?;
     if steps.len() > MAX_STEPS {
         return Err(de::Error::custom(format!("{} steps; at most {MAX_STEPS} are done", steps.len())));
     }
-    Ok(steps.into_iter().map(|step| Step::new(step.name, step.settings)).collect())
+    Ok(steps.into_iter().map(|step| Step::new(step.name, step.settings.0)).collect())
 }

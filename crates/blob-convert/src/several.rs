@@ -19,7 +19,7 @@ use crate::history::About;
 use crate::options::{Options, refuse};
 use crate::pass::{Job, Summary};
 use crate::plan::{Plan, planned_for};
-use crate::planned::Planned;
+use crate::planned::{LeftOut, Planned};
 use crate::sink::Sink;
 use crate::source;
 use crate::state;
@@ -115,10 +115,11 @@ fn divided(
     Ok(kept.into_iter().filter_map(|file| all[file].take()).unzip())
 }
 
-/// Plans files that have steps of their own.
+/// Plans files that have steps of their own. `left_out` has the tensors that no file has a place for.
 pub(crate) fn plan_parts<'a>(
     checkpoint: &'a Checkpoint,
     parts: impl Iterator<Item = Part>,
+    left_out: Vec<LeftOut>,
     if_exists: IfExists,
 ) -> Result<Plans<'a>, Error> {
     let (mut plans, about) = (Vec::new(), Arc::new(About::of(checkpoint)));
@@ -135,6 +136,9 @@ pub(crate) fn plan_parts<'a>(
         let lost = changes.filter(|change| matches!(change.effect, Effect::NameLost { .. }));
         lost.for_each(|change| change.is_asked = true);
         plans.push(part(checkpoint, own, &Part { path, options }, if_exists)?);
+    }
+    if let Some(first) = plans.first_mut() {
+        first.left_out = left_out;
     }
     finished(checkpoint, plans)
 }

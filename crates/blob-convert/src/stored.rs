@@ -11,13 +11,16 @@ use serde::Deserialize;
 use crate::change::{Change, Effect};
 use crate::history::{KEY, parse, receipt_text};
 use crate::options::Options;
-use crate::planned::Planned;
+use crate::planned::{How, Planned};
 
 /// The metadata that transformers writes and expects.
 pub(crate) const FORMAT: (&str, &str) = ("format", "pt");
 
 /// The key under which a solver state names the file of the weights.
 const LEARNED_NET: &str = "learned_net";
+
+/// The key of a Datum's label.
+pub(crate) const LABEL: &str = "label";
 
 /// The key under which the reader of npz lists the members that are no arrays.
 const NO_ARRAYS: &str = "members without arrays";
@@ -85,6 +88,12 @@ impl Storage {
         }
     }
 
+    /// Notes the changes to tensors of `source` in a new file, which may give them new numbers.
+    pub(crate) fn note_new(self, source: &Checkpoint, tensors: &mut [Planned], renumbers: bool) {
+        note_ties(source, tensors);
+        tensors.iter_mut().filter(|_| renumbers).for_each(|tensor| self.note_number(tensor));
+    }
+
     /// Notes a name that gets a number in its place.
     pub(crate) fn note_number(self, tensor: &mut Planned) {
         if is_numbered(self.to) && TensorName::of(&tensor.spec.name).position().is_none() {
@@ -150,9 +159,9 @@ impl Storage {
     pub(crate) fn remarks(self, source: &Checkpoint, options: &Options) -> Vec<Change> {
         work::visit(0, source.entries().len() as u64);
         let mut effects: Vec<Effect> = self.of_solver(source).into_iter().collect();
-        if let Some(label) = label(source).filter(|_| self.to == Format::Datum && source.format() != self.to) {
+        if let Some(label) = told_label(source).filter(|_| self.to == Format::Datum && options.anew) {
             let words = format!("the datum is written without the label {label} of the source's receipt");
-            effects.push(if options.anew { Effect::Notice(words) } else { Effect::Dropped(words.into()) });
+            effects.push(Effect::Notice(words));
         }
         let is_sparse = source.entries().iter().any(|entry| entry.sparse().is_some());
         if is_sparse && !options.dense && !self.to.holds().sparse {
@@ -191,6 +200,21 @@ impl Storage {
     }
 }
 
+/// Notes the tensors that share the values of another one: names of one HDF5 dataset, or of one place in ONNX's
+/// external data. A new file has the values of each.
+pub(crate) fn note_ties(source: &Checkpoint, tensors: &mut [Planned]) {
+    let mut first: HashMap<(u64, u64), usize> = HashMap::new();
+    for tensor in tensors.iter_mut().filter(|tensor| !matches!(tensor.how, How::Computed(_))) {
+        let entry = &source.entries()[tensor.entry];
+        let Some(place) = entry.offset().filter(|_| entry.byte_len() > 0) else { continue };
+        let other = *first.entry((place, entry.byte_len())).or_insert(tensor.entry);
+        if other != tensor.entry {
+            let from = source.entries()[other].name().to_owned();
+            tensor.changes.push(Change::unasked(Effect::Untied { from }));
+        }
+    }
+}
+
 /// Says that tensors are a solver's history, and which file has the weights, if the source names one. `None` for
 /// other tensors.
 #[must_use]
@@ -220,9 +244,11 @@ fn described(file: &Checkpoint) -> Option<Described> {
     Some(receipt_text(file).and_then(parse::<Told>)?.source)
 }
 
-/// The label that a file's receipt says the source had, a Datum of Caffe's.
-fn label(file: &Checkpoint) -> Option<String> {
-    described(file)?.metadata.remove("label")
+/// The label that the receipt of a file of another format says the source had, a Datum of Caffe's.
+pub(crate) fn told_label(file: &Checkpoint) -> Option<String> {
+    let label = described(file).filter(|_| file.format() != Format::Datum)?.metadata.remove(LABEL)?;
+    // A receipt may say anything.
+    label.parse::<i32>().is_ok().then_some(label)
 }
 
 /// The keys of the metadata that a file's receipt says the source had, and the file itself has not.

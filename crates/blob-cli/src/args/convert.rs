@@ -37,6 +37,8 @@ pub(crate) struct Convert {
     #[arg(value_name = "IN", required_unless_present = "recipe")]
     pub(crate) input: Option<PathBuf>,
     /// Output: a file, a folder (ending with `/`), or `-` for standard output
+    ///
+    /// A .onnx is a model of the whole net, which IN itself or --net describes.
     #[arg(short, long, value_name = "OUT", required_unless_present = "recipe")]
     pub(crate) output: Option<PathBuf>,
     /// Output format, of `blob formats` [default: from OUT's extension]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use super::Filter;
+use super::{Filter, Writing};
 
 /// Write tensors to files, each to its own
 #[derive(Debug, clap::Args)]
@@ -29,12 +29,8 @@ pub(crate) struct Extract {
     /// Output format [default: from OUT's extension; npy for `-`]
     #[arg(long, value_name = "FMT")]
     pub(crate) to: Option<ExtractFormat>,
-    /// Replace OUT if it exists; FILE itself is never replaced
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Print what would be written without writing anything
-    #[arg(short = 'n', long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) writing: Writing,
 }
 
 /// The formats that `extract` writes.

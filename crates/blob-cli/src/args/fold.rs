@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use blob_convert::recipe::NetFile;
 use blob_io::Format;
 
-use super::{Only, Skip, format};
+use super::{Only, Skip, Writing, format};
 
 /// Fold BatchNorms and the Scale after them into the convolution, deconvolution or fully connected layer before
 ///
@@ -31,12 +31,8 @@ pub(crate) struct Fold {
     pub(crate) to: Option<Format>,
     #[command(flatten)]
     pub(crate) nets: NetFiles,
-    /// Replace OUT and its symbol if they exist; FILE itself and its symbol are never replaced
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Print what would be folded without writing anything
-    #[arg(short = 'n', long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) writing: Writing,
     #[command(flatten)]
     pub(crate) skip: Skip,
     #[command(flatten)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use blob_io::Format;
 
-use super::{Only, Skip, format};
+use super::{Only, Skip, Writing, format};
 use crate::units;
 
 /// Merge the tensors of several files into one file, or several tensors into one along an axis
@@ -46,12 +46,8 @@ pub(crate) struct Merge {
     /// folder's
     #[arg(long, conflicts_with = "axis")]
     pub(crate) prefix: bool,
-    /// Replace OUT if it exists; input files are never replaced
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Print what would be done without writing anything
-    #[arg(short = 'n', long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) writing: Writing,
     #[command(flatten)]
     pub(crate) only: Only,
 }
@@ -104,12 +100,8 @@ pub(crate) struct Split {
     /// Names of the parts [default: TENSOR_0, TENSOR_1, ...; in separate files, TENSOR]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', requires = "axis", conflicts_with_all = WHOLE)]
     pub(crate) into: Vec<String>,
-    /// Replace files that exist; FILE itself is never replaced
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Print what would be done without writing anything
-    #[arg(short = 'n', long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) writing: Writing,
     #[command(flatten)]
     pub(crate) skip: Skip,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use blob_io::Format;
 use regex::Regex;
 
-use super::{Skip, format};
+use super::{Filter, Skip, Writing, format};
 
 /// Rename tensors and change nothing else
 ///
@@ -18,12 +18,18 @@ use super::{Skip, format};
 Examples:
   blob rename net.params --sed 's/^arg://' -o net.npz
   blob rename net.caffemodel --map names.txt -o renamed.caffemodel
-  blob rename net.npz --sed 's/weight$/kernel/' --sed 's/^fc/dense/' -n -o x.npz")]
+  blob rename net.npz 'fc*' --sed 's/weight$/kernel/' -o dense.npz")]
 #[command(group = clap::ArgGroup::new("how").required(true).args(["map", "sed"]))]
 pub(crate) struct Rename {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// Tensors to rename: names, else layers' names, globs (`*` matches `/` too), or `#3`, `#3-5` by index; without it,
+    /// all
+    #[arg(value_name = "TENSOR")]
+    pub(crate) tensors: Vec<String>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
     /// Output: a file, a folder (ending with `/`), or `-` for standard output
     #[arg(short, long, value_name = "OUT", required_unless_present = "dry_run")]
     pub(crate) output: Option<PathBuf>,
@@ -38,12 +44,8 @@ pub(crate) struct Rename {
     /// NEW, `\1` is the text that the first group matched, `&` the whole match. Several are applied in order
     #[arg(long, value_name = "S/OLD/NEW/", value_parser = sed)]
     pub(crate) sed: Vec<Sed>,
-    /// Replace OUT if it exists; FILE itself is never replaced
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Print what would be done without writing anything; -o is not needed
-    #[arg(short = 'n', long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) writing: Writing,
     #[command(flatten)]
     pub(crate) skip: Skip,
 }
@@ -52,15 +54,38 @@ pub(crate) struct Rename {
 #[derive(Clone, Debug)]
 pub(crate) struct Sed {
     old: Regex,
-    /// The replacement in the notation of the crate `regex`.
-    new: String,
+    new: Vec<Piece>,
     is_global: bool,
 }
 
+/// A piece of a new name: text, or the text that a group matched; group 0 is the whole match.
+#[derive(Clone, Debug)]
+enum Piece {
+    Text(String),
+    Group(usize),
+}
+
 impl Sed {
-    /// Replaces the matches in a name.
-    pub(crate) fn applied(&self, name: &str) -> String {
-        self.old.replacen(name, if self.is_global { 0 } else { 1 }, &*self.new).into_owned()
+    /// Replaces the matches in a name; `None` where more than `most` bytes would come out.
+    pub(crate) fn applied(&self, name: &str, most: usize) -> Option<String> {
+        let (mut made, mut rest) = (String::new(), 0);
+        let times = if self.is_global { usize::MAX } else { 1 };
+        for captures in self.old.captures_iter(name).take(times) {
+            let found = captures.get_match();
+            made += &name[rest..found.start()];
+            rest = found.end();
+            for piece in &self.new {
+                made += match piece {
+                    Piece::Text(text) => text,
+                    Piece::Group(group) => captures.get(*group).map_or("", |matched| matched.as_str()),
+                };
+                if made.len() > most {
+                    return None;
+                }
+            }
+        }
+        made += &name[rest..];
+        (made.len() <= most).then_some(made)
     }
 }
 
@@ -89,25 +114,31 @@ fn sed(text: &str) -> Result<Sed, String> {
     Ok(Sed { new: replacement(new, old.captures_len())?, old, is_global: flags == "g" })
 }
 
-/// Translates a replacement of sed, in which `\1` and `&` stand for matches, into the notation of the crate `regex`.
-fn replacement(new: &str, groups: usize) -> Result<String, String> {
-    let (mut made, mut letters) = (String::new(), new.chars());
+/// Reads a replacement of sed, in which `\1` and `&` stand for matches.
+fn replacement(new: &str, groups: usize) -> Result<Vec<Piece>, String> {
+    let (mut pieces, mut text, mut letters) = (Vec::new(), String::new(), new.chars());
     while let Some(letter) = letters.next() {
-        match (letter, letter == '\\') {
-            ('$', _) => made += "$$",
-            ('&', _) => made += "${0}",
-            (_, false) => made.push(letter),
+        let group = match (letter, letter == '\\') {
+            ('&', _) => 0,
+            (_, false) => {
+                text.push(letter);
+                continue;
+            }
             (_, true) => match letters.next() {
-                Some(digit @ '1'..='9') if (digit as usize - '0' as usize) < groups => made += &format!("${{{digit}}}"),
+                Some(digit @ '1'..='9') if (digit as usize - '0' as usize) < groups => digit as usize - '0' as usize,
                 Some(digit @ '1'..='9') => return Err(format!("\\{digit} stands for no parentheses")),
-                Some('&') => made.push('&'),
-                Some('\\') => made.push('\\'),
+                Some(plain @ ('&' | '\\')) => {
+                    text.push(plain);
+                    continue;
+                }
                 Some(other) => return Err(format!("\\{other} has no meaning in the new name")),
-                None => {}
+                None => continue,
             },
-        }
+        };
+        pieces.extend([Piece::Text(std::mem::take(&mut text)), Piece::Group(group)]);
     }
-    Ok(made)
+    pieces.push(Piece::Text(text));
+    Ok(pieces)
 }
 
 #[cfg(test)]
@@ -126,7 +157,10 @@ mod tests {
             ("s/^/net./", "w", "net.w"),
             (r"s/\./\\/", "a.b", r"a\b"),
         ] {
-            assert_eq!(sed(script).unwrap_or_else(|e| panic!("{script}: {e}")).applied(old), new, "{script}");
+            let sed = sed(script).unwrap_or_else(|e| panic!("{script}: {e}"));
+            assert_eq!(sed.applied(old, 100).as_deref(), Some(new), "{script}");
+            assert_eq!(sed.applied(old, new.len()).as_deref(), Some(new), "{script}");
+            assert_eq!(sed.applied(old, new.len() - 1), None, "{script}");
         }
         for wrong in [
             "",

@@ -6,7 +6,7 @@ use blob_convert::transform::FcFrom;
 use blob_io::Format;
 
 use super::convert::fc_from;
-use super::{Skip, format};
+use super::{Filter, Skip, Writing, format};
 
 /// Permute the axes of tensors and change nothing else
 ///
@@ -26,9 +26,11 @@ pub(crate) struct Transpose {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Tensors: names, else layers' names, globs (`*` matches `/` too), or `#3` by index
-    #[arg(required = true, value_name = "TENSOR")]
+    /// Tensors: names, else layers' names, globs (`*` matches `/` too), or `#3`, `#3-5` by index
+    #[arg(required_unless_present_any = ["exclude", "dtypes", "shapes"], value_name = "TENSOR")]
     pub(crate) tensors: Vec<String>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
     /// Output: a file, a folder (ending with `/`), or `-` for standard output
     #[arg(short, long, value_name = "OUT", required_unless_present = "dry_run")]
     pub(crate) output: Option<PathBuf>,
@@ -44,12 +46,8 @@ pub(crate) struct Transpose {
     /// Permute the columns of matrices after a CxHxW output to height, width, channels
     #[arg(long, value_name = "C,H,W", value_parser = fc_from)]
     pub(crate) fc_from: Option<FcFrom>,
-    /// Replace OUT if it exists; FILE itself is never replaced
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Print what would be done without writing anything; -o is not needed
-    #[arg(short = 'n', long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) writing: Writing,
     #[command(flatten)]
     pub(crate) skip: Skip,
 }

@@ -1,16 +1,18 @@
 //! `blob batch --make`: a job for each file of tensors that a glob matches.
 
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use blob_convert::Recipe;
-use blob_convert::recipe::Source;
+use blob_convert::recipe::{NetFile, Source};
+use blob_io::words::listed;
 use blob_io::{Error, Format};
 use globset::GlobBuilder;
 
 use crate::args::Batch;
 use crate::context::Context;
-use crate::convert::text_of;
+use crate::convert::{text_of, warn};
 use crate::failure::{Failure, Status};
 use crate::json;
 use crate::ls::Files;
@@ -18,6 +20,9 @@ use crate::open::{name, open_to_list};
 use crate::output::{Out, signals};
 use crate::render::Render;
 use crate::units;
+
+/// How many files a warning names.
+const NAMED: usize = 3;
 
 pub(super) fn run(args: &Batch, mut recipe: Recipe, context: &Context) -> Result<Status, Failure> {
     let (Some(glob), Some(to), Some(folder)) = (&args.make, args.to, &args.output) else {
@@ -34,15 +39,19 @@ pub(super) fn run(args: &Batch, mut recipe: Recipe, context: &Context) -> Result
     if sources.is_empty() {
         return Err(Failure::no(format!("no file of tensors matches {glob:?}")));
     }
-    let mut lines = Vec::new();
+    let (mut lines, mut nets) = (Vec::new(), Nets::default());
     for (source, output) in sources.iter().zip(outputs(&sources, &root, folder, to)) {
         let mut recipe = recipe.clone();
+        if to == Format::Onnx && recipe.net.is_none() {
+            recipe.net = nets.of(source);
+        }
         recipe.sources.push(Source::new(text_of(source)?));
         text_of(&output)?;
         (recipe.target.path, recipe.target.format) = (Some(output), Some(to));
         lines.push(Line(recipe));
     }
     lines.iter().try_for_each(|line| context.print(line))?;
+    warn(nets.unsaid, "--net names one for all jobs", context);
     let passed_over = [(others, "without tensors"), (own, "of earlier outputs")];
     let passed_over = passed_over.iter().filter(|(count, _)| *count > 0);
     let passed_over =
@@ -50,6 +59,47 @@ pub(super) fn run(args: &Batch, mut recipe: Recipe, context: &Context) -> Result
     let passed_over: String = passed_over.collect();
     context.terminal.note(format!("{}{passed_over}", units::plural(sources.len() as u64, "job")));
     Ok(Status::Yes)
+}
+
+/// The descriptions of nets beside the sources, for models that are made of nets.
+#[derive(Default)]
+struct Nets {
+    /// Why jobs have no net, a line for each.
+    unsaid: Vec<String>,
+}
+
+impl Nets {
+    /// The prototxt beside a source: `NAME.prototxt`, `NAME_deploy.prototxt` or `deploy.prototxt`; else the only one.
+    /// MXNet's symbol is found when the job is done.
+    fn of(&mut self, source: &Path) -> Option<NetFile> {
+        if source.extension().is_none_or(|extension| extension != "caffemodel") {
+            return None;
+        }
+        let stem = source.file_stem()?.to_string_lossy();
+        let usual = [format!("{stem}.prototxt"), format!("{stem}_deploy.prototxt"), "deploy.prototxt".to_owned()];
+        let usual = usual.iter().map(|name| source.with_file_name(name)).find(|path| path.is_file());
+        if let Some(path) = usual {
+            return Some(NetFile::Prototxt(path));
+        }
+        let beside =
+            fs::read_dir(source.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")));
+        let beside = beside.into_iter().flatten().filter_map(|file| Some(file.ok()?.file_name()));
+        let mut beside: Vec<PathBuf> =
+            beside.map(PathBuf::from).filter(|name| name.extension().is_some_and(|of| of == "prototxt")).collect();
+        beside.sort();
+        match &beside[..] {
+            [one] => return Some(NetFile::Prototxt(source.with_file_name(one))),
+            [] => self
+                .unsaid
+                .push(format!("{}: no prototxt lies beside it, and its own layers are taken", source.display())),
+            several => {
+                let names: Vec<_> = several.iter().map(|name| name.to_string_lossy()).collect();
+                let names = listed(NAMED, &names);
+                self.unsaid.push(format!("{}: its net could be any of {names}", source.display()));
+            }
+        }
+        None
+    }
 }
 
 /// The folder, or the file, before the first wildcard of a glob.

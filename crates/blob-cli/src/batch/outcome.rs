@@ -11,7 +11,7 @@ use blob_io::Checkpoint;
 use serde_json::json;
 
 use crate::context::Context;
-use crate::convert::warn;
+use crate::convert::{Changes, changes_field, warn};
 use crate::failure::{Failure, Problem, Status};
 use crate::json::{self, Document, Field, Fields, Type, field, nullable, properties};
 use crate::output::Out;
@@ -23,6 +23,8 @@ use crate::units;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Written,
+    /// The output stood there with the same bytes, and nothing said of which job it is.
+    Unchanged,
     /// An earlier run wrote the output.
     Done,
     WouldWrite,
@@ -30,7 +32,7 @@ pub(super) enum State {
 }
 
 impl State {
-    const NAMES: &'static [&'static str] = &["written", "done", "would-write", "failed"];
+    const NAMES: &'static [&'static str] = &["written", "unchanged", "done", "would-write", "failed"];
 
     fn name(self) -> &'static str {
         Self::NAMES[self as usize]
@@ -68,7 +70,9 @@ impl Outcome {
     pub(super) fn failed(&mut self, failure: Failure) {
         (self.state, self.ran, self.claim, self.failure) = (State::Failed, None, None, Some(failure));
     }
+}
 
+impl Changes for Outcome {
     fn changes(&self) -> &[Group] {
         self.ran.as_ref().map_or(&[], |ran| &ran.changes)
     }
@@ -96,7 +100,8 @@ impl Fields for Outcome {
             field(
                 "state",
                 Type::Enum(State::NAMES),
-                "whether the output was written, was done before, with -n would be written, or the job failed",
+                "whether the output was written, stood there with the same bytes, was done before, with -n would be written, \
+                 or the job failed",
                 |o| json!(o.state.name()),
             ),
             nullable("to", Type::String, "the format that was written", |o| {
@@ -117,9 +122,7 @@ impl Fields for Outcome {
                 "what the output was made of, where there is one",
                 |o| json!(o.claim.as_ref().map(json::value)),
             ),
-            field("changes", Type::Array(&Type::Object(properties::<Group>)), "what was changed on the way", |o| {
-                o.changes().iter().map(json::value).collect()
-            }),
+            changes_field(),
             nullable("error", Type::Object(properties::<Problem>), "why it failed", |o| {
                 json!(o.failure.as_ref().map(Failure::as_json))
             }),
@@ -161,6 +164,7 @@ impl Render for &Outcome {
 #[derive(Default)]
 pub(super) struct Tally {
     written: u64,
+    unchanged: u64,
     done: u64,
     would_write: u64,
     failed: u64,
@@ -177,6 +181,7 @@ impl Tally {
         }
         let count = match outcome.state {
             State::Written => &mut self.written,
+            State::Unchanged => &mut self.unchanged,
             State::Done => &mut self.done,
             State::WouldWrite => &mut self.would_write,
             State::Failed => &mut self.failed,
@@ -200,9 +205,10 @@ impl Tally {
             more => format!("{} and {}: {warning}", output.display(), units::plural(more, "other output")),
         });
         warn(lines.collect(), "--json prints them all", context);
-        let ended = self.written + self.done + self.would_write + self.failed;
+        let ended = self.written + self.unchanged + self.done + self.would_write + self.failed;
         let counts = [
             (self.written, "written"),
+            (self.unchanged, "unchanged"),
             (self.would_write, "to write"),
             (self.done, "done before"),
             (self.failed, "failed"),

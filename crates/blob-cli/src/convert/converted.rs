@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Found;
 use super::model::note_model;
-use super::said::{asked, is_among, notices, of_arrays};
+use super::said::{Changes, asked, changes_field, is_among, notices, of_arrays, warnings};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::json::{self, Document, FILE, Field, Fields, NAME, STRINGS, Type, field, nullable, optional, properties};
@@ -66,12 +66,7 @@ impl Fields for Converted<'_> {
                 "whether the output is the input, byte for byte, as formats with a receipt are kept",
                 |f| json!(f.plan.is_copy()),
             ),
-            field(
-                "changes",
-                Type::Array(&Type::Object(properties::<Group>)),
-                "what was changed, one item a kind",
-                |f| f.found.changes.iter().map(json::value).collect(),
-            ),
+            changes_field(),
             field("left_out", Type::Array(&Type::Object(properties::<LeftOut>)), "what was not written", |f| {
                 f.plan.left_out().iter().map(json::value).collect()
             }),
@@ -82,13 +77,12 @@ impl Fields for Converted<'_> {
                 f.plan.net().map_or(Value::Null, json::value)
             }),
             field("warnings", STRINGS, "what is odd about the input, and changes that nobody asked for", |f| {
-                let warned = f.found.changes.iter().filter(|group| group.change.is_warned());
                 let whole = f.checkpoint.warnings().iter().filter(|warning| !is_among(&f.found.changes, warning));
                 whole
                     .map(ToString::to_string)
                     .chain(of_arrays(f.checkpoint, &f.found.changes).map(|(name, w)| format!("{name:?}: {w}")))
                     .chain(f.found.reports.iter().cloned())
-                    .chain(warned.map(ToString::to_string))
+                    .chain(warnings(&f.found.changes))
                     .collect()
             }),
             field(
@@ -119,6 +113,12 @@ impl Fields for LeftOut {
             field("reason", Type::String, "why, in words", |l| json!(l.reason)),
             field("asked", Type::Boolean, "whether an option asks for it", |l| json!(l.is_asked)),
         ]
+    }
+}
+
+impl Changes for Converted<'_> {
+    fn changes(&self) -> &[Group] {
+        &self.found.changes
     }
 }
 

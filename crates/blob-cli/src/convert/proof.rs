@@ -14,14 +14,23 @@ use crate::escape::escape;
 use crate::open::open;
 use crate::output::sink::is_stdout;
 
+/// Why a file without a receipt is not proved.
+pub(crate) const NO_ROOM: &str = "the format has no room for the receipt, from which it would repeat the changes";
+
+const NO_RECEIPT: &str = "--no-receipt leaves out the receipt, from which it would repeat the changes";
+
+/// Says that nothing proves the output.
+pub(crate) fn no_proof(why: &str, context: &Context) {
+    context.terminal.note(format!("  no proof by `blob verify`: {why}"));
+}
+
 /// Why `verify`, which compares bit for bit, does not prove the conversion.
 fn unproven(target: &recipe::Target, source: &Checkpoint, plan: &Plan<'_>) -> Option<String> {
     if let Some(model) = &target.into {
         return Some(format!("the rest is of {}, which `blob diff` compares", quoted(model)));
     }
     if !plan.is_untransformed() && !plan.has_receipt() {
-        let lacks = if !target.receipt { "--no-receipt leaves out" } else { "the format has no room for" };
-        return Some(format!("{lacks} the receipt, from which it would repeat the changes"));
+        return Some(if target.receipt { NO_ROOM } else { NO_RECEIPT }.to_owned());
     }
     if !plan.unproven().is_empty() {
         return Some(format!("the receipt has no room for what {} did", plan.unproven().join(", ")));
@@ -62,8 +71,7 @@ pub(super) fn print_proof(
         return;
     }
     if let Some(why) = unproven(&recipe.target, checkpoint, plan) {
-        context.terminal.note(format!("  no proof by `blob verify`: {why}"));
-        return;
+        return no_proof(&why, context);
     }
     // `verify` must detect the format of `--against`; `--from` can name only that of the output.
     let detect = Global { from: None, ..context.global.clone() };

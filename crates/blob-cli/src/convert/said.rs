@@ -10,7 +10,7 @@ use blob_io::{Checkpoint, Warning};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::json::{Field, Fields, STRINGS, Type, field, nullable, optional};
+use crate::json::{self, Field, Fields, STRINGS, Type, field, nullable, optional, properties};
 use crate::units;
 
 /// At most this many warnings about the source are printed one by one.
@@ -46,10 +46,14 @@ pub(super) fn is_among(changes: &[Group], warning: &Warning) -> bool {
     changes.iter().any(|group| matches!(&group.change.effect, Effect::Unlisted(unlisted) if unlisted == warning))
 }
 
+/// The changes that nobody asked for, in words: a line for each kind.
+pub(crate) fn warnings(changes: &[Group]) -> Vec<String> {
+    changes.iter().filter(|group| group.change.is_warned()).map(ToString::to_string).collect()
+}
+
 /// A warning for each kind of change that nobody asked for.
-pub(super) fn warn_of_changes(changes: &[Group], context: &Context) {
-    let warned = changes.iter().filter(|group| group.change.is_warned());
-    warn(warned.map(ToString::to_string).collect(), "--json prints them all", context);
+pub(crate) fn warn_of_changes(changes: &[Group], context: &Context) {
+    warn(warnings(changes), "--json prints them all", context);
 }
 
 /// A note for each thing that a user should know.
@@ -73,6 +77,18 @@ pub(crate) fn warn(lines: Vec<String>, rest: &str, context: &Context) {
         let more = units::grouped((lines.len() - MAX_LISTED) as u64);
         context.terminal.warning(format!("and {more} more; {rest}"));
     }
+}
+
+/// A result with its changes.
+pub(crate) trait Changes {
+    fn changes(&self) -> &[Group];
+}
+
+/// The field that the JSON of every command that changes tensors has.
+pub(crate) fn changes_field<T: Changes>() -> Field<T> {
+    field("changes", Type::Array(&Type::Object(properties::<Group>)), "what was changed, one item a kind", |of: &T| {
+        of.changes().iter().map(json::value).collect()
+    })
 }
 
 impl Fields for Group {

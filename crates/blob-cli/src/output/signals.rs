@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM. Work that looks for them ends by itself and removes its unfinished files; without such work the
-//! process ends at once.
+//! SIGINT and SIGTERM: work that looks for them ends by itself and removes its unfinished files; without such work the
+//! process ends at once. SIGXFSZ: a write that fails.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -50,6 +50,17 @@ pub(crate) fn end_with(words: fn()) {
     let _ = LAST_WORDS.set(words);
     catch();
 }
+
+/// Takes SIGXFSZ from the system: a write past the largest file that a process may write (`ulimit -f`) is then an error
+/// like that of a full disk, and does not end the process without a word.
+#[cfg(unix)]
+pub(crate) fn outlive_limits() {
+    // The handler alone counts; nobody asks the flag. If that fails, the signal ends the process as usual.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
+}
+
+#[cfg(not(unix))]
+pub(crate) fn outlive_limits() {}
 
 /// Takes the signals from the system. If that fails, signals end the process as usual.
 pub(crate) fn catch() {

@@ -33,11 +33,34 @@ pub(crate) fn check_stdout(output: &Path, content: Content, dry_run: bool, globa
     if is_stdout(output) && global.json {
         return Err(Failure::new("--json and -o - would both write to standard output"));
     }
+    if is_stdout(output) && is_closed() {
+        let failure = Failure::new("standard output: is closed, and -o - writes there");
+        return Err(failure.help("name a file with -o; -o /dev/null keeps nothing"));
+    }
     if content == Content::Binary && is_terminal(output) {
         let failure = Failure::new(format!("-o {} would write binary data to the terminal", output.display()));
         return Err(failure.help("name a file with -o, or send the bytes on: `-o - | …`, `-o - > FILE`"));
     }
     Ok(())
+}
+
+/// Whether standard output was closed at the start. Rust's runtime then opens `/dev/null` in its place, for reading
+/// too, so that bytes vanish without an error; a shell opens `/dev/null` for writing alone.
+#[cfg(unix)]
+fn is_closed() -> bool {
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+    let Ok(stdout) = io::stdout().as_fd().try_clone_to_owned() else { return true };
+    let mut stdout = File::from(stdout);
+    let device = |meta: io::Result<std::fs::Metadata>| meta.map(|meta| meta.rdev()).ok().filter(|device| *device != 0);
+    let own = device(stdout.metadata());
+    own.is_some() && own == device(std::fs::metadata("/dev/null")) && stdout.read(&mut [0]).is_ok()
+}
+
+#[cfg(not(unix))]
+fn is_closed() -> bool {
+    false
 }
 
 /// Whether bytes for this output reach a terminal: `-`, `/dev/stdout`, `/dev/tty`.

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
-use blob_io::{Format, grouped};
+use blob_io::{Error, Format, grouped};
 
 use super::{Change, Effect};
-use blob_io::words::{self, and_more, quoted};
+use blob_io::words::{self, NAMED_PROBLEMS, and_more, quoted};
 
 /// How many tensors a sentence names.
 const NAMED: usize = 3;
@@ -137,9 +137,7 @@ impl fmt::Display for Group {
             Effect::Expanded => write!(f, "{count} {is} expanded from sparse to dense: {named}"),
             Effect::Transformed { step, words } if self.tensors.len() == 1 => write!(f, "{step}: {words}: {named}"),
             Effect::Transformed { step, .. } => write!(f, "{count} {is} changed by {step}: {named}"),
-            Effect::Renamed { was } => {
-                write!(f, "{count} {is} renamed: {} to {first}{others}", quoted(was))
-            }
+            Effect::Renamed { was } => write!(f, "{count} {is} renamed: {} to {first}{others}", quoted(was)),
             Effect::Reshaped { was } => write!(f, "{count} {is} reshaped: {first} from {was}{others}"),
             Effect::Rounded { from, to } if !self.change.is_asked => {
                 write!(f, "{count} of {from} {is} rounded to {to}, the dtype there: {named}")
@@ -174,6 +172,9 @@ impl fmt::Display for Group {
             Effect::NewDtype { dtype, since } => {
                 write!(f, "{count} of dtypes that only {since} and later read, such as {dtype}: {named}")
             }
+            Effect::Untied { from } => {
+                write!(f, "{count} shared values, and {is} written apart: {first} with {}{others}", quoted(from))
+            }
             // Each tensor may have another reason.
             Effect::LeftOut { .. } if self.change.is_asked => write!(f, "{count} left out: {named}"),
             Effect::LeftOut { reason } => write!(f, "{count} left out: {reason}: {named}"),
@@ -199,6 +200,20 @@ impl fmt::Display for Group {
             Effect::Unfitting(text) | Effect::Notice(text) | Effect::Remark(text) => f.write_str(text),
         }
     }
+}
+
+/// Refuses what would be lost: [`Options::strict`](crate::Options::strict) for the changes of a file.
+///
+/// # Errors
+/// [`Error::Request`] with every [loss](Change::is_loss).
+pub fn refuse_losses(file: &str, changes: &[Group]) -> Result<(), Error> {
+    let losses = changes.iter().filter(|group| group.change.is_loss());
+    let losses: Vec<String> = losses.map(ToString::to_string).collect();
+    if losses.is_empty() {
+        return Ok(());
+    }
+    let message = format!("would not come out as it is: {}", words::first_of(NAMED_PROBLEMS, losses));
+    Err(Error::Request { file: file.to_owned(), message })
 }
 
 /// The first names in quotes, and the number of the others.

@@ -12,9 +12,10 @@ use super::resolve::resolved;
 use crate::chosen::taken;
 use crate::goal::has_layers;
 use crate::options::refuse;
+use crate::planned::LeftOut;
 use crate::regroup::{by_layer, by_size, singles};
 use crate::several::{Part, Plans, Share, plan_parts, plan_several};
-use crate::transform::{Registry, Split};
+use crate::transform::{Registry, Split, StripDiff};
 
 /// At most this many files are written; more would be a mistake.
 const MAX_FILES: usize = 100_000;
@@ -69,11 +70,19 @@ impl Recipe {
             };
             check_count(source, split.parts())?;
             let mut at = options.transforms.iter().position(|step| step.name() == Split::NAME).unwrap_or_default();
+            let is_stripped = options.transforms[..at].iter().any(|step| step.name() == "strip-diff");
             // Nothing else is listed, read or hashed for each part; other steps may need other tensors.
             let are_apart = options.transforms[..at].iter().all(|step| matches!(step.name(), "select" | "strip-diff"));
             if let Some(own) = split.own(source).filter(|_| are_apart) {
                 options.transforms.insert(at, Arc::new(own));
                 at += 1;
+            }
+            let mut left_out = Vec::new();
+            if let Some(diff) = split.diff(source).filter(|_| !(is_stripped || to.holds().many || to.holds().diffs)) {
+                options.transforms.insert(at, Arc::new(StripDiff));
+                at += 1;
+                let reason = format!("a file of {} holds one tensor", to.name());
+                left_out.push(LeftOut { name: diff.to_owned(), reason, is_asked: false });
             }
             let parts: Vec<PathBuf> = (0..split.parts()).map(|part| path(&part.to_string())).collect();
             parts.iter().try_for_each(|path| self.check_reads_of(path))?;
@@ -82,7 +91,7 @@ impl Recipe {
                 options.transforms[at] = Arc::new(split.clone().only(part));
                 Part { path, options }
             });
-            return plan_parts(source, parts, if_exists);
+            return plan_parts(source, parts, left_out, if_exists);
         }
         let named = options.transforms.iter().find(|step| {
             let settings = step.settings();

@@ -15,7 +15,7 @@ use blob_io::{Checkpoint, Complete, Error, Format, IfExists, Kind, Output};
 
 use super::{Clash, Union};
 use crate::caffe::{self, ITER};
-use crate::change::{Change, Effect, Group, Groups};
+use crate::change::{Change, Effect, Group, Groups, refuse_losses};
 use crate::chosen::note_ignored;
 use crate::goal::Place;
 use crate::layout::sparse_list;
@@ -25,7 +25,7 @@ use crate::receipt::Receipt;
 use crate::shown::unshown;
 use crate::source;
 use crate::state::{self, State};
-use crate::stored::{FORMAT, Storage, is_numbered, numbered, own_metadata, unlisted};
+use crate::stored::{FORMAT, Storage, is_numbered, note_ties, numbered, own_metadata, unlisted};
 use crate::symbol::check_eps;
 use crate::transform::{Choice, Followed, Registry, Tally};
 use crate::verify::contradicted;
@@ -79,6 +79,7 @@ impl<'a> Union<'a> {
                 tensors,
             );
             storage.note(source.checkpoint, tensors);
+            note_ties(source.checkpoint, tensors);
             of_file.extend(storage.of_solver(source.checkpoint).map(Change::unasked));
             of_file.extend(unlisted(source.checkpoint));
             of_file.extend(parted(source.checkpoint, to));
@@ -228,6 +229,16 @@ impl Joined<'_> {
     #[must_use]
     pub fn output_len(&self) -> u64 {
         self.layout.len()
+    }
+
+    /// Refuses the losses among the changes, as [`Options::strict`](crate::Options::strict) does.
+    ///
+    /// # Errors
+    /// As [`refuse_losses`].
+    pub fn strict(self) -> Result<Self, Error> {
+        let files: Vec<&str> = self.union.sources.iter().map(|source| source.checkpoint.name()).collect();
+        refuse_losses(&files.join(", "), &self.changes())?;
+        Ok(self)
     }
 
     /// Whether the output has a receipt, by which `verify` computes the tensors again.

@@ -138,7 +138,7 @@ impl Fold {
             return Err(wish.refused("its net has no BatchNorm, nor a Scale alone".to_owned()));
         }
         if fold.layers.is_empty() {
-            let message = format!("no BatchNorm can be folded: {}", by_reason(&refused).join("; "));
+            let message = format!("no BatchNorm can be folded: {}", by_reason(&refused, REASONS_IN_LINE).join("; "));
             return Err(if refused.iter().any(|refusal| refusal.kind.is_of_training()) {
                 wish.lacks(message, Remedy::TestedNet)
             } else {
@@ -234,7 +234,7 @@ impl Transform for Fold {
             }
         }
         let is_described = self.description == Some(Ok(()));
-        outcome.notes = by_reason(&self.refused);
+        outcome.notes = by_reason(&self.refused, MAX_REASONS);
         if let Some(Err(why)) = &self.description {
             outcome.notes.push(format!("no new symbol is written: {why}"));
         }
@@ -260,6 +260,10 @@ impl Transform for Fold {
         self.layers.is_empty()
     }
 }
+
+/// At most this many reasons are told apart, each on a line, and in the one line of an error.
+const MAX_REASONS: usize = 20;
+const REASONS_IN_LINE: usize = 5;
 
 /// At most this many layers that you remove from a description are named.
 const MOST_NAMED: usize = 20;

@@ -4,12 +4,15 @@
 
 mod file;
 mod renamed;
+mod room;
 mod torch;
 pub(super) mod wished;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use room::Room;
 
 /// PyTorch's name of a BatchNorm's variance in the module.
 const VARIANCE: &str = "running_var";

@@ -2,7 +2,7 @@
 
 use blob_core::Shape;
 use blob_io::layout::TensorSpec;
-use blob_io::{Checkpoint, TensorName};
+use blob_io::{Checkpoint, Entry, Kind, TensorName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -18,6 +18,7 @@ pub struct Split {
     tensor: String,
     axis: i64,
     sizes: Vec<usize>,
+    #[serde(default)]
     into: Vec<String>,
     /// The only part that is kept, alone in its file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,6 +62,12 @@ impl Split {
         let places: Vec<usize> =
             Some(place(&self.tensor)?).into_iter().chain(place(&TensorName::diff_of(&self.tensor))).collect();
         Some(Selection::of_places(source, &places))
+    }
+
+    /// The diff of the tensor in the source.
+    pub(crate) fn diff<'c>(&self, source: &'c Checkpoint) -> Option<&'c str> {
+        let tensor = source.entry(&self.tensor).filter(|entry| entry.kind() == Kind::Data)?;
+        source.diff_of(tensor).map(Entry::name)
     }
 
     fn name(&self, part: usize) -> String {

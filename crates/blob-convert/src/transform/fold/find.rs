@@ -14,8 +14,6 @@ use blob_io::words::{and_more, listed};
 const MAX_NAMED: usize = 3;
 /// At most this many other layers that are refused for one reason are named.
 const MAX_LISTED: usize = 5;
-/// At most this many reasons are told apart.
-const MAX_REASONS: usize = 20;
 
 /// A normalisation that is not folded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,8 +106,8 @@ impl Fold {
     }
 }
 
-/// The refusals, one text for each reason; of many reasons, a text with the number of the others.
-pub(super) fn by_reason(refused: &[Refusal]) -> Vec<String> {
+/// The refusals, one text for each of the first `most` reasons; of more, a text with the number of the others.
+pub(super) fn by_reason(refused: &[Refusal], most: usize) -> Vec<String> {
     let mut groups: Vec<(&Refusal, Vec<&str>)> = Vec::new();
     // Reasons of most kinds differ in names only.
     let mut places: HashMap<(RefusalKind, &str), usize> = HashMap::new();
@@ -122,8 +120,8 @@ pub(super) fn by_reason(refused: &[Refusal]) -> Vec<String> {
             None => groups.push((refusal, Vec::new())),
         }
     }
-    let more: usize = groups.iter().skip(MAX_REASONS).map(|(_, others)| 1 + others.len()).sum();
-    let texts = groups.iter().take(MAX_REASONS).map(|(first, others)| match &others[..] {
+    let more: usize = groups.iter().skip(most).map(|(_, others)| 1 + others.len()).sum();
+    let texts = groups.iter().take(most).map(|(first, others)| match &others[..] {
         [] => first.to_string(),
         others => format!("{first}; so {}", listed(MAX_LISTED, others)),
     });

@@ -3,14 +3,15 @@
 
 use std::collections::HashMap;
 
-use super::Names;
+use super::{Names, Room};
 
 impl Names {
     /// Reads a file of names and applies it to the tensors `names`: the first matching line wins.
     ///
     /// A line has an old and a new name, separated by blanks, or by a tab if the names contain blanks. `*` in the old
     /// name matches any text, `$1` to `$9` in the new name are the texts that the first to ninth `*` matched, `$$` is a
-    /// dollar. Empty lines and lines that begin with `#` are skipped. A note lists the lines that match no tensor.
+    /// dollar. Empty lines and lines that begin with `#` are skipped. A note lists the lines that match no tensor. A
+    /// line whose new name is the old one keeps that tensor's name, whatever later lines say.
     ///
     /// ```
     /// use blob_convert::transform::{Names, Transform};
@@ -21,7 +22,7 @@ impl Names {
     /// ```
     ///
     /// # Errors
-    /// Every malformed line, with its number.
+    /// Every malformed line, with its number; new names that no file holds, since they are too long.
     pub fn from_file<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
         let (mut lines, mut wrong) = (Vec::new(), Vec::new());
@@ -44,15 +45,21 @@ impl Names {
                 whole.entry(*old).or_insert(at);
             }
         }
-        let mut map = Vec::new();
+        let (mut map, mut room) = (Vec::new(), Room::default());
         for name in names {
             let exact = whole.get(name).copied();
             let before = globs.iter().copied().take_while(|at| exact.is_none_or(|exact| *at < exact));
             let found = before.chain(exact).find_map(|at| Some((at, captures(lines[at].1, name)?)));
             if let Some((at, captures)) = found {
-                let (_, _, new, used) = &mut lines[at];
+                let (line, _, new, used) = &mut lines[at];
                 *used = true;
-                map.push((name.to_owned(), filled(new, &captures)));
+                let most = room.most();
+                let new = filled(new, &captures, most).filter(|new| room.take(new).is_some()).ok_or_else(|| {
+                    format!("line {line}: the new name of {name:?} would have more than {most} bytes")
+                })?;
+                if new != name {
+                    map.push((name.to_owned(), new));
+                }
             }
         }
         let mut names = Self::new(map);
@@ -111,10 +118,14 @@ fn captures<'n>(pattern: &str, name: &'n str) -> Option<Vec<&'n str>> {
     Some(captures)
 }
 
-fn filled(new: &str, captures: &[&str]) -> String {
+/// The new name; `None` where that has more than `most` bytes.
+fn filled(new: &str, captures: &[&str], most: usize) -> Option<String> {
     let mut filled = String::new();
     let mut chars = new.chars();
     while let Some(c) = chars.next() {
+        if filled.len() > most {
+            return None;
+        }
         match (c, c == '$') {
             (_, true) => match chars.next() {
                 Some(digit @ '1'..='9') => filled.push_str(captures[digit as usize - '1' as usize]),
@@ -123,5 +134,5 @@ fn filled(new: &str, captures: &[&str]) -> String {
             (c, false) => filled.push(c),
         }
     }
-    filled
+    (filled.len() <= most).then_some(filled)
 }

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blob_io::{Checkpoint, Error, Remedy};
+use blob_io::{Error, Remedy};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -44,20 +44,20 @@ impl Names {
                 let names = Self::torch(wish.bound.as_ref(), wish.checkpoint);
                 wish.eps.into_iter().fold(names, Self::after_eps)
             }
-            Wished { to: None, file: Some(file), .. } => Self::from_path(&file, wish.checkpoint)?,
+            Wished { to: None, file: Some(file), .. } => Self::from_path(&file, wish.checkpoint.names())?,
             _ => return Err(wish.refused("the step \"names\" needs either to, file or map".to_owned())),
         };
         Ok(Some(Arc::new(names)))
     }
 
-    /// Reads a [file of names](Names::from_file) for the tensors of a file.
+    /// Reads a [file of names](Names::from_file) for the tensors `names`.
     ///
     /// # Errors
     /// As [`Names::from_file`]; any error of reading the file.
-    pub fn from_path(path: &Path, checkpoint: &Checkpoint) -> Result<Self, Error> {
+    pub fn from_path<'n>(path: &Path, names: impl IntoIterator<Item = &'n str>) -> Result<Self, Error> {
         let misfit = |message, remedy| Error::Misfit { file: path.display().to_string(), message, remedy };
         let text = text_of(path).map_err(|e| misfit(format!("cannot read the names: {e}"), Some(Remedy::NamesFile)))?;
-        Self::from_file(&text, checkpoint.names()).map_err(|why| misfit(why, None))
+        Self::from_file(&text, names).map_err(|why| misfit(why, None))
     }
 }
 
