@@ -34,6 +34,7 @@ pub use state::{Phase, State};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Net {
+    framework: Framework,
     layers: Vec<Layer>,
     /// How often each value is read; an output of the net counts as read.
     uses: Vec<u32>,
@@ -61,6 +62,17 @@ pub struct Net {
     variables: HashMap<usize, Arc<str>>,
 }
 
+/// The framework whose layers a net has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Framework {
+    /// Caffe, and its forks.
+    #[default]
+    Caffe,
+    /// MXNet.
+    Mxnet,
+}
+
 /// The reader of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Reader<'a> {
@@ -86,7 +98,7 @@ pub struct Layer {
     pub type_name: String,
     /// The values that the layer reads, without parameters.
     pub bottoms: Vec<usize>,
-    /// The values that the layer writes.
+    /// The values that the layer writes, in order; of MXNet up to the last that something reads.
     pub tops: Vec<usize>,
     pub(crate) tensors: Vec<(Role, Arc<str>)>,
     /// Whether another layer uses one of this layer's tensors too, as a tensor or as an input.
@@ -244,6 +256,12 @@ pub(crate) const MAX_ATTRIBUTES: usize = 128;
 pub(crate) const LONGEST_KEY: usize = 128;
 
 impl Net {
+    /// The framework whose names the types of layers and the settings have.
+    #[must_use]
+    pub fn framework(&self) -> Framework {
+        self.framework
+    }
+
     /// The layers.
     #[must_use]
     pub fn layers(&self) -> &[Layer] {

@@ -16,7 +16,7 @@ use crate::entry::{Entry, Kind};
 use crate::error::ReadError;
 use crate::limits::{LONGEST_NAME, Limits};
 use crate::names::name_from_bytes;
-use crate::net::{Builder, Net};
+use crate::net::{Builder, Framework, Net};
 use crate::wire::cursor::Cursor;
 use crate::wire::protobuf::{self, Span, Tag, Wire};
 
@@ -24,7 +24,7 @@ use crate::wire::protobuf::{self, Span, Tag, Wire};
 pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry], limits: &Limits) -> Result<Net, ReadError> {
     let whole = Span::whole(cursor);
     let mut reader = Reader { cursor };
-    let (mut builder, mut budget) = (Builder::new(), Budget::new(limits.max_alloc));
+    let (mut builder, mut budget) = (Builder::new(Framework::Caffe), Budget::new(limits.max_alloc));
     let mut position = 0;
     // V1 stores the inputs behind the layers.
     let mut inputs = Inputs::default();

@@ -10,7 +10,7 @@ use crate::caffe::text::{Event, Text};
 use crate::caffe::value::{Receiver, Value};
 use crate::error::{Error, Fault, FaultKind, check_limit};
 use crate::limits::Limit;
-use crate::net::{Builder, Net};
+use crate::net::{Builder, Framework, Net};
 
 /// Longer texts are refused; the largest nets have a few hundred kilobytes.
 const MAX_BYTES: u64 = 16 << 20;
@@ -44,7 +44,7 @@ fn of_net(bytes: &[u8]) -> Result<Inputs, Fault> {
 fn read(bytes: &[u8]) -> Result<Net, Fault> {
     check_limit(0, Limit::Fixed, "the bytes of a prototxt", bytes.len() as u64, MAX_BYTES)?;
     let mut text = Text::new(bytes);
-    let (mut builder, mut budget) = (Builder::new(), Budget::new(u64::MAX));
+    let (mut builder, mut budget) = (Builder::new(Framework::Caffe), Budget::new(u64::MAX));
     // The open layer: the fields so far, and the layer's offset.
     let mut open: Option<(Fields, u64)> = None;
     of_net(bytes)?.declare(&mut builder);

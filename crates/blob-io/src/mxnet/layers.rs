@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::operator::Operator;
 use crate::error::{Fault, ReadError, check_limit};
 use crate::limits::Limit;
-use crate::net::{Builder, Draft, Label, Net, Role};
+use crate::net::{Builder, Draft, Framework, Label, Net, Role};
 
-/// A net with more outputs is refused.
+/// A net or an operator with more outputs is refused.
 const MAX_OUTPUTS: u64 = 1 << 16;
 
 /// An output of a node: the node and the output's index.
@@ -34,7 +34,8 @@ pub(super) struct Layers {
     builder: Builder<Value>,
     /// The layer of each operator's node.
     of_node: HashMap<u64, usize>,
-    heads: Vec<Value>,
+    /// The outputs of the net, each with the byte that names it.
+    heads: Vec<(Value, u64)>,
     /// The nodes whose values a layer reads as an input, each with the first such layer. Operators that pass values on
     /// are no readers.
     readers: HashMap<u64, u32>,
@@ -42,7 +43,8 @@ pub(super) struct Layers {
 
 impl Layers {
     pub(super) fn new() -> Self {
-        Self { builder: Builder::new(), of_node: HashMap::new(), heads: Vec::new(), readers: HashMap::new() }
+        let builder = Builder::new(Framework::Mxnet);
+        Self { builder, of_node: HashMap::new(), heads: Vec::new(), readers: HashMap::new() }
     }
 
     /// Adds the operator of a node at byte `at`.
@@ -53,7 +55,7 @@ impl Layers {
         inputs: Inputs,
         at: u64,
     ) -> Result<(), Fault> {
-        inputs.bottoms.iter().for_each(|value| self.written(*value));
+        inputs.bottoms.iter().try_for_each(|value| self.written(*value, at))?;
         let draft = Draft {
             name: name.to_owned(),
             kind: operator.kind(op),
@@ -79,11 +81,15 @@ impl Layers {
         self.readers.entry(node).or_insert(next);
     }
 
-    /// Records this output, too, as one of an operator's node; otherwise the output would pass for an input of the net.
-    fn written(&mut self, value: Value) {
-        if let Some(layer) = self.of_node.get(&value.0) {
-            self.builder.also_writes(*layer, value);
+    /// Records this output and those before it as an operator's; otherwise the output would pass for an input of the
+    /// net.
+    fn written(&mut self, (node, output): Value, at: u64) -> Result<(), Fault> {
+        let Some(layer) = self.of_node.get(&node) else { return Ok(()) };
+        let known = self.builder.outputs(*layer) as u64;
+        if output >= known {
+            check_limit(at, Limit::Fixed, "the outputs of an operator", output, MAX_OUTPUTS)?;
         }
+        (known..=output).try_for_each(|output| self.builder.also_writes(*layer, (node, output), at))
     }
 
     /// Records the declared shape of a variable that is an input of the net; an extent that is not known is 0.
@@ -98,16 +104,16 @@ impl Layers {
     /// Adds an output of the net, named at byte `at`.
     pub(super) fn head(&mut self, node: u64, output: u64, at: u64) -> Result<(), ReadError> {
         check_limit(at, Limit::Fixed, "the number of outputs", self.heads.len() as u64 + 1, MAX_OUTPUTS)?;
-        self.heads.push((node, output));
+        self.heads.push(((node, output), at));
         Ok(())
     }
 
     /// Builds the net, whose outputs count as read. Parameters that an operator also reads as values count as shared.
     /// `variables` has each variable with the nodes that pass the variable's values on, the variable's own first.
-    pub(super) fn finish(mut self, variables: &[(Vec<u64>, &Arc<str>)]) -> Net {
-        let given: HashSet<u64> = self.heads.iter().map(|(node, _)| *node).collect();
-        for head in std::mem::take(&mut self.heads) {
-            self.written(head);
+    pub(super) fn finish(mut self, variables: &[(Vec<u64>, &Arc<str>)]) -> Result<Net, Fault> {
+        let given: HashSet<u64> = self.heads.iter().map(|((node, _), _)| *node).collect();
+        for (head, at) in std::mem::take(&mut self.heads) {
+            self.written(head, at)?;
             self.builder.head(head);
         }
         for (nodes, name) in variables {
@@ -129,6 +135,36 @@ impl Layers {
             (None, Some(layer)) => Some(format!("{}_output{output}", layers[*layer].name).into()),
             (None, None) => None,
         });
-        self.builder.finish()
+        Ok(self.builder.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mxnet::Symbol;
+
+    fn net(inputs: &str) -> Result<crate::net::Net, crate::Error> {
+        let text = format!(
+            "{{\"nodes\": [{{\"op\": \"null\", \"name\": \"data\", \"inputs\": []}},
+              {{\"op\": \"split\", \"name\": \"s\", \"inputs\": [[0, 0, 0]]}},
+              {{\"op\": \"relu\", \"name\": \"r\", \"inputs\": [{inputs}]}}], \"heads\": [[2, 0, 0]]}}"
+        );
+        Ok(Symbol::from_bytes("net-symbol.json", text.as_bytes())?.net)
+    }
+
+    #[test]
+    fn outputs_of_an_operator_stand_in_order() {
+        let net = net("[1, 2, 0], [1, 1, 0]").expect("a net");
+        let [split, relu] = net.layers() else { panic!("two layers") };
+        let names: Vec<&str> = split.tops.iter().map(|top| net.value_name(*top)).collect();
+        assert_eq!(names, ["s_output", "s_output1", "s_output2"]);
+        assert_eq!(relu.bottoms, [split.tops[2], split.tops[1]]);
+    }
+
+    #[test]
+    fn an_output_that_no_operator_has_is_refused() {
+        for output in [u64::MAX, 1 << 40, 65_537] {
+            net(&format!("[1, {output}, 0]")).expect_err("an output without end");
+        }
     }
 }

@@ -26,8 +26,9 @@ const MAX_BYTES: u64 = 128 << 20;
 const MAX_INPUTS: u64 = 1 << 16;
 /// How deep skipped values may nest, for example subgraphs.
 const MAX_NESTED: u32 = 64;
-/// A longer attribute is ignored: those that matter are numbers and short lists.
+/// A longer attribute is not read: those that matter are numbers and short lists. It counts as one with this text.
 const MAX_TEXT: u64 = 1 << 10;
+const TOO_LONG: &str = "(a text of more than 1024 bytes)";
 /// Variables with these suffixes are learnt, under any operator: MXNet's `Initializer` decides by the suffix.
 const LEARNT_SUFFIXES: [&str; 9] =
     ["weight", "bias", "gamma", "beta", "moving_mean", "moving_var", "running_mean", "running_var", "parameters"];
@@ -111,7 +112,7 @@ impl Symbol {
                 nodes[variable as usize].0.push(node);
             }
         }
-        let net = layers.finish(&nodes);
+        let net = layers.finish(&nodes).map_err(|fault| ReadError::from(fault).into_error(name))?;
         Ok(Self { name: name.to_owned(), variables, net })
     }
 }
@@ -314,9 +315,7 @@ fn attributes(text: &mut Literal<'_, '_>, operator: &mut Operator, declared: &mu
         if text.peek()? != Some(b'"') {
             return text.skip_json(MAX_NESTED);
         }
-        let Some(value) = text.json_string_up_to(MAX_TEXT)? else {
-            return Ok(());
-        };
+        let value = text.json_string_up_to(MAX_TEXT)?.unwrap_or_else(|| TOO_LONG.to_owned());
         match key.as_str() {
             "__shape__" => declared.dims = dims_of(&value).map(Vec::into_boxed_slice),
             "__dtype__" => declared.dtype = value.parse().ok().and_then(flags::dtype),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::{Layer, LayerKind, Net, Role, Rule, Settings, State};
+use super::{Framework, Layer, LayerKind, Net, Role, Rule, Settings, State};
 use crate::error::{Fault, check_limit};
 use crate::limits::Limit;
 
@@ -75,7 +75,7 @@ impl Label for Arc<str> {
 
 /// The net with the layers that are in it in a state.
 pub(super) fn filtered(net: &Net, state: &State) -> Net {
-    let mut builder = Builder::new();
+    let mut builder = Builder::new(net.framework);
     let name = |value: usize| Arc::clone(&net.names[value]);
     // Only stated inputs have a shape or no reader.
     let stated = net.inputs().filter(|value| net.writer(*value).is_none());
@@ -96,8 +96,9 @@ pub(super) fn filtered(net: &Net, state: &State) -> Net {
 }
 
 impl<V: Label> Builder<V> {
-    pub(crate) fn new() -> Self {
-        let (net, values, unwritten) = (Net::default(), HashMap::new(), HashSet::new());
+    pub(crate) fn new(framework: Framework) -> Self {
+        let net = Net { framework, ..Net::default() };
+        let (values, unwritten) = (HashMap::new(), HashSet::new());
         Self { net, values, unwritten, users: HashMap::new(), copies: BTreeMap::new() }
     }
 
@@ -215,13 +216,19 @@ impl<V: Label> Builder<V> {
         value
     }
 
-    /// Adds an output of a layer, unless the value is known.
-    pub(crate) fn also_writes(&mut self, layer: usize, name: V) {
-        if !self.values.contains_key(&name) {
-            let next = self.next(name.text());
-            self.values.insert(name, next);
-            self.net.layers[layer].tops.push(next);
-        }
+    /// How many outputs a layer has so far.
+    pub(crate) fn outputs(&self, layer: usize) -> usize {
+        self.net.layers.get(layer).map_or(0, |layer| layer.tops.len())
+    }
+
+    /// Adds an output of a layer, of which the description tells at byte `at`.
+    pub(crate) fn also_writes(&mut self, layer: usize, name: V, at: u64) -> Result<(), Fault> {
+        let values = self.net.uses.len() as u64 + 1;
+        check_limit(at, Limit::Fixed, "the inputs and outputs of all layers", values, MAX_VALUES)?;
+        let next = self.next(name.text());
+        self.values.insert(name, next);
+        self.net.layers[layer].tops.push(next);
+        Ok(())
     }
 
     /// Whether a layer or the net's user reads a value.
