@@ -2,6 +2,7 @@
 
 mod caffe;
 mod model;
+mod mxnet;
 mod places;
 mod run;
 mod sequence;

@@ -122,7 +122,8 @@ pub(super) fn pad(node: &Node, x: &Tensor, pads: &Tensor, value: Option<&Tensor>
             is_inside &= (0..=last).contains(&at);
             match &*mode {
                 "reflect" => last - (last - at.abs()).abs(),
-                _ => at.clamp(0, last),
+                // Nothing lies within an axis of 0.
+                _ => at.min(last).max(0),
             }
         };
         let from: Vec<usize> = (0..axes).map(at).map(|at| at as usize).collect();

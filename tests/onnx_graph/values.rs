@@ -26,6 +26,7 @@ pub(super) fn unary(node: &Node, x: &Tensor) -> Option<Tensor> {
         "Neg" => x.map(|x| -x),
         "Sqrt" => x.map(f64::sqrt),
         "Reciprocal" => x.map(|x| 1.0 / x),
+        "Erf" => x.map(erf),
         "Floor" => x.map(f64::floor),
         "Ceil" => x.map(f64::ceil),
         "Softplus" => x.map(|x| if x > 0.0 { x + (-x).exp().ln_1p() } else { x.exp().ln_1p() }),
@@ -35,6 +36,20 @@ pub(super) fn unary(node: &Node, x: &Tensor) -> Option<Tensor> {
         "Identity" | "Dropout" => x.clone(),
         _ => return None,
     })
+}
+
+/// The error function: the series of Maclaurin, and the continued fraction of the complement where that converges.
+fn erf(x: f64) -> f64 {
+    if x.abs() > 3.0 {
+        let fraction = (1..60).rev().fold(0.0, |rest, n| f64::from(n) / 2.0 / (x.abs() + rest));
+        return (1.0 - (-x * x).exp() / (x.abs() + fraction) / std::f64::consts::PI.sqrt()).copysign(x);
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..80 {
+        term *= -x * x / f64::from(n);
+        sum += term / f64::from(2 * n + 1);
+    }
+    sum * std::f64::consts::FRAC_2_SQRT_PI
 }
 
 fn integer_or(kind: Kind, whole: f64, real: f64) -> f64 {

@@ -16,20 +16,9 @@ mod window;
 
 use blob_io::net::Layer;
 
+use crate::row::Kind;
+#[cfg(test)]
 use crate::row::Row;
-
-/// The part that a layer has in a graph.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
-    /// The layer's outputs are inputs of the net.
-    Input,
-    /// The layer is for training, or has no output.
-    Training,
-    /// The layer computes something known.
-    Known(&'static Row),
-    /// The type is in no table.
-    Unknown,
-}
 
 /// Layers that bring data into a net.
 const INPUTS: &[&str] =

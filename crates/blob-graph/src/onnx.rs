@@ -56,6 +56,8 @@ pub enum Make {
     AsIs,
     /// The values as they are, in order, in this shape.
     Reshape(Vec<u64>),
+    /// As many ones: a gamma of MXNet's that is fixed. The transform is `fix-gamma`.
+    Ones,
     /// A mean or a variance of Caffe's, divided by the factor that the layer's third tensor, of this name, has: the
     /// transform `BatchNorm`. A factor of 0 makes zeros.
     BatchNorm(String),
@@ -152,7 +154,9 @@ fn raw_outputs<'a>(
     operands: &'a [Option<Operand>],
 ) -> impl Iterator<Item = &'a Operand> {
     let is_raw = target.ssd == Ssd::Raw;
-    let nodes = graph.nodes().iter().filter(move |node| is_raw && node.type_name == "DetectionOutput");
+    let finds =
+        |node: &crate::Node| ["DetectionOutput", "MultiBoxDetection"].iter().any(|end| node.type_name.ends_with(end));
+    let nodes = graph.nodes().iter().filter(move |node| is_raw && finds(node));
     let read: BTreeSet<usize> = nodes.flat_map(|node| node.inputs.iter().copied()).collect();
     read.into_iter().filter_map(|value| operands[value].as_ref())
 }

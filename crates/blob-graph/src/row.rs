@@ -4,28 +4,62 @@
 use crate::site::{Operand, Site};
 use crate::unsupported::Refusal;
 
+/// As many inputs or outputs as a net may have.
+pub(crate) const MANY: usize = 1 << 16;
+
+/// Names of parameters, each with the default.
+pub(crate) type Parameters = &'static [(&'static str, &'static str)];
+
+/// The function of a row.
+pub(crate) type Lower = fn(&mut Site<'_>) -> Result<Vec<Operand>, Refusal>;
+
 /// An operator of the source.
 #[derive(Debug)]
 pub(crate) struct Row {
     /// The types of layers, the framework's first.
     pub(crate) types: &'static [&'static str],
-    /// The messages that hold the parameters; any of them may.
+    /// The messages that hold the parameters; any of them may. MXNet's operators have no messages.
     pub(crate) messages: &'static [&'static str],
     /// The parameters, each with the default; without one the default is an empty text.
-    pub(crate) parameters: &'static [(&'static str, &'static str)],
+    pub(crate) parameters: Parameters,
     /// The fewest and the most inputs.
     pub(crate) bottoms: (usize, usize),
     /// The fewest and the most outputs.
     pub(crate) tops: (usize, usize),
+    /// So many of the first inputs matter in inference; labels follow.
+    pub(crate) read: usize,
     /// Infers the outputs' shapes from the inputs', and adds the nodes that compute the results, one for each output.
-    pub(crate) lower: fn(&mut Site<'_>) -> Result<Vec<Operand>, Refusal>,
+    pub(crate) lower: Lower,
+}
+
+/// The part that a layer has in a graph.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// The layer's outputs are inputs of the net.
+    Input,
+    /// The layer is for training, or has no output.
+    Training,
+    /// The layer computes something known.
+    Known(&'static Row),
+    /// The type is in no table.
+    Unknown,
 }
 
 impl Row {
+    /// A row of an operator with one input and one output.
+    pub(crate) const fn one(
+        types: &'static [&'static str],
+        messages: &'static [&'static str],
+        parameters: Parameters,
+        lower: Lower,
+    ) -> Self {
+        Self { types, messages, parameters, bottoms: (1, 1), tops: (1, 1), read: MANY, lower }
+    }
+
     /// The parameter at a path of a layer's settings.
     pub(crate) fn parameter(&self, path: &str) -> Option<&'static str> {
         let own = |message: &&str| path.strip_prefix(*message)?.strip_prefix('.');
-        let name = self.messages.iter().find_map(own)?;
+        let name = if self.messages.is_empty() { path } else { self.messages.iter().find_map(own)? };
         self.parameters.iter().map(|(known, _)| *known).find(|known| *known == name)
     }
 

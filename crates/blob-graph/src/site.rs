@@ -2,6 +2,7 @@
 //!
 //! Relies on `row` for the defaults and on `body` for the model so far. Knows no operator.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -13,7 +14,7 @@ use crate::graph::Node;
 use crate::onnx::{Make, Target};
 use crate::unsupported::Refusal;
 
-/// The largest number of elements of a value: Caffe's, whose counts are 32-bit integers.
+/// The largest number of elements of a value: Caffe's and MXNet's, whose counts are 32-bit integers.
 const MAX_ELEMENTS: u64 = i32::MAX as u64;
 
 /// A value in the model. An extent of 0 is one that only a run knows: how many boxes were found.
@@ -30,6 +31,8 @@ pub(crate) struct Site<'a> {
     pub(crate) node: &'a Node,
     pub(crate) inputs: &'a [Operand],
     pub(crate) target: &'a Target,
+    /// The known shapes of the source's tensors.
+    pub(crate) stored: &'a BTreeMap<String, Vec<u64>>,
     pub(crate) body: &'a mut Body,
 }
 
@@ -45,7 +48,7 @@ pub(crate) fn canonical(axis: i64, shape: &[u64]) -> Result<usize, Refusal> {
 pub(crate) fn count(shape: &[u64]) -> Result<u64, Refusal> {
     let product = shape.iter().try_fold(1_u64, |product, extent| product.checked_mul(*extent));
     let product = product.filter(|product| *product <= MAX_ELEMENTS && shape.len() <= blob_core::MAX_AXES);
-    product.ok_or_else(|| Refusal::shape(format!("{} has more elements or axes than Caffe allows", shown(shape))))
+    product.ok_or_else(|| Refusal::shape(format!("{} has more elements or axes than are supported", shown(shape))))
 }
 
 /// The shape for people.
@@ -63,6 +66,12 @@ fn integer(text: &str) -> Option<i64> {
         _ => i64::from_str(digits),
     };
     parsed.ok().filter(|number| *number >= 0).map(|number| sign * number)
+}
+
+/// The parts of a list: `1,2`, and Python's `(1, 2L)` and `[1]`.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let inner = text.trim().trim_start_matches(['(', '[']).trim_end_matches([')', ']']);
+    inner.split(',').map(|part| part.trim().trim_end_matches('L')).filter(|part| !part.is_empty())
 }
 
 fn float(text: &str) -> Option<f32> {
@@ -112,16 +121,20 @@ impl Site<'_> {
         self.parsed(name, |text| u64::try_from(integer(text)?).ok().filter(|size| *size > 0), "a number from 1 on")
     }
 
-    /// The numbers of a parameter that repeats.
+    /// The numbers of a parameter that repeats, or is a tuple of Python's.
     pub(crate) fn ints(&self, name: &str) -> Result<Vec<i64>, Refusal> {
-        let all = |text: &str| text.split(',').filter(|part| !part.is_empty()).map(integer).collect();
-        self.parsed(name, all, "whole numbers")
+        self.parsed(name, |text| parts(text).map(integer).collect(), "whole numbers")
+    }
+
+    /// The numbers of a tuple of Python's, some of which may be `None`.
+    pub(crate) fn some_ints(&self, name: &str) -> Result<Vec<Option<i64>>, Refusal> {
+        let one = |part: &str| if part == "None" { Some(None) } else { integer(part).map(Some) };
+        self.parsed(name, |text| parts(text).map(one).collect(), "whole numbers")
     }
 
     /// The numbers of a parameter that repeats.
     pub(crate) fn floats(&self, name: &str) -> Result<Vec<f32>, Refusal> {
-        let all = |text: &str| text.split(',').filter(|part| !part.is_empty()).map(float).collect();
-        self.parsed(name, all, "numbers")
+        self.parsed(name, |text| parts(text).map(float).collect(), "numbers")
     }
 
     /// The value of an enum, as the place of its name. In a text, an enum's value may also be a number; the names
@@ -132,6 +145,11 @@ impl Site<'_> {
             names.iter().position(|known| *known == text).or(number.filter(|place| *place < names.len()))
         };
         self.parsed(name, place, &format!("one of {}", names.join(", ")))
+    }
+
+    /// Whether a parameter has no value, or Python's `None`.
+    pub(crate) fn is_none(&self, name: &str) -> bool {
+        matches!(self.text(name), "" | "None")
     }
 
     /// Refuses a layer that states none of these parameters. The messages of forks are lost in a file of weights, so
@@ -199,6 +217,11 @@ impl Site<'_> {
             None => format!("{}/{index}", self.node.name),
         };
         self.body.stored(&tensor, make, shape)
+    }
+
+    /// The shape of the layer's tensor of this index, where it is known.
+    pub(crate) fn stored_shape(&self, index: usize) -> Option<&[u64]> {
+        self.stored.get(self.node.tensors.get(index)?).map(Vec::as_slice)
     }
 
     /// A constant of numbers.

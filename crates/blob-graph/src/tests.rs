@@ -1,5 +1,6 @@
 //! Small nets: the nodes, the names and the shapes that come of them. Each row of the table is in `rows`.
 
+mod mxnet;
 mod refusals;
 mod rows;
 

@@ -167,6 +167,7 @@ case("lstm", [node("LSTM", ["x", "w", "r", "b"], sequence, hidden_size=4)], f(5,
 case("lstm-state", [node("LSTM", ["x", "w", "r", "", "", "h0", "c0"], sequence, hidden_size=4)], f(3, 1, 3), {"w": f(1, 16, 3), "r": f(1, 16, 4), "h0": f(1, 1, 4), "c0": f(1, 1, 4)}, sequence)
 for opset in (13, 15):
     case("softmax-%d" % opset, [node("Softmax", ["x"], ["y"], axis=1)], opset=opset)
+one("erf", "Erf", np.linspace(-5, 5, 41, dtype=np.float32).reshape(1, 41))
 
 np.savez_compressed(os.path.join(HERE, "ops.npz"), **arrays)
 print(len([name for name in arrays if name.endswith("/model")]), "cases")

@@ -1,12 +1,9 @@
 //! Layers with several inputs or outputs: side by side, cut apart, combined value by value.
 
-use blob_core::DType;
-use blob_io::onnx::Attribute;
-
-use super::neuron::with;
-use super::window::same_shape;
+use crate::forms::{self, with};
 use crate::site::{Operand, Site, canonical, shown};
 use crate::unsupported::Refusal;
+use crate::window::same_shape;
 
 /// The axis, by its name or by the old name, of which one may be stated.
 fn axis(site: &Site<'_>, old: &str) -> Result<usize, Refusal> {
@@ -20,21 +17,8 @@ fn axis(site: &Site<'_>, old: &str) -> Result<usize, Refusal> {
 
 pub(super) fn concat(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let axis = axis(site, "concat_dim")?;
-    let mut shape = site.x().shape;
-    for other in &site.inputs[1..] {
-        let fits = other.shape.len() == shape.len()
-            && other.shape.iter().zip(&shape).enumerate().all(|(at, (one, two))| at == axis || one == two);
-        if !fits {
-            return Err(Refusal::shape(format!("{} beside {} along axis {axis}", shown(&other.shape), shown(&shape))));
-        }
-        shape[axis] = shape[axis].saturating_add(other.shape[axis]);
-    }
-    if site.inputs.len() == 1 {
-        return Ok(vec![site.x()]);
-    }
     let inputs = site.inputs;
-    let inputs: Vec<&Operand> = inputs.iter().collect();
-    Ok(vec![site.op("Concat", &inputs, vec![("axis", Attribute::Int(axis as i64))], shape)?])
+    Ok(vec![forms::concat(site, inputs, axis)?])
 }
 
 pub(super) fn slice(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
@@ -58,18 +42,7 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     if sizes.len() != parts {
         return Err(Refusal::shape(format!("{} cuts for {parts} outputs", points.len())));
     }
-    if parts == 1 {
-        return Ok(vec![x]);
-    }
-    let outputs = sizes.iter().map(|size| {
-        let mut shape = x.shape.clone();
-        shape[axis] = *size;
-        (DType::F32, shape)
-    });
-    let outputs = outputs.collect();
-    let sizes: Vec<i64> = sizes.iter().map(|size| *size as i64).collect();
-    let sizes = site.ints_of(&sizes)?;
-    site.ops("Split", &[&x, &sizes], vec![("axis", Attribute::Int(axis as i64))], outputs)
+    forms::split(site, &x, axis, &sizes)
 }
 
 /// The input under several names.

@@ -1,36 +1,16 @@
 //! Layers that work value by value, and the softmax: the output has the input's shape.
 
-use blob_core::DType;
 use blob_io::onnx::Attribute;
 
+use crate::forms::{self, clipped, compared, with};
 use crate::onnx::Make;
 use crate::site::{Operand, Site, canonical};
 use crate::unsupported::Refusal;
 
-/// ONNX's number of the element type `FLOAT`.
-pub(super) const FLOAT: i64 = 1;
-
 /// One node with one input.
 fn unary(site: &mut Site<'_>, op_type: &str, attributes: Vec<(&str, Attribute)>) -> Result<Vec<Operand>, Refusal> {
     let x = site.x();
-    let shape = x.shape.clone();
-    Ok(vec![site.op(op_type, &[&x], attributes, shape)?])
-}
-
-/// One node with a number as the second input, unless the number changes nothing.
-pub(super) fn with(
-    site: &mut Site<'_>,
-    op_type: &str,
-    x: Operand,
-    number: f32,
-    neutral: f32,
-) -> Result<Operand, Refusal> {
-    if number == neutral {
-        return Ok(x);
-    }
-    let number = site.scalar(number)?;
-    let shape = x.shape.clone();
-    site.op(op_type, &[&x, &number], vec![], shape)
+    Ok(vec![forms::unary(site, op_type, &x, attributes)?])
 }
 
 /// The input itself.
@@ -57,19 +37,13 @@ pub(super) fn relu(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
 }
 
 pub(super) fn relu6(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
-    clipped(site, 0.0, 6.0)
+    let x = site.x();
+    Ok(vec![clipped(site, &x, 0.0, 6.0)?])
 }
 
 pub(super) fn clip(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
-    let (least, most) = (site.float("min")?, site.float("max")?);
-    clipped(site, least, most)
-}
-
-fn clipped(site: &mut Site<'_>, least: f32, most: f32) -> Result<Vec<Operand>, Refusal> {
-    let x = site.x();
-    let (least, most) = (site.scalar(least)?, site.scalar(most)?);
-    let shape = x.shape.clone();
-    Ok(vec![site.op("Clip", &[&x, &least, &most], vec![], shape)?])
+    let (x, least, most) = (site.x(), site.float("min")?, site.float("max")?);
+    Ok(vec![clipped(site, &x, least, most)?])
 }
 
 /// A slope for each channel, or one for all.
@@ -161,8 +135,7 @@ pub(super) fn power(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
 pub(super) fn threshold(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let (x, bound) = (site.x(), site.float("threshold")?);
     let bound = site.scalar(bound)?;
-    let larger = site.ops("Greater", &[&x, &bound], vec![], vec![(DType::Bool, x.shape.clone())])?;
-    Ok(vec![site.op("Cast", &[&larger[0]], vec![("to", Attribute::Int(FLOAT))], x.shape)?])
+    Ok(vec![compared(site, "Greater", &x, &bound)?])
 }
 
 pub(super) fn softmax(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
@@ -174,6 +147,7 @@ pub(super) fn log_softmax(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> 
 }
 
 fn along(site: &mut Site<'_>, op_type: &str) -> Result<Vec<Operand>, Refusal> {
-    let axis = canonical(site.int("axis")?, &site.x().shape)?;
-    unary(site, op_type, vec![("axis", Attribute::Int(axis as i64))])
+    let x = site.x();
+    let axis = canonical(site.int("axis")?, &x.shape)?;
+    Ok(vec![forms::along(site, op_type, &x, axis)?])
 }

@@ -2,7 +2,7 @@
 
 use blob_io::onnx::Attribute;
 
-use super::neuron::with;
+use crate::forms::with;
 use crate::onnx::Make;
 use crate::site::{Operand, Site, canonical, count, ints, shown};
 use crate::unsupported::Refusal;

@@ -3,23 +3,11 @@
 //! Shape rules are those of `PoolingLayer`. The mask of a maximum is the place in its plane.
 
 use blob_core::DType;
-use blob_io::onnx::Attribute;
 
-use super::window::{Window, window};
-use crate::site::{Operand, Site, ints, shown};
+use super::window::window;
+use crate::site::{Operand, Site, shown};
 use crate::unsupported::Refusal;
-
-/// The most windows of an average that need factors.
-const MAX_FACTORS: u64 = 1 << 22;
-
-/// How Caffe's windows lie along one axis.
-#[derive(Debug)]
-struct Axis {
-    windows: u64,
-    /// How far the last window reaches beyond the input: the padding that a maximum needs. Negative if it ends before.
-    over: i64,
-    pad: u64,
-}
+use crate::window::{Along, Pooling, Window};
 
 pub(super) fn pooling(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let x = site.x();
@@ -46,50 +34,13 @@ pub(super) fn pooling(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
         return Ok(vec![site.op(op_type, &[&x], vec![], [planes, vec![1, 1]].concat())?]);
     }
     let (axes, window) = windows(site, &x.shape[2..], &[])?;
-    let shape = [planes, axes.iter().map(|axis| axis.windows).collect()].concat();
-    let begin = || window.pad.iter().copied();
-    let mut attributes = vec![("kernel_shape", ints(window.kernel.clone())), ("strides", ints(window.stride.clone()))];
-    if is_max {
-        let end = axes.iter().map(|axis| u64::try_from(axis.over).unwrap_or(0));
-        attributes.push(("pads", ints(begin().chain(end))));
-        return max(site, &x, has_mask, attributes, shape);
-    }
-    let ends = axes.iter().map(|axis| u64::try_from(axis.over).unwrap_or(0));
-    attributes.push(("pads", ints(begin().chain(ends))));
-    attributes.push(("count_include_pad", Attribute::Int(1)));
-    let average = site.op("AveragePool", &[&x], attributes, shape.clone())?;
-    if axes.iter().all(|axis| axis.over <= axis.pad as i64) {
-        return Ok(vec![average]);
-    }
-    let factors = factors(&axes, &window, &x.shape[2..])?;
-    let factors = site.floats_of(&factors, &[1, 1, axes[0].windows, axes[1].windows])?;
-    Ok(vec![site.op("Mul", &[&average, &factors], vec![], shape)?])
-}
-
-/// The factors from averages over whole windows to Caffe's: Caffe counts the padding, but nothing beyond it.
-/// `ceil_mode` says the same, but OpenCV 5.0.0 counts the elements beyond, in 66 of 66 windows that reach there;
-/// onnxruntime 1.32.0 in none.
-fn factors(axes: &[Axis], window: &Window, extents: &[u64]) -> Result<Vec<f32>, Refusal> {
-    if axes[0].windows * axes[1].windows > MAX_FACTORS {
-        return Err(Refusal::shape("an average over more windows than are supported"));
-    }
-    let counted = |axis: usize| {
-        let (kernel, end) = (window.kernel[axis], extents[axis] + 2 * window.pad[axis]);
-        let starts = (0..axes[axis].windows).map(move |place| place * window.stride[axis]);
-        starts.map(move |start| (start + kernel).min(end) - start)
-    };
-    let whole = window.kernel[0] * window.kernel[1];
-    Ok(counted(0).flat_map(|rows| counted(1).map(move |columns| whole as f32 / (rows * columns) as f32)).collect())
+    let pooling = Pooling { x, window, axes };
+    if is_max { max(site, &pooling, has_mask) } else { Ok(vec![pooling.average(site)?]) }
 }
 
 /// The maxima, and the mask: ONNX's indices are those of the whole tensor, Caffe's those of a plane.
-fn max(
-    site: &mut Site<'_>,
-    x: &Operand,
-    has_mask: bool,
-    attributes: Vec<(&str, Attribute)>,
-    shape: Vec<u64>,
-) -> Result<Vec<Operand>, Refusal> {
+fn max(site: &mut Site<'_>, pooling: &Pooling, has_mask: bool) -> Result<Vec<Operand>, Refusal> {
+    let (x, shape, attributes) = (&pooling.x, pooling.shape(), pooling.attributes());
     if !has_mask {
         return Ok(vec![site.op("MaxPool", &[x], attributes, shape)?]);
     }
@@ -101,7 +52,7 @@ fn max(
 }
 
 /// The windows along both axes. Of a global pooling the kernel is given.
-fn windows(site: &Site<'_>, extents: &[u64], kernel: &[u64]) -> Result<(Vec<Axis>, Window), Refusal> {
+fn windows(site: &Site<'_>, extents: &[u64], kernel: &[u64]) -> Result<(Vec<Along>, Window), Refusal> {
     let global = site.flag("global_pooling")?;
     let mut of = if global {
         let kernel = if kernel.is_empty() { extents } else { kernel };
@@ -127,12 +78,8 @@ fn windows(site: &Site<'_>, extents: &[u64], kernel: &[u64]) -> Result<(Vec<Axis
         if pad > 0 && (windows - 1) * stride >= extent + pad {
             windows -= 1;
         }
-        let begin = (windows - 1) * stride;
-        if begin >= extent + pad {
-            return Err(Refusal::shape(format!("a window that begins beyond {extent} elements")));
-        }
-        Ok(Axis { windows, over: (begin + kernel) as i64 - (extent + pad) as i64, pad })
+        Along::of(windows, *extent, &of, place)
     };
-    let axes: Result<Vec<Axis>, Refusal> = extents.iter().enumerate().map(axis).collect();
+    let axes: Result<Vec<Along>, Refusal> = extents.iter().enumerate().map(axis).collect();
     Ok((axes?, of))
 }

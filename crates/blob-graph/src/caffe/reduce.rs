@@ -3,8 +3,8 @@
 use blob_core::DType;
 use blob_io::onnx::Attribute;
 
-use super::neuron::{FLOAT, with};
-use crate::site::{Operand, Site, canonical, count, ints};
+use crate::forms::{FLOAT, reduced, with};
+use crate::site::{Operand, Site, canonical, count};
 use crate::unsupported::Refusal;
 
 /// All axes from one on become one value.
@@ -12,16 +12,9 @@ pub(super) fn reduction(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let (x, factor) = (site.x(), site.float("coeff")?);
     let axis = canonical(site.int("axis")?, &x.shape)?;
     let operation = site.choice("operation", 1, &["SUM", "ASUM", "SUMSQ", "MEAN"])?;
-    let (axes, shape) = (axis as u64..x.shape.len() as u64, x.shape[..axis].to_vec());
-    let mut attributes = vec![("keepdims", Attribute::Int(0))];
-    let reduced = if operation == 0 {
-        let axes: Vec<i64> = axes.map(|axis| axis as i64).collect();
-        let axes = site.ints_of(&axes)?;
-        site.op("ReduceSum", &[&x, &axes], attributes, shape)?
-    } else {
-        attributes.push(("axes", ints(axes)));
-        site.op(["ReduceSum", "ReduceL1", "ReduceSumSquare", "ReduceMean"][operation], &[&x], attributes, shape)?
-    };
+    let axes: Vec<usize> = (axis..x.shape.len()).collect();
+    let op_type = ["ReduceSum", "ReduceL1", "ReduceSumSquare", "ReduceMean"][operation];
+    let reduced = reduced(site, op_type, &x, &axes, false)?;
     Ok(vec![with(site, "Mul", reduced, factor, 1.0)?])
 }
 

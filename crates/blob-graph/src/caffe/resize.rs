@@ -3,6 +3,7 @@
 use blob_core::DType;
 use blob_io::onnx::Attribute;
 
+use crate::forms::{bilinear, nearest};
 use crate::site::{Operand, Site, count, shown};
 use crate::unsupported::Refusal;
 
@@ -43,16 +44,7 @@ pub(super) fn interp(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     if is_sized[0] != is_sized[1] || is_sized[0] && is_scaled || shape.contains(&0) {
         return Err(Refusal::parameter("a height or a width without the other, or beside a factor"));
     }
-    if shape == x.shape {
-        return Ok(vec![x]);
-    }
-    let sizes = extents(site, &shape)?;
-    let none = Operand { name: String::new(), shape: Vec::new(), dtype: DType::F32 };
-    let attributes = vec![
-        ("mode", Attribute::Text("linear".to_owned())),
-        ("coordinate_transformation_mode", Attribute::Text("align_corners".to_owned())),
-    ];
-    Ok(vec![site.op("Resize", &[&x, &none, &none, &sizes], attributes, shape)?])
+    Ok(vec![bilinear(site, &x, &shape, "align_corners")?])
 }
 
 fn extents(site: &mut Site<'_>, shape: &[u64]) -> Result<Operand, Refusal> {
@@ -67,12 +59,12 @@ pub(super) fn upsample(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     site.rank(&x, 4..=4)?;
     site.needs_one_of(&["scale", "scale_h", "upsample_h"])?;
     let mut shape = x.shape.clone();
-    let mut scales = [1.0, 1.0];
+    let mut scales = [1, 1];
     for (place, [own, scale, pad]) in
         [["upsample_h", "scale_h", "pad_out_h"], ["upsample_w", "scale_w", "pad_out_w"]].into_iter().enumerate()
     {
         let factor = site.size(if site.is_stated(scale) { scale } else { "scale" })?;
-        scales[place] = factor as f32;
+        scales[place] = factor;
         let grown =
             x.shape[place + 2].checked_mul(factor).map(|grown| grown - u64::from(site.flag(pad).unwrap_or(false)));
         shape[place + 2] = if site.is_stated(own) { site.size(own)? } else { grown.unwrap_or(0) };
@@ -89,14 +81,7 @@ pub(super) fn upsample(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     if site.is_stated("upsample_h") || site.is_stated("upsample_w") {
         return site.refuse("upsample_h", "without a mask");
     }
-    let scales = site.floats_of(&[1.0, 1.0, scales[0], scales[1]], &[4])?;
-    let none = Operand { name: String::new(), shape: Vec::new(), dtype: DType::F32 };
-    let attributes = vec![
-        ("mode", Attribute::Text("nearest".to_owned())),
-        ("coordinate_transformation_mode", Attribute::Text("asymmetric".to_owned())),
-        ("nearest_mode", Attribute::Text("floor".to_owned())),
-    ];
-    Ok(vec![site.op("Resize", &[&x, &none, &scales], attributes, shape)?])
+    Ok(vec![nearest(site, &x, scales)?])
 }
 
 /// The mask holds places in a plane, so each plane becomes one row.

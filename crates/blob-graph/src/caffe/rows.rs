@@ -3,24 +3,7 @@
 //! Defaults are those of `caffe.proto` in BVLC/caffe 9b891540, of SSD's, SegNet's, DeepLab's and PSPNet's forks.
 
 use super::{join, neuron, norm, pool, recurrent, reduce, resize, shape, ssd, window};
-use crate::row::Row;
-use crate::site::{Operand, Site};
-use crate::unsupported::Refusal;
-
-/// As many inputs or outputs as a net may have.
-const MANY: usize = 1 << 16;
-
-type Parameters = &'static [(&'static str, &'static str)];
-
-/// A row of an operator with one message, one input and one output.
-const fn one(
-    types: &'static [&'static str],
-    messages: &'static [&'static str],
-    parameters: Parameters,
-    lower: fn(&mut Site<'_>) -> Result<Vec<Operand>, Refusal>,
-) -> Row {
-    Row { types, messages, parameters, bottoms: (1, 1), tops: (1, 1), lower }
-}
+use crate::row::{MANY, Parameters, Row};
 
 const WINDOW: Parameters = &[
     ("num_output", ""),
@@ -109,18 +92,18 @@ const INTERP: Parameters = &[
 
 /// The operators.
 pub(super) static TABLE: &[Row] = &[
-    one(&["Convolution"], &["convolution_param"], WINDOW, window::convolution),
-    one(&["ConvolutionDepthwise", "DepthwiseConvolution"], &["convolution_param"], WINDOW, window::depthwise),
-    one(&["Deconvolution"], &["convolution_param"], WINDOW, window::deconvolution),
-    Row { tops: (1, 2), ..one(&["Pooling"], &["pooling_param"], POOL, pool::pooling) },
-    one(
+    Row::one(&["Convolution"], &["convolution_param"], WINDOW, window::convolution),
+    Row::one(&["ConvolutionDepthwise", "DepthwiseConvolution"], &["convolution_param"], WINDOW, window::depthwise),
+    Row::one(&["Deconvolution"], &["convolution_param"], WINDOW, window::deconvolution),
+    Row { tops: (1, 2), ..Row::one(&["Pooling"], &["pooling_param"], POOL, pool::pooling) },
+    Row::one(
         &["InnerProduct"],
         &["inner_product_param"],
         &[("num_output", ""), ("bias_term", "true"), ("axis", "1"), ("transpose", "false")],
         window::inner_product,
     ),
-    one(&["BatchNorm"], &["batch_norm_param"], &[("use_global_stats", "true"), ("eps", "1e-5")], norm::batch_norm),
-    one(
+    Row::one(&["BatchNorm"], &["batch_norm_param"], &[("use_global_stats", "true"), ("eps", "1e-5")], norm::batch_norm),
+    Row::one(
         &["BN"],
         &["bn_param", "batch_norm_param"],
         &[("bn_mode", ""), ("eps", "1e-5"), ("frozen", "false"), ("momentum", "")],
@@ -128,39 +111,44 @@ pub(super) static TABLE: &[Row] = &[
     ),
     Row {
         bottoms: (1, 2),
-        ..one(&["Scale"], &["scale_param"], &[("axis", "1"), ("num_axes", "1"), ("bias_term", "false")], norm::scale)
+        ..Row::one(
+            &["Scale"],
+            &["scale_param"],
+            &[("axis", "1"), ("num_axes", "1"), ("bias_term", "false")],
+            norm::scale,
+        )
     },
-    Row { bottoms: (1, 2), ..one(&["Bias"], &["bias_param"], &[("axis", "1"), ("num_axes", "1")], norm::bias) },
-    one(&["PReLU"], &["prelu_param"], &[("channel_shared", "false")], neuron::prelu),
-    one(&["ReLU"], &["relu_param"], &[("negative_slope", "0")], neuron::relu),
-    one(&["ReLU6"], &["relu6_param", "relu_param"], &[], neuron::relu6),
-    one(&["ELU"], &["elu_param"], &[("alpha", "1")], neuron::elu),
-    one(&["Sigmoid"], &["sigmoid_param"], &[], neuron::sigmoid),
-    one(&["TanH"], &["tanh_param"], &[], neuron::tanh),
-    one(&["AbsVal"], &[], &[], neuron::abs),
-    one(&["BNLL"], &[], &[], neuron::bnll),
-    one(&["Swish"], &["swish_param"], &[("beta", "1")], neuron::swish),
-    one(&["Clip"], &["clip_param"], &[("min", ""), ("max", "")], neuron::clip),
-    one(&["Exp"], &["exp_param"], AFFINE, neuron::exp),
-    one(&["Log"], &["log_param"], AFFINE, neuron::log),
-    one(&["Power"], &["power_param"], &[("power", "1"), ("scale", "1"), ("shift", "0")], neuron::power),
-    one(&["Threshold"], &["threshold_param"], &[("threshold", "0")], neuron::threshold),
-    one(&["Dropout"], &["dropout_param"], &[("dropout_ratio", "0.5"), ("scale_train", "true")], neuron::dropout),
-    one(&["Softmax"], &["softmax_param"], &[("axis", "1")], neuron::softmax),
-    one(&["LogSoftmax"], &["softmax_param"], &[("axis", "1")], neuron::log_softmax),
-    one(
+    Row { bottoms: (1, 2), ..Row::one(&["Bias"], &["bias_param"], &[("axis", "1"), ("num_axes", "1")], norm::bias) },
+    Row::one(&["PReLU"], &["prelu_param"], &[("channel_shared", "false")], neuron::prelu),
+    Row::one(&["ReLU"], &["relu_param"], &[("negative_slope", "0")], neuron::relu),
+    Row::one(&["ReLU6"], &["relu6_param", "relu_param"], &[], neuron::relu6),
+    Row::one(&["ELU"], &["elu_param"], &[("alpha", "1")], neuron::elu),
+    Row::one(&["Sigmoid"], &["sigmoid_param"], &[], neuron::sigmoid),
+    Row::one(&["TanH"], &["tanh_param"], &[], neuron::tanh),
+    Row::one(&["AbsVal"], &[], &[], neuron::abs),
+    Row::one(&["BNLL"], &[], &[], neuron::bnll),
+    Row::one(&["Swish"], &["swish_param"], &[("beta", "1")], neuron::swish),
+    Row::one(&["Clip"], &["clip_param"], &[("min", ""), ("max", "")], neuron::clip),
+    Row::one(&["Exp"], &["exp_param"], AFFINE, neuron::exp),
+    Row::one(&["Log"], &["log_param"], AFFINE, neuron::log),
+    Row::one(&["Power"], &["power_param"], &[("power", "1"), ("scale", "1"), ("shift", "0")], neuron::power),
+    Row::one(&["Threshold"], &["threshold_param"], &[("threshold", "0")], neuron::threshold),
+    Row::one(&["Dropout"], &["dropout_param"], &[("dropout_ratio", "0.5"), ("scale_train", "true")], neuron::dropout),
+    Row::one(&["Softmax"], &["softmax_param"], &[("axis", "1")], neuron::softmax),
+    Row::one(&["LogSoftmax"], &["softmax_param"], &[("axis", "1")], neuron::log_softmax),
+    Row::one(
         &["LRN"],
         &["lrn_param"],
         &[("local_size", "5"), ("alpha", "1"), ("beta", "0.75"), ("norm_region", "ACROSS_CHANNELS"), ("k", "1")],
         norm::lrn,
     ),
-    one(
+    Row::one(
         &["MVN"],
         &["mvn_param"],
         &[("normalize_variance", "true"), ("across_channels", "false"), ("eps", "1e-9")],
         norm::mvn,
     ),
-    one(
+    Row::one(
         &["Normalize"],
         &["norm_param"],
         &[("across_spatial", "true"), ("channel_shared", "true"), ("eps", "1e-10")],
@@ -168,45 +156,50 @@ pub(super) static TABLE: &[Row] = &[
     ),
     Row {
         bottoms: (1, MANY),
-        ..one(&["Concat"], &["concat_param"], &[("axis", "1"), ("concat_dim", "1")], join::concat)
+        ..Row::one(&["Concat"], &["concat_param"], &[("axis", "1"), ("concat_dim", "1")], join::concat)
     },
     Row {
         tops: (1, MANY),
-        ..one(&["Slice"], &["slice_param"], &[("axis", "1"), ("slice_dim", "1"), ("slice_point", "")], join::slice)
+        ..Row::one(&["Slice"], &["slice_param"], &[("axis", "1"), ("slice_dim", "1"), ("slice_point", "")], join::slice)
     },
-    Row { tops: (1, MANY), ..one(&["Split"], &[], &[], join::split) },
+    Row { tops: (1, MANY), ..Row::one(&["Split"], &[], &[], join::split) },
     Row {
         bottoms: (1, MANY),
-        ..one(&["Eltwise"], &["eltwise_param"], &[("operation", "SUM"), ("coeff", "")], join::eltwise)
+        ..Row::one(&["Eltwise"], &["eltwise_param"], &[("operation", "SUM"), ("coeff", "")], join::eltwise)
     },
-    Row { bottoms: (3, 3), ..one(&["Axpy"], &[], &[], join::axpy) },
-    one(&["Reshape"], &["reshape_param"], &[("shape.dim", ""), ("axis", "0"), ("num_axes", "-1")], shape::reshape),
-    one(&["Flatten"], &["flatten_param"], &[("axis", "1"), ("end_axis", "-1")], shape::flatten),
-    one(&["Permute"], &["permute_param"], &[("order", "")], shape::permute),
-    one(&["Tile"], &["tile_param"], &[("axis", "1"), ("tiles", "")], shape::tile),
-    Row { bottoms: (2, 2), ..one(&["Crop"], &["crop_param"], &[("axis", "2"), ("offset", "")], shape::crop) },
-    one(&["ShuffleChannel"], &["shuffle_channel_param"], &[("group", "1")], shape::shuffle_channel),
-    one(
+    Row { bottoms: (3, 3), ..Row::one(&["Axpy"], &[], &[], join::axpy) },
+    Row::one(&["Reshape"], &["reshape_param"], &[("shape.dim", ""), ("axis", "0"), ("num_axes", "-1")], shape::reshape),
+    Row::one(&["Flatten"], &["flatten_param"], &[("axis", "1"), ("end_axis", "-1")], shape::flatten),
+    Row::one(&["Permute"], &["permute_param"], &[("order", "")], shape::permute),
+    Row::one(&["Tile"], &["tile_param"], &[("axis", "1"), ("tiles", "")], shape::tile),
+    Row { bottoms: (2, 2), ..Row::one(&["Crop"], &["crop_param"], &[("axis", "2"), ("offset", "")], shape::crop) },
+    Row::one(&["ShuffleChannel"], &["shuffle_channel_param"], &[("group", "1")], shape::shuffle_channel),
+    Row::one(
         &["Reduction"],
         &["reduction_param"],
         &[("operation", "SUM"), ("axis", "0"), ("coeff", "1")],
         reduce::reduction,
     ),
-    one(&["ArgMax"], &["argmax_param"], &[("out_max_val", "false"), ("top_k", "1"), ("axis", "")], reduce::arg_max),
-    one(&["Interp"], &["interp_param"], INTERP, resize::interp),
-    Row { bottoms: (1, 2), ..one(&["Upsample"], &["upsample_param"], UPSAMPLE, resize::upsample) },
+    Row::one(
+        &["ArgMax"],
+        &["argmax_param"],
+        &[("out_max_val", "false"), ("top_k", "1"), ("axis", "")],
+        reduce::arg_max,
+    ),
+    Row::one(&["Interp"], &["interp_param"], INTERP, resize::interp),
+    Row { bottoms: (1, 2), ..Row::one(&["Upsample"], &["upsample_param"], UPSAMPLE, resize::upsample) },
     Row {
         bottoms: (2, 2),
-        ..one(
+        ..Row::one(
             &["LSTM"],
             &["recurrent_param"],
             &[("num_output", ""), ("expose_hidden", "false"), ("debug_info", "false")],
             recurrent::lstm,
         )
     },
-    Row { bottoms: (2, 2), ..one(&["PriorBox"], &["prior_box_param"], PRIORS, ssd::prior_box) },
+    Row { bottoms: (2, 2), ..Row::one(&["PriorBox"], &["prior_box_param"], PRIORS, ssd::prior_box) },
     Row {
         bottoms: (3, 3),
-        ..one(&["DetectionOutput"], &["detection_output_param"], DETECTIONS, ssd::detection_output)
+        ..Row::one(&["DetectionOutput"], &["detection_output_param"], DETECTIONS, ssd::detection_output)
     },
 ];

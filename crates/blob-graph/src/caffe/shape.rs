@@ -2,7 +2,8 @@
 
 use blob_io::onnx::Attribute;
 
-use crate::site::{Operand, Site, canonical, count, ints, shown};
+use crate::forms::transposed;
+use crate::site::{Operand, Site, canonical, count, shown};
 use crate::unsupported::Refusal;
 
 /// 0 keeps an extent of the input, −1 follows from the others; `axis` and `num_axes` say which axes change.
@@ -65,11 +66,7 @@ pub(super) fn permute(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     }
     let rest: Vec<usize> = (0..x.shape.len()).filter(|axis| !order.contains(axis)).collect();
     order.extend(rest);
-    if order.iter().copied().eq(0..order.len()) {
-        return Ok(vec![x]);
-    }
-    let shape = order.iter().map(|axis| x.shape[*axis]).collect();
-    Ok(vec![site.op("Transpose", &[&x], vec![("perm", ints(order.iter().map(|axis| *axis as u64)))], shape)?])
+    Ok(vec![transposed(site, &x, &order)?])
 }
 
 pub(super) fn tile(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
@@ -121,7 +118,6 @@ pub(super) fn shuffle_channel(site: &mut Site<'_>) -> Result<Vec<Operand>, Refus
         return Err(Refusal::shape(format!("{group} groups of {channels} channels")));
     }
     let apart = site.reshape(&x, &[batch, group, channels / group, height, width])?;
-    let turned = vec![batch, channels / group, group, height, width];
-    let turned = site.op("Transpose", &[&apart], vec![("perm", ints([0, 2, 1, 3, 4]))], turned)?;
+    let turned = transposed(site, &apart, &[0, 2, 1, 3, 4])?;
     Ok(vec![site.reshape(&turned, &x.shape)?])
 }

@@ -1,0 +1,195 @@
+//! Forms in ONNX that the tables of both frameworks have: a node or a few.
+//!
+//! Knows no parameter of either framework.
+
+use blob_core::DType;
+use blob_io::onnx::Attribute;
+
+use crate::site::{Operand, Site, ints, shown};
+use crate::unsupported::Refusal;
+
+/// ONNX's number of the element type `FLOAT`.
+pub(crate) const FLOAT: i64 = 1;
+
+/// One node with one input, whose output has the input's shape.
+pub(crate) fn unary(
+    site: &mut Site<'_>,
+    op_type: &str,
+    x: &Operand,
+    attributes: Vec<(&str, Attribute)>,
+) -> Result<Operand, Refusal> {
+    site.op(op_type, &[x], attributes, x.shape.clone())
+}
+
+/// One node with a number as the second input, unless the number changes nothing.
+pub(crate) fn with(
+    site: &mut Site<'_>,
+    op_type: &str,
+    x: Operand,
+    number: f32,
+    neutral: f32,
+) -> Result<Operand, Refusal> {
+    if number == neutral {
+        return Ok(x);
+    }
+    let number = site.scalar(number)?;
+    let shape = x.shape.clone();
+    site.op(op_type, &[&x, &number], vec![], shape)
+}
+
+/// The values between two numbers.
+pub(crate) fn clipped(site: &mut Site<'_>, x: &Operand, least: f32, most: f32) -> Result<Operand, Refusal> {
+    let (least, most) = (site.scalar(least)?, site.scalar(most)?);
+    site.op("Clip", &[x, &least, &most], vec![], x.shape.clone())
+}
+
+/// 1 where the comparison holds, else 0.
+pub(crate) fn compared(site: &mut Site<'_>, op_type: &str, a: &Operand, b: &Operand) -> Result<Operand, Refusal> {
+    let held = site.ops(op_type, &[a, b], vec![], vec![(DType::Bool, a.shape.clone())])?;
+    unary(site, "Cast", &held[0], vec![("to", Attribute::Int(FLOAT))])
+}
+
+/// The inputs side by side along an axis.
+pub(crate) fn concat(site: &mut Site<'_>, inputs: &[Operand], axis: usize) -> Result<Operand, Refusal> {
+    let Some((first, rest)) = inputs.split_first() else { return Err(Refusal::shape("no input")) };
+    let mut shape = first.shape.clone();
+    for other in rest {
+        let fits = other.shape.len() == shape.len()
+            && other.shape.iter().zip(&shape).enumerate().all(|(at, (one, two))| at == axis || one == two);
+        if !fits {
+            return Err(Refusal::shape(format!("{} beside {} along axis {axis}", shown(&other.shape), shown(&shape))));
+        }
+        shape[axis] = shape[axis].saturating_add(other.shape[axis]);
+    }
+    if rest.is_empty() {
+        return Ok(first.clone());
+    }
+    let inputs: Vec<&Operand> = inputs.iter().collect();
+    site.op("Concat", &inputs, vec![("axis", Attribute::Int(axis as i64))], shape)
+}
+
+/// The input in parts along an axis, whose sizes add up to its extent.
+pub(crate) fn split(site: &mut Site<'_>, x: &Operand, axis: usize, sizes: &[u64]) -> Result<Vec<Operand>, Refusal> {
+    if sizes.len() == 1 {
+        return Ok(vec![x.clone()]);
+    }
+    let outputs = sizes.iter().map(|size| {
+        let mut shape = x.shape.clone();
+        shape[axis] = *size;
+        (DType::F32, shape)
+    });
+    let outputs = outputs.collect();
+    let sizes: Vec<i64> = sizes.iter().map(|size| *size as i64).collect();
+    let sizes = site.ints_of(&sizes)?;
+    site.ops("Split", &[x, &sizes], vec![("axis", Attribute::Int(axis as i64))], outputs)
+}
+
+/// The axes in another order.
+pub(crate) fn transposed(site: &mut Site<'_>, x: &Operand, order: &[usize]) -> Result<Operand, Refusal> {
+    if order.iter().copied().eq(0..order.len()) {
+        return Ok(x.clone());
+    }
+    let shape = order.iter().map(|axis| x.shape[*axis]).collect();
+    site.op("Transpose", &[x], vec![("perm", ints(order.iter().map(|axis| *axis as u64)))], shape)
+}
+
+/// A part of an axis: the first element, and the element behind the last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    pub(crate) axis: usize,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// The part of a value that lies within all cuts.
+pub(crate) fn cut(site: &mut Site<'_>, x: &Operand, cuts: &[Cut]) -> Result<Operand, Refusal> {
+    let mut shape = x.shape.clone();
+    for Cut { axis, start, end } in cuts {
+        if end <= start || *end > shape[*axis] {
+            let message = format!("the elements {start} to {end} along axis {axis} of {}", shown(&x.shape));
+            return Err(Refusal::shape(message));
+        }
+        shape[*axis] = end - start;
+    }
+    if shape == x.shape {
+        return Ok(x.clone());
+    }
+    let mut numbers = |number: fn(&Cut) -> i64| site.ints_of(&cuts.iter().map(number).collect::<Vec<_>>());
+    let starts = numbers(|cut| cut.start as i64)?;
+    let ends = numbers(|cut| cut.end as i64)?;
+    let axes = numbers(|cut| cut.axis as i64)?;
+    site.op("Slice", &[x, &starts, &ends, &axes], vec![], shape)
+}
+
+/// An image of another size, bilinear; `how` is ONNX's name of the coordinates.
+pub(crate) fn bilinear(site: &mut Site<'_>, x: &Operand, shape: &[u64], how: &str) -> Result<Operand, Refusal> {
+    if shape == x.shape {
+        return Ok(x.clone());
+    }
+    // A size of its own for each axis would hold the batch.
+    let scales: Vec<f32> = shape.iter().zip(&x.shape).map(|(to, from)| *to as f32 / *from as f32).collect();
+    let is_exact = |((by, to), from): ((&f32, &u64), &u64)| f64::from(*by) * *from as f64 == *to as f64;
+    let is_exact = scales.iter().zip(shape).zip(&x.shape).all(is_exact);
+    let none = Operand { name: String::new(), shape: Vec::new(), dtype: DType::F32 };
+    let attributes = vec![
+        ("mode", Attribute::Text("linear".to_owned())),
+        ("coordinate_transformation_mode", Attribute::Text(how.to_owned())),
+    ];
+    if is_exact {
+        let scales = site.floats_of(&scales, &[shape.len() as u64])?;
+        return site.op("Resize", &[x, &none, &scales], attributes, shape.to_vec());
+    }
+    let sizes: Vec<i64> = shape.iter().map(|extent| *extent as i64).collect();
+    let sizes = site.ints_of(&sizes)?;
+    site.op("Resize", &[x, &none, &none, &sizes], attributes, shape.to_vec())
+}
+
+/// Each value of an image repeated along both axes.
+pub(crate) fn nearest(site: &mut Site<'_>, x: &Operand, scales: [u64; 2]) -> Result<Operand, Refusal> {
+    let mut shape = x.shape.clone();
+    for (extent, scale) in shape[2..].iter_mut().zip(scales) {
+        *extent = extent.saturating_mul(scale);
+    }
+    let scales = site.floats_of(&[1.0, 1.0, scales[0] as f32, scales[1] as f32], &[4])?;
+    let none = Operand { name: String::new(), shape: Vec::new(), dtype: DType::F32 };
+    let attributes = vec![
+        ("mode", Attribute::Text("nearest".to_owned())),
+        ("coordinate_transformation_mode", Attribute::Text("asymmetric".to_owned())),
+        ("nearest_mode", Attribute::Text("floor".to_owned())),
+    ];
+    site.op("Resize", &[x, &none, &scales], attributes, shape)
+}
+
+/// Softmax or its logarithm along an axis.
+pub(crate) fn along(site: &mut Site<'_>, op_type: &str, x: &Operand, axis: usize) -> Result<Operand, Refusal> {
+    unary(site, op_type, x, vec![("axis", Attribute::Int(axis as i64))])
+}
+
+/// A sum, a mean, a maximum or another reduction of some axes.
+pub(crate) fn reduced(
+    site: &mut Site<'_>,
+    op_type: &str,
+    x: &Operand,
+    axes: &[usize],
+    keeps: bool,
+) -> Result<Operand, Refusal> {
+    let extents = x.shape.iter().enumerate().map(|(at, extent)| if axes.contains(&at) { 1 } else { *extent });
+    let shape: Vec<u64> = extents.enumerate().filter(|(at, _)| keeps || !axes.contains(at)).map(|(_, n)| n).collect();
+    let mut attributes = vec![("keepdims", Attribute::Int(i64::from(keeps)))];
+    if op_type == "ReduceSum" {
+        let axes: Vec<i64> = axes.iter().map(|axis| *axis as i64).collect();
+        let axes = site.ints_of(&axes)?;
+        return site.op(op_type, &[x, &axes], attributes, shape);
+    }
+    attributes.push(("axes", ints(axes.iter().map(|axis| *axis as u64))));
+    site.op(op_type, &[x], attributes, shape)
+}
+
+/// All axes behind the first as one.
+pub(crate) fn flat(site: &mut Site<'_>, x: &Operand) -> Result<Operand, Refusal> {
+    let rest = crate::site::count(&x.shape[1..])?;
+    if x.shape.len() == 2 {
+        return Ok(x.clone());
+    }
+    site.op("Flatten", &[x], vec![("axis", Attribute::Int(1))], vec![x.shape[0], rest])
+}

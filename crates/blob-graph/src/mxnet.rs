@@ -1,0 +1,61 @@
+//! MXNet's operators: the table, and the attributes that do not matter here.
+//!
+//! One row an operator. The functions that the rows name are in the files of this folder. Rules are those of the
+//! operators' `InferShape` and `Forward` in apache/mxnet 1.9.1.
+
+mod norm;
+mod pool;
+mod reduce;
+mod resize;
+mod rows;
+mod shape;
+mod slice;
+mod ssd;
+mod value;
+mod window;
+
+use blob_io::net::Layer;
+
+use crate::row::Kind;
+#[cfg(test)]
+use crate::row::Row;
+
+/// Attributes that change nothing in inference: the choice between equal implementations, devices, training.
+const IGNORED: &[&str] = &[
+    "workspace",
+    "cudnn_tune",
+    "cudnn_off",
+    "cudnn_algo_fwd",
+    "cudnn_algo_bwd_data",
+    "cudnn_algo_bwd_filter",
+    "ctx_group",
+    "lr_mult",
+    "wd_mult",
+    "force_mirroring",
+    "mirror_stage",
+    // The number of the inputs, which stand beside it.
+    "num_args",
+];
+
+/// The ends of attributes that change nothing in inference.
+const IGNORED_ENDS: &[&str] = &["_lr_mult", "_wd_mult"];
+
+/// The part that a layer of this type has.
+pub(crate) fn kind(type_name: &str) -> Kind {
+    rows::TABLE.iter().find(|row| row.types.contains(&type_name)).map_or(Kind::Unknown, Kind::Known)
+}
+
+/// All rows.
+#[cfg(test)]
+pub(crate) fn table() -> &'static [Row] {
+    rows::TABLE
+}
+
+/// The attributes of a layer that inference may need.
+pub(crate) fn settings(layer: &Layer) -> impl Iterator<Item = (String, String)> {
+    let is_ignored = |name: &str| {
+        name.starts_with("__") || IGNORED.contains(&name) || IGNORED_ENDS.iter().any(|end| name.ends_with(end))
+    };
+    let all = layer.attributes().filter(move |(name, _)| !is_ignored(name));
+    all.map(|(name, text)| (name.to_owned(), text.to_owned()))
+}

@@ -1,0 +1,43 @@
+//! The frameworks' tables: the row of a layer, and the settings that inference may need.
+
+use std::collections::HashSet;
+
+use blob_io::net::{Framework, Layer, Net};
+
+use crate::row::Kind;
+use crate::{caffe, mxnet};
+
+/// The part that each layer of a net has; none for a layer that leads to no output.
+pub(crate) fn kinds(net: &Net) -> Vec<Option<Kind>> {
+    let of: fn(&str) -> Kind = match net.framework() {
+        Framework::Mxnet => mxnet::kind,
+        _ => caffe::kind,
+    };
+    let mut kinds: Vec<Option<Kind>> = net.layers().iter().map(|layer| Some(of(&layer.type_name))).collect();
+    if net.framework() == Framework::Mxnet {
+        // Its symbols cast weights, which a file has as they are stored.
+        let mut wanted: HashSet<usize> = net.outputs().collect();
+        for (layer, kind) in net.layers().iter().zip(&mut kinds).rev() {
+            if layer.tops.iter().any(|top| wanted.contains(top)) {
+                wanted.extend(kind.iter().flat_map(|kind| read(layer, *kind)));
+            } else {
+                *kind = None;
+            }
+        }
+    }
+    kinds
+}
+
+/// The inputs of a layer that matter in inference.
+pub(crate) fn read(layer: &Layer, kind: Kind) -> &[usize] {
+    let most = if let Kind::Known(row) = kind { row.read } else { usize::MAX };
+    &layer.bottoms[..layer.bottoms.len().min(most)]
+}
+
+/// The settings of a layer that inference may need.
+pub(crate) fn settings(framework: Framework, layer: &Layer) -> Vec<(String, String)> {
+    match framework {
+        Framework::Mxnet => mxnet::settings(layer).collect(),
+        _ => caffe::settings(layer).collect(),
+    }
+}

@@ -1,0 +1,118 @@
+//! Each operator of MXNet's as a net that becomes an ONNX model, run by the interpreter, against the real MXNet's output.
+
+use blob_graph::{Graph, Make, Need, Shapes, Target, to_onnx};
+use blob_io::mxnet::Symbol;
+use blob_io::{Checkpoint, Entry};
+use rayon::prelude::*;
+
+use super::caffe::{compare, of_net};
+use super::model::{self, Model};
+use super::{Case, cases, difference, run, tensor};
+use crate::support::floats::wide;
+use crate::support::{Folder, blob, data, opened, report};
+
+/// The nets that are refused, each with words of the reason. Whatever is converted is equal.
+const REFUSED: &[(&str, &str)] =
+    &[("batchnorm-axis", "axis: -1 where only 1"), ("pooling-gap", "a window that begins beyond")];
+
+/// The types of a symbol's operators.
+fn types(case: &Case) -> Vec<String> {
+    let symbol = Symbol::from_bytes("net-symbol.json", &case.bytes("symbol")).expect("a symbol");
+    symbol.net.layers().iter().map(|layer| layer.type_name.clone()).collect()
+}
+
+/// A file's tensor, by the net's name for it.
+fn stored<'f>(file: &'f Checkpoint, name: &str) -> Option<&'f Entry> {
+    ["arg:", "aux:"].iter().find_map(|group| file.entry(&format!("{group}{name}")))
+}
+
+/// The shapes of a case's inputs and weights.
+fn shapes(case: &Case, symbol: &Symbol) -> Shapes {
+    let file = Checkpoint::from_bytes("net.params", case.bytes("weights")).expect("a file");
+    let shape = |dims: &[usize]| dims.iter().map(|extent| *extent as u64).collect::<Vec<u64>>();
+    let known = symbol
+        .variables
+        .iter()
+        .filter_map(|variable| Some((variable.name.to_string(), shape(stored(&file, &variable.name)?.shape().dims()))));
+    let mut shapes = Shapes { stored: known.collect(), ..Shapes::default() };
+    shapes.named.extend(case.side("in/").into_iter().map(|(name, tensor)| (name, shape(&tensor.dims))));
+    shapes
+}
+
+/// A case as the library's model, with the weights that the model needs.
+fn lowered(case: &Case) -> Result<Model, String> {
+    let symbol = Symbol::from_bytes("net-symbol.json", &case.bytes("symbol")).map_err(|e| e.to_string())?;
+    let file = Checkpoint::from_bytes("net.params", case.bytes("weights")).map_err(|e| e.to_string())?;
+    of_net(&symbol.net, &shapes(case, &symbol), |need| made(&file, need))
+}
+
+/// The values of a weight, made of the net's tensor.
+fn made(file: &Checkpoint, need: &Need) -> Vec<f64> {
+    let entry = stored(file, &need.tensor).unwrap_or_else(|| panic!("no {:?}", need.tensor));
+    let values = wide(file, entry.name());
+    match need.make {
+        Make::AsIs | Make::Reshape(_) => values,
+        Make::Ones => vec![1.0; values.len()],
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_graph_computes_what_mxnet_computes() {
+    report(&format!("onnx: {}", compare(&cases("onnx_graph/mxnet.npz"), REFUSED, types, lowered)));
+}
+
+/// A net through the tool, whose symbol lies beside the parameters.
+#[test]
+fn a_converted_symbol_computes_what_mxnet_computed() {
+    let folder = Folder::new();
+    let golden = opened("mxnet/forward/block.npz");
+    let (x, expected) = (tensor(&golden, "data"), tensor(&golden, "output"));
+    let weights = data("mxnet/forward/block-0000.params");
+    let weights = weights.to_str().unwrap();
+    for more in [&[][..], &["--fold"], &["--dynamic-batch"], &["--opset", "13"]] {
+        let output = folder.path().join("x.onnx");
+        let output = output.to_str().unwrap();
+        let line = ["convert", weights, "--input", "data=1,3,4,4", "-o", output, "--force", "-q"];
+        blob(&[&line[..], more].concat()).ok();
+        blob(&["verify", output, "--against", weights]).ok();
+        let model = model::model(&std::fs::read(output).unwrap());
+        let found = run::run(&model, &[("data".to_owned(), x.clone())]).swap_remove(0).1;
+        let by = difference(&found, &expected).expect("of one shape");
+        assert!(by <= 2e-6, "{more:?}: {by:e}");
+    }
+}
+
+/// Numbers that no net has, in the place of each number of a symbol.
+const ABSURD: [&str; 7] = ["0", "-1", "65536", "4294967295", "9223372036854775807", "1e38", "None"];
+
+/// The symbol with another number in each place.
+fn changed(text: &str) -> Vec<String> {
+    let is_digit = |at: usize| text.as_bytes()[at].is_ascii_digit();
+    let begins = |at: &usize| *at > 0 && is_digit(*at) && !text.as_bytes()[*at - 1].is_ascii_alphanumeric();
+    let mut all = Vec::new();
+    for start in (0..text.len()).filter(begins) {
+        let end = (start..text.len()).find(|at| !is_digit(*at)).unwrap_or(text.len());
+        all.extend(ABSURD.iter().map(|number| format!("{}{number}{}", &text[..start], &text[end..])));
+    }
+    all
+}
+
+/// Whatever a symbol says, there is a graph or an error, in bounded time and memory.
+#[test]
+fn no_number_of_a_symbol_breaks_the_graph() {
+    let cases = cases("onnx_graph/mxnet.npz");
+    let small: Vec<&Case> = cases.iter().filter(|case| !case.name.starts_with("resnet")).collect();
+    let counts = small.par_iter().map(|case| {
+        let text = String::from_utf8(case.bytes("symbol")).expect("a text");
+        let graphs = changed(&text).into_iter().filter(|text| {
+            let Ok(symbol) = Symbol::from_bytes("net-symbol.json", text.as_bytes()) else { return false };
+            let Ok(graph) = Graph::from_net(&symbol.net, &shapes(case, &symbol)) else { return false };
+            let target = Target { dynamic_batch: true, ..Target::default() };
+            let _ = to_onnx(&graph, &target);
+            to_onnx(&graph, &Target::default()).is_ok()
+        });
+        graphs.count()
+    });
+    assert!(counts.sum::<usize>() > 1000);
+}
