@@ -43,6 +43,14 @@ def test_a_model_is_the_tools_byte_for_byte(tmp_path: Path) -> None:
         blob_io.convert(str(net), tmp_path / "a.npz", opset=13)
 
 
+def test_a_model_of_mxnets_net_is_the_tools_byte_for_byte(tmp_path: Path) -> None:
+    weights, symbol = (DATA / f"mxnet/forward/block-{kind}" for kind in ("0000.params", "symbol.json"))
+    blob_io.convert(str(weights), tmp_path / "a.onnx", symbol=symbol, input={"data": (1, 3, 4, 4)})
+    options = ["--input", "data=1,3,4,4", "--symbol", str(symbol)]
+    subprocess.run([tool(), "convert", str(weights), "-o", str(tmp_path / "b.onnx"), *options], check=True)
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+
+
 def test_a_conversion_is_the_tools_byte_for_byte(path: str, tmp_path: Path) -> None:
     cases: list[tuple[dict[str, object], list[str]]] = [
         ({}, []),

@@ -71,8 +71,8 @@ class Work:
         if name == "batch":
             return [self.package(), os.path.join(HERE, "side_batch.py")]
         script, version = {"mxnet": ("mxnet", "3.8"), "mxnet2": ("mxnet", "3.8"), "neoml": ("neoml", "3.10"), "torch": ("torch", "3.10"),
-                           "mxnet_nets": ("mxnet_nets", "3.8"), "forward_mxnet": ("forward_mxnet", "3.8")}.get(name, (name, "3.11"))
-        shared = {"mxnet_nets": "mxnet", "forward_mxnet": "mxnet"}
+                           "mxnet_nets": ("mxnet_nets", "3.8"), "forward_mxnet": ("forward_mxnet", "3.8"), "onnx_mxnet_nets": ("onnx_mxnet_nets", "3.8")}.get(name, (name, "3.11"))
+        shared = {"mxnet_nets": "mxnet", "forward_mxnet": "mxnet", "onnx_mxnet_nets": "mxnet"}
         environment = shared.get(name, name if name in ("mxnet", "mxnet2", "neoml", "torch", "onnx") else "arrays")
         return [self.python(environment, version), os.path.join(HERE, "side_%s.py" % script)]
 
@@ -185,12 +185,15 @@ def caffe_nets(work):
     return computed(work, folder, sources)
 
 
-def onnx_nets(work):
-    """Well-known nets of Caffe's as ONNX models: the checker accepts each, and onnxruntime and OpenCV 5 compute as OpenCV 4.14."""
-    folder = work.place("ONNX of Caffe's nets")
-    keys = work.ask("onnx_nets", "write", folder)
+def onnx_nets(work, side, extension):
+    """Well-known nets as ONNX models: the checker accepts each, and onnxruntime and OpenCV 5 compute as OpenCV 4.14 or MXNet."""
+    folder = work.place("ONNX of %s" % side)
+    keys = work.ask(side, "write", folder)
     path = lambda key, end: os.path.join(folder, key + end)
-    refused = {key: work.convert(path(key, ".caffemodel"), path(key, ".onnx"), "--net", path(key, ".prototxt")) for key in keys}
+    options = {key: ["--net", path(key, ".prototxt")] for key in keys}
+    if side == "onnx_mxnet_nets":  # the symbol lies beside the weights
+        options = {key: ["--input", "data=" + shapes["data"]] for key, shapes in keys.items()}
+    refused = {key: work.convert(path(key, extension), path(key, ".onnx"), *options[key]) for key in keys}
     refused = {key: reason for key, reason in refused.items() if reason}
     found = work.ask("onnx", "read", *(path(key, ".onnx") for key in keys if key not in refused))
     wrong = ["%s: %s" % item for item in refused.items()]
@@ -284,7 +287,8 @@ ROWS = [
     ("h5py reads Caffe's form", lambda w: ours(w, "arrays", "hdf5", ".caffemodel.h5", 21, ONLY=FLOATS)),
     ("PyTorch 1.12 computes as Caffe's nets (OpenCV)", caffe_nets),
     ("PyTorch 1.12 computes as MXNet 1.9.1 and its nets", mxnet_nets),
-    ("onnxruntime 1.32 and OpenCV 5 compute as Caffe's well-known nets (OpenCV 4.14)", onnx_nets),
+    ("onnxruntime 1.32 and OpenCV 5 compute as Caffe's well-known nets (OpenCV 4.14)", lambda w: onnx_nets(w, "onnx_nets", ".caffemodel")),
+    ("onnxruntime 1.32 and OpenCV 5 compute as MXNet 1.9.1 and its nets", lambda w: onnx_nets(w, "onnx_mxnet_nets", ".params")),
     ("Ray converts with two workers, one killed", lambda w: batch(w, "ray")),
     ("Dask converts with two workers, one killed", lambda w: batch(w, "dask")),
     ("S3 (moto): few range requests for the headers of 500 MB", lambda w: batch(w, "s3")),

@@ -1,4 +1,4 @@
-"""ONNX models in onnxruntime and OpenCV 5, against what OpenCV 4.14 computes of the net, and against each other.
+"""ONNX models in onnxruntime and OpenCV 5, against what OpenCV 4.14 or MXNet computes of the net, and against each other.
 
     side_onnx.py read MODEL...      (MODEL.npz beside each; prints the greatest relative difference, or what is wrong, by name)
 """
@@ -13,17 +13,18 @@ import onnxruntime
 
 
 def rows(value, is_boxes):
-    """Detections in one order, without the row of -1 that says that there are none."""
+    """Detections in one order, without the rows of -1 that say that there is none. Caffe's begin with the image."""
     if not is_boxes:
         return np.ravel(value)
-    found = (tuple(float(x) for x in row) for row in np.reshape(value, (-1, 7)) if row[1] >= 0)
-    return np.ravel(sorted(found, key=lambda row: (row[0], row[1], -row[2], row[3])))
+    width = np.shape(value)[-1]
+    found = (tuple(float(x) for x in row[width - 6:]) for row in np.reshape(value, (-1, width)) if row[width - 6] >= 0)
+    return np.ravel(sorted(found, key=lambda row: (row[0], -row[1], row[2])))
 
 
 def off(found, wanted):
     most = 0.0
     for name in wanted:
-        is_boxes = name.startswith("detectionoutput")
+        is_boxes = name.startswith("detection")
         a, b = rows(found[name], is_boxes), rows(wanted[name], is_boxes)
         if a.size != b.size:
             return "%s has %d values, not %d" % (name, a.size, b.size)

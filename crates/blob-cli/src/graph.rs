@@ -21,7 +21,7 @@ use crate::render::table::{Column, LAST, Table};
 use crate::units;
 
 /// The types of layers whose multiply-adds are counted.
-const CONVOLUTIONS: [&str; 3] = ["Convolution", "ConvolutionDepthwise", "DepthwiseConvolution"];
+const CONVOLUTIONS: [&str; 4] = ["Convolution", "Convolution_v1", "ConvolutionDepthwise", "DepthwiseConvolution"];
 
 pub(crate) fn run(args: &Graph, context: &Context) -> Result<Status, Failure> {
     let checkpoint = open(&args.file, &context.global)?;
@@ -52,7 +52,7 @@ impl<'a> Row<'a> {
     fn of(node: &'a Node, graph: &'a net::Graph, checkpoint: &Checkpoint) -> Self {
         let value = |place: &usize| &graph.values()[*place];
         let outputs: Vec<&net::Value> = node.outputs.iter().map(value).collect();
-        let stored: Vec<&Entry> = node.tensors.iter().filter_map(|tensor| checkpoint.entry(tensor)).collect();
+        let stored: Vec<&Entry> = node.tensors.iter().filter_map(|tensor| net::entry(checkpoint, tensor)).collect();
         let count = |entry: &&Entry| entry.shape().count() as u64;
         let elements =
             |value: &net::Value| value.shape.iter().fold(1, |product: u64, extent| product.saturating_mul(*extent));
@@ -64,7 +64,7 @@ impl<'a> Row<'a> {
                 let input = value(input);
                 Some(elements(input) / input.shape.get(1).copied()?.max(1))
             }
-            "InnerProduct" => Some(elements(output) / output.shape.last().copied()?.max(1)),
+            "InnerProduct" | "FullyConnected" => Some(elements(output) / output.shape.last().copied()?.max(1)),
             _ => None,
         });
         let multiply_adds = weight.zip(uses).map(|(weight, uses)| weight.saturating_mul(uses));

@@ -1,12 +1,14 @@
 //! The graph of the net that a file describes, or that is given for the file.
 
-use blob_io::net::Phase;
-use blob_io::{Checkpoint, Error, Remedy};
+use std::collections::BTreeMap;
+
+use blob_io::net::{Net, Phase, Role};
+use blob_io::{Checkpoint, Entry, Error, Remedy};
 
 use crate::net_file::NetFile;
 use crate::onnx::Onnx;
-use crate::options::{refuse, refuse_first};
-use crate::transform::Topology;
+use crate::options::refuse_first;
+use crate::transform::{Topology, spellings};
 
 pub use blob_graph::{Graph, Node, Shapes, Unsupported, Value};
 
@@ -29,20 +31,29 @@ pub fn of(checkpoint: &Checkpoint, net: Option<&NetFile>, settings: &Onnx) -> Re
 pub(crate) fn of_net(checkpoint: &Checkpoint, net: Option<&Topology>, settings: &Onnx) -> Result<Graph, Error> {
     let message = match net {
         None => "nothing says how its tensors are connected, and a graph needs that",
-        Some(net) if net.symbol_text().is_some() || checkpoint.format().is_mxnet() => {
-            return Err(refuse(
-                checkpoint,
-                "has a net of MXNet's, and only Caffe's layers are known as graphs".to_owned(),
-            ));
-        }
         Some(net) if !net.is_wired() => "its net names layers alone, and not the values that each reads",
         Some(net) => {
-            let shapes = Shapes { named: settings.inputs.clone(), only: None };
-            return Graph::from_net(&net.net().in_phase(Phase::Test), &shapes).map_err(|all| refused(checkpoint, &all));
+            let net = net.net().in_phase(Phase::Test);
+            let shapes = Shapes { named: settings.inputs.clone(), only: None, stored: stored(&net, checkpoint) };
+            return Graph::from_net(&net, &shapes).map_err(|all| refused(checkpoint, &all));
         }
     };
     let (file, message) = (checkpoint.name().to_owned(), message.to_owned());
     Err(Error::Misfit { file, message, remedy: Some(Remedy::NetOrSymbol) })
+}
+
+/// The shapes of a file's tensors, by the names that the net has for them.
+fn stored(net: &Net, checkpoint: &Checkpoint) -> BTreeMap<String, Vec<u64>> {
+    let variables = net.inputs().filter_map(|value| net.variable(value));
+    let names = net.layers().iter().flat_map(|layer| layer.tensors().map(|(_, name)| name)).chain(variables);
+    let shape = |entry: &Entry| entry.shape().dims().iter().map(|extent| *extent as u64).collect();
+    names.filter_map(|name| Some((name.to_owned(), shape(entry(checkpoint, name)?)))).collect()
+}
+
+/// The entry of the tensor that a net has under this name; MXNet's files have `arg:` and `aux:` before it.
+#[must_use]
+pub fn entry<'c>(checkpoint: &'c Checkpoint, tensor: &str) -> Option<&'c Entry> {
+    spellings(Role::Other, tensor).iter().find_map(|name| checkpoint.entry(name))
 }
 
 /// The error with every problem of a net.

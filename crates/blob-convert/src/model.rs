@@ -109,7 +109,7 @@ fn initializer(model: &Model, need: &Need, bound: &Bound<'_>) -> Option<transfor
     })?;
     let made = transform::Initializer::new(&*need.initializer, bound.name(&need.tensor), shape);
     Some(match &need.make {
-        Make::AsIs | Make::BatchNorm(_) | Make::Reshape(_) => made,
+        Make::AsIs | Make::BatchNorm(_) | Make::Ones | Make::Reshape(_) => made,
         Make::LstmGates => made.of_blocks(&LSTM_GATES, 0),
         Make::LstmBias => made.of_blocks(&LSTM_GATES, LSTM_GATES.len()),
         _ => return None,

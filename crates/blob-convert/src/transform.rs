@@ -76,7 +76,7 @@ mod wish;
 
 pub use bn::BatchNorm;
 pub use bound::Bound;
-pub(crate) use bound::{MovedEps, bare};
+pub(crate) use bound::{MovedEps, bare, spellings};
 pub use dtype::Dtype;
 pub use eps::Eps;
 pub(crate) use eps::Wished as WishedEps;

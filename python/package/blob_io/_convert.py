@@ -84,7 +84,7 @@ def convert(
     ``src`` is all that :func:`open` takes, or an open :class:`File`. For formats without room for a receipt the result
     has ``source``, ``tensors`` and ``changes`` alone. ``Receipt.changes`` has what a user should know, in words.
 
-    An ONNX model is made of a net of Caffe's; ``input``, ``dynamic_batch``, ``ssd`` and ``opset`` are for it alone:
+    An ONNX model is made of a net of Caffe's or MXNet's; ``input``, ``dynamic_batch``, ``ssd`` and ``opset`` are for it alone:
     ``input={"data": (1, 3, 224, 224)}`` where the net states no shape.
 
     With ``if_exists="done"`` an output that an earlier call made of the same source by the same recipe stays, and

@@ -7,7 +7,8 @@ use super::onnx::input;
 
 /// Show the graph of a net: layers, shapes, parameters, multiply-adds
 ///
-/// Works on files that describe a net of Caffe's, and on files of weights with --net. The tool runs no net: shapes
+/// Works on files that describe a net of Caffe's, and on files of weights with --net; on MXNet's parameters with the
+/// symbol beside them, or with --symbol. The tool runs no net: shapes
 /// follow from the layers' settings. A multiply-add is counted for each weight of a convolution or a fully connected
 /// layer and each value that the weight is used for.
 #[derive(Debug, clap::Args)]
@@ -15,7 +16,8 @@ use super::onnx::input;
 Examples:
   blob graph net.caffemodel --net deploy.prototxt
   blob graph net.caffemodel --net deploy.prototxt --dot > net.dot
-  blob graph weights.npz --net deploy.prototxt --input data=1,3,224,224")]
+  blob graph weights.npz --net deploy.prototxt --input data=1,3,224,224
+  blob graph net-0000.params --symbol net-symbol.json --input data=1,3,224,224")]
 pub(crate) struct Graph {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]

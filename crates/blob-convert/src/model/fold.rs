@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use blob_core::{DType, Shape};
 use blob_graph::Need;
-use blob_io::onnx::{Initializer, Model, Node};
+use blob_io::onnx::{Attribute, Initializer, Model, Node};
 
 use crate::transform::{Fold, FoldedNames};
 
@@ -36,6 +36,14 @@ pub(super) fn folded(
     }
     model.initializers.retain(|own| model.nodes.iter().any(|node| node.inputs.iter().any(|input| input == own.name())));
     Ok(())
+}
+
+/// The number of groups of a convolution.
+fn groups(node: &Node) -> usize {
+    let group = node.attributes.iter().find(|(name, _)| name == "group");
+    let number =
+        |(_, value): &(String, Attribute)| if let Attribute::Int(number) = value { Some(*number) } else { None };
+    group.and_then(number).and_then(|number| usize::try_from(number).ok()).unwrap_or(1)
 }
 
 /// Lets the writer of a node's input write the node's output.
@@ -72,6 +80,7 @@ fn add_bias(
     let (Some(dims), Some(node)) = (dims, node) else { return Err(lacks()) };
     let channels = match &*node.op_type {
         "Conv" | "Gemm" => dims.first().copied(),
+        "ConvTranspose" => dims.get(1).copied().and_then(|channels| channels.checked_mul(groups(node))),
         _ => None,
     };
     let shape = channels.and_then(|channels| Shape::new([channels]).ok()).ok_or_else(lacks)?;

@@ -157,13 +157,15 @@ impl<'a> Bound<'a> {
         self.checkpoint.format().is_caffe()
     }
 
-    /// The name in the file of a tensor that the net has under this name; the same name where the file has no such
-    /// tensor.
+    /// The name in the file of a tensor or a variable that the net has under this name; the same name where the file
+    /// has no such tensor.
     pub(crate) fn name<'n>(&self, tensor: &'n str) -> &'n str
     where
         'a: 'n,
     {
-        self.names.get(tensor).copied().unwrap_or(tensor)
+        let find = |name: &String| self.checkpoint.entry(name).map(blob_io::Entry::name);
+        let variable = || spellings(Role::Other, tensor).iter().find_map(find);
+        self.names.get(tensor).copied().or_else(variable).unwrap_or(tensor)
     }
 
     /// The net.
@@ -303,7 +305,7 @@ fn has_convolved_inputs(net: &Net) -> bool {
 }
 
 /// The names that a file may have for a tensor of a net, the likeliest first.
-fn spellings(role: Role, name: &str) -> [String; 3] {
+pub(crate) fn spellings(role: Role, name: &str) -> [String; 3] {
     // MXNet takes a moving statistic from `aux:` and everything else from `arg:`, where a file has both.
     let prefixes = match role {
         Role::Mean | Role::Variance => [Group::Auxiliary.prefix(), "", Group::Argument.prefix()],
