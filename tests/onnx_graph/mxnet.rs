@@ -11,9 +11,8 @@ use super::{Case, cases, difference, run, tensor};
 use crate::support::floats::wide;
 use crate::support::{Folder, blob, data, opened, report};
 
-/// The nets that are refused, each with words of the reason. Whatever is converted is equal.
-const REFUSED: &[(&str, &str)] =
-    &[("batchnorm-axis", "axis: -1 where only 1"), ("pooling-gap", "a window that begins beyond")];
+/// The net that is refused, with words of the reason. Whatever is converted is equal.
+const REFUSED: &[(&str, &str)] = &[("pooling-gap", "a window that begins beyond")];
 
 /// The types of a symbol's operators.
 fn types(case: &Case) -> Vec<String> {

@@ -33,7 +33,7 @@ const IGNORED: &[&str] = &[
     "wd_mult",
     "force_mirroring",
     "mirror_stage",
-    // The number of the inputs, which stand beside it.
+    // How many inputs there are; the node lists them.
     "num_args",
 ];
 

@@ -243,7 +243,7 @@ fn old_generations_are_the_same_net() {
 #[test]
 fn shapes_of_the_caller_stand_first() {
     let net = one(&[1, 3, 8, 8], "type: \"ReLU\"");
-    let named = Shapes { named: [("a".to_owned(), vec![2, 3])].into(), only: None };
+    let named = Shapes { named: [("a".to_owned(), vec![2, 3])].into(), ..Shapes::default() };
     let only = Shapes { only: Some(vec![4]), ..Shapes::default() };
     for (shapes, expected) in [(named, vec![2, 3]), (only, vec![4])] {
         let graph = Graph::from_net(&net, &shapes).expect("a graph");

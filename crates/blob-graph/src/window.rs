@@ -170,8 +170,9 @@ impl Pooling {
         for (axis, along) in self.axes.iter().enumerate() {
             let (kernel, stride) = (self.window.kernel[axis], self.window.stride[axis]);
             let end = self.x.shape[axis + 2] + 2 * self.window.pad[axis];
-            let counted = |place: u64| (place * stride + kernel).min(end) - place * stride;
-            areas = areas.iter().flat_map(|area| (0..along.windows).map(move |at| area * counted(at))).collect();
+            let counted: Vec<u64> =
+                (0..along.windows).map(|at| (at * stride + kernel).min(end) - at * stride).collect();
+            areas = areas.iter().flat_map(|area| counted.iter().map(move |own| area * own)).collect();
         }
         let whole: u64 = self.window.kernel.iter().product();
         Ok(areas.into_iter().map(|area| whole as f32 / area as f32).collect())

@@ -2,7 +2,7 @@
 
 use blob_io::onnx::Attribute;
 
-use crate::forms::{reduced, unary, with};
+use crate::forms::{reduced, transposed, unary, with};
 use crate::onnx::Make;
 use crate::site::{Operand, Site, canonical};
 use crate::unsupported::Refusal;
@@ -11,9 +11,13 @@ use crate::unsupported::Refusal;
 pub(super) fn batch_norm(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let x = site.x();
     site.rank(&x, 2..=8)?;
-    if canonical(site.int("axis")?, &x.shape)? != 1 {
-        return site.refuse("axis", "where only 1 is supported");
+    let axis = canonical(site.int("axis")?, &x.shape)?;
+    if axis == 0 {
+        return site.refuse("axis", "is the batch");
     }
+    // ONNX has the channels behind the batch.
+    let order: Vec<usize> = [0, axis].into_iter().chain((1..x.shape.len()).filter(|other| *other != axis)).collect();
+    let x = transposed(site, &x, &order)?;
     let (eps, channels) = (site.float("eps")?, x.shape[1]);
     let gamma = if site.flag("fix_gamma")? { Make::Ones } else { Make::AsIs };
     let gamma = site.weight(0, gamma, &[channels])?;
@@ -22,7 +26,9 @@ pub(super) fn batch_norm(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let (beta, mean, variance) = (beta?, mean?, variance?);
     let attributes = vec![("epsilon", Attribute::Float(eps))];
     let shape = x.shape.clone();
-    Ok(vec![site.op("BatchNormalization", &[&x, &gamma, &beta, &mean, &variance], attributes, shape)?])
+    let result = site.op("BatchNormalization", &[&x, &gamma, &beta, &mean, &variance], attributes, shape)?;
+    let back: Vec<usize> = (0..order.len()).filter_map(|axis| order.iter().position(|own| *own == axis)).collect();
+    Ok(vec![transposed(site, &result, &back)?])
 }
 
 /// By the mean and the variance of each plane.

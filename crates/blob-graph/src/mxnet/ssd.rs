@@ -197,8 +197,7 @@ pub(super) fn box_nms(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let whole = site.ints_of(&[rows as i64])?;
     let missing = indices(site, "Sub", &[&whole, &length], vec![], vec![1])?;
     let (none, last) = (site.ints_of(&[0, 0])?, site.ints_of(&[0])?);
-    let attributes = || vec![("axis", Attribute::Int(0))];
-    let pads = indices(site, "Concat", &[&none, &missing, &last], attributes(), vec![4])?;
+    let pads = indices(site, "Concat", &[&none, &missing, &last], vec![("axis", Attribute::Int(0))], vec![4])?;
     let fill = site.scalar(-1.0)?;
     let result = site.op("Pad", &[&kept, &pads, &fill], vec![], vec![rows, width])?;
     Ok(vec![site.reshape(&result, &x.shape)?])

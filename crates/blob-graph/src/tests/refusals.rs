@@ -87,7 +87,7 @@ fn nothing_is_left_out_or_mixed_up_in_silence() {
         assert_eq!(error.problems[0].reason, Reason::Order);
     }
     let relu = net(&format!("{data} layer {{ name: \"r\" type: \"ReLU\" bottom: \"d\" top: \"r\" }}"));
-    let shapes = Shapes { named: [("dta".to_owned(), vec![1, 3])].into(), only: None };
+    let shapes = Shapes { named: [("dta".to_owned(), vec![1, 3])].into(), ..Shapes::default() };
     let error = Graph::from_net(&relu, &shapes).expect_err("an input that is not there");
     assert!(error.to_string().contains("dta"), "{error}");
 }
