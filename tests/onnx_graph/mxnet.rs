@@ -85,16 +85,15 @@ fn a_converted_symbol_computes_what_mxnet_computed() {
 /// Numbers that no net has, in the place of each number of a symbol.
 const ABSURD: [&str; 7] = ["0", "-1", "65536", "4294967295", "9223372036854775807", "1e38", "None"];
 
-/// The symbol with another number in each place.
-fn changed(text: &str) -> Vec<String> {
+/// The symbol with another number in each place, one place at a time. `turn` says which number comes first.
+fn changed(text: &str, turn: usize) -> Vec<String> {
     let is_digit = |at: usize| text.as_bytes()[at].is_ascii_digit();
     let begins = |at: &usize| *at > 0 && is_digit(*at) && !text.as_bytes()[*at - 1].is_ascii_alphanumeric();
-    let mut all = Vec::new();
-    for start in (0..text.len()).filter(begins) {
+    let places = (0..text.len()).filter(begins).enumerate().map(|(place, start)| {
         let end = (start..text.len()).find(|at| !is_digit(*at)).unwrap_or(text.len());
-        all.extend(ABSURD.iter().map(|number| format!("{}{number}{}", &text[..start], &text[end..])));
-    }
-    all
+        format!("{}{}{}", &text[..start], ABSURD[(place + turn) % ABSURD.len()], &text[end..])
+    });
+    places.collect()
 }
 
 /// Whatever a symbol says, there is a graph or an error, in bounded time and memory.
@@ -102,9 +101,9 @@ fn changed(text: &str) -> Vec<String> {
 fn no_number_of_a_symbol_breaks_the_graph() {
     let cases = cases("onnx_graph/mxnet.npz");
     let small: Vec<&Case> = cases.iter().filter(|case| !case.name.starts_with("resnet")).collect();
-    let counts = small.par_iter().map(|case| {
+    let counts = small.par_iter().enumerate().map(|(turn, case)| {
         let text = String::from_utf8(case.bytes("symbol")).expect("a text");
-        let graphs = changed(&text).into_iter().filter(|text| {
+        let graphs = changed(&text, turn).into_iter().filter(|text| {
             let Ok(symbol) = Symbol::from_bytes("net-symbol.json", text.as_bytes()) else { return false };
             let Ok(graph) = Graph::from_net(&symbol.net, &shapes(case, &symbol)) else { return false };
             let target = Target { dynamic_batch: true, ..Target::default() };
@@ -113,5 +112,5 @@ fn no_number_of_a_symbol_breaks_the_graph() {
         });
         graphs.count()
     });
-    assert!(counts.sum::<usize>() > 1000);
+    assert!(counts.sum::<usize>() > 300);
 }
