@@ -1,4 +1,5 @@
-//! Each operator of MXNet's as a net that becomes an ONNX model, run by the interpreter, against the real MXNet's output.
+//! Each operator of MXNet's as a net that becomes an ONNX model, run by the interpreter, against the real MXNet's
+//! output.
 
 use blob_graph::{Graph, Make, Need, Shapes, Target, to_onnx};
 use blob_io::mxnet::Symbol;

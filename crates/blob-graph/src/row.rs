@@ -7,12 +7,6 @@ use crate::unsupported::Refusal;
 /// As many inputs or outputs as a net may have.
 pub(crate) const MANY: usize = 1 << 16;
 
-/// Names of parameters, each with the default.
-pub(crate) type Parameters = &'static [(&'static str, &'static str)];
-
-/// The function of a row.
-pub(crate) type Lower = fn(&mut Site<'_>) -> Result<Vec<Operand>, Refusal>;
-
 /// An operator of the source.
 #[derive(Debug)]
 pub(crate) struct Row {
@@ -21,7 +15,7 @@ pub(crate) struct Row {
     /// The messages that hold the parameters; any of them may. MXNet's operators have no messages.
     pub(crate) messages: &'static [&'static str],
     /// The parameters, each with the default; without one the default is an empty text.
-    pub(crate) parameters: Parameters,
+    pub(crate) parameters: &'static [(&'static str, &'static str)],
     /// The fewest and the most inputs.
     pub(crate) bottoms: (usize, usize),
     /// The fewest and the most outputs.
@@ -29,7 +23,7 @@ pub(crate) struct Row {
     /// So many of the first inputs matter in inference; labels follow.
     pub(crate) read: usize,
     /// Infers the outputs' shapes from the inputs', and adds the nodes that compute the results, one for each output.
-    pub(crate) lower: Lower,
+    pub(crate) lower: fn(&mut Site<'_>) -> Result<Vec<Operand>, Refusal>,
 }
 
 /// The part that a layer has in a graph.
@@ -50,8 +44,8 @@ impl Row {
     pub(crate) const fn one(
         types: &'static [&'static str],
         messages: &'static [&'static str],
-        parameters: Parameters,
-        lower: Lower,
+        parameters: &'static [(&'static str, &'static str)],
+        lower: fn(&mut Site<'_>) -> Result<Vec<Operand>, Refusal>,
     ) -> Self {
         Self { types, messages, parameters, bottoms: (1, 1), tops: (1, 1), read: MANY, lower }
     }

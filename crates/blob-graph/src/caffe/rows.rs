@@ -3,7 +3,9 @@
 //! Defaults are those of `caffe.proto` in BVLC/caffe 9b891540, of SSD's, SegNet's, DeepLab's and PSPNet's forks.
 
 use super::{join, neuron, norm, pool, recurrent, reduce, resize, shape, ssd, window};
-use crate::row::{MANY, Parameters, Row};
+use crate::row::{MANY, Row};
+
+type Parameters = &'static [(&'static str, &'static str)];
 
 const WINDOW: Parameters = &[
     ("num_output", ""),

@@ -1,4 +1,5 @@
-//! Convolutions, transposed ones, and fully connected layers: layers that weigh a part of the input, by Caffe's parameters.
+//! Convolutions, transposed ones, and fully connected layers, by Caffe's parameters: layers that weigh a part of the
+//! input.
 //!
 //! Shape rules are those of `BaseConvolutionLayer`, `DeconvolutionLayer` and `InnerProductLayer`.
 

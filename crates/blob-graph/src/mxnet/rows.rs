@@ -4,10 +4,18 @@
 //! Defaults are those of the parameters' declarations in apache/mxnet 1.9.1.
 
 use super::{norm, pool, reduce, resize, shape, slice, ssd, value, window};
-use crate::row::{Lower, MANY, Parameters, Row};
+use crate::row::{MANY, Row};
+use crate::site::{Operand, Site};
+use crate::unsupported::Refusal;
+
+type Parameters = &'static [(&'static str, &'static str)];
 
 /// A row of an operator with one input and one output.
-const fn one(types: &'static [&'static str], parameters: Parameters, lower: Lower) -> Row {
+const fn one(
+    types: &'static [&'static str],
+    parameters: Parameters,
+    lower: fn(&mut Site<'_>) -> Result<Vec<Operand>, Refusal>,
+) -> Row {
     Row::one(types, &[], parameters, lower)
 }
 
