@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::layout::TensorSpec;
-use blob_io::{Error, Format, IfExists, StoredTensor, Writer};
+use blob_io::{Error, Format, IfExists, Writer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error::Stop;
-use crate::given::{Given, Lent, Watched};
+use crate::given::{Given, Watched};
 use crate::mapping::{ALIGN, Block, with_blobs};
 use crate::opened::{Stored, format_named};
 use crate::taken::taken;
@@ -37,11 +37,10 @@ pub(crate) fn save(
     let values: Vec<(String, Values)> = tensors.iter().map(values).collect::<Result<_, Stop>>()?;
     let total = values.iter().map(|(_, values)| values.byte_len()).sum();
     let if_exists = if overwrite { IfExists::Replace } else { IfExists::Refuse };
-    let lent: Vec<(&str, Source<'_>)> =
+    let lent: Vec<(&str, Box<dyn blob_io::Tensor + Sync + '_>)> =
         values.iter().map(|(name, values)| Ok((name.as_str(), values.source()?))).collect::<Result<_, Stop>>()?;
     beside(py, (&Progress::Nobody, total), |watch| {
-        let readers: Vec<_> =
-            lent.iter().map(|(name, source)| (*name, Watched { tensor: source.tensor(), watch })).collect();
+        let readers: Vec<_> = lent.iter().map(|(name, tensor)| (*name, Watched { tensor: &**tensor, watch })).collect();
         let writer = readers.iter().fold(Writer::new(format), |writer, (name, tensor)| writer.tensor(*name, tensor));
         let writer = metadata.iter().fold(writer, |writer, (key, value)| writer.metadata(key, value));
         writer.write(&path, if_exists).map_err(|error| error.about(&path.display().to_string()))
@@ -52,12 +51,6 @@ pub(crate) fn save(
 enum Values {
     Given(Given),
     Stored(Stored),
-}
-
-/// The same for a thread that does not hold the interpreter's lock.
-enum Source<'a> {
-    Lent(Lent),
-    Stored(StoredTensor<'a>),
 }
 
 impl Values {
@@ -73,20 +66,12 @@ impl Values {
         }
     }
 
-    fn source(&self) -> Result<Source<'_>, Error> {
-        match self {
-            Self::Given(given) => Ok(Source::Lent(given.lent())),
-            Self::Stored(stored) => stored.opened.checkpoint.tensor(stored.entry()).map(Source::Stored),
-        }
-    }
-}
-
-impl Source<'_> {
-    fn tensor(&self) -> &dyn blob_io::Tensor {
-        match self {
-            Self::Lent(lent) => lent,
-            Self::Stored(stored) => stored,
-        }
+    /// The same for a thread that does not hold the interpreter's lock.
+    fn source(&self) -> Result<Box<dyn blob_io::Tensor + Sync + '_>, Error> {
+        Ok(match self {
+            Self::Given(given) => Box::new(given.lent()),
+            Self::Stored(stored) => Box::new(stored.opened.checkpoint.tensor(stored.entry())?),
+        })
     }
 }
 

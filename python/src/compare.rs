@@ -20,8 +20,6 @@ use crate::work::{Progress, beside};
 #[derive(Default)]
 struct Found {
     findings: Vec<Finding>,
-    /// Of the file as a whole: reason, offset, message.
-    of_file: Vec<(&'static str, Option<u64>, String)>,
     notes: Vec<String>,
 }
 
@@ -66,12 +64,10 @@ pub(crate) fn check<'py>(
             |finding: &Finding| !is_part || finding.tensor.is_empty() || checkpoint.entry(&finding.tensor).is_some();
         let mut found = Found::default();
         verify::arrays(checkpoint, watch, &mut |remark| found.remark(remark))?;
-        for fault in checkpoint.faults() {
-            found.of_file.push((fault.reason().as_str(), Some(fault.offset()), fault.message()));
-        }
+        found.findings.extend(checkpoint.faults().iter().map(|fault| Finding::of_fault("", fault)));
         let warnings = checkpoint.warnings().iter().map(ToString::to_string);
         if strict {
-            found.of_file.extend(warnings.map(|warning| (Reason::Warning.as_str(), None, warning)));
+            found.findings.extend(warnings.map(|warning| Finding::new("", Reason::Warning, warning)));
         } else {
             found.notes.extend(warnings);
         }
@@ -105,13 +101,11 @@ pub(crate) fn check<'py>(
         Ok(found)
     })?;
     let finding = class(py, "Finding")?;
-    let of_file =
-        found.of_file.into_iter().map(|(reason, offset, text)| finding.call1((None::<&str>, text, reason, offset)));
-    let of_tensor = found.findings.into_iter().map(|f| {
+    let findings = found.findings.into_iter().map(|f| {
         let tensor = (!f.tensor.is_empty()).then_some(f.tensor);
         finding.call1((tensor, f.message, f.reason.as_str(), f.offset))
     });
-    let findings: Vec<_> = of_file.chain(of_tensor).collect::<PyResult<_>>()?;
+    let findings: Vec<_> = findings.collect::<PyResult<_>>()?;
     Ok(class(py, "Report")?.call1((findings, found.notes))?)
 }
 
@@ -166,9 +160,7 @@ fn row_of<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyAny>> {
     };
     let name = |tensor: &Option<blob_convert::diff::Tensor>| tensor.as_ref().map(|tensor| tensor.name.clone());
     let numbers = distance.map(|d| (d.elements, d.changed, d.max_abs, d.max_rel, d.rms()));
-    let (elements, changed, max_abs, max_rel, rms) = numbers.unwrap_or_default();
-    let values = distance.map(|_| (elements, changed, max_abs, max_rel, rms));
-    let distance = values.map(|values| class(py, "Distance")?.call1(values)).transpose()?;
+    let distance = numbers.map(|numbers| class(py, "Distance")?.call1(numbers)).transpose()?;
     class(py, "DiffRow")?.call1((name(&row.ours), name(&row.theirs), change, distance, reason))
 }
 

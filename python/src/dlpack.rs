@@ -1,4 +1,4 @@
-//! DLPack: tensors handed to torch, jax, numpy and others without a copy, and taken from them.
+//! Tensors handed to torch, jax, numpy and others without a copy, as buffers and by DLPack, and taken by DLPack.
 //!
 //! One of the two modules with unsafe code. The structs are those of dlpack.h 1.1; both kinds of capsule are made and
 //! taken: the versioned one, and the older one without flags.
@@ -6,7 +6,7 @@
 mod strided;
 
 use std::any::Any;
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use pyo3::types::{PyCapsule, PyDict};
 use crate::dtype::{names, of_dlpack};
 use crate::error::Stop;
 use crate::given::Given;
-use crate::mapping::{Block, Span};
+use crate::mapping::{Block, Span, export, release};
 use crate::tensor::Tensor;
 use crate::work::here;
 use strided::Strided;
@@ -218,6 +218,37 @@ impl Tensor {
     /// The device: that of the host.
     fn __dlpack_device__(&self) -> (i32, i32) {
         (CPU, 0)
+    }
+}
+
+#[pymethods]
+impl Tensor {
+    /// The values as a buffer.
+    ///
+    /// # Safety
+    /// Python calls it with a view to fill.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let py = slf.py();
+        let spec = slf.get().spec().map_err(Stop::from)?;
+        let Some(format) = names(spec.dtype).buffer else {
+            return Err(PyBufferError::new_err(
+                "Python's buffers have no code for bf16: torch.from_dlpack and jax take it",
+            ));
+        };
+        let block = slf.get().exported(py)?.clone();
+        // SAFETY: Python hands over a `Py_buffer` of its own. The block has the values of the tensor's shape and dtype,
+        // and the tensor holds this block from `exported` on, since nothing empties a `OnceLock` behind a shared
+        // reference.
+        unsafe { export(slf.into_any(), (&block, spec.shape.dims(), format, spec.dtype.size()), view, flags) }
+    }
+
+    /// Releases a buffer.
+    ///
+    /// # Safety
+    /// Python calls it once with each view that `__getbuffer__` has filled.
+    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
+        // SAFETY: Python releases a view that `__getbuffer__` has filled, once.
+        unsafe { release(view) }
     }
 }
 

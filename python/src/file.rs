@@ -2,22 +2,18 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use blob_convert::RECEIPT_KEY;
 use blob_convert::regroup::by_layer;
-use blob_io::{Entry, Kind};
+use blob_convert::{RECEIPT_KEY, Selection};
+use blob_io::{Checkpoint, Entry, Kind, Limits, OpenOptions};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
 
 use crate::error::{Stop, blob_error};
-use crate::opened::{How, Opened, opened};
-use crate::slice::Slice;
-use crate::tensor::{Tensor, escaped};
+use crate::opened::{Opened, format_named, opened};
+use crate::tensor::Tensor;
 use crate::values::Framework;
 use crate::work::Progress;
-
-/// How many tensors a table of a notebook shows.
-const SHOWN: usize = 100;
 
 /// Opens a file of Caffe, MXNet, NeoML, HDF5, npy, npz or safetensors: reads headers, no values.
 ///
@@ -34,22 +30,30 @@ const SHOWN: usize = 100;
 #[pyo3(signature = (file, *, format=None, member=None, mmap=false, salvage=false, max_alloc=None, max_spool=None))]
 pub(crate) fn open(
     file: &Bound<'_, PyAny>,
-    format: Option<String>,
-    member: Option<String>,
+    format: Option<&str>,
+    member: Option<&str>,
     mmap: bool,
     salvage: bool,
     max_alloc: Option<u64>,
     max_spool: Option<u64>,
 ) -> Result<File, Stop> {
-    let opened = opened(file, &How { format, member, mmap, salvage, max_alloc, max_spool, only: None })?;
-    Ok(File { opened: Mutex::new(Some(Arc::new(opened))) })
+    let mut limits = Limits::default();
+    limits.max_alloc = max_alloc.unwrap_or(limits.max_alloc);
+    limits.max_spool = max_spool.unwrap_or(limits.max_spool);
+    let options = OpenOptions::new().limits(limits);
+    let options = format.map(format_named).transpose()?.into_iter().fold(options, OpenOptions::from);
+    let options = member.into_iter().fold(options, |options, member| options.member(member));
+    let options = if salvage { options.salvage() } else { options };
+    opened(file, options, mmap, |file| Ok(if salvage { file.take_whole_arrays() } else { file })).map(File::of)
 }
 
 /// Opens a file with some of its tensors alone, which the settings of a selection name.
 #[pyfunction]
-pub(crate) fn open_part(file: &Bound<'_, PyAny>, only: String) -> Result<File, Stop> {
-    let opened = opened(file, &How { only: Some(only), ..How::default() })?;
-    Ok(File { opened: Mutex::new(Some(Arc::new(opened))) })
+pub(crate) fn open_part(file: &Bound<'_, PyAny>, only: &str) -> Result<File, Stop> {
+    let settings = serde_json::from_str(only).ok().and_then(|settings| Selection::read(&settings));
+    let selection = settings.ok_or_else(|| PyValueError::new_err("no selection of tensors"))?;
+    let part = |file: Checkpoint| selection.places(&file).map(|places| file.only(&places));
+    opened(file, OpenOptions::new(), false, part).map(File::of)
 }
 
 /// An open file: a mapping from names to lazy tensors, in the order of the file.
@@ -62,6 +66,10 @@ pub(crate) struct File {
 }
 
 impl File {
+    fn of(opened: Opened) -> Self {
+        Self { opened: Mutex::new(Some(Arc::new(opened))) }
+    }
+
     /// The open file.
     pub(crate) fn opened(&self) -> Result<Arc<Opened>, Stop> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -146,8 +154,7 @@ impl File {
     #[getter]
     fn receipt<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, Stop> {
         let opened = self.opened()?;
-        let text = opened.checkpoint.metadata().iter().find(|(key, _)| key == RECEIPT_KEY);
-        let Some((_, text)) = text else { return Ok(None) };
+        let Some(text) = receipt(&opened.checkpoint) else { return Ok(None) };
         let receipt = class(py, "Receipt")?.call_method1("parse", (text,))?;
         Ok((!receipt.is_none()).then_some(receipt))
     }
@@ -231,32 +238,10 @@ impl File {
 
     /// A tensor to be read in part, as arrays of a framework: `f.get_slice("fc6/0")[:, ::8]`.
     #[pyo3(signature = (name, *, framework="numpy"))]
-    fn get_slice(&self, name: &Bound<'_, PyAny>, framework: &str) -> Result<Slice, Stop> {
-        Ok(Slice { tensor: self.tensor(name)?, framework: Framework::named(framework)? })
-    }
-
-    /// The tensor of this name, or `default`.
-    #[pyo3(signature = (name, default=None))]
-    fn get<'py>(
-        &self,
-        name: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
-    ) -> Result<Option<Bound<'py, PyAny>>, Stop> {
-        match self.tensor(name) {
-            Ok(tensor) => Ok(Some(Bound::new(name.py(), tensor)?.into_any())),
-            Err(Stop::Python(error)) if error.is_instance_of::<PyKeyError>(name.py()) => Ok(default),
-            Err(stop) => Err(stop),
-        }
-    }
-
-    /// Names with their tensors.
-    fn items<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("collections.abc")?.getattr("ItemsView")?.call1((slf,))
-    }
-
-    /// The tensors.
-    fn values<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("collections.abc")?.getattr("ValuesView")?.call1((slf,))
+    fn get_slice<'py>(&self, name: &Bound<'py, PyAny>, framework: &str) -> Result<Bound<'py, PyAny>, Stop> {
+        Framework::named(framework)?;
+        let slices = name.py().import("blob_io._slices")?;
+        Ok(slices.getattr("Slice")?.call1((self.tensor(name)?, framework))?)
     }
 
     fn __getitem__(&self, name: &Bound<'_, PyAny>) -> Result<Tensor, Stop> {
@@ -298,35 +283,18 @@ impl File {
         format!("<blob_io.File {name:?} {format}, {count} tensor{}>", if count == 1 { "" } else { "s" })
     }
 
-    fn _repr_html_(&self) -> Result<String, Stop> {
-        let opened = self.opened()?;
-        let entries = opened.checkpoint.entries();
-        let row = |place: usize| Tensor::stored(opened.clone(), place).row();
-        let rows: String = (0..entries.len().min(SHOWN)).map(row).collect();
-        let more = match entries.len().saturating_sub(SHOWN) {
-            0 => String::new(),
-            more => format!("<p>and {more} more</p>"),
-        };
-        let name = escaped(opened.checkpoint.name());
-        let head = "<tr><th>name</th><th>dtype</th><th>shape</th><th>bytes</th></tr>";
-        Ok(format!("<p>{name}: {}</p><table>{head}{rows}</table>{more}", opened.checkpoint.format().title()))
-    }
-
     fn _ipython_key_completions_(&self) -> Result<Vec<String>, Stop> {
         self.names()
-    }
-
-    fn __copy__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    fn __deepcopy__<'py>(slf: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
-        slf
     }
 
     fn __reduce__(&self) -> PyResult<()> {
         Err(PyTypeError::new_err("an open file cannot be pickled: send its path, and open it there"))
     }
+}
+
+/// The text of a file's receipt.
+pub(crate) fn receipt(file: &Checkpoint) -> Option<&str> {
+    file.metadata().iter().find(|(key, _)| key == RECEIPT_KEY).map(|(_, text)| &**text)
 }
 
 /// A class of `blob_io/_types.py`.

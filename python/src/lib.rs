@@ -43,7 +43,7 @@ mod _blob_io {
     #[pymodule_export]
     use crate::mapping::Memory;
     #[pymodule_export]
-    use crate::slice::Slice;
+    use crate::slice::read_part;
     #[pymodule_export]
     use crate::tensor::Tensor;
 }

@@ -19,7 +19,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use synced_mem::{Access, HostBuffer, SharedMem};
 
-pub(crate) use buffer::Memory;
+pub(crate) use buffer::{Memory, export, release};
 
 #[cfg(target_endian = "big")]
 compile_error!("arrays are handed out in the byte order of files, which is little-endian");
@@ -30,7 +30,11 @@ pub(crate) const ALIGN: usize = 64;
 /// The alignment up to which the allocator hands out zeros without writing them.
 const CHEAP: usize = 16;
 
-/// A file mapped privately: writes change neither the file nor another mapping.
+/// Blocks of this size or more are mappings of their own, with huge pages where the system has them: numpy asks for these
+/// from 4 MiB on, too. `python/benches/bars.py` measures a merge with and without.
+const HUGE: usize = 4 << 20;
+
+/// A file mapped privately, where writes change neither the file nor another mapping; or memory of no file.
 #[derive(Debug)]
 pub(crate) struct Mapped(MmapMut);
 
@@ -99,6 +103,14 @@ impl Block {
         }
         let refused =
             || Error::Memory { file: file.to_owned(), message: format!("{len} bytes are more than there are") };
+        if len >= HUGE {
+            let mut map = MmapMut::map_anon(len).map_err(|_| refused())?;
+            // A system without huge pages refuses, and gives small ones.
+            #[cfg(target_os = "linux")]
+            let _ = map.advise(memmap2::Advice::HugePage);
+            fill(&mut map)?;
+            return Self::view(&Arc::new(Mapped(map)), 0, len).ok_or_else(refused);
+        }
         let layout = len.checked_add(ALIGN - CHEAP).and_then(|size| Layout::from_size_align(size, CHEAP).ok());
         let layout = layout.ok_or_else(refused)?;
         // SAFETY: the size of the layout is `len` or more, which is not 0.

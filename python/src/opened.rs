@@ -1,12 +1,11 @@
-//! The options of `open`, and the open file that `File` and `Tensor` share: a checkpoint and a mapping.
+//! The open file that `File` and `Tensor` share: a checkpoint and a mapping.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use blob_convert::Selection;
-use blob_io::{Checkpoint, Entry, Format, Limits, OpenOptions};
+use blob_io::{Checkpoint, Entry, Error, Format, OpenOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -48,49 +47,23 @@ impl Stored {
     }
 }
 
-/// Options of `open`, as keywords give them.
-#[derive(Default)]
-pub(crate) struct How {
-    pub(crate) format: Option<String>,
-    pub(crate) member: Option<String>,
-    pub(crate) mmap: bool,
-    pub(crate) salvage: bool,
-    pub(crate) max_alloc: Option<u64>,
-    pub(crate) max_spool: Option<u64>,
-    /// The settings of a selection as JSON: the file is opened with these tensors alone.
-    pub(crate) only: Option<String>,
-}
-
-impl How {
-    fn options(&self) -> Result<OpenOptions, Stop> {
-        let mut limits = Limits::default();
-        limits.max_alloc = self.max_alloc.unwrap_or(limits.max_alloc);
-        limits.max_spool = self.max_spool.unwrap_or(limits.max_spool);
-        let mut options = OpenOptions::new().limits(limits);
-        if let Some(format) = &self.format {
-            options = options.from(format_named(format)?);
-        }
-        if let Some(member) = &self.member {
-            options = options.member(member);
-        }
-        Ok(if self.salvage { options.salvage() } else { options })
-    }
-}
-
 /// A format by name.
 pub(crate) fn format_named(name: &str) -> Result<Format, Stop> {
     name.parse().map_err(|error| PyValueError::new_err(format!("{error}")).into())
 }
 
-/// Opens a path, bytes or a file object.
-pub(crate) fn opened(object: &Bound<'_, PyAny>, how: &How) -> Result<Opened, Stop> {
-    let (py, options) = (object.py(), how.options()?);
+/// Opens a path, bytes or a file object, and takes a part of the file.
+pub(crate) fn opened(
+    object: &Bound<'_, PyAny>,
+    options: OpenOptions,
+    is_mapped: bool,
+    part: impl FnOnce(Checkpoint) -> Result<Checkpoint, Error>,
+) -> Result<Opened, Stop> {
     let opening = match source::open(object, &options)? {
         Some(opening) => opening,
         None => {
             let path: PathBuf = object.extract()?;
-            let is_mapped = how.mmap;
-            opening(py, options, move |options| {
+            opening(object.py(), options, move |options| {
                 // Opened before, so that the mapping is of the file that the checkpoint reads.
                 let file = is_mapped.then(|| fs::File::open(&path).ok()).flatten();
                 let checkpoint = options.open(&path)?;
@@ -99,18 +72,10 @@ pub(crate) fn opened(object: &Bound<'_, PyAny>, how: &How) -> Result<Opened, Sto
             })?
         }
     };
-    let Opening { mut checkpoint, file } = opening;
-    if how.salvage {
-        checkpoint = checkpoint.take_whole_arrays();
-    }
-    if let Some(only) = &how.only {
-        let settings = serde_json::from_str(only).map_err(|e| PyValueError::new_err(e.to_string()))?;
-        let selection = Selection::read(&settings).ok_or_else(|| PyValueError::new_err("no selection of tensors"))?;
-        let places = selection.places(&checkpoint)?;
-        checkpoint = checkpoint.only(&places);
-    }
+    let Opening { checkpoint, file } = opening;
+    let checkpoint = part(checkpoint)?;
     let mut warnings = Vec::new();
-    let mapping = if how.mmap && !checkpoint.is_packed() && checkpoint.shards().is_empty() {
+    let mapping = if is_mapped && !checkpoint.is_packed() && checkpoint.shards().is_empty() {
         let mapped = file.and_then(|file| Mapped::new(&file).ok());
         let mapped = mapped.filter(|mapped| mapped.len() as u64 == checkpoint.file_len());
         if mapped.is_none() {

@@ -99,21 +99,7 @@ fn statistics<'py>(
     let (stats, number) = (&measured.stats, |scalar: Option<Scalar>| scalar.map(Scalar::as_f64));
     let histogram = measured.histogram.as_ref();
     let histogram = histogram.map(|bins| class(py, "Histogram")?.call1((bins.min, bins.max, bins.counts.clone())));
-    let (mean, std, histogram) = (stats.mean, stats.std, histogram.transpose()?);
-    let (min, max, counts) = (number(stats.min), number(stats.max), (stats.zeros, stats.nan, stats.inf));
-    let (zeros, nan, inf) = counts;
-    class(py, "Stats")?.call1((
-        stats.count,
-        min,
-        max,
-        mean,
-        std,
-        stats.l1,
-        stats.l2,
-        zeros,
-        nan,
-        inf,
-        histogram,
-        channels,
-    ))
+    let moments = (number(stats.min), number(stats.max), stats.mean, stats.std, stats.l1, stats.l2);
+    let counts = (stats.zeros, stats.nan, stats.inf);
+    class(py, "Stats")?.call_method1("of", (stats.count, moments, counts, histogram.transpose()?, channels))
 }

@@ -17,7 +17,7 @@ use crate::values::{Framework, numpy};
 use crate::work::here;
 
 /// How much is read between two looks at signals.
-pub(crate) const PIECE: usize = 16 << 20;
+const PIECE: usize = 16 << 20;
 
 /// A tensor of a file, or one that `merge`, `split` or `permute` has made: name, dtype and shape at hand, the values
 /// when asked for.
@@ -39,7 +39,11 @@ enum Held {
 
 /// Fills a buffer of the entry's length with the values.
 pub(crate) fn load(file: &Checkpoint, entry: &Entry, watch: &dyn Watch, out: &mut [u8]) -> Result<(), Error> {
-    let mut reader = Watched::open(file, entry, watch)?;
+    pull(&mut Watched::open(file, entry, watch)?, out)
+}
+
+/// Fills `out` with the next bytes of a reader, which has them.
+pub(crate) fn pull(reader: &mut Watched<'_>, out: &mut [u8]) -> Result<(), Error> {
     let mut filled = 0;
     while filled < out.len() {
         let end = out.len().min(filled + PIECE);
@@ -168,16 +172,6 @@ impl Tensor {
             Held::Made { spec, .. } => spec.shape.dims(),
         }
     }
-
-    /// A row of a notebook's table.
-    pub(crate) fn row(&self) -> String {
-        let (name, dtype) = (escaped(self.title()), escaped(&self.dtype_name()));
-        format!("<tr><td>{name}</td><td>{dtype}</td><td>{}</td><td>{}</td></tr>", self.shape_text(), self.byte_len())
-    }
-
-    fn shape_text(&self) -> String {
-        self.dims().iter().map(usize::to_string).collect::<Vec<_>>().join("×")
-    }
 }
 
 #[pymethods]
@@ -275,11 +269,8 @@ impl Tensor {
     /// The values' bytes, row-major and little-endian, read from the file.
     fn tobytes<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>, Stop> {
         let Some((opened, entry)) = self.entry() else {
-            return Ok(py
-                .import("builtins")?
-                .call_method1("bytes", (self.memory(py)?,))?
-                .cast_into()
-                .map_err(PyErr::from)?);
+            let block = self.block(py, false)?;
+            return Ok(PyBytes::new_with(py, block.len(), |out| Ok(block.span().copy(0, out)))?);
         };
         let file = &opened.checkpoint;
         file.array(entry)?;
@@ -300,15 +291,7 @@ impl Tensor {
             let dtype = file.array(values.unwrap_or(entry))?.dtype;
             let mut reader = Watched::new(file.dense_reader(entry)?, watch);
             let len = sparse.shape.count() * dtype.size();
-            let block = Block::filled(file.name(), len, |out| {
-                let mut filled = 0;
-                while filled < len {
-                    let end = len.min(filled + PIECE);
-                    filled += reader.pull(&mut out[filled..end])?;
-                }
-                Ok(())
-            });
-            Ok((block?, dtype))
+            Ok((Block::filled(file.name(), len, |out| pull(&mut reader, out))?, dtype))
         })?;
         Ok(numpy(py, Arc::new(block), sparse.shape.dims(), dtype)?)
     }
@@ -344,19 +327,8 @@ impl Tensor {
 
     fn __repr__(&self) -> String {
         let view = if self.is_view() { " view" } else { "" };
-        format!("<blob_io.Tensor {:?} {} [{}]{view}>", self.title(), self.dtype_name(), self.shape_text())
-    }
-
-    fn _repr_html_(&self) -> String {
-        format!("<table>{}</table>", self.row())
-    }
-
-    fn __copy__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    fn __deepcopy__<'py>(slf: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
-        slf
+        let shape = self.dims().iter().map(usize::to_string).collect::<Vec<_>>().join("×");
+        format!("<blob_io.Tensor {:?} {} [{shape}]{view}>", self.title(), self.dtype_name())
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -384,13 +356,4 @@ impl Tensor {
     pub(crate) fn is_in_memory(&self) -> bool {
         matches!(&self.held, Held::Made { .. }) || self.offset_in_mapping().is_some()
     }
-
-    fn memory<'py>(&self, py: Python<'py>) -> Result<Bound<'py, crate::mapping::Memory>, Stop> {
-        Ok(Bound::new(py, crate::mapping::Memory(self.block(py, false)?))?)
-    }
-}
-
-/// Text for a page.
-pub(crate) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

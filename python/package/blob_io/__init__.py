@@ -11,7 +11,6 @@ those of the operating system.
 """
 
 import sys as _sys
-from collections.abc import Mapping as _Mapping
 
 if _sys.version_info < (3, 12):
     # Later versions refuse by themselves, since the module does not say that it may be shared.
@@ -20,13 +19,15 @@ if _sys.version_info < (3, 12):
     if _interpreters.get_current() != _interpreters.get_main():
         raise ImportError("blob_io does not support loading in subinterpreters")
 
-from ._blob_io import File, Slice, Tensor, open
+from . import _methods
+from ._blob_io import File, Tensor, open
 from ._convert import convert, diff, hash, load_file, merge, permute, save_file, split, verify
 from ._errors import BlobError, LimitExceeded, Malformed, Misfit, NotTensors, Unsupported
 from ._safetensors import safe_open
+from ._slices import Slice
 from ._types import Change, Diff, DiffRow, Distance, Finding, Histogram, Layer, Receipt, Report, Stats, Warning_
 
-_Mapping.register(File)
+_methods.add()
 
 __version__ = "0.1.0"
 

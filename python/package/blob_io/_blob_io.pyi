@@ -1,17 +1,17 @@
 """The compiled half of blob_io."""
 
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from os import PathLike
-from types import EllipsisType, TracebackType
-from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, TypeVar, final, overload
+from types import EllipsisType
+from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, final
 
 from ._errors import BlobError
+from ._slices import Slice
 from ._types import Diff, Layer, Receipt, Report, Stats, Warning_
 
 __all__ = [
     "File",
     "Memory",
-    "Slice",
     "Tensor",
     "check",
     "content_hash",
@@ -20,12 +20,12 @@ __all__ = [
     "merge",
     "open",
     "permute",
+    "read_part",
     "run_recipe",
     "save",
     "split",
 ]
 
-_T = TypeVar("_T")
 _Framework: TypeAlias = Literal["numpy", "np", "torch", "pt", "jax", "flax"]
 _Index: TypeAlias = int | slice | EllipsisType | None
 _Key: TypeAlias = _Index | tuple[_Index, ...]
@@ -76,12 +76,6 @@ class File(Mapping[str, Tensor]):
         progress: _Progress | None = None,
     ) -> dict[str, Any]: ...
     def get_slice(self, name: str | int, *, framework: _Framework = "numpy") -> Slice: ...
-    @overload
-    def get(self, name: str, default: None = None) -> Tensor | None: ...
-    @overload
-    def get(self, name: str, default: _T) -> Tensor | _T: ...
-    def items(self) -> ItemsView[str, Tensor]: ...
-    def values(self) -> ValuesView[Tensor]: ...
     def close(self) -> None: ...
     def _repr_html_(self) -> str: ...
     def _ipython_key_completions_(self) -> list[str]: ...
@@ -146,12 +140,9 @@ class Tensor:
     def __deepcopy__(self, _memo: Any) -> Tensor: ...
     def __reduce__(self) -> Any: ...
 
-@final
-class Slice:
-    def get_shape(self) -> list[int]: ...
-    def get_dtype(self) -> str: ...
-    def __getitem__(self, key: _Key, /) -> Any: ...
-
+def read_part(
+    tensor: Tensor, picks: list[tuple[int, int, int]], dims: list[int], framework: str
+) -> Any | None: ...
 def open_part(file: str | PathLike[str] | bytes | bytearray | memoryview | BinaryIO, only: str) -> File: ...
 def run_recipe(
     source: File,

@@ -7,7 +7,8 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from ._blob_io import File, Slice, open
+from ._blob_io import File, open
+from ._slices import Slice
 
 if TYPE_CHECKING:
     _Framework = Literal["numpy", "torch", "jax"]

@@ -54,6 +54,11 @@ class Stats(NamedTuple):
     #: With ``per_channel``, those of each index of the axis.
     channels: list[Stats] | None
 
+    @classmethod
+    def of(cls, elements: int, moments: Any, counts: Any, histogram: Histogram | None, channels: Any) -> Stats:
+        """The statistics in groups: from ``min`` to ``l2``, from ``zeros`` to ``inf``."""
+        return cls(elements, *moments, *counts, histogram, channels)
+
 
 class Finding(NamedTuple):
     """Something that is wrong."""

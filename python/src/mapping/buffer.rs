@@ -1,4 +1,4 @@
-//! Python's buffers over blocks: the bytes of a `Memory`, the values of a `Tensor`.
+//! Python's buffers over blocks: a view of row-major values, filled and released; the bytes of a `Memory`.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
@@ -9,9 +9,6 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::Block;
-use crate::dtype::names;
-use crate::error::Stop;
-use crate::tensor::Tensor;
 
 /// Plain bytes for numpy, which gives them a dtype and a shape.
 #[pyclass(frozen, module = "blob_io._blob_io")]
@@ -41,37 +38,6 @@ impl Memory {
     }
 }
 
-#[pymethods]
-impl Tensor {
-    /// The values as a buffer.
-    ///
-    /// # Safety
-    /// Python calls it with a view to fill.
-    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let py = slf.py();
-        let spec = slf.get().spec().map_err(Stop::from)?;
-        let Some(format) = names(spec.dtype).buffer else {
-            return Err(PyBufferError::new_err(
-                "Python's buffers have no code for bf16: torch.from_dlpack and jax take it",
-            ));
-        };
-        let block = slf.get().exported(py)?.clone();
-        // SAFETY: Python hands over a `Py_buffer` of its own. The block has the values of the tensor's shape and dtype,
-        // and the tensor holds this block from `exported` on, since nothing empties a `OnceLock` behind a shared
-        // reference.
-        unsafe { export(slf.into_any(), (&block, spec.shape.dims(), format, spec.dtype.size()), view, flags) }
-    }
-
-    /// Releases a buffer.
-    ///
-    /// # Safety
-    /// Python calls it once with each view that `__getbuffer__` has filled.
-    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
-        // SAFETY: Python releases a view that `__getbuffer__` has filled, once.
-        unsafe { release(view) }
-    }
-}
-
 /// The memory that a filled view points to, besides the values.
 struct Exported {
     shape: Vec<isize>,
@@ -84,7 +50,7 @@ struct Exported {
 /// `view` points to a `Py_buffer` that may be written. The block has the values of these dims, and `object` holds the
 /// block for as long as `object` lives, not only until the view is released: numpy's `ndarray(buffer=t)` and
 /// `torch.frombuffer(t)` release the view at once, keep the object, and use the address for as long.
-unsafe fn export(
+pub(crate) unsafe fn export(
     object: Bound<'_, PyAny>,
     (block, dims, format, size): (&Block, &[usize], &'static CStr, usize),
     view: *mut ffi::Py_buffer,
@@ -132,7 +98,7 @@ unsafe fn export(
 ///
 /// # Safety
 /// `export` has filled the view, which is released once.
-unsafe fn release(view: *mut ffi::Py_buffer) {
+pub(crate) unsafe fn release(view: *mut ffi::Py_buffer) {
     // SAFETY: `internal` is the box of `export`, by the caller's promise, and nothing else takes it.
     drop(unsafe { Box::from_raw((*view).internal.cast::<Exported>()) });
 }

@@ -1,0 +1,56 @@
+"""Methods of the compiled classes that need no compiled code: a mapping's own, tables for notebooks, copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ._blob_io import File, Tensor
+
+#: How many tensors a table of a notebook shows.
+_SHOWN = 100
+
+
+def _row(tensor: Tensor) -> str:
+    from html import escape
+
+    shape = "×".join(map(str, tensor.shape))
+    cells = [escape(tensor.name), escape(tensor.dtype), shape, str(tensor.nbytes)]
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _table_of_tensor(tensor: Tensor) -> str:
+    """A row of a table, for notebooks."""
+    return f"<table>{_row(tensor)}</table>"
+
+
+def _table_of_file(file: File) -> str:
+    """A table of the first tensors, for notebooks."""
+    from html import escape
+
+    count = len(file)
+    rows = "".join(_row(file[place]) for place in range(min(count, _SHOWN)))
+    head = "<tr><th>name</th><th>dtype</th><th>shape</th><th>bytes</th></tr>"
+    more = f"<p>and {count - _SHOWN} more</p>" if count > _SHOWN else ""
+    return f"<p>{escape(file.name)}: {escape(file.format)}</p><table>{head}{rows}</table>{more}"
+
+
+def _itself(held: Any) -> Any:
+    """The same: nothing that a copy could change is kept."""
+    return held
+
+
+def _itself_deep(held: Any, _memo: Any) -> Any:
+    """The same, as a copy."""
+    return held
+
+
+def add() -> None:
+    """Gives the classes these methods."""
+    Mapping.register(File)
+    for name in ("get", "items", "values"):
+        setattr(File, name, getattr(Mapping, name))
+    for kind, table in [(File, _table_of_file), (Tensor, _table_of_tensor)]:
+        methods = {"_repr_html_": table, "__copy__": _itself, "__deepcopy__": _itself_deep}
+        for name, method in methods.items():
+            setattr(kind, name, method)
