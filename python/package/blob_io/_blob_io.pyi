@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from os import PathLike
 from types import EllipsisType
-from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, final
+from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, TypeVar, final, overload
 
 from ._errors import BlobError
 from ._slices import Slice
@@ -19,6 +19,7 @@ __all__ = [
     "file_hash",
     "merge",
     "open",
+    "open_part",
     "permute",
     "read_part",
     "run_recipe",
@@ -26,6 +27,7 @@ __all__ = [
     "split",
 ]
 
+_T = TypeVar("_T")
 _Framework: TypeAlias = Literal["numpy", "np", "torch", "pt", "jax", "flax"]
 _Index: TypeAlias = int | slice | EllipsisType | None
 _Key: TypeAlias = _Index | tuple[_Index, ...]
@@ -76,6 +78,10 @@ class File(Mapping[str, Tensor]):
         progress: _Progress | None = None,
     ) -> dict[str, Any]: ...
     def get_slice(self, name: str | int, *, framework: _Framework = "numpy") -> Slice: ...
+    @overload
+    def get(self, key: str, default: None = None) -> Tensor | None: ...
+    @overload
+    def get(self, key: str, default: _T) -> Tensor | _T: ...
     def close(self) -> None: ...
     def _repr_html_(self) -> str: ...
     def _ipython_key_completions_(self) -> list[str]: ...

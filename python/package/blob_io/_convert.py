@@ -165,7 +165,7 @@ def convert(
     options = {"format": from_format, "member": member, "salvage": salvage}
     file = _opened(src, **options, max_alloc=max_alloc, max_spool=max_spool)
     text = json.dumps(asked)
-    how = {"into": into, "salvage": salvage, "dry_run": dry_run, "progress": progress}
+    how: dict[str, Any] = {"into": into, "salvage": salvage, "dry_run": dry_run, "progress": progress}
     said = json.loads(_blob_io.run_recipe(file, dst, text, **how))
     if recipe_out is not None:
         _write_recipe(recipe_out, asked, file, dst, into, if_exists)
@@ -299,16 +299,19 @@ def verify(
     import json
 
     selection = _selection(only, exclude, regex, only_dtype, only_shape)
-    if selection is not None and (isinstance(path, File) or symbol is not None):
-        raise ValueError("of an open file, and of a symbol, all tensors are meant: name the file's path, without symbol")
     try:
-        file = _opened(path) if selection is None else _blob_io.open_part(path, json.dumps(selection))
+        if selection is None:
+            file = _opened(path)
+        elif isinstance(path, File) or symbol is not None:
+            raise ValueError("of an open file, and of a symbol, all tensors are meant: name its path, without symbol")
+        else:
+            file = _blob_io.open_part(path, json.dumps(selection))
     except BlobError as error:
         if error.reason not in _BROKEN:
             raise
         return Report([Finding(error.subject, str(error), error.reason or "", error.offset)], [])
     other = None if against is None else _opened(against)
-    how = {"finite": finite, "strict": strict, "is_part": selection is not None, "net": net, "symbol": symbol}
+    how: dict[str, Any] = {"finite": finite, "strict": strict, "is_part": selection is not None, "net": net, "symbol": symbol}
     return _blob_io.check(file, against=other, progress=progress, **how)
 
 

@@ -19,30 +19,30 @@ def _row(tensor: Tensor) -> str:
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
-def _table_of_tensor(tensor: Tensor) -> str:
+def _table_of_tensor(self: Tensor) -> str:
     """A row of a table, for notebooks."""
-    return f"<table>{_row(tensor)}</table>"
+    return f"<table>{_row(self)}</table>"
 
 
-def _table_of_file(file: File) -> str:
+def _table_of_file(self: File) -> str:
     """A table of the first tensors, for notebooks."""
     from html import escape
 
-    count = len(file)
-    rows = "".join(_row(file[place]) for place in range(min(count, _SHOWN)))
+    count = len(self)
+    rows = "".join(_row(self[place]) for place in range(min(count, _SHOWN)))
     head = "<tr><th>name</th><th>dtype</th><th>shape</th><th>bytes</th></tr>"
     more = f"<p>and {count - _SHOWN} more</p>" if count > _SHOWN else ""
-    return f"<p>{escape(file.name)}: {escape(file.format)}</p><table>{head}{rows}</table>{more}"
+    return f"<p>{escape(self.name)}: {escape(self.format)}</p><table>{head}{rows}</table>{more}"
 
 
-def _itself(held: Any) -> Any:
+def _itself(self: Any) -> Any:
     """The same: nothing that a copy could change is kept."""
-    return held
+    return self
 
 
-def _itself_deep(held: Any, _memo: Any) -> Any:
+def _itself_deep(self: Any, _memo: Any) -> Any:
     """The same, as a copy."""
-    return held
+    return self
 
 
 def add() -> None:

@@ -59,7 +59,9 @@ def _picked(
 
 def _place(key: Any, axis: int, shape: tuple[int, ...]) -> int:
     try:
-        place = index(None if isinstance(key, bool) else key)
+        if isinstance(key, bool):
+            raise TypeError
+        place = index(key)
     except TypeError:
         raise TypeError("a key has integers, slices, ... and None; t.numpy()[key] takes others") from None
     if not -shape[axis] <= place < shape[axis]:

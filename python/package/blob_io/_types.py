@@ -55,7 +55,14 @@ class Stats(NamedTuple):
     channels: list[Stats] | None
 
     @classmethod
-    def of(cls, elements: int, moments: Any, counts: Any, histogram: Histogram | None, channels: Any) -> Stats:
+    def of(
+        cls,
+        elements: int,
+        moments: tuple[float | None, float | None, float | None, float | None, float, float],
+        counts: tuple[int, int, int],
+        histogram: Histogram | None,
+        channels: list[Stats] | None,
+    ) -> Stats:
         """The statistics in groups: from ``min`` to ``l2``, from ``zeros`` to ``inf``."""
         return cls(elements, *moments, *counts, histogram, channels)
 
