@@ -30,8 +30,8 @@ pub(crate) const ALIGN: usize = 64;
 /// The alignment up to which the allocator hands out zeros without writing them.
 const CHEAP: usize = 16;
 
-/// Blocks of this size or more are mappings of their own, with huge pages where the system has them: numpy asks for these
-/// from 4 MiB on, too. `python/benches/bars.py` measures a merge with and without.
+/// Blocks of this size or more are mappings of their own, with huge pages where the system has them: numpy asks for
+/// these from 4 MiB on, too.
 const HUGE: usize = 4 << 20;
 
 /// A file mapped privately, where writes change neither the file nor another mapping; or memory of no file.

@@ -48,8 +48,8 @@ impl Tensor {
     }
 }
 
-/// Reads the values of a tensor at the picked indices of each axis, forwards, as an array of these extents; `None` for a
-/// tensor of no file.
+/// Reads the values of a tensor at the picked indices of each axis, forwards, as an array of these extents; `None` for
+/// a tensor of no file.
 #[pyfunction]
 pub(crate) fn read_part<'py>(
     py: Python<'py>,
