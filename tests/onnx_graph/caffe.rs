@@ -214,3 +214,63 @@ pub(super) fn compare(
 fn a_graph_computes_what_caffe_computes() {
     report(&format!("onnx: {}", compare(&cases("onnx_graph/caffe.npz"), REFUSED, Case::types, lowered)));
 }
+
+/// A net that moves the edges of three boxes; the last two are shifted against the first.
+const CORNERS: &str = r#"input: "loc" input_shape { dim: 1 dim: 12 } input: "conf" input_shape { dim: 1 dim: 6 }
+    input: "prior" input_shape { dim: 1 dim: 2 dim: 12 }
+    layer { name: "out" type: "DetectionOutput" bottom: "loc" bottom: "conf" bottom: "prior" top: "out"
+            detection_output_param { num_classes: 2 code_type: CORNER keep_top_k: 9 nms_param { nms_threshold: 0.3 top_k: 9 } } }"#;
+
+/// Caffe's `JaccardOverlap`: what two boxes share, by what they cover together. Edges that are not in order cover nothing.
+fn overlap(one: &[f64], two: &[f64]) -> f64 {
+    let sides = [0, 1].map(|side| one[2 + side].min(two[2 + side]) - one[side].max(two[side]));
+    let area = |edges: &[f64]| (edges[2] - edges[0]).max(0.0) * (edges[3] - edges[1]).max(0.0);
+    if sides.iter().any(|side| *side <= 0.0) {
+        return 0.0;
+    }
+    let both = sides[0] * sides[1];
+    both / (area(one) + area(two) - both)
+}
+
+#[test]
+fn a_box_whose_edges_are_turned_covers_nothing() {
+    let net = prototxt("net.prototxt", CORNERS.as_bytes()).expect("a net").in_phase(Phase::Test);
+    let model = of_net(&net, &Shapes::default(), |need| panic!("{need:?}")).expect("a model");
+    let priors: Vec<f64> = [[0.1, 0.1, 0.5, 0.5], [0.12, 0.1, 0.52, 0.5], [0.1, 0.12, 0.5, 0.52]].concat();
+    let scores = [0.9, 0.8, 0.7];
+    let mut turned = 0;
+    for case in 0..27 {
+        // Each box stays, or its left and right, or all its edges change places.
+        let moves: Vec<f64> = (0..3usize)
+            .flat_map(|place| match case / 3usize.pow(place as u32) % 3 {
+                0 => [0.0; 4],
+                1 => [0.4, 0.0, -0.4, 0.0],
+                _ => [0.4, 0.4, -0.4, -0.4],
+            })
+            .collect();
+        let edges: Vec<f64> = priors.iter().zip(&moves).map(|(edge, by)| edge + by).collect();
+        let mut expected: Vec<usize> = Vec::new();
+        for place in 0..3 {
+            let of = |place: usize| &edges[place * 4..][..4];
+            if expected.iter().all(|kept| overlap(of(*kept), of(place)) <= 0.3) {
+                expected.push(place);
+            }
+        }
+        turned += usize::from(expected.len() > 1);
+        let float = |dims: &[usize], values: &[f64]| Tensor::float(dims, values.to_vec());
+        let confidences: Vec<f64> = scores.iter().flat_map(|score| [1.0 - score, *score]).collect();
+        let given = [
+            ("loc", float(&[1, 12], &moves)),
+            ("conf", float(&[1, 6], &confidences)),
+            ("prior", float(&[1, 2, 12], &[priors.clone(), vec![1.0; 12]].concat())),
+        ];
+        let given: Vec<(String, Tensor)> = given.into_iter().map(|(name, tensor)| (name.to_owned(), tensor)).collect();
+        let found = run::run(&model, &given);
+        let rows: Vec<&[f64]> = found[0].1.values.chunks(7).collect();
+        assert_eq!(rows.len(), expected.len(), "{moves:?}: {rows:?}");
+        for (row, place) in rows.iter().zip(expected) {
+            assert!((row[2] - scores[place]).abs() < 1e-6, "{moves:?}: {rows:?}");
+        }
+    }
+    assert!(turned > 9, "{turned}");
+}

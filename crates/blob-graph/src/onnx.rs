@@ -2,11 +2,12 @@
 //!
 //! Assembles what the rows add; knows no operator.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use blob_io::onnx::{Dim, Initializer, Model, Node, Value};
 
 use crate::graph::{Graph, Lowering};
+use crate::names::Names;
 use crate::site::Operand;
 use crate::unsupported::{Problem, Reason, Unsupported};
 
@@ -82,31 +83,35 @@ impl Default for Target {
 /// batch; or SSD's layers have settings that ONNX's operators cannot express.
 pub fn to_onnx(graph: &Graph, target: &Target) -> Result<(Model, Vec<Need>), Unsupported> {
     let lowering = checked(graph.lower(graph.given(None), target))?;
-    let open = if target.dynamic_batch { open_values(graph, target, &lowering)? } else { HashSet::new() };
+    let open = if target.dynamic_batch { open_values(graph, target, &lowering)? } else { HashMap::new() };
     let Lowering { mut body, operands, .. } = lowering;
     let mut outputs = Vec::new();
     for place in graph.outputs() {
         let Some(operand) = operands.get(*place).and_then(Option::as_ref) else { continue };
         let name = &graph.values()[*place].name;
-        let is_open = open.contains(&operand.name);
+        let first = open.get(&operand.name).copied();
         if operand.name != *name {
             body.nodes.push(identity(&operand.name, name));
         }
-        outputs.push(value(&Operand { name: name.clone(), ..operand.clone() }, is_open));
+        outputs.push(value(&Operand { name: name.clone(), ..operand.clone() }, first));
     }
-    outputs.extend(raw_outputs(graph, target, &operands).map(|operand| value(operand, open.contains(&operand.name))));
+    // ONNX Runtime takes no two nodes of one name, and Caffe has layers of one name.
+    let mut names = Names::default();
+    body.nodes.iter_mut().for_each(|node| node.name = names.claim(&node.name));
+    outputs
+        .extend(raw_outputs(graph, target, &operands).map(|operand| value(operand, open.get(&operand.name).copied())));
     // The markers of an LSTM, for one, are not read.
     let inputs = graph.inputs().iter().filter_map(|place| operands[*place].as_ref());
     let given: HashSet<&str> = outputs.iter().map(|output| &*output.name).collect();
     let between = body.values.iter().filter(|operand| !given.contains(&*operand.name));
-    let values = between.map(|operand| value(operand, open.contains(&operand.name)));
+    let values = between.map(|operand| value(operand, open.get(&operand.name).copied()));
     let read: HashSet<&str> = body.nodes.iter().flat_map(|node| node.inputs.iter().map(|name| &**name)).collect();
     let inputs = inputs.filter(|operand| read.contains(&*operand.name));
     let model = Model {
         ir_version: if target.opset >= 15 { 8 } else { 7 },
         opset: target.opset,
         name: "net".to_owned(),
-        inputs: inputs.map(|operand| value(operand, target.dynamic_batch)).collect(),
+        inputs: inputs.map(|operand| value(operand, target.dynamic_batch.then_some(First::Batch))).collect(),
         values: values.collect(),
         outputs,
         nodes: body.nodes,
@@ -120,11 +125,24 @@ fn checked(lowering: Lowering) -> Result<Lowering, Unsupported> {
     if lowering.problems.is_empty() { Ok(lowering) } else { Err(Unsupported { problems: lowering.problems }) }
 }
 
-/// The names of the values whose first extent is the batch: those that a larger batch makes larger. A net that a larger
-/// batch changes in any other way needs a fixed batch.
-fn open_values(graph: &Graph, target: &Target, fixed: &Lowering) -> Result<HashSet<String>, Unsupported> {
-    let batches = graph.inputs().iter().filter_map(|place| graph.values()[*place].shape.first().copied());
-    let larger = batches.max().unwrap_or(1) + 1;
+/// A first extent that is left open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    /// The batch of the inputs.
+    Batch,
+    /// Another one that follows from the batch, as twice the batch.
+    Other,
+}
+
+/// The first extents that are left open, by the name of the value: those that a larger batch makes larger. A net that a
+/// larger batch changes in any other way needs a fixed batch.
+fn open_values(graph: &Graph, target: &Target, fixed: &Lowering) -> Result<HashMap<String, First>, Unsupported> {
+    let first = |place: &usize| graph.values()[*place].shape.first().copied();
+    let batch = graph.inputs().iter().find_map(first).unwrap_or(1);
+    if let Some(other) = graph.inputs().iter().find(|place| first(place).is_some_and(|extent| extent != batch)) {
+        return Err(fixed_batch(&graph.values()[*other].name, "has another batch"));
+    }
+    let larger = batch + 1;
     let other = checked(graph.lower(graph.given(Some(larger)), target))?;
     let mixed = fixed.body.nodes.iter().zip(&other.body.nodes).find(|(one, two)| one != two);
     let constant = fixed.body.initializers.iter().zip(&other.body.initializers).find(|(one, two)| one != two);
@@ -139,12 +157,20 @@ fn open_values(graph: &Graph, target: &Target, fixed: &Lowering) -> Result<HashS
         _ => None,
     };
     if let Some(name) = name {
-        let (layer, type_name, reason) = (String::new(), String::new(), Reason::Shape);
-        let message = format!("the batch cannot be left open: {name:?} depends on it");
-        return Err(Unsupported { problems: vec![Problem { layer, type_name, reason, message }] });
+        return Err(fixed_batch(&name, "depends on it"));
     }
     let open = shapes().filter(|(one, two)| one.shape.first() != two.shape.first());
-    Ok(open.map(|(one, _)| one.name.clone()).collect())
+    let is_batch =
+        |one: &Operand, two: &Operand| (one.shape.first(), two.shape.first()) == (Some(&batch), Some(&larger));
+    let first = |one, two| if is_batch(one, two) { First::Batch } else { First::Other };
+    Ok(open.map(|(one, two)| (one.name.clone(), first(one, two))).collect())
+}
+
+/// The error for a net whose batch cannot be left open.
+fn fixed_batch(name: &str, why: &str) -> Unsupported {
+    let (layer, type_name, reason) = (String::new(), String::new(), Reason::Shape);
+    let message = format!("the batch cannot be left open: {name:?} {why}");
+    Unsupported { problems: vec![Problem { layer, type_name, reason, message }] }
 }
 
 /// The values that `DetectionOutput` reads, where the model stops before it.
@@ -161,11 +187,11 @@ fn raw_outputs<'a>(
     read.into_iter().filter_map(|value| operands[value].as_ref())
 }
 
-fn value(operand: &Operand, is_open: bool) -> Value {
-    let dim = |(axis, extent): (usize, &u64)| match extent {
-        _ if axis == 0 && is_open => Dim::Name(BATCH.to_owned()),
-        0 => Dim::Name(format!("{}_{axis}", operand.name)),
-        extent => Dim::Size(*extent),
+fn value(operand: &Operand, first: Option<First>) -> Value {
+    let dim = |(axis, extent): (usize, &u64)| match (extent, first.filter(|_| axis == 0)) {
+        (_, Some(First::Batch)) => Dim::Name(BATCH.to_owned()),
+        (0, _) | (_, Some(First::Other)) => Dim::Name(format!("{}_{axis}", operand.name)),
+        (extent, None) => Dim::Size(*extent),
     };
     let shape = operand.shape.iter().enumerate().map(dim).collect();
     Value { name: operand.name.clone(), dtype: operand.dtype, shape }

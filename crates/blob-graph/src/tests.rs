@@ -4,6 +4,8 @@ mod mxnet;
 mod refusals;
 mod rows;
 
+use std::collections::HashSet;
+
 use blob_io::caffe::prototxt;
 use blob_io::net::{Net, Phase};
 use blob_io::onnx::{Attribute, Dim, Initializer, Model};
@@ -249,4 +251,40 @@ fn shapes_of_the_caller_stand_first() {
         let graph = Graph::from_net(&net, &shapes).expect("a graph");
         assert_eq!(graph.values()[graph.outputs()[0]].shape, expected);
     }
+}
+
+/// Layers in place that end a net, two layers of one name, a layer that is called like an inner node of another.
+#[test]
+fn no_two_nodes_have_one_name() {
+    let text = "input: \"a\" input_shape { dim: 2 dim: 3 }
+        layer { name: \"fc\" type: \"InnerProduct\" bottom: \"a\" top: \"fc\" inner_product_param { num_output: 4 } }
+        layer { name: \"relu\" type: \"ReLU\" bottom: \"fc\" top: \"fc\" }
+        layer { name: \"fc/Gemm\" type: \"TanH\" bottom: \"fc\" top: \"b\" }
+        layer { name: \"relu\" type: \"ReLU\" bottom: \"b\" top: \"c\" }
+        layer { name: \"drop\" type: \"Dropout\" bottom: \"c\" top: \"c\" }";
+    let (model, _) = model(&net(text)).expect("a model");
+    let names: HashSet<&str> = model.nodes.iter().map(|node| &*node.name).collect();
+    assert_eq!(names.len(), model.nodes.len(), "{:?}", model.nodes);
+}
+
+/// The first extents of the outputs where the batch is open, or why it cannot be.
+fn opened(text: &str) -> Result<Vec<Dim>, String> {
+    let graph = Graph::from_net(&net(text), &Shapes::default()).map_err(|e| e.to_string())?;
+    let target = Target { dynamic_batch: true, ..Target::default() };
+    let (model, _) = to_onnx(&graph, &target).map_err(|e| e.to_string())?;
+    Ok(model.outputs.iter().map(|output| output.shape[0].clone()).collect())
+}
+
+#[test]
+fn an_open_extent_is_called_the_batch_where_it_is_the_batch() {
+    let name = |name: &str| Dim::Name(name.to_owned());
+    let input = |name: &str, batch: u64| format!("input: \"{name}\" input_shape {{ dim: {batch} dim: 3 }} ");
+    let join = "layer { name: \"q\" type: \"Concat\" bottom: \"a\" bottom: \"b\" top: \"q\" concat_param { axis: 0 } }
+        layer { name: \"p\" type: \"ReLU\" bottom: \"a\" top: \"p\" }";
+    for batch in [1, 2] {
+        let text = input("a", batch) + &input("b", batch) + join;
+        assert_eq!(opened(&text), Ok(vec![name("q_0"), name("N")]), "{batch}");
+    }
+    let refused = opened(&(input("a", 2) + &input("b", 3) + join)).expect_err("two batches");
+    assert!(refused.contains("\"b\" has another batch"), "{refused}");
 }

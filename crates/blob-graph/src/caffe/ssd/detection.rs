@@ -81,6 +81,9 @@ impl Detections {
             [site.choice("code_type", 1, &["CORNER", "CENTER_SIZE", "CORNER_SIZE"])?];
         let is_scored = site.is_stated("confidence_threshold");
         let (top, keep) = (site.int("nms_param.top_k")?, site.int("keep_top_k")?);
+        if top == 0 {
+            return site.refuse("nms_param.top_k", "finds nothing");
+        }
         Ok(Self {
             priors: count,
             classes,
@@ -155,6 +158,19 @@ impl Detections {
         site.op("Concat", &[&low, &high], beside(), vec![self.priors, 4])
     }
 
+    /// The boxes by whose overlap one is chosen. ONNX puts the edges of a box in order; in Caffe a box whose edges are not
+    /// in order covers nothing. Only moved edges can be so.
+    fn straightened(&self, site: &mut Site<'_>, boxes: &Operand) -> Result<Operand, Refusal> {
+        if self.code == Code::CentreSize {
+            return Ok(boxes.clone());
+        }
+        let half: Vec<u64> = boxes.shape[..2].iter().copied().chain([2]).collect();
+        let (two, halves) = (site.ints_of(&[2, 2])?, vec![(DType::F32, half.clone()); 2]);
+        let edges = site.ops("Split", &[boxes, &two], vec![("axis", Attribute::Int(2))], halves)?;
+        let high = site.op("Max", &[&edges[0], &edges[1]], vec![], half)?;
+        site.op("Concat", &[&edges[0], &high], vec![("axis", Attribute::Int(2))], boxes.shape.clone())
+    }
+
     /// The detections: image, label, score, edges.
     fn choose(&self, site: &mut Site<'_>, boxes: &Operand) -> Result<Vec<Operand>, Refusal> {
         let shown: Vec<i64> = (0..self.classes as i64).filter(|class| *class != self.background).collect();
@@ -177,7 +193,8 @@ impl Detections {
         let rows = site.op("Unsqueeze", &[&best[0], &one], vec![], vec![classes, 1, top])?;
         let overlap = site.floats_of(&[self.overlap], &[1])?;
         let score = self.score.map(|score| site.floats_of(&[score], &[1])).transpose()?;
-        let inputs: Vec<&Operand> = [&best_boxes, &rows, &most, &overlap].into_iter().chain(&score).collect();
+        let boxes = self.straightened(site, &best_boxes)?;
+        let inputs: Vec<&Operand> = [&boxes, &rows, &most, &overlap].into_iter().chain(&score).collect();
         let left = indices(site, "NonMaxSuppression", &inputs, vec![], vec![0, 3])?;
         let pair = site.ints_of(&[0, 2])?;
         let pairs = indices(site, "Gather", &[&left, &pair], at(1), vec![0, 2])?;
