@@ -221,7 +221,7 @@ const CORNERS: &str = r#"input: "loc" input_shape { dim: 1 dim: 12 } input: "con
     layer { name: "out" type: "DetectionOutput" bottom: "loc" bottom: "conf" bottom: "prior" top: "out"
             detection_output_param { num_classes: 2 code_type: CORNER keep_top_k: 9 nms_param { nms_threshold: 0.3 top_k: 9 } } }"#;
 
-/// Caffe's `JaccardOverlap`: what two boxes share, by what they cover together. Edges that are not in order cover nothing.
+/// Caffe's `JaccardOverlap`: what two boxes share, by what they cover together. Edges out of order cover nothing.
 fn overlap(one: &[f64], two: &[f64]) -> f64 {
     let sides = [0, 1].map(|side| one[2 + side].min(two[2 + side]) - one[side].max(two[side]));
     let area = |edges: &[f64]| (edges[2] - edges[0]).max(0.0) * (edges[3] - edges[1]).max(0.0);

@@ -48,6 +48,14 @@ impl Body {
         Ok(operand)
     }
 
+    /// Refuses so many more bytes of constants where they are too many. To be asked before many numbers are computed.
+    pub(crate) fn room(&self, bytes: u64) -> Result<(), Refusal> {
+        if self.constant_bytes.saturating_add(bytes) > MAX_CONSTANTS {
+            return Err(Refusal::shape(format!("the constants of the net have more than {MAX_CONSTANTS} bytes")));
+        }
+        Ok(())
+    }
+
     /// A constant of this base name.
     pub(crate) fn constant(
         &mut self,
@@ -56,10 +64,8 @@ impl Body {
         shape: &[u64],
         bytes: Vec<u8>,
     ) -> Result<Operand, Refusal> {
+        self.room(bytes.len() as u64)?;
         self.constant_bytes += bytes.len() as u64;
-        if self.constant_bytes > MAX_CONSTANTS {
-            return Err(Refusal::shape(format!("the constants of the net have more than {MAX_CONSTANTS} bytes")));
-        }
         let name = self.names.claim(name);
         self.initializers.push(Initializer::Constant { name: name.clone(), dtype, shape: dims(shape)?, bytes });
         Ok(Operand { name, shape: shape.to_vec(), dtype })

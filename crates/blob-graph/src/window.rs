@@ -152,6 +152,8 @@ impl Pooling {
         if self.axes.iter().zip(&self.window.pad).all(|(axis, pad)| axis.over <= *pad as i64) {
             return Ok(average);
         }
+        let windows = self.axes.iter().fold(1_u64, |product, axis| product.saturating_mul(axis.windows));
+        site.body.room(windows.saturating_mul(4))?;
         let factors = self.factors()?;
         let shape: Vec<u64> = [1, 1].into_iter().chain(self.axes.iter().map(|axis| axis.windows)).collect();
         let factors = site.floats_of(&factors, &shape)?;

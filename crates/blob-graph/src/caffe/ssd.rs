@@ -48,6 +48,7 @@ pub(super) fn prior_box(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
         Ok(if step == 0.0 { image as f32 / cells as f32 } else { step })
     };
     let (step_h, step_w) = (step("step_h", image_h, height)?, step("step_w", image_w, width)?);
+    site.body.room(8 * total)?;
     let mut values = Vec::with_capacity(2 * total as usize);
     for row in 0..height {
         for column in 0..width {

@@ -51,6 +51,7 @@ pub(super) fn multi_box_prior(site: &mut Site<'_>) -> Result<Vec<Operand>, Refus
     let step = |stated: f32, cells: u64| if stated <= 0.0 { 1.0 / cells as f32 } else { stated };
     let (step_y, step_x) = (step(steps[0], height), step(steps[1], width));
     let clip = site.flag("clip")?;
+    site.body.room(4 * total)?;
     let mut values = Vec::with_capacity(total as usize);
     for place in 0..height * width {
         let y = ((place / width) as f32 + offsets[0]) * step_y;

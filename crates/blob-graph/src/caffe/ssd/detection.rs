@@ -158,8 +158,8 @@ impl Detections {
         site.op("Concat", &[&low, &high], beside(), vec![self.priors, 4])
     }
 
-    /// The boxes by whose overlap one is chosen. ONNX puts the edges of a box in order; in Caffe a box whose edges are not
-    /// in order covers nothing. Only moved edges can be so.
+    /// The boxes by whose overlap one is chosen. ONNX puts the edges of a box in order; in Caffe a box whose edges are
+    /// not in order covers nothing. Only moved edges can be so.
     fn straightened(&self, site: &mut Site<'_>, boxes: &Operand) -> Result<Operand, Refusal> {
         if self.code == Code::CentreSize {
             return Ok(boxes.clone());
