@@ -179,7 +179,7 @@ impl Conversion {
         let bytes_out = found.done.as_ref().map_or_else(|| plan.output_len(), |done| done.bytes_out);
         let written = Written::new(output_of(&self.recipe), plan.to().name(), bytes_out, self.begun);
         let output = written.output.filter(|_| !self.is_unnamed);
-        let written = written.tensors(plan.tensors().len()).of_bytes(self.source().stored().len());
+        let written = written.tensors(plan.count()).of_bytes(self.source().stored().len());
         Written { output, index, files, ..written }
     }
 

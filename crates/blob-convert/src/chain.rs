@@ -144,7 +144,7 @@ fn seen(made: &Made, was: &TensorSpec, has_words: bool) -> Vec<Effect> {
         effects.push(Effect::Reshaped { was: was.shape.clone() });
     }
     if made.tensor.dtype != was.dtype {
-        effects.push(Effect::Rounded { from: was.dtype, to: made.tensor.dtype });
+        effects.push(Effect::of_dtype(was.dtype, made.tensor.dtype));
     }
     if made.tensor.name != was.name {
         effects.push(Effect::Renamed { was: was.name.clone() });

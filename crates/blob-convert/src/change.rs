@@ -56,6 +56,13 @@ pub enum Effect {
         /// The dtype that is written.
         to: DType,
     },
+    /// The values are written as another dtype, which has each value of the dtype before.
+    Widened {
+        /// The dtype before.
+        from: DType,
+        /// The dtype that is written.
+        to: DType,
+    },
     /// An array of the file that the tensors go into gets another dtype.
     OtherDtype {
         /// The dtype there.
@@ -187,6 +194,15 @@ enum Weight {
 }
 
 impl Effect {
+    /// The change from one dtype of floats to another.
+    pub(crate) fn of_dtype(from: DType, to: DType) -> Self {
+        let is_wider = match (from, to) {
+            (DType::F16 | DType::BF16, DType::F32 | DType::F64) | (DType::F32, DType::F64) => true,
+            _ => from == to,
+        };
+        if is_wider { Self::Widened { from, to } } else { Self::Rounded { from, to } }
+    }
+
     /// A short name for programs: `name-lost`.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -206,6 +222,7 @@ impl Effect {
             Self::Renamed { .. } => ("renamed", Loss),
             Self::Reshaped { .. } => ("reshaped", Loss),
             Self::Rounded { .. } => ("rounded", Loss),
+            Self::Widened { .. } => ("widened", Change),
             Self::OtherDtype { .. } => ("other-dtype", Loss),
             Self::BitsStored { is_told: true, .. } => ("bits-stored", Change),
             Self::BitsStored { is_told: false, .. } => ("bits-untold", Loss),
@@ -281,7 +298,7 @@ impl fmt::Display for Change {
             | Effect::WayBack { why: words } => f.write_str(words),
             Effect::Renamed { was } => write!(f, "was {was:?}"),
             Effect::Reshaped { was } => write!(f, "reshaped from {was}"),
-            Effect::Rounded { to, .. } => write!(f, "written as {to}"),
+            Effect::Rounded { to, .. } | Effect::Widened { to, .. } => write!(f, "written as {to}"),
             Effect::OtherDtype { was, to } => write!(f, "{was} there becomes {to}"),
             Effect::BitsStored { of, stored, .. } => write!(f, "{of} bits stored as {stored}: NumPy has no bfloat16"),
             Effect::Padded { from, to } => write!(f, "stored with {to} axes, with ones after its {from}"),

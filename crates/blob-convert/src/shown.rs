@@ -1,4 +1,4 @@
-//! Whether the content of an output will show the format, found before the output is written.
+//! What an output will show, found before the output is written: the format by the content, the number of arrays.
 //!
 //! A reader looks at the first bytes and, of Caffe's messages, at the fields. The bytes around the tensors are made
 //! for this; values, which no reader looks at, count as zeros.
@@ -6,7 +6,7 @@
 use std::io;
 
 use blob_io::layout::{Copied, Layout, shown_format};
-use blob_io::{Error, Format, Source};
+use blob_io::{Error, Format, Kind, Source};
 
 use crate::base::Base;
 use crate::change::{Change, Effect};
@@ -45,6 +45,15 @@ impl Source for Planned<'_> {
 }
 
 impl Plan<'_> {
+    /// How many arrays the output holds: a plain copy also holds arrays that are not read.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        if !self.is_copy() {
+            return self.tensors().len();
+        }
+        self.checkpoint.entries().iter().filter(|entry| entry.kind() != Kind::None).count()
+    }
+
     /// The remark that only a reader who is told the format opens the output, where that is so.
     pub(crate) fn unshown(&self) -> Result<Option<Change>, Error> {
         let (layout, name) = match &self.output {

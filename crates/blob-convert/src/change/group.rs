@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
+use blob_core::DType;
 use blob_io::{Error, Format, grouped};
 
 use super::{Change, Effect};
@@ -71,8 +72,8 @@ impl Groups {
 fn detail(change: &Change) -> Cow<'_, str> {
     match &change.effect {
         Effect::Transformed { step, .. } => Cow::Borrowed(step),
-        Effect::Rounded { to, .. } if change.is_asked => Cow::Borrowed(to.name()),
-        Effect::Rounded { from, to } => Cow::Owned(format!("{from} {to}")),
+        Effect::Rounded { to, .. } | Effect::Widened { to, .. } if change.is_asked => Cow::Borrowed(to.name()),
+        Effect::Rounded { from, to } | Effect::Widened { from, to } => Cow::Owned(format!("{from} {to}")),
         Effect::OtherDtype { was, to } => Cow::Owned(format!("{was} {to}")),
         Effect::DtypeLost { dtype, .. } => Cow::Borrowed(dtype.name()),
         Effect::NewDtype { since, .. } => Cow::Borrowed(since),
@@ -102,6 +103,7 @@ impl Group {
             Effect::Renamed { .. } => "renamed".to_owned(),
             Effect::Reshaped { .. } => "reshaped".to_owned(),
             Effect::Rounded { to, .. } => format!("rounded to {to}"),
+            Effect::Widened { to, .. } => format!("widened to {to}"),
             Effect::LeftOut { .. } => "left out".to_owned(),
             _ => return None,
         };
@@ -113,6 +115,17 @@ impl Group {
         match self.tensors.len() {
             1 => "1 tensor".to_owned(),
             count => format!("{} tensors", grouped(count as u64)),
+        }
+    }
+
+    /// The sentence of values that are written as another dtype.
+    fn of_dtype(&self, f: &mut fmt::Formatter<'_>, from: DType, to: DType) -> fmt::Result {
+        let (count, named, how) = (self.count(), listed(&self.tensors), self.change.effect.name());
+        let is = if self.tensors.len() == 1 { "is" } else { "are" };
+        if self.change.is_asked {
+            write!(f, "{count} {is} {how} to {to}: {named}")
+        } else {
+            write!(f, "{count} of {from} {is} {how} to {to}, the dtype there: {named}")
         }
     }
 
@@ -139,10 +152,7 @@ impl fmt::Display for Group {
             Effect::Transformed { step, .. } => write!(f, "{count} {is} changed by {step}: {named}"),
             Effect::Renamed { was } => write!(f, "{count} {is} renamed: {} to {first}{others}", quoted(was)),
             Effect::Reshaped { was } => write!(f, "{count} {is} reshaped: {first} from {was}{others}"),
-            Effect::Rounded { from, to } if !self.change.is_asked => {
-                write!(f, "{count} of {from} {is} rounded to {to}, the dtype there: {named}")
-            }
-            Effect::Rounded { to, .. } => write!(f, "{count} {is} rounded to {to}: {named}"),
+            Effect::Rounded { from, to } | Effect::Widened { from, to } => self.of_dtype(f, *from, *to),
             Effect::OtherDtype { was, to } => {
                 write!(f, "{count} {is} written as {to} where there was {was}; --dtype {was} keeps that: {named}")
             }
@@ -223,7 +233,6 @@ pub(crate) fn listed(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use blob_core::DType;
     use blob_io::Format;
 
     use super::*;
@@ -246,11 +255,13 @@ mod tests {
             ("e", lost()),
             ("f", rounded(DType::F16)),
             ("g", rounded(DType::F64)),
+            ("h", Change::unasked(Effect::of_dtype(DType::F16, DType::F32))),
         ];
         let sentences = [
             "4 tensors are stored without their names: neoml-array has none: \"a\", \"b\", \"d\" and 1 more",
             "2 tensors of f64 are rounded to f32, the dtype there: \"c\", \"g\"",
             "1 tensor of f16 is rounded to f32, the dtype there: \"f\"",
+            "1 tensor of f16 is widened to f32, the dtype there: \"h\"",
         ];
         assert_eq!(said(&all), sentences);
     }
