@@ -11,7 +11,7 @@ mod graph;
 mod hash;
 mod ls;
 mod merge;
-mod onnx;
+pub(crate) mod onnx;
 mod plot;
 mod rename;
 mod report;

@@ -10,6 +10,7 @@ use blob_io::{Checkpoint, Entry};
 use serde_json::json;
 
 use crate::args::Graph;
+use crate::args::onnx::inputs;
 use crate::context::Context;
 use crate::escape::escape_field;
 use crate::failure::{Failure, Status};
@@ -26,7 +27,7 @@ const CONVOLUTIONS: [&str; 4] = ["Convolution", "Convolution_v1", "ConvolutionDe
 pub(crate) fn run(args: &Graph, context: &Context) -> Result<Status, Failure> {
     let checkpoint = open(&args.file, &context.global)?;
     let mut settings = recipe::Onnx::default();
-    settings.inputs = args.input_shape.iter().cloned().collect();
+    settings.inputs = inputs(&args.input_shape)?;
     let graph = blob_convert::graph::of(&checkpoint, args.nets.file().as_ref(), &settings)?;
     let layers = graph.nodes().iter().map(|node| Row::of(node, &graph, &checkpoint)).collect();
     let shown = Shown { checkpoint: &checkpoint, graph: &graph, layers };

@@ -7,13 +7,10 @@ use blob_io::{Checkpoint, Entry, Error, Remedy};
 
 use crate::net_file::NetFile;
 use crate::onnx::Onnx;
-use crate::options::refuse_first;
+use crate::options::refuse_all;
 use crate::transform::{Topology, spellings};
 
 pub use blob_graph::{Graph, Node, Shapes, Unsupported, Value};
-
-/// So many problems of a net are listed.
-const LISTED: usize = 200;
 
 /// The graph of a file's net, as inference runs the net; `net` names a file in place of the one beside or in the file.
 ///
@@ -56,8 +53,8 @@ pub fn entry<'c>(checkpoint: &'c Checkpoint, tensor: &str) -> Option<&'c Entry> 
     spellings(Role::Other, tensor).iter().find_map(|name| checkpoint.entry(name))
 }
 
-/// The error with every problem of a net.
+/// The error with the first problems of a net, and the number of the others.
 pub(crate) fn refused(checkpoint: &Checkpoint, unsupported: &Unsupported) -> Error {
     let problems = unsupported.problems.iter().map(ToString::to_string).collect();
-    refuse_first(LISTED, checkpoint, "has a net with parts that are not supported", problems)
+    refuse_all(checkpoint, "has a net with parts that are not supported", problems)
 }

@@ -24,6 +24,9 @@ use crate::row::Row;
 const INPUTS: &[&str] =
     &["Input", "Data", "AnnotatedData", "DummyData", "HDF5Data", "ImageData", "MemoryData", "VideoData", "WindowData"];
 
+/// The layer that reads a value, so that the value is no output of the net.
+pub(crate) const SILENCE: &str = "Silence";
+
 /// Layers that only training and testing need.
 const TRAINING: &[&str] = &[
     "Accuracy",
@@ -36,7 +39,7 @@ const TRAINING: &[&str] = &[
     "MultiBoxLoss",
     "MultinomialLogisticLoss",
     "SigmoidCrossEntropyLoss",
-    "Silence",
+    SILENCE,
     "SmoothL1Loss",
     "SoftmaxWithLoss",
 ];
@@ -107,6 +110,15 @@ pub(crate) fn settings(layer: &Layer) -> impl Iterator<Item = (String, String)> 
         let path = v0.map_or_else(|| path.to_owned(), |(_, name)| format!("{message}.{name}"));
         (path, text.to_owned())
     })
+}
+
+/// The settings of a layer of data that change the values of an input before the net sees them. Before V2 they stood
+/// in the layer's own message, or in the layer.
+pub(crate) fn preparation(layer: &Layer) -> impl Iterator<Item = (String, String)> {
+    const SETTINGS: [&str; 7] = ["scale", "mean_value", "mean_file", "meanfile", "crop_size", "cropsize", "mirror"];
+    let is_setting = |path: &str| path.rsplit_once('.').is_some_and(|(_, field)| SETTINGS.contains(&field));
+    let settings = layer.attributes().filter(move |(path, _)| is_setting(path));
+    settings.map(|(path, text)| (path.to_owned(), text.to_owned()))
 }
 
 fn is_ignored(path: &str) -> bool {

@@ -5,16 +5,17 @@
 mod check;
 mod lower;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use blob_core::DType;
 use blob_io::net::{Framework, Layer, Net, Role};
 
+use crate::caffe;
 use crate::onnx::Target;
 use crate::row::{Kind, Row};
 use crate::shapes::Shapes;
 use crate::tables;
-use crate::unsupported::Unsupported;
+use crate::unsupported::{Problem, Unsupported};
 
 pub(crate) use lower::Lowering;
 
@@ -29,6 +30,7 @@ pub struct Graph {
     inputs: Vec<usize>,
     outputs: Vec<usize>,
     dropped: Vec<Dropped>,
+    prepared: Vec<Prepared>,
     /// The values that are tensors of the source, each with the tensor's name.
     weights: Vec<(usize, String)>,
     /// The known shapes of the source's tensors.
@@ -68,6 +70,16 @@ pub struct Node {
     pub(crate) row: &'static Row,
 }
 
+/// A layer of data that prepares the values of an input, which the graph takes as prepared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Prepared {
+    /// The layer's name.
+    pub layer: String,
+    /// What the layer does, by the settings' paths: `transform_param.scale`.
+    pub settings: Vec<(String, String)>,
+}
+
 /// A layer that inference does not need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -85,7 +97,7 @@ impl Graph {
     /// # Errors
     /// [`Unsupported`] with every layer, parameter and shape that has no form: nothing is left out in silence.
     pub fn from_net(net: &Net, shapes: &Shapes) -> Result<Self, Unsupported> {
-        let mut problems = Vec::new();
+        let mut problems: Vec<Problem> = Vec::new();
         check::order(net)?;
         let kinds = tables::kinds(net);
         let mut graph = Self::empty(net, &kinds, shapes);
@@ -99,7 +111,16 @@ impl Graph {
                 (value.shape, value.dtype) = (operand.shape, operand.dtype);
             }
         }
-        if problems.is_empty() { Ok(graph) } else { Err(Unsupported { problems }) }
+        if problems.is_empty() {
+            check::outputs(&graph)?;
+            return Ok(graph);
+        }
+        // From the last layer on, so that the first one of a name counts.
+        let places = net.layers().iter().enumerate().rev().map(|(place, layer)| (&*layer.name, place));
+        let places: HashMap<&str, usize> = places.collect();
+        let is_whole = |problem: &Problem| problem.layer.is_empty() && problem.type_name.is_empty();
+        problems.sort_by_key(|problem| places.get(&*problem.layer).filter(|_| !is_whole(problem)).copied());
+        Err(Unsupported { problems })
     }
 
     /// The values.
@@ -132,17 +153,25 @@ impl Graph {
         &self.dropped
     }
 
+    /// The layers of data that prepare the values of inputs: the graph takes these values as prepared.
+    #[must_use]
+    pub fn prepared(&self) -> &[Prepared] {
+        &self.prepared
+    }
+
     /// The graph's values, layers, inputs and outputs, without names of values and shapes.
     fn empty(net: &Net, kinds: &[Option<Kind>], shapes: &Shapes) -> Self {
         let (mut nodes, mut dropped) = (Vec::new(), Vec::new());
         let (mut read, mut written, mut given) = (HashSet::new(), Vec::new(), Vec::new());
-        let mut count = 0;
+        let (mut count, mut silenced) = (0, HashSet::<usize>::new());
         for (layer, kind) in net.layers().iter().zip(kinds) {
             count = layer.bottoms.iter().chain(&layer.tops).map(|value| value + 1).fold(count, usize::max);
             let Some(kind) = kind else { continue };
             match kind {
                 Kind::Input => given.extend(&layer.tops),
                 Kind::Training => {
+                    // Caffe has no output of a value that is silenced.
+                    silenced.extend(layer.bottoms.iter().filter(|_| layer.type_name == caffe::SILENCE));
                     dropped.push(Dropped { layer: layer.name.clone(), type_name: layer.type_name.clone() });
                 }
                 Kind::Known(row) => {
@@ -164,11 +193,14 @@ impl Graph {
                 let mut seen = HashSet::new();
                 net.outputs().filter(|value| *value < count && seen.insert(*value)).collect()
             }
-            _ => written.into_iter().filter(|value| !read.contains(value)).collect(),
+            _ => written.into_iter().filter(|value| !read.contains(value) && !silenced.contains(value)).collect(),
         };
+        let of_data = net.layers().iter().zip(kinds).filter(|(_, kind)| matches!(kind, Some(Kind::Input)));
+        let of_data = of_data.filter(|(layer, _)| layer.tops.iter().any(|value| read.contains(value)));
+        let prepared = of_data.filter_map(|(layer, _)| Prepared::of(layer)).collect();
         let value = Value { name: String::new(), shape: Vec::new(), dtype: DType::F32 };
         let (framework, stored, values) = (net.framework(), shapes.stored.clone(), vec![value; count]);
-        Self { framework, values, nodes, inputs, outputs, dropped, weights, stored }
+        Self { framework, values, nodes, inputs, outputs, dropped, prepared, weights, stored }
     }
 
     /// Names the values, by the rule of [`Value::name`].
@@ -191,6 +223,13 @@ impl Graph {
                 self.values[value].name = names.claim(&format!("{}:{writer}", net.value_name(value)));
             }
         }
+    }
+}
+
+impl Prepared {
+    fn of(layer: &Layer) -> Option<Self> {
+        let settings: Vec<(String, String)> = caffe::preparation(layer).collect();
+        (!settings.is_empty()).then(|| Self { layer: layer.name.clone(), settings })
     }
 }
 

@@ -23,7 +23,7 @@ mod tests;
 mod unsupported;
 mod window;
 
-pub use graph::{Dropped, Graph, Node, Value};
+pub use graph::{Dropped, Graph, Node, Prepared, Value};
 pub use onnx::{Make, Need, Ssd, Target, to_onnx};
 pub use shapes::Shapes;
 pub use unsupported::{Problem, Reason, Unsupported};

@@ -288,3 +288,27 @@ fn an_open_extent_is_called_the_batch_where_it_is_the_batch() {
     let refused = opened(&(input("a", 2) + &input("b", 3) + join)).expect_err("two batches");
     assert!(refused.contains("\"b\" has another batch"), "{refused}");
 }
+
+/// Caffe has no output of a value that is silenced, and its layers of data prepare images before the net.
+#[test]
+fn a_silenced_value_is_no_output_and_prepared_values_are_told() {
+    let text = "layer { name: \"data\" type: \"Data\" top: \"d\" top: \"label\"
+            transform_param { scale: 0.0039 mean_value: 104 mean_value: 117 mirror: false } data_param { batch_size: 2 } }
+        layer { name: \"other\" type: \"Data\" top: \"o\" transform_param { scale: 2 } }
+        layer { name: \"s\" type: \"Slice\" bottom: \"d\" top: \"a\" top: \"b\" }
+        layer { name: \"r\" type: \"ReLU\" bottom: \"a\" top: \"a\" }
+        layer { name: \"q\" type: \"Silence\" bottom: \"b\" bottom: \"label\" }";
+    let shapes = Shapes { named: [("d".to_owned(), vec![1, 4])].into(), ..Shapes::default() };
+    let graph = Graph::from_net(&net(text), &shapes).expect("a graph");
+    let names: Vec<&str> = graph.outputs().iter().map(|value| &*graph.values()[*value].name).collect();
+    assert_eq!(names, ["a"]);
+    let [prepared] = graph.prepared() else { panic!("{:?}", graph.prepared()) };
+    let settings: Vec<String> = prepared.settings.iter().map(|(path, text)| format!("{path}={text}")).collect();
+    assert_eq!(prepared.layer, "data");
+    let wanted = ["transform_param.scale=0.0039", "transform_param.mean_value=104,117", "transform_param.mirror=false"];
+    assert_eq!(settings, wanted);
+    let silent = "layer { name: \"d\" type: \"Input\" top: \"d\" input_param { shape { dim: 1 dim: 3 } } }
+        layer { name: \"r\" type: \"ReLU\" bottom: \"d\" top: \"r\" } layer { name: \"q\" type: \"Silence\" bottom: \"r\" }";
+    let error = Graph::from_net(&net(silent), &Shapes::default()).expect_err("no output");
+    assert!(error.to_string().contains("no layer of the net has an output"), "{error}");
+}

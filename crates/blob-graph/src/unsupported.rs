@@ -4,7 +4,10 @@
 
 use std::fmt;
 
-/// The layers of a net that have no place in a graph, and the faults of the net, all of them at once.
+use blob_io::words::{NAMED_PROBLEMS, and_more};
+
+/// The layers of a net that have no place in a graph, and the faults of the net, all of them at once. The text has the
+/// first ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
     /// The problems, in the order of the net. Never empty.
@@ -73,10 +76,9 @@ impl fmt::Display for Problem {
 
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().enumerate() {
-            write!(f, "{}{problem}", if index == 0 { "" } else { "\n" })?;
-        }
-        Ok(())
+        let first: Vec<String> = self.problems.iter().take(NAMED_PROBLEMS).map(ToString::to_string).collect();
+        f.write_str(&first.join("\n"))?;
+        f.write_str(&and_more(self.problems.len() - first.len()))
     }
 }
 

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use blob_convert::recipe;
+use blob_io::words::quoted;
 use clap::ValueEnum;
+
+use crate::failure::Failure;
 
 /// How a net becomes an ONNX model.
 #[derive(Debug, Default, clap::Args)]
@@ -34,9 +37,9 @@ pub(crate) enum Ssd {
 
 impl Onnx {
     /// The settings; `None` where no option gives any.
-    pub(crate) fn settings(&self) -> Option<recipe::Onnx> {
+    pub(crate) fn settings(&self) -> Result<Option<recipe::Onnx>, Failure> {
         let mut settings = recipe::Onnx::default();
-        settings.inputs = self.input_shape.iter().cloned().collect::<BTreeMap<_, _>>();
+        settings.inputs = inputs(&self.input_shape)?;
         (settings.dynamic_batch, settings.opset) = (self.dynamic_batch, self.opset);
         settings.ssd = match self.ssd {
             None | Some(Ssd::Standard) => recipe::Ssd::Standard,
@@ -44,8 +47,20 @@ impl Onnx {
             Some(Ssd::Raw) => recipe::Ssd::Raw,
         };
         let is_given = settings != recipe::Onnx::default() || self.ssd.is_some();
-        is_given.then_some(settings)
+        Ok(is_given.then_some(settings))
     }
+}
+
+/// The shapes of inputs by name.
+pub(crate) fn inputs(shapes: &[(String, Vec<u64>)]) -> Result<BTreeMap<String, Vec<u64>>, Failure> {
+    let mut inputs = BTreeMap::new();
+    for (name, shape) in shapes {
+        if inputs.insert(name.clone(), shape.clone()).is_some() {
+            let name = quoted(name);
+            return Err(Failure::new(format!("--input gives {name} two shapes")).help("give each input one shape"));
+        }
+    }
+    Ok(inputs)
 }
 
 /// A name and extents.

@@ -10,13 +10,13 @@ use serde_json::json;
 use crate::context::Context;
 use crate::json::{self, Field, Fields, Type, field, properties};
 use crate::output::sink::is_stdout;
+use crate::units;
 
 /// Says which model is written.
 pub(super) fn note_model(plan: &Plan<'_>, context: &Context) {
     let Some(model) = plan.model() else { return };
-    let nodes = if model.nodes.len() == 1 { "node" } else { "nodes" };
-    let (opset, ir) = (model.opset, model.ir_version);
-    context.terminal.note(format!("  opset {opset}, IR {ir}, {} {nodes}", model.nodes.len()));
+    let (opset, ir, nodes) = (model.opset, model.ir_version, units::plural(model.node_count() as u64, "node"));
+    context.terminal.note(format!("  opset {opset}, IR {ir}, {nodes}"));
     let inputs = model.inputs.iter().map(|value| ("input", value));
     for (what, value) in inputs.chain(model.outputs.iter().map(|value| ("output", value))) {
         let (name, shape) = (context.terminal.name(&value.name).into_owned(), shape(value));
@@ -75,7 +75,9 @@ impl Fields for Model {
         vec![
             field("opset", Type::Integer, "the version of ONNX's operators", |model| json!(model.opset)),
             field("ir", Type::Integer, "the version of ONNX's format", |model| json!(model.ir_version)),
-            field("nodes", Type::Integer, "how many operations the graph has", |model| json!(model.nodes.len())),
+            field("nodes", Type::Integer, "how many nodes the graph has, constants too", |model| {
+                json!(model.node_count())
+            }),
             field("inputs", VALUES, "the values that a caller gives", |model| {
                 model.inputs.iter().map(json::value).collect()
             }),

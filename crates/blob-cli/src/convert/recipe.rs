@@ -32,7 +32,7 @@ impl Convert {
     /// The recipe that is asked for: the one in a file, with other files in place of its own, or that of the options.
     pub(super) fn recipe(&self, context: &Context) -> Result<Recipe, Failure> {
         let mut asked = self.transforms.recipe()?;
-        self.fill(&mut asked.target);
+        self.fill(&mut asked.target)?;
         let mut recipe = match &self.recipe {
             Some(_) if asked != Recipe::default() => {
                 let failure = Failure::new("--recipe says what is done, and other options say it, too");
@@ -63,17 +63,18 @@ impl Convert {
     }
 
     /// Gives a target the options that are about it, but for the output and its format.
-    fn fill(&self, target: &mut Target) {
+    fn fill(&self, target: &mut Target) -> Result<(), Failure> {
         (target.into, target.shard_size) = (self.into.clone(), self.shard_size);
         (target.dense, target.anew, target.sha256) = (self.dense, self.anew, self.sha256);
         (target.skip_unsupported, target.receipt) = (self.skip.skip_unsupported, !self.no_receipt);
-        target.onnx = self.onnx.settings();
+        target.onnx = self.onnx.settings()?;
         (target.params_version, target.strict) = (self.params_version, self.transforms.strict);
         if !self.form.is_empty() {
             let has = |form| self.form.contains(&form);
             let (legacy, raw, v1) = (has(CaffeForm::Legacy), has(CaffeForm::Raw), has(CaffeForm::V1));
             target.form = Some(Form { legacy, raw, v1 });
         }
+        Ok(())
     }
 }
 

@@ -21,6 +21,10 @@ pub(super) fn pooling(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     if has_mask && !is_max {
         return site.refuse("pool", "has no mask");
     }
+    let kernel = ["kernel_size", "kernel_h", "kernel_w"];
+    if site.flag("global_pooling")? && kernel.iter().any(|name| site.is_stated(name)) {
+        return site.refuse("global_pooling", "beside a kernel, which Caffe refuses, too");
+    }
     let planes = x.shape[..2].to_vec();
     if site.flag("global_pooling")? && !has_mask {
         if ["pad", "pad_h", "pad_w", "stride", "stride_h", "stride_w"].iter().any(|name| site.is_stated(name)) {

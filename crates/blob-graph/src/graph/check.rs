@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use blob_core::DType;
 use blob_io::net::{Framework, Layer, Net};
+use blob_io::words::quoted;
 
 use super::Graph;
 use crate::row::Kind;
@@ -26,6 +27,15 @@ pub(super) fn order(net: &Net) -> Result<(), Unsupported> {
         Some(message) => Err(Unsupported { problems: vec![whole(Reason::Order, message)] }),
         None => Ok(()),
     }
+}
+
+/// Refuses a graph that computes nothing for its user.
+pub(super) fn outputs(graph: &Graph) -> Result<(), Unsupported> {
+    if !graph.outputs.is_empty() {
+        return Ok(());
+    }
+    let message = "no layer of the net has an output that no other layer reads".to_owned();
+    Err(Unsupported { problems: vec![whole(Reason::Order, message)] })
 }
 
 /// A problem that is no layer's.
@@ -61,7 +71,7 @@ pub(super) fn layers(net: &Net, kinds: &[Option<Kind>], problems: &mut Vec<Probl
         };
         for (path, text) in tables::settings(net.framework(), layer) {
             if row.parameter(&path).is_none() {
-                refuse(Reason::Parameter, format!("{path} is {text:?}, which is not supported"));
+                refuse(Reason::Parameter, format!("{path} is {}, which is not supported", quoted(&text)));
             }
         }
         if layer.attributes().count() >= MAX_SETTINGS {
@@ -81,7 +91,7 @@ pub(super) fn layers(net: &Net, kinds: &[Option<Kind>], problems: &mut Vec<Probl
 fn settings(framework: Framework, layer: &Layer) -> String {
     const SHOWN: usize = 16;
     let all = tables::settings(framework, layer).into_iter().take(SHOWN);
-    let all: Vec<String> = all.map(|(path, text)| format!("{path} = {text}")).collect();
+    let all: Vec<String> = all.map(|(path, text)| format!("{path} = {}", quoted(&text))).collect();
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 

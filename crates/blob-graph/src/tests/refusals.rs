@@ -14,14 +14,37 @@ fn all_problems_are_listed_at_once() {
     let error = Graph::from_net(&net(text), &Shapes::default()).expect_err("problems");
     let found: Vec<_> = error.problems.iter().map(|problem| (&*problem.layer, problem.reason)).collect();
     let expected = [
+        ("", Reason::Input),
         ("p", Reason::Type),
         ("r", Reason::Parameter),
-        ("", Reason::Input),
         ("c", Reason::Shape),
         ("n", Reason::Parameter),
     ];
     assert_eq!(found, expected, "{error}");
-    assert!(error.to_string().contains("python_param.module = m"), "{error}");
+    assert!(error.to_string().contains("python_param.module = \"m\""), "{error}");
+}
+
+/// Types and shapes are checked in two walks, and what they find is in one order.
+#[test]
+fn problems_stand_in_the_net_s_order_and_a_long_list_is_cut() {
+    let layer = |i: usize| {
+        let bad = if i.is_multiple_of(2) { "type: \"Python\"" } else { "type: \"Tile\" tile_param { axis: 7 }" };
+        format!("layer {{ name: \"l{i}\" bottom: \"d\" top: \"t{i}\" {bad} }} ")
+    };
+    let data = "layer { name: \"d\" type: \"Input\" top: \"d\" input_param { shape { dim: 1 dim: 3 } } } ";
+    let text = data.to_owned() + &(0..5000).map(layer).collect::<String>();
+    let error = Graph::from_net(&net(&text), &Shapes::default()).expect_err("problems");
+    let names: Vec<&str> = error.problems.iter().map(|problem| &*problem.layer).collect();
+    assert_eq!(names, (0..5000).map(|i| format!("l{i}")).collect::<Vec<_>>());
+    let said = error.to_string();
+    assert!(said.lines().count() == 20 && said.ends_with(" and 4,980 more") && said.len() < 4096, "{said}");
+    let long = format!(
+        "{data} layer {{ name: \"p\" type: \"{}\" bottom: \"d\" top: \"p\" x_param {{ {} }} }}",
+        "T",
+        "y: 123456 ".repeat(9999)
+    );
+    let error = Graph::from_net(&net(&long), &Shapes::default()).expect_err("a problem");
+    assert!(error.to_string().len() < 1024, "{}", error.to_string().len());
 }
 
 #[test]
@@ -86,6 +109,12 @@ fn nothing_is_left_out_or_mixed_up_in_silence() {
         assert_eq!((error.problems.len(), &*error.problems[0].layer), (1, layer), "{error}");
         assert_eq!(error.problems[0].reason, Reason::Order);
     }
+    let global = format!(
+        "{data} layer {{ name: \"g\" type: \"Pooling\" bottom: \"d\" top: \"g\"
+            pooling_param {{ global_pooling: true kernel_h: 2 }} }}"
+    );
+    let error = Graph::from_net(&net(&global), &Shapes::default()).expect_err("Caffe refuses that, too");
+    assert!(error.to_string().contains("beside a kernel"), "{error}");
     let relu = net(&format!("{data} layer {{ name: \"r\" type: \"ReLU\" bottom: \"d\" top: \"r\" }}"));
     let shapes = Shapes { named: [("dta".to_owned(), vec![1, 3])].into(), ..Shapes::default() };
     let error = Graph::from_net(&relu, &shapes).expect_err("an input that is not there");

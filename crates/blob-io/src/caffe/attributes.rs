@@ -87,6 +87,13 @@ impl Attributes {
         self.bytes = self.bytes + text.len() as u64 - before;
     }
 
+    /// Keeps a field that no message of the schema has, or that has a value of another kind: `pooling_param.#99` with
+    /// its length in place of a value. A reader of the settings would miss the field otherwise.
+    pub(super) fn note_strange(&mut self, path: &[&str], number: u32, bytes: u64) {
+        let plural = if bytes == 1 { "" } else { "s" };
+        self.note(path, &format!("#{number}"), Value::Text(&format!("{bytes} byte{plural}")), false);
+    }
+
     /// Counts bytes that the layer keeps beside the texts; false if they are too many, and then [`Budget::count`]
     /// fails.
     pub(super) fn charge(&mut self, bytes: usize) -> bool {

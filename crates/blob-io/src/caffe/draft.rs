@@ -69,6 +69,10 @@ impl Receiver for Fields {
         };
         let _ = self.take(path, field.name, value, field.is_repeated);
     }
+
+    fn strange(&mut self, path: &[&str], number: u32, bytes: u64) {
+        self.attributes.note_strange(path, number, bytes);
+    }
 }
 
 impl Fields {

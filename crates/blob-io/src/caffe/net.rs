@@ -1,7 +1,7 @@
 //! The topology in a `.caffemodel`: Caffe writes the description and the blobs of each layer together.
 //!
-//! One visitor of the schema passes on the settings of the net and of the layers, of every generation; skips blobs and
-//! fields of unknown forks.
+//! One visitor of the schema passes on the settings of the net and of the layers, of every generation; skips blobs. Of
+//! the fields of unknown forks the number alone is passed on.
 
 use crate::caffe::attributes::Budget;
 use crate::caffe::draft::{Fields, UNDERSTOOD};
@@ -73,7 +73,7 @@ impl Reader<'_, '_> {
         self.cursor.seek(span.start);
         while let Some(tag) = protobuf::tag(self.cursor, span.end)? {
             let Some(field) = message.field(tag.number).filter(|field| field.fits(tag.wire)) else {
-                self.unfit(span, message, tag, fields)?;
+                self.unfit((span, message), path, tag, fields)?;
                 continue;
             };
             match (&field.kind, tag.wire) {
@@ -84,7 +84,9 @@ impl Reader<'_, '_> {
                     path.pop();
                     match read {
                         // A fork may store something else under this number.
-                        Err(ReadError::Fault(_)) if path.is_empty() && !UNDERSTOOD.contains(&field.name) => {}
+                        Err(ReadError::Fault(_)) if path.is_empty() && !UNDERSTOOD.contains(&field.name) => {
+                            fields.strange(path, tag.number, content.len());
+                        }
                         read => read?,
                     }
                     self.cursor.seek(content.end);
@@ -125,14 +127,23 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// Skips a field that is not the schema's. The forks that PSPNet was trained with have `bn_param` in the place of
-    /// `embed_param`, with eps as a float in field 4.
-    fn unfit(&mut self, span: Span, message: &Message, tag: Tag, fields: &mut dyn Receiver) -> Result<(), ReadError> {
+    /// Skips a field that is not the schema's, and passes its number on. The forks that PSPNet was trained with have
+    /// `bn_param` in the place of `embed_param`, with eps as a float in field 4.
+    fn unfit(
+        &mut self,
+        (span, message): (Span, &Message),
+        path: &[&str],
+        tag: Tag,
+        fields: &mut dyn Receiver,
+    ) -> Result<(), ReadError> {
         static EPS: Field = one(4, "eps", SchemaKind::Float);
-        if !std::ptr::eq(message, &EMBED_PARAMETER) || tag.number != EPS.number || !EPS.fits(tag.wire) {
-            return protobuf::skip(self.cursor, tag, span.end);
+        if std::ptr::eq(message, &EMBED_PARAMETER) && tag.number == EPS.number && EPS.fits(tag.wire) {
+            return self.number(span, &["bn_param"], &EPS, fields);
         }
-        self.number(span, &["bn_param"], &EPS, fields)
+        let from = self.cursor.pos();
+        protobuf::skip(self.cursor, tag, span.end)?;
+        fields.strange(path, tag.number, self.cursor.pos() - from);
+        Ok(())
     }
 
     fn text(&mut self, within: Span, field: &'static str) -> Result<String, ReadError> {
@@ -181,6 +192,28 @@ mod tests {
         let stated = attributes(&prototxt("net.prototxt", text).expect("a net"));
         assert_eq!(attributes(&stored), stated);
         assert!(stated.contains(&("reshape_param.shape.dim".to_owned(), "0,1,-1".to_owned())), "{stated:?}");
+    }
+
+    /// A field of no message, of another wire type, and a message that is none: each is named by its number.
+    #[test]
+    fn fields_of_forks_are_settings_named_by_number() {
+        let pooling = field(121, &[0x08, 1, 0x98, 0x06, 7, 0x15, 0, 0, 0, 0, 0x28, 3]);
+        let more = [field(300, b"abc"), vec![0x80, 0x7D, 1], field(1000, &[0xAA]), field(111, b"text")].concat();
+        let bytes = field(100, &[field(1, b"a"), pooling, more].concat());
+        let net = read(&mut Cursor::new(&crate::Bytes(&bytes[..])), &[], &Limits::default()).expect("a net");
+        let found = attributes(&net);
+        let found: Vec<(&str, &str)> = found.iter().map(|(name, text)| (&**name, &**text)).collect();
+        let wanted = [
+            ("pooling_param.pool", "AVE"),
+            ("pooling_param.#99", "1 byte"),
+            ("pooling_param.#2", "4 bytes"),
+            ("pooling_param.kernel_h", "3"),
+            ("#300", "4 bytes"),
+            ("#2000", "1 byte"),
+            ("#1000", "2 bytes"),
+            ("#111", "4 bytes"),
+        ];
+        assert_eq!(found, wanted);
     }
 
     /// A fork's message under a number of Caffe's is left out, where the layer's kind and tensors do not depend on the

@@ -27,6 +27,10 @@ pub(super) trait Receiver {
 
     /// Sets a field to a value that a message stores.
     fn state(&mut self, path: &[&str], field: &'static Field, value: Value<'_>);
+
+    /// Takes note of a field of a message that is not the schema's: another number, or a value of another kind.
+    /// `bytes` is the length of the field.
+    fn strange(&mut self, _path: &[&str], _number: u32, _bytes: u64) {}
 }
 
 impl fmt::Display for Value<'_> {

@@ -27,6 +27,15 @@ pub struct Model {
     pub metadata: Vec<(String, String)>,
 }
 
+impl Model {
+    /// How many nodes the file has: each constant is a node there, too.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        let constants = self.initializers.iter().filter(|own| matches!(own, Initializer::Constant { .. }));
+        self.nodes.len() + constants.count()
+    }
+}
+
 /// One operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
